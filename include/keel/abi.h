@@ -1,0 +1,684 @@
+/* Keel plugin ABI, version 0: the one header a chip vendor implements.
+ *
+ * A plugin is a shared library that exports one symbol, keel_plugin_query_v0,
+ * and hides everything else. Core calls it once, reads the tables it returns,
+ * and from then on reaches the chip only through them. The slot x native call
+ * matrix behind each choice is docs/abi-coverage.md; docs/porting.md walks
+ * through a first plugin.
+ *
+ * Rules that hold for every function here, unless its comment says otherwise:
+ *  - Threads: any thread may call, also several at once on different objects.
+ *    Core never makes two calls at once on one stream; it may query or wait for
+ *    an event while another thread enqueues. A plugin whose SDK keeps a current
+ *    device per thread sets it on entry.
+ *  - Blocking: a function must not wait for work on the device unless its
+ *    comment says "blocks".
+ *  - Failure: the call had no effect and the objects stay usable. A plugin that
+ *    has more to say calls host->set_error just before it returns.
+ *  - Ownership: nothing crosses but plain values and handles. The creator of a
+ *    handle destroys it; pointers passed in are valid for the call only.
+ *  - No C++ type, exception, errno or signal crosses.
+ *  - Misuse (NULL, foreign handles, overlapping ranges, wrong sizes) is caught
+ *    by core before it gets here; a plugin checks only what it alone can know.
+ *  - Device pointers are addresses in the device's own space. Two devices may
+ *    use equal ones, and the host must not dereference them.
+ *
+ * v0 may still change. It is frozen as v1 once CUDA, Level Zero, Ascend and
+ * Kunlun plugins have been written against it.
+ */
+#ifndef KEEL_ABI_H_
+#define KEEL_ABI_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define KEEL_ABI_MAJOR 0
+#define KEEL_PLUGIN_QUERY_SYMBOL "keel_plugin_query_v0"
+
+#if defined(__GNUC__)
+#define KEEL_EXPORT __attribute__((visibility("default")))
+#else
+#define KEEL_EXPORT
+#endif
+
+/* ---- vocabulary shared with keel.h ------------------------------------ */
+
+/* Status of a call. The first sixteen are gRPC's numbers. */
+typedef int32_t keel_status;
+enum {
+  KEEL_OK = 0,
+  KEEL_CANCELLED = 1,
+  KEEL_UNKNOWN = 2,
+  KEEL_INVALID_ARGUMENT = 3,
+  KEEL_TIMED_OUT = 4, /* the deadline of a wait passed; what was waited for goes on */
+  KEEL_NOT_FOUND = 5,
+  KEEL_ALREADY_EXISTS = 6,
+  KEEL_PERMISSION_DENIED = 7,
+  KEEL_OUT_OF_MEMORY = 8,
+  KEEL_FAILED_PRECONDITION = 9,
+  KEEL_ABORTED = 10,
+  KEEL_OUT_OF_RANGE = 11,
+  KEEL_UNSUPPORTED = 12, /* not offered; nothing was done */
+  KEEL_INTERNAL = 13,
+  KEEL_UNAVAILABLE = 14,
+  KEEL_DATA_LOSS = 15,
+  KEEL_NOT_READY = 32,   /* answer of a query, not a failure */
+  KEEL_DEVICE_LOST = 33, /* sticky: every later call on the device returns it */
+  KEEL_RANK_FAILED = 34,
+  KEEL_INVALID_HANDLE = 35,
+  KEEL_FORKED = 36 /* the caller is the child of a fork of the process that set Keel up */
+};
+
+/* Element types. fp8 is OCP's e4m3fn and e5m2; the fnuz forms are not these. */
+typedef uint32_t keel_dtype;
+enum {
+  KEEL_DTYPE_INVALID = 0,
+  KEEL_INT8 = 1,
+  KEEL_INT16 = 2,
+  KEEL_INT32 = 3,
+  KEEL_INT64 = 4,
+  KEEL_UINT8 = 5,
+  KEEL_UINT16 = 6,
+  KEEL_UINT32 = 7,
+  KEEL_UINT64 = 8,
+  KEEL_FLOAT16 = 9,
+  KEEL_BFLOAT16 = 10,
+  KEEL_FLOAT32 = 11,
+  KEEL_FLOAT64 = 12,
+  KEEL_FLOAT8_E4M3FN = 13,
+  KEEL_FLOAT8_E5M2 = 14,
+  KEEL_DTYPE_COUNT = 15
+};
+
+enum { KEEL_MAX_RANK = 8 };
+
+/* A view of device memory. The first element lies at (char*)data + byte_offset.
+ * |strides| are in elements and may be 0 (broadcast) but not negative. A tensor
+ * of rank 0 has one element; one with a 0 in its shape has none, and its |data|
+ * may be NULL. Borrowed by every call that takes it; the memory belongs to
+ * whoever allocated it. Analogue: DLTensor, aclTensor. */
+typedef struct keel_tensor {
+  uint32_t size; /* sizeof(keel_tensor) */
+  keel_dtype dtype;
+  uint32_t rank; /* 0 .. KEEL_MAX_RANK */
+  uint32_t reserved;
+  void* data;
+  uint64_t byte_offset;
+  int64_t shape[KEEL_MAX_RANK];
+  int64_t strides[KEEL_MAX_RANK];
+} keel_tensor;
+
+/* What a device is. */
+typedef uint32_t keel_device_type;
+enum {
+  KEEL_DEVICE_CPU = 1, /* kernels run on the host's cores */
+  KEEL_DEVICE_GPU = 2,
+  KEEL_DEVICE_NPU = 3,
+  KEEL_DEVICE_OTHER = 4
+};
+
+/* Kinds of memory. */
+typedef uint32_t keel_memory_kind;
+enum {
+  KEEL_MEMORY_DEVICE = 0,
+  KEEL_MEMORY_PINNED = 1, /* host memory the device copies to and from without a bounce */
+  KEEL_MEMORY_MANAGED = 2 /* one address for host and device */
+};
+
+/* Reductions. KEEL_PREMUL_SUM multiplies by a factor before it adds. */
+typedef uint32_t keel_reduction;
+enum {
+  KEEL_SUM = 0,
+  KEEL_PROD = 1,
+  KEEL_MIN = 2,
+  KEEL_MAX = 3,
+  KEEL_AVG = 4,
+  KEEL_PREMUL_SUM = 5,
+  KEEL_REDUCTION_COUNT = 6
+};
+
+typedef uint32_t keel_log_level;
+enum {
+  KEEL_LOG_TRACE = 0,
+  KEEL_LOG_DEBUG = 1,
+  KEEL_LOG_INFO = 2,
+  KEEL_LOG_WARNING = 3,
+  KEEL_LOG_ERROR = 4,
+  KEEL_LOG_OFF = 5
+};
+
+/* Operators. A number is never reused; the schemas (inputs, outputs, attribute
+ * order, accumulation, tolerance) are the rows of ops/schema_table.cc, printed
+ * in docs/operators.md. Numbers from KEEL_OP_CUSTOM_BASE up are given out at run
+ * time to operators that a framework registers by name. */
+typedef uint32_t keel_op_id;
+enum {
+  KEEL_OP_INVALID = 0,
+  KEEL_OP_FILL = 1,
+  KEEL_OP_CAST = 2,
+  KEEL_OP_ADD = 3,
+  KEEL_OP_SCALE = 4,
+  KEEL_OP_AXPY = 5,
+  KEEL_OP_SUM = 6,
+  KEEL_OP_MATMUL = 7,
+  KEEL_OP_GELU = 8,
+  KEEL_OP_GELU_BACKWARD = 9,
+  KEEL_OP_EMBEDDING = 10,
+  KEEL_OP_EMBEDDING_BACKWARD = 11,
+  KEEL_OP_CROSS_ENTROPY = 12,
+  KEEL_OP_CROSS_ENTROPY_BACKWARD = 13,
+  KEEL_OP_ADAMW = 14,
+  KEEL_OP_COUNT = 15,
+  KEEL_OP_CUSTOM_BASE = 0x10000
+};
+
+/* One attribute of an operator; the schema says which member is read. */
+typedef union keel_attribute {
+  int64_t i;
+  double f;
+} keel_attribute;
+
+/* ---- structs that cross ------------------------------------------------- */
+
+/* First member of every struct that crosses, except keel_tensor. |size| is the
+ * size the writer was compiled with and works as the minor version: members are
+ * only ever appended. |next| chains extensions; a reader skips a type it does
+ * not know, unless KEEL_STRUCT_REQUIRED is set in it, and then refuses. */
+typedef struct keel_header {
+  uint32_t size;
+  uint32_t type;
+  const void* next;
+} keel_header;
+
+enum {
+  KEEL_STRUCT_REQUIRED = 0x40000000, /* flag: refuse the whole struct if unknown */
+  KEEL_STRUCT_HOST = 1,
+  KEEL_STRUCT_PLUGIN = 2,
+  KEEL_STRUCT_INSTANCE_SETTINGS = 3,
+  KEEL_STRUCT_DEVICE_TABLE = 4,
+  KEEL_STRUCT_MEMORY_TABLE = 5,
+  KEEL_STRUCT_STREAM_TABLE = 6,
+  KEEL_STRUCT_KERNEL_TABLE = 7,
+  KEEL_STRUCT_OP_TABLE = 8,
+  KEEL_STRUCT_CCL_TABLE = 9,
+  KEEL_STRUCT_DEVICE_INFO = 10,
+  KEEL_STRUCT_DEVICE_HEALTH = 11,
+  KEEL_STRUCT_MEMORY_EXPORT = 12,
+  KEEL_STRUCT_OP_CALL = 13,
+  KEEL_STRUCT_OP_SUPPORT = 14,
+  KEEL_STRUCT_LAUNCH = 15,
+  KEEL_STRUCT_CCL_CALL = 16,
+  /* structs of keel.h */
+  KEEL_STRUCT_INIT_OPTIONS = 64,
+  KEEL_STRUCT_BACKEND_INFO = 65,
+  KEEL_STRUCT_MEMORY_INFO = 66,
+  KEEL_STRUCT_COPY_PATH = 67,
+  KEEL_STRUCT_OP_PLAN = 68,
+  KEEL_STRUCT_COMM_OPTIONS = 69,
+  KEEL_STRUCT_COMM_STATS = 70,
+  KEEL_STRUCT_CUSTOM_KERNEL = 71
+};
+
+/* Whether |table| (a pointer to |type|, or NULL) has the slot: present in the
+ * struct its writer was compiled with, and not NULL. */
+#define KEEL_HAS(type, table, slot)                                            \
+  ((table) != NULL &&                                                          \
+   (table)->header.size >= offsetof(type, slot) + sizeof((table)->slot) &&     \
+   (table)->slot != NULL)
+
+/* Opaque objects of a plugin. */
+typedef struct keel_plugin_instance keel_plugin_instance;
+typedef struct keel_plugin_device keel_plugin_device;
+typedef struct keel_plugin_stream keel_plugin_stream;
+typedef struct keel_plugin_event keel_plugin_event;
+typedef struct keel_plugin_gate keel_plugin_gate;
+typedef struct keel_plugin_module keel_plugin_module;
+typedef struct keel_plugin_kernel keel_plugin_kernel;
+typedef struct keel_plugin_import keel_plugin_import;
+typedef struct keel_plugin_comm keel_plugin_comm;
+
+/* Called once when what it was asked for is done or has failed. It may run on
+ * any thread, must return quickly, and must not call the plugin. */
+typedef void (*keel_notify_fn)(void* user, keel_status status);
+
+/* Services of core for the plugin; valid while the plugin is loaded, which is
+ * until the process ends. Any thread may call them. */
+typedef struct keel_host {
+  keel_header header;
+  void* context; /* first argument of each function below */
+  void (*log)(void* context, keel_log_level level, const char* text);
+  /* Text for the status the calling thread is about to return; copied. */
+  void (*set_error)(void* context, const char* text);
+} keel_host;
+
+/* Settings of one instance: |count| pairs of strings. A plugin refuses a key it
+ * does not know with KEEL_INVALID_ARGUMENT and names it. "library_folder" is
+ * where the vendor's SDK libraries are looked for. */
+typedef struct keel_instance_settings {
+  keel_header header;
+  uint32_t count;
+  uint32_t reserved;
+  const char* const* keys;
+  const char* const* values;
+} keel_instance_settings;
+
+/* ---- device ------------------------------------------------------------- */
+
+/* Claims. A set bit promises that the slots behind it work; conformance fails a
+ * claim that is refused, and lists what is not claimed as unsupported. */
+enum {
+  KEEL_CLAIM_PINNED = 1 << 0,        /* alloc of KEEL_MEMORY_PINNED */
+  KEEL_CLAIM_MANAGED = 1 << 1,       /* alloc of KEEL_MEMORY_MANAGED */
+  KEEL_CLAIM_HOST_REGISTER = 1 << 2, /* host_register, host_unregister */
+  KEEL_CLAIM_HOST_ALIAS = 1 << 3,    /* host_alias of device memory */
+  KEEL_CLAIM_EXPORT = 1 << 4,        /* export_memory, import_memory */
+  KEEL_CLAIM_PEER_COPY = 1 << 5,     /* copy_peer among devices of the instance */
+  KEEL_CLAIM_ASYNC = 1 << 6,         /* enqueueing returns before the work is done */
+  KEEL_CLAIM_TIMING = 1 << 7,        /* timing events */
+  KEEL_CLAIM_NOTIFY = 1 << 8,        /* notify */
+  KEEL_CLAIM_PRIORITY = 1 << 9,      /* stream priorities differ */
+  KEEL_CLAIM_NATIVE_GATE = 1 << 10,  /* gate_create, gate_open, stream_wait_gate */
+  KEEL_CLAIM_STREAM_ALLOC = 1 << 11, /* alloc_on_stream, free_on_stream */
+  KEEL_CLAIM_KERNELS = 1 << 12,      /* the kernel table */
+  KEEL_CLAIM_OPS = 1 << 13,          /* the op table: at least fill, add and cast in fp32 */
+  KEEL_CLAIM_CCL = 1 << 14,          /* the ccl table */
+  KEEL_CLAIM_MEMORY_INFO = 1 << 15,  /* device memory_info */
+  KEEL_CLAIM_FILL = 1 << 16,         /* fill, with every pattern size */
+  KEEL_CLAIM_PAGEABLE_ASYNC = 1 << 17 /* copies of pageable memory do not block either */
+};
+
+/* What is fixed about a device. Text is UTF-8 and 0-terminated. */
+typedef struct keel_device_info {
+  keel_header header;
+  char name[128];         /* what the vendor calls it */
+  char architecture[64];  /* what its compiler calls it: "sm_90", "gfx942", "avx512" */
+  char pci_address[32];   /* "0000:3b:00.0"; empty when it has none */
+  char driver[128];       /* driver or SDK version, and the folder it came from */
+  uint8_t uuid[16];       /* zero when unknown */
+  keel_device_type type;
+  int32_t numa_node;      /* -1 when unknown */
+  uint64_t claims;        /* KEEL_CLAIM_* */
+  uint64_t memory_bytes;  /* 0 when unknown */
+  uint64_t max_alloc_bytes; /* largest single allocation; 0 when only memory limits it */
+  uint32_t alignment;     /* every device allocation is aligned to it: a power of two >= 64 */
+  uint32_t compute_units; /* cores, SMs, XVEs; 0 when unknown */
+  uint32_t hardware_queues; /* 1: all streams share one queue; 0 when unknown */
+  uint32_t copy_alignment;  /* copies are fastest, or only async, on multiples of it */
+} keel_device_info;
+
+typedef struct keel_device_health {
+  keel_header header;
+  uint32_t ok;            /* 0: do not use; |text| says why */
+  uint32_t throttled;     /* 1: clocks are held down by heat or power */
+  uint64_t corrected_ecc; /* since the driver was loaded */
+  uint64_t uncorrected_ecc;
+  char text[256];
+} keel_device_health;
+
+typedef struct keel_device_table {
+  keel_header header;
+  /* Number of devices. 0 is no failure: then call host->set_error with one
+   * sentence that says why. May block for the SDK's start. Required.
+   * Native: cuDeviceGetCount, aclrtGetDeviceCount, vkEnumeratePhysicalDevices. */
+  keel_status (*count)(keel_plugin_instance* instance, uint32_t* out_count);
+  /* Fills |out_info| for device |ordinal|; works before open. Required. */
+  keel_status (*info)(keel_plugin_instance* instance, uint32_t ordinal, keel_device_info* out_info);
+  /* Makes a device usable; core opens each at most once at a time. May block.
+   * Required. Native: cuDevicePrimaryCtxRetain, vkCreateDevice, aclrtSetDevice. */
+  keel_status (*open)(keel_plugin_instance* instance, uint32_t ordinal,
+                      keel_plugin_device** out_device);
+  /* All objects of the device are destroyed by then. May block. Required. */
+  void (*close)(keel_plugin_device* device);
+  /* Free and total device memory in bytes. Optional (KEEL_CLAIM_MEMORY_INFO). */
+  keel_status (*memory_info)(keel_plugin_device* device, uint64_t* out_free, uint64_t* out_total);
+  /* Optional; core reports "unknown" without it. Native: NVML, dcmi, xpuml. */
+  keel_status (*health)(keel_plugin_device* device, keel_device_health* out_health);
+  /* A handle of the vendor's for interoperation, owned by the plugin; |which| is
+   * 0 for the main one (CUcontext, VkDevice, aclrtContext), others are listed in
+   * the plugin's documentation. Optional. */
+  keel_status (*native_handle)(keel_plugin_device* device, uint32_t which, void** out_handle);
+} keel_device_table;
+
+/* ---- memory ------------------------------------------------------------- */
+
+typedef uint32_t keel_export_kind;
+enum {
+  KEEL_EXPORT_MEMFD = 1,  /* a memfd the importer maps: CPU arenas */
+  KEEL_EXPORT_DMABUF = 2, /* a dma-buf for NICs and other drivers */
+  KEEL_EXPORT_OPAQUE = 3  /* |bytes|, meaningful to the same plugin in another process */
+};
+
+/* A way for another process, or another driver, to reach an allocation. */
+typedef struct keel_memory_export {
+  keel_header header;
+  keel_export_kind kind;
+  int32_t fd;      /* owned by the receiver of the struct, closed by it; -1 without one */
+  uint64_t offset; /* of the exported address inside the exported object */
+  uint64_t bytes_size;
+  uint64_t object_size; /* of the whole exported object */
+  uint8_t bytes[128];   /* the opaque handle; |bytes_size| of them are used */
+} keel_memory_export;
+
+/* What an allocation will be used for beyond this device's own work; some
+ * drivers want to know beforehand. A plugin that need not know ignores it. */
+enum { KEEL_USAGE_EXPORT = 1 << 0, KEEL_USAGE_PEER = 1 << 1 };
+
+typedef struct keel_memory_table {
+  keel_header header;
+  /* |size| > 0 bytes, aligned to keel_device_info.alignment; |usage|:
+   * KEEL_USAGE_*. KEEL_OUT_OF_MEMORY when there is none. May block. Not zeroed.
+   * Required for KEEL_MEMORY_DEVICE.
+   * Native: cuMemAlloc/cuMemHostAlloc, aclrtMalloc, xpu_malloc, vkAllocateMemory. */
+  keel_status (*alloc)(keel_plugin_device* device, keel_memory_kind kind, uint64_t size,
+                       uint32_t usage, void** out_pointer);
+  /* |pointer| came from alloc with the same |kind|, and no work uses it any
+   * more: core has waited. May synchronise with the device. Required. */
+  keel_status (*free)(keel_plugin_device* device, keel_memory_kind kind, void* pointer);
+  /* Stream-ordered forms; memory from one may be freed by the other pair.
+   * Optional (KEEL_CLAIM_STREAM_ALLOC). Native: cuMemAllocAsync. */
+  keel_status (*alloc_on_stream)(keel_plugin_stream* stream, uint64_t size, void** out_pointer);
+  keel_status (*free_on_stream)(keel_plugin_stream* stream, void* pointer);
+  /* Pins host memory of the caller until host_unregister. |out_device_pointer|
+   * gets the device's address of it, or NULL where the device has none.
+   * Optional (KEEL_CLAIM_HOST_REGISTER). Native: cuMemHostRegister. */
+  keel_status (*host_register)(keel_plugin_device* device, void* pointer, uint64_t size,
+                               void** out_device_pointer);
+  keel_status (*host_unregister)(keel_plugin_device* device, void* pointer);
+  /* An address through which the host may read and write |size| bytes of device
+   * memory at |pointer|, coherent once the device's work is done; valid until
+   * the memory is freed. It need not equal |pointer|. Optional
+   * (KEEL_CLAIM_HOST_ALIAS): CPU arenas, integrated GPUs. Must be as fast for
+   * the host as its own memory; write-combined windows do not qualify. */
+  keel_status (*host_alias)(keel_plugin_device* device, void* pointer, uint64_t size,
+                            void** out_alias);
+  /* |out_export| describes |pointer|; |kind| is what the caller can use, and
+   * |importer_pid| who will import it (0: unknown), which some drivers want.
+   * Optional (KEEL_CLAIM_EXPORT). Native: cuIpcGetMemHandle,
+   * cuMemGetHandleForAddressRange, vkGetMemoryFdKHR, aclrtIpcMemGetExportKey. */
+  keel_status (*export_memory)(keel_plugin_device* device, void* pointer, uint64_t size,
+                               keel_export_kind kind, int64_t importer_pid,
+                               keel_memory_export* out_export);
+  keel_status (*import_memory)(keel_plugin_device* device, const keel_memory_export* exported,
+                               void** out_pointer, keel_plugin_import** out_import);
+  keel_status (*close_import)(keel_plugin_device* device, keel_plugin_import* import);
+  /* Lets |device| reach memory of |peer|, a device of the same instance, in
+   * copy_peer and kernels. KEEL_UNSUPPORTED where the wires do not allow it.
+   * Optional. Native: cuCtxEnablePeerAccess, aclrtDeviceEnablePeerAccess. */
+  keel_status (*peer_enable)(keel_plugin_device* device, keel_plugin_device* peer);
+} keel_memory_table;
+
+/* ---- streams and events ------------------------------------------------- */
+
+typedef uint32_t keel_copy_kind;
+enum {
+  KEEL_COPY_HOST_TO_DEVICE = 0,
+  KEEL_COPY_DEVICE_TO_HOST = 1,
+  KEEL_COPY_DEVICE_TO_DEVICE = 2 /* within one device */
+};
+
+enum { KEEL_EVENT_TIMING = 1 << 0 };
+
+/* A stream is an in-order queue of one device; between two streams only events
+ * order anything.
+ *
+ * Asynchronous failure: once work on a stream has failed, whatever was enqueued
+ * behind it does not run, and query and synchronize of the stream, and query and
+ * wait of every event recorded on it afterwards, return that failure each time,
+ * until the stream is destroyed. Core then makes a new one. */
+typedef struct keel_stream_table {
+  keel_header header;
+  /* |priority|: 0 normal, negative more urgent, positive less; clamped.
+   * Required. Native: cuStreamCreateWithPriority, aclrtCreateStreamWithConfig. */
+  keel_status (*create)(keel_plugin_device* device, int32_t priority,
+                        keel_plugin_stream** out_stream);
+  /* Its work is done or has failed by then. Required. */
+  void (*destroy)(keel_plugin_stream* stream);
+  /* A stream object around the vendor's own handle, which the caller keeps and
+   * outlives it; and the handle inside a stream. Optional. */
+  keel_status (*wrap)(keel_plugin_device* device, void* native, keel_plugin_stream** out_stream);
+  keel_status (*unwrap)(keel_plugin_stream* stream, void** out_native);
+  /* KEEL_OK when all is done, KEEL_NOT_READY, or the failure. Optional; core
+   * records and queries an event without it. */
+  keel_status (*query)(keel_plugin_stream* stream);
+  /* Blocks until all is done, or KEEL_TIMED_OUT after |timeout_ns| >= 0.
+   * Optional; core waits for an event without it. */
+  keel_status (*synchronize)(keel_plugin_stream* stream, int64_t timeout_ns);
+  /* Calls |fn| once all that is enqueued so far is done or has failed. Optional
+   * (KEEL_CLAIM_NOTIFY); core polls events without it. Native: a waiting thread
+   * of the plugin; cuLaunchHostFunc alone is not enough (skipped on failure). */
+  keel_status (*notify)(keel_plugin_stream* stream, keel_notify_fn fn, void* user);
+
+  /* Enqueues a copy of |size| > 0 bytes. Ranges do not overlap. Host memory may
+   * be pageable; then the call may block until it has been read, but never on
+   * another stream. The memory stays valid until the copy is done. Required.
+   * Native: cuMemcpyAsync, aclrtMemcpyAsync, xpu_memcpy_async. */
+  keel_status (*copy)(keel_plugin_stream* stream, keel_copy_kind kind, void* destination,
+                      const void* source, uint64_t size);
+  /* Enqueues a copy between two devices of the instance on a stream of either.
+   * Optional (KEEL_CLAIM_PEER_COPY). Native: cuMemcpyPeerAsync. */
+  keel_status (*copy_peer)(keel_plugin_stream* stream, keel_plugin_device* destination_device,
+                           void* destination, keel_plugin_device* source_device,
+                           const void* source, uint64_t size);
+  /* Fills |size| bytes with a pattern of |pattern_size| = 1, 2, 4 or 8 bytes;
+   * size and destination are multiples of it. Optional, and may refuse a pattern
+   * size with KEEL_UNSUPPORTED (ACL takes bytes only) unless KEEL_CLAIM_FILL is
+   * claimed; core then copies from a filled buffer. Native: cuMemsetD8Async. */
+  keel_status (*fill)(keel_plugin_stream* stream, void* destination, const void* pattern,
+                      uint32_t pattern_size, uint64_t size);
+
+  /* A native gate: the stream waits in the device's queue until the host opens
+   * it. It cannot open with an error. Optional (KEEL_CLAIM_NATIVE_GATE). Core uses
+   * it only when all that the opening depends on was submitted before, since a
+   * waiting command can stall other streams of the same hardware queue. Native:
+   * cuStreamWaitValue64, a host-signalled Level Zero event or timeline semaphore. */
+  keel_status (*gate_create)(keel_plugin_device* device, keel_plugin_gate** out_gate);
+  void (*gate_destroy)(keel_plugin_gate* gate);
+  keel_status (*gate_open)(keel_plugin_gate* gate);
+  keel_status (*stream_wait_gate)(keel_plugin_stream* stream, keel_plugin_gate* gate);
+
+  /* Events. Core keeps a pool of them: an event is recorded on streams of its own
+   * device only, waited for or queried only once recorded, and recorded again only
+   * when every wait on the earlier record is done. |flags|: KEEL_EVENT_*.
+   * All required but event_wait and event_elapsed.
+   * Native: cuEvent*, aclrtCreateEventExWithFlag, timeline semaphore values. */
+  keel_status (*event_create)(keel_plugin_device* device, uint32_t flags,
+                              keel_plugin_event** out_event);
+  void (*event_destroy)(keel_plugin_event* event);
+  keel_status (*event_record)(keel_plugin_event* event, keel_plugin_stream* stream);
+  /* KEEL_OK when done, KEEL_NOT_READY, or the failure of the stream before it. */
+  keel_status (*event_query)(keel_plugin_event* event);
+  /* Blocks up to |timeout_ns| >= 0, then KEEL_TIMED_OUT. Optional; core polls
+   * event_query without it. */
+  keel_status (*event_wait)(keel_plugin_event* event, int64_t timeout_ns);
+  /* Work enqueued on |stream| from now on runs after |event|, which has been
+   * recorded on another stream of the same device. Never blocks the host. */
+  keel_status (*stream_wait_event)(keel_plugin_stream* stream, keel_plugin_event* event);
+  /* Nanoseconds from |start| to |end|, both timing events and done.
+   * Optional (KEEL_CLAIM_TIMING). */
+  keel_status (*event_elapsed)(keel_plugin_event* start, keel_plugin_event* end,
+                               uint64_t* out_nanoseconds);
+} keel_stream_table;
+
+/* ---- kernels ------------------------------------------------------------ */
+
+typedef uint32_t keel_binary_format;
+enum {
+  KEEL_BINARY_SPIRV = 1,
+  KEEL_BINARY_CUBIN = 2, /* also PTX and fat binaries */
+  KEEL_BINARY_HSACO = 3,
+  KEEL_BINARY_SHARED_OBJECT = 4,
+  KEEL_BINARY_VENDOR = 5
+};
+
+/* |arguments|: |argument_count| pointers to values of |argument_sizes| bytes. */
+typedef struct keel_launch {
+  keel_header header;
+  uint32_t grid[3];
+  uint32_t block[3];
+  uint32_t dynamic_shared_bytes;
+  uint32_t argument_count;
+  const void* const* arguments;
+  const uint32_t* argument_sizes;
+} keel_launch;
+
+/* User binaries. The table is optional as a whole (KEEL_CLAIM_KERNELS). */
+typedef struct keel_kernel_table {
+  keel_header header;
+  keel_status (*load)(keel_plugin_device* device, keel_binary_format format, const void* data,
+                      uint64_t size, keel_plugin_module** out_module);
+  void (*unload)(keel_plugin_module* module);
+  /* KEEL_NOT_FOUND when the module has no such kernel; it lives with the module. */
+  keel_status (*find)(keel_plugin_module* module, const char* name,
+                      keel_plugin_kernel** out_kernel);
+  keel_status (*launch)(keel_plugin_stream* stream, keel_plugin_kernel* kernel,
+                        const keel_launch* launch);
+} keel_kernel_table;
+
+/* ---- operators ---------------------------------------------------------- */
+
+/* One call of an operator. Optional inputs that are left out are NULL. The
+ * tensors have passed the schema: counts, ranks, shapes and dtypes fit. */
+typedef struct keel_op_call {
+  keel_header header;
+  keel_op_id op;
+  uint32_t input_count;
+  uint32_t output_count;
+  uint32_t attribute_count;
+  const keel_tensor* const* inputs;
+  const keel_tensor* const* outputs;
+  const keel_attribute* attributes;
+} keel_op_call;
+
+typedef uint32_t keel_op_level;
+enum {
+  KEEL_OP_NONE = 0,     /* cannot run this call */
+  KEEL_OP_COMPOSED = 1, /* right, from pieces; a better kernel elsewhere may win */
+  KEEL_OP_NATIVE = 2    /* a kernel made for it */
+};
+
+/* Answer of query. |score|: higher wins among kernels of one level; a plugin's
+ * ordinary kernel says 100. |kernel| names the kernel, a string that lives as
+ * long as the plugin. */
+typedef struct keel_op_support {
+  keel_header header;
+  keel_op_level level;
+  uint32_t score;
+  uint64_t workspace_bytes;
+  const char* kernel;
+} keel_op_support;
+
+typedef struct keel_op_table {
+  keel_header header;
+  /* Whether the device can run the call as it stands: this op, these dtypes,
+   * shapes and strides. KEEL_OK with level KEEL_OP_NONE means no. Data pointers
+   * may be NULL. Must be quick (under 1 us) and never wrong: run of a call that
+   * was promised may fail only for want of a resource. */
+  keel_status (*query)(keel_plugin_device* device, const keel_op_call* call,
+                       keel_op_support* out_support);
+  /* Enqueues it. |workspace| is device memory of at least workspace_bytes that
+   * stays valid until the call is done, NULL when that is 0. The call struct is
+   * borrowed: copy what is read later. Outputs may equal inputs only where the
+   * schema says so. */
+  keel_status (*run)(keel_plugin_stream* stream, const keel_op_call* call, void* workspace);
+} keel_op_table;
+
+/* ---- collectives of the vendor's library -------------------------------- */
+
+typedef uint32_t keel_collective;
+enum {
+  KEEL_ALL_REDUCE = 0,
+  KEEL_REDUCE = 1,
+  KEEL_BROADCAST = 2,
+  KEEL_ALL_GATHER = 3,
+  KEEL_REDUCE_SCATTER = 4,
+  KEEL_ALL_TO_ALL = 5,
+  KEEL_ALL_TO_ALL_V = 6,
+  KEEL_SEND = 7,
+  KEEL_RECV = 8,
+  KEEL_BARRIER = 9,
+  KEEL_COLLECTIVE_COUNT = 10
+};
+
+/* One collective call of one rank. Counts are in elements of |dtype|, as NCCL
+ * counts them; arrays of counts and displacements are host memory. */
+typedef struct keel_ccl_call {
+  keel_header header;
+  keel_collective collective;
+  keel_dtype dtype;
+  keel_reduction reduction;
+  int32_t root; /* or the peer of send and recv */
+  const void* send;
+  void* receive;
+  uint64_t count;
+  double factor; /* of KEEL_PREMUL_SUM */
+  const uint64_t* send_counts; /* KEEL_ALL_TO_ALL_V: one entry a rank */
+  const uint64_t* send_offsets;
+  const uint64_t* receive_counts;
+  const uint64_t* receive_offsets;
+} keel_ccl_call;
+
+/* NCCL, RCCL, HCCL, BKCL. Optional as a whole (KEEL_CLAIM_CCL). */
+typedef struct keel_ccl_table {
+  keel_header header;
+  /* KEEL_OK when the library does this natively for the dtype and reduction,
+   * with no substitution of another dtype; else KEEL_UNSUPPORTED. */
+  keel_status (*capability)(keel_plugin_instance* instance, keel_collective collective,
+                            keel_dtype dtype, keel_reduction reduction);
+  /* The blob that ranks share to meet: |*in_out_size| is the room, then the
+   * size (NCCL 128 bytes, HCCL 4,108). The caller's process stays alive until all
+   * ranks are in. */
+  keel_status (*unique_id)(keel_plugin_device* device, void* out_id, uint64_t* in_out_size);
+  /* Blocks until all ranks have come, or KEEL_TIMED_OUT where the library knows a
+   * deadline; core calls it on a thread of its own for each rank. */
+  keel_status (*init_rank)(keel_plugin_device* device, const void* id, uint64_t id_size,
+                           int32_t rank, int32_t world, int64_t timeout_ns,
+                           keel_plugin_comm** out_comm);
+  void (*destroy)(keel_plugin_comm* comm);
+  /* Gives up whatever is in flight. Optional; without it core abandons the
+   * stream and reports the device lost. */
+  keel_status (*abort)(keel_plugin_comm* comm);
+  keel_status (*async_error)(keel_plugin_comm* comm); /* optional */
+  /* Enqueues |count| calls as one group: either all are, or none. Group state per
+   * thread, where the library keeps some, starts and ends inside this call. */
+  keel_status (*run)(keel_plugin_comm* comm, keel_plugin_stream* stream,
+                     const keel_ccl_call* calls, uint32_t count);
+  keel_status (*register_buffer)(keel_plugin_comm* comm, void* pointer, uint64_t size,
+                                 void** out_registration); /* optional */
+  keel_status (*deregister_buffer)(keel_plugin_comm* comm, void* registration); /* optional */
+} keel_ccl_table;
+
+/* ---- the plugin --------------------------------------------------------- */
+
+/* Returned by the query symbol; lives as long as the process. */
+typedef struct keel_plugin {
+  keel_header header;
+  uint32_t abi_major; /* KEEL_ABI_MAJOR it was compiled with */
+  uint32_t reserved;
+  const char* name; /* [a-z][a-z0-9_]*, unique: "cpu", "vulkan", "cuda" */
+  const char* vendor;
+  const char* version;
+  /* Several instances may live at once, each with settings of its own. */
+  keel_status (*create_instance)(const keel_instance_settings* settings,
+                                 keel_plugin_instance** out_instance);
+  void (*destroy_instance)(keel_plugin_instance* instance);
+  const keel_device_table* device; /* required */
+  const keel_memory_table* memory; /* required to hold a device */
+  const keel_stream_table* stream; /* required to hold a device */
+  const keel_kernel_table* kernel; /* NULL: none */
+  const keel_op_table* op;         /* NULL: none, core runs the CPU's kernels */
+  const keel_ccl_table* ccl;       /* NULL: none, Keel's own collectives */
+} keel_plugin;
+
+/* Exported under KEEL_PLUGIN_QUERY_SYMBOL. Called once, before anything else;
+ * must not touch a device. KEEL_UNSUPPORTED when |host| is too old. */
+typedef keel_status (*keel_plugin_query_fn)(const keel_host* host, const keel_plugin** out_plugin);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* KEEL_ABI_H_ */

@@ -1,0 +1,364 @@
+/* Keel, the framework side: devices, streams, events, gates, memory, operators
+ * and collectives of every chip behind one C interface.
+ *
+ *   keel_init(NULL);
+ *   keel_device gpu;
+ *   keel_device_find("vulkan:0", &gpu);
+ *   keel_stream stream;
+ *   keel_stream_create(gpu, 0, &stream);
+ *   void* x;
+ *   keel_alloc(gpu, KEEL_MEMORY_DEVICE, 1024, &x);
+ *   keel_copy(stream, gpu, x, KEEL_HOST, host_x, 1024);
+ *   keel_stream_synchronize(stream, KEEL_TIMEOUT_DEFAULT);
+ *
+ * Rules that hold for every function here, unless its comment says otherwise:
+ *  - Threads: any thread may call. Calls on one stream are serialised by Keel in
+ *    some order; whoever cares about the order calls from one thread.
+ *  - Result: KEEL_OK, or a failure that changed nothing and left every handle
+ *    usable; keel_last_error() then names the argument, the plugin or the rank.
+ *  - Blocking: only functions with a |timeout_ns| wait for a device, and never
+ *    past it. Freeing memory that is in use is one of two exceptions: keel_free
+ *    and the destroy functions wait up to the default deadline.
+ *  - Handles are generation-tagged values: one that was destroyed, or never was,
+ *    gives KEEL_INVALID_HANDLE. A handle of 0 is no object.
+ *  - Structs with a keel_header are filled in by the caller: size and type as a
+ *    minimum (KEEL_STRUCT_INIT). |out_*| parameters are written on success only.
+ *  - After fork the child gets KEEL_FORKED from everything; it may exec.
+ */
+#ifndef KEEL_KEEL_H_
+#define KEEL_KEEL_H_
+
+#include <keel/abi.h> /* status, dtype, tensor: the vocabulary both sides share */
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define KEEL_VERSION_MAJOR 0
+#define KEEL_VERSION_MINOR 1
+#define KEEL_VERSION_PATCH 0
+
+#define KEEL_API KEEL_EXPORT
+
+/* Sets size and type of a struct with a keel_header, and zeroes the rest:
+ *   keel_device_info info = KEEL_STRUCT_INIT(keel_device_info, KEEL_STRUCT_DEVICE_INFO); */
+#ifdef __cplusplus
+#define KEEL_STRUCT_INIT(struct_type, type_code) \
+  struct_type { {(uint32_t)sizeof(struct_type), (uint32_t)(type_code), nullptr} }
+#else
+#define KEEL_STRUCT_INIT(struct_type, type_code) \
+  { {(uint32_t)sizeof(struct_type), (uint32_t)(type_code), NULL} }
+#endif
+
+/* Handles. Values, not pointers: copy them freely. */
+typedef struct keel_device { uint64_t id; } keel_device;
+typedef struct keel_stream { uint64_t id; } keel_stream;
+typedef struct keel_event { uint64_t id; } keel_event;
+typedef struct keel_gate { uint64_t id; } keel_gate;
+typedef struct keel_comm { uint64_t id; } keel_comm;
+
+/* In a copy, the host rather than a device. */
+#ifdef __cplusplus
+#define KEEL_HOST (keel_device{0})
+#else
+#define KEEL_HOST ((keel_device){0})
+#endif
+
+/* The deadline set by keel_init (10 minutes unless set; KEEL_TIMEOUT seconds in
+ * the environment). There is no "forever". */
+#define KEEL_TIMEOUT_DEFAULT ((int64_t)-1)
+
+/* ---- errors and logs ---------------------------------------------------- */
+
+/* "KEEL_TIMED_OUT"; "KEEL_UNKNOWN" for a number that is none. Static. */
+KEEL_API const char* keel_status_name(keel_status status);
+/* Text of the calling thread's last failure; valid until its next call. */
+KEEL_API const char* keel_last_error(void);
+/* (major << 16) | (minor << 8) | patch of the library that runs. */
+KEEL_API uint32_t keel_version(void);
+
+typedef void (*keel_log_fn)(void* user, keel_log_level level, const char* text);
+/* Messages of |level| and above go to |fn| from any thread, NULL: to stderr.
+ * Before it is called: warnings and errors, or KEEL_LOG=trace|debug|info|... */
+KEEL_API keel_status keel_set_log(keel_log_level level, keel_log_fn fn, void* user);
+
+/* ---- process ------------------------------------------------------------ */
+
+typedef struct keel_init_options {
+  keel_header header;
+  /* Where plugins (libkeel_*.so) are looked for; absolute. NULL: $KEEL_PLUGIN_PATH,
+   * else keel/plugins beside libkeel.so. */
+  const char* plugin_folder;
+  /* Comma-separated plugin names to load, "cpu,vulkan"; NULL: $KEEL_BACKENDS, else all;
+   * "" loads none. */
+  const char* backends;
+  /* Deadline that KEEL_TIMEOUT_DEFAULT stands for; 0: $KEEL_TIMEOUT, else 600 s. */
+  int64_t default_timeout_ns;
+} keel_init_options;
+
+/* Loads the plugins and finds their devices. A plugin that fails to load is
+ * logged, listed by keel_backend_get with the reason, and harms no other.
+ * NULL: defaults. KEEL_ALREADY_EXISTS when called twice. */
+KEEL_API keel_status keel_init(const keel_init_options* options);
+/* Destroys every object that is left, with a warning that counts them. */
+KEEL_API keel_status keel_shutdown(void);
+
+/* Loads one plugin file more: |path| absolute, file and folder owned by root or
+ * the user and not writable by others. |settings| may be NULL. |sha256| NULL, or
+ * 64 hex digits that the file must match. The new devices come last in the list.
+ * May be called again for the same file: another instance, under "name#2". */
+KEEL_API keel_status keel_plugin_load(const char* path, const keel_instance_settings* settings,
+                                      const char* sha256, uint32_t* out_backend);
+
+typedef struct keel_backend_info {
+  keel_header header;
+  char name[64]; /* "cpu", "vulkan", "cuda#2" */
+  char vendor[64];
+  char version[64];
+  char path[512];
+  uint32_t device_count;
+  keel_status status; /* of loading it */
+  char reason[512];   /* why it failed, or why it has no device; else empty */
+} keel_backend_info;
+
+KEEL_API keel_status keel_backend_count(uint32_t* out_count);
+KEEL_API keel_status keel_backend_get(uint32_t index, keel_backend_info* out_info);
+
+/* ---- devices ------------------------------------------------------------ */
+
+KEEL_API keel_status keel_device_count(uint32_t* out_count);
+/* Opens device |index| on first use. Analogue: cuDeviceGet. */
+KEEL_API keel_status keel_device_get(uint32_t index, keel_device* out_device);
+/* By "backend:ordinal", or "backend" for its first. KEEL_NOT_FOUND lists what there is. */
+KEEL_API keel_status keel_device_find(const char* name, keel_device* out_device);
+/* Its "backend:ordinal"; |out_name| has room for |size| bytes, 80 always suffice. */
+KEEL_API keel_status keel_device_name(keel_device device, char* out_name, uint64_t size);
+KEEL_API keel_status keel_device_info_get(keel_device device, keel_device_info* out_info);
+/* KEEL_UNSUPPORTED where the plugin cannot tell. Bytes. */
+KEEL_API keel_status keel_device_memory_info(keel_device device, uint64_t* out_free,
+                                             uint64_t* out_total);
+KEEL_API keel_status keel_device_health_get(keel_device device, keel_device_health* out_health);
+/* Waits for all streams of the device. Analogue: cuCtxSynchronize. */
+KEEL_API keel_status keel_device_synchronize(keel_device device, int64_t timeout_ns);
+
+/* ---- memory ------------------------------------------------------------- */
+
+/* |size| > 0 bytes, aligned to the device's alignment (>= 64); not zeroed. Taken
+ * from a pool that keeps freed blocks; on KEEL_OUT_OF_MEMORY the pool was given
+ * back and the allocation tried again. Pinned memory is host memory: the host may
+ * dereference it, device memory never. Analogue: cudaMalloc, cudaMallocHost. */
+KEEL_API keel_status keel_alloc(keel_device device, keel_memory_kind kind, uint64_t size,
+                                void** out_pointer);
+/* |pointer| as keel_alloc gave it; NULL is fine. Work that still uses it, on any
+ * stream of the device, is waited for. */
+KEEL_API keel_status keel_free(keel_device device, void* pointer);
+/* Gives cached blocks back to the device. */
+KEEL_API keel_status keel_memory_trim(keel_device device);
+
+/* Pins host memory of the caller for fast copies with |device|; until unregister. */
+KEEL_API keel_status keel_host_register(keel_device device, void* pointer, uint64_t size);
+KEEL_API keel_status keel_host_unregister(keel_device device, void* pointer);
+
+typedef struct keel_memory_info {
+  keel_header header;
+  void* base; /* of the allocation that holds the pointer */
+  uint64_t size;
+  keel_memory_kind kind;
+  uint32_t reserved;
+  void* host_alias; /* of |base|: NULL where the host cannot reach it */
+} keel_memory_info;
+
+/* The allocation that (device, pointer) lies in; KEEL_NOT_FOUND if none. */
+KEEL_API keel_status keel_memory_find(keel_device device, const void* pointer,
+                                      keel_memory_info* out_info);
+
+/* ---- streams, events, gates --------------------------------------------- */
+
+/* An in-order queue. |priority|: 0 normal, negative more urgent. Destroying one
+ * waits for its work up to the default deadline; held work is cancelled.
+ * Analogue: cudaStream_t, aclrtStream. */
+KEEL_API keel_status keel_stream_create(keel_device device, int32_t priority,
+                                        keel_stream* out_stream);
+KEEL_API keel_status keel_stream_destroy(keel_stream stream);
+/* KEEL_OK: all done; KEEL_NOT_READY; or the failure. */
+KEEL_API keel_status keel_stream_query(keel_stream stream);
+/* Waits until all is done. A failure of the stream, or of another whose event it
+ * waited for, is returned here and at every other wait that depends on it; the
+ * data is then undefined, and later work is dropped until keel_stream_recover. */
+KEEL_API keel_status keel_stream_synchronize(keel_stream stream, int64_t timeout_ns);
+/* Drains a failed stream and makes it usable again. KEEL_DEVICE_LOST stays. */
+KEEL_API keel_status keel_stream_recover(keel_stream stream, int64_t timeout_ns);
+
+/* An event marks a point in a stream of any device. It may be recorded again;
+ * waits made before keep the earlier point. One that was never recorded counts
+ * as done. |flags|: KEEL_EVENT_TIMING. Analogue: cudaEvent_t. */
+KEEL_API keel_status keel_event_create(uint32_t flags, keel_event* out_event);
+KEEL_API keel_status keel_event_destroy(keel_event event);
+KEEL_API keel_status keel_event_record(keel_event event, keel_stream stream);
+KEEL_API keel_status keel_event_query(keel_event event);
+KEEL_API keel_status keel_event_wait(keel_event event, int64_t timeout_ns);
+/* Later work on |stream| runs after the event's last record, on whatever backend
+ * that was. Does not block. */
+KEEL_API keel_status keel_stream_wait_event(keel_stream stream, keel_event event);
+/* Between two timing events recorded on one device, both done. */
+KEEL_API keel_status keel_event_elapsed(keel_event start, keel_event end,
+                                        uint64_t* out_nanoseconds);
+
+/* A gate goes from the host to streams: what is enqueued behind a closed gate is
+ * held in Keel, its arguments copied, and submitted when the gate opens. Opens
+ * once. Opened with a failure, the streams behind it fail with that status.
+ * Destroying a closed gate opens it with KEEL_CANCELLED. */
+KEEL_API keel_status keel_gate_create(keel_gate* out_gate);
+KEEL_API keel_status keel_gate_destroy(keel_gate gate);
+KEEL_API keel_status keel_gate_open(keel_gate gate, keel_status status, const char* text);
+KEEL_API keel_status keel_stream_wait_gate(keel_stream stream, keel_gate gate);
+
+/* ---- copies ------------------------------------------------------------- */
+
+/* Enqueues a copy of |size| bytes on |stream|, a stream of either device, or of
+ * any when both sides are the host's. KEEL_HOST stands for the host: pageable,
+ * pinned or registered memory that stays valid until the copy is done. Ranges
+ * must lie inside one allocation and not overlap. |size| 0 does nothing. Between
+ * backends it is staged through pinned memory in pipelined chunks.
+ * Analogue: cudaMemcpyAsync, cudaMemcpyPeerAsync. */
+KEEL_API keel_status keel_copy(keel_stream stream, keel_device destination_device,
+                               void* destination, keel_device source_device, const void* source,
+                               uint64_t size);
+/* Fills with a pattern of 1, 2, 4 or 8 bytes, of which |size| is a multiple. */
+KEEL_API keel_status keel_fill(keel_stream stream, void* destination, const void* pattern,
+                               uint32_t pattern_size, uint64_t size);
+
+typedef uint32_t keel_copy_route;
+enum {
+  KEEL_ROUTE_LOCAL = 1,  /* within one device */
+  KEEL_ROUTE_HOST = 2,   /* host memory to or from a device */
+  KEEL_ROUTE_PEER = 3,   /* the plugin's own peer copy */
+  KEEL_ROUTE_ALIAS = 4,  /* one leg: the other side is reached through its host alias */
+  KEEL_ROUTE_STAGED = 5  /* two legs through pinned buffers */
+};
+
+typedef struct keel_copy_path {
+  keel_header header;
+  keel_copy_route route;
+  uint32_t legs;        /* times each byte is moved */
+  uint64_t chunk_bytes; /* 0: in one piece */
+  char text[256];       /* "vulkan:0 -> pinned 4 MiB x 3 -> cuda:0" */
+} keel_copy_path;
+
+/* The way keel_copy takes between two devices (KEEL_HOST: the host). */
+KEEL_API keel_status keel_copy_path_get(keel_device destination_device, keel_device source_device,
+                                        keel_copy_path* out_path);
+
+/* ---- operators ---------------------------------------------------------- */
+
+/* Runs an operator (docs/operators.md) on the stream's device: checked against
+ * its schema, then given to the kernel with the best score. Where the backend has
+ * none, the CPU's runs on staged copies, which is counted and can be forbidden.
+ * The call and its tensors are copied; their memory stays valid until done. */
+KEEL_API keel_status keel_op_run(keel_stream stream, const keel_op_call* call);
+
+typedef struct keel_op_plan {
+  keel_header header;
+  keel_op_level level;
+  uint32_t score;
+  uint64_t workspace_bytes;
+  uint32_t fallback; /* 1: staged copies and the CPU's kernel */
+  uint32_t candidates;
+  char kernel[128];
+} keel_op_plan;
+
+/* What keel_op_run would choose; KEEL_UNSUPPORTED when nothing can run it. */
+KEEL_API keel_status keel_op_plan_get(keel_device device, const keel_op_call* call,
+                                      keel_op_plan* out_plan);
+/* All candidates, one a line, best first, with score and the reason of a refusal.
+ * |*in_out_size|: room, then the size with its terminator; KEEL_OUT_OF_RANGE tells it. */
+KEEL_API keel_status keel_op_explain(keel_device device, const keel_op_call* call, char* out_text,
+                                     uint64_t* in_out_size);
+KEEL_API keel_status keel_op_find(const char* name, keel_op_id* out_op);
+/* "matmul"; NULL for a number that is none. Static. */
+KEEL_API const char* keel_op_name(keel_op_id op);
+
+/* A kernel of the framework, for every device of one backend. */
+typedef struct keel_custom_kernel {
+  keel_header header;
+  keel_op_id op;       /* an operator of the table */
+  uint32_t score;      /* plugins' own kernels say 100 */
+  const char* backend; /* "cpu" */
+  const char* name;    /* for explain; copied */
+  void* user;
+  /* Non-zero when it can run the call. */
+  int (*accepts)(void* user, const keel_op_call* call);
+  /* Enqueues it on |stream|, with other keel functions or native ones. */
+  keel_status (*run)(void* user, keel_stream stream, const keel_op_call* call);
+} keel_custom_kernel;
+
+KEEL_API keel_status keel_op_register(const keel_custom_kernel* kernel);
+/* Fallbacks run so far in this process; and whether one is refused
+ * (KEEL_UNSUPPORTED) instead of run. KEEL_FALLBACK=forbid sets it at start. */
+KEEL_API keel_status keel_op_fallback_count(uint64_t* out_count);
+KEEL_API keel_status keel_op_forbid_fallback(int forbid);
+
+/* ---- collectives -------------------------------------------------------- */
+
+typedef struct keel_comm_options {
+  keel_header header;
+  int64_t timeout_ns;   /* of each operation; 0: the default deadline */
+  uint64_t chunk_bytes; /* of the bridge; 0: measured default */
+  uint32_t forbid_alias; /* 1: always stage, never reach device memory by host alias */
+  uint32_t reserved;
+} keel_comm_options;
+
+/* One communicator over |count| devices of this process, any backend at any rank,
+ * the same device more than once if need be; |out_comms| gets the handle of each
+ * rank. NULL options: defaults. Analogue: ncclCommInitAll. */
+KEEL_API keel_status keel_comm_init_all(const keel_device* devices, uint32_t count,
+                                        const keel_comm_options* options, keel_comm* out_comms);
+/* One rank's handle; the communicator ends with its last one. Operations in
+ * flight fail with KEEL_ABORTED on every rank. */
+KEEL_API keel_status keel_comm_destroy(keel_comm comm);
+/* Fails everything in flight and everything later, on all ranks. */
+KEEL_API keel_status keel_comm_abort(keel_comm comm);
+KEEL_API keel_status keel_comm_rank(keel_comm comm, uint32_t* out_rank, uint32_t* out_world);
+/* KEEL_OK, or why the communicator failed. */
+KEEL_API keel_status keel_comm_async_error(keel_comm comm);
+/* The path of each rank and the sizes in use, as JSON text; room as in keel_op_explain. */
+KEEL_API keel_status keel_comm_explain(keel_comm comm, char* out_text, uint64_t* in_out_size);
+
+typedef struct keel_comm_stats {
+  keel_header header;
+  uint64_t operations;
+  uint64_t bytes_to_host;   /* staged device -> host */
+  uint64_t bytes_to_device; /* staged host -> device */
+  uint64_t bytes_in_place;  /* read and written through host aliases */
+} keel_comm_stats;
+KEEL_API keel_status keel_comm_stats_get(keel_comm comm, keel_comm_stats* out_stats);
+
+/* Collectives. Each rank calls once, in the same order on every rank, on a stream
+ * of its own device; one thread may drive all ranks, since none of these blocks.
+ * Done when the rank's stream is done. Counts are elements of |dtype|; in place
+ * as NCCL has it (send == receive; all_gather: send == receive + rank * count;
+ * reduce_scatter: receive == send + rank * count). 16- and 8-bit types are summed
+ * in float32 and rounded once. Each element is produced in one place and its bits
+ * are copied: all ranks hold the same. A mismatch of operation, count, dtype,
+ * reduction or root between ranks fails all of them and names the odd one. */
+KEEL_API keel_status keel_all_reduce(keel_comm comm, const void* send, void* receive,
+                                     uint64_t count, keel_dtype dtype, keel_reduction reduction,
+                                     keel_stream stream);
+/* |send| is read on the root only; |receive| is written on all ranks. */
+KEEL_API keel_status keel_broadcast(keel_comm comm, const void* send, void* receive,
+                                    uint64_t count, keel_dtype dtype, uint32_t root,
+                                    keel_stream stream);
+/* |count| elements from each rank; |receive| has world * count. */
+KEEL_API keel_status keel_all_gather(keel_comm comm, const void* send, void* receive,
+                                     uint64_t count, keel_dtype dtype, keel_stream stream);
+/* |count| elements to each rank; |send| has world * count. */
+KEEL_API keel_status keel_reduce_scatter(keel_comm comm, const void* send, void* receive,
+                                         uint64_t count, keel_dtype dtype,
+                                         keel_reduction reduction, keel_stream stream);
+KEEL_API keel_status keel_barrier(keel_comm comm, keel_stream stream);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* KEEL_KEEL_H_ */
