@@ -279,7 +279,7 @@ enum {
   KEEL_CLAIM_PEER_COPY = 1 << 5,     /* copy_peer among devices of the instance */
   KEEL_CLAIM_ASYNC = 1 << 6,         /* enqueueing returns before the work is done */
   KEEL_CLAIM_TIMING = 1 << 7,        /* timing events */
-  KEEL_CLAIM_NOTIFY = 1 << 8,        /* notify */
+  KEEL_CLAIM_NOTIFY = 1 << 8,        /* event_notify */
   KEEL_CLAIM_PRIORITY = 1 << 9,      /* stream priorities differ */
   KEEL_CLAIM_NATIVE_GATE = 1 << 10,  /* gate_create, gate_open, stream_wait_gate */
   KEEL_CLAIM_STREAM_ALLOC = 1 << 11, /* alloc_on_stream, free_on_stream */
@@ -435,7 +435,8 @@ typedef struct keel_stream_table {
    * Required. Native: cuStreamCreateWithPriority, aclrtCreateStreamWithConfig. */
   keel_status (*create)(keel_plugin_device* device, int32_t priority,
                         keel_plugin_stream** out_stream);
-  /* Its work is done or has failed by then. Required. */
+  /* Its work is done or has failed by then, and no event recorded on it will be
+   * used any more: core keeps streams alive for their events. Required. */
   void (*destroy)(keel_plugin_stream* stream);
   /* A stream object around the vendor's own handle, which the caller keeps and
    * outlives it; and the handle inside a stream. Optional. */
@@ -447,11 +448,6 @@ typedef struct keel_stream_table {
   /* Blocks until all is done, or KEEL_TIMED_OUT after |timeout_ns| >= 0.
    * Optional; core waits for an event without it. */
   keel_status (*synchronize)(keel_plugin_stream* stream, int64_t timeout_ns);
-  /* Calls |fn| once all that is enqueued so far is done or has failed. Optional
-   * (KEEL_CLAIM_NOTIFY); core polls events without it. Native: a waiting thread
-   * of the plugin; cuLaunchHostFunc alone is not enough (skipped on failure). */
-  keel_status (*notify)(keel_plugin_stream* stream, keel_notify_fn fn, void* user);
-
   /* Enqueues a copy of |size| > 0 bytes. Ranges do not overlap. Host memory may
    * be pageable; then the call may block until it has been read, but never on
    * another stream. The memory stays valid until the copy is done. Required.
@@ -494,6 +490,11 @@ typedef struct keel_stream_table {
   /* Blocks up to |timeout_ns| >= 0, then KEEL_TIMED_OUT. Optional; core polls
    * event_query without it. */
   keel_status (*event_wait)(keel_plugin_event* event, int64_t timeout_ns);
+  /* Calls |fn| once when |event|, which has been recorded, is done or has failed;
+   * at once if it is already. Optional (KEEL_CLAIM_NOTIFY); core polls event_query
+   * without it. Native: a waiting thread of the plugin; cuLaunchHostFunc alone is
+   * not enough, since it is skipped on failure. */
+  keel_status (*event_notify)(keel_plugin_event* event, keel_notify_fn fn, void* user);
   /* Work enqueued on |stream| from now on runs after |event|, which has been
    * recorded on another stream of the same device. Never blocks the host. */
   keel_status (*stream_wait_event)(keel_plugin_stream* stream, keel_plugin_event* event);
