@@ -1,0 +1,59 @@
+// Interesting calls of each operator, for conformance and tests: ones, primes, empty
+// tensors, long rows, every transpose, optional inputs left out, special values.
+#ifndef KEEL_OPS_CASES_H_
+#define KEEL_OPS_CASES_H_
+
+#include <keel/abi.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace keel::ops {
+
+// What the elements of a tensor are drawn from; ops/case_data.h draws them.
+enum class Distribution : uint8_t {
+  kNormal,              // mean 0, deviation 1
+  kUniform,             // [-1, 1)
+  kPositive,            // [0.01, 1): variances, and sums that grow
+  kWide,                // sign * 2^[-20, 20): operands of very different size
+  kLogits,              // normal, deviation 4
+  kLogSumExp,           // of the row of input 0, made by the reference
+  kIntegers,            // -1000 .. 1000
+  kIndices,             // 0 .. bound - 1
+  kIndicesSomeOutside,  // also -1, bound, and the extremes of int32
+  kTies,       // float32 halfway between two neighbours of the 16-bit types, and just beside
+  kSpecial,    // NaN, infinities, zeroes of both signs, subnormals, largest, among normal
+  kSubnormal,  // float32 subnormals, and values whose results are
+  kZero,
+  kNaN  // content that must not be read
+};
+
+struct CaseTensor {
+  bool present = true;  // false: an optional input left out
+  keel_dtype dtype = KEEL_FLOAT32;
+  std::vector<int64_t> shape;
+  std::vector<int64_t> strides;  // in elements; as many as |shape|
+  uint64_t offset = 0;           // elements between the allocation and the first one
+  Distribution distribution = Distribution::kNormal;
+  int64_t bound = 0;  // of kIndices
+};
+
+struct Case {
+  std::string id;  // "matmul/f32/nt/m33_n65_k17/bias": unique, and stable between versions
+  keel_op_id op = KEEL_OP_INVALID;
+  uint32_t combination = 0;  // index into the schema's dtypes
+  std::vector<CaseTensor> inputs;
+  // The distribution is of the content before the call: NaN unless it is read.
+  std::vector<CaseTensor> outputs;
+  std::vector<int32_t> in_place;  // for each output the input that it equals, or -1
+  std::vector<keel_attribute> attributes;
+  bool strided = false;  // some tensor is not dense: a kernel may answer KEEL_OP_NONE
+};
+
+// schema->cases() of every operator, in order.
+std::vector<Case> all_cases();
+
+}  // namespace keel::ops
+
+#endif  // KEEL_OPS_CASES_H_
