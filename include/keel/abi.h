@@ -460,9 +460,9 @@ typedef struct keel_stream_table {
                            void* destination, keel_plugin_device* source_device,
                            const void* source, uint64_t size);
   /* Fills |size| bytes with a pattern of |pattern_size| = 1, 2, 4 or 8 bytes;
-   * size and destination are multiples of it. Optional, and may refuse a pattern
-   * size with KEEL_UNSUPPORTED (ACL takes bytes only) unless KEEL_CLAIM_FILL is
-   * claimed; core then copies from a filled buffer. Native: cuMemsetD8Async. */
+   * size and destination are multiples of it. Optional; one without KEEL_CLAIM_FILL
+   * is called with single bytes only (ACL knows no others), and for the rest core
+   * copies from a filled buffer. Native: cuMemsetD8Async. */
   keel_status (*fill)(keel_plugin_stream* stream, void* destination, const void* pattern,
                       uint32_t pattern_size, uint64_t size);
 

@@ -17,8 +17,8 @@
  *  - Result: KEEL_OK, or a failure that changed nothing and left every handle
  *    usable; keel_last_error() then names the argument, the plugin or the rank.
  *  - Blocking: only functions with a |timeout_ns| wait for a device, and never
- *    past it. Freeing memory that is in use is one of two exceptions: keel_free
- *    and the destroy functions wait up to the default deadline.
+ *    past it; keel_stream_destroy, keel_comm_destroy and keel_shutdown wait up to
+ *    the default deadline.
  *  - Handles are generation-tagged values: one that was destroyed, or never was,
  *    gives KEEL_INVALID_HANDLE. A handle of 0 is no object.
  *  - Structs with a keel_header are filled in by the caller: size and type as a
@@ -43,11 +43,19 @@ extern "C" {
 /* Sets size and type of a struct with a keel_header, and zeroes the rest:
  *   keel_device_info info = KEEL_STRUCT_INIT(keel_device_info, KEEL_STRUCT_DEVICE_INFO); */
 #ifdef __cplusplus
-#define KEEL_STRUCT_INIT(struct_type, type_code) \
-  struct_type { {(uint32_t)sizeof(struct_type), (uint32_t)(type_code), nullptr} }
+extern "C++" {
+template <typename Struct>
+Struct keel_struct_init(uint32_t type) {
+  Struct value{};
+  value.header.size = sizeof(Struct);
+  value.header.type = type;
+  return value;
+}
+}
+#define KEEL_STRUCT_INIT(struct_type, type_code) keel_struct_init<struct_type>(type_code)
 #else
 #define KEEL_STRUCT_INIT(struct_type, type_code) \
-  { {(uint32_t)sizeof(struct_type), (uint32_t)(type_code), NULL} }
+  { .header = {(uint32_t)sizeof(struct_type), (uint32_t)(type_code), NULL} }
 #endif
 
 /* Handles. Values, not pointers: copy them freely. */
@@ -149,8 +157,8 @@ KEEL_API keel_status keel_device_synchronize(keel_device device, int64_t timeout
  * dereference it, device memory never. Analogue: cudaMalloc, cudaMallocHost. */
 KEEL_API keel_status keel_alloc(keel_device device, keel_memory_kind kind, uint64_t size,
                                 void** out_pointer);
-/* |pointer| as keel_alloc gave it; NULL is fine. Work that still uses it, on any
- * stream of the device, is waited for. */
+/* |pointer| as keel_alloc gave it; NULL is fine. Does not wait: the block is used
+ * again only once all work enqueued before, on any stream, is done. */
 KEEL_API keel_status keel_free(keel_device device, void* pointer);
 /* Gives cached blocks back to the device. */
 KEEL_API keel_status keel_memory_trim(keel_device device);
@@ -215,10 +223,9 @@ KEEL_API keel_status keel_stream_wait_gate(keel_stream stream, keel_gate gate);
 
 /* ---- copies ------------------------------------------------------------- */
 
-/* Enqueues a copy of |size| bytes on |stream|, a stream of either device, or of
- * any when both sides are the host's. KEEL_HOST stands for the host: pageable,
- * pinned or registered memory that stays valid until the copy is done. Ranges
- * must lie inside one allocation and not overlap. |size| 0 does nothing. Between
+/* Enqueues a copy of |size| bytes on |stream|, a stream of either device. One side
+ * may be KEEL_HOST: pageable, pinned or registered memory that stays valid until
+ * the copy is done. Ranges must lie inside one allocation and not overlap. |size| 0 does nothing. Between
  * backends it is staged through pinned memory in pipelined chunks.
  * Analogue: cudaMemcpyAsync, cudaMemcpyPeerAsync. */
 KEEL_API keel_status keel_copy(keel_stream stream, keel_device destination_device,

@@ -135,7 +135,7 @@ constexpr uint32_t dtype_size(keel_dtype dtype) {
 
 constexpr const char* dtype_name(keel_dtype dtype) {
   constexpr const char* names[KEEL_DTYPE_COUNT] = {
-      "invalid", "int8",    "int16",    "int32",   "int64",   "uint8",       "uint16",    "uint32",
+      "invalid", "int8",    "int16",    "int32",   "int64",   "uint8",       "uint16",     "uint32",
       "uint64",  "float16", "bfloat16", "float32", "float64", "float8_e4m3", "float8_e5m2"};
   return dtype < KEEL_DTYPE_COUNT ? names[dtype] : names[0];
 }

@@ -1,0 +1,88 @@
+# How targets of this project are compiled, named and laid out.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_C_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
+set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/archive")
+set(KEEL_PLUGIN_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib/keel/plugins")
+set(CMAKE_INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+
+find_program(KEEL_CCACHE ccache)
+if(KEEL_CCACHE)
+  set(CMAKE_C_COMPILER_LAUNCHER "${KEEL_CCACHE}")
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${KEEL_CCACHE}")
+endif()
+
+find_package(Threads REQUIRED)
+
+add_compile_options(-Wall -Wextra -Werror)
+if(KEEL_SANITIZE STREQUAL "address")
+  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined
+                      -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=address,undefined)
+elseif(KEEL_SANITIZE STREQUAL "thread")
+  add_compile_options(-fsanitize=thread -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=thread)
+elseif(KEEL_SANITIZE)
+  message(FATAL_ERROR "KEEL_SANITIZE is '${KEEL_SANITIZE}': empty, address or thread")
+endif()
+
+# keel_plugin(NAME SOURCES...): a backend. It sees include/keel/abi.h and
+# plugin_kit.hpp and nothing else of the project, and exports one symbol.
+function(keel_plugin name)
+  add_library(keel_${name} MODULE ${ARGN})
+  target_link_libraries(keel_${name} PRIVATE keel_headers Threads::Threads ${CMAKE_DL_LIBS})
+  target_link_options(keel_${name} PRIVATE
+    "LINKER:--version-script=${PROJECT_SOURCE_DIR}/cmake/plugin.map" "LINKER:--exclude-libs,ALL")
+  if(NOT KEEL_SANITIZE)
+    target_link_options(keel_${name} PRIVATE "LINKER:--no-undefined")
+  endif()
+  set_target_properties(keel_${name} PROPERTIES
+    LIBRARY_OUTPUT_DIRECTORY "${KEEL_PLUGIN_OUTPUT_DIRECTORY}"
+    INSTALL_RPATH "$ORIGIN;$ORIGIN/../..")
+  install(TARGETS keel_${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/keel/plugins
+          COMPONENT ${name})
+endfunction()
+
+# keel_test(NAME SOURCES files... LIBRARIES libs... [GUARD] [ENVIRONMENT VAR=VALUE...] [THREADS]):
+# a GoogleTest program, run as one ctest test. GUARD: run once more as NAME.guard
+# with KEEL_CPU_GUARD=1, where CPU device memory is out of the host's reach.
+# THREADS: labelled "threads", the tests the thread-sanitizer build runs.
+function(keel_test name)
+  if(NOT KEEL_BUILD_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(arg "GUARD;THREADS" "" "SOURCES;LIBRARIES;ENVIRONMENT" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE ${arg_LIBRARIES} GTest::gtest GTest::gtest_main
+                                        Threads::Threads)
+  target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
+  set_target_properties(${name} PROPERTIES
+    RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
+  keel_add_test(${name} ${name} "${arg_ENVIRONMENT}" ${arg_THREADS})
+  if(arg_GUARD)
+    keel_add_test(${name}.guard ${name} "KEEL_CPU_GUARD=1;${arg_ENVIRONMENT}" ${arg_THREADS})
+  endif()
+endfunction()
+
+function(keel_add_test test_name target environment threads)
+  add_test(NAME ${test_name} COMMAND ${target}
+           "--gtest_output=xml:${CMAKE_BINARY_DIR}/test-results/${test_name}.xml")
+  set_tests_properties(${test_name} PROPERTIES TIMEOUT 600 ENVIRONMENT
+    "KEEL_PLUGIN_PATH=${KEEL_PLUGIN_OUTPUT_DIRECTORY};KEEL_TEST_BIN=${CMAKE_BINARY_DIR}/bin;${environment}")
+  if(threads)
+    set_tests_properties(${test_name} PROPERTIES LABELS threads)
+  endif()
+endfunction()

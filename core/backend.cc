@@ -1,0 +1,63 @@
+#include "core/backend.h"
+
+#include "core/device.h"
+
+namespace keel {
+
+Backend::~Backend() {
+  devices_.clear();
+  if (instance_ != nullptr) plugin_->destroy_instance(instance_);
+}
+
+Status plugin_status(keel_status code, const std::string& who, const char* call) {
+  if (code == KEEL_OK) return {};
+  if (code == KEEL_NOT_READY) return Status::not_ready();
+  const std::string text = take_plugin_text();
+  if (text.empty()) return failure(code, "{}: {} returned {}", who, call, status_name(code));
+  return failure(code, "{}: {}: {}", who, call, text);
+}
+
+Status Backend::load(const keel_plugin* plugin, const keel_instance_settings* settings) {
+  plugin_ = plugin;
+  const keel_instance_settings none = {
+      {sizeof(none), KEEL_STRUCT_INSTANCE_SETTINGS, nullptr}, 0, 0, nullptr, nullptr};
+  take_plugin_text();  // whatever an earlier call left behind is not this one's
+  keel_plugin_instance* instance = nullptr;
+  status_ =
+      plugin_status(plugin_->create_instance(settings == nullptr ? &none : settings, &instance),
+                    name_, "create_instance");
+  if (!status_.ok()) return status_;
+  instance_ = instance;
+  status_ = find_devices();
+  if (!status_.ok()) devices_.clear();
+  return status_;
+}
+
+Status Backend::find_devices() {
+  uint32_t count = 0;
+  KEEL_RETURN_IF_ERROR(
+      plugin_status(plugin_->device->count(instance_, &count), name_, "device.count"));
+  if (count == 0) {
+    reason_ = take_plugin_text();
+    if (reason_.empty()) reason_ = "the plugin reports no device and does not say why";
+    return {};
+  }
+  if (plugin_->memory == nullptr || plugin_->stream == nullptr) {
+    return failure(KEEL_INVALID_ARGUMENT, "{}: {} devices, but no memory or stream table", name_,
+                   count);
+  }
+  for (uint32_t ordinal = 0; ordinal < count; ++ordinal) {
+    keel_device_info info = KEEL_STRUCT_INIT(keel_device_info, KEEL_STRUCT_DEVICE_INFO);
+    KEEL_RETURN_IF_ERROR(
+        plugin_status(plugin_->device->info(instance_, ordinal, &info), name_, "device.info"));
+    if (info.alignment < 64 || (info.alignment & (info.alignment - 1)) != 0) {
+      return failure(KEEL_INVALID_ARGUMENT,
+                     "{}: device.info of {} gives alignment {}, not a power of two >= 64", name_,
+                     ordinal, info.alignment);
+    }
+    devices_.push_back(make_ref<Device>(*this, ordinal, info));
+  }
+  return {};
+}
+
+}  // namespace keel

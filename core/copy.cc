@@ -1,0 +1,251 @@
+#include "core/copy.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "core/runtime.h"
+
+namespace keel {
+
+namespace {
+
+// Large enough that a chunk (about 0.4 ms at 10 GB/s) dwarfs the 20 to 50 us that a
+// hand-over between two backends takes; three keep both legs busy while one is handed
+// over.
+constexpr uint64_t kChunkBytes = 4 << 20;
+constexpr uint32_t kChunksInFlight = 3;
+
+char* at(void* pointer, uint64_t offset) {
+  return static_cast<char*>(pointer) + offset;
+}
+
+// One native copy on |stream|, for the stream's own device.
+Status submit_copy(Stream& stream, keel_copy_kind kind, void* destination, const void* source,
+                   uint64_t size) {
+  Device& device = stream.device();
+  return stream.submit([&device, kind, destination, source, size](keel_plugin_stream* native) {
+    return device.check(device.stream_table()->copy(native, kind, destination, source, size),
+                        "stream.copy");
+  });
+}
+
+Status submit_peer_copy(Stream& stream, const Endpoint& destination, const Endpoint& source,
+                        uint64_t size) {
+  return stream.submit([&device = stream.device(), destination, source,
+                        size](keel_plugin_stream* native) {
+    return device.check(
+        device.stream_table()->copy_peer(native, destination.device->native(), destination.pointer,
+                                         source.device->native(), source.pointer, size),
+        "stream.copy_peer");
+  });
+}
+
+// A stream for a leg that |stream| cannot run itself; gives it back when it goes.
+class Leg {
+ public:
+  // |stream| itself if it belongs to |device|, else a leased stream that starts after
+  // what |stream| has enqueued so far.
+  Status begin(const Ref<Stream>& stream, Device& device) {
+    if (&stream->device() == &device) {
+      stream_ = stream;
+      return {};
+    }
+    KEEL_RETURN_IF_ERROR(device.lease_stream(&stream_));
+    leased_ = true;
+    Ref<EventRecord> start;
+    KEEL_RETURN_IF_ERROR(stream->fence(&start));
+    return stream_->wait(start);
+  }
+  // |stream| goes on after this leg.
+  Status end(const Ref<Stream>& stream) {
+    if (!leased_) return {};
+    Ref<EventRecord> done;
+    KEEL_RETURN_IF_ERROR(stream_->record(0, &done));
+    return stream->wait(done);
+  }
+  ~Leg() {
+    if (leased_ && stream_) stream_->device().return_stream(stream_);
+  }
+  Leg() = default;
+  Leg(const Leg&) = delete;
+  Leg& operator=(const Leg&) = delete;
+
+  const Ref<Stream>& stream() const { return stream_; }
+
+ private:
+  Ref<Stream> stream_;
+  bool leased_ = false;
+};
+
+Status copy_by_alias(const Ref<Stream>& stream, const CopyPath& path, const Endpoint& destination,
+                     const Endpoint& source, uint64_t size) {
+  const bool destination_moves = path.mover == destination.device;
+  const Endpoint& reached = destination_moves ? source : destination;
+  Allocation allocation;
+  KEEL_RETURN_IF_ERROR(
+      reached.device->memory().check_range(reached.pointer, size, "pointer", &allocation));
+  if (allocation.host_alias == nullptr) {
+    return failure(KEEL_INTERNAL, "{}: no host alias", reached.device->name());
+  }
+  const auto offset = static_cast<uint64_t>(static_cast<char*>(reached.pointer) -
+                                            static_cast<char*>(allocation.base));
+  void* alias = at(allocation.host_alias, offset);
+  Leg leg;
+  KEEL_RETURN_IF_ERROR(leg.begin(stream, *path.mover));
+  KEEL_RETURN_IF_ERROR(
+      destination_moves
+          ? submit_copy(*leg.stream(), KEEL_COPY_HOST_TO_DEVICE, destination.pointer, alias, size)
+          : submit_copy(*leg.stream(), KEEL_COPY_DEVICE_TO_HOST, alias, source.pointer, size));
+  return leg.end(stream);
+}
+
+Status copy_staged(const Ref<Stream>& stream, const CopyPath& path, const Endpoint& destination,
+                   const Endpoint& source, uint64_t size) {
+  Leg out;
+  Leg in;
+  KEEL_RETURN_IF_ERROR(out.begin(stream, *source.device));
+  KEEL_RETURN_IF_ERROR(in.begin(stream, *destination.device));
+  Memory& staging_memory = path.mover->memory();
+  const uint64_t chunks = (size + kChunkBytes - 1) / kChunkBytes;
+  const auto buffers = static_cast<uint32_t>(std::min<uint64_t>(chunks, kChunksInFlight));
+  const uint64_t buffer_bytes = std::min(size, kChunkBytes);
+  void* staging = nullptr;
+  KEEL_RETURN_IF_ERROR(staging_memory.alloc(KEEL_MEMORY_PINNED, buffer_bytes * buffers, &staging));
+  // The pool keeps it until both legs are done.
+  struct Release {
+    Memory& memory;
+    void* pointer;
+    ~Release() { memory.free(pointer).ok(); }
+  } release{staging_memory, staging};
+
+  std::array<Ref<EventRecord>, kChunksInFlight> emptied;
+  for (uint64_t chunk = 0; chunk < chunks; ++chunk) {
+    const uint64_t offset = chunk * kChunkBytes;
+    const uint64_t bytes = std::min(kChunkBytes, size - offset);
+    void* buffer = at(staging, (chunk % buffers) * buffer_bytes);
+    Ref<EventRecord>& empty = emptied[chunk % buffers];
+    if (empty) KEEL_RETURN_IF_ERROR(out.stream()->wait(empty));
+    KEEL_RETURN_IF_ERROR(submit_copy(*out.stream(), KEEL_COPY_DEVICE_TO_HOST, buffer,
+                                     at(source.pointer, offset), bytes));
+    Ref<EventRecord> filled;
+    KEEL_RETURN_IF_ERROR(out.stream()->record(0, &filled));
+    KEEL_RETURN_IF_ERROR(in.stream()->wait(filled));
+    KEEL_RETURN_IF_ERROR(submit_copy(*in.stream(), KEEL_COPY_HOST_TO_DEVICE,
+                                     at(destination.pointer, offset), buffer, bytes));
+    KEEL_RETURN_IF_ERROR(in.stream()->record(0, &empty));
+  }
+  KEEL_RETURN_IF_ERROR(out.end(stream));
+  return in.end(stream);
+}
+
+bool has_alias(const Ref<Device>& device) {
+  return device->claims(KEEL_CLAIM_HOST_ALIAS);
+}
+// Reaches any host memory without blocking the caller or bouncing.
+bool reaches_host(const Ref<Device>& device) {
+  return device->claims(KEEL_CLAIM_PAGEABLE_ASYNC);
+}
+
+}  // namespace
+
+CopyPath choose_copy_path(const Ref<Device>& destination, const Ref<Device>& source) {
+  CopyPath path;
+  if (!destination || !source) {
+    path.route = KEEL_ROUTE_HOST;
+    return path;
+  }
+  if (destination == source) return path;
+  if (&destination->backend() == &source->backend() && destination->claims(KEEL_CLAIM_PEER_COPY) &&
+      source->claims(KEEL_CLAIM_PEER_COPY)) {
+    path.route = KEEL_ROUTE_PEER;
+    return path;
+  }
+  if (reaches_host(destination) && has_alias(source)) {
+    path.route = KEEL_ROUTE_ALIAS;
+    path.mover = destination;
+    return path;
+  }
+  if (reaches_host(source) && has_alias(destination)) {
+    path.route = KEEL_ROUTE_ALIAS;
+    path.mover = source;
+    return path;
+  }
+  path.route = KEEL_ROUTE_STAGED;
+  path.legs = 2;
+  path.chunk_bytes = kChunkBytes;
+  // Staged in memory pinned for the side that needs it pinned.
+  path.mover = reaches_host(destination) ? source : destination;
+  return path;
+}
+
+std::string CopyPath::describe(const Ref<Device>& destination, const Ref<Device>& source) const {
+  const std::string from = source ? source->name() : "host";
+  const std::string to = destination ? destination->name() : "host";
+  switch (route) {
+    case KEEL_ROUTE_ALIAS:
+      return fmt::format("{} -> {}, moved by {} through the other's host alias", from, to,
+                         mover->name());
+    case KEEL_ROUTE_PEER:
+      return fmt::format("{} -> {}, peer copy", from, to);
+    case KEEL_ROUTE_STAGED:
+      return fmt::format("{} -> memory pinned for {}, {} MiB x {} -> {}", from, mover->name(),
+                         kChunkBytes >> 20, kChunksInFlight, to);
+    default:
+      return fmt::format("{} -> {}", from, to);
+  }
+}
+
+Status enqueue_copy(const Ref<Stream>& stream, const Endpoint& destination, const Endpoint& source,
+                    uint64_t size) {
+  const CopyPath path = choose_copy_path(destination.device, source.device);
+  switch (path.route) {
+    case KEEL_ROUTE_LOCAL:
+      return submit_copy(*stream, KEEL_COPY_DEVICE_TO_DEVICE, destination.pointer, source.pointer,
+                         size);
+    case KEEL_ROUTE_HOST:
+      return submit_copy(*stream,
+                         destination.device ? KEEL_COPY_HOST_TO_DEVICE : KEEL_COPY_DEVICE_TO_HOST,
+                         destination.pointer, source.pointer, size);
+    case KEEL_ROUTE_PEER:
+      return submit_peer_copy(*stream, destination, source, size);
+    case KEEL_ROUTE_ALIAS:
+      return copy_by_alias(stream, path, destination, source, size);
+    default:
+      return copy_staged(stream, path, destination, source, size);
+  }
+}
+
+Status enqueue_fill(const Ref<Stream>& stream, void* destination, const void* pattern,
+                    uint32_t pattern_size, uint64_t size) {
+  Device& device = stream->device();
+  const keel_stream_table* table = device.stream_table();
+  uint64_t value = 0;
+  std::memcpy(&value, pattern, pattern_size);
+  if (KEEL_HAS(keel_stream_table, table, fill) &&
+      (pattern_size == 1 || device.claims(KEEL_CLAIM_FILL))) {
+    return stream->submit(
+        [&device, table, destination, value, pattern_size, size](keel_plugin_stream* native) {
+          return device.check(table->fill(native, destination, &value, pattern_size, size),
+                              "stream.fill");
+        });
+  }
+  // A filled buffer, copied over and over.
+  constexpr uint64_t kBufferBytes = 1 << 20;
+  const uint64_t buffer_bytes = std::min(size, kBufferBytes);
+  Memory& memory = device.memory();
+  void* buffer = nullptr;
+  KEEL_RETURN_IF_ERROR(memory.alloc(KEEL_MEMORY_PINNED, buffer_bytes, &buffer));
+  for (uint64_t offset = 0; offset < buffer_bytes; offset += pattern_size) {
+    std::memcpy(at(buffer, offset), &value, pattern_size);
+  }
+  Status status;
+  for (uint64_t offset = 0; offset < size && status.ok(); offset += buffer_bytes) {
+    status = submit_copy(*stream, KEEL_COPY_HOST_TO_DEVICE, at(destination, offset), buffer,
+                         std::min(buffer_bytes, size - offset));
+  }
+  const Status freed = memory.free(buffer);
+  return status.ok() ? freed : status;
+}
+
+}  // namespace keel

@@ -1,0 +1,45 @@
+// Copies between any two memories: chosen from what the devices claim, and composed
+// of streams and events.
+#ifndef KEEL_CORE_COPY_H_
+#define KEEL_CORE_COPY_H_
+
+#include <string>
+
+#include "core/device.h"
+#include "core/ref_counted.h"
+#include "core/status.h"
+#include "core/stream.h"
+
+namespace keel {
+
+// How bytes get from one device to another; an empty device is the host.
+struct CopyPath {
+  keel_copy_route route = KEEL_ROUTE_LOCAL;
+  uint32_t legs = 1;
+  uint64_t chunk_bytes = 0;
+  // KEEL_ROUTE_ALIAS: the device that moves the bytes. KEEL_ROUTE_STAGED: the one whose
+  // pinned memory stages them.
+  Ref<Device> mover;
+  std::string describe(const Ref<Device>& destination, const Ref<Device>& source) const;
+};
+
+CopyPath choose_copy_path(const Ref<Device>& destination, const Ref<Device>& source);
+
+// One side of a copy.
+struct Endpoint {
+  Ref<Device> device;  // empty: the host
+  void* pointer = nullptr;
+};
+
+// Enqueues the copy on |stream|. Ranges have been checked.
+Status enqueue_copy(const Ref<Stream>& stream, const Endpoint& destination, const Endpoint& source,
+                    uint64_t size);
+
+// Enqueues a fill of device memory on |stream|, with the plugin's fill or, where it
+// has none for the pattern, copies from a filled pinned buffer.
+Status enqueue_fill(const Ref<Stream>& stream, void* destination, const void* pattern,
+                    uint32_t pattern_size, uint64_t size);
+
+}  // namespace keel
+
+#endif  // KEEL_CORE_COPY_H_

@@ -1,0 +1,83 @@
+// One device of a backend: opened on first use, with its memory and the pools that
+// streams draw from.
+#ifndef KEEL_CORE_DEVICE_H_
+#define KEEL_CORE_DEVICE_H_
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "core/backend.h"
+#include "core/memory.h"
+#include "core/ref_counted.h"
+#include "core/status.h"
+
+namespace keel {
+
+class EventRecord;
+class Stream;
+
+// Thread-safe. Lives until the runtime shuts down.
+class Device final : public RefCounted {
+ public:
+  Device(const Backend& backend, uint32_t ordinal, const keel_device_info& info);
+  ~Device() override;
+
+  // Opens the device if it is not open yet; every other function below needs that.
+  Status open();
+  bool is_open() const { return open_.load(std::memory_order_acquire); }
+  // Destroys pools and memory and closes the device. No stream is left by then.
+  void close();
+
+  const Backend& backend() const { return backend_; }
+  uint32_t ordinal() const { return ordinal_; }
+  const std::string& name() const { return name_; }  // "vulkan:0"
+  const keel_device_info& info() const { return info_; }
+  bool claims(uint64_t bits) const { return (info_.claims & bits) == bits; }
+  keel_plugin_device* native() const { return native_; }
+  uint64_t handle() const { return handle_; }
+  void set_handle(uint64_t handle) { handle_ = handle; }
+
+  const keel_device_table* device_table() const { return backend_.plugin()->device; }
+  const keel_memory_table* memory_table() const { return backend_.plugin()->memory; }
+  const keel_stream_table* stream_table() const { return backend_.plugin()->stream; }
+  const keel_op_table* op_table() const { return backend_.plugin()->op; }
+
+  Memory& memory() { return memory_; }
+
+  // A plugin call's result as a Status; KEEL_DEVICE_LOST sticks to the device.
+  Status check(keel_status code, const char* call);
+  // KEEL_DEVICE_LOST once the device is lost, else KEEL_OK.
+  Status check_alive() const;
+
+  // An unused record with a native event of its own, which goes back to the pool with
+  // its last reference.
+  Status new_record(uint32_t flags, Ref<EventRecord>* out_record);
+  void recycle(EventRecord* record);
+
+  // A stream of the runtime's own, for one copy or collective leg; exclusive to the
+  // caller until its last work is done, then reused.
+  Status lease_stream(Ref<Stream>* out_stream);
+  void return_stream(Ref<Stream> stream);
+
+ private:
+  const Backend& backend_;
+  const uint32_t ordinal_;
+  const std::string name_;
+  const keel_device_info info_;
+  uint64_t handle_ = 0;
+
+  std::atomic<bool> open_{false};
+  std::atomic<bool> lost_{false};
+  std::mutex mutex_;  // guards opening and the pools
+  keel_plugin_device* native_ = nullptr;
+  std::vector<EventRecord*> idle_records_[2];  // without and with timing
+  std::vector<Ref<Stream>> idle_streams_;      // returned; may still have work in flight
+  Memory memory_;
+};
+
+}  // namespace keel
+
+#endif  // KEEL_CORE_DEVICE_H_

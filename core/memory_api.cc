@@ -1,0 +1,205 @@
+// The C functions of memory and copies.
+#include <keel/plugin_kit.hpp>
+
+#include "core/api.h"
+#include "core/copy.h"
+
+using keel::Allocation;
+using keel::api_call;
+using keel::Device;
+using keel::Endpoint;
+using keel::failure;
+using keel::find_device;
+using keel::find_stream;
+using keel::Ref;
+using keel::Status;
+using keel::Stream;
+
+keel_status keel_alloc(keel_device device, keel_memory_kind kind, uint64_t size,
+                       void** out_pointer) {
+  return api_call([&]() -> Status {
+    KEEL_REQUIRE(out_pointer)
+    Ref<Device> found;
+    KEEL_RETURN_IF_ERROR(find_device(device, "device", &found));
+    void* pointer = nullptr;
+    KEEL_RETURN_IF_ERROR(found->memory().alloc(kind, size, &pointer));
+    *out_pointer = pointer;
+    return {};
+  });
+}
+
+keel_status keel_free(keel_device device, void* pointer) {
+  return api_call([&]() -> Status {
+    Ref<Device> found;
+    KEEL_RETURN_IF_ERROR(find_device(device, "device", &found));
+    return found->memory().free(pointer);
+  });
+}
+
+keel_status keel_memory_trim(keel_device device) {
+  return api_call([&]() -> Status {
+    Ref<Device> found;
+    KEEL_RETURN_IF_ERROR(find_device(device, "device", &found));
+    found->memory().trim();
+    return {};
+  });
+}
+
+keel_status keel_host_register(keel_device device, void* pointer, uint64_t size) {
+  return api_call([&]() -> Status {
+    KEEL_REQUIRE(pointer)
+    if (size == 0) return failure(KEEL_INVALID_ARGUMENT, "size is 0");
+    Ref<Device> found;
+    KEEL_RETURN_IF_ERROR(find_device(device, "device", &found));
+    const keel_memory_table* table = found->memory_table();
+    if (!found->claims(KEEL_CLAIM_HOST_REGISTER) ||
+        !KEEL_HAS(keel_memory_table, table, host_register)) {
+      return failure(KEEL_UNSUPPORTED, "{} cannot pin host memory of the caller", found->name());
+    }
+    void* device_pointer = nullptr;
+    return found->check(table->host_register(found->native(), pointer, size, &device_pointer),
+                        "memory.host_register");
+  });
+}
+
+keel_status keel_host_unregister(keel_device device, void* pointer) {
+  return api_call([&]() -> Status {
+    KEEL_REQUIRE(pointer)
+    Ref<Device> found;
+    KEEL_RETURN_IF_ERROR(find_device(device, "device", &found));
+    const keel_memory_table* table = found->memory_table();
+    if (!found->claims(KEEL_CLAIM_HOST_REGISTER) ||
+        !KEEL_HAS(keel_memory_table, table, host_unregister)) {
+      return failure(KEEL_UNSUPPORTED, "{} cannot pin host memory of the caller", found->name());
+    }
+    return found->check(table->host_unregister(found->native(), pointer), "memory.host_unregister");
+  });
+}
+
+keel_status keel_memory_find(keel_device device, const void* pointer, keel_memory_info* out_info) {
+  return api_call([&]() -> Status {
+    KEEL_REQUIRE(pointer)
+    KEEL_RETURN_IF_ERROR(keel::check_struct(out_info, KEEL_STRUCT_MEMORY_INFO,
+                                            sizeof(keel_memory_info), "out_info"));
+    Ref<Device> found;
+    KEEL_RETURN_IF_ERROR(find_device(device, "device", &found));
+    Allocation allocation;
+    if (!found->memory().find(pointer, &allocation)) {
+      return failure(KEEL_NOT_FOUND, "pointer {} is not memory of {}", pointer, found->name());
+    }
+    out_info->base = allocation.base;
+    out_info->size = allocation.size;
+    out_info->kind = allocation.kind;
+    out_info->host_alias = allocation.host_alias;
+    return {};
+  });
+}
+
+namespace {
+
+// Resolves one side of a copy. Pinned memory of a device is the host's to a copy.
+Status resolve_endpoint(keel_device handle, void* pointer, uint64_t size, const char* device_name,
+                        const char* pointer_name, Endpoint* out_endpoint) {
+  out_endpoint->pointer = pointer;
+  if (handle.id == 0) {
+    if (pointer == nullptr) return failure(KEEL_INVALID_ARGUMENT, "{} is NULL", pointer_name);
+    return {};
+  }
+  Ref<Device> device;
+  KEEL_RETURN_IF_ERROR(find_device(handle, device_name, &device));
+  Allocation allocation;
+  KEEL_RETURN_IF_ERROR(device->memory().check_range(pointer, size, pointer_name, &allocation));
+  if (allocation.kind == KEEL_MEMORY_DEVICE) out_endpoint->device = device;
+  return {};
+}
+
+bool overlap(const Endpoint& a, const Endpoint& b, uint64_t size) {
+  if (a.device != b.device) return false;
+  const auto first = reinterpret_cast<uintptr_t>(a.pointer);
+  const auto second = reinterpret_cast<uintptr_t>(b.pointer);
+  return first < second + size && second < first + size;
+}
+
+}  // namespace
+
+keel_status keel_copy(keel_stream stream, keel_device destination_device, void* destination,
+                      keel_device source_device, const void* source, uint64_t size) {
+  return api_call([&]() -> Status {
+    Ref<Stream> found;
+    KEEL_RETURN_IF_ERROR(find_stream(stream, &found));
+    Endpoint to;
+    Endpoint from;
+    if (size == 0) return {};
+    KEEL_RETURN_IF_ERROR(resolve_endpoint(destination_device, destination, size,
+                                          "destination_device", "destination", &to));
+    KEEL_RETURN_IF_ERROR(resolve_endpoint(source_device, const_cast<void*>(source), size,
+                                          "source_device", "source", &from));
+    if (!to.device && !from.device) {
+      return failure(KEEL_INVALID_ARGUMENT,
+                     "destination and source are both host memory: that is memcpy's to copy");
+    }
+    const Device* owner = &found->device();
+    if (to.device.get() != owner && from.device.get() != owner) {
+      return failure(KEEL_INVALID_ARGUMENT, "stream is of {}, the copy is {} -> {}", owner->name(),
+                     from.device ? from.device->name() : "host",
+                     to.device ? to.device->name() : "host");
+    }
+    if (overlap(to, from, size)) {
+      return failure(KEEL_INVALID_ARGUMENT, "destination and source overlap");
+    }
+    return keel::enqueue_copy(found, to, from, size);
+  });
+}
+
+keel_status keel_fill(keel_stream stream, void* destination, const void* pattern,
+                      uint32_t pattern_size, uint64_t size) {
+  return api_call([&]() -> Status {
+    KEEL_REQUIRE(pattern)
+    Ref<Stream> found;
+    KEEL_RETURN_IF_ERROR(find_stream(stream, &found));
+    if (pattern_size != 1 && pattern_size != 2 && pattern_size != 4 && pattern_size != 8) {
+      return failure(KEEL_INVALID_ARGUMENT, "pattern_size is {}: 1, 2, 4 or 8", pattern_size);
+    }
+    if (size % pattern_size != 0) {
+      return failure(KEEL_INVALID_ARGUMENT, "size {} is no multiple of pattern_size {}", size,
+                     pattern_size);
+    }
+    if (size == 0) return {};
+    Allocation allocation;
+    KEEL_RETURN_IF_ERROR(
+        found->device().memory().check_range(destination, size, "destination", &allocation));
+    if (allocation.kind != KEEL_MEMORY_DEVICE) {
+      return failure(KEEL_INVALID_ARGUMENT, "destination is pinned memory: the host fills that");
+    }
+    if (reinterpret_cast<uintptr_t>(destination) % pattern_size != 0) {
+      return failure(KEEL_INVALID_ARGUMENT, "destination is not aligned to pattern_size {}",
+                     pattern_size);
+    }
+    return keel::enqueue_fill(found, destination, pattern, pattern_size, size);
+  });
+}
+
+keel_status keel_copy_path_get(keel_device destination_device, keel_device source_device,
+                               keel_copy_path* out_path) {
+  return api_call([&]() -> Status {
+    KEEL_RETURN_IF_ERROR(
+        keel::check_struct(out_path, KEEL_STRUCT_COPY_PATH, sizeof(keel_copy_path), "out_path"));
+    Ref<Device> to;
+    Ref<Device> from;
+    if (destination_device.id != 0) {
+      KEEL_RETURN_IF_ERROR(find_device(destination_device, "destination_device", &to));
+    }
+    if (source_device.id != 0) {
+      KEEL_RETURN_IF_ERROR(find_device(source_device, "source_device", &from));
+    }
+    if (!to && !from) {
+      return failure(KEEL_INVALID_ARGUMENT, "destination_device and source_device are the host");
+    }
+    const keel::CopyPath path = keel::choose_copy_path(to, from);
+    out_path->route = path.route;
+    out_path->legs = path.legs;
+    out_path->chunk_bytes = path.chunk_bytes;
+    keel::kit::copy_text(out_path->text, path.describe(to, from).c_str());
+    return {};
+  });
+}

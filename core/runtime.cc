@@ -1,0 +1,291 @@
+#include "core/runtime.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <string_view>
+
+#include "core/log.h"
+
+namespace keel {
+
+namespace {
+
+constexpr int64_t kNanosPerSecond = 1'000'000'000;
+constexpr int64_t kDefaultTimeoutSeconds = 600;
+
+std::atomic<bool> g_forked_child{false};
+
+keel_host make_host() {
+  keel_host host = {};
+  host.header = {sizeof(host), KEEL_STRUCT_HOST, nullptr};
+  host.log = [](void*, keel_log_level level, const char* text) {
+    if (text != nullptr) log_text(level, text);
+  };
+  host.set_error = [](void*, const char* text) { set_plugin_text(text); };
+  return host;
+}
+
+const keel_host* host() {
+  static const keel_host& instance = *new keel_host(make_host());
+  return &instance;
+}
+
+// The folder keel/plugins beside the library this code is in.
+std::string folder_beside_library() {
+  Dl_info info = {};
+  if (dladdr(reinterpret_cast<void*>(&make_host), &info) == 0 || info.dli_fname == nullptr) {
+    return {};
+  }
+  std::unique_ptr<char, decltype(&std::free)> resolved(realpath(info.dli_fname, nullptr),
+                                                       std::free);
+  if (!resolved) return {};
+  std::string path = resolved.get();
+  path.resize(path.rfind('/'));
+  return path + "/keel/plugins";
+}
+
+Status timeout_from_environment(int64_t* out_timeout_ns) {
+  *out_timeout_ns = kDefaultTimeoutSeconds * kNanosPerSecond;
+  const char* text = trusted_environment("KEEL_TIMEOUT");
+  if (text == nullptr) return {};
+  int64_t seconds = 0;
+  const char* end = text + std::strlen(text);
+  const auto parsed = std::from_chars(text, end, seconds);
+  if (parsed.ec != std::errc() || parsed.ptr != end || seconds <= 0 ||
+      seconds > INT64_MAX / kNanosPerSecond) {
+    return failure(KEEL_INVALID_ARGUMENT, "KEEL_TIMEOUT={} is no number of seconds above 0", text);
+  }
+  *out_timeout_ns = seconds * kNanosPerSecond;
+  return {};
+}
+
+// Whether |name| is in the comma-separated |list|.
+bool is_listed(std::string_view list, std::string_view name) {
+  while (!list.empty()) {
+    const size_t comma = list.find(',');
+    if (list.substr(0, comma) == name) return true;
+    if (comma == std::string_view::npos) break;
+    list.remove_prefix(comma + 1);
+  }
+  return false;
+}
+
+// "vulkan" of ".../libkeel_vulkan.so".
+std::string plugin_stem(const std::string& path) {
+  constexpr std::string_view kPrefix = "libkeel_";
+  std::string name = path.substr(path.rfind('/') + 1);
+  if (name.starts_with(kPrefix)) name.erase(0, kPrefix.size());
+  return name.substr(0, name.find('.'));
+}
+
+}  // namespace
+
+bool is_forked_child() {
+  return g_forked_child.load(std::memory_order_relaxed);
+}
+
+Runtime& Runtime::get() {
+  static Runtime& instance = *new Runtime;
+  return instance;
+}
+
+Runtime::Runtime() {
+  pthread_atfork(nullptr, nullptr, [] { g_forked_child.store(true, std::memory_order_relaxed); });
+}
+
+Status Runtime::initialize(const keel_init_options* options) {
+  std::lock_guard lock(lifecycle_mutex_);
+  if (is_initialized()) return failure(KEEL_ALREADY_EXISTS, "keel_init was called before");
+  int64_t timeout_ns = options == nullptr ? 0 : options->default_timeout_ns;
+  if (timeout_ns < 0) {
+    return failure(KEEL_INVALID_ARGUMENT, "options.default_timeout_ns is {}", timeout_ns);
+  }
+  if (timeout_ns == 0) KEEL_RETURN_IF_ERROR(timeout_from_environment(&timeout_ns));
+
+  const char* folder = options == nullptr ? nullptr : options->plugin_folder;
+  if (folder == nullptr) folder = trusted_environment("KEEL_PLUGIN_PATH");
+  const char* backends = options == nullptr ? nullptr : options->backends;
+  if (backends == nullptr) backends = trusted_environment("KEEL_BACKENDS");
+
+  default_timeout_ns_ = timeout_ns;
+  progress_ = std::make_unique<Progress>();
+  const Status loaded = load_folder(folder == nullptr ? folder_beside_library() : folder, backends);
+  if (!loaded.ok()) {
+    destroy_leftovers();
+    return loaded;
+  }
+  initialized_.store(true, std::memory_order_release);
+  return {};
+}
+
+Status Runtime::load_folder(const std::string& folder, const char* backends) {
+  if (backends != nullptr && backends[0] == '\0') return {};
+  std::vector<std::string> paths;
+  KEEL_RETURN_IF_ERROR(list_plugin_files(folder, &paths));
+  std::vector<std::string> loaded;
+  for (const std::string& path : paths) {
+    const std::string stem = plugin_stem(path);
+    if (backends != nullptr && !is_listed(backends, stem)) continue;
+    loaded.push_back(stem);
+    uint32_t index = 0;
+    const Status status = add_backend(path.c_str(), nullptr, nullptr, &index);
+    if (!status.ok()) log(KEEL_LOG_WARNING, "{}", status.text());
+  }
+  // A backend that was asked for by name and is not there is a mistake worth stopping at.
+  std::string_view wanted = backends == nullptr ? "" : backends;
+  while (!wanted.empty()) {
+    const size_t comma = wanted.find(',');
+    const std::string_view name = wanted.substr(0, comma);
+    if (std::find(loaded.begin(), loaded.end(), name) == loaded.end()) {
+      return failure(KEEL_NOT_FOUND, "backend '{}': no libkeel_{}.so in {}", name, name, folder);
+    }
+    wanted.remove_prefix(comma == std::string_view::npos ? wanted.size() : comma + 1);
+  }
+  return {};
+}
+
+Status Runtime::load_plugin(const char* path, const keel_instance_settings* settings,
+                            const char* sha256, uint32_t* out_backend) {
+  return add_backend(path, settings, sha256, out_backend);
+}
+
+Status Runtime::add_backend(const char* path, const keel_instance_settings* settings,
+                            const char* sha256, uint32_t* out_backend) {
+  PluginFile file;
+  const Status opened = load_plugin_file(path, sha256, host(), &file);
+  const std::string shown_path = opened.ok() ? file.path : (path == nullptr ? "" : path);
+  const std::string base_name = opened.ok() ? file.plugin->name : plugin_stem(shown_path);
+
+  std::unique_lock lock(backends_mutex_);
+  const auto taken = [&](const std::string& name) {
+    return std::any_of(backends_.begin(), backends_.end(),
+                       [&](const auto& other) { return other->name() == name; });
+  };
+  std::string name = base_name;
+  for (int copy = 2; taken(name); ++copy) name = fmt::format("{}#{}", base_name, copy);
+  auto backend = std::make_unique<Backend>(name, shown_path);
+  Status status = opened;
+  if (status.ok()) {
+    status = backend->load(file.plugin, settings);
+  } else {
+    backend->set_failed(status);
+  }
+  for (const Ref<Device>& device : backend->devices()) {
+    device->set_handle(device_handles_.insert(device));
+  }
+  *out_backend = static_cast<uint32_t>(backends_.size());
+  backends_.push_back(std::move(backend));
+  return status;
+}
+
+uint32_t Runtime::backend_count() {
+  std::shared_lock lock(backends_mutex_);
+  return static_cast<uint32_t>(backends_.size());
+}
+
+const Backend* Runtime::backend(uint32_t index) {
+  std::shared_lock lock(backends_mutex_);
+  return index < backends_.size() ? backends_[index].get() : nullptr;
+}
+
+std::vector<Ref<Device>> Runtime::devices() {
+  std::shared_lock lock(backends_mutex_);
+  std::vector<Ref<Device>> all;
+  for (const auto& backend : backends_) {
+    all.insert(all.end(), backend->devices().begin(), backend->devices().end());
+  }
+  return all;
+}
+
+Status Runtime::deadline(int64_t timeout_ns, Deadline* out_deadline) const {
+  if (timeout_ns < 0 && timeout_ns != KEEL_TIMEOUT_DEFAULT) {
+    return failure(KEEL_INVALID_ARGUMENT, "timeout_ns is {}", timeout_ns);
+  }
+  *out_deadline =
+      timeout_ns == KEEL_TIMEOUT_DEFAULT ? default_deadline() : Deadline::after(timeout_ns);
+  return {};
+}
+
+void Runtime::add_stream(Stream* stream) {
+  std::lock_guard lock(streams_mutex_);
+  streams_.push_back(stream);
+}
+
+void Runtime::remove_stream(Stream* stream) {
+  std::lock_guard lock(streams_mutex_);
+  std::erase(streams_, stream);
+}
+
+std::vector<Ref<Stream>> Runtime::streams() {
+  std::vector<Ref<Stream>> alive;
+  std::lock_guard lock(streams_mutex_);
+  alive.reserve(streams_.size());
+  for (Stream* stream : streams_) {
+    if (stream->try_retain()) alive.push_back(Ref<Stream>::adopt(stream));
+  }
+  return alive;
+}
+
+std::vector<Ref<Stream>> Runtime::streams_of(const Device& device) {
+  std::vector<Ref<Stream>> found = streams();
+  std::erase_if(found, [&](const Ref<Stream>& stream) { return &stream->device() != &device; });
+  return found;
+}
+
+void Runtime::fence_streams(std::vector<Ref<EventRecord>>* out_fences) {
+  for (const auto& stream : streams()) {
+    Ref<EventRecord> fence;
+    const Status status = stream->fence(&fence);
+    if (!status.ok()) {
+      log(KEEL_LOG_WARNING, "{}", status.text());
+    } else if (fence->state() != EventRecord::State::kDone) {
+      out_fences->push_back(std::move(fence));
+    }
+  }
+}
+
+void Runtime::add_shutdown_hook(std::function<void()> hook) {
+  std::lock_guard lock(lifecycle_mutex_);
+  shutdown_hooks_.push_back(std::move(hook));
+}
+
+Status Runtime::shutdown() {
+  std::lock_guard lock(lifecycle_mutex_);
+  if (!is_initialized()) {
+    return failure(KEEL_FAILED_PRECONDITION, "keel_init has not been called");
+  }
+  for (const auto& hook : shutdown_hooks_) hook();
+  const size_t streams = stream_handles_.size();
+  const size_t events = event_handles_.size();
+  const size_t gates = gate_handles_.size();
+  if (streams + events + gates != 0) {
+    log(KEEL_LOG_WARNING, "shutdown: {} streams, {} events and {} gates were never destroyed",
+        streams, events, gates);
+  }
+  destroy_leftovers();
+  initialized_.store(false, std::memory_order_release);
+  return {};
+}
+
+void Runtime::destroy_leftovers() {
+  WakeList wake;
+  for (uint64_t handle : gate_handles_.live_handles()) {
+    const Ref<Gate> gate = gate_handles_.remove(handle);
+    gate->open(failure(KEEL_CANCELLED, "Keel was shut down"), wake);
+  }
+  advance_all(wake);
+  for (uint64_t handle : event_handles_.live_handles()) event_handles_.remove(handle);
+  for (uint64_t handle : stream_handles_.live_handles()) {
+    stream_handles_.remove(handle)->close();
+  }
+  progress_.reset();
+  for (uint64_t handle : device_handles_.live_handles()) device_handles_.remove(handle)->close();
+  std::unique_lock lock(backends_mutex_);
+  backends_.clear();
+}
+
+}  // namespace keel

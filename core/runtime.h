@@ -1,0 +1,96 @@
+// The process: backends, devices, handles, and what runs beside the caller.
+#ifndef KEEL_CORE_RUNTIME_H_
+#define KEEL_CORE_RUNTIME_H_
+
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <string>
+#include <vector>
+
+#include "core/backend.h"
+#include "core/deadline.h"
+#include "core/device.h"
+#include "core/event.h"
+#include "core/gate.h"
+#include "core/handle_table.h"
+#include "core/progress.h"
+#include "core/status.h"
+#include "core/stream.h"
+
+namespace keel {
+
+// One a process, never destroyed: initialize() and shutdown() bring it up and down.
+// Thread-safe, except that shutdown may not run beside other calls.
+class Runtime {
+ public:
+  static Runtime& get();
+
+  Status initialize(const keel_init_options* options);
+  Status shutdown();
+  bool is_initialized() const { return initialized_.load(std::memory_order_acquire); }
+
+  Status load_plugin(const char* path, const keel_instance_settings* settings, const char* sha256,
+                     uint32_t* out_backend);
+
+  uint32_t backend_count();
+  // NULL past the end. Backends live until shutdown.
+  const Backend* backend(uint32_t index);
+  std::vector<Ref<Device>> devices();
+
+  Deadline default_deadline() const { return Deadline::after(default_timeout_ns_); }
+  // The deadline of a wait that the user gave |timeout_ns|; a failure for a negative
+  // number that is not KEEL_TIMEOUT_DEFAULT.
+  Status deadline(int64_t timeout_ns, Deadline* out_deadline) const;
+
+  HandleTable<Device, HandleKind::kDevice>& device_handles() { return device_handles_; }
+  HandleTable<Stream, HandleKind::kStream>& stream_handles() { return stream_handles_; }
+  HandleTable<Event, HandleKind::kEvent>& event_handles() { return event_handles_; }
+  HandleTable<Gate, HandleKind::kGate>& gate_handles() { return gate_handles_; }
+
+  Progress& progress() { return *progress_; }
+
+  // Every stream alive, for fences.
+  void add_stream(Stream* stream);
+  void remove_stream(Stream* stream);
+  std::vector<Ref<Stream>> streams();
+  std::vector<Ref<Stream>> streams_of(const Device& device);
+  // Appends the fences of all streams that still have work.
+  void fence_streams(std::vector<Ref<EventRecord>>* out_fences);
+
+  // |hook| runs at the beginning of shutdown: layers above end what they own there.
+  void add_shutdown_hook(std::function<void()> hook);
+
+ private:
+  Runtime();
+  Status load_folder(const std::string& folder, const char* backends);
+  Status add_backend(const char* path, const keel_instance_settings* settings, const char* sha256,
+                     uint32_t* out_backend);
+  void destroy_leftovers();
+
+  std::atomic<bool> initialized_{false};
+  std::mutex lifecycle_mutex_;
+  int64_t default_timeout_ns_ = 0;
+  std::unique_ptr<Progress> progress_;
+  std::shared_mutex backends_mutex_;
+  std::deque<std::unique_ptr<Backend>> backends_;
+  std::vector<std::function<void()>> shutdown_hooks_;
+
+  HandleTable<Device, HandleKind::kDevice> device_handles_;
+  HandleTable<Stream, HandleKind::kStream> stream_handles_;
+  HandleTable<Event, HandleKind::kEvent> event_handles_;
+  HandleTable<Gate, HandleKind::kGate> gate_handles_;
+
+  std::mutex streams_mutex_;
+  std::vector<Stream*> streams_;
+};
+
+// Whether this process is the forked child of the one that initialised Keel.
+bool is_forked_child();
+
+}  // namespace keel
+
+#endif  // KEEL_CORE_RUNTIME_H_

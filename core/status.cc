@@ -1,0 +1,57 @@
+#include "core/status.h"
+
+namespace keel {
+
+namespace {
+thread_local std::string t_last_error;
+thread_local std::string t_plugin_text;
+}  // namespace
+
+const char* status_name(keel_status code) {
+  switch (code) {
+#define KEEL_NAME(name) \
+  case name:            \
+    return #name
+    KEEL_NAME(KEEL_OK);
+    KEEL_NAME(KEEL_CANCELLED);
+    KEEL_NAME(KEEL_INVALID_ARGUMENT);
+    KEEL_NAME(KEEL_TIMED_OUT);
+    KEEL_NAME(KEEL_NOT_FOUND);
+    KEEL_NAME(KEEL_ALREADY_EXISTS);
+    KEEL_NAME(KEEL_PERMISSION_DENIED);
+    KEEL_NAME(KEEL_OUT_OF_MEMORY);
+    KEEL_NAME(KEEL_FAILED_PRECONDITION);
+    KEEL_NAME(KEEL_ABORTED);
+    KEEL_NAME(KEEL_OUT_OF_RANGE);
+    KEEL_NAME(KEEL_UNSUPPORTED);
+    KEEL_NAME(KEEL_INTERNAL);
+    KEEL_NAME(KEEL_UNAVAILABLE);
+    KEEL_NAME(KEEL_DATA_LOSS);
+    KEEL_NAME(KEEL_NOT_READY);
+    KEEL_NAME(KEEL_DEVICE_LOST);
+    KEEL_NAME(KEEL_RANK_FAILED);
+    KEEL_NAME(KEEL_INVALID_HANDLE);
+    KEEL_NAME(KEEL_FORKED);
+#undef KEEL_NAME
+    default:
+      return "KEEL_UNKNOWN";
+  }
+}
+
+void set_last_error(const Status& status) {
+  t_last_error = status.text();
+}
+const char* last_error() {
+  return t_last_error.c_str();
+}
+
+void set_plugin_text(const char* text) {
+  t_plugin_text = text == nullptr ? "" : text;
+}
+std::string take_plugin_text() {
+  std::string text;
+  text.swap(t_plugin_text);
+  return text;
+}
+
+}  // namespace keel

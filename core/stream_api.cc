@@ -1,0 +1,245 @@
+// The C functions of streams, events and gates.
+#include "core/api.h"
+
+using keel::advance_all;
+using keel::api_call;
+using keel::Deadline;
+using keel::Event;
+using keel::EventRecord;
+using keel::failure;
+using keel::find_device;
+using keel::find_handle;
+using keel::find_stream;
+using keel::Gate;
+using keel::Ref;
+using keel::Runtime;
+using keel::Status;
+using keel::Stream;
+using keel::WakeList;
+
+namespace {
+
+Status find_event(keel_event handle, const char* name, Ref<Event>* out_event) {
+  return find_handle(Runtime::get().event_handles(), handle.id, name, out_event);
+}
+
+Status find_gate(keel_gate handle, Ref<Gate>* out_gate) {
+  return find_handle(Runtime::get().gate_handles(), handle.id, "gate", out_gate);
+}
+
+template <typename Table, typename Object>
+Status new_handle(Table& table, Ref<Object> object, uint64_t* out_id) {
+  *out_id = table.insert(std::move(object));
+  if (*out_id == 0) return failure(KEEL_OUT_OF_MEMORY, "all handles of this kind are taken");
+  return {};
+}
+
+}  // namespace
+
+// ---- streams -------------------------------------------------------------------
+
+keel_status keel_stream_create(keel_device device, int32_t priority, keel_stream* out_stream) {
+  return api_call([&]() -> Status {
+    KEEL_REQUIRE(out_stream)
+    Ref<keel::Device> found;
+    KEEL_RETURN_IF_ERROR(find_device(device, "device", &found));
+    Ref<Stream> stream;
+    KEEL_RETURN_IF_ERROR(Stream::create(*found, priority, &stream));
+    return new_handle(Runtime::get().stream_handles(), std::move(stream), &out_stream->id);
+  });
+}
+
+keel_status keel_stream_destroy(keel_stream stream) {
+  return api_call([&]() -> Status {
+    const Ref<Stream> removed = Runtime::get().stream_handles().remove(stream.id);
+    if (!removed) {
+      return failure(KEEL_INVALID_HANDLE, "stream {:#x} is not a live handle", stream.id);
+    }
+    return removed->close(Runtime::get().default_deadline());
+  });
+}
+
+keel_status keel_stream_query(keel_stream stream) {
+  return api_call([&]() -> Status {
+    Ref<Stream> found;
+    KEEL_RETURN_IF_ERROR(find_stream(stream, &found));
+    return found->query();
+  });
+}
+
+keel_status keel_stream_synchronize(keel_stream stream, int64_t timeout_ns) {
+  return api_call([&]() -> Status {
+    Ref<Stream> found;
+    KEEL_RETURN_IF_ERROR(find_stream(stream, &found));
+    Deadline deadline = Deadline::after(0);
+    KEEL_RETURN_IF_ERROR(Runtime::get().deadline(timeout_ns, &deadline));
+    return found->synchronize(deadline);
+  });
+}
+
+keel_status keel_stream_recover(keel_stream stream, int64_t timeout_ns) {
+  return api_call([&]() -> Status {
+    Ref<Stream> found;
+    KEEL_RETURN_IF_ERROR(find_stream(stream, &found));
+    Deadline deadline = Deadline::after(0);
+    KEEL_RETURN_IF_ERROR(Runtime::get().deadline(timeout_ns, &deadline));
+    return found->recover(deadline);
+  });
+}
+
+// ---- events --------------------------------------------------------------------
+
+keel_status keel_event_create(uint32_t flags, keel_event* out_event) {
+  return api_call([&]() -> Status {
+    KEEL_REQUIRE(out_event)
+    if ((flags & ~static_cast<uint32_t>(KEEL_EVENT_TIMING)) != 0) {
+      return failure(KEEL_INVALID_ARGUMENT, "flags {:#x} are not KEEL_EVENT_*", flags);
+    }
+    return new_handle(Runtime::get().event_handles(), keel::make_ref<Event>(flags), &out_event->id);
+  });
+}
+
+keel_status keel_event_destroy(keel_event event) {
+  return api_call([&]() -> Status {
+    if (!Runtime::get().event_handles().remove(event.id)) {
+      return failure(KEEL_INVALID_HANDLE, "event {:#x} is not a live handle", event.id);
+    }
+    return {};
+  });
+}
+
+keel_status keel_event_record(keel_event event, keel_stream stream) {
+  return api_call([&]() -> Status {
+    Ref<Event> found;
+    KEEL_RETURN_IF_ERROR(find_event(event, "event", &found));
+    Ref<Stream> recorder;
+    KEEL_RETURN_IF_ERROR(find_stream(stream, &recorder));
+    Ref<EventRecord> record;
+    KEEL_RETURN_IF_ERROR(recorder->record(found->flags(), &record));
+    found->set_current(std::move(record));
+    return {};
+  });
+}
+
+keel_status keel_event_query(keel_event event) {
+  return api_call([&]() -> Status {
+    Ref<Event> found;
+    KEEL_RETURN_IF_ERROR(find_event(event, "event", &found));
+    const Ref<EventRecord> record = found->current();
+    if (!record) return {};
+    WakeList wake;
+    const Status status = record->query(wake);
+    advance_all(wake);
+    return status;
+  });
+}
+
+keel_status keel_event_wait(keel_event event, int64_t timeout_ns) {
+  return api_call([&]() -> Status {
+    Ref<Event> found;
+    KEEL_RETURN_IF_ERROR(find_event(event, "event", &found));
+    Deadline deadline = Deadline::after(0);
+    KEEL_RETURN_IF_ERROR(Runtime::get().deadline(timeout_ns, &deadline));
+    const Ref<EventRecord> record = found->current();
+    return record ? record->wait(deadline) : Status();
+  });
+}
+
+keel_status keel_stream_wait_event(keel_stream stream, keel_event event) {
+  return api_call([&]() -> Status {
+    Ref<Stream> found;
+    KEEL_RETURN_IF_ERROR(find_stream(stream, &found));
+    Ref<Event> waited;
+    KEEL_RETURN_IF_ERROR(find_event(event, "event", &waited));
+    const Ref<EventRecord> record = waited->current();
+    return record ? found->wait(record) : Status();
+  });
+}
+
+keel_status keel_event_elapsed(keel_event start, keel_event end, uint64_t* out_nanoseconds) {
+  return api_call([&]() -> Status {
+    KEEL_REQUIRE(out_nanoseconds)
+    Ref<Event> first;
+    Ref<Event> last;
+    KEEL_RETURN_IF_ERROR(find_event(start, "start", &first));
+    KEEL_RETURN_IF_ERROR(find_event(end, "end", &last));
+    const Ref<EventRecord> from = first->current();
+    const Ref<EventRecord> to = last->current();
+    const auto check = [](const Ref<EventRecord>& record, const char* name) -> Status {
+      if (!record) return failure(KEEL_FAILED_PRECONDITION, "{} was never recorded", name);
+      if (!record->timing()) {
+        return failure(KEEL_INVALID_ARGUMENT, "{} was created without KEEL_EVENT_TIMING", name);
+      }
+      WakeList wake;
+      const Status status = record->query(wake);
+      advance_all(wake);
+      return status;
+    };
+    KEEL_RETURN_IF_ERROR(check(from, "start"));
+    KEEL_RETURN_IF_ERROR(check(to, "end"));
+    if (&from->device() != &to->device()) {
+      return failure(KEEL_INVALID_ARGUMENT, "start was recorded on {}, end on {}",
+                     from->device().name(), to->device().name());
+    }
+    keel::Device& device = from->device();
+    if (!KEEL_HAS(keel_stream_table, device.stream_table(), event_elapsed)) {
+      return failure(KEEL_UNSUPPORTED, "{} has no timing events", device.name());
+    }
+    uint64_t elapsed = 0;
+    KEEL_RETURN_IF_ERROR(
+        device.check(device.stream_table()->event_elapsed(from->native(), to->native(), &elapsed),
+                     "stream.event_elapsed"));
+    *out_nanoseconds = elapsed;
+    return {};
+  });
+}
+
+// ---- gates ---------------------------------------------------------------------
+
+keel_status keel_gate_create(keel_gate* out_gate) {
+  return api_call([&]() -> Status {
+    KEEL_REQUIRE(out_gate)
+    return new_handle(Runtime::get().gate_handles(), keel::make_ref<Gate>(), &out_gate->id);
+  });
+}
+
+keel_status keel_gate_destroy(keel_gate gate) {
+  return api_call([&]() -> Status {
+    const Ref<Gate> removed = Runtime::get().gate_handles().remove(gate.id);
+    if (!removed) {
+      return failure(KEEL_INVALID_HANDLE, "gate {:#x} is not a live handle", gate.id);
+    }
+    WakeList wake;
+    removed->open({KEEL_CANCELLED, "the gate was destroyed while it was closed"}, wake);
+    advance_all(wake);
+    return {};
+  });
+}
+
+keel_status keel_gate_open(keel_gate gate, keel_status status, const char* text) {
+  return api_call([&]() -> Status {
+    Ref<Gate> found;
+    KEEL_RETURN_IF_ERROR(find_gate(gate, &found));
+    if (status == KEEL_NOT_READY) {
+      return failure(KEEL_INVALID_ARGUMENT, "status KEEL_NOT_READY opens no gate");
+    }
+    const Status passed =
+        status == KEEL_OK ? Status() : Status(status, text == nullptr ? "" : text);
+    WakeList wake;
+    if (!found->open(passed, wake)) {
+      return failure(KEEL_FAILED_PRECONDITION, "gate is open already");
+    }
+    advance_all(wake);
+    return {};
+  });
+}
+
+keel_status keel_stream_wait_gate(keel_stream stream, keel_gate gate) {
+  return api_call([&]() -> Status {
+    Ref<Stream> found;
+    KEEL_RETURN_IF_ERROR(find_stream(stream, &found));
+    Ref<Gate> waited;
+    KEEL_RETURN_IF_ERROR(find_gate(gate, &waited));
+    return found->wait(waited);
+  });
+}
