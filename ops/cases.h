@@ -15,18 +15,20 @@ namespace keel::ops {
 enum class Distribution : uint8_t {
   kNormal,              // mean 0, deviation 1
   kUniform,             // [-1, 1)
-  kPositive,            // [0.01, 1): variances, and sums that grow
-  kWide,                // sign * 2^[-20, 20): operands of very different size
+  kPositive,            // [0.01, 1): variances, and sums that only grow
+  kWide,                // +-2^[-20, 20): operands of very different size
   kLogits,              // normal, deviation 4
-  kLogSumExp,           // of the row of input 0, made by the reference
-  kIntegers,            // -1000 .. 1000
+  kMaskedLogits,        // the same, one in five minus infinity
+  kLogSumExp,           // of the rows of input 0, made by the reference
+  kIntegers,            // every value of the dtype
   kIndices,             // 0 .. bound - 1
-  kIndicesSomeOutside,  // also -1, bound, and the extremes of int32
-  kTies,       // float32 halfway between two neighbours of the 16-bit types, and just beside
-  kSpecial,    // NaN, infinities, zeroes of both signs, subnormals, largest, among normal
-  kSubnormal,  // float32 subnormals, and values whose results are
-  kZero,
-  kNaN  // content that must not be read
+  kIndicesSomeOutside,  // one in four of -1, bound, and the extremes of int32
+  kTies,                // float32 halfway between neighbours of the 16-bit types, and beside
+  kSpecial,             // NaN, infinities, both zeroes, subnormals, largest; half of all
+  kNonFinite,           // normal, one in sixteen NaN or an infinity
+  kSomeNaN,             // normal, one in sixteen NaN
+  kSubnormal,           // subnormals of the dtype, and normals beside them
+  kNaN                  // content that must not be read; all bits set in an integer
 };
 
 struct CaseTensor {

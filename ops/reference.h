@@ -29,7 +29,8 @@ struct ReferenceResult {
 // but |out_result|, so outputs in place are fine. The status is check_call's.
 keel_status run_reference(const keel_op_call& call, ReferenceResult* out_result);
 
-// |value| as the nearest element of |dtype| (ties to even), back in double.
+// |value| as an element of |dtype|, back in double: rounded to float32 and from there to
+// the 16-bit types, to nearest with ties to even; truncated and saturated for integers.
 double round_to_dtype(double value, keel_dtype dtype);
 // Element |index| of a host tensor in row-major order: any dtype, any strides.
 std::vector<double> read_tensor(const keel_tensor& tensor);
@@ -41,8 +42,9 @@ void store_element(void* data, keel_dtype dtype, int64_t element, double value);
 bool element_matches(const Tolerance& tolerance, keel_dtype dtype, double got, double value,
                      double magnitude);
 // Normalised mean-square error over the elements that are finite on both sides; 0 when
-// the reference is all zero.
-double normalised_error(std::span<const double> got, std::span<const double> values);
+// the reference is all zero. Errors up to |absolute| (Tolerance::absolute) do not count.
+double normalised_error(std::span<const double> got, std::span<const double> values,
+                        double absolute);
 
 }  // namespace keel::ops
 

@@ -78,8 +78,9 @@ struct Schema {
   std::span<const AttributeSpec> attributes;
   std::span<const DtypeCombination> dtypes;
   keel_dtype accumulation;  // KEEL_DTYPE_INVALID: nothing is accumulated
-  // Whether shapes and attributes fit each other; dtypes, ranks <= 8 and extents
-  // >= 0 have been checked. Writes |error| and returns false where they do not.
+  // Whether shapes and attributes fit each other; dtypes, ranks <= 8, extents >= 0 and
+  // the range of each attribute have been checked. Where they do not, writes |error| by
+  // way of refuse() and returns false.
   bool (*check_shapes)(const keel_op_call& call, CheckError* error);
   // The interesting cases, deterministic and in a fixed order.
   std::vector<Case> (*cases)();
@@ -105,6 +106,10 @@ keel_status check_call(const keel_op_call& call, Check check, CheckError* error)
 
 // Index into find_schema(call.op)->dtypes of a call that passed check_call.
 uint32_t dtype_combination(const keel_op_call& call);
+
+// For check_shapes: writes "matmul: " and the formatted text, returns false.
+[[gnu::format(printf, 3, 4), gnu::cold]] bool refuse(const keel_op_call& call, CheckError* error,
+                                                     const char* format, ...);
 
 }  // namespace keel::ops
 

@@ -1,0 +1,44 @@
+// Building blocks of the case generators.
+#ifndef KEEL_OPS_CASE_BUILDER_H_
+#define KEEL_OPS_CASE_BUILDER_H_
+
+#include <string>
+#include <vector>
+
+#include "ops/cases.h"
+#include "ops/schema.h"
+
+namespace keel::ops {
+
+// A dense row-major tensor.
+CaseTensor dense(keel_dtype dtype, std::vector<int64_t> shape,
+                 Distribution distribution = Distribution::kNormal, int64_t bound = 0);
+// Rows lie |padding| elements further apart than they are long; rank 1 has a step of
+// 1 + |padding|.
+CaseTensor padded(CaseTensor tensor, int64_t padding);
+// Stored with its axes in reverse order.
+CaseTensor transposed(CaseTensor tensor);
+// All rows are one (stride 0 along the first axis).
+CaseTensor broadcast(CaseTensor tensor);
+// Begins |elements| elements into its allocation, so that it is aligned to its element
+// size only.
+CaseTensor shifted(CaseTensor tensor, uint64_t elements);
+// An optional input that is left out.
+CaseTensor absent();
+
+keel_attribute int_attribute(int64_t value);
+keel_attribute float_attribute(double value);
+
+// "7x13"; "scalar" for rank 0.
+std::string shape_text(const std::vector<int64_t>& shape);
+
+// Completes a case: the id is "operator/dtype/|suffix|", nothing is in place.
+Case make_case(keel_op_id op, uint32_t combination, const std::string& suffix,
+               std::vector<CaseTensor> inputs, std::vector<CaseTensor> outputs,
+               std::vector<keel_attribute> attributes = {});
+// The same with output |output| in the place of input |input|.
+Case in_place(Case source, uint32_t output, uint32_t input);
+
+}  // namespace keel::ops
+
+#endif  // KEEL_OPS_CASE_BUILDER_H_

@@ -1,0 +1,275 @@
+#include "ops/case_data.h"
+
+#include <cmath>
+#include <cstring>
+#include <keel/plugin_kit.hpp>
+#include <limits>
+#include <numbers>
+
+#include "ops/reference.h"
+
+namespace keel::ops {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+// The two halves of 64 random bits as numbers in (0, 1].
+struct Uniforms {
+  explicit Uniforms(uint64_t bits)
+      : first((static_cast<double>(bits >> 32) + 1) * 0x1p-32),
+        second((static_cast<double>(bits & 0xffffffffu) + 1) * 0x1p-32) {}
+  double first;
+  double second;
+};
+
+double normal(uint64_t bits) {  // Box and Muller
+  const Uniforms u(bits);
+  return std::sqrt(-2 * std::log(u.first)) * std::cos(2 * std::numbers::pi * u.second);
+}
+
+double sign_of(uint64_t bits) {
+  return (bits & 1) != 0 ? -1 : 1;
+}
+
+// What a float type can hold at its ends.
+struct FloatLimits {
+  double smallest_normal;
+  double smallest_subnormal;
+  double largest;
+};
+
+FloatLimits float_limits(keel_dtype dtype) {
+  switch (dtype) {
+    case KEEL_FLOAT16:
+      return {0x1p-14, 0x1p-24, 65504};
+    case KEEL_BFLOAT16:
+      return {0x1p-126, 0x1p-133, 0x1.fep127};
+    default:
+      return {0x1p-126, 0x1p-149, 0x1.fffffep127};
+  }
+}
+
+double special(keel_dtype dtype, uint64_t bits) {
+  const FloatLimits limits = float_limits(dtype);
+  const double values[] = {kNaN,
+                           kInfinity,
+                           0,
+                           limits.largest,
+                           limits.smallest_normal,
+                           limits.smallest_subnormal,
+                           limits.smallest_normal - limits.smallest_subnormal,
+                           1};
+  return sign_of(bits) * values[bits >> 1 & 7];
+}
+
+// Halfway between two neighbours of bfloat16 or float16, or one float32 step beside;
+// the exponents reach beyond float16's range on both sides.
+double tie(uint64_t bits) {
+  const bool to_bfloat16 = (bits & 2) != 0;
+  const double steps = to_bfloat16 ? 128 : 1024;
+  const auto step = static_cast<double>(bits >> 8 & (to_bfloat16 ? 127 : 1023));
+  const auto beside = static_cast<double>(static_cast<int>(bits >> 32 & 3) - 1);
+  const double mantissa = 1 + (step + 0.5) / steps + (beside == 2 ? 0 : beside * 0x1p-23);
+  return sign_of(bits) * std::ldexp(mantissa, static_cast<int>(bits >> 40 & 31) - 15);
+}
+
+double some_index(int64_t bound, uint64_t bits) {
+  return bound == 0 ? 0 : static_cast<double>((bits >> 8) % static_cast<uint64_t>(bound));
+}
+
+double draw(const CaseTensor& tensor, uint64_t bits) {
+  switch (tensor.distribution) {
+    case Distribution::kNormal:
+      return normal(bits);
+    case Distribution::kUniform:
+      return 2 * Uniforms(bits).first - 1;
+    case Distribution::kPositive:
+      return 0.01 + 0.99 * Uniforms(bits).first;
+    case Distribution::kWide:
+      return sign_of(bits) * std::exp2(40 * Uniforms(bits).first - 20);
+    case Distribution::kLogits:
+      return 4 * normal(bits);
+    case Distribution::kMaskedLogits:
+      return bits % 5 == 0 ? -kInfinity : 4 * normal(bits);
+    case Distribution::kIntegers:
+      return static_cast<int32_t>(bits >> 32);
+    case Distribution::kIndices:
+      return some_index(tensor.bound, bits);
+    case Distribution::kIndicesSomeOutside: {
+      const double outside[] = {-1, static_cast<double>(tensor.bound), -0x1p31, 0x1p31 - 1};
+      if (tensor.bound == 0 || bits % 4 == 0) return outside[bits >> 2 & 3];
+      return some_index(tensor.bound, bits);
+    }
+    case Distribution::kTies:
+      return tie(bits);
+    case Distribution::kSpecial:
+      return (bits >> 63) != 0 ? special(tensor.dtype, bits) : normal(bits);
+    case Distribution::kNonFinite: {
+      const double values[] = {kNaN, kInfinity, -kInfinity};
+      return bits % 16 == 0 ? values[(bits >> 4) % 3] : normal(bits);
+    }
+    case Distribution::kSomeNaN:
+      return bits % 16 == 0 ? kNaN : normal(bits);
+    case Distribution::kSubnormal:
+      return sign_of(bits) * 2 * Uniforms(bits).first * float_limits(tensor.dtype).smallest_normal;
+    case Distribution::kLogSumExp:  // made from the logits, by CaseData
+    case Distribution::kNaN:        // left as set bits
+      break;
+  }
+  return kNaN;
+}
+
+keel_tensor view(const CaseTensor& tensor, void* data) {
+  keel_tensor result = {};
+  result.size = sizeof(result);
+  result.dtype = tensor.dtype;
+  result.rank = static_cast<uint32_t>(tensor.shape.size());
+  result.data = data;
+  result.byte_offset = tensor.offset * kit::dtype_size(tensor.dtype);
+  for (uint32_t axis = 0; axis < result.rank; ++axis) {
+    result.shape[axis] = tensor.shape[axis];
+    result.strides[axis] = tensor.strides[axis];
+  }
+  return result;
+}
+
+void fill_tensor(const CaseTensor& tensor, uint64_t seed, uint64_t key, uint32_t index,
+                 void* data) {
+  const keel_tensor target = view(tensor, data);
+  char* first = kit::first_element<char>(target);
+  uint64_t element = 0;
+  kit::for_each_element(target, [&](int64_t offset) {
+    if (tensor.distribution == Distribution::kNaN) {
+      const uint32_t size = kit::dtype_size(tensor.dtype);
+      std::memset(first + offset * size, 0xff, size);
+    } else {
+      store_element(first, tensor.dtype, offset,
+                    draw(tensor, random_bits(seed, key, index, element++)));
+    }
+  });
+}
+
+// The logsumexp that cross_entropy would have left for |logits|.
+void fill_logsumexp(const keel_tensor& logits, const keel_tensor& logsumexp) {
+  const int64_t rows = logits.shape[0];
+  std::vector<int32_t> labels(static_cast<size_t>(rows), 0);
+  std::vector<float> loss(static_cast<size_t>(rows));
+  const keel_tensor label_tensor = kit::make_tensor(labels.data(), KEEL_INT32, {rows});
+  const keel_tensor loss_tensor = kit::make_tensor(loss.data(), KEEL_FLOAT32, {rows});
+  const keel_tensor* inputs[] = {&logits, &label_tensor};
+  const keel_tensor* outputs[] = {&loss_tensor, &logsumexp};
+  keel_op_call call = {};
+  call.header = kit::header<keel_op_call>(KEEL_STRUCT_OP_CALL);
+  call.op = KEEL_OP_CROSS_ENTROPY;
+  call.input_count = 2;
+  call.output_count = 2;
+  call.inputs = inputs;
+  call.outputs = outputs;
+  ReferenceResult result;
+  if (run_reference(call, &result) != KEEL_OK) return;
+  size_t row = 0;
+  kit::for_each_element(logsumexp, [&](int64_t offset) {
+    store_element(kit::first_element(logsumexp), logsumexp.dtype, offset,
+                  result.outputs[1].values[row++]);
+  });
+}
+
+}  // namespace
+
+uint64_t random_bits(uint64_t seed, uint64_t case_key, uint32_t tensor, uint64_t element) {
+  uint32_t counter[4] = {static_cast<uint32_t>(element),
+                         // Elements below 2^56, tensors below 2^8: a call has no more.
+                         static_cast<uint32_t>(element >> 32) | tensor << 24,
+                         static_cast<uint32_t>(case_key), static_cast<uint32_t>(case_key >> 32)};
+  uint32_t key[2] = {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t product0 = uint64_t{0xD2511F53} * counter[0];
+    const uint64_t product1 = uint64_t{0xCD9E8D57} * counter[2];
+    counter[0] = static_cast<uint32_t>(product1 >> 32) ^ counter[1] ^ key[0];
+    counter[1] = static_cast<uint32_t>(product1);
+    counter[2] = static_cast<uint32_t>(product0 >> 32) ^ counter[3] ^ key[1];
+    counter[3] = static_cast<uint32_t>(product0);
+    key[0] += 0x9E3779B9;
+    key[1] += 0xBB67AE85;
+  }
+  return uint64_t{counter[1]} << 32 | counter[0];
+}
+
+uint64_t case_key(std::string_view id) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (char letter : id) hash = (hash ^ static_cast<uint8_t>(letter)) * 0x100000001b3;
+  return hash;
+}
+
+uint64_t allocation_bytes(const CaseTensor& tensor) {
+  const keel_tensor layout = view(tensor, nullptr);
+  const uint64_t bytes = kit::span_bytes(layout);
+  return bytes == 0 ? 0 : layout.byte_offset + bytes;
+}
+
+CaseData::CaseData(const Case& source, uint64_t seed) : case_(source) {
+  const auto input_count = static_cast<uint32_t>(case_.inputs.size());
+  const auto output_count = static_cast<uint32_t>(case_.outputs.size());
+  memory_.resize(input_count + output_count);
+  std::vector<void*> bases(memory_.size(), nullptr);
+  const uint64_t key = case_key(case_.id);
+  const auto make = [&](const CaseTensor& tensor, uint32_t index) {
+    const uint64_t bytes = allocation_bytes(tensor);
+    if (!tensor.present || bytes == 0) return;
+    memory_[index].assign(bytes, std::byte{0xa5});
+    bases[index] = memory_[index].data();
+    fill_tensor(tensor, seed, key, index, bases[index]);
+  };
+  for (uint32_t i = 0; i < input_count; ++i) make(case_.inputs[i], i);
+  for (uint32_t o = 0; o < output_count; ++o) {
+    if (case_.in_place[o] < 0) {
+      make(case_.outputs[o], input_count + o);
+    } else {
+      bases[input_count + o] = bases[static_cast<size_t>(case_.in_place[o])];
+    }
+  }
+  call_ =
+      rebind({bases.data(), input_count}, {bases.data() + input_count, output_count}, &storage_);
+  for (uint32_t i = 0; i < input_count; ++i) {
+    if (case_.inputs[i].distribution == Distribution::kLogSumExp && bases[i] != nullptr) {
+      fill_logsumexp(*call_.inputs[0], *call_.inputs[i]);
+    }
+  }
+}
+
+std::span<std::byte> CaseData::input(uint32_t index) {
+  return memory_[index];
+}
+
+std::span<std::byte> CaseData::output(uint32_t index) {
+  const int32_t place = case_.in_place[index];
+  return memory_[place >= 0 ? static_cast<size_t>(place) : case_.inputs.size() + index];
+}
+
+keel_op_call CaseData::rebind(std::span<void* const> inputs, std::span<void* const> outputs,
+                              Storage* storage) const {
+  storage->tensors.clear();
+  storage->pointers.clear();
+  storage->tensors.reserve(inputs.size() + outputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    storage->tensors.push_back(view(case_.inputs[i], inputs[i]));
+    storage->pointers.push_back(case_.inputs[i].present ? &storage->tensors.back() : nullptr);
+  }
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    storage->tensors.push_back(view(case_.outputs[o], outputs[o]));
+    storage->pointers.push_back(&storage->tensors.back());
+  }
+  keel_op_call call = {};
+  call.header = kit::header<keel_op_call>(KEEL_STRUCT_OP_CALL);
+  call.op = case_.op;
+  call.input_count = static_cast<uint32_t>(inputs.size());
+  call.output_count = static_cast<uint32_t>(outputs.size());
+  call.attribute_count = static_cast<uint32_t>(case_.attributes.size());
+  call.inputs = storage->pointers.data();
+  call.outputs = storage->pointers.data() + inputs.size();
+  call.attributes = case_.attributes.data();
+  return call;
+}
+
+}  // namespace keel::ops

@@ -1,0 +1,157 @@
+#include "ops/case_data.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <keel/plugin_kit.hpp>
+#include <limits>
+#include <set>
+
+#include "ops/case_builder.h"
+#include "ops/reference.h"
+
+namespace keel::ops {
+namespace {
+
+// Values of a lone tensor of |distribution|.
+std::vector<double> draw(Distribution distribution, keel_dtype dtype = KEEL_FLOAT32,
+                         int64_t count = 4096, int64_t bound = 0, uint64_t seed = 7) {
+  Case one = make_case(KEEL_OP_GELU, 0, "test", {dense(dtype, {count}, distribution, bound)},
+                       {dense(dtype, {count}, Distribution::kNaN)});
+  CaseData data(one, seed);
+  return read_tensor(*data.call().inputs[0]);
+}
+
+TEST(RandomBits, ArePhilox4x32) {
+  // Random123's known answers for 10 rounds: counter and key all zero, and all ones.
+  EXPECT_EQ(random_bits(0, 0, 0, 0), 0xe169c58d6627e8d5u);
+  constexpr uint64_t kOnes = std::numeric_limits<uint64_t>::max();
+  EXPECT_EQ(random_bits(kOnes, kOnes, 0xff, kOnes >> 8), 0x41c83b0e408f276du);
+}
+
+TEST(RandomBits, DependOnEveryPartOfThePlace) {
+  std::set<uint64_t> seen;
+  seen.insert(random_bits(1, 2, 3, 4));
+  seen.insert(random_bits(9, 2, 3, 4));
+  seen.insert(random_bits(uint64_t{1} << 40, 2, 3, 4));
+  seen.insert(random_bits(1, 9, 3, 4));
+  seen.insert(random_bits(1, uint64_t{2} << 40, 3, 4));
+  seen.insert(random_bits(1, 2, 9, 4));
+  seen.insert(random_bits(1, 2, 3, 9));
+  seen.insert(random_bits(1, 2, 3, uint64_t{4} << 32));
+  EXPECT_EQ(seen.size(), 8u);
+  EXPECT_EQ(random_bits(1, 2, 3, 4), random_bits(1, 2, 3, 4));
+}
+
+TEST(Distributions, HaveTheirMoments) {
+  double sum = 0;
+  double square = 0;
+  for (double value : draw(Distribution::kNormal)) {
+    sum += value;
+    square += value * value;
+  }
+  EXPECT_NEAR(sum / 4096, 0, 0.06);  // four deviations of the mean
+  EXPECT_NEAR(square / 4096, 1, 0.09);
+  for (double value : draw(Distribution::kPositive)) {
+    EXPECT_GE(value, 0.01f);
+    EXPECT_LE(value, 1);
+  }
+  for (double value : draw(Distribution::kWide)) {
+    EXPECT_GE(std::abs(value), 0x1p-20);
+    EXPECT_LE(std::abs(value), 0x1p20);
+  }
+}
+
+TEST(Distributions, IndicesStayInsideUnlessAsked) {
+  std::set<double> seen;
+  for (double value : draw(Distribution::kIndices, KEEL_INT32, 4096, 5)) seen.insert(value);
+  EXPECT_EQ(seen, (std::set<double>{0, 1, 2, 3, 4}));
+  seen.clear();
+  for (double value : draw(Distribution::kIndicesSomeOutside, KEEL_INT32, 4096, 3)) {
+    seen.insert(value);
+  }
+  EXPECT_EQ(seen, (std::set<double>{-0x1p31, -1, 0, 1, 2, 3, 0x1p31 - 1}));
+}
+
+TEST(Distributions, SpecialHoldsEveryKind) {
+  for (keel_dtype dtype : {KEEL_FLOAT32, KEEL_FLOAT16, KEEL_BFLOAT16}) {
+    SCOPED_TRACE(kit::dtype_name(dtype));
+    bool nan = false;
+    std::set<double> seen;
+    for (double value : draw(Distribution::kSpecial, dtype)) {
+      nan |= std::isnan(value);
+      if (!std::isnan(value)) seen.insert(value);
+    }
+    EXPECT_TRUE(nan);
+    EXPECT_TRUE(seen.contains(std::numeric_limits<double>::infinity()));
+    EXPECT_TRUE(seen.contains(-std::numeric_limits<double>::infinity()));
+    const double largest = dtype == KEEL_FLOAT32   ? 0x1.fffffep127
+                           : dtype == KEEL_FLOAT16 ? 65504
+                                                   : 0x1.fep127;
+    EXPECT_TRUE(seen.contains(largest));
+    const double smallest = dtype == KEEL_FLOAT32   ? 0x1p-149
+                            : dtype == KEEL_FLOAT16 ? 0x1p-24
+                                                    : 0x1p-133;
+    EXPECT_TRUE(seen.contains(smallest));
+  }
+}
+
+TEST(Distributions, TiesAreHalfwayBetween16BitNeighbours) {
+  int halfway = 0;
+  for (double value : draw(Distribution::kTies)) {
+    for (keel_dtype dtype : {KEEL_FLOAT16, KEEL_BFLOAT16}) {
+      const double nearest = round_to_dtype(value, dtype);
+      const double other = 2 * value - nearest;  // the same distance on the other side
+      if (nearest != value && round_to_dtype(other, dtype) == other) ++halfway;
+    }
+  }
+  EXPECT_GT(halfway, 1000);
+}
+
+TEST(CaseData, OutputInPlaceIsTheInput) {
+  CaseTensor x = dense(KEEL_FLOAT32, {5});
+  CaseData data(in_place(make_case(KEEL_OP_GELU, 0, "test", {x}, {x}), 0, 0), 1);
+  EXPECT_EQ(data.call().inputs[0]->data, data.call().outputs[0]->data);
+  EXPECT_EQ(data.input(0).data(), data.output(0).data());
+}
+
+TEST(CaseData, GapsAreMarkedAndUnreadContentIsNaN) {
+  CaseTensor x = shifted(padded(dense(KEEL_FLOAT32, {2, 3}), 1), 2);
+  CaseTensor y = dense(KEEL_FLOAT32, {2, 3}, Distribution::kNaN);
+  CaseData data(make_case(KEEL_OP_GELU, 0, "test", {x}, {y}), 1);
+  ASSERT_EQ(data.input(0).size(), (2 + 4 + 3) * sizeof(float));
+  for (size_t element : {0, 1, 5}) {
+    for (size_t byte = 0; byte < 4; ++byte) {
+      EXPECT_EQ(data.input(0)[element * 4 + byte], std::byte{0xa5});
+    }
+  }
+  for (double value : read_tensor(*data.call().inputs[0])) EXPECT_TRUE(std::isfinite(value));
+  for (double value : read_tensor(*data.call().outputs[0])) EXPECT_TRUE(std::isnan(value));
+}
+
+TEST(CaseData, LayoutDoesNotChangeTheValues) {
+  CaseTensor x = dense(KEEL_FLOAT32, {4, 6});
+  CaseTensor y = dense(KEEL_FLOAT32, {4, 6}, Distribution::kNaN);
+  CaseData plain(make_case(KEEL_OP_GELU, 0, "test", {x}, {y}), 1);
+  CaseData moved(make_case(KEEL_OP_GELU, 0, "test", {transposed(x)}, {y}), 1);
+  EXPECT_EQ(read_tensor(*plain.call().inputs[0]), read_tensor(*moved.call().inputs[0]));
+}
+
+TEST(CaseData, RebindKeepsAllButTheMemory) {
+  CaseTensor x = shifted(dense(KEEL_FLOAT32, {5}), 3);
+  CaseTensor y = dense(KEEL_FLOAT32, {5}, Distribution::kNaN);
+  CaseData data(make_case(KEEL_OP_GELU, 0, "test", {x}, {y}), 1);
+  float other[16];
+  void* input = other;
+  void* output = other + 8;
+  CaseData::Storage storage;
+  const keel_op_call call = data.rebind({&input, 1}, {&output, 1}, &storage);
+  EXPECT_EQ(call.inputs[0]->data, input);
+  EXPECT_EQ(call.inputs[0]->byte_offset, 12u);
+  EXPECT_EQ(call.outputs[0]->data, output);
+  EXPECT_EQ(call.op, data.call().op);
+}
+
+}  // namespace
+}  // namespace keel::ops

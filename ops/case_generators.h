@@ -1,0 +1,28 @@
+// The case generators of the operators: what schema_table.cc names as cases.
+#ifndef KEEL_OPS_CASE_GENERATORS_H_
+#define KEEL_OPS_CASE_GENERATORS_H_
+
+#include <vector>
+
+#include "ops/cases.h"
+
+namespace keel::ops {
+
+std::vector<Case> fill_cases();
+std::vector<Case> cast_cases();
+std::vector<Case> add_cases();
+std::vector<Case> scale_cases();
+std::vector<Case> axpy_cases();
+std::vector<Case> sum_cases();
+std::vector<Case> matmul_cases();
+std::vector<Case> gelu_cases();
+std::vector<Case> gelu_backward_cases();
+std::vector<Case> embedding_cases();
+std::vector<Case> embedding_backward_cases();
+std::vector<Case> cross_entropy_cases();
+std::vector<Case> cross_entropy_backward_cases();
+std::vector<Case> adamw_cases();
+
+}  // namespace keel::ops
+
+#endif  // KEEL_OPS_CASE_GENERATORS_H_

@@ -1,0 +1,232 @@
+// Cases of the operators whose tensors differ in shape: sum, matmul, embedding, cross
+// entropy.
+#include <string>
+#include <utility>
+
+#include "ops/case_builder.h"
+#include "ops/case_generators.h"
+
+namespace keel::ops {
+namespace {
+
+using D = Distribution;
+
+CaseTensor result(keel_dtype dtype, std::vector<int64_t> shape) {
+  return dense(dtype, std::move(shape), D::kNaN);
+}
+
+// ---- matmul ---------------------------------------------------------------------------
+
+struct MatmulOptions {
+  bool bias = false;
+  double alpha = 1;
+  double beta = 0;
+  D distribution = D::kNormal;
+  int64_t padding = 0;  // between the rows of a, b and c
+  uint64_t shift = 0;   // elements before the first of each
+  const char* name = "";
+};
+
+Case matmul_case(uint32_t combination, bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k,
+                 const MatmulOptions& options = {}) {
+  const DtypeCombination& dtypes = find_schema(KEEL_OP_MATMUL)->dtypes[combination];
+  using Shape = std::vector<int64_t>;
+  const auto place = [&](CaseTensor tensor) {
+    if (options.padding != 0) tensor = padded(std::move(tensor), options.padding);
+    return shifted(std::move(tensor), options.shift);
+  };
+  std::string suffix = std::string(trans_a ? "t" : "n") + (trans_b ? "t" : "n") + "/m" +
+                       std::to_string(m) + "_n" + std::to_string(n) + "_k" + std::to_string(k);
+  if (options.bias) suffix += "/bias";
+  if (*options.name != '\0') suffix += std::string("/") + options.name;
+  return make_case(
+      KEEL_OP_MATMUL, combination, suffix,
+      {place(dense(dtypes.inputs[0], trans_a ? Shape{k, m} : Shape{m, k}, options.distribution)),
+       place(dense(dtypes.inputs[1], trans_b ? Shape{n, k} : Shape{k, n}, options.distribution)),
+       options.bias ? shifted(dense(dtypes.inputs[2], {n}), options.shift) : absent()},
+      {place(dense(dtypes.outputs[0], {m, n}, options.beta == 0 ? D::kNaN : D::kNormal))},
+      {int_attribute(trans_a ? 1 : 0), int_attribute(trans_b ? 1 : 0),
+       float_attribute(options.alpha), float_attribute(options.beta)});
+}
+
+// ---- embedding, cross entropy -------------------------------------------------------------
+
+Case embedding_case(uint32_t combination, int64_t v, int64_t d, int64_t n, D indices,
+                    D table = D::kNormal, const char* name = "") {
+  const keel_dtype dtype = find_schema(KEEL_OP_EMBEDDING)->dtypes[combination].outputs[0];
+  return make_case(
+      KEEL_OP_EMBEDDING, combination,
+      "v" + std::to_string(v) + "_d" + std::to_string(d) + "_n" + std::to_string(n) + name,
+      {dense(dtype, {v, d}, table), dense(KEEL_INT32, {n}, indices, v)}, {result(dtype, {n, d})});
+}
+
+Case embedding_backward_case(int64_t v, int64_t d, int64_t n, D indices, const char* name = "") {
+  return make_case(
+      KEEL_OP_EMBEDDING_BACKWARD, 0,
+      "v" + std::to_string(v) + "_d" + std::to_string(d) + "_n" + std::to_string(n) + name,
+      {dense(KEEL_FLOAT32, {n, d}), dense(KEEL_INT32, {n}, indices, v)},
+      {result(KEEL_FLOAT32, {v, d})});
+}
+
+struct LogitsOptions {
+  D logits = D::kLogits;
+  D labels = D::kIndices;
+  int64_t padding = 0;
+  const char* name = "";
+};
+
+std::string rows_text(int64_t n, int64_t v, const LogitsOptions& options) {
+  return "n" + std::to_string(n) + "_v" + std::to_string(v) + options.name;
+}
+
+CaseTensor logits_tensor(int64_t n, int64_t v, const LogitsOptions& options) {
+  CaseTensor tensor = dense(KEEL_FLOAT32, {n, v}, options.logits);
+  return options.padding == 0 ? tensor : padded(std::move(tensor), options.padding);
+}
+
+Case cross_entropy_case(int64_t n, int64_t v, const LogitsOptions& options = {}) {
+  return make_case(KEEL_OP_CROSS_ENTROPY, 0, rows_text(n, v, options),
+                   {logits_tensor(n, v, options), dense(KEEL_INT32, {n}, options.labels, v)},
+                   {result(KEEL_FLOAT32, {n}), result(KEEL_FLOAT32, {n})});
+}
+
+Case cross_entropy_backward_case(int64_t n, int64_t v, double scale,
+                                 const LogitsOptions& options = {}) {
+  return make_case(KEEL_OP_CROSS_ENTROPY_BACKWARD, 0, rows_text(n, v, options),
+                   {logits_tensor(n, v, options), dense(KEEL_INT32, {n}, options.labels, v),
+                    dense(KEEL_FLOAT32, {n}, D::kLogSumExp)},
+                   {result(KEEL_FLOAT32, {n, v})}, {float_attribute(scale)});
+}
+
+// Shapes and contents that both directions of cross entropy get; |make(n, v, options)|.
+template <typename Make>
+std::vector<Case> logits_cases(Make&& make) {
+  std::vector<Case> cases;
+  const std::pair<int64_t, int64_t> shapes[] = {{0, 11},  {1, 1},     {5, 7},     {33, 129},
+                                                {257, 2}, {64, 1000}, {3, 50257}, {1, 65536}};
+  for (const auto& [n, v] : shapes) cases.push_back(make(n, v, LogitsOptions{}));
+  cases.push_back(make(67, 31, {.labels = D::kIndicesSomeOutside, .name = "/ignored"}));
+  cases.push_back(make(67, 131, {.logits = D::kMaskedLogits, .name = "/masked"}));
+  cases.push_back(make(67, 131, {.logits = D::kWide, .name = "/wide"}));
+  cases.push_back(make(67, 131, {.logits = D::kSomeNaN, .name = "/some_nan"}));
+  cases.push_back(make(67, 131, {.padding = 5, .name = "/padded"}));
+  return cases;
+}
+
+}  // namespace
+
+std::vector<Case> sum_cases() {
+  std::vector<Case> cases;
+  const auto add = [&](CaseTensor x, const char* name) {
+    const int64_t rows = x.shape[0];
+    const int64_t cols = x.shape[1];
+    const std::pair<const char*, int64_t> axes[] = {{"rows", 0}, {"cols", 1}, {"all", -1}};
+    for (const auto& [axis_name, axis] : axes) {
+      std::vector<int64_t> shape;
+      if (axis == 0) shape = {cols};
+      if (axis == 1) shape = {rows};
+      cases.push_back(make_case(KEEL_OP_SUM, 0,
+                                std::string(axis_name) + "/" + shape_text(x.shape) + name, {x},
+                                {result(KEEL_FLOAT32, shape)}, {int_attribute(axis)}));
+    }
+  };
+  const std::pair<int64_t, int64_t> shapes[] = {{1, 1},     {7, 13},    {0, 5},      {5, 0},
+                                                {0, 0},     {1, 65537}, {65537, 1},  {3, 10007},
+                                                {10007, 3}, {128, 256}, {257, 1025}, {512, 512}};
+  for (const auto& [rows, cols] : shapes) add(dense(KEEL_FLOAT32, {rows, cols}), "");
+  add(dense(KEEL_FLOAT32, {3, 65537}, D::kPositive), "/growing");
+  add(dense(KEEL_FLOAT32, {65537, 3}, D::kPositive), "/growing");
+  add(dense(KEEL_FLOAT32, {61, 67}, D::kWide), "/wide");
+  add(dense(KEEL_FLOAT32, {61, 67}, D::kNonFinite), "/non_finite");
+  add(shifted(dense(KEEL_FLOAT32, {61, 67}), 3), "/unaligned");
+  add(padded(dense(KEEL_FLOAT32, {61, 67}), 3), "/padded");
+  add(transposed(dense(KEEL_FLOAT32, {61, 67})), "/transposed");
+  add(broadcast(dense(KEEL_FLOAT32, {61, 67})), "/broadcast");
+  return cases;
+}
+
+std::vector<Case> matmul_cases() {
+  struct Extents {
+    int64_t m, n, k;
+  };
+  // One element; vectors; below, at and beside the tile sizes kernels use; no k.
+  const Extents extents[] = {{1, 1, 1},    {1, 129, 64},  {129, 1, 63},  {64, 64, 1},
+                             {7, 5, 0},    {0, 5, 7},     {5, 0, 7},     {16, 16, 16},
+                             {33, 65, 17}, {31, 127, 67}, {128, 64, 32}, {130, 258, 66}};
+  std::vector<Case> cases;
+  const auto combinations = static_cast<uint32_t>(find_schema(KEEL_OP_MATMUL)->dtypes.size());
+  for (uint32_t c = 0; c < combinations; ++c) {
+    for (int transposes = 0; transposes < 4; ++transposes) {
+      const bool ta = (transposes & 2) != 0;
+      const bool tb = (transposes & 1) != 0;
+      for (const auto& [m, n, k] : extents) {
+        cases.push_back(matmul_case(c, ta, tb, m, n, k));
+      }
+      cases.push_back(matmul_case(c, ta, tb, 33, 65, 17, {.bias = true}));
+      cases.push_back(matmul_case(c, ta, tb, 33, 65, 17, {.beta = 1, .name = "accumulate"}));
+      cases.push_back(matmul_case(
+          c, ta, tb, 33, 65, 17, {.bias = true, .alpha = -0.7, .beta = 0.3, .name = "alpha_beta"}));
+      cases.push_back(
+          matmul_case(c, ta, tb, 33, 65, 17, {.bias = true, .padding = 3, .name = "padded"}));
+      cases.push_back(
+          matmul_case(c, ta, tb, 33, 65, 17, {.bias = true, .shift = 1, .name = "unaligned"}));
+    }
+    cases.push_back(matmul_case(c, false, false, 7, 5, 0, {.bias = true, .beta = 0.5}));
+    cases.push_back(matmul_case(c, false, false, 3, 5, 10007, {.name = "long"}));
+    cases.push_back(matmul_case(c, false, true, 5, 3, 10007,
+                                {.distribution = D::kPositive, .name = "growing"}));
+    cases.push_back(
+        matmul_case(c, false, false, 33, 65, 17, {.distribution = D::kWide, .name = "wide"}));
+    cases.push_back(matmul_case(c, false, false, 33, 65, 17,
+                                {.distribution = D::kNonFinite, .name = "non_finite"}));
+    cases.push_back(matmul_case(c, false, true, 256, 512, 384, {.bias = true}));
+  }
+  return cases;
+}
+
+std::vector<Case> embedding_cases() {
+  std::vector<Case> cases;
+  for (uint32_t c = 0; c < find_schema(KEEL_OP_EMBEDDING)->dtypes.size(); ++c) {
+    cases.push_back(embedding_case(c, 1, 1, 1, D::kIndices));
+    cases.push_back(embedding_case(c, 17, 5, 33, D::kIndices));
+    cases.push_back(embedding_case(c, 101, 768, 7, D::kIndices));
+    cases.push_back(embedding_case(c, 50257, 3, 1031, D::kIndices));
+    cases.push_back(embedding_case(c, 5, 3, 0, D::kIndices));
+    cases.push_back(embedding_case(c, 5, 0, 3, D::kIndices));
+    cases.push_back(embedding_case(c, 17, 64, 129, D::kIndicesSomeOutside, D::kNormal, "/outside"));
+    cases.push_back(embedding_case(c, 0, 4, 9, D::kIndicesSomeOutside, D::kNormal, "/outside"));
+    cases.push_back(embedding_case(c, 17, 5, 33, D::kIndices, D::kSpecial, "/special"));
+  }
+  return cases;
+}
+
+std::vector<Case> embedding_backward_cases() {
+  return {embedding_backward_case(1, 1, 1, D::kIndices),
+          embedding_backward_case(17, 5, 33, D::kIndices),
+          embedding_backward_case(101, 768, 7, D::kIndices),
+          embedding_backward_case(5003, 3, 1031, D::kIndices),
+          embedding_backward_case(5, 3, 0, D::kIndices),
+          embedding_backward_case(0, 3, 0, D::kIndices),
+          embedding_backward_case(3, 33, 1009, D::kIndices, "/repeated"),
+          embedding_backward_case(17, 64, 129, D::kIndicesSomeOutside, "/outside")};
+}
+
+std::vector<Case> cross_entropy_cases() {
+  return logits_cases([](int64_t n, int64_t v, const LogitsOptions& options) {
+    return cross_entropy_case(n, v, options);
+  });
+}
+
+std::vector<Case> cross_entropy_backward_cases() {
+  std::vector<Case> cases = logits_cases([](int64_t n, int64_t v, const LogitsOptions& options) {
+    return cross_entropy_backward_case(n, v, 1.0 / static_cast<double>(n + 1), options);
+  });
+  cases.push_back(in_place(cross_entropy_backward_case(33, 129, 0.25), 0, 0));
+  cases.push_back(
+      in_place(cross_entropy_backward_case(33, 129, 0.25,
+                                           {.labels = D::kIndicesSomeOutside, .name = "/ignored"}),
+               0, 0));
+  return cases;
+}
+
+}  // namespace keel::ops

@@ -1,0 +1,125 @@
+#include "ops/docs.h"
+
+#include <cmath>
+#include <cstdio>
+#include <keel/plugin_kit.hpp>
+#include <string_view>
+
+#include "ops/schema.h"
+
+namespace keel::ops {
+namespace {
+
+constexpr std::string_view kIntroduction = R"(# Operators
+
+Written from the table in `ops/schema_table.cc` by `keel ops list --markdown > docs/operators.md`;
+a test compares the two.
+
+What holds for all of them:
+
+- Tensors are row-major unless their strides say otherwise; a backend's kernel may refuse strided
+  ones, and then the CPU's runs. Every address is a multiple of the element size. Shapes do not
+  broadcast: a stride of 0 does, in an input.
+- Attributes are given by position, all of them, floats as float64.
+- An output overlaps nothing, except that it may be exactly an input (same address, same layout)
+  where "may be" names one. Spans of memory are compared, from first element to last.
+- Integers and float64 attributes aside, arithmetic is float32 unless the row says otherwise, with
+  one rounding to the output's dtype at the end; NaN and infinities propagate as IEEE 754 has it.
+  float32 subnormals may be flushed to zero.
+- "Error" is what conformance allows an element against the float64 reference: |want| is the
+  reference's value, *scale* the size of what went into it (for a sum of k terms: sqrt(k) times the
+  sum of |terms|). The bound is taken before rounding to the dtype, so that 0 means correctly
+  rounded. "NMSE" is the allowed mean-square error of a whole output, relative to its energy.
+)";
+
+// 0x1p-22 as "2^-22"; other numbers in short.
+std::string number(double value) {
+  char text[32];
+  int exponent = 0;
+  if (value > 0 && std::isfinite(value) && std::frexp(value, &exponent) == 0.5 &&
+      std::abs(exponent) > 12) {
+    std::snprintf(text, sizeof(text), "2^%d", exponent - 1);
+  } else {
+    std::snprintf(text, sizeof(text), "%g", value);
+  }
+  return text;
+}
+
+std::string range(const AttributeSpec& attribute) {
+  if (std::isinf(attribute.minimum) && std::isinf(attribute.maximum)) return "any";
+  // The largest double below 1 stands for an open end.
+  const bool open = attribute.maximum < 1 && attribute.maximum > 0.999999;
+  return "[" + number(attribute.minimum) + ", " + (open ? "1)" : number(attribute.maximum) + "]");
+}
+
+std::string bound(const Tolerance& tolerance) {
+  std::string text;
+  const auto add = [&](const std::string& term) { text += (text.empty() ? "" : " + ") + term; };
+  if (tolerance.relative != 0) add(number(tolerance.relative) + " abs(want)");
+  if (tolerance.scale != 0) add(number(tolerance.scale) + " scale");
+  return text.empty() ? "0" : text;
+}
+
+void append_tensors(const Schema& schema, std::string* out) {
+  *out += "| tensor | shape | |\n|---|---|---|\n";
+  for (const InputSpec& input : schema.inputs) {
+    *out += std::string("| in `") + input.name + "` | " + input.shape + " | " +
+            (input.optional ? "optional" : "") + " |\n";
+  }
+  for (const OutputSpec& output : schema.outputs) {
+    std::string note;
+    for (size_t i = 0; i < schema.inputs.size(); ++i) {
+      if ((output.in_place >> i & 1u) == 0) continue;
+      note += (note.empty() ? "may be `" : " or `") + std::string(schema.inputs[i].name) + "`";
+    }
+    if (*output.reads != '\0') note += std::string("read where ") + output.reads;
+    *out += std::string("| out `") + output.name + "` | " + output.shape + " | " + note + " |\n";
+  }
+}
+
+void append_attributes(const Schema& schema, std::string* out) {
+  if (schema.attributes.empty()) return;
+  *out += "\n| attribute | type | range | usual | |\n|---|---|---|---|---|\n";
+  for (const AttributeSpec& attribute : schema.attributes) {
+    *out += std::string("| `") + attribute.name + "` | " +
+            (attribute.kind == AttributeKind::kInt ? "int" : "float") + " | " + range(attribute) +
+            " | " + number(attribute.default_value) + " | " + attribute.doc + " |\n";
+  }
+}
+
+void append_dtypes(const Schema& schema, std::string* out) {
+  *out += "\n| dtypes | error | NMSE | |\n|---|---|---|---|\n";
+  for (const DtypeCombination& dtypes : schema.dtypes) {
+    std::string names;
+    for (size_t i = 0; i < schema.inputs.size(); ++i) {
+      names += (i == 0 ? "" : ", ") + std::string(kit::dtype_name(dtypes.inputs[i]));
+    }
+    names += names.empty() ? "-> " : " -> ";
+    for (size_t o = 0; o < schema.outputs.size(); ++o) {
+      names += (o == 0 ? "" : ", ") + std::string(kit::dtype_name(dtypes.outputs[o]));
+    }
+    *out += "| " + names + " | " + bound(dtypes.tolerance) + " | " +
+            (std::isinf(dtypes.tolerance.nmse) ? "-" : number(dtypes.tolerance.nmse)) + " | " +
+            (dtypes.optional ? "optional for a backend" : "") + " |\n";
+  }
+}
+
+}  // namespace
+
+std::string operators_markdown() {
+  std::string out(kIntroduction);
+  for (const Schema& schema : schemas()) {
+    out += "\n## " + std::string(schema.name) + " (" + std::to_string(schema.op) + ")\n\n`" +
+           schema.doc + "`\n\n";
+    append_tensors(schema, &out);
+    append_attributes(schema, &out);
+    append_dtypes(schema, &out);
+    if (schema.accumulation != KEEL_DTYPE_INVALID) {
+      out += "\nSums are accumulated in " + std::string(kit::dtype_name(schema.accumulation)) +
+             " or wider.\n";
+    }
+  }
+  return out;
+}
+
+}  // namespace keel::ops

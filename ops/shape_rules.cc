@@ -1,0 +1,173 @@
+#include "ops/shape_rules.h"
+
+#include <cmath>
+#include <cstdio>
+#include <initializer_list>
+#include <keel/plugin_kit.hpp>
+#include <limits>
+
+namespace keel::ops {
+namespace {
+
+// The tensor's shape as "[2,3]", for error texts.
+struct ShapeText {
+  explicit ShapeText(std::span<const int64_t> shape) {
+    size_t length = 1;
+    text[0] = '[';
+    for (size_t axis = 0; axis < shape.size() && length < sizeof(text) - 24; ++axis) {
+      length += static_cast<size_t>(std::snprintf(text + length, sizeof(text) - length, "%s%lld",
+                                                  axis == 0 ? "" : ",",
+                                                  static_cast<long long>(shape[axis])));
+    }
+    std::snprintf(text + length, sizeof(text) - length, "]");
+  }
+  char text[KEEL_MAX_RANK * 21 + 3];
+};
+
+[[gnu::cold]] bool refuse_shape(const keel_op_call& call, CheckError* error, const char* argument,
+                                const keel_tensor& tensor, std::span<const int64_t> want) {
+  return refuse(call, error, "%s: its shape is %s, not %s", argument,
+                ShapeText({tensor.shape, tensor.rank}).text, ShapeText(want).text);
+}
+
+// Whether |tensor| has just the shape |want|; |argument|: "input bias".
+bool has_shape(const keel_op_call& call, CheckError* error, const char* argument,
+               const keel_tensor& tensor, std::initializer_list<int64_t> want) {
+  bool equal = tensor.rank == want.size();
+  for (uint32_t axis = 0; equal && axis < tensor.rank; ++axis) {
+    equal = tensor.shape[axis] == want.begin()[axis];
+  }
+  return equal || refuse_shape(call, error, argument, tensor, {want.begin(), want.size()});
+}
+
+bool has_rank(const keel_op_call& call, CheckError* error, const char* argument,
+              const keel_tensor& tensor, uint32_t rank) {
+  return tensor.rank == rank ||
+         refuse(call, error, "%s: its rank is %u, not %u", argument, tensor.rank, rank);
+}
+
+// The range of values that fill converts to |dtype|; false for the float types, which
+// take every value.
+bool integer_range(keel_dtype dtype, double* out_minimum, double* out_beyond) {
+  switch (dtype) {
+    case KEEL_INT32:
+      *out_minimum = -0x1p31;
+      *out_beyond = 0x1p31;
+      return true;
+    case KEEL_INT64:
+      *out_minimum = -0x1p63;
+      *out_beyond = 0x1p63;
+      return true;
+    case KEEL_UINT8:
+      *out_minimum = 0;
+      *out_beyond = 256;
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+bool check_fill(const keel_op_call& call, CheckError* error) {
+  double minimum = 0;
+  double beyond = 0;
+  if (!integer_range(call.outputs[0]->dtype, &minimum, &beyond)) return true;
+  const double value = call.attributes[0].f;
+  if (value >= minimum && std::trunc(value) < beyond) return true;
+  return refuse(call, error, "attribute value: %g does not fit %s", value,
+                kit::dtype_name(call.outputs[0]->dtype));
+}
+
+bool check_elementwise(const keel_op_call& call, CheckError* error) {
+  const keel_tensor& first = *call.inputs[0];
+  for (uint32_t i = 1; i < call.input_count; ++i) {
+    if (kit::same_shape(*call.inputs[i], first)) continue;
+    char argument[64];
+    std::snprintf(argument, sizeof(argument), "input %s", find_schema(call.op)->inputs[i].name);
+    return refuse_shape(call, error, argument, *call.inputs[i], {first.shape, first.rank});
+  }
+  for (uint32_t o = 0; o < call.output_count; ++o) {
+    if (kit::same_shape(*call.outputs[o], first)) continue;
+    char argument[64];
+    std::snprintf(argument, sizeof(argument), "output %s", find_schema(call.op)->outputs[o].name);
+    return refuse_shape(call, error, argument, *call.outputs[o], {first.shape, first.rank});
+  }
+  return true;
+}
+
+bool check_sum(const keel_op_call& call, CheckError* error) {
+  const keel_tensor& x = *call.inputs[0];
+  const keel_tensor& y = *call.outputs[0];
+  if (!has_rank(call, error, "input x", x, 2)) return false;
+  switch (call.attributes[0].i) {
+    case 0:
+      return has_shape(call, error, "output y", y, {x.shape[1]});
+    case 1:
+      return has_shape(call, error, "output y", y, {x.shape[0]});
+    default:
+      return has_shape(call, error, "output y", y, {});
+  }
+}
+
+bool check_matmul(const keel_op_call& call, CheckError* error) {
+  const keel_tensor& a = *call.inputs[0];
+  const keel_tensor& b = *call.inputs[1];
+  if (!has_rank(call, error, "input a", a, 2) || !has_rank(call, error, "input b", b, 2)) {
+    return false;
+  }
+  const bool trans_a = call.attributes[0].i != 0;
+  const bool trans_b = call.attributes[1].i != 0;
+  const int64_t m = a.shape[trans_a ? 1 : 0];
+  const int64_t k = a.shape[trans_a ? 0 : 1];
+  const int64_t n = b.shape[trans_b ? 0 : 1];
+  if (b.shape[trans_b ? 1 : 0] != k) {
+    return refuse(call, error, "input b: it has %lld along k, input a has %lld",
+                  static_cast<long long>(b.shape[trans_b ? 1 : 0]), static_cast<long long>(k));
+  }
+  if (call.inputs[2] != nullptr && !has_shape(call, error, "input bias", *call.inputs[2], {n})) {
+    return false;
+  }
+  return has_shape(call, error, "output c", *call.outputs[0], {m, n});
+}
+
+bool check_embedding(const keel_op_call& call, CheckError* error) {
+  const keel_tensor& table = *call.inputs[0];
+  const keel_tensor& indices = *call.inputs[1];
+  return has_rank(call, error, "input table", table, 2) &&
+         has_rank(call, error, "input indices", indices, 1) &&
+         has_shape(call, error, "output out", *call.outputs[0], {indices.shape[0], table.shape[1]});
+}
+
+bool check_embedding_backward(const keel_op_call& call, CheckError* error) {
+  const keel_tensor& dout = *call.inputs[0];
+  const keel_tensor& indices = *call.inputs[1];
+  const keel_tensor& dtable = *call.outputs[0];
+  return has_rank(call, error, "input dout", dout, 2) &&
+         has_shape(call, error, "input indices", indices, {dout.shape[0]}) &&
+         has_rank(call, error, "output dtable", dtable, 2) &&
+         has_shape(call, error, "output dtable", dtable, {dtable.shape[0], dout.shape[1]});
+}
+
+bool check_cross_entropy(const keel_op_call& call, CheckError* error) {
+  const keel_tensor& logits = *call.inputs[0];
+  if (!has_rank(call, error, "input logits", logits, 2)) return false;
+  const int64_t n = logits.shape[0];
+  if (n != 0 && logits.shape[1] == 0) {
+    return refuse(call, error, "input logits: its rows are empty, and have no softmax");
+  }
+  return has_shape(call, error, "input labels", *call.inputs[1], {n}) &&
+         has_shape(call, error, "output loss", *call.outputs[0], {n}) &&
+         has_shape(call, error, "output logsumexp", *call.outputs[1], {n});
+}
+
+bool check_cross_entropy_backward(const keel_op_call& call, CheckError* error) {
+  const keel_tensor& logits = *call.inputs[0];
+  if (!has_rank(call, error, "input logits", logits, 2)) return false;
+  const int64_t n = logits.shape[0];
+  return has_shape(call, error, "input labels", *call.inputs[1], {n}) &&
+         has_shape(call, error, "input logsumexp", *call.inputs[2], {n}) &&
+         has_shape(call, error, "output dlogits", *call.outputs[0], {n, logits.shape[1]});
+}
+
+}  // namespace keel::ops

@@ -1,0 +1,23 @@
+// The shape rules of the operators: what schema_table.cc names as check_shapes. Each
+// returns true, or writes |error| through refuse() and returns false. Ranks, extents,
+// dtypes and attribute ranges have been checked; tensors may be NULL only where optional.
+#ifndef KEEL_OPS_SHAPE_RULES_H_
+#define KEEL_OPS_SHAPE_RULES_H_
+
+#include "ops/schema.h"
+
+namespace keel::ops {
+
+bool check_fill(const keel_op_call& call, CheckError* error);
+// All inputs and outputs of one shape: cast, add, scale, axpy, gelu, adamw.
+bool check_elementwise(const keel_op_call& call, CheckError* error);
+bool check_sum(const keel_op_call& call, CheckError* error);
+bool check_matmul(const keel_op_call& call, CheckError* error);
+bool check_embedding(const keel_op_call& call, CheckError* error);
+bool check_embedding_backward(const keel_op_call& call, CheckError* error);
+bool check_cross_entropy(const keel_op_call& call, CheckError* error);
+bool check_cross_entropy_backward(const keel_op_call& call, CheckError* error);
+
+}  // namespace keel::ops
+
+#endif  // KEEL_OPS_SHAPE_RULES_H_
