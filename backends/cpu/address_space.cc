@@ -1,0 +1,69 @@
+#include "backends/cpu/address_space.h"
+
+#include <sys/mman.h>
+
+#include <new>
+
+namespace keel::cpu {
+namespace {
+
+constexpr uint64_t kPage = 4096;
+
+char* reserve(uint64_t size) {
+  void* address =
+      mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return address == MAP_FAILED ? nullptr : static_cast<char*>(address);
+}
+
+// Reserved once for the life of the process, so that all devices of all
+// instances hand out equal addresses.
+uintptr_t guard_window() {
+  static char* const window = reserve(AddressSpace::kWindowBytes);
+  return reinterpret_cast<uintptr_t>(window);
+}
+
+}  // namespace
+
+AddressSpace::AddressSpace(bool guarded) : ranges_(guarded ? kWindowBytes : 0) {
+  if (!guarded) return;
+  window_ = guard_window();
+  alias_ = reserve(kWindowBytes);
+  if (window_ == 0 || alias_ == nullptr) throw std::bad_alloc();
+  window_bytes_ = kWindowBytes;
+}
+
+AddressSpace::~AddressSpace() {
+  if (alias_ != nullptr) munmap(alias_, kWindowBytes);
+}
+
+std::optional<Mapping> AddressSpace::map(int fd, uint64_t size) {
+  if (!guarded()) {
+    void* address = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (address == MAP_FAILED) return std::nullopt;
+    return Mapping{static_cast<char*>(address), static_cast<char*>(address), size};
+  }
+  const std::lock_guard lock(mutex_);
+  const std::optional<uint64_t> offset = ranges_.allocate(size, kPage);
+  if (!offset) return std::nullopt;
+  void* address =
+      mmap(alias_ + *offset, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
+  if (address == MAP_FAILED) {
+    ranges_.release(*offset);
+    return std::nullopt;
+  }
+  return Mapping{reinterpret_cast<char*>(window_ + *offset), static_cast<char*>(address), size};
+}
+
+void AddressSpace::unmap(const Mapping& mapping) {
+  if (!guarded()) {
+    munmap(mapping.host, mapping.size);
+    return;
+  }
+  const std::lock_guard lock(mutex_);
+  // Keeps the place reserved: another mapping of the process must not slip in.
+  mmap(mapping.host, mapping.size, PROT_NONE,
+       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  ranges_.release(static_cast<uint64_t>(mapping.host - alias_));
+}
+
+}  // namespace keel::cpu

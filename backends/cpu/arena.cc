@@ -1,0 +1,122 @@
+#include "backends/cpu/arena.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <iterator>
+
+namespace keel::cpu {
+namespace {
+
+constexpr uint64_t kPage = 4096;
+
+uint64_t round_up(uint64_t value, uint64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+// Sizes as they are charged: cache lines, and whole pages from a page up.
+uint64_t charged(uint64_t size) {
+  return round_up(size, size < kPage ? ArenaPool::kAlignment : kPage);
+}
+
+}  // namespace
+
+std::unique_ptr<Arena> Arena::create(AddressSpace& space, uint64_t size) {
+  const int fd = memfd_create("keel-cpu", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (fd < 0) return nullptr;
+  if (ftruncate(fd, static_cast<off_t>(size)) == 0 &&
+      fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0) {
+    if (const std::optional<Mapping> mapping = space.map(fd, size)) {
+      return std::unique_ptr<Arena>(new Arena(space, fd, *mapping));
+    }
+  }
+  ::close(fd);
+  return nullptr;
+}
+
+Arena::~Arena() {
+  space_.unmap(mapping_);
+  ::close(fd_);
+}
+
+bool MemoryBudget::take(uint64_t size) {
+  const std::lock_guard lock(mutex_);
+  if (size > limit_ - used_) return false;
+  used_ += size;
+  return true;
+}
+
+void MemoryBudget::give(uint64_t size) {
+  const std::lock_guard lock(mutex_);
+  used_ -= size;
+}
+
+uint64_t MemoryBudget::left() const {
+  const std::lock_guard lock(mutex_);
+  return limit_ - used_;
+}
+
+void* ArenaPool::allocate(uint64_t size) {
+  // Checked before rounding, which could wrap around.
+  if (size > budget_.limit()) return nullptr;
+  const uint64_t bytes = charged(size);
+  if (!budget_.take(bytes)) return nullptr;
+  const uint64_t alignment = bytes < kPage ? kAlignment : kPage;
+
+  const std::lock_guard lock(mutex_);
+  for (auto& [address, arena] : arenas_) {
+    if (const auto offset = arena->ranges().allocate(bytes, alignment)) {
+      return arena->mapping().device + *offset;
+    }
+  }
+  std::unique_ptr<Arena> arena =
+      Arena::create(space_, std::max(kArenaBytes, round_up(bytes, kPage)));
+  if (arena == nullptr) {
+    budget_.give(bytes);
+    return nullptr;
+  }
+  char* const pointer = arena->mapping().device + *arena->ranges().allocate(bytes, alignment);
+  arenas_.emplace(reinterpret_cast<uintptr_t>(arena->mapping().device), std::move(arena));
+  return pointer;
+}
+
+bool ArenaPool::release(void* pointer) {
+  const std::lock_guard lock(mutex_);
+  Arena* const arena = find(reinterpret_cast<uintptr_t>(pointer));
+  if (arena == nullptr) return false;
+  const uint64_t offset =
+      static_cast<uint64_t>(static_cast<char*>(pointer) - arena->mapping().device);
+  const uint64_t bytes = arena->ranges().release(offset);
+  if (bytes == 0) return false;
+  budget_.give(bytes);
+  // The last arena of the ordinary size stays, so that a program that allocates
+  // and frees one buffer in a loop does not map and fault its pages each time.
+  const bool keep = arenas_.size() == 1 && arena->mapping().size == kArenaBytes;
+  if (arena->ranges().empty() && !keep) {
+    arenas_.erase(reinterpret_cast<uintptr_t>(arena->mapping().device));
+  }
+  return true;
+}
+
+bool ArenaPool::locate(const void* pointer, uint64_t size, Location* out_location) {
+  const std::lock_guard lock(mutex_);
+  const uintptr_t address = reinterpret_cast<uintptr_t>(pointer);
+  Arena* const arena = find(address);
+  if (arena == nullptr) return false;
+  const uint64_t offset = address - reinterpret_cast<uintptr_t>(arena->mapping().device);
+  if (size > arena->mapping().size - offset) return false;
+  *out_location = {arena->fd(), offset, arena->mapping().size};
+  return true;
+}
+
+Arena* ArenaPool::find(uintptr_t address) {
+  auto after = arenas_.upper_bound(address);
+  if (after == arenas_.begin()) return nullptr;
+  Arena* const arena = std::prev(after)->second.get();
+  const uintptr_t begin = reinterpret_cast<uintptr_t>(arena->mapping().device);
+  return address - begin < arena->mapping().size ? arena : nullptr;
+}
+
+}  // namespace keel::cpu

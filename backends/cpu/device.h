@@ -1,0 +1,79 @@
+#ifndef KEEL_BACKENDS_CPU_DEVICE_H_
+#define KEEL_BACKENDS_CPU_DEVICE_H_
+
+#include <keel/abi.h>
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "backends/cpu/address_space.h"
+#include "backends/cpu/arena.h"
+#include "backends/cpu/event.h"
+#include "backends/cpu/stream.h"
+#include "backends/cpu/thread_pool.h"
+
+namespace keel::cpu {
+
+// Memory of another process, mapped here. Belongs to the device.
+struct Import {
+  std::pair<uint64_t, uint64_t> object;  // device and inode number of the memfd
+};
+
+// An open device: a core budget, memory, and what its streams share.
+class Device {
+ public:
+  // |memory_limit| in bytes, for device and pinned memory together.
+  Device(int cores, uint64_t memory_limit, bool guarded);
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  ThreadPool& pool() { return pool_; }
+  ParkingLot& parking_lot() { return parking_lot_; }
+  bool guarded() const { return space_.guarded(); }
+
+  keel_status allocate(keel_memory_kind kind, uint64_t size, void** out_pointer);
+  keel_status release(keel_memory_kind kind, void* pointer);
+  // Free memory is what the system says is available, within the device's share.
+  keel_status memory_info(uint64_t* out_free, uint64_t* out_total) const;
+  keel_status export_memory(const void* pointer, uint64_t size, keel_export_kind kind,
+                            keel_memory_export* out_export);
+  // Each exported object is mapped once, however many allocations in it are
+  // imported.
+  keel_status import_memory(const keel_memory_export& exported, void** out_pointer,
+                            Import** out_import);
+  void close_import(Import* import);
+
+  // Where the host finds an address of the device.
+  template <typename Element>
+  Element* to_host(Element* pointer) const {
+    return space_.to_host(pointer);
+  }
+
+  // Enqueue on |stream|, a stream of this device; addresses are the host's.
+  void copy(Stream& stream, void* destination, const void* source, uint64_t size);
+  void fill(Stream& stream, void* destination, const void* pattern, uint32_t pattern_size,
+            uint64_t size);
+
+ private:
+  struct ImportedObject {
+    Mapping mapping;
+    uint32_t users = 0;
+  };
+
+  AddressSpace space_;
+  AddressSpace host_space_;  // of pinned memory, which the host must reach
+  MemoryBudget budget_;
+  ArenaPool device_memory_;
+  ArenaPool pinned_memory_;
+  ThreadPool pool_;
+  ParkingLot parking_lot_;
+  std::mutex imports_mutex_;
+  std::map<std::pair<uint64_t, uint64_t>, ImportedObject> imports_;
+};
+
+}  // namespace keel::cpu
+
+#endif  // KEEL_BACKENDS_CPU_DEVICE_H_

@@ -1,0 +1,166 @@
+#include <omp.h>
+
+#include <cstring>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "backends/cpu/gemm.h"
+
+namespace keel::cpu::gemm {
+namespace {
+
+// The number of OpenMP threads is a setting of each calling thread. With one, the
+// library runs on its caller, starts no team of its own and leaves the device's
+// budget to ThreadPool. (A team would also spin for milliseconds after each call.)
+void hold_to_one_thread() {
+  thread_local bool held = false;
+  if (held) return;
+  omp_set_num_threads(1);
+  held = true;
+}
+
+// ---- bfloat16: primitives, compiled for their shape and kept -------------------
+
+using dnnl::memory;
+
+struct Key {
+  int64_t m, n, k, a_stride, b_stride, c_stride;
+  uint32_t a_transposed, b_transposed, c_dtype, accumulate;
+  float alpha;
+  uint32_t reserved;
+  bool operator==(const Key& other) const = default;
+};
+
+memory::desc describe(int64_t rows, int64_t columns, memory::data_type type, const Matrix& matrix) {
+  const memory::dims strides =
+      matrix.transposed ? memory::dims{1, matrix.stride} : memory::dims{matrix.stride, 1};
+  return {{rows, columns}, type, strides};
+}
+
+const dnnl::engine& cpu_engine() {
+  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  return engine;
+}
+
+// One compiled product with the objects it runs on, used by one thread only, so
+// that calls neither lock nor allocate.
+class CompiledProduct {
+ public:
+  CompiledProduct(const Key& key, const Product& product) : key_(key), stream_(cpu_engine()) {
+    using Type = memory::data_type;
+    const memory::desc a = describe(product.m, product.k, Type::bf16, product.a);
+    const memory::desc b = describe(product.k, product.n, Type::bf16, product.b);
+    const memory::desc c = describe(
+        product.m, product.n, key.c_dtype == KEEL_FLOAT32 ? Type::f32 : Type::bf16, product.c);
+    dnnl::primitive_attr attributes;
+    attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    if (product.alpha != 1.0f) attributes.set_output_scales(0, {product.alpha});
+    if (product.beta != 0.0f) {
+      dnnl::post_ops accumulate;
+      accumulate.append_sum(product.beta);
+      attributes.set_post_ops(accumulate);
+    }
+    const dnnl::matmul::primitive_desc descriptor(dnnl::matmul::desc(a, b, c), attributes,
+                                                  cpu_engine());
+    primitive_ = dnnl::matmul(descriptor);
+    a_ = memory(a, cpu_engine(), DNNL_MEMORY_NONE);
+    b_ = memory(b, cpu_engine(), DNNL_MEMORY_NONE);
+    c_ = memory(c, cpu_engine(), DNNL_MEMORY_NONE);
+    arguments_ = {{DNNL_ARG_SRC, a_},
+                  {DNNL_ARG_WEIGHTS, b_},
+                  {DNNL_ARG_DST, c_},
+                  {DNNL_ARG_SCRATCHPAD, memory(descriptor.scratchpad_desc(), cpu_engine())}};
+  }
+
+  const Key& key() const { return key_; }
+
+  void run(const Product& product) {
+    a_.set_data_handle(product.a.data);
+    b_.set_data_handle(product.b.data);
+    c_.set_data_handle(product.c.data);
+    primitive_.execute(stream_, arguments_);
+    stream_.wait();
+  }
+
+ private:
+  Key key_;
+  dnnl::stream stream_;
+  dnnl::matmul primitive_;
+  memory a_, b_, c_;
+  std::unordered_map<int, memory> arguments_;
+};
+
+}  // namespace
+
+keel_status multiply_f32(const Product& product) {
+  hold_to_one_thread();
+  const dnnl_status_t status =
+      dnnl_sgemm(product.a.transposed ? 'T' : 'N', product.b.transposed ? 'T' : 'N', product.m,
+                 product.n, product.k, product.alpha, static_cast<const float*>(product.a.data),
+                 product.a.stride, static_cast<const float*>(product.b.data), product.b.stride,
+                 product.beta, static_cast<float*>(product.c.data), product.c.stride);
+  if (status == dnnl_success) return KEEL_OK;
+  return status == dnnl_out_of_memory ? KEEL_OUT_OF_MEMORY : KEEL_INTERNAL;
+}
+
+bool has_bf16() {
+  // Below AVX-512 the library has no bfloat16 product. The names of the sets are
+  // bit masks, each holding those it includes.
+  static const bool has =
+      (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
+  return has;
+}
+
+keel_status multiply_bf16(const Product& product, keel_dtype c_dtype) try {
+  hold_to_one_thread();
+  // A training step has a few dozen shapes; the oldest makes room.
+  constexpr size_t kKept = 64;
+  thread_local std::vector<CompiledProduct> compiled;
+  thread_local size_t oldest = 0;
+
+  Key key = {product.m,
+             product.n,
+             product.k,
+             product.a.stride,
+             product.b.stride,
+             product.c.stride,
+             product.a.transposed,
+             product.b.transposed,
+             c_dtype,
+             0,
+             product.alpha,
+             0};
+  std::memcpy(&key.accumulate, &product.beta, sizeof(key.accumulate));
+  for (CompiledProduct& candidate : compiled) {
+    if (candidate.key() == key) {
+      candidate.run(product);
+      return KEEL_OK;
+    }
+  }
+  if (compiled.size() < kKept) {
+    compiled.emplace_back(key, product).run(product);
+    return KEEL_OK;
+  }
+  CompiledProduct& slot = compiled[oldest];
+  oldest = (oldest + 1) % kKept;
+  slot = CompiledProduct(key, product);
+  slot.run(product);
+  return KEEL_OK;
+} catch (const dnnl::error& error) {
+  return error.status == dnnl_out_of_memory ? KEEL_OUT_OF_MEMORY : KEEL_INTERNAL;
+} catch (const std::bad_alloc&) {
+  return KEEL_OUT_OF_MEMORY;
+}
+
+const char* library() {
+  static const std::string text = [] {
+    const dnnl_version_t* const version = dnnl_version();
+    return "oneDNN " + std::to_string(version->major) + "." + std::to_string(version->minor) + "." +
+           std::to_string(version->patch);
+  }();
+  return text.c_str();
+}
+
+}  // namespace keel::cpu::gemm

@@ -1,0 +1,122 @@
+#include "backends/cpu/instance.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <fstream>
+#include <keel/plugin_kit.hpp>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "backends/cpu/gemm.h"
+#include "backends/cpu/kernels.h"
+
+namespace keel::cpu {
+namespace {
+
+constexpr uint32_t kMaxDevices = 64;
+constexpr uint32_t kMaxCores = 1024;
+
+keel_status parse(const char* name, std::string_view text, uint32_t limit, uint32_t* out_value) {
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, *out_value);
+  if (error == std::errc() && rest == end && *out_value >= 1 && *out_value <= limit) return KEEL_OK;
+  return kit::fail(KEEL_INVALID_ARGUMENT, "cpu: %s is '%.*s', not a number from 1 to %u", name,
+                   static_cast<int>(std::min<size_t>(text.size(), 64)), text.data(), limit);
+}
+
+uint64_t physical_memory() {
+  return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+         static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const size_t colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "CPU";
+}
+
+// 0 on a machine with one node; its devices float over the nodes of a larger one.
+int numa_node() {
+  return access("/sys/devices/system/node/node0", F_OK) == 0 &&
+                 access("/sys/devices/system/node/node1", F_OK) != 0
+             ? 0
+             : -1;
+}
+
+}  // namespace
+
+keel_status Instance::create(const keel_instance_settings* settings,
+                             std::unique_ptr<Instance>* out_instance) {
+  uint32_t devices = 1;
+  uint32_t cores = 0;
+  struct Setting {
+    std::string_view key;
+    const char* variable;
+    uint32_t limit;
+    uint32_t* value;
+  };
+  const Setting known[] = {{"devices", "KEEL_CPU_DEVICES", kMaxDevices, &devices},
+                           {"cores", "KEEL_CPU_CORES", kMaxCores, &cores}};
+
+  for (const Setting& setting : known) {
+    const char* const text = std::getenv(setting.variable);
+    if (text == nullptr || *text == '\0') continue;
+    const keel_status status = parse(setting.variable, text, setting.limit, setting.value);
+    if (status != KEEL_OK) return status;
+  }
+  for (uint32_t i = 0; settings != nullptr && i < settings->count; ++i) {
+    const auto setting =
+        std::find_if(std::begin(known), std::end(known),
+                     [&](const Setting& candidate) { return candidate.key == settings->keys[i]; });
+    if (setting == std::end(known)) {
+      return kit::fail(KEEL_INVALID_ARGUMENT, "cpu: setting '%s' is not known", settings->keys[i]);
+    }
+    const keel_status status =
+        parse(settings->keys[i], settings->values[i], setting->limit, setting->value);
+    if (status != KEEL_OK) return status;
+  }
+
+  const char* const guard = std::getenv("KEEL_CPU_GUARD");
+  std::unique_ptr<Instance> instance(new Instance);
+  instance->devices_ = devices;
+  instance->cores_ =
+      cores != 0 ? cores : std::max(1u, std::thread::hardware_concurrency() / devices);
+  instance->memory_bytes_ = physical_memory() / devices;
+  instance->guarded_ = guard != nullptr && std::string_view(guard) == "1";
+  *out_instance = std::move(instance);
+  return KEEL_OK;
+}
+
+void Instance::describe(keel_device_info* out_info) const {
+  kit::copy_text(out_info->name, processor_name().c_str());
+  kit::copy_text(out_info->architecture, kernels::architecture());
+  kit::copy_text(out_info->pci_address, "");
+  kit::copy_text(out_info->driver, gemm::library());
+  std::fill(std::begin(out_info->uuid), std::end(out_info->uuid), uint8_t{0});
+  out_info->type = KEEL_DEVICE_CPU;
+  out_info->numa_node = numa_node();
+  out_info->claims = KEEL_CLAIM_PINNED | KEEL_CLAIM_MANAGED | KEEL_CLAIM_HOST_REGISTER |
+                     KEEL_CLAIM_EXPORT | KEEL_CLAIM_PEER_COPY | KEEL_CLAIM_ASYNC |
+                     KEEL_CLAIM_TIMING | KEEL_CLAIM_NOTIFY | KEEL_CLAIM_OPS |
+                     KEEL_CLAIM_MEMORY_INFO | KEEL_CLAIM_FILL | KEEL_CLAIM_PAGEABLE_ASYNC;
+  if (!guarded_) out_info->claims |= KEEL_CLAIM_HOST_ALIAS;
+  out_info->memory_bytes = memory_bytes_;
+  out_info->max_alloc_bytes = 0;
+  out_info->alignment = ArenaPool::kAlignment;
+  out_info->compute_units = cores_;
+  out_info->hardware_queues = 0;
+  out_info->copy_alignment = ArenaPool::kAlignment;
+}
+
+std::unique_ptr<Device> Instance::open() const {
+  return std::make_unique<Device>(static_cast<int>(cores_), memory_bytes_, guarded_);
+}
+
+}  // namespace keel::cpu

@@ -1,0 +1,41 @@
+#ifndef KEEL_BACKENDS_CPU_INSTANCE_H_
+#define KEEL_BACKENDS_CPU_INSTANCE_H_
+
+#include <keel/abi.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "backends/cpu/device.h"
+
+namespace keel::cpu {
+
+// The host's cores and memory cut into |devices| equal devices. Settings, each
+// with the environment variable that it overrides:
+//   devices  KEEL_CPU_DEVICES  1 to 64, default 1
+//   cores    KEEL_CPU_CORES    cores of each device, 1 to 1024; default its equal
+//                              share of the process's cores, at least 1
+// Devices may together use more cores than there are. KEEL_CPU_GUARD=1 puts device
+// memory out of the host's reach (see AddressSpace).
+class Instance {
+ public:
+  // KEEL_INVALID_ARGUMENT, naming it, for an unknown setting or a bad value.
+  static keel_status create(const keel_instance_settings* settings,
+                            std::unique_ptr<Instance>* out_instance);
+
+  uint32_t devices() const { return devices_; }
+  void describe(keel_device_info* out_info) const;
+  std::unique_ptr<Device> open() const;
+
+ private:
+  Instance() = default;
+
+  uint32_t devices_ = 1;
+  uint32_t cores_ = 1;
+  uint64_t memory_bytes_ = 0;  // of each device
+  bool guarded_ = false;
+};
+
+}  // namespace keel::cpu
+
+#endif  // KEEL_BACKENDS_CPU_INSTANCE_H_

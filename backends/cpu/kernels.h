@@ -1,0 +1,71 @@
+// Loops over memory on the calling thread, each compiled for several instruction
+// sets and chosen at run time (Highway). Pointers are host addresses of dense
+// arrays of |count| elements; an output may equal an input, never partly overlap.
+// Results do not depend on how a caller cuts an array into pieces, unless stated.
+#ifndef KEEL_BACKENDS_CPU_KERNELS_H_
+#define KEEL_BACKENDS_CPU_KERNELS_H_
+
+#include <keel/abi.h>
+
+#include <cstdint>
+
+namespace keel::cpu::kernels {
+
+// The instruction set in use: "avx512", "avx2" or "generic".
+const char* architecture();
+
+// ---- elementwise (kernels_elementwise.cc) ------------------------------------
+
+void add_f32(const float* a, const float* b, float* c, int64_t count);
+void scale_f32(const float* x, float alpha, float* y, int64_t count);
+void axpy_f32(const float* x, float alpha, const float* y, float* out, int64_t count);
+
+// 16-bit floats (|dtype| KEEL_FLOAT16 or KEEL_BFLOAT16): computed in float32,
+// rounded once.
+void add_16(keel_dtype dtype, const void* a, const void* b, void* c, int64_t count);
+void scale_16(keel_dtype dtype, const void* x, float alpha, void* y, int64_t count);
+// x is bfloat16, y and out are float32.
+void axpy_bf16(const void* x, float alpha, const float* y, float* out, int64_t count);
+
+struct AdamwFactors {
+  float grad_scale;
+  float beta1, one_minus_beta1;
+  float beta2, one_minus_beta2;
+  float m_correction;  // 1 / (1 - beta1^step)
+  float v_correction;  // 1 / (1 - beta2^step)
+  float epsilon;
+  float learning_rate;
+  float weight_decay;
+};
+void adamw_f32(const AdamwFactors& factors, const float* p, const float* g, const float* m,
+               const float* v, float* p_out, float* m_out, float* v_out, int64_t count);
+
+// ---- conversions (kernels_cast.cc) -------------------------------------------
+
+using CastFunction = void (*)(const void* from, void* to, int64_t count);
+// NULL for a pair that has no conversion. Rounds to nearest even; float to int32
+// truncates toward zero, saturates, and takes NaN to 0.
+CastFunction cast_function(keel_dtype from, keel_dtype to);
+
+// ---- activations (kernels_activation.cc) --------------------------------------
+
+// The tanh form, as x * sigmoid(2u), within 1e-6 relative where the result is a
+// normal number.
+void gelu_f32(const float* x, float* y, int64_t count);
+void gelu_backward_f32(const float* x, const float* dy, float* dx, int64_t count);
+
+// ---- reductions (kernels_reduce.cc) --------------------------------------------
+
+// Blocks of 512 are summed in float32 and the blocks in float64, in order.
+double sum_f32(const float* x, int64_t count);
+// y[j] = sum over i of x[i * stride + j], j in [0, columns): rows in blocks of 32
+// in float32, blocks in float64.
+void sum_rows_f32(const float* x, int64_t rows, int64_t columns, int64_t stride, float* y);
+// log of the sum of exp(x[j]).
+double log_sum_exp_f32(const float* x, int64_t count);
+// out[j] = scale * exp(x[j] - log_sum).
+void scaled_softmax_f32(const float* x, float log_sum, float scale, float* out, int64_t count);
+
+}  // namespace keel::cpu::kernels
+
+#endif  // KEEL_BACKENDS_CPU_KERNELS_H_

@@ -1,0 +1,152 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/kernels_reduce.cc"
+#include <hwy/foreach_target.h>
+// After foreach_target.h, which compiles this file once for each target.
+#include <hwy/contrib/math/math-inl.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "backends/cpu/kernels.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace keel::cpu::kernels {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Elements of a block whose float32 sum is then added in float64: the error grows
+// with a block's few dozen additions a lane, not with the length of the array.
+constexpr int64_t kBlock = 512;
+
+// The sum of term(vector of x) over a block.
+template <class D, class Term>
+HWY_INLINE float block_sum(D d, const float* x, int64_t count, Term term) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  auto even = hn::Zero(d);
+  auto odd = hn::Zero(d);
+  int64_t i = 0;
+  for (; i + 2 * lanes <= count; i += 2 * lanes) {
+    even = hn::Add(even, term(d, hn::LoadU(d, x + i)));
+    odd = hn::Add(odd, term(d, hn::LoadU(d, x + i + lanes)));
+  }
+  float sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(even, odd)));
+  const hn::CappedTag<float, 1> one;
+  for (; i < count; ++i) sum += hn::GetLane(term(one, hn::LoadU(one, x + i)));
+  return sum;
+}
+
+template <class Term>
+HWY_INLINE double blocked_sum(const float* x, int64_t count, Term term) {
+  const hn::ScalableTag<float> d;
+  double sum = 0;
+  for (int64_t i = 0; i < count; i += kBlock) {
+    sum += static_cast<double>(block_sum(d, x + i, std::min(kBlock, count - i), term));
+  }
+  return sum;
+}
+
+struct Identity {
+  template <class D, class V>
+  HWY_INLINE V operator()(D, V value) const {
+    return value;
+  }
+};
+
+// exp(x - shift); Highway's Exp takes NaN to 0, this keeps it.
+struct ShiftedExp {
+  float shift;
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V value) const {
+    const V shifted = hn::Sub(value, hn::Set(d, shift));
+    return hn::IfThenElse(hn::IsNaN(shifted), shifted, hn::Exp(d, shifted));
+  }
+};
+
+double sum_f32(const float* x, int64_t count) {
+  return blocked_sum(x, count, Identity());
+}
+
+void sum_rows_f32(const float* x, int64_t rows, int64_t columns, int64_t stride, float* y) {
+  constexpr int64_t kRows = 32;
+  constexpr int64_t kColumns = 256;
+  for (int64_t j = 0; j < columns; j += kColumns) {
+    const int64_t width = std::min(kColumns, columns - j);
+    double total[kColumns] = {};
+    for (int64_t i = 0; i < rows; i += kRows) {
+      float partial[kColumns] = {};
+      const int64_t end = std::min(i + kRows, rows);
+      for (int64_t row = i; row < end; ++row) {
+        const float* const from = x + row * stride + j;
+        for (int64_t k = 0; k < width; ++k) partial[k] += from[k];
+      }
+      for (int64_t k = 0; k < width; ++k) total[k] += static_cast<double>(partial[k]);
+    }
+    for (int64_t k = 0; k < width; ++k) y[j + k] = static_cast<float>(total[k]);
+  }
+}
+
+HWY_INLINE float largest(const float* x, int64_t count) {
+  const hn::ScalableTag<float> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  float result = -std::numeric_limits<float>::infinity();
+  int64_t i = 0;
+  if (count >= lanes) {
+    auto top = hn::LoadU(d, x);
+    for (i = lanes; i + lanes <= count; i += lanes) top = hn::Max(top, hn::LoadU(d, x + i));
+    result = hn::GetLane(hn::MaxOfLanes(d, top));
+  }
+  for (; i < count; ++i) result = std::max(result, x[i]);
+  return result;
+}
+
+double log_sum_exp_f32(const float* x, int64_t count) {
+  const float shift = largest(x, count);
+  return static_cast<double>(shift) + std::log(blocked_sum(x, count, ShiftedExp{shift}));
+}
+
+void scaled_softmax_f32(const float* x, float log_sum, float scale, float* out, int64_t count) {
+  const hn::ScalableTag<float> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const ShiftedExp shifted_exp{log_sum};
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    hn::StoreU(hn::Mul(hn::Set(d, scale), shifted_exp(d, hn::LoadU(d, x + i))), d, out + i);
+  }
+  const hn::CappedTag<float, 1> one;
+  for (; i < count; ++i) {
+    hn::StoreU(hn::Mul(hn::Set(one, scale), shifted_exp(one, hn::LoadU(one, x + i))), one, out + i);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace keel::cpu::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace keel::cpu::kernels {
+
+HWY_EXPORT(sum_f32);
+HWY_EXPORT(sum_rows_f32);
+HWY_EXPORT(log_sum_exp_f32);
+HWY_EXPORT(scaled_softmax_f32);
+
+double sum_f32(const float* x, int64_t count) {
+  return HWY_DYNAMIC_DISPATCH(sum_f32)(x, count);
+}
+
+void sum_rows_f32(const float* x, int64_t rows, int64_t columns, int64_t stride, float* y) {
+  HWY_DYNAMIC_DISPATCH(sum_rows_f32)(x, rows, columns, stride, y);
+}
+
+double log_sum_exp_f32(const float* x, int64_t count) {
+  return HWY_DYNAMIC_DISPATCH(log_sum_exp_f32)(x, count);
+}
+
+void scaled_softmax_f32(const float* x, float log_sum, float scale, float* out, int64_t count) {
+  HWY_DYNAMIC_DISPATCH(scaled_softmax_f32)(x, log_sum, scale, out, count);
+}
+
+}  // namespace keel::cpu::kernels
+#endif  // HWY_ONCE

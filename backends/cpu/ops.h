@@ -1,0 +1,48 @@
+// The operators of the CPU backend: one row an operator, see operator_table().
+#ifndef KEEL_BACKENDS_CPU_OPS_H_
+#define KEEL_BACKENDS_CPU_OPS_H_
+
+#include <keel/abi.h>
+
+#include <cstdint>
+
+#include "backends/cpu/stream.h"
+
+namespace keel::cpu {
+
+// What a kernel says of a call; |name| NULL when it cannot run it.
+struct OpSupport {
+  const char* name = nullptr;
+  keel_op_level level = KEEL_OP_NATIVE;
+  uint64_t workspace_bytes = 0;
+};
+
+struct Operator {
+  // Under 1 us: no allocation, no lock. |call| passed the schema; its data
+  // pointers may be NULL.
+  OpSupport (*query)(const keel_op_call& call);
+  // Enqueues a call that query accepts. Copies what is read later.
+  void (*run)(Stream& stream, const keel_op_call& call, void* workspace);
+};
+
+// NULL for an operator that this backend has no kernel for.
+const Operator* find_operator(keel_op_id op);
+
+extern const Operator kFillOperator;
+extern const Operator kCastOperator;
+extern const Operator kAddOperator;
+extern const Operator kScaleOperator;
+extern const Operator kAxpyOperator;
+extern const Operator kSumOperator;
+extern const Operator kMatmulOperator;
+extern const Operator kGeluOperator;
+extern const Operator kGeluBackwardOperator;
+extern const Operator kEmbeddingOperator;
+extern const Operator kEmbeddingBackwardOperator;
+extern const Operator kCrossEntropyOperator;
+extern const Operator kCrossEntropyBackwardOperator;
+extern const Operator kAdamwOperator;
+
+}  // namespace keel::cpu
+
+#endif  // KEEL_BACKENDS_CPU_OPS_H_

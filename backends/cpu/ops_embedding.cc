@@ -1,0 +1,101 @@
+// embedding and its gradient: rows picked and summed by index.
+#include <algorithm>
+#include <cstring>
+#include <keel/plugin_kit.hpp>
+
+#include "backends/cpu/device.h"
+#include "backends/cpu/kernels.h"
+#include "backends/cpu/ops.h"
+
+namespace keel::cpu {
+namespace {
+
+// Bytes that one core moves at a time, about 50 us.
+constexpr int64_t kPieceBytes = int64_t{1} << 18;
+
+template <typename Element>
+Element* address(const Stream& stream, const keel_tensor& tensor) {
+  return stream.device().to_host(kit::first_element<Element>(tensor));
+}
+
+OpSupport embedding_query(const keel_op_call& call) {
+  const keel_tensor& table = *call.inputs[0];
+  const keel_tensor& indices = *call.inputs[1];
+  const keel_tensor& out = *call.outputs[0];
+  const bool known = table.dtype == KEEL_FLOAT32 || table.dtype == KEEL_BFLOAT16;
+  const bool runs = known && out.dtype == table.dtype && indices.dtype == KEEL_INT32 &&
+                    kit::is_contiguous(table) && kit::is_contiguous(indices) &&
+                    kit::is_contiguous(out);
+  return {runs ? "embedding" : nullptr};
+}
+
+void embedding_run(Stream& stream, const keel_op_call& call, void*) {
+  const keel_tensor& shape = *call.inputs[0];
+  const auto* const table = address<const char>(stream, shape);
+  const auto* const indices = address<const int32_t>(stream, *call.inputs[1]);
+  auto* const out = address<char>(stream, *call.outputs[0]);
+  const int64_t count = kit::element_count(*call.inputs[1]);
+  const int64_t words = shape.shape[0];
+  const int64_t row_bytes = shape.shape[1] * kit::dtype_size(shape.dtype);
+  if (row_bytes == 0) return;
+  const int64_t piece = std::max<int64_t>(1, kPieceBytes / row_bytes);
+  stream.enqueue([=](ThreadPool& pool) -> keel_status {
+    pool.parallel_for(count, piece, [=](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t index = indices[i];
+        char* const row = out + i * row_bytes;
+        if (index >= 0 && index < words) {
+          std::memcpy(row, table + index * row_bytes, static_cast<size_t>(row_bytes));
+        } else {
+          std::memset(row, 0, static_cast<size_t>(row_bytes));
+        }
+      }
+    });
+    return KEEL_OK;
+  });
+}
+
+OpSupport embedding_backward_query(const keel_op_call& call) {
+  const keel_tensor& gradient = *call.inputs[0];
+  const keel_tensor& indices = *call.inputs[1];
+  const keel_tensor& table = *call.outputs[0];
+  const bool runs = gradient.dtype == KEEL_FLOAT32 && indices.dtype == KEEL_INT32 &&
+                    table.dtype == KEEL_FLOAT32 && kit::is_contiguous(gradient) &&
+                    kit::is_contiguous(indices) && kit::is_contiguous(table);
+  return {runs ? "embedding_backward" : nullptr};
+}
+
+// A core owns a range of the table's rows and walks all indices for those that
+// fall into it, in order: no two cores touch a row, and the order of a row's sum
+// does not depend on how many there are.
+void embedding_backward_run(Stream& stream, const keel_op_call& call, void*) {
+  const auto* const gradient = address<const float>(stream, *call.inputs[0]);
+  const auto* const indices = address<const int32_t>(stream, *call.inputs[1]);
+  auto* const table = address<float>(stream, *call.outputs[0]);
+  const int64_t count = kit::element_count(*call.inputs[1]);
+  const int64_t words = call.outputs[0]->shape[0];
+  const int64_t width = call.outputs[0]->shape[1];
+  if (words == 0 || width == 0) return;
+  stream.enqueue([=](ThreadPool& pool) -> keel_status {
+    // One range a core, since each walks all indices; a small call stays on one.
+    const int64_t work = (words + count) * width * int64_t{sizeof(float)};
+    const int64_t ranges = std::clamp<int64_t>(work / kPieceBytes, 1, pool.cores());
+    pool.parallel_for(words, (words + ranges - 1) / ranges, [=](int64_t begin, int64_t end) {
+      std::fill(table + begin * width, table + end * width, 0.0f);
+      for (int64_t i = 0; i < count; ++i) {
+        const int64_t index = indices[i];
+        if (index < begin || index >= end) continue;
+        float* const row = table + index * width;
+        kernels::add_f32(row, gradient + i * width, row, width);
+      }
+    });
+    return KEEL_OK;
+  });
+}
+
+}  // namespace
+
+const Operator kEmbeddingOperator = {embedding_query, embedding_run};
+const Operator kEmbeddingBackwardOperator = {embedding_backward_query, embedding_backward_run};
+
+}  // namespace keel::cpu

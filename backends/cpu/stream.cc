@@ -1,0 +1,125 @@
+#include "backends/cpu/stream.h"
+
+#include <pthread.h>
+
+#include <keel/plugin_kit.hpp>
+
+#include "backends/cpu/device.h"
+#include "backends/cpu/thread_pool.h"
+
+namespace keel::cpu {
+
+Stream::Stream(Device& device) : device_(device), thread_([this] { run(); }) {
+  pthread_setname_np(thread_.native_handle(), "keel-cpu-stream");
+}
+
+Stream::~Stream() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  pushed_.notify_one();
+  thread_.join();
+}
+
+void Stream::record(Event& event) {
+  std::unique_lock lock(mutex_);
+  Task& task = queue_.push();
+  event.arm();
+  task.kind = Task::Kind::kSignal;
+  task.event = &event;
+  wake(lock);
+}
+
+void Stream::wait_for(Event& event) {
+  if (event.query() != KEEL_NOT_READY) return;
+  std::unique_lock lock(mutex_);
+  Task& task = queue_.push();
+  task.kind = Task::Kind::kWait;
+  task.event = &event;
+  wake(lock);
+}
+
+// Notifies after unlocking: the woken thread would only run into the mutex.
+void Stream::wake(std::unique_lock<std::mutex>& lock) {
+  const bool parked = parked_;
+  parked_ = false;
+  lock.unlock();
+  if (parked) pushed_.notify_one();
+}
+
+keel_status Stream::state() const {
+  if (status_ != KEEL_OK) return status_;
+  return queue_.empty() ? KEEL_OK : KEEL_NOT_READY;
+}
+
+keel_status Stream::query() {
+  const std::lock_guard lock(mutex_);
+  return state();
+}
+
+keel_status Stream::synchronize(Clock::time_point deadline) {
+  std::unique_lock lock(mutex_);
+  ++drain_waiters_;
+  drained_.wait_until(lock, deadline, [this] { return queue_.empty(); });
+  --drain_waiters_;
+  if (!queue_.empty()) return KEEL_TIMED_OUT;
+  return status_;
+}
+
+void Stream::run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    while (queue_.empty()) {
+      if (drain_waiters_ > 0) drained_.notify_all();
+      if (stopping_) return;
+      parked_ = true;
+      pushed_.wait(lock);
+    }
+    parked_ = false;
+    Task& task = queue_.front();
+    const keel_status status = status_;
+    switch (task.kind) {
+      case Task::Kind::kWork: {
+        keel_status result = status;
+        if (status == KEEL_OK) {
+          lock.unlock();
+          {
+            const ThreadPool::Core core(device_.pool());
+            result = kit::guard([&] { return task.call(task.closure, device_.pool()); });
+          }
+          lock.lock();
+        }
+        status_ = result;
+        queue_.pop();
+        break;
+      }
+      case Task::Kind::kWait: {
+        Event* const event = task.event;
+        if (status == KEEL_OK) {
+          lock.unlock();
+          // What failed there is reported there and, through the event, by core;
+          // this stream has only been told when to go on.
+          event->wait(Clock::time_point::max());
+          lock.lock();
+        }
+        queue_.pop();
+        break;
+      }
+      // In one step for who holds the mutex: when the event is done, so is the
+      // stream, and the other way round.
+      case Task::Kind::kSignal: {
+        task.event->complete(status, &wakeups_);
+        queue_.pop();
+        if (!wakeups_.empty()) {
+          lock.unlock();
+          wakeups_.deliver(status);
+          lock.lock();
+        }
+        break;
+      }
+    }
+  }
+}
+
+}  // namespace keel::cpu
