@@ -1,0 +1,120 @@
+#include "ops/dispatch.h"
+
+#include <cstdlib>
+#include <keel/plugin_kit.hpp>
+#include <memory>
+#include <string_view>
+
+#include "core/log.h"
+#include "ops/owned_call.h"
+#include "ops/schema.h"
+
+namespace keel::ops {
+namespace {
+
+[[gnu::cold]] Status refuse_memory(const Device& device, const keel_op_call& call, const char* kind,
+                                   const char* tensor, const char* what) {
+  return failure(KEEL_INVALID_ARGUMENT, "{}: {} {}: {} {}", find_schema(call.op)->name, kind,
+                 tensor, what, device.name());
+}
+
+// NULL if |tensor| is fine, else what it is instead.
+const char* check_tensor_memory(Device& device, const keel_tensor& tensor) {
+  const uint64_t bytes = kit::span_bytes(tensor);
+  if (bytes == 0) return nullptr;
+  const auto first = reinterpret_cast<uintptr_t>(kit::first_element(tensor));
+  Allocation allocation;
+  if (!device.memory().find(kit::first_element(tensor), &allocation)) {
+    return "its data is not memory of";
+  }
+  if (bytes > allocation.size - (first - reinterpret_cast<uintptr_t>(allocation.base))) {
+    return "it reaches past its allocation on";
+  }
+  if (allocation.kind == KEEL_MEMORY_PINNED) return "it is host memory, pinned for";
+  return nullptr;
+}
+
+}  // namespace
+
+Status check_memory(Device& device, const keel_op_call& call) {
+  for (uint32_t i = 0; i < call.input_count; ++i) {
+    if (call.inputs[i] == nullptr) continue;
+    const char* what = check_tensor_memory(device, *call.inputs[i]);
+    if (what == nullptr) continue;
+    return refuse_memory(device, call, "input", find_schema(call.op)->inputs[i].name, what);
+  }
+  for (uint32_t o = 0; o < call.output_count; ++o) {
+    const char* what = check_tensor_memory(device, *call.outputs[o]);
+    if (what == nullptr) continue;
+    return refuse_memory(device, call, "output", find_schema(call.op)->outputs[o].name, what);
+  }
+  return {};
+}
+
+Status submit_kernel(Stream& stream, const Candidate& candidate, const keel_op_call& call) {
+  void* workspace = nullptr;
+  if (candidate.workspace_bytes != 0) {
+    KEEL_RETURN_IF_ERROR(stream.workspace(candidate.workspace_bytes, &workspace));
+  }
+  Device& device = stream.device();
+  return stream.submit(
+      [&device, &call, workspace](keel_plugin_stream* native) {
+        return device.check(device.op_table()->run(native, &call, workspace), "op.run");
+      },
+      [&] {
+        return [&device, workspace,
+                owned = std::make_shared<const OwnedCall>(call)](keel_plugin_stream* native) {
+          return device.check(device.op_table()->run(native, &owned->call(), workspace), "op.run");
+        };
+      });
+}
+
+Status run_op(const Ref<Stream>& stream, keel_stream handle, const keel_op_call& call) {
+  CheckError error;
+  const keel_status code = check_call(call, Check::kAll, &error);
+  if (code != KEEL_OK) return Status(code, error.text);
+  Device& device = stream->device();
+  KEEL_RETURN_IF_ERROR(check_memory(device, call));
+  Candidate best;
+  KEEL_RETURN_IF_ERROR(select_kernel(device, call, &best));
+  if (best.custom != nullptr) {
+    KEEL_RETURN_IF_ERROR(stream->status());
+    const keel_status result = best.custom->run(best.custom->user, handle, &call);
+    if (result == KEEL_OK) return {};
+    return failure(result, "{}: custom kernel {} failed", find_schema(call.op)->name,
+                   best.custom->name);
+  }
+  if (best.level != KEEL_OP_NONE) return submit_kernel(*stream, best, call);
+
+  Candidate fallback;
+  KEEL_RETURN_IF_ERROR(select_fallback(device, call, &fallback));
+  if (fallback.level == KEEL_OP_NONE) {
+    return failure(KEEL_UNSUPPORTED, "{}: neither {} nor a CPU device has a kernel for this call",
+                   find_schema(call.op)->name, device.name());
+  }
+  if (FallbackPolicy::get().forbidden()) {
+    return failure(KEEL_UNSUPPORTED,
+                   "{}: {} has no kernel for this call, and the fallback to {} is forbidden",
+                   find_schema(call.op)->name, device.name(), fallback.device->name());
+  }
+  KEEL_RETURN_IF_ERROR(run_fallback(stream, fallback, call));
+  FallbackPolicy::get().add();
+  return {};
+}
+
+FallbackPolicy& FallbackPolicy::get() {
+  static FallbackPolicy policy;
+  return policy;
+}
+
+FallbackPolicy::FallbackPolicy() {
+  const char* setting = std::getenv("KEEL_FALLBACK");
+  if (setting == nullptr || *setting == '\0') return;
+  const std::string_view value(setting);
+  forbidden_ = value == "forbid";
+  if (value != "forbid" && value != "allow") {
+    log(KEEL_LOG_WARNING, "KEEL_FALLBACK is \"{}\": neither forbid nor allow", setting);
+  }
+}
+
+}  // namespace keel::ops

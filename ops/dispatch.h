@@ -1,0 +1,51 @@
+// From a checked call to enqueued work.
+#ifndef KEEL_OPS_DISPATCH_H_
+#define KEEL_OPS_DISPATCH_H_
+
+#include <keel/keel.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "core/device.h"
+#include "core/ref_counted.h"
+#include "core/status.h"
+#include "core/stream.h"
+#include "ops/selection.h"
+
+namespace keel::ops {
+
+// KEEL_OK if every tensor of |call| lies within one allocation of |device| that its
+// kernels can reach; the failure names the tensor.
+Status check_memory(Device& device, const keel_op_call& call);
+
+// Checks, selects and enqueues |call| on |stream|, whose handle |handle| custom kernels
+// get. Where the device's backend has a kernel, allocates nothing unless work is held.
+Status run_op(const Ref<Stream>& stream, keel_stream handle, const keel_op_call& call);
+
+// Enqueues |call| on |stream| by way of |fallback.device|: inputs are copied there, its
+// kernel runs, outputs are copied back, all in stream order and without blocking.
+Status run_fallback(const Ref<Stream>& stream, const Candidate& fallback, const keel_op_call& call);
+
+// Enqueues the plugin's kernel of |candidate| on |stream|, a stream of its device.
+Status submit_kernel(Stream& stream, const Candidate& candidate, const keel_op_call& call);
+
+// Whether fallbacks are refused, and how many have run. Thread-safe.
+class FallbackPolicy {
+ public:
+  static FallbackPolicy& get();
+
+  bool forbidden() const { return forbidden_.load(std::memory_order_relaxed); }
+  void set_forbidden(bool forbidden) { forbidden_.store(forbidden, std::memory_order_relaxed); }
+  uint64_t count() const { return count_.load(std::memory_order_relaxed); }
+  void add() { count_.fetch_add(1, std::memory_order_relaxed); }
+
+ private:
+  FallbackPolicy();  // reads KEEL_FALLBACK
+  std::atomic<bool> forbidden_{false};
+  std::atomic<uint64_t> count_{0};
+};
+
+}  // namespace keel::ops
+
+#endif  // KEEL_OPS_DISPATCH_H_
