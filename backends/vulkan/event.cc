@@ -1,0 +1,72 @@
+#include "backends/vulkan/event.h"
+
+#include "backends/vulkan/result.h"
+
+namespace keel::vulkan {
+
+keel_status Event::create(Device& device, uint32_t flags, std::unique_ptr<Event>* out_event) {
+  std::unique_ptr<Event> event(new Event(device));
+  if ((flags & KEEL_EVENT_TIMING) != 0) {
+    if (device.physical().timestamp_mask == 0) {
+      return kit::fail(KEEL_UNSUPPORTED, "the device's queues have no timestamps");
+    }
+    VkQueryPoolCreateInfo info = {};
+    info.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO;
+    info.queryType = VK_QUERY_TYPE_TIMESTAMP;
+    info.queryCount = 1;
+    const keel_status status = to_status(
+        device.functions().CreateQueryPool(device.handle(), &info, nullptr, &event->timestamp_),
+        "vkCreateQueryPool");
+    if (status != KEEL_OK) return status;
+  }
+  *out_event = std::move(event);
+  return KEEL_OK;
+}
+
+Event::~Event() {
+  device_.functions().DestroyQueryPool(device_.handle(), timestamp_, nullptr);
+}
+
+void Event::set(Moment moment, keel_status failure) {
+  moment_ = moment;
+  failure_ = failure;
+}
+
+keel_status Event::query() const {
+  return failure_ != KEEL_OK ? failure_ : moment_.queue->query(moment_.value);
+}
+
+keel_status Event::wait(int64_t timeout_ns) const {
+  return failure_ != KEEL_OK ? failure_ : moment_.queue->wait(moment_.value, timeout_ns);
+}
+
+keel_status Event::notify(keel_notify_fn fn, void* user) const {
+  if (failure_ != KEEL_OK) {
+    fn(user, failure_);
+  } else {
+    moment_.queue->notify(moment_.value, fn, user);
+  }
+  return KEEL_OK;
+}
+
+keel_status Event::read_ticks(uint64_t* out_ticks) const {
+  const VkResult result = device_.functions().GetQueryPoolResults(
+      device_.handle(), timestamp_, 0, 1, sizeof(*out_ticks), out_ticks, sizeof(*out_ticks),
+      VK_QUERY_RESULT_64_BIT);
+  if (result == VK_NOT_READY) return kit::fail(KEEL_NOT_READY, "event_elapsed: not done");
+  return to_status(result, "vkGetQueryPoolResults");
+}
+
+keel_status Event::elapsed_since(const Event& start, uint64_t* out_nanoseconds) const {
+  uint64_t begin = 0;
+  uint64_t end = 0;
+  keel_status status = start.read_ticks(&begin);
+  if (status == KEEL_OK) status = read_ticks(&end);
+  if (status != KEEL_OK) return status;
+  const PhysicalDevice& physical = device_.physical();
+  const uint64_t ticks = (end - begin) & physical.timestamp_mask;  // the counter may wrap
+  *out_nanoseconds = static_cast<uint64_t>(static_cast<double>(ticks) * physical.timestamp_period);
+  return KEEL_OK;
+}
+
+}  // namespace keel::vulkan

@@ -1,0 +1,87 @@
+// Allocations of a device, and the maps that find the VkBuffer behind an address.
+//
+// Kernels take addresses (bufferDeviceAddress), copy commands take buffers, so
+// each block is a buffer bound to memory of its own, found by address range: by
+// device address for device memory, by host address for pinned and registered
+// host memory.
+#ifndef KEEL_BACKENDS_VULKAN_MEMORY_H_
+#define KEEL_BACKENDS_VULKAN_MEMORY_H_
+
+#include <keel/abi.h>
+
+#include <cstdint>
+#include <map>
+#include <shared_mutex>
+
+#include "backends/vulkan/physical_device.h"
+#include "backends/vulkan/vulkan_functions.h"
+
+namespace keel::vulkan {
+
+// One VkBuffer on a VkDeviceMemory of its own.
+struct Block {
+  VkBuffer buffer = VK_NULL_HANDLE;
+  VkDeviceMemory memory = VK_NULL_HANDLE;
+  uint64_t size = 0;            // bytes the caller asked for
+  uint64_t offset = 0;          // of the caller's first byte in the buffer
+  uint64_t device_address = 0;  // of the caller's first byte
+  void* host = nullptr;         // the same byte for the host; NULL when unmapped
+};
+
+// A byte of a block, as copy commands want it.
+struct Place {
+  VkBuffer buffer = VK_NULL_HANDLE;
+  uint64_t offset = 0;
+  void* host = nullptr;  // NULL when the host cannot reach it
+};
+
+// Thread-safe.
+class Memory {
+ public:
+  Memory(const DeviceFunctions& vk, VkDevice device, const PhysicalDevice& physical)
+      : vk_(vk), device_(device), physical_(physical) {}
+  ~Memory();
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  // The pointer of device memory is its device address, of pinned memory its host
+  // address. KEEL_OUT_OF_MEMORY, and nothing held, on failure.
+  keel_status allocate(keel_memory_kind kind, uint64_t size, void** out_pointer);
+  keel_status free(keel_memory_kind kind, void* pointer);
+
+  // Imports pages of the caller; it widens the range to whole pages.
+  keel_status register_host(void* pointer, uint64_t size, void** out_device_pointer);
+  keel_status unregister_host(void* pointer);
+
+  // The block around |size| bytes at a device address, or at a host address of
+  // pinned or registered memory. False when no block holds them all.
+  bool find_device(const void* pointer, uint64_t size, Place* out_place) const;
+  bool find_host(const void* pointer, uint64_t size, Place* out_place) const;
+
+  // A pinned block that no map lists, for staging.
+  keel_status create_pinned(uint64_t size, Block* out_block) {
+    return create(KEEL_MEMORY_PINNED, size, out_block);
+  }
+  void destroy(const Block& block);
+
+ private:
+  using Map = std::map<uintptr_t, Block>;
+
+  keel_status create(keel_memory_kind kind, uint64_t size, Block* out_block);
+  // Binds a new buffer to new memory; |import| is a host pointer or NULL.
+  keel_status bind(uint32_t memory_type, uint64_t size, void* import, Block* out_block);
+  bool find(const Map& map, const void* pointer, uint64_t size, Place* out_place) const;
+  keel_status erase(Map* map, void* pointer);
+
+  const DeviceFunctions& vk_;
+  const VkDevice device_;
+  const PhysicalDevice& physical_;
+  mutable std::shared_mutex mutex_;
+  Map device_blocks_;      // by device address
+  Map pinned_blocks_;      // by host address
+  Map registered_blocks_;  // by host address
+};
+
+}  // namespace keel::vulkan
+
+#endif  // KEEL_BACKENDS_VULKAN_MEMORY_H_

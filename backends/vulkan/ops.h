@@ -1,0 +1,96 @@
+// The operators of this backend: what each can run, and the commands it records.
+//
+// Tensors are float32 (casts apart) and contiguous; matmul also takes rows that
+// lie further apart. Whatever else is asked for is answered with KEEL_OP_NONE.
+#ifndef KEEL_BACKENDS_VULKAN_OPS_H_
+#define KEEL_BACKENDS_VULKAN_OPS_H_
+
+#include <keel/abi.h>
+
+#include <keel/plugin_kit.hpp>
+
+#include "backends/vulkan/device.h"
+#include "backends/vulkan/stream.h"
+
+namespace keel::vulkan {
+
+struct Op {
+  const char* kernel;  // name, for keel_op_support
+  // Whether this very call can run. Touches no data.
+  bool (*supports)(const Device& device, const keel_op_call& call);
+  // Bytes of device memory that run() wants; NULL: never any.
+  uint64_t (*workspace)(const keel_op_call& call);
+  keel_status (*run)(Stream& stream, const keel_op_call& call, void* workspace);
+};
+
+// NULL for an operator this backend has no kernel for.
+const Op* find_op(keel_op_id id);
+
+// ops_elementwise.cc
+extern const Op kFillOp;
+extern const Op kCastOp;
+extern const Op kAddOp;
+extern const Op kScaleOp;
+extern const Op kAxpyOp;
+extern const Op kGeluOp;
+extern const Op kGeluBackwardOp;
+extern const Op kAdamwOp;
+// ops_reduction.cc
+extern const Op kSumOp;
+extern const Op kCrossEntropyOp;
+extern const Op kCrossEntropyBackwardOp;
+// ops_embedding.cc
+extern const Op kEmbeddingOp;
+extern const Op kEmbeddingBackwardOp;
+// ops_matmul.cc
+extern const Op kMatmulOp;
+
+// ---- shared by the families --------------------------------------------------
+
+// Shaders index elements with signed 32-bit integers.
+inline constexpr int64_t kMaxElements = int64_t{1} << 31;
+
+inline bool is_dense(const keel_tensor& tensor, keel_dtype dtype) {
+  return tensor.dtype == dtype && kit::is_contiguous(tensor) &&
+         kit::element_count(tensor) < kMaxElements;
+}
+
+// The outputs and the inputs but those in |int_inputs| (a bit each) are dense
+// float32; those are dense int32.
+inline bool is_dense_float_call(const keel_op_call& call, uint32_t int_inputs = 0) {
+  for (uint32_t i = 0; i < call.input_count; ++i) {
+    if (call.inputs[i] == nullptr) continue;
+    if (!is_dense(*call.inputs[i], (int_inputs >> i & 1u) != 0 ? KEEL_INT32 : KEEL_FLOAT32)) {
+      return false;
+    }
+  }
+  for (uint32_t i = 0; i < call.output_count; ++i) {
+    if (!is_dense(*call.outputs[i], KEEL_FLOAT32)) return false;
+  }
+  return true;
+}
+
+inline uint64_t address_of(const keel_tensor& tensor) {
+  return reinterpret_cast<uintptr_t>(tensor.data) + tensor.byte_offset;
+}
+
+// How |count| elements are dealt out: each of |groups| workgroups takes |span|.
+struct Spread {
+  uint32_t groups;
+  uint32_t span;
+};
+
+// A workgroup costs a CPU driver a turn of a lock, a GPU next to nothing: few
+// large ones for the former, enough to fill the chip for the latter.
+inline Spread spread(Device& device, Shader shader, uint32_t count) {
+  const uint64_t local = device.pipelines().local_size(shader);
+  const uint64_t most =
+      device.physical().is_cpu() ? uint64_t{16} * device.physical().info.compute_units : 16384;
+  const uint64_t rounds = (count + local * most - 1) / (local * most);
+  const uint64_t span = local * (rounds == 0 ? 1 : rounds);
+  return {static_cast<uint32_t>((count + span - 1) / span), static_cast<uint32_t>(span)};
+}
+
+}  // namespace keel::vulkan
+
+#endif  // KEEL_BACKENDS_VULKAN_OPS_H_

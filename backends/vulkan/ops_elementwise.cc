@@ -1,0 +1,207 @@
+// Element-wise operators: fill, cast, add, scale, axpy, gelu, adamw.
+#include <cmath>
+#include <cstring>
+#include <keel/float_types.hpp>
+
+#include "backends/vulkan/ops.h"
+
+namespace keel::vulkan {
+
+namespace {
+
+bool supports_floats(const Device&, const keel_op_call& call) {
+  return is_dense_float_call(call);
+}
+
+// Records |shader| over |count| elements; |arguments| has members count and span.
+template <typename Arguments>
+keel_status run_elements(Stream& stream, PipelineKey key, Arguments arguments, int64_t count) {
+  const Spread dealt = spread(stream.device(), key.shader, static_cast<uint32_t>(count));
+  arguments.count = static_cast<uint32_t>(count);
+  arguments.span = dealt.span;
+  return stream.dispatch(key, &arguments, sizeof(arguments), dealt.groups);
+}
+
+// ---- fill ----------------------------------------------------------------------
+
+bool supports_fill(const Device&, const keel_op_call& call) {
+  const keel_tensor& y = *call.outputs[0];
+  switch (y.dtype) {
+    case KEEL_FLOAT32:
+    case KEEL_FLOAT16:
+    case KEEL_BFLOAT16:
+    case KEEL_INT32:
+    case KEEL_INT64:
+    case KEEL_UINT8:
+      return kit::is_contiguous(y);
+    default:
+      return false;
+  }
+}
+
+template <typename Value>
+void put(char* out, Value value) {
+  std::memcpy(out, &value, sizeof(value));
+}
+
+keel_status run_fill(Stream& stream, const keel_op_call& call, void*) {
+  const keel_tensor& y = *call.outputs[0];
+  const uint64_t bytes = kit::span_bytes(y);
+  if (bytes == 0) return KEEL_OK;
+  const double value = call.attributes[0].f;
+  char pattern[8] = {};
+  switch (y.dtype) {
+    case KEEL_FLOAT32:
+      put(pattern, static_cast<float>(value));
+      break;
+    case KEEL_FLOAT16:
+      put(pattern, to_float16(static_cast<float>(value)));
+      break;
+    case KEEL_BFLOAT16:
+      put(pattern, to_bfloat16(static_cast<float>(value)));
+      break;
+    case KEEL_INT32:
+      put(pattern, static_cast<int32_t>(value));
+      break;
+    case KEEL_INT64:
+      put(pattern, static_cast<int64_t>(value));
+      break;
+    default:
+      put(pattern, static_cast<uint8_t>(value));
+      break;
+  }
+  return stream.fill(kit::first_element(y), pattern, kit::dtype_size(y.dtype), bytes);
+}
+
+// ---- cast ----------------------------------------------------------------------
+
+// The shader's number of a type; -1 for one it does not know.
+int cast_type(keel_dtype dtype) {
+  switch (dtype) {
+    case KEEL_FLOAT32:
+      return 0;
+    case KEEL_FLOAT16:
+      return 1;
+    case KEEL_BFLOAT16:
+      return 2;
+    case KEEL_INT32:
+      return 3;
+    default:
+      return -1;
+  }
+}
+
+bool supports_cast(const Device& device, const keel_op_call& call) {
+  const keel_tensor& x = *call.inputs[0];
+  const keel_tensor& y = *call.outputs[0];
+  const int from = cast_type(x.dtype);
+  const int to = cast_type(y.dtype);
+  if (from < 0 || to < 0 || !device.physical().storage_16bit) return false;
+  return is_dense(x, x.dtype) && is_dense(y, y.dtype);
+}
+
+keel_status run_cast(Stream& stream, const keel_op_call& call, void*) {
+  struct {
+    uint64_t x, y;
+    uint32_t count, span;
+  } arguments = {address_of(*call.inputs[0]), address_of(*call.outputs[0]), 0, 0};
+  const int variant = 4 * cast_type(call.inputs[0]->dtype) + cast_type(call.outputs[0]->dtype);
+  return run_elements(stream, {Shader::kCast, static_cast<uint32_t>(variant)}, arguments,
+                      kit::element_count(*call.outputs[0]));
+}
+
+// ---- arithmetic ------------------------------------------------------------------
+
+keel_status run_add(Stream& stream, const keel_op_call& call, void*) {
+  struct {
+    uint64_t a, b, c;
+    uint32_t count, span;
+  } arguments = {address_of(*call.inputs[0]), address_of(*call.inputs[1]),
+                 address_of(*call.outputs[0]), 0, 0};
+  return run_elements(stream, {Shader::kAdd}, arguments, kit::element_count(*call.outputs[0]));
+}
+
+keel_status run_scale(Stream& stream, const keel_op_call& call, void*) {
+  struct {
+    uint64_t x, y;
+    uint32_t count, span;
+    float alpha;
+  } arguments = {address_of(*call.inputs[0]), address_of(*call.outputs[0]), 0, 0,
+                 static_cast<float>(call.attributes[0].f)};
+  return run_elements(stream, {Shader::kScale}, arguments, kit::element_count(*call.outputs[0]));
+}
+
+keel_status run_axpy(Stream& stream, const keel_op_call& call, void*) {
+  struct {
+    uint64_t x, y, result;
+    uint32_t count, span;
+    float alpha;
+  } arguments = {address_of(*call.inputs[0]),
+                 address_of(*call.inputs[1]),
+                 address_of(*call.outputs[0]),
+                 0,
+                 0,
+                 static_cast<float>(call.attributes[0].f)};
+  return run_elements(stream, {Shader::kAxpy}, arguments, kit::element_count(*call.outputs[0]));
+}
+
+keel_status run_gelu(Stream& stream, const keel_op_call& call, void*) {
+  struct {
+    uint64_t x, y;
+    uint32_t count, span;
+  } arguments = {address_of(*call.inputs[0]), address_of(*call.outputs[0]), 0, 0};
+  return run_elements(stream, {Shader::kGelu}, arguments, kit::element_count(*call.outputs[0]));
+}
+
+keel_status run_gelu_backward(Stream& stream, const keel_op_call& call, void*) {
+  struct {
+    uint64_t x, dy, dx;
+    uint32_t count, span;
+  } arguments = {address_of(*call.inputs[0]), address_of(*call.inputs[1]),
+                 address_of(*call.outputs[0]), 0, 0};
+  return run_elements(stream, {Shader::kGeluBackward}, arguments,
+                      kit::element_count(*call.outputs[0]));
+}
+
+// ---- adamw -----------------------------------------------------------------------
+
+keel_status run_adamw(Stream& stream, const keel_op_call& call, void*) {
+  enum { kLr, kBeta1, kBeta2, kEps, kWeightDecay, kStep, kGradScale };
+  const keel_attribute* attributes = call.attributes;
+  const double beta1 = attributes[kBeta1].f;
+  const double beta2 = attributes[kBeta2].f;
+  const auto step = static_cast<double>(attributes[kStep].i);
+  struct {
+    uint64_t in[4], out[3];
+    uint32_t count, span;
+    float lr, beta1, beta2, one_minus_beta1, one_minus_beta2, eps, weight_decay, grad_scale;
+    float m_correction, v_correction;
+  } arguments = {};
+  for (int i = 0; i < 4; ++i) arguments.in[i] = address_of(*call.inputs[i]);
+  for (int i = 0; i < 3; ++i) arguments.out[i] = address_of(*call.outputs[i]);
+  arguments.lr = static_cast<float>(attributes[kLr].f);
+  arguments.beta1 = static_cast<float>(beta1);
+  arguments.beta2 = static_cast<float>(beta2);
+  arguments.one_minus_beta1 = static_cast<float>(1.0 - beta1);
+  arguments.one_minus_beta2 = static_cast<float>(1.0 - beta2);
+  arguments.eps = static_cast<float>(attributes[kEps].f);
+  arguments.weight_decay = static_cast<float>(attributes[kWeightDecay].f);
+  arguments.grad_scale = static_cast<float>(attributes[kGradScale].f);
+  arguments.m_correction = static_cast<float>(1.0 / (1.0 - std::pow(beta1, step)));
+  arguments.v_correction = static_cast<float>(1.0 / (1.0 - std::pow(beta2, step)));
+  static_assert(sizeof(arguments) <= kPushConstantBytes);
+  return run_elements(stream, {Shader::kAdamw}, arguments, kit::element_count(*call.outputs[0]));
+}
+
+}  // namespace
+
+const Op kFillOp = {"vulkan.fill", supports_fill, nullptr, run_fill};
+const Op kCastOp = {"vulkan.cast", supports_cast, nullptr, run_cast};
+const Op kAddOp = {"vulkan.add", supports_floats, nullptr, run_add};
+const Op kScaleOp = {"vulkan.scale", supports_floats, nullptr, run_scale};
+const Op kAxpyOp = {"vulkan.axpy", supports_floats, nullptr, run_axpy};
+const Op kGeluOp = {"vulkan.gelu", supports_floats, nullptr, run_gelu};
+const Op kGeluBackwardOp = {"vulkan.gelu_backward", supports_floats, nullptr, run_gelu_backward};
+const Op kAdamwOp = {"vulkan.adamw", supports_floats, nullptr, run_adamw};
+
+}  // namespace keel::vulkan

@@ -1,0 +1,160 @@
+// Operators that combine the elements of a row or a column: sum, cross entropy.
+#include <algorithm>
+
+#include "backends/vulkan/ops.h"
+
+namespace keel::vulkan {
+
+namespace {
+
+// Workgroups of a kernel that takes a row each and walks on by their number.
+uint32_t row_groups(Stream& stream, int64_t rows) {
+  return static_cast<uint32_t>(
+      std::min<int64_t>(rows, stream.device().physical().max_workgroup_count));
+}
+
+// ---- sum -------------------------------------------------------------------------
+
+// Elements that a workgroup sums of a whole tensor, and rows that an invocation
+// sums of a column, before a second pass takes over.
+constexpr int64_t kChunk = 4096;
+constexpr int64_t kSliceRows = 512;
+
+int64_t divide_up(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+keel_status sum_rows(Stream& stream, uint64_t x, uint64_t result, int64_t rows, int64_t columns,
+                     int64_t count) {
+  struct {
+    uint64_t x, result;
+    uint32_t rows, columns, count;
+  } arguments = {x, result, static_cast<uint32_t>(rows), static_cast<uint32_t>(columns),
+                 static_cast<uint32_t>(count)};
+  return stream.dispatch({Shader::kSumRows}, &arguments, sizeof(arguments),
+                         row_groups(stream, rows));
+}
+
+keel_status sum_columns(Stream& stream, uint64_t x, uint64_t result, int64_t rows, int64_t columns,
+                        int64_t slices) {
+  struct {
+    uint64_t x, result;
+    uint32_t rows, columns, slice_rows;
+  } arguments = {x, result, static_cast<uint32_t>(rows), static_cast<uint32_t>(columns),
+                 static_cast<uint32_t>(divide_up(rows, slices))};
+  const uint32_t local = stream.device().pipelines().local_size(Shader::kSumColumns);
+  return stream.dispatch({Shader::kSumColumns}, &arguments, sizeof(arguments),
+                         row_groups(stream, divide_up(columns, local)),
+                         static_cast<uint32_t>(slices));
+}
+
+int64_t column_slices(int64_t rows) {
+  return std::clamp<int64_t>(divide_up(rows, kSliceRows), 1, 1024);
+}
+
+bool supports_sum(const Device&, const keel_op_call& call) {
+  return call.inputs[0]->rank == 2 && is_dense_float_call(call);
+}
+
+uint64_t sum_workspace(const keel_op_call& call) {
+  const keel_tensor& x = *call.inputs[0];
+  const int64_t axis = call.attributes[0].i;
+  if (axis == 0) {
+    const int64_t slices = column_slices(x.shape[0]);
+    return slices == 1 ? 0 : static_cast<uint64_t>(slices * x.shape[1]) * sizeof(float);
+  }
+  if (axis == 1) return 0;
+  int64_t partials = 0;
+  for (int64_t left = kit::element_count(x); left > kChunk;) {
+    left = divide_up(left, kChunk);
+    partials += left;
+  }
+  return static_cast<uint64_t>(partials) * sizeof(float);
+}
+
+keel_status run_sum(Stream& stream, const keel_op_call& call, void* workspace) {
+  const keel_tensor& x = *call.inputs[0];
+  const keel_tensor& y = *call.outputs[0];
+  const int64_t axis = call.attributes[0].i;
+  const int64_t count = kit::element_count(x);
+  const uint64_t result_bytes = kit::span_bytes(y);
+  if (result_bytes == 0) return KEEL_OK;
+  if (count == 0) {
+    const float zero = 0.0F;
+    return stream.fill(kit::first_element(y), &zero, sizeof(zero), result_bytes);
+  }
+  const uint64_t result = address_of(y);
+  uint64_t scratch = reinterpret_cast<uintptr_t>(workspace);
+  if (axis == 1) return sum_rows(stream, address_of(x), result, x.shape[0], x.shape[1], count);
+  if (axis == 0) {
+    const int64_t slices = column_slices(x.shape[0]);
+    if (slices == 1) {
+      return sum_columns(stream, address_of(x), result, x.shape[0], x.shape[1], 1);
+    }
+    const keel_status status =
+        sum_columns(stream, address_of(x), scratch, x.shape[0], x.shape[1], slices);
+    return status == KEEL_OK ? sum_columns(stream, scratch, result, slices, x.shape[1], 1) : status;
+  }
+  uint64_t from = address_of(x);
+  int64_t left = count;
+  while (left > kChunk) {
+    const int64_t partials = divide_up(left, kChunk);
+    const keel_status status = sum_rows(stream, from, scratch, partials, kChunk, left);
+    if (status != KEEL_OK) return status;
+    from = scratch;
+    scratch += static_cast<uint64_t>(partials) * sizeof(float);
+    left = partials;
+  }
+  return sum_rows(stream, from, result, 1, left, left);
+}
+
+// ---- cross entropy ---------------------------------------------------------------
+
+bool supports_cross_entropy(const Device&, const keel_op_call& call) {
+  return is_dense_float_call(call, /*int_inputs=*/1u << 1) && call.inputs[0]->shape[1] > 0;
+}
+
+keel_status run_cross_entropy(Stream& stream, const keel_op_call& call, void*) {
+  const keel_tensor& logits = *call.inputs[0];
+  struct {
+    uint64_t logits, labels, loss, logsumexp;
+    uint32_t rows, columns;
+  } arguments = {address_of(logits),
+                 address_of(*call.inputs[1]),
+                 address_of(*call.outputs[0]),
+                 address_of(*call.outputs[1]),
+                 static_cast<uint32_t>(logits.shape[0]),
+                 static_cast<uint32_t>(logits.shape[1])};
+  return stream.dispatch({Shader::kCrossEntropy}, &arguments, sizeof(arguments),
+                         row_groups(stream, logits.shape[0]));
+}
+
+keel_status run_cross_entropy_backward(Stream& stream, const keel_op_call& call, void*) {
+  const keel_tensor& logits = *call.inputs[0];
+  const auto count = static_cast<uint32_t>(kit::element_count(logits));
+  const Spread dealt = spread(stream.device(), Shader::kCrossEntropyBackward, count);
+  struct {
+    uint64_t logits, labels, logsumexp, dlogits;
+    uint32_t count, span, columns;
+    float scale;
+  } arguments = {address_of(logits),
+                 address_of(*call.inputs[1]),
+                 address_of(*call.inputs[2]),
+                 address_of(*call.outputs[0]),
+                 count,
+                 dealt.span,
+                 static_cast<uint32_t>(logits.shape[1]),
+                 static_cast<float>(call.attributes[0].f)};
+  return stream.dispatch({Shader::kCrossEntropyBackward}, &arguments, sizeof(arguments),
+                         dealt.groups);
+}
+
+}  // namespace
+
+const Op kSumOp = {"vulkan.sum", supports_sum, sum_workspace, run_sum};
+const Op kCrossEntropyOp = {"vulkan.cross_entropy", supports_cross_entropy, nullptr,
+                            run_cross_entropy};
+const Op kCrossEntropyBackwardOp = {"vulkan.cross_entropy_backward", supports_cross_entropy,
+                                    nullptr, run_cross_entropy_backward};
+
+}  // namespace keel::vulkan

@@ -1,0 +1,51 @@
+// A device as the driver describes it, before it is opened: what it can do, and
+// whether this backend can use it at all.
+#ifndef KEEL_BACKENDS_VULKAN_PHYSICAL_DEVICE_H_
+#define KEEL_BACKENDS_VULKAN_PHYSICAL_DEVICE_H_
+
+#include <keel/abi.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "backends/vulkan/vulkan_functions.h"
+
+namespace keel::vulkan {
+
+struct PhysicalDevice {
+  // Reads all there is to know about |handle|. Empty when the device lacks what
+  // this backend stands on; |*out_why| is then the end of "... skipped: ".
+  static std::optional<PhysicalDevice> examine(const InstanceFunctions& vk, VkPhysicalDevice handle,
+                                               std::string* out_why);
+
+  VkPhysicalDevice handle = VK_NULL_HANDLE;
+  VkPhysicalDeviceType type = VK_PHYSICAL_DEVICE_TYPE_OTHER;
+  VkPhysicalDeviceMemoryProperties memory = {};
+  uint8_t pipeline_cache_uuid[VK_UUID_SIZE] = {};
+
+  uint32_t queue_family = 0;
+  uint32_t queue_count = 0;
+
+  uint32_t subgroup_size = 0;        // invocations
+  uint32_t max_workgroup_count = 0;  // along x
+  uint64_t import_alignment = 0;     // bytes; 0: host memory cannot be imported
+  double timestamp_period = 0;       // nanoseconds a tick
+  uint64_t timestamp_mask = 0;       // of the valid bits; 0: no timestamps
+  bool storage_16bit = false;        // shaders may load and store 16-bit integers
+  bool memory_budget = false;        // VK_EXT_memory_budget
+
+  uint32_t device_memory_type = 0;
+  uint32_t pinned_memory_type = 0;
+  // Device memory is ordinary cached memory of the host too: lavapipe, integrated GPUs.
+  bool host_reaches_device_memory = false;
+
+  keel_device_info info = {};
+
+  // Kernels run on the host's cores, a subgroup as the lanes of one SIMD register.
+  bool is_cpu() const { return type == VK_PHYSICAL_DEVICE_TYPE_CPU; }
+};
+
+}  // namespace keel::vulkan
+
+#endif  // KEEL_BACKENDS_VULKAN_PHYSICAL_DEVICE_H_

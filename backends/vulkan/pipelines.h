@@ -1,0 +1,66 @@
+// Compute pipelines of a device: made when first asked for, kept until the end,
+// with the driver's cache of compiled code on disk between processes.
+#ifndef KEEL_BACKENDS_VULKAN_PIPELINES_H_
+#define KEEL_BACKENDS_VULKAN_PIPELINES_H_
+
+#include <keel/abi.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <string>
+
+#include "backends/vulkan/physical_device.h"
+#include "backends/vulkan/shaders.h"
+#include "backends/vulkan/vulkan_functions.h"
+
+namespace keel::vulkan {
+
+// Every pipeline takes its arguments as push constants, at most the 128 bytes that
+// Vulkan guarantees; buffers come as addresses among them.
+inline constexpr uint32_t kPushConstantBytes = 128;
+
+// A shader with its specialisation. |variant| goes to constant_id 2; what it
+// means is each shader's own.
+struct PipelineKey {
+  Shader shader;
+  uint32_t variant = 0;
+};
+
+// Thread-safe.
+class Pipelines {
+ public:
+  Pipelines(const DeviceFunctions& vk, VkDevice device, const PhysicalDevice& physical)
+      : vk_(vk), device_(device), physical_(physical) {}
+  ~Pipelines();  // writes the cache file
+  Pipelines(const Pipelines&) = delete;
+  Pipelines& operator=(const Pipelines&) = delete;
+
+  keel_status open();
+  // Compiles on the first call for a key: milliseconds. Later calls are one load.
+  keel_status get(PipelineKey key, VkPipeline* out_pipeline);
+  VkPipelineLayout layout() const { return layout_; }
+  // Invocations of one workgroup of |shader| on this device.
+  uint32_t local_size(Shader shader) const;
+
+ private:
+  static constexpr uint32_t kVariants = 16;
+
+  keel_status create(PipelineKey key, VkPipeline* out_pipeline);
+  std::string cache_path() const;
+  void save_cache() const;
+
+  const DeviceFunctions& vk_;
+  const VkDevice device_;
+  const PhysicalDevice& physical_;
+  VkPipelineLayout layout_ = VK_NULL_HANDLE;
+  VkPipelineCache cache_ = VK_NULL_HANDLE;
+  std::mutex mutex_;  // held while compiling
+  bool changed_ = false;
+  std::array<std::array<std::atomic<VkPipeline>, kVariants>, kShaderCount> pipelines_ = {};
+};
+
+}  // namespace keel::vulkan
+
+#endif  // KEEL_BACKENDS_VULKAN_PIPELINES_H_

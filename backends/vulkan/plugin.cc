@@ -1,0 +1,347 @@
+// Keel on Vulkan 1.2: GPUs of any vendor, and the CPU through Mesa's lavapipe.
+//
+// What Vulkan lacks that Keel's plugin interface wants, and what stands for it:
+//
+//  Pointers. A device pointer is a bufferDeviceAddress. Kernels get addresses as
+//  push constants and need no descriptors. Copy commands want VkBuffers, which
+//  memory.h finds by address. Pinned memory goes by its host address.
+//
+//  Streams. Each is a sequence of command buffers submitted to one of the device's
+//  queues (stream.h); barriers inside and at the end of each keep it in order.
+//  queue.h has the clock, a timeline semaphore per hardware queue, and the thread
+//  that calls back when it reaches a value: an event is a (queue, value) pair.
+//
+//  Pageable host memory. Where the host reaches device memory (lavapipe, integrated
+//  GPUs) it copies by itself once the stream is idle; else through staging.h.
+//
+//  Kernels. GLSL in shaders/, compiled to SPIR-V at build, specialised by device in
+//  pipelines.h; the ops_*.cc files record them.
+//
+// Settings: "library_folder", where libvulkan.so.1 is; "matmul_kernel": auto, shared
+// (tiles in shared memory, for GPUs) or subgroup (for CPU drivers). The environment's
+// KEEL_VULKAN_DEVICE narrows the devices to those with that text in their name.
+//
+// Not offered: managed memory, export, peer copies, native gates, wrapped streams,
+// stream priorities (queues have them only from creation), user kernels.
+#include <keel/abi.h>
+
+#include <keel/plugin_kit.hpp>
+#include <memory>
+
+#include "backends/vulkan/device.h"
+#include "backends/vulkan/event.h"
+#include "backends/vulkan/instance.h"
+#include "backends/vulkan/ops.h"
+#include "backends/vulkan/stream.h"
+
+namespace keel::vulkan {
+
+namespace {
+
+Instance* object(keel_plugin_instance* handle) {
+  return reinterpret_cast<Instance*>(handle);
+}
+Device* object(keel_plugin_device* handle) {
+  return reinterpret_cast<Device*>(handle);
+}
+Stream* object(keel_plugin_stream* handle) {
+  return reinterpret_cast<Stream*>(handle);
+}
+Event* object(keel_plugin_event* handle) {
+  return reinterpret_cast<Event*>(handle);
+}
+
+// Hands |made| to core when |status| is good.
+template <typename Object, typename Handle>
+keel_status give(keel_status status, std::unique_ptr<Object>* made, Handle** out_handle) {
+  if (status == KEEL_OK) *out_handle = reinterpret_cast<Handle*>(made->release());
+  return status;
+}
+
+// ---- instance and device -------------------------------------------------------
+
+keel_status create_instance(const keel_instance_settings* settings,
+                            keel_plugin_instance** out_instance) {
+  return kit::guard([&]() -> keel_status {
+    if (settings != nullptr) {
+      const keel_status known = kit::check_extensions(settings->header.next);
+      if (known != KEEL_OK) return known;
+    }
+    std::unique_ptr<Instance> instance;
+    const keel_status status = Instance::create(settings, &instance);
+    return give(status, &instance, out_instance);
+  });
+}
+
+void destroy_instance(keel_plugin_instance* instance) {
+  delete object(instance);
+}
+
+keel_status device_count(keel_plugin_instance* instance, uint32_t* out_count) {
+  return kit::guard([&]() -> keel_status {
+    *out_count = static_cast<uint32_t>(object(instance)->devices().size());
+    if (*out_count != 0) return KEEL_OK;
+    return kit::fail(KEEL_OK, "%s", object(instance)->reason().c_str());
+  });
+}
+
+keel_status device_info(keel_plugin_instance* instance, uint32_t ordinal,
+                        keel_device_info* out_info) {
+  return kit::guard([&]() -> keel_status {
+    const auto& devices = object(instance)->devices();
+    if (ordinal >= devices.size()) return kit::fail(KEEL_NOT_FOUND, "no device %u", ordinal);
+    // |out_info| may be of an older, shorter version.
+    const keel_header header = out_info->header;
+    const size_t room =
+        header.size < sizeof(keel_device_info) ? header.size : sizeof(keel_device_info);
+    std::memcpy(out_info, &devices[ordinal].info, room);
+    out_info->header = header;
+    return KEEL_OK;
+  });
+}
+
+keel_status device_open(keel_plugin_instance* instance, uint32_t ordinal,
+                        keel_plugin_device** out_device) {
+  return kit::guard([&]() -> keel_status {
+    const auto& devices = object(instance)->devices();
+    if (ordinal >= devices.size()) return kit::fail(KEEL_NOT_FOUND, "no device %u", ordinal);
+    std::unique_ptr<Device> device;
+    const keel_status status = Device::open(*object(instance), devices[ordinal], &device);
+    return give(status, &device, out_device);
+  });
+}
+
+void device_close(keel_plugin_device* device) {
+  delete object(device);
+}
+
+keel_status device_memory_info(keel_plugin_device* device, uint64_t* out_free,
+                               uint64_t* out_total) {
+  return object(device)->memory_info(out_free, out_total);
+}
+
+keel_status device_native_handle(keel_plugin_device* device, uint32_t which, void** out_handle) {
+  return object(device)->native_handle(which, out_handle);
+}
+
+// ---- memory --------------------------------------------------------------------
+
+keel_status memory_alloc(keel_plugin_device* device, keel_memory_kind kind, uint64_t size,
+                         uint32_t /*usage*/, void** out_pointer) {
+  return kit::guard([&]() -> keel_status {
+    if (object(device)->lost()) return kit::fail(KEEL_DEVICE_LOST, "the device is lost");
+    return object(device)->memory().allocate(kind, size, out_pointer);
+  });
+}
+
+keel_status memory_free(keel_plugin_device* device, keel_memory_kind kind, void* pointer) {
+  return kit::guard([&] { return object(device)->memory().free(kind, pointer); });
+}
+
+keel_status memory_host_register(keel_plugin_device* device, void* pointer, uint64_t size,
+                                 void** out_device_pointer) {
+  return kit::guard(
+      [&] { return object(device)->memory().register_host(pointer, size, out_device_pointer); });
+}
+
+keel_status memory_host_unregister(keel_plugin_device* device, void* pointer) {
+  return kit::guard([&] { return object(device)->memory().unregister_host(pointer); });
+}
+
+keel_status memory_host_alias(keel_plugin_device* device, void* pointer, uint64_t size,
+                              void** out_alias) {
+  Place place;
+  if (!object(device)->memory().find_device(pointer, size, &place)) {
+    return kit::fail(KEEL_INVALID_ARGUMENT, "host_alias: %p is no memory of this device", pointer);
+  }
+  if (place.host == nullptr) {
+    return kit::fail(KEEL_UNSUPPORTED, "host_alias: the host cannot reach the device's memory");
+  }
+  *out_alias = place.host;
+  return KEEL_OK;
+}
+
+// ---- streams and events ----------------------------------------------------------
+
+keel_status stream_create(keel_plugin_device* device, int32_t /*priority*/,
+                          keel_plugin_stream** out_stream) {
+  return kit::guard([&]() -> keel_status {
+    std::unique_ptr<Stream> stream;
+    const keel_status status = Stream::create(*object(device), &stream);
+    return give(status, &stream, out_stream);
+  });
+}
+
+void stream_destroy(keel_plugin_stream* stream) {
+  delete object(stream);
+}
+
+keel_status stream_query(keel_plugin_stream* stream) {
+  return kit::guard([&] { return object(stream)->query(); });
+}
+
+keel_status stream_synchronize(keel_plugin_stream* stream, int64_t timeout_ns) {
+  return kit::guard([&] { return object(stream)->synchronize(timeout_ns); });
+}
+
+keel_status stream_copy(keel_plugin_stream* stream, keel_copy_kind kind, void* destination,
+                        const void* source, uint64_t size) {
+  return kit::guard([&] { return object(stream)->copy(kind, destination, source, size); });
+}
+
+keel_status stream_fill(keel_plugin_stream* stream, void* destination, const void* pattern,
+                        uint32_t pattern_size, uint64_t size) {
+  return kit::guard([&] { return object(stream)->fill(destination, pattern, pattern_size, size); });
+}
+
+keel_status event_create(keel_plugin_device* device, uint32_t flags,
+                         keel_plugin_event** out_event) {
+  return kit::guard([&]() -> keel_status {
+    std::unique_ptr<Event> event;
+    const keel_status status = Event::create(*object(device), flags, &event);
+    return give(status, &event, out_event);
+  });
+}
+
+void event_destroy(keel_plugin_event* event) {
+  delete object(event);
+}
+
+keel_status event_record(keel_plugin_event* event, keel_plugin_stream* stream) {
+  return kit::guard([&] { return object(stream)->record(*object(event)); });
+}
+
+keel_status event_query(keel_plugin_event* event) {
+  return object(event)->query();
+}
+
+keel_status event_wait(keel_plugin_event* event, int64_t timeout_ns) {
+  return object(event)->wait(timeout_ns);
+}
+
+keel_status event_notify(keel_plugin_event* event, keel_notify_fn fn, void* user) {
+  return kit::guard([&] { return object(event)->notify(fn, user); });
+}
+
+keel_status stream_wait_event(keel_plugin_stream* stream, keel_plugin_event* event) {
+  return kit::guard([&] { return object(stream)->wait_event(*object(event)); });
+}
+
+keel_status event_elapsed(keel_plugin_event* start, keel_plugin_event* end,
+                          uint64_t* out_nanoseconds) {
+  return object(end)->elapsed_since(*object(start), out_nanoseconds);
+}
+
+// ---- operators -------------------------------------------------------------------
+
+keel_status op_query(keel_plugin_device* device, const keel_op_call* call,
+                     keel_op_support* out_support) {
+  const Op* op = find_op(call->op);
+  out_support->level = KEEL_OP_NONE;
+  out_support->score = 0;
+  out_support->workspace_bytes = 0;
+  out_support->kernel = nullptr;
+  if (op == nullptr || !op->supports(*object(device), *call)) return KEEL_OK;
+  out_support->level = KEEL_OP_NATIVE;
+  out_support->score = 100;
+  out_support->workspace_bytes = op->workspace == nullptr ? 0 : op->workspace(*call);
+  out_support->kernel = op->kernel;
+  return KEEL_OK;
+}
+
+keel_status op_run(keel_plugin_stream* stream, const keel_op_call* call, void* workspace) {
+  return kit::guard([&]() -> keel_status {
+    const Op* op = find_op(call->op);
+    if (op == nullptr || !op->supports(object(stream)->device(), *call)) {
+      return kit::fail(KEEL_UNSUPPORTED, "vulkan has no kernel for this call of op %u", call->op);
+    }
+    return op->run(*object(stream), *call, workspace);
+  });
+}
+
+// ---- tables ------------------------------------------------------------------------
+
+constexpr keel_device_table kDeviceTable = {
+    .header = kit::header<keel_device_table>(KEEL_STRUCT_DEVICE_TABLE),
+    .count = device_count,
+    .info = device_info,
+    .open = device_open,
+    .close = device_close,
+    .memory_info = device_memory_info,
+    .health = nullptr,
+    .native_handle = device_native_handle,
+};
+
+constexpr keel_memory_table kMemoryTable = {
+    .header = kit::header<keel_memory_table>(KEEL_STRUCT_MEMORY_TABLE),
+    .alloc = memory_alloc,
+    .free = memory_free,
+    .alloc_on_stream = nullptr,
+    .free_on_stream = nullptr,
+    .host_register = memory_host_register,
+    .host_unregister = memory_host_unregister,
+    .host_alias = memory_host_alias,
+    .export_memory = nullptr,
+    .import_memory = nullptr,
+    .close_import = nullptr,
+    .peer_enable = nullptr,
+};
+
+constexpr keel_stream_table kStreamTable = {
+    .header = kit::header<keel_stream_table>(KEEL_STRUCT_STREAM_TABLE),
+    .create = stream_create,
+    .destroy = stream_destroy,
+    .wrap = nullptr,
+    .unwrap = nullptr,
+    .query = stream_query,
+    .synchronize = stream_synchronize,
+    .copy = stream_copy,
+    .copy_peer = nullptr,
+    .fill = stream_fill,
+    .gate_create = nullptr,
+    .gate_destroy = nullptr,
+    .gate_open = nullptr,
+    .stream_wait_gate = nullptr,
+    .event_create = event_create,
+    .event_destroy = event_destroy,
+    .event_record = event_record,
+    .event_query = event_query,
+    .event_wait = event_wait,
+    .event_notify = event_notify,
+    .stream_wait_event = stream_wait_event,
+    .event_elapsed = event_elapsed,
+};
+
+constexpr keel_op_table kOpTable = {
+    .header = kit::header<keel_op_table>(KEEL_STRUCT_OP_TABLE),
+    .query = op_query,
+    .run = op_run,
+};
+
+constexpr keel_plugin kPlugin = {
+    .header = kit::header<keel_plugin>(KEEL_STRUCT_PLUGIN),
+    .abi_major = KEEL_ABI_MAJOR,
+    .reserved = 0,
+    .name = "vulkan",
+    .vendor = "Keel",
+    .version = "0.1.0",
+    .create_instance = create_instance,
+    .destroy_instance = destroy_instance,
+    .device = &kDeviceTable,
+    .memory = &kMemoryTable,
+    .stream = &kStreamTable,
+    .kernel = nullptr,
+    .op = &kOpTable,
+    .ccl = nullptr,
+};
+
+}  // namespace
+
+}  // namespace keel::vulkan
+
+extern "C" KEEL_EXPORT keel_status keel_plugin_query_v0(const keel_host* host,
+                                                        const keel_plugin** out_plugin) {
+  keel::kit::g_host = host;
+  *out_plugin = &keel::vulkan::kPlugin;
+  return KEEL_OK;
+}

@@ -1,0 +1,85 @@
+#include "backends/vulkan/shaders.h"
+
+#include <iterator>
+
+namespace keel::vulkan {
+
+namespace {
+
+constexpr uint32_t kFill64[] = {
+#include "shaders/fill64.inc"
+};
+constexpr uint32_t kCast[] = {
+#include "shaders/cast.inc"
+};
+constexpr uint32_t kAdd[] = {
+#include "shaders/add.inc"
+};
+constexpr uint32_t kScale[] = {
+#include "shaders/scale.inc"
+};
+constexpr uint32_t kAxpy[] = {
+#include "shaders/axpy.inc"
+};
+constexpr uint32_t kGelu[] = {
+#include "shaders/gelu.inc"
+};
+constexpr uint32_t kGeluBackward[] = {
+#include "shaders/gelu_backward.inc"
+};
+constexpr uint32_t kSumRows[] = {
+#include "shaders/sum_rows.inc"
+};
+constexpr uint32_t kSumColumns[] = {
+#include "shaders/sum_columns.inc"
+};
+constexpr uint32_t kEmbedding[] = {
+#include "shaders/embedding.inc"
+};
+constexpr uint32_t kEmbeddingBackward[] = {
+#include "shaders/embedding_backward.inc"
+};
+constexpr uint32_t kCrossEntropy[] = {
+#include "shaders/cross_entropy.inc"
+};
+constexpr uint32_t kCrossEntropyBackward[] = {
+#include "shaders/cross_entropy_backward.inc"
+};
+constexpr uint32_t kAdamw[] = {
+#include "shaders/adamw.inc"
+};
+constexpr uint32_t kMatmulShared[] = {
+#include "shaders/matmul_shared.inc"
+};
+constexpr uint32_t kMatmulSubgroup[] = {
+#include "shaders/matmul_subgroup.inc"
+};
+
+// In the order of Shader.
+constexpr ShaderCode kCode[] = {
+    {kFill64, std::size(kFill64), WorkgroupShape::kElements, 0},
+    {kCast, std::size(kCast), WorkgroupShape::kElements, 0},
+    {kAdd, std::size(kAdd), WorkgroupShape::kElements, 0},
+    {kScale, std::size(kScale), WorkgroupShape::kElements, 0},
+    {kAxpy, std::size(kAxpy), WorkgroupShape::kElements, 0},
+    {kGelu, std::size(kGelu), WorkgroupShape::kElements, 0},
+    {kGeluBackward, std::size(kGeluBackward), WorkgroupShape::kElements, 0},
+    {kSumRows, std::size(kSumRows), WorkgroupShape::kReduction, 0},
+    {kSumColumns, std::size(kSumColumns), WorkgroupShape::kElements, 0},
+    {kEmbedding, std::size(kEmbedding), WorkgroupShape::kElements, 0},
+    {kEmbeddingBackward, std::size(kEmbeddingBackward), WorkgroupShape::kSubgroup, 0},
+    {kCrossEntropy, std::size(kCrossEntropy), WorkgroupShape::kReduction, 0},
+    {kCrossEntropyBackward, std::size(kCrossEntropyBackward), WorkgroupShape::kElements, 0},
+    {kAdamw, std::size(kAdamw), WorkgroupShape::kElements, 0},
+    {kMatmulShared, std::size(kMatmulShared), WorkgroupShape::kFixed, 256},
+    {kMatmulSubgroup, std::size(kMatmulSubgroup), WorkgroupShape::kSubgroup, 0},
+};
+static_assert(std::size(kCode) == kShaderCount);
+
+}  // namespace
+
+const ShaderCode& shader_code(Shader shader) {
+  return kCode[static_cast<uint32_t>(shader)];
+}
+
+}  // namespace keel::vulkan

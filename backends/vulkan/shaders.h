@@ -1,0 +1,49 @@
+// The compute shaders, compiled to SPIR-V when the plugin was built.
+#ifndef KEEL_BACKENDS_VULKAN_SHADERS_H_
+#define KEEL_BACKENDS_VULKAN_SHADERS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace keel::vulkan {
+
+enum class Shader : uint32_t {
+  kFill64,
+  kCast,
+  kAdd,
+  kScale,
+  kAxpy,
+  kGelu,
+  kGeluBackward,
+  kSumRows,
+  kSumColumns,
+  kEmbedding,
+  kEmbeddingBackward,
+  kCrossEntropy,
+  kCrossEntropyBackward,
+  kAdamw,
+  kMatmulShared,
+  kMatmulSubgroup,
+};
+inline constexpr uint32_t kShaderCount = 16;
+
+// How the invocations of a workgroup are counted (constant_id 0).
+enum class WorkgroupShape {
+  kElements,   // independent elements
+  kReduction,  // they combine values through subgroups, then through shared memory
+  kSubgroup,   // exactly one subgroup
+  kFixed,      // |local_size|, whatever the device
+};
+
+struct ShaderCode {
+  const uint32_t* spirv;
+  size_t words;
+  WorkgroupShape shape;
+  uint32_t local_size;
+};
+
+const ShaderCode& shader_code(Shader shader);
+
+}  // namespace keel::vulkan
+
+#endif  // KEEL_BACKENDS_VULKAN_SHADERS_H_

@@ -1,0 +1,24 @@
+#version 460
+// dx = dy (s + x s (1 - s) 2u'), s the sigmoid of 2u
+#extension GL_GOOGLE_include_directive : require
+#include "elements.glsl"
+#include "math.glsl"
+#include "gelu.glsl"
+
+layout(push_constant, std430) uniform Arguments {
+  Floats x;
+  Floats dy;
+  Floats dx;
+  uint count;
+  uint span;
+};
+
+void main() {
+  FOR_EACH_ELEMENT(i, count, span) {
+    const float value = x.at[i];
+    const float e = gelu_exponential(value);
+    const float s = 1.0 / (1.0 + e);
+    const float slope = kGeluScale * fma(3.0 * kGeluCubic * value, value, 1.0);
+    dx.at[i] = dy.at[i] * s * fma(value * slope, e * s, 1.0);
+  }
+}

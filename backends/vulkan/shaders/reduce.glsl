@@ -1,0 +1,31 @@
+// Sums and maxima over a workgroup: subgroup operations, then one value a subgroup
+// through shared memory unless the workgroup is a single subgroup.
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_arithmetic : require
+
+layout(constant_id = 1) const bool kOneSubgroup = false;
+
+shared float g_partial[64];  // 256 invocations in subgroups of at least 4
+
+// In the same order on every invocation: all get the same bits.
+float reduce_add(float value) {
+  value = subgroupAdd(value);
+  if (kOneSubgroup) return value;
+  barrier();  // the last call's partials have been read
+  if (subgroupElect()) g_partial[gl_SubgroupID] = value;
+  barrier();
+  float sum = 0.0;
+  for (uint i = 0; i < gl_NumSubgroups; ++i) sum += g_partial[i];
+  return sum;
+}
+
+float reduce_max(float value) {
+  value = subgroupMax(value);
+  if (kOneSubgroup) return value;
+  barrier();
+  if (subgroupElect()) g_partial[gl_SubgroupID] = value;
+  barrier();
+  float largest = g_partial[0];
+  for (uint i = 1; i < gl_NumSubgroups; ++i) largest = max(largest, g_partial[i]);
+  return largest;
+}

@@ -1,0 +1,373 @@
+#include "backends/vulkan/stream.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "backends/vulkan/result.h"
+
+namespace keel::vulkan {
+
+namespace {
+
+constexpr int64_t kForeverNs = INT64_MAX;
+// Pageable memory up to this size is staged without waiting for the stream.
+constexpr uint64_t kStagedBytes = 64 << 10;
+
+}  // namespace
+
+keel_status Stream::create(Device& device, std::unique_ptr<Stream>* out_stream) {
+  if (device.lost()) return kit::fail(KEEL_DEVICE_LOST, "the device is lost");
+  std::unique_ptr<Stream> stream(new Stream(device, device.assign_queue()));
+  stream->depends_[stream->queue_.index()].queue = &stream->queue_;
+  VkCommandPoolCreateInfo info = {};
+  info.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO;
+  info.flags =
+      VK_COMMAND_POOL_CREATE_TRANSIENT_BIT | VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT;
+  info.queueFamilyIndex = device.physical().queue_family;
+  const keel_status status = to_status(
+      device.functions().CreateCommandPool(device.handle(), &info, nullptr, &stream->pool_),
+      "vkCreateCommandPool");
+  if (status == KEEL_OK) *out_stream = std::move(stream);
+  return status;
+}
+
+Stream::~Stream() {
+  const Moment& last = depends_[queue_.index()];
+  queue_.wait(last.value, kForeverNs);
+  device_.functions().DestroyCommandPool(device_.handle(), pool_, nullptr);
+}
+
+keel_status Stream::fail(keel_status status) {
+  if (status != KEEL_OK && failure_ == KEEL_OK) {
+    failure_ = status;
+    open_ = VK_NULL_HANDLE;  // never submitted
+    open_count_ = 0;
+  }
+  return status;
+}
+
+keel_status Stream::acquire_commands(VkCommandBuffer* out_buffer) {
+  if (!commands_.empty()) {
+    Commands& oldest = commands_[next_commands_];
+    if (queue_.query(oldest.done_at) == KEEL_OK) {
+      oldest.done_at = UINT64_MAX;
+      *out_buffer = oldest.buffer;
+      return KEEL_OK;
+    }
+  }
+  VkCommandBufferAllocateInfo info = {};
+  info.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO;
+  info.commandPool = pool_;
+  info.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
+  info.commandBufferCount = 1;
+  const keel_status status =
+      to_status(device_.functions().AllocateCommandBuffers(device_.handle(), &info, out_buffer),
+                "vkAllocateCommandBuffers");
+  if (status != KEEL_OK) return status;
+  commands_.insert(commands_.begin() + static_cast<std::ptrdiff_t>(next_commands_),
+                   {*out_buffer, UINT64_MAX});
+  return KEEL_OK;
+}
+
+void Stream::barrier(bool to_host) {
+  VkMemoryBarrier memory = {};
+  memory.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER;
+  memory.srcAccessMask = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT;
+  memory.dstAccessMask = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT |
+                         VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT;
+  constexpr VkPipelineStageFlags kDevice =
+      VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT;
+  VkPipelineStageFlags to = kDevice;
+  if (to_host) {
+    memory.dstAccessMask |= VK_ACCESS_HOST_READ_BIT | VK_ACCESS_HOST_WRITE_BIT;
+    to |= VK_PIPELINE_STAGE_HOST_BIT;
+  }
+  device_.functions().CmdPipelineBarrier(open_, kDevice, to, 0, 1, &memory, 0, nullptr, 0, nullptr);
+  needs_barrier_ = false;
+}
+
+keel_status Stream::begin_command() {
+  if (failure_ != KEEL_OK) return failure_;
+  if (open_ != VK_NULL_HANDLE) {
+    if (needs_barrier_) barrier(/*to_host=*/false);
+    return KEEL_OK;
+  }
+  VkCommandBuffer buffer = VK_NULL_HANDLE;
+  keel_status status = acquire_commands(&buffer);
+  if (status != KEEL_OK) return status;
+  VkCommandBufferBeginInfo info = {};
+  info.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
+  info.flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT;
+  status = to_status(device_.functions().BeginCommandBuffer(buffer, &info), "vkBeginCommandBuffer");
+  if (status != KEEL_OK) {
+    commands_[next_commands_].done_at = 0;
+    return status;
+  }
+  open_ = buffer;
+  open_count_ = 0;
+  // The batch before this one, of whatever stream, ended with a barrier.
+  needs_barrier_ = false;
+  bound_ = VK_NULL_HANDLE;
+  return KEEL_OK;
+}
+
+keel_status Stream::end_command() {
+  needs_barrier_ = true;
+  return ++open_count_ >= kBatchCommands ? flush() : KEEL_OK;
+}
+
+keel_status Stream::flush() {
+  if (failure_ != KEEL_OK) return failure_;
+  if (open_ == VK_NULL_HANDLE && unsubmitted_waits_ == 0) return KEEL_OK;
+  if (open_ != VK_NULL_HANDLE) {
+    barrier(/*to_host=*/true);
+    const keel_status status =
+        to_status(device_.functions().EndCommandBuffer(open_), "vkEndCommandBuffer");
+    if (status != KEEL_OK) return fail(status);
+  }
+  std::array<Moment, kMaxQueues> waits;
+  uint32_t wait_count = 0;
+  for (uint32_t rest = unsubmitted_waits_; rest != 0; rest &= rest - 1) {
+    waits[wait_count++] = depends_[static_cast<uint32_t>(__builtin_ctz(rest))];
+  }
+  uint64_t value = 0;
+  const keel_status status = queue_.submit(open_, waits.data(), wait_count, &value);
+  if (status != KEEL_OK) return fail(status);
+  unsubmitted_waits_ = 0;
+  depends_[queue_.index()].value = value;
+  staging_.submitted(value);
+  if (open_ != VK_NULL_HANDLE) {
+    commands_[next_commands_].done_at = value;
+    next_commands_ = (next_commands_ + 1) % commands_.size();
+    open_ = VK_NULL_HANDLE;
+  }
+  return KEEL_OK;
+}
+
+keel_status Stream::idle() {
+  if (failure_ != KEEL_OK) return failure_;
+  if (open_ != VK_NULL_HANDLE) return KEEL_NOT_READY;
+  for (const Moment& moment : depends_) {
+    if (moment.queue == nullptr) continue;
+    const keel_status status = moment.queue->query(moment.value);
+    if (status != KEEL_OK) return status == KEEL_NOT_READY ? status : fail(status);
+  }
+  return KEEL_OK;
+}
+
+keel_status Stream::wait_idle(int64_t timeout_ns) {
+  keel_status status = flush();
+  if (status != KEEL_OK) return status;
+  // After the flush the stream's own queue has waited for all the others.
+  status = queue_.wait(depends_[queue_.index()].value, timeout_ns);
+  return status == KEEL_OK || status == KEEL_TIMED_OUT ? status : fail(status);
+}
+
+keel_status Stream::record(Event& event) {
+  keel_status status = KEEL_OK;
+  if (event.timestamp() != VK_NULL_HANDLE) {
+    status = begin_command();
+    if (status == KEEL_OK) {
+      const DeviceFunctions& vk = device_.functions();
+      vk.CmdResetQueryPool(open_, event.timestamp(), 0, 1);
+      vk.CmdWriteTimestamp(open_, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, event.timestamp(), 0);
+      needs_barrier_ = true;
+    }
+  }
+  if (status == KEEL_OK) status = flush();
+  // The failure is the event's to report: recording on a failed stream is no error.
+  event.set(depends_[queue_.index()], status);
+  return KEEL_OK;
+}
+
+keel_status Stream::wait_event(const Event& event) {
+  if (failure_ != KEEL_OK) return failure_;
+  if (event.failure() != KEEL_OK) {
+    fail(event.failure());
+    return KEEL_OK;  // shows at the stream's next wait, as any failure of its work
+  }
+  const Moment moment = event.moment();
+  if (moment.queue->query(moment.value) == KEEL_OK) return KEEL_OK;
+  Moment& known = depends_[moment.queue->index()];
+  if (known.queue != nullptr && known.value >= moment.value) return KEEL_OK;
+  if (moment.queue != &queue_) {
+    // What is recorded so far need not wait.
+    const keel_status status = flush();
+    if (status != KEEL_OK) return status;
+    unsubmitted_waits_ |= 1u << moment.queue->index();
+  }
+  known = moment;
+  return KEEL_OK;
+}
+
+keel_status Stream::query() {
+  const keel_status status = flush();
+  return status == KEEL_OK ? idle() : status;
+}
+
+keel_status Stream::synchronize(int64_t timeout_ns) {
+  return wait_idle(timeout_ns);
+}
+
+keel_status Stream::dispatch(PipelineKey key, const void* arguments, uint32_t argument_bytes,
+                             uint32_t groups_x, uint32_t groups_y, uint32_t groups_z) {
+  if (groups_x == 0 || groups_y == 0 || groups_z == 0) return failure_;
+  VkPipeline pipeline = VK_NULL_HANDLE;
+  keel_status status = device_.pipelines().get(key, &pipeline);
+  if (status == KEEL_OK) status = begin_command();
+  if (status != KEEL_OK) return status;
+  const DeviceFunctions& vk = device_.functions();
+  if (bound_ != pipeline) {
+    vk.CmdBindPipeline(open_, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
+    bound_ = pipeline;
+  }
+  vk.CmdPushConstants(open_, device_.pipelines().layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0,
+                      argument_bytes, arguments);
+  vk.CmdDispatch(open_, groups_x, groups_y, groups_z);
+  return end_command();
+}
+
+keel_status Stream::copy(keel_copy_kind kind, void* destination, const void* source,
+                         uint64_t size) {
+  if (failure_ != KEEL_OK) return failure_;
+  const Memory& memory = device_.memory();
+  Place to;
+  Place from;
+  const bool to_host = kind == KEEL_COPY_DEVICE_TO_HOST;
+  const bool from_host = kind == KEEL_COPY_HOST_TO_DEVICE;
+  if (!to_host && !memory.find_device(destination, size, &to)) {
+    return kit::fail(KEEL_INVALID_ARGUMENT, "copy: %p is no memory of this device", destination);
+  }
+  if (!from_host && !memory.find_device(source, size, &from)) {
+    return kit::fail(KEEL_INVALID_ARGUMENT, "copy: %p is no memory of this device", source);
+  }
+  if (to_host && !memory.find_host(destination, size, &to)) {
+    return download(destination, from, size);
+  }
+  if (from_host && !memory.find_host(source, size, &from)) return upload(to, source, size);
+  return copy_places(to, from, size);
+}
+
+keel_status Stream::copy_places(const Place& destination, const Place& source, uint64_t size) {
+  const keel_status status = begin_command();
+  if (status != KEEL_OK) return status;
+  const VkBufferCopy region = {source.offset, destination.offset, size};
+  device_.functions().CmdCopyBuffer(open_, source.buffer, destination.buffer, 1, &region);
+  return end_command();
+}
+
+keel_status Stream::reserve_staging(uint64_t size, Place* out_place) {
+  keel_status status = staging_.reserve(queue_, size, out_place);
+  if (status != KEEL_NOT_READY) return status;
+  status = flush();
+  return status == KEEL_OK ? staging_.reserve(queue_, size, out_place) : status;
+}
+
+keel_status Stream::upload(const Place& destination, const void* source, uint64_t size) {
+  const char* from = static_cast<const char*>(source);
+  if (destination.host != nullptr) {
+    // The host writes device memory itself, as soon as nothing before it is left.
+    const keel_status status = size > kStagedBytes ? wait_idle(kForeverNs) : idle();
+    if (status == KEEL_OK) {
+      std::memcpy(destination.host, from, size);
+      return KEEL_OK;
+    }
+    if (status != KEEL_NOT_READY) return status;
+  }
+  for (uint64_t done = 0; done < size;) {
+    const uint64_t part = std::min(size - done, Staging::kSlotBytes);
+    Place staged;
+    keel_status status = reserve_staging(part, &staged);
+    if (status != KEEL_OK) return status;
+    std::memcpy(staged.host, from + done, part);
+    status = copy_places({destination.buffer, destination.offset + done, nullptr}, staged, part);
+    if (status != KEEL_OK) return status;
+    done += part;
+  }
+  return KEEL_OK;
+}
+
+keel_status Stream::download(void* destination, const Place& source, uint64_t size) {
+  char* to = static_cast<char*>(destination);
+  if (source.host != nullptr) {
+    const keel_status status = wait_idle(kForeverNs);
+    if (status == KEEL_OK) std::memcpy(to, source.host, size);
+    return status;
+  }
+  for (uint64_t done = 0; done < size;) {
+    const uint64_t part = std::min(size - done, Staging::kSlotBytes);
+    Place staged;
+    keel_status status = reserve_staging(part, &staged);
+    if (status == KEEL_OK) {
+      status = copy_places(staged, {source.buffer, source.offset + done, nullptr}, part);
+    }
+    if (status == KEEL_OK) status = wait_idle(kForeverNs);
+    if (status != KEEL_OK) return status;
+    std::memcpy(to + done, staged.host, part);
+    done += part;
+  }
+  return KEEL_OK;
+}
+
+keel_status Stream::copy_small(const Place& destination, const void* bytes, uint64_t size) {
+  if (size == 0) return KEEL_OK;
+  Place staged;
+  const keel_status status = reserve_staging(size, &staged);
+  if (status != KEEL_OK) return status;
+  std::memcpy(staged.host, bytes, size);
+  return copy_places(destination, staged, size);
+}
+
+keel_status Stream::fill(void* destination, const void* pattern, uint32_t pattern_size,
+                         uint64_t size) {
+  if (failure_ != KEEL_OK) return failure_;
+  Place to;
+  if (!device_.memory().find_device(destination, size, &to)) {
+    return kit::fail(KEEL_INVALID_ARGUMENT, "fill: %p is no memory of this device", destination);
+  }
+  // The pattern, over and over. Blocks are aligned to 64, so that offsets in a buffer
+  // are as aligned as addresses: a multiple of the pattern.
+  char bytes[16];
+  for (uint32_t i = 0; i < sizeof(bytes); i += pattern_size) {
+    std::memcpy(bytes + i, pattern, pattern_size);
+  }
+  uint32_t words[2];
+  std::memcpy(words, bytes, sizeof(words));
+  const uint64_t address = reinterpret_cast<uintptr_t>(destination);
+  if (words[0] != words[1]) {
+    struct {
+      uint64_t destination;
+      uint32_t pattern[2];
+      uint32_t count;
+      uint32_t span;
+    } arguments = {address, {words[0], words[1]}, 0, 0};
+    constexpr uint64_t kMaxCount = uint64_t{1} << 27;  // 1 GiB a dispatch
+    const uint32_t local = device_.pipelines().local_size(Shader::kFill64);
+    for (uint64_t left = size / 8; left != 0;) {
+      arguments.count = static_cast<uint32_t>(std::min(left, kMaxCount));
+      arguments.span = local * ((arguments.count - 1) / (local * 4096) + 1);
+      const keel_status status = dispatch({Shader::kFill64}, &arguments, sizeof(arguments),
+                                          (arguments.count + arguments.span - 1) / arguments.span);
+      if (status != KEEL_OK) return status;
+      arguments.destination += uint64_t{arguments.count} * 8;
+      left -= arguments.count;
+    }
+    return KEEL_OK;
+  }
+  // vkCmdFillBuffer writes whole aligned words; the bytes before and behind them
+  // are copied, since copies have no alignment.
+  const uint64_t head = std::min<uint64_t>((4 - to.offset % 4) % 4, size);
+  const uint64_t body = (size - head) / 4 * 4;
+  const uint64_t tail = size - head - body;
+  keel_status status = copy_small(to, bytes, head);
+  if (status == KEEL_OK && body != 0) {
+    status = begin_command();
+    if (status != KEEL_OK) return status;
+    device_.functions().CmdFillBuffer(open_, to.buffer, to.offset + head, body, words[0]);
+    status = end_command();
+  }
+  if (status != KEEL_OK) return status;
+  return copy_small({to.buffer, to.offset + head + body, nullptr}, bytes, tail);
+}
+
+}  // namespace keel::vulkan

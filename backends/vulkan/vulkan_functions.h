@@ -1,0 +1,91 @@
+// The Vulkan entry points this backend calls, looked up at run time: nothing is
+// linked to the loader, so the plugin loads on machines that have none. Device
+// functions come from vkGetDeviceProcAddr, which skips the loader's trampoline.
+#ifndef KEEL_BACKENDS_VULKAN_VULKAN_FUNCTIONS_H_
+#define KEEL_BACKENDS_VULKAN_VULKAN_FUNCTIONS_H_
+
+#ifndef VK_NO_PROTOTYPES
+#define VK_NO_PROTOTYPES
+#endif
+#include <vulkan/vulkan_core.h>
+
+namespace keel::vulkan {
+
+#define KEEL_VULKAN_INSTANCE_FUNCTIONS(X) \
+  X(CreateDevice)                         \
+  X(DestroyInstance)                      \
+  X(EnumerateDeviceExtensionProperties)   \
+  X(EnumeratePhysicalDevices)             \
+  X(GetDeviceProcAddr)                    \
+  X(GetPhysicalDeviceFeatures2)           \
+  X(GetPhysicalDeviceMemoryProperties2)   \
+  X(GetPhysicalDeviceProperties2)         \
+  X(GetPhysicalDeviceQueueFamilyProperties)
+
+#define KEEL_VULKAN_DEVICE_FUNCTIONS(X) \
+  X(AllocateCommandBuffers)             \
+  X(AllocateMemory)                     \
+  X(BeginCommandBuffer)                 \
+  X(BindBufferMemory)                   \
+  X(CmdBindPipeline)                    \
+  X(CmdCopyBuffer)                      \
+  X(CmdDispatch)                        \
+  X(CmdFillBuffer)                      \
+  X(CmdPipelineBarrier)                 \
+  X(CmdPushConstants)                   \
+  X(CmdResetQueryPool)                  \
+  X(CmdWriteTimestamp)                  \
+  X(CreateBuffer)                       \
+  X(CreateCommandPool)                  \
+  X(CreateComputePipelines)             \
+  X(CreatePipelineCache)                \
+  X(CreatePipelineLayout)               \
+  X(CreateQueryPool)                    \
+  X(CreateSemaphore)                    \
+  X(CreateShaderModule)                 \
+  X(DestroyBuffer)                      \
+  X(DestroyCommandPool)                 \
+  X(DestroyDevice)                      \
+  X(DestroyPipeline)                    \
+  X(DestroyPipelineCache)               \
+  X(DestroyPipelineLayout)              \
+  X(DestroyQueryPool)                   \
+  X(DestroySemaphore)                   \
+  X(DestroyShaderModule)                \
+  X(DeviceWaitIdle)                     \
+  X(EndCommandBuffer)                   \
+  X(FreeMemory)                         \
+  X(GetBufferDeviceAddress)             \
+  X(GetBufferMemoryRequirements)        \
+  X(GetDeviceQueue)                     \
+  X(GetPipelineCacheData)               \
+  X(GetQueryPoolResults)                \
+  X(GetSemaphoreCounterValue)           \
+  X(MapMemory)                          \
+  X(QueueSubmit)                        \
+  X(WaitSemaphores)
+
+// Of extensions; NULL where the device lacks them.
+#define KEEL_VULKAN_OPTIONAL_DEVICE_FUNCTIONS(X) X(GetMemoryHostPointerPropertiesEXT)
+
+#define KEEL_VULKAN_MEMBER(name) PFN_vk##name name = nullptr;
+
+struct InstanceFunctions {
+  KEEL_VULKAN_INSTANCE_FUNCTIONS(KEEL_VULKAN_MEMBER)
+
+  // False when one is missing; |*out_missing| names it.
+  bool load(PFN_vkGetInstanceProcAddr get, VkInstance instance, const char** out_missing);
+};
+
+struct DeviceFunctions {
+  KEEL_VULKAN_DEVICE_FUNCTIONS(KEEL_VULKAN_MEMBER)
+  KEEL_VULKAN_OPTIONAL_DEVICE_FUNCTIONS(KEEL_VULKAN_MEMBER)
+
+  bool load(PFN_vkGetDeviceProcAddr get, VkDevice device, const char** out_missing);
+};
+
+#undef KEEL_VULKAN_MEMBER
+
+}  // namespace keel::vulkan
+
+#endif  // KEEL_BACKENDS_VULKAN_VULKAN_FUNCTIONS_H_
