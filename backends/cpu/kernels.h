@@ -49,8 +49,8 @@ CastFunction cast_function(keel_dtype from, keel_dtype to);
 
 // ---- activations (kernels_activation.cc) --------------------------------------
 
-// The tanh form, as x * sigmoid(2u), within 1e-6 relative where the result is a
-// normal number.
+// The tanh form, as x * sigmoid(2u), within 1e-6 relative; results under 1e-37
+// may be 0.
 void gelu_f32(const float* x, float* y, int64_t count);
 void gelu_backward_f32(const float* x, const float* dy, float* dx, int64_t count);
 

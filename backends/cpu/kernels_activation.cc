@@ -18,8 +18,8 @@ constexpr float kA = 1.5957691669464111f;
 constexpr float kARest = -4.53406803e-8f;
 constexpr float kB = 0.07135481387376785f;
 constexpr float kBRest = 2.39883240e-9f;
-// Below it exp(-t) leaves the range of float, and results are 0 to float's normal
-// range.
+// Just below it exp(-t) leaves the range of float; the results there, under 1e-37,
+// are given as 0.
 constexpr float kLowest = -10.05f;
 
 // exp(-t) for t of |x|, which is bounded first. t reaches 88 within the bounds, and

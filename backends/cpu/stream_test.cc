@@ -1,0 +1,114 @@
+#include "backends/cpu/stream.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "backends/cpu/device.h"
+
+namespace keel::cpu {
+namespace {
+
+constexpr auto kNever = Clock::time_point::max();
+
+// Failure of work cannot be provoked through the plugin: its kernels fail for want
+// of host memory only.
+TEST(Stream, FailureIsStickyAndDropsWhatFollows) {
+  Device device(/*cores=*/1, /*memory_limit=*/1 << 20, /*guarded=*/false);
+  Stream stream(device);
+  Event before(device.parking_lot(), /*timing=*/false);
+  Event after(device.parking_lot(), /*timing=*/false);
+  Event again(device.parking_lot(), /*timing=*/false);
+  std::atomic<int> ran{0};
+  auto* const counter = &ran;
+
+  stream.enqueue([=](ThreadPool&) -> keel_status {
+    ++*counter;
+    return KEEL_OK;
+  });
+  stream.record(before);
+  stream.enqueue([](ThreadPool&) -> keel_status { return KEEL_DATA_LOSS; });
+  stream.record(after);
+  stream.enqueue([=](ThreadPool&) -> keel_status {
+    ++*counter;
+    return KEEL_OK;
+  });
+  EXPECT_EQ(before.wait(kNever), KEEL_OK);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(after.wait(kNever), KEEL_DATA_LOSS);
+    EXPECT_EQ(after.query(), KEEL_DATA_LOSS);
+    EXPECT_EQ(stream.synchronize(kNever), KEEL_DATA_LOSS);
+    EXPECT_EQ(stream.query(), KEEL_DATA_LOSS);
+  }
+  EXPECT_EQ(ran, 1);
+
+  stream.enqueue([=](ThreadPool&) -> keel_status {
+    ++*counter;
+    return KEEL_OK;
+  });
+  stream.record(again);
+  EXPECT_EQ(again.wait(kNever), KEEL_DATA_LOSS);
+  keel_status heard = KEEL_OK;
+  again.notify(
+      {[](void* user, keel_status status) { *static_cast<keel_status*>(user) = status; }, &heard});
+  EXPECT_EQ(heard, KEEL_DATA_LOSS);
+  EXPECT_EQ(ran, 1);
+}
+
+TEST(Stream, AnExceptionOfWorkIsAFailureOfTheStream) {
+  Device device(1, 1 << 20, false);
+  Stream stream(device);
+  stream.enqueue([](ThreadPool&) -> keel_status { throw std::bad_alloc(); });
+  EXPECT_EQ(stream.synchronize(kNever), KEEL_OUT_OF_MEMORY);
+}
+
+TEST(Stream, AFailureStaysOnItsStream) {
+  Device device(1, 1 << 20, false);
+  Stream failing(device), waiting(device);
+  Event event(device.parking_lot(), false);
+  failing.enqueue([](ThreadPool&) -> keel_status { return KEEL_INTERNAL; });
+  failing.record(event);
+  waiting.wait_for(event);
+  EXPECT_EQ(waiting.synchronize(kNever), KEEL_OK);
+  EXPECT_EQ(event.wait(kNever), KEEL_INTERNAL);
+}
+
+// Counts threads that compute at once, over several streams that all spread work.
+TEST(ThreadPool, NeverUsesMoreCoresThanItsBudget) {
+  for (const int cores : {1, 2, 3}) {
+    Device device(cores, 1 << 20, false);
+    struct Count {
+      std::atomic<int> now{0}, most{0};
+      std::atomic<int64_t> done{0};
+    } count;
+    auto* const shared = &count;
+    {
+      std::vector<std::unique_ptr<Stream>> streams;
+      for (int i = 0; i < 5; ++i) streams.push_back(std::make_unique<Stream>(device));
+      for (int round = 0; round < 50; ++round) {
+        for (auto& stream : streams) {
+          stream->enqueue([shared](ThreadPool& pool) -> keel_status {
+            pool.parallel_for(64, 3, [shared](int64_t begin, int64_t end) {
+              const int now = ++shared->now;
+              int most = shared->most;
+              while (now > most && !shared->most.compare_exchange_weak(most, now)) {
+              }
+              shared->done += end - begin;
+              std::this_thread::yield();
+              --shared->now;
+            });
+            return KEEL_OK;
+          });
+        }
+      }
+    }
+    EXPECT_EQ(count.done, int64_t{5} * 50 * 64);
+    EXPECT_LE(count.most, cores);
+    EXPECT_GE(count.most, 1);
+  }
+}
+
+}  // namespace
+}  // namespace keel::cpu
