@@ -50,7 +50,7 @@ keel_status enqueue(keel_comm comm, keel_stream stream, const Request& request) 
 }
 
 Status read_options(const keel_comm_options* given, keel::CommunicatorOptions* out_options) {
-  out_options->timeout_ns = Runtime::get().default_deadline().remaining_ns();
+  out_options->timeout_ns = Runtime::get().default_timeout_ns();
   if (given == nullptr) return {};
   KEEL_RETURN_IF_ERROR(
       keel::check_struct(given, KEEL_STRUCT_COMM_OPTIONS, sizeof(keel_comm_options), "options"));

@@ -1,5 +1,7 @@
 #include "core/device.h"
 
+#include <algorithm>
+
 #include "core/event.h"
 #include "core/stream.h"
 
@@ -13,6 +15,7 @@ Device::Device(const Backend& backend, uint32_t ordinal, const keel_device_info&
       memory_(*this) {}
 
 Device::~Device() {
+  release();
   close();
 }
 
@@ -28,16 +31,33 @@ Status Device::open() {
   return {};
 }
 
-void Device::close() {
+void Device::release() {
   if (!is_open()) return;
   std::vector<Ref<Stream>> streams;
   {
     std::lock_guard lock(mutex_);
     streams.swap(idle_streams_);
+    streams.insert(streams.end(), unfinished_streams_.begin(), unfinished_streams_.end());
+    unfinished_streams_.clear();
   }
   for (auto& stream : streams) stream->close();
+  {
+    // Those that hang go with the rest: there is no later time to wait for them.
+    std::lock_guard lock(mutex_);
+    streams.insert(streams.end(), unfinished_streams_.begin(), unfinished_streams_.end());
+    unfinished_streams_.clear();
+  }
   streams.clear();  // their records come back to the pool here
   memory_.release_all();
+}
+
+void Device::close() {
+  if (!is_open()) return;
+  for (EventRecord* record : pending_records_) {
+    record->detach();
+    idle_records_[record->timing() ? 1 : 0].push_back(record);
+  }
+  pending_records_.clear();
   for (auto& pool : idle_records_) {
     for (EventRecord* record : pool) {
       stream_table()->event_destroy(record->native());
@@ -63,6 +83,7 @@ Status Device::check_alive() const {
 
 Status Device::new_record(uint32_t flags, Ref<EventRecord>* out_record) {
   const bool timing = (flags & KEEL_EVENT_TIMING) != 0;
+  reclaim_records(/*limit=*/2);  // twice as many as are needed now, so that they run out
   {
     std::lock_guard lock(mutex_);
     auto& pool = idle_records_[timing ? 1 : 0];
@@ -85,28 +106,61 @@ Status Device::new_record(uint32_t flags, Ref<EventRecord>* out_record) {
 }
 
 void Device::recycle(EventRecord* record) {
+  if (record->is_pending()) {
+    std::lock_guard lock(mutex_);
+    pending_records_.push_back(record);
+    return;
+  }
+  record->detach();
   std::lock_guard lock(mutex_);
   idle_records_[record->timing() ? 1 : 0].push_back(record);
 }
 
+void Device::reclaim_records(size_t limit) {
+  for (size_t looked_at = 0; looked_at < limit; ++looked_at) {
+    EventRecord* record = nullptr;
+    {
+      std::lock_guard lock(mutex_);
+      limit = std::min(limit, looked_at + pending_records_.size());
+      if (pending_records_.empty()) return;
+      record = pending_records_.front();
+      pending_records_.pop_front();
+    }
+    recycle(record);  // to the other end if it is still pending
+  }
+}
+
 Status Device::lease_stream(Ref<Stream>* out_stream) {
+  // Looked at without the lock: asking a stream takes a record of this device, and may
+  // let other streams go on.
+  std::vector<Ref<Stream>> returned;
   {
     std::lock_guard lock(mutex_);
-    std::erase_if(idle_streams_, [](const Ref<Stream>& stream) { return stream->has_failed(); });
-    for (auto& stream : idle_streams_) {
-      if (!stream->is_idle()) continue;
-      std::swap(stream, idle_streams_.back());
-      *out_stream = std::move(idle_streams_.back());
-      idle_streams_.pop_back();
-      return {};
-    }
+    returned.swap(idle_streams_);
   }
-  return Stream::create(*this, /*priority=*/0, out_stream);
+  const auto usable = std::find_if(returned.begin(), returned.end(), [](const auto& stream) {
+    return stream->has_failed() ? stream->recover(Deadline::after(0)).ok() : stream->is_idle();
+  });
+  const bool found = usable != returned.end();
+  if (found) {
+    *out_stream = std::move(*usable);
+    returned.erase(usable);
+  }
+  {
+    std::lock_guard lock(mutex_);
+    idle_streams_.insert(idle_streams_.end(), returned.begin(), returned.end());
+  }
+  return found ? Status() : Stream::create(*this, /*priority=*/0, out_stream, /*internal=*/true);
 }
 
 void Device::return_stream(Ref<Stream> stream) {
   std::lock_guard lock(mutex_);
   idle_streams_.push_back(std::move(stream));
+}
+
+void Device::keep_unfinished(Ref<Stream> stream) {
+  std::lock_guard lock(mutex_);
+  unfinished_streams_.push_back(std::move(stream));
 }
 
 }  // namespace keel

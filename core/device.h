@@ -4,6 +4,7 @@
 #define KEEL_CORE_DEVICE_H_
 
 #include <atomic>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -28,7 +29,9 @@ class Device final : public RefCounted {
   // Opens the device if it is not open yet; every other function below needs that.
   Status open();
   bool is_open() const { return open_.load(std::memory_order_acquire); }
-  // Destroys pools and memory and closes the device. No stream is left by then.
+  // The end, in two steps: freed blocks and records of one device may keep streams of
+  // another alive, so all devices release before the first one closes.
+  void release();
   void close();
 
   const Backend& backend() const { return backend_; }
@@ -56,11 +59,15 @@ class Device final : public RefCounted {
   // its last reference.
   Status new_record(uint32_t flags, Ref<EventRecord>* out_record);
   void recycle(EventRecord* record);
+  // Looks at up to |limit| records that were let go of while they lay in a queue.
+  void reclaim_records(size_t limit);
 
   // A stream of the runtime's own, for one copy or collective leg; exclusive to the
   // caller until its last work is done, then reused.
   Status lease_stream(Ref<Stream>* out_stream);
   void return_stream(Ref<Stream> stream);
+  // A stream that was destroyed with work that did not end by the deadline.
+  void keep_unfinished(Ref<Stream> stream);
 
  private:
   const Backend& backend_;
@@ -74,7 +81,9 @@ class Device final : public RefCounted {
   std::mutex mutex_;  // guards opening and the pools
   keel_plugin_device* native_ = nullptr;
   std::vector<EventRecord*> idle_records_[2];  // without and with timing
+  std::deque<EventRecord*> pending_records_;   // nobody's, but still in a queue
   std::vector<Ref<Stream>> idle_streams_;      // returned; may still have work in flight
+  std::vector<Ref<Stream>> unfinished_streams_;
   Memory memory_;
 };
 

@@ -126,7 +126,7 @@ keel_status keel_device_synchronize(keel_device device, int64_t timeout_ns) {
     Status first;
     for (const auto& stream : Runtime::get().streams_of(*found)) {
       const Status status = stream->synchronize(deadline);
-      if (first.ok()) first = status;
+      if (first.ok() && !stream->is_internal()) first = status;
     }
     return first;
   });

@@ -17,14 +17,23 @@ EventRecord::~EventRecord() = default;
 void EventRecord::prepare() {
   revive();
   state_.store(State::kHeld, std::memory_order_relaxed);
+  inherited_ = {};
   status_ = {};
   position_ = 0;
 }
 
 void EventRecord::dispose() {
-  stream_ = nullptr;
   waiters_.clear();
   device_.recycle(this);
+}
+
+bool EventRecord::is_pending() const {
+  return state() == State::kSubmitted &&
+         device_.stream_table()->event_query(native_) == KEEL_NOT_READY;
+}
+
+void EventRecord::detach() {
+  stream_ = nullptr;
 }
 
 void EventRecord::attach(Ref<Stream> stream, uint64_t position) {
@@ -39,8 +48,9 @@ bool EventRecord::add_waiter(Ref<Stream> stream, State seen) {
   return true;
 }
 
-void EventRecord::mark_submitted(WakeList& wake) {
+void EventRecord::mark_submitted(const Status& inherited, WakeList& wake) {
   std::lock_guard lock(mutex_);
+  inherited_ = inherited;
   state_.store(State::kSubmitted, std::memory_order_release);
   changed_.notify_all();
   std::move(waiters_.begin(), waiters_.end(), std::back_inserter(wake));
@@ -59,11 +69,13 @@ void EventRecord::mark_done(const Status& status, WakeList& wake) {
 
 Status EventRecord::settle(keel_status native_code, WakeList& wake) {
   Status status = device_.check(native_code, "stream.event_query");
-  if (status.ok()) {
+  if (!inherited_.ok()) {
+    status = inherited_;
+  } else if (status.ok()) {
     status = stream_->confirm(position_, wake);
     if (status.code() == KEEL_NOT_READY) return status;
   } else {
-    stream_->fail(status);
+    stream_->fail(status, position_);
     wake.push_back(stream_);  // drops what it holds, so that waiters behind it learn of this
   }
   mark_done(status, wake);

@@ -47,12 +47,19 @@ class EventRecord final : public RefCounted {
   // |stream| is woken at the next change of state; false when it is no longer |seen|.
   bool add_waiter(Ref<Stream> stream, State seen);
 
-  // For the stream that records it, at most once each and in this order. A record
-  // whose stream has failed goes from held to done.
+  // For the stream that records it, at most once each and in this order. |inherited|:
+  // the failure the stream was in; the record is done with it once the work before it
+  // is over. A record that cannot be submitted goes from held to done.
   void attach(Ref<Stream> stream, uint64_t position);
-  void mark_submitted(WakeList& wake);
+  void mark_submitted(const Status& inherited, WakeList& wake);
   void mark_done(const Status& status, WakeList& wake);
 
+  bool is_on(const Stream& stream) const { return stream_.get() == &stream; }
+
+  // For the pool. The native event may still lie in the queue of the stream; recorded
+  // anew it would be signalled by the old record.
+  bool is_pending() const;
+  void detach();
   // Makes a record from the pool new again.
   void prepare();
 
@@ -70,6 +77,7 @@ class EventRecord final : public RefCounted {
   std::atomic<State> state_{State::kHeld};
   std::mutex mutex_;  // guards what follows and changes of state
   std::condition_variable changed_;
+  Status inherited_;
   Status status_;
   WakeList waiters_;
 };

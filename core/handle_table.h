@@ -43,7 +43,13 @@ class HandleTable {
     Slot& slot = *slot_at(index);
     slot.object = object.detach();
     const uint32_t generation = slot.generation;
-    slot.word.store(static_cast<uint64_t>(generation) << 32 | kLive, std::memory_order_release);
+    // Whoever looks a stale handle up is between its two additions: their count stays.
+    uint64_t word = slot.word.load(std::memory_order_relaxed);
+    uint64_t live = 0;
+    do {
+      live = static_cast<uint64_t>(generation) << 32 | kLive | (word & kReaders);
+    } while (!slot.word.compare_exchange_weak(word, live, std::memory_order_release,
+                                              std::memory_order_relaxed));
     ++live_;
     return static_cast<uint64_t>(kKind) << 56 | static_cast<uint64_t>(index) << 32 | generation;
   }

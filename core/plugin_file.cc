@@ -14,10 +14,11 @@
 #include <climits>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string_view>
-#include <unordered_map>
+#include <utility>
 
 namespace keel {
 
@@ -32,6 +33,8 @@ class Descriptor {
     if (fd_ >= 0) close(fd_);
   }
   int get() const { return fd_; }
+  // Leaves it open.
+  void keep() { fd_ = -1; }
 
  private:
   int fd_;
@@ -224,23 +227,23 @@ Status load_plugin_file(const char* path, const char* sha256, const keel_host* h
   KEEL_RETURN_IF_ERROR(check_owner(file_fd.get(), file));
   if (sha256 != nullptr) KEEL_RETURN_IF_ERROR(check_digest(file_fd.get(), file, sha256));
 
-  // The loader knows a library by device and inode, so a second load of the file
-  // finds the first; the query symbol is called once for each.
   static std::mutex mutex;
-  static auto& loaded = *new std::unordered_map<void*, const keel_plugin*>;
+  static auto& loaded = *new std::map<std::pair<dev_t, ino_t>, const keel_plugin*>;
   std::lock_guard lock(mutex);
+  const auto known = loaded.find({info.st_dev, info.st_ino});
+  if (known != loaded.end()) {
+    *out_file = {file, known->second};
+    return {};
+  }
+  // The dynamic loader remembers every library by the name it was opened with, so the
+  // descriptor stays open for good: its number must not come to name another file.
   const std::string by_descriptor = fmt::format("/proc/self/fd/{}", file_fd.get());
   void* library = dlopen(by_descriptor.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* why = dlerror();
     return failure(KEEL_UNAVAILABLE, "plugin {}: {}", file, why == nullptr ? "dlopen failed" : why);
   }
-  const auto known = loaded.find(library);
-  if (known != loaded.end()) {
-    dlclose(library);  // drops the second reference, not the library
-    *out_file = {file, known->second};
-    return {};
-  }
+  file_fd.keep();
   void* symbol = dlsym(library, KEEL_PLUGIN_QUERY_SYMBOL);
   if (symbol == nullptr) {
     return failure(KEEL_INVALID_ARGUMENT, "plugin {}: exports no {}", file,
@@ -255,7 +258,7 @@ Status load_plugin_file(const char* path, const char* sha256, const keel_host* h
                    take_plugin_text());
   }
   KEEL_RETURN_IF_ERROR(check_plugin(plugin, file));
-  loaded.emplace(library, plugin);
+  loaded.emplace(std::pair(info.st_dev, info.st_ino), plugin);
   *out_file = {file, plugin};
   return {};
 }

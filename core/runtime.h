@@ -41,6 +41,7 @@ class Runtime {
   const Backend* backend(uint32_t index);
   std::vector<Ref<Device>> devices();
 
+  int64_t default_timeout_ns() const { return default_timeout_ns_; }
   Deadline default_deadline() const { return Deadline::after(default_timeout_ns_); }
   // The deadline of a wait that the user gave |timeout_ns|; a failure for a negative
   // number that is not KEEL_TIMEOUT_DEFAULT.

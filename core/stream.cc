@@ -17,13 +17,13 @@ void advance_all(WakeList& wake) {
   wake.clear();
 }
 
-Status Stream::create(Device& device, int32_t priority, Ref<Stream>* out_stream) {
+Status Stream::create(Device& device, int32_t priority, Ref<Stream>* out_stream, bool internal) {
   KEEL_RETURN_IF_ERROR(device.open());
   KEEL_RETURN_IF_ERROR(device.check_alive());
   keel_plugin_stream* native = nullptr;
   KEEL_RETURN_IF_ERROR(device.check(
       device.stream_table()->create(device.native(), priority, &native), "stream.create"));
-  *out_stream = Ref<Stream>::adopt(new Stream(device, priority, native));
+  *out_stream = Ref<Stream>::adopt(new Stream(device, priority, native, internal));
   Runtime::get().add_stream(out_stream->get());
   return {};
 }
@@ -42,9 +42,10 @@ Status Stream::status() const {
   return device_.check_alive();
 }
 
-void Stream::fail(const Status& status) {
+void Stream::fail(const Status& status, uint64_t position) {
   std::lock_guard lock(state_mutex_);
   if (!failure_.ok()) return;  // the first one is the cause
+  if (position < recovered_at_) return;
   failure_ = status;
   failed_.store(true, std::memory_order_release);
 }
@@ -53,6 +54,9 @@ Status Stream::confirm(uint64_t position, WakeList& wake) {
   std::vector<Edge> passed;
   {
     std::lock_guard lock(state_mutex_);
+    for (const BrokenEdge& broken : broken_edges_) {
+      if (broken.first <= position && position <= broken.last) return broken.status;
+    }
     for (const Edge& edge : edges_) {
       if (edge.position <= position) passed.push_back(edge);
     }
@@ -62,7 +66,11 @@ Status Stream::confirm(uint64_t position, WakeList& wake) {
     const Status status = edge.record->query(wake);
     if (status.code() == KEEL_NOT_READY) return status;
     if (!status.ok()) {
-      fail(status);
+      fail(status, edge.position);
+      {
+        std::lock_guard lock(state_mutex_);
+        broken_edges_.push_back({edge.position, UINT64_MAX, status});
+      }
       wake.push_back(Ref<Stream>(this));
       return status;
     }
@@ -74,10 +82,21 @@ Status Stream::confirm(uint64_t position, WakeList& wake) {
 
 // ---- enqueueing --------------------------------------------------------------
 
-Status Stream::submit_record(const Ref<EventRecord>& record, WakeList& wake) {
+Status Stream::submit_record(const Ref<EventRecord>& record, const Status& inherited,
+                             WakeList& wake) {
   KEEL_RETURN_IF_ERROR(device_.check(
       device_.stream_table()->event_record(record->native(), native_), "stream.event_record"));
-  record->mark_submitted(wake);
+  record->mark_submitted(inherited, wake);
+  return {};
+}
+
+Status Stream::place_record(const Ref<EventRecord>& record, WakeList& wake) {
+  const Status known = status();
+  // Also on a failed stream: what was submitted before still uses its memory.
+  const Status recorded =
+      known.code() == KEEL_DEVICE_LOST ? known : submit_record(record, known, wake);
+  if (recorded.ok() || known.ok()) return recorded;
+  record->mark_done(known, wake);
   return {};
 }
 
@@ -85,13 +104,10 @@ Status Stream::record_locked(uint32_t flags, Ref<EventRecord>* out_record, WakeL
   Ref<EventRecord> record;
   KEEL_RETURN_IF_ERROR(device_.new_record(flags, &record));
   record->attach(Ref<Stream>(this), position_);
-  const Status known = status();
-  if (!known.ok()) {
-    record->mark_done(known, wake);
-  } else if (held_.empty()) {
-    KEEL_RETURN_IF_ERROR(submit_record(record, wake));
+  if (held_.empty() || !device_.check_alive().ok()) {
+    KEEL_RETURN_IF_ERROR(place_record(record, wake));
   } else {
-    held_.push_back({Held::Kind::kRecord, {}, record, {}});
+    held_.push_back({Held::Kind::kRecord, position_, {}, record, {}});
   }
   *out_record = std::move(record);
   return {};
@@ -106,6 +122,8 @@ Status Stream::record(uint32_t flags, Ref<EventRecord>* out_record) {
 Status Stream::fence(Ref<EventRecord>* out_record) {
   WakeList wake;
   std::lock_guard lock(mutex_);
+  // Once closed, nothing may be kept that keeps the stream alive.
+  if (closed_) return record_locked(0, out_record, wake);
   if (!fence_ || fence_position_ != position_ || has_failed()) {
     KEEL_RETURN_IF_ERROR(record_locked(0, &fence_, wake));
     fence_position_ = position_;
@@ -114,35 +132,40 @@ Status Stream::fence(Ref<EventRecord>* out_record) {
   return {};
 }
 
-Status Stream::submit_wait(const Ref<EventRecord>& record, WakeList& wake) {
+Status Stream::submit_wait(const Ref<EventRecord>& record, uint64_t position, WakeList& wake) {
   KEEL_RETURN_IF_ERROR(
       device_.check(device_.stream_table()->stream_wait_event(native_, record->native()),
                     "stream.stream_wait_event"));
   {
     std::lock_guard lock(state_mutex_);
-    edges_.push_back({position_, record});
+    edges_.push_back({position, record});
   }
-  return ++edges_since_marker_ < kEdgesPerMarker ? Status() : place_marker(wake);
+  if (++edges_since_marker_ < kEdgesPerMarker) return {};
+  // The wait is in the queue; a marker that cannot be placed is placed at the next one.
+  const Status marked = place_marker(position, wake);
+  if (!marked.ok()) log(KEEL_LOG_DEBUG, "{}", marked.text());
+  return {};
 }
 
-Status Stream::place_marker(WakeList& wake) {
-  edges_since_marker_ = 0;
+Status Stream::place_marker(uint64_t position, WakeList& wake) {
   while (!markers_.empty()) {
-    const auto& [position, marker] = markers_.front();
+    const auto& [passed, marker] = markers_.front();
     if (device_.stream_table()->event_query(marker->native()) == KEEL_NOT_READY) break;
-    const Status status = confirm(position, wake);
+    const Status status = confirm(passed, wake);
     if (status.code() == KEEL_NOT_READY) break;
     markers_.pop_front();
   }
   Ref<EventRecord> marker;
   KEEL_RETURN_IF_ERROR(device_.new_record(0, &marker));
-  marker->attach(Ref<Stream>(this), position_);
-  KEEL_RETURN_IF_ERROR(submit_record(marker, wake));
-  markers_.emplace_back(position_, std::move(marker));
+  marker->attach(Ref<Stream>(this), position);
+  KEEL_RETURN_IF_ERROR(submit_record(marker, {}, wake));
+  markers_.emplace_back(position, std::move(marker));
+  edges_since_marker_ = 0;
   return {};
 }
 
 Status Stream::wait(const Ref<EventRecord>& record) {
+  if (record->is_on(*this)) return {};
   WakeList wake;
   {
     std::lock_guard lock(mutex_);
@@ -150,9 +173,9 @@ Status Stream::wait(const Ref<EventRecord>& record) {
     ++position_;
     if (held_.empty() && record->state() == EventRecord::State::kSubmitted &&
         &record->device() == &device_) {
-      KEEL_RETURN_IF_ERROR(submit_wait(record, wake));
+      KEEL_RETURN_IF_ERROR(submit_wait(record, position_, wake));
     } else {
-      held_.push_back({Held::Kind::kWaitEvent, {}, record, {}});
+      held_.push_back({Held::Kind::kWaitEvent, position_, {}, record, {}});
       if (held_.size() == 1) advance_locked(wake);
     }
   }
@@ -166,7 +189,7 @@ Status Stream::wait(const Ref<Gate>& gate) {
     std::lock_guard lock(mutex_);
     if (has_failed() || !device_.check_alive().ok()) return {};
     ++position_;
-    held_.push_back({Held::Kind::kWaitGate, {}, {}, gate});
+    held_.push_back({Held::Kind::kWaitGate, position_, {}, {}, gate});
     if (held_.size() == 1) advance_locked(wake);
   }
   advance_all(wake);
@@ -186,11 +209,11 @@ bool Stream::pass_gate(const Ref<Gate>& gate) {
   return true;
 }
 
-bool Stream::pass_event(const Ref<EventRecord>& record, WakeList& wake) {
+bool Stream::pass_event(const Ref<EventRecord>& record, uint64_t position, WakeList& wake) {
   while (true) {
     const EventRecord::State seen = record->state();
     if (seen == EventRecord::State::kSubmitted && &record->device() == &device_) {
-      const Status status = submit_wait(record, wake);
+      const Status status = submit_wait(record, position, wake);
       if (!status.ok()) fail(status);
       return true;
     }
@@ -216,18 +239,19 @@ void Stream::advance_locked(WakeList& wake) {
     Held& head = held_.front();
     if (!has_failed()) {
       if (head.kind == Held::Kind::kWaitGate && !pass_gate(head.gate)) return;
-      if (head.kind == Held::Kind::kWaitEvent && !pass_event(head.record, wake)) return;
+      if (head.kind == Held::Kind::kWaitEvent && !pass_event(head.record, head.position, wake)) {
+        return;
+      }
     }
     parked_on_ = nullptr;
     Held item = std::move(head);
     held_.pop_front();
-    const Status known = status();
     if (item.kind == Held::Kind::kWork) {
-      if (!known.ok()) continue;  // dropped: its data would be undefined
+      if (!status().ok()) continue;  // dropped: its data would be undefined
       const Status submitted = item.work(native_);
       if (!submitted.ok()) fail(submitted);
     } else if (item.kind == Held::Kind::kRecord) {
-      const Status recorded = known.ok() ? submit_record(item.record, wake) : known;
+      const Status recorded = place_record(item.record, wake);
       if (recorded.ok()) continue;
       fail(recorded);
       item.record->mark_done(recorded, wake);
@@ -267,7 +291,10 @@ Status Stream::synchronize(const Deadline& deadline) {
 }
 
 Status Stream::recover(const Deadline& deadline) {
-  if (!has_failed()) return synchronize(deadline);
+  if (!has_failed()) {
+    const Status status = synchronize(deadline);
+    if (!has_failed()) return status;  // else it is only known now
+  }
   KEEL_RETURN_IF_ERROR(device_.check_alive());
   WakeList wake;
   {
@@ -277,6 +304,9 @@ Status Stream::recover(const Deadline& deadline) {
   advance_all(wake);
   Status drained = drain(deadline);
   if (drained.code() == KEEL_TIMED_OUT || drained.code() == KEEL_DEVICE_LOST) return drained;
+  // Records of before, looked at later, still learn what failed below them.
+  (void)confirm(UINT64_MAX, wake);
+  advance_all(wake);
   std::vector<Edge> edges;
   std::lock_guard lock(mutex_);
   if (!drained.ok()) {  // the native stream itself is stuck in the failure
@@ -290,6 +320,8 @@ Status Stream::recover(const Deadline& deadline) {
   edges_since_marker_ = 0;
   std::lock_guard state_lock(state_mutex_);
   edges.swap(edges_);
+  for (BrokenEdge& broken : broken_edges_) broken.last = std::min(broken.last, position_);
+  recovered_at_ = ++position_;
   failure_ = {};
   failed_.store(false, std::memory_order_release);
   return {};
@@ -302,7 +334,7 @@ Status Stream::drain(const Deadline& deadline) {
   {
     std::lock_guard lock(mutex_);
     last->attach(Ref<Stream>(this), /*position=*/0);  // asks for this stream's work alone
-    KEEL_RETURN_IF_ERROR(submit_record(last, wake));
+    KEEL_RETURN_IF_ERROR(submit_record(last, {}, wake));
   }
   return last->wait(deadline);
 }
@@ -311,26 +343,32 @@ Status Stream::close(const Deadline& deadline) {
   WakeList wake;
   {
     std::lock_guard lock(mutex_);
-    if (!held_.empty()) {
-      fail(failure(KEEL_CANCELLED, "{}: the stream was destroyed", device_.name()));
-      advance_locked(wake);
-    }
+    closed_ = true;
+    fail(failure(KEEL_CANCELLED, "{}: the stream was destroyed", device_.name()));
+    advance_locked(wake);
   }
   advance_all(wake);
-  Status drained = drain(deadline);
-  if (drained.code() != KEEL_TIMED_OUT) drained = {};
+  const Status drained = drain(deadline);
+  if (drained.code() == KEEL_TIMED_OUT) {
+    device_.keep_unfinished(Ref<Stream>(this));
+    return drained;
+  }
+  (void)confirm(UINT64_MAX, wake);  // for events that outlive the stream
+  advance_all(wake);
   std::vector<Edge> edges;
-  void* workspace = nullptr;
+  std::vector<void*> workspaces;
   {
     std::lock_guard lock(mutex_);
     fence_ = nullptr;
     markers_.clear();
-    workspace = std::exchange(workspace_, nullptr);
+    workspaces.swap(workspaces_);
     workspace_size_ = 0;
     std::lock_guard state_lock(state_mutex_);
     edges.swap(edges_);
   }
-  return workspace == nullptr ? drained : device_.memory().free(workspace);
+  for (void* workspace : workspaces) KEEL_RETURN_IF_ERROR(device_.memory().free(workspace));
+  device_.reclaim_records(SIZE_MAX);
+  return {};
 }
 
 void Stream::close() {
@@ -339,19 +377,31 @@ void Stream::close() {
 }
 
 Status Stream::workspace(uint64_t size, void** out_pointer) {
-  void* outgrown = nullptr;
+  uint64_t grown = size;
   {
     std::lock_guard lock(mutex_);
-    if (size > workspace_size_) {
-      void* larger = nullptr;
-      KEEL_RETURN_IF_ERROR(device_.memory().alloc(KEEL_MEMORY_DEVICE, size, &larger));
-      outgrown = std::exchange(workspace_, larger);
-      workspace_size_ = size;
+    if (size <= workspace_size_) {
+      *out_pointer = workspaces_.back();
+      return {};
     }
-    *out_pointer = workspace_;
+    grown = std::max(size, 2 * workspace_size_);
   }
-  // The pool keeps it until the work in flight that may use it is done.
-  return outgrown == nullptr ? Status() : device_.memory().free(outgrown);
+  // Without the lock: an allocation may let other streams go on. The smaller ones stay
+  // until the stream closes, for a thread that is about to use one; since sizes double
+  // they take no more than the largest.
+  void* larger = nullptr;
+  Status status = device_.memory().alloc(KEEL_MEMORY_DEVICE, grown, &larger);
+  if (status.code() == KEEL_OUT_OF_MEMORY && grown > size) {
+    grown = size;
+    status = device_.memory().alloc(KEEL_MEMORY_DEVICE, grown, &larger);
+  }
+  KEEL_RETURN_IF_ERROR(status);
+  std::lock_guard lock(mutex_);
+  const bool largest = grown > workspace_size_;
+  workspaces_.insert(largest ? workspaces_.end() : workspaces_.begin(), larger);
+  workspace_size_ = std::max(workspace_size_, grown);
+  *out_pointer = larger;
+  return {};
 }
 
 }  // namespace keel

@@ -31,10 +31,14 @@ namespace keel {
 // |state_mutex_| is a leaf. No thread holds the |mutex_| of two streams.
 class Stream final : public RefCounted {
  public:
-  static Status create(Device& device, int32_t priority, Ref<Stream>* out_stream);
+  // |internal|: of the runtime's own, for legs of copies and collectives. Its failures
+  // reach the user through the stream that the leg belongs to.
+  static Status create(Device& device, int32_t priority, Ref<Stream>* out_stream,
+                       bool internal = false);
   ~Stream() override;
 
   Device& device() const { return device_; }
+  bool is_internal() const { return internal_; }
 
   // Submits |work|, a callable Status(keel_plugin_stream*) that owns its arguments.
   // A failure means it was not enqueued, and the stream is as before.
@@ -50,18 +54,19 @@ class Stream final : public RefCounted {
     if (held_.empty()) {
       KEEL_RETURN_IF_ERROR(work(native_));
     } else {
-      held_.push_back({Held::Kind::kWork, hold(), {}, {}});
+      held_.push_back({Held::Kind::kWork, position_, hold(), {}, {}});
     }
     ++position_;
     return {};
   }
 
   // Records a new event record at the stream's end. On a failed stream the record is
-  // done at once, with the failure.
+  // done with the failure once the work submitted before is over.
   Status record(uint32_t flags, Ref<EventRecord>* out_record);
   // Like record, but returns the last one if nothing was enqueued since.
   Status fence(Ref<EventRecord>* out_record);
-  // What follows runs after |record|, or behind |gate|.
+  // What follows runs after |record|, or behind |gate|. A record of this stream itself
+  // orders nothing new.
   Status wait(const Ref<EventRecord>& record);
   Status wait(const Ref<Gate>& gate);
 
@@ -75,18 +80,20 @@ class Stream final : public RefCounted {
   Status synchronize(const Deadline& deadline);
   // Drains, forgets the failure, and replaces a native stream that is stuck in one.
   Status recover(const Deadline& deadline);
-  // Cancels what is held, waits for the rest, and lets go of all records. For the
-  // owner; the native stream goes with the last reference.
+  // Cancels what is held, refuses what is enqueued later, waits for the rest, and lets
+  // go of all records. For the owner; the native stream goes with the last reference.
+  // At the deadline the device keeps the stream, to close it again at its own end.
   Status close(const Deadline& deadline);
   void close();  // by the default deadline; a failure is logged
 
-  // A device buffer of at least |size| bytes for the work enqueued next: in-order
-  // execution lets all work of the stream share one.
+  // A device buffer of at least |size| bytes for the work enqueued next, valid until the
+  // stream closes: in-order execution lets all work of the stream share one.
   Status workspace(uint64_t size, void** out_pointer);
 
   // For EventRecord, Gate and the progress thread.
   void advance(WakeList& wake);
-  void fail(const Status& status);
+  // |position|: of what failed; what was enqueued before a recovery fails no later work.
+  void fail(const Status& status, uint64_t position = UINT64_MAX);
   // Whether the streams this one waited for, up to |position|, succeeded.
   Status confirm(uint64_t position, WakeList& wake);
 
@@ -94,6 +101,7 @@ class Stream final : public RefCounted {
   using HeldWork = std::function<Status(keel_plugin_stream*)>;
   struct Held {
     enum class Kind { kWork, kWaitEvent, kWaitGate, kRecord } kind;
+    uint64_t position;
     HeldWork work;
     Ref<EventRecord> record;
     Ref<Gate> gate;
@@ -104,23 +112,33 @@ class Stream final : public RefCounted {
     Ref<EventRecord> record;
   };
 
-  Stream(Device& device, int32_t priority, keel_plugin_stream* native)
-      : device_(device), priority_(priority), native_(native) {}
+  // An edge that turned out to have failed: so did the records from |first| to |last|.
+  // The record itself is let go of, since two failed streams may depend on each other.
+  struct BrokenEdge {
+    uint64_t first;
+    uint64_t last;
+    Status status;
+  };
+
+  Stream(Device& device, int32_t priority, keel_plugin_stream* native, bool internal)
+      : device_(device), priority_(priority), internal_(internal), native_(native) {}
 
   // Waits for what the native stream holds, and nothing else.
   Status drain(const Deadline& deadline);
 
   // With |mutex_| held:
   void advance_locked(WakeList& wake);
-  bool pass_event(const Ref<EventRecord>& record, WakeList& wake);
+  bool pass_event(const Ref<EventRecord>& record, uint64_t position, WakeList& wake);
   bool pass_gate(const Ref<Gate>& gate);
-  Status submit_record(const Ref<EventRecord>& record, WakeList& wake);
-  Status submit_wait(const Ref<EventRecord>& record, WakeList& wake);
+  Status submit_record(const Ref<EventRecord>& record, const Status& inherited, WakeList& wake);
+  Status place_record(const Ref<EventRecord>& record, WakeList& wake);
+  Status submit_wait(const Ref<EventRecord>& record, uint64_t position, WakeList& wake);
   Status record_locked(uint32_t flags, Ref<EventRecord>* out_record, WakeList& wake);
-  Status place_marker(WakeList& wake);
+  Status place_marker(uint64_t position, WakeList& wake);
 
   Device& device_;
   const int32_t priority_;
+  const bool internal_;
 
   std::mutex mutex_;
   keel_plugin_stream* native_;
@@ -135,13 +153,16 @@ class Stream final : public RefCounted {
   static constexpr uint32_t kEdgesPerMarker = 32;
   uint32_t edges_since_marker_ = 0;
   std::deque<std::pair<uint64_t, Ref<EventRecord>>> markers_;
-  void* workspace_ = nullptr;
+  std::vector<void*> workspaces_;  // the last is the largest; others may be in use still
   uint64_t workspace_size_ = 0;
+  bool closed_ = false;
 
   mutable std::mutex state_mutex_;
   std::atomic<bool> failed_{false};
   Status failure_;
+  uint64_t recovered_at_ = 0;  // position of the last recovery
   std::vector<Edge> edges_;
+  std::vector<BrokenEdge> broken_edges_;
 };
 
 // Lets every stream in |wake|, and those they wake, go as far as they can. The
