@@ -3,10 +3,41 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <chrono>
 
 namespace keel::cpu {
+namespace {
+
+// Cores that the budgets of all open devices add up to.
+std::atomic<int> g_budgets{0};
+
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+// Looks out for |seen| for up to 5 us before the caller parks: half of what a
+// wake-up costs. Not where threads outnumber cores, since it would hold up the one
+// it waits for.
+template <typename Seen>
+bool look_out(const Seen& seen) {
+  static const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  if (g_budgets.load(std::memory_order_relaxed) > cores) return seen();
+  const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(5);
+  do {
+    for (int i = 0; i < 8; ++i) {
+      if (seen()) return true;
+      pause();
+    }
+  } while (std::chrono::steady_clock::now() < end);
+  return false;
+}
+
+}  // namespace
 
 ThreadPool::ThreadPool(int cores) : cores_(cores), free_cores_(cores) {
+  g_budgets += cores;
   helpers_.reserve(static_cast<size_t>(cores - 1));
   for (int i = 1; i < cores; ++i) {
     helpers_.emplace_back([this] { help(); });
@@ -21,6 +52,7 @@ ThreadPool::~ThreadPool() {
   }
   job_posted_.notify_all();
   for (std::thread& helper : helpers_) helper.join();
+  g_budgets -= cores_;
 }
 
 void ThreadPool::acquire() {
@@ -56,40 +88,58 @@ void ThreadPool::run(Job& job) {
     if (job.wanted > 0) {
       job.following = jobs_;
       jobs_ = &job;
-      for (int i = 0; i < job.wanted; ++i) job_posted_.notify_one();
+      // Those who look out need no call.
+      for (int i = 0; i < std::min(job.wanted, parked_); ++i) job_posted_.notify_one();
     }
   }
   job.work();
 
-  std::unique_lock lock(mutex_);
-  if (job.wanted > 0) {  // helpers that woke too late to find work
-    unlist(job);
-    free_cores_ += job.wanted;
-    if (waiting_ > 0) core_free_.notify_all();
+  {
+    const std::lock_guard lock(mutex_);
+    if (job.wanted > 0) {  // helpers that woke too late to find work
+      unlist(job);
+      free_cores_ += job.wanted;
+      if (waiting_ > 0) core_free_.notify_all();
+    }
   }
-  job_done_.wait(lock, [&job] { return job.active == 0; });
+  // The last a helper does to the job is to count itself out.
+  const auto done = [&job] { return job.active.load(std::memory_order_acquire) == 0; };
+  if (look_out(done)) return;
+  std::unique_lock lock(mutex_);
+  job_done_.wait(lock, done);
 }
 
 void ThreadPool::unlist(Job& job) {
-  Job** link = &jobs_;
-  while (*link != &job) link = &(*link)->following;
-  *link = job.following;
+  if (jobs_ == &job) {
+    jobs_ = job.following;
+    return;
+  }
+  Job* before = jobs_;
+  while (before->following != &job) before = before->following;
+  before->following = job.following;
 }
 
 void ThreadPool::help() {
   std::unique_lock lock(mutex_);
   for (;;) {
+    if (jobs_ == nullptr && !stopping_) {
+      lock.unlock();
+      look_out([this] { return jobs_.load(std::memory_order_relaxed) != nullptr; });
+      lock.lock();
+    }
+    ++parked_;
     job_posted_.wait(lock, [this] { return jobs_ != nullptr || stopping_; });
+    --parked_;
     if (jobs_ == nullptr) return;
     Job& job = *jobs_;
-    ++job.active;
+    job.active.fetch_add(1, std::memory_order_relaxed);
     if (--job.wanted == 0) unlist(job);
     lock.unlock();
     job.work();
     lock.lock();
     ++free_cores_;
     if (waiting_ > 0) core_free_.notify_one();
-    if (--job.active == 0) job_done_.notify_all();
+    if (job.active.fetch_sub(1, std::memory_order_acq_rel) == 1) job_done_.notify_all();
   }
 }
 

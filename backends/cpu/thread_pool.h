@@ -65,9 +65,9 @@ class ThreadPool {
     int64_t count;
     int64_t grain;
     std::atomic<int64_t> next{0};
+    std::atomic<int> active{0};  // helpers at work; rises under mutex_ only
     // Guarded by mutex_:
     int wanted = 0;  // cores reserved for helpers that have not come yet
-    int active = 0;  // helpers at work
     Job* following = nullptr;
 
     void work();
@@ -85,8 +85,9 @@ class ThreadPool {
   std::condition_variable job_posted_;
   std::condition_variable job_done_;
   int free_cores_;
-  int waiting_ = 0;
-  Job* jobs_ = nullptr;  // those with wanted > 0
+  int waiting_ = 0;                  // for a core
+  int parked_ = 0;                   // helpers
+  std::atomic<Job*> jobs_{nullptr};  // those with wanted > 0; written under mutex_ only
   bool stopping_ = false;
   std::vector<std::thread> helpers_;
 };
