@@ -53,12 +53,16 @@ function(keel_plugin name)
   if(NOT KEEL_SANITIZE)
     target_link_options(keel_${name} PRIVATE "LINKER:--no-undefined")
   endif()
+  add_dependencies(keel_thread_tests keel_${name})
   set_target_properties(keel_${name} PROPERTIES
     LIBRARY_OUTPUT_DIRECTORY "${KEEL_PLUGIN_OUTPUT_DIRECTORY}"
     INSTALL_RPATH "$ORIGIN;$ORIGIN/../..")
   install(TARGETS keel_${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/keel/plugins
           COMPONENT ${name})
 endfunction()
+
+# What the thread-sanitizer build needs: its tests, and the plugins they load.
+add_custom_target(keel_thread_tests)
 
 # keel_test(NAME SOURCES files... LIBRARIES libs... [GUARD] [ENVIRONMENT VAR=VALUE...] [THREADS]):
 # a GoogleTest program, run as one ctest test. GUARD: run once more as NAME.guard
@@ -75,6 +79,9 @@ function(keel_test name)
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
   set_target_properties(${name} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
+  if(arg_THREADS)
+    add_dependencies(keel_thread_tests ${name})
+  endif()
   keel_add_test(${name} ${name} "${arg_ENVIRONMENT}" ${arg_THREADS})
   if(arg_GUARD)
     keel_add_test(${name}.guard ${name} "KEEL_CPU_GUARD=1;${arg_ENVIRONMENT}" ${arg_THREADS})

@@ -1,0 +1,21 @@
+# What an installed Keel offers to find_package(Keel): Keel::keel to frameworks,
+# Keel::headers to plugins. Libraries, plugins and the command install themselves.
+include(CMakePackageConfigHelpers)
+
+set(KEEL_PACKAGE_DIRECTORY "${CMAKE_INSTALL_LIBDIR}/cmake/Keel")
+install(EXPORT KeelTargets NAMESPACE Keel:: DESTINATION "${KEEL_PACKAGE_DIRECTORY}" COMPONENT dev)
+configure_package_config_file("${CMAKE_CURRENT_LIST_DIR}/KeelConfig.cmake.in"
+  "${CMAKE_CURRENT_BINARY_DIR}/KeelConfig.cmake"
+  INSTALL_DESTINATION "${KEEL_PACKAGE_DIRECTORY}")
+# While the ABI is v0, a minor version may change it.
+write_basic_package_version_file("${CMAKE_CURRENT_BINARY_DIR}/KeelConfigVersion.cmake"
+  COMPATIBILITY SameMinorVersion)
+install(FILES "${CMAKE_CURRENT_BINARY_DIR}/KeelConfig.cmake"
+              "${CMAKE_CURRENT_BINARY_DIR}/KeelConfigVersion.cmake"
+        DESTINATION "${KEEL_PACKAGE_DIRECTORY}" COMPONENT dev)
+
+# The folder a vendor copies comes along: it builds against this package.
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/backends/skeleton"
+        DESTINATION "${CMAKE_INSTALL_DATADIR}/keel" COMPONENT dev)
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs/" DESTINATION "${CMAKE_INSTALL_DOCDIR}"
+        COMPONENT doc)
