@@ -120,7 +120,7 @@ Status copy_staged(const Ref<Stream>& stream, const CopyPath& path, const Endpoi
   } release{staging_memory, staging};
 
   std::array<Ref<EventRecord>, kChunksInFlight> emptied;
-  for (uint64_t chunk = 0; chunk < chunks; ++chunk) {
+  const auto submit_chunk = [&](uint64_t chunk) -> Status {
     const uint64_t offset = chunk * kChunkBytes;
     const uint64_t bytes = std::min(kChunkBytes, size - offset);
     void* buffer = at(staging, (chunk % buffers) * buffer_bytes);
@@ -133,14 +133,26 @@ Status copy_staged(const Ref<Stream>& stream, const CopyPath& path, const Endpoi
     KEEL_RETURN_IF_ERROR(in.stream()->wait(filled));
     KEEL_RETURN_IF_ERROR(submit_copy(*in.stream(), KEEL_COPY_HOST_TO_DEVICE,
                                      at(destination.pointer, offset), buffer, bytes));
-    KEEL_RETURN_IF_ERROR(in.stream()->record(0, &empty));
+    return in.stream()->record(0, &empty);
+  };
+  Status submitted;
+  for (uint64_t chunk = 0; chunk < chunks && submitted.ok(); ++chunk) {
+    submitted = submit_chunk(chunk);
   }
-  KEEL_RETURN_IF_ERROR(out.end(stream));
-  return in.end(stream);
+  // Also after a failure half-way: the chunks before it use the caller's memory.
+  const Status out_ended = out.end(stream);
+  const Status in_ended = in.end(stream);
+  if (!submitted.ok()) return submitted;
+  return out_ended.ok() ? in_ended : out_ended;
 }
 
 bool has_alias(const Ref<Device>& device) {
-  return device->claims(KEEL_CLAIM_HOST_ALIAS);
+  return device->claims(KEEL_CLAIM_HOST_ALIAS) &&
+         KEEL_HAS(keel_memory_table, device->memory_table(), host_alias);
+}
+bool copies_peers(const Ref<Device>& device) {
+  return device->claims(KEEL_CLAIM_PEER_COPY) &&
+         KEEL_HAS(keel_stream_table, device->stream_table(), copy_peer);
 }
 // Reaches any host memory without blocking the caller or bouncing.
 bool reaches_host(const Ref<Device>& device) {
@@ -156,8 +168,8 @@ CopyPath choose_copy_path(const Ref<Device>& destination, const Ref<Device>& sou
     return path;
   }
   if (destination == source) return path;
-  if (&destination->backend() == &source->backend() && destination->claims(KEEL_CLAIM_PEER_COPY) &&
-      source->claims(KEEL_CLAIM_PEER_COPY)) {
+  if (&destination->backend() == &source->backend() && copies_peers(destination) &&
+      copies_peers(source)) {
     path.route = KEEL_ROUTE_PEER;
     return path;
   }
@@ -176,6 +188,9 @@ CopyPath choose_copy_path(const Ref<Device>& destination, const Ref<Device>& sou
   path.chunk_bytes = kChunkBytes;
   // Staged in memory pinned for the side that needs it pinned.
   path.mover = reaches_host(destination) ? source : destination;
+  if (!path.mover->claims(KEEL_CLAIM_PINNED)) {
+    path.mover = path.mover == source ? destination : source;
+  }
   return path;
 }
 

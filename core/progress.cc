@@ -11,6 +11,11 @@ namespace keel {
 Progress::Progress() : thread_([this] { run(); }) {}
 
 Progress::~Progress() {
+  stop();
+}
+
+void Progress::stop() {
+  if (!thread_.joinable()) return;
   {
     std::unique_lock lock(mutex_);
     // A plugin owes each callback exactly once; one that never comes must not keep the
@@ -23,10 +28,8 @@ Progress::~Progress() {
 }
 
 void Progress::add(Ref<EventRecord> record) {
-  {
-    std::lock_guard lock(mutex_);
-    incoming_.push_back(std::move(record));
-  }
+  std::lock_guard lock(mutex_);
+  incoming_.push_back(std::move(record));
   changed_.notify_all();
 }
 
@@ -54,12 +57,10 @@ void Progress::on_notify(void* user, keel_status) {
   // The status is asked for anew: the callback is a hint to look.
   Progress& self = Runtime::get().progress();
   Ref<EventRecord> record = Ref<EventRecord>::adopt(static_cast<EventRecord*>(user));
-  {
-    std::lock_guard lock(self.mutex_);
-    --self.notifications_pending_;
-    self.incoming_.push_back(std::move(record));
-  }
-  self.changed_.notify_all();
+  std::lock_guard lock(self.mutex_);
+  --self.notifications_pending_;
+  self.incoming_.push_back(std::move(record));
+  self.changed_.notify_all();  // with the lock: whoever waits for the last one may end |self|
 }
 
 void Progress::run() {

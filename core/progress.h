@@ -16,8 +16,10 @@ namespace keel {
 class Progress {
  public:
   Progress();
-  // Joins the thread; nothing is watched any more.
   ~Progress();
+  // Joins the thread; nothing is watched any more. Callbacks that are still owed come in
+  // meanwhile, so it is called while the runtime still has this object.
+  void stop();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 

@@ -17,6 +17,7 @@ namespace {
 constexpr int64_t kNanosPerSecond = 1'000'000'000;
 constexpr int64_t kDefaultTimeoutSeconds = 600;
 
+std::atomic<bool> g_was_set_up{false};
 std::atomic<bool> g_forked_child{false};
 
 keel_host make_host() {
@@ -94,7 +95,11 @@ Runtime& Runtime::get() {
 }
 
 Runtime::Runtime() {
-  pthread_atfork(nullptr, nullptr, [] { g_forked_child.store(true, std::memory_order_relaxed); });
+  // A process that never set Keel up, or only asked for something too early, may fork
+  // and use Keel in the child.
+  pthread_atfork(nullptr, nullptr, [] {
+    g_forked_child.store(g_was_set_up.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  });
 }
 
 Status Runtime::initialize(const keel_init_options* options) {
@@ -112,6 +117,7 @@ Status Runtime::initialize(const keel_init_options* options) {
   if (backends == nullptr) backends = trusted_environment("KEEL_BACKENDS");
 
   default_timeout_ns_ = timeout_ns;
+  g_was_set_up.store(true, std::memory_order_relaxed);
   progress_ = std::make_unique<Progress>();
   const Status loaded = load_folder(folder == nullptr ? folder_beside_library() : folder, backends);
   if (!loaded.ok()) {
@@ -282,8 +288,15 @@ void Runtime::destroy_leftovers() {
   for (uint64_t handle : stream_handles_.live_handles()) {
     stream_handles_.remove(handle)->close();
   }
+  progress_->stop();
   progress_.reset();
-  for (uint64_t handle : device_handles_.live_handles()) device_handles_.remove(handle)->close();
+  std::vector<Ref<Device>> devices;
+  for (uint64_t handle : device_handles_.live_handles()) {
+    devices.push_back(device_handles_.remove(handle));
+  }
+  for (const auto& device : devices) device->release();
+  for (const auto& device : devices) device->close();
+  devices.clear();
   std::unique_lock lock(backends_mutex_);
   backends_.clear();
 }

@@ -1,0 +1,489 @@
+// A whole plugin in host memory for tests: a thread for each stream, device addresses
+// that the host cannot follow, and the rules of abi.h checked instead of trusted. Its
+// settings take optional parts away or make it fail:
+//   devices=N                     how many (2)
+//   no_notify no_alias no_fill no_pinned no_pageable no_peer =1
+//   memory=BYTES                  of each device; beyond it, KEEL_OUT_OF_MEMORY
+//   fail_copy_at=N lose_at=N      the Nth copy of the instance fails asynchronously with
+//                                 KEEL_DATA_LOSS, or with KEEL_DEVICE_LOST
+//   refuse_copy_at=N              the Nth copy is refused when it is enqueued
+//   fail_open=1                   no device can be opened
+#include "core/testing/fake_plugin.h"
+
+#include <keel/abi.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <keel/plugin_kit.hpp>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace keel::fake {
+namespace {
+
+// Not canonical on any 64-bit host: whoever follows a device pointer crashes.
+constexpr uintptr_t kDeviceTag = uintptr_t{1} << 60;
+
+std::mutex g_pause_mutex;
+std::condition_variable g_pause_changed;
+bool g_paused = false;
+
+std::mutex g_violation_mutex;
+int g_violations = 0;
+const char* g_violation_text = "";
+
+void violation(const char* text) {
+  std::lock_guard lock(g_violation_mutex);
+  ++g_violations;
+  g_violation_text = text;
+}
+
+struct Instance {
+  std::map<std::string, uint64_t> settings;
+  std::atomic<uint64_t> copies{0};
+  uint64_t setting(const char* key) const {
+    const auto found = settings.find(key);
+    return found == settings.end() ? 0 : found->second;
+  }
+};
+
+struct Device {
+  Instance& instance;
+  std::atomic<int> objects{0};
+  std::mutex mutex;
+  uint64_t used = 0;
+  std::map<void*, uint64_t> blocks;
+};
+
+// One record of an event.
+struct Point {
+  std::mutex mutex;
+  std::condition_variable changed;
+  keel_status status = KEEL_NOT_READY;
+  int waits_queued = 0;
+  std::vector<std::pair<keel_notify_fn, void*>> callbacks;
+
+  void complete(keel_status with) {
+    std::vector<std::pair<keel_notify_fn, void*>> called;
+    {
+      std::lock_guard lock(mutex);
+      status = with;
+      called.swap(callbacks);
+      changed.notify_all();
+    }
+    for (const auto& [fn, user] : called) fn(user, with);
+  }
+};
+
+struct Stream;
+struct Event {
+  Device& device;
+  bool timing;
+  std::shared_ptr<Point> point;
+  Stream* recorder = nullptr;
+  std::chrono::steady_clock::time_point at;
+
+  bool in_use() const {
+    if (!point) return false;
+    std::lock_guard lock(point->mutex);
+    return point->status == KEEL_NOT_READY || point->waits_queued != 0;
+  }
+};
+
+struct Stream {
+  explicit Stream(Device& owner) : device(owner), thread([this] { run(); }) { ++device.objects; }
+  ~Stream() {
+    {
+      std::lock_guard lock(mutex);
+      if (!queue.empty()) violation("a stream was destroyed with work in its queue");
+      stopping = true;
+    }
+    changed.notify_all();
+    thread.join();
+    --device.objects;
+  }
+
+  void push(std::function<keel_status(keel_status)> work) {
+    std::lock_guard lock(mutex);
+    queue.push_back(std::move(work));
+    changed.notify_all();
+  }
+
+  void run() {
+    std::unique_lock lock(mutex);
+    keel_status status = KEEL_OK;
+    while (true) {
+      changed.wait(lock, [&] { return stopping || !queue.empty(); });
+      if (queue.empty()) return;
+      const auto work = std::move(queue.front());
+      lock.unlock();
+      {
+        std::unique_lock pause(g_pause_mutex);
+        g_pause_changed.wait(pause, [] { return !g_paused; });
+      }
+      lock.lock();
+      queue.pop_front();  // what tells others that work is done must not find it queued
+      lock.unlock();
+      status = work(status);
+      lock.lock();
+    }
+  }
+
+  Device& device;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<std::function<keel_status(keel_status)>> queue;
+  bool stopping = false;
+  std::thread thread;
+};
+
+template <typename Object, typename Handle>
+Object& object(Handle* handle) {
+  return *reinterpret_cast<Object*>(handle);
+}
+
+void* to_host(const void* pointer) {
+  return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(pointer) & ~kDeviceTag);
+}
+
+// ---- device ------------------------------------------------------------------
+
+keel_status device_count(keel_plugin_instance* instance, uint32_t* out_count) {
+  *out_count = static_cast<uint32_t>(object<Instance>(instance).setting("devices"));
+  return *out_count == 0 ? kit::fail(KEEL_OK, "fake: configured without devices") : KEEL_OK;
+}
+
+keel_status device_info(keel_plugin_instance* handle, uint32_t, keel_device_info* out_info) {
+  const Instance& instance = object<Instance>(handle);
+  kit::copy_text(out_info->name, "fake");
+  out_info->type = KEEL_DEVICE_OTHER;
+  out_info->alignment = 64;
+  out_info->memory_bytes = instance.setting("memory");
+  out_info->claims = KEEL_CLAIM_ASYNC | KEEL_CLAIM_TIMING;
+  const auto claim = [&](const char* without, uint64_t bits) {
+    if (instance.setting(without) == 0) out_info->claims |= bits;
+  };
+  claim("no_notify", KEEL_CLAIM_NOTIFY);
+  claim("no_alias", KEEL_CLAIM_HOST_ALIAS);
+  claim("no_fill", KEEL_CLAIM_FILL);
+  claim("no_pinned", KEEL_CLAIM_PINNED);
+  claim("no_pageable", KEEL_CLAIM_PAGEABLE_ASYNC);
+  claim("no_peer", KEEL_CLAIM_PEER_COPY);
+  return KEEL_OK;
+}
+
+keel_status device_open(keel_plugin_instance* handle, uint32_t, keel_plugin_device** out_device) {
+  Instance& instance = object<Instance>(handle);
+  if (instance.setting("fail_open") != 0) {
+    return kit::fail(KEEL_UNAVAILABLE, "fake: somebody else has the device");
+  }
+  *out_device = reinterpret_cast<keel_plugin_device*>(new Device{instance, {}, {}, 0, {}});
+  return KEEL_OK;
+}
+
+void device_close(keel_plugin_device* handle) {
+  Device* device = &object<Device>(handle);
+  if (device->objects != 0) violation("streams or events outlive their device");
+  if (!device->blocks.empty()) violation("memory outlives its device");
+  if (device->objects == 0) delete device;
+}
+
+constexpr keel_device_table kDeviceTable = {
+    .header = kit::header<keel_device_table>(KEEL_STRUCT_DEVICE_TABLE),
+    .count = device_count,
+    .info = device_info,
+    .open = device_open,
+    .close = device_close,
+    .memory_info = nullptr,
+    .health = nullptr,
+    .native_handle = nullptr,
+};
+
+// ---- memory ------------------------------------------------------------------
+
+keel_status memory_alloc(keel_plugin_device* handle, keel_memory_kind kind, uint64_t size, uint32_t,
+                         void** out_pointer) {
+  Device& device = object<Device>(handle);
+  const uint64_t limit = device.instance.setting("memory");
+  std::lock_guard lock(device.mutex);
+  if (limit != 0 && device.used + size > limit) {
+    return kit::fail(KEEL_OUT_OF_MEMORY, "fake: the limit of this device is reached");
+  }
+  void* block = std::aligned_alloc(64, (size + 63) / 64 * 64);
+  if (block == nullptr) return kit::fail(KEEL_OUT_OF_MEMORY, "fake: no host memory");
+  const uintptr_t tag = kind == KEEL_MEMORY_DEVICE ? kDeviceTag : 0;
+  *out_pointer = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(block) | tag);
+  device.used += size;
+  device.blocks[*out_pointer] = size;
+  return KEEL_OK;
+}
+
+keel_status memory_free(keel_plugin_device* handle, keel_memory_kind, void* pointer) {
+  Device& device = object<Device>(handle);
+  std::lock_guard lock(device.mutex);
+  const auto block = device.blocks.find(pointer);
+  if (block == device.blocks.end()) {
+    violation("memory was freed that is not allocated");
+    return KEEL_INVALID_ARGUMENT;
+  }
+  device.used -= block->second;
+  device.blocks.erase(block);
+  std::free(to_host(pointer));
+  return KEEL_OK;
+}
+
+keel_status host_alias(keel_plugin_device*, void* pointer, uint64_t, void** out_alias) {
+  *out_alias = to_host(pointer);
+  return KEEL_OK;
+}
+
+constexpr keel_memory_table kMemoryTable = {
+    .header = kit::header<keel_memory_table>(KEEL_STRUCT_MEMORY_TABLE),
+    .alloc = memory_alloc,
+    .free = memory_free,
+    .alloc_on_stream = nullptr,
+    .free_on_stream = nullptr,
+    .host_register = nullptr,
+    .host_unregister = nullptr,
+    .host_alias = host_alias,
+    .export_memory = nullptr,
+    .import_memory = nullptr,
+    .close_import = nullptr,
+    .peer_enable = nullptr,
+};
+
+// ---- streams and events ------------------------------------------------------
+
+keel_status stream_create(keel_plugin_device* device, int32_t, keel_plugin_stream** out_stream) {
+  *out_stream = reinterpret_cast<keel_plugin_stream*>(new Stream(object<Device>(device)));
+  return KEEL_OK;
+}
+
+void stream_destroy(keel_plugin_stream* stream) { delete &object<Stream>(stream); }
+
+keel_status enqueue_copy(Stream& stream, void* destination, const void* source, uint64_t size) {
+  Instance& instance = stream.device.instance;
+  const uint64_t number = ++instance.copies;
+  if (number == instance.setting("refuse_copy_at")) {
+    return kit::fail(KEEL_UNAVAILABLE, "fake: copy %d is refused", static_cast<int>(number));
+  }
+  keel_status outcome = KEEL_OK;
+  if (number == instance.setting("fail_copy_at")) outcome = KEEL_DATA_LOSS;
+  if (number == instance.setting("lose_at")) outcome = KEEL_DEVICE_LOST;
+  stream.push([=](keel_status status) {
+    if (status != KEEL_OK || outcome != KEEL_OK) return status == KEEL_OK ? outcome : status;
+    std::memcpy(to_host(destination), to_host(source), size);
+    return status;
+  });
+  return KEEL_OK;
+}
+
+keel_status stream_copy(keel_plugin_stream* stream, keel_copy_kind, void* destination,
+                        const void* source, uint64_t size) {
+  return enqueue_copy(object<Stream>(stream), destination, source, size);
+}
+
+keel_status stream_copy_peer(keel_plugin_stream* stream, keel_plugin_device*, void* destination,
+                             keel_plugin_device*, const void* source, uint64_t size) {
+  return enqueue_copy(object<Stream>(stream), destination, source, size);
+}
+
+keel_status stream_fill(keel_plugin_stream* handle, void* destination, const void* pattern,
+                        uint32_t pattern_size, uint64_t size) {
+  Stream& stream = object<Stream>(handle);
+  if (pattern_size != 1 && stream.device.instance.setting("no_fill") != 0) {
+    violation("fill was called with a pattern that is not claimed");
+  }
+  uint64_t value = 0;
+  std::memcpy(&value, pattern, pattern_size);
+  stream.push([=](keel_status status) {
+    char* bytes = static_cast<char*>(to_host(destination));
+    for (uint64_t i = 0; status == KEEL_OK && i < size; i += pattern_size) {
+      std::memcpy(bytes + i, &value, pattern_size);
+    }
+    return status;
+  });
+  return KEEL_OK;
+}
+
+keel_status event_create(keel_plugin_device* handle, uint32_t flags,
+                         keel_plugin_event** out_event) {
+  Device& device = object<Device>(handle);
+  ++device.objects;
+  *out_event = reinterpret_cast<keel_plugin_event*>(
+      new Event{device, (flags & KEEL_EVENT_TIMING) != 0, nullptr, nullptr, {}});
+  return KEEL_OK;
+}
+
+void event_destroy(keel_plugin_event* handle) {
+  Event* event = &object<Event>(handle);
+  if (event->in_use()) violation("an event was destroyed while in use");
+  --event->device.objects;
+  delete event;
+}
+
+keel_status event_record(keel_plugin_event* handle, keel_plugin_stream* stream) {
+  Event& event = object<Event>(handle);
+  if (event.in_use()) violation("an event was recorded again while its last record is in use");
+  event.point = std::make_shared<Point>();
+  event.recorder = &object<Stream>(stream);
+  object<Stream>(stream).push([point = event.point, &event](keel_status status) {
+    if (event.timing) event.at = std::chrono::steady_clock::now();
+    point->complete(status);
+    return status;
+  });
+  return KEEL_OK;
+}
+
+keel_status event_query(keel_plugin_event* handle) {
+  const Event& event = object<Event>(handle);
+  std::lock_guard lock(event.point->mutex);
+  return event.point->status;
+}
+
+keel_status event_wait(keel_plugin_event* handle, int64_t timeout_ns) {
+  const std::shared_ptr<Point> point = object<Event>(handle).point;
+  std::unique_lock lock(point->mutex);
+  const bool done = point->changed.wait_for(lock, std::chrono::nanoseconds(timeout_ns),
+                                            [&] { return point->status != KEEL_NOT_READY; });
+  return done ? point->status : KEEL_TIMED_OUT;
+}
+
+keel_status event_notify(keel_plugin_event* handle, keel_notify_fn fn, void* user) {
+  const std::shared_ptr<Point> point = object<Event>(handle).point;
+  keel_status status = KEEL_OK;
+  {
+    std::lock_guard lock(point->mutex);
+    status = point->status;
+    if (status == KEEL_NOT_READY) point->callbacks.emplace_back(fn, user);
+  }
+  if (status != KEEL_NOT_READY) fn(user, status);
+  return KEEL_OK;
+}
+
+keel_status stream_wait_event(keel_plugin_stream* handle, keel_plugin_event* event) {
+  Stream& stream = object<Stream>(handle);
+  if (object<Event>(event).recorder == &stream) violation("a stream waits for its own event");
+  const std::shared_ptr<Point> point = object<Event>(event).point;
+  {
+    std::lock_guard lock(point->mutex);
+    ++point->waits_queued;
+  }
+  stream.push([point](keel_status status) {
+    std::unique_lock lock(point->mutex);
+    point->changed.wait(lock, [&] { return point->status != KEEL_NOT_READY; });
+    --point->waits_queued;
+    return status;
+  });
+  return KEEL_OK;
+}
+
+keel_status event_elapsed(keel_plugin_event* start, keel_plugin_event* end,
+                          uint64_t* out_nanoseconds) {
+  const auto elapsed = object<Event>(end).at - object<Event>(start).at;
+  *out_nanoseconds = static_cast<uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(elapsed).count());
+  return KEEL_OK;
+}
+
+constexpr keel_stream_table make_stream_table(bool waits) {
+  keel_stream_table table = {};
+  table.header = kit::header<keel_stream_table>(KEEL_STRUCT_STREAM_TABLE);
+  table.create = stream_create;
+  table.destroy = stream_destroy;
+  table.copy = stream_copy;
+  table.copy_peer = stream_copy_peer;
+  table.fill = stream_fill;
+  table.event_create = event_create;
+  table.event_destroy = event_destroy;
+  table.event_record = event_record;
+  table.event_query = event_query;
+  table.event_wait = waits ? event_wait : nullptr;
+  table.event_notify = event_notify;
+  table.stream_wait_event = stream_wait_event;
+  table.event_elapsed = event_elapsed;
+  return table;
+}
+
+// KEEL_FAKE_POLLED: built a second time, as a chip without a blocking wait.
+#ifdef KEEL_FAKE_POLLED
+constexpr keel_stream_table kStreamTable = make_stream_table(/*waits=*/false);
+#else
+constexpr keel_stream_table kStreamTable = make_stream_table(/*waits=*/true);
+#endif
+
+// ---- the plugin --------------------------------------------------------------
+
+keel_status create_instance(const keel_instance_settings* settings,
+                            keel_plugin_instance** out_instance) {
+  constexpr std::array kKeys = {"devices",   "no_notify",  "no_alias",     "no_fill",
+                                "no_pinned", "no_pageable", "no_peer",     "memory",
+                                "lose_at",   "fail_open",  "fail_copy_at", "refuse_copy_at"};
+  auto instance = std::make_unique<Instance>();
+  instance->settings["devices"] = 2;
+  for (uint32_t i = 0; i < settings->count; ++i) {
+    const std::string key = settings->keys[i];
+    if (std::find(kKeys.begin(), kKeys.end(), key) == kKeys.end()) {
+      return kit::fail(KEEL_INVALID_ARGUMENT, "fake: setting '%s' is not known", key.c_str());
+    }
+    instance->settings[key] = std::strtoull(settings->values[i], nullptr, 10);
+  }
+  *out_instance = reinterpret_cast<keel_plugin_instance*>(instance.release());
+  return KEEL_OK;
+}
+
+void destroy_instance(keel_plugin_instance* instance) { delete &object<Instance>(instance); }
+
+constexpr keel_plugin kPlugin = {
+    .header = kit::header<keel_plugin>(KEEL_STRUCT_PLUGIN),
+    .abi_major = KEEL_ABI_MAJOR,
+    .reserved = 0,
+    .name = "fake",
+    .vendor = "Keel tests",
+    .version = "1",
+    .create_instance = create_instance,
+    .destroy_instance = destroy_instance,
+    .device = &kDeviceTable,
+    .memory = &kMemoryTable,
+    .stream = &kStreamTable,
+    .kernel = nullptr,
+    .op = nullptr,
+    .ccl = nullptr,
+};
+
+}  // namespace
+}  // namespace keel::fake
+
+extern "C" {
+
+KEEL_EXPORT keel_status keel_plugin_query_v0(const keel_host* host,
+                                             const keel_plugin** out_plugin) {
+  keel::kit::g_host = host;
+  *out_plugin = &keel::fake::kPlugin;
+  return KEEL_OK;
+}
+
+KEEL_EXPORT void keel_fake_pause(int paused) {
+  std::lock_guard lock(keel::fake::g_pause_mutex);
+  keel::fake::g_paused = paused != 0;
+  keel::fake::g_pause_changed.notify_all();
+}
+
+KEEL_EXPORT int keel_fake_violations(const char** out_text) {
+  std::lock_guard lock(keel::fake::g_violation_mutex);
+  *out_text = keel::fake::g_violation_text;
+  return keel::fake::g_violations;
+}
+
+}  // extern "C"
