@@ -101,7 +101,10 @@ keel_attribute float_attribute(double value) {
 std::string shape_text(const std::vector<int64_t>& shape) {
   if (shape.empty()) return "scalar";
   std::string text;
-  for (int64_t extent : shape) text += (text.empty() ? "" : "x") + std::to_string(extent);
+  for (int64_t extent : shape) {
+    if (!text.empty()) text += 'x';
+    text += std::to_string(extent);
+  }
   return text;
 }
 

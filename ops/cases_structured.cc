@@ -54,18 +54,19 @@ Case matmul_case(uint32_t combination, bool trans_a, bool trans_b, int64_t m, in
 Case embedding_case(uint32_t combination, int64_t v, int64_t d, int64_t n, D indices,
                     D table = D::kNormal, const char* name = "") {
   const keel_dtype dtype = find_schema(KEEL_OP_EMBEDDING)->dtypes[combination].outputs[0];
-  return make_case(
-      KEEL_OP_EMBEDDING, combination,
-      "v" + std::to_string(v) + "_d" + std::to_string(d) + "_n" + std::to_string(n) + name,
-      {dense(dtype, {v, d}, table), dense(KEEL_INT32, {n}, indices, v)}, {result(dtype, {n, d})});
+  return make_case(KEEL_OP_EMBEDDING, combination,
+                   std::string("v") + std::to_string(v) + "_d" + std::to_string(d) + "_n" +
+                       std::to_string(n) + name,
+                   {dense(dtype, {v, d}, table), dense(KEEL_INT32, {n}, indices, v)},
+                   {result(dtype, {n, d})});
 }
 
 Case embedding_backward_case(int64_t v, int64_t d, int64_t n, D indices, const char* name = "") {
-  return make_case(
-      KEEL_OP_EMBEDDING_BACKWARD, 0,
-      "v" + std::to_string(v) + "_d" + std::to_string(d) + "_n" + std::to_string(n) + name,
-      {dense(KEEL_FLOAT32, {n, d}), dense(KEEL_INT32, {n}, indices, v)},
-      {result(KEEL_FLOAT32, {v, d})});
+  return make_case(KEEL_OP_EMBEDDING_BACKWARD, 0,
+                   std::string("v") + std::to_string(v) + "_d" + std::to_string(d) + "_n" +
+                       std::to_string(n) + name,
+                   {dense(KEEL_FLOAT32, {n, d}), dense(KEEL_INT32, {n}, indices, v)},
+                   {result(KEEL_FLOAT32, {v, d})});
 }
 
 struct LogitsOptions {
@@ -76,7 +77,7 @@ struct LogitsOptions {
 };
 
 std::string rows_text(int64_t n, int64_t v, const LogitsOptions& options) {
-  return "n" + std::to_string(n) + "_v" + std::to_string(v) + options.name;
+  return std::string("n") + std::to_string(n) + "_v" + std::to_string(v) + options.name;
 }
 
 CaseTensor logits_tensor(int64_t n, int64_t v, const LogitsOptions& options) {

@@ -49,12 +49,16 @@ std::string range(const AttributeSpec& attribute) {
   if (std::isinf(attribute.minimum) && std::isinf(attribute.maximum)) return "any";
   // The largest double below 1 stands for an open end.
   const bool open = attribute.maximum < 1 && attribute.maximum > 0.999999;
-  return "[" + number(attribute.minimum) + ", " + (open ? "1)" : number(attribute.maximum) + "]");
+  return std::string("[") + number(attribute.minimum) + ", " +
+         (open ? "1)" : number(attribute.maximum) + "]");
 }
 
 std::string bound(const Tolerance& tolerance) {
   std::string text;
-  const auto add = [&](const std::string& term) { text += (text.empty() ? "" : " + ") + term; };
+  const auto add = [&](const std::string& term) {
+    if (!text.empty()) text += " + ";
+    text += term;
+  };
   if (tolerance.relative != 0) add(number(tolerance.relative) + " abs(want)");
   if (tolerance.scale != 0) add(number(tolerance.scale) + " scale");
   return text.empty() ? "0" : text;
@@ -70,7 +74,7 @@ void append_tensors(const Schema& schema, std::string* out) {
     std::string note;
     for (size_t i = 0; i < schema.inputs.size(); ++i) {
       if ((output.in_place >> i & 1u) == 0) continue;
-      note += (note.empty() ? "may be `" : " or `") + std::string(schema.inputs[i].name) + "`";
+      note += std::string(note.empty() ? "may be `" : " or `") + schema.inputs[i].name + "`";
     }
     if (*output.reads != '\0') note += std::string("read where ") + output.reads;
     *out += std::string("| out `") + output.name + "` | " + output.shape + " | " + note + " |\n";
@@ -92,13 +96,13 @@ void append_dtypes(const Schema& schema, std::string* out) {
   for (const DtypeCombination& dtypes : schema.dtypes) {
     std::string names;
     for (size_t i = 0; i < schema.inputs.size(); ++i) {
-      names += (i == 0 ? "" : ", ") + std::string(kit::dtype_name(dtypes.inputs[i]));
+      names += std::string(i == 0 ? "" : ", ") + kit::dtype_name(dtypes.inputs[i]);
     }
     names += names.empty() ? "-> " : " -> ";
     for (size_t o = 0; o < schema.outputs.size(); ++o) {
-      names += (o == 0 ? "" : ", ") + std::string(kit::dtype_name(dtypes.outputs[o]));
+      names += std::string(o == 0 ? "" : ", ") + kit::dtype_name(dtypes.outputs[o]);
     }
-    *out += "| " + names + " | " + bound(dtypes.tolerance) + " | " +
+    *out += std::string("| ") + names + " | " + bound(dtypes.tolerance) + " | " +
             (std::isinf(dtypes.tolerance.nmse) ? "-" : number(dtypes.tolerance.nmse)) + " | " +
             (dtypes.optional ? "optional for a backend" : "") + " |\n";
   }
@@ -109,13 +113,13 @@ void append_dtypes(const Schema& schema, std::string* out) {
 std::string operators_markdown() {
   std::string out(kIntroduction);
   for (const Schema& schema : schemas()) {
-    out += "\n## " + std::string(schema.name) + " (" + std::to_string(schema.op) + ")\n\n`" +
+    out += std::string("\n## ") + schema.name + " (" + std::to_string(schema.op) + ")\n\n`" +
            schema.doc + "`\n\n";
     append_tensors(schema, &out);
     append_attributes(schema, &out);
     append_dtypes(schema, &out);
     if (schema.accumulation != KEEL_DTYPE_INVALID) {
-      out += "\nSums are accumulated in " + std::string(kit::dtype_name(schema.accumulation)) +
+      out += std::string("\nSums are accumulated in ") + kit::dtype_name(schema.accumulation) +
              " or wider.\n";
     }
   }
