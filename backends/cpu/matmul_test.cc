@@ -187,7 +187,8 @@ TEST_P(CpuOps, MatmulStartsNoThreadsOfItsOwn) {
   const DeviceTensor x = floats({512, 512}, a);
   DeviceTensor y(device(), KEEL_FLOAT32, {512, 512});
   run(KEEL_OP_MATMUL, {x, x}, {y}, {integer(0), integer(0), real(1), real(0)});
-  EXPECT_EQ(threads(), before);
+  // Fewer, when a thread of the test before was still on its way out.
+  EXPECT_LE(threads(), before);
 }
 
 }  // namespace

@@ -1,0 +1,161 @@
+// The kernels of each instruction set that this processor has; through the plugin
+// only the best one runs.
+#include "backends/cpu/kernels.h"
+
+#include <gtest/gtest.h>
+#include <hwy/targets.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <keel/float_types.hpp>
+#include <numeric>
+#include <random>
+#include <vector>
+
+namespace keel::cpu::kernels {
+namespace {
+
+constexpr int64_t kCount = 1237;  // with a tail for every vector length
+
+std::vector<float> random_values(uint32_t seed, float scale = 1.0f) {
+  std::mt19937 generator(seed);
+  std::normal_distribution<float> normal(0.0f, scale);
+  std::vector<float> values(kCount);
+  for (float& value : values) value = normal(generator);
+  return values;
+}
+
+class Kernels : public ::testing::TestWithParam<int64_t> {
+ protected:
+  void SetUp() override { hwy::SetSupportedTargetsForTest(GetParam()); }
+  void TearDown() override { hwy::SetSupportedTargetsForTest(0); }
+};
+
+std::vector<int64_t> targets() {
+  std::vector<int64_t> all;
+  for (int64_t left = hwy::SupportedTargets(); left != 0; left &= left - 1) {
+    const int64_t target = left & -left;
+    // Those that kernels are compiled for.
+    if (target == HWY_EMU128 || target == HWY_AVX2 || target == HWY_AVX3) all.push_back(target);
+  }
+  if (all.empty()) all.push_back(hwy::SupportedTargets());
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Targets, Kernels, ::testing::ValuesIn(targets()),
+                         [](const auto& info) { return std::string(hwy::TargetName(info.param)); });
+
+void expect_near(const std::vector<float>& actual, const std::function<double(size_t)>& expected,
+                 double relative, double absolute) {
+  for (size_t i = 0; i < actual.size(); ++i) {
+    ASSERT_NEAR(actual[i], expected(i), absolute + relative * std::abs(expected(i))) << i;
+  }
+}
+
+TEST_P(Kernels, Elementwise) {
+  const auto a = random_values(1), b = random_values(2);
+  std::vector<float> out(kCount);
+  add_f32(a.data(), b.data(), out.data(), kCount);
+  expect_near(
+      out, [&](size_t i) { return double{a[i]} + b[i]; }, 1e-7, 0);
+  scale_f32(a.data(), 3.0f, out.data(), kCount);
+  expect_near(
+      out, [&](size_t i) { return 3.0 * a[i]; }, 1e-7, 0);
+  axpy_f32(a.data(), 3.0f, b.data(), out.data(), kCount);
+  expect_near(
+      out, [&](size_t i) { return 3.0 * a[i] + b[i]; }, 1e-7, 1e-6);
+}
+
+TEST_P(Kernels, ResultsDoNotDependOnHowAnArrayIsCut) {
+  const auto a = random_values(3), b = random_values(4);
+  std::vector<float> whole(kCount), cut(kCount);
+  axpy_f32(a.data(), 0.3f, b.data(), whole.data(), kCount);
+  axpy_f32(a.data(), 0.3f, b.data(), cut.data(), 501);
+  axpy_f32(a.data() + 501, 0.3f, b.data() + 501, cut.data() + 501, kCount - 501);
+  EXPECT_EQ(whole, cut);
+  gelu_f32(a.data(), whole.data(), kCount);
+  gelu_f32(a.data(), cut.data(), 501);
+  gelu_f32(a.data() + 501, cut.data() + 501, kCount - 501);
+  EXPECT_EQ(whole, cut);
+}
+
+TEST_P(Kernels, Gelu) {
+  const auto x = random_values(5, 3.0f);
+  const auto ones = std::vector<float>(kCount, 1.0f);
+  std::vector<float> y(kCount), slope(kCount);
+  gelu_f32(x.data(), y.data(), kCount);
+  gelu_backward_f32(x.data(), ones.data(), slope.data(), kCount);
+  const double c = std::sqrt(2.0 / M_PI);
+  const auto u = [&](size_t i) { return c * (x[i] + 0.044715 * std::pow(double{x[i]}, 3)); };
+  // Without fused products the tail loses the correction of the argument.
+  const double relative = GetParam() == HWY_EMU128 ? 1e-5 : 1e-6;
+  expect_near(
+      y, [&](size_t i) { return x[i] / (1 + std::exp(-2 * u(i))); }, relative, 1e-37);
+  expect_near(
+      slope,
+      [&](size_t i) {
+        const double t = std::tanh(u(i));
+        return 0.5 * (1 + t) +
+               0.5 * x[i] * (1 - t * t) * c * (1 + 3 * 0.044715 * double{x[i]} * x[i]);
+      },
+      2e-6, 1e-6);
+}
+
+TEST_P(Kernels, Reductions) {
+  const auto x = random_values(6, 4.0f);
+  EXPECT_NEAR(sum_f32(x.data(), kCount), std::accumulate(x.begin(), x.end(), 0.0), 1e-3);
+  const double top = *std::max_element(x.begin(), x.end());
+  double sum = 0;
+  for (const float value : x) sum += std::exp(value - top);
+  EXPECT_NEAR(log_sum_exp_f32(x.data(), kCount), top + std::log(sum), 1e-6);
+  std::vector<float> out(kCount);
+  scaled_softmax_f32(x.data(), 10.0f, 2.0f, out.data(), kCount);
+  expect_near(
+      out, [&](size_t i) { return 2 * std::exp(x[i] - 10.0); }, 2e-6, 1e-37);
+  std::vector<float> columns(3);
+  sum_rows_f32(x.data(), 412, 3, 3, columns.data());
+  expect_near(
+      columns,
+      [&](size_t j) {
+        double total = 0;
+        for (size_t i = 0; i < 412; ++i) total += x[i * 3 + j];
+        return total;
+      },
+      1e-6, 1e-4);
+}
+
+TEST_P(Kernels, CastsAreThoseOfFloatTypes) {
+  // Every float16 and back; every bfloat16 as float16 has the same path.
+  std::vector<float16_t> halves(65536);
+  for (uint32_t i = 0; i < 65536; ++i) halves[i] = static_cast<float16_t>(i);
+  std::vector<float> wide(65536);
+  cast_function(KEEL_FLOAT16, KEEL_FLOAT32)(halves.data(), wide.data(), 65536);
+  std::vector<float16_t> back(65536);
+  cast_function(KEEL_FLOAT32, KEEL_FLOAT16)(wide.data(), back.data(), 65536);
+  for (size_t i = 0; i < halves.size(); ++i) {
+    const float expected = to_float(halves[i]);
+    if (std::isnan(expected)) {
+      ASSERT_TRUE(std::isnan(wide[i]) && std::isnan(to_float(back[i]))) << i;
+    } else {
+      ASSERT_EQ(wide[i], expected) << i;
+      ASSERT_EQ(back[i], halves[i]) << i;
+    }
+  }
+}
+
+TEST_P(Kernels, AdamwMovesAgainstTheGradient) {
+  const auto p = random_values(7), g = random_values(8);
+  const std::vector<float> zero(kCount, 0.0f);
+  std::vector<float> p_out(kCount), m_out(kCount), v_out(kCount);
+  const AdamwFactors factors = {1.0f,  0.9f,    0.1f,  0.999f, 0.001f,
+                                10.0f, 1000.0f, 1e-8f, 0.01f,  0.0f};
+  adamw_f32(factors, p.data(), g.data(), zero.data(), zero.data(), p_out.data(), m_out.data(),
+            v_out.data(), kCount);
+  // The first step is of the learning rate, whatever the gradient.
+  expect_near(
+      p_out, [&](size_t i) { return p[i] - std::copysign(0.01, g[i]); }, 1e-6, 1e-6);
+}
+
+}  // namespace
+}  // namespace keel::cpu::kernels
