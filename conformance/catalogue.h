@@ -1,0 +1,45 @@
+// All cases there are for what is under test: made from the tables of levels, sizes and
+// operators once the plugin is loaded.
+#ifndef KEEL_CONFORMANCE_CATALOGUE_H_
+#define KEEL_CONFORMANCE_CATALOGUE_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "conformance/environment.h"
+
+namespace keel::conformance {
+
+// What a running case sees.
+struct Context {
+  const Environment& environment;
+  const std::string& id;
+
+  keel_device device() const { return environment.device; }
+  bool claims(uint64_t bits) const { return (environment.info.claims & bits) == bits; }
+};
+
+struct Case {
+  std::string id;       // "core/copy/roundtrip/65537"
+  uint64_t claims = 0;  // the case is unsupported unless the device makes all of them
+  bool full = false;    // only in the full profile
+  std::function<void(const Context&)> body;
+};
+
+// One suite for each level, appended to |cases| in a fixed order. Those above null need
+// a device in |environment|.
+void add_null_cases(const Environment& environment, std::vector<Case>* cases);
+void add_core_cases(const Environment& environment, std::vector<Case>* cases);
+void add_async_cases(const Environment& environment, std::vector<Case>* cases);
+void add_memory_cases(const Environment& environment, std::vector<Case>* cases);
+void add_ops_cases(const Environment& environment, std::vector<Case>* cases);
+void add_collectives_cases(const Environment& environment, std::vector<Case>* cases);
+void add_multi_device_cases(const Environment& environment, std::vector<Case>* cases);
+
+std::vector<Case> make_catalogue(const Environment& environment);
+
+}  // namespace keel::conformance
+
+#endif  // KEEL_CONFORMANCE_CATALOGUE_H_

@@ -1,0 +1,80 @@
+#include "conformance/command.h"
+
+#include <memory>
+
+#include "conformance/protocol.h"
+#include "conformance/session.h"
+#include "conformance/worker.h"
+
+namespace keel::conformance {
+
+namespace {
+
+void add_target_options(CLI::App& command, SessionOptions* options) {
+  RunSettings& settings = options->settings;
+  command.add_option("--backend", settings.choice.backend, "a plugin in Keel's folder, by name")
+      ->type_name("NAME");
+  command.add_option("--plugin", settings.choice.plugin, "a plugin file")->type_name("FILE");
+  command.add_option("--device", settings.choice.ordinal, "which of the backend's devices (0)")
+      ->type_name("ORDINAL");
+  command.add_option("--level", options->levels, "a level; may be given again (all)")
+      ->type_name("LEVEL")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  command.add_option("--filter", options->filter, "only cases whose id fits the glob")
+      ->type_name("GLOB");
+  command
+      .add_option("--profile", options->profile, "quick: small shapes; full: everything (quick)")
+      ->check(CLI::IsMember({"quick", "full"}));
+}
+
+void add_run(CLI::App& conform, int* exit_code) {
+  CLI::App& run = *conform.add_subcommand("run", "Run the cases of a plugin");
+  const auto options = std::make_shared<SessionOptions>();
+  add_target_options(run, options.get());
+  run.add_option("--seed", options->settings.seed, "of all inputs (42)")->type_name("N");
+  run.add_option("--timeout", options->settings.timeout_seconds,
+                 "seconds after which a case is killed (20)")
+      ->type_name("S")
+      ->check(CLI::Range(1, 86400));
+  run.add_option("--json", options->json_file, "write the report as JSON")->type_name("FILE");
+  run.add_option("--junit", options->junit_file, "write the report as JUnit XML")
+      ->type_name("FILE");
+  run.add_option("--certificate", options->certificate_file, "write the certificate")
+      ->type_name("FILE");
+  run.add_option("--waivers", options->waivers_file, "known failures to let pass for a while")
+      ->type_name("FILE");
+  run.callback([options, exit_code] { *exit_code = run_session(*options, nullptr); });
+}
+
+void add_list(CLI::App& conform, int* exit_code) {
+  CLI::App& list = *conform.add_subcommand("list", "List the cases for a plugin");
+  const auto options = std::make_shared<SessionOptions>();
+  options->profile = "full";
+  add_target_options(list, options.get());
+  list.callback([options, exit_code] { *exit_code = list_session(*options); });
+}
+
+void add_verify(CLI::App& conform, int* exit_code) {
+  CLI::App& verify = *conform.add_subcommand("verify", "Check a certificate and its plugin file");
+  const auto file = std::make_shared<std::string>();
+  const auto rerun = std::make_shared<bool>(false);
+  verify.add_option("certificate", *file, "the certificate")->required()->type_name("FILE");
+  verify.add_flag("--rerun", *rerun, "run its levels again");
+  verify.callback([file, rerun, exit_code] { *exit_code = verify_session(*file, *rerun); });
+}
+
+}  // namespace
+
+void add_conform_command(CLI::App& app, int* exit_code) {
+  CLI::App& conform = *app.add_subcommand("conform", "Test whether a plugin does what it claims");
+  conform.require_subcommand(1);
+  add_run(conform, exit_code);
+  add_list(conform, exit_code);
+  add_verify(conform, exit_code);
+  CLI::App& worker = *app.add_subcommand(kWorkerCommand);
+  worker.group("");  // not in the help
+  worker.callback([exit_code] { *exit_code = worker_main(); });
+}
+
+}  // namespace keel::conformance

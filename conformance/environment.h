@@ -1,0 +1,50 @@
+// Keel inside a worker process: the plugin under test, its device, and the others that
+// a case may need beside it.
+#ifndef KEEL_CONFORMANCE_ENVIRONMENT_H_
+#define KEEL_CONFORMANCE_ENVIRONMENT_H_
+
+#include <keel/keel.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "conformance/target.h"
+
+namespace keel::conformance {
+
+// One of both: the name of a plugin in Keel's folder, or a plugin file.
+struct PluginChoice {
+  std::string backend;
+  std::string plugin;
+  uint32_t ordinal = 0;  // of the device under test
+};
+
+struct NamedDevice {
+  std::string name;  // "cpu:0"
+  keel_device handle = {};
+};
+
+struct Environment {
+  Target target;
+  uint64_t seed = 42;
+  // For waits that should succeed: a quarter of a case's deadline, so that a wait that
+  // does not, and the clean-up behind it, end before the worker is killed.
+  int64_t wait_ns = 0;
+  keel_device device = {};
+  keel_device_info info = {};
+  // Other devices: the rest of the backend's, and the CPU's, or, where the CPU's
+  // backend itself is under test, those of a second instance of it.
+  std::vector<NamedDevice> backend_devices;
+  std::vector<NamedDevice> foreign_devices;
+};
+
+// Starts Keel for |choice| with |timeout_seconds| for each case. False, and a sentence
+// in |error|, when the plugin does not load, or there is no such backend; |usage| tells
+// the latter.
+bool start_environment(const PluginChoice& choice, uint32_t timeout_seconds,
+                       Environment* out_environment, std::string* error, bool* usage);
+
+}  // namespace keel::conformance
+
+#endif  // KEEL_CONFORMANCE_ENVIRONMENT_H_

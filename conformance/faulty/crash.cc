@@ -1,0 +1,31 @@
+// Crashes: where a second stream is alive, its creation writes to address 8.
+#include <atomic>
+
+#include "conformance/faulty/plain_plugin.h"
+
+namespace {
+
+std::atomic<int> g_streams{0};
+
+keel_status create(keel_plugin_device* device, int32_t priority, keel_plugin_stream** out_stream) {
+  if (g_streams.fetch_add(1) != 0) {
+    volatile uintptr_t address = 8;
+    *reinterpret_cast<volatile int*>(address) = 1;
+  }
+  return keel::faulty::plain_tables().stream.create(device, priority, out_stream);
+}
+
+void destroy(keel_plugin_stream* stream) {
+  keel::faulty::plain_tables().stream.destroy(stream);
+  g_streams.fetch_sub(1);
+}
+
+}  // namespace
+
+extern "C" KEEL_EXPORT keel_status keel_plugin_query_v0(const keel_host* host,
+                                                        const keel_plugin** out_plugin) {
+  keel::faulty::Tables tables = keel::faulty::plain_tables();
+  tables.stream.create = create;
+  tables.stream.destroy = destroy;
+  return keel::faulty::answer_query("faulty_crash", tables, host, out_plugin);
+}

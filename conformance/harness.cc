@@ -1,0 +1,169 @@
+#include "conformance/harness.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "ops/case_data.h"
+
+namespace keel::conformance {
+
+namespace {
+
+std::string place(const Where& where) {
+  const std::string_view file = where.file_name();
+  return fmt::format("{}:{}", file.substr(file.rfind('/') + 1), where.line());
+}
+
+}  // namespace
+
+void fail_case(const std::string& what, Where where) {
+  throw CaseFailure(fmt::format("{} ({})", what, place(where)));
+}
+
+void check(bool holds, const std::string& what, Where where) {
+  if (!holds) fail_case(what, where);
+}
+
+void must(keel_status status, std::string_view what, Where where) {
+  if (status == KEEL_OK) return;
+  fail_case(fmt::format("{}: {}: {}", what, keel_status_name(status), keel_last_error()), where);
+}
+
+void must_be(keel_status wanted, keel_status status, std::string_view what, Where where) {
+  if (status == wanted) return;
+  fail_case(fmt::format("{}: {} instead of {}{}{}", what, keel_status_name(status),
+                        keel_status_name(wanted), status == KEEL_OK ? "" : ": ",
+                        status == KEEL_OK ? "" : keel_last_error()),
+            where);
+}
+
+void unsupported(const std::string& reason) {
+  throw CaseUnsupported(reason);
+}
+
+// ---- objects --------------------------------------------------------------------------
+
+Buffer::Buffer(keel_device device, keel_memory_kind kind, uint64_t size, Where where)
+    : device_(device), size_(size) {
+  void* pointer = nullptr;
+  must(keel_alloc(device, kind, size, &pointer), fmt::format("keel_alloc of {} bytes", size),
+       where);
+  pointer_ = static_cast<std::byte*>(pointer);
+  check(pointer != nullptr, "keel_alloc gave a NULL pointer", where);
+}
+
+Buffer::~Buffer() {
+  if (pointer_ != nullptr) keel_free(device_, pointer_);
+}
+
+Buffer::Buffer(Buffer&& other) noexcept
+    : device_(other.device_),
+      pointer_(std::exchange(other.pointer_, nullptr)),
+      size_(other.size_) {}
+
+Stream::Stream(const Context& context, keel_device device, int32_t priority, Where where)
+    : device_(device), wait_ns_(context.environment.wait_ns) {
+  must(keel_stream_create(device, priority, &stream_), "keel_stream_create", where);
+}
+
+Stream::~Stream() {
+  if (stream_.id != 0) keel_stream_destroy(stream_);
+}
+
+Stream::Stream(Stream&& other) noexcept
+    : device_(other.device_),
+      wait_ns_(other.wait_ns_),
+      stream_(std::exchange(other.stream_, keel_stream{})) {}
+
+void Stream::synchronize(Where where) const {
+  must(keel_stream_synchronize(stream_, wait_ns_), "keel_stream_synchronize", where);
+}
+
+void Stream::upload(std::byte* device, std::span<const std::byte> host, Where where) const {
+  must(keel_copy(stream_, device_, device, KEEL_HOST, host.data(), host.size()),
+       "keel_copy host to device", where);
+}
+
+void Stream::download(std::span<std::byte> host, const std::byte* device, Where where) const {
+  must(keel_copy(stream_, KEEL_HOST, host.data(), device_, device, host.size()),
+       "keel_copy device to host", where);
+}
+
+void Stream::copy(std::byte* destination, const std::byte* source, uint64_t size,
+                  Where where) const {
+  must(keel_copy(stream_, device_, destination, device_, source, size),
+       "keel_copy within the device", where);
+}
+
+void Stream::fill(std::byte* destination, uint32_t word, uint64_t size, Where where) const {
+  must(keel_fill(stream_, destination, &word, sizeof(word), size), "keel_fill", where);
+}
+
+Event::Event(uint32_t flags, Where where) {
+  must(keel_event_create(flags, &event_), "keel_event_create", where);
+}
+
+void Event::record(const Stream& stream, Where where) const {
+  must(keel_event_record(event_, stream.get()), "keel_event_record", where);
+}
+
+Gate::Gate(Where where) {
+  must(keel_gate_create(&gate_), "keel_gate_create", where);
+}
+
+void Gate::open(keel_status status, Where where) const {
+  must(keel_gate_open(gate_, status, "opened with a failure by keel conform"), "keel_gate_open",
+       where);
+}
+
+// ---- data -------------------------------------------------------------------------------
+
+std::vector<std::byte> random_bytes(const Context& context, uint32_t tensor, uint64_t size) {
+  std::vector<std::byte> bytes(size);
+  const uint64_t key = ops::case_key(context.id);
+  for (uint64_t offset = 0; offset < size; offset += sizeof(uint64_t)) {
+    const uint64_t bits =
+        ops::random_bits(context.environment.seed, key, tensor, offset / sizeof(uint64_t));
+    std::memcpy(bytes.data() + offset, &bits, std::min<uint64_t>(sizeof(bits), size - offset));
+  }
+  return bytes;
+}
+
+void check_equal(std::span<const std::byte> got, std::span<const std::byte> wanted,
+                 const std::string& what, Where where) {
+  check(got.size() == wanted.size(), what + ": sizes differ", where);
+  if (got.empty() || std::memcmp(got.data(), wanted.data(), got.size()) == 0) return;
+  uint64_t first = got.size();
+  uint64_t wrong = 0;
+  for (uint64_t i = got.size(); i-- > 0;) {
+    if (got[i] == wanted[i]) continue;
+    first = i;
+    ++wrong;
+  }
+  fail_case(fmt::format("{}: {} of {} bytes differ, first byte {}: {:#04x} instead of {:#04x}{}",
+                        what, wrong, got.size(), first, std::to_integer<int>(got[first]),
+                        std::to_integer<int>(wanted[first]),
+                        first + 16 >= got.size() ? " (only the tail is wrong)" : ""),
+            where);
+}
+
+void check_filled(std::span<const std::byte> got, uint32_t word, const std::string& what,
+                  Where where) {
+  std::vector<std::byte> wanted(got.size());
+  for (uint64_t offset = 0; offset < wanted.size(); offset += sizeof(word)) {
+    std::memcpy(wanted.data() + offset, &word,
+                std::min<uint64_t>(sizeof(word), wanted.size() - offset));
+  }
+  check_equal(got, wanted, what, where);
+}
+
+void keep_busy(const Stream& stream, const Buffer& buffer, uint32_t word, uint32_t rounds) {
+  for (uint32_t round = 1; round <= rounds; ++round) {
+    stream.fill(buffer.data(), word + rounds - round, buffer.size());
+  }
+}
+
+}  // namespace keel::conformance

@@ -1,0 +1,50 @@
+// The levels of conformance, and the claims of a device by name.
+#ifndef KEEL_CONFORMANCE_LEVELS_H_
+#define KEEL_CONFORMANCE_LEVELS_H_
+
+#include <keel/keel.h>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace keel::conformance {
+
+enum class Level : uint8_t {
+  kNull,
+  kCore,
+  kAsync,
+  kMemory,
+  kOps,
+  kCollectives,
+  kMultiDevice,
+};
+
+struct LevelInfo {
+  Level level;
+  const char* name;  // first component of the ids of its cases
+  uint64_t mandatory_claims;
+  const char* doc;
+};
+
+// In the order in which they run.
+std::span<const LevelInfo> levels();
+const LevelInfo& level_info(Level level);
+std::optional<Level> find_level(std::string_view name);
+// The level of the case |id|: kNull for an id of no level, which the catalogue has not.
+Level level_of(std::string_view id);
+
+// "PINNED", "ASYNC", ... of the bits that are set, lowest first; a bit without a name
+// reads "bit 40".
+std::vector<std::string> claim_names(uint64_t claims);
+// The same in one line, "none" for 0.
+std::string claim_text(uint64_t claims);
+// Every claim that abi.h knows.
+uint64_t known_claims();
+
+}  // namespace keel::conformance
+
+#endif  // KEEL_CONFORMANCE_LEVELS_H_

@@ -1,0 +1,34 @@
+// Operator calls by hand, for suites that need some work of the device's own kernels.
+#ifndef KEEL_CONFORMANCE_OP_CALLS_H_
+#define KEEL_CONFORMANCE_OP_CALLS_H_
+
+#include <cstdint>
+
+#include "conformance/harness.h"
+
+namespace keel::conformance {
+
+// sum = sum + one over and over, in float32, whose result tells how many have run: small
+// whole numbers are exact. Add in float32 is what KEEL_CLAIM_OPS promises at least.
+class AddChain {
+ public:
+  // Enqueues zeroes and ones on |stream|, which must outlive the chain.
+  AddChain(const Stream& stream, int64_t elements);
+  // Enqueues |rounds| additions.
+  void enqueue(uint32_t rounds, Where where = Where::current()) const;
+
+  const std::byte* result() const { return sum_.data(); }
+  uint64_t bytes() const { return sum_.size(); }
+  // What every word of the result is after |rounds| additions.
+  static uint32_t word(uint32_t rounds);
+
+ private:
+  const Stream& stream_;
+  const int64_t elements_;
+  Buffer sum_;
+  Buffer one_;
+};
+
+}  // namespace keel::conformance
+
+#endif  // KEEL_CONFORMANCE_OP_CALLS_H_

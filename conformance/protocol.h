@@ -1,0 +1,38 @@
+// The lines between the runner and a worker process. The request is one JSON object on
+// the worker's standard input; the answers are one JSON object a line on descriptor 3,
+// out of reach of whatever a plugin prints.
+//
+//   {"type": "target", "target": {...}, "cases": [{"id": "...", "full": false}, ...]}
+//   {"type": "begin", "id": "core/copy/many"}
+//   {"type": "end", "id": "core/copy/many", "outcome": "pass", "message": "", "seconds": 0.1}
+//   {"type": "error", "text": "...", "usage": true}     nothing could be run
+//   {"type": "done"}                                    after Keel was shut down
+#ifndef KEEL_CONFORMANCE_PROTOCOL_H_
+#define KEEL_CONFORMANCE_PROTOCOL_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "conformance/environment.h"
+
+namespace keel::conformance {
+
+inline constexpr int kAnswerDescriptor = 3;
+inline constexpr const char* kWorkerCommand = "conform-worker";
+
+// No cases: describe the target and list what there is.
+struct WorkerRequest {
+  PluginChoice choice;
+  uint64_t seed = 42;
+  uint32_t timeout_seconds = 20;
+  std::vector<std::string> cases;
+};
+
+std::string to_text(const WorkerRequest& request);
+// False when |text| is no request.
+bool from_text(const std::string& text, WorkerRequest* out_request);
+
+}  // namespace keel::conformance
+
+#endif  // KEEL_CONFORMANCE_PROTOCOL_H_

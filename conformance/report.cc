@@ -1,0 +1,177 @@
+#include "conformance/report.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+namespace keel::conformance {
+
+namespace {
+
+using Json = nlohmann::json;
+
+std::string dump(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+// XML 1.0 knows no control characters but tab and newlines, escaped or not.
+std::string xml(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      case '\n':
+        out += "&#10;";
+        break;
+      default:
+        // A plugin's bytes need not be UTF-8: beyond ASCII they become question marks.
+        out += (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) > 0x7e) ? '?'
+                                                                                              : c;
+    }
+  }
+  return out;
+}
+
+std::string indented(const std::string& text) {
+  std::string out = "    ";
+  for (const char c : text) {
+    out += c;
+    if (c == '\n') out += "    ";
+  }
+  return out;
+}
+
+std::string junit_case(const Report& report, const CaseResult& result, const char* level) {
+  std::string out = fmt::format(R"(    <testcase classname="{}.{}" name="{}" time="{:.3f}")",
+                                xml(report.target.backend), level, xml(result.id), result.seconds);
+  const std::string message = xml(result.message);
+  switch (result.outcome) {
+    case Outcome::kPass:
+      return out + "/>\n";
+    case Outcome::kUnsupported:
+    case Outcome::kWaived:
+      return out + fmt::format(">\n      <skipped message=\"{}: {}\"/>\n    </testcase>\n",
+                               outcome_name(result.outcome), message);
+    case Outcome::kFail:
+      return out + fmt::format(">\n      <failure message=\"{}\">{}</failure>\n    </testcase>\n",
+                               message, xml(report.repeat(result.id)));
+    default:
+      return out + fmt::format(
+                       ">\n      <error type=\"{}\" message=\"{}\">{}</error>\n"
+                       "    </testcase>\n",
+                       outcome_name(result.outcome), message, xml(report.repeat(result.id)));
+  }
+}
+
+}  // namespace
+
+std::string failure_text(const Report& report, const CaseResult& result) {
+  return fmt::format("{:<8}{}\n{}\n    {}\n", outcome_name(result.outcome), result.id,
+                     indented(result.message), report.repeat(result.id));
+}
+
+std::string head_text(const Report& report) {
+  const Target& target = report.target;
+  std::string text =
+      fmt::format("{} {} by {}, {}\n", target.backend, target.version, target.vendor, target.path);
+  if (target.has_device()) {
+    text += fmt::format("{}: {}, {}\nclaims: {}\n", target.device, target.device_name,
+                        target.architecture.empty() ? "architecture unknown" : target.architecture,
+                        claim_text(target.claims));
+    const uint64_t not_claimed = known_claims() & ~target.claims;
+    text += fmt::format("not claimed: {}\n", claim_text(not_claimed));
+  } else {
+    text += fmt::format("no device: {}\n", target.no_device);
+  }
+  return text + fmt::format("seed {}, profile {}\n", report.settings.seed, report.profile);
+}
+
+std::string summary_text(const Report& report) {
+  std::string text =
+      fmt::format("\n{:<13}{:>6}{:>6}{:>13}{:>8}{:>7}{:>9}{:>9}  {}\n", "level", "pass", "fail",
+                  "unsupported", "waived", "crash", "timeout", "time", "certified");
+  for (const LevelSummary& level : report.levels) {
+    text += fmt::format("{:<13}{:>6}{:>6}{:>13}{:>8}{:>7}{:>9}{:>7.1f} s  {}\n",
+                        level_info(level.level).name, level.count(Outcome::kPass),
+                        level.count(Outcome::kFail), level.count(Outcome::kUnsupported),
+                        level.count(Outcome::kWaived), level.count(Outcome::kCrash),
+                        level.count(Outcome::kTimeout), level.seconds,
+                        level.certified ? "yes" : "no: " + level.why_not);
+  }
+  for (const std::string& note : report.notes) text += note + "\n";
+  return text;
+}
+
+std::string to_json_text(const Report& report) {
+  Json levels = Json::array();
+  for (const LevelSummary& level : report.levels) {
+    const LevelInfo& info = level_info(level.level);
+    Json counts;
+    for (size_t i = 0; i < kOutcomeCount; ++i) {
+      counts[outcome_name(static_cast<Outcome>(i))] = level.counts[i];
+    }
+    levels.push_back({{"level", info.name},
+                      {"mandatory_claims", claim_names(info.mandatory_claims)},
+                      {"counts", counts},
+                      {"seconds", level.seconds},
+                      {"certified", level.certified},
+                      {"why_not", level.why_not}});
+  }
+  Json results = Json::array();
+  for (const CaseResult& result : report.results) {
+    Json entry = {{"id", result.id},
+                  {"level", level_info(level_of(result.id)).name},
+                  {"outcome", outcome_name(result.outcome)},
+                  {"seconds", result.seconds},
+                  {"message", result.message}};
+    if (result.outcome != Outcome::kPass && result.outcome != Outcome::kUnsupported) {
+      entry["repeat"] = report.repeat(result.id);
+    }
+    results.push_back(std::move(entry));
+  }
+  return dump({{"format", Report::kFormat},
+               {"date", report.date},
+               {"target", report.target},
+               {"plugin_sha256", report.plugin_sha256},
+               {"seed", report.settings.seed},
+               {"profile", report.profile},
+               {"filter", report.filter},
+               {"timeout_seconds", report.settings.timeout_seconds},
+               {"levels", levels},
+               {"notes", report.notes},
+               {"results", results}});
+}
+
+std::string to_junit_text(const Report& report) {
+  std::string text =
+      "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"keel conform\">\n";
+  for (const LevelSummary& level : report.levels) {
+    const char* name = level_info(level.level).name;
+    uint32_t total = 0;
+    for (const uint32_t count : level.counts) total += count;
+    text += fmt::format(R"(  <testsuite name="{}" tests="{}" failures="{}" errors="{}" )"
+                        "skipped=\"{}\" time=\"{:.3f}\">\n",
+                        name, total, level.count(Outcome::kFail),
+                        level.count(Outcome::kCrash) + level.count(Outcome::kTimeout),
+                        level.count(Outcome::kUnsupported) + level.count(Outcome::kWaived),
+                        level.seconds);
+    for (const CaseResult& result : report.results) {
+      if (level_of(result.id) == level.level) text += junit_case(report, result, name);
+    }
+    text += "  </testsuite>\n";
+  }
+  return text + "</testsuites>\n";
+}
+
+}  // namespace keel::conformance

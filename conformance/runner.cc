@@ -1,0 +1,184 @@
+#include "conformance/runner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+
+#include "conformance/worker_process.h"
+
+namespace keel::conformance {
+
+namespace {
+
+using Clock = WorkerProcess::Clock;
+
+// Small enough that a case meets few that ran before it, large enough that starting
+// workers, 0.1 s each, costs little.
+constexpr size_t kBatch = 64;
+
+WorkerRequest make_request(const RunSettings& settings, std::vector<std::string> cases) {
+  return {settings.choice, settings.seed, settings.timeout_seconds, std::move(cases)};
+}
+
+Clock::time_point case_deadline(const RunSettings& settings) {
+  return Clock::now() + std::chrono::seconds(settings.timeout_seconds);
+}
+
+// How a worker died, with the last it printed.
+struct Death {
+  Outcome outcome = Outcome::kCrash;
+  std::string text;
+};
+
+Death autopsy(WorkerProcess& worker, WorkerProcess::Read read, const RunSettings& settings) {
+  Death death;
+  if (read == WorkerProcess::Read::kTimedOut) {
+    death.outcome = Outcome::kTimeout;
+    death.text = fmt::format("no end after {} s, the worker was killed", settings.timeout_seconds);
+    worker.finish();
+  } else {
+    death.text = "the worker " + worker.finish();
+  }
+  if (!worker.printed().empty()) death.text += "\nlast output:\n" + worker.printed();
+  return death;
+}
+
+struct BatchEnd {
+  std::vector<CaseResult> results;     // of the cases that ended
+  std::optional<std::string> running;  // the case that had begun and not ended
+  std::optional<Death> death;
+};
+
+BatchEnd run_batch(const RunSettings& settings, const std::vector<std::string>& ids) {
+  BatchEnd end;
+  WorkerProcess worker(make_request(settings, ids));
+  Clock::time_point deadline = case_deadline(settings);
+  nlohmann::json message;
+  while (true) {
+    const WorkerProcess::Read read = worker.read(deadline, &message);
+    if (read != WorkerProcess::Read::kMessage) {
+      end.death = autopsy(worker, read, settings);
+      return end;
+    }
+    deadline = case_deadline(settings);
+    const std::string type = message.value("type", "");
+    if (type == "begin") {
+      end.running = message.value("id", "");
+    } else if (type == "end") {
+      end.running.reset();
+      end.results.push_back({message.value("id", ""),
+                             find_outcome(message.value("outcome", "")).value_or(Outcome::kFail),
+                             message.value("seconds", 0.0), message.value("message", "")});
+    } else if (type == "error") {
+      end.death = Death{Outcome::kFail, message.value("text", "")};
+      return end;
+    } else if (type == "done") {
+      return end;
+    }
+  }
+}
+
+// The result of a case whose worker died: it has one try alone.
+CaseResult run_again(const RunSettings& settings, const std::string& id, const Death& first) {
+  const auto start = Clock::now();
+  const BatchEnd again = run_batch(settings, {id});
+  CaseResult result;
+  result.id = id;
+  result.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  if (again.death) {
+    result.outcome = again.death->outcome;
+    result.message = again.death->text + "\nthe same, alone, as among others";
+    if (again.death->outcome != first.outcome) {
+      result.message = fmt::format("{}\namong others: {}: {}", again.death->text,
+                                   outcome_name(first.outcome), first.text);
+    }
+    return result;
+  }
+  result.outcome = first.outcome;
+  result.message = fmt::format(
+      "{}\nalone it ended with {}: this case, or one shortly before it, "
+      "does damage now and then",
+      first.text, again.results.empty() ? "no result" : outcome_name(again.results[0].outcome));
+  return result;
+}
+
+}  // namespace
+
+Discovery discover(const RunSettings& settings) {
+  Discovery found;
+  WorkerProcess worker(make_request(settings, {}));
+  nlohmann::json message;
+  const WorkerProcess::Read read = worker.read(case_deadline(settings), &message);
+  if (read != WorkerProcess::Read::kMessage) {
+    const Death death = autopsy(worker, read, settings);
+    found.error = death.text;
+    found.outcome = death.outcome;
+    return found;
+  }
+  if (message.value("type", "") != "target") {
+    found.error = message.value("text", "the worker gave no answer");
+    found.usage = message.value("usage", false);
+    return found;
+  }
+  message.at("target").get_to(found.target);
+  for (const nlohmann::json& each : message.at("cases")) {
+    found.cases.push_back({each.at("id"), each.at("full")});
+  }
+  // Lets it shut down: a crash there is found by the cases too, which name it.
+  worker.read(case_deadline(settings), &message);
+  return found;
+}
+
+std::vector<CaseResult> run_cases(const RunSettings& settings, const std::vector<std::string>& ids,
+                                  const std::function<void(const CaseResult&)>& report) {
+  std::vector<CaseResult> results;
+  size_t next = 0;
+  while (next < ids.size()) {
+    size_t last = next + 1;  // a batch stays within a level
+    while (last < ids.size() && last - next < kBatch &&
+           level_of(ids[last]) == level_of(ids[next])) {
+      ++last;
+    }
+    BatchEnd end = run_batch(settings, {ids.begin() + static_cast<std::ptrdiff_t>(next),
+                                        ids.begin() + static_cast<std::ptrdiff_t>(last)});
+    if (end.death) {
+      // Whoever ran; between two cases and at shutdown, the one before; before the first
+      // one, the first.
+      std::string guilty = ids[next];
+      if (end.running) {
+        guilty = *end.running;
+      } else if (!end.results.empty()) {
+        guilty = end.results.back().id;
+        end.results.pop_back();
+      }
+      end.results.push_back(run_again(settings, guilty, *end.death));
+    }
+    next += end.results.size();
+    for (CaseResult& result : end.results) {
+      report(result);
+      results.push_back(std::move(result));
+    }
+    // A worker that ended well has run all of its batch.
+    if (!end.death && next < last) {
+      results.push_back({ids[next], Outcome::kFail, 0, "the worker left this case out"});
+      report(results.back());
+      ++next;
+    }
+  }
+  return results;
+}
+
+std::string repeat_command(const RunSettings& settings, const std::string& id, bool full) {
+  const PluginChoice& choice = settings.choice;
+  std::string command = fmt::format(
+      "keel conform run {} --filter '{}' --seed {}",
+      choice.plugin.empty() ? "--backend " + choice.backend : "--plugin " + choice.plugin, id,
+      settings.seed);
+  if (choice.ordinal != 0) command += fmt::format(" --device {}", choice.ordinal);
+  if (full) command += " --profile full";
+  return command;
+}
+
+}  // namespace keel::conformance

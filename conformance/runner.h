@@ -1,0 +1,47 @@
+// Runs cases in worker processes, and finds out whose fault it was when one dies.
+#ifndef KEEL_CONFORMANCE_RUNNER_H_
+#define KEEL_CONFORMANCE_RUNNER_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "conformance/environment.h"
+#include "conformance/result.h"
+
+namespace keel::conformance {
+
+struct RunSettings {
+  PluginChoice choice;
+  uint64_t seed = 42;
+  uint32_t timeout_seconds = 20;  // of each case
+};
+
+struct ListedCase {
+  std::string id;
+  bool full = false;  // only in the full profile
+};
+
+// What a worker says there is.
+struct Discovery {
+  Target target;
+  std::vector<ListedCase> cases;
+  std::string error;                 // why there is nothing
+  bool usage = false;                // the error is the caller's: no such backend
+  Outcome outcome = Outcome::kFail;  // of loading the plugin, where |error| is not empty
+};
+
+Discovery discover(const RunSettings& settings);
+
+// Runs |ids|, which are in the order of their levels, and gives |report| each result as
+// it is known. A case whose worker dies or hangs is run once more alone, and the rest in
+// a new worker.
+std::vector<CaseResult> run_cases(const RunSettings& settings, const std::vector<std::string>& ids,
+                                  const std::function<void(const CaseResult&)>& report);
+
+// The shell command that runs one case again.
+std::string repeat_command(const RunSettings& settings, const std::string& id, bool full);
+
+}  // namespace keel::conformance
+
+#endif  // KEEL_CONFORMANCE_RUNNER_H_

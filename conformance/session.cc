@@ -1,0 +1,271 @@
+#include "conformance/session.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <memory>
+
+#include "conformance/certificate.h"
+
+namespace keel::conformance {
+
+namespace {
+
+int usage_error(const std::string& text) {
+  fmt::print(stderr, "keel conform: {}\n", text);
+  return kExitUsage;
+}
+
+bool read_file(const std::string& path, std::string* out_text) {
+  std::ifstream file(path);
+  out_text->assign(std::istreambuf_iterator<char>(file), {});
+  return file.is_open() && !file.bad();
+}
+
+// An empty path asks for nothing.
+bool write_file(const std::string& path, const std::string& text) {
+  if (path.empty()) return true;
+  std::ofstream file(path);
+  file << text;
+  file.close();
+  if (!file) fmt::print(stderr, "keel conform: {} cannot be written\n", path);
+  return !file.fail();
+}
+
+// The levels of |names|, each once and in their order, or all.
+bool parse_levels(const std::vector<std::string>& names, std::vector<Level>* out_levels,
+                  std::string* error) {
+  std::string known;
+  for (const LevelInfo& info : levels()) {
+    known += (known.empty() ? "" : ", ") + std::string(info.name);
+    if (names.empty() || std::count(names.begin(), names.end(), info.name) != 0) {
+      out_levels->push_back(info.level);
+    }
+  }
+  for (const std::string& name : names) {
+    if (!find_level(name)) {
+      *error = fmt::format("'{}' is no level; there are: {}", name, known);
+      return false;
+    }
+  }
+  return true;
+}
+
+// The plugin file by its absolute path, which is what keel_plugin_load asks for.
+bool resolve_choice(PluginChoice* choice, std::string* error) {
+  if (choice->backend.empty() == choice->plugin.empty()) {
+    *error = "one of --backend and --plugin says what to test";
+    return false;
+  }
+  if (choice->plugin.empty()) return true;
+  const std::unique_ptr<char, decltype(&std::free)> path(realpath(choice->plugin.c_str(), nullptr),
+                                                         std::free);
+  if (!path) {
+    *error = fmt::format("there is no file {}", choice->plugin);
+    return false;
+  }
+  choice->plugin = path.get();
+  return true;
+}
+
+// Which cases of a discovery a run is about.
+struct Plan {
+  std::vector<Level> levels;
+  std::vector<std::string> ids;
+  bool filtered = false;
+};
+
+// Fills in the cases; the levels are there already.
+bool select_cases(const SessionOptions& options, const Discovery& found, Plan* out_plan,
+                  std::string* error) {
+  for (const ListedCase& each : found.cases) {
+    const Level level = level_of(each.id);
+    if (std::find(out_plan->levels.begin(), out_plan->levels.end(), level) ==
+        out_plan->levels.end()) {
+      continue;
+    }
+    if (each.full && options.profile != "full") continue;
+    if (!options.filter.empty() && !glob_matches(options.filter, each.id)) {
+      out_plan->filtered = true;
+      continue;
+    }
+    out_plan->ids.push_back(each.id);
+  }
+  // A level above null has no cases where there is no device, which is no mistake.
+  if (out_plan->ids.empty() && (!options.filter.empty() || found.target.has_device())) {
+    *error = fmt::format(
+        "filter '{}' selects none of {} cases (profile {}; see `keel conform "
+        "list`)",
+        options.filter, found.cases.size(), options.profile);
+    return false;
+  }
+  return true;
+}
+
+// A line that counts, where somebody looks; failures, everywhere.
+class Progress {
+ public:
+  Progress(const Report& report, const Waivers& waivers, size_t total)
+      : report_(report), waivers_(waivers), total_(total), live_(isatty(STDOUT_FILENO) != 0) {}
+
+  void add(const CaseResult& result) {
+    ++done_;
+    if (is_failure(result.outcome) && waivers_.find(result.id) == nullptr) {
+      if (live_) fmt::print("\r\033[K");
+      fmt::print("\n{}", failure_text(report_, result));
+    }
+    if (live_) fmt::print("\r\033[K{} of {}  {}", done_, total_, result.id);
+    std::fflush(stdout);
+  }
+
+  void end() const {
+    if (live_) fmt::print("\r\033[K");
+  }
+
+ private:
+  const Report& report_;
+  const Waivers& waivers_;
+  const size_t total_;
+  const bool live_;
+  size_t done_ = 0;
+};
+
+// A plugin that cannot even be loaded: one failed case.
+Discovery not_loaded(const RunSettings& settings, const Discovery& found) {
+  Discovery result = found;
+  result.target.backend = settings.choice.backend;
+  result.target.path = settings.choice.plugin;
+  result.target.no_device = "the plugin does not load";
+  return result;
+}
+
+}  // namespace
+
+int run_session(const SessionOptions& options, Report* out_report) {
+  Report local;
+  Report& report = out_report == nullptr ? local : *out_report;
+  report.settings = options.settings;
+  report.profile = options.profile;
+  report.filter = options.filter;
+  report.date = today_utc();
+  std::string error;
+  Plan plan;
+  if (!parse_levels(options.levels, &plan.levels, &error)) return usage_error(error);
+  if (!resolve_choice(&report.settings.choice, &error)) return usage_error(error);
+  if (!options.certificate_file.empty() && !options.filter.empty()) {
+    return usage_error("--certificate is for whole levels: leave --filter out");
+  }
+  std::string waivers_text = "[]";
+  if (!options.waivers_file.empty() && !read_file(options.waivers_file, &waivers_text)) {
+    return usage_error(fmt::format("{} cannot be read", options.waivers_file));
+  }
+
+  Discovery found = discover(report.settings);
+  if (found.usage) return usage_error(found.error);
+  Waivers waivers;
+  const std::string& backend =
+      found.error.empty() ? found.target.backend : options.settings.choice.backend;
+  if (!parse_waivers(waivers_text, backend, report.date, &waivers, &error)) {
+    return usage_error(fmt::format("{}: {}", options.waivers_file, error));
+  }
+  report.notes = waivers.messages;
+  for (const std::string& message : waivers.messages) fmt::print(stderr, "{}\n", message);
+  if (!found.error.empty()) {
+    found = not_loaded(report.settings, found);
+    report.target = found.target;
+    report.results = {{"null/load", found.outcome, 0, found.error}};
+    fmt::print("{}", failure_text(report, report.results[0]));
+  } else {
+    if (!select_cases(options, found, &plan, &error)) return usage_error(error);
+    report.target = found.target;
+    if (!sha256_of_file(report.target.path, &report.plugin_sha256, &error)) {
+      return usage_error(error);
+    }
+    for (const ListedCase& each : found.cases) {
+      if (each.full) report.full_cases.insert(each.id);
+    }
+    fmt::print("{}", head_text(report));
+    std::fflush(stdout);
+    Progress progress(report, waivers, plan.ids.size());
+    report.results = run_cases(report.settings, plan.ids,
+                               [&](const CaseResult& result) { progress.add(result); });
+    progress.end();
+  }
+  std::vector<CaseResult> before = report.results;
+  apply_waivers(waivers, &report.results, &report.notes);
+  for (size_t i = 0; i < before.size(); ++i) {  // what a waiver has made of a pass
+    if (before[i].outcome == Outcome::kPass && report.results[i].outcome == Outcome::kFail) {
+      fmt::print("\n{}", failure_text(report, report.results[i]));
+    }
+  }
+  const Selection selection = {plan.levels, plan.filtered,
+                               report.target.has_device() ? "" : report.target.no_device,
+                               report.target.claims};
+  report.levels = summarise(report.results, selection);
+  fmt::print("{}", summary_text(report));
+
+  const bool written = write_file(options.json_file, to_json_text(report)) &&
+                       write_file(options.junit_file, to_junit_text(report)) &&
+                       write_file(options.certificate_file,
+                                  options.certificate_file.empty() ? "" : certificate_text(report));
+  // Who names a level wants it; who does not is content with what is claimed.
+  const bool missed = !options.levels.empty() && options.filter.empty() &&
+                      std::any_of(report.levels.begin(), report.levels.end(),
+                                  [](const LevelSummary& level) { return !level.certified; });
+  return any_failure(report.results) || missed || !written ? kExitFailed : kExitOk;
+}
+
+int list_session(const SessionOptions& options) {
+  RunSettings settings = options.settings;
+  std::string error;
+  Plan plan;
+  if (!parse_levels(options.levels, &plan.levels, &error)) return usage_error(error);
+  if (!resolve_choice(&settings.choice, &error)) return usage_error(error);
+  const Discovery found = discover(settings);
+  if (!found.error.empty()) {
+    usage_error(found.error);
+    return found.usage ? kExitUsage : kExitFailed;
+  }
+  if (!select_cases(options, found, &plan, &error)) return usage_error(error);
+  for (const std::string& id : plan.ids) {
+    fmt::print("{:<13} {}\n", level_info(level_of(id)).name, id);
+  }
+  return kExitOk;
+}
+
+int verify_session(const std::string& file, bool rerun) {
+  std::string text;
+  if (!read_file(file, &text)) return usage_error(fmt::format("{} cannot be read", file));
+  Certificate certificate;
+  std::string error;
+  std::string digest;
+  const auto refuse = [&](const std::string& why) {
+    fmt::print("{}: refused: {}\n", file, why);
+    return kExitFailed;
+  };
+  if (!read_certificate(text, &certificate, &error)) return refuse(error);
+  if (!sha256_of_file(certificate.plugin_path, &digest, &error)) return refuse(error);
+  if (digest != certificate.plugin_sha256) {
+    return refuse(fmt::format("{} is another file: its SHA-256 is {}, the certificate is for {}",
+                              certificate.plugin_path, digest, certificate.plugin_sha256));
+  }
+  fmt::print("{}: valid for {} ({}), levels: {}\n", file, certificate.backend,
+             certificate.plugin_path, fmt::join(certificate.levels, " "));
+  if (!rerun) return kExitOk;
+  SessionOptions options;
+  options.settings = certificate.settings;
+  options.profile = certificate.profile;
+  options.levels = certificate.levels;
+  Report report;
+  const int status = run_session(options, &report);
+  if (status != kExitOk) return refuse("its levels are not certified again");
+  if (results_digest(report) != certificate.results_sha256) return refuse("other results");
+  return kExitOk;
+}
+
+}  // namespace keel::conformance

@@ -1,0 +1,269 @@
+// Level memory: the kinds of memory that are claimed, what happens when there is none
+// left, and use from several threads.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "conformance/harness.h"
+
+namespace keel::conformance {
+
+namespace {
+
+constexpr uint64_t kMiB = 1 << 20;
+
+keel_memory_info find(const Context& context, const void* pointer) {
+  keel_memory_info info = KEEL_STRUCT_INIT(keel_memory_info, KEEL_STRUCT_MEMORY_INFO);
+  must(keel_memory_find(context.device(), pointer, &info), "keel_memory_find");
+  return info;
+}
+
+void kind_works(const Context& context, keel_memory_kind kind) {
+  constexpr uint64_t kBytes = 100'003;
+  const Stream stream(context);
+  const Buffer memory(context.device(), kind, kBytes);
+  const keel_memory_info info = find(context, memory.at(kBytes - 1));
+  check(info.base == memory.data(), "keel_memory_find of the last byte gives another base");
+  check(info.size == kBytes, fmt::format("keel_memory_find gives {} bytes", info.size));
+  check(info.kind == kind, fmt::format("keel_memory_find gives kind {}", info.kind));
+
+  const Buffer device(context.device(), KEEL_MEMORY_DEVICE, kBytes);
+  const std::vector<std::byte> sent = random_bytes(context, 0, kBytes);
+  std::vector<std::byte> received(kBytes, std::byte{0});
+  if (kind == KEEL_MEMORY_DEVICE) {
+    stream.upload(memory.data(), sent);
+  } else {
+    std::copy(sent.begin(), sent.end(), memory.data());  // the host may write it
+  }
+  must(keel_copy(stream.get(), context.device(), device.data(), context.device(), memory.data(),
+                 kBytes),
+       "keel_copy from the memory");
+  stream.fill(device.data(), 0, 4);
+  stream.upload(device.data(), std::span(sent).first(4));
+  stream.download(received, device.data());
+  stream.synchronize();
+  check_equal(received, sent, "through memory of this kind");
+}
+
+void host_alias(const Context& context) {
+  constexpr uint64_t kBytes = 300'007;
+  const Stream stream(context);
+  const Buffer device(context.device(), KEEL_MEMORY_DEVICE, kBytes);
+  const keel_memory_info info = find(context, device.data());
+  check(info.host_alias != nullptr, "HOST_ALIAS is claimed, but the memory has none");
+  const std::span<std::byte> alias(static_cast<std::byte*>(info.host_alias), kBytes);
+  const std::vector<std::byte> first = random_bytes(context, 0, kBytes);
+  const std::vector<std::byte> second = random_bytes(context, 1, kBytes);
+  std::vector<std::byte> received(kBytes);
+
+  stream.upload(device.data(), first);
+  stream.synchronize();
+  check_equal(alias, first, "the host reads what a copy wrote");
+  std::copy(second.begin(), second.end(), alias.begin());
+  stream.download(received, device.data());
+  stream.synchronize();
+  check_equal(received, second, "a copy reads what the host wrote");
+}
+
+// Unaligned host memory, pinned twice in a row.
+void host_register(const Context& context, uint64_t size) {
+  constexpr uint64_t kOffset = 100;
+  const Stream stream(context);
+  const Buffer device(context.device(), KEEL_MEMORY_DEVICE, size);
+  const std::vector<std::byte> sent = random_bytes(context, 0, size);
+  for (int round = 0; round < 2; ++round) {
+    std::vector<std::byte> host(size + 2 * kOffset, kRedZone);
+    std::copy(sent.begin(), sent.end(), host.begin() + kOffset);
+    const std::span<std::byte> registered(host.data() + kOffset, size);
+    must(keel_host_register(context.device(), registered.data(), size), "keel_host_register");
+    stream.upload(device.data(), registered);
+    stream.synchronize();
+    std::fill(registered.begin(), registered.end(), std::byte{0});
+    stream.download(registered, device.data());
+    stream.synchronize();
+    must(keel_host_unregister(context.device(), registered.data()), "keel_host_unregister");
+    check_equal(registered, sent, "through registered memory");
+    const std::vector<std::byte> red(kOffset, kRedZone);
+    check_equal(std::span(host).first(kOffset), red, "before the registered memory");
+    check_equal(std::span(host).last(kOffset), red, "behind the registered memory");
+  }
+}
+
+void memory_info(const Context& context) {
+  uint64_t free_bytes = 0;
+  uint64_t total_bytes = 0;
+  must(keel_device_memory_info(context.device(), &free_bytes, &total_bytes),
+       "keel_device_memory_info");
+  check(total_bytes != 0, "no memory in total");
+  check(free_bytes <= total_bytes, fmt::format("{} of {} are free", free_bytes, total_bytes));
+}
+
+void still_works(const Context& context) {
+  constexpr uint64_t kBytes = 65'537;
+  const Stream stream(context);
+  const Buffer device(context.device(), KEEL_MEMORY_DEVICE, kBytes);
+  const std::vector<std::byte> sent = random_bytes(context, 9, kBytes);
+  std::vector<std::byte> received(kBytes);
+  stream.upload(device.data(), sent);
+  stream.download(received, device.data());
+  stream.synchronize();
+  check_equal(received, sent, "after running out of memory");
+}
+
+// More than any machine has: 4 EiB, and 64 TiB, which no rounding hides.
+void impossible_size(const Context& context, keel_memory_kind kind) {
+  for (const uint64_t size : {uint64_t{1} << 62, uint64_t{1} << 46, UINT64_MAX - 4096}) {
+    void* pointer = nullptr;
+    const keel_status status = keel_alloc(context.device(), kind, size, &pointer);
+    if (status == KEEL_OK) keel_free(context.device(), pointer);
+    must_be(KEEL_OUT_OF_MEMORY, status, fmt::format("keel_alloc of {} bytes", size));
+  }
+  still_works(context);
+}
+
+// Takes an eighth at a time until there is none left. A device that hands out memory it
+// only backs when it is touched need not run out: at twice its size the case is content.
+void exhausted(const Context& context) {
+  const keel_device_info& info = context.environment.info;
+  uint64_t piece = std::max<uint64_t>(info.memory_bytes / 8, kMiB);
+  if (info.max_alloc_bytes != 0) piece = std::min(piece, info.max_alloc_bytes);
+  const uint64_t limit = std::max<uint64_t>(2 * info.memory_bytes, 256 * kMiB);
+  struct Taken {
+    keel_device device;
+    std::vector<void*> pieces;
+    ~Taken() {
+      for (void* pointer : pieces) keel_free(device, pointer);
+    }
+  };
+  {
+    Taken taken{context.device(), {}};
+    for (uint64_t total = 0; total < limit; total += piece) {
+      void* pointer = nullptr;
+      const keel_status status = keel_alloc(context.device(), KEEL_MEMORY_DEVICE, piece, &pointer);
+      if (status != KEEL_OK) {
+        must_be(KEEL_OUT_OF_MEMORY, status, fmt::format("keel_alloc with {} bytes taken", total));
+        break;
+      }
+      taken.pieces.push_back(pointer);
+    }
+    check(!taken.pieces.empty(),
+          fmt::format("not one piece of {} bytes of {}", piece, info.memory_bytes));
+  }
+  must(keel_memory_trim(context.device()), "keel_memory_trim");
+  still_works(context);
+}
+
+// Freed while a copy from it is in flight, and allocated again at once for other data.
+void free_in_flight(const Context& context) {
+  constexpr uint64_t kBytes = 4 * kMiB;
+  const Stream stream(context);
+  const Stream other(context);
+  const Buffer result(context.device(), KEEL_MEMORY_DEVICE, kBytes);
+  std::vector<std::byte> received(kBytes);
+  for (uint32_t round = 0; round < 8; ++round) {
+    const uint32_t word = 0x0f0f0000 + round;
+    {
+      const Buffer gone(context.device(), KEEL_MEMORY_DEVICE, kBytes);
+      keep_busy(stream, gone, word, /*rounds=*/4);
+      stream.copy(result.data(), gone.data(), kBytes);
+    }
+    const Buffer next(context.device(), KEEL_MEMORY_DEVICE, kBytes);
+    other.fill(next.data(), 0xbadbadba, kBytes);
+    stream.download(received, result.data());
+    stream.synchronize();
+    check_filled(received, word, "a copy from memory that was freed behind it");
+    other.synchronize();
+  }
+}
+
+void many_small(const Context& context) {
+  constexpr uint32_t kCount = 600;
+  const Stream stream(context);
+  std::vector<Buffer> buffers;
+  std::vector<std::vector<std::byte>> sent;
+  for (uint32_t i = 0; i < kCount; ++i) {
+    const uint64_t size = 1 + i * 37 % 5000;
+    buffers.emplace_back(context.device(), KEEL_MEMORY_DEVICE, size);
+    sent.push_back(random_bytes(context, i % 256, size));
+    stream.upload(buffers[i].data(), sent[i]);
+  }
+  for (uint32_t i = 0; i < kCount; ++i) {
+    std::vector<std::byte> received(sent[i].size());
+    stream.download(received, buffers[i].data());
+    stream.synchronize();
+    check_equal(received, sent[i], fmt::format("allocation {} of {}", i, kCount));
+  }
+}
+
+// Each thread with a stream and memory of its own.
+void threads(const Context& context) {
+  constexpr int kThreads = 4;
+  std::mutex mutex;
+  std::exception_ptr failure;
+  const auto work = [&](int index) {
+    try {
+      const Stream stream(context);
+      for (uint32_t round = 0; round < 40; ++round) {
+        const uint64_t size = 10'007 + 4'001 * static_cast<uint64_t>(index) + 97 * round;
+        const Buffer device(context.device(), KEEL_MEMORY_DEVICE, size);
+        const std::vector<std::byte> sent =
+            random_bytes(context, static_cast<uint32_t>(index), size);
+        std::vector<std::byte> received(size);
+        const Event event;
+        stream.upload(device.data(), sent);
+        stream.download(received, device.data());
+        event.record(stream);
+        must(keel_event_wait(event.get(), context.environment.wait_ns), "keel_event_wait");
+        check_equal(received, sent, fmt::format("thread {}, round {}", index, round));
+      }
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      if (!failure) failure = std::current_exception();
+    }
+  };
+  std::vector<std::thread> pool;
+  for (int index = 0; index < kThreads; ++index) pool.emplace_back(work, index);
+  for (std::thread& thread : pool) thread.join();
+  if (failure) std::rethrow_exception(failure);
+}
+
+}  // namespace
+
+void add_memory_cases(const Environment& environment, std::vector<Case>* cases) {
+  const auto add = [&](std::string id, auto body, uint64_t claims = 0, bool full = false) {
+    cases->push_back({"memory/" + std::move(id), claims, full, std::move(body)});
+  };
+  const struct {
+    const char* name;
+    keel_memory_kind kind;
+    uint64_t claim;
+  } kinds[] = {{"device", KEEL_MEMORY_DEVICE, 0},
+               {"pinned", KEEL_MEMORY_PINNED, KEEL_CLAIM_PINNED},
+               {"managed", KEEL_MEMORY_MANAGED, KEEL_CLAIM_MANAGED}};
+  for (const auto& [name, kind, claim] : kinds) {
+    add(
+        fmt::format("kind/{}", name), [kind](const Context& c) { kind_works(c, kind); }, claim);
+    add(
+        fmt::format("impossible_size/{}", name),
+        [kind](const Context& c) { impossible_size(c, kind); }, claim);
+  }
+  add("host_alias", host_alias, KEEL_CLAIM_HOST_ALIAS);
+  for (const uint64_t size : {1ULL, 4096ULL, 90'001ULL, 5ULL << 20}) {
+    add(
+        fmt::format("host_register/{}", size), [size](const Context& c) { host_register(c, size); },
+        KEEL_CLAIM_HOST_REGISTER);
+  }
+  add("info", memory_info, KEEL_CLAIM_MEMORY_INFO);
+  // Address space and page tables of a large device take seconds.
+  const uint64_t memory_bytes = environment.info.memory_bytes;
+  add("exhausted", exhausted, 0, /*full=*/memory_bytes == 0 || memory_bytes > 1024 * kMiB);
+  add("free_in_flight", free_in_flight);
+  add("many_small", many_small);
+  add("threads", threads);
+}
+
+}  // namespace keel::conformance

@@ -1,0 +1,73 @@
+// Level null: what a plugin owes even where its chip is not.
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "conformance/harness.h"
+
+namespace keel::conformance {
+
+namespace {
+
+void loads(const Context& context) {
+  const Target& target = context.environment.target;
+  check(!target.backend.empty(), "the plugin has no name");
+  check(!target.vendor.empty(), "the plugin names no vendor");
+  check(!target.version.empty(), "the plugin has no version");
+}
+
+void devices_or_reason(const Context& context) {
+  const Target& target = context.environment.target;
+  if (target.device_count == 0) {
+    // "no GPU" is six letters; less says nothing.
+    check(target.no_device.size() >= 6 && !target.no_device.ends_with("does not say why"),
+          "no device, and no sentence that says why");
+    return;
+  }
+  check(target.has_device(), "there are devices, but none was opened");
+}
+
+keel_backend_info backend_at(uint32_t index) {
+  keel_backend_info info = KEEL_STRUCT_INIT(keel_backend_info, KEEL_STRUCT_BACKEND_INFO);
+  must(keel_backend_get(index, &info), "keel_backend_get");
+  return info;
+}
+
+void second_instance(const Context& context) {
+  const Target& target = context.environment.target;
+  uint32_t index = 0;
+  must(keel_plugin_load(target.path.c_str(), nullptr, nullptr, &index),
+       "a second instance of the plugin");
+  const keel_backend_info info = backend_at(index);
+  check(info.device_count == target.device_count,
+        fmt::format("the second instance has {} devices, the first {}", info.device_count,
+                    target.device_count));
+}
+
+void unknown_setting(const Context& context) {
+  constexpr const char* kKey = "no_plugin_has_this_setting";
+  const char* const keys[] = {kKey};
+  const char* const values[] = {"1"};
+  keel_instance_settings settings =
+      KEEL_STRUCT_INIT(keel_instance_settings, KEEL_STRUCT_INSTANCE_SETTINGS);
+  settings.count = 1;
+  settings.keys = keys;
+  settings.values = values;
+  uint32_t index = 0;
+  const keel_status status =
+      keel_plugin_load(context.environment.target.path.c_str(), &settings, nullptr, &index);
+  must_be(KEEL_INVALID_ARGUMENT, status, "an instance with an unknown setting");
+  check(std::strstr(keel_last_error(), kKey) != nullptr,
+        fmt::format("the refusal does not name the setting: {}", keel_last_error()));
+}
+
+}  // namespace
+
+void add_null_cases(const Environment&, std::vector<Case>* cases) {
+  cases->push_back({.id = "null/load", .body = loads});
+  cases->push_back({.id = "null/devices_or_reason", .body = devices_or_reason});
+  cases->push_back({.id = "null/second_instance", .body = second_instance});
+  cases->push_back({.id = "null/unknown_setting", .body = unknown_setting});
+}
+
+}  // namespace keel::conformance

@@ -1,0 +1,219 @@
+// Level ops: every case of the operator table that the device takes, against the float64
+// reference.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <keel/plugin_kit.hpp>
+#include <memory>
+
+#include "conformance/harness.h"
+#include "ops/case_data.h"
+#include "ops/cases.h"
+#include "ops/reference.h"
+#include "ops/schema.h"
+
+namespace keel::conformance {
+
+namespace {
+
+// Larger cases are left to the full profile: 0.1 s each where a core does the reference.
+constexpr int64_t kQuickElements = 150'000;
+// Before and behind every tensor; a multiple of any alignment that a kernel may ask of
+// an allocation's begin.
+constexpr uint64_t kRedBytes = 4096;
+
+// One tensor of the case in device memory, between red zones.
+class DeviceTensor {
+ public:
+  DeviceTensor(const Stream& stream, std::span<const std::byte> content)
+      : content_(content),
+        image_(content.size() + 2 * kRedBytes, kRedZone),
+        buffer_(stream.device(), KEEL_MEMORY_DEVICE, image_.size()) {
+    std::copy(content.begin(), content.end(), image_.begin() + kRedBytes);
+    stream.upload(buffer_.data(), image_);
+  }
+
+  void* data() const { return content_.empty() ? nullptr : buffer_.at(kRedBytes); }
+  // Reads it back; after synchronize, image() is the device's.
+  void download(const Stream& stream) { stream.download(image_, buffer_.data()); }
+  std::span<std::byte> inside() { return {image_.data() + kRedBytes, content_.size()}; }
+  std::span<const std::byte> before() const { return {image_.data(), kRedBytes}; }
+  std::span<const std::byte> behind() const {
+    return {image_.data() + kRedBytes + content_.size(), kRedBytes};
+  }
+
+ private:
+  std::span<const std::byte> content_;
+  std::vector<std::byte> image_;
+  Buffer buffer_;
+};
+
+// A call of the case on host memory, on the device's, and what came of it.
+class OpRun {
+ public:
+  OpRun(const Context& context, const ops::Case& op_case)
+      : context_(context),
+        case_(op_case),
+        schema_(*ops::find_schema(op_case.op)),
+        data_(op_case, context.environment.seed),
+        stream_(context) {}
+
+  void run() {
+    must(ops::run_reference(data_.call(), &reference_), "the reference");
+    place();
+    const keel_op_call call = data_.rebind(input_pointers_, output_pointers_, &storage_);
+    ask(call);
+    must(keel_op_run(stream_.get(), &call), "keel_op_run");
+    for (auto& tensor : inputs_) {
+      if (tensor) tensor->download(stream_);
+    }
+    for (auto& tensor : outputs_) {
+      if (tensor) tensor->download(stream_);
+    }
+    stream_.synchronize();
+    for (uint32_t i = 0; i < inputs_.size(); ++i) check_input(i);
+    for (uint32_t o = 0; o < case_.outputs.size(); ++o) check_output(o);
+  }
+
+ private:
+  void place() {
+    for (uint32_t i = 0; i < case_.inputs.size(); ++i) {
+      const bool present = case_.inputs[i].present;
+      inputs_.push_back(present ? std::make_unique<DeviceTensor>(stream_, data_.input(i))
+                                : nullptr);
+      input_pointers_.push_back(present ? inputs_.back()->data() : nullptr);
+    }
+    for (uint32_t o = 0; o < case_.outputs.size(); ++o) {
+      const int32_t input = case_.in_place[o];
+      outputs_.push_back(input < 0 ? std::make_unique<DeviceTensor>(stream_, data_.output(o))
+                                   : nullptr);
+      output_pointers_.push_back(input < 0 ? outputs_.back()->data()
+                                           : input_pointers_[static_cast<size_t>(input)]);
+    }
+  }
+
+  // KEEL_CLAIM_OPS promises fill, add and cast for dense tensors of the dtypes that are
+  // not optional; all else a backend may leave to the CPU.
+  bool promised() const {
+    const bool basic =
+        case_.op == KEEL_OP_FILL || case_.op == KEEL_OP_ADD || case_.op == KEEL_OP_CAST;
+    return basic && !case_.strided && !schema_.dtypes[case_.combination].optional;
+  }
+
+  void ask(const keel_op_call& call) {
+    keel_op_plan plan = KEEL_STRUCT_INIT(keel_op_plan, KEEL_STRUCT_OP_PLAN);
+    const keel_status status = keel_op_plan_get(context_.device(), &call, &plan);
+    const bool has_kernel = status == KEEL_OK && plan.fallback == 0;
+    if (status != KEEL_OK) must_be(KEEL_UNSUPPORTED, status, "keel_op_plan_get");
+    if (has_kernel) return;
+    if (promised()) fail_case("the device claims OPS, but has no kernel for this call");
+    unsupported("the device has no kernel for this call");
+  }
+
+  void check_input(uint32_t index) {
+    DeviceTensor* tensor = inputs_[index].get();
+    if (tensor == nullptr) return;
+    const std::string name = std::string("input ") + schema_.inputs[index].name;
+    check_red_zones(*tensor, name);
+    if (std::count(case_.in_place.begin(), case_.in_place.end(), static_cast<int32_t>(index)) ==
+        0) {
+      check_equal(tensor->inside(), data_.input(index), name + " was written to");
+    }
+  }
+
+  void check_output(uint32_t index) {
+    const int32_t place = case_.in_place[index];
+    DeviceTensor& tensor = place < 0 ? *outputs_[index] : *inputs_[static_cast<size_t>(place)];
+    const std::string name = std::string("output ") + schema_.outputs[index].name;
+    if (place < 0) check_red_zones(tensor, name);
+    check_gaps(index, tensor.inside(), name);
+    keel_tensor view = *data_.call().outputs[index];
+    view.data = tensor.inside().data();
+    check_values(index, view, name);
+  }
+
+  static void check_red_zones(const DeviceTensor& tensor, const std::string& name) {
+    const std::vector<std::byte> red(kRedBytes, kRedZone);
+    check_equal(tensor.before(), red, name + ": the red zone before it was written to");
+    check_equal(tensor.behind(), red, name + ": the red zone behind it was written to");
+  }
+
+  // Bytes between the elements of a strided output stay.
+  void check_gaps(uint32_t index, std::span<const std::byte> got, const std::string& name) {
+    std::vector<std::byte> wanted(data_.output(index).begin(), data_.output(index).end());
+    const keel_tensor& layout = *data_.call().outputs[index];
+    const uint32_t size = kit::dtype_size(layout.dtype);
+    kit::for_each_element(layout, [&](int64_t offset) {
+      const uint64_t at = layout.byte_offset + static_cast<uint64_t>(offset) * size;
+      std::memcpy(wanted.data() + at, got.data() + at, size);
+    });
+    check_equal(got, wanted, name + ": bytes between its elements were written to");
+  }
+
+  void check_values(uint32_t index, const keel_tensor& view, const std::string& name) {
+    const ops::Tolerance& tolerance = schema_.dtypes[case_.combination].tolerance;
+    const ops::ReferenceOutput& wanted = reference_.outputs[index];
+    const std::vector<double> got = ops::read_tensor(view);
+    check(got.size() == wanted.values.size(), name + ": the reference has another size");
+    uint64_t wrong = 0;
+    uint64_t first = 0;
+    for (uint64_t i = got.size(); i-- > 0;) {
+      if (ops::element_matches(tolerance, view.dtype, got[i], wanted.values[i],
+                               wanted.magnitudes[i])) {
+        continue;
+      }
+      first = i;
+      ++wrong;
+    }
+    if (wrong != 0) {
+      fail_case(
+          fmt::format("{}: {} of {} elements are out of bounds, first element {}: {:.9g} "
+                      "instead of {:.9g} (magnitude {:.3g})",
+                      name, wrong, got.size(), first, got[first], wanted.values[first],
+                      wanted.magnitudes[first]));
+    }
+    const double error = ops::normalised_error(got, wanted.values, tolerance.absolute);
+    check(error <= tolerance.nmse,
+          fmt::format("{}: normalised mean-square error {:.3g}, allowed {:.3g}", name, error,
+                      tolerance.nmse));
+  }
+
+  const Context& context_;
+  const ops::Case& case_;
+  const ops::Schema& schema_;
+  ops::CaseData data_;
+  ops::ReferenceResult reference_;
+  const Stream stream_;
+  std::vector<std::unique_ptr<DeviceTensor>> inputs_;
+  std::vector<std::unique_ptr<DeviceTensor>> outputs_;
+  std::vector<void*> input_pointers_;
+  std::vector<void*> output_pointers_;
+  ops::CaseData::Storage storage_;
+};
+
+int64_t element_count(const ops::Case& op_case) {
+  const auto count = [](const ops::CaseTensor& tensor) {
+    int64_t elements = tensor.present ? 1 : 0;
+    for (const int64_t extent : tensor.shape) elements *= extent;
+    return elements;
+  };
+  int64_t total = 0;
+  for (const ops::CaseTensor& tensor : op_case.inputs) total += count(tensor);
+  for (const ops::CaseTensor& tensor : op_case.outputs) total += count(tensor);
+  return total;
+}
+
+}  // namespace
+
+void add_ops_cases(const Environment&, std::vector<Case>* cases) {
+  for (ops::Case& each : ops::all_cases()) {
+    const auto op_case = std::make_shared<const ops::Case>(std::move(each));
+    cases->push_back({"ops/" + op_case->id, KEEL_CLAIM_OPS,
+                      element_count(*op_case) > kQuickElements,
+                      [op_case](const Context& context) { OpRun(context, *op_case).run(); }});
+  }
+}
+
+}  // namespace keel::conformance

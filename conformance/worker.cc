@@ -1,0 +1,149 @@
+#include "conformance/worker.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <iostream>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <unordered_map>
+
+#include "conformance/catalogue.h"
+#include "conformance/harness.h"
+#include "conformance/protocol.h"
+#include "conformance/result.h"
+
+namespace keel::conformance {
+
+namespace {
+
+void answer(const nlohmann::json& message) {
+  // Text of a plugin need not be UTF-8.
+  const std::string line =
+      message.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  size_t written = 0;
+  while (written < line.size()) {
+    const ssize_t count = write(kAnswerDescriptor, line.data() + written, line.size() - written);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) _exit(3);  // the runner has gone
+    written += static_cast<size_t>(count);
+  }
+}
+
+class ConformanceTest : public testing::Test {
+ public:
+  ConformanceTest(const Environment& environment, const Case& conformance_case)
+      : environment_(environment), case_(conformance_case) {}
+
+  void TestBody() override {
+    const uint64_t missing = case_.claims & ~environment_.info.claims;
+    if (missing != 0) GTEST_SKIP() << "not claimed: " << claim_text(missing);
+    try {
+      case_.body(Context{environment_, case_.id});
+    } catch (const CaseUnsupported& reason) {
+      GTEST_SKIP() << reason.what();
+    } catch (const CaseFailure& failure) {
+      FAIL() << failure.what();
+    }
+  }
+
+ private:
+  const Environment& environment_;
+  const Case& case_;
+};
+
+// Reports each test as it begins and ends.
+class Reporter : public testing::EmptyTestEventListener {
+ public:
+  void OnTestStart(const testing::TestInfo& info) override {
+    answer({{"type", "begin"}, {"id", info.name()}});
+  }
+
+  void OnTestEnd(const testing::TestInfo& info) override {
+    const testing::TestResult& result = *info.result();
+    const Outcome outcome = result.Failed()    ? Outcome::kFail
+                            : result.Skipped() ? Outcome::kUnsupported
+                                               : Outcome::kPass;
+    std::string message;
+    for (int i = 0; i < result.total_part_count(); ++i) {
+      std::string text = result.GetTestPartResult(i).message();
+      if (text.starts_with("Failed\n")) text.erase(0, 7);
+      message += (message.empty() ? "" : "\n") + text;
+    }
+    while (message.ends_with('\n')) message.pop_back();
+    answer({{"type", "end"},
+            {"id", info.name()},
+            {"outcome", outcome_name(outcome)},
+            {"message", message},
+            {"seconds", static_cast<double>(result.elapsed_time()) * 1e-3}});
+  }
+};
+
+void describe(const Environment& environment, const std::vector<Case>& cases) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const Case& each : cases) list.push_back({{"id", each.id}, {"full", each.full}});
+  answer({{"type", "target"}, {"target", environment.target}, {"cases", list}});
+}
+
+// Registers the cases that |ids| names, in that order, and runs them.
+void run(const Environment& environment, const std::vector<Case>& cases,
+         const std::vector<std::string>& ids) {
+  int argument_count = 1;
+  std::string program = "keel";
+  char* arguments[] = {program.data(), nullptr};
+  testing::InitGoogleTest(&argument_count, arguments);
+  testing::TestEventListeners& listeners = testing::UnitTest::GetInstance()->listeners();
+  delete listeners.Release(listeners.default_result_printer());
+  listeners.Append(new Reporter);
+
+  std::unordered_map<std::string, const Case*> by_id;
+  for (const Case& each : cases) by_id.emplace(each.id, &each);
+  for (const std::string& id : ids) {
+    const auto found = by_id.find(id);
+    if (found == by_id.end()) continue;
+    const Case& conformance_case = *found->second;
+    testing::RegisterTest(level_info(level_of(id)).name, id.c_str(), nullptr, nullptr, __FILE__,
+                          __LINE__, [&environment, &conformance_case]() -> testing::Test* {
+                            return new ConformanceTest(environment, conformance_case);
+                          });
+  }
+  [[maybe_unused]] const int status = RUN_ALL_TESTS();  // the reporter has the results
+}
+
+}  // namespace
+
+int worker_main() {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // not to outlive a runner that was killed
+  WorkerRequest request;
+  const std::string text(std::istreambuf_iterator<char>(std::cin), {});
+  if (!from_text(text, &request)) {
+    std::cerr << "keel " << kWorkerCommand << " is for `keel conform` to start\n";
+    return 2;
+  }
+  // Not destroyed: threads of a plugin may still look at what cases hold.
+  auto& environment = *new Environment;
+  environment.seed = request.seed;
+  std::string error;
+  bool usage = false;
+  if (!start_environment(request.choice, request.timeout_seconds, &environment, &error, &usage)) {
+    answer({{"type", "error"}, {"text", error}, {"usage", usage}});
+    return 1;
+  }
+  keel_op_forbid_fallback(1);  // the CPU's kernels are not what is under test
+  const auto& cases = *new std::vector<Case>(make_catalogue(environment));
+  if (request.cases.empty()) {
+    describe(environment, cases);
+  } else {
+    run(environment, cases, request.cases);
+  }
+  keel_shutdown();
+  answer({{"type", "done"}});
+  return 0;
+}
+
+}  // namespace keel::conformance

@@ -1,0 +1,48 @@
+// A worker process as the runner sees it.
+#ifndef KEEL_CONFORMANCE_WORKER_PROCESS_H_
+#define KEEL_CONFORMANCE_WORKER_PROCESS_H_
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "conformance/protocol.h"
+
+namespace keel::conformance {
+
+// Owns one process, this program started anew, and kills it with all it started when it
+// goes. For one thread.
+class WorkerProcess {
+ public:
+  using Clock = std::chrono::steady_clock;
+  enum class Read { kMessage, kClosed, kTimedOut };
+
+  // Throws std::system_error where the process cannot be started.
+  explicit WorkerProcess(const WorkerRequest& request);
+  ~WorkerProcess();
+  WorkerProcess(const WorkerProcess&) = delete;
+  WorkerProcess& operator=(const WorkerProcess&) = delete;
+
+  // The next message; kClosed when the worker has closed its end, which is to say ended.
+  Read read(Clock::time_point deadline, nlohmann::json* out_message);
+  // Ends it, if it has not ended, and says how it did: "killed by signal 11
+  // (Segmentation fault)", "exited with status 3".
+  std::string finish();
+  // The last of what it printed, at most 2 KiB.
+  const std::string& printed() const { return printed_; }
+
+ private:
+  void take_printed();
+
+  pid_t pid_ = -1;
+  int answers_ = -1;
+  int output_ = -1;
+  std::string pending_;
+  std::string printed_;
+};
+
+}  // namespace keel::conformance
+
+#endif  // KEEL_CONFORMANCE_WORKER_PROCESS_H_
