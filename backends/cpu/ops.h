@@ -5,7 +5,9 @@
 #include <keel/abi.h>
 
 #include <cstdint>
+#include <keel/plugin_kit.hpp>
 
+#include "backends/cpu/device.h"
 #include "backends/cpu/stream.h"
 
 namespace keel::cpu {
@@ -24,6 +26,12 @@ struct Operator {
   // Enqueues a call that query accepts. Copies what is read later.
   void (*run)(Stream& stream, const keel_op_call& call, void* workspace);
 };
+
+// Where the host finds the first element of |tensor|.
+template <typename Element>
+Element* address(const Stream& stream, const keel_tensor& tensor) {
+  return stream.device().to_host(kit::first_element<Element>(tensor));
+}
 
 // NULL for an operator that this backend has no kernel for.
 const Operator* find_operator(keel_op_id op);

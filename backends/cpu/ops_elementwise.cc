@@ -36,11 +36,6 @@ bool all_of_dtype(const keel_op_call& call, keel_dtype dtype) {
          std::all_of(call.outputs, call.outputs + call.output_count, fits);
 }
 
-template <typename Element>
-Element* address(const Stream& stream, const keel_tensor& tensor) {
-  return stream.device().to_host(kit::first_element<Element>(tensor));
-}
-
 // Enqueues body(begin, end) over pieces of the first output.
 template <typename Body>
 void enqueue_flat(Stream& stream, const keel_op_call& call, const Body& body) {

@@ -3,7 +3,6 @@
 #include <cstring>
 #include <keel/plugin_kit.hpp>
 
-#include "backends/cpu/device.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/ops.h"
 
@@ -12,11 +11,6 @@ namespace {
 
 // Bytes that one core moves at a time, about 50 us.
 constexpr int64_t kPieceBytes = int64_t{1} << 18;
-
-template <typename Element>
-Element* address(const Stream& stream, const keel_tensor& tensor) {
-  return stream.device().to_host(kit::first_element<Element>(tensor));
-}
 
 OpSupport embedding_query(const keel_op_call& call) {
   const keel_tensor& table = *call.inputs[0];

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <keel/plugin_kit.hpp>
 
-#include "backends/cpu/device.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/ops.h"
 
@@ -15,11 +14,6 @@ constexpr int64_t kPiece = int64_t{1} << 16;
 
 int64_t rows_of_a_piece(int64_t columns) {
   return std::max<int64_t>(1, kPiece / std::max<int64_t>(1, columns));
-}
-
-template <typename Element>
-Element* address(const Stream& stream, const keel_tensor& tensor) {
-  return stream.device().to_host(kit::first_element<Element>(tensor));
 }
 
 bool dense(const keel_tensor& tensor, keel_dtype dtype) {

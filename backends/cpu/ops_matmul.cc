@@ -6,7 +6,6 @@
 #include <keel/float_types.hpp>
 #include <keel/plugin_kit.hpp>
 
-#include "backends/cpu/device.h"
 #include "backends/cpu/gemm.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/ops.h"
@@ -250,15 +249,12 @@ keel_status multiply_widened(ThreadPool& pool, const Work& work, float* workspac
 void matmul_run(Stream& stream, const keel_op_call& op_call, void* workspace) {
   Call call;
   if (!describe(op_call, &call) || call.product.m == 0 || call.product.n == 0) return;
-  const auto address = [&](const keel_tensor& tensor) {
-    return stream.device().to_host(kit::first_element(tensor));
-  };
   Work work = {call.product, call.dtype, call.c_dtype, KEEL_DTYPE_INVALID, nullptr};
-  work.product.a.data = address(*op_call.inputs[0]);
-  work.product.b.data = address(*op_call.inputs[1]);
-  work.product.c.data = address(*op_call.outputs[0]);
+  work.product.a.data = address<void>(stream, *op_call.inputs[0]);
+  work.product.b.data = address<void>(stream, *op_call.inputs[1]);
+  work.product.c.data = address<void>(stream, *op_call.outputs[0]);
   if (call.bias != nullptr) {
-    work.bias = address(*call.bias);
+    work.bias = address<void>(stream, *call.bias);
     work.bias_dtype = call.bias->dtype;
   }
   if (is_widened(call)) {
