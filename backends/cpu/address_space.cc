@@ -17,9 +17,9 @@ char* reserve(uint64_t size) {
 
 // Reserved once for the life of the process, so that all devices of all
 // instances hand out equal addresses.
-uintptr_t guard_window() {
+char* guard_window() {
   static char* const window = reserve(AddressSpace::kWindowBytes);
-  return reinterpret_cast<uintptr_t>(window);
+  return window;
 }
 
 }  // namespace
@@ -28,7 +28,7 @@ AddressSpace::AddressSpace(bool guarded) : ranges_(guarded ? kWindowBytes : 0) {
   if (!guarded) return;
   window_ = guard_window();
   alias_ = reserve(kWindowBytes);
-  if (window_ == 0 || alias_ == nullptr) throw std::bad_alloc();
+  if (window_ == nullptr || alias_ == nullptr) throw std::bad_alloc();
   window_bytes_ = kWindowBytes;
 }
 
@@ -51,7 +51,7 @@ std::optional<Mapping> AddressSpace::map(int fd, uint64_t size) {
     ranges_.release(*offset);
     return std::nullopt;
   }
-  return Mapping{reinterpret_cast<char*>(window_ + *offset), static_cast<char*>(address), size};
+  return Mapping{window_ + *offset, static_cast<char*>(address), size};
 }
 
 void AddressSpace::unmap(const Mapping& mapping) {
@@ -61,8 +61,9 @@ void AddressSpace::unmap(const Mapping& mapping) {
   }
   const std::lock_guard lock(mutex_);
   // Keeps the place reserved: another mapping of the process must not slip in.
-  mmap(mapping.host, mapping.size, PROT_NONE,
-       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  const void* const place = mmap(mapping.host, mapping.size, PROT_NONE,
+                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  if (place == MAP_FAILED) return;  // still mapped, so not to be handed out again
   ranges_.release(static_cast<uint64_t>(mapping.host - alias_));
 }
 

@@ -43,7 +43,8 @@ class AddressSpace {
   // (pinned, registered, pageable memory) are host addresses already.
   template <typename Element>
   Element* to_host(Element* pointer) const {
-    const uintptr_t offset = reinterpret_cast<uintptr_t>(pointer) - window_;
+    const uintptr_t offset =
+        reinterpret_cast<uintptr_t>(pointer) - reinterpret_cast<uintptr_t>(window_);
     if (offset >= window_bytes_) return pointer;
     return reinterpret_cast<Element*>(alias_ + offset);
   }
@@ -51,7 +52,7 @@ class AddressSpace {
   bool guarded() const { return window_bytes_ != 0; }
 
  private:
-  uintptr_t window_ = 0;
+  char* window_ = nullptr;
   uint64_t window_bytes_ = 0;  // 0: plain, and then to_host is the identity
   char* alias_ = nullptr;
   std::mutex mutex_;
