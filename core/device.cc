@@ -15,7 +15,7 @@ Device::Device(const Backend& backend, uint32_t ordinal, const keel_device_info&
       memory_(*this) {}
 
 Device::~Device() {
-  release();
+  release_all();
   close();
 }
 
@@ -31,7 +31,7 @@ Status Device::open() {
   return {};
 }
 
-void Device::release() {
+void Device::release_all() {
   if (!is_open()) return;
   std::vector<Ref<Stream>> streams;
   {

@@ -30,8 +30,8 @@ class Device final : public RefCounted {
   Status open();
   bool is_open() const { return open_.load(std::memory_order_acquire); }
   // The end, in two steps: freed blocks and records of one device may keep streams of
-  // another alive, so all devices release before the first one closes.
-  void release();
+  // another alive, so all devices release all before the first one closes.
+  void release_all();
   void close();
 
   const Backend& backend() const { return backend_; }

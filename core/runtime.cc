@@ -294,7 +294,7 @@ void Runtime::destroy_leftovers() {
   for (uint64_t handle : device_handles_.live_handles()) {
     devices.push_back(device_handles_.remove(handle));
   }
-  for (const auto& device : devices) device->release();
+  for (const auto& device : devices) device->release_all();
   for (const auto& device : devices) device->close();
   devices.clear();
   std::unique_lock lock(backends_mutex_);
