@@ -1,0 +1,289 @@
+// The keel command as a user sees it: output, errors, exit codes. Runs the built binary.
+#include <gtest/gtest.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace {
+
+using nlohmann::json;
+
+struct Result {
+  int exit_code = -1;
+  std::string out;
+  std::string error;
+};
+
+using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
+
+std::string content(std::FILE* file) {
+  std::rewind(file);
+  std::string text;
+  char block[4096];
+  size_t got = 0;
+  while ((got = std::fread(block, 1, sizeof(block), file)) > 0) text.append(block, got);
+  return text;
+}
+
+// Runs keel with |arguments|, and the environment with |changes| ("NAME=VALUE") in it.
+Result keel(std::vector<std::string> arguments, std::vector<std::string> changes = {}) {
+  const char* folder = std::getenv("KEEL_TEST_BIN");
+  const std::string program = std::string(folder == nullptr ? "." : folder) + "/keel";
+  std::vector<char*> argv{const_cast<char*>(program.c_str())};
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+
+  std::vector<char*> environment;
+  for (char** each = environ; *each != nullptr; ++each) {
+    const std::string entry(*each);
+    const std::string name = entry.substr(0, entry.find('=') + 1);
+    const bool changed = std::any_of(changes.begin(), changes.end(),
+                                     [&](const auto& change) { return change.starts_with(name); });
+    if (!changed) environment.push_back(*each);
+  }
+  for (std::string& change : changes) environment.push_back(change.data());
+  environment.push_back(nullptr);
+
+  const File out(std::tmpfile(), std::fclose);
+  const File error(std::tmpfile(), std::fclose);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, fileno(out.get()), STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, fileno(error.get()), STDERR_FILENO);
+  pid_t child = 0;
+  const int failed =
+      posix_spawn(&child, program.c_str(), &actions, nullptr, argv.data(), environment.data());
+  posix_spawn_file_actions_destroy(&actions);
+  EXPECT_EQ(failed, 0) << program;
+  Result result;
+  int status = 0;
+  if (failed == 0 && waitpid(child, &status, 0) == child && WIFEXITED(status)) {
+    result.exit_code = WEXITSTATUS(status);
+  }
+  result.out = content(out.get());
+  result.error = content(error.get());
+  return result;
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+const json* find_named(const json& list, const std::string& key, const std::string& value) {
+  for (const json& each : list) {
+    if (each.at(key) == value) return &each;
+  }
+  return nullptr;
+}
+
+// ---- help and mistakes -------------------------------------------------------------
+
+TEST(Cli, EveryHelpSucceedsAndShowsAnExample) {
+  for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{
+           {"devices"}, {"ops"}, {"ops", "list"}, {"ops", "explain"}}) {
+    std::vector<std::string> arguments = command;
+    arguments.emplace_back("--help");
+    const Result result = keel(arguments);
+    EXPECT_EQ(result.exit_code, 0) << result.error;
+    EXPECT_TRUE(contains(result.out, "  keel " + command[0])) << result.out;
+  }
+}
+
+TEST(Cli, NoCommandIsAMistake) {
+  EXPECT_EQ(keel({}).exit_code, 2);
+}
+
+TEST(Cli, UnknownCommandIsNamed) {
+  const Result result = keel({"divices"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_TRUE(contains(result.error, "divices")) << result.error;
+}
+
+TEST(Cli, UnknownOptionIsNamed) {
+  const Result result = keel({"devices", "--jsonn"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_TRUE(contains(result.error, "--jsonn")) << result.error;
+}
+
+TEST(Cli, OutputThatCannotBeWrittenIsAFailure) {
+  const std::string command =
+      std::string(std::getenv("KEEL_TEST_BIN")) + "/keel ops list --markdown > /dev/full 2>&1";
+  const int status = std::system(command.c_str());  // NOLINT(cert-env33-c)
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 1);
+}
+
+// ---- devices -----------------------------------------------------------------------
+
+TEST(CliDevices, JsonHasTheCpuAndItsClaims) {
+  const Result result = keel({"devices", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.error;
+  const json out = json::parse(result.out);
+  const json* cpu = find_named(out.at("devices"), "name", "cpu:0");
+  ASSERT_NE(cpu, nullptr) << result.out;
+  EXPECT_EQ(cpu->at("type"), "cpu");
+  EXPECT_GT(cpu->at("memory_bytes"), 0u);
+  EXPECT_NE(std::find(cpu->at("claims").begin(), cpu->at("claims").end(), "ops"),
+            cpu->at("claims").end());
+  const json* backend = find_named(out.at("backends"), "name", "cpu");
+  ASSERT_NE(backend, nullptr);
+  EXPECT_EQ(backend->at("status"), "KEEL_OK");
+}
+
+TEST(CliDevices, BackendWithoutDeviceSaysWhy) {
+  const Result result = keel({"devices"}, {"KEEL_BACKENDS=skeleton"});
+  ASSERT_EQ(result.exit_code, 0) << result.error;
+  EXPECT_TRUE(contains(result.out, "no device: ")) << result.out;
+  EXPECT_TRUE(contains(result.out, "template")) << result.out;
+}
+
+TEST(CliDevices, PluginThatDoesNotLoadIsListedWithTheReason) {
+  char folder[] = "/tmp/keel_cli_test_XXXXXX";
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  const std::string file = std::string(folder) + "/libkeel_broken.so";
+  std::ofstream(file) << "no library";
+  const Result result = keel({"devices", "--json"},
+                             {std::string("KEEL_PLUGIN_PATH=") + folder, "KEEL_BACKENDS=broken"});
+  std::remove(file.c_str());
+  rmdir(folder);
+  ASSERT_EQ(result.exit_code, 0) << result.error;
+  const json out = json::parse(result.out);
+  EXPECT_TRUE(out.at("devices").empty());
+  const json* broken = find_named(out.at("backends"), "name", "broken");
+  ASSERT_NE(broken, nullptr) << result.out;
+  EXPECT_NE(broken->at("status"), "KEEL_OK");
+  EXPECT_NE(broken->at("reason"), "");
+}
+
+TEST(CliDevices, PluginOptionLoadsOneMore) {
+  const std::string skeleton =
+      std::string(std::getenv("KEEL_PLUGIN_PATH")) + "/libkeel_skeleton.so";
+  const Result result = keel({"devices", "--json", "--plugin", skeleton}, {"KEEL_BACKENDS=cpu"});
+  ASSERT_EQ(result.exit_code, 0) << result.error;
+  const json out = json::parse(result.out);
+  EXPECT_NE(find_named(out.at("backends"), "name", "skeleton"), nullptr) << result.out;
+}
+
+TEST(CliDevices, PluginFileThatIsNotThereIsAMistake) {
+  const Result result = keel({"devices", "--plugin", "/nowhere/libkeel_x.so"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_TRUE(contains(result.error, "/nowhere/libkeel_x.so")) << result.error;
+}
+
+// ---- ops list ----------------------------------------------------------------------
+
+TEST(CliOpsList, JsonHasEveryRequiredOperatorOnTheCpu) {
+  const Result result = keel({"ops", "list", "--backend", "cpu", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.error;
+  const json out = json::parse(result.out);
+  EXPECT_EQ(out.at("backends"), json::array({"cpu"}));
+  const json* matmul = find_named(out.at("ops"), "op", "matmul");
+  ASSERT_NE(matmul, nullptr);
+  EXPECT_EQ(matmul->at("inputs"), json::array({"float32", "float32", "float32"}));
+  for (const json& row : out.at("ops")) {
+    if (row.at("required") == true) {
+      EXPECT_NE(row.at("support").at("cpu").at("level"), "missing") << row.dump();
+    }
+  }
+}
+
+TEST(CliOpsList, NothingIsMissingOnTheCpu) {
+  const Result result = keel({"ops", "list", "--backend", "cpu", "--missing"});
+  EXPECT_EQ(result.exit_code, 0) << result.error;
+  EXPECT_EQ(result.out, "");
+}
+
+TEST(CliOpsList, MarkdownIsTheDocumentation) {
+  const Result result = keel({"ops", "list", "--markdown"});
+  ASSERT_EQ(result.exit_code, 0) << result.error;
+  std::ifstream file(KEEL_SOURCE_DIR "/docs/operators.md");
+  const std::string page((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  EXPECT_EQ(result.out, page);
+}
+
+TEST(CliOpsList, MarkdownExcludesOtherForms) {
+  EXPECT_EQ(keel({"ops", "list", "--markdown", "--json"}).exit_code, 2);
+}
+
+TEST(CliOpsList, UnknownBackendIsNamedAmongThoseThere) {
+  const Result result = keel({"ops", "list", "--backend", "cqu"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(result.out, "");
+  EXPECT_TRUE(contains(result.error, "'cqu'")) << result.error;
+  EXPECT_TRUE(contains(result.error, "cpu")) << result.error;
+}
+
+TEST(CliOpsList, BackendWithoutDeviceCannotBeAsked) {
+  const Result result = keel({"ops", "list", "--backend", "skeleton", "--missing"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.out, "");
+  EXPECT_TRUE(contains(result.error, "skeleton")) << result.error;
+}
+
+// ---- ops explain -------------------------------------------------------------------
+
+TEST(CliOpsExplain, NamesTheKernelThatWouldRun) {
+  const Result text = keel({"ops", "explain", "matmul", "--device", "cpu:0"});
+  ASSERT_EQ(text.exit_code, 0) << text.error;
+  const Result result = keel({"ops", "explain", "matmul", "--device", "cpu:0", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.error;
+  const json out = json::parse(result.out);
+  EXPECT_EQ(out.at("device"), "cpu:0");
+  EXPECT_EQ(out.at("text"), text.out);
+  const std::string kernel = out.at("plan").at("kernel");
+  EXPECT_FALSE(kernel.empty());
+  EXPECT_TRUE(contains(text.out, kernel)) << text.out;
+  EXPECT_EQ(out.at("plan").at("fallback"), false);
+}
+
+TEST(CliOpsExplain, AsksAboutTheGivenShapes) {
+  const Result result =
+      keel({"ops", "explain", "matmul", "--device", "cpu", "--dtype", "f32", "--set", "trans_b=1",
+            "--json", "--shape", "64x128", "32x128", "none", "64x32"});
+  ASSERT_EQ(result.exit_code, 0) << result.error;
+  const json out = json::parse(result.out);
+  EXPECT_EQ(out.at("inputs").at(0).at("shape"), json::array({64, 128}));
+  EXPECT_TRUE(out.at("inputs").at(2).is_null());
+  EXPECT_EQ(out.at("outputs").at(0).at("shape"), json::array({64, 32}));
+}
+
+struct Mistake {
+  std::vector<std::string> arguments;
+  std::vector<std::string> named;  // in the error
+};
+
+TEST(CliOpsExplain, MistakesAreNamedAndWhatThereIsIsListed) {
+  const std::vector<Mistake> mistakes = {
+      {{"matmull", "--device", "cpu"}, {"'matmull'", "matmul", "adamw"}},
+      {{"matmul", "--device", "tpu:0"}, {"'tpu:0'", "cpu:0"}},
+      {{"matmul"}, {"--device"}},
+      {{"matmul", "--device", "cpu", "--dtype", "f65"}, {"'f65'", "bf16_f32"}},
+      {{"matmul", "--device", "cpu", "--shape", "2x2"}, {"1 shapes", "bias"}},
+      {{"add", "--device", "cpu", "--shape", "2y2", "2x2", "2x2"}, {"'2y2'"}},
+      {{"add", "--device", "cpu", "--shape", "2x2", "2x3", "2x2"}, {"add", "b"}},
+      {{"matmul", "--device", "cpu", "--set", "trans=1"}, {"'trans=1'", "trans_a"}},
+      {{"matmul", "--device", "cpu", "--set", "trans_a=yes"}, {"trans_a=yes"}},
+  };
+  for (const Mistake& mistake : mistakes) {
+    std::vector<std::string> arguments = {"ops", "explain"};
+    arguments.insert(arguments.end(), mistake.arguments.begin(), mistake.arguments.end());
+    const Result result = keel(arguments);
+    EXPECT_EQ(result.exit_code, 2) << mistake.named[0] << ": " << result.error;
+    EXPECT_EQ(result.out, "");
+    for (const std::string& name : mistake.named) {
+      EXPECT_TRUE(contains(result.error, name)) << name << " in: " << result.error;
+    }
+  }
+}
+
+}  // namespace

@@ -1,0 +1,48 @@
+#include "cli/command.h"
+
+#include <cstdio>
+#include <filesystem>
+
+namespace keel::cli {
+
+void add_plugin_option(CLI::App& command, std::vector<std::string>* files) {
+  command.add_option("--plugin", *files, "Load this plugin too; may be repeated")
+      ->type_name("FILE")
+      ->check(CLI::ExistingFile)
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
+Session::Session(const std::vector<std::string>& plugin_files) {
+  for (const std::string& file : plugin_files) {
+    uint32_t backend = 0;
+    const std::string path = std::filesystem::absolute(file).string();
+    check(keel_plugin_load(path.c_str(), /*settings=*/nullptr, /*sha256=*/nullptr, &backend));
+  }
+}
+
+keel_backend_info find_backend(const std::string& name) {
+  std::vector<std::string> known;
+  for (const keel_backend_info& backend : backends()) {
+    if (backend.name == name) return backend;
+    known.emplace_back(backend.name);
+  }
+  throw UsageError("backend '" + name + "' is not loaded; there are: " + join(known));
+}
+
+void print(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+}
+
+void print_json(const Json& json) {
+  print(json.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + "\n");
+}
+
+std::string join(std::span<const std::string> words) {
+  if (words.empty()) return "none";
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
+}  // namespace keel::cli

@@ -1,0 +1,13 @@
+// keel devices: what this machine has, and why a backend has nothing.
+#ifndef KEEL_CLI_DEVICES_H_
+#define KEEL_CLI_DEVICES_H_
+
+#include <CLI/CLI.hpp>
+
+namespace keel::cli {
+
+void add_devices_command(CLI::App& app);
+
+}  // namespace keel::cli
+
+#endif  // KEEL_CLI_DEVICES_H_

@@ -1,0 +1,58 @@
+// The keel command. Exit codes: 0, 1 for a failure, 2 for a mistake in the command line.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <string>
+
+#include "cli/command.h"
+#include "cli/devices.h"
+#include "cli/ops.h"
+#ifdef KEEL_CLI_CONFORM
+#include "conformance/command.h"
+#endif
+
+namespace {
+
+int run(int argc, char** argv) {
+  constexpr int kUsage = 2;
+  CLI::App app("Keel: one interface over the chips of this machine", "keel");
+  app.require_subcommand(1);
+  app.footer("'keel COMMAND --help' shows examples.");
+  int exit_code = 0;
+  keel::cli::add_devices_command(app);
+  keel::cli::add_ops_command(app);
+#ifdef KEEL_CLI_CONFORM
+  keel::conformance::add_conform_command(app, &exit_code);
+#endif
+  try {
+    app.parse(argc, argv);  // runs the command
+  } catch (const CLI::RequiredError& error) {
+    // CLI11 says only what is missing, also for a word that it could not place.
+    for (const std::string& word : app.remaining(/*recurse=*/true)) {
+      std::fprintf(stderr, "'%s' was not expected here\n", word.c_str());
+    }
+    app.exit(error);
+    return kUsage;
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kUsage;  // 0: --help
+  } catch (const keel::cli::UsageError& error) {
+    std::fprintf(stderr, "keel: %s\n", error.what());
+    return kUsage;
+  }
+  return exit_code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  constexpr int kFailure = 1;
+  try {
+    const int exit_code = run(argc, argv);
+    const bool flushed = std::fflush(stdout) == 0;
+    if (flushed && std::ferror(stdout) == 0) return exit_code;  // an earlier write may have failed
+    std::perror("keel: standard output");
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "keel: %s\n", error.what());
+  }
+  return kFailure;
+}

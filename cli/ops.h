@@ -1,0 +1,13 @@
+// keel ops: which operators run where, and why.
+#ifndef KEEL_CLI_OPS_H_
+#define KEEL_CLI_OPS_H_
+
+#include <CLI/CLI.hpp>
+
+namespace keel::cli {
+
+void add_ops_command(CLI::App& app);
+
+}  // namespace keel::cli
+
+#endif  // KEEL_CLI_OPS_H_

@@ -1,0 +1,389 @@
+// The C++ interface: ownership, failures, calls, DLPack, through libkeel on the CPU device.
+#include <dlpack/dlpack.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <keel/keel.hpp>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "ops/schema.h"
+
+namespace {
+
+using namespace std::chrono_literals;
+
+bool is_guarded() {
+  const char* guard = std::getenv("KEEL_CPU_GUARD");
+  return guard != nullptr && std::string(guard) == "1";
+}
+
+// The status that |body| throws; KEEL_OK if it does not.
+template <typename Body>
+keel_status thrown_by(Body&& body) {
+  try {
+    body();
+  } catch (const keel::Error& error) {
+    return error.status();
+  }
+  return KEEL_OK;
+}
+
+class KeelHpp : public testing::Test {
+ protected:
+  static std::vector<float> numbers(size_t count) {
+    std::vector<float> values(count);
+    std::iota(values.begin(), values.end(), 1.0f);
+    return values;
+  }
+
+  keel::Runtime runtime_;
+  keel::Device cpu_ = keel::Device::find("cpu:0");
+};
+
+template <typename Type>
+constexpr bool kMoveOnly =
+    std::is_nothrow_move_constructible_v<Type>&& std::is_nothrow_move_assignable_v<Type> &&
+    !std::is_copy_constructible_v<Type> && !std::is_copy_assignable_v<Type>;
+static_assert(kMoveOnly<keel::Runtime> && kMoveOnly<keel::Stream> && kMoveOnly<keel::Event> &&
+              kMoveOnly<keel::Gate> && kMoveOnly<keel::Buffer> && kMoveOnly<keel::Communicator>);
+
+// ---- process and devices -----------------------------------------------------------
+
+TEST(KeelHppRuntime, ShutsDownWhenItsOwnerEnds) {
+  {
+    keel::Runtime first;
+    EXPECT_EQ(thrown_by([] { keel::Runtime second; }), KEEL_ALREADY_EXISTS);
+    keel::Runtime moved(std::move(first));
+    EXPECT_FALSE(keel::backends().empty());
+  }
+  uint32_t count = 0;
+  EXPECT_NE(keel_device_count(&count), KEEL_OK);
+  keel::Runtime again;
+  EXPECT_EQ(keel_device_count(&count), KEEL_OK);
+}
+
+TEST_F(KeelHpp, ErrorCarriesStatusAndText) {
+  try {
+    keel::Device::find("tpu:7");
+    FAIL() << "tpu:7 was found";
+  } catch (const keel::Error& error) {
+    EXPECT_EQ(error.status(), KEEL_NOT_FOUND);
+    EXPECT_NE(std::string(error.what()).find("KEEL_NOT_FOUND"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("tpu:7"), std::string::npos) << error.what();
+  }
+}
+
+TEST_F(KeelHpp, AllDevicesHoldTheCpu) {
+  const std::vector<keel::Device> all = keel::Device::all();
+  EXPECT_NE(std::find(all.begin(), all.end(), cpu_), all.end());
+  EXPECT_EQ(cpu_.name(), "cpu:0");
+  EXPECT_EQ(cpu_.info().type, KEEL_DEVICE_CPU);
+}
+
+// ---- memory and streams ------------------------------------------------------------
+
+TEST_F(KeelHpp, UploadCopyDownload) {
+  keel::Stream stream(cpu_);
+  const std::vector<float> sent = numbers(1000);
+  const auto first = keel::Buffer::of<float>(cpu_, sent.size());
+  const keel::Buffer second(cpu_, KEEL_MEMORY_DEVICE, first.size());
+  std::vector<float> received(sent.size());
+  stream.upload(first, sent);
+  stream.copy(second, first);
+  stream.download(received, second);
+  stream.synchronize();
+  EXPECT_EQ(received, sent);
+  EXPECT_TRUE(stream.is_done());
+}
+
+TEST_F(KeelHpp, FillByElement) {
+  keel::Stream stream(cpu_);
+  const auto buffer = keel::Buffer::of<int16_t>(cpu_, 77);
+  std::vector<int16_t> received(77);
+  stream.fill(buffer, int16_t{-3});
+  stream.download(std::span(received), buffer);
+  stream.synchronize();
+  EXPECT_EQ(received, std::vector<int16_t>(77, -3));
+}
+
+TEST_F(KeelHpp, MovedBufferIsFreedOnce) {
+  keel::Buffer first = keel::Buffer::of<float>(cpu_, 4);
+  void* const address = first.data();
+  keel::Buffer second(std::move(first));
+  EXPECT_EQ(second.data(), address);
+  {
+    keel::Buffer third = keel::Buffer::of<float>(cpu_, 4);
+    third = std::move(second);
+    EXPECT_EQ(third.data(), address);
+  }
+  keel_memory_info info = KEEL_STRUCT_INIT(keel_memory_info, KEEL_STRUCT_MEMORY_INFO);
+  EXPECT_EQ(keel_memory_find(cpu_.get(), address, &info), KEEL_NOT_FOUND);
+}
+
+TEST_F(KeelHpp, DestroyedStreamIsNoHandle) {
+  keel_stream handle{};
+  {
+    keel::Stream stream(cpu_);
+    const keel::Stream moved(std::move(stream));
+    handle = moved.get();
+    EXPECT_EQ(keel_stream_query(handle), KEEL_OK);
+  }
+  EXPECT_EQ(keel_stream_query(handle), KEEL_INVALID_HANDLE);
+}
+
+TEST_F(KeelHpp, GateHoldsAndEventTells) {
+  keel::Stream stream(cpu_);
+  keel::Gate gate;
+  keel::Event event;
+  stream.wait(gate);
+  event.record(stream);
+  EXPECT_FALSE(event.is_done());
+  EXPECT_FALSE(stream.is_done());
+  EXPECT_EQ(thrown_by([&] { event.wait(0ns); }), KEEL_TIMED_OUT);
+  gate.open();
+  event.wait();
+  EXPECT_TRUE(event.is_done());
+}
+
+TEST_F(KeelHpp, FailedGateIsThrownAtWaitsUntilRecovered) {
+  keel::Stream stream(cpu_);
+  keel::Gate gate;
+  stream.wait(gate);
+  gate.fail(KEEL_RANK_FAILED, "rank 3 went away");
+  EXPECT_EQ(thrown_by([&] { stream.synchronize(); }), KEEL_RANK_FAILED);
+  EXPECT_EQ(thrown_by([&] { (void)stream.is_done(); }), KEEL_RANK_FAILED);
+  stream.recover();
+  stream.synchronize();
+}
+
+// ---- tensors and operators ---------------------------------------------------------
+
+TEST(KeelHppTensor, DenseStridesAndGivenOnes) {
+  const keel_tensor dense = keel::make_tensor(nullptr, KEEL_FLOAT32, {2, 3, 4});
+  EXPECT_EQ(dense.rank, 3u);
+  EXPECT_EQ(std::vector<int64_t>(dense.strides, dense.strides + 3),
+            (std::vector<int64_t>{12, 4, 1}));
+  const keel_tensor column = keel::make_tensor(nullptr, KEEL_FLOAT32, {2, 3}, {1, 2});
+  EXPECT_EQ(column.strides[1], 2);
+  EXPECT_EQ(keel::make_tensor(nullptr, KEEL_FLOAT32, {}).rank, 0u);
+  EXPECT_EQ(thrown_by([] {
+              keel::make_tensor(nullptr, KEEL_INT8, {1, 1, 1, 1, 1, 1, 1, 1, 1});
+            }),
+            KEEL_INVALID_ARGUMENT);
+  EXPECT_EQ(thrown_by([] {
+              keel::make_tensor(nullptr, KEEL_INT8, {2, 2}, {1});
+            }),
+            KEEL_INVALID_ARGUMENT);
+}
+
+// A number means the same however it is written, for each attribute of each operator.
+TEST(KeelHppOpCall, AttributesTakeTheKindOfTheTable) {
+  for (const keel::ops::Schema& schema : keel::ops::schemas()) {
+    const std::vector<keel::Attribute> integers(schema.attributes.size(), keel::Attribute(2));
+    const std::vector<keel::Attribute> floats(schema.attributes.size(), keel::Attribute(2.0));
+    const keel::OpCall from_integers(schema.op, {}, {}, integers);
+    const keel::OpCall from_floats(schema.op, {}, {}, floats);
+    for (size_t i = 0; i < schema.attributes.size(); ++i) {
+      SCOPED_TRACE(std::string(schema.name) + " " + schema.attributes[i].name);
+      for (const keel::OpCall* call : {&from_integers, &from_floats}) {
+        const keel_attribute& attribute = call->get().attributes[i];
+        if (schema.attributes[i].kind == keel::ops::AttributeKind::kFloat) {
+          EXPECT_EQ(attribute.f, 2.0);
+        } else {
+          EXPECT_EQ(attribute.i, 2);
+        }
+      }
+    }
+  }
+}
+
+TEST(KeelHppOpCall, FractionIsNoIntegerAttribute) {
+  EXPECT_EQ(thrown_by([] { keel::OpCall(KEEL_OP_SUM, {}, {}, {0.5}); }), KEEL_INVALID_ARGUMENT);
+}
+
+TEST(KeelHppOpCall, CustomOperatorsGetAttributesAsWritten) {
+  const keel::OpCall call(KEEL_OP_CUSTOM_BASE, {}, {}, {2, 2.0});
+  EXPECT_EQ(call.get().attributes[0].i, 2);
+  EXPECT_EQ(call.get().attributes[1].f, 2.0);
+}
+
+TEST_F(KeelHpp, MatmulWithAndWithoutBias) {
+  keel::Stream stream(cpu_);
+  const auto a = keel::Buffer::of<float>(cpu_, 6);
+  const auto b = keel::Buffer::of<float>(cpu_, 6);
+  const auto bias = keel::Buffer::of<float>(cpu_, 2);
+  const auto c = keel::Buffer::of<float>(cpu_, 4);
+  const std::vector<float> host_a = {1, 2, 3, 4, 5, 6};
+  const std::vector<float> host_b = {7, 8, 9, 10, 11, 12};
+  const std::vector<float> host_bias = {100, 200};
+  std::vector<float> plain(4);
+  std::vector<float> biased(4);
+  stream.upload(a, host_a);
+  stream.upload(b, host_b);
+  stream.upload(bias, host_bias);
+  const keel_tensor ta = a.tensor<float>({2, 3});
+  const keel_tensor tb = b.tensor<float>({3, 2});
+  const keel_tensor tc = c.tensor<float>({2, 2});
+  keel::op(stream, KEEL_OP_MATMUL, {ta, tb, nullptr}, {tc}, {0, 0, 1, 0});
+  stream.download(plain, c);
+  keel::op(stream, KEEL_OP_MATMUL, {ta, tb, bias.tensor<float>({2})}, {tc}, {0, 0, 1, 0});
+  stream.download(biased, c);
+  stream.synchronize();
+  EXPECT_EQ(plain, (std::vector<float>{58, 64, 139, 154}));
+  EXPECT_EQ(biased, (std::vector<float>{158, 264, 239, 354}));
+}
+
+TEST_F(KeelHpp, OneCallRunsOnOtherMemory) {
+  keel::Stream stream(cpu_);
+  const auto first = keel::Buffer::of<float>(cpu_, 5);
+  const auto second = keel::Buffer::of<float>(cpu_, 5);
+  stream.fill(first, 1.0f);
+  stream.fill(second, 10.0f);
+  const keel_tensor t = first.tensor<float>({5});
+  keel::OpCall twice(KEEL_OP_SCALE, {t}, {t}, {2});
+  twice.run(stream);
+  twice.input(0).data = second.data();
+  twice.output(0).data = second.data();
+  twice.attribute(0).f = 3;
+  twice.run(stream);
+  std::vector<float> got_first(5);
+  std::vector<float> got_second(5);
+  stream.download(got_first, first);
+  stream.download(got_second, second);
+  stream.synchronize();
+  EXPECT_EQ(got_first, std::vector<float>(5, 2.0f));
+  EXPECT_EQ(got_second, std::vector<float>(5, 30.0f));
+}
+
+TEST_F(KeelHpp, PlanAndExplainNameTheKernel) {
+  const keel_tensor t = keel::make_tensor(nullptr, KEEL_FLOAT32, {8});
+  const keel::OpCall call(KEEL_OP_ADD, {t, t}, {t});
+  const keel_op_plan plan = call.plan(cpu_);
+  EXPECT_EQ(plan.fallback, 0u);
+  EXPECT_NE(call.explain(cpu_).find(plan.kernel), std::string::npos);
+}
+
+TEST_F(KeelHpp, CallThatDoesNotFitItsSchemaIsThrown) {
+  keel::Stream stream(cpu_);
+  const auto a = keel::Buffer::of<float>(cpu_, 4);
+  EXPECT_EQ(thrown_by([&] {
+              keel::op(stream, KEEL_OP_ADD, {a.tensor<float>({4}), a.tensor<float>({2})},
+                       {a.tensor<float>({4})});
+            }),
+            KEEL_INVALID_ARGUMENT);
+}
+
+// ---- collectives -------------------------------------------------------------------
+
+TEST_F(KeelHpp, AllReduceAmongRanksOfOneDevice) {
+  const std::vector<keel::Device> devices(3, cpu_);
+  keel::Communicator comm(devices);
+  ASSERT_EQ(comm.size(), 3u);
+  std::vector<keel::Stream> streams;
+  std::vector<keel::Buffer> buffers;
+  std::vector<std::vector<float>> received(3, std::vector<float>(10));
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    streams.emplace_back(cpu_);
+    buffers.push_back(keel::Buffer::of<float>(cpu_, 10));
+    streams[rank].fill(buffers[rank], static_cast<float>(rank + 1));
+  }
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    comm.all_reduce(rank, buffers[rank].data(), buffers[rank].data(), 10, KEEL_FLOAT32, KEEL_SUM,
+                    streams[rank]);
+    streams[rank].download(received[rank], buffers[rank]);
+  }
+  for (const keel::Stream& stream : streams) stream.synchronize();
+  for (const auto& each : received) EXPECT_EQ(each, std::vector<float>(10, 6.0f));
+  EXPECT_EQ(comm.stats(0).operations, 1u);
+  comm.check_async_error();
+}
+
+// ---- DLPack ------------------------------------------------------------------------
+
+TEST_F(KeelHpp, DlpackOfCpuMemoryIsReadableByTheHost) {
+  keel::Stream stream(cpu_);
+  auto buffer = std::make_shared<keel::Buffer>(keel::Buffer::of<float>(cpu_, 12));
+  const std::vector<float> sent = numbers(12);
+  stream.upload(*buffer, sent);
+  stream.synchronize();
+  // Columns 1 and 2 of three by four, offset in bytes and in the address.
+  keel_tensor view =
+      keel::make_tensor(static_cast<float*>(buffer->data()), KEEL_FLOAT32, {3, 2}, {4, 1});
+  view.byte_offset = sizeof(float);
+
+  const std::weak_ptr<keel::Buffer> watch = buffer;
+  DLManagedTensor* managed = keel::to_dlpack(view, cpu_.get(), std::move(buffer));
+  const DLTensor& tensor = managed->dl_tensor;
+  EXPECT_EQ(tensor.device.device_type, kDLCPU);
+  EXPECT_EQ(tensor.dtype.code, kDLFloat);
+  EXPECT_EQ(tensor.dtype.bits, 32);
+  ASSERT_EQ(tensor.ndim, 2);
+  EXPECT_EQ(tensor.data == view.data, !is_guarded());
+  const auto* first =
+      reinterpret_cast<const float*>(static_cast<const char*>(tensor.data) + tensor.byte_offset);
+  for (int64_t row = 0; row < 3; ++row) {
+    for (int64_t column = 0; column < 2; ++column) {
+      EXPECT_EQ(first[row * tensor.strides[0] + column * tensor.strides[1]],
+                sent[static_cast<size_t>(row * 4 + column + 1)]);
+    }
+  }
+
+  const keel_tensor back = keel::from_dlpack(managed);
+  EXPECT_EQ(back.data, tensor.data);
+  EXPECT_EQ(back.byte_offset, view.byte_offset);
+  EXPECT_EQ(back.dtype, view.dtype);
+  EXPECT_EQ(back.strides[0], 4);
+
+  EXPECT_FALSE(watch.expired());
+  std::thread([managed] { managed->deleter(managed); }).join();
+  EXPECT_TRUE(watch.expired());
+}
+
+TEST_F(KeelHpp, DlpackRefusesMemoryThatIsNotTheDevices) {
+  float on_host = 0;
+  const keel_tensor tensor = keel::make_tensor(&on_host, KEEL_FLOAT32, {1});
+  EXPECT_EQ(thrown_by([&] { keel::to_dlpack(tensor, cpu_.get(), nullptr); }), KEEL_NOT_FOUND);
+}
+
+TEST(KeelHppDlpack, ForeignTensorsWithoutStridesAreDense) {
+  float memory[6] = {};
+  int64_t shape[] = {2, 3};
+  DLManagedTensor managed = {};
+  managed.dl_tensor = {memory, {kDLCPU, 0}, 2, {kDLBfloat, 16, 1}, shape, nullptr, 0};
+  const keel_tensor tensor = keel::from_dlpack(&managed);
+  EXPECT_EQ(tensor.dtype, KEEL_BFLOAT16);
+  EXPECT_EQ(tensor.strides[0], 3);
+  EXPECT_EQ(tensor.data, memory);
+}
+
+TEST(KeelHppDlpack, WhatKeelDoesNotHaveIsRefused) {
+  float memory[6] = {};
+  int64_t shape[] = {2, 3};
+  int64_t backwards[] = {-3, 1};
+  DLManagedTensor managed = {};
+  managed.dl_tensor = {memory, {kDLCPU, 0}, 2, {kDLComplex, 64, 1}, shape, nullptr, 0};
+  EXPECT_EQ(thrown_by([&] { keel::from_dlpack(&managed); }), KEEL_UNSUPPORTED);
+  managed.dl_tensor.dtype = {kDLFloat, 32, 4};
+  EXPECT_EQ(thrown_by([&] { keel::from_dlpack(&managed); }), KEEL_UNSUPPORTED);
+  managed.dl_tensor.dtype = {kDLFloat, 32, 1};
+  managed.dl_tensor.strides = backwards;
+  EXPECT_EQ(thrown_by([&] { keel::from_dlpack(&managed); }), KEEL_UNSUPPORTED);
+}
+
+TEST(KeelHppDlpack, BackendsHaveDlpacksDeviceTypes) {
+  const auto type = [](const char* name) { return keel::dlpack_device(name).device_type; };
+  EXPECT_EQ(type("vulkan:0"), kDLVulkan);
+  EXPECT_EQ(type("vulkan#2:1"), kDLVulkan);
+  EXPECT_EQ(keel::dlpack_device("vulkan#2:1").device_id, 1);
+  EXPECT_EQ(type("cuda:3"), kDLCUDA);
+  EXPECT_EQ(type("ascend:0"), kDLExtDev);
+}
+
+}  // namespace
