@@ -19,11 +19,11 @@ keel_status Instance::create(const keel_instance_settings* settings,
         instance->matmul_choice_ = MatmulChoice::kAuto;
       } else if (value == "shared") {
         instance->matmul_choice_ = MatmulChoice::kShared;
-      } else if (value == "subgroup") {
-        instance->matmul_choice_ = MatmulChoice::kSubgroup;
+      } else if (value == "texel") {
+        instance->matmul_choice_ = MatmulChoice::kTexel;
       } else {
         return kit::fail(KEEL_INVALID_ARGUMENT,
-                         "setting \"matmul_kernel\" is \"%s\": auto, shared or subgroup",
+                         "setting \"matmul_kernel\" is \"%s\": auto, shared or texel",
                          value.c_str());
       }
     } else {

@@ -17,7 +17,7 @@
 namespace keel::vulkan {
 
 // Which matmul kernel runs; "auto" measures nothing and goes by the device's type.
-enum class MatmulChoice { kAuto, kShared, kSubgroup };
+enum class MatmulChoice { kAuto, kShared, kTexel };
 
 class Instance {
  public:

@@ -35,6 +35,7 @@ keel_status Memory::bind(uint32_t memory_type, uint64_t size, void* import, Bloc
   buffer_info.size = size;
   buffer_info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
                       VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
+  if (physical_.max_texels != 0) buffer_info.usage |= VK_BUFFER_USAGE_UNIFORM_TEXEL_BUFFER_BIT;
   Block block;
   block.size = size;
   VkResult result = vk_.CreateBuffer(device_, &buffer_info, nullptr, &block.buffer);
@@ -89,6 +90,7 @@ keel_status Memory::create(keel_memory_kind kind, uint64_t size, Block* out_bloc
     const VkResult result = vk_.MapMemory(device_, block.memory, 0, VK_WHOLE_SIZE, 0, &block.host);
     status = to_status(result, "vkMapMemory");
   }
+  if (status == KEEL_OK && !pinned) status = create_views(padded, &block);
   if (status == KEEL_OK && block.device_address % physical_.info.alignment != 0) {
     status = kit::fail(KEEL_INTERNAL, "alloc: the driver gave memory that is not aligned");
   }
@@ -100,8 +102,25 @@ keel_status Memory::create(keel_memory_kind kind, uint64_t size, Block* out_bloc
   return KEEL_OK;
 }
 
+keel_status Memory::create_views(uint64_t size, Block* block) {
+  const auto create = [&](VkFormat format, uint64_t texel_bytes, VkBufferView* out_view) {
+    if (size / texel_bytes > physical_.max_texels) return VK_SUCCESS;
+    VkBufferViewCreateInfo info = {};
+    info.sType = VK_STRUCTURE_TYPE_BUFFER_VIEW_CREATE_INFO;
+    info.buffer = block->buffer;
+    info.format = format;
+    info.range = VK_WHOLE_SIZE;
+    return vk_.CreateBufferView(device_, &info, nullptr, out_view);
+  };
+  VkResult result = create(VK_FORMAT_R32G32B32A32_SFLOAT, 16, &block->vectors);
+  if (result == VK_SUCCESS) result = create(VK_FORMAT_R32_SFLOAT, 4, &block->scalars);
+  return to_status(result, "vkCreateBufferView");
+}
+
 void Memory::destroy(const Block& block) {
   // Freeing memory unmaps it.
+  vk_.DestroyBufferView(device_, block.vectors, nullptr);
+  vk_.DestroyBufferView(device_, block.scalars, nullptr);
   vk_.DestroyBuffer(device_, block.buffer, nullptr);
   vk_.FreeMemory(device_, block.memory, nullptr);
 }
@@ -190,6 +209,8 @@ bool Memory::find(const Map& map, const void* pointer, uint64_t size, Place* out
   out_place->buffer = block.buffer;
   out_place->offset = block.offset + into;
   out_place->host = block.host == nullptr ? nullptr : static_cast<char*>(block.host) + into;
+  out_place->vectors = block.vectors;
+  out_place->scalars = block.scalars;
   return true;
 }
 

@@ -26,6 +26,10 @@ struct Block {
   uint64_t offset = 0;          // of the caller's first byte in the buffer
   uint64_t device_address = 0;  // of the caller's first byte
   void* host = nullptr;         // the same byte for the host; NULL when unmapped
+  // The whole buffer as texels of four floats, and of one. VK_NULL_HANDLE where the
+  // device does not use them or the block is too large.
+  VkBufferView vectors = VK_NULL_HANDLE;
+  VkBufferView scalars = VK_NULL_HANDLE;
 };
 
 // A byte of a block, as copy commands want it.
@@ -33,6 +37,8 @@ struct Place {
   VkBuffer buffer = VK_NULL_HANDLE;
   uint64_t offset = 0;
   void* host = nullptr;  // NULL when the host cannot reach it
+  VkBufferView vectors = VK_NULL_HANDLE;
+  VkBufferView scalars = VK_NULL_HANDLE;
 };
 
 // Thread-safe.
@@ -70,6 +76,7 @@ class Memory {
   keel_status create(keel_memory_kind kind, uint64_t size, Block* out_block);
   // Binds a new buffer to new memory; |import| is a host pointer or NULL.
   keel_status bind(uint32_t memory_type, uint64_t size, void* import, Block* out_block);
+  keel_status create_views(uint64_t size, Block* block);
   bool find(const Map& map, const void* pointer, uint64_t size, Place* out_place) const;
   keel_status erase(Map* map, void* pointer);
 

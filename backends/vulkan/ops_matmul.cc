@@ -1,5 +1,7 @@
 // Matrix products.
 #include <algorithm>
+#include <array>
+#include <bit>
 
 #include "backends/vulkan/ops.h"
 
@@ -8,21 +10,6 @@ namespace keel::vulkan {
 namespace {
 
 enum { kTransA, kTransB, kAlpha, kBeta };
-
-// The tile of c that one workgroup makes.
-struct Tile {
-  Shader shader;
-  uint32_t rows;
-  uint32_t columns;
-};
-
-Tile choose_tile(Device& device) {
-  const bool subgroup =
-      device.matmul_choice() == MatmulChoice::kSubgroup ||
-      (device.matmul_choice() == MatmulChoice::kAuto && device.physical().is_cpu());
-  if (!subgroup) return {Shader::kMatmulShared, 64, 64};
-  return {Shader::kMatmulSubgroup, 8, device.pipelines().local_size(Shader::kMatmulSubgroup)};
-}
 
 // A float32 matrix whose rows are contiguous, and lie apart by 32 bits' worth at most.
 bool is_matrix(const keel_tensor& tensor) {
@@ -47,6 +34,54 @@ bool supports_matmul(const Device&, const keel_op_call& call) {
          (bias == nullptr || is_dense(*bias, KEEL_FLOAT32));
 }
 
+// Push constants of both kernels.
+struct Arguments {
+  uint64_t a, b, c, bias;
+  uint32_t m, n, k, a_stride, b_stride, c_stride;
+  float alpha, beta;
+  uint32_t has_bias, a_offset, b_offset;
+};
+static_assert(sizeof(Arguments) <= kPushConstantBytes);
+
+uint32_t divide_up(uint32_t a, uint32_t b) {
+  return (a + b - 1) / b;
+}
+
+keel_status dispatch_tiles(Stream& stream, PipelineKey key, const Arguments& arguments,
+                           uint32_t tile_rows, uint32_t tile_columns,
+                           const Stream::Texels* texels) {
+  const uint64_t tiles =
+      uint64_t{divide_up(arguments.m, tile_rows)} * divide_up(arguments.n, tile_columns);
+  const auto groups = static_cast<uint32_t>(
+      std::min<uint64_t>(tiles, stream.device().physical().max_workgroup_count));
+  return stream.dispatch(key, &arguments, sizeof(arguments), groups, 1, texels);
+}
+
+// Finds the texel views of a and b, of vectors where both begin and step by 16 bytes.
+// False where the device, or a block, has none.
+bool find_texels(Device& device, const keel_tensor& a, const keel_tensor& b, Arguments* arguments,
+                 Stream::Texels* out_texels, bool* out_scalar) {
+  if (device.physical().max_texels == 0) return false;
+  const keel_tensor* tensors[] = {&a, &b};
+  std::array<Place, 2> places;
+  bool vectors = true;
+  for (uint32_t i = 0; i < places.size(); ++i) {
+    const uint64_t bytes = kit::span_bytes(*tensors[i]);
+    if (!device.memory().find_device(kit::first_element(*tensors[i]), bytes, &places[i]) ||
+        places[i].scalars == VK_NULL_HANDLE) {
+      return false;
+    }
+    vectors &= places[i].offset % 16 == 0 && row_stride(*tensors[i]) % 4 == 0;
+  }
+  arguments->a_offset = static_cast<uint32_t>(places[0].offset / sizeof(float));
+  arguments->b_offset = static_cast<uint32_t>(places[1].offset / sizeof(float));
+  for (uint32_t i = 0; i < places.size(); ++i) {
+    (*out_texels)[i] = vectors ? places[i].vectors : places[i].scalars;
+  }
+  *out_scalar = !vectors;
+  return true;
+}
+
 keel_status run_matmul(Stream& stream, const keel_op_call& call, void*) {
   const keel_tensor& a = *call.inputs[0];
   const keel_tensor& b = *call.inputs[1];
@@ -55,31 +90,37 @@ keel_status run_matmul(Stream& stream, const keel_op_call& call, void*) {
   const bool trans_a = call.attributes[kTransA].i != 0;
   const bool trans_b = call.attributes[kTransB].i != 0;
   if (kit::element_count(c) == 0) return KEEL_OK;
-  struct {
-    uint64_t a, b, c, bias;
-    uint32_t m, n, k, a_stride, b_stride, c_stride;
-    float alpha, beta;
-  } arguments = {address_of(a),
-                 address_of(b),
-                 address_of(c),
-                 bias == nullptr ? 0 : address_of(*bias),
-                 static_cast<uint32_t>(c.shape[0]),
-                 static_cast<uint32_t>(c.shape[1]),
-                 static_cast<uint32_t>(a.shape[trans_a ? 0 : 1]),
-                 row_stride(a),
-                 row_stride(b),
-                 row_stride(c),
-                 static_cast<float>(call.attributes[kAlpha].f),
-                 static_cast<float>(call.attributes[kBeta].f)};
-  const uint32_t variant = (trans_a ? 1U : 0U) | (trans_b ? 2U : 0U) | (bias != nullptr ? 4U : 0U) |
-                           (arguments.beta != 0.0F ? 8U : 0U);
+  Arguments arguments = {address_of(a),
+                         address_of(b),
+                         address_of(c),
+                         bias == nullptr ? 0 : address_of(*bias),
+                         static_cast<uint32_t>(c.shape[0]),
+                         static_cast<uint32_t>(c.shape[1]),
+                         static_cast<uint32_t>(a.shape[trans_a ? 0 : 1]),
+                         row_stride(a),
+                         row_stride(b),
+                         row_stride(c),
+                         static_cast<float>(call.attributes[kAlpha].f),
+                         static_cast<float>(call.attributes[kBeta].f),
+                         bias == nullptr ? 0U : 1U,
+                         0,
+                         0};
+  const uint32_t variant = (trans_a ? 1U : 0U) | (trans_b ? 2U : 0U) |
+                           (bias != nullptr || arguments.beta != 0.0F ? 4U : 0U);
   Device& device = stream.device();
-  const Tile tile = choose_tile(device);
-  const uint64_t tiles = uint64_t{(arguments.m + tile.rows - 1) / tile.rows} *
-                         ((arguments.n + tile.columns - 1) / tile.columns);
-  const auto groups =
-      static_cast<uint32_t>(std::min<uint64_t>(tiles, device.physical().max_workgroup_count));
-  return stream.dispatch({tile.shader, variant}, &arguments, sizeof(arguments), groups);
+  Stream::Texels texels;
+  bool scalar = false;
+  if (device.matmul_choice() == MatmulChoice::kShared || arguments.k == 0 ||
+      !find_texels(device, a, b, &arguments, &texels, &scalar)) {
+    return dispatch_tiles(stream, {Shader::kMatmulShared, variant}, arguments, 64, 64, nullptr);
+  }
+  // A lane makes 8 x 16. Eight side by side share their loads of a; two a row suit
+  // narrow products. More arrangements would each cost a second of compiling.
+  const uint32_t lanes_across = arguments.n > 64 ? 8 : 2;
+  const uint32_t lanes_down = 8 / lanes_across;
+  const uint32_t own = static_cast<uint32_t>(std::countr_zero(lanes_down)) | (scalar ? 4U : 0U);
+  return dispatch_tiles(stream, {Shader::kMatmulTexel, variant | own << 3}, arguments,
+                        8 * lanes_down, 16 * lanes_across, &texels);
 }
 
 }  // namespace

@@ -174,6 +174,10 @@ std::optional<PhysicalDevice> PhysicalDevice::examine(const InstanceFunctions& v
   device.subgroup_size = v11.subgroupSize;
   device.max_workgroup_count = limits.maxComputeWorkGroupCount[0];
   device.import_alignment = imports ? import.minImportedHostPointerAlignment : 0;
+  if (device.is_cpu() && has_extension(extensions, VK_KHR_PUSH_DESCRIPTOR_EXTENSION_NAME) &&
+      features.features.robustBufferAccess != VK_FALSE) {
+    device.max_texels = limits.maxTexelBufferElements;
+  }
   device.storage_16bit = features11.storageBuffer16BitAccess != VK_FALSE;
 
   uint32_t timestamp_bits = 0;

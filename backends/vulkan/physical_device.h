@@ -34,6 +34,10 @@ struct PhysicalDevice {
   uint64_t timestamp_mask = 0;       // of the valid bits; 0: no timestamps
   bool storage_16bit = false;        // shaders may load and store 16-bit integers
   bool memory_budget = false;        // VK_EXT_memory_budget
+  // Kernels may read blocks as texel buffers of up to |max_texels| texels, bound by
+  // VK_KHR_push_descriptor; 0: they do not. Used on CPU drivers alone, where texels
+  // are the one fast way to load.
+  uint64_t max_texels = 0;
 
   uint32_t device_memory_type = 0;
   uint32_t pinned_memory_type = 0;

@@ -26,14 +26,35 @@ Pipelines::~Pipelines() {
   }
   vk_.DestroyPipelineCache(device_, cache_, nullptr);
   vk_.DestroyPipelineLayout(device_, layout_, nullptr);
+  vk_.DestroyDescriptorSetLayout(device_, texels_, nullptr);
 }
 
 keel_status Pipelines::open() {
+  if (physical_.max_texels != 0) {
+    std::array<VkDescriptorSetLayoutBinding, 2> bindings = {};
+    for (uint32_t i = 0; i < bindings.size(); ++i) {
+      bindings[i].binding = i;
+      bindings[i].descriptorType = VK_DESCRIPTOR_TYPE_UNIFORM_TEXEL_BUFFER;
+      bindings[i].descriptorCount = 1;
+      bindings[i].stageFlags = VK_SHADER_STAGE_COMPUTE_BIT;
+    }
+    VkDescriptorSetLayoutCreateInfo texel_info = {};
+    texel_info.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO;
+    texel_info.flags = VK_DESCRIPTOR_SET_LAYOUT_CREATE_PUSH_DESCRIPTOR_BIT_KHR;
+    texel_info.bindingCount = bindings.size();
+    texel_info.pBindings = bindings.data();
+    const keel_status made =
+        to_status(vk_.CreateDescriptorSetLayout(device_, &texel_info, nullptr, &texels_),
+                  "vkCreateDescriptorSetLayout");
+    if (made != KEEL_OK) return made;
+  }
   VkPushConstantRange range = {};
   range.stageFlags = VK_SHADER_STAGE_COMPUTE_BIT;
   range.size = kPushConstantBytes;
   VkPipelineLayoutCreateInfo layout_info = {};
   layout_info.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO;
+  layout_info.setLayoutCount = texels_ == VK_NULL_HANDLE ? 0 : 1;
+  layout_info.pSetLayouts = &texels_;
   layout_info.pushConstantRangeCount = 1;
   layout_info.pPushConstantRanges = &range;
   keel_status status = to_status(vk_.CreatePipelineLayout(device_, &layout_info, nullptr, &layout_),

@@ -45,7 +45,7 @@ class Pipelines {
   uint32_t local_size(Shader shader) const;
 
  private:
-  static constexpr uint32_t kVariants = 16;
+  static constexpr uint32_t kVariants = 64;
 
   keel_status create(PipelineKey key, VkPipeline* out_pipeline);
   std::string cache_path() const;
@@ -54,6 +54,7 @@ class Pipelines {
   const DeviceFunctions& vk_;
   const VkDevice device_;
   const PhysicalDevice& physical_;
+  VkDescriptorSetLayout texels_ = VK_NULL_HANDLE;  // two texel buffers; where devices use them
   VkPipelineLayout layout_ = VK_NULL_HANDLE;
   VkPipelineCache cache_ = VK_NULL_HANDLE;
   std::mutex mutex_;  // held while compiling

@@ -18,7 +18,7 @@
 //  pipelines.h; the ops_*.cc files record them.
 //
 // Settings: "library_folder", where libvulkan.so.1 is; "matmul_kernel": auto, shared
-// (tiles in shared memory, for GPUs) or subgroup (for CPU drivers). The environment's
+// (tiles in shared memory, for GPUs) or texel (for CPU drivers). The environment's
 // KEEL_VULKAN_DEVICE narrows the devices to those with that text in their name.
 //
 // Not offered: managed memory, export, peer copies, native gates, wrapped streams,

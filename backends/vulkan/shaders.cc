@@ -51,8 +51,8 @@ constexpr uint32_t kAdamw[] = {
 constexpr uint32_t kMatmulShared[] = {
 #include "shaders/matmul_shared.inc"
 };
-constexpr uint32_t kMatmulSubgroup[] = {
-#include "shaders/matmul_subgroup.inc"
+constexpr uint32_t kMatmulTexel[] = {
+#include "shaders/matmul_texel.inc"
 };
 
 // In the order of Shader.
@@ -72,7 +72,7 @@ constexpr ShaderCode kCode[] = {
     {kCrossEntropyBackward, std::size(kCrossEntropyBackward), WorkgroupShape::kElements, 0},
     {kAdamw, std::size(kAdamw), WorkgroupShape::kElements, 0},
     {kMatmulShared, std::size(kMatmulShared), WorkgroupShape::kFixed, 256},
-    {kMatmulSubgroup, std::size(kMatmulSubgroup), WorkgroupShape::kSubgroup, 0},
+    {kMatmulTexel, std::size(kMatmulTexel), WorkgroupShape::kFixed, 8},
 };
 static_assert(std::size(kCode) == kShaderCount);
 

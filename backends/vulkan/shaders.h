@@ -23,7 +23,7 @@ enum class Shader : uint32_t {
   kCrossEntropyBackward,
   kAdamw,
   kMatmulShared,
-  kMatmulSubgroup,
+  kMatmulTexel,
 };
 inline constexpr uint32_t kShaderCount = 16;
 

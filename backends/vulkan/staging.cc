@@ -26,7 +26,10 @@ keel_status Staging::reserve(Queue& queue, uint64_t size, Place* out_place) {
     used_ = 0;
   }
   const uint64_t offset = slot_ * kSlotBytes + used_;
-  *out_place = {block_.buffer, offset, static_cast<char*>(block_.host) + offset};
+  *out_place = {};
+  out_place->buffer = block_.buffer;
+  out_place->offset = offset;
+  out_place->host = static_cast<char*>(block_.host) + offset;
   used_ += (size + 15) & ~uint64_t{15};
   done_at_[slot_] = kUnsubmitted;
   return KEEL_OK;

@@ -13,6 +13,13 @@ constexpr int64_t kForeverNs = INT64_MAX;
 // Pageable memory up to this size is staged without waiting for the stream.
 constexpr uint64_t kStagedBytes = 64 << 10;
 
+// The place |bytes| further on, for the device.
+Place advance(Place place, uint64_t bytes) {
+  place.offset += bytes;
+  place.host = nullptr;
+  return place;
+}
+
 }  // namespace
 
 keel_status Stream::create(Device& device, std::unique_ptr<Stream>* out_stream) {
@@ -210,8 +217,8 @@ keel_status Stream::synchronize(int64_t timeout_ns) {
 }
 
 keel_status Stream::dispatch(PipelineKey key, const void* arguments, uint32_t argument_bytes,
-                             uint32_t groups_x, uint32_t groups_y, uint32_t groups_z) {
-  if (groups_x == 0 || groups_y == 0 || groups_z == 0) return failure_;
+                             uint32_t groups_x, uint32_t groups_y, const Texels* texels) {
+  if (groups_x == 0 || groups_y == 0) return failure_;
   VkPipeline pipeline = VK_NULL_HANDLE;
   keel_status status = device_.pipelines().get(key, &pipeline);
   if (status == KEEL_OK) status = begin_command();
@@ -223,8 +230,23 @@ keel_status Stream::dispatch(PipelineKey key, const void* arguments, uint32_t ar
   }
   vk.CmdPushConstants(open_, device_.pipelines().layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0,
                       argument_bytes, arguments);
-  vk.CmdDispatch(open_, groups_x, groups_y, groups_z);
+  if (texels != nullptr) push_texels(*texels);
+  vk.CmdDispatch(open_, groups_x, groups_y, 1);
   return end_command();
+}
+
+void Stream::push_texels(const Texels& texels) {
+  std::array<VkWriteDescriptorSet, 2> writes = {};
+  for (uint32_t i = 0; i < writes.size(); ++i) {
+    writes[i].sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET;
+    writes[i].dstBinding = i;
+    writes[i].descriptorCount = 1;
+    writes[i].descriptorType = VK_DESCRIPTOR_TYPE_UNIFORM_TEXEL_BUFFER;
+    writes[i].pTexelBufferView = &texels[i];
+  }
+  device_.functions().CmdPushDescriptorSetKHR(open_, VK_PIPELINE_BIND_POINT_COMPUTE,
+                                              device_.pipelines().layout(), 0,
+                                              static_cast<uint32_t>(writes.size()), writes.data());
 }
 
 keel_status Stream::copy(keel_copy_kind kind, void* destination, const void* source,
@@ -280,7 +302,7 @@ keel_status Stream::upload(const Place& destination, const void* source, uint64_
     keel_status status = reserve_staging(part, &staged);
     if (status != KEEL_OK) return status;
     std::memcpy(staged.host, from + done, part);
-    status = copy_places({destination.buffer, destination.offset + done, nullptr}, staged, part);
+    status = copy_places(advance(destination, done), staged, part);
     if (status != KEEL_OK) return status;
     done += part;
   }
@@ -299,7 +321,7 @@ keel_status Stream::download(void* destination, const Place& source, uint64_t si
     Place staged;
     keel_status status = reserve_staging(part, &staged);
     if (status == KEEL_OK) {
-      status = copy_places(staged, {source.buffer, source.offset + done, nullptr}, part);
+      status = copy_places(staged, advance(source, done), part);
     }
     if (status == KEEL_OK) status = wait_idle(kForeverNs);
     if (status != KEEL_OK) return status;
@@ -367,7 +389,7 @@ keel_status Stream::fill(void* destination, const void* pattern, uint32_t patter
     status = end_command();
   }
   if (status != KEEL_OK) return status;
-  return copy_small({to.buffer, to.offset + head + body, nullptr}, bytes, tail);
+  return copy_small(advance(to, head + body), bytes, tail);
 }
 
 }  // namespace keel::vulkan

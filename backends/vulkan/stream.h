@@ -33,9 +33,12 @@ class Stream {
 
   keel_status copy(keel_copy_kind kind, void* destination, const void* source, uint64_t size);
   keel_status fill(void* destination, const void* pattern, uint32_t pattern_size, uint64_t size);
-  // |arguments|: the push constants. Does nothing for |groups| of 0.
+  // The views that a kernel reads as texel buffers, by binding.
+  using Texels = std::array<VkBufferView, 2>;
+  // |arguments|: the push constants; |texels| for shaders that have some. Does nothing
+  // for 0 groups.
   keel_status dispatch(PipelineKey key, const void* arguments, uint32_t argument_bytes,
-                       uint32_t groups_x, uint32_t groups_y = 1, uint32_t groups_z = 1);
+                       uint32_t groups_x, uint32_t groups_y = 1, const Texels* texels = nullptr);
 
   keel_status record(Event& event);
   keel_status wait_event(const Event& event);
@@ -63,6 +66,7 @@ class Stream {
   keel_status end_command();
   keel_status acquire_commands(VkCommandBuffer* out_buffer);
   void barrier(bool to_host);
+  void push_texels(const Texels& texels);
   // Submits the open batch, and the waits nobody has submitted yet.
   keel_status flush();
   // KEEL_OK when all that the stream's next command depends on is done.

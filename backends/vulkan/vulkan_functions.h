@@ -36,6 +36,8 @@ namespace keel::vulkan {
   X(CmdResetQueryPool)                  \
   X(CmdWriteTimestamp)                  \
   X(CreateBuffer)                       \
+  X(CreateBufferView)                   \
+  X(CreateDescriptorSetLayout)          \
   X(CreateCommandPool)                  \
   X(CreateComputePipelines)             \
   X(CreatePipelineCache)                \
@@ -44,7 +46,9 @@ namespace keel::vulkan {
   X(CreateSemaphore)                    \
   X(CreateShaderModule)                 \
   X(DestroyBuffer)                      \
+  X(DestroyBufferView)                  \
   X(DestroyCommandPool)                 \
+  X(DestroyDescriptorSetLayout)         \
   X(DestroyDevice)                      \
   X(DestroyPipeline)                    \
   X(DestroyPipelineCache)               \
@@ -66,7 +70,9 @@ namespace keel::vulkan {
   X(WaitSemaphores)
 
 // Of extensions; NULL where the device lacks them.
-#define KEEL_VULKAN_OPTIONAL_DEVICE_FUNCTIONS(X) X(GetMemoryHostPointerPropertiesEXT)
+#define KEEL_VULKAN_OPTIONAL_DEVICE_FUNCTIONS(X) \
+  X(CmdPushDescriptorSetKHR)                     \
+  X(GetMemoryHostPointerPropertiesEXT)
 
 #define KEEL_VULKAN_MEMBER(name) PFN_vk##name name = nullptr;
 

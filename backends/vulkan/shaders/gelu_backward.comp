@@ -18,7 +18,9 @@ void main() {
     const float value = x.at[i];
     const float e = gelu_exponential(value);
     const float s = 1.0 / (1.0 + e);
-    const float slope = kGeluScale * fma(3.0 * kGeluCubic * value, value, 1.0);
-    dx.at[i] = dy.at[i] * s * fma(value * slope, e * s, 1.0);
+    // Beyond 20 the second term is 0, and must not become inf * 0.
+    const float v = clamp(value, -20.0, 20.0);
+    const float slope = kGeluScale * fma(3.0 * kGeluCubic * v, v, 1.0);
+    dx.at[i] = dy.at[i] * s * fma(v * slope, e * s, 1.0);
   }
 }

@@ -21,13 +21,16 @@ layout(push_constant, std430) uniform Arguments {
   uint c_stride;
   float alpha;
   float beta;
+  uint has_bias;
+  uint a_offset;  // matmul_texel: elements from the start of the texel buffer
+  uint b_offset;
 };
 
 layout(constant_id = 2) const uint kVariant = 0;
-const bool kTransA = (kVariant & 1) != 0;  // a is stored [k, m]
-const bool kTransB = (kVariant & 2) != 0;  // b is stored [n, k]
-const bool kBias = (kVariant & 4) != 0;
-const bool kBeta = (kVariant & 8) != 0;    // beta is not 0: c is read
+const bool kTransA = (kVariant & 1) != 0;     // a is stored [k, m]
+const bool kTransB = (kVariant & 2) != 0;     // b is stored [n, k]
+const bool kBlend = (kVariant & 4) != 0;      // there is a beta or a bias
+const uint kVariantRest = kVariant >> 3;      // each kernel's own
 
 uint a_index(uint row, uint depth) {
   return kTransA ? depth * a_stride + row : row * a_stride + depth;
@@ -40,7 +43,9 @@ uint b_index(uint depth, uint column) {
 void store_c(uint row, uint column, float sum) {
   const uint index = row * c_stride + column;
   float value = alpha * sum;
-  if (kBeta) value = fma(beta, c.at[index], value);
-  if (kBias) value += bias.at[column];
+  if (kBlend) {
+    if (beta != 0.0) value = fma(beta, c.at[index], value);
+    if (has_bias != 0) value += bias.at[column];
+  }
   c.at[index] = value;
 }
