@@ -1,0 +1,230 @@
+// What goes wrong between ranks, and what a wrong call says.
+#include <gtest/gtest.h>
+#include <keel/keel.h>
+
+#include <string>
+#include <vector>
+
+namespace {
+
+constexpr int64_t kSecond = 1'000'000'000;
+constexpr uint64_t kCount = 100;
+
+#define EXPECT_KEEL_OK(expression) EXPECT_EQ(KEEL_OK, expression) << keel_last_error()
+#define EXPECT_FAILS(code, text, expression)                                \
+  do {                                                                      \
+    EXPECT_EQ(code, expression) << keel_last_error();                       \
+    EXPECT_NE(std::string(keel_last_error()).find(text), std::string::npos) \
+        << "no '" << (text) << "' in: " << keel_last_error();               \
+  } while (false)
+
+class CollectiveFailures : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    setenv("KEEL_CPU_DEVICES", "3", 1);
+    auto options = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
+    options.backends = "cpu";
+    options.default_timeout_ns = 60 * kSecond;
+    ASSERT_EQ(KEEL_OK, keel_init(&options)) << keel_last_error();
+  }
+  static void TearDownTestSuite() { EXPECT_KEEL_OK(keel_shutdown()); }
+
+  void SetUp() override { make_ranks(3, 0); }
+  void TearDown() override {
+    for (keel_comm comm : comms_) keel_comm_destroy(comm);
+    for (keel_stream stream : streams_) keel_stream_destroy(stream);
+    for (size_t rank = 0; rank < data_.size(); ++rank) keel_free(devices_[rank], data_[rank]);
+  }
+
+  void make_ranks(uint32_t world, int64_t timeout_ns) {
+    TearDown();
+    comms_.assign(world, {});
+    streams_.assign(world, {});
+    devices_.assign(world, {});
+    data_.assign(world, nullptr);
+    for (uint32_t rank = 0; rank < world; ++rank) {
+      ASSERT_EQ(KEEL_OK, keel_device_get(rank, &devices_[rank]));
+      ASSERT_EQ(KEEL_OK, keel_stream_create(devices_[rank], 0, &streams_[rank]));
+      ASSERT_EQ(KEEL_OK, keel_alloc(devices_[rank], KEEL_MEMORY_DEVICE, kCount * 4, &data_[rank]));
+    }
+    auto options = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
+    options.timeout_ns = timeout_ns;
+    ASSERT_EQ(KEEL_OK, keel_comm_init_all(devices_.data(), world, &options, comms_.data()))
+        << keel_last_error();
+  }
+  keel_status all_reduce(uint32_t rank, uint64_t count = kCount) {
+    return keel_all_reduce(comms_[rank], data_[rank], data_[rank], count, KEEL_FLOAT32, KEEL_SUM,
+                           streams_[rank]);
+  }
+  keel_status synchronize(uint32_t rank) {
+    return keel_stream_synchronize(streams_[rank], KEEL_TIMEOUT_DEFAULT);
+  }
+
+  std::vector<keel_device> devices_;
+  std::vector<keel_comm> comms_;
+  std::vector<keel_stream> streams_;
+  std::vector<void*> data_;
+};
+
+TEST_F(CollectiveFailures, AMismatchFailsAllRanksAndNamesTheOddOne) {
+  EXPECT_KEEL_OK(all_reduce(0));
+  EXPECT_KEEL_OK(
+      keel_broadcast(comms_[1], data_[1], data_[1], kCount, KEEL_FLOAT32, 0, streams_[1]));
+  EXPECT_KEEL_OK(all_reduce(2));
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "rank 1 called broadcast(100 float32, root 0)",
+                 synchronize(rank));
+  }
+  // Nothing is lost: after a recovery the next operation works.
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    EXPECT_KEEL_OK(keel_stream_recover(streams_[rank], KEEL_TIMEOUT_DEFAULT));
+    EXPECT_KEEL_OK(all_reduce(rank));
+  }
+  for (uint32_t rank = 0; rank < 3; ++rank) EXPECT_KEEL_OK(synchronize(rank));
+}
+
+TEST_F(CollectiveFailures, EveryKindOfMismatchIsSeen) {
+  struct Call {
+    uint64_t count;
+    keel_dtype dtype;
+    keel_reduction reduction;
+  };
+  for (const Call& odd :
+       {Call{kCount - 1, KEEL_FLOAT32, KEEL_SUM}, Call{kCount, KEEL_INT32, KEEL_SUM},
+        Call{kCount, KEEL_FLOAT32, KEEL_MAX}}) {
+    EXPECT_KEEL_OK(all_reduce(0));
+    EXPECT_KEEL_OK(all_reduce(1));
+    EXPECT_KEEL_OK(keel_all_reduce(comms_[2], data_[2], data_[2], odd.count, odd.dtype,
+                                   odd.reduction, streams_[2]));
+    for (uint32_t rank = 0; rank < 3; ++rank) {
+      EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "rank 2 called", synchronize(rank));
+      EXPECT_KEEL_OK(keel_stream_recover(streams_[rank], KEEL_TIMEOUT_DEFAULT));
+    }
+  }
+}
+
+TEST_F(CollectiveFailures, ARankThatDoesNotCallIsNamedAtTheDeadline) {
+  make_ranks(3, kSecond / 10);
+  EXPECT_KEEL_OK(all_reduce(0));
+  EXPECT_KEEL_OK(all_reduce(2));
+  for (uint32_t rank : {0, 2}) {
+    EXPECT_FAILS(KEEL_TIMED_OUT, "rank 1 (cpu:1) did not call in time", synchronize(rank));
+  }
+  // The late rank gets the same answer at once, and the next operation starts level.
+  EXPECT_KEEL_OK(all_reduce(1));
+  EXPECT_FAILS(KEEL_TIMED_OUT, "rank 1", synchronize(1));
+  make_ranks(3, 0);
+  for (uint32_t rank = 0; rank < 3; ++rank) EXPECT_KEEL_OK(all_reduce(rank));
+  for (uint32_t rank = 0; rank < 3; ++rank) EXPECT_KEEL_OK(synchronize(rank));
+}
+
+TEST_F(CollectiveFailures, ARankWhoseStreamFailsIsNamedToAll) {
+  keel_gate gate;
+  ASSERT_EQ(KEEL_OK, keel_gate_create(&gate));
+  EXPECT_KEEL_OK(keel_stream_wait_gate(streams_[1], gate));
+  for (uint32_t rank = 0; rank < 3; ++rank) EXPECT_KEEL_OK(all_reduce(rank));
+  EXPECT_KEEL_OK(keel_gate_open(gate, KEEL_DATA_LOSS, "the loader lost a batch"));
+  EXPECT_FAILS(KEEL_RANK_FAILED, "rank 1 (cpu:1): the loader lost a batch", synchronize(0));
+  EXPECT_FAILS(KEEL_RANK_FAILED, "rank 1 (cpu:1): the loader lost a batch", synchronize(2));
+  EXPECT_FAILS(KEEL_DATA_LOSS, "the loader lost a batch", synchronize(1));
+  EXPECT_KEEL_OK(keel_gate_destroy(gate));
+}
+
+TEST_F(CollectiveFailures, AbortFailsWhatIsInFlightAndWhatComesLater) {
+  EXPECT_KEEL_OK(all_reduce(0));
+  EXPECT_KEEL_OK(keel_comm_abort(comms_[2]));
+  EXPECT_FAILS(KEEL_ABORTED, "rank 2 aborted", synchronize(0));
+  EXPECT_FAILS(KEEL_ABORTED, "rank 2 aborted", all_reduce(1));
+  EXPECT_EQ(KEEL_ABORTED, keel_comm_async_error(comms_[0]));
+}
+
+TEST_F(CollectiveFailures, AbortReachesAnOperationThatWaitsForHeldWork) {
+  keel_gate gate;
+  ASSERT_EQ(KEEL_OK, keel_gate_create(&gate));
+  EXPECT_KEEL_OK(keel_stream_wait_gate(streams_[1], gate));
+  for (uint32_t rank = 0; rank < 3; ++rank) EXPECT_KEEL_OK(all_reduce(rank));
+  EXPECT_KEEL_OK(keel_comm_abort(comms_[0]));
+  EXPECT_FAILS(KEEL_ABORTED, "abort", synchronize(0));
+  EXPECT_FAILS(KEEL_ABORTED, "abort", synchronize(2));
+  EXPECT_KEEL_OK(keel_gate_open(gate, KEEL_OK, nullptr));
+  EXPECT_FAILS(KEEL_ABORTED, "abort", synchronize(1));
+  EXPECT_KEEL_OK(keel_gate_destroy(gate));
+}
+
+TEST_F(CollectiveFailures, ARankThatLeavesEndsWhatOthersWaitFor) {
+  EXPECT_KEEL_OK(all_reduce(0));
+  EXPECT_KEEL_OK(keel_comm_destroy(comms_[1]));
+  EXPECT_FAILS(KEEL_ABORTED, "rank 1 left", synchronize(0));
+  EXPECT_FAILS(KEEL_INVALID_HANDLE, "comm", all_reduce(1));
+}
+
+TEST_F(CollectiveFailures, WrongCallsNameTheArgumentAndLoseNothing) {
+  EXPECT_FAILS(KEEL_INVALID_HANDLE, "comm",
+               keel_all_reduce({}, data_[0], data_[0], 1, KEEL_FLOAT32, KEEL_SUM, streams_[0]));
+  EXPECT_FAILS(KEEL_INVALID_HANDLE, "stream",
+               keel_all_reduce(comms_[0], data_[0], data_[0], 1, KEEL_FLOAT32, KEEL_SUM, {}));
+  EXPECT_FAILS(
+      KEEL_INVALID_ARGUMENT, "stream is of cpu:1, rank 0 is on cpu:0",
+      keel_all_reduce(comms_[0], data_[0], data_[0], 1, KEEL_FLOAT32, KEEL_SUM, streams_[1]));
+  EXPECT_FAILS(
+      KEEL_INVALID_ARGUMENT, "send is NULL",
+      keel_all_reduce(comms_[0], nullptr, data_[0], 1, KEEL_FLOAT32, KEEL_SUM, streams_[0]));
+  EXPECT_FAILS(KEEL_OUT_OF_RANGE, "send", all_reduce(0, kCount + 1));
+  EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "count", all_reduce(0, UINT64_MAX));
+  EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "dtype",
+               keel_all_reduce(comms_[0], data_[0], data_[0], 1, 99, KEEL_SUM, streams_[0]));
+  EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "reduction",
+               keel_all_reduce(comms_[0], data_[0], data_[0], 1, KEEL_FLOAT32, 99, streams_[0]));
+  EXPECT_FAILS(KEEL_UNSUPPORTED, "premul_sum",
+               keel_all_reduce(comms_[0], data_[0], data_[0], 1, KEEL_FLOAT32, KEEL_PREMUL_SUM,
+                               streams_[0]));
+  EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "root is 3",
+               keel_broadcast(comms_[0], data_[0], data_[0], 1, KEEL_FLOAT32, 3, streams_[0]));
+  EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "overlap",
+               keel_all_reduce(comms_[0], data_[0], static_cast<char*>(data_[0]) + 4, 10,
+                               KEEL_FLOAT32, KEEL_SUM, streams_[0]));
+  int on_host[4] = {};
+  EXPECT_FAILS(
+      KEEL_INVALID_ARGUMENT, "send",
+      keel_all_reduce(comms_[0], on_host, data_[0], 4, KEEL_FLOAT32, KEEL_SUM, streams_[0]));
+  // None of these counted as the rank's call.
+  for (uint32_t rank = 0; rank < 3; ++rank) EXPECT_KEEL_OK(all_reduce(rank));
+  for (uint32_t rank = 0; rank < 3; ++rank) EXPECT_KEEL_OK(synchronize(rank));
+}
+
+TEST_F(CollectiveFailures, WrongCommunicatorsAreRefused) {
+  keel_comm comms[3];
+  EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "devices", keel_comm_init_all(nullptr, 1, nullptr, comms));
+  EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "count",
+               keel_comm_init_all(devices_.data(), 0, nullptr, comms));
+  EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "out_comms",
+               keel_comm_init_all(devices_.data(), 1, nullptr, nullptr));
+  const keel_device wrong[2] = {devices_[0], {12345}};
+  EXPECT_FAILS(KEEL_INVALID_HANDLE, "devices[1]", keel_comm_init_all(wrong, 2, nullptr, comms));
+  auto options = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
+  options.chunk_bytes = 100;
+  EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "chunk_bytes",
+               keel_comm_init_all(devices_.data(), 2, &options, comms));
+  options = {};
+  EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "options.header",
+               keel_comm_init_all(devices_.data(), 2, &options, comms));
+}
+
+TEST_F(CollectiveFailures, ExplainAndStatsTellThePathTaken) {
+  for (uint32_t rank = 0; rank < 3; ++rank) EXPECT_KEEL_OK(all_reduce(rank));
+  for (uint32_t rank = 0; rank < 3; ++rank) EXPECT_KEEL_OK(synchronize(rank));
+  uint64_t size = 0;
+  EXPECT_EQ(KEEL_OUT_OF_RANGE, keel_comm_explain(comms_[0], nullptr, &size));
+  std::string text(size, '\0');
+  EXPECT_KEEL_OK(keel_comm_explain(comms_[0], text.data(), &size));
+  EXPECT_NE(text.find("\"device\": \"cpu:2\""), std::string::npos) << text;
+  auto stats = KEEL_STRUCT_INIT(keel_comm_stats, KEEL_STRUCT_COMM_STATS);
+  EXPECT_KEEL_OK(keel_comm_stats_get(comms_[1], &stats));
+  EXPECT_EQ(stats.operations, 1u);
+  const bool staged = text.find("\"reach\": \"staged\"") != std::string::npos;
+  EXPECT_EQ(stats.bytes_to_host, staged ? 3 * kCount * 4 : 0);
+  EXPECT_EQ(stats.bytes_to_device, staged ? 3 * kCount * 4 : 0);
+  EXPECT_EQ(stats.bytes_in_place, staged ? 0 : 6 * kCount * 4);
+}
+
+}  // namespace

@@ -1,0 +1,316 @@
+// Collectives through keel.h: three CPU devices and, where there is one, a Vulkan
+// device; through host aliases and through staging; against a serial reference.
+#include <gtest/gtest.h>
+#include <keel/keel.h>
+
+#include <cstring>
+#include <keel/plugin_kit.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+constexpr int64_t kSecond = 1'000'000'000;
+
+#define ASSERT_KEEL_OK(expression) \
+  ASSERT_EQ(KEEL_OK, expression) << keel_status_name(KEEL_OK) << ": " << keel_last_error()
+#define EXPECT_KEEL_OK(expression) EXPECT_EQ(KEEL_OK, expression) << keel_last_error()
+
+// The devices ranks are dealt to, round robin.
+std::vector<keel_device> all_devices() {
+  uint32_t count = 0;
+  EXPECT_KEEL_OK(keel_device_count(&count));
+  std::vector<keel_device> devices(count);
+  for (uint32_t i = 0; i < count; ++i) EXPECT_KEEL_OK(keel_device_get(i, &devices[i]));
+  return devices;
+}
+
+class KeelEnvironment : public testing::Environment {
+ public:
+  void SetUp() override {
+    setenv("KEEL_CPU_DEVICES", "3", 1);
+    auto options = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
+    options.default_timeout_ns = 60 * kSecond;
+    ASSERT_KEEL_OK(keel_init(&options));
+  }
+  void TearDown() override { EXPECT_KEEL_OK(keel_shutdown()); }
+};
+const auto* const g_environment = testing::AddGlobalTestEnvironment(new KeelEnvironment);
+
+// Ranks on their devices, with a stream each, and buffers that are freed at the end.
+class Ranks {
+ public:
+  Ranks(uint32_t world, bool staged, int64_t timeout_ns = 0, uint64_t chunk_bytes = 4096) {
+    const std::vector<keel_device> available = all_devices();
+    for (uint32_t rank = 0; rank < world; ++rank) {
+      // Backwards, so that the last device (Vulkan's) takes part in every world.
+      devices_.push_back(available[(available.size() * world - 1 - rank) % available.size()]);
+    }
+    auto options = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
+    options.forbid_alias = staged ? 1 : 0;
+    options.timeout_ns = timeout_ns;
+    options.chunk_bytes = chunk_bytes;  // small, so that little data has many chunks
+    comms_.resize(world);
+    EXPECT_KEEL_OK(keel_comm_init_all(devices_.data(), world, &options, comms_.data()));
+    streams_.resize(world);
+    for (uint32_t rank = 0; rank < world; ++rank) {
+      EXPECT_KEEL_OK(keel_stream_create(devices_[rank], 0, &streams_[rank]));
+    }
+  }
+  ~Ranks() {
+    for (keel_comm comm : comms_) keel_comm_destroy(comm);
+    for (keel_stream stream : streams_) EXPECT_KEEL_OK(keel_stream_destroy(stream));
+    for (const auto& [device, pointer] : buffers_) EXPECT_KEEL_OK(keel_free(device, pointer));
+  }
+  Ranks(const Ranks&) = delete;
+  Ranks& operator=(const Ranks&) = delete;
+
+  uint32_t world() const { return static_cast<uint32_t>(comms_.size()); }
+  keel_comm comm(uint32_t rank) const { return comms_[rank]; }
+  keel_stream stream(uint32_t rank) const { return streams_[rank]; }
+  keel_device device(uint32_t rank) const { return devices_[rank]; }
+
+  void* allocate(uint32_t rank, uint64_t bytes) {
+    void* pointer = nullptr;
+    EXPECT_KEEL_OK(keel_alloc(devices_[rank], KEEL_MEMORY_DEVICE, bytes, &pointer));
+    buffers_.emplace_back(devices_[rank], pointer);
+    return pointer;
+  }
+  void upload(uint32_t rank, void* destination, const std::string& bytes) {
+    EXPECT_KEEL_OK(keel_copy(streams_[rank], devices_[rank], destination, KEEL_HOST, bytes.data(),
+                             bytes.size()));
+    EXPECT_KEEL_OK(keel_stream_synchronize(streams_[rank], KEEL_TIMEOUT_DEFAULT));
+  }
+  std::string download(uint32_t rank, const void* source, uint64_t bytes) {
+    std::string result(bytes, '\0');
+    EXPECT_KEEL_OK(
+        keel_copy(streams_[rank], KEEL_HOST, result.data(), devices_[rank], source, bytes));
+    EXPECT_KEEL_OK(keel_stream_synchronize(streams_[rank], KEEL_TIMEOUT_DEFAULT));
+    return result;
+  }
+  keel_status synchronize(uint32_t rank) {
+    return keel_stream_synchronize(streams_[rank], KEEL_TIMEOUT_DEFAULT);
+  }
+
+ private:
+  std::vector<keel_device> devices_;
+  std::vector<keel_comm> comms_;
+  std::vector<keel_stream> streams_;
+  std::vector<std::pair<keel_device, void*>> buffers_;
+};
+
+// Element |i| of rank |rank|: small integers, so that every order of summing is exact.
+int value_of(uint32_t rank, uint64_t i) {
+  return static_cast<int>((i * 7 + rank * 13) % 11) - 5;
+}
+
+std::string floats(uint32_t rank, uint64_t first, uint64_t count) {
+  std::string bytes(count * sizeof(float), '\0');
+  for (uint64_t i = 0; i < count; ++i) {
+    const auto value = static_cast<float>(value_of(rank, first + i));
+    std::memcpy(&bytes[i * sizeof(float)], &value, sizeof(value));
+  }
+  return bytes;
+}
+
+std::string sums(uint32_t world, uint64_t first, uint64_t count) {
+  std::string bytes(count * sizeof(float), '\0');
+  for (uint64_t i = 0; i < count; ++i) {
+    float sum = 0;
+    for (uint32_t rank = 0; rank < world; ++rank) {
+      sum += static_cast<float>(value_of(rank, first + i));
+    }
+    std::memcpy(&bytes[i * sizeof(float)], &sum, sizeof(sum));
+  }
+  return bytes;
+}
+
+struct Shape {
+  uint32_t world;
+  bool staged;
+  bool in_place;
+};
+
+class Collectives : public testing::TestWithParam<Shape> {
+ protected:
+  // 1025 floats make two chunks, 5000 five.
+  static constexpr uint64_t kCounts[] = {1, 3, 1024, 1025, 5000};
+};
+
+TEST_P(Collectives, AllReduce) {
+  const auto [world, staged, in_place] = GetParam();
+  Ranks ranks(world, staged);
+  for (uint64_t count : kCounts) {
+    std::vector<void*> receive(world);
+    for (uint32_t rank = 0; rank < world; ++rank) {
+      void* send = ranks.allocate(rank, count * 4);
+      receive[rank] = in_place ? send : ranks.allocate(rank, count * 4);
+      ranks.upload(rank, send, floats(rank, 0, count));
+      ASSERT_KEEL_OK(keel_all_reduce(ranks.comm(rank), send, receive[rank], count, KEEL_FLOAT32,
+                                     KEEL_SUM, ranks.stream(rank)));
+    }
+    for (uint32_t rank = 0; rank < world; ++rank) {
+      EXPECT_EQ(ranks.download(rank, receive[rank], count * 4), sums(world, 0, count))
+          << "rank " << rank << ", count " << count;
+    }
+  }
+}
+
+TEST_P(Collectives, Broadcast) {
+  const auto [world, staged, in_place] = GetParam();
+  Ranks ranks(world, staged);
+  for (uint64_t count : kCounts) {
+    const auto root = static_cast<uint32_t>(count % world);
+    std::vector<void*> receive(world);
+    for (uint32_t rank = 0; rank < world; ++rank) {
+      receive[rank] = ranks.allocate(rank, count * 4);
+      void* send = nullptr;
+      if (rank == root) {
+        send = in_place ? receive[rank] : ranks.allocate(rank, count * 4);
+        ranks.upload(rank, send, floats(root, 0, count));
+      }
+      ASSERT_KEEL_OK(keel_broadcast(ranks.comm(rank), send, receive[rank], count, KEEL_FLOAT32,
+                                    root, ranks.stream(rank)));
+    }
+    for (uint32_t rank = 0; rank < world; ++rank) {
+      EXPECT_EQ(ranks.download(rank, receive[rank], count * 4), floats(root, 0, count))
+          << "rank " << rank << ", count " << count;
+    }
+  }
+}
+
+TEST_P(Collectives, AllGather) {
+  const auto [world, staged, in_place] = GetParam();
+  Ranks ranks(world, staged);
+  for (uint64_t count : kCounts) {
+    std::string expected;
+    std::vector<void*> receive(world);
+    for (uint32_t rank = 0; rank < world; ++rank) {
+      expected += floats(rank, 0, count);
+      receive[rank] = ranks.allocate(rank, world * count * 4);
+      void* send = in_place ? static_cast<char*>(receive[rank]) + rank * count * 4
+                            : ranks.allocate(rank, count * 4);
+      ranks.upload(rank, send, floats(rank, 0, count));
+      ASSERT_KEEL_OK(keel_all_gather(ranks.comm(rank), send, receive[rank], count, KEEL_FLOAT32,
+                                     ranks.stream(rank)));
+    }
+    for (uint32_t rank = 0; rank < world; ++rank) {
+      EXPECT_EQ(ranks.download(rank, receive[rank], world * count * 4), expected)
+          << "rank " << rank << ", count " << count;
+    }
+  }
+}
+
+TEST_P(Collectives, ReduceScatter) {
+  const auto [world, staged, in_place] = GetParam();
+  Ranks ranks(world, staged);
+  for (uint64_t count : kCounts) {
+    std::vector<void*> receive(world);
+    for (uint32_t rank = 0; rank < world; ++rank) {
+      void* send = ranks.allocate(rank, world * count * 4);
+      receive[rank] =
+          in_place ? static_cast<char*>(send) + rank * count * 4 : ranks.allocate(rank, count * 4);
+      ranks.upload(rank, send, floats(rank, 0, world * count));
+      ASSERT_KEEL_OK(keel_reduce_scatter(ranks.comm(rank), send, receive[rank], count, KEEL_FLOAT32,
+                                         KEEL_SUM, ranks.stream(rank)));
+    }
+    for (uint32_t rank = 0; rank < world; ++rank) {
+      EXPECT_EQ(ranks.download(rank, receive[rank], count * 4), sums(world, rank * count, count))
+          << "rank " << rank << ", count " << count;
+    }
+  }
+}
+
+TEST_P(Collectives, BarrierAndNothing) {
+  const auto [world, staged, in_place] = GetParam();
+  Ranks ranks(world, staged);
+  for (uint32_t rank = 0; rank < world; ++rank) {
+    ASSERT_KEEL_OK(keel_barrier(ranks.comm(rank), ranks.stream(rank)));
+    ASSERT_KEEL_OK(keel_all_reduce(ranks.comm(rank), nullptr, nullptr, 0, KEEL_FLOAT32, KEEL_SUM,
+                                   ranks.stream(rank)));
+  }
+  for (uint32_t rank = 0; rank < world; ++rank) EXPECT_KEEL_OK(ranks.synchronize(rank));
+}
+
+std::string shape_name(const testing::TestParamInfo<Shape>& info) {
+  return std::to_string(info.param.world) + (info.param.staged ? "_staged" : "_alias") +
+         (info.param.in_place ? "_in_place" : "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, Collectives,
+                         testing::Values(Shape{1, false, false}, Shape{1, true, true},
+                                         Shape{2, false, true}, Shape{2, true, false},
+                                         Shape{3, false, false}, Shape{3, true, true},
+                                         Shape{5, false, true}, Shape{5, true, false}),
+                         shape_name);
+
+TEST(CollectiveOrder, EveryDtypeIsBitIdenticalOnAllRanks) {
+  Ranks ranks(3, /*staged=*/true);
+  constexpr uint64_t kCount = 777;
+  for (keel_dtype dtype = 1; dtype < KEEL_DTYPE_COUNT; ++dtype) {
+    for (keel_reduction reduction = KEEL_SUM; reduction <= KEEL_AVG; ++reduction) {
+      const uint64_t bytes = kCount * keel::kit::dtype_size(dtype);
+      std::vector<void*> data(3);
+      for (uint32_t rank = 0; rank < 3; ++rank) {
+        data[rank] = ranks.allocate(rank, bytes);
+        std::string content(bytes, '\0');
+        for (uint64_t i = 0; i < bytes; ++i) {
+          content[i] = static_cast<char>((i * 31 + rank * 17 + dtype) % 127);
+        }
+        ranks.upload(rank, data[rank], content);
+        ASSERT_KEEL_OK(keel_all_reduce(ranks.comm(rank), data[rank], data[rank], kCount, dtype,
+                                       reduction, ranks.stream(rank)));
+      }
+      const std::string first = ranks.download(0, data[0], bytes);
+      EXPECT_EQ(first, ranks.download(1, data[1], bytes)) << dtype << " " << reduction;
+      EXPECT_EQ(first, ranks.download(2, data[2], bytes)) << dtype << " " << reduction;
+    }
+  }
+}
+
+// The n-th call of a rank meets the n-th of the others, however they interleave.
+TEST(CollectiveOrder, OneThreadMayDriveOneRankFarAheadOfTheOthers) {
+  Ranks ranks(3, /*staged=*/true);
+  constexpr uint32_t kRounds = 20;
+  std::vector<void*> data(3);
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    data[rank] = ranks.allocate(rank, 4);
+    ranks.upload(rank, data[rank], floats(0, 1, 1));
+    for (uint32_t round = 0; round < kRounds; ++round) {
+      ASSERT_KEEL_OK(keel_all_reduce(ranks.comm(rank), data[rank], data[rank], 1, KEEL_FLOAT32,
+                                     KEEL_MAX, ranks.stream(rank)));
+    }
+  }
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(ranks.download(rank, data[rank], 4), floats(0, 1, 1));
+  }
+}
+
+TEST(CollectiveOrder, AThreadARankOnTwoCommunicatorsAtOnce) {
+  Ranks first(3, /*staged=*/true);
+  Ranks second(3, /*staged=*/false);
+  constexpr uint64_t kCount = 3000;
+  std::vector<std::thread> threads;
+  for (Ranks* ranks : {&first, &second}) {
+    std::vector<void*> data(3);
+    for (uint32_t rank = 0; rank < 3; ++rank) {
+      data[rank] = ranks->allocate(rank, kCount * 4);
+      ranks->upload(rank, data[rank], floats(rank, 0, kCount));
+    }
+    for (uint32_t rank = 0; rank < 3; ++rank) {
+      threads.emplace_back([ranks, rank, buffer = data[rank]] {
+        EXPECT_KEEL_OK(keel_all_reduce(ranks->comm(rank), buffer, buffer, kCount, KEEL_FLOAT32,
+                                       KEEL_SUM, ranks->stream(rank)));
+        for (int round = 0; round < 10; ++round) {
+          EXPECT_KEEL_OK(keel_all_reduce(ranks->comm(rank), buffer, buffer, kCount, KEEL_FLOAT32,
+                                         KEEL_MAX, ranks->stream(rank)));
+        }
+        EXPECT_EQ(ranks->download(rank, buffer, kCount * 4), sums(3, 0, kCount));
+      });
+    }
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace

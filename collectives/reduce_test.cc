@@ -1,0 +1,100 @@
+#include "collectives/reduce.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <keel/float_types.hpp>
+#include <limits>
+#include <vector>
+
+namespace keel {
+namespace {
+
+template <typename T>
+std::vector<T> reduced(keel_dtype dtype, keel_reduction reduction,
+                       const std::vector<std::vector<T>>& sources) {
+  std::vector<const void*> inputs;
+  for (const auto& source : sources) inputs.push_back(source.data());
+  std::vector<T> first(sources[0].size());
+  std::vector<T> second(sources[0].size());
+  std::vector<void*> outputs = {first.data(), second.data()};
+  reduce(dtype, reduction, inputs, outputs, first.size());
+  EXPECT_EQ(0, std::memcmp(first.data(), second.data(), first.size() * sizeof(T)));
+  return first;
+}
+
+TEST(Reduce, EveryReductionOfFloats) {
+  const std::vector<std::vector<float>> sources = {{1, -2, 3}, {4, 5, -6}, {-1, 8, 2}};
+  using Floats = std::vector<float>;
+  EXPECT_EQ(reduced(KEEL_FLOAT32, KEEL_SUM, sources), (Floats{4, 11, -1}));
+  EXPECT_EQ(reduced(KEEL_FLOAT32, KEEL_PROD, sources), (Floats{-4, -80, -36}));
+  EXPECT_EQ(reduced(KEEL_FLOAT32, KEEL_MIN, sources), (Floats{-1, -2, -6}));
+  EXPECT_EQ(reduced(KEEL_FLOAT32, KEEL_MAX, sources), (Floats{4, 8, 3}));
+  EXPECT_EQ(reduced(KEEL_FLOAT32, KEEL_AVG, sources), (Floats{4.f / 3, 11.f / 3, -1.f / 3}));
+}
+
+TEST(Reduce, IntegersWrap) {
+  EXPECT_EQ(reduced<int8_t>(KEEL_INT8, KEEL_SUM, {{127}, {1}}), (std::vector<int8_t>{-128}));
+  EXPECT_EQ(reduced<uint16_t>(KEEL_UINT16, KEEL_PROD, {{40000}, {3}}),
+            (std::vector<uint16_t>{static_cast<uint16_t>(120000 % 65536)}));
+  EXPECT_EQ(reduced<int32_t>(KEEL_INT32, KEEL_SUM, {{INT32_MAX}, {2}}),
+            (std::vector<int32_t>{INT32_MIN + 1}));
+  EXPECT_EQ(reduced<int64_t>(KEEL_INT64, KEEL_PROD, {{INT64_MAX}, {2}}),
+            (std::vector<int64_t>{-2}));
+  EXPECT_EQ(reduced<int64_t>(KEEL_INT64, KEEL_AVG, {{-7}, {2}}), (std::vector<int64_t>{-2}));
+  EXPECT_EQ(reduced<uint64_t>(KEEL_UINT64, KEEL_MAX, {{UINT64_MAX}, {1}}),
+            (std::vector<uint64_t>{UINT64_MAX}));
+}
+
+// 2048 + 1 - 2048 in float16 steps would lose the 1: it has 11 bits.
+TEST(Reduce, SixteenBitTypesAreAccumulatedInFloat32) {
+  const std::vector<std::vector<float16_t>> halves = {
+      {to_float16(2048)}, {to_float16(1)}, {to_float16(-2048)}};
+  EXPECT_EQ(to_float(reduced(KEEL_FLOAT16, KEEL_SUM, halves)[0]), 1.0f);
+  const std::vector<std::vector<bfloat16_t>> brains = {
+      {to_bfloat16(256)}, {to_bfloat16(1)}, {to_bfloat16(-256)}};
+  EXPECT_EQ(to_float(reduced(KEEL_BFLOAT16, KEEL_SUM, brains)[0]), 1.0f);
+}
+
+TEST(Reduce, EightBitFloatsSaturateOrOverflow) {
+  const std::vector<std::vector<float8_e4m3_t>> small = {{to_float8_e4m3(448)},
+                                                         {to_float8_e4m3(448)}};
+  EXPECT_EQ(to_float(reduced(KEEL_FLOAT8_E4M3FN, KEEL_SUM, small)[0]), 448.0f);
+  const std::vector<std::vector<float8_e5m2_t>> wide = {{to_float8_e5m2(57344)},
+                                                        {to_float8_e5m2(57344)}};
+  EXPECT_TRUE(std::isinf(to_float(reduced(KEEL_FLOAT8_E5M2, KEEL_SUM, wide)[0])));
+}
+
+TEST(Reduce, NanWinsMinAndMaxFromAnyRank) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (keel_reduction reduction : {KEEL_MIN, KEEL_MAX}) {
+    EXPECT_TRUE(std::isnan(reduced<float>(KEEL_FLOAT32, reduction, {{nan}, {1}})[0]));
+    EXPECT_TRUE(std::isnan(reduced<float>(KEEL_FLOAT32, reduction, {{1}, {nan}})[0]));
+    EXPECT_TRUE(std::isnan(reduced<float>(KEEL_FLOAT32, reduction, {{1}, {nan}, {2}})[0]));
+  }
+}
+
+TEST(Reduce, ADestinationMayBeASource) {
+  constexpr size_t kCount = 5000;  // more than two blocks
+  std::vector<double> a(kCount, 1.5);
+  std::vector<double> b(kCount, 2.0);
+  const std::vector<const void*> inputs = {a.data(), b.data()};
+  const std::vector<void*> outputs = {b.data(), a.data()};
+  reduce(KEEL_FLOAT64, KEEL_SUM, inputs, outputs, kCount);
+  EXPECT_EQ(a, std::vector<double>(kCount, 3.5));
+  EXPECT_EQ(b, a);
+}
+
+TEST(Reduce, OffersEveryDtypeButNoPremultipliedSum) {
+  for (keel_dtype dtype = 1; dtype < KEEL_DTYPE_COUNT; ++dtype) {
+    EXPECT_TRUE(can_reduce(dtype, KEEL_AVG));
+    EXPECT_FALSE(can_reduce(dtype, KEEL_PREMUL_SUM));
+  }
+  EXPECT_FALSE(can_reduce(KEEL_DTYPE_INVALID, KEEL_SUM));
+  EXPECT_FALSE(can_reduce(KEEL_DTYPE_COUNT, KEEL_SUM));
+}
+
+}  // namespace
+}  // namespace keel
