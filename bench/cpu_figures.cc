@@ -1,0 +1,133 @@
+// What Keel costs on the CPU: over oneDNN called directly, and over a bare hand-off
+// between two threads.
+#include <fmt/format.h>
+
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "bench/cpu_roof.h"
+#include "bench/figures.h"
+#include "bench/onednn_peer.h"
+#include "bench/worker.h"
+
+namespace keel::bench {
+
+namespace {
+
+std::vector<float> random_values(int64_t count) {
+  std::mt19937 random(/*seed=*/1);
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  std::vector<float> values(static_cast<size_t>(count));
+  for (float& value : values) value = uniform(random);
+  return values;
+}
+
+// The multiply-adds of one core on each of |cores| at once.
+class Roof {
+ public:
+  explicit Roof(uint32_t cores) {
+    for (uint32_t i = 1; i < cores; ++i) others_.push_back(std::make_unique<Worker>());
+    operations_ = run_cpu_multiply_adds() * cores;
+  }
+  double operations() const { return operations_; }
+  void run() {
+    for (const auto& other : others_) other->start(task_);
+    task_();
+    for (const auto& other : others_) other->wait();
+  }
+
+ private:
+  const std::function<void()> task_ = [] { run_cpu_multiply_adds(); };
+  double operations_;
+  std::vector<std::unique_ptr<Worker>> others_;
+};
+
+Figure cpu_matmul_of(int64_t size, const Setup& setup) {
+  const Device device = *setup.cpu;
+  const uint32_t cores = device.info().compute_units;
+  const std::vector<float> a = random_values(size * size);
+  const std::vector<float> b = random_values(size * size);
+  std::vector<float> c(a.size());
+
+  Stream stream(device);
+  const Buffer device_a = Buffer::of<float>(device, a.size());
+  const Buffer device_b = Buffer::of<float>(device, b.size());
+  const Buffer device_c = Buffer::of<float>(device, c.size());
+  stream.upload(device_a, a);
+  stream.upload(device_b, b);
+  const OpCall matmul(
+      KEEL_OP_MATMUL,
+      {device_a.tensor<float>({size, size}), device_b.tensor<float>({size, size}), nullptr},
+      {device_c.tensor<float>({size, size})}, {0, 0, 1.0, 0.0});
+  Roof roof(cores);
+
+  const double operations = 2.0 * static_cast<double>(size * size * size);
+  const Contender contenders[] = {
+      {"Keel", operations,
+       [&] {
+         matmul.run(stream);
+         stream.synchronize();
+       }},
+      {"oneDNN", operations,
+       [&] { OnednnPeer::multiply(size, a.data(), b.data(), c.data(), cores); }},
+      {"multiply-adds in registers", roof.operations(), [&] { roof.run(); }},
+  };
+  Figure figure;
+  figure.name = fmt::format("cpu_matmul/{}", size);
+  figure.about = fmt::format(
+      "float32 product of two {0} x {0} matrices through keel_op_run and keel_stream_synchronize, "
+      "against dnnl_sgemm on as many threads ({1}).",
+      size, cores);
+  figure.unit = Unit::kGigaflops;
+  figure.timings = race(contenders, setup.race);
+  figure.subject = "Keel";
+  figure.peer = "oneDNN";
+  figure.limit = "multiply-adds in registers";
+  figure.target = Target{0.97};
+  return figure;
+}
+
+}  // namespace
+
+std::vector<Figure> cpu_matmul(Setup& setup) {
+  if (!setup.cpu) return {Figure::skip("cpu_matmul", setup.no_cpu)};
+  if (!OnednnPeer::is_here()) return {Figure::skip("cpu_matmul", OnednnPeer::describe())};
+  std::vector<Figure> figures;
+  for (const int64_t size : {256, 512, 1024, 2048}) figures.push_back(cpu_matmul_of(size, setup));
+  return figures;
+}
+
+std::vector<Figure> stream_handoff(Setup& setup) {
+  Figure figure;
+  figure.name = "stream_handoff";
+  if (!setup.cpu) return {Figure::skip(figure.name, setup.no_cpu)};
+  constexpr uint64_t kBytes = 64;
+  Stream stream(*setup.cpu);
+  const Buffer buffer(*setup.cpu, KEEL_MEMORY_DEVICE, kBytes);
+  Worker worker;
+  const std::function<void()> nothing = [] {};
+  const Contender contenders[] = {
+      {"Keel", 1,
+       [&] {
+         stream.fill<float>(buffer, 1.0f);
+         stream.synchronize();
+       }},
+      {"two threads, one condition variable", 1,
+       [&] {
+         worker.start(nothing);
+         worker.wait();
+       }},
+  };
+  figure.about =
+      "a fill of 64 bytes on an idle CPU stream and the wait for it, against handing an empty "
+      "function to a sleeping thread and waiting for it.";
+  figure.unit = Unit::kMicroseconds;
+  figure.timings = race(contenders, setup.race);
+  figure.subject = "Keel";
+  figure.peer = "two threads, one condition variable";
+  figure.limit = figure.peer;
+  return {figure};
+}
+
+}  // namespace keel::bench

@@ -1,0 +1,40 @@
+// The figures: each sets up its contenders, has them race and reports.
+#ifndef KEEL_BENCH_FIGURES_H_
+#define KEEL_BENCH_FIGURES_H_
+
+#include <keel/keel.hpp>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/harness.h"
+#include "bench/raw_vulkan.h"
+#include "bench/report.h"
+
+namespace keel::bench {
+
+// What this machine has to offer.
+struct Setup {
+  RaceOptions race;
+  std::optional<Device> cpu;
+  std::optional<Device> vulkan;
+  std::string no_cpu;  // why not
+  std::string no_vulkan;
+  std::unique_ptr<RawVulkan> raw_vulkan;
+  std::string no_raw_vulkan;
+};
+
+// What |setup| lacks gives a skipped figure with the reason; a failure is thrown.
+using FigureFunction = std::vector<Figure> (*)(Setup& setup);
+
+std::vector<Figure> vulkan_dispatch(Setup& setup);
+std::vector<Figure> vulkan_matmul(Setup& setup);
+std::vector<Figure> cpu_matmul(Setup& setup);
+std::vector<Figure> bridge_all_reduce(Setup& setup);
+std::vector<Figure> copy_cross(Setup& setup);
+std::vector<Figure> stream_handoff(Setup& setup);
+
+}  // namespace keel::bench
+
+#endif  // KEEL_BENCH_FIGURES_H_

@@ -1,0 +1,63 @@
+// Times contenders side by side: A B C A B C ..., so that a machine that is slower for a
+// while is slower for all of them. What is compared are the pairs of one round.
+#ifndef KEEL_BENCH_HARNESS_H_
+#define KEEL_BENCH_HARNESS_H_
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace keel::bench {
+
+struct Contender {
+  std::string name;
+  double work;                // of one run: floating-point operations, or bytes; 1 where
+                              // only its time matters
+  std::function<void()> run;  // returns when the work is done
+};
+
+struct Timings {
+  std::string name;
+  double work;
+  uint64_t repetitions;         // runs timed together in each round
+  std::vector<double> seconds;  // of one run; one value a round
+};
+
+struct RaceOptions {
+  uint32_t rounds = 21;
+  // Runs of a contender are repeated until a round takes this long: the clock and one
+  // preemption (1 to 4 ms) then weigh little.
+  std::chrono::nanoseconds round_time = std::chrono::milliseconds(20);
+  // Between contenders: OpenMP's threads spin for a millisecond or two after their last
+  // parallel region, on the cores of whoever comes next.
+  std::chrono::nanoseconds pause = std::chrono::milliseconds(5);
+};
+
+// Warms up, then times. Each round starts with the next contender in turn, so that none
+// always runs behind the same one. What a contender throws comes through.
+std::vector<Timings> race(std::span<const Contender> contenders, const RaceOptions& options = {});
+
+// |values| is not empty.
+double median(std::vector<double> values);
+double fastest(const Timings& timings);
+
+// A median with the interval that holds it with 95% confidence.
+struct Estimate {
+  double median;
+  double low;
+  double high;
+};
+// By the percentile bootstrap, 4000 resamples; equal for equal |values|.
+Estimate estimate_median(std::span<const double> values);
+
+// How many times as long |subject| takes as |peer|: of one run, round by round.
+Estimate time_ratio(const Timings& subject, const Timings& peer);
+// How many times as much work a second.
+Estimate rate_ratio(const Timings& subject, const Timings& peer);
+
+}  // namespace keel::bench
+
+#endif  // KEEL_BENCH_HARNESS_H_

@@ -1,0 +1,29 @@
+// The machine that figures were taken on.
+#ifndef KEEL_BENCH_MACHINE_H_
+#define KEEL_BENCH_MACHINE_H_
+
+#include <cstdint>
+#include <string>
+
+namespace keel::bench {
+
+struct Machine {
+  std::string cpu;
+  uint32_t cores = 0;      // that this process may run on
+  double load_before = 0;  // average of the last minute
+  double load_after = 0;
+  std::string date;  // UTC, ISO 8601
+  std::string compiler;
+  std::string keel;
+  std::string onednn;         // "oneDNN 2.6.3", or why there is none
+  std::string vulkan_device;  // or why there is none
+  std::string vulkan_driver;  // "llvmpipe Mesa 22.3.6 (LLVM 15.0.6)"
+};
+
+// All but what follows the measurement and the device: load_after, vulkan_*.
+Machine examine_machine();
+double load_average();
+
+}  // namespace keel::bench
+
+#endif  // KEEL_BENCH_MACHINE_H_

@@ -1,0 +1,139 @@
+// keel_bench: takes the figures of docs/results/README.md on this machine. A missed target
+// is reported, not a failure. Exit codes: 0, 1 for a failure, 2 for a mistake in the
+// command line.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <fstream>
+#include <keel/keel.hpp>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "bench/figures.h"
+#include "bench/machine.h"
+#include "bench/report.h"
+
+namespace {
+
+using namespace keel::bench;
+
+constexpr int kFailure = 1;
+constexpr int kUsage = 2;
+
+struct Entry {
+  const char* name;
+  FigureFunction take;
+};
+
+constexpr Entry kFigures[] = {
+    {"vulkan_dispatch", vulkan_dispatch}, {"vulkan_matmul", vulkan_matmul},
+    {"cpu_matmul", cpu_matmul},           {"bridge_all_reduce", bridge_all_reduce},
+    {"copy_cross", copy_cross},           {"stream_handoff", stream_handoff},
+};
+
+std::optional<keel::Device> find_device(const char* backend, std::string* out_why) {
+  try {
+    return keel::Device::find(backend);
+  } catch (const keel::Error& error) {
+    *out_why = error.what();
+    return std::nullopt;
+  }
+}
+
+Setup examine_devices() {
+  Setup setup;
+  setup.cpu = find_device("cpu", &setup.no_cpu);
+  setup.vulkan = find_device("vulkan", &setup.no_vulkan);
+  if (setup.vulkan) {
+    setup.raw_vulkan = RawVulkan::open(setup.vulkan->info().uuid, &setup.no_raw_vulkan);
+  }
+  return setup;
+}
+
+void write_file(const std::string& path, const std::string& text) {
+  if (path.empty()) return;
+  std::ofstream file(path);
+  if (!(file << text << std::flush)) throw std::runtime_error("cannot write " + path);
+}
+
+bool is_chosen(const std::string& name, const std::vector<std::string>& filters) {
+  if (filters.empty()) return true;
+  for (const std::string& filter : filters) {
+    if (name.find(filter) != std::string::npos) return true;
+  }
+  return false;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("Takes Keel's figures side by side with their peers", "keel_bench");
+  std::vector<std::string> filters;
+  std::string json_path;
+  std::string markdown_path;
+  uint32_t rounds = RaceOptions().rounds;
+  std::string names;
+  for (const Entry& entry : kFigures) names += fmt::format(" {}", entry.name);
+  app.add_option("--filter", filters, "Only figures whose name contains this; may be repeated")
+      ->allow_extra_args(false);
+  app.add_option("--json", json_path, "Where to write the figures as JSON");
+  app.add_option("--markdown", markdown_path, "Where to write them as a table");
+  app.add_option("--rounds", rounds, "Rounds of each comparison")
+      ->check(CLI::Range(3u, 10000u))
+      ->capture_default_str();
+  app.footer("Figures:" + names);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kUsage;  // 0: --help
+  }
+
+  std::vector<Entry> chosen;
+  for (const Entry& entry : kFigures) {
+    if (is_chosen(entry.name, filters)) chosen.push_back(entry);
+  }
+  if (chosen.empty()) {
+    fmt::print(stderr, "keel_bench: no figure has such a name; there are:{}\n", names);
+    return kUsage;
+  }
+
+  keel::Runtime runtime;
+  // A figure of the CPU's kernel on staged copies would be none of the device.
+  keel::check(keel_op_forbid_fallback(1));
+  Machine machine = examine_machine();
+  Setup setup = examine_devices();
+  setup.race.rounds = rounds;
+  if (setup.vulkan) {
+    const keel_device_info info = setup.vulkan->info();
+    machine.vulkan_device = info.name;
+    machine.vulkan_driver = info.driver;
+  } else {
+    machine.vulkan_device = "no Vulkan device";
+    machine.vulkan_driver = setup.no_vulkan;
+  }
+
+  std::vector<Figure> figures;
+  for (const Entry& entry : chosen) {
+    for (Figure& figure : entry.take(setup)) {
+      fmt::print("{}\n", to_line(figure));
+      std::fflush(stdout);
+      figures.push_back(std::move(figure));
+    }
+  }
+  machine.load_after = load_average();
+  write_file(json_path, to_json(machine, figures));
+  write_file(markdown_path, to_markdown(machine, figures));
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "keel_bench: {}\n", error.what());
+    return kFailure;
+  }
+}

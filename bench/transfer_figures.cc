@@ -1,0 +1,189 @@
+// Bytes between a CPU and a Vulkan device, against memcpy in the same run.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <stdexcept>
+#include <vector>
+
+#include "bench/figures.h"
+#include "bench/worker.h"
+
+namespace keel::bench {
+
+namespace {
+
+constexpr uint64_t kBytes = 64 << 20;
+constexpr uint64_t kCount = kBytes / sizeof(float);
+
+const char* const kOneThread = "memcpy, 1 thread";
+const char* const kTwoThreads = "memcpy, 2 threads";
+
+std::string missing(const Setup& setup) {
+  return !setup.cpu ? setup.no_cpu : !setup.vulkan ? setup.no_vulkan : "";
+}
+
+// Copies 64 MiB of host memory.
+class Memcpy {
+ public:
+  Contender one_thread() {
+    return {kOneThread, kBytes, [this] { std::memcpy(to_.data(), from_.data(), kBytes); }};
+  }
+  Contender two_threads() {
+    return {kTwoThreads, kBytes, [this] {
+              worker_.start(second_half_);
+              std::memcpy(to_.data(), from_.data(), kBytes / 2);
+              worker_.wait();
+            }};
+  }
+
+ private:
+  std::vector<char> from_ = std::vector<char>(kBytes, 1);
+  std::vector<char> to_ = std::vector<char>(kBytes, 2);  // pages are there before it is timed
+  const std::function<void()> second_half_ = [this] {
+    std::memcpy(to_.data() + kBytes / 2, from_.data() + kBytes / 2, kBytes / 2);
+  };
+  Worker worker_;
+};
+
+const char* better_memcpy(const std::vector<Timings>& timings) {
+  const auto seconds = [&](const char* name) {
+    for (const Timings& each : timings) {
+      if (each.name == name) return median(each.seconds);
+    }
+    throw std::logic_error(name);
+  };
+  return seconds(kTwoThreads) < seconds(kOneThread) ? kTwoThreads : kOneThread;
+}
+
+// Two ranks, 1.0 on the CPU and 2.0 on the Vulkan device, that sum up.
+class AllReduce {
+ public:
+  AllReduce(Device cpu, Device vulkan, bool forbid_alias)
+      : comm_(connect(cpu, vulkan, forbid_alias)) {
+    ranks_.emplace_back(cpu, 1.0f);
+    ranks_.emplace_back(vulkan, 2.0f);
+  }
+
+  void run() {
+    for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
+      Rank& of = ranks_[rank];
+      comm_.all_reduce(rank, of.send.data(), of.receive.data(), kCount, KEEL_FLOAT32, KEEL_SUM,
+                       of.stream);
+    }
+    for (const Rank& rank : ranks_) rank.stream.synchronize();
+  }
+
+  // A figure of a wrong sum is none.
+  void check_sums() {
+    std::vector<float> sums(kCount);
+    for (Rank& rank : ranks_) {
+      rank.stream.download(sums, rank.receive);
+      rank.stream.synchronize();
+      if (std::count(sums.begin(), sums.end(), 3.0f) != static_cast<std::ptrdiff_t>(kCount)) {
+        throw std::runtime_error("all_reduce gave a wrong sum on " + rank.send.device().name());
+      }
+    }
+  }
+
+ private:
+  struct Rank {
+    Rank(Device device, float value)
+        : stream(device),
+          send(Buffer::of<float>(device, kCount)),
+          receive(Buffer::of<float>(device, kCount)) {
+      stream.fill(send, value);
+      stream.fill(receive, 0.0f);
+      stream.synchronize();
+    }
+    Stream stream;
+    Buffer send;
+    Buffer receive;
+  };
+
+  static Communicator connect(Device cpu, Device vulkan, bool forbid_alias) {
+    keel_comm_options options = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
+    options.forbid_alias = forbid_alias ? 1 : 0;
+    return Communicator(std::vector<Device>{cpu, vulkan}, &options);
+  }
+
+  std::vector<Rank> ranks_;
+  Communicator comm_;
+};
+
+}  // namespace
+
+std::vector<Figure> bridge_all_reduce(Setup& setup) {
+  Figure staged;
+  staged.name = "bridge_all_reduce/staged";
+  if (const std::string why = missing(setup); !why.empty()) return {Figure::skip(staged.name, why)};
+  AllReduce through_staging(*setup.cpu, *setup.vulkan, /*forbid_alias=*/true);
+  AllReduce in_place(*setup.cpu, *setup.vulkan, /*forbid_alias=*/false);
+  Memcpy memory;
+  // Each rank's bytes have to come to the host and the sum has to go back: 4 copies.
+  const Contender contenders[] = {
+      {"Keel, staged", 4.0 * kBytes, [&] { through_staging.run(); }},
+      {"Keel, host alias", 4.0 * kBytes, [&] { in_place.run(); }},
+      memory.one_thread(),
+      memory.two_threads(),
+  };
+  staged.unit = Unit::kGigabytes;
+  staged.timings = race(contenders, setup.race);
+  through_staging.check_sums();
+  in_place.check_sums();
+  staged.about =
+      "sum of 64 MiB float32 between a CPU and a Vulkan rank through pinned buffers, counted as "
+      "the 4 x 64 MiB that have to be moved, against the better memcpy of 64 MiB.";
+  staged.subject = "Keel, staged";
+  staged.peer = better_memcpy(staged.timings);
+  staged.limit = staged.peer;
+  staged.target = Target{0.6};
+
+  Figure alias = staged;
+  alias.name = "bridge_all_reduce/alias";
+  alias.about =
+      "the same where the host reaches both ranks' memory: it is reduced in place and nothing is "
+      "staged, counted as the same 4 x 64 MiB.";
+  alias.subject = "Keel, host alias";
+  alias.target.reset();
+  return {staged, alias};
+}
+
+std::vector<Figure> copy_cross(Setup& setup) {
+  Figure figure;
+  figure.name = "copy_cross";
+  if (const std::string why = missing(setup); !why.empty()) return {Figure::skip(figure.name, why)};
+  Stream cpu(*setup.cpu);
+  Stream vulkan(*setup.vulkan);
+  const Buffer source(*setup.cpu, KEEL_MEMORY_DEVICE, kBytes);
+  const Buffer destination(*setup.vulkan, KEEL_MEMORY_DEVICE, kBytes);
+  cpu.fill(source, 1.0f);
+  vulkan.fill(destination, 0.0f);
+  cpu.synchronize();
+  vulkan.synchronize();
+  Memcpy memory;
+  const Contender contenders[] = {
+      {"Keel", kBytes,
+       [&] {
+         vulkan.copy(destination, source);
+         vulkan.synchronize();
+       }},
+      memory.one_thread(),
+      memory.two_threads(),
+  };
+  keel_copy_path path = KEEL_STRUCT_INIT(keel_copy_path, KEEL_STRUCT_COPY_PATH);
+  check(keel_copy_path_get(setup.vulkan->get(), setup.cpu->get(), &path));
+  figure.about = fmt::format(
+      "copy of 64 MiB from a CPU device to a Vulkan device ({}), against the better memcpy of as "
+      "much.",
+      path.text);
+  figure.unit = Unit::kGigabytes;
+  figure.timings = race(contenders, setup.race);
+  figure.subject = "Keel";
+  figure.peer = better_memcpy(figure.timings);
+  figure.limit = figure.peer;
+  return {figure};
+}
+
+}  // namespace keel::bench
