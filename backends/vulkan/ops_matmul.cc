@@ -119,6 +119,12 @@ keel_status run_matmul(Stream& stream, const keel_op_call& call, void*) {
   const uint32_t lanes_across = arguments.n > 64 ? 8 : 2;
   const uint32_t lanes_down = 8 / lanes_across;
   const uint32_t own = static_cast<uint32_t>(std::countr_zero(lanes_down)) | (scalar ? 4U : 0U);
+  if ((variant & 4U) != 0) {
+    const keel_status begun =
+        stream.dispatch({Shader::kMatmulBegin}, &arguments, sizeof(arguments),
+                        std::min(arguments.m, device.physical().max_workgroup_count));
+    if (begun != KEEL_OK) return begun;
+  }
   return dispatch_tiles(stream, {Shader::kMatmulTexel, variant | own << 3}, arguments,
                         8 * lanes_down, 16 * lanes_across, &texels);
 }

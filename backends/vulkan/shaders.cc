@@ -48,6 +48,9 @@ constexpr uint32_t kCrossEntropyBackward[] = {
 constexpr uint32_t kAdamw[] = {
 #include "shaders/adamw.inc"
 };
+constexpr uint32_t kMatmulBegin[] = {
+#include "shaders/matmul_begin.inc"
+};
 constexpr uint32_t kMatmulShared[] = {
 #include "shaders/matmul_shared.inc"
 };
@@ -71,6 +74,7 @@ constexpr ShaderCode kCode[] = {
     {kCrossEntropy, std::size(kCrossEntropy), WorkgroupShape::kReduction, 0},
     {kCrossEntropyBackward, std::size(kCrossEntropyBackward), WorkgroupShape::kElements, 0},
     {kAdamw, std::size(kAdamw), WorkgroupShape::kElements, 0},
+    {kMatmulBegin, std::size(kMatmulBegin), WorkgroupShape::kElements, 0},
     {kMatmulShared, std::size(kMatmulShared), WorkgroupShape::kFixed, 256},
     {kMatmulTexel, std::size(kMatmulTexel), WorkgroupShape::kFixed, 8},
 };

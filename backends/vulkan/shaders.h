@@ -22,10 +22,11 @@ enum class Shader : uint32_t {
   kCrossEntropy,
   kCrossEntropyBackward,
   kAdamw,
+  kMatmulBegin,
   kMatmulShared,
   kMatmulTexel,
 };
-inline constexpr uint32_t kShaderCount = 16;
+inline constexpr uint32_t kShaderCount = 17;
 
 // How the invocations of a workgroup are counted (constant_id 0).
 enum class WorkgroupShape {

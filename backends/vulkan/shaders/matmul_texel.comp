@@ -99,7 +99,11 @@ void main() {
     }
     for (uint i = 0; i < kRows; ++i) {
       for (uint j = 0; j < kColumns; ++j) {
-        if (row0 + i < m && column0 + j < n) store_c(row0 + i, column0 + j, sum[i][j]);
+        if (row0 + i < m && column0 + j < n) {
+          const uint index = (row0 + i) * c_stride + column0 + j;
+          // matmul_begin has put beta c + bias there.
+          c.at[index] = kBlend ? fma(alpha, sum[i][j], c.at[index]) : alpha * sum[i][j];
+        }
       }
     }
   }
