@@ -10,9 +10,9 @@
 //   cuda:n, hip:n                   kDLCUDA, kDLROCM, n device address
 //   any other                       kDLExtDev, n        device address
 //
-// The first row is not always keel_tensor's own pointer: an address of the CPU device
-// belongs to that device (with KEEL_CPU_GUARD=1 the host faults on it), while DLPack
-// promises memory that the host may dereference. So the host alias is handed out.
+// In the first row |data| comes from the host alias, since DLPack promises memory that
+// the host may dereference and keel_tensor does not. Where there is no alias, as with
+// KEEL_CPU_GUARD=1, to_dlpack throws KEEL_UNSUPPORTED: copy to pinned memory first.
 //
 // DLPack orders no work: the producer's stream is synchronised, or waited for by an
 // event, before the consumer reads.
