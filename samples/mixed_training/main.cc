@@ -1,0 +1,209 @@
+// Trains one language model on chips of different vendors at once, and proves that it is
+// the training that one chip alone would do.
+//
+//   mixed_training                               one device of every backend
+//   mixed_training --devices cpu:0,vulkan:0 --text book.txt --json run.json
+//
+// Exit codes: 0, 1 when a check or the run fails, 2 for a mistake in the command line.
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <keel/keel.hpp>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "samples/mixed_training/checks.h"
+#include "samples/mixed_training/corpus.h"
+#include "samples/mixed_training/evaluation.h"
+#include "samples/mixed_training/parameters.h"
+#include "samples/mixed_training/report.h"
+#include "samples/mixed_training/trainer.h"
+
+namespace mixed_training {
+namespace {
+
+// Where the same training runs alone: its kernels are those that the others are held to.
+constexpr const char* kReferenceDevice = "cpu:0";
+constexpr int64_t kSampleLength = 400;
+constexpr double kTemperature = 0.6;
+
+struct Options {
+  TrainingSettings training;
+  std::vector<std::string> devices;  // empty: one of every backend
+  std::filesystem::path text;        // empty: kDefaultText
+  std::filesystem::path json;        // empty: none
+};
+
+// CLI11's own Range takes NaN.
+CLI::Validator finite_between(double low, double high) {
+  return {[=](std::string& text) -> std::string {
+            double value = 0;
+            if (CLI::detail::lexical_cast(text, value) && value >= low && value <= high) return {};
+            return "'" + text + "' is not a number from " + CLI::detail::to_string(low) + " to " +
+                   CLI::detail::to_string(high);
+          },
+          "NUMBER"};
+}
+
+CLI::Validator multiple_of(int64_t unit) {
+  return {[=](std::string& text) -> std::string {
+            int64_t value = 0;
+            if (CLI::detail::lexical_cast(text, value) && value % unit == 0) return {};
+            return text + " is not a multiple of " + std::to_string(unit);
+          },
+          ""};
+}
+
+void declare_options(CLI::App& app, Options& options) {
+  TrainingSettings& training = options.training;
+  app.add_option("--devices", options.devices,
+                 "Devices, separated by commas; default: one of every backend")
+      ->delimiter(',');
+  app.add_option("--text", options.text,
+                 std::string("File to learn; default: all of ") + kDefaultText);
+  app.add_option("--json", options.json, "Write all that was measured to this file");
+  app.add_option("--steps", training.steps, "Steps of training")
+      ->check(CLI::Range(int64_t{1}, int64_t{10'000'000}))
+      ->capture_default_str();
+  app.add_option("--batch", training.batch, "Rows of a step, over all devices")
+      ->check(CLI::Range(kShareRows, int64_t{65536}))
+      ->check(multiple_of(kShareRows))
+      ->capture_default_str();
+  app.add_option("--hidden", training.hidden, "Width of both hidden layers")
+      ->check(CLI::Range(int64_t{8}, int64_t{8192}))
+      ->check(multiple_of(8))
+      ->capture_default_str();
+  app.add_option("--seed", training.seed, "Of parameters, batches and the sample")
+      ->capture_default_str();
+  app.add_option("--learning-rate", training.learning_rate, "Its peak")
+      ->check(finite_between(1e-6, 1))
+      ->capture_default_str();
+  app.add_option("--report-every", training.report_every, "Steps between two reports")
+      ->check(CLI::Range(int64_t{1}, int64_t{10'000'000}))
+      ->capture_default_str();
+}
+
+// Backends that compute and keep time, each with its first device; the CPU before others.
+std::vector<std::string> default_devices() {
+  std::vector<std::string> names;
+  for (const keel_backend_info& backend : keel::backends()) {
+    if (backend.device_count == 0) continue;
+    const std::string name = std::string(backend.name) + ":0";
+    constexpr uint64_t kNeeded = KEEL_CLAIM_OPS | KEEL_CLAIM_TIMING;
+    if ((keel::Device::find(name).info().claims & kNeeded) != kNeeded) continue;
+    names.insert(name == kReferenceDevice ? names.begin() : names.end(), name);
+  }
+  return names;
+}
+
+std::vector<keel::Device> open_devices(const Options& options) {
+  const std::vector<std::string> names =
+      options.devices.empty() ? default_devices() : options.devices;
+  if (names.empty()) throw std::runtime_error("there is no device; 'keel devices' tells why");
+  std::vector<keel::Device> devices;
+  for (const std::string& name : names) {
+    try {
+      devices.push_back(keel::Device::find(name));
+    } catch (const keel::Error& error) {
+      throw std::invalid_argument("--devices " + name + ": " + error.what());
+    }
+    if ((devices.back().info().claims & KEEL_CLAIM_TIMING) == 0) {
+      throw std::invalid_argument("--devices " + name +
+                                  ": it has no timing events, from which the shares are made");
+    }
+  }
+  const auto least = static_cast<int64_t>(devices.size()) * kShareRows;
+  if (options.training.batch < least) {
+    throw std::invalid_argument("--batch " + std::to_string(options.training.batch) +
+                                " is too small for " + std::to_string(devices.size()) +
+                                " devices: it takes " + std::to_string(least));
+  }
+  return devices;
+}
+
+// Opened before the training: a path that cannot be written should not cost minutes.
+std::optional<std::ofstream> open_json(const std::filesystem::path& path) {
+  if (path.empty()) return std::nullopt;
+  std::ofstream file(path);
+  if (!file) throw std::invalid_argument("--json " + path.string() + ": cannot be written");
+  return file;
+}
+
+int run(const Options& options) {
+  std::optional<std::ofstream> json = open_json(options.json);
+  const Corpus corpus = Corpus::load(options.text, options.training.batch);
+  const ParameterLayout layout(options.training.hidden);
+  const keel::Runtime runtime;
+  const std::vector<keel::Device> devices = open_devices(options);
+
+  Report report;
+  report.settings = options.training;
+  report.text_bytes = corpus.size();
+  report.parameters = layout.size();
+  std::printf("%lld bytes of text, %lld parameters, batches of %lld\n",
+              static_cast<long long>(report.text_bytes), static_cast<long long>(report.parameters),
+              static_cast<long long>(options.training.batch));
+  std::vector<std::string> names;
+  for (keel::Device device : devices) {
+    report.devices.push_back({device.name(), device.info().name, {}});
+    names.push_back(device.name());
+    std::printf("  %-10s %s\n", names.back().c_str(), report.devices.back().hardware.c_str());
+  }
+
+  Trainer trainer(devices, corpus, options.training);
+  const Progress progress(options.training.steps, names);
+  report.run = trainer.run(options.training.steps,
+                           [&](const Interval& interval) { progress.show(interval); });
+  for (uint32_t rank = 0; rank < devices.size(); ++rank) {
+    report.devices[rank].communication = trainer.stats(rank);
+  }
+  Model& model = trainer.model(0);
+  report.held_out_bits_per_byte = held_out_bits_per_byte(model, corpus);
+  report.prompt = printable(std::string(corpus.prompt()));
+  report.sample = printable(
+      generate(model, corpus.prompt(), kSampleLength, kTemperature, options.training.seed));
+
+  report.reference_device = kReferenceDevice;
+  const keel::Device reference_devices[] = {keel::Device::find(kReferenceDevice)};
+  Trainer reference(reference_devices, corpus, options.training);
+  report.reference = reference.run(std::min(kCheckSteps, options.training.steps), nullptr);
+  report.checks = compare(layout, report.run, report.reference);
+
+  print_results(report);
+  if (json) {
+    write_json(*json, report);
+    if (!*json) throw std::runtime_error("--json " + options.json.string() + ": cannot be written");
+  }
+  return report.passed() ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace mixed_training
+
+int main(int argc, char** argv) {
+  constexpr int kFailure = 1;
+  constexpr int kUsage = 2;
+  try {
+    mixed_training::Options options;
+    CLI::App app("Trains a byte-level language model on chips of different vendors at once",
+                 "mixed_training");
+    mixed_training::declare_options(app, options);
+    try {
+      app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+      return app.exit(error) == 0 ? 0 : kUsage;  // 0: --help
+    }
+    return mixed_training::run(options);
+  } catch (const std::invalid_argument& error) {
+    std::fprintf(stderr, "mixed_training: %s\n", error.what());
+    return kUsage;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "mixed_training: %s\n", error.what());
+    return kFailure;
+  }
+}

@@ -1,0 +1,59 @@
+// The parameters of the model, and where each lies in one flat buffer.
+#ifndef KEEL_SAMPLES_MIXED_TRAINING_PARAMETERS_H_
+#define KEEL_SAMPLES_MIXED_TRAINING_PARAMETERS_H_
+
+#include <array>
+#include <cstdint>
+#include <keel/keel.hpp>
+#include <vector>
+
+namespace mixed_training {
+
+inline constexpr int64_t kVocabulary = 256;  // every byte is a token
+inline constexpr int64_t kContext = 16;      // bytes the model looks back
+inline constexpr int64_t kEmbedding = 32;    // features of one byte
+
+enum ParameterId : size_t {
+  kEmbeddingTable,
+  kWeight1,
+  kBias1,
+  kWeight2,
+  kBias2,
+  kWeight3,
+  kBias3,
+  kParameterCount
+};
+
+struct Parameter {
+  const char* name;
+  int64_t rows;  // 0: a vector of |columns|
+  int64_t columns;
+  int64_t offset = 0;  // floats from the beginning of the flat buffer
+  int64_t size = 0;    // floats
+};
+
+// Parameters, gradients and both moments of AdamW are flat buffers of this one layout.
+// So the gradients are summed by one collective and all parameters updated by one
+// operator, however many tensors there are.
+class ParameterLayout {
+ public:
+  explicit ParameterLayout(int64_t hidden);
+
+  int64_t hidden() const { return hidden_; }
+  int64_t size() const { return size_; }  // floats
+  const std::array<Parameter, kParameterCount>& all() const { return parameters_; }
+
+  // Parameter |id| inside |flat|, which it borrows.
+  keel_tensor view(const keel::Buffer& flat, ParameterId id) const;
+  // Weights for inputs of unit variance, biases of zero; the same for the same seed.
+  std::vector<float> initial_values(uint64_t seed) const;
+
+ private:
+  int64_t hidden_;
+  int64_t size_ = 0;
+  std::array<Parameter, kParameterCount> parameters_;
+};
+
+}  // namespace mixed_training
+
+#endif  // KEEL_SAMPLES_MIXED_TRAINING_PARAMETERS_H_
