@@ -16,6 +16,7 @@ install(FILES "${CMAKE_CURRENT_BINARY_DIR}/KeelConfig.cmake"
 
 # The folder a vendor copies comes along: it builds against this package.
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/backends/skeleton"
-        DESTINATION "${CMAKE_INSTALL_DATADIR}/keel" COMPONENT dev)
+        DESTINATION "${CMAKE_INSTALL_DATADIR}/keel" COMPONENT dev
+        PATTERN "*_test.cc" EXCLUDE)  # needs the tree
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs/" DESTINATION "${CMAKE_INSTALL_DOCDIR}"
         COMPONENT doc)
