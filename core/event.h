@@ -54,6 +54,8 @@ class EventRecord final : public RefCounted {
   void mark_submitted(const Status& inherited, WakeList& wake);
   void mark_done(const Status& status, WakeList& wake);
 
+  // The failure that a submitted record will be done with, as far as it is known.
+  const Status& inherited() const { return inherited_; }
   bool is_on(const Stream& stream) const { return stream_.get() == &stream; }
 
   // For the pool. The native event may still lie in the queue of the stream; recorded

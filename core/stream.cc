@@ -124,7 +124,7 @@ Status Stream::fence(Ref<EventRecord>* out_record) {
   std::lock_guard lock(mutex_);
   // Once closed, nothing may be kept that keeps the stream alive.
   if (closed_) return record_locked(0, out_record, wake);
-  if (!fence_ || fence_position_ != position_ || has_failed()) {
+  if (!fence_ || fence_position_ != position_) {
     KEEL_RETURN_IF_ERROR(record_locked(0, &fence_, wake));
     fence_position_ = position_;
   }
@@ -172,7 +172,7 @@ Status Stream::wait(const Ref<EventRecord>& record) {
     if (has_failed() || !device_.check_alive().ok()) return {};  // later waits return it
     ++position_;
     if (held_.empty() && record->state() == EventRecord::State::kSubmitted &&
-        &record->device() == &device_) {
+        record->inherited().ok() && &record->device() == &device_) {
       KEEL_RETURN_IF_ERROR(submit_wait(record, position_, wake));
     } else {
       held_.push_back({Held::Kind::kWaitEvent, position_, {}, record, {}});
@@ -212,6 +212,10 @@ bool Stream::pass_gate(const Ref<Gate>& gate) {
 bool Stream::pass_event(const Ref<EventRecord>& record, uint64_t position, WakeList& wake) {
   while (true) {
     const EventRecord::State seen = record->state();
+    if (seen == EventRecord::State::kSubmitted && !record->inherited().ok()) {
+      fail(record->inherited());  // known before it is done
+      return true;
+    }
     if (seen == EventRecord::State::kSubmitted && &record->device() == &device_) {
       const Status status = submit_wait(record, position, wake);
       if (!status.ok()) fail(status);

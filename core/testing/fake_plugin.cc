@@ -270,7 +270,9 @@ keel_status stream_create(keel_plugin_device* device, int32_t, keel_plugin_strea
   return KEEL_OK;
 }
 
-void stream_destroy(keel_plugin_stream* stream) { delete &object<Stream>(stream); }
+void stream_destroy(keel_plugin_stream* stream) {
+  delete &object<Stream>(stream);
+}
 
 keel_status enqueue_copy(Stream& stream, void* destination, const void* source, uint64_t size) {
   Instance& instance = stream.device.instance;
@@ -392,8 +394,8 @@ keel_status stream_wait_event(keel_plugin_stream* handle, keel_plugin_event* eve
 keel_status event_elapsed(keel_plugin_event* start, keel_plugin_event* end,
                           uint64_t* out_nanoseconds) {
   const auto elapsed = object<Event>(end).at - object<Event>(start).at;
-  *out_nanoseconds = static_cast<uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(elapsed).count());
+  *out_nanoseconds =
+      static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(elapsed).count());
   return KEEL_OK;
 }
 
@@ -427,9 +429,9 @@ constexpr keel_stream_table kStreamTable = make_stream_table(/*waits=*/true);
 
 keel_status create_instance(const keel_instance_settings* settings,
                             keel_plugin_instance** out_instance) {
-  constexpr std::array kKeys = {"devices",   "no_notify",  "no_alias",     "no_fill",
-                                "no_pinned", "no_pageable", "no_peer",     "memory",
-                                "lose_at",   "fail_open",  "fail_copy_at", "refuse_copy_at"};
+  constexpr std::array kKeys = {"devices",   "no_notify",   "no_alias",     "no_fill",
+                                "no_pinned", "no_pageable", "no_peer",      "memory",
+                                "lose_at",   "fail_open",   "fail_copy_at", "refuse_copy_at"};
   auto instance = std::make_unique<Instance>();
   instance->settings["devices"] = 2;
   for (uint32_t i = 0; i < settings->count; ++i) {
@@ -443,7 +445,9 @@ keel_status create_instance(const keel_instance_settings* settings,
   return KEEL_OK;
 }
 
-void destroy_instance(keel_plugin_instance* instance) { delete &object<Instance>(instance); }
+void destroy_instance(keel_plugin_instance* instance) {
+  delete &object<Instance>(instance);
+}
 
 constexpr keel_plugin kPlugin = {
     .header = kit::header<keel_plugin>(KEEL_STRUCT_PLUGIN),

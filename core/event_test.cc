@@ -1,0 +1,265 @@
+#include <thread>
+
+#include "core/testing/keel_test.h"
+
+namespace keel::testing {
+namespace {
+
+class EventTest : public KeelTest, public ::testing::WithParamInterface<const char*> {
+ protected:
+  void SetUp() override {
+    KeelTest::SetUp();
+    device_ = load(GetParam(), {{"devices", "1"}}).at(0);
+    ASSERT_KEEL_OK(keel_gate_create(&gate_));
+  }
+  keel_device device_ = {};
+  keel_gate gate_ = {};
+};
+
+TEST_P(EventTest, NeverRecordedCountsAsDone) {
+  keel_event event = {};
+  ASSERT_KEEL_OK(keel_event_create(0, &event));
+  EXPECT_KEEL_OK(keel_event_query(event));
+  EXPECT_KEEL_OK(keel_event_wait(event, 0));
+  const keel_stream stream = new_stream(device_);
+  EXPECT_KEEL_OK(keel_stream_wait_event(stream, event));
+  EXPECT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+}
+
+TEST_P(EventTest, ReRecordedWaitsKeepTheEarlierPoint) {
+  const keel_stream early = new_stream(device_);
+  const keel_stream late = new_stream(device_);
+  const keel_stream waiter = new_stream(device_);
+  const keel_event event = record(early);
+  ASSERT_KEEL_OK(keel_stream_wait_event(waiter, event));
+  ASSERT_KEEL_OK(keel_stream_wait_gate(late, gate_));
+  ASSERT_KEEL_OK(keel_event_record(event, late));
+  EXPECT_KEEL_OK(keel_stream_synchronize(waiter, kPatience));
+  EXPECT_EQ(keel_event_query(event), KEEL_NOT_READY);
+  ASSERT_KEEL_OK(keel_gate_open(gate_, KEEL_OK, nullptr));
+  EXPECT_KEEL_OK(keel_event_wait(event, kPatience));
+}
+
+TEST_P(EventTest, OutlivesItsStream) {
+  const keel_stream stream = new_stream(device_);
+  const keel_event event = record(stream);
+  ASSERT_KEEL_OK(keel_stream_destroy(stream));
+  EXPECT_KEEL_OK(keel_event_wait(event, kPatience));
+}
+
+TEST_P(EventTest, WaitingForAnOwnEventOrdersNothing) {
+  const keel_stream stream = new_stream(device_);
+  ASSERT_KEEL_OK(keel_stream_wait_event(stream, record(stream)));
+  ASSERT_KEEL_OK(keel_stream_wait_gate(stream, gate_));
+  ASSERT_KEEL_OK(keel_stream_wait_event(stream, record(stream)));
+  ASSERT_KEEL_OK(keel_gate_open(gate_, KEEL_OK, nullptr));
+  EXPECT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+}
+
+// Streams that hand over to each other thousands of times with no wait of the host.
+TEST_P(EventTest, LongChainsOfHandOvers) {
+  const keel_stream a = new_stream(device_);
+  const keel_stream b = new_stream(device_);
+  void* memory = alloc_filled(device_, {0});
+  ASSERT_KEEL_OK(keel_stream_wait_gate(a, gate_));
+  keel_event event = {};
+  ASSERT_KEEL_OK(keel_event_create(0, &event));
+  constexpr uint32_t kHandOvers = 20'000;
+  for (uint32_t i = 1; i <= kHandOvers; ++i) {
+    const keel_stream from = i % 2 == 0 ? a : b;
+    const keel_stream to = i % 2 == 0 ? b : a;
+    ASSERT_KEEL_OK(keel_event_record(event, to));
+    ASSERT_KEEL_OK(keel_stream_wait_event(from, event));
+    ASSERT_KEEL_OK(fill(from, memory, i, 1));
+  }
+  ASSERT_KEEL_OK(keel_gate_open(gate_, KEEL_OK, nullptr));
+  ASSERT_KEEL_OK(keel_stream_synchronize(a, kPatience));
+  ASSERT_KEEL_OK(keel_stream_synchronize(b, kPatience));
+  EXPECT_EQ(read(device_, memory, 1), std::vector<uint32_t>{kHandOvers});
+}
+
+TEST_P(EventTest, ThreadsHammerOneStream) {
+  const keel_stream stream = new_stream(device_);
+  void* memory = alloc_filled(device_, std::vector<uint32_t>(8, 0));
+  std::vector<std::thread> threads;
+  for (uint32_t t = 0; t < 8; ++t) {
+    threads.emplace_back([&, t] {
+      keel_event event = {};
+      EXPECT_KEEL_OK(keel_event_create(0, &event));
+      for (uint32_t i = 1; i <= 200; ++i) {
+        EXPECT_KEEL_OK(fill(stream, static_cast<uint32_t*>(memory) + t, i, 1));
+        EXPECT_KEEL_OK(keel_event_record(event, stream));
+        if (i % 50 == 0) {
+          EXPECT_KEEL_OK(keel_event_wait(event, kPatience));
+        }
+      }
+      EXPECT_KEEL_OK(keel_event_destroy(event));
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  ASSERT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+  EXPECT_EQ(read(device_, memory, 8), std::vector<uint32_t>(8, 200));
+}
+
+TEST_P(EventTest, Elapsed) {
+  keel_event start = {};
+  keel_event end = {};
+  ASSERT_KEEL_OK(keel_event_create(KEEL_EVENT_TIMING, &start));
+  ASSERT_KEEL_OK(keel_event_create(KEEL_EVENT_TIMING, &end));
+  uint64_t elapsed = UINT64_MAX;
+  EXPECT_EQ(keel_event_elapsed(start, end, &elapsed), KEEL_FAILED_PRECONDITION);
+  const keel_stream stream = new_stream(device_);
+  ASSERT_KEEL_OK(keel_event_record(start, stream));
+  ASSERT_KEEL_OK(keel_stream_wait_gate(stream, gate_));
+  ASSERT_KEEL_OK(keel_event_record(end, stream));
+  ASSERT_KEEL_OK(keel_event_wait(start, kPatience));
+  EXPECT_EQ(keel_event_elapsed(start, end, &elapsed), KEEL_NOT_READY);
+  ASSERT_KEEL_OK(keel_gate_open(gate_, KEEL_OK, nullptr));
+  ASSERT_KEEL_OK(keel_event_wait(end, kPatience));
+  EXPECT_KEEL_OK(keel_event_elapsed(start, end, &elapsed));
+  EXPECT_LT(elapsed, static_cast<uint64_t>(kPatience));
+  EXPECT_EQ(keel_event_elapsed(start, record(stream), &elapsed), KEEL_INVALID_ARGUMENT);
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, EventTest, ::testing::Values("cpu", "fake", "fake_polled"),
+                         [](const auto& info) { return std::string(info.param); });
+
+using FakeEventTest = KeelTest;
+
+// A record that nobody holds any more still lies in the queue; its native event must
+// not serve another record until then.
+TEST_F(FakeEventTest, RecordsInFlightAreNotReused) {
+  const keel_device device = load("fake").at(0);
+  const keel_stream stream = new_stream(device);
+  keel_event event = {};
+  ASSERT_KEEL_OK(keel_event_create(0, &event));
+  {
+    FakePause pause;
+    for (int i = 0; i < 100; ++i) ASSERT_KEEL_OK(keel_event_record(event, stream));
+    EXPECT_EQ(keel_event_query(event), KEEL_NOT_READY);
+  }
+  EXPECT_KEEL_OK(keel_event_wait(event, kPatience));
+}
+
+// Between instances the host carries the event.
+TEST_F(FakeEventTest, OrdersStreamsOfDifferentBackends) {
+  for (const char* other : {"fake", "fake_polled", "cpu"}) {
+    const keel_device a = load("fake", {{"no_alias", "1"}}).at(0);
+    const keel_device b = load(other, {{"devices", "1"}}).at(0);
+    const keel_stream first = new_stream(a);
+    const keel_stream second = new_stream(b);
+    void* memory = alloc_filled(b, {1});
+    {
+      FakePause pause;
+      ASSERT_KEEL_OK(fill(first, alloc(a, 4), 1, 1));
+      ASSERT_KEEL_OK(keel_stream_wait_event(second, record(first)));
+      ASSERT_KEEL_OK(fill(second, memory, 2, 1));
+      EXPECT_EQ(keel_stream_query(second), KEEL_NOT_READY);
+      EXPECT_EQ(keel_stream_synchronize(second, 0), KEEL_TIMED_OUT);
+    }
+    EXPECT_KEEL_OK(keel_stream_synchronize(second, kPatience));
+    EXPECT_EQ(read(b, memory, 1), std::vector<uint32_t>{2});
+  }
+}
+
+TEST_F(FakeEventTest, FailuresFollowTheEdgesOfOneBackend) {
+  const keel_device device = load("fake", {{"fail_copy_at", "1"}}).at(0);
+  const keel_stream source = new_stream(device);
+  const keel_stream middle = new_stream(device);
+  const keel_stream sink = new_stream(device);
+  uint32_t word = 0;
+  void* memory = alloc(device, 4);
+  keel_event outlives = {};
+  {
+    FakePause pause;  // the failure happens after everything was enqueued
+    ASSERT_KEEL_OK(keel_copy(source, device, memory, KEEL_HOST, &word, 4));
+    ASSERT_KEEL_OK(keel_stream_wait_event(middle, record(source)));
+    ASSERT_KEEL_OK(keel_stream_wait_event(sink, record(middle)));
+    outlives = record(sink);
+  }
+  EXPECT_EQ(keel_stream_synchronize(sink, kPatience), KEEL_DATA_LOSS);
+  EXPECT_EQ(keel_stream_synchronize(sink, kPatience), KEEL_DATA_LOSS) << "it sticks";
+  EXPECT_EQ(keel_stream_synchronize(middle, kPatience), KEEL_DATA_LOSS);
+  EXPECT_EQ(keel_stream_synchronize(source, kPatience), KEEL_DATA_LOSS);
+  for (keel_stream stream : {source, middle, sink}) {
+    ASSERT_KEEL_OK(keel_stream_recover(stream, kPatience));
+    EXPECT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+  }
+  EXPECT_EQ(keel_event_wait(outlives, kPatience), KEEL_DATA_LOSS);
+  EXPECT_KEEL_OK(keel_stream_synchronize(sink, kPatience)) << "the past failed it again";
+}
+
+// The wait and the record were held; their order in the stream is that of the calls.
+TEST_F(FakeEventTest, FailuresFollowEdgesThatWereHeld) {
+  const keel_device device = load("fake", {{"fail_copy_at", "1"}}).at(0);
+  const keel_stream source = new_stream(device);
+  const keel_stream sink = new_stream(device);
+  keel_gate gate = {};
+  ASSERT_KEEL_OK(keel_gate_create(&gate));
+  uint32_t word = 0;
+  void* memory = alloc(device, 4);
+  FakePause* pause = new FakePause;
+  ASSERT_KEEL_OK(keel_copy(source, device, memory, KEEL_HOST, &word, 4));
+  ASSERT_KEEL_OK(keel_stream_wait_gate(sink, gate));
+  ASSERT_KEEL_OK(keel_stream_wait_event(sink, record(source)));
+  const keel_event event = record(sink);
+  for (int i = 0; i < 10; ++i) ASSERT_KEEL_OK(fill(sink, memory, 1, 1));
+  ASSERT_KEEL_OK(keel_gate_open(gate, KEEL_OK, nullptr));
+  delete pause;
+  EXPECT_EQ(keel_event_wait(event, kPatience), KEEL_DATA_LOSS);
+}
+
+TEST_F(FakeEventTest, RecordsBeforeARecoveryKeepTheirFailure) {
+  const keel_device device = load("fake", {{"fail_copy_at", "1"}}).at(0);
+  const keel_stream source = new_stream(device);
+  const keel_stream sink = new_stream(device);
+  uint32_t word = 0;
+  void* memory = alloc(device, 4);
+  FakePause* pause = new FakePause;
+  ASSERT_KEEL_OK(keel_copy(source, device, memory, KEEL_HOST, &word, 4));
+  const keel_event native = record(source);
+  ASSERT_KEEL_OK(keel_stream_wait_event(sink, native));
+  const keel_event inherited = record(sink);
+  delete pause;
+  ASSERT_KEEL_OK(keel_stream_recover(source, kPatience));
+  ASSERT_KEEL_OK(keel_stream_recover(sink, kPatience));
+  EXPECT_EQ(keel_event_query(inherited), KEEL_DATA_LOSS);
+  EXPECT_EQ(keel_event_query(native), KEEL_DATA_LOSS);
+  EXPECT_KEEL_OK(keel_stream_synchronize(source, kPatience));
+  EXPECT_KEEL_OK(keel_stream_synchronize(sink, kPatience));
+}
+
+TEST_F(FakeEventTest, FailuresCrossBackendsAndOutliveTheStream) {
+  const keel_device a = load("fake", {{"fail_copy_at", "1"}}).at(0);
+  const keel_device b = load("fake_polled").at(0);
+  const keel_stream source = new_stream(a);
+  const keel_stream sink = new_stream(b);
+  uint32_t word = 0;
+  FakePause* pause = new FakePause;
+  ASSERT_KEEL_OK(keel_copy(source, a, alloc(a, 4), KEEL_HOST, &word, 4));
+  ASSERT_KEEL_OK(keel_stream_wait_event(sink, record(source)));
+  const keel_event event = record(sink);
+  delete pause;
+  EXPECT_EQ(keel_event_wait(event, kPatience), KEEL_DATA_LOSS);
+  EXPECT_KEEL_OK(keel_stream_destroy(source));
+  EXPECT_EQ(keel_stream_synchronize(sink, kPatience), KEEL_DATA_LOSS);
+}
+
+TEST_F(FakeEventTest, ALostDeviceStaysLost) {
+  const keel_device device = load("fake", {{"lose_at", "1"}}).at(0);
+  const keel_stream stream = new_stream(device);
+  uint32_t word = 0;
+  void* memory = alloc(device, 4);
+  ASSERT_KEEL_OK(keel_copy(stream, device, memory, KEEL_HOST, &word, 4));
+  EXPECT_EQ(keel_stream_synchronize(stream, kPatience), KEEL_DEVICE_LOST);
+  EXPECT_EQ(keel_stream_recover(stream, kPatience), KEEL_DEVICE_LOST);
+  keel_stream another = {};
+  EXPECT_EQ(keel_stream_create(device, 0, &another), KEEL_DEVICE_LOST);
+  EXPECT_EQ(keel_alloc(device, KEEL_MEMORY_DEVICE, 4, &memory), KEEL_DEVICE_LOST);
+  auto health = KEEL_STRUCT_INIT(keel_device_health, KEEL_STRUCT_DEVICE_HEALTH);
+  ASSERT_KEEL_OK(keel_device_health_get(device, &health));
+  EXPECT_EQ(health.ok, 0u);
+}
+
+}  // namespace
+}  // namespace keel::testing

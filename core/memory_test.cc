@@ -1,0 +1,135 @@
+#include <optional>
+
+#include "core/testing/keel_test.h"
+
+namespace keel::testing {
+namespace {
+
+class MemoryTest : public KeelTest, public ::testing::WithParamInterface<const char*> {
+ protected:
+  void SetUp() override {
+    KeelTest::SetUp();
+    device_ = load(GetParam(), {{"devices", "1"}}).at(0);
+  }
+  keel_status find(const void* pointer, keel_memory_info* out_info) {
+    *out_info = KEEL_STRUCT_INIT(keel_memory_info, KEEL_STRUCT_MEMORY_INFO);
+    return keel_memory_find(device_, pointer, out_info);
+  }
+  keel_device device_ = {};
+};
+
+TEST_P(MemoryTest, FindsByInteriorPointer) {
+  char* memory = static_cast<char*>(alloc(device_, 1000));
+  keel_memory_info info;
+  for (uint64_t offset : {0, 1, 999}) {
+    ASSERT_KEEL_OK(find(memory + offset, &info));
+    EXPECT_EQ(info.base, memory);
+    EXPECT_EQ(info.size, 1000u);
+    EXPECT_EQ(info.kind, static_cast<keel_memory_kind>(KEEL_MEMORY_DEVICE));
+  }
+  EXPECT_EQ(find(memory + 1000, &info), KEEL_NOT_FOUND);
+  ASSERT_KEEL_OK(keel_free(device_, memory));
+  EXPECT_EQ(find(memory, &info), KEEL_NOT_FOUND);
+}
+
+TEST_P(MemoryTest, AliasReachesTheSameBytes) {
+  void* memory = alloc_filled(device_, {5, 6});
+  keel_memory_info info;
+  ASSERT_KEEL_OK(find(memory, &info));
+  if (info.host_alias == nullptr) GTEST_SKIP() << GetParam() << " has no host alias here";
+  EXPECT_EQ(static_cast<uint32_t*>(info.host_alias)[1], 6u);
+  static_cast<uint32_t*>(info.host_alias)[1] = 7;
+  EXPECT_EQ(read(device_, memory, 2), (std::vector<uint32_t>{5, 7}));
+}
+
+TEST_P(MemoryTest, RefusesWrongSizesAndPointers) {
+  void* memory = nullptr;
+  EXPECT_EQ(keel_alloc(device_, KEEL_MEMORY_DEVICE, 0, &memory), KEEL_INVALID_ARGUMENT);
+  EXPECT_EQ(keel_alloc(device_, 77, 16, &memory), KEEL_INVALID_ARGUMENT);
+  for (uint64_t size : {UINT64_MAX, UINT64_MAX - 4095, UINT64_MAX / 2}) {
+    EXPECT_EQ(keel_alloc(device_, KEEL_MEMORY_DEVICE, size, &memory), KEEL_OUT_OF_MEMORY);
+  }
+  memory = alloc(device_, 64);
+  EXPECT_EQ(keel_free(device_, static_cast<char*>(memory) + 8), KEEL_INVALID_ARGUMENT);
+  EXPECT_KEEL_OK(keel_free(device_, nullptr));
+  EXPECT_KEEL_OK(keel_free(device_, memory));
+  EXPECT_EQ(keel_free(device_, memory), KEEL_INVALID_ARGUMENT);
+  int on_the_stack = 0;
+  EXPECT_EQ(keel_free(device_, &on_the_stack), KEEL_INVALID_ARGUMENT);
+}
+
+TEST_P(MemoryTest, BlocksBehindAClosedGateAreNotReused) {
+  const keel_stream stream = new_stream(device_);
+  keel_gate gate = {};
+  ASSERT_KEEL_OK(keel_gate_create(&gate));
+  void* memory = alloc_filled(device_, {1});
+  ASSERT_KEEL_OK(keel_stream_wait_gate(stream, gate));
+  ASSERT_KEEL_OK(fill(stream, memory, 2, 1));
+  ASSERT_KEEL_OK(keel_free(device_, memory));
+  void* fresh = alloc_filled(device_, {3});
+  EXPECT_NE(fresh, memory);
+  ASSERT_KEEL_OK(keel_gate_open(gate, KEEL_OK, nullptr));
+  ASSERT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+  EXPECT_EQ(read(device_, fresh, 1), std::vector<uint32_t>{3});
+  EXPECT_EQ(alloc(device_, 4), memory) << "it is free by now";
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, MemoryTest, ::testing::Values("cpu", "fake", "fake_polled"),
+                         [](const auto& info) { return std::string(info.param); });
+
+using FakeMemoryTest = KeelTest;
+
+// A stream that failed may still run what it was given before.
+TEST_F(FakeMemoryTest, BlocksOfAFailedStreamAreNotReusedEarly) {
+  const keel_device device = load("fake").at(0);
+  const keel_stream stream = new_stream(device);
+  keel_gate gate = {};
+  ASSERT_KEEL_OK(keel_gate_create(&gate));
+  void* memory = alloc_filled(device, {1});
+  void* fresh = nullptr;
+  {
+    FakePause pause;
+    ASSERT_KEEL_OK(fill(stream, memory, 2, 1));
+    ASSERT_KEEL_OK(keel_stream_wait_gate(stream, gate));
+    ASSERT_KEEL_OK(keel_gate_open(gate, KEEL_ABORTED, "given up"));
+    EXPECT_EQ(keel_stream_synchronize(stream, 0), KEEL_TIMED_OUT) << "the fill still runs";
+    ASSERT_KEEL_OK(keel_free(device, memory));
+    fresh = alloc(device, 4);
+    EXPECT_NE(fresh, memory);
+  }
+  EXPECT_EQ(keel_stream_synchronize(stream, kPatience), KEEL_ABORTED);
+}
+
+TEST_F(FakeMemoryTest, RecoversFromOutOfMemory) {
+  const keel_device device = load("fake", {{"memory", "1048576"}}).at(0);
+  void* half = alloc(device, 1 << 19);
+  void* other = alloc(device, 1 << 19);
+  void* more = nullptr;
+  EXPECT_EQ(keel_alloc(device, KEEL_MEMORY_DEVICE, 4096, &more), KEEL_OUT_OF_MEMORY);
+  ASSERT_KEEL_OK(keel_free(device, half));
+  // Of another size: only giving the cached block back makes room.
+  EXPECT_KEEL_OK(keel_alloc(device, KEEL_MEMORY_DEVICE, 4096, &more));
+  ASSERT_KEEL_OK(keel_free(device, more));
+  ASSERT_KEEL_OK(keel_free(device, other));
+  ASSERT_KEEL_OK(keel_memory_trim(device));
+  EXPECT_KEEL_OK(keel_alloc(device, KEEL_MEMORY_DEVICE, 1 << 20, &more));
+}
+
+// At shutdown each device's freed blocks still know work of the other one.
+TEST_F(FakeMemoryTest, FreedBlocksOfTwoDevicesAtShutdown) {
+  const keel_device a = load("fake").at(0);
+  const keel_device b = load("cpu").at(0);
+  for (int i = 0; i < 2; ++i) {
+    const keel_stream on_a = new_stream(a);
+    const keel_stream on_b = new_stream(b);
+    void* memory_a = alloc(a, 4);
+    void* memory_b = alloc(b, 4);
+    ASSERT_KEEL_OK(fill(on_a, memory_a, 1, 1));
+    ASSERT_KEEL_OK(fill(on_b, memory_b, 1, 1));
+    ASSERT_KEEL_OK(keel_free(a, memory_a));
+    ASSERT_KEEL_OK(keel_free(b, memory_b));
+  }
+}
+
+}  // namespace
+}  // namespace keel::testing

@@ -1,0 +1,158 @@
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "core/testing/keel_test.h"
+
+namespace keel::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+class PluginFileTest : public KeelTest {
+ protected:
+  void SetUp() override {
+    KeelTest::SetUp();
+    std::string name = "/tmp/keel-plugin-XXXXXX";
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = name;
+    fs::copy_file(plugin_path("fake"), file_ = folder_ / "libkeel_copy.so");
+    ASSERT_EQ(chmod(file_.c_str(), 0644), 0);
+  }
+  void TearDown() override {
+    KeelTest::TearDown();
+    fs::remove_all(folder_);
+  }
+  keel_status load_file(const std::string& path, const char* sha256 = nullptr) {
+    uint32_t backend = UINT32_MAX;
+    const keel_status status = keel_plugin_load(path.c_str(), nullptr, sha256, &backend);
+    EXPECT_EQ(backend == UINT32_MAX, status != KEEL_OK);
+    return status;
+  }
+  fs::path folder_;
+  fs::path file_;
+};
+
+bool says(const std::string& what) {
+  return std::string(keel_last_error()).find(what) != std::string::npos;
+}
+
+TEST_F(PluginFileTest, LoadsAndNamesInstances) {
+  EXPECT_KEEL_OK(load_file(file_));
+  EXPECT_KEEL_OK(load_file(file_));
+  fs::create_symlink(file_, folder_ / "link.so");
+  EXPECT_KEEL_OK(load_file(folder_ / "link.so"));
+  const char* names[] = {"fake", "fake#2", "fake#3"};
+  for (uint32_t i = 0; i < 3; ++i) {
+    auto info = KEEL_STRUCT_INIT(keel_backend_info, KEEL_STRUCT_BACKEND_INFO);
+    ASSERT_KEEL_OK(keel_backend_get(i, &info));
+    EXPECT_STREQ(info.name, names[i]);
+    EXPECT_EQ(info.path, file_);
+    EXPECT_EQ(info.device_count, 2u);
+  }
+  keel_device device = {};
+  EXPECT_KEEL_OK(keel_device_find("fake#2:1", &device));
+}
+
+// Two files must be two libraries, also where a descriptor number comes again.
+TEST_F(PluginFileTest, DifferentFilesAreDifferentPlugins) {
+  EXPECT_KEEL_OK(load_file(file_));
+  EXPECT_KEEL_OK(load_file(plugin_path("cpu")));
+  auto info = KEEL_STRUCT_INIT(keel_backend_info, KEEL_STRUCT_BACKEND_INFO);
+  ASSERT_KEEL_OK(keel_backend_get(1, &info));
+  EXPECT_STREQ(info.name, "cpu");
+}
+
+TEST_F(PluginFileTest, RefusesPaths) {
+  EXPECT_EQ(load_file("libkeel_cpu.so"), KEEL_INVALID_ARGUMENT);
+  EXPECT_TRUE(says("absolute"));
+  EXPECT_EQ(load_file(folder_ / "missing.so"), KEEL_NOT_FOUND);
+  EXPECT_EQ(load_file(folder_), KEEL_INVALID_ARGUMENT);
+  std::ofstream(folder_ / "text.so") << "not an ELF file";
+  EXPECT_EQ(load_file(folder_ / "text.so"), KEEL_UNAVAILABLE);
+}
+
+TEST_F(PluginFileTest, RefusesWhatOthersMayWrite) {
+  ASSERT_EQ(chmod(file_.c_str(), 0666), 0);
+  EXPECT_EQ(load_file(file_), KEEL_PERMISSION_DENIED);
+  EXPECT_TRUE(says("writable by others"));
+  ASSERT_EQ(chmod(file_.c_str(), 0644), 0);
+  ASSERT_EQ(chmod(folder_.c_str(), 01777), 0);
+  EXPECT_EQ(load_file(file_), KEEL_PERMISSION_DENIED);
+  ASSERT_EQ(chmod(folder_.c_str(), 0700), 0);
+  EXPECT_KEEL_OK(load_file(file_));
+}
+
+TEST_F(PluginFileTest, RefusesForeignOwners) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
+  ASSERT_EQ(chown(file_.c_str(), 12345, 0), 0);
+  EXPECT_EQ(load_file(file_), KEEL_PERMISSION_DENIED);
+  EXPECT_TRUE(says("12345"));
+  ASSERT_EQ(chown(file_.c_str(), 0, 0), 0);
+  ASSERT_EQ(chown(folder_.c_str(), 12345, 0), 0);
+  EXPECT_EQ(load_file(file_), KEEL_PERMISSION_DENIED);
+}
+
+TEST_F(PluginFileTest, Pins) {
+  const std::string wrong(64, 'a');
+  EXPECT_EQ(load_file(file_, wrong.c_str()), KEEL_PERMISSION_DENIED);
+  const std::string text = keel_last_error();
+  const size_t at = text.find("SHA-256 is ");
+  ASSERT_NE(at, std::string::npos) << text;
+  const std::string digest = text.substr(at + 11, 64);
+  EXPECT_KEEL_OK(load_file(file_, digest.c_str()));
+  EXPECT_EQ(load_file(file_, "abc"), KEEL_INVALID_ARGUMENT);
+}
+
+TEST_F(PluginFileTest, RefusesBrokenTables) {
+  struct {
+    const char* defect;
+    keel_status status;
+    const char* text;
+  } const cases[] = {
+      {"no_symbol", KEEL_INVALID_ARGUMENT, "keel_plugin_query_v0"},
+      {"abi_major", KEEL_UNSUPPORTED, "ABI major 1"},
+      {"small_table", KEEL_INVALID_ARGUMENT, "device table has"},
+      {"null_slot", KEEL_INVALID_ARGUMENT, "device.info"},
+      {"struct_type", KEEL_INVALID_ARGUMENT, "struct type 5"},
+      {"extension", KEEL_UNSUPPORTED, "extension 999"},
+      {"query_fails", KEEL_UNSUPPORTED, "query failed"},
+      {"instance_fails", KEEL_UNAVAILABLE, "create_instance"},
+  };
+  uint32_t index = 0;
+  for (const auto& [defect, status, text] : cases) {
+    const std::string path = KEEL_TEST_PLUGINS "/libkeel_bad_" + std::string(defect) + ".so";
+    EXPECT_EQ(load_file(path), status) << defect;
+    EXPECT_TRUE(says(text)) << defect << ": " << keel_last_error();
+    auto info = KEEL_STRUCT_INIT(keel_backend_info, KEEL_STRUCT_BACKEND_INFO);
+    ASSERT_KEEL_OK(keel_backend_get(index++, &info));
+    EXPECT_EQ(info.status, status);
+    EXPECT_NE(std::string(info.reason).find(text), std::string::npos) << info.reason;
+    EXPECT_EQ(info.device_count, 0u);
+  }
+  EXPECT_FALSE(load("fake").empty()) << "a bad plugin harmed another";
+}
+
+TEST_F(PluginFileTest, SettingsAndDevicesThatFail) {
+  auto settings = KEEL_STRUCT_INIT(keel_instance_settings, KEEL_STRUCT_INSTANCE_SETTINGS);
+  const char* key = "colour";
+  const char* value = "blue";
+  settings.count = 1;
+  settings.keys = &key;
+  settings.values = &value;
+  uint32_t backend = 0;
+  EXPECT_EQ(keel_plugin_load(file_.c_str(), &settings, nullptr, &backend), KEEL_INVALID_ARGUMENT);
+  EXPECT_TRUE(says("colour"));
+  key = "fail_open";
+  value = "1";
+  ASSERT_KEEL_OK(keel_plugin_load(file_.c_str(), &settings, nullptr, &backend));
+  keel_device device = {};
+  EXPECT_EQ(keel_device_get(0, &device), KEEL_UNAVAILABLE);
+  EXPECT_TRUE(says("somebody else"));
+}
+
+}  // namespace
+}  // namespace keel::testing

@@ -1,0 +1,66 @@
+// The fixture of tests that use Keel through keel.h.
+#ifndef KEEL_CORE_TESTING_KEEL_TEST_H_
+#define KEEL_CORE_TESTING_KEEL_TEST_H_
+
+#include <gtest/gtest.h>
+#include <keel/keel.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace keel::testing {
+
+constexpr int64_t kSecond = 1'000'000'000;
+// Long enough for any loaded machine; only a hang gets there.
+constexpr int64_t kPatience = 60 * kSecond;
+
+#define EXPECT_KEEL_OK(call) EXPECT_EQ((call), KEEL_OK) << keel_last_error()
+#define ASSERT_KEEL_OK(call) ASSERT_EQ((call), KEEL_OK) << keel_last_error()
+
+using Settings = std::map<std::string, std::string>;
+
+// Where the plugin |name| ("fake", "cpu") was built.
+std::string plugin_path(const std::string& name);
+
+// Loads an instance of a plugin; its devices. Empty, with a test failure, if it fails.
+std::vector<keel_device> load(const std::string& plugin, const Settings& settings = {});
+
+// While one of these lives, nothing enqueued on a fake device begins to run.
+class FakePause {
+ public:
+  FakePause();
+  ~FakePause();
+  FakePause(const FakePause&) = delete;
+  FakePause& operator=(const FakePause&) = delete;
+};
+
+// Keel without any backend, up from SetUp to TearDown; after that no rule of the ABI
+// may have been broken against the fake plugin.
+class KeelTest : public ::testing::Test {
+ protected:
+  void SetUp() override;
+  void TearDown() override;
+
+  keel_stream new_stream(keel_device device);
+  // A recorded event.
+  keel_event record(keel_stream stream);
+  void* alloc(keel_device device, uint64_t bytes);
+  // Device memory of |values|, written.
+  void* alloc_filled(keel_device device, const std::vector<uint32_t>& values);
+  // What |count| words of device memory hold, read on a stream of its own.
+  std::vector<uint32_t> read(keel_device device, const void* pointer, size_t count);
+  // Enqueues a fill of |count| words.
+  keel_status fill(keel_stream stream, void* pointer, uint32_t value, size_t count);
+
+ private:
+  int violations_before_ = 0;
+};
+
+// Different words, the same for the same seed.
+std::vector<uint32_t> pattern(size_t count, uint32_t seed);
+
+}  // namespace keel::testing
+
+#endif  // KEEL_CORE_TESTING_KEEL_TEST_H_

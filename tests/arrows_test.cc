@@ -1,0 +1,90 @@
+// Who may include whom: samples, conformance, cli -> collectives -> ops -> core ->
+// include, and backends -> the vendor side of include alone.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace {
+
+namespace fs = std::filesystem;
+using Set = std::set<std::string>;
+
+// Folders of the project whose headers each folder may include, besides its own.
+const std::map<std::string, Set> kMay = {
+    {"include", {"keel"}},
+    {"core", {"keel"}},
+    {"ops", {"keel", "core"}},
+    {"collectives", {"keel", "core", "ops"}},
+    {"lib", {"keel"}},
+    {"conformance", {"keel", "core", "ops", "collectives"}},
+    {"cli", {"keel", "core", "ops", "collectives", "conformance"}},
+    {"samples", {"keel"}},
+    {"bench", {"keel", "core", "ops", "collectives", "samples", "backends"}},
+    {"backends", {"keel"}},
+};
+const Set kVendorSide = {"keel/abi.h", "keel/plugin_kit.hpp", "keel/float_types.hpp"};
+
+// Why |file| (a path in the project) may not include |header|; empty if it may.
+std::string objection(const std::string& file, const std::string& header) {
+  const std::string folder = file.substr(0, file.find('/'));
+  const std::string target = header.substr(0, header.find('/'));
+  const bool is_ours = target == "keel" || kMay.count(target) != 0;
+  const bool is_test = file.find("_test") != std::string::npos;
+  if (header.find('/') == std::string::npos || !is_ours || is_test) return {};
+  if (folder == "backends") {
+    const std::string own = file.substr(0, file.find('/', folder.size() + 1) + 1);
+    if (header.rfind(own, 0) == 0 || kVendorSide.count(header) != 0) return {};
+    return file + " includes " + header + ": backends see the vendor side alone";
+  }
+  if (target == folder || kMay.at(folder).count(target) != 0) return {};
+  return file + " includes " + header + ": against the arrows";
+}
+
+std::vector<std::string> includes(const fs::path& file) {
+  static const std::regex pattern(R"(^\s*#\s*include\s*[<"]([^>"]+)[>"])");
+  std::vector<std::string> found;
+  std::ifstream text(file);
+  for (std::string line; std::getline(text, line);) {
+    std::smatch match;
+    if (std::regex_search(line, match, pattern)) found.push_back(match[1]);
+  }
+  return found;
+}
+
+TEST(ArrowsTest, Hold) {
+  int seen = 0;
+  for (const auto& [folder, targets] : kMay) {
+    const fs::path root = fs::path(KEEL_SOURCE_DIR) / folder;
+    if (!fs::exists(root)) continue;
+    for (const auto& entry : fs::recursive_directory_iterator(root)) {
+      const std::string kind = entry.path().extension();
+      if (kind != ".h" && kind != ".hpp" && kind != ".cc" && kind != ".c") continue;
+      const std::string file = fs::relative(entry.path(), KEEL_SOURCE_DIR);
+      for (const std::string& header : includes(entry.path())) {
+        ++seen;
+        EXPECT_EQ(objection(file, header), "");
+      }
+    }
+  }
+  EXPECT_GT(seen, 100) << "the scan does not see the sources";
+}
+
+TEST(ArrowsTest, AForbiddenIncludeIsCaught) {
+  EXPECT_NE(objection("core/stream.cc", "ops/schema.h"), "");
+  EXPECT_NE(objection("ops/dispatch.cc", "collectives/communicator.h"), "");
+  EXPECT_NE(objection("backends/cpu/plugin.cc", "keel/keel.h"), "");
+  EXPECT_NE(objection("backends/cpu/plugin.cc", "core/status.h"), "");
+  EXPECT_NE(objection("backends/cpu/plugin.cc", "backends/vulkan/queue.h"), "");
+  EXPECT_NE(objection("samples/x.cc", "core/status.h"), "");
+  EXPECT_EQ(objection("backends/cpu/plugin.cc", "backends/cpu/device.h"), "");
+  EXPECT_EQ(objection("ops/dispatch.cc", "core/stream.h"), "");
+}
+
+}  // namespace
