@@ -1,5 +1,6 @@
 #include <omp.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <string>
@@ -11,12 +12,26 @@
 namespace keel::cpu::gemm {
 namespace {
 
+// Must come before the library's first use. Some virtual machines announce AMX and do
+// not let a process use it; the library (2.6.3) then dies of an illegal instruction in
+// bfloat16 products of one column.
+void leave_amx_alone() {
+  static const bool done = [] {
+    if (std::getenv("ONEDNN_MAX_CPU_ISA") == nullptr) {
+      dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_bf16);
+    }
+    return true;
+  }();
+  (void)done;
+}
+
 // The number of OpenMP threads is a setting of each calling thread. With one, the
 // library runs on its caller, starts no team of its own and leaves the device's
 // budget to ThreadPool. (A team would also spin for milliseconds after each call.)
 void hold_to_one_thread() {
   thread_local bool held = false;
   if (held) return;
+  leave_amx_alone();
   omp_set_num_threads(1);
   held = true;
 }
@@ -106,6 +121,7 @@ keel_status multiply_f32(const Product& product) {
 }
 
 bool has_bf16() {
+  leave_amx_alone();
   // Below AVX-512 the library has no bfloat16 product. The names of the sets are
   // bit masks, each holding those it includes.
   static const bool has =

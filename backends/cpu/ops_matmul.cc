@@ -75,9 +75,13 @@ bool describe(const keel_op_call& call, Call* out_call) {
 }
 
 // Without a bfloat16 product in the library, the operands are widened and the
-// result is rounded once, in workspace.
+// result is rounded once, in workspace. So are they where c already holds a sum of two
+// things, beta * c and bias, that would have to be rounded before the product comes.
 bool is_widened(const Call& call) {
-  return call.dtype == KEEL_BFLOAT16 && !gemm::has_bf16();
+  if (call.dtype != KEEL_BFLOAT16) return false;
+  const bool rounds_twice =
+      call.c_dtype == KEEL_BFLOAT16 && call.bias != nullptr && call.product.beta != 0.0f;
+  return rounds_twice || !gemm::has_bf16();
 }
 
 uint64_t widened_floats(const Call& call) {
