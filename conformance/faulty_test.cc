@@ -1,0 +1,216 @@
+// Runs the keel program on plugins with one fault each: the level that should catches it.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace {
+
+using Json = nlohmann::json;
+namespace fs = std::filesystem;
+
+std::string read(const fs::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+class Conform : public testing::Test {
+ protected:
+  void SetUp() override {
+    const char* bin = std::getenv("KEEL_TEST_BIN");
+    ASSERT_NE(bin, nullptr) << "KEEL_TEST_BIN is the folder of the keel program";
+    keel_ = fs::path(bin) / "keel";
+    const testing::TestInfo& info = *testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = fs::path(testing::TempDir()) / (std::string("keel_conform_") + info.name());
+    fs::remove_all(folder_);
+    ASSERT_TRUE(fs::create_directory(folder_));
+    fs::permissions(folder_, fs::perms::owner_all);  // plugins are not loaded from others
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  static std::string plugin(const std::string& fault) {
+    return std::string(KEEL_FAULTY_FOLDER) + "/libfaulty_" + fault + ".so";
+  }
+
+  // `keel conform |arguments|`; what it printed is in output_.
+  int conform(const std::string& arguments) {
+    const fs::path printed = folder_ / "printed.txt";
+    const std::string command =
+        "'" + keel_.string() + "' conform " + arguments + " > '" + printed.string() + "' 2>&1";
+    const int status = std::system(command.c_str());
+    output_ = read(printed);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+
+  // `keel conform run` on a faulty plugin; its report is in report_.
+  int run(const std::string& fault, const std::string& arguments) {
+    const fs::path json = folder_ / "report.json";
+    const int status =
+        conform("run --plugin '" + plugin(fault) + "' --json '" + json.string() + "' " + arguments);
+    report_ = Json::parse(read(json), nullptr, /*allow_exceptions=*/false);
+    return status;
+  }
+
+  Json find(const std::string& id) const {
+    for (const Json& result : report_.at("results")) {
+      if (result.at("id") == id) return result;
+    }
+    ADD_FAILURE() << id << " was not run\n" << output_;
+    return {{"outcome", ""}, {"message", ""}};
+  }
+  std::string outcome(const std::string& id) const { return find(id).at("outcome"); }
+  Json level(const std::string& name) const {
+    for (const Json& each : report_.at("levels")) {
+      if (each.at("level") == name) return each;
+    }
+    ADD_FAILURE() << "no level " << name;
+    return {};
+  }
+
+  fs::path keel_;
+  fs::path folder_;
+  std::string output_;
+  Json report_;
+};
+
+TEST_F(Conform, CertifiesWhatIsRight) {
+  const std::string certificate = (folder_ / "certificate.json").string();
+  ASSERT_EQ(run("none", "--certificate '" + certificate + "'"), 0) << output_;
+  for (const char* name : {"null", "core", "async", "memory", "ops"}) {
+    EXPECT_EQ(level(name).at("certified"), true) << name << "\n" << output_;
+  }
+  EXPECT_EQ(level("collectives").at("certified"), false);  // not claimed
+  EXPECT_EQ(outcome("ops/add/f32/7"), "pass");
+  EXPECT_EQ(conform("verify '" + certificate + "'"), 0) << output_;
+  EXPECT_NE(output_.find("null core async memory ops"), std::string::npos) << output_;
+}
+
+TEST_F(Conform, WrongLastElementIsCaughtByOps) {
+  EXPECT_EQ(run("wrong_last_element", "--level core,ops"), 1);
+  EXPECT_EQ(level("core").at("certified"), true) << output_;
+  EXPECT_EQ(level("ops").at("certified"), false);
+  for (const char* id : {"ops/add/f32/1", "ops/add/f32/255", "ops/cast/f32_bf16/7"}) {
+    EXPECT_EQ(outcome(id), "fail") << id;
+  }
+  const Json failure = find("ops/add/f32/255");
+  EXPECT_NE(failure.at("message").get<std::string>().find("first element 254"), std::string::npos)
+      << failure;
+  EXPECT_NE(output_.find("--filter 'ops/add/f32/255' --seed 42"), std::string::npos);
+}
+
+TEST_F(Conform, EarlyEventIsCaughtByAsync) {
+  for (const char* id : {"async/event/not_early/query", "async/event/not_early/wait"}) {
+    EXPECT_EQ(run("early_event", std::string("--filter ") + id), 1);
+    EXPECT_EQ(outcome(id), "fail") << output_;
+  }
+}
+
+TEST_F(Conform, UnorderedCopyIsCaughtByAsync) {
+  EXPECT_EQ(run("unordered_copy", "--filter 'async/order/*'"), 1);
+  for (const char* id : {"async/order/copy_keeps_its_place", "async/order/upload_keeps_its_place",
+                         "async/order/by_event"}) {
+    EXPECT_EQ(outcome(id), "fail") << id << "\n" << output_;
+  }
+}
+
+TEST_F(Conform, FalseOkIsCaughtByMemory) {
+  EXPECT_EQ(run("false_ok", "--level core,memory"), 1);
+  EXPECT_EQ(level("core").at("certified"), true) << output_;
+  EXPECT_EQ(outcome("memory/impossible_size/device"), "fail");
+  EXPECT_EQ(outcome("memory/exhausted"), "fail");
+  EXPECT_EQ(outcome("memory/kind/device"), "pass");
+}
+
+TEST_F(Conform, HangIsATimeoutAndTheRestIsRun) {
+  EXPECT_EQ(run("hang", "--level async --timeout 8"), 1);
+  const Json hung = find("async/event/wait_keeps_deadline");
+  EXPECT_EQ(hung.at("outcome"), "timeout") << output_;
+  EXPECT_NE(hung.at("message").get<std::string>().find("alone"), std::string::npos);
+  EXPECT_EQ(level("async").at("counts").at("timeout"), 1) << output_;
+  EXPECT_EQ(outcome("async/event/not_early/query"), "pass");
+  EXPECT_EQ(outcome("async/timing/monotone"), "pass");  // after the one that hung
+}
+
+TEST_F(Conform, CrashIsACrashAndTheRestIsRun) {
+  EXPECT_EQ(run("crash", "--level core,async"), 1);
+  const Json crashed = find("async/order/by_event");
+  EXPECT_EQ(crashed.at("outcome"), "crash") << output_;
+  EXPECT_NE(crashed.at("message").get<std::string>().find("signal 11"), std::string::npos)
+      << crashed;
+  EXPECT_EQ(level("core").at("certified"), true) << output_;
+  EXPECT_EQ(outcome("async/timing/monotone"), "pass");
+}
+
+TEST_F(Conform, WaivesKnownFailuresAndRefusesToWaiveAPass) {
+  const fs::path waivers = folder_ / "waivers.json";
+  const auto write = [&](const char* glob) {
+    std::ofstream(waivers) << R"([{"case": ")" << glob
+                           << R"(", "backend": "faulty_false_ok", "reason": "known",)"
+                           << R"( "expires": "2999-12-31"}])";
+  };
+  const std::string option = "--level memory --waivers '" + waivers.string() + "' ";
+  write("memory/[ie][mx]*");  // impossible_size, exhausted
+  EXPECT_EQ(run("false_ok", option), 0) << output_;
+  EXPECT_EQ(outcome("memory/exhausted"), "waived");
+  EXPECT_EQ(level("memory").at("certified"), true);
+  write("memory/*");
+  EXPECT_EQ(run("false_ok", option), 1);
+  EXPECT_EQ(outcome("memory/kind/device"), "fail");
+  EXPECT_NE(output_.find("unexpected pass"), std::string::npos) << output_;
+}
+
+TEST_F(Conform, VerifyRefusesWhatWasChanged) {
+  const fs::path file = folder_ / "libfaulty_none.so";
+  fs::copy_file(plugin("none"), file);
+  const fs::path certificate = folder_ / "certificate.json";
+  ASSERT_EQ(conform("run --plugin '" + file.string() + "' --level null,core --certificate '" +
+                    certificate.string() + "'"),
+            0)
+      << output_;
+  EXPECT_EQ(conform("verify --rerun '" + certificate.string() + "'"), 0) << output_;
+
+  std::string text = read(certificate);
+  const size_t seed = text.find("\"seed\": 42");
+  ASSERT_NE(seed, std::string::npos) << text;
+  const fs::path tampered = folder_ / "tampered.json";
+  std::ofstream(tampered) << text.replace(seed, 10, "\"seed\": 43");
+  EXPECT_EQ(conform("verify '" + tampered.string() + "'"), 1);
+  EXPECT_NE(output_.find("digest"), std::string::npos) << output_;
+
+  std::ofstream(file, std::ios::app) << "another build";
+  EXPECT_EQ(conform("verify '" + certificate.string() + "'"), 1);
+  EXPECT_NE(output_.find("SHA-256"), std::string::npos) << output_;
+}
+
+TEST_F(Conform, MistakesAreExitTwoAndListWhatThereIs) {
+  const std::string target = "run --plugin '" + plugin("none") + "' ";
+  EXPECT_EQ(conform(target + "--filter 'core/no/such/case'"), 2);
+  EXPECT_NE(output_.find("selects none"), std::string::npos) << output_;
+  EXPECT_EQ(conform(target + "--level fast"), 2);
+  EXPECT_NE(output_.find("multi_device"), std::string::npos) << output_;
+  EXPECT_EQ(conform("run --backend no_such_backend"), 2);
+  EXPECT_NE(output_.find("skeleton"), std::string::npos) << output_;
+  EXPECT_EQ(conform("run"), 2);
+  EXPECT_EQ(conform(target + "--waivers /no/such/file"), 2);
+  EXPECT_EQ(conform(target + "--filter 'core/*' --certificate x.json"), 2);
+}
+
+TEST_F(Conform, SkeletonIsCertifiedForNullAlone) {
+  EXPECT_EQ(conform("run --backend skeleton"), 0) << output_;
+  EXPECT_NE(output_.find("not run: no device"), std::string::npos) << output_;
+  EXPECT_EQ(conform("run --backend skeleton --level core"), 1) << output_;
+}
+
+TEST_F(Conform, ListNamesCasesWithTheirLevel) {
+  EXPECT_EQ(conform("list --plugin '" + plugin("none") + "'"), 0);
+  EXPECT_NE(output_.find("core          core/copy/many\n"), std::string::npos) << output_;
+  EXPECT_NE(output_.find("ops           ops/adamw/"), std::string::npos);
+}
+
+}  // namespace

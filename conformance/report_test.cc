@@ -1,0 +1,144 @@
+// The forms of a report, and the certificate.
+#include "conformance/report.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "conformance/certificate.h"
+
+namespace keel::conformance {
+namespace {
+
+using Json = nlohmann::json;
+
+Report sample() {
+  Report report;
+  report.target.backend = "chip";
+  report.target.path = "/nowhere/libkeel_chip.so";
+  report.target.device = "chip:0";
+  report.target.claims = KEEL_CLAIM_PINNED;
+  report.plugin_sha256 = sha256_of_text("plugin");
+  report.settings.choice.backend = "chip";
+  report.settings.seed = 7;
+  report.profile = "quick";
+  report.date = "2026-01-02";
+  report.results = {{"null/load", Outcome::kPass, 0.5, ""},
+                    {"core/a", Outcome::kFail, 0, "1 < 2 & \"that\"\n\x01\xff end"},
+                    {"core/b", Outcome::kCrash, 0, "killed"},
+                    {"core/c", Outcome::kUnsupported, 0, "not claimed"},
+                    {"core/d", Outcome::kTimeout, 20, "no end"}};
+  report.full_cases = {"core/b"};
+  report.levels =
+      summarise(report.results, {{Level::kNull, Level::kCore}, false, "", report.target.claims});
+  return report;
+}
+
+// Whether tags nest, attributes are quoted, and no bare & < or control character is left.
+testing::AssertionResult is_well_formed(const std::string& xml) {
+  std::vector<std::string> open;
+  for (size_t i = 0; i < xml.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(xml[i]);
+    if (byte < 0x20 && byte != '\n') return testing::AssertionFailure() << "byte at " << i;
+    if (byte == '&' && xml.find(';', i) > xml.find_first_of(" <&\"", i + 1)) {
+      return testing::AssertionFailure() << "bare & at " << i;
+    }
+    if (byte != '<') continue;
+    const size_t end = xml.find('>', i);
+    if (end == std::string::npos) return testing::AssertionFailure() << "no > after " << i;
+    const std::string tag = xml.substr(i + 1, end - i - 1);
+    i = end;
+    if (tag.find('<') != std::string::npos) return testing::AssertionFailure() << tag;
+    if (std::count(tag.begin(), tag.end(), '"') % 2 != 0) {
+      return testing::AssertionFailure() << tag;
+    }
+    if (tag[0] == '?' || tag.back() == '/') continue;
+    const std::string name = tag.substr(0, tag.find(' '));
+    if (name[0] != '/') {
+      open.push_back(name);
+    } else if (open.empty() || "/" + open.back() != name) {
+      return testing::AssertionFailure() << name;
+    } else {
+      open.pop_back();
+    }
+  }
+  if (!open.empty()) return testing::AssertionFailure() << open.back() << " stays open";
+  return testing::AssertionSuccess();
+}
+
+TEST(Report, JunitIsWellFormedAndCounts) {
+  const std::string junit = to_junit_text(sample());
+  EXPECT_TRUE(is_well_formed(junit)) << junit;
+  EXPECT_NE(junit.find(R"(name="core" tests="4" failures="1" errors="2" skipped="1")"),
+            std::string::npos)
+      << junit;
+  EXPECT_NE(junit.find("1 &lt; 2 &amp; &quot;that&quot;&#10;??"), std::string::npos) << junit;
+}
+
+TEST(Report, WellFormednessIsNoEmptyCheck) {
+  EXPECT_FALSE(is_well_formed("<a><b></a></b>"));
+  EXPECT_FALSE(is_well_formed("<a>1 & 2</a>"));
+  EXPECT_FALSE(is_well_formed("<a x=\"1></a>"));
+}
+
+TEST(Report, JsonHasFormatResultsAndRepeatCommands) {
+  const Json json = Json::parse(to_json_text(sample()));
+  EXPECT_EQ(json.at("format"), 1);
+  EXPECT_EQ(json.at("results").size(), 5U);
+  EXPECT_FALSE(json.at("results")[0].contains("repeat"));
+  EXPECT_EQ(json.at("results")[1].at("repeat"),
+            "keel conform run --backend chip --filter 'core/a' --seed 7");
+  EXPECT_EQ(json.at("results")[2].at("repeat"),
+            "keel conform run --backend chip --filter 'core/b' --seed 7 --profile full");
+  EXPECT_EQ(json.at("levels")[1].at("counts").at("timeout"), 1);
+  EXPECT_EQ(json.at("target").at("claim_names"), Json({"PINNED"}));
+}
+
+TEST(Certificate, IsReadBack) {
+  Certificate certificate;
+  std::string error;
+  ASSERT_TRUE(read_certificate(certificate_text(sample()), &certificate, &error)) << error;
+  EXPECT_EQ(certificate.backend, "chip");
+  EXPECT_EQ(certificate.levels, std::vector<std::string>{"null"});
+  EXPECT_EQ(certificate.settings.seed, 7U);
+  EXPECT_EQ(certificate.plugin_sha256, sha256_of_text("plugin"));
+}
+
+TEST(Certificate, RefusesEveryChange) {
+  const Json original = Json::parse(certificate_text(sample()));
+  for (const auto& [key, value] : original.items()) {
+    Json changed = original;
+    changed[key] = "something else";
+    Certificate certificate;
+    std::string error;
+    EXPECT_FALSE(read_certificate(changed.dump(), &certificate, &error)) << key;
+    changed.erase(key);
+    EXPECT_FALSE(read_certificate(changed.dump(), &certificate, &error)) << key;
+    EXPECT_FALSE(error.empty());
+  }
+  Json promoted = original;
+  promoted["levels"][1]["certified"] = true;
+  Certificate certificate;
+  std::string error;
+  EXPECT_FALSE(read_certificate(promoted.dump(), &certificate, &error));
+  EXPECT_NE(error.find("digest"), std::string::npos);
+  EXPECT_FALSE(read_certificate("[]", &certificate, &error));
+}
+
+TEST(Certificate, DigestIsSha256) {
+  EXPECT_EQ(sha256_of_text("abc"),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}
+
+TEST(Certificate, ResultsOfCertifiedLevelsCount) {
+  Report report = sample();
+  const std::string before = results_digest(report);
+  report.results[1].outcome = Outcome::kPass;  // of a level that is not certified
+  EXPECT_EQ(results_digest(report), before);
+  report.results[0].outcome = Outcome::kUnsupported;
+  EXPECT_NE(results_digest(report), before);
+}
+
+}  // namespace
+}  // namespace keel::conformance

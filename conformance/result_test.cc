@@ -1,0 +1,75 @@
+#include "conformance/result.h"
+
+#include <gtest/gtest.h>
+
+namespace keel::conformance {
+namespace {
+
+LevelSummary summarise_one(Level level, const std::vector<CaseResult>& results, uint64_t claims,
+                           bool filtered = false, const std::string& no_device = "") {
+  return summarise(results, {{level}, filtered, no_device, claims}).at(0);
+}
+
+TEST(Result, NamesGoBothWays) {
+  for (size_t i = 0; i < kOutcomeCount; ++i) {
+    const auto outcome = static_cast<Outcome>(i);
+    EXPECT_EQ(find_outcome(outcome_name(outcome)), outcome);
+  }
+  EXPECT_EQ(find_outcome("passed"), std::nullopt);
+  for (const LevelInfo& info : levels()) {
+    EXPECT_EQ(find_level(info.name), info.level);
+    EXPECT_EQ(level_of(std::string(info.name) + "/some/case"), info.level);
+    EXPECT_STREQ(level_info(info.level).name, info.name);
+  }
+}
+
+TEST(Result, ALevelIsCertifiedByItsOwnCasesAlone) {
+  const std::vector<CaseResult> results = {{"core/a", Outcome::kPass, 1, ""},
+                                           {"core/b", Outcome::kUnsupported, 2, "not claimed"},
+                                           {"core/c", Outcome::kWaived, 0, "known"},
+                                           {"async/d", Outcome::kFail, 4, "wrong"}};
+  const LevelSummary core = summarise_one(Level::kCore, results, KEEL_CLAIM_PINNED);
+  EXPECT_TRUE(core.certified) << core.why_not;
+  EXPECT_EQ(core.count(Outcome::kPass), 1U);
+  EXPECT_EQ(core.count(Outcome::kUnsupported), 1U);
+  EXPECT_EQ(core.count(Outcome::kWaived), 1U);
+  EXPECT_EQ(core.count(Outcome::kFail), 0U);
+  EXPECT_DOUBLE_EQ(core.seconds, 3);
+  EXPECT_FALSE(summarise_one(Level::kAsync, results, KEEL_CLAIM_ASYNC).certified);
+}
+
+TEST(Result, FailuresCrashesAndTimeoutsPreventIt) {
+  for (const Outcome outcome : {Outcome::kFail, Outcome::kCrash, Outcome::kTimeout}) {
+    const LevelSummary core = summarise_one(
+        Level::kCore, {{"core/a", Outcome::kPass, 0, ""}, {"core/b", outcome, 0, "bad"}},
+        KEEL_CLAIM_PINNED);
+    EXPECT_FALSE(core.certified);
+    EXPECT_EQ(core.why_not, "1 case failed");
+  }
+}
+
+TEST(Result, SoDoMissingClaimsFiltersAndNothingPassed) {
+  const std::vector<CaseResult> passed = {{"core/a", Outcome::kPass, 0, ""}};
+  EXPECT_NE(summarise_one(Level::kCore, passed, 0).why_not.find("PINNED"), std::string::npos);
+  EXPECT_FALSE(summarise_one(Level::kCore, passed, KEEL_CLAIM_PINNED, true).certified);
+  EXPECT_FALSE(
+      summarise_one(Level::kCore, {{"core/a", Outcome::kUnsupported, 0, ""}}, KEEL_CLAIM_PINNED)
+          .certified);
+}
+
+TEST(Result, WithoutADeviceOnlyNullIsCertified) {
+  const std::vector<CaseResult> passed = {{"null/load", Outcome::kPass, 0, ""}};
+  EXPECT_TRUE(summarise_one(Level::kNull, passed, 0, false, "no chip").certified);
+  const LevelSummary core = summarise_one(Level::kCore, passed, 0, false, "no chip");
+  EXPECT_FALSE(core.certified);
+  EXPECT_EQ(core.why_not, "not run: no device: no chip");
+}
+
+TEST(Result, ClaimsAreNamed) {
+  EXPECT_EQ(claim_text(0), "none");
+  EXPECT_EQ(claim_text(KEEL_CLAIM_ASYNC | KEEL_CLAIM_PINNED), "PINNED ASYNC");
+  EXPECT_EQ(claim_text(uint64_t{1} << 40), "bit 40");
+}
+
+}  // namespace
+}  // namespace keel::conformance
