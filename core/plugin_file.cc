@@ -215,8 +215,8 @@ Status load_plugin_file(const char* path, const char* sha256, const keel_host* h
     return failure(KEEL_PERMISSION_DENIED, "plugin {}: {}", folder, errno_text(errno));
   }
   KEEL_RETURN_IF_ERROR(check_owner(folder_fd.get(), folder));
-  Descriptor file_fd(
-      openat(folder_fd.get(), file.c_str() + slash + 1, O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  Descriptor file_fd(openat(folder_fd.get(), file.c_str() + slash + 1,
+                            O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (file_fd.get() < 0) {
     return failure(KEEL_PERMISSION_DENIED, "plugin {}: {}", file, errno_text(errno));
   }

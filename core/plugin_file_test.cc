@@ -70,7 +70,10 @@ TEST_F(PluginFileTest, RefusesPaths) {
   EXPECT_EQ(load_file("libkeel_cpu.so"), KEEL_INVALID_ARGUMENT);
   EXPECT_TRUE(says("absolute"));
   EXPECT_EQ(load_file(folder_ / "missing.so"), KEEL_NOT_FOUND);
-  EXPECT_EQ(load_file(folder_), KEEL_INVALID_ARGUMENT);
+  fs::create_directory(folder_ / "folder.so");
+  EXPECT_EQ(load_file(folder_ / "folder.so"), KEEL_INVALID_ARGUMENT);
+  ASSERT_EQ(mkfifo((folder_ / "pipe.so").c_str(), 0600), 0);
+  EXPECT_EQ(load_file(folder_ / "pipe.so"), KEEL_INVALID_ARGUMENT) << "and without blocking";
   std::ofstream(folder_ / "text.so") << "not an ELF file";
   EXPECT_EQ(load_file(folder_ / "text.so"), KEEL_UNAVAILABLE);
 }

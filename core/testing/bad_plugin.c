@@ -3,7 +3,7 @@
 
 static keel_status create_instance(const keel_instance_settings* settings,
                                    keel_plugin_instance** out_instance) {
-  (void)settings;
+  (void)settings, (void)out_instance;
 #ifdef KEEL_BAD_INSTANCE_FAILS
   return KEEL_UNAVAILABLE;
 #else
