@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 #include <utility>
 
 #include "ops/case_data.h"
@@ -17,9 +18,29 @@ std::string place(const Where& where) {
   return fmt::format("{}:{}", file.substr(file.rfind('/') + 1), where.line());
 }
 
+// The streams of the running case. One that ends early frees host memory that copies in
+// flight may still read or write: these are waited for first.
+struct LiveStreams {
+  std::mutex mutex;
+  std::vector<std::pair<keel_stream, int64_t>> streams;  // with the wait for each
+
+  void drain() {
+    std::unique_lock lock(mutex);
+    const auto waited = streams;
+    lock.unlock();
+    for (const auto& [stream, wait_ns] : waited) keel_stream_synchronize(stream, wait_ns);
+  }
+};
+
+LiveStreams& live_streams() {
+  static LiveStreams& live = *new LiveStreams;
+  return live;
+}
+
 }  // namespace
 
 void fail_case(const std::string& what, Where where) {
+  live_streams().drain();
   throw CaseFailure(fmt::format("{} ({})", what, place(where)));
 }
 
@@ -41,6 +62,7 @@ void must_be(keel_status wanted, keel_status status, std::string_view what, Wher
 }
 
 void unsupported(const std::string& reason) {
+  live_streams().drain();
   throw CaseUnsupported(reason);
 }
 
@@ -67,10 +89,18 @@ Buffer::Buffer(Buffer&& other) noexcept
 Stream::Stream(const Context& context, keel_device device, int32_t priority, Where where)
     : device_(device), wait_ns_(context.environment.wait_ns) {
   must(keel_stream_create(device, priority, &stream_), "keel_stream_create", where);
+  const std::lock_guard lock(live_streams().mutex);
+  live_streams().streams.emplace_back(stream_, wait_ns_);
 }
 
 Stream::~Stream() {
-  if (stream_.id != 0) keel_stream_destroy(stream_);
+  if (stream_.id == 0) return;
+  {
+    const std::lock_guard lock(live_streams().mutex);
+    std::erase_if(live_streams().streams,
+                  [&](const auto& entry) { return entry.first.id == stream_.id; });
+  }
+  keel_stream_destroy(stream_);
 }
 
 Stream::Stream(Stream&& other) noexcept

@@ -104,6 +104,24 @@ CaseResult run_again(const RunSettings& settings, const std::string& id, const D
   return result;
 }
 
+// Finds whose fault the death of a batch's worker was: the case that ran; between two
+// cases and at shutdown the one before; before the first one, |first|.
+void settle_death(const RunSettings& settings, const std::string& first, BatchEnd* end) {
+  std::string guilty = first;
+  if (end->running) {
+    guilty = *end->running;
+  } else if (!end->results.empty()) {
+    CaseResult& last = end->results.back();
+    if (is_failure(last.outcome)) {  // the failure says more than the death it led to
+      last.message += "\nthen " + end->death->text;
+      return;
+    }
+    guilty = last.id;
+    end->results.pop_back();
+  }
+  end->results.push_back(run_again(settings, guilty, *end->death));
+}
+
 }  // namespace
 
 Discovery discover(const RunSettings& settings) {
@@ -143,18 +161,7 @@ std::vector<CaseResult> run_cases(const RunSettings& settings, const std::vector
     }
     BatchEnd end = run_batch(settings, {ids.begin() + static_cast<std::ptrdiff_t>(next),
                                         ids.begin() + static_cast<std::ptrdiff_t>(last)});
-    if (end.death) {
-      // Whoever ran; between two cases and at shutdown, the one before; before the first
-      // one, the first.
-      std::string guilty = ids[next];
-      if (end.running) {
-        guilty = *end.running;
-      } else if (!end.results.empty()) {
-        guilty = end.results.back().id;
-        end.results.pop_back();
-      }
-      end.results.push_back(run_again(settings, guilty, *end.death));
-    }
+    if (end.death) settle_death(settings, ids[next], &end);
     next += end.results.size();
     for (CaseResult& result : end.results) {
       report(result);
