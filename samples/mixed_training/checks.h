@@ -26,7 +26,7 @@ struct Check {
 double relative_difference(std::span<const float> a, std::span<const float> b);
 
 // Compares |run| with |reference|, a run of the same settings on one chip: of each
-// parameter the first gradient, and the loss of the reference's last step. And that all
+// parameter the first gradient, and the losses of the reference's steps. And that all
 // ranks of |run| hold the same bits of the summed gradient.
 std::vector<Check> compare(const ParameterLayout& layout, const TrainingRun& run,
                            const TrainingRun& reference);

@@ -22,7 +22,8 @@ namespace fs = std::filesystem;
 std::string read_file(const fs::path& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
-  if (!fs::exists(status)) refuse(path, error ? error.message() : "there is no such file");
+  if (status.type() == fs::file_type::not_found) refuse(path, "there is no such file");
+  if (error) refuse(path, error.message());
   if (fs::is_directory(status)) refuse(path, "is a folder, not a file");
   if (!fs::is_regular_file(status)) refuse(path, "is not a regular file");
   std::ifstream file(path, std::ios::binary);

@@ -79,6 +79,7 @@ void declare_options(CLI::App& app, Options& options) {
       ->check(multiple_of(8))
       ->capture_default_str();
   app.add_option("--seed", training.seed, "Of parameters, batches and the sample")
+      ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   app.add_option("--learning-rate", training.learning_rate, "Its peak")
       ->check(finite_between(1e-6, 1))

@@ -17,7 +17,7 @@ struct AdamW {
   double beta1 = 0.9;
   double beta2 = 0.99;
   double epsilon = 1e-8;
-  double weight_decay = 0.05;
+  double weight_decay = 0.6;  // much: the default text has but 0.8 bytes a parameter
   int64_t step = 1;
 };
 

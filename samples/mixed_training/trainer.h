@@ -19,10 +19,10 @@
 namespace mixed_training {
 
 struct TrainingSettings {
-  int64_t steps = 2000;
-  int64_t batch = 512;  // rows, over all devices
+  int64_t steps = 3000;
+  int64_t batch = 1024;  // rows, over all devices
   int64_t hidden = 256;
-  double learning_rate = 2e-3;  // its peak
+  double learning_rate = 4e-3;  // its peak
   uint64_t seed = 1;
   int64_t report_every = 100;
 };
