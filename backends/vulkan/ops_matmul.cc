@@ -1,7 +1,6 @@
 // Matrix products.
 #include <algorithm>
 #include <array>
-#include <bit>
 
 #include "backends/vulkan/ops.h"
 
@@ -114,19 +113,19 @@ keel_status run_matmul(Stream& stream, const keel_op_call& call, void*) {
       !find_texels(device, a, b, &arguments, &texels, &scalar)) {
     return dispatch_tiles(stream, {Shader::kMatmulShared, variant}, arguments, 64, 64, nullptr);
   }
-  // A lane makes 8 x 16. Eight side by side share their loads of a; two a row suit
-  // narrow products. More arrangements would each cost a second of compiling.
-  const uint32_t lanes_across = arguments.n > 64 ? 8 : 2;
-  const uint32_t lanes_down = 8 / lanes_across;
-  const uint32_t own = static_cast<uint32_t>(std::countr_zero(lanes_down)) | (scalar ? 4U : 0U);
+  // A workgroup is one subgroup and makes 16 rows; its lanes make 8 columns each, or 4
+  // where half of them would idle otherwise.
+  const uint32_t lanes = device.pipelines().local_size(Shader::kMatmulTexel);
+  const bool narrow = arguments.n <= 4 * lanes;
+  const uint32_t own = (narrow ? 1U : 0U) | (scalar ? 2U : 0U);
   if ((variant & 4U) != 0) {
     const keel_status begun =
         stream.dispatch({Shader::kMatmulBegin}, &arguments, sizeof(arguments),
                         std::min(arguments.m, device.physical().max_workgroup_count));
     if (begun != KEEL_OK) return begun;
   }
-  return dispatch_tiles(stream, {Shader::kMatmulTexel, variant | own << 3}, arguments,
-                        8 * lanes_down, 16 * lanes_across, &texels);
+  return dispatch_tiles(stream, {Shader::kMatmulTexel, variant | own << 3}, arguments, 16,
+                        (narrow ? 4 : 8) * lanes, &texels);
 }
 
 }  // namespace

@@ -174,7 +174,11 @@ std::optional<PhysicalDevice> PhysicalDevice::examine(const InstanceFunctions& v
   device.subgroup_size = v11.subgroupSize;
   device.max_workgroup_count = limits.maxComputeWorkGroupCount[0];
   device.import_alignment = imports ? import.minImportedHostPointerAlignment : 0;
-  if (device.is_cpu() && has_extension(extensions, VK_KHR_PUSH_DESCRIPTOR_EXTENSION_NAME) &&
+  const bool shuffles = (v11.subgroupSupportedOperations & VK_SUBGROUP_FEATURE_SHUFFLE_BIT) != 0;
+  const bool lanes_suit = device.subgroup_size == 4 || device.subgroup_size == 8 ||
+                          device.subgroup_size == 16;  // matmul_texel.comp
+  if (device.is_cpu() && shuffles && lanes_suit &&
+      has_extension(extensions, VK_KHR_PUSH_DESCRIPTOR_EXTENSION_NAME) &&
       features.features.robustBufferAccess != VK_FALSE) {
     device.max_texels = limits.maxTexelBufferElements;
   }

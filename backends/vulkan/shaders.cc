@@ -76,7 +76,7 @@ constexpr ShaderCode kCode[] = {
     {kAdamw, std::size(kAdamw), WorkgroupShape::kElements, 0},
     {kMatmulBegin, std::size(kMatmulBegin), WorkgroupShape::kElements, 0},
     {kMatmulShared, std::size(kMatmulShared), WorkgroupShape::kFixed, 256},
-    {kMatmulTexel, std::size(kMatmulTexel), WorkgroupShape::kFixed, 8},
+    {kMatmulTexel, std::size(kMatmulTexel), WorkgroupShape::kSubgroup, 0},
 };
 static_assert(std::size(kCode) == kShaderCount);
 
