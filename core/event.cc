@@ -122,8 +122,8 @@ Status EventRecord::wait(const Deadline& deadline) {
       // The event is done; if a stream it depends on is still settling, look again soon.
     } else {
       // From 1 us to 50 us: a chip without a blocking wait costs at most that much more.
-      std::this_thread::sleep_for(std::min(pause, std::chrono::microseconds(50)));
-      pause *= 2;
+      std::this_thread::sleep_for(pause);
+      pause = std::min(2 * pause, std::chrono::microseconds(50));
     }
   }
   take_plugin_text();
