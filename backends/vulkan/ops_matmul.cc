@@ -113,19 +113,20 @@ keel_status run_matmul(Stream& stream, const keel_op_call& call, void*) {
       !find_texels(device, a, b, &arguments, &texels, &scalar)) {
     return dispatch_tiles(stream, {Shader::kMatmulShared, variant}, arguments, 64, 64, nullptr);
   }
-  // A workgroup is one subgroup and makes 16 rows; its lanes make 8 columns each, or 4
-  // where half of them would idle otherwise.
+  // A workgroup is one subgroup and makes 32 rows, its lanes 8 columns each; 16 and 4
+  // where half of either would be idle, and with texels of one float, whose four times
+  // as many fetches take seconds to compile at full size.
   const uint32_t lanes = device.pipelines().local_size(Shader::kMatmulTexel);
-  const bool narrow = arguments.n <= 4 * lanes;
-  const uint32_t own = (narrow ? 1U : 0U) | (scalar ? 2U : 0U);
+  const bool small = scalar || arguments.m <= 16 || arguments.n <= 4 * lanes;
+  const uint32_t own = (small ? 1U : 0U) | (scalar ? 2U : 0U);
   if ((variant & 4U) != 0) {
     const keel_status begun =
         stream.dispatch({Shader::kMatmulBegin}, &arguments, sizeof(arguments),
                         std::min(arguments.m, device.physical().max_workgroup_count));
     if (begun != KEEL_OK) return begun;
   }
-  return dispatch_tiles(stream, {Shader::kMatmulTexel, variant | own << 3}, arguments, 16,
-                        (narrow ? 4 : 8) * lanes, &texels);
+  return dispatch_tiles(stream, {Shader::kMatmulTexel, variant | own << 3}, arguments,
+                        small ? 16 : 32, (small ? 4 : 8) * lanes, &texels);
 }
 
 }  // namespace
