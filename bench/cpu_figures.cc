@@ -43,7 +43,9 @@ class Roof {
   std::vector<std::unique_ptr<Worker>> others_;
 };
 
-Figure cpu_matmul_of(int64_t size, const Setup& setup) {
+// |per_wait| products are enqueued, and run by oneDNN, before anybody waits: a training
+// step waits once in hundreds of operators, and what a wait costs is stream_handoff's.
+Figure cpu_matmul_of(int64_t size, int per_wait, const Setup& setup) {
   const Device device = *setup.cpu;
   const uint32_t cores = device.info().compute_units;
   const std::vector<float> a = random_values(size * size);
@@ -62,23 +64,27 @@ Figure cpu_matmul_of(int64_t size, const Setup& setup) {
       {device_c.tensor<float>({size, size})}, {0, 0, 1.0, 0.0});
   Roof roof(cores);
 
-  const double operations = 2.0 * static_cast<double>(size * size * size);
+  const double operations = 2.0 * static_cast<double>(size * size * size) * per_wait;
   const Contender contenders[] = {
       {"Keel", operations,
        [&] {
-         matmul.run(stream);
+         for (int i = 0; i < per_wait; ++i) matmul.run(stream);
          stream.synchronize();
        }},
       {"oneDNN", operations,
-       [&] { OnednnPeer::multiply(size, a.data(), b.data(), c.data(), cores); }},
+       [&] {
+         for (int i = 0; i < per_wait; ++i) {
+           OnednnPeer::multiply(size, a.data(), b.data(), c.data(), cores);
+         }
+       }},
       {"multiply-adds in registers", roof.operations(), [&] { roof.run(); }},
   };
   Figure figure;
   figure.name = fmt::format("cpu_matmul/{}", size);
   figure.about = fmt::format(
-      "float32 product of two {0} x {0} matrices through keel_op_run and keel_stream_synchronize, "
-      "against dnnl_sgemm on as many threads ({1}).",
-      size, cores);
+      "float32 product of two {0} x {0} matrices through keel_op_run, one "
+      "keel_stream_synchronize for {1}, against dnnl_sgemm on as many threads ({2}).",
+      size, per_wait, cores);
   figure.unit = Unit::kGigaflops;
   figure.timings = race(contenders, setup.race);
   figure.subject = "Keel";
@@ -94,7 +100,16 @@ std::vector<Figure> cpu_matmul(Setup& setup) {
   if (!setup.cpu) return {Figure::skip("cpu_matmul", setup.no_cpu)};
   if (!OnednnPeer::is_here()) return {Figure::skip("cpu_matmul", OnednnPeer::describe())};
   std::vector<Figure> figures;
-  for (const int64_t size : {256, 512, 1024, 2048}) figures.push_back(cpu_matmul_of(size, setup));
+  for (const int64_t size : {256, 512, 1024, 2048}) {
+    // About half a GFLOP, 2 ms, to a wait.
+    const auto per_wait =
+        static_cast<int>(std::max<int64_t>(1, (256 << 20) / (size * size * size)));
+    figures.push_back(cpu_matmul_of(size, per_wait, setup));
+  }
+  // What a wait after each of the smallest adds.
+  figures.push_back(cpu_matmul_of(256, /*per_wait=*/1, setup));
+  figures.back().name += "/wait_each";
+  figures.back().target = {};
   return figures;
 }
 
