@@ -1,9 +1,12 @@
 #include "conformance/command.h"
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "conformance/protocol.h"
 #include "conformance/session.h"
+#include "conformance/support_table.h"
 #include "conformance/worker.h"
 
 namespace keel::conformance {
@@ -72,6 +75,11 @@ void add_conform_command(CLI::App& app, int* exit_code) {
   add_run(conform, exit_code);
   add_list(conform, exit_code);
   add_verify(conform, exit_code);
+  CLI::App& table =
+      *conform.add_subcommand("table", "Print what is supported where, from JSON reports");
+  const auto files = std::make_shared<std::vector<std::string>>();
+  table.add_option("files", *files, "of conform run --json")->type_name("FILE")->required();
+  table.callback([files, exit_code] { *exit_code = print_support_table(*files); });
   CLI::App& worker = *app.add_subcommand(kWorkerCommand);
   worker.group("");  // not in the help
   worker.callback([exit_code] { *exit_code = worker_main(); });

@@ -1,5 +1,7 @@
 #include "samples/mixed_training/report.h"
 
+#include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -72,21 +74,35 @@ bool Report::passed() const {
 Progress::Progress(int64_t steps, std::vector<std::string> devices)
     : steps_(steps), devices_(std::move(devices)), terminal_(isatty(STDOUT_FILENO) == 1) {}
 
+namespace {
+
+// Columns of the terminal; 80 where it does not say.
+size_t terminal_columns() {
+  winsize size = {};
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+}  // namespace
+
 void Progress::show(const Interval& interval) const {
-  const double left = interval.seconds / static_cast<double>(interval.step) *
-                      static_cast<double>(steps_ - interval.step);
-  if (terminal_) std::printf("\r%s", bar(interval.step, steps_).c_str());
-  std::printf("step %5lld/%lld  loss %.3f bits/byte  %5.0f tokens/s",
-              static_cast<long long>(interval.step), static_cast<long long>(steps_), interval.loss,
-              interval.bytes_per_second);
+  const auto seconds =
+      static_cast<long long>(std::lround(interval.seconds / static_cast<double>(interval.step) *
+                                         static_cast<double>(steps_ - interval.step)));
+  std::string line = terminal_ ? bar(interval.step, steps_) : std::string();
+  line += fmt::format("step {:5}/{}  {}:{:02} left  loss {:.3f} bits/byte  {:.0f} tokens/s",
+                      interval.step, steps_, seconds / 60, seconds % 60, interval.loss,
+                      interval.bytes_per_second);
   for (size_t i = 0; i < devices_.size(); ++i) {
-    std::printf("  %s %lld rows, %.0f/s", devices_[i].c_str(),
-                static_cast<long long>(interval.rows[i]), interval.compute_speeds[i]);
+    line += fmt::format("  {} {} rows, {:.0f}/s", devices_[i], interval.rows[i],
+                        interval.compute_speeds[i]);
   }
-  const auto seconds = static_cast<long long>(std::lround(left));
-  std::printf("  %lld:%02lld left", seconds / 60, seconds % 60);
-  // "erase to the end of the line": the line before may have been longer.
-  std::printf(terminal_ ? (interval.step == steps_ ? "\033[K\n" : "\033[K") : "\n");
+  if (!terminal_) {
+    std::printf("%s\n", line.c_str());
+  } else {
+    // One line, drawn over the one before: a longer one would wrap and scroll.
+    line.resize(std::min(line.size(), terminal_columns() - 1));
+    std::printf("\r%s\033[K%s", line.c_str(), interval.step == steps_ ? "\n" : "");
+  }
   std::fflush(stdout);
 }
 
