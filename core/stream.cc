@@ -282,6 +282,21 @@ bool Stream::is_idle() {
 Status Stream::query() {
   WakeList wake;
   Ref<EventRecord> last;
+  const keel_stream_table* table = device_.stream_table();
+  if (KEEL_HAS(keel_stream_table, table, query) && !has_failed()) {
+    // A record made now would be asked for before the device has seen it, and an idle
+    // stream seem busy.
+    std::unique_lock lock(mutex_);
+    if (held_.empty()) {
+      const keel_status code = table->query(native_);
+      if (code == KEEL_OK || code == KEEL_NOT_READY) {
+        const Status status = code == KEEL_OK ? confirm(position_, wake) : Status::not_ready();
+        lock.unlock();
+        advance_all(wake);
+        return status;
+      }
+    }
+  }
   KEEL_RETURN_IF_ERROR(fence(&last));
   const Status status = last->query(wake);
   advance_all(wake);
@@ -332,6 +347,19 @@ Status Stream::recover(const Deadline& deadline) {
 }
 
 Status Stream::drain(const Deadline& deadline) {
+  const keel_stream_table* table = device_.stream_table();
+  if (KEEL_HAS(keel_stream_table, table, synchronize)) {
+    keel_plugin_stream* native = nullptr;
+    {
+      std::lock_guard lock(mutex_);
+      native = native_;
+    }
+    const keel_status code = table->synchronize(native, deadline.remaining_ns());
+    if (code != KEEL_TIMED_OUT) return device_.check(code, "stream.synchronize");
+    take_plugin_text();
+    return failure(KEEL_TIMED_OUT, "{}: the deadline passed while a stream was drained",
+                   device_.name());
+  }
   Ref<EventRecord> last;
   KEEL_RETURN_IF_ERROR(device_.new_record(0, &last));
   WakeList wake;

@@ -8,9 +8,9 @@
  *
  * Rules that hold for every function here, unless its comment says otherwise:
  *  - Threads: any thread may call, also several at once on different objects.
- *    Core never makes two calls at once on one stream; it may query or wait for
- *    an event while another thread enqueues. A plugin whose SDK keeps a current
- *    device per thread sets it on entry.
+ *    Core never enqueues from two threads at once on one stream; it may query,
+ *    synchronize or wait for an event while another thread enqueues. A plugin whose SDK keeps a
+ * current device per thread sets it on entry.
  *  - Blocking: a function must not wait for work on the device unless its
  *    comment says "blocks".
  *  - Failure: the call had no effect and the objects stay usable. A plugin that
@@ -225,9 +225,8 @@ enum {
 
 /* Whether |table| (a pointer to |type|, or NULL) has the slot: present in the
  * struct its writer was compiled with, and not NULL. */
-#define KEEL_HAS(type, table, slot)                                            \
-  ((table) != NULL &&                                                          \
-   (table)->header.size >= offsetof(type, slot) + sizeof((table)->slot) &&     \
+#define KEEL_HAS(type, table, slot)                                                           \
+  ((table) != NULL && (table)->header.size >= offsetof(type, slot) + sizeof((table)->slot) && \
    (table)->slot != NULL)
 
 /* Opaque objects of a plugin. */
@@ -271,41 +270,41 @@ typedef struct keel_instance_settings {
 /* Claims. A set bit promises that the slots behind it work; conformance fails a
  * claim that is refused, and lists what is not claimed as unsupported. */
 enum {
-  KEEL_CLAIM_PINNED = 1 << 0,        /* alloc of KEEL_MEMORY_PINNED */
-  KEEL_CLAIM_MANAGED = 1 << 1,       /* alloc of KEEL_MEMORY_MANAGED */
-  KEEL_CLAIM_HOST_REGISTER = 1 << 2, /* host_register, host_unregister */
-  KEEL_CLAIM_HOST_ALIAS = 1 << 3,    /* host_alias of device memory */
-  KEEL_CLAIM_EXPORT = 1 << 4,        /* export_memory, import_memory */
-  KEEL_CLAIM_PEER_COPY = 1 << 5,     /* copy_peer among devices of the instance */
-  KEEL_CLAIM_ASYNC = 1 << 6,         /* enqueueing returns before the work is done */
-  KEEL_CLAIM_TIMING = 1 << 7,        /* timing events */
-  KEEL_CLAIM_NOTIFY = 1 << 8,        /* event_notify */
-  KEEL_CLAIM_PRIORITY = 1 << 9,      /* stream priorities differ */
-  KEEL_CLAIM_NATIVE_GATE = 1 << 10,  /* gate_create, gate_open, stream_wait_gate */
-  KEEL_CLAIM_STREAM_ALLOC = 1 << 11, /* alloc_on_stream, free_on_stream */
-  KEEL_CLAIM_KERNELS = 1 << 12,      /* the kernel table */
-  KEEL_CLAIM_OPS = 1 << 13,          /* the op table: at least fill, add and cast in fp32 */
-  KEEL_CLAIM_CCL = 1 << 14,          /* the ccl table */
-  KEEL_CLAIM_MEMORY_INFO = 1 << 15,  /* device memory_info */
-  KEEL_CLAIM_FILL = 1 << 16,         /* fill, with every pattern size */
+  KEEL_CLAIM_PINNED = 1 << 0,         /* alloc of KEEL_MEMORY_PINNED */
+  KEEL_CLAIM_MANAGED = 1 << 1,        /* alloc of KEEL_MEMORY_MANAGED */
+  KEEL_CLAIM_HOST_REGISTER = 1 << 2,  /* host_register, host_unregister */
+  KEEL_CLAIM_HOST_ALIAS = 1 << 3,     /* host_alias of device memory */
+  KEEL_CLAIM_EXPORT = 1 << 4,         /* export_memory, import_memory */
+  KEEL_CLAIM_PEER_COPY = 1 << 5,      /* copy_peer among devices of the instance */
+  KEEL_CLAIM_ASYNC = 1 << 6,          /* enqueueing returns before the work is done */
+  KEEL_CLAIM_TIMING = 1 << 7,         /* timing events */
+  KEEL_CLAIM_NOTIFY = 1 << 8,         /* event_notify */
+  KEEL_CLAIM_PRIORITY = 1 << 9,       /* stream priorities differ */
+  KEEL_CLAIM_NATIVE_GATE = 1 << 10,   /* gate_create, gate_open, stream_wait_gate */
+  KEEL_CLAIM_STREAM_ALLOC = 1 << 11,  /* alloc_on_stream, free_on_stream */
+  KEEL_CLAIM_KERNELS = 1 << 12,       /* the kernel table */
+  KEEL_CLAIM_OPS = 1 << 13,           /* the op table: at least fill, add and cast in fp32 */
+  KEEL_CLAIM_CCL = 1 << 14,           /* the ccl table */
+  KEEL_CLAIM_MEMORY_INFO = 1 << 15,   /* device memory_info */
+  KEEL_CLAIM_FILL = 1 << 16,          /* fill, with every pattern size */
   KEEL_CLAIM_PAGEABLE_ASYNC = 1 << 17 /* copies of pageable memory do not block either */
 };
 
 /* What is fixed about a device. Text is UTF-8 and 0-terminated. */
 typedef struct keel_device_info {
   keel_header header;
-  char name[128];         /* what the vendor calls it */
-  char architecture[64];  /* what its compiler calls it: "sm_90", "gfx942", "avx512" */
-  char pci_address[32];   /* "0000:3b:00.0"; empty when it has none */
-  char driver[128];       /* driver or SDK version, and the folder it came from */
-  uint8_t uuid[16];       /* zero when unknown */
+  char name[128];        /* what the vendor calls it */
+  char architecture[64]; /* what its compiler calls it: "sm_90", "gfx942", "avx512" */
+  char pci_address[32];  /* "0000:3b:00.0"; empty when it has none */
+  char driver[128];      /* driver or SDK version, and the folder it came from */
+  uint8_t uuid[16];      /* zero when unknown */
   keel_device_type type;
-  int32_t numa_node;      /* -1 when unknown */
-  uint64_t claims;        /* KEEL_CLAIM_* */
-  uint64_t memory_bytes;  /* 0 when unknown */
+  int32_t numa_node;        /* -1 when unknown */
+  uint64_t claims;          /* KEEL_CLAIM_* */
+  uint64_t memory_bytes;    /* 0 when unknown */
   uint64_t max_alloc_bytes; /* largest single allocation; 0 when only memory limits it */
-  uint32_t alignment;     /* every device allocation is aligned to it: a power of two >= 64 */
-  uint32_t compute_units; /* cores, SMs, XVEs; 0 when unknown */
+  uint32_t alignment;       /* every device allocation is aligned to it: a power of two >= 64 */
+  uint32_t compute_units;   /* cores, SMs, XVEs; 0 when unknown */
   uint32_t hardware_queues; /* 1: all streams share one queue; 0 when unknown */
   uint32_t copy_alignment;  /* copies are fastest, or only async, on multiples of it */
 } keel_device_info;
@@ -443,7 +442,7 @@ typedef struct keel_stream_table {
   keel_status (*wrap)(keel_plugin_device* device, void* native, keel_plugin_stream** out_stream);
   keel_status (*unwrap)(keel_plugin_stream* stream, void** out_native);
   /* KEEL_OK when all is done, KEEL_NOT_READY, or the failure. Optional; core
-   * records and queries an event without it. */
+   * records and queries an event without it. Native: cuStreamQuery. */
   keel_status (*query)(keel_plugin_stream* stream);
   /* Blocks until all is done, or KEEL_TIMED_OUT after |timeout_ns| >= 0.
    * Optional; core waits for an event without it. */
@@ -457,8 +456,8 @@ typedef struct keel_stream_table {
   /* Enqueues a copy between two devices of the instance on a stream of either.
    * Optional (KEEL_CLAIM_PEER_COPY). Native: cuMemcpyPeerAsync. */
   keel_status (*copy_peer)(keel_plugin_stream* stream, keel_plugin_device* destination_device,
-                           void* destination, keel_plugin_device* source_device,
-                           const void* source, uint64_t size);
+                           void* destination, keel_plugin_device* source_device, const void* source,
+                           uint64_t size);
   /* Fills |size| bytes with a pattern of |pattern_size| = 1, 2, 4 or 8 bytes;
    * size and destination are multiples of it. Optional; one without KEEL_CLAIM_FILL
    * is called with single bytes only (ACL knows no others), and for the rest core
@@ -478,7 +477,7 @@ typedef struct keel_stream_table {
 
   /* Events. Core keeps a pool of them: an event is recorded on streams of its own
    * device only, waited for or queried only once recorded, and recorded again only
-   * when every wait on the earlier record is done. |flags|: KEEL_EVENT_*.
+   * when it is done and so is every wait on it. |flags|: KEEL_EVENT_*.
    * All required but event_wait and event_elapsed.
    * Native: cuEvent*, aclrtCreateEventExWithFlag, timeline semaphore values. */
   keel_status (*event_create)(keel_plugin_device* device, uint32_t flags,
@@ -615,7 +614,7 @@ typedef struct keel_ccl_call {
   const void* send;
   void* receive;
   uint64_t count;
-  double factor; /* of KEEL_PREMUL_SUM */
+  double factor;               /* of KEEL_PREMUL_SUM */
   const uint64_t* send_counts; /* KEEL_ALL_TO_ALL_V: one entry a rank */
   const uint64_t* send_offsets;
   const uint64_t* receive_counts;
@@ -645,10 +644,10 @@ typedef struct keel_ccl_table {
   keel_status (*async_error)(keel_plugin_comm* comm); /* optional */
   /* Enqueues |count| calls as one group: either all are, or none. Group state per
    * thread, where the library keeps some, starts and ends inside this call. */
-  keel_status (*run)(keel_plugin_comm* comm, keel_plugin_stream* stream,
-                     const keel_ccl_call* calls, uint32_t count);
+  keel_status (*run)(keel_plugin_comm* comm, keel_plugin_stream* stream, const keel_ccl_call* calls,
+                     uint32_t count);
   keel_status (*register_buffer)(keel_plugin_comm* comm, void* pointer, uint64_t size,
-                                 void** out_registration); /* optional */
+                                 void** out_registration);                      /* optional */
   keel_status (*deregister_buffer)(keel_plugin_comm* comm, void* registration); /* optional */
 } keel_ccl_table;
 

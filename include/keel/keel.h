@@ -54,16 +54,28 @@ Struct keel_struct_init(uint32_t type) {
 }
 #define KEEL_STRUCT_INIT(struct_type, type_code) keel_struct_init<struct_type>(type_code)
 #else
-#define KEEL_STRUCT_INIT(struct_type, type_code) \
-  { .header = {(uint32_t)sizeof(struct_type), (uint32_t)(type_code), NULL} }
+#define KEEL_STRUCT_INIT(struct_type, type_code)                            \
+  {                                                                         \
+    .header = {(uint32_t)sizeof(struct_type), (uint32_t)(type_code), NULL } \
+  }
 #endif
 
 /* Handles. Values, not pointers: copy them freely. */
-typedef struct keel_device { uint64_t id; } keel_device;
-typedef struct keel_stream { uint64_t id; } keel_stream;
-typedef struct keel_event { uint64_t id; } keel_event;
-typedef struct keel_gate { uint64_t id; } keel_gate;
-typedef struct keel_comm { uint64_t id; } keel_comm;
+typedef struct keel_device {
+  uint64_t id;
+} keel_device;
+typedef struct keel_stream {
+  uint64_t id;
+} keel_stream;
+typedef struct keel_event {
+  uint64_t id;
+} keel_event;
+typedef struct keel_gate {
+  uint64_t id;
+} keel_gate;
+typedef struct keel_comm {
+  uint64_t id;
+} keel_comm;
 
 /* In a copy, the host rather than a device. */
 #ifdef __cplusplus
@@ -225,9 +237,9 @@ KEEL_API keel_status keel_stream_wait_gate(keel_stream stream, keel_gate gate);
 
 /* Enqueues a copy of |size| bytes on |stream|, a stream of either device. One side
  * may be KEEL_HOST: pageable, pinned or registered memory that stays valid until
- * the copy is done. Ranges must lie inside one allocation and not overlap. |size| 0 does nothing. Between
- * backends it is staged through pinned memory in pipelined chunks.
- * Analogue: cudaMemcpyAsync, cudaMemcpyPeerAsync. */
+ * the copy is done. Ranges must lie inside one allocation and not overlap. |size| 0 does nothing.
+ * Between backends it is staged through pinned memory in pipelined chunks. Analogue:
+ * cudaMemcpyAsync, cudaMemcpyPeerAsync. */
 KEEL_API keel_status keel_copy(keel_stream stream, keel_device destination_device,
                                void* destination, keel_device source_device, const void* source,
                                uint64_t size);
@@ -237,11 +249,11 @@ KEEL_API keel_status keel_fill(keel_stream stream, void* destination, const void
 
 typedef uint32_t keel_copy_route;
 enum {
-  KEEL_ROUTE_LOCAL = 1,  /* within one device */
-  KEEL_ROUTE_HOST = 2,   /* host memory to or from a device */
-  KEEL_ROUTE_PEER = 3,   /* the plugin's own peer copy */
-  KEEL_ROUTE_ALIAS = 4,  /* one leg: the other side is reached through its host alias */
-  KEEL_ROUTE_STAGED = 5  /* two legs through pinned buffers */
+  KEEL_ROUTE_LOCAL = 1, /* within one device */
+  KEEL_ROUTE_HOST = 2,  /* host memory to or from a device */
+  KEEL_ROUTE_PEER = 3,  /* the plugin's own peer copy */
+  KEEL_ROUTE_ALIAS = 4, /* one leg: the other side is reached through its host alias */
+  KEEL_ROUTE_STAGED = 5 /* two legs through pinned buffers */
 };
 
 typedef struct keel_copy_path {
@@ -309,8 +321,8 @@ KEEL_API keel_status keel_op_forbid_fallback(int forbid);
 
 typedef struct keel_comm_options {
   keel_header header;
-  int64_t timeout_ns;   /* of each operation; 0: the default deadline */
-  uint64_t chunk_bytes; /* of the bridge; 0: measured default */
+  int64_t timeout_ns;    /* of each operation; 0: the default deadline */
+  uint64_t chunk_bytes;  /* of the bridge; 0: measured default */
   uint32_t forbid_alias; /* 1: always stage, never reach device memory by host alias */
   uint32_t reserved;
 } keel_comm_options;
@@ -352,16 +364,15 @@ KEEL_API keel_status keel_all_reduce(keel_comm comm, const void* send, void* rec
                                      uint64_t count, keel_dtype dtype, keel_reduction reduction,
                                      keel_stream stream);
 /* |send| is read on the root only; |receive| is written on all ranks. */
-KEEL_API keel_status keel_broadcast(keel_comm comm, const void* send, void* receive,
-                                    uint64_t count, keel_dtype dtype, uint32_t root,
-                                    keel_stream stream);
+KEEL_API keel_status keel_broadcast(keel_comm comm, const void* send, void* receive, uint64_t count,
+                                    keel_dtype dtype, uint32_t root, keel_stream stream);
 /* |count| elements from each rank; |receive| has world * count. */
 KEEL_API keel_status keel_all_gather(keel_comm comm, const void* send, void* receive,
                                      uint64_t count, keel_dtype dtype, keel_stream stream);
 /* |count| elements to each rank; |send| has world * count. */
 KEEL_API keel_status keel_reduce_scatter(keel_comm comm, const void* send, void* receive,
-                                         uint64_t count, keel_dtype dtype,
-                                         keel_reduction reduction, keel_stream stream);
+                                         uint64_t count, keel_dtype dtype, keel_reduction reduction,
+                                         keel_stream stream);
 KEEL_API keel_status keel_barrier(keel_comm comm, keel_stream stream);
 
 #ifdef __cplusplus
