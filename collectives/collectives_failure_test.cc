@@ -210,6 +210,38 @@ TEST_F(CollectiveFailures, WrongCommunicatorsAreRefused) {
                keel_comm_init_all(devices_.data(), 2, &options, comms));
 }
 
+TEST_F(CollectiveFailures, EveryFunctionKnowsAHandleThatIsNone) {
+  const keel_comm destroyed = comms_[2];
+  EXPECT_KEEL_OK(keel_comm_destroy(destroyed));
+  uint32_t rank = 0;
+  uint32_t world = 0;
+  uint64_t size = 0;
+  auto stats = KEEL_STRUCT_INIT(keel_comm_stats, KEEL_STRUCT_COMM_STATS);
+  for (const uint64_t id : {uint64_t{0}, destroyed.id, streams_[0].id, UINT64_MAX}) {
+    const keel_comm none = {id};
+    void* const p = data_[0];
+    const keel_stream s = streams_[0];
+    EXPECT_FAILS(KEEL_INVALID_HANDLE, "comm", keel_comm_destroy(none));
+    EXPECT_FAILS(KEEL_INVALID_HANDLE, "comm", keel_comm_abort(none));
+    EXPECT_FAILS(KEEL_INVALID_HANDLE, "comm", keel_comm_rank(none, &rank, &world));
+    EXPECT_FAILS(KEEL_INVALID_HANDLE, "comm", keel_comm_async_error(none));
+    EXPECT_FAILS(KEEL_INVALID_HANDLE, "comm", keel_comm_explain(none, nullptr, &size));
+    EXPECT_FAILS(KEEL_INVALID_HANDLE, "comm", keel_comm_stats_get(none, &stats));
+    EXPECT_FAILS(KEEL_INVALID_HANDLE, "comm",
+                 keel_all_reduce(none, p, p, 1, KEEL_FLOAT32, KEEL_SUM, s));
+    EXPECT_FAILS(KEEL_INVALID_HANDLE, "comm", keel_broadcast(none, p, p, 1, KEEL_FLOAT32, 0, s));
+    EXPECT_FAILS(KEEL_INVALID_HANDLE, "comm", keel_all_gather(none, p, p, 1, KEEL_FLOAT32, s));
+    EXPECT_FAILS(KEEL_INVALID_HANDLE, "comm",
+                 keel_reduce_scatter(none, p, p, 1, KEEL_FLOAT32, KEEL_SUM, s));
+    EXPECT_FAILS(KEEL_INVALID_HANDLE, "comm", keel_barrier(none, s));
+  }
+  EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "out_rank", keel_comm_rank(comms_[0], nullptr, &world));
+  EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "out_world", keel_comm_rank(comms_[0], &rank, nullptr));
+  EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "out_stats", keel_comm_stats_get(comms_[0], nullptr));
+  EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "in_out_size",
+               keel_comm_explain(comms_[0], nullptr, nullptr));
+}
+
 TEST_F(CollectiveFailures, ExplainAndStatsTellThePathTaken) {
   for (uint32_t rank = 0; rank < 3; ++rank) EXPECT_KEEL_OK(all_reduce(rank));
   for (uint32_t rank = 0; rank < 3; ++rank) EXPECT_KEEL_OK(synchronize(rank));

@@ -72,6 +72,13 @@ void add_verify(CLI::App& conform, int* exit_code) {
 void add_conform_command(CLI::App& app, int* exit_code) {
   CLI::App& conform = *app.add_subcommand("conform", "Test whether a plugin does what it claims");
   conform.require_subcommand(1);
+  conform.footer(
+      "Examples:\n"
+      "  keel conform run --backend cpu\n"
+      "  keel conform run --plugin build/libkeel_mychip.so --level core,async --json report.json\n"
+      "  keel conform run --backend vulkan --filter 'ops/matmul/*' --seed 7\n"
+      "  keel conform list --backend cpu --level memory\n"
+      "  keel conform verify certificate.json");
   add_run(conform, exit_code);
   add_list(conform, exit_code);
   add_verify(conform, exit_code);
@@ -79,6 +86,7 @@ void add_conform_command(CLI::App& app, int* exit_code) {
       *conform.add_subcommand("table", "Print what is supported where, from JSON reports");
   const auto files = std::make_shared<std::vector<std::string>>();
   table.add_option("files", *files, "of conform run --json")->type_name("FILE")->required();
+  table.footer("Example:\n  keel conform table cpu.json vulkan.json");
   table.callback([files, exit_code] { *exit_code = print_support_table(*files); });
   CLI::App& worker = *app.add_subcommand(kWorkerCommand);
   worker.group("");  // not in the help
