@@ -17,7 +17,7 @@ constexpr uint64_t kSmallestBlock = 512;
 // Up to the next multiple of an eighth of its power of two; 0 when that overflows.
 uint64_t rounded_size(uint64_t size) {
   if (size <= kSmallestBlock) return kSmallestBlock;
-  const uint64_t step = std::bit_floor(size) / 8;
+  const uint64_t step = std::max<uint64_t>(1, std::bit_floor(size) / 8);
   return size > UINT64_MAX - step ? 0 : (size + step - 1) / step * step;
 }
 
@@ -130,8 +130,9 @@ Status Memory::alloc(keel_memory_kind kind, uint64_t size, void** out_pointer) {
     KEEL_RETURN_IF_ERROR(status);
   }
   *out_pointer = block.base;
+  const auto address = reinterpret_cast<uintptr_t>(block.base);
   std::unique_lock lock(live_mutex_);
-  live_.emplace(reinterpret_cast<uintptr_t>(block.base), Live{std::move(block), size});
+  live_.emplace(address, Live{std::move(block), size});
   return {};
 }
 

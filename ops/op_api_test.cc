@@ -109,8 +109,7 @@ TEST_F(OpApi, TensorsThatReachPastTheirMemory) {
   keel_tensor longer = keel::kit::make_tensor(memory_[0], KEEL_FLOAT32, {kCount + 1});
   inputs_[0] = inputs_[1] = outputs_[0] = &longer;
   EXPECT_NE(KEEL_OK, keel_op_run(stream_, &call_));
-  EXPECT_NE(std::string(keel_last_error()).find("input a"), std::string::npos)
-      << keel_last_error();
+  EXPECT_NE(std::string(keel_last_error()).find("input a"), std::string::npos) << keel_last_error();
   float on_host[kCount] = {};
   keel_tensor host = keel::kit::make_tensor(on_host, KEEL_FLOAT32, {kCount});
   inputs_[0] = &host;

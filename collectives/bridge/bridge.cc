@@ -155,7 +155,7 @@ Status Bridge::complete_chunk(const std::vector<Side>& sides, const Chunk& chunk
     }
   } else {
     reduce(request.dtype, request.reduction, sources, destinations,
-           chunk.bytes / kit::dtype_size(request.dtype));
+           chunk.bytes / std::max(1u, kit::dtype_size(request.dtype)));
   }
   for (const Place& place : places) {
     void* address = destination_address(sides[place.rank], place.offset + chunk.offset);
