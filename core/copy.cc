@@ -20,16 +20,6 @@ char* at(void* pointer, uint64_t offset) {
   return static_cast<char*>(pointer) + offset;
 }
 
-// One native copy on |stream|, for the stream's own device.
-Status submit_copy(Stream& stream, keel_copy_kind kind, void* destination, const void* source,
-                   uint64_t size) {
-  Device& device = stream.device();
-  return stream.submit([&device, kind, destination, source, size](keel_plugin_stream* native) {
-    return device.check(device.stream_table()->copy(native, kind, destination, source, size),
-                        "stream.copy");
-  });
-}
-
 Status submit_peer_copy(Stream& stream, const Endpoint& destination, const Endpoint& source,
                         uint64_t size) {
   return stream.submit([&device = stream.device(), destination, source,
@@ -160,6 +150,15 @@ bool reaches_host(const Ref<Device>& device) {
 }
 
 }  // namespace
+
+Status submit_copy(Stream& stream, keel_copy_kind kind, void* destination, const void* source,
+                   uint64_t size) {
+  Device& device = stream.device();
+  return stream.submit([&device, kind, destination, source, size](keel_plugin_stream* native) {
+    return device.check(device.stream_table()->copy(native, kind, destination, source, size),
+                        "stream.copy");
+  });
+}
 
 CopyPath choose_copy_path(const Ref<Device>& destination, const Ref<Device>& source) {
   CopyPath path;

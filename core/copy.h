@@ -31,6 +31,11 @@ struct Endpoint {
   void* pointer = nullptr;
 };
 
+// Enqueues one native copy on |stream|, between its own device and the host or within
+// the device. Ranges have been checked.
+Status submit_copy(Stream& stream, keel_copy_kind kind, void* destination, const void* source,
+                   uint64_t size);
+
 // Enqueues the copy on |stream|. Ranges have been checked.
 Status enqueue_copy(const Ref<Stream>& stream, const Endpoint& destination, const Endpoint& source,
                     uint64_t size);

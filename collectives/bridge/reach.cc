@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/copy.h"
+
 namespace keel {
 
 Status Patience::wait(const Ref<EventRecord>& record) const {
@@ -96,11 +98,7 @@ Status StagedReach::begin(const Ref<EventRecord>& ready, const Patience&) {
 Status StagedReach::fetch(uint32_t slot, const void* source, uint64_t bytes) {
   Slot& into = slots_[slot];
   KEEL_RETURN_IF_ERROR(
-      to_host_->submit([this, into = into.buffer, source, bytes](keel_plugin_stream* native) {
-        return device_.check(
-            device_.stream_table()->copy(native, KEEL_COPY_DEVICE_TO_HOST, into, source, bytes),
-            "stream.copy");
-      }));
+      submit_copy(*to_host_, KEEL_COPY_DEVICE_TO_HOST, into.buffer, source, bytes));
   stats_.to_host += bytes;
   return to_host_->record(0, &into.fetched);
 }
@@ -118,12 +116,8 @@ Status StagedReach::target(uint32_t slot, void*, uint64_t, void** out_data) {
 
 Status StagedReach::deliver(uint32_t slot, void* destination, uint64_t bytes) {
   Slot& from = slots_[slot];
-  KEEL_RETURN_IF_ERROR(to_device_->submit([this, destination, from = from.buffer,
-                                           bytes](keel_plugin_stream* native) {
-    return device_.check(
-        device_.stream_table()->copy(native, KEEL_COPY_HOST_TO_DEVICE, destination, from, bytes),
-        "stream.copy");
-  }));
+  KEEL_RETURN_IF_ERROR(
+      submit_copy(*to_device_, KEEL_COPY_HOST_TO_DEVICE, destination, from.buffer, bytes));
   stats_.to_device += bytes;
   return to_device_->record(0, &from.delivered);
 }
