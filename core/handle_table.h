@@ -14,7 +14,15 @@
 
 namespace keel {
 
-enum class HandleKind : uint8_t { kDevice = 1, kStream = 2, kEvent = 3, kGate = 4, kComm = 5 };
+enum class HandleKind : uint8_t {
+  kDevice = 1,
+  kStream = 2,
+  kEvent = 3,
+  kGate = 4,
+  kComm = 5,
+  kModule = 6,
+  kKernel = 7
+};
 
 // Maps handles to objects of one kind. find() takes no lock and never allocates:
 // two atomic additions on the slot and one on the object. A handle is

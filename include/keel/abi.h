@@ -220,7 +220,9 @@ enum {
   KEEL_STRUCT_OP_PLAN = 68,
   KEEL_STRUCT_COMM_OPTIONS = 69,
   KEEL_STRUCT_COMM_STATS = 70,
-  KEEL_STRUCT_CUSTOM_KERNEL = 71
+  KEEL_STRUCT_CUSTOM_KERNEL = 71,
+  KEEL_STRUCT_MEMORY_STATS = 72,
+  KEEL_STRUCT_PROFILER = 73
 };
 
 /* Whether |table| (a pointer to |type|, or NULL) has the slot: present in the

@@ -76,6 +76,12 @@ typedef struct keel_gate {
 typedef struct keel_comm {
   uint64_t id;
 } keel_comm;
+typedef struct keel_module {
+  uint64_t id;
+} keel_module;
+typedef struct keel_kernel {
+  uint64_t id;
+} keel_kernel;
 
 /* In a copy, the host rather than a device. */
 #ifdef __cplusplus
@@ -114,6 +120,11 @@ typedef struct keel_init_options {
   const char* backends;
   /* Deadline that KEEL_TIMEOUT_DEFAULT stands for; 0: $KEEL_TIMEOUT, else 600 s. */
   int64_t default_timeout_ns;
+  /* 1: the validation layer (docs/operations.md) checks every call on its way to the
+   * plugins, looks for races between streams and remembers where each handle was
+   * made; 0: only if KEEL_VALIDATE=1. */
+  uint32_t validate;
+  uint32_t reserved;
 } keel_init_options;
 
 /* Loads the plugins and finds their devices. A plugin that fails to load is
@@ -140,6 +151,9 @@ typedef struct keel_backend_info {
   keel_status status; /* of loading it */
   char reason[512];   /* why it failed, or why it has no device; else empty */
 } keel_backend_info;
+
+/* Problems that the validation layer has found and logged so far; 0 while it is off. */
+KEEL_API keel_status keel_validation_count(uint64_t* out_count);
 
 KEEL_API keel_status keel_backend_count(uint32_t* out_count);
 KEEL_API keel_status keel_backend_get(uint32_t index, keel_backend_info* out_info);
@@ -172,8 +186,44 @@ KEEL_API keel_status keel_alloc(keel_device device, keel_memory_kind kind, uint6
 /* |pointer| as keel_alloc gave it; NULL is fine. Does not wait: the block is used
  * again only once all work enqueued before, on any stream, is done. */
 KEEL_API keel_status keel_free(keel_device device, void* pointer);
+/* Stream-ordered device memory: valid for work enqueued on |stream| from here on, and
+ * on other streams that are ordered after this point by an event. Takes a cached block
+ * without waiting for its last use where that lies on |stream| itself, or before an
+ * event that |stream| has waited for. May be freed by either form.
+ * Analogue: cudaMallocAsync. */
+KEEL_API keel_status keel_alloc_on_stream(keel_stream stream, uint64_t size, void** out_pointer);
+/* The block is free after what |stream| has enqueued so far; whatever other streams
+ * still do with it, the caller has ordered before that by events. Takes device memory of
+ * either form of allocation; NULL is fine. Analogue: cudaFreeAsync. */
+KEEL_API keel_status keel_free_on_stream(keel_stream stream, void* pointer);
 /* Gives cached blocks back to the device. */
 KEEL_API keel_status keel_memory_trim(keel_device device);
+
+/* Bytes unless it says otherwise; of all kinds of memory of one device together. */
+typedef struct keel_memory_stats {
+  keel_header header;
+  uint64_t allocated;      /* in use by the caller, in blocks as they were handed out */
+  uint64_t allocated_peak; /* since the start, or the last reset */
+  uint64_t reserved;       /* held from the plugin: in use, cached, or lost to rounding */
+  uint64_t reserved_peak;
+  uint64_t requested;     /* in use, as asked for: allocated - requested is rounding */
+  uint64_t live_blocks;   /* number of allocations in use */
+  uint64_t allocations;   /* number of successful calls */
+  uint64_t cache_hits;    /* of those, without asking the plugin */
+  uint64_t native_allocs; /* calls of the plugin's alloc, and of its free */
+  uint64_t native_frees;
+  uint64_t splits; /* blocks cut, and joined again */
+  uint64_t merges;
+  uint64_t out_of_memory; /* times the cache had to be given back for want of memory */
+} keel_memory_stats;
+
+KEEL_API keel_status keel_memory_stats_get(keel_device device, keel_memory_stats* out_stats);
+/* Peaks start again from what is in use now. */
+KEEL_API keel_status keel_memory_stats_reset_peaks(keel_device device);
+/* Every segment held from the plugin and the blocks in it, with sizes, states and
+ * streams, as JSON text (docs/operations.md); room as in keel_op_explain. */
+KEEL_API keel_status keel_memory_snapshot(keel_device device, char* out_text,
+                                          uint64_t* in_out_size);
 
 /* Pins host memory of the caller for fast copies with |device|; until unregister. */
 KEEL_API keel_status keel_host_register(keel_device device, void* pointer, uint64_t size);
@@ -316,6 +366,65 @@ KEEL_API keel_status keel_op_register(const keel_custom_kernel* kernel);
  * (KEEL_UNSUPPORTED) instead of run. KEEL_FALLBACK=forbid sets it at start. */
 KEEL_API keel_status keel_op_fallback_count(uint64_t* out_count);
 KEEL_API keel_status keel_op_forbid_fallback(int forbid);
+
+/* ---- kernels of the caller ---------------------------------------------- */
+
+/* Loads a binary for |device|: SPIR-V on Vulkan, a shared object on the CPU, whatever
+ * the plugin says of its formats in docs/. |data| is copied. KEEL_UNSUPPORTED for a
+ * format that the plugin does not take, KEEL_INVALID_ARGUMENT for one that it cannot
+ * read. Analogue: cuModuleLoadData. */
+KEEL_API keel_status keel_module_load(keel_device device, keel_binary_format format,
+                                      const void* data, uint64_t size, keel_module* out_module);
+/* Its kernels become invalid; launches that were enqueued still run. */
+KEEL_API keel_status keel_module_unload(keel_module module);
+/* KEEL_NOT_FOUND when the module has no such kernel. The kernel lives as long as its
+ * module and needs no destroying. Analogue: cuModuleGetFunction. */
+KEEL_API keel_status keel_kernel_find(keel_module module, const char* name,
+                                      keel_kernel* out_kernel);
+/* Enqueues one launch. Grid and block sizes are at least 1 in each dimension; every
+ * argument has a value and a size; they are copied. Device memory passed by pointer stays
+ * valid until the launch is done. Analogue: cuLaunchKernel. */
+KEEL_API keel_status keel_kernel_launch(keel_stream stream, keel_kernel kernel,
+                                        const keel_launch* launch);
+
+/* ---- traces and profilers ----------------------------------------------- */
+
+/* Writes what streams do to |path| in the Chrome trace format, which Perfetto opens,
+ * until keel_trace_stop or keel_shutdown. KEEL_TRACE=path starts one in keel_init.
+ * KEEL_ALREADY_EXISTS while one is being written. */
+KEEL_API keel_status keel_trace_start(const char* path);
+/* KEEL_OK once the file is complete; KEEL_DATA_LOSS when it could not be written in
+ * full: then events were dropped, and nothing else was harmed. */
+KEEL_API keel_status keel_trace_stop(void);
+
+/* What a profiler is told of: |begin| and |end| surround the enqueueing call on the
+ * calling thread, with the same |token|, which |begin| returned. |name| is static
+ * ("copy", "matmul", "all_reduce"). Each may be NULL. They are called from any thread,
+ * must be quick, and must not call Keel.
+ * For NVTX: nvtxRangeStartA in |begin|, nvtxRangeEnd in |end|. */
+typedef struct keel_profiler {
+  keel_header header;
+  void* user;
+  uint64_t (*begin)(void* user, const char* name, keel_device device, keel_stream stream);
+  void (*end)(void* user, uint64_t token, keel_status status);
+  /* Bytes allocated on the device after an allocation or a free. */
+  void (*memory)(void* user, keel_device device, uint64_t allocated_bytes);
+} keel_profiler;
+
+/* One a process; NULL takes it away. Returns once no call of the former one runs. */
+KEEL_API keel_status keel_profiler_set(const keel_profiler* profiler);
+
+/* ---- topology ----------------------------------------------------------- */
+
+/* The machine as Keel sees it: packages, NUMA nodes, devices with PCI addresses and
+ * distances, network interfaces; as JSON text (docs/operations.md), room as in
+ * keel_op_explain. |synthetic|: NULL for this machine, or one described as hwloc does
+ * ("pack:2 numa:2 core:4 pu:2"), which is refused with KEEL_INVALID_ARGUMENT if it is none. */
+KEEL_API keel_status keel_topology_get(const char* synthetic, char* out_text,
+                                       uint64_t* in_out_size);
+/* Number of the physical chip that |device| is a way into, counted from 0: devices of
+ * two backends with one PCI address or UUID have the same. */
+KEEL_API keel_status keel_device_chip(keel_device device, uint32_t* out_chip);
 
 /* ---- collectives -------------------------------------------------------- */
 
