@@ -13,6 +13,8 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
 set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/archive")
 set(KEEL_PLUGIN_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib/keel/plugins")
+# Beside the test programs, which find them there.
+set(KEEL_TEST_PLUGIN_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests/plugins")
 set(CMAKE_INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
 
 if(NOT CMAKE_BUILD_TYPE)
@@ -54,9 +56,10 @@ function(keel_plugin name)
     target_link_options(keel_${name} PRIVATE "LINKER:--no-undefined")
   endif()
   add_dependencies(keel_thread_tests keel_${name})
+  # No RPATH once installed: core loads a plugin by descriptor, so $ORIGIN would be
+  # /proc/self/fd; and one of its own would keep out the one it inherits from libkeel.
   set_target_properties(keel_${name} PROPERTIES
-    LIBRARY_OUTPUT_DIRECTORY "${KEEL_PLUGIN_OUTPUT_DIRECTORY}"
-    INSTALL_RPATH "$ORIGIN;$ORIGIN/../..")
+    LIBRARY_OUTPUT_DIRECTORY "${KEEL_PLUGIN_OUTPUT_DIRECTORY}" INSTALL_RPATH "")
   install(TARGETS keel_${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/keel/plugins
           COMPONENT ${name})
 endfunction()
@@ -64,15 +67,17 @@ endfunction()
 # What the thread-sanitizer build needs: its tests, and the plugins they load.
 add_custom_target(keel_thread_tests)
 
-# keel_test(NAME SOURCES files... LIBRARIES libs... [GUARD] [ENVIRONMENT VAR=VALUE...] [THREADS]):
+# keel_test(NAME SOURCES files... LIBRARIES libs... [GUARD] [ENVIRONMENT VAR=VALUE...] [THREADS]
+# [IN_TREE]):
 # a GoogleTest program, run as one ctest test. GUARD: run once more as NAME.guard
 # with KEEL_CPU_GUARD=1, where CPU device memory is out of the host's reach.
-# THREADS: labelled "threads", the tests the thread-sanitizer build runs.
+# THREADS: labelled "threads", the tests the thread-sanitizer build runs. IN_TREE: looks at
+# files of the source or build tree, so it is not bundled (`./dev bundle --tests`).
 function(keel_test name)
   if(NOT KEEL_BUILD_TESTS)
     return()
   endif()
-  cmake_parse_arguments(arg "GUARD;THREADS" "" "SOURCES;LIBRARIES;ENVIRONMENT" ${ARGN})
+  cmake_parse_arguments(arg "GUARD;THREADS;IN_TREE" "" "SOURCES;LIBRARIES;ENVIRONMENT" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE ${arg_LIBRARIES} GTest::gtest GTest::gtest_main
                                         Threads::Threads)
@@ -83,8 +88,10 @@ function(keel_test name)
     add_dependencies(keel_thread_tests ${name})
   endif()
   keel_add_test(${name} ${name} "${arg_ENVIRONMENT}" ${arg_THREADS})
+  keel_list_test(${name} ${name} "${arg_ENVIRONMENT}" ${arg_IN_TREE})
   if(arg_GUARD)
     keel_add_test(${name}.guard ${name} "KEEL_CPU_GUARD=1;${arg_ENVIRONMENT}" ${arg_THREADS})
+    keel_list_test(${name}.guard ${name} "KEEL_CPU_GUARD=1;${arg_ENVIRONMENT}" ${arg_IN_TREE})
   endif()
 endfunction()
 
@@ -96,4 +103,19 @@ function(keel_add_test test_name target environment threads)
   if(threads)
     set_tests_properties(${test_name} PROPERTIES LABELS threads)
   endif()
+endfunction()
+
+# tests/list.txt of the build: for each test that may be bundled its name, its program and
+# its environment, with tabs between.
+function(keel_list_test test_name target environment in_tree)
+  if(NOT in_tree)
+    list(JOIN environment "\t" environment)
+    set_property(GLOBAL APPEND_STRING PROPERTY KEEL_TEST_LIST
+                 "${test_name}\t${target}\t${environment}\n")
+  endif()
+endfunction()
+
+function(keel_write_test_list)
+  get_property(list GLOBAL PROPERTY KEEL_TEST_LIST)
+  file(CONFIGURE OUTPUT "${CMAKE_BINARY_DIR}/tests/list.txt" CONTENT "${list}" @ONLY)
 endfunction()

@@ -35,7 +35,8 @@ class Conform : public testing::Test {
   void TearDown() override { fs::remove_all(folder_); }
 
   static std::string plugin(const std::string& fault) {
-    return std::string(KEEL_FAULTY_FOLDER) + "/libfaulty_" + fault + ".so";
+    const fs::path tests = fs::read_symlink("/proc/self/exe").parent_path();
+    return tests / "faulty" / ("libfaulty_" + fault + ".so");
   }
 
   // `keel conform |arguments|`; what it printed is in output_.

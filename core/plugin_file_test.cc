@@ -127,7 +127,7 @@ TEST_F(PluginFileTest, RefusesBrokenTables) {
   };
   uint32_t index = 0;
   for (const auto& [defect, status, text] : cases) {
-    const std::string path = KEEL_TEST_PLUGINS "/libkeel_bad_" + std::string(defect) + ".so";
+    const std::string path = plugin_path("bad_" + std::string(defect));
     EXPECT_EQ(load_file(path), status) << defect;
     EXPECT_TRUE(says(text)) << defect << ": " << keel_last_error();
     auto info = KEEL_STRUCT_INIT(keel_backend_info, KEEL_STRUCT_BACKEND_INFO);

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "core/testing/keel_test.h"
+
 namespace {
 
 namespace kit = keel::kit;
@@ -61,7 +63,8 @@ class Dispatch : public testing::Test {
     options.backends = "cpu";
     ASSERT_OK(keel_init(&options));
     uint32_t backend = 0;
-    ASSERT_OK(keel_plugin_load(KEEL_DISPATCH_TEST_PLUGIN, nullptr, nullptr, &backend));
+    const std::string plugin = keel::testing::plugin_path("dispatch_test_plugin");
+    ASSERT_OK(keel_plugin_load(plugin.c_str(), nullptr, nullptr, &backend));
     ASSERT_OK(keel_device_find("cpu", &cpu_));
     ASSERT_OK(keel_device_find("dispatchtest", &poor_));
     ASSERT_OK(keel_op_forbid_fallback(0));

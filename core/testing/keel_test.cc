@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
+#include <filesystem>
 
 #include "core/testing/fake_plugin.h"
 
@@ -38,10 +39,12 @@ int count_violations(std::string* out_text) {
 }  // namespace
 
 std::string plugin_path(const std::string& name) {
-  const std::string file = "/libkeel_" + name + ".so";
-  if (name.starts_with("fake")) return KEEL_TEST_PLUGINS + file;
+  namespace fs = std::filesystem;
+  const std::string file = "libkeel_" + name + ".so";
+  const fs::path for_tests = fs::read_symlink("/proc/self/exe").parent_path() / "plugins" / file;
+  if (fs::exists(for_tests)) return for_tests;
   const char* folder = std::getenv("KEEL_PLUGIN_PATH");
-  return (folder == nullptr ? "" : folder) + file;
+  return fs::path(folder == nullptr ? "/" : folder) / file;
 }
 
 std::vector<keel_device> load(const std::string& plugin, const Settings& settings) {

@@ -21,7 +21,8 @@ constexpr int64_t kPatience = 60 * kSecond;
 
 using Settings = std::map<std::string, std::string>;
 
-// Where the plugin |name| ("fake", "cpu") was built.
+// The file of the plugin |name|: "fake" and others made for tests lie in plugins/ beside the
+// test program, wherever that was put; "cpu" and its like in KEEL_PLUGIN_PATH.
 std::string plugin_path(const std::string& name);
 
 // Loads an instance of a plugin; its devices. Empty, with a test failure, if it fails.
