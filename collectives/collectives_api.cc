@@ -3,6 +3,7 @@
 
 #include "collectives/communicator.h"
 #include "core/api.h"
+#include "core/observer.h"
 
 using keel::api_call;
 using keel::Communicator;
@@ -111,7 +112,11 @@ keel_status keel_comm_destroy(keel_comm comm) {
   return api_call([&]() -> Status {
     Ref<CommunicatorRank> found;
     KEEL_RETURN_IF_ERROR(find_comm(comm, &found));
-    const Status finished = found->communicator->finish(Runtime::get().default_deadline());
+    Status finished;
+    {
+      const keel::HostSpan span("keel_comm_destroy");
+      finished = found->communicator->finish(Runtime::get().default_deadline());
+    }
     if (!comm_handles().remove(comm.id)) {
       return failure(KEEL_INVALID_HANDLE, "comm {:#x} is not a live handle", comm.id);
     }

@@ -4,6 +4,7 @@
 #include <keel/plugin_kit.hpp>
 
 #include "collectives/reduce.h"
+#include "core/observer.h"
 
 namespace keel {
 
@@ -94,7 +95,7 @@ Status Communicator::enqueue(uint32_t rank, const Request& request, const Ref<St
   KEEL_RETURN_IF_ERROR(async_error());
   KEEL_RETURN_IF_ERROR(stream->status());
 
-  Arrival arrival{request, {}, make_ref<Gate>()};
+  Arrival arrival{request, {}, make_ref<Gate>(collective_name(request.collective))};
   KEEL_RETURN_IF_ERROR(stream->fence(&arrival.ready));
   KEEL_RETURN_IF_ERROR(stream->wait(arrival.gate));
   Ref<Gate> gate = arrival.gate;
@@ -199,7 +200,10 @@ void Communicator::run(Operation operation) {
   }
   Status status = async_error();
   if (status.ok()) status = check_requests(requests);
-  if (status.ok()) status = bridge_.run(sides, {operation.deadline, cancelled_});
+  if (status.ok()) {
+    const HostSpan span(collective_name(requests[0].collective));
+    status = bridge_.run(sides, {operation.deadline, cancelled_});
+  }
   if (!status.ok()) {
     status = status.with_prefix(fmt::format(
         "{}, operation {}: ", collective_name(requests[0].collective), operation.sequence));

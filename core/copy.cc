@@ -20,15 +20,37 @@ char* at(void* pointer, uint64_t offset) {
   return static_cast<char*>(pointer) + offset;
 }
 
+auto describe_copy(const Device* destination_device, const void* destination,
+                   const Device* source_device, const void* source, uint64_t size) {
+  return [=](AccessList& accesses) {
+    accesses.reads(source_device, source, size);
+    accesses.writes(destination_device, destination, size);
+  };
+}
+
+template <typename Describe>
+Status submit_described(Stream& stream, const Describe& describe, keel_copy_kind kind,
+                        void* destination, const void* source, uint64_t size) {
+  Device& device = stream.device();
+  return stream.submit(
+      "copy", describe, [&device, kind, destination, source, size](keel_plugin_stream* native) {
+        return device.check(device.stream_table()->copy(native, kind, destination, source, size),
+                            "stream.copy");
+      });
+}
+
 Status submit_peer_copy(Stream& stream, const Endpoint& destination, const Endpoint& source,
                         uint64_t size) {
-  return stream.submit([&device = stream.device(), destination, source,
-                        size](keel_plugin_stream* native) {
-    return device.check(
-        device.stream_table()->copy_peer(native, destination.device->native(), destination.pointer,
-                                         source.device->native(), source.pointer, size),
-        "stream.copy_peer");
-  });
+  return stream.submit(
+      "copy",
+      describe_copy(destination.device.get(), destination.pointer, source.device.get(),
+                    source.pointer, size),
+      [&device = stream.device(), destination, source, size](keel_plugin_stream* native) {
+        return device.check(device.stream_table()->copy_peer(
+                                native, destination.device->native(), destination.pointer,
+                                source.device->native(), source.pointer, size),
+                            "stream.copy_peer");
+      });
 }
 
 // A stream for a leg that |stream| cannot run itself; gives it back when it goes.
@@ -83,10 +105,11 @@ Status copy_by_alias(const Ref<Stream>& stream, const CopyPath& path, const Endp
   void* alias = at(allocation.host_alias, offset);
   Leg leg;
   KEEL_RETURN_IF_ERROR(leg.begin(stream, *path.mover));
-  KEEL_RETURN_IF_ERROR(
-      destination_moves
-          ? submit_copy(*leg.stream(), KEEL_COPY_HOST_TO_DEVICE, destination.pointer, alias, size)
-          : submit_copy(*leg.stream(), KEEL_COPY_DEVICE_TO_HOST, alias, source.pointer, size));
+  KEEL_RETURN_IF_ERROR(destination_moves
+                           ? submit_copy(*leg.stream(), KEEL_COPY_HOST_TO_DEVICE,
+                                         destination.pointer, alias, size, destination, source)
+                           : submit_copy(*leg.stream(), KEEL_COPY_DEVICE_TO_HOST, alias,
+                                         source.pointer, size, destination, source));
   return leg.end(stream);
 }
 
@@ -153,11 +176,21 @@ bool reaches_host(const Ref<Device>& device) {
 
 Status submit_copy(Stream& stream, keel_copy_kind kind, void* destination, const void* source,
                    uint64_t size) {
-  Device& device = stream.device();
-  return stream.submit([&device, kind, destination, source, size](keel_plugin_stream* native) {
-    return device.check(device.stream_table()->copy(native, kind, destination, source, size),
-                        "stream.copy");
-  });
+  const Device* device = &stream.device();
+  const Device* to = kind == KEEL_COPY_DEVICE_TO_HOST ? nullptr : device;
+  const Device* from = kind == KEEL_COPY_HOST_TO_DEVICE ? nullptr : device;
+  return submit_described(stream, describe_copy(to, destination, from, source, size), kind,
+                          destination, source, size);
+}
+
+Status submit_copy(Stream& stream, keel_copy_kind kind, void* destination, const void* source,
+                   uint64_t size, const Endpoint& destination_endpoint,
+                   const Endpoint& source_endpoint) {
+  return submit_described(
+      stream,
+      describe_copy(destination_endpoint.device.get(), destination_endpoint.pointer,
+                    source_endpoint.device.get(), source_endpoint.pointer, size),
+      kind, destination, source, size);
 }
 
 CopyPath choose_copy_path(const Ref<Device>& destination, const Ref<Device>& source) {
@@ -239,6 +272,7 @@ Status enqueue_fill(const Ref<Stream>& stream, void* destination, const void* pa
   if (KEEL_HAS(keel_stream_table, table, fill) &&
       (pattern_size == 1 || device.claims(KEEL_CLAIM_FILL))) {
     return stream->submit(
+        "fill", [&](AccessList& accesses) { accesses.writes(&device, destination, size); },
         [&device, table, destination, value, pattern_size, size](keel_plugin_stream* native) {
           return device.check(table->fill(native, destination, &value, pattern_size, size),
                               "stream.fill");

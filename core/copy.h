@@ -35,6 +35,11 @@ struct Endpoint {
 // the device. Ranges have been checked.
 Status submit_copy(Stream& stream, keel_copy_kind kind, void* destination, const void* source,
                    uint64_t size);
+// The same where a host address is another device's memory: |destination_endpoint| and
+// |source_endpoint| say what the bytes are, for observers.
+Status submit_copy(Stream& stream, keel_copy_kind kind, void* destination, const void* source,
+                   uint64_t size, const Endpoint& destination_endpoint,
+                   const Endpoint& source_endpoint);
 
 // Enqueues the copy on |stream|. Ranges have been checked.
 Status enqueue_copy(const Ref<Stream>& stream, const Endpoint& destination, const Endpoint& source,

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "core/device.h"
+#include "core/observer.h"
 #include "core/stream.h"
 
 namespace keel {
@@ -20,10 +21,14 @@ void EventRecord::prepare() {
   inherited_ = {};
   status_ = {};
   position_ = 0;
+  serial_ = 0;
 }
 
 void EventRecord::dispose() {
   waiters_.clear();
+  if (serial_ != 0) {
+    observers::tell([&](Observer& observer) { observer.forgotten(serial_); });
+  }
   device_.recycle(this);
 }
 
@@ -96,12 +101,20 @@ Status EventRecord::query(WakeList& wake) {
   return status_;  // written before the state, and not again
 }
 
+Status EventRecord::query_by_host(WakeList& wake) {
+  Status status = query(wake);
+  if (serial_ != 0 && status.code() != KEEL_NOT_READY) {
+    observers::tell([&](Observer& observer) { observer.host_saw_done(serial_); });
+  }
+  return status;
+}
+
 Status EventRecord::wait(const Deadline& deadline) {
   const keel_stream_table* table = device_.stream_table();
   WakeList wake;
   auto pause = std::chrono::microseconds(1);
   while (true) {
-    Status status = query(wake);
+    Status status = query_by_host(wake);
     advance_all(wake);
     if (status.code() != KEEL_NOT_READY) return status;
     if (deadline.passed()) break;

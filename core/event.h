@@ -42,6 +42,8 @@ class EventRecord final : public RefCounted {
 
   // KEEL_OK, "not ready", or the failure of what lies before it. Never blocks.
   Status query(WakeList& wake);
+  // The same on behalf of the user, whose thread knows what it answers.
+  Status query_by_host(WakeList& wake);
   // Blocks until done or until |deadline|, then KEEL_TIMED_OUT.
   Status wait(const Deadline& deadline);
   // |stream| is woken at the next change of state; false when it is no longer |seen|.
@@ -51,6 +53,9 @@ class EventRecord final : public RefCounted {
   // the failure the stream was in; the record is done with it once the work before it
   // is over. A record that cannot be submitted goes from held to done.
   void attach(Ref<Stream> stream, uint64_t position);
+  // What observers call it; 0 if none watched when it was made.
+  void set_serial(uint64_t serial) { serial_ = serial; }
+  uint64_t serial() const { return serial_; }
   void mark_submitted(const Status& inherited, WakeList& wake);
   void mark_done(const Status& status, WakeList& wake);
 
@@ -75,6 +80,7 @@ class EventRecord final : public RefCounted {
   const uint32_t flags_;
   Ref<Stream> stream_;  // keeps the native stream alive while its event may be used
   uint64_t position_ = 0;
+  uint64_t serial_ = 0;
 
   std::atomic<State> state_{State::kHeld};
   std::mutex mutex_;  // guards what follows and changes of state

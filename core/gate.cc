@@ -3,16 +3,21 @@
 #include <algorithm>
 #include <iterator>
 
+#include "core/observer.h"
 #include "core/stream.h"
 
 namespace keel {
 
-Gate::Gate() = default;
-Gate::~Gate() = default;
+Gate::Gate(const char* name) : name_(name), serial_(observers::next_serial()) {}
+
+Gate::~Gate() {
+  observers::tell([&](Observer& observer) { observer.forgotten(serial_); });
+}
 
 bool Gate::open(const Status& status, WakeList& wake) {
   std::lock_guard lock(mutex_);
   if (open_) return false;
+  observers::tell([&](Observer& observer) { observer.gate_opened(serial_); });
   open_ = true;
   status_ = status;
   std::move(waiters_.begin(), waiters_.end(), std::back_inserter(wake));

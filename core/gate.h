@@ -15,8 +15,12 @@ namespace keel {
 // among them the one whose work the opening depends on. Thread-safe.
 class Gate final : public RefCounted {
  public:
-  Gate();
+  // |name|, a static string: what holds the streams, for observers.
+  explicit Gate(const char* name = "gate");
   ~Gate() override;
+
+  const char* name() const { return name_; }
+  uint64_t serial() const { return serial_; }
 
   // Streams behind the gate go on, or fail with |status|. False when it was open.
   // Must be followed by advance_all(wake).
@@ -27,6 +31,8 @@ class Gate final : public RefCounted {
   bool passed(Ref<Stream> stream, Status* out_status);
 
  private:
+  const char* const name_;
+  const uint64_t serial_;
   std::mutex mutex_;
   bool open_ = false;
   Status status_;

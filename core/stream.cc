@@ -17,6 +17,13 @@ void advance_all(WakeList& wake) {
   wake.clear();
 }
 
+Stream::Stream(Device& device, int32_t priority, keel_plugin_stream* native, bool internal)
+    : device_(device),
+      priority_(priority),
+      internal_(internal),
+      number_(observers::next_serial()),
+      native_(native) {}
+
 Status Stream::create(Device& device, int32_t priority, Ref<Stream>* out_stream, bool internal) {
   KEEL_RETURN_IF_ERROR(device.open());
   KEEL_RETURN_IF_ERROR(device.check_alive());
@@ -80,6 +87,48 @@ Status Stream::confirm(uint64_t position, WakeList& wake) {
   return {};
 }
 
+// ---- observers -----------------------------------------------------------------
+
+Step Stream::Held::step() const {
+  switch (kind) {
+    case Step::Kind::kWork:
+      return observed ? observed->step() : Step{};
+    case Step::Kind::kWaitGate:
+      return {kind, gate->serial(), gate->name(), {}};
+    default:
+      return {kind, record->serial(), "", {}};
+  }
+}
+
+void Stream::tell_enqueued(const Step& step) {
+  observers::tell([&](Observer& observer) { observer.enqueued(*this, step); });
+}
+
+void Stream::tell_passed(const Step& step, const Status& status) {
+  observers::tell([&](Observer& observer) { observer.passed(*this, step, status); });
+}
+
+Status Stream::submit_observed(const char* name, const AccessList& accesses, const HeldWork& work,
+                               const std::function<HeldWork()>& hold) {
+  const ObservedWork observed{name, observers::next_serial(), accesses};
+  const Step step = observed.step();
+  if (!held_.empty()) {
+    held_.push_back({Step::Kind::kWork,
+                     position_,
+                     hold(),
+                     {},
+                     {},
+                     std::make_unique<const ObservedWork>(observed)});
+    tell_enqueued(step);
+    return {};
+  }
+  tell_enqueued(step);
+  observers::tell([&](Observer& observer) { observer.starting(*this, step); });
+  Status submitted = work(native_);
+  tell_passed(step, submitted);
+  return submitted;
+}
+
 // ---- enqueueing --------------------------------------------------------------
 
 Status Stream::submit_record(const Ref<EventRecord>& record, const Status& inherited,
@@ -104,10 +153,16 @@ Status Stream::record_locked(uint32_t flags, Ref<EventRecord>* out_record, WakeL
   Ref<EventRecord> record;
   KEEL_RETURN_IF_ERROR(device_.new_record(flags, &record));
   record->attach(Ref<Stream>(this), position_);
+  if (observers::active()) [[unlikely]] {
+    record->set_serial(observers::next_serial());
+    tell_enqueued({Step::Kind::kRecord, record->serial(), "", {}});
+  }
   if (held_.empty() || !device_.check_alive().ok()) {
-    KEEL_RETURN_IF_ERROR(place_record(record, wake));
+    const Status placed = place_record(record, wake);
+    tell_passed({Step::Kind::kRecord, record->serial(), "", {}}, placed);
+    KEEL_RETURN_IF_ERROR(placed);
   } else {
-    held_.push_back({Held::Kind::kRecord, position_, {}, record, {}});
+    held_.push_back({Step::Kind::kRecord, position_, {}, record, {}, {}});
   }
   *out_record = std::move(record);
   return {};
@@ -171,11 +226,15 @@ Status Stream::wait(const Ref<EventRecord>& record) {
     std::lock_guard lock(mutex_);
     if (has_failed() || !device_.check_alive().ok()) return {};  // later waits return it
     ++position_;
+    const Step step{Step::Kind::kWaitEvent, record->serial(), "", {}};
+    tell_enqueued(step);
     if (held_.empty() && record->state() == EventRecord::State::kSubmitted &&
         record->inherited().ok() && &record->device() == &device_) {
-      KEEL_RETURN_IF_ERROR(submit_wait(record, position_, wake));
+      const Status submitted = submit_wait(record, position_, wake);
+      tell_passed(step, submitted);
+      KEEL_RETURN_IF_ERROR(submitted);
     } else {
-      held_.push_back({Held::Kind::kWaitEvent, position_, {}, record, {}});
+      held_.push_back({Step::Kind::kWaitEvent, position_, {}, record, {}, {}});
       if (held_.size() == 1) advance_locked(wake);
     }
   }
@@ -189,7 +248,8 @@ Status Stream::wait(const Ref<Gate>& gate) {
     std::lock_guard lock(mutex_);
     if (has_failed() || !device_.check_alive().ok()) return {};
     ++position_;
-    held_.push_back({Held::Kind::kWaitGate, position_, {}, {}, gate});
+    tell_enqueued({Step::Kind::kWaitGate, gate->serial(), gate->name(), {}});
+    held_.push_back({Step::Kind::kWaitGate, position_, {}, {}, gate, {}});
     if (held_.size() == 1) advance_locked(wake);
   }
   advance_all(wake);
@@ -242,20 +302,29 @@ void Stream::advance_locked(WakeList& wake) {
   while (!held_.empty()) {
     Held& head = held_.front();
     if (!has_failed()) {
-      if (head.kind == Held::Kind::kWaitGate && !pass_gate(head.gate)) return;
-      if (head.kind == Held::Kind::kWaitEvent && !pass_event(head.record, head.position, wake)) {
+      if (head.kind == Step::Kind::kWaitGate && !pass_gate(head.gate)) return;
+      if (head.kind == Step::Kind::kWaitEvent && !pass_event(head.record, head.position, wake)) {
         return;
       }
     }
     parked_on_ = nullptr;
     Held item = std::move(head);
     held_.pop_front();
-    if (item.kind == Held::Kind::kWork) {
-      if (!status().ok()) continue;  // dropped: its data would be undefined
-      const Status submitted = item.work(native_);
-      if (!submitted.ok()) fail(submitted);
-    } else if (item.kind == Held::Kind::kRecord) {
+    if (item.kind == Step::Kind::kWork) {
+      Status submitted = status();  // a failure: dropped, its data would be undefined
+      if (submitted.ok()) {
+        if (item.observed) {
+          observers::tell([&](Observer& observer) { observer.starting(*this, item.step()); });
+        }
+        submitted = item.work(native_);
+        if (!submitted.ok()) fail(submitted);
+      }
+      if (item.observed) tell_passed(item.step(), submitted);
+    } else if (item.kind != Step::Kind::kRecord) {
+      if (observers::active()) tell_passed(item.step(), status());
+    } else {
       const Status recorded = place_record(item.record, wake);
+      if (observers::active()) tell_passed(item.step(), recorded);
       if (recorded.ok()) continue;
       fail(recorded);
       item.record->mark_done(recorded, wake);
@@ -291,6 +360,9 @@ Status Stream::query() {
       const keel_status code = table->query(native_);
       if (code == KEEL_OK || code == KEEL_NOT_READY) {
         const Status status = code == KEEL_OK ? confirm(position_, wake) : Status::not_ready();
+        if (status.code() != KEEL_NOT_READY) {
+          observers::tell([&](Observer& observer) { observer.host_saw_idle(*this); });
+        }
         lock.unlock();
         advance_all(wake);
         return status;
@@ -298,7 +370,7 @@ Status Stream::query() {
     }
   }
   KEEL_RETURN_IF_ERROR(fence(&last));
-  const Status status = last->query(wake);
+  Status status = last->query_by_host(wake);
   advance_all(wake);
   return status;
 }
@@ -328,6 +400,7 @@ Status Stream::recover(const Deadline& deadline) {
   advance_all(wake);
   std::vector<Edge> edges;
   std::lock_guard lock(mutex_);
+  observers::tell([&](Observer& observer) { observer.host_saw_idle(*this); });
   if (!drained.ok()) {  // the native stream itself is stuck in the failure
     keel_plugin_stream* fresh = nullptr;
     KEEL_RETURN_IF_ERROR(device_.check(
@@ -391,6 +464,7 @@ Status Stream::close(const Deadline& deadline) {
   std::vector<void*> workspaces;
   {
     std::lock_guard lock(mutex_);
+    observers::tell([&](Observer& observer) { observer.closed(*this); });
     fence_ = nullptr;
     markers_.clear();
     workspaces.swap(workspaces_);

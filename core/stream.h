@@ -6,6 +6,7 @@
 #include <atomic>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "core/device.h"
 #include "core/event.h"
 #include "core/gate.h"
+#include "core/observer.h"
 #include "core/ref_counted.h"
 #include "core/status.h"
 
@@ -39,22 +41,30 @@ class Stream final : public RefCounted {
 
   Device& device() const { return device_; }
   bool is_internal() const { return internal_; }
+  // Unique in the process, from 1 on.
+  uint64_t number() const { return number_; }
 
   // Submits |work|, a callable Status(keel_plugin_stream*) that owns its arguments.
-  // A failure means it was not enqueued, and the stream is as before.
-  template <typename Work>
-  Status submit(Work&& work) {
-    return submit(work, [&] { return HeldWork(std::forward<Work>(work)); });
+  // A failure means it was not enqueued, and the stream is as before. For observers:
+  // |name|, a static string, and |describe|(AccessList&), which lists what the work
+  // reads and writes and is called only if somebody watches.
+  template <typename Describe, typename Work>
+  Status submit(const char* name, const Describe& describe, const Work& work) {
+    return submit(name, describe, work, [&] { return HeldWork(work); });
   }
   // The same where holding needs a deeper copy than running: |hold| makes it.
-  template <typename Work, typename Hold>
-  Status submit(const Work& work, const Hold& hold) {
+  template <typename Describe, typename Work, typename Hold>
+  Status submit(const char* name, const Describe& describe, const Work& work, const Hold& hold) {
     std::lock_guard lock(mutex_);
     KEEL_RETURN_IF_ERROR(status());
-    if (held_.empty()) {
+    if (observers::active()) [[unlikely]] {
+      AccessList accesses;
+      describe(accesses);
+      KEEL_RETURN_IF_ERROR(submit_observed(name, accesses, std::cref(work), std::cref(hold)));
+    } else if (held_.empty()) {
       KEEL_RETURN_IF_ERROR(work(native_));
     } else {
-      held_.push_back({Held::Kind::kWork, position_, hold(), {}, {}});
+      held_.push_back({Step::Kind::kWork, position_, hold(), {}, {}, {}});
     }
     ++position_;
     return {};
@@ -99,12 +109,21 @@ class Stream final : public RefCounted {
 
  private:
   using HeldWork = std::function<Status(keel_plugin_stream*)>;
+  // What observers are told when held work is reached.
+  struct ObservedWork {
+    const char* name;
+    uint64_t serial;
+    AccessList accesses;
+    Step step() const { return {Step::Kind::kWork, serial, name, accesses.all()}; }
+  };
   struct Held {
-    enum class Kind { kWork, kWaitEvent, kWaitGate, kRecord } kind;
+    Step::Kind kind;
     uint64_t position;
     HeldWork work;
     Ref<EventRecord> record;
     Ref<Gate> gate;
+    std::unique_ptr<const ObservedWork> observed;  // empty while nobody watched
+    Step step() const;
   };
   // The stream waited, in the device's queue, for |record| at |position|.
   struct Edge {
@@ -120,13 +139,16 @@ class Stream final : public RefCounted {
     Status status;
   };
 
-  Stream(Device& device, int32_t priority, keel_plugin_stream* native, bool internal)
-      : device_(device), priority_(priority), internal_(internal), native_(native) {}
+  Stream(Device& device, int32_t priority, keel_plugin_stream* native, bool internal);
 
   // Waits for what the native stream holds, and nothing else.
   Status drain(const Deadline& deadline);
 
   // With |mutex_| held:
+  Status submit_observed(const char* name, const AccessList& accesses, const HeldWork& work,
+                         const std::function<HeldWork()>& hold);
+  void tell_enqueued(const Step& step);
+  void tell_passed(const Step& step, const Status& status);
   void advance_locked(WakeList& wake);
   bool pass_event(const Ref<EventRecord>& record, uint64_t position, WakeList& wake);
   bool pass_gate(const Ref<Gate>& gate);
@@ -139,6 +161,7 @@ class Stream final : public RefCounted {
   Device& device_;
   const int32_t priority_;
   const bool internal_;
+  const uint64_t number_;
 
   std::mutex mutex_;
   keel_plugin_stream* native_;

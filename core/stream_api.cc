@@ -1,5 +1,6 @@
 // The C functions of streams, events and gates.
 #include "core/api.h"
+#include "core/observer.h"
 
 using keel::advance_all;
 using keel::api_call;
@@ -11,6 +12,7 @@ using keel::find_device;
 using keel::find_handle;
 using keel::find_stream;
 using keel::Gate;
+using keel::HostSpan;
 using keel::Ref;
 using keel::Runtime;
 using keel::Status;
@@ -55,6 +57,7 @@ keel_status keel_stream_destroy(keel_stream stream) {
     if (!removed) {
       return failure(KEEL_INVALID_HANDLE, "stream {:#x} is not a live handle", stream.id);
     }
+    const HostSpan span("keel_stream_destroy");
     return removed->close(Runtime::get().default_deadline());
   });
 }
@@ -73,6 +76,7 @@ keel_status keel_stream_synchronize(keel_stream stream, int64_t timeout_ns) {
     KEEL_RETURN_IF_ERROR(find_stream(stream, &found));
     Deadline deadline = Deadline::after(0);
     KEEL_RETURN_IF_ERROR(Runtime::get().deadline(timeout_ns, &deadline));
+    const HostSpan span("keel_stream_synchronize");
     return found->synchronize(deadline);
   });
 }
@@ -83,6 +87,7 @@ keel_status keel_stream_recover(keel_stream stream, int64_t timeout_ns) {
     KEEL_RETURN_IF_ERROR(find_stream(stream, &found));
     Deadline deadline = Deadline::after(0);
     KEEL_RETURN_IF_ERROR(Runtime::get().deadline(timeout_ns, &deadline));
+    const HostSpan span("keel_stream_recover");
     return found->recover(deadline);
   });
 }
@@ -128,7 +133,7 @@ keel_status keel_event_query(keel_event event) {
     const Ref<EventRecord> record = found->current();
     if (!record) return {};
     WakeList wake;
-    const Status status = record->query(wake);
+    Status status = record->query_by_host(wake);
     advance_all(wake);
     return status;
   });
@@ -141,7 +146,9 @@ keel_status keel_event_wait(keel_event event, int64_t timeout_ns) {
     Deadline deadline = Deadline::after(0);
     KEEL_RETURN_IF_ERROR(Runtime::get().deadline(timeout_ns, &deadline));
     const Ref<EventRecord> record = found->current();
-    return record ? record->wait(deadline) : Status();
+    if (!record) return {};
+    const HostSpan span("keel_event_wait");
+    return record->wait(deadline);
   });
 }
 

@@ -34,6 +34,20 @@ const char* check_tensor_memory(Device& device, const keel_tensor& tensor) {
   return nullptr;
 }
 
+// For observers.
+void describe(const Device& device, const keel_op_call& call, const void* workspace,
+              uint64_t workspace_bytes, AccessList& accesses) {
+  for (uint32_t i = 0; i < call.input_count; ++i) {
+    if (call.inputs[i] == nullptr) continue;
+    accesses.reads(&device, kit::first_element(*call.inputs[i]), kit::span_bytes(*call.inputs[i]));
+  }
+  for (uint32_t o = 0; o < call.output_count; ++o) {
+    accesses.writes(&device, kit::first_element(*call.outputs[o]),
+                    kit::span_bytes(*call.outputs[o]));
+  }
+  accesses.writes(&device, workspace, workspace_bytes);
+}
+
 }  // namespace
 
 Status check_memory(Device& device, const keel_op_call& call) {
@@ -58,6 +72,10 @@ Status submit_kernel(Stream& stream, const Candidate& candidate, const keel_op_c
   }
   Device& device = stream.device();
   return stream.submit(
+      find_schema(call.op)->name,
+      [&](AccessList& accesses) {
+        describe(device, call, workspace, candidate.workspace_bytes, accesses);
+      },
       [&device, &call, workspace](keel_plugin_stream* native) {
         return device.check(device.op_table()->run(native, &call, workspace), "op.run");
       },

@@ -5,6 +5,7 @@
 #include <keel/plugin_kit.hpp>
 
 #include "collectives/reduce.h"
+#include "core/observer.h"
 
 namespace keel {
 
@@ -149,6 +150,20 @@ Status Bridge::complete_chunk(const std::vector<Side>& sides, const Chunk& chunk
         named(reaches_[place.rank]->target(slot, address, chunk.bytes, &data), place.rank));
     destinations.push_back(data);
   }
+  const auto describe = [&](AccessList& accesses) {
+    const Segment& segment = *chunk.segment;
+    for (size_t i = 0; i < sources.size(); ++i) {
+      const auto& [rank, offset] = segment.sources[i];
+      const void* address = source_address(sides[rank], offset + chunk.offset);
+      accesses.add(reaches_[rank]->host_access(address, sources[i], chunk.bytes, false));
+    }
+    for (size_t i = 0; i < destinations.size(); ++i) {
+      const auto& [rank, offset] = places[i];
+      const void* address = destination_address(sides[rank], offset + chunk.offset);
+      accesses.add(reaches_[rank]->host_access(address, destinations[i], chunk.bytes, true));
+    }
+  };
+  const HostSpan span(sources.size() == 1 ? "host copy" : "host reduce", describe);
   if (sources.size() == 1) {
     for (void* destination : destinations) {
       if (destination != sources[0]) std::memcpy(destination, sources[0], chunk.bytes);

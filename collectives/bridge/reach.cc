@@ -44,7 +44,7 @@ Status AliasReach::fetch(uint32_t slot, const void* source, uint64_t bytes) {
   void* alias = nullptr;
   KEEL_RETURN_IF_ERROR(alias_of(source, &alias));
   fetched_[slot] = alias;
-  stats_.in_place += bytes;
+  count(stats_.in_place, bytes);
   return {};
 }
 
@@ -58,7 +58,7 @@ Status AliasReach::target(uint32_t, void* destination, uint64_t, void** out_data
 }
 
 Status AliasReach::deliver(uint32_t, void*, uint64_t bytes) {
-  stats_.in_place += bytes;
+  count(stats_.in_place, bytes);
   return {};
 }
 
@@ -99,7 +99,7 @@ Status StagedReach::fetch(uint32_t slot, const void* source, uint64_t bytes) {
   Slot& into = slots_[slot];
   KEEL_RETURN_IF_ERROR(
       submit_copy(*to_host_, KEEL_COPY_DEVICE_TO_HOST, into.buffer, source, bytes));
-  stats_.to_host += bytes;
+  count(stats_.to_host, bytes);
   return to_host_->record(0, &into.fetched);
 }
 
@@ -118,7 +118,7 @@ Status StagedReach::deliver(uint32_t slot, void* destination, uint64_t bytes) {
   Slot& from = slots_[slot];
   KEEL_RETURN_IF_ERROR(
       submit_copy(*to_device_, KEEL_COPY_HOST_TO_DEVICE, destination, from.buffer, bytes));
-  stats_.to_device += bytes;
+  count(stats_.to_device, bytes);
   return to_device_->record(0, &from.delivered);
 }
 

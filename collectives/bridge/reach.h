@@ -10,6 +10,7 @@
 #include "core/deadline.h"
 #include "core/device.h"
 #include "core/event.h"
+#include "core/observer.h"
 #include "core/status.h"
 #include "core/stream.h"
 
@@ -56,9 +57,19 @@ class Reach {
   // Waits until the slot is free again.
   virtual Status finish_slot(uint32_t slot, const Patience& patience) = 0;
 
+  // For observers: what the host touches when it reads or writes |data|, which stands
+  // for device address |address|.
+  virtual Access host_access(const void* address, const void* data, uint64_t bytes,
+                             bool writes) const = 0;
+
   const ReachStats& stats() const { return stats_; }
 
  protected:
+  // Adds |bytes| that were moved to one of |stats_|.
+  static void count(uint64_t& sum, uint64_t bytes) {
+    sum += bytes;
+    observers::tell([&](Observer& observer) { observer.bridged(bytes); });
+  }
   ReachStats stats_;
 };
 
@@ -74,6 +85,9 @@ class AliasReach final : public Reach {
   Status target(uint32_t slot, void* destination, uint64_t bytes, void** out_data) override;
   Status deliver(uint32_t slot, void* destination, uint64_t bytes) override;
   Status finish_slot(uint32_t slot, const Patience& patience) override;
+  Access host_access(const void* address, const void*, uint64_t bytes, bool writes) const override {
+    return {&device_, address, bytes, writes};
+  }
 
  private:
   Status alias_of(const void* pointer, void** out_alias);
@@ -98,6 +112,9 @@ class StagedReach final : public Reach {
   Status target(uint32_t slot, void* destination, uint64_t bytes, void** out_data) override;
   Status deliver(uint32_t slot, void* destination, uint64_t bytes) override;
   Status finish_slot(uint32_t slot, const Patience& patience) override;
+  Access host_access(const void*, const void* data, uint64_t bytes, bool writes) const override {
+    return {nullptr, data, bytes, writes};
+  }
 
  private:
   struct Slot {
