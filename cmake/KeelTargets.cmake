@@ -28,6 +28,7 @@ if(KEEL_CCACHE)
 endif()
 
 find_package(Threads REQUIRED)
+include(KeelPlugin)
 
 add_compile_options(-Wall -Wextra -Werror)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
@@ -45,13 +46,9 @@ elseif(KEEL_SANITIZE)
   message(FATAL_ERROR "KEEL_SANITIZE is '${KEEL_SANITIZE}': empty, address or thread")
 endif()
 
-# keel_plugin(NAME SOURCES...): a backend. It sees include/keel/abi.h and
-# plugin_kit.hpp and nothing else of the project, and exports one symbol.
+# keel_plugin(NAME SOURCES...): a backend, built as a vendor's plugin is.
 function(keel_plugin name)
-  add_library(keel_${name} MODULE ${ARGN})
-  target_link_libraries(keel_${name} PRIVATE keel_headers Threads::Threads ${CMAKE_DL_LIBS})
-  target_link_options(keel_${name} PRIVATE
-    "LINKER:--version-script=${PROJECT_SOURCE_DIR}/cmake/plugin.map" "LINKER:--exclude-libs,ALL")
+  keel_add_plugin(${name} ${ARGN})
   if(NOT KEEL_SANITIZE)
     target_link_options(keel_${name} PRIVATE "LINKER:--no-undefined")
   endif()

@@ -36,6 +36,8 @@ std::string objection(const std::string& file, const std::string& header) {
   const std::string folder = file.substr(0, file.find('/'));
   const std::string target = header.substr(0, header.find('/'));
   const bool is_ours = target == "keel" || kMay.count(target) != 0;
+  // The faulty plugins are the plugin that vendors are shown, with a fault.
+  if (folder == "conformance" && header.rfind("samples/out_of_tree_plugin/", 0) == 0) return {};
   const bool is_test = file.find("_test") != std::string::npos;
   if (header.find('/') == std::string::npos || !is_ours || is_test) return {};
   if (folder == "backends") {

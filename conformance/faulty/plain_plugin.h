@@ -1,6 +1,6 @@
-// A small plugin that is right: one device in host memory, each stream a thread. The
-// faulty plugins are this one with a slot replaced, so that what conformance finds in
-// them is the fault and nothing else.
+// A small plugin that is right: the one of samples/out_of_tree_plugin, whose one device is
+// host memory and each stream a thread. The faulty plugins are this one with a slot replaced,
+// so that what conformance finds in them is the fault and nothing else.
 #ifndef KEEL_CONFORMANCE_FAULTY_PLAIN_PLUGIN_H_
 #define KEEL_CONFORMANCE_FAULTY_PLAIN_PLUGIN_H_
 
@@ -16,7 +16,7 @@ struct Tables {
   keel_op_table op;
 };
 
-// The right ones. Claims PINNED, ASYNC, TIMING, OPS (no more than it promises), FILL,
+// The right ones. Claims PINNED, ASYNC, TIMING, NOTIFY, OPS (no more than it promises), FILL,
 // MEMORY_INFO and PAGEABLE_ASYNC.
 const Tables& plain_tables();
 

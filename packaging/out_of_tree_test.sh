@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# out_of_tree_test.sh BUILD: installs the build under a prefix and goes a vendor's way from
+# there: a project of its own finds the package, builds a plugin, and the installed command
+# certifies it. Then a framework's: a program that links libkeel.
+set -euo pipefail
+export LC_ALL=C
+
+source=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+build=$(realpath "$1")
+work=$build/out_of_tree_test
+prefix=$work/prefix
+cached() { sed -n "s/^$1:[A-Z]*=//p" "$build/CMakeCache.txt"; }
+
+fail() { echo "FAILED: $*" >&2; exit 1; }
+# build_project SOURCE FOLDER [OPTIONS...]
+build_project() {
+  local project=$1 folder=$2
+  shift 2
+  cmake -S "$project" -B "$folder" -G Ninja --no-warn-unused-cli -DCMAKE_PREFIX_PATH="$prefix" \
+    -DCMAKE_C_COMPILER="$(cached CMAKE_C_COMPILER)" \
+    -DCMAKE_CXX_COMPILER="$(cached CMAKE_CXX_COMPILER)" "$@" >"$work/printed" ||
+    { cat "$work/printed" >&2; fail "configuring $project"; }
+  cmake --build "$folder" >"$work/printed" || { cat "$work/printed" >&2; fail "building $project"; }
+}
+# conform ARGUMENTS...: the installed command; what it prints is in $work/printed.
+conform() {
+  timeout 300 "$prefix/bin/keel" conform "$@" >"$work/printed" 2>&1 ||
+    { cat "$work/printed" >&2; fail "keel conform $*"; }
+}
+exports() { nm -D --defined-only "$1" | awk '{print $3}'; }
+
+rm -rf "$work"
+mkdir -p "$work"
+trap 'rm -rf "$work"' EXIT
+cmake --install "$build" --prefix "$prefix" >/dev/null
+unset KEEL_PLUGIN_PATH KEEL_BACKENDS
+
+# The folders as they are installed: nothing of this tree is within reach.
+cp -r "$prefix/share/keel/skeleton" "$prefix/share/keel/out_of_tree_plugin" "$work/"
+
+build_project "$work/skeleton" "$work/skeleton/build"
+conform run --plugin "$work/skeleton/build/libkeel_skeleton.so" --level null
+
+build_project "$work/out_of_tree_plugin" "$work/plugin" -DCMAKE_CXX_FLAGS=-Werror
+plugin=$work/plugin/libkeel_tinychip.so
+[[ $(exports "$plugin") == keel_plugin_query_v0 ]] || fail "exported: $(exports "$plugin")"
+! nm -D --undefined-only "$plugin" | grep ' keel_' || fail "the plugin needs symbols of Keel"
+conform run --plugin "$plugin" --level null,core,async,memory,ops,multi_device \
+  --certificate "$work/tinychip.json"
+conform verify "$work/tinychip.json"
+for level in null core async memory ops multi_device; do
+  grep -q "$level" "$work/printed" || fail "the certificate does not have $level"
+done
+conform verify "$work/tinychip.json" --rerun
+
+# Put where plugins are looked for, it is found by name; a certificate of another file is none.
+install -m 644 "$plugin" "$prefix/lib/keel/plugins/"
+"$prefix/bin/keel" devices | grep -q '^tinychip:0 ' || fail "keel devices does not list tinychip"
+printf 'x' >>"$plugin"
+if "$prefix/bin/keel" conform verify "$work/tinychip.json" >/dev/null 2>&1; then
+  fail "a certificate holds for a plugin that was changed"
+fi
+
+mkdir "$work/program"
+cp "$source/samples/hello_device/hello_device.c" "$work/program/"
+cat >"$work/program/CMakeLists.txt" <<'TEXT'
+cmake_minimum_required(VERSION 3.25)
+project(program LANGUAGES C CXX)
+find_package(Keel REQUIRED)
+add_executable(hello_device hello_device.c)
+target_link_libraries(hello_device PRIVATE Keel::keel)
+TEXT
+build_project "$work/program" "$work/program/build"
+KEEL_BACKENDS=cpu,tinychip "$work/program/build/hello_device" >"$work/printed"
+(($(grep -c '1024 of 1024 elements are 42' "$work/printed") == 2)) ||
+  { cat "$work/printed" >&2; fail "hello_device on cpu and tinychip"; }
+
+echo "a plugin built against the installed Keel is certified"

@@ -1,0 +1,19 @@
+// What core gets of the plugin: its name and its tables.
+#ifndef TINYCHIP_TABLES_H_
+#define TINYCHIP_TABLES_H_
+
+#include <keel/abi.h>
+
+namespace tinychip {
+
+extern const keel_plugin kPlugin;
+
+// What is behind the handles, for whoever replaces a slot of the tables.
+class Event;
+class Stream;
+Stream& object(keel_plugin_stream* handle);
+Event& object(keel_plugin_event* handle);
+
+}  // namespace tinychip
+
+#endif  // TINYCHIP_TABLES_H_
