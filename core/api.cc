@@ -4,6 +4,35 @@
 
 namespace keel {
 
+keel_status refuse_call(ApiState state) noexcept {
+  if (state == ApiState::kForked) {
+    return report(KEEL_FORKED, "this process is a forked child: it must exec first");
+  }
+  return report(KEEL_FAILED_PRECONDITION, "keel_init has not been called");
+}
+
+keel_status report(const Status& status) noexcept {
+  try {
+    set_last_error(status);
+  } catch (const std::bad_alloc&) {
+    // The code has to do.
+  }
+  return status.code();
+}
+
+keel_status report(keel_status code, const char* text) noexcept {
+  try {
+    set_last_error({code, text});
+  } catch (const std::bad_alloc&) {
+    // The code has to do.
+  }
+  return code;
+}
+
+Status unknown_handle(uint64_t id, const char* name) {
+  return failure(KEEL_INVALID_HANDLE, "{} {:#x} is not a live handle", name, id);
+}
+
 Status return_text(const std::string& text, char* out_text, uint64_t* in_out_size) {
   KEEL_REQUIRE(in_out_size)
   const uint64_t room = *in_out_size;

@@ -7,33 +7,47 @@
 #include <new>
 #include <utility>
 
+#include "core/epoch.h"
 #include "core/runtime.h"
 #include "core/status.h"
 
 namespace keel {
 
+// The code of a call that the state of the process refuses.
+[[gnu::cold]] keel_status refuse_call(ApiState state) noexcept;
+// The code of a failure, whose text goes to keel_last_error.
+[[gnu::cold]] keel_status report(const Status& status) noexcept;
+[[gnu::cold]] keel_status report(keel_status code, const char* text) noexcept;
+
 // Runs |body|, a callable returning Status. With |kNeedsInit| it is refused before
 // keel_init.
 template <bool kNeedsInit = true, typename Body>
 keel_status api_call(Body&& body) noexcept {
+  const ApiState state = g_api_state.load(std::memory_order_acquire);
+  if (state != ApiState::kOpen && (kNeedsInit || state == ApiState::kForked)) [[unlikely]] {
+    return refuse_call(state);
+  }
   try {
-    if (is_forked_child()) {
-      set_last_error({KEEL_FORKED, "this process is a forked child: it must exec first"});
-      return KEEL_FORKED;
-    }
-    if (kNeedsInit && !Runtime::get().is_initialized()) {
-      set_last_error({KEEL_FAILED_PRECONDITION, "keel_init has not been called"});
-      return KEEL_FAILED_PRECONDITION;
-    }
     const Status status = std::forward<Body>(body)();
-    if (status.failed()) set_last_error(status);
+    if (status.failed()) [[unlikely]] {
+      return report(status);
+    }
     return status.code();
   } catch (const std::bad_alloc&) {
     return KEEL_OUT_OF_MEMORY;  // a text would need memory too
   } catch (const std::exception& error) {
-    set_last_error({KEEL_INTERNAL, error.what()});
-    return KEEL_INTERNAL;
+    return report(KEEL_INTERNAL, error.what());
   }
+}
+
+// The same for calls that wait for nothing: all of |body| is in an EpochSection, so that
+// it follows handles by plain pointers.
+template <typename Body>
+keel_status api_quick_call(Body&& body) noexcept {
+  return api_call([&]() -> Status {
+    EpochSection section;
+    return body();
+  });
 }
 
 #define KEEL_REQUIRE(pointer)                                           \
@@ -61,21 +75,34 @@ Status check_struct(const Struct* value, uint32_t type, size_t minimum, const ch
   return {};
 }
 
-// Looks a handle up in |table|; a failure names the argument.
+[[gnu::cold]] Status unknown_handle(uint64_t id, const char* name);
+
+// Looks a handle up in |table|; a failure names the argument. The pointer is good for the
+// calling thread's EpochSection.
 template <typename Table, typename Object>
-Status find_handle(Table& table, uint64_t id, const char* name, Ref<Object>* out_object) {
-  *out_object = table.find(id);
-  if (!*out_object) {
-    return failure(KEEL_INVALID_HANDLE, "{} {:#x} is not a live handle", name, id);
+Status find_handle(Table& table, uint64_t id, const char* name, Object** out_object) {
+  *out_object = table.peek(id);
+  if (*out_object == nullptr) [[unlikely]] {
+    return unknown_handle(id, name);
   }
   return {};
 }
+// The same to keep, for calls that wait.
+template <typename Table, typename Object>
+Status find_handle(Table& table, uint64_t id, const char* name, Ref<Object>* out_object) {
+  *out_object = table.find(id);
+  return *out_object ? Status() : unknown_handle(id, name);
+}
 
-inline Status find_device(keel_device handle, const char* name, Ref<Device>* out_device) {
+// |out_device|, |out_stream|: a Ref or, within an EpochSection, a plain pointer. Devices
+// live until the runtime shuts down.
+template <typename Found>
+Status find_device(keel_device handle, const char* name, Found* out_device) {
   KEEL_RETURN_IF_ERROR(find_handle(Runtime::get().device_handles(), handle.id, name, out_device));
   return (*out_device)->open();
 }
-inline Status find_stream(keel_stream handle, Ref<Stream>* out_stream) {
+template <typename Found>
+Status find_stream(keel_stream handle, Found* out_stream) {
   return find_handle(Runtime::get().stream_handles(), handle.id, "stream", out_stream);
 }
 

@@ -9,6 +9,7 @@ namespace keel {
 
 Device::Device(const Backend& backend, uint32_t ordinal, const keel_device_info& info)
     : backend_(backend),
+      plugin_(*backend.plugin()),
       ordinal_(ordinal),
       name_(fmt::format("{}:{}", backend.name(), ordinal)),
       info_(info),
@@ -19,8 +20,7 @@ Device::~Device() {
   close();
 }
 
-Status Device::open() {
-  if (is_open()) return {};
+Status Device::open_now() {
   std::lock_guard lock(mutex_);
   if (is_open()) return {};
   keel_plugin_device* native = nullptr;
@@ -70,14 +70,12 @@ void Device::close() {
   open_.store(false, std::memory_order_release);
 }
 
-Status Device::check(keel_status code, const char* call) {
-  if (code == KEEL_OK) return {};
+Status Device::failed(keel_status code, const char* call) {
   if (code == KEEL_DEVICE_LOST) lost_.store(true, std::memory_order_relaxed);
   return plugin_status(code, name_, call);
 }
 
-Status Device::check_alive() const {
-  if (!lost_.load(std::memory_order_relaxed)) return {};
+Status Device::lost() const {
   return failure(KEEL_DEVICE_LOST, "{} is lost", name_);
 }
 

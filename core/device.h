@@ -27,7 +27,7 @@ class Device final : public RefCounted {
   ~Device() override;
 
   // Opens the device if it is not open yet; every other function below needs that.
-  Status open();
+  Status open() { return is_open() ? Status() : open_now(); }
   bool is_open() const { return open_.load(std::memory_order_acquire); }
   // The end, in two steps: freed blocks and records of one device may keep streams of
   // another alive, so all devices release all before the first one closes.
@@ -43,17 +43,20 @@ class Device final : public RefCounted {
   uint64_t handle() const { return handle_; }
   void set_handle(uint64_t handle) { handle_ = handle; }
 
-  const keel_device_table* device_table() const { return backend_.plugin()->device; }
-  const keel_memory_table* memory_table() const { return backend_.plugin()->memory; }
-  const keel_stream_table* stream_table() const { return backend_.plugin()->stream; }
-  const keel_op_table* op_table() const { return backend_.plugin()->op; }
+  const keel_device_table* device_table() const { return plugin_.device; }
+  const keel_memory_table* memory_table() const { return plugin_.memory; }
+  const keel_stream_table* stream_table() const { return plugin_.stream; }
+  const keel_op_table* op_table() const { return plugin_.op; }
 
   Memory& memory() { return memory_; }
 
   // A plugin call's result as a Status; KEEL_DEVICE_LOST sticks to the device.
-  Status check(keel_status code, const char* call);
+  Status check(keel_status code, const char* call) {
+    return code == KEEL_OK ? Status() : failed(code, call);
+  }
   // KEEL_DEVICE_LOST once the device is lost, else KEEL_OK.
-  Status check_alive() const;
+  Status check_alive() const { return is_lost() ? lost() : Status(); }
+  bool is_lost() const { return lost_.load(std::memory_order_relaxed); }
 
   // An unused record with a native event of its own, which goes back to the pool with
   // its last reference.
@@ -70,7 +73,12 @@ class Device final : public RefCounted {
   void keep_unfinished(Ref<Stream> stream);
 
  private:
+  Status open_now();
+  [[gnu::cold]] Status failed(keel_status code, const char* call);
+  [[gnu::cold]] Status lost() const;
+
   const Backend& backend_;
+  const keel_plugin& plugin_;
   const uint32_t ordinal_;
   const std::string name_;
   const keel_device_info info_;

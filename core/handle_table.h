@@ -8,8 +8,10 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
+#include "core/epoch.h"
 #include "core/ref_counted.h"
 
 namespace keel {
@@ -24,14 +26,26 @@ enum class HandleKind : uint8_t {
   kKernel = 7
 };
 
-// Maps handles to objects of one kind. find() takes no lock and never allocates:
-// two atomic additions on the slot and one on the object. A handle is
+// Maps handles to objects of one kind. A handle is
 //   kind (8 bits) | slot (24 bits) | generation (32 bits),
 // and a slot's generation changes when its object leaves, so a stale handle would
 // need 2^32 reuses of its slot to be taken for a live one.
+//
+// Look-ups take no lock, write nothing that is shared, and never allocate. A slot is used
+// again, and the table's reference to its object let go of, only once no look-up that
+// began before remove() can still be at it (core/epoch.h).
 template <typename T, HandleKind kKind>
 class HandleTable {
  public:
+  HandleTable() = default;
+  HandleTable(const HandleTable&) = delete;
+  HandleTable& operator=(const HandleTable&) = delete;
+  // No look-up runs, or is to come.
+  ~HandleTable() {
+    for (uint64_t id : live_handles()) remove(id);
+    while (retired_slots() != 0) reclaim_retired();
+  }
+
   // 0 when all 16M slots are taken.
   uint64_t insert(Ref<T> object) {
     std::lock_guard lock(mutex_);
@@ -41,53 +55,59 @@ class HandleTable {
       free_.pop_back();
     } else {
       if (used_ == kChunks * kChunkSlots) return 0;
-      index = used_++;
-      auto& chunk = chunks_[index / kChunkSlots];
+      auto& chunk = chunks_[used_ / kChunkSlots];
       if (chunk.load(std::memory_order_relaxed) == nullptr) {
+        free_.reserve(used_ + kChunkSlots);  // that a slot can come back without memory
         storage_.push_back(std::make_unique<Chunk>());
         chunk.store(storage_.back().get(), std::memory_order_release);
       }
+      index = used_++;
     }
     Slot& slot = *slot_at(index);
-    slot.object = object.detach();
-    const uint32_t generation = slot.generation;
-    // Whoever looks a stale handle up is between its two additions: their count stays.
-    uint64_t word = slot.word.load(std::memory_order_relaxed);
-    uint64_t live = 0;
-    do {
-      live = static_cast<uint64_t>(generation) << 32 | kLive | (word & kReaders);
-    } while (!slot.word.compare_exchange_weak(word, live, std::memory_order_release,
-                                              std::memory_order_relaxed));
+    slot.table = this;
+    slot.index = index;
+    slot.object.store(object.detach(), std::memory_order_relaxed);
+    const uint64_t id =
+        static_cast<uint64_t>(kKind) << 56 | static_cast<uint64_t>(index) << 32 | slot.generation;
+    slot.id.store(id, std::memory_order_release);
     ++live_;
-    return static_cast<uint64_t>(kKind) << 56 | static_cast<uint64_t>(index) << 32 | generation;
+    return id;
   }
 
-  // Empty when |id| is not a live handle of this table.
-  Ref<T> find(uint64_t id) {
-    Slot* slot = slot_of(id);
-    if (slot == nullptr) return {};
-    const uint64_t word = slot->word.fetch_add(1, std::memory_order_acquire);
-    Ref<T> found;
-    if (matches(word, id)) found = Ref<T>(slot->object);
-    slot->word.fetch_sub(1, std::memory_order_release);
-    return found;
+  // NULL when |id| is not a live handle of this table. For the calling thread's
+  // EpochSection, with which the pointer ends.
+  T* peek(uint64_t id) const {
+    const Slot* slot = slot_at(static_cast<uint32_t>(id >> 32) & kIndexMask);
+    if (slot == nullptr || slot->id.load(std::memory_order_acquire) != id) return nullptr;
+    return slot->object.load(std::memory_order_relaxed);
+  }
+  // The same to keep.
+  Ref<T> find(uint64_t id) const {
+    EpochSection section;
+    return Ref<T>(peek(id));
   }
 
-  // The object, no longer reachable by handle; empty when |id| was not live.
-  Ref<T> remove(uint64_t id) {
-    Slot* slot = slot_of(id);
+  // The object, no longer reachable by handle; empty when |id| was not live. Whoever
+  // found it before may still use it. With |lazily|, for objects that hold nothing worth
+  // a look, the table's reference may stay for a while.
+  Ref<T> remove(uint64_t id, bool lazily = false) {
+    Slot* slot = slot_at(static_cast<uint32_t>(id >> 32) & kIndexMask);
     if (slot == nullptr) return {};
-    std::lock_guard lock(mutex_);
-    if (!matches(slot->word.load(std::memory_order_relaxed), id)) return {};
-    slot->word.fetch_and(~kLive, std::memory_order_acq_rel);
-    // A reader holds the slot for a few instructions, between two atomics.
-    while ((slot->word.load(std::memory_order_acquire) & kReaders) != 0) {
+    Ref<T> object;
+    {
+      std::lock_guard lock(mutex_);
+      T* found = slot->object.load(std::memory_order_relaxed);
+      if (slot->id.load(std::memory_order_relaxed) != id || found == nullptr) return {};
+      object = Ref<T>(found);
+      slot->id.store(0, std::memory_order_relaxed);
+      slot->object.store(nullptr, std::memory_order_relaxed);
+      slot->removed = found;
+      slot->reclaim = &HandleTable::reclaim_slot;
+      --live_;
+      ++retired_;
     }
-    Ref<T> object = Ref<T>::adopt(slot->object);
-    slot->object = nullptr;
-    slot->generation = slot->generation == UINT32_MAX ? 1 : slot->generation + 1;
-    free_.push_back(static_cast<uint32_t>(id >> 32) & kIndexMask);
-    --live_;
+    retire(slot);
+    if (!lazily) reclaim_retired();
     return object;
   }
 
@@ -96,10 +116,8 @@ class HandleTable {
     std::lock_guard lock(mutex_);
     std::vector<uint64_t> handles;
     for (uint32_t index = 0; index < used_; ++index) {
-      const Slot& slot = *slot_at(index);
-      if ((slot.word.load(std::memory_order_relaxed) & kLive) == 0) continue;
-      handles.push_back(static_cast<uint64_t>(kKind) << 56 | static_cast<uint64_t>(index) << 32 |
-                        slot.generation);
+      const uint64_t id = slot_at(index)->id.load(std::memory_order_relaxed);
+      if (id != 0) handles.push_back(id);
     }
     return handles;
   }
@@ -113,34 +131,43 @@ class HandleTable {
   static constexpr uint32_t kChunkSlots = 1024;
   static constexpr uint32_t kChunks = 1 << 14;
   static constexpr uint32_t kIndexMask = (1 << 24) - 1;
-  static constexpr uint64_t kLive = 1ull << 31;
-  static constexpr uint64_t kReaders = kLive - 1;
 
-  struct Slot {
-    std::atomic<uint64_t> word{0};  // generation (32) | live (1) | readers (31)
-    T* object = nullptr;
+  struct Slot : Retired {
+    std::atomic<uint64_t> id{0};
+    std::atomic<T*> object{nullptr};  // NULL unless |id| is live: nobody finds handle 0
+    T* removed = nullptr;
+    HandleTable* table = nullptr;
+    uint32_t index = 0;
     uint32_t generation = 1;
   };
   using Chunk = std::array<Slot, kChunkSlots>;
 
-  static bool matches(uint64_t word, uint64_t id) {
-    return (word & kLive) != 0 && (word >> 32) == (id & UINT32_MAX);
+  static void reclaim_slot(Retired* retired) noexcept {
+    Slot* slot = static_cast<Slot*>(retired);
+    HandleTable& table = *slot->table;
+    const Ref<T> object = Ref<T>::adopt(std::exchange(slot->removed, nullptr));
+    std::lock_guard lock(table.mutex_);
+    slot->generation = slot->generation == UINT32_MAX ? 1 : slot->generation + 1;
+    table.free_.push_back(slot->index);
+    --table.retired_;
   }
-  Slot* slot_at(uint32_t index) {
+
+  Slot* slot_at(uint32_t index) const {
     Chunk* chunk = chunks_[index / kChunkSlots].load(std::memory_order_acquire);
     return chunk == nullptr ? nullptr : &(*chunk)[index % kChunkSlots];
   }
-  Slot* slot_of(uint64_t id) {
-    if (id >> 56 != static_cast<uint64_t>(kKind)) return nullptr;
-    return slot_at(static_cast<uint32_t>(id >> 32) & kIndexMask);
+  size_t retired_slots() {
+    std::lock_guard lock(mutex_);
+    return retired_;
   }
 
-  std::mutex mutex_;  // insert and remove
+  std::mutex mutex_;  // insert, remove and the return of slots
   std::array<std::atomic<Chunk*>, kChunks> chunks_{};
   std::vector<std::unique_ptr<Chunk>> storage_;
   std::vector<uint32_t> free_;
   uint32_t used_ = 0;
   size_t live_ = 0;
+  size_t retired_ = 0;
 };
 
 }  // namespace keel

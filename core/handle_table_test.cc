@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <thread>
+#include <vector>
 
 namespace keel {
 namespace {
@@ -37,6 +39,36 @@ TEST(HandleTableTest, StaleAndForeignHandlesAreNotFound) {
   EXPECT_EQ(Thing::alive, 0);
 }
 
+TEST(HandleTableTest, AFoundObjectOutlivesItsHandleUntilTheSectionEnds) {
+  Table table;
+  const uint64_t id = table.insert(make_ref<Thing>(7));
+  {
+    EpochSection section;
+    const Thing* found = table.peek(id);
+    ASSERT_NE(found, nullptr);
+    EXPECT_TRUE(table.remove(id));
+    EXPECT_EQ(table.peek(id), nullptr);
+    reclaim_retired();
+    EXPECT_EQ(Thing::alive, 1);
+    EXPECT_EQ(found->value, 7);
+    const uint64_t other = table.insert(make_ref<Thing>(8));
+    EXPECT_NE(other << 8 >> 40, id << 8 >> 40) << "the slot was used again too early";
+    table.remove(other);
+  }
+  reclaim_retired();
+  EXPECT_EQ(Thing::alive, 0);
+}
+
+TEST(HandleTableTest, ALazyRemovalIsReclaimedByLaterOnes) {
+  Table table;
+  for (int i = 0; i < 1000; ++i) {
+    table.remove(table.insert(make_ref<Thing>(i)), /*lazily=*/true);
+    ASSERT_LE(Thing::alive, 64);
+  }
+  reclaim_retired();
+  EXPECT_EQ(Thing::alive, 0);
+}
+
 // Slots come and go under readers with stale handles: a live one is always found.
 TEST(HandleTableTest, StaleLookUpsHarmNoLiveHandle) {
   Table table;
@@ -58,6 +90,48 @@ TEST(HandleTableTest, StaleLookUpsHarmNoLiveHandle) {
   }
   stop = true;
   for (auto& reader : readers) reader.join();
+  reclaim_retired();
+  EXPECT_EQ(Thing::alive, 0);
+}
+
+// Threads follow handles by plain pointers while others remove and replace the objects.
+TEST(HandleTableTest, ObjectsAreNotFreedUnderTheirReaders) {
+  Table table;
+  std::array<std::atomic<uint64_t>, 4> handles;
+  for (auto& handle : handles) handle = table.insert(make_ref<Thing>(1));
+  std::atomic<bool> stop{false};
+  std::atomic<int64_t> found_count{0};
+  std::vector<std::thread> readers;
+  for (int i = 0; i < 3; ++i) {
+    readers.emplace_back([&] {
+      int64_t found = 0;
+      for (size_t n = 0; !stop || found == 0; ++n) {
+        EpochSection section;
+        const Thing* thing = table.peek(handles[n % handles.size()].load());
+        if (thing == nullptr) continue;
+        EpochSection nested;
+        ASSERT_EQ(thing->value, 1);
+        ++found;
+      }
+      found_count += found;
+    });
+  }
+  std::vector<std::thread> writers;
+  for (int i = 0; i < 2; ++i) {
+    writers.emplace_back([&, i] {
+      for (int n = 0; n < 10'000; ++n) {
+        const uint64_t id = table.insert(make_ref<Thing>(1));
+        const uint64_t old = handles[i * 2 + n % 2].exchange(id);
+        ASSERT_TRUE(table.remove(old, /*lazily=*/n % 3 != 0));
+      }
+    });
+  }
+  for (auto& writer : writers) writer.join();
+  stop = true;
+  for (auto& reader : readers) reader.join();
+  EXPECT_GT(found_count, 0);
+  for (auto& handle : handles) table.remove(handle);
+  reclaim_retired();
   EXPECT_EQ(Thing::alive, 0);
 }
 

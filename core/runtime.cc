@@ -18,7 +18,6 @@ constexpr int64_t kNanosPerSecond = 1'000'000'000;
 constexpr int64_t kDefaultTimeoutSeconds = 600;
 
 std::atomic<bool> g_was_set_up{false};
-std::atomic<bool> g_forked_child{false};
 
 keel_host make_host() {
   keel_host host = {};
@@ -85,12 +84,9 @@ std::string plugin_stem(const std::string& path) {
 
 }  // namespace
 
-bool is_forked_child() {
-  return g_forked_child.load(std::memory_order_relaxed);
-}
-
-Runtime& Runtime::get() {
+Runtime& Runtime::create() {
   static Runtime& instance = *new Runtime;
+  instance_.store(&instance, std::memory_order_release);
   return instance;
 }
 
@@ -98,7 +94,9 @@ Runtime::Runtime() {
   // A process that never set Keel up, or only asked for something too early, may fork
   // and use Keel in the child.
   pthread_atfork(nullptr, nullptr, [] {
-    g_forked_child.store(g_was_set_up.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    if (g_was_set_up.load(std::memory_order_relaxed)) {
+      g_api_state.store(ApiState::kForked, std::memory_order_relaxed);
+    }
   });
 }
 
@@ -124,7 +122,7 @@ Status Runtime::initialize(const keel_init_options* options) {
     destroy_leftovers();
     return loaded;
   }
-  initialized_.store(true, std::memory_order_release);
+  g_api_state.store(ApiState::kOpen, std::memory_order_release);
   return {};
 }
 
@@ -273,7 +271,7 @@ Status Runtime::shutdown() {
         streams, events, gates);
   }
   destroy_leftovers();
-  initialized_.store(false, std::memory_order_release);
+  g_api_state.store(ApiState::kClosed, std::memory_order_release);
   return {};
 }
 
@@ -284,7 +282,9 @@ void Runtime::destroy_leftovers() {
     gate->open(failure(KEEL_CANCELLED, "Keel was shut down"), wake);
   }
   advance_all(wake);
-  for (uint64_t handle : event_handles_.live_handles()) event_handles_.remove(handle);
+  for (uint64_t handle : event_handles_.live_handles()) {
+    event_handles_.remove(handle, /*lazily=*/true);
+  }
   for (uint64_t handle : stream_handles_.live_handles()) {
     stream_handles_.remove(handle)->close();
   }
@@ -294,7 +294,11 @@ void Runtime::destroy_leftovers() {
   for (uint64_t handle : device_handles_.live_handles()) {
     devices.push_back(device_handles_.remove(handle));
   }
+  // Retired objects use their device until they are reclaimed. Nobody else is inside
+  // Keel now, so all of them are.
+  reclaim_retired();
   for (const auto& device : devices) device->release_all();
+  reclaim_retired();
   for (const auto& device : devices) device->close();
   devices.clear();
   std::unique_lock lock(backends_mutex_);

@@ -23,15 +23,28 @@
 
 namespace keel {
 
+// Whether the C functions may be called: one word, for one load on each call.
+enum class ApiState : uint32_t {
+  kClosed,  // before keel_init, or after keel_shutdown
+  kOpen,
+  kForked  // in the forked child of a process that had called keel_init
+};
+inline std::atomic<ApiState> g_api_state{ApiState::kClosed};
+
 // One a process, never destroyed: initialize() and shutdown() bring it up and down.
 // Thread-safe, except that shutdown may not run beside other calls.
 class Runtime {
  public:
-  static Runtime& get();
+  static Runtime& get() {
+    Runtime* instance = instance_.load(std::memory_order_acquire);
+    return instance != nullptr ? *instance : create();
+  }
 
   Status initialize(const keel_init_options* options);
   Status shutdown();
-  bool is_initialized() const { return initialized_.load(std::memory_order_acquire); }
+  bool is_initialized() const {
+    return g_api_state.load(std::memory_order_acquire) == ApiState::kOpen;
+  }
 
   Status load_plugin(const char* path, const keel_instance_settings* settings, const char* sha256,
                      uint32_t* out_backend);
@@ -67,12 +80,14 @@ class Runtime {
 
  private:
   Runtime();
+  static Runtime& create();
   Status load_folder(const std::string& folder, const char* backends);
   Status add_backend(const char* path, const keel_instance_settings* settings, const char* sha256,
                      uint32_t* out_backend);
   void destroy_leftovers();
 
-  std::atomic<bool> initialized_{false};
+  static inline std::atomic<Runtime*> instance_{nullptr};
+
   std::mutex lifecycle_mutex_;
   int64_t default_timeout_ns_ = 0;
   std::unique_ptr<Progress> progress_;
@@ -90,7 +105,9 @@ class Runtime {
 };
 
 // Whether this process is the forked child of the one that initialised Keel.
-bool is_forked_child();
+inline bool is_forked_child() {
+  return g_api_state.load(std::memory_order_relaxed) == ApiState::kForked;
+}
 
 }  // namespace keel
 

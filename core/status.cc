@@ -7,6 +7,18 @@ thread_local std::string t_last_error;
 thread_local std::string t_plugin_text;
 }  // namespace
 
+Status::Status(keel_status code, std::string text) {
+  if (code == KEEL_OK || code == KEEL_NOT_READY) {
+    word_ = code == KEEL_OK ? 0 : kNotReady;
+    return;
+  }
+  word_ = reinterpret_cast<uintptr_t>(new Failure{1, code, std::move(text)});
+}
+
+void Status::release() noexcept {
+  if (shared().references.fetch_sub(1, std::memory_order_acq_rel) == 1) delete &shared();
+}
+
 const char* status_name(keel_status code) {
   switch (code) {
 #define KEEL_NAME(name) \

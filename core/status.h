@@ -5,41 +5,73 @@
 #include <fmt/format.h>
 #include <keel/keel.h>
 
-#include <memory>
+#include <atomic>
+#include <cstdint>
 #include <string>
 #include <utility>
 
 namespace keel {
 
-// KEEL_OK carries no text and costs nothing to return; a failure allocates one
-// shared string. Cheap to copy and to move.
+// One word. KEEL_OK is 0 and "not ready" a constant, so that neither costs anything to
+// make, to move or to destroy; a failure points to a text that its copies share.
 class [[nodiscard]] Status {
  public:
   Status() = default;
-  Status(keel_status code, std::string text)
-      : code_(code), text_(std::make_shared<const std::string>(std::move(text))) {}
+  // KEEL_OK and KEEL_NOT_READY keep no text.
+  Status(keel_status code, std::string text);
+  Status(const Status& other) : word_(other.word_) { retain(); }
+  Status(Status&& other) noexcept : word_(std::exchange(other.word_, 0)) {}
+  Status& operator=(Status other) noexcept {
+    std::swap(word_, other.word_);
+    return *this;
+  }
+  ~Status() {
+    if (has_text()) [[unlikely]] {
+      release();
+    }
+  }
 
   // A query's "not yet", which is no failure and has no text.
   static Status not_ready() {
     Status status;
-    status.code_ = KEEL_NOT_READY;
+    status.word_ = kNotReady;
     return status;
   }
 
-  bool ok() const { return code_ == KEEL_OK; }
+  bool ok() const { return word_ == 0; }
   // Neither success nor "not yet".
-  bool failed() const { return code_ != KEEL_OK && code_ != KEEL_NOT_READY; }
-  keel_status code() const { return code_; }
-  const char* text() const { return text_ ? text_->c_str() : ""; }
+  bool failed() const { return has_text(); }
+  keel_status code() const {
+    if (has_text()) [[unlikely]] {
+      return shared().code;
+    }
+    return word_ == 0 ? KEEL_OK : KEEL_NOT_READY;
+  }
+  const char* text() const { return has_text() ? shared().text.c_str() : ""; }
 
   // The same failure with |prefix| in front of its text.
   Status with_prefix(const std::string& prefix) const {
-    return ok() ? *this : Status(code_, prefix + text());
+    return ok() ? *this : Status(code(), prefix + text());
   }
 
  private:
-  keel_status code_ = KEEL_OK;
-  std::shared_ptr<const std::string> text_;
+  struct Failure {
+    std::atomic<uint32_t> references;
+    keel_status code;
+    std::string text;
+  };
+  static constexpr uintptr_t kNotReady = 1;
+
+  bool has_text() const { return word_ > kNotReady; }
+  Failure& shared() const { return *reinterpret_cast<Failure*>(word_); }
+  void retain() const {
+    if (has_text()) [[unlikely]] {
+      shared().references.fetch_add(1, std::memory_order_relaxed);
+    }
+  }
+  [[gnu::cold]] void release() noexcept;
+
+  uintptr_t word_ = 0;  // 0, kNotReady, or the Failure
 };
 
 template <typename... Arguments>

@@ -1,0 +1,171 @@
+#include "core/epoch.h"
+
+#include <linux/membarrier.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+namespace keel {
+
+namespace epoch {
+
+std::atomic<uint64_t> g_epoch{1};
+std::atomic<bool> g_kernel_fences{false};
+thread_local constinit Participant* t_participant = nullptr;
+
+namespace {
+
+std::atomic<Participant*> g_participants{nullptr};
+
+long membarrier(int command) {
+  return syscall(SYS_membarrier, command, 0, 0);
+}
+
+void release_participant(void* participant) {
+  t_participant = nullptr;
+  static_cast<Participant*>(participant)->taken.store(false, std::memory_order_release);
+}
+
+// A key rather than a thread_local with a destructor: destructors of other thread_locals
+// may still call Keel, and a key that is set again is destroyed again.
+pthread_key_t participant_key() {
+  static const pthread_key_t key = [] {
+    pthread_key_t created = 0;
+    pthread_key_create(&created, &release_participant);
+    if (membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0) {
+      g_kernel_fences.store(true, std::memory_order_seq_cst);
+    }
+    return created;
+  }();
+  return key;
+}
+
+// A full fence, on all threads of the process where they do without their own. The
+// caller's removals are before it. The flag is read after a fence: a section that began
+// without a fence of its own then began after the removals, too.
+void fence_everybody() {
+#if !defined(__SANITIZE_THREAD__)
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+#endif
+  if (g_kernel_fences.load(std::memory_order_seq_cst)) {
+    membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+  }
+}
+
+// The epoch that the oldest section of now began in; UINT64_MAX when there is none.
+uint64_t oldest_section() {
+  uint64_t oldest = UINT64_MAX;
+  for (Participant* participant = g_participants.load(std::memory_order_acquire);
+       participant != nullptr; participant = participant->next) {
+    const uint64_t mark = participant->mark.load(std::memory_order_seq_cst);
+    if (mark != 0) oldest = std::min(oldest, mark);
+  }
+  return oldest;
+}
+
+// What was retired and waits, oldest first.
+struct Queue {
+  std::mutex mutex;
+  Retired* first = nullptr;
+  Retired* last = nullptr;
+  uint64_t count = 0;
+  uint64_t look_at = 64;  // the count at which retire() looks next
+};
+Queue& queue() {
+  static Queue& instance = *new Queue;  // outlives every thread that may retire
+  return instance;
+}
+constexpr uint64_t kBatch = 64;
+
+}  // namespace
+
+Participant* register_thread() {
+  const pthread_key_t key = participant_key();
+  Participant* mine = nullptr;
+  for (Participant* each = g_participants.load(std::memory_order_acquire); each != nullptr;
+       each = each->next) {
+    bool free = false;
+    if (!each->taken.load(std::memory_order_relaxed) &&
+        each->taken.compare_exchange_strong(free, true, std::memory_order_acquire)) {
+      mine = each;
+      break;
+    }
+  }
+  if (mine == nullptr) {
+    mine = new Participant;
+    mine->next = g_participants.load(std::memory_order_relaxed);
+    while (!g_participants.compare_exchange_weak(mine->next, mine, std::memory_order_release,
+                                                 std::memory_order_relaxed)) {
+    }
+  }
+  pthread_setspecific(key, mine);
+  t_participant = mine;
+  return mine;
+}
+
+void begin_fenced(Participant& participant, uint64_t now) {
+#if defined(__SANITIZE_THREAD__)
+  participant.mark.exchange(now, std::memory_order_seq_cst);  // it knows no fences
+#else
+  participant.mark.store(now, std::memory_order_release);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+#endif
+}
+
+}  // namespace epoch
+
+void retire(Retired* object) noexcept {
+  epoch::Queue& queue = epoch::queue();
+  bool look = false;
+  {
+    std::lock_guard lock(queue.mutex);
+    // Sections that see the new epoch see that the object is gone.
+    object->retired_at = epoch::g_epoch.fetch_add(1, std::memory_order_seq_cst);
+    object->next_retired = nullptr;
+    (queue.last == nullptr ? queue.first : queue.last->next_retired) = object;
+    queue.last = object;
+    look = ++queue.count >= queue.look_at;
+  }
+  if (look) reclaim_retired();
+}
+
+void reclaim_retired() noexcept {
+  epoch::Queue& queue = epoch::queue();
+  Retired* done = nullptr;
+  {
+    std::lock_guard lock(queue.mutex);
+    if (queue.first == nullptr) return;
+    epoch::fence_everybody();
+    const uint64_t oldest = epoch::oldest_section();
+    // Their epochs rise, so the list is cut where the first one has to stay.
+    Retired* last_done = nullptr;
+    Retired* each = queue.first;
+    for (; each != nullptr && each->retired_at < oldest; each = each->next_retired) {
+      last_done = each;
+      --queue.count;
+    }
+    if (last_done != nullptr) {
+      done = std::exchange(queue.first, each);
+      last_done->next_retired = nullptr;
+      if (each == nullptr) queue.last = nullptr;
+    }
+    queue.look_at = queue.count + epoch::kBatch;
+  }
+  while (done != nullptr) {
+    Retired* next = done->next_retired;
+    done->reclaim(done);
+    done = next;
+  }
+}
+
+uint64_t retired_count() noexcept {
+  epoch::Queue& queue = epoch::queue();
+  std::lock_guard lock(queue.mutex);
+  return queue.count;
+}
+
+}  // namespace keel
