@@ -5,7 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "core/testing/test_backend.h"
+
 namespace {
+
+using keel::testing::test_device;
 
 constexpr int64_t kSecond = 1'000'000'000;
 constexpr uint64_t kCount = 100;
@@ -21,9 +25,10 @@ constexpr uint64_t kCount = 100;
 class CollectiveFailures : public testing::Test {
  protected:
   static void SetUpTestSuite() {
-    setenv("KEEL_CPU_DEVICES", "3", 1);
+    keel::testing::set_test_devices(3);
     auto options = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
-    options.backends = "cpu";
+    const std::string backend = keel::testing::test_backend();
+    options.backends = backend.c_str();
     options.default_timeout_ns = 60 * kSecond;
     ASSERT_EQ(KEEL_OK, keel_init(&options)) << keel_last_error();
   }
@@ -108,7 +113,8 @@ TEST_F(CollectiveFailures, ARankThatDoesNotCallIsNamedAtTheDeadline) {
   EXPECT_KEEL_OK(all_reduce(0));
   EXPECT_KEEL_OK(all_reduce(2));
   for (uint32_t rank : {0, 2}) {
-    EXPECT_FAILS(KEEL_TIMED_OUT, "rank 1 (cpu:1) did not call in time", synchronize(rank));
+    EXPECT_FAILS(KEEL_TIMED_OUT, "rank 1 (" + test_device(1) + ") did not call in time",
+                 synchronize(rank));
   }
   // The late rank gets the same answer at once, and the next operation starts level.
   EXPECT_KEEL_OK(all_reduce(1));
@@ -124,8 +130,10 @@ TEST_F(CollectiveFailures, ARankWhoseStreamFailsIsNamedToAll) {
   EXPECT_KEEL_OK(keel_stream_wait_gate(streams_[1], gate));
   for (uint32_t rank = 0; rank < 3; ++rank) EXPECT_KEEL_OK(all_reduce(rank));
   EXPECT_KEEL_OK(keel_gate_open(gate, KEEL_DATA_LOSS, "the loader lost a batch"));
-  EXPECT_FAILS(KEEL_RANK_FAILED, "rank 1 (cpu:1): the loader lost a batch", synchronize(0));
-  EXPECT_FAILS(KEEL_RANK_FAILED, "rank 1 (cpu:1): the loader lost a batch", synchronize(2));
+  EXPECT_FAILS(KEEL_RANK_FAILED, "rank 1 (" + test_device(1) + "): the loader lost a batch",
+               synchronize(0));
+  EXPECT_FAILS(KEEL_RANK_FAILED, "rank 1 (" + test_device(1) + "): the loader lost a batch",
+               synchronize(2));
   EXPECT_FAILS(KEEL_DATA_LOSS, "the loader lost a batch", synchronize(1));
   EXPECT_KEEL_OK(keel_gate_destroy(gate));
 }
@@ -164,7 +172,7 @@ TEST_F(CollectiveFailures, WrongCallsNameTheArgumentAndLoseNothing) {
   EXPECT_FAILS(KEEL_INVALID_HANDLE, "stream",
                keel_all_reduce(comms_[0], data_[0], data_[0], 1, KEEL_FLOAT32, KEEL_SUM, {}));
   EXPECT_FAILS(
-      KEEL_INVALID_ARGUMENT, "stream is of cpu:1, rank 0 is on cpu:0",
+      KEEL_INVALID_ARGUMENT, "stream is of " + test_device(1) + ", rank 0 is on " + test_device(0),
       keel_all_reduce(comms_[0], data_[0], data_[0], 1, KEEL_FLOAT32, KEEL_SUM, streams_[1]));
   EXPECT_FAILS(
       KEEL_INVALID_ARGUMENT, "send is NULL",
@@ -249,7 +257,7 @@ TEST_F(CollectiveFailures, ExplainAndStatsTellThePathTaken) {
   EXPECT_EQ(KEEL_OUT_OF_RANGE, keel_comm_explain(comms_[0], nullptr, &size));
   std::string text(size, '\0');
   EXPECT_KEEL_OK(keel_comm_explain(comms_[0], text.data(), &size));
-  EXPECT_NE(text.find("\"device\": \"cpu:2\""), std::string::npos) << text;
+  EXPECT_NE(text.find("\"device\": \"" + test_device(2) + "\""), std::string::npos) << text;
   auto stats = KEEL_STRUCT_INIT(keel_comm_stats, KEEL_STRUCT_COMM_STATS);
   EXPECT_KEEL_OK(keel_comm_stats_get(comms_[1], &stats));
   EXPECT_EQ(stats.operations, 1u);

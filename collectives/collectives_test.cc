@@ -1,5 +1,5 @@
-// Collectives through keel.h: three CPU devices and, where there is one, a Vulkan
-// device; through host aliases and through staging; against a serial reference.
+// Collectives through keel.h: three devices of the backend under test and whatever else
+// there is; through host aliases and through staging; against a serial reference.
 #include <gtest/gtest.h>
 #include <keel/keel.h>
 
@@ -8,6 +8,8 @@
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "core/testing/test_backend.h"
 
 namespace {
 
@@ -29,7 +31,7 @@ std::vector<keel_device> all_devices() {
 class KeelEnvironment : public testing::Environment {
  public:
   void SetUp() override {
-    setenv("KEEL_CPU_DEVICES", "3", 1);
+    keel::testing::set_test_devices(3);
     auto options = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
     options.default_timeout_ns = 60 * kSecond;
     ASSERT_KEEL_OK(keel_init(&options));

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "core/testing/keel_test.h"
+#include "core/testing/test_backend.h"
 
 namespace keel::testing {
 namespace {
@@ -15,7 +16,7 @@ class ApiTest : public KeelTest {
  protected:
   void SetUp() override {
     KeelTest::SetUp();
-    device_ = load("cpu", {{"devices", "1"}}).at(0);
+    device_ = load(test_backend(), {{"devices", "1"}}).at(0);
     stream_ = new_stream(device_);
     event_ = record(stream_);
     ASSERT_KEEL_OK(keel_gate_create(&gate_));

@@ -121,7 +121,8 @@ TEST_P(EventTest, Elapsed) {
   EXPECT_EQ(keel_event_elapsed(start, record(stream), &elapsed), KEEL_INVALID_ARGUMENT);
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, EventTest, ::testing::Values("cpu", "fake", "fake_polled"),
+INSTANTIATE_TEST_SUITE_P(Backends, EventTest,
+                         ::testing::Values("cpu", "sim", "fake", "fake_polled"),
                          [](const auto& info) { return std::string(info.param); });
 
 using FakeEventTest = KeelTest;
@@ -143,7 +144,7 @@ TEST_F(FakeEventTest, RecordsInFlightAreNotReused) {
 
 // Between instances the host carries the event.
 TEST_F(FakeEventTest, OrdersStreamsOfDifferentBackends) {
-  for (const char* other : {"fake", "fake_polled", "cpu"}) {
+  for (const char* other : {"fake", "fake_polled", "cpu", "sim"}) {
     const keel_device a = load("fake", {{"no_alias", "1"}}).at(0);
     const keel_device b = load(other, {{"devices", "1"}}).at(0);
     const keel_stream first = new_stream(a);

@@ -156,7 +156,7 @@ TEST_P(GateTest, DestroyingAStreamCancelsWhatItHolds) {
   EXPECT_EQ(read(device_, memory, 1), std::vector<uint32_t>{1});
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, GateTest, ::testing::Values("cpu", "fake", "fake_polled"),
+INSTANTIATE_TEST_SUITE_P(Backends, GateTest, ::testing::Values("cpu", "sim", "fake", "fake_polled"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

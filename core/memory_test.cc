@@ -74,7 +74,8 @@ TEST_P(MemoryTest, BlocksBehindAClosedGateAreNotReused) {
   EXPECT_EQ(alloc(device_, 4), memory) << "it is free by now";
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, MemoryTest, ::testing::Values("cpu", "fake", "fake_polled"),
+INSTANTIATE_TEST_SUITE_P(Backends, MemoryTest,
+                         ::testing::Values("cpu", "sim", "fake", "fake_polled"),
                          [](const auto& info) { return std::string(info.param); });
 
 using FakeMemoryTest = KeelTest;

@@ -1,4 +1,4 @@
-// Operators through keel.h: on the CPU backend, and on a device that has one kernel.
+// Operators through keel.h: on a backend that has them all, and on a device that has one kernel.
 #include <gtest/gtest.h>
 #include <keel/keel.h>
 
@@ -9,10 +9,13 @@
 #include <vector>
 
 #include "core/testing/keel_test.h"
+#include "core/testing/test_backend.h"
 
 namespace {
 
 namespace kit = keel::kit;
+using keel::testing::test_backend;
+using keel::testing::test_device;
 
 #define EXPECT_OK(call) EXPECT_EQ(call, KEEL_OK) << keel_last_error()
 #define ASSERT_OK(call) ASSERT_EQ(call, KEEL_OK) << keel_last_error()
@@ -60,12 +63,15 @@ class Dispatch : public testing::Test {
  protected:
   void SetUp() override {
     keel_init_options options = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
-    options.backends = "cpu";
+    // The CPU is there for fallbacks.
+    const std::string backends = "cpu," + test_backend();
+    keel::testing::set_test_devices(1);
+    options.backends = backends.c_str();
     ASSERT_OK(keel_init(&options));
     uint32_t backend = 0;
     const std::string plugin = keel::testing::plugin_path("dispatch_test_plugin");
     ASSERT_OK(keel_plugin_load(plugin.c_str(), nullptr, nullptr, &backend));
-    ASSERT_OK(keel_device_find("cpu", &cpu_));
+    ASSERT_OK(keel_device_find(test_backend().c_str(), &rich_));
     ASSERT_OK(keel_device_find("dispatchtest", &poor_));
     ASSERT_OK(keel_op_forbid_fallback(0));
   }
@@ -124,21 +130,21 @@ class Dispatch : public testing::Test {
         << "\"" << keel_last_error() << "\" does not say \"" << text << "\"";
   }
 
-  keel_device cpu_ = {};
+  keel_device rich_ = {};
   keel_device poor_ = {};
   std::vector<keel_stream> streams_;
   std::vector<std::pair<keel_device, void*>> memory_;
 };
 
 TEST_F(Dispatch, RunsTheBackendsKernel) {
-  const keel_stream stream = stream_on(cpu_);
+  const keel_stream stream = stream_on(rich_);
   const uint64_t before = fallbacks();
-  const keel_tensor a = tensor(stream, cpu_, {3}, {1, 2, 3});
-  const keel_tensor b = tensor(stream, cpu_, {3}, {10, 20, 30});
-  const keel_tensor c = tensor(stream, cpu_, {3}, {0, 0, 0});
+  const keel_tensor a = tensor(stream, rich_, {3}, {1, 2, 3});
+  const keel_tensor b = tensor(stream, rich_, {3}, {10, 20, 30});
+  const keel_tensor c = tensor(stream, rich_, {3}, {0, 0, 0});
   Call add(KEEL_OP_ADD, {a, b}, {c});
   ASSERT_OK(keel_op_run(stream, &add.call));
-  EXPECT_EQ(read(stream, cpu_, c, 3), (std::vector<float>{11, 22, 33}));
+  EXPECT_EQ(read(stream, rich_, c, 3), (std::vector<float>{11, 22, 33}));
   EXPECT_EQ(fallbacks(), before);
 }
 
@@ -181,7 +187,9 @@ TEST_F(Dispatch, FallbackKeepsTheGapsOfStridedOutputs) {
   y.strides[0] = 3;
   Call scale(KEEL_OP_SCALE, {x}, {y}, {real(2)});
   keel_op_plan plan = KEEL_STRUCT_INIT(keel_op_plan, KEEL_STRUCT_OP_PLAN);
-  if (keel_op_plan_get(cpu_, &scale.call, &plan) == KEEL_UNSUPPORTED) {
+  keel_device cpu = {};
+  ASSERT_OK(keel_device_find("cpu", &cpu));
+  if (keel_op_plan_get(cpu, &scale.call, &plan) == KEEL_UNSUPPORTED) {
     expect_refused(keel_op_run(stream, &scale.call), "scale: neither", KEEL_UNSUPPORTED);
     GTEST_SKIP() << "the CPU backend has no kernel for strided tensors";
   }
@@ -217,7 +225,7 @@ TEST_F(Dispatch, ForbiddenFallbackIsRefused) {
 }
 
 TEST_F(Dispatch, WorkBehindAGateKeepsItsCall) {
-  for (keel_device device : {cpu_, poor_}) {
+  for (keel_device device : {rich_, poor_}) {
     const keel_stream stream = stream_on(device);
     const keel_tensor x = tensor(stream, device, {2}, {1, 2});
     keel_gate gate = {};
@@ -241,13 +249,14 @@ TEST_F(Dispatch, WorkBehindAGateKeepsItsCall) {
 }
 
 TEST_F(Dispatch, TensorsMustBeMemoryOfTheStreamsDevice) {
-  const keel_stream stream = stream_on(cpu_);
+  const keel_stream stream = stream_on(rich_);
   const keel_stream other = stream_on(poor_);
-  const keel_tensor a = tensor(stream, cpu_, {3}, {1, 2, 3});
+  const keel_tensor a = tensor(stream, rich_, {3}, {1, 2, 3});
   const keel_tensor foreign = tensor(other, poor_, {3}, {1, 2, 3});
   Call of_other_device(KEEL_OP_ADD, {a, foreign}, {a});
   expect_refused(keel_op_run(stream, &of_other_device.call),
-                 "add: input b: its data is not memory of cpu:0", KEEL_INVALID_ARGUMENT);
+                 "add: input b: its data is not memory of " + test_device(0),
+                 KEEL_INVALID_ARGUMENT);
   float host[3] = {};
   Call of_host(KEEL_OP_ADD, {a, a}, {kit::make_tensor(host, KEEL_FLOAT32, {3})});
   expect_refused(keel_op_run(stream, &of_host.call), "add: output c: its data is not memory",
@@ -258,16 +267,16 @@ TEST_F(Dispatch, TensorsMustBeMemoryOfTheStreamsDevice) {
   expect_refused(keel_op_run(stream, &too_long.call),
                  "scale: input x: it reaches past its allocation", KEEL_INVALID_ARGUMENT);
   void* pinned = nullptr;
-  ASSERT_OK(keel_alloc(cpu_, KEEL_MEMORY_PINNED, 64, &pinned));
-  memory_.emplace_back(cpu_, pinned);
+  ASSERT_OK(keel_alloc(rich_, KEEL_MEMORY_PINNED, 64, &pinned));
+  memory_.emplace_back(rich_, pinned);
   Call of_pinned(KEEL_OP_ADD, {a, kit::make_tensor(pinned, KEEL_FLOAT32, {3})}, {a});
   expect_refused(keel_op_run(stream, &of_pinned.call), "add: input b: it is host memory",
                  KEEL_INVALID_ARGUMENT);
 }
 
 TEST_F(Dispatch, MalformedCallsAreRefused) {
-  const keel_stream stream = stream_on(cpu_);
-  const keel_tensor a = tensor(stream, cpu_, {3}, {1, 2, 3});
+  const keel_stream stream = stream_on(rich_);
+  const keel_tensor a = tensor(stream, rich_, {3}, {1, 2, 3});
   Call add(KEEL_OP_ADD, {a, kit::make_tensor(a.data, KEEL_FLOAT32, {2})}, {a});
   expect_refused(keel_op_run(stream, &add.call), "add: input b: its shape is [2], not [3]",
                  KEEL_INVALID_ARGUMENT);
@@ -328,10 +337,11 @@ int accepts_small(void*, const keel_op_call* call) {
 
 TEST_F(Dispatch, CustomKernelsAreScoredWithTheOthers) {
   int calls = 0;
+  const std::string backend = test_backend();
   keel_custom_kernel kernel = KEEL_STRUCT_INIT(keel_custom_kernel, KEEL_STRUCT_CUSTOM_KERNEL);
   kernel.op = KEEL_OP_ADD;
   kernel.score = 99;
-  kernel.backend = "cpu";
+  kernel.backend = backend.c_str();
   kernel.name = "forty_two";
   kernel.user = &calls;
   kernel.accepts = accepts_small;
@@ -339,28 +349,30 @@ TEST_F(Dispatch, CustomKernelsAreScoredWithTheOthers) {
   ASSERT_OK(keel_op_register(&kernel));
   expect_refused(keel_op_register(&kernel), "forty_two", KEEL_ALREADY_EXISTS);
 
-  const keel_stream stream = stream_on(cpu_);
-  const keel_tensor a = tensor(stream, cpu_, {3}, {1, 2, 3});
-  const keel_tensor c = tensor(stream, cpu_, {3}, {0, 0, 0});
+  const keel_stream stream = stream_on(rich_);
+  const keel_tensor a = tensor(stream, rich_, {3}, {1, 2, 3});
+  const keel_tensor c = tensor(stream, rich_, {3}, {0, 0, 0});
   Call add(KEEL_OP_ADD, {a, a}, {c});
   ASSERT_OK(keel_op_run(stream, &add.call));
-  EXPECT_EQ(read(stream, cpu_, c, 3), (std::vector<float>{2, 4, 6}));  // 99 < 100
+  EXPECT_EQ(read(stream, rich_, c, 3), (std::vector<float>{2, 4, 6}));  // 99 < 100
 
   kernel.score = 1000;
   kernel.name = "forty_two_again";
   ASSERT_OK(keel_op_register(&kernel));
   ASSERT_OK(keel_op_run(stream, &add.call));
-  EXPECT_EQ(read(stream, cpu_, c, 3), (std::vector<float>{42, 42, 42}));
+  EXPECT_EQ(read(stream, rich_, c, 3), (std::vector<float>{42, 42, 42}));
   EXPECT_EQ(calls, 1);
-  EXPECT_NE(explain(cpu_, add).find("1 cpu:0: forty_two_again (custom), level native score 1000"),
-            std::string::npos)
-      << explain(cpu_, add);
+  EXPECT_NE(
+      explain(rich_, add)
+          .find("1 " + test_device(0) + ": forty_two_again (custom), level native score 1000"),
+      std::string::npos)
+      << explain(rich_, add);
 
-  const keel_tensor large = tensor(stream, cpu_, {100}, std::vector<float>(100, 1));
+  const keel_tensor large = tensor(stream, rich_, {100}, std::vector<float>(100, 1));
   Call refused(KEEL_OP_ADD, {large, large}, {large});
   ASSERT_OK(keel_op_run(stream, &refused.call));
-  EXPECT_EQ(read(stream, cpu_, large, 100), std::vector<float>(100, 2));
-  EXPECT_NE(explain(cpu_, refused).find("forty_two_again (custom) does not accept"),
+  EXPECT_EQ(read(stream, rich_, large, 100), std::vector<float>(100, 2));
+  EXPECT_NE(explain(rich_, refused).find("forty_two_again (custom) does not accept"),
             std::string::npos);
 
   // Of another backend: a native custom kernel beats the plugin's composed one.
@@ -375,7 +387,7 @@ TEST_F(Dispatch, CustomKernelsAreScoredWithTheOthers) {
 
   kernel.backend = "nobody";
   expect_refused(keel_op_register(&kernel), "nobody", KEEL_NOT_FOUND);
-  kernel.backend = "cpu";
+  kernel.backend = backend.c_str();
   kernel.op = KEEL_OP_COUNT;
   expect_refused(keel_op_register(&kernel), "no operator", KEEL_NOT_FOUND);
   kernel.op = KEEL_OP_ADD;
@@ -385,12 +397,12 @@ TEST_F(Dispatch, CustomKernelsAreScoredWithTheOthers) {
 
 TEST_F(Dispatch, CustomKernelsEndWithShutdown) {
   // The one of the test before would give 42s.
-  const keel_stream stream = stream_on(cpu_);
-  const keel_tensor a = tensor(stream, cpu_, {3}, {1, 2, 3});
+  const keel_stream stream = stream_on(rich_);
+  const keel_tensor a = tensor(stream, rich_, {3}, {1, 2, 3});
   Call add(KEEL_OP_ADD, {a, a}, {a});
-  EXPECT_EQ(explain(cpu_, add).find("custom"), std::string::npos);
+  EXPECT_EQ(explain(rich_, add).find("custom"), std::string::npos);
   ASSERT_OK(keel_op_run(stream, &add.call));
-  EXPECT_EQ(read(stream, cpu_, a, 3), (std::vector<float>{2, 4, 6}));
+  EXPECT_EQ(read(stream, rich_, a, 3), (std::vector<float>{2, 4, 6}));
 }
 
 }  // namespace

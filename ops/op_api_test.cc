@@ -6,6 +6,8 @@
 #include <keel/plugin_kit.hpp>
 #include <string>
 
+#include "core/testing/test_backend.h"
+
 namespace {
 
 #define EXPECT_FAILS(code, text, expression)                                \
@@ -20,9 +22,10 @@ class OpApi : public testing::Test {
   static constexpr int64_t kCount = 16;
 
   static void SetUpTestSuite() {
-    setenv("KEEL_CPU_DEVICES", "2", 1);
+    keel::testing::set_test_devices(2);
     auto options = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
-    options.backends = "cpu";
+    const std::string backend = keel::testing::test_backend();
+    options.backends = backend.c_str();
     ASSERT_EQ(KEEL_OK, keel_init(&options)) << keel_last_error();
   }
   static void TearDownTestSuite() { EXPECT_EQ(KEEL_OK, keel_shutdown()); }
@@ -96,7 +99,7 @@ TEST_F(OpApi, NullArguments) {
 
 TEST_F(OpApi, AStreamOfOneDeviceWithMemoryOfAnother) {
   if (memory_[0] == memory_[1]) {
-    GTEST_SKIP() << "guarded devices use equal addresses: the other's memory is this one's too";
+    GTEST_SKIP() << "the devices use equal addresses: the other's memory is this one's too";
   }
   inputs_[1] = &tensors_[1];
   EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "input b", keel_op_run(stream_, &call_));

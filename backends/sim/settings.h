@@ -1,0 +1,33 @@
+#ifndef KEEL_BACKENDS_SIM_SETTINGS_H_
+#define KEEL_BACKENDS_SIM_SETTINGS_H_
+
+#include <keel/abi.h>
+
+#include <cstdint>
+
+#include "emulator/device.h"
+
+namespace keel::sim {
+
+// What an instance is asked to be. Each key may come from the instance settings, or from
+// the environment where those do not name it: KEEL_SIM_DEVICES, KEEL_SIM_PROFILE, and
+// KEEL_SIM_SETTINGS="key=value key=value" for all.
+//   devices         0 to 64; default 1 with a profile, else 0
+//   profile         a JSON file; default as fast as the host
+//   memory_mib      of each device, 1 to 262144; default the profile's, or 4096
+//   single_queue    0, 1    all streams of a device share one hardware queue
+//   pageable_async  0, 1    pageable host memory is read when the copy runs
+//   delay_us        0 to 1000000    random delay of each piece of work, at most
+//   seed            of the delays and of what is corrupted; default 1
+//   faults          see emulator/faults.h
+struct Settings {
+  uint32_t devices = 0;
+  emulator::DeviceOptions device;
+};
+
+// KEEL_INVALID_ARGUMENT, naming the key, for one that is unknown or has a bad value.
+keel_status read_settings(const keel_instance_settings* given, Settings* out_settings);
+
+}  // namespace keel::sim
+
+#endif  // KEEL_BACKENDS_SIM_SETTINGS_H_

@@ -1,0 +1,30 @@
+#ifndef KEEL_CORE_TESTING_TEST_BACKEND_H_
+#define KEEL_CORE_TESTING_TEST_BACKEND_H_
+
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+
+namespace keel::testing {
+
+// The backend that a test takes its devices from: the CPU's, or KEEL_TEST_BACKEND (see
+// SIM in cmake/KeelTargets.cmake). Tests ask for as many devices as they need.
+inline std::string test_backend() {
+  const char* const name = std::getenv("KEEL_TEST_BACKEND");
+  return name == nullptr ? "cpu" : name;
+}
+
+// "cpu:1"
+inline std::string test_device(uint32_t ordinal) {
+  return test_backend() + ":" + std::to_string(ordinal);
+}
+
+// For instances of it that are made from the environment.
+inline void set_test_devices(uint32_t count) {
+  const char* const variable = test_backend() == "sim" ? "KEEL_SIM_DEVICES" : "KEEL_CPU_DEVICES";
+  setenv(variable, std::to_string(count).c_str(), 1);
+}
+
+}  // namespace keel::testing
+
+#endif  // KEEL_CORE_TESTING_TEST_BACKEND_H_

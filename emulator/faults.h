@@ -1,0 +1,78 @@
+#ifndef KEEL_EMULATOR_FAULTS_H_
+#define KEEL_EMULATOR_FAULTS_H_
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "emulator/bell.h"
+#include "emulator/status.h"
+
+namespace keel::emulator {
+
+// Calls that faults count. The first two happen on the calling thread, the others on a
+// stream.
+enum class CallKind : uint8_t { kAlloc, kStream, kCopy, kFill, kOp, kRecord };
+inline constexpr size_t kCallKinds = 6;
+const char* call_name(CallKind kind);  // "alloc"
+
+// One thing to go wrong: "ACTION[:KIND][@N[+]][=ARGUMENT]", behind "DEVICE/" for one
+// device only.
+//   lose[:KIND]@N      the device is lost when the Nth call (of the kind) runs
+//   refuse:KIND@N      the Nth call returns a failure: kOutOfMemory for alloc
+//   fail:KIND@N        the Nth call is taken, and fails on its stream
+//   corrupt:KIND@N     one bit of the Nth result is wrong: copy, fill, op
+//   stall:KIND@N[=MS]  the Nth call's queue hangs before it for MS milliseconds, or
+//                      until released
+//   slow[:KIND]=X      work takes X times as long, 1 to 1000
+// Calls are counted from 1 by each device, in the order they were made. "@N+" is the Nth
+// and all later ones.
+struct Fault {
+  enum class Action : uint8_t { kLose, kRefuse, kFail, kCorrupt, kStall, kSlow };
+  Action action;
+  std::optional<CallKind> kind;
+  std::optional<uint32_t> device;
+  uint64_t nth = 0;
+  bool onward = false;
+  double argument = 0;  // 0: none
+};
+
+// A list with commas. kInvalidArgument names the fault that makes no sense.
+Status parse_faults(std::string_view text, std::vector<Fault>* out_faults);
+
+// What is to go wrong with one call.
+struct Injection {
+  bool lose = false;
+  bool refuse = false;
+  bool fail = false;
+  bool corrupt = false;
+  bool stall = false;
+  Duration stall_for{0};  // 0: until released
+  double slow = 1;
+  CallKind kind = CallKind::kAlloc;
+  uint64_t number = 0;  // of its kind
+
+  // "copy 7"
+  std::string call() const;
+};
+
+// The faults of one device, counting its calls. Thread-safe.
+class FaultPlan {
+ public:
+  FaultPlan(const std::vector<Fault>& faults, uint32_t device);
+  // Counts a call.
+  Injection next(CallKind kind);
+
+ private:
+  std::vector<Fault> faults_;
+  std::array<std::atomic<uint64_t>, kCallKinds> counts_ = {};
+  std::atomic<uint64_t> total_{0};
+};
+
+}  // namespace keel::emulator
+
+#endif  // KEEL_EMULATOR_FAULTS_H_

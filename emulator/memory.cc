@@ -1,0 +1,192 @@
+#include "emulator/memory.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <iterator>
+#include <mutex>
+
+namespace keel::emulator {
+namespace {
+
+void* map(uint64_t size, int protection) {
+  void* const mapped =
+      mmap(nullptr, size, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return mapped == MAP_FAILED ? nullptr : mapped;
+}
+
+uint64_t rounded(uint64_t size) {
+  return (size + Memory::kAlignment - 1) / Memory::kAlignment * Memory::kAlignment;
+}
+
+uint64_t physical_memory() {
+  return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+         static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+}  // namespace
+
+const DeviceRange* DeviceRange::get(std::string* out_error) {
+  static const DeviceRange* const range = [] {
+    void* const reserved = map(kSize, PROT_NONE);
+    return reserved == nullptr ? nullptr : new DeviceRange(address_of(reserved));
+  }();
+  if (range == nullptr) {
+    *out_error =
+        fmt::format("{} GiB of address space cannot be reserved for device addresses", kSize >> 30);
+  }
+  return range;
+}
+
+std::shared_ptr<Storage> Storage::create(uint64_t size) {
+  void* const data = map(size, PROT_READ | PROT_WRITE);
+  if (data == nullptr) return nullptr;
+  return std::shared_ptr<Storage>(new Storage(static_cast<std::byte*>(data), size));
+}
+
+Storage::~Storage() {
+  munmap(data_, size_);
+}
+
+Address Memory::find_hole(uint64_t size) const {
+  Address candidate = range_.begin();
+  for (const auto& [address, block] : device_blocks_) {
+    if (address - candidate >= size) return candidate;
+    candidate = address + rounded(block.size);
+  }
+  return range_.begin() + DeviceRange::kSize - candidate >= size ? candidate : 0;
+}
+
+Status Memory::allocate(uint64_t size, Address* out_address) {
+  const std::lock_guard lock(mutex_);
+  const uint64_t left = bytes_ - used_;
+  if (size > left || rounded(size) > left) {
+    return {Code::kOutOfMemory,
+            fmt::format("{} bytes asked for, {} of {} left", size, left, bytes_)};
+  }
+  const Address address = find_hole(rounded(size));
+  std::shared_ptr<Storage> storage = address == 0 ? nullptr : Storage::create(size);
+  if (storage == nullptr) {
+    return {Code::kOutOfMemory, address == 0 ? "the device's addresses are too fragmented"
+                                             : "the host has no memory for it"};
+  }
+  if (size <= kPoisonedSize) std::memset(storage->data(), kPoison, size);
+  device_blocks_.emplace(address, Block{size, std::move(storage)});
+  used_ += rounded(size);
+  *out_address = address;
+  return {};
+}
+
+Status Memory::free(Address address) {
+  const std::lock_guard lock(mutex_);
+  const auto found = device_blocks_.find(address);
+  if (found == device_blocks_.end()) {
+    return {Code::kInvalidArgument, fmt::format("no allocation begins at {:#x}", address)};
+  }
+  used_ -= rounded(found->second.size);
+  device_blocks_.erase(found);
+  return {};
+}
+
+Status Memory::allocate_pinned(uint64_t size, void** out_pointer) {
+  std::shared_ptr<Storage> storage = size > physical_memory() ? nullptr : Storage::create(size);
+  if (storage == nullptr) {
+    return {Code::kOutOfMemory, fmt::format("the host cannot pin {} bytes", size)};
+  }
+  if (size <= kPoisonedSize) std::memset(storage->data(), kPoison, size);
+  *out_pointer = storage->data();
+  const std::lock_guard lock(mutex_);
+  host_blocks_.emplace(address_of(*out_pointer), Block{size, std::move(storage)});
+  return {};
+}
+
+Status Memory::free_pinned(void* pointer) {
+  const std::lock_guard lock(mutex_);
+  const auto found = host_blocks_.find(address_of(pointer));
+  if (found == host_blocks_.end() || found->second.storage == nullptr) {
+    return {Code::kInvalidArgument, fmt::format("no pinned allocation begins at {}", pointer)};
+  }
+  host_blocks_.erase(found);
+  return {};
+}
+
+Status Memory::pin(void* pointer, uint64_t size) {
+  const Address address = address_of(pointer);
+  if (size == 0 || is_device_address(pointer, size)) {
+    return {Code::kInvalidArgument, fmt::format("{} is no host memory", pointer)};
+  }
+  const std::lock_guard lock(mutex_);
+  const auto next = host_blocks_.lower_bound(address);
+  if ((next != host_blocks_.end() && next->first - address < size) ||
+      (next != host_blocks_.begin() &&
+       address - std::prev(next)->first < std::prev(next)->second.size)) {
+    return {Code::kInvalidArgument, fmt::format("memory at {} is pinned already", pointer)};
+  }
+  host_blocks_.emplace(address, Block{size, nullptr});
+  return {};
+}
+
+Status Memory::unpin(void* pointer) {
+  const std::lock_guard lock(mutex_);
+  const auto found = host_blocks_.find(address_of(pointer));
+  if (found == host_blocks_.end() || found->second.storage != nullptr) {
+    return {Code::kInvalidArgument,
+            fmt::format("no memory at {} was pinned by the caller", pointer)};
+  }
+  host_blocks_.erase(found);
+  return {};
+}
+
+uint64_t Memory::free_bytes() const {
+  const std::shared_lock lock(mutex_);
+  return bytes_ - used_;
+}
+
+bool Memory::is_pinned(const void* pointer, uint64_t size) const {
+  std::string ignored;
+  const std::shared_lock lock(mutex_);
+  return find(host_blocks_, address_of(pointer), size, &ignored) != nullptr;
+}
+
+const Memory::Blocks::value_type* Memory::find(const Blocks& blocks, Address address, uint64_t size,
+                                               std::string* out_error) {
+  const auto next = blocks.upper_bound(address);
+  if (next != blocks.begin()) {
+    const auto& found = *std::prev(next);
+    const uint64_t offset = address - found.first;
+    if (offset < found.second.size) {
+      if (size <= found.second.size - offset) return &found;
+      *out_error = fmt::format("{} bytes at {:#x} reach past the allocation of {} at {:#x}", size,
+                               address, found.second.size, found.first);
+      return nullptr;
+    }
+  }
+  *out_error = fmt::format("no memory of the device at {:#x}", address);
+  return nullptr;
+}
+
+Status Memory::resolve(Address address, uint64_t size, std::byte** out_data,
+                       std::shared_ptr<Storage>* out_keep) const {
+  std::string error;
+  const std::shared_lock lock(mutex_);
+  const bool on_device = range_.touches(address, size);
+  const auto* const found = find(on_device ? device_blocks_ : host_blocks_, address, size, &error);
+  if (found == nullptr) return {Code::kIllegalAddress, std::move(error)};
+  const Block& block = found->second;
+  *out_data = (block.storage == nullptr ? reinterpret_cast<std::byte*>(found->first)
+                                        : block.storage->data()) +
+              (address - found->first);
+  *out_keep = block.storage;
+  return {};
+}
+
+Status Access::reach(Address address, uint64_t size, std::byte** out_data) {
+  std::shared_ptr<Storage> keep;
+  Status status = memory_.resolve(address, size, out_data, &keep);
+  if (status.ok()) kept_.push_back(std::move(keep));
+  return status;
+}
+
+}  // namespace keel::emulator

@@ -1,0 +1,132 @@
+#ifndef KEEL_EMULATOR_MEMORY_H_
+#define KEEL_EMULATOR_MEMORY_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <shared_mutex>
+#include <string>
+#include <vector>
+
+#include "emulator/status.h"
+
+namespace keel::emulator {
+
+// An address in a device's own space, or a host address the device can reach.
+using Address = uint64_t;
+
+inline Address address_of(const void* pointer) {
+  return reinterpret_cast<Address>(pointer);
+}
+
+// Where the addresses of all devices lie: a range that the host has reserved and may
+// not touch, so that a device pointer dereferenced on the host faults. One for the
+// process and all chips, never given back.
+class DeviceRange {
+ public:
+  static constexpr uint64_t kSize = uint64_t{256} << 30;
+  // NULL, with |*out_error|, where the address space is limited.
+  static const DeviceRange* get(std::string* out_error);
+
+  Address begin() const { return begin_; }
+  // Whether any of the |size| bytes lies in the range.
+  bool touches(Address address, uint64_t size) const {
+    return address < begin_ + kSize && (address >= begin_ || begin_ - address < size);
+  }
+
+ private:
+  explicit DeviceRange(Address begin) : begin_(begin) {}
+  const Address begin_;
+};
+
+// Anonymous memory of the host, backed once it is touched.
+class Storage {
+ public:
+  // NULL when there is none.
+  static std::shared_ptr<Storage> create(uint64_t size);
+  ~Storage();
+  Storage(const Storage&) = delete;
+  Storage& operator=(const Storage&) = delete;
+  std::byte* data() const { return data_; }
+
+ private:
+  Storage(std::byte* data, uint64_t size) : data_(data), size_(size) {}
+  std::byte* const data_;
+  const uint64_t size_;
+};
+
+// What a device can reach: its own memory, and host memory pinned for it. Each device's
+// addresses begin at the start of the range, so those of two devices are often equal.
+// Thread-safe.
+class Memory {
+ public:
+  static constexpr uint64_t kAlignment = 256;
+  // Fresh allocations up to this size are filled with kPoison, so that what was never
+  // written shows; larger ones read as zeroes.
+  static constexpr uint64_t kPoisonedSize = 1 << 20;
+  static constexpr unsigned char kPoison = 0xa5;
+
+  Memory(const DeviceRange& range, uint64_t bytes) : range_(range), bytes_(bytes) {}
+
+  // First-fit by address: what was freed is handed out again at once.
+  Status allocate(uint64_t size, Address* out_address);
+  // kInvalidArgument if |address| is not where an allocation begins.
+  Status free(Address address);
+  Status allocate_pinned(uint64_t size, void** out_pointer);
+  Status free_pinned(void* pointer);
+  // Memory of the caller's, which keeps it until unpin.
+  Status pin(void* pointer, uint64_t size);
+  Status unpin(void* pointer);
+
+  uint64_t total_bytes() const { return bytes_; }
+  uint64_t free_bytes() const;
+  // Whether the device may read and write these host bytes at any time.
+  bool is_pinned(const void* pointer, uint64_t size) const;
+  // Whether a host range strays into the addresses of devices.
+  bool is_device_address(const void* pointer, uint64_t size) const {
+    return range_.touches(address_of(pointer), size);
+  }
+
+  // Where the host finds |size| bytes at |address|, all in one allocation, pinned block
+  // or pinned range; |*out_keep| keeps them from going meanwhile. kIllegalAddress, with
+  // what lies near.
+  Status resolve(Address address, uint64_t size, std::byte** out_data,
+                 std::shared_ptr<Storage>* out_keep) const;
+
+ private:
+  struct Block {
+    uint64_t size;
+    std::shared_ptr<Storage> storage;  // NULL: the caller's own
+  };
+  using Blocks = std::map<Address, Block>;
+
+  // The block that holds the range, or NULL with |*out_error|.
+  static const Blocks::value_type* find(const Blocks& blocks, Address address, uint64_t size,
+                                        std::string* out_error);
+  // Where |size| bytes fit; 0 when nowhere.
+  Address find_hole(uint64_t size) const;
+
+  const DeviceRange& range_;
+  const uint64_t bytes_;
+  mutable std::shared_mutex mutex_;
+  uint64_t used_ = 0;
+  Blocks device_blocks_;
+  Blocks host_blocks_;
+};
+
+// The memory accesses of one piece of work: checked, and held until it is done.
+class Access {
+ public:
+  explicit Access(const Memory& memory) : memory_(memory) {}
+  // See Memory::resolve.
+  Status reach(Address address, uint64_t size, std::byte** out_data);
+
+ private:
+  const Memory& memory_;
+  std::vector<std::shared_ptr<Storage>> kept_;
+};
+
+}  // namespace keel::emulator
+
+#endif  // KEEL_EMULATOR_MEMORY_H_

@@ -1,0 +1,238 @@
+#include "emulator/queue.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace keel::emulator {
+
+// ---- stream state --------------------------------------------------------------
+
+Status StreamState::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+Status StreamState::query() const {
+  const std::lock_guard lock(mutex_);
+  if (!failure_.ok()) return failure_;
+  return pending_ == 0 ? Status() : Status::not_ready();
+}
+
+Status StreamState::synchronize(Time deadline) const {
+  std::unique_lock lock(mutex_);
+  if (!drained_.wait_until(lock, deadline, [this] { return pending_ == 0; })) {
+    return {Code::kTimedOut, {}};
+  }
+  return failure_;
+}
+
+void StreamState::add() {
+  const std::lock_guard lock(mutex_);
+  ++pending_;
+}
+
+void StreamState::cancel() {
+  cancelled_.store(true, std::memory_order_release);
+}
+
+void StreamState::finish(Status status) {
+  const std::lock_guard lock(mutex_);
+  if (failure_.ok()) failure_ = std::move(status);
+  if (--pending_ == 0) drained_.notify_all();
+}
+
+void StreamState::finish_record(Completion& completion, Time time) {
+  std::vector<Completion::Callback> callbacks;
+  Status status;
+  {
+    const std::lock_guard lock(mutex_);
+    status = failure_;
+    callbacks = completion.complete(status, time);
+    if (--pending_ == 0) drained_.notify_all();
+  }
+  for (const auto& callback : callbacks) callback(status);
+}
+
+// ---- queue ---------------------------------------------------------------------
+
+Queue::Queue(Device& device, uint64_t seed)
+    : device_(device), random_(seed), thread_([this] { run(); }) {}
+
+void Queue::push(Command command) {
+  command.enqueued_at = Clock::now();
+  command.stream->add();
+  {
+    const std::lock_guard lock(mutex_);
+    commands_.push_back(std::move(command));
+    waiting_.store(commands_.size());
+  }
+  bell_->ring();
+}
+
+void Queue::withdraw(StreamState& stream) {
+  stream.cancel();
+  bell_->ring();
+  std::unique_lock lock(mutex_);
+  moved_on_.wait(lock, [&] { return current_ != &stream; });
+}
+
+void Queue::stop() {
+  if (!thread_.joinable()) return;
+  stopping_.store(true);
+  bell_->ring();
+  thread_.join();
+}
+
+void Queue::run() {
+  pthread_setname_np(pthread_self(), "keel-emulator");
+  // The 50 us by which Linux lets timed sleeps run late are longer than many a command.
+  if (device_.is_paced()) prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
+  while (true) {
+    bell_->wait_until(Time::max(), [this] { return waiting_.load() != 0 || stopping_.load(); });
+    Command command;
+    {
+      const std::lock_guard lock(mutex_);
+      if (commands_.empty()) return;  // stopping
+      command = std::move(commands_.front());
+      commands_.pop_front();
+      waiting_.store(commands_.size());
+      current_ = command.stream.get();
+    }
+    execute(command);
+    {
+      const std::lock_guard lock(mutex_);
+      current_ = nullptr;
+    }
+    moved_on_.notify_all();
+  }
+}
+
+Status Queue::interruption(const StreamState& stream) const {
+  Status lost = device_.alive();
+  if (!lost.ok()) return lost;
+  if (stopping_.load() || stream.is_cancelled()) {
+    return {Code::kCancelled, "the stream was destroyed"};
+  }
+  return {};
+}
+
+void Queue::execute(Command& command) {
+  StreamState& stream = *command.stream;
+  Status status = stream.failure();
+  if (status.ok()) status = interruption(stream);
+  const bool runs = status.ok();
+  switch (command.kind) {
+    case Command::Kind::kWork:
+      if (runs) status = perform(command);
+      command.kernel = nullptr;  // lets go of what it holds before anybody hears
+      break;
+    case Command::Kind::kRecord:
+      if (runs) status = inject(command);
+      break;
+    case Command::Kind::kWait: {
+      if (!runs) break;
+      Completion& awaited = *command.completion;
+      if (!awaited.is_done()) {
+        awaited.notify([bell = bell_](const Status&) { bell->ring(); });
+        bell_->wait_until(Time::max(), [&] { return awaited.is_done() || is_interrupted(stream); });
+      }
+      // What failed there is reported there: this stream was only told when to go on.
+      if (awaited.is_done()) now_ = std::max(now_, awaited.time());
+      status = interruption(stream);
+      break;
+    }
+  }
+  if (command.kind != Command::Kind::kRecord) {
+    stream.finish(std::move(status));
+    return;
+  }
+  if (!status.ok()) {
+    stream.add();
+    stream.finish(std::move(status));
+  }
+  now_ = std::max(now_, command.enqueued_at);
+  stream.finish_record(*command.completion, now_);
+}
+
+Status Queue::inject(const Command& command) {
+  const Injection& injection = command.injection;
+  const StreamState& stream = *command.stream;
+  if (injection.stall) {
+    const uint64_t generation = device_.stall_generation();
+    const Time until =
+        injection.stall_for.count() == 0 ? Time::max() : Clock::now() + injection.stall_for;
+    bell_->wait_until(
+        until, [&] { return is_interrupted(stream) || device_.stall_generation() != generation; });
+    now_ = std::max(now_, Clock::now());
+  }
+  if (injection.lose) device_.lose(fmt::format("injected at {}", injection.call()));
+  const uint32_t delay_us = device_.options().delay_us;
+  if (delay_us != 0) {
+    now_ = std::max(now_, command.enqueued_at) +
+           std::chrono::microseconds(random_() % (uint64_t{delay_us} + 1));
+    sleep_until(now_, stream);
+  }
+  Status status = interruption(stream);
+  if (status.ok() && injection.fail) {
+    return {Code::kFailed,
+            fmt::format("{}: injected failure of {}", device_.name(), injection.call())};
+  }
+  return status;
+}
+
+Status Queue::perform(Command& command) {
+  const StreamState& stream = *command.stream;
+  Status status = inject(command);
+  if (!status.ok()) return status;
+  Engine& engine = device_.engine(command.work.engine);
+  if (!engine.acquire(stream.priority(), bell_, [&] { return is_interrupted(stream); })) {
+    return interruption(stream);
+  }
+  const Time begun = Clock::now();
+  {
+    Access access(device_.memory());
+    status = command.kernel(access);
+  }
+  if (status.ok() && command.injection.corrupt) status = corrupt(command);
+  const Time ended = Clock::now();
+
+  // Launches are pipelined: the latency counts from when the command came.
+  Time end = std::max({now_, command.enqueued_at, ended});
+  if (device_.is_paced()) {
+    const Time start =
+        std::max({now_, command.enqueued_at + device_.launch_latency(), engine.free_at()});
+    const auto nominal = static_cast<double>(device_.duration_of(command.work).count());
+    end = start + Duration(static_cast<int64_t>(nominal * command.injection.slow));
+  } else if (command.injection.slow > 1) {
+    const auto taken = static_cast<double>(Duration(ended - begun).count());
+    end += Duration(static_cast<int64_t>(taken * (command.injection.slow - 1)));
+  }
+  if (end > ended) sleep_until(end, stream);
+  now_ = end;
+  engine.release(end);
+  Status interrupted = interruption(stream);
+  return interrupted.ok() ? status : interrupted;
+}
+
+Status Queue::corrupt(const Command& command) {
+  if (command.result_size == 0) return {};
+  std::byte* data = nullptr;
+  std::shared_ptr<Storage> keep;
+  if (command.result_memory != nullptr) {
+    Status status =
+        command.result_memory->resolve(command.result, command.result_size, &data, &keep);
+    if (!status.ok()) return status;
+  } else {
+    data = reinterpret_cast<std::byte*>(command.result);
+  }
+  const uint64_t bit = random_() % 8;
+  data[random_() % command.result_size] ^= std::byte{1} << bit;
+  return {};
+}
+
+}  // namespace keel::emulator
