@@ -53,6 +53,7 @@ function(keel_plugin name)
     target_link_options(keel_${name} PRIVATE "LINKER:--no-undefined")
   endif()
   add_dependencies(keel_thread_tests keel_${name})
+  set_property(GLOBAL APPEND PROPERTY KEEL_BACKENDS ${name})
   # No RPATH once installed: core loads a plugin by descriptor, so $ORIGIN would be
   # /proc/self/fd; and one of its own would keep out the one it inherits from libkeel.
   set_target_properties(keel_${name} PROPERTIES
