@@ -65,10 +65,11 @@ endfunction()
 # What the thread-sanitizer build needs: its tests, and the plugins they load.
 add_custom_target(keel_thread_tests)
 
-# keel_test(NAME SOURCES files... LIBRARIES libs... [GUARD] [SIM] [ENVIRONMENT VAR=VALUE...] [THREADS]
-# [IN_TREE]):
+# keel_test(NAME SOURCES files... LIBRARIES libs... [GUARD] [VALIDATE] [SIM]
+#           [ENVIRONMENT VAR=VALUE...] [THREADS] [IN_TREE]):
 # a GoogleTest program, run as one ctest test. GUARD: run once more as NAME.guard
 # with KEEL_CPU_GUARD=1, where CPU device memory is out of the host's reach.
+# VALIDATE: run once more as NAME.validate with KEEL_VALIDATE=1, the validation layer.
 # SIM: run once more as NAME.sim, with devices of the emulated chip in the CPU's place.
 # THREADS: labelled "threads", the tests the thread-sanitizer build runs. IN_TREE: looks at
 # files of the source or build tree, so it is not bundled (`./dev bundle --tests`).
@@ -76,7 +77,8 @@ function(keel_test name)
   if(NOT KEEL_BUILD_TESTS)
     return()
   endif()
-  cmake_parse_arguments(arg "GUARD;SIM;THREADS;IN_TREE" "" "SOURCES;LIBRARIES;ENVIRONMENT" ${ARGN})
+  cmake_parse_arguments(arg "GUARD;VALIDATE;SIM;THREADS;IN_TREE" ""
+                        "SOURCES;LIBRARIES;ENVIRONMENT" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE ${arg_LIBRARIES} GTest::gtest GTest::gtest_main
                                         Threads::Threads)
@@ -91,6 +93,10 @@ function(keel_test name)
   if(arg_GUARD)
     keel_add_test(${name}.guard ${name} "KEEL_CPU_GUARD=1;${arg_ENVIRONMENT}" ${arg_THREADS})
     keel_list_test(${name}.guard ${name} "KEEL_CPU_GUARD=1;${arg_ENVIRONMENT}" ${arg_IN_TREE})
+  endif()
+  if(arg_VALIDATE)
+    keel_add_test(${name}.validate ${name} "KEEL_VALIDATE=1;${arg_ENVIRONMENT}" ${arg_THREADS})
+    keel_list_test(${name}.validate ${name} "KEEL_VALIDATE=1;${arg_ENVIRONMENT}" ${arg_IN_TREE})
   endif()
   if(arg_SIM)
     set(on_sim "KEEL_TEST_BACKEND=sim;KEEL_BACKENDS=cpu,sim;${arg_ENVIRONMENT}")

@@ -2,6 +2,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstddef>
 #include <cstring>
 #include <functional>
 #include <random>
@@ -151,6 +152,20 @@ TEST_F(ApiTest, InitTwiceShutdownAndInitAgain) {
   EXPECT_KEEL_OK(keel_device_find("cpu", &device_));
   EXPECT_EQ(keel_device_find("cuda:7", &device_), KEEL_NOT_FOUND);
   EXPECT_NE(std::string(keel_last_error()).find("cpu:0"), std::string::npos);
+}
+
+TEST_F(ApiTest, OptionsOfBeforeValidationAreAccepted) {
+  ASSERT_KEEL_OK(keel_shutdown());
+  auto options = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
+  options.backends = "";
+  options.validate = 2;
+  EXPECT_EQ(keel_init(&options), KEEL_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(keel_last_error()).find("options.validate"), std::string::npos);
+  options.header.size = offsetof(keel_init_options, validate);
+  EXPECT_KEEL_OK(keel_init(&options)) << "what lies behind it is not looked at";
+  EXPECT_EQ(keel_validation_count(nullptr), KEEL_INVALID_ARGUMENT);
+  uint64_t count = 0;
+  EXPECT_KEEL_OK(keel_validation_count(&count));
 }
 
 TEST_F(ApiTest, AForkedChildIsRefusedAndTheParentUnharmed) {

@@ -1,6 +1,7 @@
 #include "core/backend.h"
 
 #include "core/device.h"
+#include "core/validation/validation.h"
 
 namespace keel {
 
@@ -18,7 +19,7 @@ Status plugin_status(keel_status code, const std::string& who, const char* call)
 }
 
 Status Backend::load(const keel_plugin* plugin, const keel_instance_settings* settings) {
-  plugin_ = plugin;
+  plugin_ = validation::enabled() ? validation::checked_plugin(plugin, name_) : plugin;
   const keel_instance_settings none = {
       {sizeof(none), KEEL_STRUCT_INSTANCE_SETTINGS, nullptr}, 0, 0, nullptr, nullptr};
   take_plugin_text();  // whatever an earlier call left behind is not this one's

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "core/log.h"
+#include "core/validation/validation.h"
 
 namespace keel {
 
@@ -108,6 +109,8 @@ Status Runtime::initialize(const keel_init_options* options) {
     return failure(KEEL_INVALID_ARGUMENT, "options.default_timeout_ns is {}", timeout_ns);
   }
   if (timeout_ns == 0) KEEL_RETURN_IF_ERROR(timeout_from_environment(&timeout_ns));
+
+  KEEL_RETURN_IF_ERROR(validation::configure(options));
 
   const char* folder = options == nullptr ? nullptr : options->plugin_folder;
   if (folder == nullptr) folder = trusted_environment("KEEL_PLUGIN_PATH");

@@ -1,10 +1,12 @@
 // The C functions of a process: version, logs, start and end, plugins.
 #include <keel/keel.h>
 
+#include <cstddef>
 #include <keel/plugin_kit.hpp>
 
 #include "core/api.h"
 #include "core/log.h"
+#include "core/validation/validation.h"
 
 using keel::api_call;
 using keel::failure;
@@ -34,8 +36,9 @@ keel_status keel_set_log(keel_log_level level, keel_log_fn fn, void* user) {
 keel_status keel_init(const keel_init_options* options) {
   return api_call<false>([&]() -> Status {
     if (options != nullptr) {
+      // Callers of before |validate| was added have a shorter one.
       KEEL_RETURN_IF_ERROR(keel::check_struct(options, KEEL_STRUCT_INIT_OPTIONS,
-                                              sizeof(keel_init_options), "options"));
+                                              offsetof(keel_init_options, validate), "options"));
     }
     return Runtime::get().initialize(options);
   });
@@ -65,6 +68,14 @@ keel_status keel_plugin_load(const char* path, const keel_instance_settings* set
     uint32_t index = 0;
     KEEL_RETURN_IF_ERROR(Runtime::get().load_plugin(path, settings, sha256, &index));
     *out_backend = index;
+    return {};
+  });
+}
+
+keel_status keel_validation_count(uint64_t* out_count) {
+  return api_call<false>([&]() -> Status {
+    KEEL_REQUIRE(out_count)
+    *out_count = keel::validation::problem_count();
     return {};
   });
 }

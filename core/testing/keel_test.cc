@@ -85,9 +85,13 @@ void KeelTest::SetUp() {
   ASSERT_KEEL_OK(keel_init(&options));
   std::string text;
   violations_before_ = count_violations(&text);
+  EXPECT_KEEL_OK(keel_validation_count(&problems_before_));
 }
 
 void KeelTest::TearDown() {
+  uint64_t problems = 0;
+  EXPECT_KEEL_OK(keel_validation_count(&problems));
+  EXPECT_EQ(problems, problems_before_) << "found by the validation layer, in the log";
   EXPECT_KEEL_OK(keel_shutdown());
   std::string text;
   EXPECT_EQ(count_violations(&text), violations_before_) << text;

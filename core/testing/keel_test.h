@@ -38,7 +38,7 @@ class FakePause {
 };
 
 // Keel without any backend, up from SetUp to TearDown; after that no rule of the ABI
-// may have been broken against the fake plugin.
+// may have been broken against the fake plugin, nor, under KEEL_VALIDATE=1, against any.
 class KeelTest : public ::testing::Test {
  protected:
   void SetUp() override;
@@ -57,6 +57,7 @@ class KeelTest : public ::testing::Test {
 
  private:
   int violations_before_ = 0;
+  uint64_t problems_before_ = 0;
 };
 
 // Different words, the same for the same seed.

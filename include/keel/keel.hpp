@@ -133,6 +133,13 @@ class Runtime {
   bool owner_ = true;
 };
 
+// Problems that the validation layer has found so far.
+inline uint64_t validation_count() {
+  uint64_t count = 0;
+  check(keel_validation_count(&count));
+  return count;
+}
+
 // Every plugin that was looked at, also those that failed to load.
 inline std::vector<keel_backend_info> backends() {
   uint32_t count = 0;

@@ -1,0 +1,65 @@
+// The live memory of one device, with what uses it.
+#ifndef KEEL_CORE_VALIDATION_ALLOCATIONS_H_
+#define KEEL_CORE_VALIDATION_ALLOCATIONS_H_
+
+#include <keel/keel.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "core/validation/origin.h"
+#include "core/validation/timeline.h"
+
+namespace keel::validation {
+
+// Whose addresses a pointer is one of. The two may use equal numbers.
+enum class Space { kDevice, kHost };
+
+// How memory came to be; what may be done with it differs.
+enum class Source { kAlloc, kImport, kRegistered };
+
+struct Block {
+  uintptr_t base = 0;
+  uint64_t size = 0;
+  keel_memory_kind kind = KEEL_MEMORY_DEVICE;
+  Source source = Source::kAlloc;
+  Origin origin;
+  std::vector<Use> uses;  // at most one of each timeline, the last
+
+  bool is_in(Space space) const {
+    if (kind == KEEL_MEMORY_MANAGED) return true;
+    return (kind == KEEL_MEMORY_DEVICE) == (space == Space::kDevice);
+  }
+  void* pointer() const { return reinterpret_cast<void*>(base); }
+  void add_use(const Use& use);
+  // What is not known to be done; NULL if nothing is in flight.
+  const Use* unfinished() const;
+};
+
+// Not thread-safe: its device's lock guards it.
+class Allocations {
+ public:
+  // The block that |pointer| lies in, or begins at; NULL if there is none.
+  std::shared_ptr<Block> find(Space space, const void* pointer) const;
+  std::shared_ptr<Block> find_base(const void* pointer, keel_memory_kind kind) const;
+  // A live block that [base, base + size) of memory of |kind| would share bytes with.
+  std::shared_ptr<Block> overlapping(const Block& block) const;
+  void insert(std::shared_ptr<Block> block);
+  void erase(const Block& block);
+  // All of them, each once.
+  std::vector<std::shared_ptr<Block>> all() const;
+  void clear();
+
+ private:
+  using Map = std::map<uintptr_t, std::shared_ptr<Block>>;
+  Map& map(Space space) { return maps_[space == Space::kDevice ? 0 : 1]; }
+  const Map& map(Space space) const { return maps_[space == Space::kDevice ? 0 : 1]; }
+
+  Map maps_[2];
+};
+
+}  // namespace keel::validation
+
+#endif  // KEEL_CORE_VALIDATION_ALLOCATIONS_H_

@@ -1,0 +1,64 @@
+#include "core/validation/origin.h"
+
+#include <cxxabi.h>
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+
+namespace keel::validation {
+
+namespace {
+
+constexpr int kPrintedFrames = 4;
+
+const void* library_of(void* address) {
+  Dl_info info = {};
+  return dladdr(address, &info) == 0 ? nullptr : info.dli_fbase;
+}
+
+std::string describe_frame(void* address) {
+  Dl_info info = {};
+  if (dladdr(address, &info) == 0 || info.dli_fname == nullptr) return fmt::format("{}", address);
+  std::string file = info.dli_fname;
+  file.erase(0, file.rfind('/') + 1);
+  const auto at = reinterpret_cast<uintptr_t>(address);
+  if (info.dli_sname == nullptr) {
+    // What addr2line -e FILE takes.
+    return fmt::format("{}+{:#x}", file, at - reinterpret_cast<uintptr_t>(info.dli_fbase));
+  }
+  int demangled = 0;
+  const std::unique_ptr<char, decltype(&std::free)> name(
+      abi::__cxa_demangle(info.dli_sname, nullptr, nullptr, &demangled), std::free);
+  return fmt::format("{}+{:#x} ({})", demangled == 0 ? name.get() : info.dli_sname,
+                     at - reinterpret_cast<uintptr_t>(info.dli_saddr), file);
+}
+
+}  // namespace
+
+Origin capture_origin() {
+  Origin origin;
+  origin.count = backtrace(origin.frames.data(), static_cast<int>(origin.frames.size()));
+  return origin;
+}
+
+std::string describe(const Origin& origin) {
+  const void* own = library_of(reinterpret_cast<void*>(&capture_origin));
+  int first = 0;
+  while (first < origin.count && library_of(origin.frames[static_cast<size_t>(first)]) == own) {
+    ++first;
+  }
+  // A program that Keel is linked into statically: all but the layer's own frame.
+  if (first == origin.count) first = origin.count > 1 ? 1 : 0;
+  std::string text;
+  for (int i = first; i < origin.count && i < first + kPrintedFrames; ++i) {
+    if (!text.empty()) text += " < ";
+    text += describe_frame(origin.frames[static_cast<size_t>(i)]);
+  }
+  return text.empty() ? "an unknown place" : text;
+}
+
+}  // namespace keel::validation
