@@ -12,20 +12,12 @@ keel_status refuse_call(ApiState state) noexcept {
 }
 
 keel_status report(const Status& status) noexcept {
-  try {
-    set_last_error(status);
-  } catch (const std::bad_alloc&) {
-    // The code has to do.
-  }
+  set_last_error(status.text());
   return status.code();
 }
 
 keel_status report(keel_status code, const char* text) noexcept {
-  try {
-    set_last_error({code, text});
-  } catch (const std::bad_alloc&) {
-    // The code has to do.
-  }
+  set_last_error(text);
   return code;
 }
 

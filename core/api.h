@@ -34,7 +34,7 @@ keel_status api_call(Body&& body) noexcept {
     }
     return status.code();
   } catch (const std::bad_alloc&) {
-    return KEEL_OUT_OF_MEMORY;  // a text would need memory too
+    return report(KEEL_OUT_OF_MEMORY, "out of host memory");
   } catch (const std::exception& error) {
     return report(KEEL_INTERNAL, error.what());
   }

@@ -129,6 +129,7 @@ TEST_F(ApiTest, NullPointersAreNamed) {
   refused(keel_event_create(0x80, &event_), "flags");
   refused(keel_stream_synchronize(stream_, -2), "timeout_ns");
   refused(keel_gate_open(gate_, KEEL_NOT_READY, nullptr), "KEEL_NOT_READY");
+  refused(keel_gate_open(gate_, 37, nullptr), "37");
 }
 
 TEST_F(ApiTest, InitTwiceShutdownAndInitAgain) {

@@ -53,41 +53,34 @@ Status submit_peer_copy(Stream& stream, const Endpoint& destination, const Endpo
       });
 }
 
-// A stream for a leg that |stream| cannot run itself; gives it back when it goes.
+// The part of a copy that one device runs.
 class Leg {
  public:
-  // |stream| itself if it belongs to |device|, else a leased stream that starts after
+  // |stream| itself if it belongs to |device|, else its leg there, which starts after
   // what |stream| has enqueued so far.
   Status begin(const Ref<Stream>& stream, Device& device) {
     if (&stream->device() == &device) {
       stream_ = stream;
       return {};
     }
-    KEEL_RETURN_IF_ERROR(device.lease_stream(&stream_));
-    leased_ = true;
+    KEEL_RETURN_IF_ERROR(stream->leg(device, &stream_));
+    foreign_ = true;
     Ref<EventRecord> start;
     KEEL_RETURN_IF_ERROR(stream->fence(&start));
     return stream_->wait(start);
   }
   // |stream| goes on after this leg.
   Status end(const Ref<Stream>& stream) {
-    if (!leased_) return {};
+    if (!foreign_) return {};
     Ref<EventRecord> done;
     KEEL_RETURN_IF_ERROR(stream_->record(0, &done));
     return stream->wait(done);
   }
-  ~Leg() {
-    if (leased_ && stream_) stream_->device().return_stream(stream_);
-  }
-  Leg() = default;
-  Leg(const Leg&) = delete;
-  Leg& operator=(const Leg&) = delete;
-
   const Ref<Stream>& stream() const { return stream_; }
 
  private:
   Ref<Stream> stream_;
-  bool leased_ = false;
+  bool foreign_ = false;
 };
 
 Status copy_by_alias(const Ref<Stream>& stream, const CopyPath& path, const Endpoint& destination,

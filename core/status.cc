@@ -1,9 +1,13 @@
 #include "core/status.h"
 
+#include <algorithm>
+#include <cstring>
+
 namespace keel {
 
 namespace {
-thread_local std::string t_last_error;
+// Fixed, so that a failure for want of memory can be told too; longer texts are cut.
+thread_local char t_last_error[2048];
 thread_local std::string t_plugin_text;
 }  // namespace
 
@@ -50,11 +54,17 @@ const char* status_name(keel_status code) {
   }
 }
 
-void set_last_error(const Status& status) {
-  t_last_error = status.text();
+bool is_status(keel_status code) {
+  return code == KEEL_UNKNOWN || std::strcmp(status_name(code), "KEEL_UNKNOWN") != 0;
+}
+
+void set_last_error(const char* text) {
+  const size_t length = std::min(std::strlen(text), sizeof(t_last_error) - 1);
+  std::memcpy(t_last_error, text, length);
+  t_last_error[length] = '\0';
 }
 const char* last_error() {
-  return t_last_error.c_str();
+  return t_last_error;
 }
 
 void set_plugin_text(const char* text) {

@@ -80,7 +80,9 @@ Status failure(keel_status code, fmt::format_string<Arguments...> format,
   return Status(code, fmt::format(format, std::forward<Arguments>(arguments)...));
 }
 
+// "KEEL_UNKNOWN" for a number that is none.
 const char* status_name(keel_status code);
+bool is_status(keel_status code);
 
 #define KEEL_RETURN_IF_ERROR(expression)         \
   do {                                           \
@@ -90,8 +92,8 @@ const char* status_name(keel_status code);
 
 // ---- texts of the calling thread ----
 
-// What keel_last_error returns.
-void set_last_error(const Status& status);
+// What keel_last_error returns. Allocates nothing.
+void set_last_error(const char* text);
 const char* last_error();
 
 // What a plugin said with host->set_error on this thread and nobody has read yet.

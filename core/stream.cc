@@ -395,6 +395,7 @@ Status Stream::recover(const Deadline& deadline) {
   advance_all(wake);
   Status drained = drain(deadline);
   if (drained.code() == KEEL_TIMED_OUT || drained.code() == KEEL_DEVICE_LOST) return drained;
+  KEEL_RETURN_IF_ERROR(drain_legs(deadline));
   // Records of before, looked at later, still learn what failed below them.
   (void)confirm(UINT64_MAX, wake);
   advance_all(wake);
@@ -453,7 +454,8 @@ Status Stream::close(const Deadline& deadline) {
     advance_locked(wake);
   }
   advance_all(wake);
-  const Status drained = drain(deadline);
+  Status drained = drain(deadline);
+  if (drained.code() != KEEL_TIMED_OUT) drained = drain_legs(deadline);
   if (drained.code() == KEEL_TIMED_OUT) {
     device_.keep_unfinished(Ref<Stream>(this));
     return drained;
@@ -462,8 +464,10 @@ Status Stream::close(const Deadline& deadline) {
   advance_all(wake);
   std::vector<Edge> edges;
   std::vector<void*> workspaces;
+  std::vector<Ref<Stream>> legs;
   {
     std::lock_guard lock(mutex_);
+    legs.swap(legs_);
     observers::tell([&](Observer& observer) { observer.closed(*this); });
     fence_ = nullptr;
     markers_.clear();
@@ -471,6 +475,10 @@ Status Stream::close(const Deadline& deadline) {
     workspace_size_ = 0;
     std::lock_guard state_lock(state_mutex_);
     edges.swap(edges_);
+  }
+  for (Ref<Stream>& leg : legs) {
+    Device& device = leg->device();
+    device.return_stream(std::move(leg));
   }
   for (void* workspace : workspaces) KEEL_RETURN_IF_ERROR(device_.memory().free(workspace));
   device_.reclaim_records(SIZE_MAX);
@@ -480,6 +488,52 @@ Status Stream::close(const Deadline& deadline) {
 void Stream::close() {
   const Status status = close(Runtime::get().default_deadline());
   if (!status.ok()) log(KEEL_LOG_WARNING, "{}", status.text());
+}
+
+Status Stream::leg(Device& device, Ref<Stream>* out_leg) {
+  Ref<Stream> former;
+  {
+    std::lock_guard lock(mutex_);
+    KEEL_RETURN_IF_ERROR(status());
+    for (const Ref<Stream>& leg : legs_) {
+      if (&leg->device() == &device) former = leg;
+    }
+  }
+  // Without the lock: a recovery may let other streams go on.
+  if (former && (!former->has_failed() || former->recover(Deadline::after(0)).ok())) {
+    *out_leg = std::move(former);
+    return {};
+  }
+  Ref<Stream> leg;
+  KEEL_RETURN_IF_ERROR(device.lease_stream(&leg));
+  bool closed = false;
+  {
+    std::lock_guard lock(mutex_);
+    closed = closed_;
+    // A second thread may have come here too: then there are two.
+    if (!closed) legs_.push_back(leg);
+    std::erase(legs_, former);
+  }
+  if (former) device.return_stream(std::move(former));
+  if (closed) {
+    device.return_stream(std::move(leg));
+    return status();
+  }
+  *out_leg = std::move(leg);
+  return {};
+}
+
+Status Stream::drain_legs(const Deadline& deadline) {
+  std::vector<Ref<Stream>> legs;
+  {
+    std::lock_guard lock(mutex_);
+    legs = legs_;
+  }
+  for (const Ref<Stream>& leg : legs) {
+    const Status drained = leg->drain(deadline);
+    if (drained.code() == KEEL_TIMED_OUT) return drained;
+  }
+  return {};
 }
 
 Status Stream::workspace(uint64_t size, void** out_pointer) {

@@ -100,6 +100,10 @@ class Stream final : public RefCounted {
   // stream closes: in-order execution lets all work of the stream share one.
   Status workspace(uint64_t size, void** out_pointer);
 
+  // A stream of the runtime's own on |device|, for parts of this stream's work that run
+  // there: one a device, since they are in order anyway. It stays until this one closes.
+  Status leg(Device& device, Ref<Stream>* out_leg);
+
   // For EventRecord, Gate and the progress thread.
   void advance(WakeList& wake);
   // |position|: of what failed; what was enqueued before a recovery fails no later work.
@@ -143,6 +147,8 @@ class Stream final : public RefCounted {
 
   // Waits for what the native stream holds, and nothing else.
   Status drain(const Deadline& deadline);
+  // The same for what its legs hold; their failures are this stream's already.
+  Status drain_legs(const Deadline& deadline);
 
   // With |mutex_| held:
   Status submit_observed(const char* name, const AccessList& accesses, const HeldWork& work,
@@ -178,6 +184,7 @@ class Stream final : public RefCounted {
   std::deque<std::pair<uint64_t, Ref<EventRecord>>> markers_;
   std::vector<void*> workspaces_;  // the last is the largest; others may be in use still
   uint64_t workspace_size_ = 0;
+  std::vector<Ref<Stream>> legs_;
   bool closed_ = false;
 
   mutable std::mutex state_mutex_;

@@ -230,8 +230,15 @@ keel_status keel_gate_open(keel_gate gate, keel_status status, const char* text)
     if (status == KEEL_NOT_READY) {
       return failure(KEEL_INVALID_ARGUMENT, "status KEEL_NOT_READY opens no gate");
     }
-    const Status passed =
-        status == KEEL_OK ? Status() : Status(status, text == nullptr ? "" : text);
+    if (!keel::is_status(status)) {
+      return failure(KEEL_INVALID_ARGUMENT, "status {} is none of KEEL_*", status);
+    }
+    Status passed;
+    if (status != KEEL_OK && (text == nullptr || *text == '\0')) {
+      passed = failure(status, "a gate was opened with {}", keel::status_name(status));
+    } else if (status != KEEL_OK) {
+      passed = Status(status, text);
+    }
     WakeList wake;
     if (!found->open(passed, wake)) {
       return failure(KEEL_FAILED_PRECONDITION, "gate is open already");

@@ -84,25 +84,6 @@ class StagedTensors {
   std::vector<Copy> copies_;
 };
 
-// A stream of the CPU device for one kernel; goes back to the pool at the end.
-class LeasedStream {
- public:
-  explicit LeasedStream(Device& device) : device_(device) {}
-  ~LeasedStream() {
-    if (stream_) device_.return_stream(stream_);
-  }
-  LeasedStream(const LeasedStream&) = delete;
-  LeasedStream& operator=(const LeasedStream&) = delete;
-
-  Status lease() { return device_.lease_stream(&stream_); }
-  Stream& operator*() const { return *stream_; }
-  Stream* operator->() const { return stream_.get(); }
-
- private:
-  Device& device_;
-  Ref<Stream> stream_;
-};
-
 }  // namespace
 
 Status run_fallback(const Ref<Stream>& stream, const Candidate& fallback,
@@ -119,8 +100,8 @@ Status run_fallback(const Ref<Stream>& stream, const Candidate& fallback,
     const bool reads = !kit::is_contiguous(*call.outputs[o]) || *schema.outputs[o].reads != '\0';
     KEEL_RETURN_IF_ERROR(staged.stage(moved.output(o), reads, /*writes=*/true));
   }
-  LeasedStream cpu(*fallback.device);
-  KEEL_RETURN_IF_ERROR(cpu.lease());
+  Ref<Stream> cpu;
+  KEEL_RETURN_IF_ERROR(stream->leg(*fallback.device, &cpu));
   KEEL_RETURN_IF_ERROR(staged.copy_in(stream));
   Ref<EventRecord> copied;
   KEEL_RETURN_IF_ERROR(stream->fence(&copied));
