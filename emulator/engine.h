@@ -2,6 +2,7 @@
 #define KEEL_EMULATOR_ENGINE_H_
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -28,6 +29,12 @@ class Engine {
   // |free_at|: when, by the chip's clock, it has done its work.
   void release(Time free_at);
 
+  // How many wait for it now.
+  size_t waiting() const {
+    const std::lock_guard lock(mutex_);
+    return waiters_.size();
+  }
+
   // For who holds it: not before then can it do anything else.
   Time free_at() const { return free_at_; }
 
@@ -49,7 +56,7 @@ class Engine {
   // False if the engine had just been granted.
   bool leave(const std::shared_ptr<Waiter>& waiter);
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   bool busy_ = false;
   uint64_t tickets_ = 0;
   std::set<std::shared_ptr<Waiter>, Order> waiters_;

@@ -1,0 +1,134 @@
+#include "emulator/memory.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "emulator/testing/emulator_test.h"
+
+namespace keel::emulator {
+namespace {
+
+class MemoryTest : public EmulatorTest {
+ protected:
+  static DeviceOptions small() {
+    DeviceOptions options;
+    options.memory_bytes = 1 << 20;
+    return options;
+  }
+  Status resolve(Address address, uint64_t size) {
+    std::byte* data = nullptr;
+    std::shared_ptr<Storage> keep;
+    return device_->memory().resolve(address, size, &data, &keep);
+  }
+  const std::shared_ptr<Device> device_ = make_device(small());
+};
+
+TEST_F(MemoryTest, DeviceAddressesAreUnmappedForTheHost) {
+  const Address address = alloc(*device_, 64);
+  int ends[2] = {};
+  ASSERT_EQ(pipe(ends), 0);
+  // The kernel reads the byte as the host would, and says so without a signal.
+  EXPECT_EQ(::write(ends[1], reinterpret_cast<void*>(address), 1), -1);
+  EXPECT_EQ(errno, EFAULT);
+  close(ends[0]);
+  close(ends[1]);
+}
+
+TEST_F(MemoryTest, TwoDevicesUseTheSameAddresses) {
+  DeviceOptions second = small();
+  second.index = 1;
+  const auto other = make_device(second);
+  const Address here = alloc(*device_, 100);
+  const Address there = alloc(*other, 5000);
+  EXPECT_EQ(here, there);
+  const auto on_here = make_stream(device_);
+  const auto on_there = make_stream(other);
+  write(*on_here, here, {1, 2});
+  write(*on_there, there, {3, 4});
+  EXPECT_EQ(read(*on_here, here, 2), (std::vector<uint32_t>{1, 2}));
+  EXPECT_EQ(read(*on_there, there, 2), (std::vector<uint32_t>{3, 4}));
+}
+
+TEST_F(MemoryTest, EveryByteIsChecked) {
+  const Address a = alloc(*device_, 300);
+  const Address b = alloc(*device_, 16);
+  EXPECT_EQ(a % Memory::kAlignment, 0u);
+  expect_ok(resolve(a, 300));
+  expect_ok(resolve(a + 299, 1));
+  expect_fails(Code::kIllegalAddress, "reach past the allocation of 300", resolve(a, 301));
+  expect_fails(Code::kIllegalAddress, "no memory of the device", resolve(a + 300, 1));
+  expect_fails(Code::kIllegalAddress, "reach past", resolve(a, b + 16 - a));
+  expect_fails(Code::kIllegalAddress, "no memory of the device", resolve(a - 1, 2));
+  expect_fails(Code::kIllegalAddress, "", resolve(a + 1, UINT64_MAX));
+  expect_fails(Code::kIllegalAddress, "", resolve(0, 1));
+  expect_ok(device_->memory().free(a));
+  expect_fails(Code::kIllegalAddress, "no memory of the device", resolve(a, 1));
+  expect_fails(Code::kInvalidArgument, "no allocation", device_->memory().free(a));
+  expect_fails(Code::kInvalidArgument, "no allocation", device_->memory().free(b + 1));
+  expect_ok(resolve(b, 16));
+}
+
+TEST_F(MemoryTest, WorkKeepsMemoryThatIsFreedUnderIt) {
+  const Address address = alloc(*device_, 8);
+  Access access(device_->memory());
+  std::byte* data = nullptr;
+  expect_ok(access.reach(address, 8, &data));
+  expect_ok(device_->memory().free(address));
+  data[7] = std::byte{1};  // a fault of the emulated program, not of the emulator
+  EXPECT_EQ(data[7], std::byte{1});
+}
+
+TEST_F(MemoryTest, RunsOutAndRecovers) {
+  Address address = 0;
+  expect_fails(Code::kOutOfMemory, "1048576", device_->allocate((1 << 20) + 1, &address));
+  expect_fails(Code::kOutOfMemory, "", device_->allocate(UINT64_MAX, &address));
+  const Address first = alloc(*device_, 1 << 19);
+  const Address second = alloc(*device_, 1 << 19);
+  EXPECT_EQ(device_->memory().free_bytes(), 0u);
+  expect_fails(Code::kOutOfMemory, "0 of 1048576 left", device_->allocate(1, &address));
+  expect_ok(device_->memory().free(first));
+  EXPECT_EQ(alloc(*device_, 1 << 18), first) << "first-fit";
+  EXPECT_EQ(alloc(*device_, 1 << 18), first + (1 << 18));
+  expect_ok(device_->memory().free(second));
+  EXPECT_EQ(device_->memory().free_bytes(), uint64_t{1} << 19);
+}
+
+TEST_F(MemoryTest, PinnedAndRegisteredMemory) {
+  Memory& memory = device_->memory();
+  void* pinned = nullptr;
+  expect_ok(device_->allocate_pinned(100, &pinned));
+  static_cast<char*>(pinned)[99] = 1;  // the host's own
+  EXPECT_TRUE(memory.is_pinned(pinned, 100));
+  EXPECT_FALSE(memory.is_pinned(pinned, 101));
+  expect_ok(resolve(address_of(pinned), 100));
+
+  std::vector<char> own(1000);
+  EXPECT_FALSE(memory.is_pinned(own.data(), 1));
+  expect_fails(Code::kIllegalAddress, "", resolve(address_of(own.data()), 1));
+  expect_ok(memory.pin(own.data() + 100, 200));
+  EXPECT_TRUE(memory.is_pinned(own.data() + 150, 150));
+  EXPECT_FALSE(memory.is_pinned(own.data() + 99, 2));
+  expect_fails(Code::kInvalidArgument, "already", memory.pin(own.data() + 299, 10));
+  expect_fails(Code::kInvalidArgument, "already", memory.pin(own.data() + 50, 51));
+  expect_ok(memory.pin(own.data() + 300, 10));
+  expect_fails(Code::kInvalidArgument, "", memory.free_pinned(own.data() + 100));
+  expect_fails(Code::kInvalidArgument, "", memory.unpin(pinned));
+  expect_ok(memory.unpin(own.data() + 100));
+  expect_ok(memory.unpin(own.data() + 300));
+  expect_fails(Code::kInvalidArgument, "", memory.unpin(own.data() + 300));
+  expect_ok(memory.free_pinned(pinned));
+  expect_fails(Code::kInvalidArgument, "", memory.free_pinned(pinned));
+  expect_fails(Code::kOutOfMemory, "", device_->allocate_pinned(uint64_t{1} << 50, &pinned));
+  const Address on_device = alloc(*device_, 8);
+  expect_fails(Code::kInvalidArgument, "no host memory",
+               memory.pin(reinterpret_cast<void*>(on_device), 8));
+}
+
+TEST_F(MemoryTest, WhatWasNeverWrittenShows) {
+  const auto stream = make_stream(device_);
+  EXPECT_EQ(read(*stream, alloc(*device_, 4), 1), std::vector<uint32_t>{0xa5a5a5a5});
+}
+
+}  // namespace
+}  // namespace keel::emulator
