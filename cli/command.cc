@@ -27,7 +27,8 @@ keel_backend_info find_backend(const std::string& name) {
     if (backend.name == name) return backend;
     known.emplace_back(backend.name);
   }
-  throw UsageError("backend '" + name + "' is not loaded; there are: " + join(known));
+  throw UsageError("backend '" + name + "' is not loaded; there are: " + join(known) +
+                   "; --plugin FILE loads another");
 }
 
 void print(const std::string& text) {

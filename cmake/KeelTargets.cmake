@@ -46,20 +46,23 @@ elseif(KEEL_SANITIZE)
   message(FATAL_ERROR "KEEL_SANITIZE is '${KEEL_SANITIZE}': empty, address or thread")
 endif()
 
-# keel_plugin(NAME SOURCES...): a backend, built as a vendor's plugin is.
+# keel_plugin(NAME [UNINSTALLED] SOURCES...): a backend, built as a vendor's plugin is.
 function(keel_plugin name)
-  keel_add_plugin(${name} ${ARGN})
+  cmake_parse_arguments(arg "UNINSTALLED" "" "" ${ARGN})
+  keel_add_plugin(${name} ${arg_UNPARSED_ARGUMENTS})
   if(NOT KEEL_SANITIZE)
     target_link_options(keel_${name} PRIVATE "LINKER:--no-undefined")
   endif()
   add_dependencies(keel_thread_tests keel_${name})
-  set_property(GLOBAL APPEND PROPERTY KEEL_BACKENDS ${name})
   # No RPATH once installed: core loads a plugin by descriptor, so $ORIGIN would be
   # /proc/self/fd; and one of its own would keep out the one it inherits from libkeel.
   set_target_properties(keel_${name} PROPERTIES
     LIBRARY_OUTPUT_DIRECTORY "${KEEL_PLUGIN_OUTPUT_DIRECTORY}" INSTALL_RPATH "")
-  install(TARGETS keel_${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/keel/plugins
-          COMPONENT ${name})
+  if(NOT arg_UNINSTALLED)
+    set_property(GLOBAL APPEND PROPERTY KEEL_BACKENDS ${name})
+    install(TARGETS keel_${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/keel/plugins
+            COMPONENT ${name})
+  endif()
 endfunction()
 
 # What the thread-sanitizer build needs: its tests, and the plugins they load.

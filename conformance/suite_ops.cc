@@ -108,7 +108,8 @@ class OpRun {
     const bool has_kernel = status == KEEL_OK && plan.fallback == 0;
     if (status != KEEL_OK) must_be(KEEL_UNSUPPORTED, status, "keel_op_plan_get");
     if (has_kernel) return;
-    if (promised()) fail_case("the device claims OPS, but has no kernel for this call");
+    if (promised())
+      fail_case("the device claims OPS, which promises this call, but has no kernel for it");
     unsupported("the device has no kernel for this call");
   }
 

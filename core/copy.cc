@@ -271,6 +271,11 @@ Status enqueue_fill(const Ref<Stream>& stream, void* destination, const void* pa
                               "stream.fill");
         });
   }
+  if (!device.claims(KEEL_CLAIM_PINNED)) {
+    return failure(KEEL_UNSUPPORTED,
+                   "{} has no fill for patterns of {} bytes, and no pinned memory to copy from",
+                   device.name(), pattern_size);
+  }
   // A filled buffer, copied over and over.
   constexpr uint64_t kBufferBytes = 1 << 20;
   const uint64_t buffer_bytes = std::min(size, kBufferBytes);

@@ -37,7 +37,6 @@ keel_package(dev libkeel-dev "Keel: headers, CMake package, a plugin to start fr
              DEPENDS runtime RECOMMENDS keel-tools)
 keel_package(doc keel-doc "Keel: documentation")
 get_property(backends GLOBAL PROPERTY KEEL_BACKENDS)
-list(REMOVE_ITEM backends skeleton)  # a template
 foreach(backend IN LISTS backends)
   keel_package(${backend} keel-backend-${backend} "Keel: the ${backend} backend" DEPENDS runtime)
 endforeach()

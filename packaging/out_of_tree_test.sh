@@ -35,12 +35,18 @@ trap 'rm -rf "$work"' EXIT
 cmake --install "$build" --prefix "$prefix" >/dev/null
 unset KEEL_PLUGIN_PATH KEEL_BACKENDS
 
-# The folders as they are installed: nothing of this tree is within reach.
-cp -r "$prefix/share/keel/skeleton" "$prefix/share/keel/out_of_tree_plugin" "$work/"
+# The first commands of the porting guide, to the letter.
+mkdir "$work/guide"
+sed -n '/^```$/,/^```$/p' "$prefix/share/doc/keel/porting.md" |
+  sed -e '1d' -e '/^```$/,$d' -e "s|<prefix>|$prefix|g" >"$work/guide/commands"
+grep -q 'keel conform run' "$work/guide/commands" || fail "the porting guide has no commands"
+(cd "$work/guide" && CMAKE_GENERATOR=Ninja CXX=$(cached CMAKE_CXX_COMPILER) \
+  bash -e commands >"$work/printed" 2>&1) ||
+  { cat "$work/guide/commands" "$work/printed" >&2; fail "the porting guide's commands"; }
+grep -qE '^null .* yes$' "$work/printed" || { cat "$work/printed" >&2; fail "null level"; }
 
-build_project "$work/skeleton" "$work/skeleton/build"
-conform run --plugin "$work/skeleton/build/libkeel_skeleton.so" --level null
-
+# The sample as it is installed: nothing of this tree is within reach.
+cp -r "$prefix/share/keel/out_of_tree_plugin" "$work/"
 build_project "$work/out_of_tree_plugin" "$work/plugin" -DCMAKE_CXX_FLAGS=-Werror
 plugin=$work/plugin/libkeel_tinychip.so
 [[ $(exports "$plugin") == keel_plugin_query_v0 ]] || fail "exported: $(exports "$plugin")"

@@ -70,6 +70,56 @@ keel_status device_open(keel_plugin_instance*, uint32_t ordinal, keel_plugin_dev
 
 void device_close(keel_plugin_device*) {}
 
+// ---- what a plugin with devices must have: placeholders, to be written step by step --------
+
+[[maybe_unused]] keel_status not_written(const char* slot) {
+  return kit::fail(KEEL_UNSUPPORTED, "skeleton: %s is not written yet", slot);
+}
+
+// Step 4.
+
+keel_status memory_alloc(keel_plugin_device*, keel_memory_kind, uint64_t /*size*/,
+                         uint32_t /*usage*/, void** /*out_pointer*/) {
+  return not_written("memory.alloc");
+}
+
+keel_status memory_free(keel_plugin_device*, keel_memory_kind, void* /*pointer*/) {
+  return not_written("memory.free");
+}
+
+// Step 5.
+
+keel_status stream_create(keel_plugin_device*, int32_t /*priority*/, keel_plugin_stream**) {
+  return not_written("stream.create");
+}
+
+void stream_destroy(keel_plugin_stream*) {}
+
+keel_status stream_copy(keel_plugin_stream*, keel_copy_kind, void* /*destination*/,
+                        const void* /*source*/, uint64_t /*size*/) {
+  return not_written("stream.copy");
+}
+
+keel_status event_create(keel_plugin_device*, uint32_t /*flags*/, keel_plugin_event**) {
+  return not_written("stream.event_create");
+}
+
+void event_destroy(keel_plugin_event*) {}
+
+keel_status event_record(keel_plugin_event*, keel_plugin_stream*) {
+  return not_written("stream.event_record");
+}
+
+keel_status event_query(keel_plugin_event*) {
+  return not_written("stream.event_query");
+}
+
+keel_status stream_wait_event(keel_plugin_stream*, keel_plugin_event*) {
+  return not_written("stream.stream_wait_event");
+}
+
+// ---- tables: a slot that is NULL is absent, and core does without it -----------------------
+
 constexpr keel_device_table kDeviceTable = {
     .header = kit::header<keel_device_table>(KEEL_STRUCT_DEVICE_TABLE),
     .count = device_count,
@@ -79,6 +129,46 @@ constexpr keel_device_table kDeviceTable = {
     .memory_info = nullptr,
     .health = nullptr,
     .native_handle = nullptr,
+};
+
+constexpr keel_memory_table kMemoryTable = {
+    .header = kit::header<keel_memory_table>(KEEL_STRUCT_MEMORY_TABLE),
+    .alloc = memory_alloc,
+    .free = memory_free,
+    .alloc_on_stream = nullptr,
+    .free_on_stream = nullptr,
+    .host_register = nullptr,
+    .host_unregister = nullptr,
+    .host_alias = nullptr,
+    .export_memory = nullptr,
+    .import_memory = nullptr,
+    .close_import = nullptr,
+    .peer_enable = nullptr,
+};
+
+constexpr keel_stream_table kStreamTable = {
+    .header = kit::header<keel_stream_table>(KEEL_STRUCT_STREAM_TABLE),
+    .create = stream_create,
+    .destroy = stream_destroy,
+    .wrap = nullptr,
+    .unwrap = nullptr,
+    .query = nullptr,
+    .synchronize = nullptr,
+    .copy = stream_copy,
+    .copy_peer = nullptr,
+    .fill = nullptr,
+    .gate_create = nullptr,
+    .gate_destroy = nullptr,
+    .gate_open = nullptr,
+    .stream_wait_gate = nullptr,
+    .event_create = event_create,
+    .event_destroy = event_destroy,
+    .event_record = event_record,
+    .event_query = event_query,
+    .event_wait = nullptr,
+    .event_notify = nullptr,
+    .stream_wait_event = stream_wait_event,
+    .event_elapsed = nullptr,
 };
 
 // ---- the plugin ----------------------------------------------------------------
@@ -93,8 +183,8 @@ constexpr keel_plugin kPlugin = {
     .create_instance = create_instance,
     .destroy_instance = destroy_instance,
     .device = &kDeviceTable,
-    .memory = nullptr,  // step 4
-    .stream = nullptr,  // step 5
+    .memory = &kMemoryTable,
+    .stream = &kStreamTable,
     .kernel = nullptr,  // step 7
     .op = nullptr,      // step 6
     .ccl = nullptr,     // step 8
