@@ -290,7 +290,7 @@ Status enqueue_fill(const Ref<Stream>& stream, void* destination, const void* pa
     status = submit_copy(*stream, KEEL_COPY_HOST_TO_DEVICE, at(destination, offset), buffer,
                          std::min(buffer_bytes, size - offset));
   }
-  const Status freed = memory.free(buffer);
+  const Status freed = memory.free(*stream, buffer);
   return status.ok() ? freed : status;
 }
 

@@ -62,6 +62,9 @@ class EventRecord final : public RefCounted {
   // The failure that a submitted record will be done with, as far as it is known.
   const Status& inherited() const { return inherited_; }
   bool is_on(const Stream& stream) const { return stream_.get() == &stream; }
+  // Where it was recorded: |position| things were enqueued on |stream| before.
+  const Stream& stream() const { return *stream_; }
+  uint64_t position() const { return position_; }
 
   // For the pool. The native event may still lie in the queue of the stream; recorded
   // anew it would be signalled by the old record.

@@ -1,10 +1,14 @@
 #include "core/memory.h"
 
 #include <algorithm>
-#include <bit>
+#include <array>
+#include <atomic>
+#include <new>
+#include <utility>
 
 #include "core/device.h"
 #include "core/log.h"
+#include "core/observer.h"
 #include "core/runtime.h"
 #include "core/stream.h"
 
@@ -12,95 +16,111 @@ namespace keel {
 
 namespace {
 
-constexpr uint64_t kSmallestBlock = 512;
+constexpr uint64_t kGranule = 512;
+constexpr uint64_t kMiB = 1 << 20;
+// The largest small and medium blocks; docs/decisions/007 has what they were chosen by.
+constexpr uint64_t kSmallLimit = kMiB;
+constexpr uint64_t kMediumLimit = 64 * kMiB;
+constexpr uint64_t kSmallSegment = 2 * kMiB;
+// Of a huge segment, what a block may leave unused: 1/8 of the block.
+constexpr uint64_t kHugeWaste = 8;
+// How many free blocks a request looks at before it settles for new memory, and how many
+// times it asks a stream where that is.
+constexpr int kCandidates = 16;
+constexpr int kPolls = 4;
 
-// Up to the next multiple of an eighth of its power of two; 0 when that overflows.
-uint64_t rounded_size(uint64_t size) {
-  if (size <= kSmallestBlock) return kSmallestBlock;
-  const uint64_t step = std::max<uint64_t>(1, std::bit_floor(size) / 8);
-  return size > UINT64_MAX - step ? 0 : (size + step - 1) / step * step;
+std::atomic<uint64_t> g_next_memory_id{1};
+
+// What this thread knows of an allocation; holds as long as the block has |generation|.
+struct Remembered {
+  uint64_t memory = 0;  // id; 0: nothing
+  uint64_t generation = 0;
+  const MemoryBlock* block = nullptr;
+  char* base = nullptr;
+  uint64_t size = 0;
+  char* host_alias = nullptr;
+  keel_memory_kind kind = KEEL_MEMORY_DEVICE;
+};
+
+// 14 KiB a thread: the tensors that a training step touches more than once in short order.
+thread_local constinit std::array<Remembered, 256> t_remembered{};
+
+Remembered& remembered(const void* pointer) {
+  const uint64_t mixed = (reinterpret_cast<uintptr_t>(pointer) >> 8) * 0x9e3779b97f4a7c15u;
+  return t_remembered[mixed >> 56];
 }
 
-bool is_done(std::vector<Ref<EventRecord>>& fences, WakeList& wake) {
-  std::erase_if(fences, [&](const Ref<EventRecord>& fence) {
-    return fence->query(wake).code() != KEEL_NOT_READY;
-  });
-  return fences.empty();
+char* alias_of(const MemoryBlock& block) {
+  const MemorySegment& segment = *block.segment;
+  return segment.host_alias == nullptr ? nullptr : segment.host_alias + (block.base - segment.base);
 }
+
+void remember(uint64_t memory, const MemoryBlock& block, const void* pointer) {
+  remembered(pointer) = {memory,
+                         block.generation.load(std::memory_order_relaxed),
+                         &block,
+                         block.base,
+                         block.requested,
+                         alias_of(block),
+                         block.segment->kind};
+}
+
+// Streams that were found to go on are woken after every lock is given up, whichever way
+// the call ends.
+class WakeAtEnd {
+ public:
+  WakeAtEnd() = default;
+  ~WakeAtEnd() {
+    try {
+      advance_all(list_);
+    } catch (const std::exception& error) {
+      log(KEEL_LOG_ERROR, "streams may be late: {}", error.what());
+    }
+  }
+  WakeAtEnd(const WakeAtEnd&) = delete;
+  WakeAtEnd& operator=(const WakeAtEnd&) = delete;
+
+  WakeList& operator*() { return list_; }
+
+ private:
+  WakeList list_;
+};
 
 }  // namespace
 
-Status Memory::alloc_native(keel_memory_kind kind, uint64_t size, Block* out_block) {
-  const keel_memory_table* table = device_.memory_table();
-  // Device and host addresses share one map. Where a chip gives pinned memory the
-  // address of device memory, or the reverse, that block is put aside and another
-  // asked for, so that a pointer names one allocation.
-  std::vector<Block> clashing;
-  Status status;
-  while (true) {
-    Block block{nullptr, size, kind, nullptr, {}};
-    status =
-        device_.check(table->alloc(device_.native(), kind, size, 0, &block.base), "memory.alloc");
-    if (!status.ok()) break;
-    if (block.base == nullptr) {
-      status = failure(KEEL_INTERNAL, "{}: memory.alloc gave a NULL pointer", device_.name());
-      break;
-    }
-    const auto start = reinterpret_cast<uintptr_t>(block.base);
-    std::shared_lock lock(live_mutex_);
-    const auto next = live_.lower_bound(start);
-    const bool clash = (next != live_.end() && next->first < start + size) ||
-                       (next != live_.begin() &&
-                        std::prev(next)->first + std::prev(next)->second.block.size > start);
-    lock.unlock();
-    if (clash && clashing.size() < 8) {
-      clashing.push_back(std::move(block));
-      continue;
-    }
-    if (clash) {
-      give_back(block);
-      status = failure(KEEL_INTERNAL, "{}: memory.alloc gives addresses that are in use",
-                       device_.name());
-      break;
-    }
-    if (kind != KEEL_MEMORY_DEVICE) {
-      block.host_alias = block.base;
-    } else if (device_.claims(KEEL_CLAIM_HOST_ALIAS) &&
-               KEEL_HAS(keel_memory_table, table, host_alias)) {
-      status =
-          device_.check(table->host_alias(device_.native(), block.base, size, &block.host_alias),
-                        "memory.host_alias");
-      if (!status.ok()) {
-        give_back(block);
-        break;
-      }
-    }
-    *out_block = std::move(block);
-    break;
-  }
-  for (const Block& block : clashing) give_back(block);
-  return status;
-}
+Memory::Memory(Device& device)
+    : device_(device),
+      id_(g_next_memory_id.fetch_add(1, std::memory_order_relaxed)),
+      store_(std::max<uint64_t>(kGranule, device.info().alignment)) {}
 
-bool Memory::take_cached(keel_memory_kind kind, uint64_t size, Block* out_block) {
-  WakeList wake;
-  bool found = false;
-  {
-    std::lock_guard lock(cache_mutex_);
-    for (size_t i = cache_.size(); i-- > 0;) {  // the warmest first
-      Block& block = cache_[i];
-      if (block.kind != kind || block.size != size || !is_done(block.fences, wake)) continue;
-      *out_block = std::move(block);
-      cache_.erase(cache_.begin() + static_cast<std::ptrdiff_t>(i));
-      found = true;
-      break;
-    }
-  }
-  advance_all(wake);
-  return found;
-}
+// ---- allocation -------------------------------------------------------------------
 
 Status Memory::alloc(keel_memory_kind kind, uint64_t size, void** out_pointer) {
+  KEEL_RETURN_IF_ERROR(allocate(kind, size, nullptr, out_pointer));
+  tell_observers();
+  return {};
+}
+
+Status Memory::alloc(Stream& stream, uint64_t size, void** out_pointer) {
+  KEEL_RETURN_IF_ERROR(allocate(KEEL_MEMORY_DEVICE, size, &stream, out_pointer));
+  tell_observers();
+  return {};
+}
+
+void Memory::tell_observers() const {
+  if (!observers::active()) [[likely]] {
+    return;
+  }
+  uint64_t allocated = 0;
+  {
+    std::lock_guard lock(mutex_);
+    allocated = allocated_;
+  }
+  observers::tell([&](Observer& observer) { observer.memory_changed(device_, allocated); });
+}
+
+Status Memory::make_request(keel_memory_kind kind, uint64_t size, Stream* stream,
+                            Request* out_request) const {
   if (size == 0) return failure(KEEL_INVALID_ARGUMENT, "size is 0");
   if (kind > KEEL_MEMORY_MANAGED) {
     return failure(KEEL_INVALID_ARGUMENT, "kind {} is no kind of memory", kind);
@@ -110,117 +130,397 @@ Status Memory::alloc(keel_memory_kind kind, uint64_t size, void** out_pointer) {
     return failure(KEEL_UNSUPPORTED, "{} has no {} memory", device_.name(),
                    kind == KEEL_MEMORY_PINNED ? "pinned" : "managed");
   }
-  KEEL_RETURN_IF_ERROR(device_.open());
-  KEEL_RETURN_IF_ERROR(device_.check_alive());
-  const uint64_t rounded = rounded_size(size);
   const uint64_t limit = device_.info().max_alloc_bytes;
-  if (rounded == 0 || (limit != 0 && size > limit)) {
+  const uint64_t granule = store_.granule();
+  if (size > UINT64_MAX - granule || (limit != 0 && size > limit)) {
     return failure(KEEL_OUT_OF_MEMORY, "{}: {} bytes, more than one allocation can have ({})",
                    device_.name(), size, limit);
   }
-  const uint64_t wanted = limit == 0 ? rounded : std::min(rounded, limit);
-  Block block;
-  if (!take_cached(kind, wanted, &block)) {
-    Status status = alloc_native(kind, wanted, &block);
-    if (status.code() == KEEL_OUT_OF_MEMORY) {
-      wait_for_cached();
-      trim();
-      status = alloc_native(kind, wanted, &block);
-    }
-    KEEL_RETURN_IF_ERROR(status);
-  }
-  *out_pointer = block.base;
-  const auto address = reinterpret_cast<uintptr_t>(block.base);
-  std::unique_lock lock(live_mutex_);
-  live_.emplace(address, Live{std::move(block), size});
+  uint64_t block = (size + granule - 1) & ~(granule - 1);
+  if (limit != 0) block = std::min(block, limit);
+  const SizeClass size_class = block <= kSmallLimit    ? SizeClass::kSmall
+                               : block <= kMediumLimit ? SizeClass::kMedium
+                                                       : SizeClass::kHuge;
+  *out_request = {kind, size, block, size_class, stream};
   return {};
 }
 
-Status Memory::free(void* pointer) {
-  if (pointer == nullptr) return {};
-  LiveMap::node_type node;
+Status Memory::allocate(keel_memory_kind kind, uint64_t size, Stream* stream, void** out_pointer) {
+  Request request;
+  KEEL_RETURN_IF_ERROR(make_request(kind, size, stream, &request));
+  KEEL_RETURN_IF_ERROR(device_.open());
+  KEEL_RETURN_IF_ERROR(stream == nullptr ? device_.check_alive() : stream->status());
+  uint64_t segment = 0;
+  std::vector<MemorySegment> idle;
   {
-    std::unique_lock lock(live_mutex_);
-    node = live_.extract(reinterpret_cast<uintptr_t>(pointer));
+    WakeAtEnd wake;
+    std::lock_guard lock(mutex_);
+    if (take_cached(request, *wake, out_pointer)) return {};
+    segment = segment_size(request);
+    // Before more is held than ever, what is idle goes back: sizes that do not come again
+    // would pile up otherwise. A program in a steady state never gets here.
+    const uint64_t after = store_.reserved() + segment;
+    if (after > reserved_peak_) idle = remove_idle(after - reserved_peak_, *wake);
   }
-  if (node.empty()) {
-    return failure(KEEL_INVALID_ARGUMENT, "pointer {} is not an allocation of {}", pointer,
-                   device_.name());
+  give_back(idle);
+  Status status = allocate_native(request, segment, out_pointer);
+  if (status.code() == KEEL_OUT_OF_MEMORY) status = make_room(request, out_pointer);
+  return status;
+}
+
+bool Memory::take_cached(const Request& request, WakeList& wake, void** out_pointer) {
+  store_.prepare_split();
+  MemoryBlock* const block = find_cached(request, wake);
+  if (block == nullptr) return false;
+  store_.take(*block, request.block);
+  *out_pointer = hand_out(*block, request);
+  ++cache_hits_;
+  return true;
+}
+
+void* Memory::hand_out(MemoryBlock& block, const Request& request) {
+  std::erase_if(block.points,
+                [](const StreamPoint& point) { return point.timeline->is_done(point.position); });
+  block.waits_for_all = false;
+  block.requested = request.size;
+  block.stream = request.stream == nullptr ? 0 : request.stream->timeline()->id();
+  block.generation.fetch_add(1, std::memory_order_release);
+  allocated_ += block.size;
+  requested_ += request.size;
+  allocated_peak_ = std::max(allocated_peak_, allocated_);
+  ++live_blocks_;
+  ++allocations_;
+  remember(id_, block, block.base);
+  return block.base;
+}
+
+bool Memory::is_usable(const MemoryBlock& block, Stream* stream) {
+  if (block.waits_for_all) {
+    bool any_busy = false;
+    Timeline::for_each_busy([&](const Timeline&) { any_busy = true; });
+    if (any_busy) return false;
   }
-  Block block = std::move(node.mapped().block);
-  Runtime::get().fence_streams(&block.fences);
-  std::lock_guard lock(cache_mutex_);
-  cache_.push_back(std::move(block));
-  return {};
+  Timeline* const own = stream == nullptr ? nullptr : stream->timeline().get();
+  return std::all_of(block.points.begin(), block.points.end(), [&](const StreamPoint& point) {
+    return point.timeline->is_done(point.position) || point.timeline.get() == own ||
+           (own != nullptr && own->is_behind(point.timeline->id(), point.position));
+  });
+}
+
+MemoryBlock* Memory::find_cached(const Request& request, WakeList& wake) {
+  const FreeBins& bins = store_.bins(request.kind, request.size_class);
+  int polls = 0;
+  const auto search = [&]() -> MemoryBlock* {
+    MemoryBlock* block = bins.best_fit(request.block);
+    for (int i = 0; i < kCandidates && block != nullptr; ++i, block = bins.next(*block)) {
+      if (request.size_class == SizeClass::kHuge &&
+          block->size - request.block > request.block / kHugeWaste) {
+        return nullptr;
+      }
+      if (is_usable(*block, request.stream)) return block;
+      if (polls++ >= kPolls) continue;
+      for (const StreamPoint& point : block->points) {
+        point.timeline->poll(point.position, /*may_fence=*/false, wake);
+      }
+      if (is_usable(*block, request.stream)) return block;
+    }
+    return nullptr;
+  };
+  if (MemoryBlock* const block = search()) return block;
+  store_.join_recent();
+  if (MemoryBlock* const block = search()) return block;
+  return join_cached(request, wake);
+}
+
+MemoryBlock* Memory::join_cached(const Request& request, WakeList& wake) {
+  bool any_points = false;
+  std::vector<StreamPoint> wanted;
+  store_.for_each_block([&](const MemoryBlock& block) {
+    if (!block.is_free() || block.segment->kind != request.kind ||
+        block.segment->size_class != request.size_class || !block.has_points()) {
+      return;
+    }
+    any_points = true;
+    if (!is_usable(block, request.stream)) gather_points(block, &wanted);
+  });
+  // Without points neighbours are joined already.
+  if (!any_points) return nullptr;
+  poll_all(wanted, wake);
+  return store_.join_run(
+      request.kind, request.size_class, request.block,
+      [&](const MemoryBlock& block) { return is_usable(block, request.stream); });
+}
+
+void Memory::gather_points(const MemoryBlock& block, std::vector<StreamPoint>* points) {
+  for (const StreamPoint& point : block.points) {
+    if (point.timeline->is_done(point.position)) continue;
+    const auto known = std::find_if(points->begin(), points->end(), [&](const StreamPoint& other) {
+      return other.timeline == point.timeline;
+    });
+    if (known == points->end()) {
+      points->push_back(point);
+    } else {
+      known->position = std::max(known->position, point.position);
+    }
+  }
+}
+
+void Memory::poll_all(const std::vector<StreamPoint>& points, WakeList& wake) {
+  // Somebody wants what these streams have not let go of: from here on they tell.
+  for (const StreamPoint& point : points) {
+    point.timeline->poll(point.position, /*may_fence=*/true, wake);
+  }
+}
+
+uint64_t Memory::segment_size(const Request& request) const {
+  uint64_t size = request.block;
+  if (request.size_class == SizeClass::kSmall) size = std::max(size, kSmallSegment);
+  if (request.size_class == SizeClass::kMedium) {
+    // They grow with what there is, so that they are few and blocks find neighbours, and
+    // only 1/16 of it is taken ahead of need.
+    size = std::max(size, std::min(store_.reserved() / 16, kMediumLimit));
+  }
+  return std::max(size, (size + kSmallSegment - 1) & ~(kSmallSegment - 1));  // no overflow
+}
+
+Status Memory::allocate_native(const Request& request, uint64_t segment_size, void** out_pointer) {
+  const uint64_t limit = device_.info().max_alloc_bytes;
+  if (limit != 0) segment_size = std::min(segment_size, limit);
+  Status status = allocate_segment(request, segment_size, out_pointer);
+  if (status.code() == KEEL_OUT_OF_MEMORY && segment_size > request.block) {
+    status = allocate_segment(request, request.block, out_pointer);
+  }
+  return status;
+}
+
+Status Memory::allocate_segment(const Request& request, uint64_t segment_size, void** out_pointer) {
+  const keel_memory_table* table = device_.memory_table();
+  // Device and host addresses share one map. Where a chip gives pinned memory the
+  // address of device memory, or the reverse, that segment is put aside and another
+  // asked for, so that a pointer names one allocation.
+  struct Aside {
+    Memory& memory;
+    std::vector<MemorySegment> segments;
+    ~Aside() {
+      for (const MemorySegment& segment : segments) memory.give_back(segment);
+    }
+  } aside{*this, {}};
+  while (true) {
+    aside.segments.reserve(aside.segments.size() + 1);  // nothing may throw once it is ours
+    void* base = nullptr;
+    KEEL_RETURN_IF_ERROR(device_.check(
+        table->alloc(device_.native(), request.kind, segment_size, 0, &base), "memory.alloc"));
+    if (base == nullptr) {
+      return failure(KEEL_INTERNAL, "{}: memory.alloc gave a NULL pointer", device_.name());
+    }
+    aside.segments.push_back(
+        {static_cast<char*>(base), segment_size, request.kind, nullptr, request.size_class});
+    MemorySegment& segment = aside.segments.back();
+    if (request.kind != KEEL_MEMORY_DEVICE) {
+      segment.host_alias = segment.base;
+    } else if (device_.claims(KEEL_CLAIM_HOST_ALIAS) &&
+               KEEL_HAS(keel_memory_table, table, host_alias)) {
+      void* alias = nullptr;
+      KEEL_RETURN_IF_ERROR(device_.check(
+          table->host_alias(device_.native(), base, segment_size, &alias), "memory.host_alias"));
+      segment.host_alias = static_cast<char*>(alias);
+    }
+    std::lock_guard lock(mutex_);
+    ++native_allocs_;
+    MemoryBlock* const block = store_.add_segment(segment);
+    if (block != nullptr) {
+      aside.segments.pop_back();
+      reserved_peak_ = std::max(reserved_peak_, store_.reserved());
+      store_.take(*block, request.block);
+      *out_pointer = hand_out(*block, request);
+      return {};
+    }
+    if (aside.segments.size() == 8) {
+      return failure(KEEL_INTERNAL, "{}: memory.alloc gives addresses that are in use",
+                     device_.name());
+    }
+  }
+}
+
+// ---- out of memory ----------------------------------------------------------------
+
+Status Memory::make_room(const Request& request, void** out_pointer) {
+  {
+    std::lock_guard lock(mutex_);
+    ++out_of_memory_;
+  }
+  trim();
+  Status status = allocate_native(request, request.block, out_pointer);
+  if (status.code() != KEEL_OUT_OF_MEMORY) return status;
+  wait_for_cached();
+  {
+    WakeAtEnd wake;
+    std::lock_guard lock(mutex_);
+    if (take_cached(request, *wake, out_pointer)) return {};
+  }
+  trim();
+  status = allocate_native(request, request.block, out_pointer);
+  return status.code() == KEEL_OUT_OF_MEMORY ? out_of_memory(request, status) : status;
 }
 
 void Memory::wait_for_cached() {
-  std::vector<Ref<EventRecord>> fences;
+  std::vector<StreamPoint> wanted;
   {
-    std::lock_guard lock(cache_mutex_);
-    for (const Block& block : cache_) {
-      fences.insert(fences.end(), block.fences.begin(), block.fences.end());
-    }
+    std::lock_guard lock(mutex_);
+    store_.for_each_block([&](const MemoryBlock& block) {
+      if (block.is_free()) gather_points(block, &wanted);
+    });
   }
-  for (const auto& fence : fences) {
+  const Deadline deadline = Runtime::get().default_deadline();
+  for (const StreamPoint& point : wanted) {
+    const Ref<Stream> stream = point.timeline->stream();
+    Ref<EventRecord> fence;
+    if (!stream || !stream->fence(&fence).ok()) continue;
     // Work behind a closed gate may itself wait for this allocation.
-    if (fence->state() != EventRecord::State::kHeld) {
-      (void)fence->wait(Runtime::get().default_deadline());
-    }
+    if (fence->state() != EventRecord::State::kHeld) (void)fence->wait(deadline);
   }
+}
+
+Status Memory::out_of_memory(const Request& request, const Status& cause) const {
+  std::lock_guard lock(mutex_);
+  return failure(KEEL_OUT_OF_MEMORY,
+                 "{}: out of memory: {} bytes asked for; {} bytes are allocated in {} blocks, "
+                 "{} reserved from the plugin, of which none that would help is idle: {}",
+                 device_.name(), request.size, allocated_, live_blocks_, store_.reserved(),
+                 cause.text());
+}
+
+std::vector<MemorySegment> Memory::remove_idle(uint64_t bytes, WakeList& wake) {
+  std::vector<StreamPoint> wanted;
+  store_.for_each_block([&](const MemoryBlock& block) {
+    if (block.is_free()) gather_points(block, &wanted);
+  });
+  poll_all(wanted, wake);
+  std::vector<MemorySegment> idle = store_.remove_idle(
+      bytes, [&](const MemoryBlock& block) { return is_usable(block, nullptr); });
+  native_frees_ += idle.size();
+  return idle;
 }
 
 void Memory::trim() {
-  std::vector<Block> idle;
-  WakeList wake;
+  std::vector<MemorySegment> idle;
   {
-    std::lock_guard lock(cache_mutex_);
-    const auto first_idle = std::stable_partition(
-        cache_.begin(), cache_.end(), [&](Block& block) { return !is_done(block.fences, wake); });
-    idle.assign(std::make_move_iterator(first_idle), std::make_move_iterator(cache_.end()));
-    cache_.erase(first_idle, cache_.end());
+    WakeAtEnd wake;
+    std::lock_guard lock(mutex_);
+    idle = remove_idle(UINT64_MAX, *wake);
   }
-  advance_all(wake);
-  for (const Block& block : idle) give_back(block);
+  give_back(idle);
 }
 
-void Memory::give_back(const Block& block) {
+void Memory::give_back(const std::vector<MemorySegment>& segments) {
+  for (const MemorySegment& segment : segments) give_back(segment);
+}
+
+void Memory::give_back(const MemorySegment& segment) {
   const Status status = device_.check(
-      device_.memory_table()->free(device_.native(), block.kind, block.base), "memory.free");
+      device_.memory_table()->free(device_.native(), segment.kind, segment.base), "memory.free");
   if (!status.ok()) log(KEEL_LOG_WARNING, "{}", status.text());
 }
 
 void Memory::release_all() {
-  LiveMap live;
+  std::vector<MemorySegment> segments;
   {
-    std::unique_lock lock(live_mutex_);
-    live.swap(live_);
+    std::lock_guard lock(mutex_);
+    if (live_blocks_ != 0) {
+      log(KEEL_LOG_WARNING, "{}: {} allocations of {} bytes were never freed", device_.name(),
+          live_blocks_, requested_);
+    }
+    segments = store_.remove_all();
+    native_frees_ += segments.size();
+    allocated_ = requested_ = live_blocks_ = 0;
   }
-  uint64_t bytes = 0;
-  for (const auto& [address, allocation] : live) {
-    bytes += allocation.requested;
-    give_back(allocation.block);
-  }
-  if (bytes != 0) {
-    log(KEEL_LOG_WARNING, "{}: {} allocations of {} bytes were never freed", device_.name(),
-        live.size(), bytes);
-  }
-  std::vector<Block> cached;
-  {
-    std::lock_guard lock(cache_mutex_);
-    cached.swap(cache_);
-  }
-  for (const Block& block : cached) give_back(block);
+  give_back(segments);
 }
 
+// ---- free -------------------------------------------------------------------------
+
+void Memory::add_point(MemoryBlock& block, Timeline& timeline, uint64_t position) {
+  for (StreamPoint& point : block.points) {
+    if (point.timeline.get() == &timeline) {
+      point.position = std::max(point.position, position);
+      return;
+    }
+  }
+  try {
+    block.points.push_back({Ref<Timeline>(&timeline), position});
+  } catch (const std::bad_alloc&) {
+    block.waits_for_all = true;
+  }
+}
+
+Status Memory::free(void* pointer) {
+  KEEL_RETURN_IF_ERROR(release(pointer, nullptr));
+  tell_observers();
+  return {};
+}
+
+Status Memory::free(Stream& stream, void* pointer) {
+  KEEL_RETURN_IF_ERROR(release(pointer, &stream));
+  tell_observers();
+  return {};
+}
+
+Status Memory::release(void* pointer, Stream* stream) {
+  if (pointer == nullptr) return {};
+  std::lock_guard lock(mutex_);
+  const Remembered& known = remembered(pointer);
+  MemoryBlock* block = nullptr;
+  if (known.memory == id_ && known.base == pointer &&
+      known.block->generation.load(std::memory_order_relaxed) == known.generation) {
+    block = const_cast<MemoryBlock*>(known.block);
+  } else {
+    block = store_.find(pointer);
+  }
+  if (block == nullptr || block->is_free() || block->base != pointer) {
+    return failure(KEEL_INVALID_ARGUMENT, "pointer {} is not an allocation of {}", pointer,
+                   device_.name());
+  }
+  if (!block->points.empty()) {
+    std::erase_if(block->points,
+                  [](const StreamPoint& point) { return point.timeline->is_done(point.position); });
+  }
+  if (stream != nullptr && !stream->is_held_or_failed()) {
+    Timeline& timeline = *stream->timeline();
+    const uint64_t position = timeline.enqueued();
+    if (!timeline.is_done(position)) add_point(*block, timeline, position);
+  } else {
+    Timeline::for_each_busy([&](Timeline& timeline) {
+      const uint64_t position = timeline.enqueued();
+      if (!timeline.is_done(position)) add_point(*block, timeline, position);
+    });
+  }
+  allocated_ -= block->size;
+  requested_ -= block->requested;
+  --live_blocks_;
+  block->requested = 0;
+  block->generation.fetch_add(1, std::memory_order_release);
+  store_.give(*block);
+  return {};
+}
+
+// ---- look-ups ---------------------------------------------------------------------
+
 bool Memory::find(const void* pointer, Allocation* out_allocation) const {
-  const auto address = reinterpret_cast<uintptr_t>(pointer);
-  std::shared_lock lock(live_mutex_);
-  auto next = live_.upper_bound(address);
-  if (next == live_.begin()) return false;
-  const auto& [start, live] = *--next;
-  if (address - start >= live.requested) return false;
-  *out_allocation = {live.block.base, live.requested, live.block.kind, live.block.host_alias};
+  const Remembered& known = remembered(pointer);
+  if (known.memory == id_ &&
+      reinterpret_cast<uintptr_t>(pointer) - reinterpret_cast<uintptr_t>(known.base) < known.size &&
+      known.block->generation.load(std::memory_order_acquire) == known.generation) {
+    *out_allocation = {known.base, known.size, known.kind, known.host_alias};
+    return true;
+  }
+  std::lock_guard lock(mutex_);
+  const MemoryBlock* const block = store_.find(pointer);
+  if (block == nullptr ||
+      static_cast<uint64_t>(static_cast<const char*>(pointer) - block->base) >= block->requested) {
+    return false;
+  }
+  remember(id_, *block, pointer);
+  *out_allocation = {block->base, block->requested, block->segment->kind, alias_of(*block)};
   return true;
 }
 

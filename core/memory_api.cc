@@ -6,8 +6,10 @@
 
 using keel::Allocation;
 using keel::api_call;
+using keel::api_quick_call;
 using keel::Device;
 using keel::Endpoint;
+using keel::EpochSection;
 using keel::failure;
 using keel::find_device;
 using keel::find_stream;
@@ -19,8 +21,11 @@ keel_status keel_alloc(keel_device device, keel_memory_kind kind, uint64_t size,
                        void** out_pointer) {
   return api_call([&]() -> Status {
     KEEL_REQUIRE(out_pointer)
-    Ref<Device> found;
-    KEEL_RETURN_IF_ERROR(find_device(device, "device", &found));
+    Device* found = nullptr;
+    {
+      EpochSection section;  // the plugin may take its time afterwards
+      KEEL_RETURN_IF_ERROR(find_device(device, "device", &found));
+    }
     void* pointer = nullptr;
     KEEL_RETURN_IF_ERROR(found->memory().alloc(kind, size, &pointer));
     *out_pointer = pointer;
@@ -29,10 +34,59 @@ keel_status keel_alloc(keel_device device, keel_memory_kind kind, uint64_t size,
 }
 
 keel_status keel_free(keel_device device, void* pointer) {
+  return api_quick_call([&]() -> Status {
+    Device* found = nullptr;
+    KEEL_RETURN_IF_ERROR(find_device(device, "device", &found));
+    return found->memory().free(pointer);
+  });
+}
+
+keel_status keel_alloc_on_stream(keel_stream stream, uint64_t size, void** out_pointer) {
+  return api_call([&]() -> Status {
+    KEEL_REQUIRE(out_pointer)
+    Ref<Stream> found;
+    KEEL_RETURN_IF_ERROR(find_stream(stream, &found));
+    void* pointer = nullptr;
+    KEEL_RETURN_IF_ERROR(found->device().memory().alloc(*found, size, &pointer));
+    *out_pointer = pointer;
+    return {};
+  });
+}
+
+keel_status keel_free_on_stream(keel_stream stream, void* pointer) {
+  return api_quick_call([&]() -> Status {
+    Stream* found = nullptr;
+    KEEL_RETURN_IF_ERROR(find_stream(stream, &found));
+    return found->device().memory().free(*found, pointer);
+  });
+}
+
+keel_status keel_memory_stats_get(keel_device device, keel_memory_stats* out_stats) {
+  return api_call([&]() -> Status {
+    KEEL_RETURN_IF_ERROR(keel::check_struct(out_stats, KEEL_STRUCT_MEMORY_STATS,
+                                            sizeof(keel_memory_stats), "out_stats"));
+    Ref<Device> found;
+    KEEL_RETURN_IF_ERROR(find_device(device, "device", &found));
+    found->memory().get_stats(out_stats);
+    return {};
+  });
+}
+
+keel_status keel_memory_stats_reset_peaks(keel_device device) {
   return api_call([&]() -> Status {
     Ref<Device> found;
     KEEL_RETURN_IF_ERROR(find_device(device, "device", &found));
-    return found->memory().free(pointer);
+    found->memory().reset_peaks();
+    return {};
+  });
+}
+
+keel_status keel_memory_snapshot(keel_device device, char* out_text, uint64_t* in_out_size) {
+  return api_call([&]() -> Status {
+    KEEL_REQUIRE(in_out_size)
+    Ref<Device> found;
+    KEEL_RETURN_IF_ERROR(find_device(device, "device", &found));
+    return keel::return_text(found->memory().snapshot(), out_text, in_out_size);
   });
 }
 

@@ -243,18 +243,6 @@ std::vector<Ref<Stream>> Runtime::streams_of(const Device& device) {
   return found;
 }
 
-void Runtime::fence_streams(std::vector<Ref<EventRecord>>* out_fences) {
-  for (const auto& stream : streams()) {
-    Ref<EventRecord> fence;
-    const Status status = stream->fence(&fence);
-    if (!status.ok()) {
-      log(KEEL_LOG_WARNING, "{}", status.text());
-    } else if (fence->state() != EventRecord::State::kDone) {
-      out_fences->push_back(std::move(fence));
-    }
-  }
-}
-
 void Runtime::add_shutdown_hook(std::function<void()> hook) {
   std::lock_guard lock(lifecycle_mutex_);
   shutdown_hooks_.push_back(std::move(hook));

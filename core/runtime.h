@@ -67,13 +67,11 @@ class Runtime {
 
   Progress& progress() { return *progress_; }
 
-  // Every stream alive, for fences.
+  // Every stream alive.
   void add_stream(Stream* stream);
   void remove_stream(Stream* stream);
   std::vector<Ref<Stream>> streams();
   std::vector<Ref<Stream>> streams_of(const Device& device);
-  // Appends the fences of all streams that still have work.
-  void fence_streams(std::vector<Ref<EventRecord>>* out_fences);
 
   // |hook| runs at the beginning of shutdown: layers above end what they own there.
   void add_shutdown_hook(std::function<void()> hook);

@@ -22,6 +22,7 @@ Stream::Stream(Device& device, int32_t priority, keel_plugin_stream* native, boo
       priority_(priority),
       internal_(internal),
       number_(observers::next_serial()),
+      timeline_(make_ref<Timeline>(*this, number_)),
       native_(native) {}
 
 Status Stream::create(Device& device, int32_t priority, Ref<Stream>* out_stream, bool internal) {
@@ -37,6 +38,7 @@ Status Stream::create(Device& device, int32_t priority, Ref<Stream>* out_stream,
 
 Stream::~Stream() {
   Runtime::get().remove_stream(this);
+  timeline_->finish();
   device_.stream_table()->destroy(native_);
   for (keel_plugin_stream* native : retired_) device_.stream_table()->destroy(native);
 }
@@ -113,12 +115,12 @@ Status Stream::submit_observed(const char* name, const AccessList& accesses, con
   const ObservedWork observed{name, observers::next_serial(), accesses};
   const Step step = observed.step();
   if (!held_.empty()) {
-    held_.push_back({Step::Kind::kWork,
-                     position_,
-                     hold(),
-                     {},
-                     {},
-                     std::make_unique<const ObservedWork>(observed)});
+    push_held({Step::Kind::kWork,
+               position_,
+               hold(),
+               {},
+               {},
+               std::make_unique<const ObservedWork>(observed)});
     tell_enqueued(step);
     return {};
   }
@@ -162,7 +164,7 @@ Status Stream::record_locked(uint32_t flags, Ref<EventRecord>* out_record, WakeL
     tell_passed({Step::Kind::kRecord, record->serial(), "", {}}, placed);
     KEEL_RETURN_IF_ERROR(placed);
   } else {
-    held_.push_back({Step::Kind::kRecord, position_, {}, record, {}, {}});
+    push_held({Step::Kind::kRecord, position_, {}, record, {}, {}});
   }
   *out_record = std::move(record);
   return {};
@@ -191,6 +193,7 @@ Status Stream::submit_wait(const Ref<EventRecord>& record, uint64_t position, Wa
   KEEL_RETURN_IF_ERROR(
       device_.check(device_.stream_table()->stream_wait_event(native_, record->native()),
                     "stream.stream_wait_event"));
+  timeline_->waits_for(*record->stream().timeline(), record->position(), position);
   {
     std::lock_guard lock(state_mutex_);
     edges_.push_back({position, record});
@@ -225,7 +228,7 @@ Status Stream::wait(const Ref<EventRecord>& record) {
   {
     std::lock_guard lock(mutex_);
     if (has_failed() || !device_.check_alive().ok()) return {};  // later waits return it
-    ++position_;
+    timeline_->advance(++position_);
     const Step step{Step::Kind::kWaitEvent, record->serial(), "", {}};
     tell_enqueued(step);
     if (held_.empty() && record->state() == EventRecord::State::kSubmitted &&
@@ -234,7 +237,7 @@ Status Stream::wait(const Ref<EventRecord>& record) {
       tell_passed(step, submitted);
       KEEL_RETURN_IF_ERROR(submitted);
     } else {
-      held_.push_back({Step::Kind::kWaitEvent, position_, {}, record, {}, {}});
+      push_held({Step::Kind::kWaitEvent, position_, {}, record, {}, {}});
       if (held_.size() == 1) advance_locked(wake);
     }
   }
@@ -247,9 +250,9 @@ Status Stream::wait(const Ref<Gate>& gate) {
   {
     std::lock_guard lock(mutex_);
     if (has_failed() || !device_.check_alive().ok()) return {};
-    ++position_;
+    timeline_->advance(++position_);
     tell_enqueued({Step::Kind::kWaitGate, gate->serial(), gate->name(), {}});
-    held_.push_back({Step::Kind::kWaitGate, position_, {}, {}, gate, {}});
+    push_held({Step::Kind::kWaitGate, position_, {}, {}, gate, {}});
     if (held_.size() == 1) advance_locked(wake);
   }
   advance_all(wake);
@@ -330,6 +333,7 @@ void Stream::advance_locked(WakeList& wake) {
       item.record->mark_done(recorded, wake);
     }
   }
+  has_held_.store(false, std::memory_order_release);
 }
 
 void Stream::advance(WakeList& wake) {
@@ -346,6 +350,44 @@ bool Stream::is_idle() {
   const bool idle = last->query(wake).ok();
   advance_all(wake);
   return idle;
+}
+
+bool Stream::has_reached(uint64_t position, bool may_fence, WakeList& wake) {
+  // Whoever has the lock is enqueueing, perhaps in a plugin call that takes long: memory is
+  // looked for elsewhere meanwhile.
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return timeline_->is_done(position);
+  const auto is_over = [&](const Ref<EventRecord>& record) {
+    return record->query(wake).code() != KEEL_NOT_READY;  // a failure is over too
+  };
+  const keel_stream_table* table = device_.stream_table();
+  if (held_.empty() && !has_failed() && KEEL_HAS(keel_stream_table, table, query) &&
+      table->query(native_) == KEEL_OK) {
+    timeline_->mark_done(position_);
+  }
+  while (!memory_fences_.empty() && (timeline_->is_done(memory_fences_.front().first) ||
+                                     is_over(memory_fences_.front().second))) {
+    timeline_->mark_done(memory_fences_.front().first);
+    memory_fences_.pop_front();
+  }
+  if (fence_ && !timeline_->is_done(fence_position_) && is_over(fence_)) {
+    timeline_->mark_done(fence_position_);
+  }
+  const bool asked = !memory_fences_.empty() && memory_fences_.back().first >= position;
+  if (may_fence && !closed_ && !asked && !timeline_->is_done(position) &&
+      memory_fences_.size() < kMemoryFences) {
+    if (!fence_ || fence_position_ < position) {
+      if (!record_locked(0, &fence_, wake).ok()) return false;
+      fence_position_ = position_;
+    }
+    if (is_over(fence_)) {
+      timeline_->mark_done(fence_position_);
+    } else {
+      memory_fences_.emplace_back(fence_position_, fence_);
+    }
+  }
+  if (timeline_->is_done(position_)) timeline_->set_idle();
+  return timeline_->is_done(position);
 }
 
 Status Stream::query() {
@@ -411,10 +453,14 @@ Status Stream::recover(const Deadline& deadline) {
   fence_ = nullptr;
   markers_.clear();
   edges_since_marker_ = 0;
+  memory_fences_.clear();
+  timeline_->mark_done(position_);
+  timeline_->forget_waits();
   std::lock_guard state_lock(state_mutex_);
   edges.swap(edges_);
   for (BrokenEdge& broken : broken_edges_) broken.last = std::min(broken.last, position_);
   recovered_at_ = ++position_;
+  timeline_->advance(position_);
   failure_ = {};
   failed_.store(false, std::memory_order_release);
   return {};
@@ -471,6 +517,7 @@ Status Stream::close(const Deadline& deadline) {
     observers::tell([&](Observer& observer) { observer.closed(*this); });
     fence_ = nullptr;
     markers_.clear();
+    memory_fences_.clear();
     workspaces.swap(workspaces_);
     workspace_size_ = 0;
     std::lock_guard state_lock(state_mutex_);
@@ -480,6 +527,7 @@ Status Stream::close(const Deadline& deadline) {
     Device& device = leg->device();
     device.return_stream(std::move(leg));
   }
+  timeline_->finish();
   for (void* workspace : workspaces) KEEL_RETURN_IF_ERROR(device_.memory().free(workspace));
   device_.reclaim_records(SIZE_MAX);
   return {};
@@ -550,10 +598,10 @@ Status Stream::workspace(uint64_t size, void** out_pointer) {
   // until the stream closes, for a thread that is about to use one; since sizes double
   // they take no more than the largest.
   void* larger = nullptr;
-  Status status = device_.memory().alloc(KEEL_MEMORY_DEVICE, grown, &larger);
+  Status status = device_.memory().alloc(*this, grown, &larger);
   if (status.code() == KEEL_OUT_OF_MEMORY && grown > size) {
     grown = size;
-    status = device_.memory().alloc(KEEL_MEMORY_DEVICE, grown, &larger);
+    status = device_.memory().alloc(*this, grown, &larger);
   }
   KEEL_RETURN_IF_ERROR(status);
   std::lock_guard lock(mutex_);

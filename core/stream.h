@@ -18,6 +18,7 @@
 #include "core/observer.h"
 #include "core/ref_counted.h"
 #include "core/status.h"
+#include "core/timeline.h"
 
 namespace keel {
 
@@ -64,9 +65,9 @@ class Stream final : public RefCounted {
     } else if (held_.empty()) {
       KEEL_RETURN_IF_ERROR(work(native_));
     } else {
-      held_.push_back({Step::Kind::kWork, position_, hold(), {}, {}, {}});
+      push_held({Step::Kind::kWork, position_, hold(), {}, {}, {}});
     }
-    ++position_;
+    timeline_->advance(++position_);
     return {};
   }
 
@@ -95,6 +96,16 @@ class Stream final : public RefCounted {
   // At the deadline the device keeps the stream, to close it again at its own end.
   Status close(const Deadline& deadline);
   void close();  // by the default deadline; a failure is logged
+
+  // Where this stream is, for memory that it uses.
+  const Ref<Timeline>& timeline() const { return timeline_; }
+  // Then the end of this stream is no proof that what it waited for is over: a failure
+  // drops the waits that are still held.
+  bool is_held_or_failed() const {
+    return has_held_.load(std::memory_order_acquire) || has_failed();
+  }
+  // For Timeline::poll.
+  bool has_reached(uint64_t position, bool may_fence, WakeList& wake);
 
   // A device buffer of at least |size| bytes for the work enqueued next, valid until the
   // stream closes: in-order execution lets all work of the stream share one.
@@ -155,6 +166,10 @@ class Stream final : public RefCounted {
                          const std::function<HeldWork()>& hold);
   void tell_enqueued(const Step& step);
   void tell_passed(const Step& step, const Status& status);
+  void push_held(Held item) {
+    held_.push_back(std::move(item));
+    has_held_.store(true, std::memory_order_release);
+  }
   void advance_locked(WakeList& wake);
   bool pass_event(const Ref<EventRecord>& record, uint64_t position, WakeList& wake);
   bool pass_gate(const Ref<Gate>& gate);
@@ -168,15 +183,21 @@ class Stream final : public RefCounted {
   const int32_t priority_;
   const bool internal_;
   const uint64_t number_;
+  const Ref<Timeline> timeline_;
 
   std::mutex mutex_;
   keel_plugin_stream* native_;
   std::vector<keel_plugin_stream*> retired_;  // failed native streams, replaced by recover
   uint64_t position_ = 0;                     // things enqueued so far, records not counted
   std::deque<Held> held_;
+  std::atomic<bool> has_held_{false};
   const void* parked_on_ = nullptr;  // the event or gate that will wake this stream
   Ref<EventRecord> fence_;
   uint64_t fence_position_ = 0;
+  // Fences that freed memory waits for, with their positions. A bound on what a host far
+  // ahead of its device has in flight; beyond it memory is looked at again later.
+  static constexpr size_t kMemoryFences = 16;
+  std::deque<std::pair<uint64_t, Ref<EventRecord>>> memory_fences_;
   // Native events waited for stay unrecycled until the stream has passed the wait;
   // every kEdgesPerMarker waits a marker is recorded to notice.
   static constexpr uint32_t kEdgesPerMarker = 32;

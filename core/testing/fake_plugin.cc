@@ -4,9 +4,11 @@
 //   devices=N                     how many (2)
 //   no_notify no_alias no_fill no_pinned no_pageable no_peer =1
 //   memory=BYTES                  of each device; beyond it, KEEL_OUT_OF_MEMORY
+//   max_alloc=BYTES               the largest allocation that device_info allows
 //   fail_copy_at=N lose_at=N      the Nth copy of the instance fails asynchronously with
 //                                 KEEL_DATA_LOSS, or with KEEL_DEVICE_LOST
 //   refuse_copy_at=N              the Nth copy is refused when it is enqueued
+//   unbacked=1                    addresses with no memory behind them: for look-ups only
 //   fail_open=1                   no device can be opened
 #include "core/testing/fake_plugin.h"
 
@@ -25,6 +27,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <string>
 #include <thread>
 #include <vector>
@@ -59,11 +62,13 @@ struct Instance {
 };
 
 struct Device {
+  explicit Device(Instance& of) : instance(of) {}
   Instance& instance;
   std::atomic<int> objects{0};
   std::mutex mutex;
   uint64_t used = 0;
   std::map<void*, uint64_t> blocks;
+  uintptr_t next_unbacked = uintptr_t{1} << 32;
 };
 
 // One record of an event.
@@ -170,6 +175,7 @@ keel_status device_info(keel_plugin_instance* handle, uint32_t, keel_device_info
   out_info->type = KEEL_DEVICE_OTHER;
   out_info->alignment = 64;
   out_info->memory_bytes = instance.setting("memory");
+  out_info->max_alloc_bytes = instance.setting("max_alloc");
   out_info->claims = KEEL_CLAIM_ASYNC | KEEL_CLAIM_TIMING;
   const auto claim = [&](const char* without, uint64_t bits) {
     if (instance.setting(without) == 0) out_info->claims |= bits;
@@ -188,7 +194,7 @@ keel_status device_open(keel_plugin_instance* handle, uint32_t, keel_plugin_devi
   if (instance.setting("fail_open") != 0) {
     return kit::fail(KEEL_UNAVAILABLE, "fake: somebody else has the device");
   }
-  *out_device = reinterpret_cast<keel_plugin_device*>(new Device{instance, {}, {}, 0, {}});
+  *out_device = reinterpret_cast<keel_plugin_device*>(new Device(instance));
   return KEEL_OK;
 }
 
@@ -217,16 +223,29 @@ keel_status memory_alloc(keel_plugin_device* handle, keel_memory_kind kind, uint
   Device& device = object<Device>(handle);
   const uint64_t limit = device.instance.setting("memory");
   std::lock_guard lock(device.mutex);
+  const bool unbacked = device.instance.setting("unbacked") != 0;
   // No host has a tebibyte to give, and sanitizers stop at the mere question.
   if (size >> 40 != 0 || (limit != 0 && device.used + size > limit)) {
     return kit::fail(KEEL_OUT_OF_MEMORY, "fake: the limit of this device is reached");
   }
-  void* block = std::aligned_alloc(64, (size + 63) / 64 * 64);
+  const uint64_t rounded = (size + 63) / 64 * 64;
+  void* block = nullptr;
+  if (unbacked) {
+    block = reinterpret_cast<void*>(device.next_unbacked);
+    device.next_unbacked += rounded + 64;
+  } else {
+    block = std::aligned_alloc(64, rounded);
+  }
   if (block == nullptr) return kit::fail(KEEL_OUT_OF_MEMORY, "fake: no host memory");
   const uintptr_t tag = kind == KEEL_MEMORY_DEVICE ? kDeviceTag : 0;
   *out_pointer = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(block) | tag);
+  try {
+    device.blocks[*out_pointer] = size;
+  } catch (const std::bad_alloc&) {
+    if (!unbacked) std::free(block);
+    return kit::fail(KEEL_OUT_OF_MEMORY, "fake: no host memory");
+  }
   device.used += size;
-  device.blocks[*out_pointer] = size;
   return KEEL_OK;
 }
 
@@ -240,7 +259,7 @@ keel_status memory_free(keel_plugin_device* handle, keel_memory_kind, void* poin
   }
   device.used -= block->second;
   device.blocks.erase(block);
-  std::free(to_host(pointer));
+  if (device.instance.setting("unbacked") == 0) std::free(to_host(pointer));
   return KEEL_OK;
 }
 
@@ -432,7 +451,8 @@ keel_status create_instance(const keel_instance_settings* settings,
                             keel_plugin_instance** out_instance) {
   constexpr std::array kKeys = {"devices",   "no_notify",   "no_alias",     "no_fill",
                                 "no_pinned", "no_pageable", "no_peer",      "memory",
-                                "lose_at",   "fail_open",   "fail_copy_at", "refuse_copy_at"};
+                                "lose_at",   "fail_open",   "fail_copy_at", "refuse_copy_at",
+                                "unbacked",  "max_alloc"};
   auto instance = std::make_unique<Instance>();
   instance->settings["devices"] = 2;
   for (uint32_t i = 0; i < settings->count; ++i) {
