@@ -7,11 +7,16 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <iostream>
 #include <iterator>
 #include <memory>
+#include <mutex>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
 #include <unordered_map>
+#include <utility>
 
 #include "conformance/catalogue.h"
 #include "conformance/harness.h"
@@ -35,10 +40,48 @@ void answer(const nlohmann::json& message) {
   }
 }
 
+// What the validation layer found first in this process, once it is listened to.
+class ProblemLog {
+ public:
+  static ProblemLog& get() {
+    static auto& instance = *new ProblemLog;
+    return instance;
+  }
+  void listen() {
+    keel_set_log(
+        KEEL_LOG_WARNING,
+        [](void*, keel_log_level, const char* text) { ProblemLog::get().take(text); }, nullptr);
+  }
+  std::string first() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(first_, {});
+  }
+
+ private:
+  void take(const char* text) {
+    std::cerr << std::string("keel: ") + text + "\n";
+    const std::lock_guard lock(mutex_);
+    if (first_.empty() && std::string_view(text).starts_with("validation: ")) first_ = text;
+  }
+  std::mutex mutex_;
+  std::string first_;
+};
+
 class ConformanceTest : public testing::Test {
  public:
   ConformanceTest(const Environment& environment, const Case& conformance_case)
       : environment_(environment), case_(conformance_case) {}
+
+  void SetUp() override { keel_validation_count(&problems_before_); }
+  // Under KEEL_VALIDATE=1 a case passes only if that layer has nothing to say.
+  void TearDown() override {
+    uint64_t problems = 0;
+    keel_validation_count(&problems);
+    if (problems != problems_before_) {
+      ADD_FAILURE() << "problems found by the validation layer: " << problems - problems_before_
+                    << "; the first: " << ProblemLog::get().first();
+    }
+  }
 
   void TestBody() override {
     const uint64_t missing = case_.claims & ~environment_.info.claims;
@@ -55,6 +98,7 @@ class ConformanceTest : public testing::Test {
  private:
   const Environment& environment_;
   const Case& case_;
+  uint64_t problems_before_ = 0;
 };
 
 // Reports each test as it begins and ends.
@@ -134,6 +178,8 @@ int worker_main() {
     answer({{"type", "error"}, {"text", error}, {"usage", usage}});
     return 1;
   }
+  const char* validate = std::getenv("KEEL_VALIDATE");
+  if (validate != nullptr && std::string_view(validate) == "1") ProblemLog::get().listen();
   keel_op_forbid_fallback(1);  // the CPU's kernels are not what is under test
   const auto& cases = *new std::vector<Case>(make_catalogue(environment));
   if (request.cases.empty()) {

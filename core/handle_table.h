@@ -13,6 +13,8 @@
 
 #include "core/epoch.h"
 #include "core/ref_counted.h"
+#include "core/validation/leaks.h"
+#include "core/validation/validation.h"
 
 namespace keel {
 
@@ -71,6 +73,9 @@ class HandleTable {
         static_cast<uint64_t>(kKind) << 56 | static_cast<uint64_t>(index) << 32 | slot.generation;
     slot.id.store(id, std::memory_order_release);
     ++live_;
+    if (validation::enabled()) [[unlikely]] {
+      validation::note_handle(id);
+    }
     return id;
   }
 
@@ -105,6 +110,9 @@ class HandleTable {
       slot->reclaim = &HandleTable::reclaim_slot;
       --live_;
       ++retired_;
+    }
+    if (validation::enabled()) [[unlikely]] {
+      validation::forget_handle(id);
     }
     retire(slot);
     if (!lazily) reclaim_retired();

@@ -97,14 +97,25 @@ Memory::Memory(Device& device)
 
 Status Memory::alloc(keel_memory_kind kind, uint64_t size, void** out_pointer) {
   KEEL_RETURN_IF_ERROR(allocate(kind, size, nullptr, out_pointer));
+  tell_handed_out(kind, *out_pointer, size, nullptr);
   tell_observers();
   return {};
 }
 
 Status Memory::alloc(Stream& stream, uint64_t size, void** out_pointer) {
   KEEL_RETURN_IF_ERROR(allocate(KEEL_MEMORY_DEVICE, size, &stream, out_pointer));
+  tell_handed_out(KEEL_MEMORY_DEVICE, *out_pointer, size, &stream);
   tell_observers();
   return {};
+}
+
+void Memory::tell_handed_out(keel_memory_kind kind, const void* pointer, uint64_t size,
+                             Stream* stream) const {
+  observers::tell([&](Observer& observer) {
+    // Managed memory is the device's and the host's.
+    if (kind != KEEL_MEMORY_PINNED) observer.memory_handed_out(&device_, pointer, size, stream);
+    if (kind != KEEL_MEMORY_DEVICE) observer.memory_handed_out(nullptr, pointer, size, stream);
+  });
 }
 
 void Memory::tell_observers() const {

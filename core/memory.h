@@ -78,6 +78,8 @@ class Memory {
 
   Status allocate(keel_memory_kind kind, uint64_t size, Stream* stream, void** out_pointer);
   Status release(void* pointer, Stream* stream);
+  void tell_handed_out(keel_memory_kind kind, const void* pointer, uint64_t size,
+                       Stream* stream) const;
   void tell_observers() const;
   Status make_request(keel_memory_kind kind, uint64_t size, Stream* stream,
                       Request* out_request) const;

@@ -3,6 +3,8 @@
 
 #include "core/api.h"
 #include "core/copy.h"
+#include "core/validation/leaks.h"
+#include "core/validation/validation.h"
 
 using keel::Allocation;
 using keel::api_call;
@@ -28,6 +30,7 @@ keel_status keel_alloc(keel_device device, keel_memory_kind kind, uint64_t size,
     }
     void* pointer = nullptr;
     KEEL_RETURN_IF_ERROR(found->memory().alloc(kind, size, &pointer));
+    if (keel::validation::enabled()) keel::validation::note_memory(*found, pointer, size);
     *out_pointer = pointer;
     return {};
   });
@@ -37,6 +40,7 @@ keel_status keel_free(keel_device device, void* pointer) {
   return api_quick_call([&]() -> Status {
     Device* found = nullptr;
     KEEL_RETURN_IF_ERROR(find_device(device, "device", &found));
+    if (keel::validation::enabled()) keel::validation::forget_memory(*found, pointer);
     return found->memory().free(pointer);
   });
 }
@@ -48,6 +52,9 @@ keel_status keel_alloc_on_stream(keel_stream stream, uint64_t size, void** out_p
     KEEL_RETURN_IF_ERROR(find_stream(stream, &found));
     void* pointer = nullptr;
     KEEL_RETURN_IF_ERROR(found->device().memory().alloc(*found, size, &pointer));
+    if (keel::validation::enabled()) {
+      keel::validation::note_memory(found->device(), pointer, size);
+    }
     *out_pointer = pointer;
     return {};
   });
@@ -57,6 +64,7 @@ keel_status keel_free_on_stream(keel_stream stream, void* pointer) {
   return api_quick_call([&]() -> Status {
     Stream* found = nullptr;
     KEEL_RETURN_IF_ERROR(find_stream(stream, &found));
+    if (keel::validation::enabled()) keel::validation::forget_memory(found->device(), pointer);
     return found->device().memory().free(*found, pointer);
   });
 }

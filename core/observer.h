@@ -21,6 +21,7 @@ struct Access {
   const void* pointer = nullptr;
   uint64_t bytes = 0;
   bool writes = false;
+  bool dense = true;  // all of it; else its first and last bytes, and what lies between
 };
 
 // What one operation touches, without allocating. Room for all tensors of the largest
@@ -88,6 +89,11 @@ class Observer {
   virtual void host_begin(const char* name, std::span<const Access>) { (void)name; }
   virtual void host_end() {}
 
+  // New memory: [pointer, pointer + bytes) was given to the caller. |device| as in Access;
+  // |stream|: what it is ordered after, NULL: anything.
+  virtual void memory_handed_out(const Device*, const void*, uint64_t bytes, Stream*) {
+    (void)bytes;
+  }
   // Bytes that are allocated on |device| after an allocation or a free.
   virtual void memory_changed(const Device&, uint64_t allocated_bytes) { (void)allocated_bytes; }
   // Bytes that a collective's bridge moved just now.

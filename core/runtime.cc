@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "core/log.h"
+#include "core/validation/leaks.h"
 #include "core/validation/validation.h"
 
 namespace keel {
@@ -253,6 +254,7 @@ Status Runtime::shutdown() {
   if (!is_initialized()) {
     return failure(KEEL_FAILED_PRECONDITION, "keel_init has not been called");
   }
+  if (validation::enabled()) validation::report_leaks();
   for (const auto& hook : shutdown_hooks_) hook();
   const size_t streams = stream_handles_.size();
   const size_t events = event_handles_.size();
@@ -262,6 +264,7 @@ Status Runtime::shutdown() {
         streams, events, gates);
   }
   destroy_leftovers();
+  validation::finish();
   g_api_state.store(ApiState::kClosed, std::memory_order_release);
   return {};
 }

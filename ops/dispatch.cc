@@ -37,13 +37,15 @@ const char* check_tensor_memory(Device& device, const keel_tensor& tensor) {
 // For observers.
 void describe(const Device& device, const keel_op_call& call, const void* workspace,
               uint64_t workspace_bytes, AccessList& accesses) {
+  const auto add = [&](const keel_tensor& tensor, bool writes) {
+    accesses.add({&device, kit::first_element(tensor), kit::span_bytes(tensor), writes,
+                  kit::is_contiguous(tensor)});
+  };
   for (uint32_t i = 0; i < call.input_count; ++i) {
-    if (call.inputs[i] == nullptr) continue;
-    accesses.reads(&device, kit::first_element(*call.inputs[i]), kit::span_bytes(*call.inputs[i]));
+    if (call.inputs[i] != nullptr) add(*call.inputs[i], /*writes=*/false);
   }
   for (uint32_t o = 0; o < call.output_count; ++o) {
-    accesses.writes(&device, kit::first_element(*call.outputs[o]),
-                    kit::span_bytes(*call.outputs[o]));
+    add(*call.outputs[o], /*writes=*/true);
   }
   accesses.writes(&device, workspace, workspace_bytes);
 }

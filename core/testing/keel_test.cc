@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <utility>
 
 #include "core/testing/fake_plugin.h"
 
@@ -82,6 +83,7 @@ void KeelTest::SetUp() {
   auto options = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
   options.backends = "";
   options.default_timeout_ns = kPatience;
+  options.validate = validate_ ? 1 : 0;
   ASSERT_KEEL_OK(keel_init(&options));
   std::string text;
   violations_before_ = count_violations(&text);
@@ -89,12 +91,16 @@ void KeelTest::SetUp() {
 }
 
 void KeelTest::TearDown() {
-  uint64_t problems = 0;
-  EXPECT_KEEL_OK(keel_validation_count(&problems));
-  EXPECT_EQ(problems, problems_before_) << "found by the validation layer, in the log";
+  EXPECT_EQ(take_problems(), 0u) << "found by the validation layer: in the log";
   EXPECT_KEEL_OK(keel_shutdown());
   std::string text;
   EXPECT_EQ(count_violations(&text), violations_before_) << text;
+}
+
+uint64_t KeelTest::take_problems() {
+  uint64_t problems = 0;
+  EXPECT_KEEL_OK(keel_validation_count(&problems));
+  return problems - std::exchange(problems_before_, problems);
 }
 
 keel_stream KeelTest::new_stream(keel_device device) {

@@ -44,6 +44,11 @@ class KeelTest : public ::testing::Test {
   void SetUp() override;
   void TearDown() override;
 
+  // Whether Keel comes up with the validation layer on, whatever the environment says.
+  bool validate_ = false;
+  // What it has found since SetUp, or the last call of this; none is left for TearDown.
+  uint64_t take_problems();
+
   keel_stream new_stream(keel_device device);
   // A recorded event.
   keel_event record(keel_stream stream);

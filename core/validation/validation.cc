@@ -5,6 +5,8 @@
 
 #include "core/log.h"
 #include "core/plugin_file.h"
+#include "core/validation/leaks.h"
+#include "core/validation/race_detector.h"
 
 namespace keel::validation {
 
@@ -32,7 +34,14 @@ Status configure(const keel_init_options* options) {
     }
   }
   g_enabled.store(wanted, std::memory_order_relaxed);
+  clear_leaks();
+  wanted ? RaceDetector::get().start() : RaceDetector::get().stop();
   return {};
+}
+
+void finish() {
+  RaceDetector::get().stop();
+  g_enabled.store(false, std::memory_order_relaxed);
 }
 
 void report_problem(const std::string& text) {

@@ -20,9 +20,12 @@ inline bool enabled() {
   return g_enabled.load(std::memory_order_relaxed);
 }
 
-// Turns the layer on or off for what is loaded from here on: |options|->validate, else
+// Turns the layer on or off for the runtime that is about to start: |options|->validate, else
 // KEEL_VALIDATE=0|1. A failure names the setting that is neither.
 Status configure(const keel_init_options* options);
+
+// At the end of the runtime, when its devices are closed.
+void finish();
 
 // Logs |text| as an error, "validation: ..." in front, and counts it. The first 1,000
 // of a process are logged, the rest counted. The caller holds no lock of the layer: the

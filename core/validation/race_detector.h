@@ -1,0 +1,96 @@
+// Finds work on two streams that touches the same memory with nothing to order it.
+#ifndef KEEL_CORE_VALIDATION_RACE_DETECTOR_H_
+#define KEEL_CORE_VALIDATION_RACE_DETECTOR_H_
+
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/observer.h"
+#include "core/validation/access_map.h"
+#include "core/validation/vector_clock.h"
+
+namespace keel::validation {
+
+// Each stream has a vector clock: how much of every other stream's work is certain to
+// have happened before what it runs next. Records of events keep a copy, waits join it.
+// What the host has waited for is joined to whatever it enqueues afterwards.
+//
+// Threads of the user's count as one: whether they told each other what they have seen
+// cannot be known, and is taken for granted. Threads of Keel's own, which run
+// collectives, count each for itself. So races may be missed; one that is reported is one.
+//
+// Thread-safe, under one mutex; nothing is called or logged with it held.
+class RaceDetector final : public Observer {
+ public:
+  static RaceDetector& get();
+
+  // Watches from now on, without a memory of before; or no more.
+  void start();
+  void stop();
+
+  void enqueued(Stream& stream, const Step& step) override;
+  void passed(Stream& stream, const Step& step, const Status& status) override;
+  void closed(Stream& stream) override;
+  void host_saw_done(uint64_t serial) override;
+  void host_saw_idle(Stream& stream) override;
+  void gate_opened(uint64_t serial) override;
+  void forgotten(uint64_t serial) override;
+  void host_begin(const char* name, std::span<const Access> accesses) override;
+  void memory_handed_out(const Device* device, const void* pointer, uint64_t bytes,
+                         Stream* stream) override;
+
+ private:
+  using Snapshot = std::shared_ptr<const VectorClock>;
+  // Enqueued, but not passed yet: what the host knew then.
+  struct Pending {
+    Step::Kind kind;
+    uint64_t serial;
+    Snapshot host;
+  };
+  // A stream, or a thread of Keel's own.
+  struct Line {
+    uint32_t slot = 0;
+    std::string name;  // "stream 3 (cpu:0)"
+    VectorClock clock;
+    std::deque<Pending> pending;
+  };
+  struct ThreadLine;
+
+  RaceDetector() = default;
+  static ThreadLine& this_thread_line();
+
+  // With |mutex_| held:
+  std::shared_ptr<Line> new_line(std::string name);
+  void end_line(Line& line);
+  Line& line_of(Stream& stream);
+  // What the calling thread knows.
+  Snapshot known_here() const;
+  // The clock of a record or a gate; that of all streams together where it is not known,
+  // so that nothing is reported for want of knowledge.
+  Snapshot clock_of(uint64_t serial) const;
+  void learn(const VectorClock& clock);
+  void run(Line& line, const char* name, std::span<const Access> accesses,
+           std::vector<std::string>* problems);
+  void touch(Line& line, const Mark& mark, const Access& access,
+             std::vector<std::string>* problems);
+  void limit_memory();
+
+  mutable std::mutex mutex_;
+  uint64_t generation_ = 0;  // of start()
+  std::unordered_map<uint64_t, std::shared_ptr<Line>> streams_;
+  std::vector<std::weak_ptr<Line>> threads_;
+  std::vector<uint64_t> epochs_;  // the last of each slot
+  std::vector<uint32_t> free_slots_;
+  Snapshot host_ = std::make_shared<const VectorClock>();
+  std::unordered_map<uint64_t, Snapshot> points_;  // records and gates by serial
+  std::unordered_map<const Device*, AccessMap> memory_;
+  size_t cells_after_drop_ = 0;
+};
+
+}  // namespace keel::validation
+
+#endif  // KEEL_CORE_VALIDATION_RACE_DETECTOR_H_

@@ -1,0 +1,324 @@
+// The validation layer from a program's side: races between streams, and leaks. Each
+// race has a twin that differs by what orders it, and is clean.
+#include <mutex>
+
+#include "core/testing/keel_test.h"
+
+namespace keel::testing {
+namespace {
+
+constexpr size_t kWords = 1024;
+constexpr uint64_t kBytes = kWords * sizeof(uint32_t);
+
+class RaceTest : public KeelTest {
+ protected:
+  RaceTest() { validate_ = true; }
+  void SetUp() override {
+    KeelTest::SetUp();
+    EXPECT_KEEL_OK(keel_set_log(KEEL_LOG_ERROR, &RaceTest::keep, this));
+    const auto fakes = load("fake");
+    fake_ = fakes.at(0);
+    other_fake_ = fakes.at(1);
+    a_ = new_stream(fake_);
+    b_ = new_stream(fake_);
+    x_ = alloc(fake_, kBytes);
+    y_ = alloc(fake_, kBytes);
+    take();
+  }
+  void TearDown() override {
+    take_problems();  // each test says itself what it found
+    KeelTest::TearDown();
+    EXPECT_KEEL_OK(keel_set_log(KEEL_LOG_WARNING, nullptr, nullptr));
+  }
+
+  std::vector<std::string> take() {
+    std::lock_guard lock(mutex_);
+    std::vector<std::string> texts;
+    texts.swap(texts_);
+    return texts;
+  }
+  ::testing::AssertionResult clean() {
+    const auto texts = take();
+    if (texts.empty()) return ::testing::AssertionSuccess();
+    return ::testing::AssertionFailure() << texts.size() << " found, first: " << texts[0];
+  }
+  // Whether one race was found, between |first| and |second| ("fill ... writes").
+  ::testing::AssertionResult found(const std::string& first, const std::string& second) {
+    const auto texts = take();
+    if (texts.size() == 1 && texts[0].find("validation: race: " + first) == 0 &&
+        texts[0].find(", " + second) != std::string::npos &&
+        texts[0].find("with no event between them") != std::string::npos) {
+      return ::testing::AssertionSuccess();
+    }
+    return ::testing::AssertionFailure()
+           << texts.size() << " found" << (texts.empty() ? "" : ", first: " + texts[0]);
+  }
+
+  keel_status fill_x(keel_stream stream) { return fill(stream, x_, 7, kWords); }
+  keel_status copy(keel_stream stream, void* to, const void* from) {
+    return keel_copy(stream, fake_, to, fake_, from, kBytes);
+  }
+  void order(keel_stream first, keel_stream then) {
+    EXPECT_KEEL_OK(keel_stream_wait_event(then, record(first)));
+  }
+
+  keel_device fake_ = {};
+  keel_device other_fake_ = {};
+  keel_stream a_ = {};
+  keel_stream b_ = {};
+  void* x_ = nullptr;
+  void* y_ = nullptr;
+
+ private:
+  static void keep(void* user, keel_log_level, const char* text) {
+    RaceTest& self = *static_cast<RaceTest*>(user);
+    std::lock_guard lock(self.mutex_);
+    self.texts_.emplace_back(text);
+  }
+
+  std::mutex mutex_;
+  std::vector<std::string> texts_;
+};
+
+TEST_F(RaceTest, AReadAfterAWriteNeedsAnEvent) {
+  ASSERT_KEEL_OK(fill_x(a_));
+  ASSERT_KEEL_OK(copy(b_, y_, x_));
+  EXPECT_TRUE(found("fill on stream ", "copy on stream "));
+  uint64_t count = 0;
+  ASSERT_KEEL_OK(keel_validation_count(&count));
+  EXPECT_NE(count, 0u);
+}
+
+TEST_F(RaceTest, AnEventOrders) {
+  ASSERT_KEEL_OK(fill_x(a_));
+  order(a_, b_);
+  ASSERT_KEEL_OK(copy(b_, y_, x_));
+  order(b_, a_);
+  ASSERT_KEEL_OK(fill_x(a_));
+  EXPECT_TRUE(clean());
+}
+
+TEST_F(RaceTest, AnEventOfBeforeTheWriteDoesNot) {
+  const keel_event early = record(a_);
+  ASSERT_KEEL_OK(fill_x(a_));
+  ASSERT_KEEL_OK(keel_stream_wait_event(b_, early));
+  ASSERT_KEEL_OK(copy(b_, y_, x_));
+  EXPECT_TRUE(found("fill", "copy"));
+}
+
+TEST_F(RaceTest, AWriteAfterAReadNeedsOneToo) {
+  ASSERT_KEEL_OK(copy(a_, y_, x_));
+  ASSERT_KEEL_OK(fill_x(b_));
+  EXPECT_TRUE(found("copy on stream ", "fill on stream "));
+}
+
+TEST_F(RaceTest, ReadsTogetherAndNeighboursAreFine) {
+  ASSERT_KEEL_OK(copy(a_, y_, x_));
+  void* const z = alloc(fake_, kBytes);
+  ASSERT_KEEL_OK(copy(b_, z, x_));
+  ASSERT_KEEL_OK(fill(a_, static_cast<char*>(z) + kBytes / 2, 1, 0));
+  void* const halves = alloc(fake_, kBytes);
+  ASSERT_KEEL_OK(fill(a_, halves, 1, kWords / 2));
+  ASSERT_KEEL_OK(fill(b_, static_cast<char*>(halves) + kBytes / 2, 2, kWords / 2));
+  EXPECT_TRUE(clean());
+  ASSERT_KEEL_OK(fill(b_, static_cast<char*>(halves) + kBytes / 2 - 4, 2, kWords / 2));
+  EXPECT_TRUE(found("fill", "fill"));
+}
+
+TEST_F(RaceTest, OrderIsTransitive) {
+  const keel_stream c = new_stream(fake_);
+  ASSERT_KEEL_OK(fill_x(a_));
+  order(a_, b_);
+  order(b_, c);
+  ASSERT_KEEL_OK(copy(c, y_, x_));
+  EXPECT_TRUE(clean());
+}
+
+TEST_F(RaceTest, TheHostsWaitsOrder) {
+  ASSERT_KEEL_OK(fill_x(a_));
+  ASSERT_KEEL_OK(keel_stream_synchronize(a_, kPatience));
+  ASSERT_KEEL_OK(fill_x(b_));
+  const keel_event event = record(b_);
+  ASSERT_KEEL_OK(keel_event_wait(event, kPatience));
+  ASSERT_KEEL_OK(fill_x(a_));
+  const keel_event polled = record(a_);
+  while (keel_event_query(polled) == KEEL_NOT_READY) {
+  }
+  ASSERT_KEEL_OK(fill_x(b_));
+  while (keel_stream_query(b_) == KEEL_NOT_READY) {
+  }
+  ASSERT_KEEL_OK(fill_x(a_));
+  ASSERT_KEEL_OK(keel_device_synchronize(fake_, kPatience));
+  ASSERT_KEEL_OK(fill_x(b_));
+  ASSERT_KEEL_OK(keel_stream_destroy(b_));
+  ASSERT_KEEL_OK(fill_x(a_));
+  EXPECT_TRUE(clean());
+}
+
+TEST_F(RaceTest, AGateOrdersAfterWhatTheHostHadSeen) {
+  keel_gate gate = {};
+  ASSERT_KEEL_OK(keel_gate_create(&gate));
+  ASSERT_KEEL_OK(keel_stream_wait_gate(b_, gate));
+  ASSERT_KEEL_OK(copy(b_, y_, x_));  // held
+  ASSERT_KEEL_OK(fill_x(a_));
+  ASSERT_KEEL_OK(keel_stream_synchronize(a_, kPatience));
+  ASSERT_KEEL_OK(keel_gate_open(gate, KEEL_OK, nullptr));
+  EXPECT_TRUE(clean());
+}
+
+TEST_F(RaceTest, AGateOpenedWithoutAWaitDoesNot) {
+  keel_gate gate = {};
+  ASSERT_KEEL_OK(keel_gate_create(&gate));
+  ASSERT_KEEL_OK(keel_stream_wait_gate(b_, gate));
+  ASSERT_KEEL_OK(copy(b_, y_, x_));
+  ASSERT_KEEL_OK(fill_x(a_));
+  ASSERT_KEEL_OK(keel_gate_open(gate, KEEL_OK, nullptr));
+  EXPECT_TRUE(found("fill", "copy"));
+}
+
+TEST_F(RaceTest, HeldWorkIsLookedAtOnceItPasses) {
+  keel_gate gate = {};
+  ASSERT_KEEL_OK(keel_gate_create(&gate));
+  const keel_stream gated = new_stream(fake_);
+  ASSERT_KEEL_OK(keel_stream_wait_gate(gated, gate));
+  const keel_event opened = record(gated);
+  ASSERT_KEEL_OK(keel_stream_wait_event(b_, opened));
+  ASSERT_KEEL_OK(copy(b_, y_, x_));  // held behind the gate of another stream
+  ASSERT_KEEL_OK(keel_gate_open(gate, KEEL_OK, nullptr));
+  ASSERT_KEEL_OK(fill_x(a_));
+  EXPECT_TRUE(found("copy", "fill"));
+}
+
+TEST_F(RaceTest, EventsOrderAcrossBackends) {
+  const keel_device cpu = load("cpu", {{"devices", "1"}}).at(0);
+  const keel_stream on_cpu = new_stream(cpu);
+  void* const z = alloc(cpu, kBytes);
+  std::vector<uint32_t> host(kWords);
+  ASSERT_KEEL_OK(keel_copy(a_, KEEL_HOST, host.data(), fake_, x_, kBytes));
+  order(a_, on_cpu);
+  ASSERT_KEEL_OK(keel_copy(on_cpu, cpu, z, KEEL_HOST, host.data(), kBytes));
+  ASSERT_KEEL_OK(keel_stream_synchronize(on_cpu, kPatience));
+  EXPECT_TRUE(clean());
+  std::vector<uint32_t> unordered(kWords);
+  ASSERT_KEEL_OK(keel_copy(a_, KEEL_HOST, unordered.data(), fake_, x_, kBytes));
+  ASSERT_KEEL_OK(keel_copy(on_cpu, cpu, z, KEEL_HOST, unordered.data(), kBytes));
+  EXPECT_TRUE(found("copy on stream ", "copy on stream "));
+  ASSERT_KEEL_OK(keel_stream_synchronize(on_cpu, kPatience));
+  ASSERT_KEEL_OK(keel_stream_synchronize(a_, kPatience));
+}
+
+// Copies between backends take streams and buffers of Keel's own.
+TEST_F(RaceTest, KeelsOwnLegsAreOrdered) {
+  const keel_device cpu = load("cpu", {{"devices", "1"}}).at(0);
+  const keel_device staged =
+      load("fake", {{"no_alias", "1"}, {"no_pageable", "1"}, {"no_peer", "1"}}).at(0);
+  for (const keel_device peer : {cpu, other_fake_, staged}) {
+    const size_t words = (9 << 20) / sizeof(uint32_t);  // three chunks of a staged copy
+    void* const here = alloc(fake_, words * sizeof(uint32_t));
+    void* const there = alloc(peer, words * sizeof(uint32_t));
+    ASSERT_KEEL_OK(fill(a_, here, 1, words));
+    for (int i = 0; i < 3; ++i) {
+      ASSERT_KEEL_OK(keel_copy(a_, peer, there, fake_, here, words * sizeof(uint32_t)));
+      ASSERT_KEEL_OK(keel_copy(a_, fake_, here, peer, there, words * sizeof(uint32_t)));
+    }
+    EXPECT_TRUE(clean());
+    const keel_stream writer = new_stream(peer);
+    ASSERT_KEEL_OK(fill(writer, there, 2, words));
+    // The copies' legs pass, and are looked at, as their turn comes.
+    ASSERT_KEEL_OK(keel_stream_synchronize(writer, kPatience));
+    ASSERT_KEEL_OK(keel_stream_synchronize(a_, kPatience));
+    EXPECT_FALSE(clean()) << "another stream is not ordered with the copies";
+    EXPECT_KEEL_OK(keel_free(fake_, here));
+    EXPECT_KEEL_OK(keel_free(peer, there));
+  }
+}
+
+TEST_F(RaceTest, MemoryThatIsFreedBeginsANewLife) {
+  ASSERT_KEEL_OK(fill_x(a_));
+  for (int i = 0; i < 8; ++i) {
+    ASSERT_KEEL_OK(keel_free(fake_, x_));
+    x_ = alloc(fake_, kBytes);
+    ASSERT_KEEL_OK(fill_x(i % 2 == 0 ? b_ : a_));
+  }
+  EXPECT_TRUE(clean());
+}
+
+TEST_F(RaceTest, MemoryOfAStreamIsUsedAfterIt) {
+  void* block = nullptr;
+  ASSERT_KEEL_OK(keel_alloc_on_stream(a_, kBytes, &block));
+  const keel_event allocated = record(a_);
+  ASSERT_KEEL_OK(fill(b_, block, 1, kWords));
+  EXPECT_TRUE(found("allocation on stream ", "fill on stream "));
+  ASSERT_KEEL_OK(keel_stream_synchronize(b_, kPatience));
+  ASSERT_KEEL_OK(keel_free_on_stream(a_, block));
+  ASSERT_KEEL_OK(keel_alloc_on_stream(a_, kBytes, &block));
+  ASSERT_KEEL_OK(keel_event_record(allocated, a_));
+  ASSERT_KEEL_OK(keel_stream_wait_event(b_, allocated));
+  ASSERT_KEEL_OK(fill(b_, block, 1, kWords));
+  EXPECT_TRUE(clean());
+  ASSERT_KEEL_OK(keel_stream_synchronize(b_, kPatience));
+  ASSERT_KEEL_OK(keel_free(fake_, block));
+}
+
+// Many small pieces, far more than are kept once they are over.
+TEST_F(RaceTest, ALongRunStaysClean) {
+  for (int round = 0; round < 20; ++round) {
+    for (size_t i = 0; i < kWords; i += 2) {
+      ASSERT_KEEL_OK(fill(a_, static_cast<uint32_t*>(x_) + i, 1, 1));
+      ASSERT_KEEL_OK(fill(b_, static_cast<uint32_t*>(x_) + i + 1, 1, 1));
+    }
+    ASSERT_KEEL_OK(keel_stream_synchronize(a_, kPatience));
+    order(b_, a_);
+    ASSERT_KEEL_OK(fill_x(a_));
+    order(a_, b_);
+  }
+  EXPECT_TRUE(clean());
+}
+
+// ---- leaks ------------------------------------------------------------------------
+
+class LeakTest : public RaceTest {
+ protected:
+  // What is reported at shutdown; Keel is up again afterwards.
+  std::vector<std::string> shut_down() {
+    EXPECT_KEEL_OK(keel_shutdown());
+    const auto texts = take();
+    auto options = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
+    options.backends = "";
+    options.validate = 1;
+    EXPECT_KEEL_OK(keel_init(&options));
+    return texts;
+  }
+  static int count(const std::vector<std::string>& texts, const std::string& part) {
+    int found = 0;
+    for (const std::string& text : texts) found += text.find(part) != std::string::npos ? 1 : 0;
+    return found;
+  }
+};
+
+TEST_F(LeakTest, AreReportedWithWhereTheyWereMade) {
+  for (int i = 0; i < 3; ++i) alloc(fake_, 1000);
+  keel_gate gate = {};
+  ASSERT_KEEL_OK(keel_gate_create(&gate));
+  const auto texts = shut_down();
+  EXPECT_EQ(count(texts, "leak: 3 x allocation of fake:0, 3000 bytes in all, made at "), 1);
+  EXPECT_EQ(count(texts, "leak: 1 x gate made at "), 1);
+  EXPECT_EQ(count(texts, "leak: 1 x stream made at "), 2) << "a_ and b_";
+  EXPECT_EQ(count(texts, "race_test"), static_cast<int>(texts.size()))
+      << "a place in this program: " << texts.at(0);
+}
+
+TEST_F(LeakTest, WhatIsGivenBackIsNot) {
+  EXPECT_KEEL_OK(keel_event_destroy(record(a_)));
+  keel_gate gate = {};
+  ASSERT_KEEL_OK(keel_gate_create(&gate));
+  EXPECT_KEEL_OK(keel_gate_destroy(gate));
+  EXPECT_KEEL_OK(keel_stream_destroy(a_));
+  EXPECT_KEEL_OK(keel_stream_destroy(b_));
+  EXPECT_KEEL_OK(keel_free(fake_, x_));
+  EXPECT_KEEL_OK(keel_free(fake_, y_));
+  EXPECT_TRUE(shut_down().empty());
+}
+
+}  // namespace
+}  // namespace keel::testing
