@@ -54,10 +54,9 @@ function(keel_plugin name)
     target_link_options(keel_${name} PRIVATE "LINKER:--no-undefined")
   endif()
   add_dependencies(keel_thread_tests keel_${name})
-  # No RPATH once installed: core loads a plugin by descriptor, so $ORIGIN would be
-  # /proc/self/fd; and one of its own would keep out the one it inherits from libkeel.
   set_target_properties(keel_${name} PROPERTIES
-    LIBRARY_OUTPUT_DIRECTORY "${KEEL_PLUGIN_OUTPUT_DIRECTORY}" INSTALL_RPATH "")
+    LIBRARY_OUTPUT_DIRECTORY "${KEEL_PLUGIN_OUTPUT_DIRECTORY}"
+    INSTALL_RPATH "$ORIGIN;$ORIGIN/../..")
   if(NOT arg_UNINSTALLED)
     set_property(GLOBAL APPEND PROPERTY KEEL_BACKENDS ${name})
     install(TARGETS keel_${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/keel/plugins

@@ -235,15 +235,17 @@ Status load_plugin_file(const char* path, const char* sha256, const keel_host* h
     *out_file = {file, known->second};
     return {};
   }
-  // The dynamic loader remembers every library by the name it was opened with, so the
-  // descriptor stays open for good: its number must not come to name another file.
-  const std::string by_descriptor = fmt::format("/proc/self/fd/{}", file_fd.get());
+  // Through the folder's descriptor and not the file's, so that $ORIGIN in the plugin's search
+  // path is its folder. The dynamic loader remembers every library by the name it was opened
+  // with, so the descriptor stays open for good: its number must not come to name another.
+  const std::string by_descriptor =
+      fmt::format("/proc/self/fd/{}/{}", folder_fd.get(), file.substr(slash + 1));
   void* library = dlopen(by_descriptor.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* why = dlerror();
     return failure(KEEL_UNAVAILABLE, "plugin {}: {}", file, why == nullptr ? "dlopen failed" : why);
   }
-  file_fd.keep();
+  folder_fd.keep();
   void* symbol = dlsym(library, KEEL_PLUGIN_QUERY_SYMBOL);
   if (symbol == nullptr) {
     return failure(KEEL_INVALID_ARGUMENT, "plugin {}: exports no {}", file,

@@ -24,8 +24,9 @@ struct PluginFile {
 //  - contents that differ from |sha256| (64 hex digits; NULL: any);
 //  - no keel_plugin_query_v0, another ABI major, a struct too small, a required
 //    table or slot missing, an unknown required extension, a name that is none.
-// The file is opened once, checked and loaded through that descriptor, so what was
-// checked is what runs. The same file loaded twice gives the same tables.
+// The folder is opened once, and the file checked and loaded through that descriptor: whoever
+// could put another file in its place meanwhile may write to the folder, and is root or the
+// user. The same file loaded twice gives the same tables.
 Status load_plugin_file(const char* path, const char* sha256, const keel_host* host,
                         PluginFile* out_file);
 

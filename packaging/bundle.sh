@@ -65,23 +65,20 @@ install_project() {
   [[ -f $root/lib/libkeel.so ]] || fail "libraries of this build do not go into lib/"
 }
 
-# DT_RPATH and not DT_RUNPATH: core loads plugins by descriptor, where their own $ORIGIN
-# leads nowhere; what they need is found through the DT_RPATH of libkeel, which asked for
-# them. A library with a DT_RUNPATH of its own would not look there, so none keeps one.
-set_search_paths() {
+# Each file finds what it needs from where it lies; nothing is left to the search path of the
+# program that loads it. DT_RPATH and not DT_RUNPATH: the libraries here are the ones that were
+# tested together, whatever LD_LIBRARY_PATH says.
+set_search_path() {
   local system=/lib/x86_64-linux-gnu:/usr/lib/x86_64-linux-gnu:/lib64:/usr/lib64:/usr/lib
-  local file lib
-  while read -r file; do
-    case $file in
-      "$root"/tests/*/*) patchelf --remove-rpath "$file" ;;  # plugins
-      "$root"/bin/* | "$root"/lib/libkeel.so.* | "$root"/tests/*)
-        lib="\$ORIGIN/$(realpath --relative-to="$(dirname "$file")" "$root/lib")"
-        lib=${lib%/.}
-        patchelf --force-rpath --set-rpath "$lib:$system:$lib/fallback" "$file"
-        ;;
-      *) patchelf --remove-rpath "$file" ;;
-    esac
-  done < <(elf_files)
+  local lib
+  lib="\$ORIGIN/$(realpath --relative-to="$(dirname "$1")" "$root/lib")"
+  lib=${lib%/.}
+  patchelf --force-rpath --set-rpath "$lib:$system:$lib/fallback" "$1"
+}
+
+set_search_paths() {
+  local file
+  while read -r file; do set_search_path "$file"; done < <(elf_files)
 }
 
 # ---- what it needs -----------------------------------------------------------------------
@@ -113,7 +110,7 @@ add_libraries() {
     copy=$root/lib/$soname
     if is_fallback "$soname"; then copy=$root/lib/fallback/$soname; fi
     install -m 644 "$path" "$copy"
-    if [[ -n $(patchelf --print-rpath "$copy") ]]; then patchelf --remove-rpath "$copy"; fi
+    set_search_path "$copy"
   done <"$output/libraries"
 }
 

@@ -46,9 +46,15 @@ for library in "$bundle"/lib/*.so.* "$bundle"/lib/fallback/*; do
     fail "README does not list $name"
 done
 
+# A program of somebody else, which knows where libkeel is and no more.
+cc "$packaging/../samples/hello_device/hello_device.c" -I"$bundle/include" -L"$bundle/lib" -lkeel \
+  -Wl,--enable-new-dtags,-rpath,"$inside/lib:$bundle/lib" \
+  -o "$bundle/bin/linked" || fail "linking a program to the bundle"
+
 # ---- in an empty root: glibc's own files and /proc -----------------------------------------
 
-mkdir -p "$work/empty/lib64"
+mkdir -p "$work/empty/lib64" "$work/empty/lib"
+ln -s ../lib64 "$work/empty/lib/x86_64-linux-gnu"  # where Debian's loader looks by itself
 for library in ld-linux-x86-64.so.2 libc.so.6 libm.so.6 libmvec.so.1 libdl.so.2 libpthread.so.0 \
   librt.so.1; do
   cp -L "$(cc -print-file-name=$library)" "$work/empty/lib64/"
@@ -68,9 +74,13 @@ alone() {
 
 alone bin/keel devices
 expect '^cpu:0 '
+# Its loader is in the bundle, and its drivers are not.
+[[ ! -e $bundle/lib/keel/plugins/libkeel_vulkan.so ]] || expect '^vulkan .*no Vulkan driver'
 alone bin/keel conform run --backend cpu --profile quick --level core,async,memory,ops
 expect 'certified'
 alone bin/hello_device
+expect '^cpu:0 .* 1024 of 1024 elements are 42'
+alone bin/linked
 expect '^cpu:0 .* 1024 of 1024 elements are 42'
 alone bin/vector_add
 settings=("KEEL_PLUGIN_PATH=$inside/lib/keel/plugins")
@@ -79,11 +89,13 @@ expect 'PASSED'
 
 # ---- on this machine: the libraries that are ours, although there are others ---------------
 
-LD_DEBUG=files KEEL_BACKENDS=cpu "$bundle/bin/keel" devices >"$work/printed" 2>&1
+LD_DEBUG=files KEEL_BACKENDS=cpu "$bundle/bin/linked" >"$work/printed" 2>&1
 sed -n 's/.*calling init: //p' "$work/printed" | sort -u >"$work/loaded"
 for library in libkeel.so.0 libdnnl.so.2; do
   [[ -e $bundle/lib/$library ]] || continue
-  grep -q "^$bundle/.*/$library\$" "$work/loaded" || fail "$library was not loaded from the bundle"
+  # What a plugin needs is named by way of the descriptor of its folder.
+  grep -qE "^($bundle/lib|/proc/self/fd/[0-9]+/../..)/$library\$" "$work/loaded" ||
+    fail "$library was not loaded from the bundle"
 done
 while read -r library; do
   case $library in
