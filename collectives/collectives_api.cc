@@ -4,6 +4,7 @@
 #include "collectives/communicator.h"
 #include "core/api.h"
 #include "core/observer.h"
+#include "core/profiler.h"
 
 using keel::api_call;
 using keel::Communicator;
@@ -46,7 +47,10 @@ keel_status enqueue(keel_comm comm, keel_stream stream, const Request& request) 
     KEEL_RETURN_IF_ERROR(find_comm(comm, &found));
     Ref<keel::Stream> queue;
     KEEL_RETURN_IF_ERROR(find_stream(stream, &queue));
-    return found->communicator->enqueue(found->rank, request, queue);
+    keel::Communicator& communicator = *found->communicator;
+    keel::EnqueueCall call(keel::collective_name(request.collective),
+                           *communicator.device(found->rank), stream);
+    return call.end(communicator.enqueue(found->rank, request, queue));
   });
 }
 

@@ -3,6 +3,7 @@
 
 #include "core/api.h"
 #include "core/copy.h"
+#include "core/profiler.h"
 #include "core/validation/leaks.h"
 #include "core/validation/validation.h"
 
@@ -209,7 +210,8 @@ keel_status keel_copy(keel_stream stream, keel_device destination_device, void* 
     if (overlap(to, from, size)) {
       return failure(KEEL_INVALID_ARGUMENT, "destination and source overlap");
     }
-    return keel::enqueue_copy(found, to, from, size);
+    keel::EnqueueCall call("copy", *owner, stream);
+    return call.end(keel::enqueue_copy(found, to, from, size));
   });
 }
 
@@ -237,7 +239,8 @@ keel_status keel_fill(keel_stream stream, void* destination, const void* pattern
       return failure(KEEL_INVALID_ARGUMENT, "destination is not aligned to pattern_size {}",
                      pattern_size);
     }
-    return keel::enqueue_fill(found, destination, pattern, pattern_size, size);
+    keel::EnqueueCall call("fill", found->device(), stream);
+    return call.end(keel::enqueue_fill(found, destination, pattern, pattern_size, size));
   });
 }
 

@@ -95,7 +95,7 @@ class Observer {
     (void)bytes;
   }
   // Bytes that are allocated on |device| after an allocation or a free.
-  virtual void memory_changed(const Device&, uint64_t allocated_bytes) { (void)allocated_bytes; }
+  virtual void memory_changed(Device&, uint64_t allocated_bytes) { (void)allocated_bytes; }
   // Bytes that a collective's bridge moved just now.
   virtual void bridged(uint64_t bytes) { (void)bytes; }
 

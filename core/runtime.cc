@@ -9,6 +9,8 @@
 #include <string_view>
 
 #include "core/log.h"
+#include "core/profiler.h"
+#include "core/trace/trace.h"
 #include "core/validation/leaks.h"
 #include "core/validation/validation.h"
 
@@ -84,6 +86,23 @@ std::string plugin_stem(const std::string& path) {
   return name.substr(0, name.find('.'));
 }
 
+void start_trace_from_environment() {
+  const char* path = trusted_environment("KEEL_TRACE");
+  if (path == nullptr || *path == '\0') return;
+  const Status started = Trace::get().start(path);
+  if (!started.ok()) log(KEEL_LOG_WARNING, "KEEL_TRACE: {}", started.text());
+}
+
+// They hold what belongs to devices.
+void end_observers(const Deadline& deadline) {
+  if (Trace::get().is_started()) {
+    const Status written = Trace::get().stop(deadline);
+    if (!written.ok()) log(KEEL_LOG_WARNING, "{}", written.text());
+  }
+  const Status removed = Profiler::get().set(nullptr, deadline);
+  if (!removed.ok()) log(KEEL_LOG_WARNING, "{}", removed.text());
+}
+
 }  // namespace
 
 Runtime& Runtime::create() {
@@ -126,6 +145,7 @@ Status Runtime::initialize(const keel_init_options* options) {
     destroy_leftovers();
     return loaded;
   }
+  start_trace_from_environment();
   g_api_state.store(ApiState::kOpen, std::memory_order_release);
   return {};
 }
@@ -256,6 +276,7 @@ Status Runtime::shutdown() {
   }
   if (validation::enabled()) validation::report_leaks();
   for (const auto& hook : shutdown_hooks_) hook();
+  end_observers(default_deadline());
   const size_t streams = stream_handles_.size();
   const size_t events = event_handles_.size();
   const size_t gates = gate_handles_.size();

@@ -131,6 +131,20 @@ Status Stream::submit_observed(const char* name, const AccessList& accesses, con
   return submitted;
 }
 
+Status Stream::mark_locked(uint32_t flags, Ref<EventRecord>* out_record) {
+  WakeList wake;  // nobody waits for a new record
+  KEEL_RETURN_IF_ERROR(device_.new_record(flags, out_record));
+  (*out_record)->attach(Ref<Stream>(this), /*position=*/0);
+  const Status submitted = submit_record(*out_record, {}, wake);
+  if (!submitted.ok()) *out_record = nullptr;
+  return submitted;
+}
+
+Status Stream::mark(uint32_t flags, Ref<EventRecord>* out_record) {
+  std::lock_guard lock(mutex_);
+  return mark_locked(flags, out_record);
+}
+
 // ---- enqueueing --------------------------------------------------------------
 
 Status Stream::submit_record(const Ref<EventRecord>& record, const Status& inherited,
@@ -451,6 +465,7 @@ Status Stream::recover(const Deadline& deadline) {
     retired_.push_back(std::exchange(native_, fresh));
   }
   fence_ = nullptr;
+  marks_ = {};
   markers_.clear();
   edges_since_marker_ = 0;
   memory_fences_.clear();
@@ -516,6 +531,7 @@ Status Stream::close(const Deadline& deadline) {
     legs.swap(legs_);
     observers::tell([&](Observer& observer) { observer.closed(*this); });
     fence_ = nullptr;
+    marks_ = {};
     markers_.clear();
     memory_fences_.clear();
     workspaces.swap(workspaces_);

@@ -115,6 +115,20 @@ class Stream final : public RefCounted {
   // there: one a device, since they are in order anyway. It stays until this one closes.
   Status leg(Device& device, Ref<Stream>* out_leg);
 
+  // ---- for the trace ----
+  // What it keeps between the calls for one operation; guarded by the stream's lock.
+  struct Marks {
+    Ref<EventRecord> begin;  // of the operation about to be submitted
+    Ref<EventRecord> last;   // at the end of the one before
+    uint64_t serial = 0;     // of the operation about to be submitted
+    int64_t begin_ns = 0;
+  };
+  Marks& marks() { return marks_; }
+  // Records at the end of the native queue, unknown to observers and to failures; with
+  // the lock held, as it is in an Observer's calls, and without.
+  Status mark_locked(uint32_t flags, Ref<EventRecord>* out_record);
+  Status mark(uint32_t flags, Ref<EventRecord>* out_record);
+
   // For EventRecord, Gate and the progress thread.
   void advance(WakeList& wake);
   // |position|: of what failed; what was enqueued before a recovery fails no later work.
@@ -207,6 +221,7 @@ class Stream final : public RefCounted {
   uint64_t workspace_size_ = 0;
   std::vector<Ref<Stream>> legs_;
   bool closed_ = false;
+  Marks marks_;
 
   mutable std::mutex state_mutex_;
   std::atomic<bool> failed_{false};

@@ -87,6 +87,18 @@ TEST_F(KeelHpp, AllDevicesHoldTheCpu) {
   EXPECT_EQ(cpu_.info().type, KEEL_DEVICE_CPU);
 }
 
+TEST_F(KeelHpp, TraceStopsAtItsEnd) {
+  {
+    keel::Trace trace("/dev/null");
+    EXPECT_EQ(thrown_by([] { keel::Trace second("/dev/null"); }), KEEL_ALREADY_EXISTS);
+    trace.stop();
+    trace.stop();
+    keel::Trace again("/dev/full");
+    EXPECT_EQ(thrown_by([&] { again.stop(); }), KEEL_DATA_LOSS);
+  }
+  keel::Trace last("/dev/null");
+}
+
 // ---- memory and streams ------------------------------------------------------------
 
 TEST_F(KeelHpp, UploadCopyDownload) {

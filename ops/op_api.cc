@@ -2,6 +2,7 @@
 #include <keel/plugin_kit.hpp>
 
 #include "core/api.h"
+#include "core/profiler.h"
 #include "ops/dispatch.h"
 #include "ops/kernel_registry.h"
 #include "ops/schema.h"
@@ -40,7 +41,11 @@ keel_status keel_op_run(keel_stream stream, const keel_op_call* call) {
     KEEL_REQUIRE(call)
     Ref<Stream> found;
     KEEL_RETURN_IF_ERROR(find_stream(stream, &found));
-    return run_op(found, stream, *call);
+    const bool profiled = keel::observers::active(keel::ObserverSlot::kProfiler);
+    const keel::ops::Schema* schema = profiled ? keel::ops::find_schema(call->op) : nullptr;
+    keel::EnqueueCall enqueue(schema == nullptr ? "unknown operator" : schema->name,
+                              found->device(), stream);
+    return enqueue.end(run_op(found, stream, *call));
   });
 }
 

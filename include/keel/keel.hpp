@@ -133,6 +133,25 @@ class Runtime {
   bool owner_ = true;
 };
 
+// Writes a trace to |path| while it lives. Not thread-safe.
+class Trace {
+ public:
+  explicit Trace(const std::string& path) { check(keel_trace_start(path.c_str())); }
+  Trace(const Trace&) = delete;
+  Trace& operator=(const Trace&) = delete;
+  ~Trace() {
+    if (writing_) (void)keel_trace_stop();
+  }
+
+  // Completes the file; KEEL_DATA_LOSS if not all is in it.
+  void stop() {
+    if (std::exchange(writing_, false)) check(keel_trace_stop());
+  }
+
+ private:
+  bool writing_ = true;
+};
+
 // Problems that the validation layer has found so far.
 inline uint64_t validation_count() {
   uint64_t count = 0;

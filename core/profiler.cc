@@ -1,0 +1,80 @@
+#include "core/profiler.h"
+
+#include <chrono>
+#include <thread>
+
+#include "core/device.h"
+
+namespace keel {
+
+namespace {
+
+// Calls of this thread that a profiler has been told the beginning of.
+thread_local uint32_t t_depth = 0;
+
+}  // namespace
+
+Profiler& Profiler::get() {
+  static Profiler& instance = *new Profiler;
+  return instance;
+}
+
+Status Profiler::set(const keel_profiler* profiler, const Deadline& deadline) {
+  if (t_depth != 0) {
+    return failure(KEEL_FAILED_PRECONDITION, "a profiler must not call Keel");
+  }
+  std::unique_ptr<const keel_profiler> fresh;
+  if (profiler != nullptr) fresh = std::make_unique<const keel_profiler>(*profiler);
+  std::lock_guard lock(mutex_);
+  set_observer(ObserverSlot::kProfiler, nullptr);
+  current_.store(nullptr, std::memory_order_seq_cst);
+  // Enqueueing calls are short, but for copies of pageable memory on devices that wait.
+  while (inside_.load(std::memory_order_seq_cst) != 0) {
+    if (deadline.passed()) {
+      (void)owned_.release();  // somebody still uses it
+      return failure(KEEL_TIMED_OUT, "a call that the former profiler was told of still runs");
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
+  owned_ = std::move(fresh);
+  if (!owned_) return {};
+  current_.store(owned_.get(), std::memory_order_seq_cst);
+  set_observer(ObserverSlot::kProfiler, this);
+  return {};
+}
+
+const keel_profiler* Profiler::enter() {
+  inside_.fetch_add(1, std::memory_order_seq_cst);
+  const keel_profiler* profiler = current_.load(std::memory_order_seq_cst);
+  if (profiler == nullptr) leave();
+  return profiler;
+}
+
+void Profiler::memory_changed(Device& device, uint64_t allocated_bytes) {
+  const keel_profiler* profiler = enter();
+  if (profiler == nullptr) return;
+  if (profiler->memory != nullptr) {
+    ++t_depth;
+    profiler->memory(profiler->user, {device.handle()}, allocated_bytes);
+    --t_depth;
+  }
+  leave();
+}
+
+void EnqueueCall::begin(const char* name, const Device& device, keel_stream stream) {
+  profiler_ = Profiler::get().enter();
+  if (profiler_ == nullptr) return;
+  ++t_depth;
+  if (profiler_->begin != nullptr) {
+    token_ = profiler_->begin(profiler_->user, name, {device.handle()}, stream);
+  }
+}
+
+void EnqueueCall::finish(keel_status status) {
+  if (profiler_->end != nullptr) profiler_->end(profiler_->user, token_, status);
+  profiler_ = nullptr;
+  --t_depth;
+  Profiler::get().leave();
+}
+
+}  // namespace keel

@@ -1,0 +1,72 @@
+// The profiler that a framework hangs in: told of every enqueueing call.
+#ifndef KEEL_CORE_PROFILER_H_
+#define KEEL_CORE_PROFILER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "core/deadline.h"
+#include "core/observer.h"
+#include "core/status.h"
+
+namespace keel {
+
+// One a process, never destroyed. Thread-safe.
+class Profiler final : public Observer {
+ public:
+  static Profiler& get();
+
+  // NULL takes it away. Returns once no call of the former one runs, or KEEL_TIMED_OUT at
+  // |deadline|; KEEL_FAILED_PRECONDITION from within a callback.
+  Status set(const keel_profiler* profiler, const Deadline& deadline);
+
+  void memory_changed(Device& device, uint64_t allocated_bytes) override;
+
+ private:
+  friend class EnqueueCall;
+  // The profiler, which stays until leave(); NULL if there is none.
+  const keel_profiler* enter();
+  void leave() { inside_.fetch_sub(1, std::memory_order_release); }
+
+  std::mutex mutex_;  // set
+  std::atomic<uint32_t> inside_{0};
+  std::atomic<const keel_profiler*> current_{nullptr};
+  std::unique_ptr<const keel_profiler> owned_;
+};
+
+// One call that enqueues, on the calling thread. Without a profiler, a load and a branch.
+class EnqueueCall {
+ public:
+  // |name| is static.
+  EnqueueCall(const char* name, const Device& device, keel_stream stream) {
+    if (observers::active(ObserverSlot::kProfiler)) [[unlikely]] {
+      begin(name, device, stream);
+    }
+  }
+  ~EnqueueCall() {
+    if (profiler_ != nullptr) finish(KEEL_OUT_OF_MEMORY);  // left by an exception
+  }
+  EnqueueCall(const EnqueueCall&) = delete;
+  EnqueueCall& operator=(const EnqueueCall&) = delete;
+
+  // Passes |status| on.
+  Status end(Status status) {
+    if (profiler_ != nullptr) [[unlikely]] {
+      finish(status.code());
+    }
+    return status;
+  }
+
+ private:
+  void begin(const char* name, const Device& device, keel_stream stream);
+  void finish(keel_status status);
+
+  const keel_profiler* profiler_ = nullptr;
+  uint64_t token_ = 0;
+};
+
+}  // namespace keel
+
+#endif  // KEEL_CORE_PROFILER_H_

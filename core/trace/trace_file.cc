@@ -1,0 +1,129 @@
+#include "core/trace/trace_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace keel {
+
+namespace {
+
+constexpr std::string_view kHead = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n";
+
+// Bytes of the well-formed UTF-8 character at the start of |text|; 0 if there is none.
+size_t utf8_length(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char lead = byte(0);
+  size_t length = 0;
+  uint32_t value = 0;
+  if (lead < 0x80) return 1;
+  if (lead >= 0xC2 && lead < 0xE0) length = 2, value = lead & 0x1F;
+  if (lead >= 0xE0 && lead < 0xF0) length = 3, value = lead & 0x0F;
+  if (lead >= 0xF0 && lead < 0xF5) length = 4, value = lead & 0x07;
+  if (length == 0 || text.size() < length) return 0;
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xC0) != 0x80) return 0;
+    value = value << 6 | (byte(i) & 0x3F);
+  }
+  const bool overlong = (length == 3 && value < 0x800) || (length == 4 && value < 0x10000);
+  const bool surrogate = value >= 0xD800 && value < 0xE000;
+  return overlong || surrogate || value > 0x10FFFF ? 0 : length;
+}
+
+}  // namespace
+
+void append_json_string(std::string& out, std::string_view text) {
+  out += '"';
+  while (!text.empty()) {
+    const char c = text[0];
+    const size_t length = utf8_length(text);
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) {
+      fmt::format_to(std::back_inserter(out), "\\u{:04x}", static_cast<unsigned char>(c));
+    } else if (length == 0) {
+      out += "\\ufffd";
+    } else {
+      out.append(text, 0, length);
+    }
+    text.remove_prefix(length == 0 ? 1 : length);
+  }
+  out += '"';
+}
+
+TraceFile::~TraceFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+Status TraceFile::open(const std::string& path) {
+  // Not blocking: a pipe without a reader must not stop the program.
+  const int descriptor =
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0644);
+  if (descriptor < 0) {
+    const int error = errno;
+    return failure(error == ENOENT || error == ENOTDIR ? KEEL_NOT_FOUND : KEEL_INVALID_ARGUMENT,
+                   "path {}: {}", path, std::strerror(error));
+  }
+  struct stat found = {};
+  const bool known = ::fstat(descriptor, &found) == 0;
+  if (!known || (!S_ISREG(found.st_mode) && !S_ISCHR(found.st_mode))) {
+    ::close(descriptor);
+    return failure(KEEL_INVALID_ARGUMENT, "path {} is no regular file", path);
+  }
+  if (S_ISREG(found.st_mode) && ::ftruncate(descriptor, 0) != 0) {
+    const int error = errno;
+    ::close(descriptor);
+    return failure(KEEL_INVALID_ARGUMENT, "path {}: {}", path, std::strerror(error));
+  }
+  descriptor_ = descriptor;
+  path_ = path;
+  buffer_ = kHead;
+  return {};
+}
+
+std::string& TraceFile::begin_event() {
+  if (!empty_) buffer_ += ",\n";
+  empty_ = false;
+  return buffer_;
+}
+
+Status TraceFile::write_all(std::string_view text, uint64_t offset) {
+  while (!text.empty()) {
+    const ssize_t written =
+        ::pwrite(descriptor_, text.data(), text.size(), static_cast<off_t>(offset));
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) {
+      const int error = written < 0 ? errno : ENOSPC;
+      return failure(KEEL_DATA_LOSS, "{}: {}", path_, std::strerror(error));
+    }
+    text.remove_prefix(static_cast<size_t>(written));
+    offset += static_cast<uint64_t>(written);
+  }
+  return {};
+}
+
+Status TraceFile::flush(std::string_view metadata) {
+  if (!failure_.ok()) return failure_;
+  const size_t events = buffer_.size();
+  const std::string tail = fmt::format("\n],\"metadata\":{{{}}}}}\n", metadata);
+  buffer_ += tail;
+  const Status written = write_all(buffer_, end_);
+  if (written.ok()) {
+    end_ += events;
+    tail_ = tail;
+  } else {
+    failure_ = written;
+    // Back to what the file was: its blocks are there, so this needs no room.
+    const bool restored = write_all(tail_, end_).ok();
+    const uint64_t length = restored ? end_ + tail_.size() : 0;
+    if (::ftruncate(descriptor_, static_cast<off_t>(length)) != 0) errno = 0;  // no regular file
+  }
+  buffer_.clear();
+  return failure_;
+}
+
+}  // namespace keel

@@ -1,0 +1,53 @@
+// A file in the Chrome trace format (JSON object form).
+#ifndef KEEL_CORE_TRACE_TRACE_FILE_H_
+#define KEEL_CORE_TRACE_TRACE_FILE_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "core/status.h"
+
+namespace keel {
+
+// Every flush leaves a complete JSON text behind, whose end the next one overwrites: so
+// the file is valid after a crash, and on a disk that fills up it ends with the last
+// event that had room. Used by one thread.
+class TraceFile {
+ public:
+  TraceFile() = default;
+  ~TraceFile();
+  TraceFile(const TraceFile&) = delete;
+  TraceFile& operator=(const TraceFile&) = delete;
+
+  // Replaces a regular file, or writes to a character device; writes nothing yet.
+  Status open(const std::string& path);
+
+  // Puts a comma in front if needed; the caller appends one event to the text.
+  std::string& begin_event();
+  std::string& text() { return buffer_; }
+  uint64_t buffered_bytes() const { return buffer_.size(); }
+
+  // Writes what is buffered. |metadata|: the members of the object "metadata". After a
+  // failure, which is returned each time, nothing more is written.
+  Status flush(std::string_view metadata);
+
+ private:
+  Status write_all(std::string_view text, uint64_t offset);
+
+  std::string path_;
+  int descriptor_ = -1;
+  uint64_t end_ = 0;  // of the last complete event in the file
+  bool empty_ = true;
+  std::string buffer_;
+  std::string tail_;  // what follows the events in the file
+  Status failure_;
+};
+
+// Appends |text| as a JSON string with its quotes. Bytes that are no UTF-8 come out as
+// U+FFFD, since a reader would refuse the whole file for one.
+void append_json_string(std::string& out, std::string_view text);
+
+}  // namespace keel
+
+#endif  // KEEL_CORE_TRACE_TRACE_FILE_H_
