@@ -116,7 +116,7 @@ TEST_F(AllocatorTest, APlainFreeCoversEveryStream) {
   {
     const FakePause pause;
     memory = used_by(first_);
-    ASSERT_KEEL_OK(fill(second_, memory, 2, 4));
+    ASSERT_KEEL_OK(fill(second_, static_cast<char*>(memory) + 16, 2, 4));
     ASSERT_KEEL_OK(keel_free(device_, memory));
     EXPECT_NE(alloc_on(first_), memory) << "the second still uses it";
     EXPECT_NE(alloc_on(second_), memory) << "and the first";
