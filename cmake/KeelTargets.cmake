@@ -42,8 +42,13 @@ if(KEEL_SANITIZE STREQUAL "address")
 elseif(KEEL_SANITIZE STREQUAL "thread")
   add_compile_options(-fsanitize=thread -fno-omit-frame-pointer)
   add_link_options(-fsanitize=thread)
+elseif(KEEL_SANITIZE STREQUAL "fuzzer")
+  add_compile_options(-fsanitize=fuzzer-no-link,address,undefined
+                      -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=address,undefined)
 elseif(KEEL_SANITIZE)
-  message(FATAL_ERROR "KEEL_SANITIZE is '${KEEL_SANITIZE}': empty, address or thread")
+  message(FATAL_ERROR
+    "KEEL_SANITIZE is '${KEEL_SANITIZE}': empty, address, thread or fuzzer (with clang)")
 endif()
 
 # keel_plugin(NAME [UNINSTALLED] SOURCES...): a backend, built as a vendor's plugin is.

@@ -1,0 +1,11 @@
+// Certificates, whose digest is only looked at once the rest is in order.
+#include "conformance/certificate.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string text(reinterpret_cast<const char*>(data), size);
+  keel::conformance::Certificate certificate;
+  std::string error;
+  const bool read = keel::conformance::read_certificate(text, &certificate, &error);
+  if (read != error.empty()) __builtin_trap();
+  return 0;
+}

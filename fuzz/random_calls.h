@@ -1,0 +1,164 @@
+// Any calls of keel.h in any order with any arguments that its rules allow: wrong
+// handles, wild device pointers, sizes past the end, structs of the wrong type. What only
+// the caller can know stays right: host memory is real, and work on one piece of memory is
+// ordered.
+#ifndef KEEL_FUZZ_RANDOM_CALLS_H_
+#define KEEL_FUZZ_RANDOM_CALLS_H_
+
+#include <keel/keel.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "fuzz/bytes.h"
+
+namespace keel::fuzz {
+
+// A stream with the memory that only it uses: whatever is enqueued on a lane is ordered,
+// so that no two calls race for data, however wild they are otherwise.
+struct Lane {
+  struct Block {
+    keel_device device;
+    char* base;
+    uint64_t size;
+    keel_memory_kind kind;
+  };
+
+  keel_device device = {};
+  std::atomic<uint64_t> stream{0};
+  std::mutex mutex;  // whoever enqueues work on the memory, or ends the stream
+  std::vector<Block> blocks;
+  alignas(64) std::array<char, 4096> host = {};
+};
+
+// The objects that the calls of all threads are made on. Keel is up while it lives.
+class World {
+ public:
+  explicit World(std::vector<keel_device> devices);
+  // Destroys all objects that are left; problem() may be asked for after it only by whoever
+  // called finish().
+  ~World();
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+
+  // Destroys all objects; every handle must still be in order.
+  void finish();
+  // The first rule that a call broke; empty if none did.
+  std::string problem();
+  uint64_t calls() const { return calls_.load(std::memory_order_relaxed); }
+  // Calls that did what they were asked for: a world where all are refused tests little.
+  uint64_t successes() const { return successes_.load(std::memory_order_relaxed); }
+
+ private:
+  friend class RandomCalls;
+  static constexpr size_t kLanes = 8;
+  static constexpr size_t kEvents = 12;
+  static constexpr size_t kGates = 6;
+  static constexpr uint32_t kRanks = 3;  // the communicator's are the first lanes
+
+  // Notes what a call returned, and whether it said why.
+  void check(const char* call, keel_status status);
+  void report(const char* call, keel_status status, const char* why);
+
+  const std::vector<keel_device> devices_;
+  std::array<Lane, kLanes> lanes_;
+  std::array<std::atomic<uint64_t>, kEvents> events_ = {};
+  std::array<std::atomic<uint64_t>, kGates> gates_ = {};
+  std::mutex comm_mutex_;  // of making and ending it
+  std::array<std::atomic<uint64_t>, kRanks> comm_ = {};
+  std::atomic<uint64_t> calls_{0};
+  std::atomic<uint64_t> successes_{0};
+  std::atomic<int> kernels_{0};
+  std::mutex problem_mutex_;
+  std::string problem_;
+};
+
+// Turns bytes into calls on a world. One a thread.
+class RandomCalls {
+ public:
+  explicit RandomCalls(World& world) : world_(world) {}
+
+  // Makes calls until |bytes| are used up.
+  void run(Bytes bytes);
+
+ private:
+  using Call = void (RandomCalls::*)();
+  struct Weighted {
+    Call call;
+    uint32_t weight;
+  };
+
+  // Arguments.
+  keel_device device();
+  uint64_t handle(uint64_t usual);
+  keel_stream stream() { return {handle(lane().stream)}; }
+  keel_event event() { return {handle(world_.events_[bytes_->below(World::kEvents)])}; }
+  keel_gate gate() { return {handle(world_.gates_[bytes_->below(World::kGates)])}; }
+  keel_comm comm() { return {handle(world_.comm_[bytes_->below(World::kRanks)])}; }
+  Lane& lane() { return world_.lanes_[bytes_->below(World::kLanes)]; }
+  int64_t timeout();
+  keel_header header(uint32_t size, uint32_t type);
+  // A block of |lane|, or one that is none; a place in it, and a size that may not fit.
+  Lane::Block block(Lane& lane);
+  uint64_t offset(const Lane::Block& block);
+  uint64_t size(uint64_t usual);
+  keel_tensor tensor(const Lane::Block& block);
+  struct OpCall;
+  void make_call(Lane& lane, OpCall* out_call);
+  std::string text(uint32_t limit) { return bytes_->text(limit); }
+
+  void check(const char* call, keel_status status) { world_.check(call, status); }
+
+  // Calls.
+  void create_stream();
+  void destroy_stream();
+  void query_stream();
+  void synchronize_stream();
+  void recover_stream();
+  void create_event();
+  void destroy_event();
+  void record_event();
+  void query_event();
+  void wait_event();
+  void stream_waits_for_event();
+  void elapsed();
+  void create_gate();
+  void destroy_gate();
+  void open_gate();
+  void stream_waits_for_gate();
+  void allocate();
+  void free_block();
+  void trim();
+  void find_memory();
+  void register_host();
+  void copy_host();
+  void copy_blocks();
+  void fill();
+  void run_op();
+  void plan_op();
+  void explain_op();
+  void register_kernel();
+  void create_comm();
+  void end_comm();
+  void ask_comm();
+  void collective();
+  void ask_device();
+  void ask_backend();
+  void ask_path();
+  void load_plugin();
+  void synchronize_device();
+  void memory_statistics();
+
+  static const std::vector<Weighted>& table();
+
+  World& world_;
+  Bytes* bytes_ = nullptr;
+};
+
+}  // namespace keel::fuzz
+
+#endif  // KEEL_FUZZ_RANDOM_CALLS_H_

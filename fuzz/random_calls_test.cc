@@ -1,0 +1,42 @@
+// A million random calls from four threads: no crash, no hang, no race, and a sentence
+// for each refusal.
+#include "fuzz/random_calls.h"
+
+#include <random>
+#include <thread>
+
+#include "core/testing/keel_test.h"
+
+namespace keel::fuzz {
+namespace {
+
+constexpr uint64_t kCalls = 1'000'000;
+constexpr int kThreads = 4;
+
+class RandomCallsTest : public testing::KeelTest {};
+
+TEST_F(RandomCallsTest, AMillionFromFourThreads) {
+  std::vector<keel_device> devices = testing::load("fake", {{"memory", "16777216"}});
+  devices.push_back(testing::load("cpu", {{"devices", "1"}, {"cores", "2"}}).at(0));
+  for (keel_device device : testing::load("sim", {{"devices", "2"}})) devices.push_back(device);
+  World world(devices);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&world, seed = static_cast<uint64_t>(i)] {
+      std::mt19937_64 random(20261121 + seed);
+      std::vector<uint64_t> words(512);
+      RandomCalls calls(world);
+      while (world.calls() < kCalls && world.problem().empty()) {
+        for (uint64_t& word : words) word = random();
+        calls.run(Bytes({reinterpret_cast<const uint8_t*>(words.data()), words.size() * 8}));
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  world.finish();
+  EXPECT_EQ(world.problem(), "");
+  EXPECT_GT(world.successes(), kCalls / 4) << "nearly all calls were refused";
+}
+
+}  // namespace
+}  // namespace keel::fuzz
