@@ -12,7 +12,7 @@ Status Completion::wait_until(Time deadline) const {
   if (is_done()) return status_;
   std::unique_lock lock(mutex_);
   if (!changed_.wait_until(lock, deadline, [this] { return is_done(); })) {
-    return {Code::kTimedOut, {}};
+    return Status(Code::kTimedOut);
   }
   return status_;
 }

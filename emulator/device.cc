@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "emulator/queue.h"
 
@@ -50,16 +51,15 @@ Status Device::allocate_pinned(uint64_t size, void** out_pointer) {
 }
 
 Status Device::alive() const {
-  if (!is_lost()) return {};
-  const std::lock_guard lock(mutex_);
-  return {Code::kDeviceLost, fmt::format("{} is lost: {}", name_, lost_because_)};
+  return is_lost() ? loss_ : Status();  // written before lost_, and not again
 }
 
 void Device::lose(const std::string& why) {
+  Status loss(Code::kDeviceLost, fmt::format("{} is lost: {}", name_, why));
   {
     const std::lock_guard lock(mutex_);
     if (is_lost()) return;
-    lost_because_ = why;
+    loss_ = std::move(loss);
     lost_.store(true, std::memory_order_release);
   }
   ring_all();
@@ -114,14 +114,10 @@ std::shared_ptr<Queue> Device::queue() {
 }
 
 void Device::ring_all() {
-  std::vector<std::shared_ptr<Bell>> bells;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const auto& weak : bells_) {
-      if (auto bell = weak.lock()) bells.push_back(std::move(bell));
-    }
+  const std::lock_guard lock(mutex_);
+  for (const auto& weak : bells_) {
+    if (const auto bell = weak.lock()) bell->ring();
   }
-  for (const auto& bell : bells) bell->ring();
 }
 
 }  // namespace keel::emulator

@@ -102,7 +102,7 @@ class Device : public std::enable_shared_from_this<Device> {
   std::atomic<uint64_t> stall_generation_{0};
 
   mutable std::mutex mutex_;
-  std::string lost_because_;
+  Status loss_;
   std::vector<std::weak_ptr<Bell>> bells_;
   std::shared_ptr<Queue> shared_queue_;
   uint64_t queues_ = 0;

@@ -5,6 +5,7 @@
 #include <sys/prctl.h>
 
 #include <algorithm>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -26,7 +27,7 @@ Status StreamState::query() const {
 Status StreamState::synchronize(Time deadline) const {
   std::unique_lock lock(mutex_);
   if (!drained_.wait_until(lock, deadline, [this] { return pending_ == 0; })) {
-    return {Code::kTimedOut, {}};
+    return Status(Code::kTimedOut);
   }
   return failure_;
 }
@@ -46,11 +47,11 @@ void StreamState::finish(Status status) {
   if (--pending_ == 0) drained_.notify_all();
 }
 
-void StreamState::finish_record(Completion& completion, Time time) {
+void StreamState::finish_record(Status status, Completion& completion, Time time) {
   std::vector<Completion::Callback> callbacks;
-  Status status;
   {
     const std::lock_guard lock(mutex_);
+    if (failure_.ok()) failure_ = std::move(status);
     status = failure_;
     callbacks = completion.complete(status, time);
     if (--pending_ == 0) drained_.notify_all();
@@ -63,12 +64,15 @@ void StreamState::finish_record(Completion& completion, Time time) {
 Queue::Queue(Device& device, uint64_t seed)
     : device_(device), random_(seed), thread_([this] { run(); }) {}
 
+// All that may fail for want of memory comes first.
 void Queue::push(Command command) {
   command.enqueued_at = Clock::now();
-  command.stream->add();
+  std::list<Command> last;
+  last.push_back(std::move(command));
+  last.front().stream->add();
   {
     const std::lock_guard lock(mutex_);
-    commands_.push_back(std::move(command));
+    commands_.splice(commands_.end(), last);
     waiting_.store(commands_.size());
   }
   bell_->ring();
@@ -121,42 +125,49 @@ Status Queue::interruption(const StreamState& stream) const {
   return {};
 }
 
-void Queue::execute(Command& command) {
-  StreamState& stream = *command.stream;
+Status Queue::prepare(Command& command) {
+  const StreamState& stream = *command.stream;
   Status status = stream.failure();
   if (status.ok()) status = interruption(stream);
-  const bool runs = status.ok();
+  if (!status.ok()) return status;
   switch (command.kind) {
     case Command::Kind::kWork:
-      if (runs) status = perform(command);
-      command.kernel = nullptr;  // lets go of what it holds before anybody hears
-      break;
+      return perform(command);
     case Command::Kind::kRecord:
-      if (runs) status = inject(command);
-      break;
-    case Command::Kind::kWait: {
-      if (!runs) break;
-      Completion& awaited = *command.completion;
-      if (!awaited.is_done()) {
-        awaited.notify([bell = bell_](const Status&) { bell->ring(); });
-        bell_->wait_until(Time::max(), [&] { return awaited.is_done() || is_interrupted(stream); });
-      }
-      // What failed there is reported there: this stream was only told when to go on.
-      if (awaited.is_done()) now_ = std::max(now_, awaited.time());
-      status = interruption(stream);
-      break;
-    }
+      return inject(command);
+    case Command::Kind::kWait:
+      return await(command);
   }
+  return status;
+}
+
+void Queue::execute(Command& command) {
+  StreamState& stream = *command.stream;
+  Status status;
+  try {
+    status = prepare(command);
+  } catch (const std::bad_alloc&) {
+    status = Status(Code::kOutOfMemory);
+  }
+  command.kernel = nullptr;  // lets go of what it holds before anybody hears
   if (command.kind != Command::Kind::kRecord) {
     stream.finish(std::move(status));
     return;
   }
-  if (!status.ok()) {
-    stream.add();
-    stream.finish(std::move(status));
-  }
   now_ = std::max(now_, command.enqueued_at);
-  stream.finish_record(*command.completion, now_);
+  stream.finish_record(std::move(status), *command.completion, now_);
+}
+
+Status Queue::await(Command& command) {
+  const StreamState& stream = *command.stream;
+  Completion& awaited = *command.completion;
+  if (!awaited.is_done()) {
+    awaited.notify([bell = bell_](const Status&) { bell->ring(); });
+    bell_->wait_until(Time::max(), [&] { return awaited.is_done() || is_interrupted(stream); });
+  }
+  // What failed there is reported there: this stream was only told when to go on.
+  if (awaited.is_done()) now_ = std::max(now_, awaited.time());
+  return interruption(stream);
 }
 
 Status Queue::inject(const Command& command) {
@@ -194,11 +205,13 @@ Status Queue::perform(Command& command) {
     return interruption(stream);
   }
   const Time begun = Clock::now();
-  {
+  try {
     Access access(device_.memory());
     status = command.kernel(access);
+    if (status.ok() && command.injection.corrupt) status = corrupt(command);
+  } catch (const std::bad_alloc&) {
+    status = Status(Code::kOutOfMemory);
   }
-  if (status.ok() && command.injection.corrupt) status = corrupt(command);
   const Time ended = Clock::now();
 
   // Launches are pipelined: the latency counts from when the command came.

@@ -4,8 +4,8 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <random>
@@ -40,7 +40,7 @@ class StreamState {
   void finish(Status status);
   // The same for a record: when |completion| is done, so is all work before it, for
   // whoever asks.
-  void finish_record(Completion& completion, Time time);
+  void finish_record(Status status, Completion& completion, Time time);
 
  private:
   const int priority_;
@@ -93,6 +93,9 @@ class Queue {
  private:
   void run();
   void execute(Command& command);
+  // The stages of a command. They may throw std::bad_alloc.
+  Status prepare(Command& command);
+  Status await(Command& command);
   Status perform(Command& command);
   // Stalls, loses, delays. Not a success when the work is not to run.
   Status inject(const Command& command);
@@ -115,7 +118,7 @@ class Queue {
 
   std::mutex mutex_;
   std::condition_variable moved_on_;
-  std::deque<Command> commands_;
+  std::list<Command> commands_;
   const StreamState* current_ = nullptr;
   std::thread thread_;
 };

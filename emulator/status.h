@@ -3,6 +3,7 @@
 #define KEEL_EMULATOR_STATUS_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -22,20 +23,26 @@ enum class Code : uint8_t {
   kDeviceLost,  // sticky
 };
 
-// Free to copy while it is a success: no text, no allocation.
+// Copying one never fails and never allocates: it is kept with streams and events, and
+// handed out by functions that must not throw.
 class [[nodiscard]] Status {
  public:
   Status() = default;
-  Status(Code code, std::string text) : code_(code), text_(std::move(text)) {}
-  static Status not_ready() { return {Code::kNotReady, {}}; }
+  explicit Status(Code code) : code_(code) {}
+  Status(Code code, std::string text)
+      : code_(code), text_(std::make_shared<const std::string>(std::move(text))) {}
+  static Status not_ready() { return Status(Code::kNotReady); }
 
   bool ok() const { return code_ == Code::kOk; }
   Code code() const { return code_; }
-  const std::string& text() const { return text_; }
+  const std::string& text() const {
+    static const std::string none;
+    return text_ == nullptr ? none : *text_;
+  }
 
  private:
   Code code_ = Code::kOk;
-  std::string text_;
+  std::shared_ptr<const std::string> text_;
 };
 
 }  // namespace keel::emulator
