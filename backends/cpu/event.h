@@ -69,6 +69,12 @@ class Event {
 
   // Before a record is enqueued: not done from now on.
   void arm() { state_.store(KEEL_NOT_READY, std::memory_order_relaxed); }
+  // Instead of both, where all before the record is done already: nobody can wait for
+  // the new record yet, so that there is nobody to wake.
+  void complete_at_once(keel_status status) {
+    if (timing_) completed_at_ = Clock::now();
+    state_.store(status, std::memory_order_release);
+  }
   // By the stream's thread when it gets there; |status| is the stream's. What is
   // then to be notified goes to |out_wakeups|, since that takes calls that no lock
   // may be held over. The event may be destroyed by a waiter from now on.

@@ -75,6 +75,46 @@ TEST(Stream, AFailureStaysOnItsStream) {
   EXPECT_EQ(event.wait(kNever), KEEL_INTERNAL);
 }
 
+// So that its thread need not be woken for it.
+TEST(Stream, ARecordBehindNothingIsDoneAtOnce) {
+  Device device(1, 1 << 20, false);
+  Stream stream(device);
+  Event first(device.parking_lot(), false);
+  stream.record(first);
+  EXPECT_EQ(first.query(), KEEL_OK);
+
+  Event start(device.parking_lot(), true);
+  Event end(device.parking_lot(), true);
+  stream.record(start);
+  stream.enqueue([](ThreadPool&) -> keel_status { return KEEL_DATA_LOSS; });
+  EXPECT_EQ(stream.synchronize(kNever), KEEL_DATA_LOSS);
+  stream.record(end);
+  EXPECT_EQ(start.query(), KEEL_OK);
+  EXPECT_EQ(end.query(), KEEL_DATA_LOSS);
+  EXPECT_LT(start.completed_at(), end.completed_at());
+  int heard = 0;
+  end.notify({[](void* user, keel_status) { ++*static_cast<int*>(user); }, &heard});
+  EXPECT_EQ(heard, 1);
+}
+
+// Behind work that still runs it is not.
+TEST(Stream, ARecordBehindWorkWaitsForIt) {
+  Device device(1, 1 << 20, false);
+  Stream stream(device);
+  std::atomic<bool> go_on{false};
+  auto* const gate = &go_on;
+  stream.enqueue([gate](ThreadPool&) -> keel_status {
+    gate->wait(false);
+    return KEEL_OK;
+  });
+  Event event(device.parking_lot(), false);
+  stream.record(event);
+  EXPECT_EQ(event.query(), KEEL_NOT_READY);
+  go_on = true;
+  go_on.notify_one();
+  EXPECT_EQ(event.wait(kNever), KEEL_OK);
+}
+
 // Counts threads that compute at once, over several streams that all spread work.
 TEST(ThreadPool, NeverUsesMoreCoresThanItsBudget) {
   for (const int cores : {1, 2, 3}) {
