@@ -90,7 +90,7 @@ const json* find_named(const json& list, const std::string& key, const std::stri
 
 TEST(Cli, EveryHelpSucceedsAndShowsAnExample) {
   for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{
-           {"devices"}, {"ops"}, {"ops", "list"}, {"ops", "explain"}}) {
+           {"devices"}, {"topo"}, {"ops"}, {"ops", "list"}, {"ops", "explain"}}) {
     std::vector<std::string> arguments = command;
     arguments.emplace_back("--help");
     const Result result = keel(arguments);
@@ -178,6 +178,84 @@ TEST(CliDevices, PluginFileThatIsNotThereIsAMistake) {
   const Result result = keel({"devices", "--plugin", "/nowhere/libkeel_x.so"});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_TRUE(contains(result.error, "/nowhere/libkeel_x.so")) << result.error;
+}
+
+// One Vulkan device seen by two instances of the plugin has one UUID.
+TEST(CliDevices, AChipWithTwoWaysInIsListedOnce) {
+  const json before = json::parse(keel({"devices", "--json"}).out);
+  if (find_named(before.at("devices"), "name", "vulkan:0") == nullptr) {
+    GTEST_SKIP() << "there is no Vulkan device";
+  }
+  const std::string plugin = find_named(before.at("backends"), "name", "vulkan")->at("path");
+  const Result result = keel({"devices", "--json", "--plugin", plugin});
+  ASSERT_EQ(result.exit_code, 0) << result.error;
+  const json out = json::parse(result.out);
+  const json* one = find_named(out.at("devices"), "name", "vulkan:0");
+  const json* two = find_named(out.at("devices"), "name", "vulkan#2:0");
+  ASSERT_NE(two, nullptr) << result.out;
+  EXPECT_EQ(one->at("chip"), two->at("chip"));
+  EXPECT_NE(one->at("chip"), find_named(out.at("devices"), "name", "cpu:0")->at("chip"));
+  const std::string text = keel({"devices", "--plugin", plugin}).out;
+  EXPECT_TRUE(contains(text, "\n  also    vulkan#2:0, ")) << text;
+  EXPECT_FALSE(contains(text, "\nvulkan#2:0")) << text;
+}
+
+// ---- topo --------------------------------------------------------------------------
+
+bool has_topology() {
+  return !contains(keel({"topo"}).error, "built without hwloc");
+}
+
+TEST(CliTopo, TheTreeHasNodesDevicesAndDistances) {
+  if (!has_topology()) GTEST_SKIP() << "built without hwloc";
+  const Result result = keel({"topo"});
+  ASSERT_EQ(result.exit_code, 0) << result.error;
+  for (const char* part : {"this machine", "NUMA node 0", "cpu:0", "\ndistance", "staging"}) {
+    EXPECT_TRUE(contains(result.out, part)) << part << " in:\n" << result.out;
+  }
+}
+
+TEST(CliTopo, SyntheticMachines) {
+  if (!has_topology()) GTEST_SKIP() << "built without hwloc";
+  const Result tree = keel({"topo", "--synthetic", "pack:2 numa:2 core:4 pu:2"});
+  ASSERT_EQ(tree.exit_code, 0) << tree.error;
+  EXPECT_TRUE(contains(tree.out, "16 cores, 32 PUs")) << tree.out;
+  EXPECT_TRUE(contains(tree.out, "   └─ NUMA node 3")) << tree.out;
+  EXPECT_FALSE(contains(tree.out, "cpu:0")) << tree.out;
+  const Result data = keel({"topo", "--json", "--synthetic", "pack:1 core:3 pu:1"});
+  EXPECT_EQ(json::parse(data.out).at("cores"), 3);
+  for (const char* bad : {"", "nonsense", "pack:", "pack:9999 core:9999 pu:9999"}) {
+    const Result result = keel({"topo", "--synthetic", bad});
+    EXPECT_EQ(result.exit_code, 2) << bad;
+    EXPECT_TRUE(contains(result.error, "--synthetic")) << result.error;
+    EXPECT_EQ(result.out, "");
+  }
+}
+
+TEST(CliTopo, ThePictureIsMarkupWithEveryNode) {
+  if (!has_topology()) GTEST_SKIP() << "built without hwloc";
+  char folder[] = "/tmp/keel-topo-XXXXXX";
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  const std::string picture = std::string(folder) + "/machine.svg";
+  const Result result =
+      keel({"topo", "--svg", picture, "--synthetic", "pack:2 numa:2 core:4 pu:1"});
+  EXPECT_EQ(result.exit_code, 0) << result.error;
+  std::ifstream file(picture);
+  const std::string svg((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  EXPECT_TRUE(svg.starts_with("<svg ")) << svg;
+  EXPECT_TRUE(svg.ends_with("</svg>\n")) << svg;
+  for (const char* part : {"package 1", "NUMA node 3"}) EXPECT_TRUE(contains(svg, part)) << svg;
+  std::remove(picture.c_str());
+  rmdir(folder);
+}
+
+TEST(CliTopo, APictureThatCannotBeWrittenIsAFailureThatNamesTheFile) {
+  if (!has_topology()) GTEST_SKIP() << "built without hwloc";
+  for (const char* path : {"/nonexistent/machine.svg", "/dev/full"}) {
+    const Result result = keel({"topo", "--svg", path});
+    EXPECT_EQ(result.exit_code, 1) << path;
+    EXPECT_TRUE(contains(result.error, path)) << result.error;
+  }
 }
 
 // ---- ops list ----------------------------------------------------------------------

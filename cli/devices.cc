@@ -16,6 +16,7 @@ struct DeviceRow {
   std::string name;
   std::string backend;
   std::optional<keel_device_info> info;  // nothing where it could not be opened
+  uint32_t chip = 0;                     // with |info|
   std::string error;                     // and why
 };
 
@@ -24,9 +25,11 @@ std::vector<DeviceRow> list_devices(const std::vector<keel_backend_info>& all_ba
   std::vector<DeviceRow> rows;
   for (const keel_backend_info& backend : all_backends) {
     for (uint32_t ordinal = 0; ordinal < backend.device_count; ++ordinal) {
-      DeviceRow row{fmt::format("{}:{}", backend.name, ordinal), backend.name, {}, {}};
+      DeviceRow row{fmt::format("{}:{}", backend.name, ordinal), backend.name, {}, 0, {}};
       try {
-        row.info = Device::find(row.name).info();
+        const Device device = Device::find(row.name);
+        row.chip = device.chip();
+        row.info = device.info();
       } catch (const Error& error) {
         row.error = error.what();
       }
@@ -84,6 +87,7 @@ Json to_json(const DeviceRow& row) {
     return json;
   }
   const keel_device_info& info = *row.info;
+  json["chip"] = row.chip;
   json["description"] = info.name;
   json["type"] = type_name(info.type);
   json["architecture"] = info.architecture;
@@ -109,20 +113,33 @@ Json to_json(const keel_backend_info& backend) {
           {"reason", backend.reason}};
 }
 
+// A chip's line with what its first way in says, or the lines of a further way.
+std::string device_text(const DeviceRow& row, bool is_first_way) {
+  if (!row.info) return fmt::format("{:<14} cannot be opened: {}\n", row.name, row.error);
+  const keel_device_info& info = *row.info;
+  std::string text =
+      is_first_way ? fmt::format("{:<14} {:<6} {:<14} {:>10}  {}\n", row.name, type_name(info.type),
+                                 info.architecture, memory_text(info.memory_bytes), info.name)
+                   : fmt::format("  also    {}, which calls it {}\n", row.name, info.name);
+  text += fmt::format("  driver  {}\n", info.driver[0] == '\0' ? "unknown" : info.driver);
+  text += fmt::format("  claims  {}\n", join(claim_names(info.claims)));
+  return text;
+}
+
 void print_tables(const std::vector<DeviceRow>& rows,
                   const std::vector<keel_backend_info>& all_backends) {
   std::string text = fmt::format("{:<14} {:<6} {:<14} {:>10}  {}\n", "device", "type",
                                  "architecture", "memory", "name");
-  for (const DeviceRow& row : rows) {
-    if (!row.info) {
-      text += fmt::format("{:<14} cannot be opened: {}\n", row.name, row.error);
-      continue;
+  std::vector<bool> is_listed(rows.size(), false);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (is_listed[i]) continue;
+    text += device_text(rows[i], /*is_first_way=*/true);
+    // The other ways into the same chip.
+    for (size_t j = i + 1; j < rows.size() && rows[i].info; ++j) {
+      if (!rows[j].info || rows[j].chip != rows[i].chip) continue;
+      is_listed[j] = true;
+      text += device_text(rows[j], /*is_first_way=*/false);
     }
-    const keel_device_info& info = *row.info;
-    text += fmt::format("{:<14} {:<6} {:<14} {:>10}  {}\n", row.name, type_name(info.type),
-                        info.architecture, memory_text(info.memory_bytes), info.name);
-    text += fmt::format("  driver  {}\n", info.driver[0] == '\0' ? "unknown" : info.driver);
-    text += fmt::format("  claims  {}\n", join(claim_names(info.claims)));
   }
   if (rows.empty()) text += "none\n";
   text += fmt::format("\n{:<14} {:>7}  {}\n", "backend", "devices", "status");

@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/devices.h"
 #include "cli/ops.h"
+#include "cli/topo.h"
 #ifdef KEEL_CLI_CONFORM
 #include "conformance/command.h"
 #endif
@@ -21,6 +22,7 @@ int run(int argc, char** argv) {
   int exit_code = 0;
   keel::cli::add_devices_command(app);
   keel::cli::add_ops_command(app);
+  keel::cli::add_topo_command(app);
 #ifdef KEEL_CLI_CONFORM
   keel::conformance::add_conform_command(app, &exit_code);
 #endif

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "core/runtime.h"
+#include "core/staging.h"
 
 namespace keel {
 
@@ -112,18 +113,17 @@ Status copy_staged(const Ref<Stream>& stream, const CopyPath& path, const Endpoi
   Leg in;
   KEEL_RETURN_IF_ERROR(out.begin(stream, *source.device));
   KEEL_RETURN_IF_ERROR(in.begin(stream, *destination.device));
-  Memory& staging_memory = path.mover->memory();
   const uint64_t chunks = (size + kChunkBytes - 1) / kChunkBytes;
   const auto buffers = static_cast<uint32_t>(std::min<uint64_t>(chunks, kChunksInFlight));
   const uint64_t buffer_bytes = std::min(size, kChunkBytes);
   void* staging = nullptr;
-  KEEL_RETURN_IF_ERROR(staging_memory.alloc(KEEL_MEMORY_PINNED, buffer_bytes * buffers, &staging));
+  KEEL_RETURN_IF_ERROR(alloc_staging(*path.mover, buffer_bytes * buffers, &staging));
   // The pool keeps it until both legs are done.
   struct Release {
     Memory& memory;
     void* pointer;
     ~Release() { memory.free(pointer).ok(); }
-  } release{staging_memory, staging};
+  } release{path.mover->memory(), staging};
 
   std::array<Ref<EventRecord>, kChunksInFlight> emptied;
   const auto submit_chunk = [&](uint64_t chunk) -> Status {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/event.h"
+#include "core/staging.h"
 #include "core/stream.h"
 
 namespace keel {
@@ -68,6 +69,15 @@ void Device::close() {
   device_table()->close(native_);
   native_ = nullptr;
   open_.store(false, std::memory_order_release);
+}
+
+int Device::staging_node() {
+  int node = staging_node_.load(std::memory_order_relaxed);
+  if (node == kNodeNotAsked) {
+    node = find_staging_node(info_);
+    staging_node_.store(node, std::memory_order_relaxed);
+  }
+  return node;
 }
 
 Status Device::failed(keel_status code, const char* call) {

@@ -58,6 +58,9 @@ class Device final : public RefCounted {
   Status check_alive() const { return is_lost() ? lost() : Status(); }
   bool is_lost() const { return lost_.load(std::memory_order_relaxed); }
 
+  // The NUMA node to stage on, asked for once; -1 where there is nothing to choose.
+  int staging_node();
+
   // An unused record with a native event of its own, which goes back to the pool with
   // its last reference.
   Status new_record(uint32_t flags, Ref<EventRecord>* out_record);
@@ -73,6 +76,8 @@ class Device final : public RefCounted {
   void keep_unfinished(Ref<Stream> stream);
 
  private:
+  static constexpr int kNodeNotAsked = -2;
+
   Status open_now();
   [[gnu::cold]] Status failed(keel_status code, const char* call);
   [[gnu::cold]] Status lost() const;
@@ -86,6 +91,7 @@ class Device final : public RefCounted {
 
   std::atomic<bool> open_{false};
   std::atomic<bool> lost_{false};
+  std::atomic<int> staging_node_{kNodeNotAsked};
   std::mutex mutex_;  // guards opening and the pools
   keel_plugin_device* native_ = nullptr;
   std::vector<EventRecord*> idle_records_[2];  // without and with timing

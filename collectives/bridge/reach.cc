@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/copy.h"
+#include "core/staging.h"
 
 namespace keel {
 
@@ -71,8 +72,7 @@ Status AliasReach::finish_slot(uint32_t, const Patience&) {
 Status StagedReach::create(Device& device, uint32_t slots, uint64_t slot_bytes,
                            std::unique_ptr<Reach>* out_reach) {
   std::unique_ptr<StagedReach> reach(new StagedReach(device));
-  KEEL_RETURN_IF_ERROR(
-      device.memory().alloc(KEEL_MEMORY_PINNED, slots * slot_bytes, &reach->staging_));
+  KEEL_RETURN_IF_ERROR(alloc_staging(device, slots * slot_bytes, &reach->staging_));
   for (uint32_t slot = 0; slot < slots; ++slot) {
     reach->slots_.push_back({static_cast<char*>(reach->staging_) + slot * slot_bytes, {}, {}});
   }

@@ -10,6 +10,10 @@
 //   refuse_copy_at=N              the Nth copy is refused when it is enqueued
 //   unbacked=1                    addresses with no memory behind them: for look-ups only
 //   fail_open=1                   no device can be opened
+//   pci_bus=N pci_style=1         device 0 is at bus N, the next one a bus further; as
+//                                 "3B:00.0" instead of "0000:3b:00.0"
+//   uuid=N numa=N                 device 0 has UUID N, the next one N + 1; all are on NUMA
+//                                 node N - 1
 #include "core/testing/fake_plugin.h"
 
 #include <keel/abi.h>
@@ -19,6 +23,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -169,7 +174,8 @@ keel_status device_count(keel_plugin_instance* instance, uint32_t* out_count) {
   return *out_count == 0 ? kit::fail(KEEL_OK, "fake: configured without devices") : KEEL_OK;
 }
 
-keel_status device_info(keel_plugin_instance* handle, uint32_t, keel_device_info* out_info) {
+keel_status device_info(keel_plugin_instance* handle, uint32_t ordinal,
+                        keel_device_info* out_info) {
   const Instance& instance = object<Instance>(handle);
   kit::copy_text(out_info->name, "fake");
   out_info->type = KEEL_DEVICE_OTHER;
@@ -177,6 +183,15 @@ keel_status device_info(keel_plugin_instance* handle, uint32_t, keel_device_info
   out_info->memory_bytes = instance.setting("memory");
   out_info->max_alloc_bytes = instance.setting("max_alloc");
   out_info->claims = KEEL_CLAIM_ASYNC | KEEL_CLAIM_TIMING;
+  if (const auto bus = static_cast<unsigned>(instance.setting("pci_bus")); bus != 0) {
+    std::snprintf(out_info->pci_address, sizeof(out_info->pci_address),
+                  instance.setting("pci_style") == 0 ? "0000:%02x:00.0" : "%02X:00.0",
+                  (bus + ordinal) & 0xffu);
+  }
+  if (const uint64_t uuid = instance.setting("uuid"); uuid != 0) {
+    out_info->uuid[15] = static_cast<uint8_t>(uuid + ordinal);
+  }
+  out_info->numa_node = static_cast<int32_t>(instance.setting("numa")) - 1;
   const auto claim = [&](const char* without, uint64_t bits) {
     if (instance.setting(without) == 0) out_info->claims |= bits;
   };
@@ -449,10 +464,10 @@ constexpr keel_stream_table kStreamTable = make_stream_table(/*waits=*/true);
 
 keel_status create_instance(const keel_instance_settings* settings,
                             keel_plugin_instance** out_instance) {
-  constexpr std::array kKeys = {"devices",   "no_notify",   "no_alias",     "no_fill",
-                                "no_pinned", "no_pageable", "no_peer",      "memory",
-                                "lose_at",   "fail_open",   "fail_copy_at", "refuse_copy_at",
-                                "unbacked",  "max_alloc"};
+  constexpr std::array kKeys = {
+      "devices",  "no_notify", "no_alias", "no_fill",   "no_pinned",    "no_pageable",
+      "no_peer",  "memory",    "lose_at",  "fail_open", "fail_copy_at", "refuse_copy_at",
+      "unbacked", "max_alloc", "pci_bus",  "pci_style", "uuid",         "numa"};
   auto instance = std::make_unique<Instance>();
   instance->settings["devices"] = 2;
   for (uint32_t i = 0; i < settings->count; ++i) {

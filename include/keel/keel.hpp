@@ -220,6 +220,12 @@ class Device {
     check(status);
     return use;
   }
+  // The physical chip that it is a way into.
+  uint32_t chip() const {
+    uint32_t number = 0;
+    check(keel_device_chip(handle_, &number));
+    return number;
+  }
   void synchronize(std::chrono::nanoseconds timeout = kDefaultTimeout) const {
     check(keel_device_synchronize(handle_, timeout.count()));
   }
@@ -229,6 +235,12 @@ class Device {
  private:
   keel_device handle_{};
 };
+
+// The machine as JSON text; |synthetic|: one described in hwloc's words instead.
+inline std::string topology(const char* synthetic = nullptr) {
+  return api_detail::read_text(
+      [&](char* text, uint64_t* size) { return keel_topology_get(synthetic, text, size); });
+}
 
 // ---- tensors ---------------------------------------------------------------------
 

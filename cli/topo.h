@@ -1,0 +1,13 @@
+// keel topo: packages, NUMA nodes, devices, network interfaces, and how far apart.
+#ifndef KEEL_CLI_TOPO_H_
+#define KEEL_CLI_TOPO_H_
+
+#include <CLI/CLI.hpp>
+
+namespace keel::cli {
+
+void add_topo_command(CLI::App& app);
+
+}  // namespace keel::cli
+
+#endif  // KEEL_CLI_TOPO_H_

@@ -1,0 +1,79 @@
+#include "core/chip.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+
+namespace keel {
+
+namespace {
+
+// The whole of |text| as a hexadecimal number of at most |limit|.
+std::optional<uint32_t> parse_hex(std::string_view text, uint32_t limit) {
+  uint32_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto parsed = std::from_chars(text.data(), end, value, 16);
+  if (parsed.ec != std::errc() || parsed.ptr != end || value > limit) return std::nullopt;
+  return value;
+}
+
+bool is_same_uuid(const keel_device_info& a, const keel_device_info& b) {
+  const bool known =
+      std::any_of(std::begin(a.uuid), std::end(a.uuid), [](uint8_t byte) { return byte != 0; });
+  return known && std::equal(std::begin(a.uuid), std::end(a.uuid), std::begin(b.uuid));
+}
+
+}  // namespace
+
+std::string PciAddress::text() const {
+  return fmt::format("{:04x}:{:02x}:{:02x}.{:x}", domain, bus, device, function);
+}
+
+std::optional<PciAddress> parse_pci_address(std::string_view text) {
+  const size_t dot = text.rfind('.');
+  const size_t colon = text.rfind(':');
+  if (dot == std::string_view::npos || colon == std::string_view::npos || dot < colon) {
+    return std::nullopt;
+  }
+  const std::string_view before = text.substr(0, colon);  // "0000:3b" or "3b"
+  const size_t domain_end = before.find(':');
+  const bool has_domain = domain_end != std::string_view::npos;
+  const auto domain = parse_hex(has_domain ? before.substr(0, domain_end) : "0", UINT32_MAX);
+  const auto bus = parse_hex(has_domain ? before.substr(domain_end + 1) : before, 0xff);
+  const auto device = parse_hex(text.substr(colon + 1, dot - colon - 1), 0x1f);
+  const auto function = parse_hex(text.substr(dot + 1), 7);
+  if (!domain || !bus || !device || !function) return std::nullopt;
+  return PciAddress{*domain, *bus, *device, *function};
+}
+
+std::vector<uint32_t> number_chips(const std::vector<keel_device_info>& devices) {
+  std::vector<std::optional<PciAddress>> addresses;
+  for (const keel_device_info& device : devices) {
+    addresses.push_back(parse_pci_address(device.pci_address));
+  }
+  // Each device first stands for itself. A match merges two groups, also two that only
+  // a third device, which knows both address and UUID, shows to be one.
+  std::vector<uint32_t> group(devices.size());
+  for (uint32_t i = 0; i < group.size(); ++i) {
+    group[i] = i;
+    for (uint32_t j = 0; j < i; ++j) {
+      if (group[i] == group[j]) continue;
+      const bool same =
+          (addresses[i] && addresses[i] == addresses[j]) || is_same_uuid(devices[i], devices[j]);
+      if (!same) continue;
+      const uint32_t kept = std::min(group[i], group[j]);
+      const uint32_t merged = std::max(group[i], group[j]);
+      std::replace(group.begin(), group.begin() + i + 1, merged, kept);
+    }
+  }
+  uint32_t chips = 0;
+  std::vector<uint32_t> numbers(group.size());
+  for (uint32_t i = 0; i < group.size(); ++i) {
+    numbers[i] = group[i] == i ? chips++ : numbers[group[i]];
+  }
+  return numbers;
+}
+
+}  // namespace keel

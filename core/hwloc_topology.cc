@@ -1,0 +1,179 @@
+#include "core/hwloc_topology.h"
+
+#include <sys/auxv.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/chip.h"
+
+namespace keel {
+
+namespace {
+
+// hwloc builds what it reads, and twelve words can ask for more objects than there is
+// memory; the largest machines have a few thousand.
+constexpr uint64_t kMostSyntheticUnits = 1 << 14;
+constexpr size_t kLongestSynthetic = 4096;
+
+// The product of the counts in "pack:2 numa:2 core:4"; what stands in brackets
+// describes no level.
+uint64_t count_units(std::string_view text) {
+  uint64_t units = 1;
+  int depth = 0;
+  for (size_t i = 0; i < text.size() && units <= kMostSyntheticUnits; ++i) {
+    if (text[i] == '(' || text[i] == '[') ++depth;
+    if (text[i] == ')' || text[i] == ']') --depth;
+    const bool is_digit = text[i] >= '0' && text[i] <= '9';
+    const bool begins = i == 0 || text[i - 1] == ':' || text[i - 1] == ' ';
+    if (depth != 0 || !is_digit || !begins) continue;
+    uint64_t count = 0;
+    for (; i < text.size() && text[i] >= '0' && text[i] <= '9'; ++i) {
+      count = std::min(count * 10 + static_cast<uint64_t>(text[i] - '0'), kMostSyntheticUnits + 1);
+    }
+    units *= std::max<uint64_t>(count, 1);
+    --i;
+  }
+  return units;
+}
+
+Status describe_synthetic(hwloc_topology* topology, const char* synthetic) {
+  const size_t length = strnlen(synthetic, kLongestSynthetic + 1);
+  if (length > kLongestSynthetic) {
+    return failure(KEEL_INVALID_ARGUMENT, "synthetic is longer than {} characters",
+                   kLongestSynthetic);
+  }
+  if (count_units(synthetic) > kMostSyntheticUnits) {
+    return failure(KEEL_INVALID_ARGUMENT, "synthetic '{}' has more than {} units", synthetic,
+                   kMostSyntheticUnits);
+  }
+  if (length == 0 || hwloc_topology_set_synthetic(topology, synthetic) != 0) {
+    return failure(KEEL_INVALID_ARGUMENT,
+                   "synthetic '{}' describes no machine; one is \"pack:2 numa:2 core:4 pu:2\"",
+                   synthetic);
+  }
+  return {};
+}
+
+// hwloc reads variables of its own with plain getenv, and one of them names a folder
+// that it loads code from.
+std::optional<std::string> untrusted_variable() {
+  if (getauxval(AT_SECURE) == 0) return std::nullopt;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    if (text.starts_with("HWLOC_")) return std::string(text.substr(0, text.find('=')));
+  }
+  return std::nullopt;
+}
+
+// The bridge to the PCI bus or buses that |object| is on; NULL above a host bridge.
+hwloc_obj_t bridge_above(hwloc_obj_t object) {
+  do {
+    object = object->parent;
+  } while (object != nullptr && object->type != HWLOC_OBJ_BRIDGE &&
+           hwloc_obj_type_is_io(object->type));
+  return object != nullptr && object->type == HWLOC_OBJ_BRIDGE ? object : nullptr;
+}
+
+hwloc_obj_t common_bridge(hwloc_obj_t a, hwloc_obj_t b) {
+  for (hwloc_obj_t above_a = bridge_above(a); above_a != nullptr; above_a = bridge_above(above_a)) {
+    for (hwloc_obj_t above_b = bridge_above(b); above_b != nullptr;
+         above_b = bridge_above(above_b)) {
+      if (above_a == above_b) return above_a;
+    }
+  }
+  return nullptr;
+}
+
+bool is_same_slot(const hwloc_obj_attr_u::hwloc_pcidev_attr_s& a,
+                  const hwloc_obj_attr_u::hwloc_pcidev_attr_s& b) {
+  return a.domain == b.domain && a.bus == b.bus && a.dev == b.dev;
+}
+
+}  // namespace
+
+Status load_topology(const char* synthetic, TopologyHandle* out_topology) {
+  if (const auto variable = untrusted_variable()) {
+    return failure(KEEL_PERMISSION_DENIED,
+                   "this process gained privileges by its start, and hwloc would heed {}",
+                   *variable);
+  }
+  hwloc_topology_t created = nullptr;
+  if (hwloc_topology_init(&created) != 0) return failure(KEEL_INTERNAL, "hwloc does not start");
+  TopologyHandle topology(created);
+  if (synthetic != nullptr) {
+    KEEL_RETURN_IF_ERROR(describe_synthetic(created, synthetic));
+  } else {
+    // These bring vendors' runtimes up, which is the plugins' business.
+    for (const char* component : {"opencl", "cuda", "nvml", "gl", "rsmi", "levelzero"}) {
+      hwloc_topology_set_components(created, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component);
+    }
+  }
+  hwloc_topology_set_io_types_filter(created, HWLOC_TYPE_FILTER_KEEP_ALL);
+  // Else hwloc moves this thread from core to core to look at each.
+  hwloc_topology_set_flags(created, HWLOC_TOPOLOGY_FLAG_DONT_CHANGE_BINDING);
+  if (hwloc_topology_load(created) != 0) {
+    const int error = errno;
+    if (synthetic != nullptr) {
+      return failure(KEEL_INVALID_ARGUMENT, "synthetic '{}' describes no machine", synthetic);
+    }
+    return failure(KEEL_UNAVAILABLE, "hwloc cannot read the machine: {}", std::strerror(error));
+  }
+  *out_topology = std::move(topology);
+  return {};
+}
+
+int local_numa_node(hwloc_topology* topology, hwloc_obj_t object) {
+  hwloc_obj_t place = hwloc_get_non_io_ancestor_obj(topology, object);
+  if (place == nullptr || place->nodeset == nullptr || hwloc_bitmap_weight(place->nodeset) != 1) {
+    return -1;
+  }
+  return hwloc_bitmap_first(place->nodeset);
+}
+
+Placement place_device(hwloc_topology* topology, const keel_device_info& info) {
+  Placement placement;
+  if (const auto address = parse_pci_address(info.pci_address)) {
+    placement.pci = hwloc_get_pcidev_by_busid(topology, address->domain, address->bus,
+                                              address->device, address->function);
+  }
+  hwloc_const_nodeset_t nodes = hwloc_topology_get_topology_nodeset(topology);
+  if (placement.pci != nullptr) placement.numa_node = local_numa_node(topology, placement.pci);
+  if (placement.numa_node >= 0) {
+    placement.told_by = "pci_address";
+  } else if (info.numa_node >= 0 &&
+             hwloc_bitmap_isset(nodes, static_cast<unsigned>(info.numa_node)) != 0) {
+    placement.numa_node = info.numa_node;
+    placement.told_by = "numa_node";
+  } else if (hwloc_bitmap_weight(nodes) == 1) {
+    placement.numa_node = hwloc_bitmap_first(nodes);
+    placement.told_by = "only_node";
+  }
+  return placement;
+}
+
+const char* distance_between(const Placement& a, const Placement& b) {
+  if (a.pci != nullptr && b.pci != nullptr) {
+    if (is_same_slot(a.pci->attr->pcidev, b.pci->attr->pcidev)) return "same_chip";
+    if (hwloc_obj_t bridge = common_bridge(a.pci, b.pci); bridge != nullptr) {
+      const bool is_host = bridge->attr->bridge.upstream_type == HWLOC_OBJ_BRIDGE_HOST;
+      return is_host ? "same_host_bridge" : "same_switch";
+    }
+  }
+  if (a.numa_node < 0 || b.numa_node < 0) return "unknown";
+  return a.numa_node == b.numa_node ? "same_numa_node" : "across_numa_nodes";
+}
+
+bool bind_area(hwloc_topology* topology, int node, void* pointer, uint64_t size) {
+  hwloc_obj_t object = hwloc_get_numanode_obj_by_os_index(topology, static_cast<unsigned>(node));
+  return object != nullptr &&
+         hwloc_set_area_membind(topology, pointer, size, object->nodeset, HWLOC_MEMBIND_BIND,
+                                HWLOC_MEMBIND_BYNODESET) == 0;
+}
+
+}  // namespace keel

@@ -1,0 +1,87 @@
+#include "core/staging.h"
+
+#include <fstream>
+#include <string>
+
+#include "core/hwloc_topology.h"
+#include "core/log.h"
+
+namespace keel {
+
+namespace {
+
+// Four system calls, about 1 us: small buffers are not worth it.
+constexpr uint64_t kSmallestBound = 64 << 10;
+
+// "0" with one node, else "0-1" or "0,2". hwloc is loaded only where it is needed.
+bool has_several_nodes() {
+  std::string online;
+  std::ifstream("/sys/devices/system/node/online") >> online;
+  return online.find_first_of(",-") != std::string::npos;
+}
+
+// This machine's; NULL where there is nothing to choose. Lives as long as the process.
+hwloc_topology* staging_topology() {
+  static hwloc_topology* const topology = []() -> hwloc_topology* {
+    if (!has_several_nodes()) return nullptr;
+    TopologyHandle loaded;
+    const Status status = load_topology(nullptr, &loaded);
+    if (!status.ok()) {
+      log(KEEL_LOG_WARNING, "staging buffers stay where they are first touched: {}", status.text());
+      return nullptr;
+    }
+    return hwloc_topology_is_thissystem(loaded.get()) != 0 ? loaded.release() : nullptr;
+  }();
+  return topology;
+}
+
+// While it lives, this thread's new pages come from |node| if they can: drivers that pin
+// memory touch it before they hand it out. Leaves a policy alone that it could not
+// restore.
+class ThreadOnNode {
+ public:
+  ThreadOnNode(hwloc_topology* topology, int node)
+      : topology_(topology), before_(hwloc_bitmap_alloc()) {
+    hwloc_obj_t object = hwloc_get_numanode_obj_by_os_index(topology, static_cast<unsigned>(node));
+    moved_ = object != nullptr && before_ != nullptr &&
+             hwloc_get_membind(topology_, before_, &policy_, kFlags) == 0 &&
+             policy_ != HWLOC_MEMBIND_MIXED &&
+             hwloc_set_membind(topology_, object->nodeset, HWLOC_MEMBIND_BIND, kFlags) == 0;
+  }
+  ~ThreadOnNode() {
+    if (moved_) hwloc_set_membind(topology_, before_, policy_, kFlags);
+    hwloc_bitmap_free(before_);
+  }
+  ThreadOnNode(const ThreadOnNode&) = delete;
+  ThreadOnNode& operator=(const ThreadOnNode&) = delete;
+
+ private:
+  static constexpr int kFlags = HWLOC_MEMBIND_THREAD | HWLOC_MEMBIND_BYNODESET;
+
+  hwloc_topology* const topology_;
+  hwloc_nodeset_t before_;
+  hwloc_membind_policy_t policy_ = HWLOC_MEMBIND_DEFAULT;
+  bool moved_ = false;
+};
+
+}  // namespace
+
+int find_staging_node(const keel_device_info& info) {
+  hwloc_topology* topology = staging_topology();
+  return topology == nullptr ? -1 : place_device(topology, info).numa_node;
+}
+
+Status alloc_staging(Device& device, uint64_t size, void** out_pointer) {
+  const int node = size < kSmallestBound ? -1 : device.staging_node();
+  if (node < 0) return device.memory().alloc(KEEL_MEMORY_PINNED, size, out_pointer);
+  hwloc_topology* topology = staging_topology();
+  {
+    const ThreadOnNode on_node(topology, node);
+    KEEL_RETURN_IF_ERROR(device.memory().alloc(KEEL_MEMORY_PINNED, size, out_pointer));
+  }
+  // For drivers that leave the first touch to whoever writes first.
+  (void)bind_area(topology, node, *out_pointer, size);
+  return {};
+}
+
+}  // namespace keel

@@ -1,0 +1,306 @@
+#include "core/topology.h"
+
+#include <sys/sysinfo.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "core/chip.h"
+#include "core/hwloc_topology.h"
+
+namespace keel {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+Json number_or_null(int number) {
+  return number < 0 ? Json(nullptr) : Json(number);
+}
+
+Json text_or_null(const char* text) {
+  return text == nullptr ? Json(nullptr) : Json(text);
+}
+
+int count_inside(hwloc_topology* topology, hwloc_obj_t object, hwloc_obj_type_t type) {
+  return std::max(0, hwloc_get_nbobjs_inside_cpuset_by_type(topology, object->cpuset, type));
+}
+
+std::vector<hwloc_obj_t> objects(hwloc_topology* topology, hwloc_obj_type_t type) {
+  std::vector<hwloc_obj_t> found;
+  for (hwloc_obj_t object = nullptr;
+       (object = hwloc_get_next_obj_by_type(topology, type, object)) != nullptr;) {
+    found.push_back(object);
+  }
+  return found;
+}
+
+std::string list_text(hwloc_const_bitmap_t set) {
+  char* text = nullptr;
+  if (set == nullptr || hwloc_bitmap_list_asprintf(&text, set) < 0) return {};
+  const std::unique_ptr<char, decltype(&std::free)> owner(text, std::free);
+  return text;
+}
+
+Json packages(hwloc_topology* topology) {
+  Json list = Json::array();
+  for (hwloc_obj_t package : objects(topology, HWLOC_OBJ_PACKAGE)) {
+    Json nodes = Json::array();
+    unsigned node = 0;
+    hwloc_bitmap_foreach_begin(node, package->nodeset) nodes.push_back(node);
+    hwloc_bitmap_foreach_end();
+    list.push_back({{"index", package->logical_index},
+                    {"model", text_or_null(hwloc_obj_get_info_by_name(package, "CPUModel"))},
+                    {"cores", count_inside(topology, package, HWLOC_OBJ_CORE)},
+                    {"pus", count_inside(topology, package, HWLOC_OBJ_PU)},
+                    {"numa_nodes", nodes}});
+  }
+  return list;
+}
+
+// ---- memory ----------------------------------------------------------------------
+
+// hwloc adds up what each node had when it was started, which leaves out memory that
+// a virtual machine was given since (6.9 of 23.5 GiB on one): where the sum is not
+// what the system counts, the system is right, and a share of it is told only where
+// one node has it all.
+struct MemoryFigures {
+  uint64_t machine = 0;
+  bool is_known = true;
+  bool nodes_agree = true;
+  std::string note;
+};
+
+MemoryFigures measure_memory(hwloc_topology* topology, const char* synthetic,
+                             const std::vector<hwloc_obj_t>& nodes) {
+  MemoryFigures figures;
+  // hwloc gives the nodes of a description without "memory=" a GiB each.
+  if (synthetic != nullptr && std::strstr(synthetic, "memory=") == nullptr) {
+    figures.is_known = figures.nodes_agree = false;
+    return figures;
+  }
+  for (hwloc_obj_t node : nodes) figures.machine += node->attr->numanode.local_memory;
+  struct sysinfo info = {};
+  if (hwloc_topology_is_thissystem(topology) == 0 || sysinfo(&info) != 0) return figures;
+  const uint64_t counted = figures.machine;
+  const auto system = static_cast<uint64_t>(info.totalram) * info.mem_unit;
+  const uint64_t difference = system > counted ? system - counted : counted - system;
+  figures.machine = system;
+  figures.nodes_agree = difference <= system / 20;
+  if (!figures.nodes_agree) {
+    constexpr double kGib = 1 << 30;
+    figures.note = fmt::format(
+        "hwloc counts {:.1f} GiB in the NUMA nodes, the system {:.1f} GiB: the system's figure "
+        "is given",
+        static_cast<double>(counted) / kGib, static_cast<double>(system) / kGib);
+  }
+  return figures;
+}
+
+Json numa_nodes(hwloc_topology* topology, const std::vector<hwloc_obj_t>& nodes,
+                const MemoryFigures& memory) {
+  Json list = Json::array();
+  for (hwloc_obj_t node : nodes) {
+    Json bytes = nullptr;  // unknown
+    if (memory.nodes_agree) {
+      bytes = node->attr->numanode.local_memory;
+    } else if (memory.is_known && nodes.size() == 1) {
+      bytes = memory.machine;
+    }
+    Json holders = Json::array();
+    for (hwloc_obj_t package : objects(topology, HWLOC_OBJ_PACKAGE)) {
+      if (hwloc_bitmap_isset(package->nodeset, node->os_index) != 0) {
+        holders.push_back(package->logical_index);
+      }
+    }
+    list.push_back({{"index", node->os_index},
+                    {"packages", holders},
+                    {"memory_bytes", bytes},
+                    {"cores", count_inside(topology, node, HWLOC_OBJ_CORE)},
+                    {"pus", count_inside(topology, node, HWLOC_OBJ_PU)},
+                    {"cpus", list_text(node->cpuset)}});
+  }
+  return list;
+}
+
+// ---- devices and network interfaces ----------------------------------------------
+
+PciAddress address_of(hwloc_obj_t pci) {
+  const hwloc_obj_attr_u::hwloc_pcidev_attr_s& attributes = pci->attr->pcidev;
+  return {static_cast<uint32_t>(attributes.domain), attributes.bus, attributes.dev,
+          attributes.func};
+}
+
+// From the host bridge, "0000:[00-3f]", through every PCI bridge to the device.
+Json pci_path(hwloc_obj_t pci) {
+  std::vector<std::string> steps;
+  for (hwloc_obj_t object = pci; object != nullptr && hwloc_obj_type_is_io(object->type);
+       object = object->parent) {
+    if (object->type != HWLOC_OBJ_BRIDGE) {
+      steps.push_back(address_of(object).text());
+      continue;
+    }
+    const hwloc_obj_attr_u::hwloc_bridge_attr_s& bridge = object->attr->bridge;
+    if (bridge.upstream_type == HWLOC_OBJ_BRIDGE_PCI) {
+      steps.push_back(address_of(object).text());
+    } else {
+      const auto& below = bridge.downstream.pci;
+      steps.push_back(fmt::format("{:04x}:[{:02x}-{:02x}]", static_cast<uint32_t>(below.domain),
+                                  below.secondary_bus, below.subordinate_bus));
+    }
+  }
+  std::reverse(steps.begin(), steps.end());
+  return steps;
+}
+
+// Something that distances are told between.
+struct Placed {
+  std::string name;
+  Placement placement;
+  int chip = -1;  // of a device
+};
+
+Json describe_devices(hwloc_topology* topology, const std::vector<Ref<Device>>& devices,
+                      std::vector<Placed>* placed) {
+  std::vector<keel_device_info> infos;
+  for (const auto& device : devices) infos.push_back(device->info());
+  const std::vector<uint32_t> chips = number_chips(infos);
+  Json list = Json::array();
+  for (size_t i = 0; i < devices.size(); ++i) {
+    const Placement placement = place_device(topology, infos[i]);
+    const auto address = parse_pci_address(infos[i].pci_address);
+    list.push_back(
+        {{"name", devices[i]->name()},
+         {"description", infos[i].name},
+         {"chip", chips[i]},
+         {"pci_address", address ? Json(address->text()) : Json(nullptr)},
+         {"pci_path", placement.pci == nullptr ? Json::array() : pci_path(placement.pci)},
+         {"numa_node", number_or_null(placement.numa_node)},
+         {"placed_by", text_or_null(placement.told_by)}});
+    placed->push_back({devices[i]->name(), placement, static_cast<int>(chips[i])});
+  }
+  return list;
+}
+
+// -1 where the system does not tell.
+int read_number(const fs::path& file) {
+  int number = -1;
+  std::ifstream(file) >> number;
+  return number < 0 ? -1 : number;
+}
+
+void add_nic(const std::string& name, const char* kind, const Placement& placement, Json* list,
+             std::vector<Placed>* placed) {
+  const hwloc_obj_t pci = placement.pci;
+  list->push_back({{"name", name},
+                   {"kind", kind},
+                   {"pci_address", pci == nullptr ? Json(nullptr) : Json(address_of(pci).text())},
+                   {"numa_node", number_or_null(placement.numa_node)}});
+  placed->push_back({name, placement});
+}
+
+// Those hwloc knows, then those only the system does. Interfaces without a device
+// (loopback, tunnels) are no NICs.
+Json describe_nics(hwloc_topology* topology, std::vector<Placed>* placed) {
+  const fs::path kInterfaces = "/sys/class/net";
+  const bool is_here = hwloc_topology_is_thissystem(topology) != 0;
+  const auto node_of = [&](const std::string& name, int known) {
+    if (known >= 0 || !is_here) return known;
+    return read_number(kInterfaces / name / "device/numa_node");
+  };
+  Json list = Json::array();
+  std::vector<std::string> known;
+  for (hwloc_obj_t object = nullptr;
+       (object = hwloc_get_next_osdev(topology, object)) != nullptr;) {
+    const hwloc_obj_osdev_type_t type = object->attr->osdev.type;
+    if (type != HWLOC_OBJ_OSDEV_NETWORK && type != HWLOC_OBJ_OSDEV_OPENFABRICS) continue;
+    if (object->name == nullptr) continue;
+    Placement placement;
+    placement.numa_node = node_of(object->name, local_numa_node(topology, object));
+    for (hwloc_obj_t above = object->parent; above != nullptr && placement.pci == nullptr;
+         above = above->parent) {
+      if (above->type == HWLOC_OBJ_PCI_DEVICE) placement.pci = above;
+    }
+    add_nic(object->name, type == HWLOC_OBJ_OSDEV_NETWORK ? "network" : "openfabrics", placement,
+            &list, placed);
+    known.emplace_back(object->name);
+  }
+  if (!is_here) return list;
+  std::error_code error;
+  for (fs::directory_iterator entry(kInterfaces, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename();
+    std::error_code missing;
+    if (std::find(known.begin(), known.end(), name) != known.end() ||
+        !fs::exists(entry->path() / "device", missing)) {
+      continue;
+    }
+    Placement placement;
+    placement.numa_node = node_of(name, -1);
+    add_nic(name, "network", placement, &list, placed);
+  }
+  return list;
+}
+
+// Between any two of which one is a device of Keel.
+Json describe_distances(const std::vector<Placed>& placed) {
+  Json list = Json::array();
+  for (size_t i = 0; i < placed.size(); ++i) {
+    for (size_t j = i + 1; j < placed.size() && placed[i].chip >= 0; ++j) {
+      const bool same_chip = placed[i].chip == placed[j].chip;
+      list.push_back(
+          {{"from", placed[i].name},
+           {"to", placed[j].name},
+           {"distance",
+            same_chip ? "same_chip" : distance_between(placed[i].placement, placed[j].placement)}});
+    }
+  }
+  return list;
+}
+
+Json describe_staging(hwloc_topology* topology, size_t nodes) {
+  if (nodes < 2) return {{"binds", false}, {"reason", "one NUMA node: nothing to choose"}};
+  const hwloc_topology_support* support = hwloc_topology_get_support(topology);
+  if (hwloc_topology_is_thissystem(topology) != 0 && support->membind->set_area_membind == 0) {
+    return {{"binds", false}, {"reason", "memory of this machine cannot be bound to a node"}};
+  }
+  return {{"binds", true}, {"reason", "to the numa_node of the device that stages"}};
+}
+
+}  // namespace
+
+Status describe_topology(const char* synthetic, const std::vector<Ref<Device>>& devices,
+                         std::string* out_json) {
+  TopologyHandle handle;
+  KEEL_RETURN_IF_ERROR(load_topology(synthetic, &handle));
+  hwloc_topology* topology = handle.get();
+  const bool is_here = hwloc_topology_is_thissystem(topology) != 0;
+  const std::vector<hwloc_obj_t> nodes = objects(topology, HWLOC_OBJ_NUMANODE);
+  const MemoryFigures memory = measure_memory(topology, synthetic, nodes);
+
+  Json json;
+  json["source"] = synthetic != nullptr ? "synthetic" : is_here ? "machine" : "file";
+  json["memory_bytes"] = memory.is_known ? Json(memory.machine) : Json(nullptr);
+  json["cores"] = std::max(0, hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE));
+  json["pus"] = std::max(0, hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PU));
+  json["packages"] = packages(topology);
+  json["numa_nodes"] = numa_nodes(topology, nodes, memory);
+  std::vector<Placed> placed;
+  json["devices"] = describe_devices(
+      topology, synthetic != nullptr ? std::vector<Ref<Device>>() : devices, &placed);
+  json["nics"] = describe_nics(topology, &placed);
+  json["distances"] = describe_distances(placed);
+  json["staging"] = describe_staging(topology, nodes.size());
+  json["notes"] = Json::array();
+  if (!memory.note.empty()) json["notes"].push_back(memory.note);
+  *out_json = json.dump(2, ' ', false, Json::error_handler_t::replace);
+  return {};
+}
+
+}  // namespace keel

@@ -1,0 +1,20 @@
+// What keel_topology_get tells.
+#ifndef KEEL_CORE_TOPOLOGY_H_
+#define KEEL_CORE_TOPOLOGY_H_
+
+#include <string>
+#include <vector>
+
+#include "core/device.h"
+#include "core/status.h"
+
+namespace keel {
+
+// The machine, with |devices| placed in it, as JSON text (docs/operations.md). With
+// |synthetic|, another machine: it has none of this one's devices.
+Status describe_topology(const char* synthetic, const std::vector<Ref<Device>>& devices,
+                         std::string* out_json);
+
+}  // namespace keel
+
+#endif  // KEEL_CORE_TOPOLOGY_H_

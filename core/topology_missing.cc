@@ -1,0 +1,19 @@
+// Topology and staging in a build without hwloc.
+#include "core/staging.h"
+#include "core/topology.h"
+
+namespace keel {
+
+Status describe_topology(const char*, const std::vector<Ref<Device>>&, std::string*) {
+  return failure(KEEL_UNSUPPORTED, "this Keel was built without hwloc");
+}
+
+int find_staging_node(const keel_device_info&) {
+  return -1;
+}
+
+Status alloc_staging(Device& device, uint64_t size, void** out_pointer) {
+  return device.memory().alloc(KEEL_MEMORY_PINNED, size, out_pointer);
+}
+
+}  // namespace keel
