@@ -33,7 +33,8 @@ std::vector<Figure> vulkan_matmul(Setup& setup);
 std::vector<Figure> cpu_matmul(Setup& setup);
 std::vector<Figure> bridge_all_reduce(Setup& setup);
 std::vector<Figure> copy_cross(Setup& setup);
-std::vector<Figure> stream_handoff(Setup& setup);
+std::vector<Figure> core_stream_handoff(Setup& setup);
+std::vector<Figure> core_cross_copy(Setup& setup);
 
 }  // namespace keel::bench
 
