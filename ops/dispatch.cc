@@ -1,11 +1,11 @@
 #include "ops/dispatch.h"
 
-#include <cstdlib>
 #include <keel/plugin_kit.hpp>
 #include <memory>
 #include <string_view>
 
 #include "core/log.h"
+#include "core/plugin_file.h"
 #include "ops/owned_call.h"
 #include "ops/schema.h"
 
@@ -128,7 +128,7 @@ FallbackPolicy& FallbackPolicy::get() {
 }
 
 FallbackPolicy::FallbackPolicy() {
-  const char* setting = std::getenv("KEEL_FALLBACK");
+  const char* setting = trusted_environment("KEEL_FALLBACK");
   if (setting == nullptr || *setting == '\0') return;
   const std::string_view value(setting);
   forbidden_ = value == "forbid";

@@ -66,7 +66,7 @@ keel_status Instance::create(const keel_instance_settings* settings,
                            {"cores", "KEEL_CPU_CORES", kMaxCores, &cores}};
 
   for (const Setting& setting : known) {
-    const char* const text = std::getenv(setting.variable);
+    const char* const text = secure_getenv(setting.variable);
     if (text == nullptr || *text == '\0') continue;
     const keel_status status = parse(setting.variable, text, setting.limit, setting.value);
     if (status != KEEL_OK) return status;
@@ -83,7 +83,7 @@ keel_status Instance::create(const keel_instance_settings* settings,
     if (status != KEEL_OK) return status;
   }
 
-  const char* const guard = std::getenv("KEEL_CPU_GUARD");
+  const char* const guard = secure_getenv("KEEL_CPU_GUARD");
   std::unique_ptr<Instance> instance(new Instance);
   instance->devices_ = devices;
   instance->cores_ =

@@ -11,9 +11,9 @@ namespace keel::vulkan {
 
 std::string cache_file_path(const std::string& name) {
   std::string folder;
-  if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg != nullptr && xdg[0] == '/') {
+  if (const char* xdg = secure_getenv("XDG_CACHE_HOME"); xdg != nullptr && xdg[0] == '/') {
     folder = xdg;
-  } else if (const char* home = std::getenv("HOME"); home != nullptr && home[0] == '/') {
+  } else if (const char* home = secure_getenv("HOME"); home != nullptr && home[0] == '/') {
     folder = std::string(home) + "/.cache";
   } else {
     return {};

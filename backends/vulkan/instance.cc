@@ -89,7 +89,7 @@ void Instance::start() {
   handles.resize(count);
 
   // KEEL_VULKAN_DEVICE: part of a name; narrows the devices to those that have it.
-  const char* wanted = std::getenv("KEEL_VULKAN_DEVICE");
+  const char* wanted = secure_getenv("KEEL_VULKAN_DEVICE");
   std::string skipped;
   for (VkPhysicalDevice handle : handles) {
     VkPhysicalDeviceProperties2 properties = {};
