@@ -48,6 +48,7 @@ void Device::release_all() {
     streams.insert(streams.end(), unfinished_streams_.begin(), unfinished_streams_.end());
     unfinished_streams_.clear();
   }
+  for (auto& stream : streams) stream->abandon();
   streams.clear();  // their records come back to the pool here
   memory_.release_all();
 }

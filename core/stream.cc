@@ -554,6 +554,23 @@ void Stream::close() {
   if (!status.ok()) log(KEEL_LOG_WARNING, "{}", status.text());
 }
 
+void Stream::abandon() {
+  // Destroyed without the locks: a record may hold the last reference to a stream.
+  Ref<EventRecord> fence;
+  decltype(markers_) markers;
+  decltype(memory_fences_) memory_fences;
+  decltype(legs_) legs;
+  decltype(edges_) edges;
+  std::lock_guard lock(mutex_);
+  std::swap(fence, fence_);
+  marks_ = {};
+  markers.swap(markers_);
+  memory_fences.swap(memory_fences_);
+  legs.swap(legs_);
+  std::lock_guard state_lock(state_mutex_);
+  edges.swap(edges_);
+}
+
 Status Stream::leg(Device& device, Ref<Stream>* out_leg) {
   Ref<Stream> former;
   {

@@ -96,6 +96,9 @@ class Stream final : public RefCounted {
   // At the deadline the device keeps the stream, to close it again at its own end.
   Status close(const Deadline& deadline);
   void close();  // by the default deadline; a failure is logged
+  // For the device's end, when close() missed its deadline: lets go of the records that
+  // would keep the stream, and its place in the runtime's list, beyond its device.
+  void abandon();
 
   // Where this stream is, for memory that it uses.
   const Ref<Timeline>& timeline() const { return timeline_; }
