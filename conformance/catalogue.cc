@@ -10,6 +10,7 @@ std::vector<Case> make_catalogue(const Environment& environment) {
   add_async_cases(environment, &cases);
   add_memory_cases(environment, &cases);
   add_ops_cases(environment, &cases);
+  add_kernels_cases(environment, &cases);
   add_collectives_cases(environment, &cases);
   add_multi_device_cases(environment, &cases);
   return cases;

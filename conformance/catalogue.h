@@ -35,6 +35,7 @@ void add_core_cases(const Environment& environment, std::vector<Case>* cases);
 void add_async_cases(const Environment& environment, std::vector<Case>* cases);
 void add_memory_cases(const Environment& environment, std::vector<Case>* cases);
 void add_ops_cases(const Environment& environment, std::vector<Case>* cases);
+void add_kernels_cases(const Environment& environment, std::vector<Case>* cases);
 void add_collectives_cases(const Environment& environment, std::vector<Case>* cases);
 void add_multi_device_cases(const Environment& environment, std::vector<Case>* cases);
 

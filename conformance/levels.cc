@@ -12,6 +12,7 @@ constexpr LevelInfo kLevels[] = {
     {Level::kAsync, "async", KEEL_CLAIM_ASYNC, "events, gates, order within and across streams"},
     {Level::kMemory, "memory", KEEL_CLAIM_PINNED, "kinds of memory, exhaustion, threads"},
     {Level::kOps, "ops", KEEL_CLAIM_OPS, "operators against the float64 reference"},
+    {Level::kKernels, "kernels", KEEL_CLAIM_KERNELS, "binaries of the caller"},
     {Level::kCollectives, "collectives", KEEL_CLAIM_CCL, "the vendor's collectives library"},
     {Level::kMultiDevice, "multi_device", 0, "copies, events and all-reduce between devices"},
 };

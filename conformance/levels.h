@@ -19,6 +19,7 @@ enum class Level : uint8_t {
   kAsync,
   kMemory,
   kOps,
+  kKernels,
   kCollectives,
   kMultiDevice,
 };

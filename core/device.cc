@@ -14,7 +14,8 @@ Device::Device(const Backend& backend, uint32_t ordinal, const keel_device_info&
       ordinal_(ordinal),
       name_(fmt::format("{}:{}", backend.name(), ordinal)),
       info_(info),
-      memory_(*this) {}
+      memory_(*this),
+      retired_modules_(*this) {}
 
 Device::~Device() {
   release_all();
@@ -50,6 +51,7 @@ void Device::release_all() {
   }
   for (auto& stream : streams) stream->abandon();
   streams.clear();  // their records come back to the pool here
+  retired_modules_.unload_all();
   memory_.release_all();
 }
 

@@ -12,6 +12,7 @@
 
 #include "core/backend.h"
 #include "core/memory.h"
+#include "core/module.h"
 #include "core/ref_counted.h"
 #include "core/status.h"
 
@@ -46,9 +47,11 @@ class Device final : public RefCounted {
   const keel_device_table* device_table() const { return plugin_.device; }
   const keel_memory_table* memory_table() const { return plugin_.memory; }
   const keel_stream_table* stream_table() const { return plugin_.stream; }
+  const keel_kernel_table* kernel_table() const { return plugin_.kernel; }
   const keel_op_table* op_table() const { return plugin_.op; }
 
   Memory& memory() { return memory_; }
+  RetiredModules& retired_modules() { return retired_modules_; }
 
   // A plugin call's result as a Status; KEEL_DEVICE_LOST sticks to the device.
   Status check(keel_status code, const char* call) {
@@ -99,6 +102,7 @@ class Device final : public RefCounted {
   std::vector<Ref<Stream>> idle_streams_;      // returned; may still have work in flight
   std::vector<Ref<Stream>> unfinished_streams_;
   Memory memory_;
+  RetiredModules retired_modules_;
 };
 
 }  // namespace keel

@@ -176,6 +176,14 @@ Status check_plugin(const keel_plugin* plugin, const std::string& path) {
     KEEL_REQUIRE_SLOT("stream", plugin->stream, event_query)
     KEEL_REQUIRE_SLOT("stream", plugin->stream, stream_wait_event)
   }
+  if (plugin->kernel != nullptr) {
+    KEEL_RETURN_IF_ERROR(check_table("kernel", plugin->kernel, KEEL_STRUCT_KERNEL_TABLE,
+                                     sizeof(keel_kernel_table), path));
+    KEEL_REQUIRE_SLOT("kernel", plugin->kernel, load)
+    KEEL_REQUIRE_SLOT("kernel", plugin->kernel, unload)
+    KEEL_REQUIRE_SLOT("kernel", plugin->kernel, find)
+    KEEL_REQUIRE_SLOT("kernel", plugin->kernel, launch)
+  }
   if (plugin->op != nullptr) {
     KEEL_RETURN_IF_ERROR(
         check_table("op", plugin->op, KEEL_STRUCT_OP_TABLE, sizeof(keel_op_table), path));

@@ -280,9 +280,11 @@ Status Runtime::shutdown() {
   const size_t streams = stream_handles_.size();
   const size_t events = event_handles_.size();
   const size_t gates = gate_handles_.size();
-  if (streams + events + gates != 0) {
-    log(KEEL_LOG_WARNING, "shutdown: {} streams, {} events and {} gates were never destroyed",
-        streams, events, gates);
+  const size_t modules = module_handles_.size();
+  if (streams + events + gates + modules != 0) {
+    log(KEEL_LOG_WARNING,
+        "shutdown: {} streams, {} events, {} gates and {} modules were never destroyed", streams,
+        events, gates, modules);
   }
   destroy_leftovers();
   validation::finish();
@@ -303,6 +305,7 @@ void Runtime::destroy_leftovers() {
   for (uint64_t handle : stream_handles_.live_handles()) {
     stream_handles_.remove(handle)->close();
   }
+  for (uint64_t handle : module_handles_.live_handles()) module_handles_.remove(handle)->close();
   progress_->stop();
   progress_.reset();
   std::vector<Ref<Device>> devices;

@@ -17,6 +17,7 @@
 #include "core/event.h"
 #include "core/gate.h"
 #include "core/handle_table.h"
+#include "core/module.h"
 #include "core/progress.h"
 #include "core/status.h"
 #include "core/stream.h"
@@ -64,6 +65,8 @@ class Runtime {
   HandleTable<Stream, HandleKind::kStream>& stream_handles() { return stream_handles_; }
   HandleTable<Event, HandleKind::kEvent>& event_handles() { return event_handles_; }
   HandleTable<Gate, HandleKind::kGate>& gate_handles() { return gate_handles_; }
+  HandleTable<Module, HandleKind::kModule>& module_handles() { return module_handles_; }
+  HandleTable<Kernel, HandleKind::kKernel>& kernel_handles() { return kernel_handles_; }
 
   Progress& progress() { return *progress_; }
 
@@ -97,6 +100,8 @@ class Runtime {
   HandleTable<Stream, HandleKind::kStream> stream_handles_;
   HandleTable<Event, HandleKind::kEvent> event_handles_;
   HandleTable<Gate, HandleKind::kGate> gate_handles_;
+  HandleTable<Module, HandleKind::kModule> module_handles_;
+  HandleTable<Kernel, HandleKind::kKernel> kernel_handles_;  // of the modules that are loaded
 
   std::mutex streams_mutex_;
   std::vector<Stream*> streams_;

@@ -2,8 +2,12 @@
 #include <dlpack/dlpack.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <keel/keel.hpp>
 #include <memory>
 #include <numeric>
@@ -52,7 +56,8 @@ constexpr bool kMoveOnly =
     std::is_nothrow_move_constructible_v<Type>&& std::is_nothrow_move_assignable_v<Type> &&
     !std::is_copy_constructible_v<Type> && !std::is_copy_assignable_v<Type>;
 static_assert(kMoveOnly<keel::Runtime> && kMoveOnly<keel::Stream> && kMoveOnly<keel::Event> &&
-              kMoveOnly<keel::Gate> && kMoveOnly<keel::Buffer> && kMoveOnly<keel::Communicator>);
+              kMoveOnly<keel::Gate> && kMoveOnly<keel::Buffer> && kMoveOnly<keel::Module> &&
+              kMoveOnly<keel::Communicator>);
 
 // ---- process and devices -----------------------------------------------------------
 
@@ -175,6 +180,39 @@ TEST_F(KeelHpp, FailedGateIsThrownAtWaitsUntilRecovered) {
 }
 
 // ---- tensors and operators ---------------------------------------------------------
+
+// ---- kernels of the caller -----------------------------------------------------------
+
+TEST_F(KeelHpp, KernelIsLaunchedWithItsArguments) {
+  const auto tests = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+  std::ifstream file(tests / "kernels" / "kernels_1.so", std::ios::binary);
+  const std::vector<char> binary{std::istreambuf_iterator<char>(file), {}};
+  keel::Stream stream(cpu_);
+  const auto buffer = keel::Buffer::of<uint32_t>(cpu_, 24);
+  stream.fill(buffer, uint32_t{0});
+  {
+    const keel::Module module(cpu_, KEEL_BINARY_SHARED_OBJECT, std::as_bytes(std::span(binary)));
+    module.kernel("number_threads").launch(stream, {3, 2}, {2, 2}, buffer.data());
+    EXPECT_EQ(thrown_by([&] { module.kernel("no_such_kernel"); }), KEEL_NOT_FOUND);
+    EXPECT_EQ(thrown_by([&] { module.kernel("variant").launch(stream, {0}, {1}, buffer.data()); }),
+              KEEL_INVALID_ARGUMENT);
+  }
+  std::vector<uint32_t> read(24);
+  stream.download(read, buffer);
+  stream.synchronize();
+  std::vector<uint32_t> wanted(24);
+  std::iota(wanted.begin(), wanted.end(), 1u);
+  EXPECT_EQ(read, wanted);
+}
+
+TEST_F(KeelHpp, BinaryThatIsNoneIsThrown) {
+  const std::array<std::byte, 64> rubbish{};
+  EXPECT_EQ(thrown_by([&] { keel::Module(cpu_, KEEL_BINARY_SHARED_OBJECT, rubbish); }),
+            KEEL_INVALID_ARGUMENT);
+  EXPECT_EQ(thrown_by([&] { keel::Module(cpu_, KEEL_BINARY_SPIRV, rubbish); }), KEEL_UNSUPPORTED);
+}
+
+// ---- tensors ---------------------------------------------------------------------------
 
 TEST(KeelHppTensor, DenseStridesAndGivenOnes) {
   const keel_tensor dense = keel::make_tensor(nullptr, KEEL_FLOAT32, {2, 3, 4});

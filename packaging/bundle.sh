@@ -48,7 +48,7 @@ elf_files() {
 install_tests() {
   mkdir -p "$root/tests"
   cp -a "$build/tests/list.txt" "$build/bin/keel_bench" "$root/tests/"
-  cp -a "$build/tests/plugins" "$build/tests/faulty" "$root/tests/"
+  cp -a "$build/tests/plugins" "$build/tests/faulty" "$build/tests/kernels" "$root/tests/"
   local program
   while IFS=$'\t' read -r _ program _; do
     cp -a "$build/tests/$program" "$root/tests/"
@@ -162,7 +162,7 @@ TEXT
       printf '  %-18s %s %s\n' "$soname" "$package" "$(dpkg-query -W -f='${Version}' "$package")"
     done <"$output/libraries"
     printf '\nCompiled into the programs and libraries of Keel:\n\n'
-    for package in libfmt-dev libcli11-dev nlohmann-json3-dev libgtest-dev libhwy-dev; do
+    for package in libfmt-dev libcli11-dev nlohmann-json3-dev libgtest-dev libhwy-dev spirv-tools; do
       cp "/usr/share/doc/$package/copyright" "$root/licenses/$package"
       printf '  %s %s\n' "$package" "$(dpkg-query -W -f='${Version}' "$package")"
     done

@@ -1,5 +1,6 @@
-/* Both C headers alone, in plain C11. */
+/* The C headers alone, in plain C11. */
 #include <keel/abi.h>
+#include <keel/cpu_kernel.h>
 #include <keel/keel.h>
 
 int keel_headers_compile_as_c11(void) {

@@ -50,6 +50,16 @@ class AddressSpace {
   }
 
   bool guarded() const { return window_bytes_ != 0; }
+  // What to_host does, for code that this backend is not compiled with.
+  struct Window {
+    uintptr_t device;
+    uint64_t bytes;
+    uintptr_t host;
+  };
+  Window window() const {
+    return {reinterpret_cast<uintptr_t>(window_), window_bytes_,
+            reinterpret_cast<uintptr_t>(alias_)};
+  }
 
  private:
   char* window_ = nullptr;

@@ -51,6 +51,7 @@ class Device {
   Element* to_host(Element* pointer) const {
     return space_.to_host(pointer);
   }
+  AddressSpace::Window window() const { return space_.window(); }
 
   // Enqueue on |stream|, a stream of this device; addresses are the host's.
   void copy(Stream& stream, void* destination, const void* source, uint64_t size);

@@ -104,7 +104,7 @@ void Instance::describe(keel_device_info* out_info) const {
   out_info->numa_node = numa_node();
   out_info->claims = KEEL_CLAIM_PINNED | KEEL_CLAIM_MANAGED | KEEL_CLAIM_HOST_REGISTER |
                      KEEL_CLAIM_EXPORT | KEEL_CLAIM_PEER_COPY | KEEL_CLAIM_ASYNC |
-                     KEEL_CLAIM_TIMING | KEEL_CLAIM_NOTIFY | KEEL_CLAIM_OPS |
+                     KEEL_CLAIM_TIMING | KEEL_CLAIM_NOTIFY | KEEL_CLAIM_KERNELS | KEEL_CLAIM_OPS |
                      KEEL_CLAIM_MEMORY_INFO | KEEL_CLAIM_FILL | KEEL_CLAIM_PAGEABLE_ASYNC;
   if (!guarded_) out_info->claims |= KEEL_CLAIM_HOST_ALIAS;
   out_info->memory_bytes = memory_bytes_;

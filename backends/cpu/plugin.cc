@@ -8,6 +8,7 @@
 #include "backends/cpu/device.h"
 #include "backends/cpu/event.h"
 #include "backends/cpu/instance.h"
+#include "backends/cpu/module.h"
 #include "backends/cpu/ops.h"
 #include "backends/cpu/stream.h"
 
@@ -26,6 +27,12 @@ Stream& object(keel_plugin_stream* handle) {
 }
 Event& object(keel_plugin_event* handle) {
   return *reinterpret_cast<Event*>(handle);
+}
+Module& object(keel_plugin_module* handle) {
+  return *reinterpret_cast<Module*>(handle);
+}
+Kernel& object(keel_plugin_kernel* handle) {
+  return *reinterpret_cast<Kernel*>(handle);
 }
 
 // ---- device ------------------------------------------------------------------
@@ -276,6 +283,48 @@ constexpr keel_stream_table kStreamTable = {
     .event_elapsed = event_elapsed,
 };
 
+// ---- kernels of the caller -----------------------------------------------------
+
+keel_status kernel_load(keel_plugin_device*, keel_binary_format format, const void* data,
+                        uint64_t size, keel_plugin_module** out_module) {
+  return kit::guard([&] {
+    std::unique_ptr<Module> module;
+    const keel_status status = Module::load(format, data, size, &module);
+    if (status == KEEL_OK) *out_module = reinterpret_cast<keel_plugin_module*>(module.release());
+    return status;
+  });
+}
+
+void kernel_unload(keel_plugin_module* module) {
+  delete &object(module);
+}
+
+keel_status kernel_find(keel_plugin_module* module, const char* name,
+                        keel_plugin_kernel** out_kernel) {
+  return kit::guard([&] {
+    Kernel* const kernel = object(module).find(name);
+    if (kernel == nullptr) {
+      return kit::fail(KEEL_NOT_FOUND, "cpu: the shared object exports no function '%s'", name);
+    }
+    *out_kernel = reinterpret_cast<keel_plugin_kernel*>(kernel);
+    return keel_status{KEEL_OK};
+  });
+}
+
+keel_status kernel_launch(keel_plugin_stream* stream, keel_plugin_kernel* kernel,
+                          const keel_launch* launch) {
+  return kit::guard(
+      [&] { return object(kernel).module.launch(object(stream), object(kernel), *launch); });
+}
+
+constexpr keel_kernel_table kKernelTable = {
+    .header = kit::header<keel_kernel_table>(KEEL_STRUCT_KERNEL_TABLE),
+    .load = kernel_load,
+    .unload = kernel_unload,
+    .find = kernel_find,
+    .launch = kernel_launch,
+};
+
 // ---- operators ---------------------------------------------------------------
 
 keel_status op_query(keel_plugin_device*, const keel_op_call* call, keel_op_support* out_support) {
@@ -336,7 +385,7 @@ constexpr keel_plugin kPlugin = {
     .device = &kDeviceTable,
     .memory = &kMemoryTable,
     .stream = &kStreamTable,
-    .kernel = nullptr,
+    .kernel = &kKernelTable,
     .op = &kOpTable,
     .ccl = nullptr,
 };

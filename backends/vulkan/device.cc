@@ -39,10 +39,14 @@ keel_status Device::start() {
   features12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES;
   features12.bufferDeviceAddress = VK_TRUE;
   features12.timelineSemaphore = VK_TRUE;
+  const auto enable = [](bool supported) { return supported ? VK_TRUE : VK_FALSE; };
+  features12.shaderInt8 = enable(physical_.kernels.int8);
+  features12.shaderFloat16 = enable(physical_.kernels.float16);
+  features12.storageBuffer8BitAccess = enable(physical_.kernels.storage_8bit);
   VkPhysicalDeviceVulkan11Features features11 = {};
   features11.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES;
   features11.pNext = &features12;
-  features11.storageBuffer16BitAccess = physical_.storage_16bit ? VK_TRUE : VK_FALSE;
+  features11.storageBuffer16BitAccess = enable(physical_.storage_16bit);
 
   std::vector<const char*> extensions;
   if (physical_.import_alignment != 0) {
@@ -51,6 +55,9 @@ keel_status Device::start() {
   VkPhysicalDeviceFeatures2 features = {};
   features.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2;
   features.pNext = &features11;
+  features.features.shaderInt64 = enable(physical_.kernels.int64);
+  features.features.shaderInt16 = enable(physical_.kernels.int16);
+  features.features.shaderFloat64 = enable(physical_.kernels.float64);
   if (physical_.max_texels != 0) {
     extensions.push_back(VK_KHR_PUSH_DESCRIPTOR_EXTENSION_NAME);
     features.features.robustBufferAccess = VK_TRUE;  // matmul_texel.comp reads past the end

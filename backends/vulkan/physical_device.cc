@@ -183,6 +183,18 @@ std::optional<PhysicalDevice> PhysicalDevice::examine(const InstanceFunctions& v
     device.max_texels = limits.maxTexelBufferElements;
   }
   device.storage_16bit = features11.storageBuffer16BitAccess != VK_FALSE;
+  KernelLimits& kernels = device.kernels;
+  kernels.int64 = features.features.shaderInt64 != VK_FALSE;
+  kernels.int16 = features.features.shaderInt16 != VK_FALSE;
+  kernels.int8 = features12.shaderInt8 != VK_FALSE;
+  kernels.float64 = features.features.shaderFloat64 != VK_FALSE;
+  kernels.float16 = features12.shaderFloat16 != VK_FALSE;
+  kernels.storage_8bit = features12.storageBuffer8BitAccess != VK_FALSE;
+  kernels.subgroup_operations = v11.subgroupSupportedOperations;
+  std::copy_n(limits.maxComputeWorkGroupCount, 3, kernels.groups);
+  std::copy_n(limits.maxComputeWorkGroupSize, 3, kernels.workgroup);
+  kernels.invocations = limits.maxComputeWorkGroupInvocations;
+  kernels.push_constant_bytes = limits.maxPushConstantsSize;
 
   uint32_t timestamp_bits = 0;
   if (!choose_queue_family(vk, &device, &timestamp_bits)) {
@@ -223,8 +235,8 @@ std::optional<PhysicalDevice> PhysicalDevice::examine(const InstanceFunctions& v
   info.compute_units = device.is_cpu() ? std::thread::hardware_concurrency() : 0;
   info.hardware_queues = device.queue_count;
   info.copy_alignment = 4;
-  info.claims =
-      KEEL_CLAIM_PINNED | KEEL_CLAIM_ASYNC | KEEL_CLAIM_NOTIFY | KEEL_CLAIM_OPS | KEEL_CLAIM_FILL;
+  info.claims = KEEL_CLAIM_PINNED | KEEL_CLAIM_ASYNC | KEEL_CLAIM_NOTIFY | KEEL_CLAIM_KERNELS |
+                KEEL_CLAIM_OPS | KEEL_CLAIM_FILL;
   if (device.timestamp_mask != 0) info.claims |= KEEL_CLAIM_TIMING;
   if (device.import_alignment != 0) info.claims |= KEEL_CLAIM_HOST_REGISTER;
   if (device.host_reaches_device_memory) info.claims |= KEEL_CLAIM_HOST_ALIAS;

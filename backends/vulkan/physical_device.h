@@ -33,7 +33,21 @@ struct PhysicalDevice {
   double timestamp_period = 0;       // nanoseconds a tick
   uint64_t timestamp_mask = 0;       // of the valid bits; 0: no timestamps
   bool storage_16bit = false;        // shaders may load and store 16-bit integers
-  bool memory_budget = false;        // VK_EXT_memory_budget
+  // What kernels of the caller may use and how large they may be.
+  struct KernelLimits {
+    bool int64 = false;
+    bool int16 = false;
+    bool int8 = false;
+    bool float64 = false;
+    bool float16 = false;
+    bool storage_8bit = false;
+    VkSubgroupFeatureFlags subgroup_operations = 0;
+    uint32_t groups[3] = {};
+    uint32_t workgroup[3] = {};
+    uint32_t invocations = 0;          // of a workgroup
+    uint32_t push_constant_bytes = 0;  // arguments
+  } kernels;
+  bool memory_budget = false;  // VK_EXT_memory_budget
   // Kernels may read blocks as texel buffers of up to |max_texels| texels, bound by
   // VK_KHR_push_descriptor; 0: they do not. Used on CPU drivers alone, where texels
   // are the one fast way to load.

@@ -41,6 +41,9 @@ class Pipelines {
   // Compiles on the first call for a key: milliseconds. Later calls are one load.
   keel_status get(PipelineKey key, VkPipeline* out_pipeline);
   VkPipelineLayout layout() const { return layout_; }
+  // Of the driver; for the pipelines of kernels that are the caller's. They are not
+  // written to the file, which would grow with every program that ever ran.
+  VkPipelineCache cache() const { return cache_; }
   // Invocations of one workgroup of |shader| on this device.
   uint32_t local_size(Shader shader) const;
 

@@ -15,14 +15,15 @@
 //  GPUs) it copies by itself once the stream is idle; else through staging.h.
 //
 //  Kernels. GLSL in shaders/, compiled to SPIR-V at build, specialised by device in
-//  pipelines.h; the ops_*.cc files record them.
+//  pipelines.h; the ops_*.cc files record them. Those of the caller come as SPIR-V too
+//  (module.h), with addresses as push constants and no descriptors.
 //
 // Settings: "library_folder", where libvulkan.so.1 is; "matmul_kernel": auto, shared
 // (tiles in shared memory, for GPUs) or texel (for CPU drivers). The environment's
 // KEEL_VULKAN_DEVICE narrows the devices to those with that text in their name.
 //
 // Not offered: managed memory, export, peer copies, native gates, wrapped streams,
-// stream priorities (queues have them only from creation), user kernels.
+// stream priorities (queues have them only from creation).
 #include <keel/abi.h>
 
 #include <keel/plugin_kit.hpp>
@@ -31,6 +32,7 @@
 #include "backends/vulkan/device.h"
 #include "backends/vulkan/event.h"
 #include "backends/vulkan/instance.h"
+#include "backends/vulkan/module.h"
 #include "backends/vulkan/ops.h"
 #include "backends/vulkan/stream.h"
 
@@ -49,6 +51,12 @@ Stream* object(keel_plugin_stream* handle) {
 }
 Event* object(keel_plugin_event* handle) {
   return reinterpret_cast<Event*>(handle);
+}
+Module* object(keel_plugin_module* handle) {
+  return reinterpret_cast<Module*>(handle);
+}
+Kernel* object(keel_plugin_kernel* handle) {
+  return reinterpret_cast<Kernel*>(handle);
 }
 
 // Hands |made| to core when |status| is good.
@@ -232,6 +240,36 @@ keel_status event_elapsed(keel_plugin_event* start, keel_plugin_event* end,
   return object(end)->elapsed_since(*object(start), out_nanoseconds);
 }
 
+// ---- kernels of the caller -----------------------------------------------------------
+
+keel_status kernel_load(keel_plugin_device* device, keel_binary_format format, const void* data,
+                        uint64_t size, keel_plugin_module** out_module) {
+  return kit::guard([&]() -> keel_status {
+    std::unique_ptr<Module> module;
+    const keel_status status = Module::load(*object(device), format, data, size, &module);
+    return give(status, &module, out_module);
+  });
+}
+
+void kernel_unload(keel_plugin_module* module) {
+  delete object(module);
+}
+
+keel_status kernel_find(keel_plugin_module* module, const char* name,
+                        keel_plugin_kernel** out_kernel) {
+  Kernel* const kernel = object(module)->find(name);
+  if (kernel == nullptr) {
+    return kit::fail(KEEL_NOT_FOUND, "the SPIR-V module has no compute entry point '%s'", name);
+  }
+  *out_kernel = reinterpret_cast<keel_plugin_kernel*>(kernel);
+  return KEEL_OK;
+}
+
+keel_status kernel_launch(keel_plugin_stream* stream, keel_plugin_kernel* kernel,
+                          const keel_launch* launch) {
+  return kit::guard([&] { return object(kernel)->launch(*object(stream), *launch); });
+}
+
 // ---- operators -------------------------------------------------------------------
 
 keel_status op_query(keel_plugin_device* device, const keel_op_call* call,
@@ -312,6 +350,14 @@ constexpr keel_stream_table kStreamTable = {
     .event_elapsed = event_elapsed,
 };
 
+constexpr keel_kernel_table kKernelTable = {
+    .header = kit::header<keel_kernel_table>(KEEL_STRUCT_KERNEL_TABLE),
+    .load = kernel_load,
+    .unload = kernel_unload,
+    .find = kernel_find,
+    .launch = kernel_launch,
+};
+
 constexpr keel_op_table kOpTable = {
     .header = kit::header<keel_op_table>(KEEL_STRUCT_OP_TABLE),
     .query = op_query,
@@ -330,7 +376,7 @@ constexpr keel_plugin kPlugin = {
     .device = &kDeviceTable,
     .memory = &kMemoryTable,
     .stream = &kStreamTable,
-    .kernel = nullptr,
+    .kernel = &kKernelTable,
     .op = &kOpTable,
     .ccl = nullptr,
 };

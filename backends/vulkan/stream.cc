@@ -224,15 +224,31 @@ keel_status Stream::dispatch(PipelineKey key, const void* arguments, uint32_t ar
   if (status == KEEL_OK) status = begin_command();
   if (status != KEEL_OK) return status;
   const DeviceFunctions& vk = device_.functions();
-  if (bound_ != pipeline) {
-    vk.CmdBindPipeline(open_, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
-    bound_ = pipeline;
-  }
+  bind(pipeline);
   vk.CmdPushConstants(open_, device_.pipelines().layout(), VK_SHADER_STAGE_COMPUTE_BIT, 0,
                       argument_bytes, arguments);
   if (texels != nullptr) push_texels(*texels);
   vk.CmdDispatch(open_, groups_x, groups_y, 1);
   return end_command();
+}
+
+keel_status Stream::dispatch(const KernelCall& call) {
+  const keel_status status = begin_command();
+  if (status != KEEL_OK) return status;
+  const DeviceFunctions& vk = device_.functions();
+  bind(call.pipeline);
+  if (call.argument_bytes != 0) {
+    vk.CmdPushConstants(open_, call.layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, call.argument_bytes,
+                        call.arguments);
+  }
+  vk.CmdDispatch(open_, call.groups[0], call.groups[1], call.groups[2]);
+  return end_command();
+}
+
+void Stream::bind(VkPipeline pipeline) {
+  if (bound_ == pipeline) return;
+  device_.functions().CmdBindPipeline(open_, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
+  bound_ = pipeline;
 }
 
 void Stream::push_texels(const Texels& texels) {

@@ -40,6 +40,16 @@ class Stream {
   keel_status dispatch(PipelineKey key, const void* arguments, uint32_t argument_bytes,
                        uint32_t groups_x, uint32_t groups_y = 1, const Texels* texels = nullptr);
 
+  // The same for a kernel of the caller: any pipeline, with a layout of its own.
+  struct KernelCall {
+    VkPipeline pipeline;
+    VkPipelineLayout layout;
+    const void* arguments;
+    uint32_t argument_bytes;  // a multiple of 4; 0: none
+    uint32_t groups[3];
+  };
+  keel_status dispatch(const KernelCall& call);
+
   keel_status record(Event& event);
   keel_status wait_event(const Event& event);
   keel_status query();
@@ -66,6 +76,7 @@ class Stream {
   keel_status end_command();
   keel_status acquire_commands(VkCommandBuffer* out_buffer);
   void barrier(bool to_host);
+  void bind(VkPipeline pipeline);
   void push_texels(const Texels& texels);
   // Submits the open batch, and the waits nobody has submitted yet.
   keel_status flush();

@@ -2,7 +2,7 @@
 // that the host cannot follow, and the rules of abi.h checked instead of trusted. Its
 // settings take optional parts away or make it fail:
 //   devices=N                     how many (2)
-//   no_notify no_alias no_fill no_pinned no_pageable no_peer =1
+//   no_notify no_alias no_fill no_pinned no_pageable no_peer no_kernels =1
 //   memory=BYTES                  of each device; beyond it, KEEL_OUT_OF_MEMORY
 //   max_alloc=BYTES               the largest allocation that device_info allows
 //   fail_copy_at=N lose_at=N      the Nth copy of the instance fails asynchronously with
@@ -201,6 +201,7 @@ keel_status device_info(keel_plugin_instance* handle, uint32_t ordinal,
   claim("no_pinned", KEEL_CLAIM_PINNED);
   claim("no_pageable", KEEL_CLAIM_PAGEABLE_ASYNC);
   claim("no_peer", KEEL_CLAIM_PEER_COPY);
+  claim("no_kernels", KEEL_CLAIM_KERNELS);
   return KEEL_OK;
 }
 
@@ -460,14 +461,80 @@ constexpr keel_stream_table kStreamTable = make_stream_table(/*waits=*/false);
 constexpr keel_stream_table kStreamTable = make_stream_table(/*waits=*/true);
 #endif
 
+// ---- kernels -------------------------------------------------------------------
+
+// A module is the text "kernels"; its one kernel, store, writes its second argument, a
+// word, as often as there are threads to where its first one points.
+struct Module {
+  Device& device;
+  std::atomic<int> launches{0};  // that are queued
+};
+
+keel_status kernel_load(keel_plugin_device* handle, keel_binary_format format, const void* data,
+                        uint64_t size, keel_plugin_module** out_module) {
+  if (format != KEEL_BINARY_VENDOR) return kit::fail(KEEL_UNSUPPORTED, "fake: VENDOR alone");
+  if (std::string(static_cast<const char*>(data), size) != "kernels") {
+    return kit::fail(KEEL_INVALID_ARGUMENT, "fake: no module of mine");
+  }
+  Device& device = object<Device>(handle);
+  ++device.objects;
+  *out_module = reinterpret_cast<keel_plugin_module*>(new Module{device, {}});
+  return KEEL_OK;
+}
+
+void kernel_unload(keel_plugin_module* handle) {
+  Module* module = &object<Module>(handle);
+  --module->device.objects;
+  if (module->launches != 0) {
+    violation("a module was unloaded with launches in a queue");
+    return;  // they look at it
+  }
+  delete module;
+}
+
+keel_status kernel_find(keel_plugin_module* module, const char* name,
+                        keel_plugin_kernel** out_kernel) {
+  if (std::string(name) != "store") return kit::fail(KEEL_NOT_FOUND, "fake: no kernel '%s'", name);
+  *out_kernel = reinterpret_cast<keel_plugin_kernel*>(module);
+  return KEEL_OK;
+}
+
+keel_status kernel_launch(keel_plugin_stream* stream, keel_plugin_kernel* kernel,
+                          const keel_launch* launch) {
+  if (launch->argument_count != 2) return kit::fail(KEEL_INVALID_ARGUMENT, "fake: 2 arguments");
+  uint32_t* to = nullptr;
+  uint32_t value = 0;
+  std::memcpy(&to, launch->arguments[0], sizeof(to));
+  std::memcpy(&value, launch->arguments[1], sizeof(value));
+  Module& module = object<Module>(kernel);
+  ++module.launches;
+  object<Stream>(stream).push(
+      [&module, to, value, count = launch->grid[0] * launch->block[0]](keel_status status) {
+        auto* words = static_cast<uint32_t*>(to_host(to));
+        for (uint32_t i = 0; status == KEEL_OK && i < count; ++i) words[i] = value;
+        --module.launches;
+        return status;
+      });
+  return KEEL_OK;
+}
+
+constexpr keel_kernel_table kKernelTable = {
+    .header = kit::header<keel_kernel_table>(KEEL_STRUCT_KERNEL_TABLE),
+    .load = kernel_load,
+    .unload = kernel_unload,
+    .find = kernel_find,
+    .launch = kernel_launch,
+};
+
 // ---- the plugin --------------------------------------------------------------
 
 keel_status create_instance(const keel_instance_settings* settings,
                             keel_plugin_instance** out_instance) {
-  constexpr std::array kKeys = {
-      "devices",  "no_notify", "no_alias", "no_fill",   "no_pinned",    "no_pageable",
-      "no_peer",  "memory",    "lose_at",  "fail_open", "fail_copy_at", "refuse_copy_at",
-      "unbacked", "max_alloc", "pci_bus",  "pci_style", "uuid",         "numa"};
+  constexpr std::array kKeys = {"devices",        "no_notify",   "no_alias",  "no_fill",
+                                "no_pinned",      "no_pageable", "no_peer",   "no_kernels",
+                                "memory",         "lose_at",     "fail_open", "fail_copy_at",
+                                "refuse_copy_at", "unbacked",    "max_alloc", "pci_bus",
+                                "pci_style",      "uuid",        "numa"};
   auto instance = std::make_unique<Instance>();
   instance->settings["devices"] = 2;
   for (uint32_t i = 0; i < settings->count; ++i) {
@@ -497,7 +564,7 @@ constexpr keel_plugin kPlugin = {
     .device = &kDeviceTable,
     .memory = &kMemoryTable,
     .stream = &kStreamTable,
-    .kernel = nullptr,
+    .kernel = &kKernelTable,
     .op = nullptr,
     .ccl = nullptr,
 };

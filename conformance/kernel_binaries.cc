@@ -1,0 +1,42 @@
+#include "conformance/kernel_binaries.h"
+
+#include <cstdint>
+
+namespace keel::conformance {
+
+namespace {
+
+constexpr uint8_t kSharedObject[] = {
+#include "shared_object.inc"
+};
+#ifdef KEEL_CONFORMANCE_SPIRV
+constexpr uint32_t kAxpy[] = {
+#include "axpy.inc"
+};
+constexpr uint32_t kNumber[] = {
+#include "number.inc"
+};
+#endif
+
+const KernelSet kSets[] = {
+#ifdef KEEL_CONFORMANCE_SPIRV
+    {KEEL_BINARY_SPIRV,
+     "SPIR-V",
+     /*knows_arguments=*/true,
+     {std::as_bytes(std::span(kAxpy)), "main"},
+     {std::as_bytes(std::span(kNumber)), "main"}},
+#endif
+    {KEEL_BINARY_SHARED_OBJECT,
+     "a shared object",
+     /*knows_arguments=*/false,
+     {std::as_bytes(std::span(kSharedObject)), "axpy"},
+     {std::as_bytes(std::span(kSharedObject)), "number"}},
+};
+
+}  // namespace
+
+std::span<const KernelSet> kernel_sets() {
+  return kSets;
+}
+
+}  // namespace keel::conformance

@@ -1,0 +1,203 @@
+// The C functions of the caller's kernels.
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "core/api.h"
+#include "core/module.h"
+
+using keel::api_call;
+using keel::api_quick_call;
+using keel::failure;
+using keel::find_device;
+using keel::find_handle;
+using keel::find_stream;
+using keel::Kernel;
+using keel::Module;
+using keel::Ref;
+using keel::Runtime;
+using keel::Status;
+using keel::Stream;
+
+namespace {
+
+// What CUDA and HIP take is 4 KiB of arguments; nothing takes more than this many.
+constexpr uint32_t kMaxArguments = 256;
+constexpr uint64_t kMaxArgumentBytes = 4096;
+
+// A launch that owns what it points to, for a stream that cannot run it yet.
+class HeldLaunch {
+ public:
+  explicit HeldLaunch(const keel_launch& launch) : launch_(launch) {
+    const uint32_t count = launch.argument_count;
+    sizes_.assign(launch.argument_sizes, launch.argument_sizes + count);
+    pointers_.resize(count);
+    // Each value where any type of its size may lie.
+    constexpr size_t kAlignment = alignof(std::max_align_t);
+    const auto aligned = [](size_t size) { return (size + kAlignment - 1) & ~(kAlignment - 1); };
+    size_t total = 0;
+    for (uint32_t size : sizes_) total += aligned(size);
+    values_ = std::make_unique_for_overwrite<std::byte[]>(total);
+    size_t offset = 0;
+    for (uint32_t i = 0; i < count; ++i) {
+      std::memcpy(values_.get() + offset, launch.arguments[i], sizes_[i]);
+      pointers_[i] = values_.get() + offset;
+      offset += aligned(sizes_[i]);
+    }
+    launch_.arguments = pointers_.data();
+    launch_.argument_sizes = sizes_.data();
+  }
+  const keel_launch& get() const { return launch_; }
+
+ private:
+  keel_launch launch_;
+  std::vector<uint32_t> sizes_;
+  std::vector<const void*> pointers_;
+  std::unique_ptr<std::byte[]> values_;
+};
+
+Status check_extents(const keel_launch& launch) {
+  uint64_t blocks = 1;
+  uint64_t threads = 1;
+  bool overflow = false;
+  for (int axis = 0; axis < 3; ++axis) {
+    if (launch.grid[axis] == 0) {
+      return failure(KEEL_INVALID_ARGUMENT, "launch.grid[{}] is 0", axis);
+    }
+    if (launch.block[axis] == 0) {
+      return failure(KEEL_INVALID_ARGUMENT, "launch.block[{}] is 0", axis);
+    }
+    overflow |= __builtin_mul_overflow(blocks, launch.grid[axis], &blocks);
+    overflow |= __builtin_mul_overflow(threads, launch.block[axis], &threads);
+  }
+  uint64_t total = 0;
+  if (overflow || threads > UINT32_MAX || __builtin_mul_overflow(blocks, threads, &total) ||
+      total > INT64_MAX) {
+    return failure(KEEL_OUT_OF_RANGE,
+                   "launch.grid {}x{}x{} of launch.block {}x{}x{} is more than 2^32 - 1 threads a "
+                   "block or 2^63 - 1 in all",
+                   launch.grid[0], launch.grid[1], launch.grid[2], launch.block[0], launch.block[1],
+                   launch.block[2]);
+  }
+  return {};
+}
+
+Status check_arguments(const keel_launch& launch) {
+  const uint32_t count = launch.argument_count;
+  if (count == 0) return {};
+  if (count > kMaxArguments) {
+    return failure(KEEL_OUT_OF_RANGE, "launch.argument_count is {}, at most {} are taken", count,
+                   kMaxArguments);
+  }
+  if (launch.arguments == nullptr || launch.argument_sizes == nullptr) {
+    return failure(KEEL_INVALID_ARGUMENT, "{} is NULL, launch.argument_count is {}",
+                   launch.arguments == nullptr ? "launch.arguments" : "launch.argument_sizes",
+                   count);
+  }
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (launch.arguments[i] == nullptr) {
+      return failure(KEEL_INVALID_ARGUMENT, "launch.arguments[{}] is NULL", i);
+    }
+    if (launch.argument_sizes[i] == 0) {
+      return failure(KEEL_INVALID_ARGUMENT, "launch.argument_sizes[{}] is 0", i);
+    }
+    bytes += launch.argument_sizes[i];
+  }
+  if (bytes > kMaxArgumentBytes) {
+    return failure(KEEL_OUT_OF_RANGE, "launch has {} bytes of arguments, at most {} are taken",
+                   bytes, kMaxArgumentBytes);
+  }
+  return {};
+}
+
+}  // namespace
+
+keel_status keel_module_load(keel_device device, keel_binary_format format, const void* data,
+                             uint64_t size, keel_module* out_module) {
+  return api_call([&]() -> Status {
+    KEEL_REQUIRE(data)
+    KEEL_REQUIRE(out_module)
+    if (size == 0) return failure(KEEL_INVALID_ARGUMENT, "size is 0");
+    if (format < KEEL_BINARY_SPIRV || format > KEEL_BINARY_VENDOR) {
+      return failure(KEEL_INVALID_ARGUMENT, "format {} is none of KEEL_BINARY_*", format);
+    }
+    Ref<keel::Device> found;
+    KEEL_RETURN_IF_ERROR(find_device(device, "device", &found));
+    if (!found->claims(KEEL_CLAIM_KERNELS) || found->kernel_table() == nullptr) {
+      return failure(KEEL_UNSUPPORTED, "{} runs no kernels of the caller", found->name());
+    }
+    found->retired_modules().collect();
+    Ref<Module> module;
+    KEEL_RETURN_IF_ERROR(Module::load(*found, format, data, size, &module));
+    const uint64_t handle = Runtime::get().module_handles().insert(std::move(module));
+    if (handle == 0) return failure(KEEL_OUT_OF_MEMORY, "all handles of this kind are taken");
+    *out_module = {handle};
+    return {};
+  });
+}
+
+keel_status keel_module_unload(keel_module module) {
+  return api_call([&]() -> Status {
+    Ref<Module> removed = Runtime::get().module_handles().remove(module.id);
+    if (!removed) {
+      return failure(KEEL_INVALID_HANDLE, "module {:#x} is not a live handle", module.id);
+    }
+    keel::Device& device = removed->device();
+    removed->close();
+    removed = nullptr;
+    keel::reclaim_retired();  // its kernels' handles, which hold on to it
+    device.retired_modules().collect();
+    return {};
+  });
+}
+
+keel_status keel_kernel_find(keel_module module, const char* name, keel_kernel* out_kernel) {
+  return api_call([&]() -> Status {
+    KEEL_REQUIRE(name)
+    KEEL_REQUIRE(out_kernel)
+    Ref<Module> found;
+    KEEL_RETURN_IF_ERROR(find_handle(Runtime::get().module_handles(), module.id, "module", &found));
+    uint64_t handle = 0;
+    KEEL_RETURN_IF_ERROR(found->find_kernel(name, &handle));
+    *out_kernel = {handle};
+    return {};
+  });
+}
+
+keel_status keel_kernel_launch(keel_stream stream, keel_kernel kernel, const keel_launch* launch) {
+  return api_quick_call([&]() -> Status {
+    KEEL_RETURN_IF_ERROR(
+        keel::check_struct(launch, KEEL_STRUCT_LAUNCH, sizeof(keel_launch), "launch"));
+    Stream* found = nullptr;
+    KEEL_RETURN_IF_ERROR(find_stream(stream, &found));
+    Kernel* launched = nullptr;
+    KEEL_RETURN_IF_ERROR(
+        find_handle(Runtime::get().kernel_handles(), kernel.id, "kernel", &launched));
+    keel::Device& device = found->device();
+    if (&launched->device() != &device) {
+      return failure(KEEL_INVALID_ARGUMENT, "kernel '{}' is of {}, stream of {}", launched->name(),
+                     launched->device().name(), device.name());
+    }
+    KEEL_RETURN_IF_ERROR(check_extents(*launch));
+    KEEL_RETURN_IF_ERROR(check_arguments(*launch));
+    // As this version of Keel knows it: extensions are not carried, held or not.
+    keel_launch known = *launch;
+    known.header = {sizeof(known), KEEL_STRUCT_LAUNCH, nullptr};
+    const auto run = [&](keel_plugin_stream* native) {
+      return device.check(device.kernel_table()->launch(native, launched->native(), &known),
+                          "kernel.launch");
+    };
+    const auto hold = [&] {
+      return [&device, kernel = Ref<Kernel>(launched),
+              held = std::make_shared<const HeldLaunch>(known)](keel_plugin_stream* native) {
+        return device.check(device.kernel_table()->launch(native, kernel->native(), &held->get()),
+                            "kernel.launch");
+      };
+    };
+    // What a kernel reads and writes is not known: nothing is said rather than guessed.
+    return found->submit(
+        "kernel", [](keel::AccessList&) {}, run, hold);
+  });
+}

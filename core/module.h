@@ -1,0 +1,90 @@
+// Binaries that the caller loads on a device, and the kernels in them.
+#ifndef KEEL_CORE_MODULE_H_
+#define KEEL_CORE_MODULE_H_
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "core/event.h"
+#include "core/ref_counted.h"
+#include "core/status.h"
+
+namespace keel {
+
+class Device;
+
+// A loaded binary. Kernels and held launches keep it; when the last of them is gone the
+// native module goes to the device's RetiredModules. Thread-safe.
+class Module final : public RefCounted {
+ public:
+  static Status load(Device& device, keel_binary_format format, const void* data, uint64_t size,
+                     Ref<Module>* out_module);
+  ~Module() override;
+
+  Device& device() const { return device_; }
+
+  // The handle of the kernel |name|, the same each time it is asked for.
+  Status find_kernel(const char* name, uint64_t* out_handle);
+  // Takes the handles of its kernels away, and finds none from now on.
+  void close();
+
+ private:
+  Module(Device& device, keel_plugin_module* native) : device_(device), native_(native) {}
+
+  Device& device_;
+  keel_plugin_module* const native_;
+  std::mutex mutex_;
+  bool closed_ = false;
+  std::map<std::string, uint64_t, std::less<>> kernels_;  // handles by name
+};
+
+// One kernel of a module, which it keeps loaded. Immutable.
+class Kernel final : public RefCounted {
+ public:
+  Kernel(Ref<Module> module, std::string name, keel_plugin_kernel* native)
+      : module_(std::move(module)), name_(std::move(name)), native_(native) {}
+
+  Device& device() const { return module_->device(); }
+  const std::string& name() const { return name_; }
+  keel_plugin_kernel* native() const { return native_; }
+
+ private:
+  const Ref<Module> module_;
+  const std::string name_;
+  keel_plugin_kernel* const native_;
+};
+
+// The native modules of one device that nothing can be launched from any more, but whose
+// launches may still be in the device's queues. Looked at whenever a module is loaded or
+// unloaded. Thread-safe.
+class RetiredModules {
+ public:
+  explicit RetiredModules(Device& device) : device_(device) {}
+
+  // Takes no lock of a stream: the last launch may be let go of under one.
+  void add(keel_plugin_module* native);
+  // Unloads those whose launches are done. Never waits for the device.
+  void collect();
+  // At the device's end: its streams are closed.
+  void unload_all();
+
+ private:
+  struct Entry {
+    keel_plugin_module* native;
+    bool fenced = false;
+    std::vector<Ref<EventRecord>> fences;  // behind every launch
+  };
+
+  bool is_done(Entry* entry, WakeList& wake);
+
+  Device& device_;
+  std::mutex mutex_;
+  std::vector<Entry> entries_;
+};
+
+}  // namespace keel
+
+#endif  // KEEL_CORE_MODULE_H_

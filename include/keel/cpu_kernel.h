@@ -1,0 +1,66 @@
+/* What a kernel is on the CPU backend: an exported C function of a shared object
+ * (KEEL_BINARY_SHARED_OBJECT), called once for each block of a launch's grid, on several
+ * threads at once. It walks the threads of its block itself:
+ *
+ *   KEEL_CPU_KERNEL void saxpy(const keel_cpu_block* block, const void* const* arguments) {
+ *     const float* x = keel_cpu_pointer(block, arguments[0]);
+ *     float* y = keel_cpu_pointer(block, arguments[1]);
+ *     const float a = *(const float*)arguments[2];
+ *     const uint32_t count = *(const uint32_t*)arguments[3];
+ *     const uint32_t first = block->index[0] * block->block[0];
+ *     for (uint32_t i = first; i < first + block->block[0] && i < count; ++i) y[i] += a * x[i];
+ *   }
+ *
+ * Rules: blocks run in any order and must not wait for each other; a kernel neither calls
+ * Keel nor lets an exception out. It runs with the
+ * process's rights: load what you would link. C11 and C++.
+ */
+#ifndef KEEL_CPU_KERNEL_H_
+#define KEEL_CPU_KERNEL_H_
+
+#include <stdint.h>
+
+/* Before the definition of a kernel: exported, under its plain name. */
+#ifdef __cplusplus
+#define KEEL_CPU_KERNEL extern "C" __attribute__((visibility("default")))
+extern "C" {
+#else
+#define KEEL_CPU_KERNEL __attribute__((visibility("default")))
+#endif
+
+/* One block of a launch. Valid during the call; members are only ever appended. */
+typedef struct keel_cpu_block {
+  uint32_t size;     /* bytes of this struct as the backend knows it */
+  uint32_t index[3]; /* of this block in the grid; blockIdx */
+  uint32_t grid[3];  /* in blocks; gridDim */
+  uint32_t block[3]; /* in threads; blockDim */
+  uint32_t shared_bytes;
+  uint32_t reserved;
+  void* shared; /* dynamic_shared_bytes of the launch for this block alone, aligned to 64,
+                   not zeroed; NULL without. At most 1 MiB */
+  /* For keel_cpu_pointer: device addresses from |window| on lie at |host|. */
+  uintptr_t window;
+  uint64_t window_bytes;
+  uintptr_t host;
+} keel_cpu_block;
+
+/* |arguments[i]| points to a copy of the launch's argument i, aligned to 16. */
+typedef void (*keel_cpu_kernel)(const keel_cpu_block* block, const void* const* arguments);
+
+/* Where the kernel finds the device memory whose address is |address|. Device addresses
+ * are not the host's to dereference; with KEEL_CPU_GUARD=1 they fault. */
+static inline void* keel_cpu_address(const keel_cpu_block* block, const void* address) {
+  const uintptr_t offset = (uintptr_t)address - block->window;
+  return (void*)(offset < block->window_bytes ? block->host + offset : (uintptr_t)address);
+}
+
+/* The same for an argument that is a device pointer. */
+static inline void* keel_cpu_pointer(const keel_cpu_block* block, const void* argument) {
+  return keel_cpu_address(block, *(const void* const*)argument);
+}
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* KEEL_CPU_KERNEL_H_ */
