@@ -8,7 +8,9 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <ostream>
 #include <string>
+#include <vector>
 
 namespace {
 
@@ -26,8 +28,14 @@ class Conform : public testing::Test {
     const char* bin = std::getenv("KEEL_TEST_BIN");
     ASSERT_NE(bin, nullptr) << "KEEL_TEST_BIN is the folder of the keel program";
     keel_ = fs::path(bin) / "keel";
+    // Some leak, which is their fault to be found by conformance and not by a sanitizer.
+    const char* const sanitizer = std::getenv("ASAN_OPTIONS");
+    const std::string options = sanitizer == nullptr ? "" : sanitizer + std::string(":");
+    setenv("ASAN_OPTIONS", (options + "detect_leaks=0").c_str(), 1);
     const testing::TestInfo& info = *testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = fs::path(testing::TempDir()) / (std::string("keel_conform_") + info.name());
+    std::string name = info.name();
+    std::replace(name.begin(), name.end(), '/', '_');  // of a test with a parameter
+    folder_ = fs::path(testing::TempDir()) / ("keel_conform_" + name);
     fs::remove_all(folder_);
     ASSERT_TRUE(fs::create_directory(folder_));
     fs::permissions(folder_, fs::perms::owner_all);  // plugins are not loaded from others
@@ -150,6 +158,83 @@ TEST_F(Conform, CrashIsACrashAndTheRestIsRun) {
       << crashed;
   EXPECT_EQ(level("core").at("certified"), true) << output_;
   EXPECT_EQ(outcome("async/timing/monotone"), "pass");
+}
+
+// One fault each, and the case that names it.
+struct Fault {
+  const char* plugin;
+  const char* arguments;            // what is run
+  std::vector<const char*> caught;  // cases that fail
+  const char* message;              // in the first of them
+};
+
+void PrintTo(const Fault& fault, std::ostream* out) {
+  *out << fault.plugin;
+}
+
+class ConformFault : public Conform, public testing::WithParamInterface<Fault> {};
+
+TEST_P(ConformFault, IsCaught) {
+  const Fault& fault = GetParam();
+  EXPECT_EQ(run(fault.plugin, fault.arguments), 1) << output_;
+  for (const char* id : fault.caught) EXPECT_EQ(outcome(id), "fail") << id << "\n" << output_;
+  const std::string message = find(fault.caught[0]).at("message");
+  EXPECT_NE(message.find(fault.message), std::string::npos) << message;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Faults, ConformFault,
+    testing::Values(
+        Fault{"false_claims",
+              "--level memory,kernels",
+              {"kernels/load/formats", "memory/kind/managed", "memory/host_register/4096"},
+              "KERNELS is claimed"},
+        Fault{"past_end",
+              "--filter 'core/copy/offsets/*'",
+              {"core/copy/offsets/to1_from0_1", "core/copy/offsets/to7_from64_65537"},
+              "device to device at an offset"},
+        Fault{"leak", "--filter 'memory/given_back'", {"memory/given_back"}, "that were freed"},
+        Fault{"late_free", "--filter 'memory/given_back'", {"memory/given_back"}, "bytes taken"},
+        Fault{"early_free",
+              "--filter 'memory/neighbours'",
+              {"memory/neighbours"},
+              "its neighbours freed"},
+        Fault{"not_reentrant", "--filter 'memory/threads'", {"memory/threads"}, "thread"},
+        Fault{"double_notify",
+              "--filter 'multi_device/notify/*'",
+              {"multi_device/notify/cpu_0"},
+              "called back twice"},
+        Fault{"shared_memory",
+              "--filter 'multi_device/memory/*'",
+              {"multi_device/memory/faulty_shared_memory_1"},
+              "buffer 0 of the device"},
+        Fault{"ignores_deadline",
+              "--filter async/event/wait_keeps_deadline",
+              {"async/event/wait_keeps_deadline"},
+              "all came back at its end"},
+        Fault{"backward_timing",
+              "--filter async/timing/monotone",
+              {"async/timing/monotone"},
+              "ns to the middle"},
+        Fault{"blocking_enqueue",
+              "--filter async/enqueue/returns_early",
+              {"async/enqueue/returns_early"},
+              "returned only when they were done"},
+        Fault{"lost_wait",
+              "--filter async/order/by_event",
+              {"async/order/by_event"},
+              "behind the event"},
+        Fault{"sticky_event",
+              "--filter 'async/event/not_early/*'",
+              {"async/event/not_early/wait", "async/event/not_early/rerecorded"},
+              "the tail"}),
+    [](const auto& info) { return std::string(info.param.plugin); });
+
+// Found before there is a device to run cases on.
+TEST_F(Conform, WrongStructSizeIsRefusedWhenItIsLoaded) {
+  EXPECT_EQ(conform("run --plugin '" + plugin("wrong_struct_size") + "'"), 1);
+  EXPECT_NE(output_.find("does not keep to the size of the keel_device_info"), std::string::npos)
+      << output_;
 }
 
 TEST_F(Conform, WaivesKnownFailuresAndRefusesToWaiveAPass) {

@@ -157,6 +157,77 @@ void exhausted(const Context& context) {
   still_works(context);
 }
 
+// Blocks of a device of |memory_bytes|, freed when it goes.
+class Blocks {
+ public:
+  explicit Blocks(const Context& context) : device_(context.device()) {}
+  ~Blocks() { free(); }
+  Blocks(const Blocks&) = delete;
+  Blocks& operator=(const Blocks&) = delete;
+
+  void take(uint64_t size, const std::string& when) {
+    void* pointer = nullptr;
+    must(keel_alloc(device_, KEEL_MEMORY_DEVICE, size, &pointer),
+         fmt::format("keel_alloc of {} bytes {}", size, when));
+    pointers_.push_back(pointer);
+  }
+  void free() {
+    for (void* pointer : pointers_) keel_free(device_, pointer);
+    pointers_.clear();
+    keel_memory_trim(device_);
+  }
+
+ private:
+  keel_device device_;
+  std::vector<void*> pointers_;
+};
+
+// What was freed can be had again: three times the memory there is goes through, an eighth
+// at a time, and then three quarters of it twice in a row.
+void given_back(const Context& context) {
+  const keel_device_info& info = context.environment.info;
+  if (info.memory_bytes == 0) unsupported("the device does not say how much memory it has");
+  uint64_t piece = info.memory_bytes / 8;
+  if (info.max_alloc_bytes != 0) piece = std::min(piece, info.max_alloc_bytes);
+  Blocks blocks(context);
+  const uint64_t rounds = 3 * info.memory_bytes / piece;
+  for (uint64_t round = 0; round < rounds; ++round) {
+    blocks.take(piece, fmt::format("after {} that were freed", round));
+    blocks.free();
+  }
+  for (const char* when : {"the first time", "again, all of them freed"}) {
+    for (uint64_t taken = 0; taken + piece <= info.memory_bytes / 4 * 3; taken += piece) {
+      blocks.take(piece, fmt::format("with {} bytes taken, {}", taken, when));
+    }
+    blocks.free();
+  }
+}
+
+// Blocks stay as they are when others around them go back to the device.
+void neighbours(const Context& context) {
+  constexpr uint64_t kBytes = 12 * kMiB;  // pools have nothing to cut it from
+  constexpr uint32_t kBlocks = 16;
+  const Stream stream(context);
+  std::vector<Buffer> kept;
+  {
+    std::vector<Buffer> gone;
+    for (uint32_t i = 0; i < kBlocks; ++i) {
+      std::vector<Buffer>& buffers = i % 2 == 0 ? gone : kept;
+      buffers.emplace_back(context.device(), KEEL_MEMORY_DEVICE, kBytes);
+      stream.fill(buffers.back().data(), 0x0ee00000 + i, kBytes);
+    }
+    stream.synchronize();
+  }
+  must(keel_memory_trim(context.device()), "keel_memory_trim");
+  std::vector<std::byte> received(kBytes);
+  for (uint32_t i = 0; i < kept.size(); ++i) {
+    stream.download(received, kept[i].data());
+    stream.synchronize();
+    check_filled(received, 0x0ee00000 + 2 * i + 1,
+                 fmt::format("block {} of {}, its neighbours freed", 2 * i + 1, kBlocks));
+  }
+}
+
 // Freed while a copy from it is in flight, and allocated again at once for other data.
 void free_in_flight(const Context& context) {
   constexpr uint64_t kBytes = 4 * kMiB;
@@ -261,6 +332,8 @@ void add_memory_cases(const Environment& environment, std::vector<Case>* cases) 
   // Address space and page tables of a large device take seconds.
   const uint64_t memory_bytes = environment.info.memory_bytes;
   add("exhausted", exhausted, 0, /*full=*/memory_bytes == 0 || memory_bytes > 1024 * kMiB);
+  add("given_back", given_back, 0, /*full=*/memory_bytes > 1024 * kMiB);
+  add("neighbours", neighbours);
   add("free_in_flight", free_in_flight);
   add("many_small", many_small);
   add("threads", threads);

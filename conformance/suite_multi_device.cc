@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <keel/float_types.hpp>
+#include <mutex>
 
 #include "conformance/harness.h"
 
@@ -86,6 +87,84 @@ void event_between(const Context& context, const NamedDevice& to, const NamedDev
   second.download(received, destination.data());
   second.synchronize();
   check_filled(received, kWord, fmt::format("{} behind an event of {}", to.name, from.name));
+}
+
+// What one device writes into its memory, however the addresses look, is not in the
+// other's.
+void memory_is_separate(const Context& context, const NamedDevice& other) {
+  constexpr uint64_t kBytes = 700'000;
+  constexpr uint32_t kBuffers = 4;
+  const Stream streams[2] = {Stream(context), Stream(context, other.handle)};
+  std::vector<Buffer> buffers[2];
+  for (uint32_t i = 0; i < kBuffers; ++i) {
+    buffers[0].emplace_back(context.device(), KEEL_MEMORY_DEVICE, kBytes);
+    buffers[1].emplace_back(other.handle, KEEL_MEMORY_DEVICE, kBytes);
+  }
+  for (uint32_t side = 0; side < 2; ++side) {
+    for (uint32_t i = 0; i < kBuffers; ++i) {
+      streams[side].fill(buffers[side][i].data(), side << 16 | i, kBytes);
+    }
+    streams[side].synchronize();
+  }
+  std::vector<std::byte> received(kBytes);
+  for (uint32_t side = 0; side < 2; ++side) {
+    for (uint32_t i = 0; i < kBuffers; ++i) {
+      streams[side].download(received, buffers[side][i].data());
+      streams[side].synchronize();
+      check_filled(received, side << 16 | i,
+                   fmt::format("buffer {} of {}", i, side == 0 ? "the device" : other.name));
+    }
+  }
+}
+
+// The errors that Keel logs between begin() and end(). For ever: a stray call of a plugin
+// may come when the case is over.
+class ErrorLog {
+ public:
+  static ErrorLog& get() {
+    static ErrorLog& instance = *new ErrorLog;
+    return instance;
+  }
+  void begin() {
+    const std::lock_guard lock(mutex_);
+    text_.clear();
+    keel_set_log(KEEL_LOG_ERROR, &ErrorLog::add, this);
+  }
+  std::string end() {
+    keel_set_log(KEEL_LOG_WARNING, nullptr, nullptr);
+    const std::lock_guard lock(mutex_);
+    return text_;
+  }
+
+ private:
+  static void add(void* self, keel_log_level, const char* text) {
+    ErrorLog& log = *static_cast<ErrorLog*>(self);
+    const std::lock_guard lock(log.mutex_);
+    if (log.text_.size() < 400) log.text_ += (log.text_.empty() ? "" : "\n") + std::string(text);
+  }
+
+  std::mutex mutex_;
+  std::string text_;
+};
+
+// Each event that was to notify does so once: Keel says if one comes again.
+void notified_once(const Context& context, const NamedDevice& other) {
+  constexpr uint64_t kBytes = kMiB;
+  const Stream first(context);
+  const Stream second(context, other.handle);
+  const Buffer memory(context.device(), KEEL_MEMORY_DEVICE, kBytes);
+  const Event written;
+  ErrorLog::get().begin();
+  for (uint32_t round = 0; round < 40; ++round) {
+    keep_busy(first, memory, round, /*rounds=*/2);
+    written.record(first);
+    must(keel_stream_wait_event(second.get(), written.get()), "keel_stream_wait_event");
+    if (round % 4 == 3) second.synchronize();
+  }
+  first.synchronize();
+  second.synchronize();
+  const std::string errors = ErrorLog::get().end();
+  check(errors.empty(), errors);
 }
 
 // A failure goes along the event to the stream of the other device.
@@ -244,6 +323,11 @@ void add_multi_device_cases(const Environment& environment, std::vector<Case>* c
           [ranks, count](const Context& c) { all_reduce(c, ranks, KEEL_BFLOAT16, count); });
     }
   };
+  for (const NamedDevice& other : others) {
+    add("memory/" + id_part(other), [other](const Context& c) { memory_is_separate(c, other); });
+    cases->push_back({"multi_device/notify/" + id_part(other), KEEL_CLAIM_NOTIFY, false,
+                      [other](const Context& c) { notified_once(c, other); }});
+  }
   for (const auto& [a, b] : pairs) {
     add_direction(a, b);
     add_direction(b, a);

@@ -1,5 +1,8 @@
 #include "core/backend.h"
 
+#include <algorithm>
+#include <array>
+
 #include "core/device.h"
 #include "core/validation/validation.h"
 
@@ -48,9 +51,22 @@ Status Backend::find_devices() {
                    count);
   }
   for (uint32_t ordinal = 0; ordinal < count; ++ordinal) {
-    keel_device_info info = KEEL_STRUCT_INIT(keel_device_info, KEEL_STRUCT_DEVICE_INFO);
-    KEEL_RETURN_IF_ERROR(
-        plugin_status(plugin_->device->info(instance_, ordinal, &info), name_, "device.info"));
+    // A plugin of a later version that does not look at the size writes on behind it.
+    struct {
+      keel_device_info info;
+      std::array<uint8_t, 256> behind;
+    } given = {KEEL_STRUCT_INIT(keel_device_info, KEEL_STRUCT_DEVICE_INFO), {}};
+    const keel_device_info& info = given.info;
+    const keel_header header = info.header;
+    KEEL_RETURN_IF_ERROR(plugin_status(plugin_->device->info(instance_, ordinal, &given.info),
+                                       name_, "device.info"));
+    if (info.header.size != header.size || info.header.type != header.type ||
+        std::any_of(given.behind.begin(), given.behind.end(), [](uint8_t b) { return b != 0; })) {
+      return failure(KEEL_INVALID_ARGUMENT,
+                     "{}: device.info of {} does not keep to the size of the keel_device_info it "
+                     "was given ({} bytes)",
+                     name_, ordinal, header.size);
+    }
     if (info.alignment < 64 || (info.alignment & (info.alignment - 1)) != 0) {
       return failure(KEEL_INVALID_ARGUMENT,
                      "{}: device.info of {} gives alignment {}, not a power of two >= 64", name_,

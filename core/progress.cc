@@ -1,12 +1,69 @@
 #include "core/progress.h"
 
 #include <chrono>
+#include <string>
+#include <utility>
 
 #include "core/device.h"
+#include "core/log.h"
 #include "core/runtime.h"
 #include "core/stream.h"
 
 namespace keel {
+
+namespace {
+
+// The callbacks that plugins owe, by number: one that comes twice, or late, finds nothing
+// instead of an object that is gone. Never destroyed, since plugins outlive Keel.
+class Notifications {
+ public:
+  static Notifications& get() {
+    static Notifications& instance = *new Notifications;
+    return instance;
+  }
+
+  void* add(Ref<EventRecord> record) {
+    std::lock_guard lock(mutex_);
+    if (free_.empty()) {
+      free_.push_back(slots_.size());
+      slots_.emplace_back();
+    }
+    const uint64_t index = free_.back();
+    free_.pop_back();
+    slots_[index].device = record->device().name();
+    slots_[index].record = std::move(record);
+    return reinterpret_cast<void*>(uint64_t{slots_[index].generation} << 32 | index);
+  }
+
+  // Empty when it is not owed; |*out_device| then names who was to notify last.
+  Ref<EventRecord> take(void* user, std::string* out_device) {
+    const auto number = reinterpret_cast<uint64_t>(user);
+    const uint64_t index = number & UINT32_MAX;
+    std::lock_guard lock(mutex_);
+    if (index >= slots_.size()) return {};
+    Slot& slot = slots_[index];
+    if (slot.generation != number >> 32 || !slot.record) {
+      *out_device = slot.device;
+      return {};
+    }
+    ++slot.generation;
+    free_.push_back(index);
+    return std::exchange(slot.record, {});
+  }
+
+ private:
+  struct Slot {
+    uint32_t generation = 1;
+    Ref<EventRecord> record;
+    std::string device;
+  };
+
+  std::mutex mutex_;
+  std::vector<Slot> slots_;
+  std::vector<uint64_t> free_;
+};
+
+}  // namespace
 
 Progress::Progress() : thread_([this] { run(); }) {}
 
@@ -41,12 +98,11 @@ void Progress::watch(const Ref<EventRecord>& record) {
       std::lock_guard lock(mutex_);
       ++notifications_pending_;
     }
-    Ref<EventRecord> kept = record;
-    if (table->event_notify(record->native(), &Progress::on_notify, kept.get()) == KEEL_OK) {
-      (void)kept.detach();  // the callback takes it over
-      return;
-    }
+    void* user = Notifications::get().add(record);
+    if (table->event_notify(record->native(), &Progress::on_notify, user) == KEEL_OK) return;
     take_plugin_text();
+    std::string device;
+    if (!Notifications::get().take(user, &device)) return;  // it came all the same
     std::lock_guard lock(mutex_);
     --notifications_pending_;
   }
@@ -54,9 +110,14 @@ void Progress::watch(const Ref<EventRecord>& record) {
 }
 
 void Progress::on_notify(void* user, keel_status) {
+  std::string device;
+  Ref<EventRecord> record = Notifications::get().take(user, &device);
+  if (!record) {
+    log(KEEL_LOG_ERROR, "{}: event_notify called back twice for one event", device);
+    return;
+  }
   // The status is asked for anew: the callback is a hint to look.
   Progress& self = Runtime::get().progress();
-  Ref<EventRecord> record = Ref<EventRecord>::adopt(static_cast<EventRecord*>(user));
   std::lock_guard lock(self.mutex_);
   --self.notifications_pending_;
   self.incoming_.push_back(std::move(record));

@@ -21,8 +21,9 @@ void signal_now(keel_plugin_event* event) {
 }
 
 const Tables& plain_tables() {
-  static const Tables tables = {*tinychip::kPlugin.memory, *tinychip::kPlugin.stream,
-                                *tinychip::kPlugin.op};
+  static const Tables tables = {*tinychip::kPlugin.device, *tinychip::kPlugin.memory,
+                                *tinychip::kPlugin.stream, *tinychip::kPlugin.op,
+                                tinychip::kPlugin.kernel};
   return tables;
 }
 
@@ -34,8 +35,10 @@ keel_status answer_query(const char* name, const Tables& tables, const keel_host
   used = tables;
   plugin = tinychip::kPlugin;
   plugin.name = name;
+  plugin.device = &used.device;
   plugin.memory = &used.memory;
   plugin.stream = &used.stream;
+  plugin.kernel = used.kernel;
   plugin.op = &used.op;
   *out_plugin = &plugin;
   return KEEL_OK;

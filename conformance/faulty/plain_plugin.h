@@ -11,9 +11,11 @@
 namespace keel::faulty {
 
 struct Tables {
+  keel_device_table device;
   keel_memory_table memory;
   keel_stream_table stream;
   keel_op_table op;
+  const keel_kernel_table* kernel;  // NULL: none
 };
 
 // The right ones. Claims PINNED, ASYNC, TIMING, NOTIFY, OPS (no more than it promises), FILL,

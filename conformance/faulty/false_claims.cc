@@ -1,0 +1,44 @@
+// Lies: claims what it then refuses.
+#include "conformance/faulty/plain_plugin.h"
+
+namespace {
+
+keel_status info(keel_plugin_instance* instance, uint32_t ordinal, keel_device_info* out_info) {
+  const keel_status status = keel::faulty::plain_tables().device.info(instance, ordinal, out_info);
+  out_info->claims |= KEEL_CLAIM_MANAGED | KEEL_CLAIM_HOST_REGISTER | KEEL_CLAIM_KERNELS;
+  return status;
+}
+
+keel_status host_register(keel_plugin_device*, void*, uint64_t, void**) {
+  return KEEL_UNSUPPORTED;
+}
+keel_status host_unregister(keel_plugin_device*, void*) {
+  return KEEL_UNSUPPORTED;
+}
+
+keel_status load(keel_plugin_device*, keel_binary_format, const void*, uint64_t,
+                 keel_plugin_module**) {
+  return KEEL_UNSUPPORTED;
+}
+void unload(keel_plugin_module*) {}
+keel_status find(keel_plugin_module*, const char*, keel_plugin_kernel**) {
+  return KEEL_UNSUPPORTED;
+}
+keel_status launch(keel_plugin_stream*, keel_plugin_kernel*, const keel_launch*) {
+  return KEEL_UNSUPPORTED;
+}
+
+constexpr keel_kernel_table kKernelTable = {
+    {sizeof(keel_kernel_table), KEEL_STRUCT_KERNEL_TABLE, nullptr}, load, unload, find, launch};
+
+}  // namespace
+
+extern "C" KEEL_EXPORT keel_status keel_plugin_query_v0(const keel_host* host,
+                                                        const keel_plugin** out_plugin) {
+  keel::faulty::Tables tables = keel::faulty::plain_tables();
+  tables.device.info = info;
+  tables.memory.host_register = host_register;
+  tables.memory.host_unregister = host_unregister;
+  tables.kernel = &kKernelTable;
+  return keel::faulty::answer_query("faulty_false_claims", tables, host, out_plugin);
+}
