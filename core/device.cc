@@ -1,6 +1,7 @@
 #include "core/device.h"
 
 #include <algorithm>
+#include <new>
 
 #include "core/event.h"
 #include "core/staging.h"
@@ -112,7 +113,12 @@ Status Device::new_record(uint32_t flags, Ref<EventRecord>* out_record) {
   KEEL_RETURN_IF_ERROR(
       check(stream_table()->event_create(native_, timing ? KEEL_EVENT_TIMING : 0, &native),
             "stream.event_create"));
-  *out_record = Ref<EventRecord>::adopt(new EventRecord(*this, native, flags));
+  auto* record = new (std::nothrow) EventRecord(*this, native, flags);
+  if (record == nullptr) {
+    stream_table()->event_destroy(native);
+    throw std::bad_alloc();
+  }
+  *out_record = Ref<EventRecord>::adopt(record);
   return {};
 }
 
@@ -149,8 +155,13 @@ Status Device::lease_stream(Ref<Stream>* out_stream) {
     std::lock_guard lock(mutex_);
     returned.swap(idle_streams_);
   }
+  // For want of memory none is usable; they must all go back, or nobody would close them.
   const auto usable = std::find_if(returned.begin(), returned.end(), [](const auto& stream) {
-    return stream->has_failed() ? stream->recover(Deadline::after(0)).ok() : stream->is_idle();
+    try {
+      return stream->has_failed() ? stream->recover(Deadline::after(0)).ok() : stream->is_idle();
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
   });
   const bool found = usable != returned.end();
   if (found) {
@@ -159,7 +170,11 @@ Status Device::lease_stream(Ref<Stream>* out_stream) {
   }
   {
     std::lock_guard lock(mutex_);
-    idle_streams_.insert(idle_streams_.end(), returned.begin(), returned.end());
+    if (idle_streams_.empty()) {
+      idle_streams_.swap(returned);
+    } else {
+      idle_streams_.insert(idle_streams_.end(), returned.begin(), returned.end());
+    }
   }
   return found ? Status() : Stream::create(*this, /*priority=*/0, out_stream, /*internal=*/true);
 }

@@ -31,7 +31,12 @@ Status Stream::create(Device& device, int32_t priority, Ref<Stream>* out_stream,
   keel_plugin_stream* native = nullptr;
   KEEL_RETURN_IF_ERROR(device.check(
       device.stream_table()->create(device.native(), priority, &native), "stream.create"));
-  *out_stream = Ref<Stream>::adopt(new Stream(device, priority, native, internal));
+  auto* stream = new (std::nothrow) Stream(device, priority, native, internal);
+  if (stream == nullptr) {
+    device.stream_table()->destroy(native);
+    throw std::bad_alloc();
+  }
+  *out_stream = Ref<Stream>::adopt(stream);
   Runtime::get().add_stream(out_stream->get());
   return {};
 }
@@ -579,6 +584,7 @@ Status Stream::leg(Device& device, Ref<Stream>* out_leg) {
     for (const Ref<Stream>& leg : legs_) {
       if (&leg->device() == &device) former = leg;
     }
+    legs_.reserve(legs_.size() + 1);  // so that a leased one is kept for sure
   }
   // Without the lock: a recovery may let other streams go on.
   if (former && (!former->has_failed() || former->recover(Deadline::after(0)).ok())) {

@@ -636,6 +636,25 @@ void RandomCalls::load_plugin() {
                          &backend));
 }
 
+void RandomCalls::load_module() {
+  // What the host would run as its own code is not made of random bytes.
+  keel_binary_format format = bytes_->below(8);
+  if (format == KEEL_BINARY_SHARED_OBJECT) format = KEEL_BINARY_SPIRV;
+  const std::string binary = text(64);
+  keel_module module = {};
+  check("keel_module_load",
+        keel_module_load(device(), format, binary.data(), binary.size(), &module));
+  keel_kernel kernel = {};
+  check("keel_kernel_find", keel_kernel_find(module, binary.c_str(), &kernel));
+  keel_launch launch = {};
+  launch.header = header(sizeof(launch), KEEL_STRUCT_LAUNCH);
+  for (uint32_t& extent : launch.grid) extent = bytes_->below(3);
+  for (uint32_t& extent : launch.block) extent = bytes_->below(3);
+  const keel_kernel wrong = {handle(kernel.id)};
+  check("keel_kernel_launch", keel_kernel_launch(stream(), wrong, &launch));
+  check("keel_module_unload", keel_module_unload(module));
+}
+
 void RandomCalls::synchronize_device() {
   const keel_device target = device();
   check("keel_device_synchronize", keel_device_synchronize(target, timeout()));
@@ -683,6 +702,7 @@ const std::vector<RandomCalls::Weighted>& RandomCalls::table() {
       {&RandomCalls::ask_backend, 1},
       {&RandomCalls::load_plugin, 1},
       {&RandomCalls::synchronize_device, 1},
+      {&RandomCalls::load_module, 1},
   };
   return weighted;
 }

@@ -152,6 +152,7 @@ class RandomCalls {
   void load_plugin();
   void synchronize_device();
   void memory_statistics();
+  void load_module();
 
   static const std::vector<Weighted>& table();
 

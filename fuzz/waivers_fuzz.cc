@@ -5,8 +5,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
   keel::conformance::Waivers waivers;
   std::string error;
-  const bool read =
-      keel::conformance::parse_waivers(text, "cpu", "2026-11-21", &waivers, &error);
+  const bool read = keel::conformance::parse_waivers(text, "cpu", "2026-11-21", &waivers, &error);
   if (read != error.empty()) __builtin_trap();
   if (read) waivers.find("core/copy/many");
   const size_t half = size / 2;

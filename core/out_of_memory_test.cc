@@ -1,0 +1,171 @@
+// Memory runs out, the host's or the device's, at each allocation of a short run in turn:
+// the call that needed it says so, and the same run passes right afterwards.
+#include <cstdlib>
+#include <functional>
+#include <new>
+#include <vector>
+
+#include "core/testing/keel_test.h"
+
+namespace {
+
+// Allocations of this thread until one fails; negative: none does.
+thread_local int t_until_failure = -1;
+
+}  // namespace
+
+void* operator new(std::size_t size) {
+  if (t_until_failure >= 0 && t_until_failure-- == 0) throw std::bad_alloc();
+  if (void* memory = std::malloc(size == 0 ? 1 : size)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+
+namespace keel::testing {
+namespace {
+
+constexpr int kAllocations = 200;
+constexpr size_t kWords = 1 << 18;  // 1 MiB: an allocation of the device's own each
+
+// Two devices, a stream of each, held work, copies in between, an operator, a collective.
+// Ends at the first failure, and takes everything away again.
+class ShortRun {
+ public:
+  ShortRun(keel_device first, keel_device second) : devices_{first, second} {}
+  // What failed first; KEEL_OK when all went well and the words arrived.
+  keel_status go() {
+    const keel_status status = work();
+    for (const keel_comm comm : comms_) expect_ended(comm.id, keel_comm_destroy(comm));
+    expect_ended(gate_.id, gate_.id == 0 ? KEEL_OK : keel_gate_destroy(gate_));
+    expect_ended(event_.id, event_.id == 0 ? KEEL_OK : keel_event_destroy(event_));
+    for (size_t i = 0; i < 2; ++i) {
+      if (streams_[i].id != 0) expect_ended(streams_[i].id, keel_stream_destroy(streams_[i]));
+      for (void* pointer : memory_[i]) EXPECT_KEEL_OK(keel_free(devices_[i], pointer));
+      EXPECT_KEEL_OK(keel_memory_trim(devices_[i]));
+    }
+    return status;
+  }
+
+ private:
+#define KEEL_TRY(call)                              \
+  do {                                              \
+    const keel_status keel_status_ = (call);        \
+    if (keel_status_ != KEEL_OK) {                  \
+      EXPECT_STRNE(keel_last_error(), "") << #call; \
+      return keel_status_;                          \
+    }                                               \
+  } while (false)
+
+  keel_status work() {
+    memory_[0].reserve(2);
+    memory_[1].reserve(2);
+    comms_.reserve(2);
+    host_ = pattern(kWords, 7);
+    arrived_.assign(kWords, 0);
+    t_until_failure = fail_at;
+    for (size_t i = 0; i < 2; ++i) {
+      KEEL_TRY(keel_stream_create(devices_[i], 0, &streams_[i]));
+      for (int block = 0; block < 2; ++block) {
+        void* pointer = nullptr;
+        KEEL_TRY(keel_alloc(devices_[i], KEEL_MEMORY_DEVICE, kBytes, &pointer));
+        memory_[i].push_back(pointer);
+      }
+    }
+    KEEL_TRY(keel_event_create(0, &event_));
+    KEEL_TRY(keel_gate_create(&gate_));
+    KEEL_TRY(keel_copy(streams_[0], devices_[0], memory_[0][0], KEEL_HOST, host_.data(), kBytes));
+    KEEL_TRY(keel_stream_wait_gate(streams_[0], gate_));
+    KEEL_TRY(
+        keel_copy(streams_[0], devices_[0], memory_[0][1], devices_[0], memory_[0][0], kBytes));
+    KEEL_TRY(keel_event_record(event_, streams_[0]));
+    KEEL_TRY(keel_stream_wait_event(streams_[1], event_));
+    KEEL_TRY(
+        keel_copy(streams_[1], devices_[1], memory_[1][0], devices_[0], memory_[0][1], kBytes));
+    KEEL_TRY(keel_gate_open(gate_, KEEL_OK, nullptr));
+    KEEL_TRY(
+        keel_copy(streams_[1], KEEL_HOST, arrived_.data(), devices_[1], memory_[1][0], kBytes));
+    keel_comm made[2] = {};
+    KEEL_TRY(keel_comm_init_all(devices_, 2, nullptr, made));
+    comms_.assign(made, made + 2);
+    for (size_t i = 0; i < 2; ++i) {
+      KEEL_TRY(keel_all_reduce(comms_[i], memory_[i][0], memory_[i][1], kWords, KEEL_UINT32,
+                               KEEL_SUM, streams_[i]));
+    }
+    for (const keel_stream stream : streams_) {
+      KEEL_TRY(keel_stream_synchronize(stream, kPatience));
+    }
+    t_until_failure = -1;
+    EXPECT_EQ(arrived_, host_);
+    return KEEL_OK;
+  }
+
+  // Taking away what there is always works.
+  void expect_ended(uint64_t handle, keel_status status) {
+    t_until_failure = -1;
+    EXPECT_EQ(status, KEEL_OK) << handle << ": " << keel_last_error();
+  }
+
+  static constexpr uint64_t kBytes = kWords * sizeof(uint32_t);
+  keel_device devices_[2];
+  keel_stream streams_[2] = {};
+  std::vector<void*> memory_[2];
+  std::vector<keel_comm> comms_;
+  keel_event event_ = {};
+  keel_gate gate_ = {};
+  std::vector<uint32_t> host_;
+  std::vector<uint32_t> arrived_;
+
+ public:
+  int fail_at = -1;
+};
+
+class OutOfMemoryTest : public KeelTest {
+ protected:
+  void survive(keel_device first, keel_device second) {
+    int failures = 0;
+    for (int index = 0; index < kAllocations; ++index) {
+      ShortRun starved(first, second);
+      starved.fail_at = index;
+      const keel_status status = starved.go();
+      t_until_failure = -1;
+      EXPECT_TRUE(status == KEEL_OK || status == KEEL_OUT_OF_MEMORY)
+          << "allocation " << index << ": " << keel_status_name(status) << ": "
+          << keel_last_error();
+      failures += status == KEEL_OK ? 0 : 1;
+      EXPECT_EQ(ShortRun(first, second).go(), KEEL_OK) << "after allocation " << index;
+      if (HasFailure()) return;
+    }
+    EXPECT_GT(failures, 10) << "the run hardly allocates";
+  }
+};
+
+TEST_F(OutOfMemoryTest, OfTheHostBetweenBackends) {
+  survive(load("cpu", {{"devices", "1"}}).at(0), load("sim", {{"devices", "1"}}).at(0));
+}
+
+// The chip refuses its Nth allocation: once, which giving back what is cached mends, and
+// for good.
+TEST_F(OutOfMemoryTest, OfTheDevice) {
+  const keel_device other = load("cpu", {{"devices", "1"}}).at(0);
+  int failures = 0;
+  for (int index = 1; index <= 16; ++index) {
+    const std::string at = "refuse:alloc@" + std::to_string(index);
+    const keel_device once = load("sim", {{"devices", "1"}, {"faults", at}}).at(0);
+    EXPECT_EQ(ShortRun(once, other).go(), KEEL_OK) << at << ": " << keel_last_error();
+    const keel_device ever = load("sim", {{"devices", "1"}, {"faults", at + "+"}}).at(0);
+    const keel_status status = ShortRun(other, ever).go();
+    EXPECT_TRUE(status == KEEL_OK || status == KEEL_OUT_OF_MEMORY)
+        << at << "+: " << keel_status_name(status) << ": " << keel_last_error();
+    failures += status == KEEL_OK ? 0 : 1;
+    EXPECT_EQ(ShortRun(other, once).go(), KEEL_OK) << "another chip, after " << at << "+";
+  }
+  EXPECT_GT(failures, 1) << "no allocation was refused";
+}
+
+}  // namespace
+}  // namespace keel::testing
