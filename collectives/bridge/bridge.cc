@@ -127,7 +127,9 @@ Status Bridge::complete_chunk(const std::vector<Side>& sides, const Chunk& chunk
                               const Patience& patience) {
   const Request& request = sides[0].request;
   // Members, so that a chunk allocates nothing once they have grown.
-  auto& [sources, places, destinations] = scratch_;
+  std::vector<const void*>& sources = scratch_.sources;
+  std::vector<Place>& places = scratch_.places;
+  std::vector<void*>& destinations = scratch_.destinations;
   sources.clear();
   places.clear();
   destinations.clear();
