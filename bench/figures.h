@@ -34,6 +34,7 @@ std::vector<Figure> cpu_matmul(Setup& setup);
 std::vector<Figure> bridge_all_reduce(Setup& setup);
 std::vector<Figure> copy_cross(Setup& setup);
 std::vector<Figure> core_stream_handoff(Setup& setup);
+std::vector<Figure> core_alloc(Setup& setup);
 std::vector<Figure> core_cross_copy(Setup& setup);
 
 }  // namespace keel::bench

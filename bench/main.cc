@@ -32,7 +32,7 @@ constexpr Entry kFigures[] = {
     {"vulkan_dispatch", vulkan_dispatch}, {"vulkan_matmul", vulkan_matmul},
     {"cpu_matmul", cpu_matmul},           {"bridge_all_reduce", bridge_all_reduce},
     {"copy_cross", copy_cross},           {"core_stream_handoff", core_stream_handoff},
-    {"core_cross_copy", core_cross_copy},
+    {"core_cross_copy", core_cross_copy}, {"core_alloc", core_alloc},
 };
 
 std::optional<keel::Device> find_device(const char* backend, std::string* out_why) {

@@ -1,0 +1,79 @@
+// Allocations that the cache serves, through keel.h, against the C library's malloc.
+#include <cstdlib>
+#include <vector>
+
+#include "bench/figures.h"
+
+namespace keel::bench {
+
+namespace {
+
+constexpr uint64_t kBytes = 64 << 10;  // malloc serves it from its own cache, too
+
+// Reads |pointer| in a way that the compiler cannot leave out.
+void touch(void* pointer) {
+  asm volatile("" : : "g"(pointer) : "memory");
+}
+
+}  // namespace
+
+std::vector<Figure> core_alloc(Setup& setup) {
+  Figure ordered;
+  ordered.name = "core_alloc/on_stream";
+  if (!setup.cpu) return {Figure::skip(ordered.name, setup.no_cpu)};
+  const keel_device device = setup.cpu->get();
+  Stream stream(*setup.cpu);
+  // As in a running program: other memory is live, and the cache holds other sizes.
+  std::vector<void*> others(1000);
+  for (size_t i = 0; i < others.size(); ++i) {
+    check(keel_alloc(device, KEEL_MEMORY_DEVICE, 512 * (1 + i % 300), &others[i]));
+  }
+  for (size_t i = 0; i < others.size(); i += 2) check(keel_free(device, others[i]));
+  void* known = others[1];
+  const Contender contenders[] = {
+      {"Keel, on a stream", 1,
+       [&] {
+         void* memory = nullptr;
+         check(keel_alloc_on_stream(stream.get(), kBytes, &memory));
+         check(keel_free_on_stream(stream.get(), memory));
+       }},
+      {"Keel, any stream", 1,
+       [&] {
+         void* memory = nullptr;
+         check(keel_alloc(device, KEEL_MEMORY_DEVICE, kBytes, &memory));
+         check(keel_free(device, memory));
+       }},
+      {"Keel, look-up", 1,
+       [&] {
+         keel_memory_info info = KEEL_STRUCT_INIT(keel_memory_info, KEEL_STRUCT_MEMORY_INFO);
+         check(keel_memory_find(device, known, &info));
+       }},
+      {"malloc", 1,
+       [&] {
+         void* memory = std::malloc(kBytes);
+         touch(memory);
+         std::free(memory);
+       }},
+  };
+  ordered.about =
+      "keel_alloc_on_stream and keel_free_on_stream of 64 KiB from the cache, the stream idle, "
+      "500 blocks in use and 500 cached, against malloc and free of as much. Keel's own goal is "
+      "0.15 us.";
+  ordered.unit = Unit::kMicroseconds;
+  ordered.timings = race(contenders, setup.race);
+  ordered.subject = "Keel, on a stream";
+  ordered.peer = "malloc";
+  ordered.limit = "malloc";
+  Figure plain = ordered;
+  plain.name = "core_alloc/any_stream";
+  plain.about = "the same with keel_alloc and keel_free, in the same run.";
+  plain.subject = "Keel, any stream";
+  Figure find = ordered;
+  find.name = "core_alloc/find";
+  find.about = "keel_memory_find of a pointer that the thread knows, in the same run.";
+  find.subject = "Keel, look-up";
+  for (size_t i = 1; i < others.size(); i += 2) check(keel_free(device, others[i]));
+  return {ordered, plain, find};
+}
+
+}  // namespace keel::bench
