@@ -14,15 +14,16 @@ thread_local int t_until_failure = -1;
 
 }  // namespace
 
-void* operator new(std::size_t size) {
+// Not inlined: g++ 12 would warn of malloc and delete in one function.
+[[gnu::noinline]] void* operator new(std::size_t size) {
   if (t_until_failure >= 0 && t_until_failure-- == 0) throw std::bad_alloc();
   if (void* memory = std::malloc(size == 0 ? 1 : size)) return memory;
   throw std::bad_alloc();
 }
-void operator delete(void* memory) noexcept {
+[[gnu::noinline]] void operator delete(void* memory) noexcept {
   std::free(memory);
 }
-void operator delete(void* memory, std::size_t) noexcept {
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
   std::free(memory);
 }
 
