@@ -113,12 +113,12 @@ Status Device::new_record(uint32_t flags, Ref<EventRecord>* out_record) {
   KEEL_RETURN_IF_ERROR(
       check(stream_table()->event_create(native_, timing ? KEEL_EVENT_TIMING : 0, &native),
             "stream.event_create"));
-  auto* record = new (std::nothrow) EventRecord(*this, native, flags);
-  if (record == nullptr) {
+  try {
+    *out_record = Ref<EventRecord>::adopt(new EventRecord(*this, native, flags));
+  } catch (const std::bad_alloc&) {
     stream_table()->event_destroy(native);
-    throw std::bad_alloc();
+    throw;
   }
-  *out_record = Ref<EventRecord>::adopt(record);
   return {};
 }
 

@@ -31,12 +31,12 @@ Status Stream::create(Device& device, int32_t priority, Ref<Stream>* out_stream,
   keel_plugin_stream* native = nullptr;
   KEEL_RETURN_IF_ERROR(device.check(
       device.stream_table()->create(device.native(), priority, &native), "stream.create"));
-  auto* stream = new (std::nothrow) Stream(device, priority, native, internal);
-  if (stream == nullptr) {
+  try {
+    *out_stream = Ref<Stream>::adopt(new Stream(device, priority, native, internal));
+  } catch (const std::bad_alloc&) {
     device.stream_table()->destroy(native);
-    throw std::bad_alloc();
+    throw;
   }
-  *out_stream = Ref<Stream>::adopt(stream);
   Runtime::get().add_stream(out_stream->get());
   return {};
 }
@@ -162,6 +162,10 @@ Status Stream::submit_record(const Ref<EventRecord>& record, const Status& inher
 
 Status Stream::place_record(const Ref<EventRecord>& record, WakeList& wake) {
   const Status known = status();
+  if (drained_) {
+    record->mark_done(known, wake);
+    return {};
+  }
   // Also on a failed stream: what was submitted before still uses its memory.
   const Status recorded =
       known.code() == KEEL_DEVICE_LOST ? known : submit_record(record, known, wake);
@@ -522,6 +526,13 @@ Status Stream::close(const Deadline& deadline) {
   advance_all(wake);
   Status drained = drain(deadline);
   if (drained.code() != KEEL_TIMED_OUT) drained = drain_legs(deadline);
+  if (drained.code() != KEEL_TIMED_OUT) {
+    {
+      std::lock_guard lock(mutex_);
+      drained_ = true;
+    }
+    drained = drain(deadline);  // another thread's record may have come in between
+  }
   if (drained.code() == KEEL_TIMED_OUT) {
     device_.keep_unfinished(Ref<Stream>(this));
     return drained;

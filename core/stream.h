@@ -224,6 +224,7 @@ class Stream final : public RefCounted {
   uint64_t workspace_size_ = 0;
   std::vector<Ref<Stream>> legs_;
   bool closed_ = false;
+  bool drained_ = false;  // closed, and the native stream is empty for good
   Marks marks_;
 
   mutable std::mutex state_mutex_;

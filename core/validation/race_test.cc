@@ -304,8 +304,10 @@ TEST_F(LeakTest, AreReportedWithWhereTheyWereMade) {
   EXPECT_EQ(count(texts, "leak: 3 x allocation of fake:0, 3000 bytes in all, made at "), 1);
   EXPECT_EQ(count(texts, "leak: 1 x gate made at "), 1);
   EXPECT_EQ(count(texts, "leak: 1 x stream made at "), 2) << "a_ and b_";
+#ifndef __SANITIZE_ADDRESS__  // whose own frame, and those it keeps from inlining, come first
   EXPECT_EQ(count(texts, "race_test"), static_cast<int>(texts.size()))
       << "a place in this program: " << texts.at(0);
+#endif
 }
 
 TEST_F(LeakTest, WhatIsGivenBackIsNot) {
