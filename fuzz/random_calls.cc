@@ -375,10 +375,11 @@ void RandomCalls::copy_host() {
   keel_device to = side.device;
   keel_device from = KEEL_HOST;
   void* destination = side.base + at;
-  void* source = target.host.data();
+  void* source = target.source.data();
   if (bytes_->one_in(2)) {
     std::swap(to, from);
-    std::swap(destination, source);
+    source = destination;
+    destination = target.host.data();
   }
   check("keel_copy", keel_copy(stream, to, destination, from, source, bytes));
 }

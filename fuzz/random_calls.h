@@ -32,7 +32,8 @@ struct Lane {
   std::atomic<uint64_t> stream{0};
   std::mutex mutex;  // whoever enqueues work on the memory, or ends the stream
   std::vector<Block> blocks;
-  alignas(64) std::array<char, 4096> host = {};
+  alignas(64) std::array<char, 4096> host = {};    // written by copies
+  alignas(64) std::array<char, 4096> source = {};  // read by copies, some when they are enqueued
 };
 
 // The objects that the calls of all threads are made on. Keel is up while it lives.
