@@ -1,7 +1,5 @@
 #include "backends/vulkan/device.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <vector>
@@ -81,12 +79,6 @@ keel_status Device::start() {
   const char* missing = nullptr;
   if (!vk_.load(instance.GetDeviceProcAddr, handle_, &missing)) {
     return kit::fail(KEEL_INTERNAL, "the Vulkan driver lacks %s", missing);
-  }
-  // A driver that was used stays loaded, as vendors' libraries do: it may have left threads
-  // and exit handlers behind, and the loader would take it away with the last instance.
-  Dl_info driver = {};
-  if (dladdr(reinterpret_cast<void*>(vk_.QueueSubmit), &driver) != 0) {
-    dlopen(driver.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
   }
   memory_.emplace(vk_, handle_, physical_);
   pipelines_.emplace(vk_, handle_, physical_);

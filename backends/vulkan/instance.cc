@@ -1,5 +1,6 @@
 #include "backends/vulkan/instance.h"
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 
@@ -36,6 +37,11 @@ keel_status Instance::create(const keel_instance_settings* settings,
 }
 
 Instance::~Instance() {
+  // The process's first stays: with the last one the loader takes the driver away, whatever
+  // threads and exit handlers it left behind.
+  static std::atomic<VkInstance> first{VK_NULL_HANDLE};
+  VkInstance none = VK_NULL_HANDLE;
+  if (handle_ != VK_NULL_HANDLE && first.compare_exchange_strong(none, handle_)) return;
   if (handle_ != VK_NULL_HANDLE && destroy_ != nullptr) destroy_(handle_, nullptr);
 }
 
