@@ -123,7 +123,7 @@ class HandleTable {
   std::vector<uint64_t> live_handles() {
     std::lock_guard lock(mutex_);
     std::vector<uint64_t> handles;
-    for (uint32_t index = 0; index < used_; ++index) {
+    for (uint32_t index = kFirstSlot; index < used_; ++index) {
       const uint64_t id = slot_at(index)->id.load(std::memory_order_relaxed);
       if (id != 0) handles.push_back(id);
     }
@@ -139,10 +139,13 @@ class HandleTable {
   static constexpr uint32_t kChunkSlots = 1024;
   static constexpr uint32_t kChunks = 1 << 14;
   static constexpr uint32_t kIndexMask = (1 << 24) - 1;
+  // Slot 0 stays empty: handle 0 lies in it, and would match the id of a slot that has its
+  // next object already, but not yet its id.
+  static constexpr uint32_t kFirstSlot = 1;
 
   struct Slot : Retired {
     std::atomic<uint64_t> id{0};
-    std::atomic<T*> object{nullptr};  // NULL unless |id| is live: nobody finds handle 0
+    std::atomic<T*> object{nullptr};
     T* removed = nullptr;
     HandleTable* table = nullptr;
     uint32_t index = 0;
@@ -173,7 +176,7 @@ class HandleTable {
   std::array<std::atomic<Chunk*>, kChunks> chunks_{};
   std::vector<std::unique_ptr<Chunk>> storage_;
   std::vector<uint32_t> free_;
-  uint32_t used_ = 0;
+  uint32_t used_ = kFirstSlot;
   size_t live_ = 0;
   size_t retired_ = 0;
 };

@@ -23,6 +23,7 @@ TEST(HandleTableTest, StaleAndForeignHandlesAreNotFound) {
   HandleTable<Thing, HandleKind::kEvent> other;
   const uint64_t id = table.insert(make_ref<Thing>(1));
   EXPECT_EQ(table.find(id)->value, 1);
+  EXPECT_NE(id << 8 >> 40, 0u) << "handle 0 lies in slot 0";
   EXPECT_FALSE(other.find(id));
   EXPECT_FALSE(table.find(0));
   EXPECT_FALSE(table.find(id + 1)) << "another generation";
@@ -78,7 +79,10 @@ TEST(HandleTableTest, StaleLookUpsHarmNoLiveHandle) {
   std::vector<std::thread> readers;
   for (int i = 0; i < 3; ++i) {
     readers.emplace_back([&] {
-      while (!stop) EXPECT_FALSE(table.find(stale));
+      while (!stop) {
+        EXPECT_FALSE(table.find(stale));
+        EXPECT_FALSE(table.find(0)) << "found before it had a handle";
+      }
     });
   }
   for (int i = 1; i <= 50'000; ++i) {

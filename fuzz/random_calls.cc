@@ -390,6 +390,9 @@ void RandomCalls::copy_blocks() {
   if (!lock) return;
   const Lane::Block to = block(target);
   const Lane::Block from = block(target);
+  // Pinned for another device is pageable for this one, which may read it at once while
+  // the lane's stream still writes it.
+  if (from.kind != KEEL_MEMORY_DEVICE && from.device.id != target.device.id) return;
   const uint64_t bytes = size(bytes_->below(4096));
   check("keel_copy", keel_copy({target.stream}, to.device, to.base + offset(to), from.device,
                                from.base + offset(from), bytes));

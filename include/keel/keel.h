@@ -287,7 +287,10 @@ KEEL_API keel_status keel_stream_wait_gate(keel_stream stream, keel_gate gate);
 
 /* Enqueues a copy of |size| bytes on |stream|, a stream of either device. One side
  * may be KEEL_HOST: pageable, pinned or registered memory that stays valid until
- * the copy is done. Ranges must lie inside one allocation and not overlap. |size| 0 does nothing.
+ * the copy is done. Pageable memory, which memory pinned for another device is too, may
+ * be read before this returns, whatever the stream still has to do (not by devices whose
+ * plugin claims PAGEABLE_ASYNC). Ranges must lie inside one allocation and not overlap.
+ * |size| 0 does nothing.
  * Between backends it is staged through pinned memory in pipelined chunks. Analogue:
  * cudaMemcpyAsync, cudaMemcpyPeerAsync. */
 KEEL_API keel_status keel_copy(keel_stream stream, keel_device destination_device,
