@@ -6,6 +6,7 @@
 
 #include "core/api.h"
 #include "core/module.h"
+#include "core/profiler.h"
 
 using keel::api_call;
 using keel::api_quick_call;
@@ -197,7 +198,8 @@ keel_status keel_kernel_launch(keel_stream stream, keel_kernel kernel, const kee
       };
     };
     // What a kernel reads and writes is not known: nothing is said rather than guessed.
-    return found->submit(
-        "kernel", [](keel::AccessList&) {}, run, hold);
+    keel::EnqueueCall call("kernel", device, stream);
+    return call.end(found->submit(
+        "kernel", [](keel::AccessList&) {}, run, hold));
   });
 }

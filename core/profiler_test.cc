@@ -125,6 +125,50 @@ TEST_F(ProfilerTest, SurroundsEnqueueingCalls) {
   }
 }
 
+// A launch that is refused enqueues nothing and is not told, as a copy.
+TEST_F(ProfilerTest, SurroundsKernelLaunches) {
+  const keel_device device = load("fake").at(0);
+  const keel_stream stream = new_stream(device);
+  keel_module module = {};
+  ASSERT_KEEL_OK(keel_module_load(device, KEEL_BINARY_VENDOR, "kernels", 7, &module));
+  keel_kernel store = {};
+  ASSERT_KEEL_OK(keel_kernel_find(module, "store", &store));
+  void* const to = alloc(device, 64);
+  const uint32_t value = 7;
+  const void* const arguments[] = {&to, &value};
+  const uint32_t sizes[] = {sizeof(to), sizeof(value)};
+  auto launch = KEEL_STRUCT_INIT(keel_launch, KEEL_STRUCT_LAUNCH);
+  std::fill_n(launch.grid, 3, 1);
+  std::fill_n(launch.block, 3, 1);
+  launch.argument_count = 2;
+  launch.arguments = arguments;
+  launch.argument_sizes = sizes;
+
+  Recorder recorder;
+  const keel_profiler profiler = recorder.profiler();
+  ASSERT_KEEL_OK(keel_profiler_set(&profiler));
+  ASSERT_KEEL_OK(keel_kernel_launch(stream, store, &launch));
+  launch.grid[0] = 0;
+  EXPECT_EQ(keel_kernel_launch(stream, store, &launch), KEEL_INVALID_ARGUMENT);
+  launch.grid[0] = 1;
+  launch.argument_count = 1;  // the plugin refuses that
+  EXPECT_NE(keel_kernel_launch(stream, store, &launch), KEEL_OK);
+  ASSERT_KEEL_OK(keel_profiler_set(nullptr));
+
+  const std::vector<Recorder::Call> calls = recorder.calls();
+  ASSERT_EQ(calls.size(), 2u);
+  for (const Recorder::Call& call : calls) {
+    EXPECT_EQ(call.name, "kernel");
+    EXPECT_EQ(call.device, device.id);
+    EXPECT_EQ(call.stream, stream.id);
+    EXPECT_TRUE(call.ended);
+  }
+  EXPECT_EQ(calls[0].status, KEEL_OK);
+  EXPECT_NE(calls[1].status, KEEL_OK);
+  EXPECT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+  EXPECT_KEEL_OK(keel_module_unload(module));
+}
+
 TEST_F(ProfilerTest, SeesMemory) {
   Recorder recorder;
   const keel_profiler profiler = recorder.profiler();
