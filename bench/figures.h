@@ -36,6 +36,9 @@ std::vector<Figure> copy_cross(Setup& setup);
 std::vector<Figure> core_stream_handoff(Setup& setup);
 std::vector<Figure> core_alloc(Setup& setup);
 std::vector<Figure> core_cross_copy(Setup& setup);
+std::vector<Figure> core_overhead(Setup& setup);
+std::vector<Figure> core_gates(Setup& setup);
+std::vector<Figure> core_first_operation(Setup& setup);
 
 }  // namespace keel::bench
 

@@ -35,11 +35,11 @@ uint64_t fill_round(const Contender& contender, double round_seconds) {
 
 template <typename Compare>
 Estimate compare_rounds(const Timings& subject, const Timings& peer, Compare compare) {
-  std::vector<double> ratios(subject.seconds.size());
-  for (size_t round = 0; round < ratios.size(); ++round) {
-    ratios[round] = compare(subject.seconds[round], peer.seconds[round]);
+  std::vector<double> compared(subject.seconds.size());
+  for (size_t round = 0; round < compared.size(); ++round) {
+    compared[round] = compare(subject.seconds[round], peer.seconds[round]);
   }
-  return estimate_median(ratios);
+  return estimate_median(compared);
 }
 
 }  // namespace
@@ -95,6 +95,10 @@ Estimate estimate_median(std::span<const double> values) {
 
 Estimate time_ratio(const Timings& subject, const Timings& peer) {
   return compare_rounds(subject, peer, [](double mine, double theirs) { return mine / theirs; });
+}
+
+Estimate time_difference(const Timings& subject, const Timings& peer) {
+  return compare_rounds(subject, peer, [](double mine, double theirs) { return mine - theirs; });
 }
 
 Estimate rate_ratio(const Timings& subject, const Timings& peer) {

@@ -55,6 +55,8 @@ Estimate estimate_median(std::span<const double> values);
 
 // How many times as long |subject| takes as |peer|: of one run, round by round.
 Estimate time_ratio(const Timings& subject, const Timings& peer);
+// How many seconds longer |subject| takes.
+Estimate time_difference(const Timings& subject, const Timings& peer);
 // How many times as much work a second.
 Estimate rate_ratio(const Timings& subject, const Timings& peer);
 

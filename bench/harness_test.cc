@@ -79,6 +79,7 @@ TEST(Ratio, PairsTheRounds) {
   EXPECT_EQ(time.low, 2);
   EXPECT_EQ(time.median, 2);
   EXPECT_EQ(time.high, 2);
+  EXPECT_EQ(time_difference(subject, peer).median, 2);
   EXPECT_EQ(rate_ratio(subject, peer).median, 2);  // 4 times the work in twice the time
 }
 

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/calls.h"
 #include "bench/figures.h"
 #include "bench/machine.h"
 #include "bench/report.h"
@@ -29,10 +30,17 @@ struct Entry {
 };
 
 constexpr Entry kFigures[] = {
-    {"vulkan_dispatch", vulkan_dispatch}, {"vulkan_matmul", vulkan_matmul},
-    {"cpu_matmul", cpu_matmul},           {"bridge_all_reduce", bridge_all_reduce},
-    {"copy_cross", copy_cross},           {"core_stream_handoff", core_stream_handoff},
-    {"core_cross_copy", core_cross_copy}, {"core_alloc", core_alloc},
+    {"vulkan_dispatch", vulkan_dispatch},
+    {"vulkan_matmul", vulkan_matmul},
+    {"cpu_matmul", cpu_matmul},
+    {"bridge_all_reduce", bridge_all_reduce},
+    {"copy_cross", copy_cross},
+    {"core_stream_handoff", core_stream_handoff},
+    {"core_cross_copy", core_cross_copy},
+    {"core_alloc", core_alloc},
+    {"core_overhead", core_overhead},
+    {"core_gates", core_gates},
+    {"core_first_operation", core_first_operation},
 };
 
 std::optional<keel::Device> find_device(const char* backend, std::string* out_why) {
@@ -83,11 +91,23 @@ int run(int argc, char** argv) {
   app.add_option("--rounds", rounds, "Rounds of each comparison")
       ->check(CLI::Range(3u, 10000u))
       ->capture_default_str();
+  std::string repeated;
+  uint64_t count = 1;
+  app.add_option("--repeat", repeated,
+                 "Takes no figure, but does one thing in a process of its own")
+      ->group("");  // for keel_bench itself
+  app.add_option("--count", count)->group("");
   app.footer("Figures:" + names);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kUsage;  // 0: --help
+  }
+
+  if (!repeated.empty()) {
+    if (repeat_call(repeated, count)) return 0;
+    fmt::print(stderr, "keel_bench: nothing is called {}\n", repeated);
+    return kUsage;
   }
 
   std::vector<Entry> chosen;

@@ -12,8 +12,12 @@ namespace {
 
 const char* unit_name(Unit unit) {
   switch (unit) {
+    case Unit::kNanoseconds:
+      return "ns";
     case Unit::kMicroseconds:
       return "us";
+    case Unit::kMilliseconds:
+      return "ms";
     case Unit::kGigaflops:
       return "GFLOP/s";
     case Unit::kGigabytes:
@@ -22,8 +26,25 @@ const char* unit_name(Unit unit) {
   return "";
 }
 
+// Units of time in a second; 0 for those of rates.
+double per_second(Unit unit) {
+  switch (unit) {
+    case Unit::kNanoseconds:
+      return 1e9;
+    case Unit::kMicroseconds:
+      return 1e6;
+    case Unit::kMilliseconds:
+      return 1e3;
+    default:
+      return 0;
+  }
+}
+bool is_time(Unit unit) {
+  return per_second(unit) != 0;
+}
+
 double in_unit(Unit unit, const Timings& timings, double seconds) {
-  return unit == Unit::kMicroseconds ? seconds * 1e6 : timings.work / seconds * 1e-9;
+  return is_time(unit) ? seconds * per_second(unit) : timings.work / seconds * 1e-9;
 }
 
 double median_in_unit(Unit unit, const Timings& timings) {
@@ -36,12 +57,20 @@ std::string with_unit(const Figure& figure, const std::string& contender) {
 }
 
 const char* comparison(const Figure& figure) {
-  return figure.unit == Unit::kMicroseconds ? "at most" : "at least";
+  return is_time(figure.unit) ? "at most" : "at least";
 }
 
 std::string target_text(const Figure& figure) {
   if (!figure.target) return "-";
-  return fmt::format("{} {:.2f}x", comparison(figure), figure.target->ratio);
+  std::string text = comparison(figure);
+  if (figure.measure == Measure::kRatio)
+    return text + fmt::format(" {:.2f}x", figure.target->bound);
+  text += fmt::format(" {:.4g} {}", figure.target->bound, unit_name(figure.unit));
+  if (figure.measure == Measure::kDifference) text += " more";
+  if (figure.target->instructions > 0) {
+    text += fmt::format(" and {:.0f} instructions", figure.target->instructions);
+  }
+  return text;
 }
 
 const char* verdict(const Figure& figure) {
@@ -49,8 +78,19 @@ const char* verdict(const Figure& figure) {
   return !met ? "-" : *met ? "met" : "missed";
 }
 
-std::string ratio_text(const Estimate& ratio) {
-  return fmt::format("{:.3f}x [{:.3f}, {:.3f}]", ratio.median, ratio.low, ratio.high);
+std::string result_text(const Figure& figure) {
+  const Estimate result = figure.result();
+  if (figure.measure == Measure::kRatio) {
+    return fmt::format("{:.3f}x [{:.3f}, {:.3f}]", result.median, result.low, result.high);
+  }
+  const char* sign = figure.measure == Measure::kDifference ? "+" : "";
+  std::string text = fmt::format("{}{:.4g} {} [{:.4g}, {:.4g}]", sign, result.median,
+                                 unit_name(figure.unit), result.low, result.high);
+  if (figure.instructions) {
+    text += fmt::format(", +{:.0f} instructions",
+                        figure.instructions->subject - figure.instructions->peer);
+  }
+  return text;
 }
 
 nlohmann::ordered_json machine_json(const Machine& machine) {
@@ -63,6 +103,17 @@ nlohmann::ordered_json machine_json(const Machine& machine) {
           {"onednn", machine.onednn},
           {"vulkan_device", machine.vulkan_device},
           {"vulkan_driver", machine.vulkan_driver}};
+}
+
+const char* measure_name(const Figure& figure) {
+  switch (figure.measure) {
+    case Measure::kDifference:
+      return "difference";
+    case Measure::kSubject:
+      return "subject";
+    default:
+      return is_time(figure.unit) ? "ratio of times" : "ratio of rates";
+  }
 }
 
 nlohmann::ordered_json figure_json(const Figure& figure) {
@@ -82,14 +133,21 @@ nlohmann::ordered_json figure_json(const Figure& figure) {
                                   {"rounds", timings.seconds.size()},
                                   {"repetitions", timings.repetitions}});
   }
-  const Estimate ratio = figure.ratio();
-  json["ratio"] = {{"subject", figure.subject},
-                   {"peer", figure.peer},
-                   {"of", figure.unit == Unit::kMicroseconds ? "time" : "rate"},
-                   {"median", ratio.median},
-                   {"interval_95", {ratio.low, ratio.high}}};
+  const Estimate result = figure.result();
+  json["result"] = {{"measure", measure_name(figure)},
+                    {"subject", figure.subject},
+                    {"peer", figure.peer},
+                    {"median", result.median},
+                    {"interval_95", {result.low, result.high}}};
+  if (figure.instructions) {
+    json["instructions"] = {{"subject", figure.instructions->subject},
+                            {"peer", figure.instructions->peer}};
+  }
   if (figure.target) {
-    json["target"] = {{"comparison", comparison(figure)}, {"ratio", figure.target->ratio}};
+    json["target"] = {{"comparison", comparison(figure)}, {"bound", figure.target->bound}};
+    if (figure.target->instructions > 0) {
+      json["target"]["instructions"] = figure.target->instructions;
+    }
     json["met"] = *figure.met();
   } else {
     json["target"] = nullptr;
@@ -116,22 +174,36 @@ const Timings& Figure::find(const std::string& contender) const {
   return *found;
 }
 
-Estimate Figure::ratio() const {
-  return unit == Unit::kMicroseconds ? time_ratio(find(subject), find(peer))
-                                     : rate_ratio(find(subject), find(peer));
+Estimate Figure::result() const {
+  const double scale = per_second(unit);
+  const auto in_figures_unit = [&](const Estimate& seconds) {
+    return Estimate{seconds.median * scale, seconds.low * scale, seconds.high * scale};
+  };
+  switch (measure) {
+    case Measure::kDifference:
+      return in_figures_unit(time_difference(find(subject), find(peer)));
+    case Measure::kSubject:
+      return in_figures_unit(estimate_median(find(subject).seconds));
+    default:
+      return is_time(unit) ? time_ratio(find(subject), find(peer))
+                           : rate_ratio(find(subject), find(peer));
+  }
 }
 
 std::optional<bool> Figure::met() const {
   if (!target || !skipped.empty()) return std::nullopt;
-  const double reached = ratio().median;
-  return unit == Unit::kMicroseconds ? reached <= target->ratio : reached >= target->ratio;
+  const double reached = result().median;
+  if (!is_time(unit)) return reached >= target->bound;
+  const bool few = !instructions || target->instructions == 0 ||
+                   instructions->subject - instructions->peer <= target->instructions;
+  return few && reached <= target->bound;
 }
 
 std::string to_line(const Figure& figure) {
   if (!figure.skipped.empty()) {
     return fmt::format("{:<26} skipped: {}", figure.name, figure.skipped);
   }
-  std::string line = fmt::format("{:<26} {}", figure.name, ratio_text(figure.ratio()));
+  std::string line = fmt::format("{:<26} {}", figure.name, result_text(figure));
   if (figure.target) line += fmt::format("  {} ({})", verdict(figure), target_text(figure));
   for (const Timings& timings : figure.timings) {
     line += fmt::format("\n    {:<34} {:>10.4g} {}", timings.name,
@@ -146,18 +218,17 @@ std::string to_markdown(const Machine& machine, const std::vector<Figure>& figur
       machine.cpu, machine.cores, machine.load_before, machine.load_after, machine.vulkan_device,
       machine.vulkan_driver, machine.onednn, machine.keel, machine.compiler, machine.date);
   text +=
-      "| figure | Keel | against | ratio [95%] | target | | physical limit |\n"
+      "| figure | Keel | against | result [95%] | target | | physical limit |\n"
       "|---|---|---|---|---|---|---|\n";
   for (const Figure& figure : figures) {
     if (!figure.skipped.empty()) {
       text += fmt::format("| {} | skipped: {} | | | | | |\n", figure.name, figure.skipped);
       continue;
     }
-    text +=
-        fmt::format("| {} | {} | {}: {} | {} | {} | {} | {}: {} |\n", figure.name,
-                    with_unit(figure, figure.subject), figure.peer, with_unit(figure, figure.peer),
-                    ratio_text(figure.ratio()), target_text(figure), verdict(figure), figure.limit,
-                    with_unit(figure, figure.limit));
+    text += fmt::format("| {} | {} | {}: {} | {} | {} | {} | {}: {} |\n", figure.name,
+                        with_unit(figure, figure.subject), figure.peer,
+                        with_unit(figure, figure.peer), result_text(figure), target_text(figure),
+                        verdict(figure), figure.limit, with_unit(figure, figure.limit));
   }
   text += "\n";
   for (const Figure& figure : figures) {

@@ -11,11 +11,25 @@
 
 namespace keel::bench {
 
-enum class Unit { kMicroseconds, kGigaflops, kGigabytes };
+enum class Unit { kNanoseconds, kMicroseconds, kMilliseconds, kGigaflops, kGigabytes };
 
-// What the ratio of a figure should be: of times at most, of rates at least.
+// What a figure says of its subject.
+enum class Measure {
+  kRatio,       // to the peer: of times, or of rates
+  kDifference,  // from the peer, in the figure's unit of time
+  kSubject      // the time of the subject alone
+};
+
+// Of times at most, of rates at least: a ratio, or a time in the figure's unit.
 struct Target {
-  double ratio;
+  double bound;
+  double instructions = 0;  // that the subject may have more than the peer; 0: any number
+};
+
+// Of one run, counted by callgrind where the difference of times is small.
+struct Instructions {
+  double subject;
+  double peer;
 };
 
 // One comparison. |subject|, |peer| and |limit| are names of contenders; what a machine
@@ -24,26 +38,29 @@ struct Figure {
   std::string name;   // "cpu_matmul/1024"
   std::string about;  // one sentence: what is compared
   Unit unit = Unit::kMicroseconds;
+  Measure measure = Measure::kRatio;
   std::vector<Timings> timings;
   std::string subject;
   std::string peer;
   std::string limit;  // what physics leaves: the best that anybody could get here
   std::optional<Target> target;
+  std::optional<Instructions> instructions;
   std::string skipped;
 
   static Figure skip(std::string name, std::string why);
 
   const Timings& find(const std::string& contender) const;
-  // Subject to peer: of times in microseconds, of rates otherwise.
-  Estimate ratio() const;
-  // Nothing without a target or when skipped. Judged by the median.
+  // What |measure| says.
+  Estimate result() const;
+  // Nothing without a target or when skipped. Judged by the median, and by the
+  // instructions where they were counted.
   std::optional<bool> met() const;
 };
 
-// One line for the console: the figure, its ratio, and whether the target is met.
+// One line for the console: the figure, its result, and whether the target is met.
 std::string to_line(const Figure& figure);
 std::string to_markdown(const Machine& machine, const std::vector<Figure>& figures);
-// "format": 1.
+// "format": 2.
 std::string to_json(const Machine& machine, const std::vector<Figure>& figures);
 
 }  // namespace keel::bench

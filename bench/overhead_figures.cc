@@ -1,0 +1,219 @@
+// What Keel costs more than the plugin below it, where work is short: calls, gates, and the
+// way from nothing to the first result.
+#include <fmt/format.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "bench/calls.h"
+#include "bench/figures.h"
+
+extern char** environ;
+
+namespace keel::bench {
+
+namespace {
+
+std::string this_program() {
+  return std::filesystem::read_symlink("/proc/self/exe").string();
+}
+
+// ---- instructions -------------------------------------------------------------------
+
+// Instructions of a whole run of this program that makes |count| calls of |what|, as
+// callgrind counts them; 0 where there is no valgrind.
+double count_instructions(const std::string& what, int count) {
+  const std::string command = fmt::format(
+      "valgrind --tool=callgrind --callgrind-out-file=/dev/null '{}' --repeat {} --count {} 2>&1",
+      this_program(), what, count);
+  FILE* output = popen(command.c_str(), "r");
+  if (output == nullptr) throw std::runtime_error("no process can be started");
+  double collected = 0;
+  std::array<char, 256> line;
+  while (std::fgets(line.data(), line.size(), output) != nullptr) {
+    const std::string text = line.data();
+    const size_t at = text.find("Collected : ");
+    if (at != std::string::npos) collected = std::strtod(text.c_str() + at + 12, nullptr);
+  }
+  pclose(output);
+  return collected;
+}
+
+// Of one call: what twice as many calls have more.
+double instructions_of_call(const std::string& what) {
+  constexpr int kCalls = 20'000;
+  const double once = count_instructions(what, kCalls);
+  const double twice = count_instructions(what, 2 * kCalls);
+  return (twice - once) / kCalls;
+}
+
+bool has_callgrind() {
+  return count_instructions("nothing", 1) > 0;
+}
+
+// ---- gates --------------------------------------------------------------------------
+
+constexpr size_t kGates = 1000;
+constexpr size_t kStreams = 8;
+
+// An operation behind a gate of its own each, round robin over the streams, and the gates
+// opened in an order that is anything but the streams'.
+class Gates {
+ public:
+  explicit Gates(Device device) : device_(device) {
+    for (size_t i = 0; i < kStreams; ++i) {
+      streams_.emplace_back(device);
+      memory_.emplace_back(device, KEEL_MEMORY_DEVICE, 64);
+    }
+    for (size_t i = 0; i < kGates; ++i) order_[i] = i;
+    std::shuffle(order_.begin(), order_.end(), std::mt19937(/*seed=*/8));
+  }
+  // Throws where a stream stalls.
+  void run() {
+    const uint32_t zero = 0;
+    for (size_t i = 0; i < kGates; ++i) {
+      const keel_stream stream = streams_[i % kStreams].get();
+      check(keel_gate_create(&gates_[i]));
+      check(keel_stream_wait_gate(stream, gates_[i]));
+      check(keel_fill(stream, memory_[i % kStreams].data(), &zero, sizeof(zero), 64));
+    }
+    for (const size_t i : order_) check(keel_gate_open(gates_[i], KEEL_OK, nullptr));
+    for (const Stream& stream : streams_) stream.synchronize();
+    for (const keel_gate gate : gates_) check(keel_gate_destroy(gate));
+  }
+  // The same operations, in the same order, behind nothing.
+  void run_ungated() {
+    const uint32_t zero = 0;
+    for (size_t i = 0; i < kGates; ++i) {
+      const size_t stream = i % kStreams;
+      check(keel_fill(streams_[stream].get(), memory_[stream].data(), &zero, sizeof(zero), 64));
+    }
+    for (const Stream& stream : streams_) stream.synchronize();
+  }
+
+ private:
+  Device device_;
+  std::vector<Stream> streams_;
+  std::vector<Buffer> memory_;
+  std::array<keel_gate, kGates> gates_ = {};
+  std::array<size_t, kGates> order_ = {};
+};
+
+Figure gates_on(Device device, const std::string& backend, const Setup& setup) {
+  Gates gates(device);
+  const Contender contenders[] = {
+      {"Keel", 1, [&] { gates.run(); }},
+      {"the operations alone", 1, [&] { gates.run_ungated(); }},
+  };
+  Figure figure;
+  figure.name = "core_gates/" + backend;
+  figure.about = fmt::format(
+      "a fill of 64 bytes behind a gate of its own on {}: gate made, waited for, opened and "
+      "destroyed; each of {} on {} streams, opened in random order. Against the fills alone.",
+      device.name(), kGates, kStreams);
+  figure.unit = Unit::kMicroseconds;
+  figure.measure = Measure::kSubject;
+  figure.timings = race(contenders, setup.race);
+  for (Timings& timings : figure.timings) {
+    for (double& seconds : timings.seconds) seconds /= kGates;
+  }
+  figure.subject = "Keel";
+  figure.peer = figure.limit = "the operations alone";
+  figure.target = Target{1.5};
+  return figure;
+}
+
+// ---- the first operation ------------------------------------------------------------
+
+// A run of this program with --repeat |what|, with no backend but the CPU's.
+void run_alone(const std::string& what) {
+  std::string program = this_program();
+  std::string arguments[] = {program, "--repeat", what};
+  char* const argv[] = {arguments[0].data(), arguments[1].data(), arguments[2].data(), nullptr};
+  pid_t child = 0;
+  if (posix_spawn(&child, program.c_str(), nullptr, nullptr, argv, environ) != 0) {
+    throw std::runtime_error("no process can be started");
+  }
+  int status = 0;
+  if (waitpid(child, &status, 0) != child || status != 0) {
+    throw std::runtime_error(fmt::format("--repeat {} failed", what));
+  }
+}
+
+}  // namespace
+
+std::vector<Figure> core_overhead(Setup& setup) {
+  if (find_null_plugin().empty()) {
+    return {Figure::skip("core_overhead", "the backend null is built with the tests only")};
+  }
+  const Calls calls;
+  const bool counted = has_callgrind();
+  std::vector<Figure> figures;
+  for (const Call& call : calls.all()) {
+    const Contender contenders[] = {{"Keel", 1, call.keel},
+                                    {"the plugin's function", 1, call.plugin}};
+    Figure figure;
+    figure.name = "core_overhead/" + call.name;
+    figure.about = fmt::format(
+        "{} on a backend that does nothing, against its function called directly; instructions {}.",
+        call.function, counted ? "by callgrind" : "not counted: there is no valgrind");
+    figure.unit = Unit::kNanoseconds;
+    figure.measure = Measure::kDifference;
+    figure.timings = race(contenders, setup.race);
+    figure.subject = "Keel";
+    figure.peer = figure.limit = "the plugin's function";
+    // The operator's check against its schema is work of Keel's own that the plugin is spared.
+    if (call.name != "op") figure.target = Target{60, /*instructions=*/150};
+    if (counted) {
+      figure.instructions = Instructions{instructions_of_call(call.name + "/keel"),
+                                         instructions_of_call(call.name + "/plugin")};
+    }
+    figures.push_back(std::move(figure));
+  }
+  return figures;
+}
+
+std::vector<Figure> core_gates(Setup& setup) {
+  std::vector<Figure> figures;
+  if (find_null_plugin().empty()) {
+    figures.push_back(
+        Figure::skip("core_gates/null", "the backend null is built with the tests only"));
+  } else {
+    figures.push_back(gates_on(load_null(), "null", setup));
+  }
+  figures.push_back(setup.cpu ? gates_on(*setup.cpu, "cpu", setup)
+                              : Figure::skip("core_gates/cpu", setup.no_cpu));
+  return figures;
+}
+
+std::vector<Figure> core_first_operation(Setup& setup) {
+  Figure figure;
+  figure.name = "core_first_operation";
+  if (!setup.cpu) return {Figure::skip(figure.name, setup.no_cpu)};
+  const Contender contenders[] = {
+      {"Keel", 1, [] { run_alone("first_operation"); }},
+      {"a process", 1, [] { run_alone("nothing"); }},
+  };
+  figure.about =
+      "a process that starts Keel, loads the CPU plugin, makes a stream, adds two vectors and "
+      "waits, against the same program when it ends at once.";
+  figure.unit = Unit::kMilliseconds;
+  figure.measure = Measure::kDifference;
+  figure.timings = race(contenders, setup.race);
+  figure.subject = "Keel";
+  figure.peer = figure.limit = "a process";
+  figure.target = Target{50};
+  return {figure};
+}
+
+}  // namespace keel::bench

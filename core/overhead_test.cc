@@ -1,0 +1,140 @@
+// What every training step calls a thousand times allocates nothing: no memory of the
+// host's comes or goes once the first calls have filled the pools.
+#include <cstdlib>
+#include <functional>
+#include <new>
+#include <vector>
+
+#include "core/testing/keel_test.h"
+
+namespace {
+
+// Allocations of this thread; the device is one that does all its work at once, so there
+// is no other thread of interest.
+thread_local uint64_t t_allocations = 0;
+
+}  // namespace
+
+// Not inlined: g++ 12 would warn of malloc and delete in one function.
+[[gnu::noinline]] void* operator new(std::size_t size) {
+  ++t_allocations;
+  if (void* memory = std::malloc(size == 0 ? 1 : size)) return memory;
+  throw std::bad_alloc();
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+
+namespace keel::testing {
+namespace {
+
+constexpr int kCalls = 10'000;
+constexpr uint64_t kBytes = 64;
+
+class OverheadTest : public KeelTest {
+ protected:
+  void SetUp() override {
+    KeelTest::SetUp();
+    device_ = load("null").at(0);
+    stream_ = new_stream(device_);
+    source_ = alloc(device_, kBytes);
+    destination_ = alloc(device_, kBytes);
+  }
+  void TearDown() override {
+    EXPECT_KEEL_OK(keel_free(device_, source_));
+    EXPECT_KEEL_OK(keel_free(device_, destination_));
+    EXPECT_KEEL_OK(keel_stream_destroy(stream_));
+    KeelTest::TearDown();
+  }
+  // Allocations of kCalls calls, after as many that fill the pools.
+  uint64_t count(const std::function<keel_status()>& call) {
+    for (int i = 0; i < kCalls; ++i) EXPECT_KEEL_OK(call());
+    const uint64_t before = t_allocations;
+    for (int i = 0; i < kCalls; ++i) EXPECT_KEEL_OK(call());
+    return t_allocations - before;
+  }
+  keel_device device_ = {};
+  keel_stream stream_ = {};
+  void* source_ = nullptr;
+  void* destination_ = nullptr;
+};
+
+TEST_F(OverheadTest, EventsAllocateNothing) {
+  keel_event event = {};
+  ASSERT_KEEL_OK(keel_event_create(0, &event));
+  EXPECT_EQ(count([&] { return keel_event_record(event, stream_); }), 0u);
+  EXPECT_EQ(count([&] { return keel_event_query(event); }), 0u);
+  EXPECT_EQ(count([&] { return keel_event_wait(event, kPatience); }), 0u);
+  EXPECT_EQ(count([&] { return keel_stream_query(stream_); }), 0u);
+  EXPECT_EQ(count([&] { return keel_stream_synchronize(stream_, kPatience); }), 0u);
+  EXPECT_KEEL_OK(keel_event_destroy(event));
+}
+
+TEST_F(OverheadTest, CopiesAndFillsAllocateNothing) {
+  EXPECT_EQ(
+      count([&] { return keel_copy(stream_, device_, destination_, device_, source_, kBytes); }),
+      0u);
+  std::vector<char> host(kBytes);
+  EXPECT_EQ(
+      count([&] { return keel_copy(stream_, device_, destination_, KEEL_HOST, host.data(), 1); }),
+      0u);
+  EXPECT_EQ(
+      count([&] { return keel_copy(stream_, KEEL_HOST, host.data(), device_, source_, kBytes); }),
+      0u);
+  const uint32_t pattern = 7;
+  EXPECT_EQ(
+      count([&] { return keel_fill(stream_, destination_, &pattern, sizeof(pattern), kBytes); }),
+      0u);
+}
+
+TEST_F(OverheadTest, AllocationFromTheCacheAllocatesNothing) {
+  EXPECT_EQ(count([&] {
+              void* memory = nullptr;
+              EXPECT_KEEL_OK(keel_alloc_on_stream(stream_, kBytes, &memory));
+              return keel_free_on_stream(stream_, memory);
+            }),
+            0u);
+}
+
+TEST_F(OverheadTest, KernelLaunchesAllocateNothing) {
+  keel_module module = {};
+  ASSERT_KEEL_OK(keel_module_load(device_, KEEL_BINARY_VENDOR, "x", 1, &module));
+  keel_kernel kernel = {};
+  ASSERT_KEEL_OK(keel_kernel_find(module, "nothing", &kernel));
+  const int64_t size = 5;
+  const void* const arguments[] = {&source_, &size};
+  const uint32_t sizes[] = {sizeof(source_), sizeof(size)};
+  auto launch = KEEL_STRUCT_INIT(keel_launch, KEEL_STRUCT_LAUNCH);
+  for (int axis = 0; axis < 3; ++axis) launch.grid[axis] = launch.block[axis] = 1;
+  launch.argument_count = 2;
+  launch.arguments = arguments;
+  launch.argument_sizes = sizes;
+  EXPECT_EQ(count([&] { return keel_kernel_launch(stream_, kernel, &launch); }), 0u);
+  EXPECT_KEEL_OK(keel_module_unload(module));
+}
+
+TEST_F(OverheadTest, OperatorsAllocateNothing) {
+  keel_tensor x = {};
+  x.size = sizeof(x);
+  x.dtype = KEEL_FLOAT32;
+  x.rank = 1;
+  x.shape[0] = kBytes / sizeof(float);
+  x.strides[0] = 1;
+  x.data = source_;
+  keel_tensor y = x;
+  y.data = destination_;
+  const keel_tensor* const inputs[] = {&x};
+  const keel_tensor* const outputs[] = {&y};
+  auto call = KEEL_STRUCT_INIT(keel_op_call, KEEL_STRUCT_OP_CALL);
+  call.op = KEEL_OP_GELU;
+  call.input_count = call.output_count = 1;
+  call.inputs = inputs;
+  call.outputs = outputs;
+  EXPECT_EQ(count([&] { return keel_op_run(stream_, &call); }), 0u);
+}
+
+}  // namespace
+}  // namespace keel::testing
