@@ -44,8 +44,7 @@ Status submit_peer_copy(Stream& stream, const Endpoint& destination, const Endpo
                         uint64_t size) {
   return stream.submit(
       "copy",
-      describe_copy(destination.device.get(), destination.pointer, source.device.get(),
-                    source.pointer, size),
+      describe_copy(destination.device, destination.pointer, source.device, source.pointer, size),
       [&device = stream.device(), destination, source, size](keel_plugin_stream* native) {
         return device.check(device.stream_table()->copy_peer(
                                 native, destination.device->native(), destination.pointer,
@@ -152,17 +151,17 @@ Status copy_staged(const Ref<Stream>& stream, const CopyPath& path, const Endpoi
   return out_ended.ok() ? in_ended : out_ended;
 }
 
-bool has_alias(const Ref<Device>& device) {
-  return device->claims(KEEL_CLAIM_HOST_ALIAS) &&
-         KEEL_HAS(keel_memory_table, device->memory_table(), host_alias);
+bool has_alias(const Device& device) {
+  return device.claims(KEEL_CLAIM_HOST_ALIAS) &&
+         KEEL_HAS(keel_memory_table, device.memory_table(), host_alias);
 }
-bool copies_peers(const Ref<Device>& device) {
-  return device->claims(KEEL_CLAIM_PEER_COPY) &&
-         KEEL_HAS(keel_stream_table, device->stream_table(), copy_peer);
+bool copies_peers(const Device& device) {
+  return device.claims(KEEL_CLAIM_PEER_COPY) &&
+         KEEL_HAS(keel_stream_table, device.stream_table(), copy_peer);
 }
 // Reaches any host memory without blocking the caller or bouncing.
-bool reaches_host(const Ref<Device>& device) {
-  return device->claims(KEEL_CLAIM_PAGEABLE_ASYNC);
+bool reaches_host(const Device& device) {
+  return device.claims(KEEL_CLAIM_PAGEABLE_ASYNC);
 }
 
 }  // namespace
@@ -179,31 +178,30 @@ Status submit_copy(Stream& stream, keel_copy_kind kind, void* destination, const
 Status submit_copy(Stream& stream, keel_copy_kind kind, void* destination, const void* source,
                    uint64_t size, const Endpoint& destination_endpoint,
                    const Endpoint& source_endpoint) {
-  return submit_described(
-      stream,
-      describe_copy(destination_endpoint.device.get(), destination_endpoint.pointer,
-                    source_endpoint.device.get(), source_endpoint.pointer, size),
-      kind, destination, source, size);
+  return submit_described(stream,
+                          describe_copy(destination_endpoint.device, destination_endpoint.pointer,
+                                        source_endpoint.device, source_endpoint.pointer, size),
+                          kind, destination, source, size);
 }
 
-CopyPath choose_copy_path(const Ref<Device>& destination, const Ref<Device>& source) {
+CopyPath choose_copy_path(Device* destination, Device* source) {
   CopyPath path;
-  if (!destination || !source) {
+  if (destination == nullptr || source == nullptr) {
     path.route = KEEL_ROUTE_HOST;
     return path;
   }
   if (destination == source) return path;
-  if (&destination->backend() == &source->backend() && copies_peers(destination) &&
-      copies_peers(source)) {
+  if (&destination->backend() == &source->backend() && copies_peers(*destination) &&
+      copies_peers(*source)) {
     path.route = KEEL_ROUTE_PEER;
     return path;
   }
-  if (reaches_host(destination) && has_alias(source)) {
+  if (reaches_host(*destination) && has_alias(*source)) {
     path.route = KEEL_ROUTE_ALIAS;
     path.mover = destination;
     return path;
   }
-  if (reaches_host(source) && has_alias(destination)) {
+  if (reaches_host(*source) && has_alias(*destination)) {
     path.route = KEEL_ROUTE_ALIAS;
     path.mover = source;
     return path;
@@ -212,16 +210,16 @@ CopyPath choose_copy_path(const Ref<Device>& destination, const Ref<Device>& sou
   path.legs = 2;
   path.chunk_bytes = kChunkBytes;
   // Staged in memory pinned for the side that needs it pinned.
-  path.mover = reaches_host(destination) ? source : destination;
+  path.mover = reaches_host(*destination) ? source : destination;
   if (!path.mover->claims(KEEL_CLAIM_PINNED)) {
     path.mover = path.mover == source ? destination : source;
   }
   return path;
 }
 
-std::string CopyPath::describe(const Ref<Device>& destination, const Ref<Device>& source) const {
-  const std::string from = source ? source->name() : "host";
-  const std::string to = destination ? destination->name() : "host";
+std::string CopyPath::describe(const Device* destination, const Device* source) const {
+  const std::string from = source != nullptr ? source->name() : "host";
+  const std::string to = destination != nullptr ? destination->name() : "host";
   switch (route) {
     case KEEL_ROUTE_ALIAS:
       return fmt::format("{} -> {}, moved by {} through the other's host alias", from, to,
@@ -236,17 +234,21 @@ std::string CopyPath::describe(const Ref<Device>& destination, const Ref<Device>
   }
 }
 
+Status submit_direct_copy(Stream& stream, const Endpoint& destination, const Endpoint& source,
+                          uint64_t size) {
+  const keel_copy_kind kind = source.device == nullptr        ? KEEL_COPY_HOST_TO_DEVICE
+                              : destination.device == nullptr ? KEEL_COPY_DEVICE_TO_HOST
+                                                              : KEEL_COPY_DEVICE_TO_DEVICE;
+  return submit_copy(stream, kind, destination.pointer, source.pointer, size);
+}
+
 Status enqueue_copy(const Ref<Stream>& stream, const Endpoint& destination, const Endpoint& source,
                     uint64_t size) {
+  if (is_direct(destination, source)) {
+    return submit_direct_copy(*stream, destination, source, size);
+  }
   const CopyPath path = choose_copy_path(destination.device, source.device);
   switch (path.route) {
-    case KEEL_ROUTE_LOCAL:
-      return submit_copy(*stream, KEEL_COPY_DEVICE_TO_DEVICE, destination.pointer, source.pointer,
-                         size);
-    case KEEL_ROUTE_HOST:
-      return submit_copy(*stream,
-                         destination.device ? KEEL_COPY_HOST_TO_DEVICE : KEEL_COPY_DEVICE_TO_HOST,
-                         destination.pointer, source.pointer, size);
     case KEEL_ROUTE_PEER:
       return submit_peer_copy(*stream, destination, source, size);
     case KEEL_ROUTE_ALIAS:

@@ -12,22 +12,23 @@
 
 namespace keel {
 
-// How bytes get from one device to another; an empty device is the host.
+// How bytes get from one device to another. Devices live until shutdown, and NULL is the
+// host.
 struct CopyPath {
   keel_copy_route route = KEEL_ROUTE_LOCAL;
   uint32_t legs = 1;
   uint64_t chunk_bytes = 0;
   // KEEL_ROUTE_ALIAS: the device that moves the bytes. KEEL_ROUTE_STAGED: the one whose
   // pinned memory stages them.
-  Ref<Device> mover;
-  std::string describe(const Ref<Device>& destination, const Ref<Device>& source) const;
+  Device* mover = nullptr;
+  std::string describe(const Device* destination, const Device* source) const;
 };
 
-CopyPath choose_copy_path(const Ref<Device>& destination, const Ref<Device>& source);
+CopyPath choose_copy_path(Device* destination, Device* source);
 
 // One side of a copy.
 struct Endpoint {
-  Ref<Device> device;  // empty: the host
+  Device* device = nullptr;  // NULL: the host
   void* pointer = nullptr;
 };
 
@@ -41,7 +42,16 @@ Status submit_copy(Stream& stream, keel_copy_kind kind, void* destination, const
                    uint64_t size, const Endpoint& destination_endpoint,
                    const Endpoint& source_endpoint);
 
-// Enqueues the copy on |stream|. Ranges have been checked.
+// Whether one native copy does it: within one device, or between it and the host.
+inline bool is_direct(const Endpoint& destination, const Endpoint& source) {
+  return destination.device == nullptr || source.device == nullptr ||
+         destination.device == source.device;
+}
+// Enqueues such a copy on |stream|, a stream of that device. Waits for nothing.
+Status submit_direct_copy(Stream& stream, const Endpoint& destination, const Endpoint& source,
+                          uint64_t size);
+
+// Enqueues any copy on |stream|. Ranges have been checked. May wait for memory to stage in.
 Status enqueue_copy(const Ref<Stream>& stream, const Endpoint& destination, const Endpoint& source,
                     uint64_t size);
 

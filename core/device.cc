@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <new>
 
-#include "core/event.h"
+#include "core/epoch.h"
 #include "core/staging.h"
 #include "core/stream.h"
 
@@ -51,25 +51,15 @@ void Device::release_all() {
     unfinished_streams_.clear();
   }
   for (auto& stream : streams) stream->abandon();
-  streams.clear();  // their records come back to the pool here
+  streams.clear();
+  reclaim_all_retired();  // their records, and with them the native streams
   retired_modules_.unload_all();
   memory_.release_all();
 }
 
 void Device::close() {
   if (!is_open()) return;
-  for (EventRecord* record : pending_records_) {
-    record->detach();
-    idle_records_[record->timing() ? 1 : 0].push_back(record);
-  }
-  pending_records_.clear();
-  for (auto& pool : idle_records_) {
-    for (EventRecord* record : pool) {
-      stream_table()->event_destroy(record->native());
-      delete record;
-    }
-    pool.clear();
-  }
+  reclaim_all_retired();  // records and streams need the device for their end
   device_table()->close(native_);
   native_ = nullptr;
   open_.store(false, std::memory_order_release);
@@ -91,60 +81,6 @@ Status Device::failed(keel_status code, const char* call) {
 
 Status Device::lost() const {
   return failure(KEEL_DEVICE_LOST, "{} is lost", name_);
-}
-
-Status Device::new_record(uint32_t flags, Ref<EventRecord>* out_record) {
-  const bool timing = (flags & KEEL_EVENT_TIMING) != 0;
-  reclaim_records(/*limit=*/2);  // twice as many as are needed now, so that they run out
-  {
-    std::lock_guard lock(mutex_);
-    auto& pool = idle_records_[timing ? 1 : 0];
-    if (!pool.empty()) {
-      *out_record = Ref<EventRecord>::adopt(pool.back());
-      pool.pop_back();
-      (*out_record)->prepare();
-      return {};
-    }
-  }
-  if (timing && !claims(KEEL_CLAIM_TIMING)) {
-    return failure(KEEL_UNSUPPORTED, "{} has no timing events", name_);
-  }
-  keel_plugin_event* native = nullptr;
-  KEEL_RETURN_IF_ERROR(
-      check(stream_table()->event_create(native_, timing ? KEEL_EVENT_TIMING : 0, &native),
-            "stream.event_create"));
-  try {
-    *out_record = Ref<EventRecord>::adopt(new EventRecord(*this, native, flags));
-  } catch (const std::bad_alloc&) {
-    stream_table()->event_destroy(native);
-    throw;
-  }
-  return {};
-}
-
-void Device::recycle(EventRecord* record) {
-  if (record->is_pending()) {
-    std::lock_guard lock(mutex_);
-    pending_records_.push_back(record);
-    return;
-  }
-  record->detach();
-  std::lock_guard lock(mutex_);
-  idle_records_[record->timing() ? 1 : 0].push_back(record);
-}
-
-void Device::reclaim_records(size_t limit) {
-  for (size_t looked_at = 0; looked_at < limit; ++looked_at) {
-    EventRecord* record = nullptr;
-    {
-      std::lock_guard lock(mutex_);
-      limit = std::min(limit, looked_at + pending_records_.size());
-      if (pending_records_.empty()) return;
-      record = pending_records_.front();
-      pending_records_.pop_front();
-    }
-    recycle(record);  // to the other end if it is still pending
-  }
 }
 
 Status Device::lease_stream(Ref<Stream>* out_stream) {

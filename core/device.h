@@ -4,7 +4,6 @@
 #define KEEL_CORE_DEVICE_H_
 
 #include <atomic>
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -18,7 +17,6 @@
 
 namespace keel {
 
-class EventRecord;
 class Stream;
 
 // Thread-safe. Lives until the runtime shuts down.
@@ -64,13 +62,6 @@ class Device final : public RefCounted {
   // The NUMA node to stage on, asked for once; -1 where there is nothing to choose.
   int staging_node();
 
-  // An unused record with a native event of its own, which goes back to the pool with
-  // its last reference.
-  Status new_record(uint32_t flags, Ref<EventRecord>* out_record);
-  void recycle(EventRecord* record);
-  // Looks at up to |limit| records that were let go of while they lay in a queue.
-  void reclaim_records(size_t limit);
-
   // A stream of the runtime's own, for one copy or collective leg; exclusive to the
   // caller until its last work is done, then reused.
   Status lease_stream(Ref<Stream>* out_stream);
@@ -97,9 +88,7 @@ class Device final : public RefCounted {
   std::atomic<int> staging_node_{kNodeNotAsked};
   std::mutex mutex_;  // guards opening and the pools
   keel_plugin_device* native_ = nullptr;
-  std::vector<EventRecord*> idle_records_[2];  // without and with timing
-  std::deque<EventRecord*> pending_records_;   // nobody's, but still in a queue
-  std::vector<Ref<Stream>> idle_streams_;      // returned; may still have work in flight
+  std::vector<Ref<Stream>> idle_streams_;  // returned; may still have work in flight
   std::vector<Ref<Stream>> unfinished_streams_;
   Memory memory_;
   RetiredModules retired_modules_;

@@ -72,8 +72,8 @@ struct Queue {
   std::mutex mutex;
   Retired* first = nullptr;
   Retired* last = nullptr;
-  uint64_t count = 0;
-  uint64_t look_at = 64;  // the count at which retire() looks next
+  std::atomic<uint64_t> count{0};     // written with the mutex
+  std::atomic<uint64_t> look_at{64};  // the count at which reclaim_if_many() looks next
 };
 Queue& queue() {
   static Queue& instance = *new Queue;  // outlives every thread that may retire
@@ -120,25 +120,22 @@ void begin_fenced(Participant& participant, uint64_t now) {
 
 void retire(Retired* object) noexcept {
   epoch::Queue& queue = epoch::queue();
-  bool look = false;
-  {
-    std::lock_guard lock(queue.mutex);
-    // Sections that see the new epoch see that the object is gone.
-    object->retired_at = epoch::g_epoch.fetch_add(1, std::memory_order_seq_cst);
-    object->next_retired = nullptr;
-    (queue.last == nullptr ? queue.first : queue.last->next_retired) = object;
-    queue.last = object;
-    look = ++queue.count >= queue.look_at;
-  }
-  if (look) reclaim_retired();
+  std::lock_guard lock(queue.mutex);
+  // Sections that see the new epoch see that the object is gone.
+  object->retired_at = epoch::g_epoch.fetch_add(1, std::memory_order_seq_cst);
+  object->next_retired = nullptr;
+  (queue.last == nullptr ? queue.first : queue.last->next_retired) = object;
+  queue.last = object;
+  queue.count.store(queue.count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
-void reclaim_retired() noexcept {
+uint64_t reclaim_retired() noexcept {
   epoch::Queue& queue = epoch::queue();
   Retired* done = nullptr;
+  uint64_t reclaimed = 0;
   {
     std::lock_guard lock(queue.mutex);
-    if (queue.first == nullptr) return;
+    if (queue.first == nullptr) return 0;
     epoch::fence_everybody();
     const uint64_t oldest = epoch::oldest_section();
     // Their epochs rise, so the list is cut where the first one has to stay.
@@ -146,26 +143,40 @@ void reclaim_retired() noexcept {
     Retired* each = queue.first;
     for (; each != nullptr && each->retired_at < oldest; each = each->next_retired) {
       last_done = each;
-      --queue.count;
+      ++reclaimed;
     }
     if (last_done != nullptr) {
       done = std::exchange(queue.first, each);
       last_done->next_retired = nullptr;
       if (each == nullptr) queue.last = nullptr;
     }
-    queue.look_at = queue.count + epoch::kBatch;
+    const uint64_t left = queue.count.load(std::memory_order_relaxed) - reclaimed;
+    queue.count.store(left, std::memory_order_relaxed);
+    queue.look_at.store(left + epoch::kBatch, std::memory_order_relaxed);
   }
   while (done != nullptr) {
     Retired* next = done->next_retired;
     done->reclaim(done);
     done = next;
   }
+  return reclaimed;
+}
+
+void reclaim_if_many() noexcept {
+  const epoch::Queue& queue = epoch::queue();
+  if (queue.count.load(std::memory_order_relaxed) >=
+      queue.look_at.load(std::memory_order_relaxed)) {
+    reclaim_retired();
+  }
+}
+
+void reclaim_all_retired() noexcept {
+  while (reclaim_retired() != 0) {
+  }
 }
 
 uint64_t retired_count() noexcept {
-  epoch::Queue& queue = epoch::queue();
-  std::lock_guard lock(queue.mutex);
-  return queue.count;
+  return epoch::queue().count.load(std::memory_order_relaxed);
 }
 
 }  // namespace keel

@@ -70,12 +70,16 @@ struct Retired {
   void (*reclaim)(Retired* self) noexcept = nullptr;
 };
 
-// |object->reclaim(object)| runs once every section of now has ended, on whatever thread
-// notices; the caller has made |object| unreachable. Waits for nobody. Each 64th call
-// looks what can be reclaimed (about 2 us).
+// |object->reclaim(object)| runs once every section of now has ended, within one of the
+// calls below; the caller has made |object| unreachable. Any thread, with any lock held.
 void retire(Retired* object) noexcept;
-// Reclaims all that can be. Best called outside sections; never waits for one to end.
-void reclaim_retired() noexcept;
+// Reclaims what can be, and returns how many; about 2 us. Never waits for a section to
+// end. The caller holds no lock and is in no section, which would hold its own back.
+uint64_t reclaim_retired() noexcept;
+// The same once 64 objects more have been retired than were left the last time.
+void reclaim_if_many() noexcept;
+// The same until nothing more can be, also of what the reclaimed let go of.
+void reclaim_all_retired() noexcept;
 // Number of objects retired and not reclaimed.
 uint64_t retired_count() noexcept;
 

@@ -10,18 +10,20 @@
 
 namespace keel {
 
-EventRecord::EventRecord(Device& device, keel_plugin_event* native, uint32_t flags)
-    : device_(device), native_(native), flags_(flags) {}
+EventRecord::EventRecord(Stream& stream, uint32_t flags)
+    : device_(stream.device()), stream_(&stream), flags_(flags) {}
 
-EventRecord::~EventRecord() = default;
+EventRecord::~EventRecord() {
+  if (native_ != nullptr) device_.stream_table()->event_destroy(native_);
+}
 
 void EventRecord::prepare() {
-  revive();
+  life_.store((life_.load(std::memory_order_relaxed) | 1) + 1, std::memory_order_release);
   state_.store(State::kHeld, std::memory_order_relaxed);
   inherited_ = {};
   status_ = {};
-  position_ = 0;
   serial_ = 0;
+  revive();
 }
 
 void EventRecord::dispose() {
@@ -29,21 +31,7 @@ void EventRecord::dispose() {
   if (serial_ != 0) {
     observers::tell([&](Observer& observer) { observer.forgotten(serial_); });
   }
-  device_.recycle(this);
-}
-
-bool EventRecord::is_pending() const {
-  return state() == State::kSubmitted &&
-         device_.stream_table()->event_query(native_) == KEEL_NOT_READY;
-}
-
-void EventRecord::detach() {
-  stream_ = nullptr;
-}
-
-void EventRecord::attach(Ref<Stream> stream, uint64_t position) {
-  stream_ = std::move(stream);
-  position_ = position;
+  stream_->records().give_back(this);
 }
 
 bool EventRecord::add_waiter(Ref<Stream> stream, State seen) {
@@ -53,8 +41,9 @@ bool EventRecord::add_waiter(Ref<Stream> stream, State seen) {
   return true;
 }
 
-void EventRecord::mark_submitted(const Status& inherited, WakeList& wake) {
+void EventRecord::mark_submitted(uint64_t order, const Status& inherited, WakeList& wake) {
   std::lock_guard lock(mutex_);
+  order_ = order;
   inherited_ = inherited;
   state_.store(State::kSubmitted, std::memory_order_release);
   changed_.notify_all();
@@ -64,10 +53,14 @@ void EventRecord::mark_submitted(const Status& inherited, WakeList& wake) {
 
 void EventRecord::mark_done(const Status& status, WakeList& wake) {
   std::lock_guard lock(mutex_);
-  if (state() == State::kDone) return;  // another thread saw it first
+  const State before = state();
+  if (before == State::kDone) return;  // another thread saw it first
   status_ = status;
   state_.store(State::kDone, std::memory_order_release);
-  changed_.notify_all();
+  if (status.ok()) {
+    life_.store(life_.load(std::memory_order_relaxed) | 1, std::memory_order_release);
+  }
+  if (before == State::kHeld) changed_.notify_all();  // nobody waits on it later than that
   std::move(waiters_.begin(), waiters_.end(), std::back_inserter(wake));
   waiters_.clear();
 }
@@ -93,7 +86,9 @@ Status EventRecord::query(WakeList& wake) {
       return Status::not_ready();
     case State::kSubmitted: {
       const keel_status code = device_.stream_table()->event_query(native_);
-      return code == KEEL_NOT_READY ? Status::not_ready() : settle(code, wake);
+      if (code == KEEL_NOT_READY) return Status::not_ready();
+      stream_->records().note_over(order_);
+      return settle(code, wake);
     }
     case State::kDone:
       break;
@@ -145,14 +140,26 @@ Status EventRecord::wait(const Deadline& deadline) {
                                          : "work on the device");
 }
 
-Ref<EventRecord> Event::current() {
-  std::lock_guard lock(mutex_);
-  return current_;
+Ref<EventRecord> Event::current() const {
+  EpochSection section;
+  while (true) {
+    EventRecord* record = current_.load(std::memory_order_acquire);
+    if (record == nullptr) return {};
+    // Without a reference it is free to move on: only if it is still the last record once
+    // it is kept, it is the one that was asked for.
+    if (!record->try_retain()) continue;
+    Ref<EventRecord> kept = Ref<EventRecord>::adopt(record);
+    if (current_.load(std::memory_order_acquire) == record) return kept;
+  }
 }
 
-void Event::set_current(Ref<EventRecord> record) {
-  std::lock_guard lock(mutex_);
-  std::swap(current_, record);
+bool Event::is_known_done() const {
+  const EventRecord* record = current_.load(std::memory_order_acquire);
+  if (record == nullptr) return true;
+  const uint64_t life = record->life();
+  // That it is the last record now, in the life that ended well.
+  return (life & 1) != 0 && current_.load(std::memory_order_acquire) == record &&
+         record->life() == life;
 }
 
 }  // namespace keel

@@ -2,17 +2,21 @@
 #ifndef KEEL_CORE_EVENT_H_
 #define KEEL_CORE_EVENT_H_
 
+#include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <mutex>
 #include <vector>
 
 #include "core/deadline.h"
+#include "core/epoch.h"
 #include "core/ref_counted.h"
 #include "core/status.h"
 
 namespace keel {
 
 class Device;
+class RecordPool;
 class Stream;
 
 // Streams that may be able to go on, found while a lock was held; whoever found them
@@ -27,12 +31,15 @@ using WakeList = std::vector<Ref<Stream>>;
 //
 // held: the stream has not reached the record, a gate or a foreign event is before
 // it; submitted: it is in the device's queue; done: over, with a status that covers
-// all the streams that this one waited for. Thread-safe.
-class EventRecord final : public RefCounted {
+// all the streams that this one waited for. Thread-safe. Belongs to one stream for
+// good, whose pool gives it out again and again; it is freed as a retired object, so that
+// within an EpochSection a record that may have moved on can be looked at.
+class EventRecord final : public RefCounted, public Retired {
  public:
   enum class State { kHeld, kSubmitted, kDone };
 
-  EventRecord(Device& device, keel_plugin_event* native, uint32_t flags);
+  // For RecordPool.
+  EventRecord(Stream& stream, uint32_t flags);
   ~EventRecord() override;
 
   Device& device() const { return device_; }
@@ -51,13 +58,19 @@ class EventRecord final : public RefCounted {
 
   // For the stream that records it, at most once each and in this order. |inherited|:
   // the failure the stream was in; the record is done with it once the work before it
-  // is over. A record that cannot be submitted goes from held to done.
-  void attach(Ref<Stream> stream, uint64_t position);
+  // is over. |order| counts what was recorded on the native stream. A record that cannot
+  // be submitted goes from held to done.
+  void set_position(uint64_t position) { position_ = position; }
+  // While nobody else has seen the record.
+  void mark_submitted_unseen(uint64_t order) {
+    order_ = order;
+    state_.store(State::kSubmitted, std::memory_order_release);
+  }
+  void mark_submitted(uint64_t order, const Status& inherited, WakeList& wake);
+  void mark_done(const Status& status, WakeList& wake);
   // What observers call it; 0 if none watched when it was made.
   void set_serial(uint64_t serial) { serial_ = serial; }
   uint64_t serial() const { return serial_; }
-  void mark_submitted(const Status& inherited, WakeList& wake);
-  void mark_done(const Status& status, WakeList& wake);
 
   // The failure that a submitted record will be done with, as far as it is known.
   const Status& inherited() const { return inherited_; }
@@ -66,25 +79,30 @@ class EventRecord final : public RefCounted {
   const Stream& stream() const { return *stream_; }
   uint64_t position() const { return position_; }
 
-  // For the pool. The native event may still lie in the queue of the stream; recorded
-  // anew it would be signalled by the old record.
-  bool is_pending() const;
-  void detach();
-  // Makes a record from the pool new again.
-  void prepare();
+  // Which of its lives the record is in, with the lowest bit set once this one ended
+  // well. Within an EpochSection, also without a reference.
+  uint64_t life() const { return life_.load(std::memory_order_acquire); }
 
  private:
+  friend class RecordPool;
+
   void dispose() override;
   // Turns the native answer into done, with the streams this one depends on.
   Status settle(keel_status native_code, WakeList& wake);
 
+  // Makes a record from the pool new again.
+  void prepare();
+
   Device& device_;
-  keel_plugin_event* const native_;
+  const Ref<Stream> stream_;  // keeps the native stream alive while its event may be used
+  keel_plugin_event* native_ = nullptr;
   const uint32_t flags_;
-  Ref<Stream> stream_;  // keeps the native stream alive while its event may be used
+  EventRecord* next_ = nullptr;  // in the pool
   uint64_t position_ = 0;
+  uint64_t order_ = 0;
   uint64_t serial_ = 0;
 
+  std::atomic<uint64_t> life_{0};
   std::atomic<State> state_{State::kHeld};
   std::mutex mutex_;  // guards what follows and changes of state
   std::condition_variable changed_;
@@ -93,20 +111,26 @@ class EventRecord final : public RefCounted {
   WakeList waiters_;
 };
 
-// What a keel_event handle names.
+// What a keel_event handle names. Thread-safe.
 class Event final : public RefCounted {
  public:
   explicit Event(uint32_t flags) : flags_(flags) {}
+  ~Event() override { set_current(nullptr); }
 
   uint32_t flags() const { return flags_; }
   // The last record; empty when it was never recorded.
-  Ref<EventRecord> current();
-  void set_current(Ref<EventRecord> record);
+  Ref<EventRecord> current() const;
+  void set_current(Ref<EventRecord> record) {
+    // The former record goes here, maybe back to its pool.
+    Ref<EventRecord>::adopt(current_.exchange(record.detach(), std::memory_order_acq_rel));
+  }
+  // Whether it was never recorded, or its last record has been seen to be done, without
+  // a failure. Takes no reference, and asks no plugin. In an EpochSection.
+  bool is_known_done() const;
 
  private:
   const uint32_t flags_;
-  std::mutex mutex_;
-  Ref<EventRecord> current_;
+  std::atomic<EventRecord*> current_{nullptr};  // with a reference
 };
 
 }  // namespace keel

@@ -115,7 +115,7 @@ class HandleTable {
       validation::forget_handle(id);
     }
     retire(slot);
-    if (!lazily) reclaim_retired();
+    lazily ? reclaim_if_many() : static_cast<void>(reclaim_retired());
     return object;
   }
 

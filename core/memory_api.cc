@@ -168,7 +168,7 @@ Status resolve_endpoint(keel_device handle, void* pointer, uint64_t size, const 
     if (pointer == nullptr) return failure(KEEL_INVALID_ARGUMENT, "{} is NULL", pointer_name);
     return {};
   }
-  Ref<Device> device;
+  Device* device = nullptr;
   KEEL_RETURN_IF_ERROR(find_device(handle, device_name, &device));
   Allocation allocation;
   KEEL_RETURN_IF_ERROR(device->memory().check_range(pointer, size, pointer_name, &allocation));
@@ -183,35 +183,50 @@ bool overlap(const Endpoint& a, const Endpoint& b, uint64_t size) {
   return first < second + size && second < first + size;
 }
 
+// What keeps a copy of |size| > 0 bytes from being one.
+Status check_copy(const Stream& stream, const Endpoint& to, const Endpoint& from, uint64_t size) {
+  if (to.device == nullptr && from.device == nullptr) {
+    return failure(KEEL_INVALID_ARGUMENT,
+                   "destination and source are both host memory: that is memcpy's to copy");
+  }
+  const Device* owner = &stream.device();
+  if (to.device != owner && from.device != owner) {
+    return failure(KEEL_INVALID_ARGUMENT, "stream is of {}, the copy is {} -> {}", owner->name(),
+                   from.device != nullptr ? from.device->name() : "host",
+                   to.device != nullptr ? to.device->name() : "host");
+  }
+  if (overlap(to, from, size)) {
+    return failure(KEEL_INVALID_ARGUMENT, "destination and source overlap");
+  }
+  return {};
+}
+
 }  // namespace
 
 keel_status keel_copy(keel_stream stream, keel_device destination_device, void* destination,
                       keel_device source_device, const void* source, uint64_t size) {
   return api_call([&]() -> Status {
-    Ref<Stream> found;
-    KEEL_RETURN_IF_ERROR(find_stream(stream, &found));
     Endpoint to;
     Endpoint from;
-    if (size == 0) return {};
-    KEEL_RETURN_IF_ERROR(resolve_endpoint(destination_device, destination, size,
-                                          "destination_device", "destination", &to));
-    KEEL_RETURN_IF_ERROR(resolve_endpoint(source_device, const_cast<void*>(source), size,
-                                          "source_device", "source", &from));
-    if (!to.device && !from.device) {
-      return failure(KEEL_INVALID_ARGUMENT,
-                     "destination and source are both host memory: that is memcpy's to copy");
+    Ref<Stream> kept;
+    {
+      keel::EpochSection section;
+      Stream* found = nullptr;
+      KEEL_RETURN_IF_ERROR(find_stream(stream, &found));
+      if (size == 0) return {};
+      KEEL_RETURN_IF_ERROR(resolve_endpoint(destination_device, destination, size,
+                                            "destination_device", "destination", &to));
+      KEEL_RETURN_IF_ERROR(resolve_endpoint(source_device, const_cast<void*>(source), size,
+                                            "source_device", "source", &from));
+      KEEL_RETURN_IF_ERROR(check_copy(*found, to, from, size));
+      if (keel::is_direct(to, from)) {
+        keel::EnqueueCall call("copy", found->device(), stream);
+        return call.end(keel::submit_direct_copy(*found, to, from, size));
+      }
+      kept = Ref<Stream>(found);
     }
-    const Device* owner = &found->device();
-    if (to.device.get() != owner && from.device.get() != owner) {
-      return failure(KEEL_INVALID_ARGUMENT, "stream is of {}, the copy is {} -> {}", owner->name(),
-                     from.device ? from.device->name() : "host",
-                     to.device ? to.device->name() : "host");
-    }
-    if (overlap(to, from, size)) {
-      return failure(KEEL_INVALID_ARGUMENT, "destination and source overlap");
-    }
-    keel::EnqueueCall call("copy", *owner, stream);
-    return call.end(keel::enqueue_copy(found, to, from, size));
+    keel::EnqueueCall call("copy", kept->device(), stream);
+    return call.end(keel::enqueue_copy(kept, to, from, size));
   });
 }
 
@@ -249,15 +264,16 @@ keel_status keel_copy_path_get(keel_device destination_device, keel_device sourc
   return api_call([&]() -> Status {
     KEEL_RETURN_IF_ERROR(
         keel::check_struct(out_path, KEEL_STRUCT_COPY_PATH, sizeof(keel_copy_path), "out_path"));
-    Ref<Device> to;
-    Ref<Device> from;
+    keel::EpochSection section;
+    Device* to = nullptr;
+    Device* from = nullptr;
     if (destination_device.id != 0) {
       KEEL_RETURN_IF_ERROR(find_device(destination_device, "destination_device", &to));
     }
     if (source_device.id != 0) {
       KEEL_RETURN_IF_ERROR(find_device(source_device, "source_device", &from));
     }
-    if (!to && !from) {
+    if (to == nullptr && from == nullptr) {
       return failure(KEEL_INVALID_ARGUMENT, "destination_device and source_device are the host");
     }
     const keel::CopyPath path = keel::choose_copy_path(to, from);

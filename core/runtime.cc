@@ -312,11 +312,9 @@ void Runtime::destroy_leftovers() {
   for (uint64_t handle : device_handles_.live_handles()) {
     devices.push_back(device_handles_.remove(handle));
   }
-  // Retired objects use their device until they are reclaimed. Nobody else is inside
-  // Keel now, so all of them are.
-  reclaim_retired();
+  // Nobody else is inside Keel now, so all that was retired can go.
+  reclaim_all_retired();
   for (const auto& device : devices) device->release_all();
-  reclaim_retired();
   for (const auto& device : devices) device->close();
   devices.clear();
   std::unique_lock lock(backends_mutex_);

@@ -64,7 +64,7 @@ void Stream::fail(const Status& status, uint64_t position) {
   failed_.store(true, std::memory_order_release);
 }
 
-Status Stream::confirm(uint64_t position, WakeList& wake) {
+Status Stream::confirm_edges(uint64_t position, WakeList& wake) {
   std::vector<Edge> passed;
   {
     std::lock_guard lock(state_mutex_);
@@ -91,6 +91,7 @@ Status Stream::confirm(uint64_t position, WakeList& wake) {
   }
   std::lock_guard lock(state_mutex_);
   std::erase_if(edges_, [&](const Edge& edge) { return edge.position <= position; });
+  has_edges_.store(!edges_.empty() || !broken_edges_.empty(), std::memory_order_release);
   return {};
 }
 
@@ -137,9 +138,10 @@ Status Stream::submit_observed(const char* name, const AccessList& accesses, con
 }
 
 Status Stream::mark_locked(uint32_t flags, Ref<EventRecord>* out_record) {
+  if (drained_) return status();
   WakeList wake;  // nobody waits for a new record
-  KEEL_RETURN_IF_ERROR(device_.new_record(flags, out_record));
-  (*out_record)->attach(Ref<Stream>(this), /*position=*/0);
+  KEEL_RETURN_IF_ERROR(records_.take(*this, flags, out_record));
+  (*out_record)->set_position(0);
   const Status submitted = submit_record(*out_record, {}, wake);
   if (!submitted.ok()) *out_record = nullptr;
   return submitted;
@@ -154,9 +156,8 @@ Status Stream::mark(uint32_t flags, Ref<EventRecord>* out_record) {
 
 Status Stream::submit_record(const Ref<EventRecord>& record, const Status& inherited,
                              WakeList& wake) {
-  KEEL_RETURN_IF_ERROR(device_.check(
-      device_.stream_table()->event_record(record->native(), native_), "stream.event_record"));
-  record->mark_submitted(inherited, wake);
+  KEEL_RETURN_IF_ERROR(record_native(*record));
+  record->mark_submitted(++records_submitted_, inherited, wake);
   return {};
 }
 
@@ -176,14 +177,20 @@ Status Stream::place_record(const Ref<EventRecord>& record, WakeList& wake) {
 
 Status Stream::record_locked(uint32_t flags, Ref<EventRecord>* out_record, WakeList& wake) {
   Ref<EventRecord> record;
-  KEEL_RETURN_IF_ERROR(device_.new_record(flags, &record));
-  record->attach(Ref<Stream>(this), position_);
+  KEEL_RETURN_IF_ERROR(records_.take(*this, flags, &record));
+  record->set_position(position_);
   if (observers::active()) [[unlikely]] {
     record->set_serial(observers::next_serial());
     tell_enqueued({Step::Kind::kRecord, record->serial(), "", {}});
   }
-  if (held_.empty() || !device_.check_alive().ok()) {
-    const Status placed = place_record(record, wake);
+  if (held_.empty() || device_.is_lost()) {
+    Status placed;
+    if (has_failed() || device_.is_lost()) [[unlikely]] {
+      placed = place_record(record, wake);
+    } else {
+      placed = record_native(*record);
+      if (placed.ok()) record->mark_submitted_unseen(++records_submitted_);
+    }
     tell_passed({Step::Kind::kRecord, record->serial(), "", {}}, placed);
     KEEL_RETURN_IF_ERROR(placed);
   } else {
@@ -220,6 +227,7 @@ Status Stream::submit_wait(const Ref<EventRecord>& record, uint64_t position, Wa
   {
     std::lock_guard lock(state_mutex_);
     edges_.push_back({position, record});
+    has_edges_.store(true, std::memory_order_release);
   }
   if (++edges_since_marker_ < kEdgesPerMarker) return {};
   // The wait is in the queue; a marker that cannot be placed is placed at the next one.
@@ -237,8 +245,8 @@ Status Stream::place_marker(uint64_t position, WakeList& wake) {
     markers_.pop_front();
   }
   Ref<EventRecord> marker;
-  KEEL_RETURN_IF_ERROR(device_.new_record(0, &marker));
-  marker->attach(Ref<Stream>(this), position);
+  KEEL_RETURN_IF_ERROR(records_.take(*this, 0, &marker));
+  marker->set_position(position);
   KEEL_RETURN_IF_ERROR(submit_record(marker, {}, wake));
   markers_.emplace_back(position, std::move(marker));
   edges_since_marker_ = 0;
@@ -453,8 +461,10 @@ Status Stream::recover(const Deadline& deadline) {
   }
   KEEL_RETURN_IF_ERROR(device_.check_alive());
   WakeList wake;
+  uint64_t last_recovery = 0;
   {
     std::lock_guard lock(mutex_);
+    last_recovery = recovered_at_;
     advance_locked(wake);  // a failed stream drops all it holds
   }
   advance_all(wake);
@@ -466,6 +476,8 @@ Status Stream::recover(const Deadline& deadline) {
   advance_all(wake);
   std::vector<Edge> edges;
   std::lock_guard lock(mutex_);
+  // By another thread meanwhile; what runs now was not waited for.
+  if (closed_ || recovered_at_ != last_recovery) return status();
   observers::tell([&](Observer& observer) { observer.host_saw_idle(*this); });
   if (!drained.ok()) {  // the native stream itself is stuck in the failure
     keel_plugin_stream* fresh = nullptr;
@@ -482,6 +494,7 @@ Status Stream::recover(const Deadline& deadline) {
   timeline_->forget_waits();
   std::lock_guard state_lock(state_mutex_);
   edges.swap(edges_);
+  has_edges_.store(!broken_edges_.empty(), std::memory_order_release);
   for (BrokenEdge& broken : broken_edges_) broken.last = std::min(broken.last, position_);
   recovered_at_ = ++position_;
   timeline_->advance(position_);
@@ -505,11 +518,11 @@ Status Stream::drain(const Deadline& deadline) {
                    device_.name());
   }
   Ref<EventRecord> last;
-  KEEL_RETURN_IF_ERROR(device_.new_record(0, &last));
   WakeList wake;
   {
     std::lock_guard lock(mutex_);
-    last->attach(Ref<Stream>(this), /*position=*/0);  // asks for this stream's work alone
+    KEEL_RETURN_IF_ERROR(records_.take(*this, 0, &last));
+    last->set_position(0);  // asks for this stream's work alone
     KEEL_RETURN_IF_ERROR(submit_record(last, {}, wake));
   }
   return last->wait(deadline);
@@ -554,15 +567,27 @@ Status Stream::close(const Deadline& deadline) {
     workspace_size_ = 0;
     std::lock_guard state_lock(state_mutex_);
     edges.swap(edges_);
+    has_edges_.store(!broken_edges_.empty(), std::memory_order_release);
   }
   for (Ref<Stream>& leg : legs) {
     Device& device = leg->device();
     device.return_stream(std::move(leg));
   }
   timeline_->finish();
+  release_records();
   for (void* workspace : workspaces) KEEL_RETURN_IF_ERROR(device_.memory().free(workspace));
-  device_.reclaim_records(SIZE_MAX);
   return {};
+}
+
+void Stream::release_records() {
+  EventRecord* records = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    fence_ = nullptr;
+    markers_.clear();
+    records = records_.close();
+  }
+  RecordPool::retire_all(records);
 }
 
 void Stream::close() {
@@ -577,14 +602,17 @@ void Stream::abandon() {
   decltype(memory_fences_) memory_fences;
   decltype(legs_) legs;
   decltype(edges_) edges;
-  std::lock_guard lock(mutex_);
-  std::swap(fence, fence_);
-  marks_ = {};
-  markers.swap(markers_);
-  memory_fences.swap(memory_fences_);
-  legs.swap(legs_);
-  std::lock_guard state_lock(state_mutex_);
-  edges.swap(edges_);
+  {
+    std::lock_guard lock(mutex_);
+    std::swap(fence, fence_);
+    marks_ = {};
+    markers.swap(markers_);
+    memory_fences.swap(memory_fences_);
+    legs.swap(legs_);
+    std::lock_guard state_lock(state_mutex_);
+    edges.swap(edges_);
+  }
+  release_records();
 }
 
 Status Stream::leg(Device& device, Ref<Stream>* out_leg) {

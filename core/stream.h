@@ -15,7 +15,9 @@
 #include "core/device.h"
 #include "core/event.h"
 #include "core/gate.h"
+#include "core/mutex.h"
 #include "core/observer.h"
+#include "core/record_pool.h"
 #include "core/ref_counted.h"
 #include "core/status.h"
 #include "core/timeline.h"
@@ -57,7 +59,9 @@ class Stream final : public RefCounted {
   template <typename Describe, typename Work, typename Hold>
   Status submit(const char* name, const Describe& describe, const Work& work, const Hold& hold) {
     std::lock_guard lock(mutex_);
-    KEEL_RETURN_IF_ERROR(status());
+    if (has_failed() || device_.is_lost()) [[unlikely]] {
+      return status();
+    }
     if (observers::active()) [[unlikely]] {
       AccessList accesses;
       describe(accesses);
@@ -117,6 +121,10 @@ class Stream final : public RefCounted {
   // A stream of the runtime's own on |device|, for parts of this stream's work that run
   // there: one a device, since they are in order anyway. It stays until this one closes.
   Status leg(Device& device, Ref<Stream>* out_leg);
+  RecordPool& records() { return records_; }
+  // Lets go of the records that nobody holds: each keeps its stream. For the end of a
+  // stream, whose work is done or given up.
+  void release_records();
 
   // ---- for the trace ----
   // What it keeps between the calls for one operation; guarded by the stream's lock.
@@ -137,7 +145,9 @@ class Stream final : public RefCounted {
   // |position|: of what failed; what was enqueued before a recovery fails no later work.
   void fail(const Status& status, uint64_t position = UINT64_MAX);
   // Whether the streams this one waited for, up to |position|, succeeded.
-  Status confirm(uint64_t position, WakeList& wake);
+  Status confirm(uint64_t position, WakeList& wake) {
+    return has_edges_.load(std::memory_order_acquire) ? confirm_edges(position, wake) : Status();
+  }
 
  private:
   using HeldWork = std::function<Status(keel_plugin_stream*)>;
@@ -173,6 +183,7 @@ class Stream final : public RefCounted {
 
   Stream(Device& device, int32_t priority, keel_plugin_stream* native, bool internal);
 
+  Status confirm_edges(uint64_t position, WakeList& wake);
   // Waits for what the native stream holds, and nothing else.
   Status drain(const Deadline& deadline);
   // The same for what its legs hold; their failures are this stream's already.
@@ -190,6 +201,10 @@ class Stream final : public RefCounted {
   void advance_locked(WakeList& wake);
   bool pass_event(const Ref<EventRecord>& record, uint64_t position, WakeList& wake);
   bool pass_gate(const Ref<Gate>& gate);
+  Status record_native(const EventRecord& record) {
+    return device_.check(device_.stream_table()->event_record(record.native(), native_),
+                         "stream.event_record");
+  }
   Status submit_record(const Ref<EventRecord>& record, const Status& inherited, WakeList& wake);
   Status place_record(const Ref<EventRecord>& record, WakeList& wake);
   Status submit_wait(const Ref<EventRecord>& record, uint64_t position, WakeList& wake);
@@ -202,13 +217,15 @@ class Stream final : public RefCounted {
   const uint64_t number_;
   const Ref<Timeline> timeline_;
 
-  std::mutex mutex_;
+  Mutex mutex_;
   keel_plugin_stream* native_;
   std::vector<keel_plugin_stream*> retired_;  // failed native streams, replaced by recover
   uint64_t position_ = 0;                     // things enqueued so far, records not counted
   std::deque<Held> held_;
   std::atomic<bool> has_held_{false};
   const void* parked_on_ = nullptr;  // the event or gate that will wake this stream
+  RecordPool records_;
+  uint64_t records_submitted_ = 0;
   Ref<EventRecord> fence_;
   uint64_t fence_position_ = 0;
   // Fences that freed memory waits for, with their positions. A bound on what a host far
@@ -231,6 +248,8 @@ class Stream final : public RefCounted {
   std::atomic<bool> failed_{false};
   Status failure_;
   uint64_t recovered_at_ = 0;  // position of the last recovery
+  // Whether there is any edge below; most streams never have one.
+  std::atomic<bool> has_edges_{false};
   std::vector<Edge> edges_;
   std::vector<BrokenEdge> broken_edges_;
 };

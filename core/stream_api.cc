@@ -4,6 +4,7 @@
 
 using keel::advance_all;
 using keel::api_call;
+using keel::api_quick_call;
 using keel::Deadline;
 using keel::Event;
 using keel::EventRecord;
@@ -17,11 +18,13 @@ using keel::Ref;
 using keel::Runtime;
 using keel::Status;
 using keel::Stream;
+using keel::unknown_handle;
 using keel::WakeList;
 
 namespace {
 
-Status find_event(keel_event handle, const char* name, Ref<Event>* out_event) {
+template <typename Found>
+Status find_event(keel_event handle, const char* name, Found* out_event) {
   return find_handle(Runtime::get().event_handles(), handle.id, name, out_event);
 }
 
@@ -53,12 +56,13 @@ keel_status keel_stream_create(keel_device device, int32_t priority, keel_stream
 
 keel_status keel_stream_destroy(keel_stream stream) {
   return api_call([&]() -> Status {
-    const Ref<Stream> removed = Runtime::get().stream_handles().remove(stream.id);
-    if (!removed) {
-      return failure(KEEL_INVALID_HANDLE, "stream {:#x} is not a live handle", stream.id);
-    }
+    Ref<Stream> removed = Runtime::get().stream_handles().remove(stream.id, /*lazily=*/true);
+    if (!removed) return unknown_handle(stream.id, "stream");
     const HostSpan span("keel_stream_destroy");
-    return removed->close(Runtime::get().default_deadline());
+    Status closed = removed->close(Runtime::get().default_deadline());
+    removed = nullptr;
+    keel::reclaim_all_retired();  // the native stream goes now, if no event needs it
+    return closed;
   });
 }
 
@@ -106,18 +110,18 @@ keel_status keel_event_create(uint32_t flags, keel_event* out_event) {
 
 keel_status keel_event_destroy(keel_event event) {
   return api_call([&]() -> Status {
-    if (!Runtime::get().event_handles().remove(event.id)) {
-      return failure(KEEL_INVALID_HANDLE, "event {:#x} is not a live handle", event.id);
-    }
+    const Ref<Event> removed = Runtime::get().event_handles().remove(event.id, /*lazily=*/true);
+    if (!removed) return unknown_handle(event.id, "event");
+    removed->set_current(nullptr);  // the record and its stream need not wait for the rest
     return {};
   });
 }
 
 keel_status keel_event_record(keel_event event, keel_stream stream) {
-  return api_call([&]() -> Status {
-    Ref<Event> found;
+  return api_quick_call([&]() -> Status {
+    Event* found = nullptr;
     KEEL_RETURN_IF_ERROR(find_event(event, "event", &found));
-    Ref<Stream> recorder;
+    Stream* recorder = nullptr;
     KEEL_RETURN_IF_ERROR(find_stream(stream, &recorder));
     Ref<EventRecord> record;
     KEEL_RETURN_IF_ERROR(recorder->record(found->flags(), &record));
@@ -127,9 +131,11 @@ keel_status keel_event_record(keel_event event, keel_stream stream) {
 }
 
 keel_status keel_event_query(keel_event event) {
-  return api_call([&]() -> Status {
-    Ref<Event> found;
+  return api_quick_call([&]() -> Status {
+    Event* found = nullptr;
     KEEL_RETURN_IF_ERROR(find_event(event, "event", &found));
+    // Whoever watches is told of each look.
+    if (found->is_known_done() && !keel::observers::active()) return {};
     const Ref<EventRecord> record = found->current();
     if (!record) return {};
     WakeList wake;
@@ -153,10 +159,10 @@ keel_status keel_event_wait(keel_event event, int64_t timeout_ns) {
 }
 
 keel_status keel_stream_wait_event(keel_stream stream, keel_event event) {
-  return api_call([&]() -> Status {
-    Ref<Stream> found;
+  return api_quick_call([&]() -> Status {
+    Stream* found = nullptr;
     KEEL_RETURN_IF_ERROR(find_stream(stream, &found));
-    Ref<Event> waited;
+    Event* waited = nullptr;
     KEEL_RETURN_IF_ERROR(find_event(event, "event", &waited));
     const Ref<EventRecord> record = waited->current();
     return record ? found->wait(record) : Status();
@@ -212,10 +218,8 @@ keel_status keel_gate_create(keel_gate* out_gate) {
 
 keel_status keel_gate_destroy(keel_gate gate) {
   return api_call([&]() -> Status {
-    const Ref<Gate> removed = Runtime::get().gate_handles().remove(gate.id);
-    if (!removed) {
-      return failure(KEEL_INVALID_HANDLE, "gate {:#x} is not a live handle", gate.id);
-    }
+    const Ref<Gate> removed = Runtime::get().gate_handles().remove(gate.id, /*lazily=*/true);
+    if (!removed) return unknown_handle(gate.id, "gate");
     WakeList wake;
     removed->open({KEEL_CANCELLED, "the gate was destroyed while it was closed"}, wake);
     advance_all(wake);

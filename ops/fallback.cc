@@ -75,9 +75,9 @@ class StagedTensors {
     bool writes;
   };
 
-  Endpoint on_cpu(const Copy& copy) const { return {Ref<Device>(&cpu_), copy.staged}; }
+  Endpoint on_cpu(const Copy& copy) const { return {&cpu_, copy.staged}; }
   static Endpoint on_device(const Stream& stream, const Copy& copy) {
-    return {Ref<Device>(&stream.device()), copy.original};
+    return {&stream.device(), copy.original};
   }
 
   Device& cpu_;
