@@ -21,7 +21,8 @@ class HandleRaceTest : public KeelTest, public ::testing::WithParamInterface<con
 // What a call on a handle that may be destroyed meanwhile can say.
 bool is_expected(keel_status status) {
   return status == KEEL_OK || status == KEEL_NOT_READY || status == KEEL_INVALID_HANDLE ||
-         status == KEEL_CANCELLED || status == KEEL_FAILED_PRECONDITION;
+         status == KEEL_CANCELLED || status == KEEL_FAILED_PRECONDITION ||
+         status == KEEL_TIMED_OUT;
 }
 
 TEST_P(HandleRaceTest, UseAndDestructionAtOnce) {
@@ -56,7 +57,7 @@ TEST_P(HandleRaceTest, UseAndDestructionAtOnce) {
         const keel_event event{events[random() % events.size()]};
         const keel_gate gate{gates[random() % gates.size()]};
         keel_status status = KEEL_OK;
-        switch (random() % 8) {
+        switch (random() % 9) {
           case 0:
           case 1:
             status = keel_event_record(event, stream);
@@ -75,6 +76,9 @@ TEST_P(HandleRaceTest, UseAndDestructionAtOnce) {
             break;
           case 6:
             status = keel_gate_open(gate, KEEL_OK, nullptr);
+            break;
+          case 7:
+            status = keel_stream_recover(stream, /*timeout_ns=*/0);
             break;
           default:
             status = fill(stream, memory + (seed - 1) * kCalls + call, seed, 1);

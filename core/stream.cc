@@ -468,16 +468,29 @@ Status Stream::recover(const Deadline& deadline) {
     advance_locked(wake);  // a failed stream drops all it holds
   }
   advance_all(wake);
-  Status drained = drain(deadline);
-  if (drained.code() == KEEL_TIMED_OUT || drained.code() == KEEL_DEVICE_LOST) return drained;
-  KEEL_RETURN_IF_ERROR(drain_legs(deadline));
-  // Records of before, looked at later, still learn what failed below them.
-  (void)confirm(UINT64_MAX, wake);
-  advance_all(wake);
   std::vector<Edge> edges;
-  std::lock_guard lock(mutex_);
-  // By another thread meanwhile; what runs now was not waited for.
-  if (closed_ || recovered_at_ != last_recovery) return status();
+  Status drained;
+  std::unique_lock lock(mutex_, std::defer_lock);
+  while (true) {
+    uint64_t drained_to = 0;
+    drained = drain(deadline, /*for_good=*/false, &drained_to);
+    if (drained.code() == KEEL_TIMED_OUT || drained.code() == KEEL_DEVICE_LOST) return drained;
+    KEEL_RETURN_IF_ERROR(drain_legs(deadline));
+    // Records of before, looked at later, still learn what failed below them.
+    (void)confirm(UINT64_MAX, wake);
+    advance_all(wake);
+    lock.lock();
+    // By another thread meanwhile; what runs now was not waited for.
+    if (closed_ || recovered_at_ != last_recovery) return status();
+    // A native stream is replaced once all records in it are over: those of the next one
+    // vouch for them.
+    if (drained.ok() || records_submitted_ == drained_to) break;
+    lock.unlock();
+    if (deadline.passed()) {
+      return failure(KEEL_TIMED_OUT, "{}: events were recorded while the stream was drained",
+                     device_.name());
+    }
+  }
   observers::tell([&](Observer& observer) { observer.host_saw_idle(*this); });
   if (!drained.ok()) {  // the native stream itself is stuck in the failure
     keel_plugin_stream* fresh = nullptr;
@@ -503,29 +516,31 @@ Status Stream::recover(const Deadline& deadline) {
   return {};
 }
 
-Status Stream::drain(const Deadline& deadline) {
+Status Stream::drain(const Deadline& deadline, bool for_good, uint64_t* out_order) {
   const keel_stream_table* table = device_.stream_table();
-  if (KEEL_HAS(keel_stream_table, table, synchronize)) {
-    keel_plugin_stream* native = nullptr;
-    {
-      std::lock_guard lock(mutex_);
-      native = native_;
-    }
-    const keel_status code = table->synchronize(native, deadline.remaining_ns());
-    if (code != KEEL_TIMED_OUT) return device_.check(code, "stream.synchronize");
-    take_plugin_text();
-    return failure(KEEL_TIMED_OUT, "{}: the deadline passed while a stream was drained",
-                   device_.name());
-  }
+  const bool synchronizes = KEEL_HAS(keel_stream_table, table, synchronize);
+  keel_plugin_stream* native = nullptr;
   Ref<EventRecord> last;
-  WakeList wake;
   {
     std::lock_guard lock(mutex_);
-    KEEL_RETURN_IF_ERROR(records_.take(*this, 0, &last));
-    last->set_position(0);  // asks for this stream's work alone
-    KEEL_RETURN_IF_ERROR(submit_record(last, {}, wake));
+    // Empty, or its close() waits for that: a record made here would be one that nobody does.
+    if (drained_ && !for_good) return {};
+    native = native_;
+    if (!synchronizes) {
+      WakeList wake;
+      KEEL_RETURN_IF_ERROR(records_.take(*this, 0, &last));
+      last->set_position(0);  // asks for this stream's work alone
+      KEEL_RETURN_IF_ERROR(submit_record(last, {}, wake));
+    }
+    drained_ = for_good;
+    if (out_order != nullptr) *out_order = records_submitted_;
   }
-  return last->wait(deadline);
+  if (!synchronizes) return last->wait(deadline);
+  const keel_status code = table->synchronize(native, deadline.remaining_ns());
+  if (code != KEEL_TIMED_OUT) return device_.check(code, "stream.synchronize");
+  take_plugin_text();
+  return failure(KEEL_TIMED_OUT, "{}: the deadline passed while a stream was drained",
+                 device_.name());
 }
 
 Status Stream::close(const Deadline& deadline) {
@@ -539,13 +554,8 @@ Status Stream::close(const Deadline& deadline) {
   advance_all(wake);
   Status drained = drain(deadline);
   if (drained.code() != KEEL_TIMED_OUT) drained = drain_legs(deadline);
-  if (drained.code() != KEEL_TIMED_OUT) {
-    {
-      std::lock_guard lock(mutex_);
-      drained_ = true;
-    }
-    drained = drain(deadline);  // another thread's record may have come in between
-  }
+  // Once more: another thread's record may have come in between.
+  if (drained.code() != KEEL_TIMED_OUT) drained = drain(deadline, /*for_good=*/true);
   if (drained.code() == KEEL_TIMED_OUT) {
     device_.keep_unfinished(Ref<Stream>(this));
     return drained;

@@ -184,8 +184,9 @@ class Stream final : public RefCounted {
   Stream(Device& device, int32_t priority, keel_plugin_stream* native, bool internal);
 
   Status confirm_edges(uint64_t position, WakeList& wake);
-  // Waits for what the native stream holds, and nothing else.
-  Status drain(const Deadline& deadline);
+  // Waits for what the native stream holds, and nothing else: at least for the records up
+  // to number |*out_order|. |for_good|: nothing enters it any more.
+  Status drain(const Deadline& deadline, bool for_good = false, uint64_t* out_order = nullptr);
   // The same for what its legs hold; their failures are this stream's already.
   Status drain_legs(const Deadline& deadline);
 
