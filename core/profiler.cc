@@ -1,8 +1,5 @@
 #include "core/profiler.h"
 
-#include <chrono>
-#include <thread>
-
 #include "core/device.h"
 
 namespace keel {
@@ -29,18 +26,28 @@ Status Profiler::set(const keel_profiler* profiler, const Deadline& deadline) {
   set_observer(ObserverSlot::kProfiler, nullptr);
   current_.store(nullptr, std::memory_order_seq_cst);
   // Enqueueing calls are short, but for copies of pageable memory on devices that wait.
-  while (inside_.load(std::memory_order_seq_cst) != 0) {
-    if (deadline.passed()) {
-      (void)owned_.release();  // somebody still uses it
-      return failure(KEEL_TIMED_OUT, "a call that the former profiler was told of still runs");
-    }
-    std::this_thread::sleep_for(std::chrono::microseconds(20));
+  waited_for_.store(true, std::memory_order_seq_cst);
+  bool left = false;
+  {
+    std::unique_lock waiting(left_mutex_);
+    left = left_.wait_until(waiting, deadline.time(),
+                            [&] { return inside_.load(std::memory_order_seq_cst) == 0; });
+  }
+  waited_for_.store(false, std::memory_order_seq_cst);
+  if (!left) {
+    (void)owned_.release();  // somebody still uses it
+    return failure(KEEL_TIMED_OUT, "a call that the former profiler was told of still runs");
   }
   owned_ = std::move(fresh);
   if (!owned_) return {};
   current_.store(owned_.get(), std::memory_order_seq_cst);
   set_observer(ObserverSlot::kProfiler, this);
   return {};
+}
+
+void Profiler::tell_left() {
+  std::lock_guard lock(left_mutex_);
+  left_.notify_all();
 }
 
 const keel_profiler* Profiler::enter() {

@@ -3,6 +3,7 @@
 #define KEEL_CORE_PROFILER_H_
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -28,9 +29,19 @@ class Profiler final : public Observer {
   friend class EnqueueCall;
   // The profiler, which stays until leave(); NULL if there is none.
   const keel_profiler* enter();
-  void leave() { inside_.fetch_sub(1, std::memory_order_release); }
+  // Either this sees that set() waits, or set() sees that nobody is inside.
+  void leave() {
+    if (inside_.fetch_sub(1, std::memory_order_seq_cst) == 1 &&
+        waited_for_.load(std::memory_order_seq_cst)) [[unlikely]] {
+      tell_left();
+    }
+  }
+  void tell_left();
 
   std::mutex mutex_;  // set
+  std::mutex left_mutex_;
+  std::condition_variable left_;
+  std::atomic<bool> waited_for_{false};
   std::atomic<uint32_t> inside_{0};
   std::atomic<const keel_profiler*> current_{nullptr};
   std::unique_ptr<const keel_profiler> owned_;

@@ -208,6 +208,37 @@ TEST_F(ProfilerTest, MayNotBeReplacedFromWithin) {
   ASSERT_KEEL_OK(keel_profiler_set(nullptr));
 }
 
+// The call that it waits for ends on another thread, which has to tell it.
+TEST_F(ProfilerTest, IsReplacedOnceACallThatRunsHasEnded) {
+  struct Blocker {
+    std::atomic<bool> inside{false};
+    std::atomic<bool> release{false};
+  } blocker;
+  auto profiler = KEEL_STRUCT_INIT(keel_profiler, KEEL_STRUCT_PROFILER);
+  profiler.user = &blocker;
+  profiler.begin = [](void* user, const char*, keel_device, keel_stream) -> uint64_t {
+    auto& self = *static_cast<Blocker*>(user);
+    self.inside.store(true);
+    while (!self.release.load()) std::this_thread::yield();
+    return 0;
+  };
+  ASSERT_KEEL_OK(keel_profiler_set(&profiler));
+  std::thread caller([&] { EXPECT_KEEL_OK(fill(stream_, memory_, 1, 64)); });
+  while (!blocker.inside.load()) std::this_thread::yield();
+  std::atomic<bool> replaced{false};
+  std::thread replacer([&] {
+    EXPECT_KEEL_OK(keel_profiler_set(nullptr));
+    replaced.store(true);
+  });
+  for (int i = 0; i < 1000; ++i) {
+    EXPECT_FALSE(replaced.load()) << "the call still runs";
+    std::this_thread::yield();
+  }
+  blocker.release.store(true);
+  caller.join();
+  replacer.join();
+}
+
 // Once keel_profiler_set has returned, the former profiler is not called any more, and
 // all that it saw begin has ended.
 TEST_F(ProfilerTest, IsReplacedWhileThreadsEnqueue) {

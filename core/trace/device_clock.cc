@@ -23,12 +23,14 @@ constexpr int64_t kPatienceNs = 5'000'000;
 // the business of those whose work it is.
 bool wait_native(const EventRecord& record, int64_t patience_ns) {
   const keel_stream_table* table = record.device().stream_table();
-  const int64_t end = host_now_ns() + patience_ns;
+  const Deadline deadline = Deadline::after(patience_ns);
   if (KEEL_HAS(keel_stream_table, table, event_wait)) {
     return table->event_wait(record.native(), patience_ns) == KEEL_OK;
   }
+  // A plugin without event_wait tells only who asks. A notification would come on another
+  // thread, and later than the 10 us between two questions.
   while (table->event_query(record.native()) == KEEL_NOT_READY) {
-    if (host_now_ns() > end) return false;
+    if (deadline.passed()) return false;
     std::this_thread::sleep_for(std::chrono::microseconds(10));
   }
   return table->event_query(record.native()) == KEEL_OK;

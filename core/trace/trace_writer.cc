@@ -101,10 +101,26 @@ void TraceWriter::run() {
     resolve_all();
     if (finishing && pending_ == 0 && ring_.size() == 0) break;
     if (finishing && (deadline_.passed() || !failure_.ok())) break;
-    if (finishing) std::this_thread::sleep_for(std::chrono::nanoseconds(kPollPauseNs));
+    if (finishing) wait_for_device();
     if (file_.text().size() >= kFlushBytes || host_now_ns() - flushed_ns_ > kFlushEveryNs) flush();
   }
   complete();
+}
+
+void TraceWriter::wait_for_device() {
+  for (const auto& [number, row] : rows_) {
+    if (row.pending.empty() || row.pending.front().kind != TraceItem::Kind::kWork) continue;
+    const EventRecord& end = *row.pending.front().end;
+    const keel_stream_table* table = end.device().stream_table();
+    if (!KEEL_HAS(keel_stream_table, table, event_wait)) continue;
+    // Done already where the item waits for its device's clock.
+    if (table->event_query(end.native()) != KEEL_NOT_READY) continue;
+    table->event_wait(end.native(), kBusyPauseNs);
+    return;
+  }
+  // Nothing tells when it is over: it has to be asked.
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, std::chrono::nanoseconds(kPollPauseNs));
 }
 
 void TraceWriter::complete() {

@@ -62,6 +62,8 @@ class TraceWriter {
   void run();
   // How long until there may be something to do.
   int64_t pause_ns() const;
+  // While finishing: for what the device still has to do, or a moment.
+  void wait_for_device();
   void take_items();
   void take(TraceItem&& item);
   // Writes what is done by now.
