@@ -15,8 +15,9 @@ namespace keel::validation {
 
 // Something that reads or writes, as texts name it.
 struct Operation {
-  const char* name;   // "copy"
-  std::string place;  // "stream 3 (cpu:0)"
+  const char* name;               // "copy"
+  std::string place;              // "stream 3 (cpu:0)"
+  const char* part_of = nullptr;  // "all_reduce", of which it is one step
 };
 
 // One operation's mark on some bytes: |epoch| of the timeline |slot|.

@@ -23,12 +23,20 @@ void report_all(const std::vector<std::string>& problems) {
   for (const std::string& problem : problems) report_problem(problem);
 }
 
+// The operation as texts name it.
+std::string text_of(const Operation& operation) {
+  if (operation.part_of == nullptr) return operation.name;
+  return fmt::format("{} ({})", operation.part_of, operation.name);
+}
+
 }  // namespace
 
 // The line of one of Keel's own threads; empty for a thread of the user's.
 struct RaceDetector::ThreadLine {
   uint64_t generation = 0;
   std::shared_ptr<Line> line;
+  const char* outermost = nullptr;  // what the thread is in the middle of: "all_reduce"
+  uint32_t depth = 0;
 
   ~ThreadLine() {
     if (line == nullptr) return;
@@ -128,7 +136,10 @@ void RaceDetector::learn(const VectorClock& clock) {
 void RaceDetector::enqueued(Stream& stream, const Step& step) {
   std::lock_guard lock(mutex_);
   if (step.kind == Step::Kind::kRecord && !streams_.contains(stream.number())) return;
-  line_of(stream).pending.push_back({step.kind, step.serial, known_here()});
+  const ThreadLine& thread = this_thread_line();
+  const bool own = thread.line != nullptr && thread.generation == generation_;
+  line_of(stream).pending.push_back(
+      {step.kind, step.serial, known_here(), own ? thread.outermost : nullptr});
 }
 
 void RaceDetector::passed(Stream& stream, const Step& step, const Status& status) {
@@ -146,13 +157,15 @@ void RaceDetector::passed(Stream& stream, const Step& step, const Status& status
         std::find_if(line.pending.begin(), line.pending.end(), [&](const Pending& pending) {
           return pending.kind == step.kind && pending.serial == step.serial;
         });
+    const char* part_of = nullptr;
     if (enqueued != line.pending.end()) {
       line.clock.join(*enqueued->host);
+      part_of = enqueued->part_of;
       line.pending.erase(line.pending.begin(), std::next(enqueued));
     }
     switch (step.kind) {
       case Step::Kind::kWork:
-        if (status.ok()) run(line, step.name, step.accesses, &problems);
+        if (status.ok()) run(line, step.name, part_of, step.accesses, &problems);
         break;
       case Step::Kind::kRecord:
         if (step.serial == 0) break;
@@ -205,11 +218,19 @@ void RaceDetector::host_begin(const char* name, std::span<const Access> accesses
     if (thread.line == nullptr || thread.generation != generation_) {
       thread.line = new_line("a thread of Keel's");
       thread.generation = generation_;
+      thread.depth = 0;
       threads_.push_back(thread.line);
     }
-    if (!accesses.empty()) run(*thread.line, name, accesses, &problems);
+    if (thread.depth++ == 0) thread.outermost = name;
+    const char* const part_of = thread.outermost == name ? nullptr : thread.outermost;
+    if (!accesses.empty()) run(*thread.line, name, part_of, accesses, &problems);
   }
   report_all(problems);
+}
+
+void RaceDetector::host_end() {
+  ThreadLine& thread = this_thread_line();
+  if (thread.depth != 0 && --thread.depth == 0) thread.outermost = nullptr;
 }
 
 void RaceDetector::memory_handed_out(const Device* device, const void* pointer, uint64_t bytes,
@@ -224,17 +245,18 @@ void RaceDetector::memory_handed_out(const Device* device, const void* pointer, 
   line.clock.join(*known_here());
   std::vector<std::string> none;
   const Access access{device, pointer, bytes, /*writes=*/true};
-  run(line, "allocation", {&access, 1}, &none);
+  run(line, "allocation", nullptr, {&access, 1}, &none);
 }
 
 // ---- races ---------------------------------------------------------------------------
 
-void RaceDetector::run(Line& line, const char* name, std::span<const Access> accesses,
-                       std::vector<std::string>* problems) {
+void RaceDetector::run(Line& line, const char* name, const char* part_of,
+                       std::span<const Access> accesses, std::vector<std::string>* problems) {
   const uint64_t epoch = ++epochs_[line.slot];
   line.clock.set(line.slot, epoch);
   if (accesses.empty()) return;
-  const Mark mark{line.slot, epoch, std::make_shared<const Operation>(Operation{name, line.name})};
+  const Mark mark{line.slot, epoch,
+                  std::make_shared<const Operation>(Operation{name, line.name, part_of})};
   for (const Access& access : accesses) touch(line, mark, access, problems);
   limit_memory();
 }
@@ -250,9 +272,9 @@ void RaceDetector::touch(Line& line, const Mark& mark, const Access& access,
     const uintptr_t at = std::max(from, conflict.begin);
     problems->push_back(fmt::format(
         "race: {} on {} {} {:#x} + {} of {}, {} on {} {} it, with no event between them",
-        conflict.other.operation->name, conflict.other.operation->place,
+        text_of(*conflict.other.operation), conflict.other.operation->place,
         conflict.other_writes ? "writes" : "reads", at, std::min(to, conflict.end) - at,
-        access.device == nullptr ? "the host" : access.device->name(), mark.operation->name,
+        access.device == nullptr ? "the host" : access.device->name(), text_of(*mark.operation),
         mark.operation->place, access.writes ? "writes" : "reads"));
   };
   if (access.dense) {

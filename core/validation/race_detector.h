@@ -40,6 +40,7 @@ class RaceDetector final : public Observer {
   void gate_opened(uint64_t serial) override;
   void forgotten(uint64_t serial) override;
   void host_begin(const char* name, std::span<const Access> accesses) override;
+  void host_end() override;
   void memory_handed_out(const Device* device, const void* pointer, uint64_t bytes,
                          Stream* stream) override;
 
@@ -50,6 +51,7 @@ class RaceDetector final : public Observer {
     Step::Kind kind;
     uint64_t serial;
     Snapshot host;
+    const char* part_of;  // what the thread was about; NULL: nothing else
   };
   // A stream, or a thread of Keel's own.
   struct Line {
@@ -73,7 +75,7 @@ class RaceDetector final : public Observer {
   // so that nothing is reported for want of knowledge.
   Snapshot clock_of(uint64_t serial) const;
   void learn(const VectorClock& clock);
-  void run(Line& line, const char* name, std::span<const Access> accesses,
+  void run(Line& line, const char* name, const char* part_of, std::span<const Access> accesses,
            std::vector<std::string>* problems);
   void touch(Line& line, const Mark& mark, const Access& access,
              std::vector<std::string>* problems);

@@ -233,6 +233,78 @@ TEST_F(RaceTest, KeelsOwnLegsAreOrdered) {
   }
 }
 
+// Whichever way a rank's buffers are reached: by the host itself, or by copies of Keel's.
+TEST_F(RaceTest, ACollectiveIsNamedWithWhatItRacesWith) {
+  const keel_device devices[] = {fake_, other_fake_};
+  const keel_stream other_stream = new_stream(other_fake_);
+  void* const other = alloc(other_fake_, kBytes);
+  ASSERT_KEEL_OK(fill(other_stream, other, 1, kWords));
+  for (const bool alias : {true, false}) {
+    auto options = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
+    options.forbid_alias = alias ? 0 : 1;
+    keel_comm comms[2] = {};
+    ASSERT_KEEL_OK(keel_comm_init_all(devices, 2, &options, comms));
+    const auto all_reduce = [&] {
+      EXPECT_KEEL_OK(keel_all_reduce(comms[0], x_, y_, kWords, KEEL_INT32, KEEL_SUM, b_));
+      EXPECT_KEEL_OK(
+          keel_all_reduce(comms[1], other, other, kWords, KEEL_INT32, KEEL_SUM, other_stream));
+      EXPECT_KEEL_OK(keel_stream_synchronize(b_, kPatience));
+      EXPECT_KEEL_OK(keel_stream_synchronize(other_stream, kPatience));
+    };
+    const std::string reader =
+        alias ? "all_reduce (host reduce) on a thread of Keel's" : "all_reduce (copy) on stream ";
+    ASSERT_KEEL_OK(fill_x(a_));
+    all_reduce();
+    EXPECT_TRUE(found("fill on stream ", reader));
+    ASSERT_KEEL_OK(fill_x(a_));
+    order(a_, b_);
+    all_reduce();
+    EXPECT_TRUE(clean());
+    for (const keel_comm comm : comms) ASSERT_KEEL_OK(keel_comm_destroy(comm));
+  }
+}
+
+// What lies between the rows of an output is nobody's business but its owner's.
+TEST_F(RaceTest, AFallbackLeavesTheGapsBetweenRowsAlone) {
+  load("cpu", {{"devices", "1"}});
+  constexpr int64_t kPitch = 8;
+  const auto matrix = [](void* data, int64_t pitch) {
+    keel_tensor tensor = {};
+    tensor.size = sizeof(tensor);
+    tensor.data = data;
+    tensor.dtype = KEEL_FLOAT32;
+    tensor.rank = 2;
+    tensor.shape[0] = tensor.shape[1] = 4;
+    tensor.strides[0] = pitch;
+    tensor.strides[1] = 1;
+    return tensor;
+  };
+  const keel_tensor x = matrix(x_, 4);
+  const keel_tensor y = matrix(y_, kPitch);
+  const keel_tensor* const inputs[] = {&x, &x, nullptr};
+  const keel_tensor* const outputs[] = {&y};
+  keel_attribute attributes[4] = {};  // neither transposed
+  attributes[2].f = 1;
+  auto call = KEEL_STRUCT_INIT(keel_op_call, KEEL_STRUCT_OP_CALL);
+  call.op = KEEL_OP_MATMUL;
+  call.inputs = inputs;
+  call.input_count = 3;
+  call.outputs = outputs;
+  call.output_count = 1;
+  call.attributes = attributes;
+  call.attribute_count = 4;
+  const auto with_fill_at = [&](int64_t word) {
+    ASSERT_KEEL_OK(keel_op_run(a_, &call));
+    ASSERT_KEEL_OK(fill(b_, static_cast<uint32_t*>(y_) + word, 7, 4));
+    ASSERT_KEEL_OK(keel_stream_synchronize(a_, kPatience));
+    ASSERT_KEEL_OK(keel_stream_synchronize(b_, kPatience));
+  };
+  with_fill_at(kPitch + 4);
+  EXPECT_TRUE(clean());
+  with_fill_at(kPitch);
+  EXPECT_FALSE(clean()) << "a row of the output itself";
+}
+
 TEST_F(RaceTest, MemoryThatIsFreedBeginsANewLife) {
   ASSERT_KEEL_OK(fill_x(a_));
   for (int i = 0; i < 8; ++i) {
