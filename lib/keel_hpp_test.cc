@@ -106,6 +106,47 @@ TEST_F(KeelHpp, TraceStopsAtItsEnd) {
 
 // ---- memory and streams ------------------------------------------------------------
 
+TEST_F(KeelHpp, BuffersOfAStreamAreUsedAgainInItsOrder) {
+  const uint64_t before = cpu_.memory_stats().live_blocks;
+  void* first = nullptr;
+  keel::Buffer outlives;
+  {
+    keel::Stream stream(cpu_);
+    {
+      keel::Buffer buffer(stream, 4096);
+      EXPECT_EQ(buffer.size(), 4096u);
+      EXPECT_EQ(buffer.device(), cpu_);
+      stream.fill(buffer, 1.0f);
+      keel::Buffer moved(std::move(buffer));
+      first = moved.data();
+      EXPECT_EQ(cpu_.memory_stats().live_blocks, before + 1);
+    }
+    EXPECT_EQ(cpu_.memory_stats().live_blocks, before);
+    const keel::Buffer again(stream, 4096);
+    EXPECT_EQ(again.data(), first);
+    outlives = keel::Buffer(stream, 64);
+    EXPECT_EQ(thrown_by([&] { keel::Buffer none(stream, 0); }), KEEL_INVALID_ARGUMENT);
+  }
+  EXPECT_EQ(cpu_.memory_stats().live_blocks, before + 1);
+  outlives = keel::Buffer();
+  EXPECT_EQ(cpu_.memory_stats().live_blocks, before) << "freed after its stream";
+}
+
+TEST_F(KeelHpp, DevicesTellOfTheirMemory) {
+  {
+    const keel::Buffer buffer(cpu_, KEEL_MEMORY_DEVICE, 1000);
+    const std::string text = cpu_.memory_snapshot();
+    EXPECT_NE(text.find("\"requested\":1000"), std::string::npos) << text;
+    EXPECT_EQ(cpu_.memory_stats().requested, 1000u);
+  }
+  EXPECT_GE(cpu_.memory_stats().allocated_peak, 1000u);
+  cpu_.reset_memory_peaks();
+  EXPECT_EQ(cpu_.memory_stats().allocated_peak, 0u);
+  EXPECT_NE(cpu_.memory_stats().reserved, 0u);
+  cpu_.trim_memory();
+  EXPECT_EQ(cpu_.memory_stats().reserved, 0u);
+}
+
 TEST_F(KeelHpp, UploadCopyDownload) {
   keel::Stream stream(cpu_);
   const std::vector<float> sent = numbers(1000);

@@ -221,6 +221,20 @@ class Device {
     check(status);
     return use;
   }
+  // What Keel has allocated on it, and holds for later.
+  keel_memory_stats memory_stats() const {
+    keel_memory_stats stats = KEEL_STRUCT_INIT(keel_memory_stats, KEEL_STRUCT_MEMORY_STATS);
+    check(keel_memory_stats_get(handle_, &stats));
+    return stats;
+  }
+  void reset_memory_peaks() const { check(keel_memory_stats_reset_peaks(handle_)); }
+  // Every segment and block as JSON text.
+  std::string memory_snapshot() const {
+    return api_detail::read_text(
+        [this](char* text, uint64_t* size) { return keel_memory_snapshot(handle_, text, size); });
+  }
+  // Gives what is free and idle back to the device.
+  void trim_memory() const { check(keel_memory_trim(handle_)); }
   // The physical chip that it is a way into.
   uint32_t chip() const {
     uint32_t number = 0;
@@ -314,6 +328,8 @@ inline keel_tensor make_tensor(void* data, keel_dtype dtype, std::initializer_li
 
 // ---- memory ----------------------------------------------------------------------
 
+class Stream;
+
 // One allocation of |size| bytes, not zeroed. Freeing does not wait: the memory is used
 // again once the work enqueued before is done. Analogue: cudaMalloc and its cudaFree.
 class Buffer {
@@ -322,6 +338,9 @@ class Buffer {
   Buffer(Device device, keel_memory_kind kind, uint64_t size) : device_(device), size_(size) {
     check(keel_alloc(device.get(), kind, size, &data_));
   }
+  // Device memory for work enqueued on |stream| from now on. The buffer's end frees it in
+  // the stream's order, without a wait, or as any other memory if the stream is gone.
+  Buffer(const Stream& stream, uint64_t size);
   // Room for |count| elements.
   template <Element Type>
   static Buffer of(Device device, uint64_t count, keel_memory_kind kind = KEEL_MEMORY_DEVICE) {
@@ -329,16 +348,20 @@ class Buffer {
   }
   Buffer(Buffer&& other) noexcept
       : device_(other.device_),
+        stream_(other.stream_),
         data_(std::exchange(other.data_, nullptr)),
         size_(std::exchange(other.size_, 0)) {}
   Buffer& operator=(Buffer&& other) noexcept {
     std::swap(device_, other.device_);
+    std::swap(stream_, other.stream_);
     std::swap(data_, other.data_);
     std::swap(size_, other.size_);
     return *this;
   }
   ~Buffer() {
-    if (data_ != nullptr) (void)keel_free(device_.get(), data_);
+    if (data_ == nullptr) return;
+    if (stream_.id != 0 && keel_free_on_stream(stream_, data_) == KEEL_OK) return;
+    (void)keel_free(device_.get(), data_);
   }
 
   Device device() const { return device_; }
@@ -363,13 +386,12 @@ class Buffer {
 
  private:
   Device device_;
+  keel_stream stream_{};  // that it is freed on; id 0: on none
   void* data_ = nullptr;
   uint64_t size_ = 0;
 };
 
 // ---- streams, events, gates ------------------------------------------------------
-
-class Stream;
 
 // A point in a stream. Analogue: cudaEvent_t.
 class Event {
@@ -480,6 +502,11 @@ class Stream {
   Device device_;
   Handle handle_;
 };
+
+inline Buffer::Buffer(const Stream& stream, uint64_t size)
+    : device_(stream.device()), stream_(stream.get()), size_(size) {
+  check(keel_alloc_on_stream(stream_, size, &data_));
+}
 
 inline void Event::record(const Stream& stream) {
   check(keel_event_record(get(), stream.get()));
