@@ -1,6 +1,9 @@
 #include "backends/vulkan/event.h"
 
+#include <utility>
+
 #include "backends/vulkan/result.h"
+#include "backends/vulkan/stream.h"
 
 namespace keel::vulkan {
 
@@ -24,23 +27,45 @@ keel_status Event::create(Device& device, uint32_t flags, std::unique_ptr<Event>
 }
 
 Event::~Event() {
+  submit();  // its stream forgets it
   device_.functions().DestroyQueryPool(device_.handle(), timestamp_, nullptr);
 }
 
 void Event::set(Moment moment, keel_status failure) {
   moment_ = moment;
   failure_ = failure;
+  submitted_.store(true, std::memory_order_release);
+}
+
+void Event::set_open(std::shared_ptr<StreamLink> link) {
+  link_ = std::move(link);
+  submitted_.store(false, std::memory_order_release);
+}
+
+void Event::submit() const {
+  if (is_submitted()) return;
+  const std::lock_guard lock(link_->mutex);
+  if (!is_submitted()) link_->stream->submit_batch();
 }
 
 keel_status Event::query() const {
+  if (!is_submitted()) {
+    // The device still has work of the stream's, or the stream is in the middle of a call:
+    // a later query will do.
+    const std::unique_lock lock(link_->mutex, std::try_to_lock);
+    if (!lock.owns_lock()) return KEEL_NOT_READY;
+    if (!is_submitted() && !link_->stream->submit_if_dry()) return KEEL_NOT_READY;
+  }
   return failure_ != KEEL_OK ? failure_ : moment_.queue->query(moment_.value);
 }
 
 keel_status Event::wait(int64_t timeout_ns) const {
+  submit();
   return failure_ != KEEL_OK ? failure_ : moment_.queue->wait(moment_.value, timeout_ns);
 }
 
 keel_status Event::notify(keel_notify_fn fn, void* user) const {
+  submit();
   if (failure_ != KEEL_OK) {
     fn(user, failure_);
   } else {

@@ -12,7 +12,7 @@ Staging::~Staging() {
   if (block_.buffer != VK_NULL_HANDLE) memory_.destroy(block_);
 }
 
-keel_status Staging::reserve(Queue& queue, uint64_t size, Place* out_place) {
+keel_status Staging::reserve(Queue& queue, uint64_t size, std::mutex& held, Place* out_place) {
   if (block_.buffer == VK_NULL_HANDLE) {
     const keel_status status = memory_.create_pinned(kSlots * kSlotBytes, &block_);
     if (status != KEEL_OK) return status;
@@ -20,7 +20,10 @@ keel_status Staging::reserve(Queue& queue, uint64_t size, Place* out_place) {
   if (used_ + size > kSlotBytes) {
     const uint32_t next = (slot_ + 1) % kSlots;
     if (done_at_[next] == kUnsubmitted) return KEEL_NOT_READY;
-    const keel_status status = queue.wait(done_at_[next], kForeverNs);
+    const uint64_t done_at = done_at_[next];
+    held.unlock();
+    const keel_status status = queue.wait(done_at, kForeverNs);
+    held.lock();
     if (status != KEEL_OK) return status;
     slot_ = next;
     used_ = 0;

@@ -7,14 +7,15 @@
 
 #include <array>
 #include <cstdint>
+#include <mutex>
 
 #include "backends/vulkan/memory.h"
 #include "backends/vulkan/queue.h"
 
 namespace keel::vulkan {
 
-// One thread at a time, as its stream. The memory is allocated by the first
-// reserve().
+// One thread at a time, as its stream; submitted() with the same mutex held. The memory is
+// allocated by the first reserve().
 class Staging {
  public:
   // Of the largest reservation. Four of these make the ring: 1 MiB a stream.
@@ -27,8 +28,9 @@ class Staging {
 
   // |size| <= kSlotBytes bytes that stay reserved until the submission that the
   // next submitted() names is done. Blocks while the ring is full of work in
-  // flight. KEEL_NOT_READY: what fills it has not been submitted; submit, call again.
-  keel_status reserve(Queue& queue, uint64_t size, Place* out_place);
+  // flight, with |held| given away. KEEL_NOT_READY: what fills it has not been submitted;
+  // submit, call again.
+  keel_status reserve(Queue& queue, uint64_t size, std::mutex& held, Place* out_place);
   // The commands that use what was reserved so far are done at |value|.
   void submitted(uint64_t value);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 
 #include "backends/vulkan/result.h"
 
@@ -22,6 +23,14 @@ Place advance(Place place, uint64_t bytes) {
 
 }  // namespace
 
+Stream::Stream(Device& device, Queue& queue)
+    : device_(device),
+      queue_(queue),
+      link_(std::make_shared<StreamLink>()),
+      staging_(device.memory()) {
+  link_->stream = this;
+}
+
 keel_status Stream::create(Device& device, std::unique_ptr<Stream>* out_stream) {
   if (device.lost()) return kit::fail(KEEL_DEVICE_LOST, "the device is lost");
   std::unique_ptr<Stream> stream(new Stream(device, device.assign_queue()));
@@ -39,6 +48,11 @@ keel_status Stream::create(Device& device, std::unique_ptr<Stream>* out_stream) 
 }
 
 Stream::~Stream() {
+  {
+    const std::lock_guard lock(link_->mutex);
+    if (!open_events_.empty()) flush();
+    link_->stream = nullptr;
+  }
   const Moment& last = depends_[queue_.index()];
   queue_.wait(last.value, kForeverNs);
   device_.functions().DestroyCommandPool(device_.handle(), pool_, nullptr);
@@ -49,8 +63,28 @@ keel_status Stream::fail(keel_status status) {
     failure_ = status;
     open_ = VK_NULL_HANDLE;  // never submitted
     open_count_ = 0;
+    settle_events(failure_);
   }
   return status;
+}
+
+void Stream::settle_events(keel_status failure) {
+  for (Event* event : open_events_) event->set(depends_[queue_.index()], failure);
+  open_events_.clear();
+}
+
+bool Stream::in_flight() {
+  return queue_.query(depends_[queue_.index()].value) == KEEL_NOT_READY;
+}
+
+void Stream::submit_batch() {
+  flush();
+}
+
+bool Stream::submit_if_dry() {
+  if (in_flight()) return false;
+  flush();
+  return true;
 }
 
 keel_status Stream::acquire_commands(VkCommandBuffer* out_buffer) {
@@ -120,7 +154,8 @@ keel_status Stream::begin_command() {
 
 keel_status Stream::end_command() {
   needs_barrier_ = true;
-  return ++open_count_ >= kBatchCommands ? flush() : KEEL_OK;
+  const uint32_t limit = kBatchCommands + (open_events_.empty() ? 0 : kTimedCommands);
+  return ++open_count_ >= limit ? flush() : KEEL_OK;
 }
 
 keel_status Stream::flush() {
@@ -148,6 +183,7 @@ keel_status Stream::flush() {
     next_commands_ = (next_commands_ + 1) % commands_.size();
     open_ = VK_NULL_HANDLE;
   }
+  settle_events(KEEL_OK);
   return KEEL_OK;
 }
 
@@ -165,29 +201,50 @@ keel_status Stream::idle() {
 keel_status Stream::wait_idle(int64_t timeout_ns) {
   keel_status status = flush();
   if (status != KEEL_OK) return status;
-  // After the flush the stream's own queue has waited for all the others.
-  status = queue_.wait(depends_[queue_.index()].value, timeout_ns);
+  // After the flush the stream's own queue has waited for all the others, and no event is
+  // left that another thread could want to be submitted.
+  const uint64_t last = depends_[queue_.index()].value;
+  link_->mutex.unlock();
+  status = queue_.wait(last, timeout_ns);
+  link_->mutex.lock();
   return status == KEEL_OK || status == KEEL_TIMED_OUT ? status : fail(status);
 }
 
 keel_status Stream::record(Event& event) {
-  keel_status status = KEEL_OK;
-  if (event.timestamp() != VK_NULL_HANDLE) {
-    status = begin_command();
-    if (status == KEEL_OK) {
-      const DeviceFunctions& vk = device_.functions();
-      vk.CmdResetQueryPool(open_, event.timestamp(), 0, 1);
-      vk.CmdWriteTimestamp(open_, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, event.timestamp(), 0);
-      needs_barrier_ = true;
-    }
-  }
-  if (status == KEEL_OK) status = flush();
+  const std::lock_guard lock(link_->mutex);
+  if (event.timestamp() != VK_NULL_HANDLE && failure_ == KEEL_OK) return record_time(event);
   // The failure is the event's to report: recording on a failed stream is no error.
+  const keel_status status = flush();
   event.set(depends_[queue_.index()], status);
   return KEEL_OK;
 }
 
+keel_status Stream::record_time(Event& event) {
+  open_events_.reserve(open_events_.size() + 1);  // may throw; nothing below does
+  // On its own, what comes behind it may come late: then it would tell that moment.
+  const bool behind_work = open_ != VK_NULL_HANDLE;
+  keel_status status = begin_command();
+  if (status != KEEL_OK) {
+    event.set(depends_[queue_.index()], status);
+    return KEEL_OK;
+  }
+  const DeviceFunctions& vk = device_.functions();
+  vk.CmdResetQueryPool(open_, event.timestamp(), 0, 1);
+  vk.CmdWriteTimestamp(open_, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, event.timestamp(), 0);
+  // What follows the work before is ordered by the barrier that begin_command() put here;
+  // the time itself is memory of nobody's. On lavapipe a barrier is a wait.
+  needs_barrier_ = false;
+  open_events_.push_back(&event);
+  event.set_open(link_);
+  const bool full = open_count_ >= kBatchCommands || open_events_.size() >= kBatchCommands;
+  if (full || !behind_work || !in_flight()) flush();  // a failure is the event's to report
+  return KEEL_OK;
+}
+
 keel_status Stream::wait_event(const Event& event) {
+  // Before this stream is held: two may wait for each other's events at once.
+  event.submit();
+  const std::lock_guard lock(link_->mutex);
   if (failure_ != KEEL_OK) return failure_;
   if (event.failure() != KEEL_OK) {
     fail(event.failure());
@@ -208,16 +265,29 @@ keel_status Stream::wait_event(const Event& event) {
 }
 
 keel_status Stream::query() {
+  const std::lock_guard lock(link_->mutex);
   const keel_status status = flush();
   return status == KEEL_OK ? idle() : status;
 }
 
 keel_status Stream::synchronize(int64_t timeout_ns) {
+  const std::lock_guard lock(link_->mutex);
   return wait_idle(timeout_ns);
 }
 
 keel_status Stream::dispatch(PipelineKey key, const void* arguments, uint32_t argument_bytes,
                              uint32_t groups_x, uint32_t groups_y, const Texels* texels) {
+  const std::lock_guard lock(link_->mutex);
+  return run(key, arguments, argument_bytes, groups_x, groups_y, texels);
+}
+
+keel_status Stream::dispatch(const KernelCall& call) {
+  const std::lock_guard lock(link_->mutex);
+  return run(call);
+}
+
+keel_status Stream::run(PipelineKey key, const void* arguments, uint32_t argument_bytes,
+                        uint32_t groups_x, uint32_t groups_y, const Texels* texels) {
   if (groups_x == 0 || groups_y == 0) return failure_;
   VkPipeline pipeline = VK_NULL_HANDLE;
   keel_status status = device_.pipelines().get(key, &pipeline);
@@ -232,7 +302,7 @@ keel_status Stream::dispatch(PipelineKey key, const void* arguments, uint32_t ar
   return end_command();
 }
 
-keel_status Stream::dispatch(const KernelCall& call) {
+keel_status Stream::run(const KernelCall& call) {
   const keel_status status = begin_command();
   if (status != KEEL_OK) return status;
   const DeviceFunctions& vk = device_.functions();
@@ -267,6 +337,7 @@ void Stream::push_texels(const Texels& texels) {
 
 keel_status Stream::copy(keel_copy_kind kind, void* destination, const void* source,
                          uint64_t size) {
+  const std::lock_guard lock(link_->mutex);
   if (failure_ != KEEL_OK) return failure_;
   const Memory& memory = device_.memory();
   Place to;
@@ -295,10 +366,10 @@ keel_status Stream::copy_places(const Place& destination, const Place& source, u
 }
 
 keel_status Stream::reserve_staging(uint64_t size, Place* out_place) {
-  keel_status status = staging_.reserve(queue_, size, out_place);
+  keel_status status = staging_.reserve(queue_, size, link_->mutex, out_place);
   if (status != KEEL_NOT_READY) return status;
   status = flush();
-  return status == KEEL_OK ? staging_.reserve(queue_, size, out_place) : status;
+  return status == KEEL_OK ? staging_.reserve(queue_, size, link_->mutex, out_place) : status;
 }
 
 keel_status Stream::upload(const Place& destination, const void* source, uint64_t size) {
@@ -358,6 +429,12 @@ keel_status Stream::copy_small(const Place& destination, const void* bytes, uint
 
 keel_status Stream::fill(void* destination, const void* pattern, uint32_t pattern_size,
                          uint64_t size) {
+  const std::lock_guard lock(link_->mutex);
+  return fill_locked(destination, pattern, pattern_size, size);
+}
+
+keel_status Stream::fill_locked(void* destination, const void* pattern, uint32_t pattern_size,
+                                uint64_t size) {
   if (failure_ != KEEL_OK) return failure_;
   Place to;
   if (!device_.memory().find_device(destination, size, &to)) {
@@ -384,8 +461,9 @@ keel_status Stream::fill(void* destination, const void* pattern, uint32_t patter
     for (uint64_t left = size / 8; left != 0;) {
       arguments.count = static_cast<uint32_t>(std::min(left, kMaxCount));
       arguments.span = local * ((arguments.count - 1) / (local * 4096) + 1);
-      const keel_status status = dispatch({Shader::kFill64}, &arguments, sizeof(arguments),
-                                          (arguments.count + arguments.span - 1) / arguments.span);
+      const keel_status status =
+          run({Shader::kFill64}, &arguments, sizeof(arguments),
+              (arguments.count + arguments.span - 1) / arguments.span, 1, nullptr);
       if (status != KEEL_OK) return status;
       arguments.destination += uint64_t{arguments.count} * 8;
       left -= arguments.count;

@@ -6,6 +6,10 @@
 // kBatchCommands commands: a submission costs 30-90 us on lavapipe, a recorded
 // command about one. What is recorded and never waited for stays unsubmitted;
 // nobody can tell.
+//
+// A timing event is written in the submission of the work before it, so that it tells
+// when that was over. While the device has earlier work of the stream's to do it does
+// not submit the batch; whoever waits for the event does, from any thread.
 #ifndef KEEL_BACKENDS_VULKAN_STREAM_H_
 #define KEEL_BACKENDS_VULKAN_STREAM_H_
 
@@ -23,7 +27,8 @@
 
 namespace keel::vulkan {
 
-// One thread at a time. After a failure every call returns it.
+// One thread at a time, but for submit_batch and submit_if_dry. After a failure every call
+// returns it.
 class Stream {
  public:
   static keel_status create(Device& device, std::unique_ptr<Stream>* out_stream);
@@ -57,16 +62,36 @@ class Stream {
 
   Device& device() { return device_; }
 
+  // For events in the open batch, with the link's mutex held: submit it; the second only
+  // if the device has done all that was submitted before, else false. Then all of them
+  // have been set.
+  void submit_batch();
+  bool submit_if_dry();
+
  private:
   static constexpr uint32_t kBatchCommands = 32;
+  // More in a batch with timing events, so that the event behind the last command, which
+  // may be one of several of an operator, comes into it.
+  static constexpr uint32_t kTimedCommands = 8;
 
   struct Commands {
     VkCommandBuffer buffer;
     uint64_t done_at;  // the queue's clock when the buffer can be used again
   };
 
-  Stream(Device& device, Queue& queue)
-      : device_(device), queue_(queue), staging_(device.memory()) {}
+  Stream(Device& device, Queue& queue);
+
+  // With the link's mutex held, as all that follows:
+  keel_status run(const KernelCall& call);
+  keel_status run(PipelineKey key, const void* arguments, uint32_t argument_bytes,
+                  uint32_t groups_x, uint32_t groups_y, const Texels* texels);
+  keel_status fill_locked(void* destination, const void* pattern, uint32_t pattern_size,
+                          uint64_t size);
+  keel_status record_time(Event& event);
+  // Whether the device still has work that was submitted.
+  bool in_flight();
+  // Tells the events of the batch how it went.
+  void settle_events(keel_status failure);
 
   // Keeps a failure of the stream's own work for good.
   keel_status fail(keel_status status);
@@ -82,6 +107,7 @@ class Stream {
   keel_status flush();
   // KEEL_OK when all that the stream's next command depends on is done.
   keel_status idle();
+  // Gives the mutex away while it waits.
   keel_status wait_idle(int64_t timeout_ns);
 
   keel_status copy_places(const Place& destination, const Place& source, uint64_t size);
@@ -93,6 +119,7 @@ class Stream {
 
   Device& device_;
   Queue& queue_;
+  const std::shared_ptr<StreamLink> link_;
   Staging staging_;
   VkCommandPool pool_ = VK_NULL_HANDLE;
   std::vector<Commands> commands_;  // a ring; the oldest is next_commands_
@@ -102,6 +129,7 @@ class Stream {
   uint32_t open_count_ = 0;     // commands in it
   bool needs_barrier_ = false;  // a command in it that the next must wait for
   VkPipeline bound_ = VK_NULL_HANDLE;
+  std::vector<Event*> open_events_;  // timing events in it
 
   // By queue index: what the stream's next command depends on. For the stream's own
   // queue that is its last submission or a later one it waited for.

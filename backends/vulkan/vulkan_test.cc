@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
@@ -393,6 +394,91 @@ TEST_F(VulkanTest, TimingEventsMeasureTheWorkBetween) {
   EXPECT_GT(work, 100'000U);
   EXPECT_GT(work, nothing);
   for (keel_plugin_event* event : {start, empty, end}) streams_->event_destroy(event);
+}
+
+// Behind work in flight a timing event is not submitted until somebody wants to know.
+TEST_F(VulkanTest, TimingEventsAreSubmittedForWhoeverAsks) {
+  if ((info_.claims & KEEL_CLAIM_TIMING) == 0) GTEST_SKIP() << "not claimed";
+  constexpr uint64_t kSize = 32 << 20;
+  void* a = alloc(kSize);
+  void* b = alloc(kSize);
+  keel_plugin_stream* second = nullptr;
+  ASSERT_EQ(streams_->create(device_, 0, &second), KEEL_OK);
+  const auto behind_work = [&](keel_plugin_stream* stream) {
+    enqueue_long_work(streams_, stream, a, b, kSize);
+    return record(stream, KEEL_EVENT_TIMING);
+  };
+
+  keel_plugin_event* waited_for = behind_work(stream_);
+  std::thread([&] { EXPECT_EQ(streams_->event_wait(waited_for, kMinuteNs), KEEL_OK); }).join();
+
+  keel_plugin_event* polled = behind_work(stream_);
+  std::thread([&] {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    while (streams_->event_query(polled) == KEEL_NOT_READY) {
+      ASSERT_LT(std::chrono::steady_clock::now(), end);
+      std::this_thread::yield();
+    }
+    EXPECT_EQ(streams_->event_query(polled), KEEL_OK);
+  }).join();
+
+  keel_plugin_event* ordered = behind_work(stream_);
+  ASSERT_EQ(streams_->stream_wait_event(second, ordered), KEEL_OK);
+  ASSERT_EQ(streams_->synchronize(second, kMinuteNs), KEEL_OK);
+  keel_plugin_event* after = record(second);
+  ASSERT_EQ(streams_->event_wait(after, kMinuteNs), KEEL_OK);
+  EXPECT_EQ(streams_->event_query(ordered), KEEL_OK);
+
+  Bell bell;
+  keel_plugin_event* notified = behind_work(stream_);
+  ASSERT_EQ(streams_->event_notify(notified, Bell::ring, &bell), KEEL_OK);
+  EXPECT_TRUE(bell.wait_for_count(1));
+
+  // Given up, by the event's end and by the stream's.
+  streams_->event_destroy(behind_work(stream_));
+  ASSERT_EQ(streams_->synchronize(stream_, kMinuteNs), KEEL_OK);
+  keel_plugin_event* outlives = behind_work(second);
+  streams_->destroy(second);
+  EXPECT_EQ(streams_->event_query(outlives), KEEL_OK);
+  for (keel_plugin_event* event : {waited_for, polled, ordered, after, notified, outlives}) {
+    streams_->event_destroy(event);
+  }
+}
+
+TEST_F(VulkanTest, OneThreadAsksWhileAnotherEnqueues) {
+  if ((info_.claims & KEEL_CLAIM_TIMING) == 0) GTEST_SKIP() << "not claimed";
+  constexpr uint32_t kEvents = 200;  // several batches
+  constexpr uint64_t kSize = 64 << 10;
+  void* a = alloc(kSize);
+  std::vector<keel_plugin_event*> events(kEvents);
+  std::atomic<uint32_t> recorded = 0;
+  std::thread asker([&] {
+    for (uint32_t i = 0; i < kEvents; ++i) {
+      while (recorded.load() <= i) std::this_thread::yield();
+      if (i % 2 == 0) {
+        EXPECT_EQ(streams_->event_wait(events[i], kMinuteNs), KEEL_OK);
+      } else {
+        const keel_status status = streams_->event_query(events[i]);
+        EXPECT_TRUE(status == KEEL_OK || status == KEEL_NOT_READY) << status;
+      }
+    }
+  });
+  for (uint32_t i = 0; i < kEvents; ++i) {
+    EXPECT_EQ(streams_->fill(stream_, a, &i, 4, kSize), KEEL_OK);
+    events[i] = record(stream_, KEEL_EVENT_TIMING);
+    recorded.store(i + 1);
+  }
+  asker.join();
+  EXPECT_EQ(download<uint32_t>(a, 4)[3], kEvents - 1);
+  uint64_t last = 0;
+  for (uint32_t i = 1; i < kEvents; ++i) {
+    uint64_t since_first = 0;
+    ASSERT_EQ(streams_->event_query(events[i]), KEEL_OK);
+    ASSERT_EQ(streams_->event_elapsed(events[0], events[i], &since_first), KEEL_OK);
+    EXPECT_GE(since_first, last) << i;
+    last = since_first;
+  }
+  for (keel_plugin_event* event : events) streams_->event_destroy(event);
 }
 
 }  // namespace
