@@ -9,6 +9,7 @@ namespace keel::bench {
 namespace {
 
 constexpr uint64_t kBytes = 64 << 10;  // malloc serves it from its own cache, too
+constexpr uint64_t kLargeBytes = 4 << 20;
 
 // Reads |pointer| in a way that the compiler cannot leave out.
 void touch(void* pointer) {
@@ -29,6 +30,12 @@ std::vector<Figure> core_alloc(Setup& setup) {
     check(keel_alloc(device, KEEL_MEMORY_DEVICE, 512 * (1 + i % 300), &others[i]));
   }
   for (size_t i = 0; i < others.size(); i += 2) check(keel_free(device, others[i]));
+  // Of the large ones, too: they share segments among themselves.
+  std::vector<void*> large(100);
+  for (size_t i = 0; i < large.size(); ++i) {
+    check(keel_alloc(device, KEEL_MEMORY_DEVICE, kLargeBytes / 2 + (i % 7 << 20), &large[i]));
+  }
+  for (size_t i = 0; i < large.size(); i += 2) check(keel_free(device, large[i]));
   void* known = others[1];
   const Contender contenders[] = {
       {"Keel, on a stream", 1,
@@ -42,6 +49,12 @@ std::vector<Figure> core_alloc(Setup& setup) {
          void* memory = nullptr;
          check(keel_alloc(device, KEEL_MEMORY_DEVICE, kBytes, &memory));
          check(keel_free(device, memory));
+       }},
+      {"Keel, 4 MiB on a stream", 1,
+       [&] {
+         void* memory = nullptr;
+         check(keel_alloc_on_stream(stream.get(), kLargeBytes, &memory));
+         check(keel_free_on_stream(stream.get(), memory));
        }},
       {"Keel, look-up", 1,
        [&] {
@@ -69,13 +82,19 @@ std::vector<Figure> core_alloc(Setup& setup) {
   plain.name = "core_alloc/any_stream";
   plain.about = "the same with keel_alloc and keel_free, in the same run.";
   plain.subject = "Keel, any stream";
+  Figure bulky = ordered;
+  bulky.name = "core_alloc/large";
+  bulky.about =
+      "the same with 4 MiB, in the same run, 50 blocks of 2 to 8 MiB in use and 50 cached.";
+  bulky.subject = "Keel, 4 MiB on a stream";
   Figure find = ordered;
   find.name = "core_alloc/find";
   find.about = "keel_memory_find of a pointer that the thread knows, in the same run.";
   find.subject = "Keel, look-up";
   find.target.reset();
   for (size_t i = 1; i < others.size(); i += 2) check(keel_free(device, others[i]));
-  return {ordered, plain, find};
+  for (size_t i = 1; i < large.size(); i += 2) check(keel_free(device, large[i]));
+  return {ordered, plain, bulky, find};
 }
 
 }  // namespace keel::bench
