@@ -18,7 +18,7 @@ class BlockStore {
  public:
   // Blocks start at multiples of |granule| bytes in their segment, a power of two, and only
   // the last one of a segment may have another size than a multiple.
-  explicit BlockStore(uint64_t granule) : granule_(granule) {}
+  explicit BlockStore(uint64_t granule);
   BlockStore(const BlockStore&) = delete;
   BlockStore& operator=(const BlockStore&) = delete;
 
@@ -35,9 +35,12 @@ class BlockStore {
   }
   // |block| comes out of its bin, cut down to |size| where the rest is worth keeping.
   void take(MemoryBlock& block, uint64_t size);
-  // |block| is free. It is joined with neighbours that wait for the same streams; a small
-  // one stays as it is for a while, for the next one who wants its size.
+  // |block| is free. It is joined with neighbours that wait for the same streams, but not
+  // at once: it stays as it is for a while, for the next one who wants its size.
   void give(MemoryBlock& block);
+  // Before best_fit() for |size|: joins the medium block that came back last, unless it is
+  // what the request wants.
+  void join_for(SizeClass size_class, uint64_t size);
   // Joins now what give() put off.
   void join_recent();
   // Free neighbours of at least |size| bytes together that satisfy |usable|, as few bytes
@@ -67,6 +70,13 @@ class BlockStore {
  private:
   using Blocks = std::map<uintptr_t, MemoryBlock>;
   using Segments = std::map<uintptr_t, MemorySegment>;
+  // Blocks of one size class that came back last, NULL where one is gone. A loop that
+  // allocates and frees the same few sizes neither cuts nor joins.
+  struct Recent {
+    std::array<MemoryBlock*, 64> blocks{};
+    size_t size = 0;  // slots in use
+    size_t oldest = 0;
+  };
 
   static size_t index_of(keel_memory_kind kind, SizeClass size_class) {
     return kind * kSizeClasses + static_cast<size_t>(size_class);
@@ -81,6 +91,9 @@ class BlockStore {
   // |next| becomes part of |block|, which precedes it; both out of their bins.
   void absorb(MemoryBlock& block, MemoryBlock& next);
   void join_neighbours(MemoryBlock& block);
+  Recent& recent_of(const MemoryBlock& block) {
+    return recent_[static_cast<size_t>(block.segment->size_class)];
+  }
   void forget_recent(MemoryBlock& block);
   std::vector<MemorySegment> remove_segments(std::vector<Segments::iterator>* idle, uint64_t bytes);
   void remove_segment(Segments::iterator segment);
@@ -92,10 +105,7 @@ class BlockStore {
   std::vector<Blocks::node_type> spare_;
   size_t nodes_ = 0;
   std::array<FreeBins, 3 * kSizeClasses> bins_;  // of three kinds of memory
-  // Blocks that came back last, NULL where one is gone. A loop that allocates and frees
-  // the same few sizes neither cuts nor joins.
-  std::array<MemoryBlock*, 64> recent_{};
-  size_t oldest_recent_ = 0;
+  std::array<Recent, kSizeClasses> recent_;
   uint64_t reserved_ = 0;
   uint64_t splits_ = 0;
   uint64_t merges_ = 0;

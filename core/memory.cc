@@ -220,6 +220,7 @@ bool Memory::is_usable(const MemoryBlock& block, Stream* stream) {
 
 MemoryBlock* Memory::find_cached(const Request& request, WakeList& wake) {
   const FreeBins& bins = store_.bins(request.kind, request.size_class);
+  store_.join_for(request.size_class, request.block);
   int polls = 0;
   const auto search = [&]() -> MemoryBlock* {
     MemoryBlock* block = bins.best_fit(request.block);
