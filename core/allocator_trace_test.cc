@@ -97,5 +97,21 @@ TEST_F(AllocatorTraceTest, TwoStreamsFarBehind) {
   expect_tight(two_streams(3), kFarBehind, 1.15);
 }
 
+// Programs that allocate all they need at once, and others that hold little: then the last
+// segment of each size class counts.
+TEST_F(AllocatorTraceTest, RecordedTraining) {
+  // 1.17 when written: 163 MiB in 32 blocks, each in a segment somewhat larger.
+  expect_tight(recorded_training(), kIdle, 1.20);
+}
+
+TEST_F(AllocatorTraceTest, RecordedConformance) {
+  const Trace trace = recorded_conformance();
+  ASSERT_GT(trace.size(), 1000u);
+  const keel_memory_stats stats = replay(trace, kIdle);
+  EXPECT_GT(stats.cache_hits * 10, stats.allocations * 9);
+  constexpr uint64_t kSegment = 2 << 20;
+  EXPECT_LE(stats.reserved_peak, stats.allocated_peak + 2 * kSegment);
+}
+
 }  // namespace
 }  // namespace keel::testing

@@ -1,6 +1,8 @@
 #include "core/testing/allocation_traces.h"
 
 #include <iterator>
+#include <sstream>
+#include <string>
 #include <utility>
 
 namespace keel::testing {
@@ -256,6 +258,42 @@ Trace two_streams(uint32_t steps) {
     batches[step % 2] = tape.alloc(kBatchBytes, kTransfer);
   }
   return tape.take();
+}
+
+namespace {
+
+// Lines "a SIZE", which number what they allocate from 0 on, and "f NUMBER".
+Trace parse(const char* text) {
+  Trace trace;
+  std::istringstream lines(text);
+  uint64_t next = 0;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.empty() || line[0] == '#') continue;
+    const uint64_t number = std::stoull(line.substr(2));
+    if (line[0] == 'a') {
+      trace.push_back({TraceStep::Kind::kAlloc, kCompute, next++, number});
+    } else {
+      trace.push_back({TraceStep::Kind::kFree, kCompute, number, 0});
+    }
+  }
+  return trace;
+}
+
+constexpr char kTraining[] =
+#include "core/testing/traces/mixed_training.inc"
+    ;
+constexpr char kConformance[] =
+#include "core/testing/traces/conformance.inc"
+    ;
+
+}  // namespace
+
+Trace recorded_training() {
+  return parse(kTraining);
+}
+
+Trace recorded_conformance() {
+  return parse(kConformance);
 }
 
 }  // namespace keel::testing

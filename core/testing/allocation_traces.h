@@ -34,6 +34,11 @@ Trace variable_lengths(uint32_t steps);
 // ahead and reduces gradients in buckets of 25 MB while backward goes on.
 Trace two_streams(uint32_t steps);
 
+// What programs did, recorded on 2026-11-21 by core/testing/record_allocations.cc, which
+// says how; the files in core/testing/traces say of what. All on stream 0, no work.
+Trace recorded_training();
+Trace recorded_conformance();
+
 }  // namespace keel::testing
 
 #endif  // KEEL_CORE_TESTING_ALLOCATION_TRACES_H_
