@@ -13,8 +13,8 @@ namespace {
 constexpr uint64_t kSmallestMediumRest = 64 << 10;
 
 // How many blocks stay unjoined for a while. Of medium ones the last alone, and only for a
-// request that wants just its size: with more, a training step that the device has not
-// begun to work on held 1.11 to 1.14 times what is allocated, in place of 1.03.
+// request that wants just its size: with 8, a training step that the device has not begun
+// to work on held 1.12 times what is allocated, in place of 1.10.
 constexpr size_t kRecentSmall = 64;
 constexpr size_t kRecentMedium = 1;
 
