@@ -52,11 +52,16 @@ class EpochSection {
       epoch::begin_fenced(*participant, now);
     }
   }
-  ~EpochSection() {
-    if (participant_ != nullptr) participant_->mark.store(0, std::memory_order_release);
-  }
+  ~EpochSection() { leave(); }
   EpochSection(const EpochSection&) = delete;
   EpochSection& operator=(const EpochSection&) = delete;
+
+  // Before the end of the scope.
+  void leave() {
+    if (participant_ == nullptr) return;
+    participant_->mark.store(0, std::memory_order_release);
+    participant_ = nullptr;
+  }
 
  private:
   epoch::Participant* participant_ = nullptr;  // NULL: nested in another section

@@ -17,26 +17,28 @@ EventRecord::~EventRecord() {
   if (native_ != nullptr) device_.stream_table()->event_destroy(native_);
 }
 
-void EventRecord::prepare() {
-  life_.store((life_.load(std::memory_order_relaxed) | 1) + 1, std::memory_order_release);
-  state_.store(State::kHeld, std::memory_order_relaxed);
-  inherited_ = {};
-  status_ = {};
-  serial_ = 0;
-  revive();
+void EventRecord::dispose() {
+  if (!is_plain_) [[unlikely]] {
+    clean_up();
+  }
+  stream_->records().give_back(this);
 }
 
-void EventRecord::dispose() {
+void EventRecord::clean_up() {
   waiters_.clear();
   if (serial_ != 0) {
     observers::tell([&](Observer& observer) { observer.forgotten(serial_); });
   }
-  stream_->records().give_back(this);
+  inherited_ = {};
+  status_ = {};
+  serial_ = 0;
+  is_plain_ = true;
 }
 
 bool EventRecord::add_waiter(Ref<Stream> stream, State seen) {
   std::lock_guard lock(mutex_);
   if (state() != seen) return false;
+  is_plain_ = false;
   waiters_.push_back(std::move(stream));
   return true;
 }
@@ -44,8 +46,9 @@ bool EventRecord::add_waiter(Ref<Stream> stream, State seen) {
 void EventRecord::mark_submitted(uint64_t order, const Status& inherited, WakeList& wake) {
   std::lock_guard lock(mutex_);
   order_ = order;
+  if (!inherited.ok()) is_plain_ = false;
   inherited_ = inherited;
-  state_.store(State::kSubmitted, std::memory_order_release);
+  set_state(kSubmittedNow);
   changed_.notify_all();
   std::move(waiters_.begin(), waiters_.end(), std::back_inserter(wake));
   waiters_.clear();
@@ -55,11 +58,9 @@ void EventRecord::mark_done(const Status& status, WakeList& wake) {
   std::lock_guard lock(mutex_);
   const State before = state();
   if (before == State::kDone) return;  // another thread saw it first
+  if (!status.ok()) is_plain_ = false;
   status_ = status;
-  state_.store(State::kDone, std::memory_order_release);
-  if (status.ok()) {
-    life_.store(life_.load(std::memory_order_relaxed) | 1, std::memory_order_release);
-  }
+  set_state(status.ok() ? kEndedWell : kEndedBadly);
   if (before == State::kHeld) changed_.notify_all();  // nobody waits on it later than that
   std::move(waiters_.begin(), waiters_.end(), std::back_inserter(wake));
   waiters_.clear();
@@ -158,7 +159,7 @@ bool Event::is_known_done() const {
   if (record == nullptr) return true;
   const uint64_t life = record->life();
   // That it is the last record now, in the life that ended well.
-  return (life & 1) != 0 && current_.load(std::memory_order_acquire) == record &&
+  return EventRecord::ended_well(life) && current_.load(std::memory_order_acquire) == record &&
          record->life() == life;
 }
 

@@ -2,6 +2,7 @@
 #ifndef KEEL_CORE_EVENT_H_
 #define KEEL_CORE_EVENT_H_
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -45,7 +46,9 @@ class EventRecord final : public RefCounted, public Retired {
   Device& device() const { return device_; }
   keel_plugin_event* native() const { return native_; }
   bool timing() const { return (flags_ & KEEL_EVENT_TIMING) != 0; }
-  State state() const { return state_.load(std::memory_order_acquire); }
+  State state() const {
+    return static_cast<State>(std::min<uint64_t>(life() & kStateMask, kEndedBadly));
+  }
 
   // KEEL_OK, "not ready", or the failure of what lies before it. Never blocks.
   Status query(WakeList& wake);
@@ -61,15 +64,23 @@ class EventRecord final : public RefCounted, public Retired {
   // is over. |order| counts what was recorded on the native stream. A record that cannot
   // be submitted goes from held to done.
   void set_position(uint64_t position) { position_ = position; }
-  // While nobody else has seen the record.
+  // Its next life, from held to submitted before anybody else sees it.
+  void begin_submitted(uint64_t position, uint64_t order) {
+    position_ = position;
+    order_ = order;
+    begin_life(kSubmittedNow);
+  }
   void mark_submitted_unseen(uint64_t order) {
     order_ = order;
-    state_.store(State::kSubmitted, std::memory_order_release);
+    set_state(kSubmittedNow);
   }
   void mark_submitted(uint64_t order, const Status& inherited, WakeList& wake);
   void mark_done(const Status& status, WakeList& wake);
   // What observers call it; 0 if none watched when it was made.
-  void set_serial(uint64_t serial) { serial_ = serial; }
+  void set_serial(uint64_t serial) {
+    serial_ = serial;
+    is_plain_ = false;
+  }
   uint64_t serial() const { return serial_; }
 
   // The failure that a submitted record will be done with, as far as it is known.
@@ -79,19 +90,36 @@ class EventRecord final : public RefCounted, public Retired {
   const Stream& stream() const { return *stream_; }
   uint64_t position() const { return position_; }
 
-  // Which of its lives the record is in, with the lowest bit set once this one ended
-  // well. Within an EpochSection, also without a reference.
+  // Which of its lives the record is in, and in the lowest two bits its state there.
+  // Within an EpochSection, also without a reference.
   uint64_t life() const { return life_.load(std::memory_order_acquire); }
+  static bool ended_well(uint64_t life) { return (life & kStateMask) == kEndedWell; }
 
  private:
   friend class RecordPool;
 
+  // The states of a life; both ends are State::kDone.
+  static constexpr uint64_t kStateMask = 3;
+  static constexpr uint64_t kHeldYet = 0;
+  static constexpr uint64_t kSubmittedNow = 1;
+  static constexpr uint64_t kEndedBadly = 2;
+  static constexpr uint64_t kEndedWell = 3;
+
   void dispose() override;
+  void clean_up();
   // Turns the native answer into done, with the streams this one depends on.
   Status settle(keel_status native_code, WakeList& wake);
 
   // Makes a record from the pool new again.
-  void prepare();
+  void begin_life(uint64_t state) {
+    life_.store((life_.load(std::memory_order_relaxed) | kStateMask) + 1 + state,
+                std::memory_order_release);
+    revive();
+  }
+  void set_state(uint64_t state) {
+    life_.store((life_.load(std::memory_order_relaxed) & ~kStateMask) | state,
+                std::memory_order_release);
+  }
 
   Device& device_;
   const Ref<Stream> stream_;  // keeps the native stream alive while its event may be used
@@ -103,8 +131,8 @@ class EventRecord final : public RefCounted, public Retired {
   uint64_t serial_ = 0;
 
   std::atomic<uint64_t> life_{0};
-  std::atomic<State> state_{State::kHeld};
-  std::mutex mutex_;  // guards what follows and changes of state
+  bool is_plain_ = true;  // none of what dispose() would have to clean up was ever set
+  std::mutex mutex_;      // guards what follows and changes of state
   std::condition_variable changed_;
   Status inherited_;
   Status status_;

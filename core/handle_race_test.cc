@@ -21,8 +21,7 @@ class HandleRaceTest : public KeelTest, public ::testing::WithParamInterface<con
 // What a call on a handle that may be destroyed meanwhile can say.
 bool is_expected(keel_status status) {
   return status == KEEL_OK || status == KEEL_NOT_READY || status == KEEL_INVALID_HANDLE ||
-         status == KEEL_CANCELLED || status == KEEL_FAILED_PRECONDITION ||
-         status == KEEL_TIMED_OUT;
+         status == KEEL_CANCELLED || status == KEEL_FAILED_PRECONDITION || status == KEEL_TIMED_OUT;
 }
 
 TEST_P(HandleRaceTest, UseAndDestructionAtOnce) {

@@ -58,10 +58,7 @@ class HeldLaunch {
   std::unique_ptr<std::byte[]> values_;
 };
 
-Status check_extents(const keel_launch& launch) {
-  uint64_t blocks = 1;
-  uint64_t threads = 1;
-  bool overflow = false;
+[[gnu::cold]] Status refuse_extents(const keel_launch& launch) {
   for (int axis = 0; axis < 3; ++axis) {
     if (launch.grid[axis] == 0) {
       return failure(KEEL_INVALID_ARGUMENT, "launch.grid[{}] is 0", axis);
@@ -69,17 +66,25 @@ Status check_extents(const keel_launch& launch) {
     if (launch.block[axis] == 0) {
       return failure(KEEL_INVALID_ARGUMENT, "launch.block[{}] is 0", axis);
     }
-    overflow |= __builtin_mul_overflow(blocks, launch.grid[axis], &blocks);
-    overflow |= __builtin_mul_overflow(threads, launch.block[axis], &threads);
   }
+  return failure(KEEL_OUT_OF_RANGE,
+                 "launch.grid {}x{}x{} of launch.block {}x{}x{} is more than 2^32 - 1 threads a "
+                 "block or 2^63 - 1 in all",
+                 launch.grid[0], launch.grid[1], launch.grid[2], launch.block[0], launch.block[1],
+                 launch.block[2]);
+}
+
+Status check_extents(const keel_launch& launch) {
+  // Of two 32-bit numbers the product fits.
+  uint64_t blocks = uint64_t{launch.grid[0]} * launch.grid[1];
+  uint64_t threads = uint64_t{launch.block[0]} * launch.block[1];
   uint64_t total = 0;
-  if (overflow || threads > UINT32_MAX || __builtin_mul_overflow(blocks, threads, &total) ||
-      total > INT64_MAX) {
-    return failure(KEEL_OUT_OF_RANGE,
-                   "launch.grid {}x{}x{} of launch.block {}x{}x{} is more than 2^32 - 1 threads a "
-                   "block or 2^63 - 1 in all",
-                   launch.grid[0], launch.grid[1], launch.grid[2], launch.block[0], launch.block[1],
-                   launch.block[2]);
+  const bool fits = !__builtin_mul_overflow(blocks, launch.grid[2], &blocks) &&
+                    !__builtin_mul_overflow(threads, launch.block[2], &threads) &&
+                    threads <= UINT32_MAX && !__builtin_mul_overflow(blocks, threads, &total) &&
+                    total <= INT64_MAX;
+  if (!fits || total == 0) [[unlikely]] {
+    return refuse_extents(launch);
   }
   return {};
 }
@@ -184,15 +189,20 @@ keel_status keel_kernel_launch(keel_stream stream, keel_kernel kernel, const kee
     KEEL_RETURN_IF_ERROR(check_extents(*launch));
     KEEL_RETURN_IF_ERROR(check_arguments(*launch));
     // As this version of Keel knows it: extensions are not carried, held or not.
-    keel_launch known = *launch;
-    known.header = {sizeof(known), KEEL_STRUCT_LAUNCH, nullptr};
+    const keel_launch* passed = launch;
+    keel_launch known;
+    if (launch->header.size != sizeof(known) || launch->header.next != nullptr) {
+      known = *launch;
+      known.header = {sizeof(known), KEEL_STRUCT_LAUNCH, nullptr};
+      passed = &known;
+    }
     const auto run = [&](keel_plugin_stream* native) {
-      return device.check(device.kernel_table()->launch(native, launched->native(), &known),
+      return device.check(device.kernel_table()->launch(native, launched->native(), passed),
                           "kernel.launch");
     };
     const auto hold = [&] {
       return [&device, kernel = Ref<Kernel>(launched),
-              held = std::make_shared<const HeldLaunch>(known)](keel_plugin_stream* native) {
+              held = std::make_shared<const HeldLaunch>(*passed)](keel_plugin_stream* native) {
         return device.check(device.kernel_table()->launch(native, kernel->native(), &held->get()),
                             "kernel.launch");
       };

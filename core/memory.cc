@@ -521,10 +521,14 @@ bool Memory::find(const void* pointer, Allocation* out_allocation) const {
   const Remembered& known = remembered(pointer);
   if (known.memory == id_ &&
       reinterpret_cast<uintptr_t>(pointer) - reinterpret_cast<uintptr_t>(known.base) < known.size &&
-      known.block->generation.load(std::memory_order_acquire) == known.generation) {
+      known.block->generation.load(std::memory_order_acquire) == known.generation) [[likely]] {
     *out_allocation = {known.base, known.size, known.kind, known.host_alias};
     return true;
   }
+  return find_anew(pointer, out_allocation);
+}
+
+bool Memory::find_anew(const void* pointer, Allocation* out_allocation) const {
   std::lock_guard lock(mutex_);
   const MemoryBlock* const block = store_.find(pointer);
   if (block == nullptr ||
@@ -536,21 +540,16 @@ bool Memory::find(const void* pointer, Allocation* out_allocation) const {
   return true;
 }
 
-Status Memory::check_range(const void* pointer, uint64_t size, const char* what,
-                           Allocation* out_allocation) const {
+Status Memory::refuse_range(const void* pointer, uint64_t size, const char* what,
+                            const Allocation* found) const {
   if (pointer == nullptr) return failure(KEEL_INVALID_ARGUMENT, "{} is NULL", what);
-  if (!find(pointer, out_allocation)) {
+  if (found == nullptr) {
     return failure(KEEL_INVALID_ARGUMENT, "{} {} is not memory of {}", what, pointer,
                    device_.name());
   }
-  const uint64_t offset =
-      reinterpret_cast<uintptr_t>(pointer) - reinterpret_cast<uintptr_t>(out_allocation->base);
-  if (size > out_allocation->size - offset) {
-    return failure(KEEL_OUT_OF_RANGE,
-                   "{} {}: {} bytes reach past its allocation of {} at offset {}", what, pointer,
-                   size, out_allocation->size, offset);
-  }
-  return {};
+  return failure(KEEL_OUT_OF_RANGE, "{} {}: {} bytes reach past its allocation of {} at offset {}",
+                 what, pointer, size, found->size,
+                 reinterpret_cast<uintptr_t>(pointer) - reinterpret_cast<uintptr_t>(found->base));
 }
 
 }  // namespace keel

@@ -58,7 +58,17 @@ class Memory {
   // KEEL_OK if [pointer, pointer + size) lies in one allocation; |what| names the
   // argument in the failure.
   Status check_range(const void* pointer, uint64_t size, const char* what,
-                     Allocation* out_allocation) const;
+                     Allocation* out_allocation) const {
+    if (!find(pointer, out_allocation)) [[unlikely]] {
+      return refuse_range(pointer, size, what, nullptr);
+    }
+    const uint64_t offset =
+        reinterpret_cast<uintptr_t>(pointer) - reinterpret_cast<uintptr_t>(out_allocation->base);
+    if (size > out_allocation->size - offset) [[unlikely]] {
+      return refuse_range(pointer, size, what, out_allocation);
+    }
+    return {};
+  }
 
   // Fills in all but the header.
   void get_stats(keel_memory_stats* out_stats) const;
@@ -76,6 +86,11 @@ class Memory {
     Stream* stream;  // NULL: for any
   };
 
+  // With a lock, and remembers it.
+  [[gnu::noinline]] bool find_anew(const void* pointer, Allocation* out_allocation) const;
+  // |found|: the allocation that is too short, or NULL.
+  [[gnu::cold]] Status refuse_range(const void* pointer, uint64_t size, const char* what,
+                                    const Allocation* found) const;
   Status allocate(keel_memory_kind kind, uint64_t size, Stream* stream, void** out_pointer);
   Status release(void* pointer, Stream* stream);
   void tell_handed_out(keel_memory_kind kind, const void* pointer, uint64_t size,

@@ -160,16 +160,17 @@ keel_status keel_memory_find(keel_device device, const void* pointer, keel_memor
 
 namespace {
 
-// Resolves one side of a copy. Pinned memory of a device is the host's to a copy.
-Status resolve_endpoint(keel_device handle, void* pointer, uint64_t size, const char* device_name,
-                        const char* pointer_name, Endpoint* out_endpoint) {
+// Resolves one side of a copy on |owner|. Pinned memory of a device is the host's to a copy.
+inline Status resolve_endpoint(Device& owner, keel_device handle, void* pointer, uint64_t size,
+                               const char* device_name, const char* pointer_name,
+                               Endpoint* out_endpoint) {
   out_endpoint->pointer = pointer;
   if (handle.id == 0) {
     if (pointer == nullptr) return failure(KEEL_INVALID_ARGUMENT, "{} is NULL", pointer_name);
     return {};
   }
-  Device* device = nullptr;
-  KEEL_RETURN_IF_ERROR(find_device(handle, device_name, &device));
+  Device* device = &owner;  // open, since it has a stream
+  if (handle.id != owner.handle()) KEEL_RETURN_IF_ERROR(find_device(handle, device_name, &device));
   Allocation allocation;
   KEEL_RETURN_IF_ERROR(device->memory().check_range(pointer, size, pointer_name, &allocation));
   if (allocation.kind == KEEL_MEMORY_DEVICE) out_endpoint->device = device;
@@ -184,14 +185,13 @@ bool overlap(const Endpoint& a, const Endpoint& b, uint64_t size) {
 }
 
 // What keeps a copy of |size| > 0 bytes from being one.
-Status check_copy(const Stream& stream, const Endpoint& to, const Endpoint& from, uint64_t size) {
+Status check_copy(const Device& owner, const Endpoint& to, const Endpoint& from, uint64_t size) {
   if (to.device == nullptr && from.device == nullptr) {
     return failure(KEEL_INVALID_ARGUMENT,
                    "destination and source are both host memory: that is memcpy's to copy");
   }
-  const Device* owner = &stream.device();
-  if (to.device != owner && from.device != owner) {
-    return failure(KEEL_INVALID_ARGUMENT, "stream is of {}, the copy is {} -> {}", owner->name(),
+  if (to.device != &owner && from.device != &owner) {
+    return failure(KEEL_INVALID_ARGUMENT, "stream is of {}, the copy is {} -> {}", owner.name(),
                    from.device != nullptr ? from.device->name() : "host",
                    to.device != nullptr ? to.device->name() : "host");
   }
@@ -206,26 +206,24 @@ Status check_copy(const Stream& stream, const Endpoint& to, const Endpoint& from
 keel_status keel_copy(keel_stream stream, keel_device destination_device, void* destination,
                       keel_device source_device, const void* source, uint64_t size) {
   return api_call([&]() -> Status {
+    keel::EpochSection section;
+    Stream* found = nullptr;
+    KEEL_RETURN_IF_ERROR(find_stream(stream, &found));
+    if (size == 0) return {};
+    Device& owner = found->device();
     Endpoint to;
     Endpoint from;
-    Ref<Stream> kept;
-    {
-      keel::EpochSection section;
-      Stream* found = nullptr;
-      KEEL_RETURN_IF_ERROR(find_stream(stream, &found));
-      if (size == 0) return {};
-      KEEL_RETURN_IF_ERROR(resolve_endpoint(destination_device, destination, size,
-                                            "destination_device", "destination", &to));
-      KEEL_RETURN_IF_ERROR(resolve_endpoint(source_device, const_cast<void*>(source), size,
-                                            "source_device", "source", &from));
-      KEEL_RETURN_IF_ERROR(check_copy(*found, to, from, size));
-      if (keel::is_direct(to, from)) {
-        keel::EnqueueCall call("copy", found->device(), stream);
-        return call.end(keel::submit_direct_copy(*found, to, from, size));
-      }
-      kept = Ref<Stream>(found);
+    KEEL_RETURN_IF_ERROR(resolve_endpoint(owner, destination_device, destination, size,
+                                          "destination_device", "destination", &to));
+    KEEL_RETURN_IF_ERROR(resolve_endpoint(owner, source_device, const_cast<void*>(source), size,
+                                          "source_device", "source", &from));
+    KEEL_RETURN_IF_ERROR(check_copy(owner, to, from, size));
+    keel::EnqueueCall call("copy", owner, stream);
+    if (keel::is_direct(to, from)) {
+      return call.end(keel::submit_direct_copy(*found, to, from, size));
     }
-    keel::EnqueueCall call("copy", kept->device(), stream);
+    const Ref<Stream> kept(found);  // what follows may wait
+    section.leave();
     return call.end(keel::enqueue_copy(kept, to, from, size));
   });
 }

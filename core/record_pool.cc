@@ -7,81 +7,66 @@
 
 namespace keel {
 
-EventRecord* RecordPool::closed() {
-  alignas(EventRecord) static char mark;
-  return reinterpret_cast<EventRecord*>(&mark);
-}
-
-void RecordPool::give_back(EventRecord* record) noexcept {
-  EventRecord* first = returned_.load(std::memory_order_relaxed);
-  while (first != closed()) {
-    record->next_ = first;
-    // From here on the record, and its stream with it, may be gone.
-    if (returned_.compare_exchange_weak(first, record, std::memory_order_release,
-                                        std::memory_order_relaxed)) {
-      return;
-    }
-  }
-  record->next_ = nullptr;
-  retire_all(record);
+Status RecordPool::take(Stream& stream, uint32_t flags, Ref<EventRecord>* out_record) {
+  EventRecord* record = peek(flags);
+  if (record == nullptr) KEEL_RETURN_IF_ERROR(refill(stream, flags, &record));
+  remove(record, flags);
+  record->begin_life(EventRecord::kHeldYet);
+  *out_record = Ref<EventRecord>::adopt(record);
+  return {};
 }
 
 void RecordPool::sort_returned() {
   if (returned_.load(std::memory_order_relaxed) == closed()) return;
-  EventRecord* last = returned_.exchange(nullptr, std::memory_order_acquire);
-  EventRecord* first = nullptr;
-  while (last != nullptr) {
-    EventRecord* before = last->next_;
-    last->next_ = first;
-    first = std::exchange(last, before);
+  EventRecord* returned = returned_.exchange(nullptr, std::memory_order_acquire);
+  struct Part {
+    EventRecord* first = nullptr;
+    EventRecord* last = nullptr;
+    uint32_t count = 0;
+  } parts[2];
+  while (returned != nullptr) {
+    EventRecord* record = std::exchange(returned, returned->next_);
+    Part& part = parts[record->flags_ & KEEL_EVENT_TIMING];
+    if (part.first == nullptr) part.last = record;
+    record->next_ = std::exchange(part.first, record);
+    ++part.count;
   }
-  const uint64_t over = over_.load(std::memory_order_relaxed);
-  while (first != nullptr) {
-    EventRecord* record = std::exchange(first, first->next_);
-    Kind& kind = kinds_[record->flags_ & KEEL_EVENT_TIMING];
-    if (record->state() != EventRecord::State::kSubmitted || record->order_ <= over) {
-      record->next_ = std::exchange(kind.idle, record);
-      continue;
-    }
-    record->next_ = nullptr;
-    (kind.last_pending == nullptr ? kind.first_pending : kind.last_pending->next_) = record;
-    kind.last_pending = record;
-    ++kind.pending;
+  for (size_t i = 0; i < 2; ++i) {
+    if (parts[i].first == nullptr) continue;
+    Kind& kind = kinds_[i];
+    (kind.first == nullptr ? kind.first : kind.last->next_) = parts[i].first;
+    kind.last = parts[i].last;
+    kind.count += parts[i].count;
   }
 }
 
-void RecordPool::reclaim_pending(Kind& kind) {
-  if (kind.pending < kind.look_at) return;
-  EventRecord* asked = kind.first_pending;
-  for (uint32_t i = 1; i < kBatch; ++i) asked = asked->next_;
+bool RecordPool::ask(Kind& kind) {
+  // The last of them vouches for all.
+  EventRecord* asked = kind.first;
+  EventRecord* record = kind.first;
+  for (uint32_t i = 1; i < kBatch; ++i) {
+    record = record->next_;
+    if (record->order_ > asked->order_) asked = record;
+  }
   if (asked->device().stream_table()->event_query(asked->native()) == KEEL_NOT_READY) {
-    kind.look_at = kind.pending + kBatch;
-    return;
+    kind.look_at = kind.count + kBatch;
+    return false;
   }
   take_plugin_text();  // how it ended is not asked here
   kind.look_at = kBatch;
-  const uint64_t order = asked->order_;
-  note_over(order);
-  EventRecord** link = &kind.first_pending;
-  EventRecord* kept = nullptr;
-  for (uint32_t i = 0; i < kBatch; ++i) {
-    EventRecord* record = *link;
-    if (record->order_ > order) {  // it was let go of early
-      kept = record;
-      link = &record->next_;
-      continue;
-    }
-    *link = record->next_;
-    record->next_ = std::exchange(kind.idle, record);
-    --kind.pending;
-  }
-  if (*link == nullptr) kind.last_pending = kept;
+  note_over(asked->order_);
+  return true;
 }
 
-Status RecordPool::refill(Stream& stream, uint32_t flags, Kind& kind) {
+Status RecordPool::refill(Stream& stream, uint32_t flags, EventRecord** out_record) {
+  Kind& kind = kinds_[flags & KEEL_EVENT_TIMING];
   sort_returned();
-  if (kind.idle == nullptr) reclaim_pending(kind);
-  if (kind.idle != nullptr) return {};
+  *out_record = peek(flags);
+  if (*out_record != nullptr) return {};
+  if (kind.count >= kind.look_at && ask(kind)) {
+    *out_record = kind.first;
+    return {};
+  }
   Device& device = stream.device();
   const bool timing = (flags & KEEL_EVENT_TIMING) != 0;
   if (timing && !device.claims(KEEL_CLAIM_TIMING)) {
@@ -92,7 +77,10 @@ Status RecordPool::refill(Stream& stream, uint32_t flags, Kind& kind) {
       device.check(device.stream_table()->event_create(
                        device.native(), timing ? KEEL_EVENT_TIMING : 0, &record->native_),
                    "stream.event_create"));
-  kind.idle = record.release();
+  if (kind.first == nullptr) kind.last = record.get();
+  record->next_ = kind.first;
+  kind.first = *out_record = record.release();
+  ++kind.count;
   return {};
 }
 
@@ -106,8 +94,7 @@ EventRecord* RecordPool::close() {
     }
   };
   for (Kind& kind : kinds_) {
-    add(std::exchange(kind.idle, nullptr));
-    add(std::exchange(kind.first_pending, nullptr));
+    add(std::exchange(kind.first, nullptr));
     kind = {};
   }
   EventRecord* late = returned_.exchange(closed(), std::memory_order_acquire);

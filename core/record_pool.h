@@ -26,19 +26,32 @@ class RecordPool {
   RecordPool& operator=(const RecordPool&) = delete;
 
   // With the stream's lock held. |flags|: KEEL_EVENT_*.
-  Status take(Stream& stream, uint32_t flags, Ref<EventRecord>* out_record) {
+  Status take(Stream& stream, uint32_t flags, Ref<EventRecord>* out_record);
+  // The same in two steps, for a record that is submitted at once: the one that would be
+  // given out, NULL if take() would have to look for it, and its removal.
+  EventRecord* peek(uint32_t flags) const {
+    EventRecord* record = kinds_[flags & KEEL_EVENT_TIMING].first;
+    if (record == nullptr || record->order_ > over_.load(std::memory_order_relaxed)) return nullptr;
+    return record;
+  }
+  void remove(EventRecord* record, uint32_t flags) {
     Kind& kind = kinds_[flags & KEEL_EVENT_TIMING];
-    if (kind.idle == nullptr) [[unlikely]] {
-      KEEL_RETURN_IF_ERROR(refill(stream, flags, kind));
-    }
-    EventRecord* record = kind.idle;
-    kind.idle = record->next_;
-    record->prepare();
-    *out_record = Ref<EventRecord>::adopt(record);
-    return {};
+    kind.first = record->next_;
+    --kind.count;
   }
   // For a record without references.
-  void give_back(EventRecord* record) noexcept;
+  void give_back(EventRecord* record) noexcept {
+    EventRecord* first = returned_.load(std::memory_order_relaxed);
+    do {
+      if (first == closed()) [[unlikely]] {
+        record->next_ = nullptr;
+        return retire_all(record);
+      }
+      record->next_ = first;
+      // From here on the record, and its stream with it, may be gone.
+    } while (!returned_.compare_exchange_weak(first, record, std::memory_order_release,
+                                              std::memory_order_relaxed));
+  }
   // The native event of the record that was submitted as number |order| of the stream is
   // over. Any thread.
   void note_over(uint64_t order) {
@@ -54,21 +67,23 @@ class RecordPool {
   static void retire_all(EventRecord* records) noexcept;
 
  private:
+  // Records that nobody holds, in the order they came back; those whose order is known to
+  // be over can be given out.
   struct Kind {
-    EventRecord* idle = nullptr;
-    EventRecord* first_pending = nullptr;  // in the order they came back
-    EventRecord* last_pending = nullptr;
-    uint32_t pending = 0;
-    uint32_t look_at = kBatch;  // the number of pending ones to ask the plugin at
+    EventRecord* first = nullptr;
+    EventRecord* last = nullptr;  // while there is a first
+    uint32_t count = 0;
+    uint32_t look_at = kBatch;  // the count to ask the plugin at
   };
   static constexpr uint32_t kBatch = 16;
-  static EventRecord* closed();  // in |returned_|, a mark
+  static EventRecord* closed() { return reinterpret_cast<EventRecord*>(alignof(EventRecord)); }
 
-  Status refill(Stream& stream, uint32_t flags, Kind& kind);
+  [[gnu::cold]] Status refill(Stream& stream, uint32_t flags, EventRecord** out_record);
   void sort_returned();
-  void reclaim_pending(Kind& kind);
+  // Whether the first of them, of which there are kBatch, can be given out.
+  bool ask(Kind& kind);
 
-  std::atomic<EventRecord*> returned_{nullptr};  // last first
+  std::atomic<EventRecord*> returned_{nullptr};  // last first; closed(): none is taken back
   std::atomic<uint64_t> over_{0};
   Kind kinds_[2];  // without and with timing
 };

@@ -200,9 +200,8 @@ Status Stream::record_locked(uint32_t flags, Ref<EventRecord>* out_record, WakeL
   return {};
 }
 
-Status Stream::record(uint32_t flags, Ref<EventRecord>* out_record) {
+Status Stream::record_slowly(uint32_t flags, Ref<EventRecord>* out_record) {
   WakeList wake;
-  std::lock_guard lock(mutex_);
   return record_locked(flags, out_record, wake);  // nobody waits for a new record yet
 }
 

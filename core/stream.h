@@ -59,25 +59,28 @@ class Stream final : public RefCounted {
   template <typename Describe, typename Work, typename Hold>
   Status submit(const char* name, const Describe& describe, const Work& work, const Hold& hold) {
     std::lock_guard lock(mutex_);
-    if (has_failed() || device_.is_lost()) [[unlikely]] {
-      return status();
-    }
-    if (observers::active()) [[unlikely]] {
-      AccessList accesses;
-      describe(accesses);
-      KEEL_RETURN_IF_ERROR(submit_observed(name, accesses, std::cref(work), std::cref(hold)));
-    } else if (held_.empty()) {
+    if (is_plain()) [[likely]] {
       KEEL_RETURN_IF_ERROR(work(native_));
-    } else {
-      push_held({Step::Kind::kWork, position_, hold(), {}, {}, {}});
+      timeline_->advance(++position_);
+      return {};
     }
-    timeline_->advance(++position_);
-    return {};
+    return submit_slowly(name, describe, work, hold);
   }
 
   // Records a new event record at the stream's end. On a failed stream the record is
   // done with the failure once the work submitted before is over.
-  Status record(uint32_t flags, Ref<EventRecord>* out_record);
+  Status record(uint32_t flags, Ref<EventRecord>* out_record) {
+    std::lock_guard lock(mutex_);
+    EventRecord* record = is_plain() ? records_.peek(flags) : nullptr;
+    if (record == nullptr) [[unlikely]] {
+      return record_slowly(flags, out_record);
+    }
+    KEEL_RETURN_IF_ERROR(record_native(*record));
+    records_.remove(record, flags);
+    record->begin_submitted(position_, ++records_submitted_);
+    *out_record = Ref<EventRecord>::adopt(record);
+    return {};
+  }
   // Like record, but returns the last one if nothing was enqueued since.
   Status fence(Ref<EventRecord>* out_record);
   // What follows runs after |record|, or behind |gate|. A record of this stream itself
@@ -191,6 +194,28 @@ class Stream final : public RefCounted {
   Status drain_legs(const Deadline& deadline);
 
   // With |mutex_| held:
+  // Nothing is held, nothing failed, and nobody watches.
+  bool is_plain() const {
+    return !has_held_.load(std::memory_order_relaxed) && !has_failed() && !device_.is_lost() &&
+           !observers::active();
+  }
+  template <typename Describe, typename Work, typename Hold>
+  [[gnu::noinline]] Status submit_slowly(const char* name, const Describe& describe,
+                                         const Work& work, const Hold& hold) {
+    if (has_failed() || device_.is_lost()) return status();
+    if (observers::active()) {
+      AccessList accesses;
+      describe(accesses);
+      KEEL_RETURN_IF_ERROR(submit_observed(name, accesses, std::cref(work), std::cref(hold)));
+    } else if (held_.empty()) {
+      KEEL_RETURN_IF_ERROR(work(native_));
+    } else {
+      push_held({Step::Kind::kWork, position_, hold(), {}, {}, {}});
+    }
+    timeline_->advance(++position_);
+    return {};
+  }
+  Status record_slowly(uint32_t flags, Ref<EventRecord>* out_record);
   Status submit_observed(const char* name, const AccessList& accesses, const HeldWork& work,
                          const std::function<HeldWork()>& hold);
   void tell_enqueued(const Step& step);

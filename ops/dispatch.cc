@@ -89,14 +89,21 @@ Status submit_kernel(Stream& stream, const Candidate& candidate, const keel_op_c
       });
 }
 
-Status run_op(const Ref<Stream>& stream, keel_stream handle, const keel_op_call& call) {
+Status choose_kernel(Device& device, const keel_op_call& call, Candidate* out_best) {
   CheckError error;
   const keel_status code = check_call(call, Check::kAll, &error);
   if (code != KEEL_OK) return Status(code, error.text);
-  Device& device = stream->device();
   KEEL_RETURN_IF_ERROR(check_memory(device, call));
-  Candidate best;
-  KEEL_RETURN_IF_ERROR(select_kernel(device, call, &best));
+  return select_kernel(device, call, out_best);
+}
+
+bool is_ready(const Candidate& best) {
+  return best.custom == nullptr && best.level != KEEL_OP_NONE && best.workspace_bytes == 0;
+}
+
+Status run_op(const Ref<Stream>& stream, keel_stream handle, const keel_op_call& call,
+              const Candidate& best) {
+  Device& device = stream->device();
   if (best.custom != nullptr) {
     KEEL_RETURN_IF_ERROR(stream->status());
     const keel_status result = best.custom->run(best.custom->user, handle, &call);

@@ -19,9 +19,16 @@ namespace keel::ops {
 // kernels can reach; the failure names the tensor.
 Status check_memory(Device& device, const keel_op_call& call);
 
-// Checks, selects and enqueues |call| on |stream|, whose handle |handle| custom kernels
-// get. Where the device's backend has a kernel, allocates nothing unless work is held.
-Status run_op(const Ref<Stream>& stream, keel_stream handle, const keel_op_call& call);
+// Checks |call|, and what runs it on |device|: a kernel of its own, else a fallback.
+Status choose_kernel(Device& device, const keel_op_call& call, Candidate* out_best);
+
+// Whether submit_kernel is all there is to do for |best|, and waits for nothing.
+bool is_ready(const Candidate& best);
+
+// Enqueues |call|, for which |best| was chosen, on |stream|, whose handle |handle| custom
+// kernels get. Where the device's backend has a kernel, allocates nothing unless work is held.
+Status run_op(const Ref<Stream>& stream, keel_stream handle, const keel_op_call& call,
+              const Candidate& best);
 
 // Enqueues |call| on |stream| by way of |fallback.device|: inputs are copied there, its
 // kernel runs, outputs are copied back, all in stream order and without blocking.

@@ -39,13 +39,20 @@ Status check_layout(const keel_op_call* call) {
 keel_status keel_op_run(keel_stream stream, const keel_op_call* call) {
   return api_call([&]() -> Status {
     KEEL_REQUIRE(call)
-    Ref<Stream> found;
+    keel::EpochSection section;
+    Stream* found = nullptr;
     KEEL_RETURN_IF_ERROR(find_stream(stream, &found));
     const bool profiled = keel::observers::active(keel::ObserverSlot::kProfiler);
     const keel::ops::Schema* schema = profiled ? keel::ops::find_schema(call->op) : nullptr;
     keel::EnqueueCall enqueue(schema == nullptr ? "unknown operator" : schema->name,
                               found->device(), stream);
-    return enqueue.end(run_op(found, stream, *call));
+    Candidate best;
+    Status status = choose_kernel(found->device(), *call, &best);
+    if (!status.ok()) return enqueue.end(std::move(status));
+    if (is_ready(best)) return enqueue.end(submit_kernel(*found, best, *call));
+    const Ref<Stream> kept(found);  // what follows may wait, or be the caller's own code
+    section.leave();
+    return enqueue.end(run_op(kept, stream, *call, best));
   });
 }
 
