@@ -1,7 +1,7 @@
 #include "core/device.h"
 
-#include <algorithm>
 #include <new>
+#include <utility>
 
 #include "core/epoch.h"
 #include "core/staging.h"
@@ -34,24 +34,30 @@ Status Device::open_now() {
   return {};
 }
 
+void Device::push(Ref<Stream>& list, Ref<Stream> stream) {
+  stream->next_kept() = std::move(list);
+  list = std::move(stream);
+}
+
+Ref<Stream> Device::pop(Ref<Stream>& list) {
+  Ref<Stream> first = std::move(list);
+  if (first) list = std::move(first->next_kept());
+  return first;
+}
+
+Ref<Stream> Device::pop_locked(Ref<Stream>& list) {
+  std::lock_guard lock(mutex_);
+  return pop(list);
+}
+
 void Device::release_all() {
   if (!is_open()) return;
-  std::vector<Ref<Stream>> streams;
-  {
-    std::lock_guard lock(mutex_);
-    streams.swap(idle_streams_);
-    streams.insert(streams.end(), unfinished_streams_.begin(), unfinished_streams_.end());
-    unfinished_streams_.clear();
-  }
-  for (auto& stream : streams) stream->close();
-  {
-    // Those that hang go with the rest: there is no later time to wait for them.
-    std::lock_guard lock(mutex_);
-    streams.insert(streams.end(), unfinished_streams_.begin(), unfinished_streams_.end());
-    unfinished_streams_.clear();
-  }
-  for (auto& stream : streams) stream->abandon();
-  streams.clear();
+  Ref<Stream> closed;
+  while (Ref<Stream> stream = pop_locked(idle_streams_)) push(closed, std::move(stream));
+  while (Ref<Stream> stream = pop_locked(unfinished_streams_)) push(closed, std::move(stream));
+  while (Ref<Stream> stream = pop(closed)) stream->close();
+  // Those that hang go with the rest: there is no later time to wait for them.
+  while (Ref<Stream> stream = pop_locked(unfinished_streams_)) stream->abandon();
   reclaim_all_retired();  // their records, and with them the native streams
   retired_modules_.unload_all();
   memory_.release_all();
@@ -84,45 +90,34 @@ Status Device::lost() const {
 }
 
 Status Device::lease_stream(Ref<Stream>* out_stream) {
-  // Looked at without the lock: asking a stream takes a record of this device, and may
-  // let other streams go on.
-  std::vector<Ref<Stream>> returned;
-  {
-    std::lock_guard lock(mutex_);
-    returned.swap(idle_streams_);
-  }
-  // For want of memory none is usable; they must all go back, or nobody would close them.
-  const auto usable = std::find_if(returned.begin(), returned.end(), [](const auto& stream) {
+  // Looked at without the lock: asking a stream takes a record of it, and may let other
+  // streams go on. For want of memory none is usable.
+  const auto is_usable = [](Stream& stream) {
     try {
-      return stream->has_failed() ? stream->recover(Deadline::after(0)).ok() : stream->is_idle();
+      return stream.has_failed() ? stream.recover(Deadline::after(0)).ok() : stream.is_idle();
     } catch (const std::bad_alloc&) {
       return false;
     }
-  });
-  const bool found = usable != returned.end();
-  if (found) {
-    *out_stream = std::move(*usable);
-    returned.erase(usable);
+  };
+  Ref<Stream> unusable;
+  Ref<Stream> found;
+  while ((found = pop_locked(idle_streams_)) && !is_usable(*found)) {
+    push(unusable, std::move(found));
   }
-  {
-    std::lock_guard lock(mutex_);
-    if (idle_streams_.empty()) {
-      idle_streams_.swap(returned);
-    } else {
-      idle_streams_.insert(idle_streams_.end(), returned.begin(), returned.end());
-    }
-  }
-  return found ? Status() : Stream::create(*this, /*priority=*/0, out_stream, /*internal=*/true);
+  while (Ref<Stream> stream = pop(unusable)) return_stream(std::move(stream));
+  if (!found) return Stream::create(*this, /*priority=*/0, out_stream, /*internal=*/true);
+  *out_stream = std::move(found);
+  return {};
 }
 
 void Device::return_stream(Ref<Stream> stream) {
   std::lock_guard lock(mutex_);
-  idle_streams_.push_back(std::move(stream));
+  push(idle_streams_, std::move(stream));
 }
 
 void Device::keep_unfinished(Ref<Stream> stream) {
   std::lock_guard lock(mutex_);
-  unfinished_streams_.push_back(std::move(stream));
+  push(unfinished_streams_, std::move(stream));
 }
 
 }  // namespace keel

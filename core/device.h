@@ -7,7 +7,6 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <vector>
 
 #include "core/backend.h"
 #include "core/memory.h"
@@ -72,6 +71,9 @@ class Device final : public RefCounted {
  private:
   static constexpr int kNodeNotAsked = -2;
 
+  static void push(Ref<Stream>& list, Ref<Stream> stream);
+  static Ref<Stream> pop(Ref<Stream>& list);
+  Ref<Stream> pop_locked(Ref<Stream>& list);
   Status open_now();
   [[gnu::cold]] Status failed(keel_status code, const char* call);
   [[gnu::cold]] Status lost() const;
@@ -88,8 +90,9 @@ class Device final : public RefCounted {
   std::atomic<int> staging_node_{kNodeNotAsked};
   std::mutex mutex_;  // guards opening and the pools
   keel_plugin_device* native_ = nullptr;
-  std::vector<Ref<Stream>> idle_streams_;  // returned; may still have work in flight
-  std::vector<Ref<Stream>> unfinished_streams_;
+  // Linked through the streams, so that none is lost for want of memory.
+  Ref<Stream> idle_streams_;  // returned; may still have work in flight
+  Ref<Stream> unfinished_streams_;
   Memory memory_;
   RetiredModules retired_modules_;
 };

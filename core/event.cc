@@ -50,8 +50,7 @@ void EventRecord::mark_submitted(uint64_t order, const Status& inherited, WakeLi
   inherited_ = inherited;
   set_state(kSubmittedNow);
   changed_.notify_all();
-  std::move(waiters_.begin(), waiters_.end(), std::back_inserter(wake));
-  waiters_.clear();
+  wake.splice(wake.end(), waiters_);
 }
 
 void EventRecord::mark_done(const Status& status, WakeList& wake) {
@@ -62,8 +61,7 @@ void EventRecord::mark_done(const Status& status, WakeList& wake) {
   status_ = status;
   set_state(status.ok() ? kEndedWell : kEndedBadly);
   if (before == State::kHeld) changed_.notify_all();  // nobody waits on it later than that
-  std::move(waiters_.begin(), waiters_.end(), std::back_inserter(wake));
-  waiters_.clear();
+  wake.splice(wake.end(), waiters_);
 }
 
 Status EventRecord::settle(keel_status native_code, WakeList& wake) {

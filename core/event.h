@@ -6,8 +6,8 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <list>
 #include <mutex>
-#include <vector>
 
 #include "core/deadline.h"
 #include "core/epoch.h"
@@ -21,8 +21,9 @@ class RecordPool;
 class Stream;
 
 // Streams that may be able to go on, found while a lock was held; whoever found them
-// calls advance_all() once it holds none.
-using WakeList = std::vector<Ref<Stream>>;
+// calls advance_all() once it holds none. A list, since those who wait for one event go on
+// it, by splicing, also where there is no memory left.
+using WakeList = std::list<Ref<Stream>>;
 
 // One record of an event: a point in one stream. Several may be alive for one
 // keel_event, since waits made before keep the earlier point; that also spares

@@ -1,8 +1,5 @@
 #include "core/gate.h"
 
-#include <algorithm>
-#include <iterator>
-
 #include "core/observer.h"
 #include "core/stream.h"
 
@@ -20,8 +17,7 @@ bool Gate::open(const Status& status, WakeList& wake) {
   observers::tell([&](Observer& observer) { observer.gate_opened(serial_); });
   open_ = true;
   status_ = status;
-  std::move(waiters_.begin(), waiters_.end(), std::back_inserter(wake));
-  waiters_.clear();
+  wake.splice(wake.end(), waiters_);
   return true;
 }
 

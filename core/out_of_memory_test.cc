@@ -149,6 +149,21 @@ TEST_F(OutOfMemoryTest, OfTheHostBetweenBackends) {
   survive(load("cpu", {{"devices", "1"}}).at(0), load("sim", {{"devices", "1"}}).at(0));
 }
 
+// By peer copies, by staged ones, with and without events that notify or can be waited for.
+TEST_F(OutOfMemoryTest, OfTheHostWithinABackend) {
+  const Settings settings[] = {
+      {{"devices", "2"}},
+      {{"devices", "2"}, {"no_peer", "1"}, {"no_alias", "1"}, {"no_notify", "1"}},
+  };
+  for (const char* plugin : {"fake", "fake_polled"}) {
+    for (const Settings& each : settings) {
+      const std::vector<keel_device> devices = load(plugin, each);
+      survive(devices.at(0), devices.at(1));
+      if (HasFailure()) return;
+    }
+  }
+}
+
 // The chip refuses its Nth allocation: once, which giving back what is cached mends, and
 // for good.
 TEST_F(OutOfMemoryTest, OfTheDevice) {

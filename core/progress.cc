@@ -1,8 +1,10 @@
 #include "core/progress.h"
 
 #include <chrono>
-#include <string>
+#include <keel/plugin_kit.hpp>
+#include <new>
 #include <utility>
+#include <vector>
 
 #include "core/device.h"
 #include "core/log.h"
@@ -13,6 +15,8 @@ namespace keel {
 
 namespace {
 
+using DeviceName = char[64];
+
 // The callbacks that plugins owe, by number: one that comes twice, or late, finds nothing
 // instead of an object that is gone. Never destroyed, since plugins outlive Keel.
 class Notifications {
@@ -22,40 +26,46 @@ class Notifications {
     return instance;
   }
 
-  void* add(Ref<EventRecord> record) {
+  // Throws before anything has changed, or not at all.
+  void* add(const Ref<EventRecord>& record) {
+    std::list<Ref<EventRecord>> kept{record};
     std::lock_guard lock(mutex_);
     if (free_.empty()) {
-      free_.push_back(slots_.size());
+      if (slots_.size() == free_.capacity()) free_.reserve(2 * slots_.size() + 8);  // for take()
       slots_.emplace_back();
+      free_.push_back(slots_.size() - 1);
     }
     const uint64_t index = free_.back();
     free_.pop_back();
-    slots_[index].device = record->device().name();
-    slots_[index].record = std::move(record);
-    return reinterpret_cast<void*>(uint64_t{slots_[index].generation} << 32 | index);
+    Slot& slot = slots_[index];
+    kit::copy_text(slot.device, record->device().name().c_str());
+    slot.record.swap(kept);
+    return reinterpret_cast<void*>(uint64_t{slot.generation} << 32 | index);
   }
 
-  // Empty when it is not owed; |*out_device| then names who was to notify last.
-  Ref<EventRecord> take(void* user, std::string* out_device) {
+  // Empty when it is not owed; |out_device| then names who was to notify last.
+  std::list<Ref<EventRecord>> take(void* user, DeviceName& out_device) {
     const auto number = reinterpret_cast<uint64_t>(user);
     const uint64_t index = number & UINT32_MAX;
     std::lock_guard lock(mutex_);
-    if (index >= slots_.size()) return {};
+    std::list<Ref<EventRecord>> taken;
+    if (index >= slots_.size()) return taken;
     Slot& slot = slots_[index];
-    if (slot.generation != number >> 32 || !slot.record) {
-      *out_device = slot.device;
-      return {};
+    if (slot.generation != number >> 32 || slot.record.empty()) {
+      kit::copy_text(out_device, slot.device);
+      return taken;
     }
     ++slot.generation;
     free_.push_back(index);
-    return std::exchange(slot.record, {});
+    taken.swap(slot.record);
+    return taken;
   }
 
  private:
   struct Slot {
     uint32_t generation = 1;
-    Ref<EventRecord> record;
-    std::string device;
+    std::list<Ref<EventRecord>> record;  // one, or none
+    DeviceName device = {};
   };
 
   std::mutex mutex_;
@@ -84,35 +94,36 @@ void Progress::stop() {
   thread_.join();
 }
 
-void Progress::add(Ref<EventRecord> record) {
+void Progress::add(Records records) {
   std::lock_guard lock(mutex_);
-  incoming_.push_back(std::move(record));
+  incoming_.splice(incoming_.end(), records);
   changed_.notify_all();
 }
 
 void Progress::watch(const Ref<EventRecord>& record) {
+  Records kept{record};
   const keel_stream_table* table = record->device().stream_table();
   if (record->device().claims(KEEL_CLAIM_NOTIFY) &&
       KEEL_HAS(keel_stream_table, table, event_notify)) {
+    void* user = Notifications::get().add(record);
     {
       std::lock_guard lock(mutex_);
       ++notifications_pending_;
     }
-    void* user = Notifications::get().add(record);
     if (table->event_notify(record->native(), &Progress::on_notify, user) == KEEL_OK) return;
     take_plugin_text();
-    std::string device;
-    if (!Notifications::get().take(user, &device)) return;  // it came all the same
+    DeviceName device = {};
+    if (Notifications::get().take(user, device).empty()) return;  // it came all the same
     std::lock_guard lock(mutex_);
     --notifications_pending_;
   }
-  add(record);
+  add(std::move(kept));
 }
 
 void Progress::on_notify(void* user, keel_status) {
-  std::string device;
-  Ref<EventRecord> record = Notifications::get().take(user, &device);
-  if (!record) {
+  DeviceName device = {};
+  Records records = Notifications::get().take(user, device);
+  if (records.empty()) {
     log(KEEL_LOG_ERROR, "{}: event_notify called back twice for one event", device);
     return;
   }
@@ -120,7 +131,7 @@ void Progress::on_notify(void* user, keel_status) {
   Progress& self = Runtime::get().progress();
   std::lock_guard lock(self.mutex_);
   --self.notifications_pending_;
-  self.incoming_.push_back(std::move(record));
+  self.incoming_.splice(self.incoming_.end(), records);
   self.changed_.notify_all();  // with the lock: whoever waits for the last one may end |self|
 }
 
@@ -128,8 +139,8 @@ void Progress::run() {
   constexpr auto kFirstPoll = std::chrono::microseconds(20);
   constexpr auto kLastPoll = std::chrono::microseconds(200);
   auto pause = kFirstPoll;
-  std::vector<Ref<EventRecord>> polled;
-  std::vector<Ref<EventRecord>> arrived;
+  Records polled;
+  Records arrived;
   WakeList wake;
   while (true) {
     {
@@ -144,11 +155,13 @@ void Progress::run() {
       arrived.swap(incoming_);
     }
     pause = arrived.empty() ? std::min(pause * 2, kLastPoll) : kFirstPoll;
-    polled.insert(polled.end(), std::make_move_iterator(arrived.begin()),
-                  std::make_move_iterator(arrived.end()));
-    arrived.clear();
+    polled.splice(polled.end(), arrived);
     std::erase_if(polled, [&](const Ref<EventRecord>& record) {
-      return record->query(wake).code() != KEEL_NOT_READY;
+      try {
+        return record->query(wake).code() != KEEL_NOT_READY;
+      } catch (const std::bad_alloc&) {
+        return false;  // asked again later
+      }
     });
     advance_all(wake);
   }

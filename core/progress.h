@@ -3,9 +3,9 @@
 #define KEEL_CORE_PROGRESS_H_
 
 #include <condition_variable>
+#include <list>
 #include <mutex>
 #include <thread>
-#include <vector>
 
 #include "core/event.h"
 
@@ -30,13 +30,14 @@ class Progress {
  private:
   void run();
   static void on_notify(void* user, keel_status status);
-  void add(Ref<EventRecord> record);
+  using Records = std::list<Ref<EventRecord>>;  // moved about by splicing, which cannot fail
+  void add(Records records);
 
   std::mutex mutex_;
   std::condition_variable changed_;
   bool stopping_ = false;
-  uint64_t notifications_pending_ = 0;      // callbacks that plugins still owe
-  std::vector<Ref<EventRecord>> incoming_;  // to look at now
+  uint64_t notifications_pending_ = 0;  // callbacks that plugins still owe
+  Records incoming_;                    // to look at now
   std::thread thread_;
 };
 

@@ -19,6 +19,9 @@ Status::Status(keel_status code, std::string text) {
   word_ = reinterpret_cast<uintptr_t>(new Failure{1, code, std::move(text)});
 }
 
+Status::Failure* const Status::no_memory_ =
+    new Failure{1, KEEL_OUT_OF_MEMORY, "out of host memory"};
+
 void Status::release() noexcept {
   if (shared().references.fetch_sub(1, std::memory_order_acq_rel) == 1) delete &shared();
 }

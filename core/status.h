@@ -31,6 +31,13 @@ class [[nodiscard]] Status {
     }
   }
 
+  // "out of host memory": made beforehand, so that it can be told then.
+  static Status no_memory() {
+    Status status;
+    status.word_ = reinterpret_cast<uintptr_t>(no_memory_);
+    status.retain();
+    return status;
+  }
   // A query's "not yet", which is no failure and has no text.
   static Status not_ready() {
     Status status;
@@ -61,6 +68,7 @@ class [[nodiscard]] Status {
     std::string text;
   };
   static constexpr uintptr_t kNotReady = 1;
+  static Failure* const no_memory_;
 
   bool has_text() const { return word_ > kNotReady; }
   Failure& shared() const { return *reinterpret_cast<Failure*>(word_); }

@@ -1,6 +1,7 @@
 #include "core/stream.h"
 
 #include <algorithm>
+#include <new>
 #include <thread>
 
 #include "core/log.h"
@@ -10,10 +11,7 @@
 namespace keel {
 
 void advance_all(WakeList& wake) {
-  for (size_t i = 0; i < wake.size(); ++i) {
-    const Ref<Stream> stream = wake[i];  // the list may grow, and move, meanwhile
-    stream->advance(wake);
-  }
+  for (const Ref<Stream>& stream : wake) stream->advance(wake);  // the list may grow meanwhile
   wake.clear();
 }
 
@@ -219,6 +217,11 @@ Status Stream::fence(Ref<EventRecord>* out_record) {
 }
 
 Status Stream::submit_wait(const Ref<EventRecord>& record, uint64_t position, WakeList& wake) {
+  {
+    // Nothing may throw once the wait is in the queue: the record must not be used again.
+    std::lock_guard lock(state_mutex_);
+    if (edges_.size() == edges_.capacity()) edges_.reserve(2 * edges_.size() + 8);
+  }
   KEEL_RETURN_IF_ERROR(
       device_.check(device_.stream_table()->stream_wait_event(native_, record->native()),
                     "stream.stream_wait_event"));
@@ -331,36 +334,51 @@ bool Stream::pass_event(const Ref<EventRecord>& record, uint64_t position, WakeL
   }
 }
 
+bool Stream::pass_head(WakeList& wake) {
+  const Held& head = held_.front();
+  try {
+    if (head.kind == Step::Kind::kWaitGate) return pass_gate(head.gate);
+    return head.kind != Step::Kind::kWaitEvent || pass_event(head.record, head.position, wake);
+  } catch (const std::bad_alloc&) {
+    fail(Status::no_memory());  // what it waits for will never tell it
+    return true;
+  }
+}
+
+void Stream::submit_held(const Held& item, WakeList& wake) {
+  if (item.kind == Step::Kind::kWork) {
+    Status submitted = status();  // a failure: dropped, its data would be undefined
+    if (submitted.ok()) {
+      if (item.observed) {
+        observers::tell([&](Observer& observer) { observer.starting(*this, item.step()); });
+      }
+      submitted = item.work(native_);
+      if (!submitted.ok()) fail(submitted);
+    }
+    if (item.observed) tell_passed(item.step(), submitted);
+  } else if (item.kind != Step::Kind::kRecord) {
+    if (observers::active()) tell_passed(item.step(), status());
+  } else {
+    const Status recorded = place_record(item.record, wake);
+    if (observers::active()) tell_passed(item.step(), recorded);
+    if (recorded.ok()) return;
+    fail(recorded);
+    item.record->mark_done(recorded, wake);
+  }
+}
+
 void Stream::advance_locked(WakeList& wake) {
   while (!held_.empty()) {
-    Held& head = held_.front();
-    if (!has_failed()) {
-      if (head.kind == Step::Kind::kWaitGate && !pass_gate(head.gate)) return;
-      if (head.kind == Step::Kind::kWaitEvent && !pass_event(head.record, head.position, wake)) {
-        return;
-      }
-    }
+    if (!has_failed() && !pass_head(wake)) return;
     parked_on_ = nullptr;
-    Held item = std::move(head);
+    const Held item = std::move(held_.front());
     held_.pop_front();
-    if (item.kind == Step::Kind::kWork) {
-      Status submitted = status();  // a failure: dropped, its data would be undefined
-      if (submitted.ok()) {
-        if (item.observed) {
-          observers::tell([&](Observer& observer) { observer.starting(*this, item.step()); });
-        }
-        submitted = item.work(native_);
-        if (!submitted.ok()) fail(submitted);
-      }
-      if (item.observed) tell_passed(item.step(), submitted);
-    } else if (item.kind != Step::Kind::kRecord) {
-      if (observers::active()) tell_passed(item.step(), status());
-    } else {
-      const Status recorded = place_record(item.record, wake);
-      if (observers::active()) tell_passed(item.step(), recorded);
-      if (recorded.ok()) continue;
-      fail(recorded);
-      item.record->mark_done(recorded, wake);
+    try {
+      submit_held(item, wake);
+    } catch (const std::bad_alloc&) {
+      // Whoever enqueued it has gone on: the stream tells, and those who wait for a record.
+      fail(Status::no_memory());
+      if (item.kind == Step::Kind::kRecord) item.record->mark_done(Status::no_memory(), wake);
     }
   }
   has_held_.store(false, std::memory_order_release);
@@ -543,6 +561,15 @@ Status Stream::drain(const Deadline& deadline, bool for_good, uint64_t* out_orde
 }
 
 Status Stream::close(const Deadline& deadline) {
+  try {
+    return close_now(deadline);
+  } catch (const std::bad_alloc&) {
+    device_.keep_unfinished(Ref<Stream>(this));
+    throw;
+  }
+}
+
+Status Stream::close_now(const Deadline& deadline) {
   WakeList wake;
   {
     std::lock_guard lock(mutex_);
@@ -600,8 +627,12 @@ void Stream::release_records() {
 }
 
 void Stream::close() {
-  const Status status = close(Runtime::get().default_deadline());
-  if (!status.ok()) log(KEEL_LOG_WARNING, "{}", status.text());
+  try {
+    const Status status = close(Runtime::get().default_deadline());
+    if (!status.ok()) log(KEEL_LOG_WARNING, "{}", status.text());
+  } catch (const std::bad_alloc&) {
+    // The device keeps it.
+  }
 }
 
 void Stream::abandon() {
@@ -624,6 +655,15 @@ void Stream::abandon() {
   release_records();
 }
 
+bool Stream::keep_leg(const Ref<Stream>& leg) {
+  try {
+    legs_.push_back(leg);
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
 Status Stream::leg(Device& device, Ref<Stream>* out_leg) {
   Ref<Stream> former;
   {
@@ -632,7 +672,6 @@ Status Stream::leg(Device& device, Ref<Stream>* out_leg) {
     for (const Ref<Stream>& leg : legs_) {
       if (&leg->device() == &device) former = leg;
     }
-    legs_.reserve(legs_.size() + 1);  // so that a leased one is kept for sure
   }
   // Without the lock: a recovery may let other streams go on.
   if (former && (!former->has_failed() || former->recover(Deadline::after(0)).ok())) {
@@ -642,17 +681,18 @@ Status Stream::leg(Device& device, Ref<Stream>* out_leg) {
   Ref<Stream> leg;
   KEEL_RETURN_IF_ERROR(device.lease_stream(&leg));
   bool closed = false;
+  bool kept = false;
   {
     std::lock_guard lock(mutex_);
     closed = closed_;
-    // A second thread may have come here too: then there are two.
-    if (!closed) legs_.push_back(leg);
     std::erase(legs_, former);
+    // A second thread may have come here too: then there are two.
+    kept = !closed && keep_leg(leg);
   }
   if (former) device.return_stream(std::move(former));
-  if (closed) {
+  if (!kept) {
     device.return_stream(std::move(leg));
-    return status();
+    return closed ? status() : Status::no_memory();
   }
   *out_leg = std::move(leg);
   return {};

@@ -125,6 +125,8 @@ class Stream final : public RefCounted {
   // there: one a device, since they are in order anyway. It stays until this one closes.
   Status leg(Device& device, Ref<Stream>* out_leg);
   RecordPool& records() { return records_; }
+  // The next one among those that its device keeps.
+  Ref<Stream>& next_kept() { return next_kept_; }
   // Lets go of the records that nobody holds: each keeps its stream. For the end of a
   // stream, whose work is done or given up.
   void release_records();
@@ -186,6 +188,7 @@ class Stream final : public RefCounted {
 
   Stream(Device& device, int32_t priority, keel_plugin_stream* native, bool internal);
 
+  Status close_now(const Deadline& deadline);
   Status confirm_edges(uint64_t position, WakeList& wake);
   // Waits for what the native stream holds, and nothing else: at least for the records up
   // to number |*out_order|. |for_good|: nothing enters it any more.
@@ -224,7 +227,11 @@ class Stream final : public RefCounted {
     held_.push_back(std::move(item));
     has_held_.store(true, std::memory_order_release);
   }
+  // Neither throws for want of memory: then the stream fails.
   void advance_locked(WakeList& wake);
+  bool pass_head(WakeList& wake);
+  bool keep_leg(const Ref<Stream>& leg);
+  void submit_held(const Held& item, WakeList& wake);
   bool pass_event(const Ref<EventRecord>& record, uint64_t position, WakeList& wake);
   bool pass_gate(const Ref<Gate>& gate);
   Status record_native(const EventRecord& record) {
@@ -266,6 +273,7 @@ class Stream final : public RefCounted {
   std::vector<void*> workspaces_;  // the last is the largest; others may be in use still
   uint64_t workspace_size_ = 0;
   std::vector<Ref<Stream>> legs_;
+  Ref<Stream> next_kept_;  // guarded by the device
   bool closed_ = false;
   bool drained_ = false;  // closed, and the native stream is empty for good
   Marks marks_;

@@ -34,6 +34,7 @@
 #include <mutex>
 #include <new>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -58,7 +59,7 @@ void violation(const char* text) {
 }
 
 struct Instance {
-  std::map<std::string, uint64_t> settings;
+  std::map<std::string, uint64_t, std::less<>> settings;
   std::atomic<uint64_t> copies{0};
   uint64_t setting(const char* key) const {
     const auto found = settings.find(key);
@@ -124,10 +125,15 @@ struct Stream {
     --device.objects;
   }
 
-  void push(std::function<keel_status(keel_status)> work) {
-    std::lock_guard lock(mutex);
-    queue.push_back(std::move(work));
-    changed.notify_all();
+  // KEEL_OUT_OF_MEMORY: nothing was enqueued.
+  template <typename Work>
+  keel_status push(Work&& work) {
+    return kit::guard([&] {
+      std::lock_guard lock(mutex);
+      queue.emplace_back(std::forward<Work>(work));
+      changed.notify_all();
+      return keel_status{KEEL_OK};
+    });
   }
 
   void run() {
@@ -210,8 +216,10 @@ keel_status device_open(keel_plugin_instance* handle, uint32_t, keel_plugin_devi
   if (instance.setting("fail_open") != 0) {
     return kit::fail(KEEL_UNAVAILABLE, "fake: somebody else has the device");
   }
-  *out_device = reinterpret_cast<keel_plugin_device*>(new Device(instance));
-  return KEEL_OK;
+  return kit::guard([&] {
+    *out_device = reinterpret_cast<keel_plugin_device*>(new Device(instance));
+    return keel_status{KEEL_OK};
+  });
 }
 
 void device_close(keel_plugin_device* handle) {
@@ -302,8 +310,10 @@ constexpr keel_memory_table kMemoryTable = {
 // ---- streams and events ------------------------------------------------------
 
 keel_status stream_create(keel_plugin_device* device, int32_t, keel_plugin_stream** out_stream) {
-  *out_stream = reinterpret_cast<keel_plugin_stream*>(new Stream(object<Device>(device)));
-  return KEEL_OK;
+  return kit::guard([&] {
+    *out_stream = reinterpret_cast<keel_plugin_stream*>(new Stream(object<Device>(device)));
+    return keel_status{KEEL_OK};
+  });
 }
 
 void stream_destroy(keel_plugin_stream* stream) {
@@ -319,12 +329,11 @@ keel_status enqueue_copy(Stream& stream, void* destination, const void* source, 
   keel_status outcome = KEEL_OK;
   if (number == instance.setting("fail_copy_at")) outcome = KEEL_DATA_LOSS;
   if (number == instance.setting("lose_at")) outcome = KEEL_DEVICE_LOST;
-  stream.push([=](keel_status status) {
+  return stream.push([=](keel_status status) {
     if (status != KEEL_OK || outcome != KEEL_OK) return status == KEEL_OK ? outcome : status;
     std::memcpy(to_host(destination), to_host(source), size);
     return status;
   });
-  return KEEL_OK;
 }
 
 keel_status stream_copy(keel_plugin_stream* stream, keel_copy_kind, void* destination,
@@ -345,23 +354,24 @@ keel_status stream_fill(keel_plugin_stream* handle, void* destination, const voi
   }
   uint64_t value = 0;
   std::memcpy(&value, pattern, pattern_size);
-  stream.push([=](keel_status status) {
+  return stream.push([=](keel_status status) {
     char* bytes = static_cast<char*>(to_host(destination));
     for (uint64_t i = 0; status == KEEL_OK && i < size; i += pattern_size) {
       std::memcpy(bytes + i, &value, pattern_size);
     }
     return status;
   });
-  return KEEL_OK;
 }
 
 keel_status event_create(keel_plugin_device* handle, uint32_t flags,
                          keel_plugin_event** out_event) {
   Device& device = object<Device>(handle);
-  ++device.objects;
-  *out_event = reinterpret_cast<keel_plugin_event*>(
-      new Event{device, (flags & KEEL_EVENT_TIMING) != 0, nullptr, nullptr, {}});
-  return KEEL_OK;
+  return kit::guard([&] {
+    *out_event = reinterpret_cast<keel_plugin_event*>(
+        new Event{device, (flags & KEEL_EVENT_TIMING) != 0, nullptr, nullptr, {}});
+    ++device.objects;
+    return keel_status{KEEL_OK};
+  });
 }
 
 void event_destroy(keel_plugin_event* handle) {
@@ -374,14 +384,18 @@ void event_destroy(keel_plugin_event* handle) {
 keel_status event_record(keel_plugin_event* handle, keel_plugin_stream* stream) {
   Event& event = object<Event>(handle);
   if (event.in_use()) violation("an event was recorded again while its last record is in use");
-  event.point = std::make_shared<Point>();
-  event.recorder = &object<Stream>(stream);
-  object<Stream>(stream).push([point = event.point, &event](keel_status status) {
-    if (event.timing) event.at = std::chrono::steady_clock::now();
-    point->complete(status);
-    return status;
+  return kit::guard([&] {
+    auto point = std::make_shared<Point>();
+    const keel_status pushed = object<Stream>(stream).push([point, &event](keel_status status) {
+      if (event.timing) event.at = std::chrono::steady_clock::now();
+      point->complete(status);
+      return status;
+    });
+    if (pushed != KEEL_OK) return pushed;
+    event.point = std::move(point);
+    event.recorder = &object<Stream>(stream);
+    return keel_status{KEEL_OK};
   });
-  return KEEL_OK;
 }
 
 keel_status event_query(keel_plugin_event* handle) {
@@ -401,11 +415,13 @@ keel_status event_wait(keel_plugin_event* handle, int64_t timeout_ns) {
 keel_status event_notify(keel_plugin_event* handle, keel_notify_fn fn, void* user) {
   const std::shared_ptr<Point> point = object<Event>(handle).point;
   keel_status status = KEEL_OK;
-  {
+  const keel_status kept = kit::guard([&] {
     std::lock_guard lock(point->mutex);
     status = point->status;
     if (status == KEEL_NOT_READY) point->callbacks.emplace_back(fn, user);
-  }
+    return keel_status{KEEL_OK};
+  });
+  if (kept != KEEL_OK) return kept;
   if (status != KEEL_NOT_READY) fn(user, status);
   return KEEL_OK;
 }
@@ -418,13 +434,17 @@ keel_status stream_wait_event(keel_plugin_stream* handle, keel_plugin_event* eve
     std::lock_guard lock(point->mutex);
     ++point->waits_queued;
   }
-  stream.push([point](keel_status status) {
+  const keel_status pushed = stream.push([point](keel_status status) {
     std::unique_lock lock(point->mutex);
     point->changed.wait(lock, [&] { return point->status != KEEL_NOT_READY; });
     --point->waits_queued;
     return status;
   });
-  return KEEL_OK;
+  if (pushed != KEEL_OK) {
+    std::lock_guard lock(point->mutex);
+    --point->waits_queued;
+  }
+  return pushed;
 }
 
 keel_status event_elapsed(keel_plugin_event* start, keel_plugin_event* end,
@@ -473,13 +493,15 @@ struct Module {
 keel_status kernel_load(keel_plugin_device* handle, keel_binary_format format, const void* data,
                         uint64_t size, keel_plugin_module** out_module) {
   if (format != KEEL_BINARY_VENDOR) return kit::fail(KEEL_UNSUPPORTED, "fake: VENDOR alone");
-  if (std::string(static_cast<const char*>(data), size) != "kernels") {
+  if (std::string_view(static_cast<const char*>(data), size) != "kernels") {
     return kit::fail(KEEL_INVALID_ARGUMENT, "fake: no module of mine");
   }
   Device& device = object<Device>(handle);
-  ++device.objects;
-  *out_module = reinterpret_cast<keel_plugin_module*>(new Module{device, {}});
-  return KEEL_OK;
+  return kit::guard([&] {
+    *out_module = reinterpret_cast<keel_plugin_module*>(new Module{device, {}});
+    ++device.objects;
+    return keel_status{KEEL_OK};
+  });
 }
 
 void kernel_unload(keel_plugin_module* handle) {
@@ -494,7 +516,8 @@ void kernel_unload(keel_plugin_module* handle) {
 
 keel_status kernel_find(keel_plugin_module* module, const char* name,
                         keel_plugin_kernel** out_kernel) {
-  if (std::string(name) != "store") return kit::fail(KEEL_NOT_FOUND, "fake: no kernel '%s'", name);
+  if (std::string_view(name) != "store")
+    return kit::fail(KEEL_NOT_FOUND, "fake: no kernel '%s'", name);
   *out_kernel = reinterpret_cast<keel_plugin_kernel*>(module);
   return KEEL_OK;
 }
@@ -508,14 +531,15 @@ keel_status kernel_launch(keel_plugin_stream* stream, keel_plugin_kernel* kernel
   std::memcpy(&value, launch->arguments[1], sizeof(value));
   Module& module = object<Module>(kernel);
   ++module.launches;
-  object<Stream>(stream).push(
+  const keel_status pushed = object<Stream>(stream).push(
       [&module, to, value, count = launch->grid[0] * launch->block[0]](keel_status status) {
         auto* words = static_cast<uint32_t*>(to_host(to));
         for (uint32_t i = 0; status == KEEL_OK && i < count; ++i) words[i] = value;
         --module.launches;
         return status;
       });
-  return KEEL_OK;
+  if (pushed != KEEL_OK) --module.launches;
+  return pushed;
 }
 
 constexpr keel_kernel_table kKernelTable = {
@@ -535,17 +559,19 @@ keel_status create_instance(const keel_instance_settings* settings,
                                 "memory",         "lose_at",     "fail_open", "fail_copy_at",
                                 "refuse_copy_at", "unbacked",    "max_alloc", "pci_bus",
                                 "pci_style",      "uuid",        "numa"};
-  auto instance = std::make_unique<Instance>();
-  instance->settings["devices"] = 2;
-  for (uint32_t i = 0; i < settings->count; ++i) {
-    const std::string key = settings->keys[i];
-    if (std::find(kKeys.begin(), kKeys.end(), key) == kKeys.end()) {
-      return kit::fail(KEEL_INVALID_ARGUMENT, "fake: setting '%s' is not known", key.c_str());
+  return kit::guard([&] {
+    auto instance = std::make_unique<Instance>();
+    instance->settings["devices"] = 2;
+    for (uint32_t i = 0; i < settings->count; ++i) {
+      const std::string key = settings->keys[i];
+      if (std::find(kKeys.begin(), kKeys.end(), key) == kKeys.end()) {
+        return kit::fail(KEEL_INVALID_ARGUMENT, "fake: setting '%s' is not known", key.c_str());
+      }
+      instance->settings[key] = std::strtoull(settings->values[i], nullptr, 10);
     }
-    instance->settings[key] = std::strtoull(settings->values[i], nullptr, 10);
-  }
-  *out_instance = reinterpret_cast<keel_plugin_instance*>(instance.release());
-  return KEEL_OK;
+    *out_instance = reinterpret_cast<keel_plugin_instance*>(instance.release());
+    return keel_status{KEEL_OK};
+  });
 }
 
 void destroy_instance(keel_plugin_instance* instance) {
