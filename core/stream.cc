@@ -685,7 +685,8 @@ Status Stream::leg(Device& device, Ref<Stream>* out_leg) {
   {
     std::lock_guard lock(mutex_);
     closed = closed_;
-    std::erase(legs_, former);
+    // Another thread that found it useless, too, may have returned it already.
+    if (std::erase(legs_, former) == 0) former = nullptr;
     // A second thread may have come here too: then there are two.
     kept = !closed && keep_leg(leg);
   }
