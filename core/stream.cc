@@ -492,7 +492,8 @@ Status Stream::recover(const Deadline& deadline) {
     uint64_t drained_to = 0;
     drained = drain(deadline, /*for_good=*/false, &drained_to);
     if (drained.code() == KEEL_TIMED_OUT || drained.code() == KEEL_DEVICE_LOST) return drained;
-    KEEL_RETURN_IF_ERROR(drain_legs(deadline));
+    uint64_t legs_drained_to = 0;
+    KEEL_RETURN_IF_ERROR(drain_legs(deadline, &legs_drained_to));
     // Records of before, looked at later, still learn what failed below them.
     (void)confirm(UINT64_MAX, wake);
     advance_all(wake);
@@ -500,11 +501,15 @@ Status Stream::recover(const Deadline& deadline) {
     // By another thread meanwhile; what runs now was not waited for.
     if (closed_ || recovered_at_ != last_recovery) return status();
     // A native stream is replaced once all records in it are over: those of the next one
-    // vouch for them.
-    if (drained.ok() || records_submitted_ == drained_to) break;
+    // vouch for them. What came to a leg meanwhile is not waited for on a failed stream, and
+    // would be forgotten with the failure.
+    if ((drained.ok() || records_submitted_ == drained_to) &&
+        enqueued_on_legs() == legs_drained_to) {
+      break;
+    }
     lock.unlock();
     if (deadline.passed()) {
-      return failure(KEEL_TIMED_OUT, "{}: events were recorded while the stream was drained",
+      return failure(KEEL_TIMED_OUT, "{}: work came in while the stream was drained",
                      device_.name());
     }
   }
@@ -579,7 +584,8 @@ Status Stream::close_now(const Deadline& deadline) {
   }
   advance_all(wake);
   Status drained = drain(deadline);
-  if (drained.code() != KEEL_TIMED_OUT) drained = drain_legs(deadline);
+  uint64_t legs_drained_to = 0;
+  if (drained.code() != KEEL_TIMED_OUT) drained = drain_legs(deadline, &legs_drained_to);
   // Once more: another thread's record may have come in between.
   if (drained.code() != KEEL_TIMED_OUT) drained = drain(deadline, /*for_good=*/true);
   if (drained.code() == KEEL_TIMED_OUT) {
@@ -699,11 +705,18 @@ Status Stream::leg(Device& device, Ref<Stream>* out_leg) {
   return {};
 }
 
-Status Stream::drain_legs(const Deadline& deadline) {
+uint64_t Stream::enqueued_on_legs() const {
+  uint64_t sum = 0;
+  for (const Ref<Stream>& leg : legs_) sum += leg->timeline_->enqueued();
+  return sum;
+}
+
+Status Stream::drain_legs(const Deadline& deadline, uint64_t* out_position) {
   std::vector<Ref<Stream>> legs;
   {
     std::lock_guard lock(mutex_);
     legs = legs_;
+    *out_position = enqueued_on_legs();
   }
   for (const Ref<Stream>& leg : legs) {
     const Status drained = leg->drain(deadline);

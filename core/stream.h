@@ -194,9 +194,11 @@ class Stream final : public RefCounted {
   // to number |*out_order|. |for_good|: nothing enters it any more.
   Status drain(const Deadline& deadline, bool for_good = false, uint64_t* out_order = nullptr);
   // The same for what its legs hold; their failures are this stream's already.
-  Status drain_legs(const Deadline& deadline);
+  // |*out_position|: the legs' positions, summed, that this waits for.
+  Status drain_legs(const Deadline& deadline, uint64_t* out_position);
 
   // With |mutex_| held:
+  uint64_t enqueued_on_legs() const;
   // Nothing is held, nothing failed, and nobody watches.
   bool is_plain() const {
     return !has_held_.load(std::memory_order_relaxed) && !has_failed() && !device_.is_lost() &&
