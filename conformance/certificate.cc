@@ -10,6 +10,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "conformance/json_count.h"
+
 namespace keel::conformance {
 
 namespace {
@@ -17,6 +19,19 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int kFormat = 1;
+
+// nlohmann copies and writes by recursion: without a limit, a file of brackets alone ends the
+// stack. A certificate is three deep.
+Json parse_shallow(const std::string& text) {
+  constexpr int kDeepest = 16;
+  bool is_deep = false;
+  const auto look = [&](int depth, Json::parse_event_t, Json&) {
+    is_deep |= depth > kDeepest;
+    return !is_deep;
+  };
+  const Json json = Json::parse(text, look, /*allow_exceptions=*/false);
+  return is_deep ? Json() : json;
+}
 
 // Without "digest", keys sorted and no spaces: one text for one content.
 std::string digest_of(Json certificate) {
@@ -95,7 +110,7 @@ std::string certificate_text(const Report& report) {
 }
 
 bool read_certificate(const std::string& text, Certificate* out_certificate, std::string* error) {
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const Json json = parse_shallow(text);
   if (!json.is_object() || json.value("certificate", Json()) != "keel conform") {
     *error = "this is no certificate of keel conform";
     return false;
@@ -116,11 +131,11 @@ bool read_certificate(const std::string& text, Certificate* out_certificate, std
     json.at("results_sha256").get_to(certificate.results_sha256);
     json.at("profile").get_to(certificate.profile);
     RunSettings& settings = certificate.settings;
-    json.at("seed").get_to(settings.seed);
-    json.at("timeout_seconds").get_to(settings.timeout_seconds);
+    settings.seed = get_count<uint64_t>(json.at("seed"));
+    settings.timeout_seconds = get_count<uint32_t>(json.at("timeout_seconds"));
     json.at("choice").at("backend").get_to(settings.choice.backend);
     json.at("choice").at("plugin").get_to(settings.choice.plugin);
-    json.at("choice").at("ordinal").get_to(settings.choice.ordinal);
+    settings.choice.ordinal = get_count<uint32_t>(json.at("choice").at("ordinal"));
     for (const Json& level : json.at("levels")) {
       if (level.at("certified").get<bool>()) certificate.levels.push_back(level.at("level"));
     }

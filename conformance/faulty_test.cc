@@ -160,6 +160,12 @@ TEST_F(Conform, CrashIsACrashAndTheRestIsRun) {
   EXPECT_EQ(outcome("async/timing/monotone"), "pass");
 }
 
+TEST_F(Conform, WhatAPluginWritesToTheRunnerIsPassedOver) {
+  EXPECT_EQ(run("scribble", "--level core"), 0) << output_;
+  EXPECT_EQ(level("core").at("certified"), true) << output_;
+  for (const Json& result : report_.at("results")) EXPECT_NE(result.at("id"), "core/none");
+}
+
 // One fault each, and the case that names it.
 struct Fault {
   const char* plugin;

@@ -1,6 +1,9 @@
 #include "conformance/protocol.h"
 
 #include <nlohmann/json.hpp>
+#include <utility>
+
+#include "conformance/json_count.h"
 
 namespace keel::conformance {
 
@@ -17,10 +20,48 @@ bool from_text(const std::string& text, WorkerRequest* out_request) {
     const nlohmann::json json = nlohmann::json::parse(text);
     json.at("backend").get_to(out_request->choice.backend);
     json.at("plugin").get_to(out_request->choice.plugin);
-    json.at("ordinal").get_to(out_request->choice.ordinal);
-    json.at("seed").get_to(out_request->seed);
-    json.at("timeout_seconds").get_to(out_request->timeout_seconds);
+    out_request->choice.ordinal = get_count<uint32_t>(json.at("ordinal"));
+    out_request->seed = get_count<uint64_t>(json.at("seed"));
+    out_request->timeout_seconds = get_count<uint32_t>(json.at("timeout_seconds"));
     json.at("cases").get_to(out_request->cases);
+    return true;
+  } catch (const nlohmann::json::exception&) {
+    return false;
+  }
+}
+
+bool from_text(const std::string& line, WorkerAnswer* out_answer) {
+  using Type = WorkerAnswer::Type;
+  try {
+    const nlohmann::json json = nlohmann::json::parse(line);
+    const auto type = json.at("type").get<std::string>();
+    WorkerAnswer answer;
+    if (type == "target") {
+      answer.type = Type::kTarget;
+      json.at("target").get_to(answer.target);
+      for (const nlohmann::json& each : json.at("cases")) {
+        answer.cases.push_back({each.at("id"), each.at("full")});
+      }
+    } else if (type == "begin" || type == "end") {
+      answer.type = type == "begin" ? Type::kBegin : Type::kEnd;
+      CaseResult& result = answer.result;
+      json.at("id").get_to(result.id);
+      if (result.id.empty()) return false;
+      if (answer.type == Type::kEnd) {
+        const auto outcome = find_outcome(json.at("outcome").get<std::string>());
+        if (!outcome) return false;
+        result.outcome = *outcome;
+        json.at("message").get_to(result.message);
+        json.at("seconds").get_to(result.seconds);
+      }
+    } else if (type == "error") {
+      answer.type = Type::kError;
+      json.at("text").get_to(answer.text);
+      json.at("usage").get_to(answer.usage);
+    } else if (type != "done") {
+      return false;
+    }
+    *out_answer = std::move(answer);
     return true;
   } catch (const nlohmann::json::exception&) {
     return false;

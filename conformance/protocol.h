@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "conformance/environment.h"
+#include "conformance/result.h"
 
 namespace keel::conformance {
 
@@ -32,6 +33,26 @@ struct WorkerRequest {
 std::string to_text(const WorkerRequest& request);
 // False when |text| is no request.
 bool from_text(const std::string& text, WorkerRequest* out_request);
+
+struct ListedCase {
+  std::string id;
+  bool full = false;  // only in the full profile
+};
+
+// One line of a worker's; the members that its type has are set.
+struct WorkerAnswer {
+  enum class Type : uint8_t { kTarget, kBegin, kEnd, kError, kDone };
+
+  Type type = Type::kDone;
+  Target target;
+  std::vector<ListedCase> cases;
+  CaseResult result;  // of kBegin, the id alone
+  std::string text;
+  bool usage = false;
+};
+
+// False when |line| is no answer: a plugin that writes to descriptor 3 is heard here too.
+bool from_text(const std::string& line, WorkerAnswer* out_answer);
 
 }  // namespace keel::conformance
 

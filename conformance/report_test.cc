@@ -3,10 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "conformance/certificate.h"
+#include "conformance/support_table.h"
 
 namespace keel::conformance {
 namespace {
@@ -124,6 +127,48 @@ TEST(Certificate, RefusesEveryChange) {
   EXPECT_FALSE(read_certificate(promoted.dump(), &certificate, &error));
   EXPECT_NE(error.find("digest"), std::string::npos);
   EXPECT_FALSE(read_certificate("[]", &certificate, &error));
+}
+
+// The recursion of the JSON library would end the stack.
+TEST(Certificate, IsRefusedWhenItIsTooDeep) {
+  const std::string brackets = std::string(500'000, '[') + std::string(500'000, ']');
+  Certificate certificate;
+  std::string error;
+  EXPECT_FALSE(read_certificate(
+      "{\"certificate\": \"keel conform\", \"format\": 1, \"x\": " + brackets + "}", &certificate,
+      &error));
+  EXPECT_FALSE(error.empty());
+}
+
+// With the digest of its own text, as whoever made it up would give it.
+TEST(Certificate, NumbersThatFitNoMemberAreRefused) {
+  for (const Json& seed : {Json(1e300), Json(-1), Json(0.5), Json("7"), Json(nullptr)}) {
+    Json changed = Json::parse(certificate_text(sample()));
+    changed["seed"] = seed;
+    changed.erase("digest");
+    changed["digest"] = sha256_of_text(changed.dump());
+    Certificate certificate;
+    std::string error;
+    EXPECT_FALSE(read_certificate(changed.dump(), &certificate, &error)) << seed;
+    EXPECT_NE(error.find("json.exception"), std::string::npos) << error;
+  }
+}
+
+// Three numbers that fit an int each, and whose sum does not.
+TEST(SupportTable, AddsUpWhatNoIntHolds) {
+  Json json = Json::parse(to_json_text(sample()));
+  for (Json& level : json["levels"]) {
+    for (const char* outcome : {"fail", "crash", "timeout"}) level["counts"][outcome] = INT32_MAX;
+  }
+  const std::string file = testing::TempDir() + "keel_support_table.json";
+  std::ofstream(file) << json;
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(print_support_table({file}), 0);
+  EXPECT_NE(testing::internal::GetCapturedStdout().find(" of 644245094"), std::string::npos);
+  json["levels"][0]["counts"]["pass"] = 1e300;
+  std::ofstream(file) << json;
+  EXPECT_EQ(print_support_table({file}), 2);
+  std::remove(file.c_str());
 }
 
 TEST(Certificate, DigestIsSha256) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
+#include <utility>
 
 #include "conformance/worker_process.h"
 
@@ -55,28 +56,35 @@ BatchEnd run_batch(const RunSettings& settings, const std::vector<std::string>& 
   BatchEnd end;
   WorkerProcess worker(make_request(settings, ids));
   Clock::time_point deadline = case_deadline(settings);
-  nlohmann::json message;
+  WorkerAnswer answer;
   while (true) {
-    const WorkerProcess::Read read = worker.read(deadline, &message);
-    if (read != WorkerProcess::Read::kMessage) {
+    const WorkerProcess::Read read = worker.read(deadline, &answer);
+    if (read != WorkerProcess::Read::kAnswer) {
       end.death = autopsy(worker, read, settings);
       return end;
     }
-    deadline = case_deadline(settings);
-    const std::string type = message.value("type", "");
-    if (type == "begin") {
-      end.running = message.value("id", "");
-    } else if (type == "end") {
-      end.running.reset();
-      end.results.push_back({message.value("id", ""),
-                             find_outcome(message.value("outcome", "")).value_or(Outcome::kFail),
-                             message.value("seconds", 0.0), message.value("message", "")});
-    } else if (type == "error") {
-      end.death = Death{Outcome::kFail, message.value("text", "")};
-      return end;
-    } else if (type == "done") {
-      return end;
+    switch (answer.type) {
+      case WorkerAnswer::Type::kBegin:
+        // Anything but the case whose turn it is came from the plugin.
+        if (end.results.size() == ids.size() || answer.result.id != ids[end.results.size()]) {
+          continue;
+        }
+        end.running = answer.result.id;
+        break;
+      case WorkerAnswer::Type::kEnd:
+        if (end.running != answer.result.id) continue;
+        end.running.reset();
+        end.results.push_back(std::move(answer.result));
+        break;
+      case WorkerAnswer::Type::kError:
+        end.death = Death{Outcome::kFail, answer.text};
+        return end;
+      case WorkerAnswer::Type::kDone:
+        return end;
+      case WorkerAnswer::Type::kTarget:
+        continue;
     }
+    deadline = case_deadline(settings);
   }
 }
 
@@ -127,25 +135,24 @@ void settle_death(const RunSettings& settings, const std::string& first, BatchEn
 Discovery discover(const RunSettings& settings) {
   Discovery found;
   WorkerProcess worker(make_request(settings, {}));
-  nlohmann::json message;
-  const WorkerProcess::Read read = worker.read(case_deadline(settings), &message);
-  if (read != WorkerProcess::Read::kMessage) {
+  WorkerAnswer answer;
+  const WorkerProcess::Read read = worker.read(case_deadline(settings), &answer);
+  if (read != WorkerProcess::Read::kAnswer) {
     const Death death = autopsy(worker, read, settings);
     found.error = death.text;
     found.outcome = death.outcome;
     return found;
   }
-  if (message.value("type", "") != "target") {
-    found.error = message.value("text", "the worker gave no answer");
-    found.usage = message.value("usage", false);
+  if (answer.type != WorkerAnswer::Type::kTarget) {
+    const bool is_error = answer.type == WorkerAnswer::Type::kError;
+    found.error = is_error ? answer.text : "the worker gave no answer";
+    found.usage = answer.usage;
     return found;
   }
-  message.at("target").get_to(found.target);
-  for (const nlohmann::json& each : message.at("cases")) {
-    found.cases.push_back({each.at("id"), each.at("full")});
-  }
+  found.target = std::move(answer.target);
+  found.cases = std::move(answer.cases);
   // Lets it shut down: a crash there is found by the cases too, which name it.
-  worker.read(case_deadline(settings), &message);
+  worker.read(case_deadline(settings), &answer);
   return found;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "conformance/environment.h"
+#include "conformance/protocol.h"
 #include "conformance/result.h"
 
 namespace keel::conformance {
@@ -15,11 +16,6 @@ struct RunSettings {
   PluginChoice choice;
   uint64_t seed = 42;
   uint32_t timeout_seconds = 20;  // of each case
-};
-
-struct ListedCase {
-  std::string id;
-  bool full = false;  // only in the full profile
 };
 
 // What a worker says there is.

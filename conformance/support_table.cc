@@ -5,6 +5,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "conformance/json_count.h"
 #include "conformance/levels.h"
 #include "conformance/report.h"
 
@@ -16,9 +17,11 @@ using Json = nlohmann::json;
 
 std::string cell(const Json& level) {
   const Json& counts = level.at("counts");
-  const auto passed = counts.at("pass").get<int>();
-  int failed = 0;
-  for (const char* outcome : {"fail", "crash", "timeout"}) failed += counts.at(outcome).get<int>();
+  const uint64_t passed = get_count<uint32_t>(counts.at("pass"));
+  uint64_t failed = 0;
+  for (const char* outcome : {"fail", "crash", "timeout"}) {
+    failed += get_count<uint32_t>(counts.at(outcome));
+  }
   if (passed + failed == 0) return "-";
   std::string text = std::to_string(passed);
   if (failed != 0) text += " of " + std::to_string(passed + failed);
@@ -43,7 +46,7 @@ int print_support_table(const std::vector<std::string>& files) {
   for (const std::string& file : files) {
     try {
       const Json report = Json::parse(std::ifstream(file));
-      if (report.at("format").get<int>() != Report::kFormat) {
+      if (report.at("format") != Report::kFormat) {
         std::cerr << file << ": not a report of format " << Report::kFormat << "\n";
         return 2;
       }

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "conformance/json_count.h"
 #include "conformance/levels.h"
 
 namespace keel::conformance {
@@ -29,14 +30,14 @@ void from_json(const nlohmann::json& json, Target& target) {
   json.at("version").get_to(target.version);
   json.at("path").get_to(target.path);
   json.at("keel_version").get_to(target.keel_version);
-  json.at("device_count").get_to(target.device_count);
+  target.device_count = get_count<uint32_t>(json.at("device_count"));
   json.at("no_device").get_to(target.no_device);
   json.at("device").get_to(target.device);
   json.at("device_name").get_to(target.device_name);
   json.at("architecture").get_to(target.architecture);
   json.at("driver").get_to(target.driver);
-  json.at("memory_bytes").get_to(target.memory_bytes);
-  json.at("claims").get_to(target.claims);
+  target.memory_bytes = get_count<uint64_t>(json.at("memory_bytes"));
+  target.claims = get_count<uint64_t>(json.at("claims"));
 }
 
 }  // namespace keel::conformance

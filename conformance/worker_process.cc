@@ -106,16 +106,15 @@ void WorkerProcess::take_printed() {
   }
 }
 
-WorkerProcess::Read WorkerProcess::read(Clock::time_point deadline, nlohmann::json* out_message) {
+WorkerProcess::Read WorkerProcess::read(Clock::time_point deadline, WorkerAnswer* out_answer) {
   std::array<char, 16384> buffer;
   while (true) {
     const size_t end = pending_.find('\n');
     if (end != std::string::npos) {
-      *out_message = nlohmann::json::parse(pending_.substr(0, end), nullptr,
-                                           /*allow_exceptions=*/false);
+      const std::string line = pending_.substr(0, end);
       pending_.erase(0, end + 1);
-      // A line that is no message came from the plugin: descriptor 3 is no secret.
-      if (out_message->is_object() && out_message->contains("type")) return Read::kMessage;
+      // A line that is no answer came from the plugin: descriptor 3 is no secret.
+      if (from_text(line, out_answer)) return Read::kAnswer;
       continue;
     }
     const auto left =

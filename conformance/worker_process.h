@@ -5,7 +5,6 @@
 #include <sys/types.h>
 
 #include <chrono>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "conformance/protocol.h"
@@ -17,7 +16,7 @@ namespace keel::conformance {
 class WorkerProcess {
  public:
   using Clock = std::chrono::steady_clock;
-  enum class Read { kMessage, kClosed, kTimedOut };
+  enum class Read { kAnswer, kClosed, kTimedOut };
 
   // Throws std::system_error where the process cannot be started.
   explicit WorkerProcess(const WorkerRequest& request);
@@ -25,8 +24,9 @@ class WorkerProcess {
   WorkerProcess(const WorkerProcess&) = delete;
   WorkerProcess& operator=(const WorkerProcess&) = delete;
 
-  // The next message; kClosed when the worker has closed its end, which is to say ended.
-  Read read(Clock::time_point deadline, nlohmann::json* out_message);
+  // The next answer; lines that are none are passed over. kClosed when the worker has closed its
+  // end, which is to say ended.
+  Read read(Clock::time_point deadline, WorkerAnswer* out_answer);
   // Ends it, if it has not ended, and says how it did: "killed by signal 11
   // (Segmentation fault)", "exited with status 3".
   std::string finish();
