@@ -51,6 +51,9 @@ constexpr uint32_t kStorageUniform = 2;
 constexpr uint32_t kStoragePushConstant = 9;
 constexpr uint32_t kStorageBuffer = 12;
 
+// More than any device has bytes for: each kernel of a module gets a list of its own.
+constexpr size_t kMaxArguments = 256;
+
 using Words = std::span<const uint32_t>;  // of the module, which outlives its reader
 
 // A 0-terminated string in the words from |begin|; |*out_next| is the word behind it.
@@ -258,6 +261,7 @@ class Reader {
       return refuse("a push constant block is no struct");
     }
     const Words members = type->second.second;
+    if (members.size() > 1 + kMaxArguments) return refuse("it has too many push constants");
     for (uint32_t i = 1; i < members.size(); ++i) {
       const auto offset = offsets_.find({block, i - 1});
       const uint64_t size = type_size(members[i], /*depth=*/0);
@@ -279,7 +283,15 @@ class Reader {
   }
 
   // Bytes of a value of the type; 0 for one that has none, or that is not laid out.
-  uint64_t type_size(uint32_t id, int depth) const {
+  uint64_t type_size(uint32_t id, int depth) {
+    if (const auto known = sizes_.find(id); known != sizes_.end()) return known->second;
+    const uint64_t size = measure_type(id, depth);
+    // A 0 is not kept: it may be the depth's, and refuses the module anyway.
+    if (size != 0) sizes_[id] = size;
+    return size;
+  }
+
+  uint64_t measure_type(uint32_t id, int depth) {
     constexpr int kMaxDepth = 8;
     constexpr uint64_t kMaxSize = 1 << 20;
     const auto found = types_.find(id);
@@ -319,12 +331,14 @@ class Reader {
   uint32_t version_ = 0;
   std::vector<uint32_t> capabilities_;
   std::vector<EntryPoint> entry_points_;
-  std::map<uint32_t, std::array<uint32_t, 3>> local_sizes_;    // by entry point
-  std::map<uint32_t, std::pair<uint32_t, Words>> types_;       // opcode and operands
-  std::map<uint32_t, Constant> constants_;                     // the low word of each
-  std::map<uint32_t, Words> composites_;                       // ids of the constituents
-  std::map<uint32_t, uint32_t> constant_ids_;                  // SpecId
-  std::map<uint32_t, uint32_t> strides_;                       // of arrays
+  std::map<uint32_t, std::array<uint32_t, 3>> local_sizes_;  // by entry point
+  std::map<uint32_t, std::pair<uint32_t, Words>> types_;     // opcode and operands
+  std::map<uint32_t, Constant> constants_;                   // the low word of each
+  std::map<uint32_t, Words> composites_;                     // ids of the constituents
+  std::map<uint32_t, uint32_t> constant_ids_;                // SpecId
+  std::map<uint32_t, uint32_t> strides_;                     // of arrays
+  // Of types: each is measured once, or structs of structs would take exponential time.
+  std::map<uint32_t, uint64_t> sizes_;
   std::map<std::pair<uint32_t, uint32_t>, uint32_t> offsets_;  // of (struct, member)
   std::map<uint32_t, uint32_t> push_constants_;                // pointer types of variables
   uint32_t workgroup_size_ = 0;                                // id, 0: none
