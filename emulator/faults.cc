@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -9,6 +10,8 @@ namespace keel::emulator {
 namespace {
 
 constexpr const char* kCallNames[kCallKinds] = {"alloc", "stream", "copy", "fill", "op", "record"};
+
+constexpr double kSlowest = 1e6;
 
 using Action = Fault::Action;
 constexpr struct {
@@ -146,7 +149,7 @@ Injection FaultPlan::next(CallKind kind) {
   for (const Fault& fault : faults_) {
     if (fault.kind && *fault.kind != kind) continue;
     if (fault.action == Action::kSlow) {
-      injection.slow *= fault.argument;
+      injection.slow = std::min(injection.slow * fault.argument, kSlowest);
       continue;
     }
     const uint64_t number = fault.kind ? injection.number : total;

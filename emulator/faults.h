@@ -28,7 +28,8 @@ const char* call_name(CallKind kind);  // "alloc"
 //   corrupt:KIND@N     one bit of the Nth result is wrong: copy, fill, op
 //   stall:KIND@N[=MS]  the Nth call's queue hangs before it for MS milliseconds, or
 //                      until released
-//   slow[:KIND]=X      work takes X times as long, 1 to 1000
+//   slow[:KIND]=X      work takes X times as long, 1 to 1000; several multiply, up to a
+//                      million times
 // Calls are counted from 1 by each device, in the order they were made. "@N+" is the Nth
 // and all later ones.
 struct Fault {

@@ -59,6 +59,16 @@ TEST_F(FaultsTest, NonsenseIsRefusedAndNamed) {
   EXPECT_EQ(faults[3].kind, CallKind::kFill);
 }
 
+// 200 of them multiply to more than a double holds.
+TEST_F(FaultsTest, SlownessHasAnEnd) {
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += "slow=1000,";
+  std::vector<Fault> faults;
+  expect_ok(parse_faults(text, &faults));
+  FaultPlan plan(faults, /*device=*/0);
+  EXPECT_EQ(plan.next(CallKind::kCopy).slow, 1e6);
+}
+
 TEST_F(FaultsTest, TheNthAllocationIsRefused) {
   const auto device = make_faulty("refuse:alloc@2");
   Address address = alloc(*device, 8);

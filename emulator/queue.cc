@@ -10,6 +10,14 @@
 #include <vector>
 
 namespace keel::emulator {
+namespace {
+
+// A fault may ask for more than a clock can count: 31 years are as good as for ever.
+Duration slowed(double nanoseconds) {
+  return Duration(static_cast<int64_t>(std::min(nanoseconds, 1e18)));
+}
+
+}  // namespace
 
 // ---- stream state --------------------------------------------------------------
 
@@ -220,10 +228,10 @@ Status Queue::perform(Command& command) {
     const Time start =
         std::max({now_, command.enqueued_at + device_.launch_latency(), engine.free_at()});
     const auto nominal = static_cast<double>(device_.duration_of(command.work).count());
-    end = start + Duration(static_cast<int64_t>(nominal * command.injection.slow));
+    end = start + slowed(nominal * command.injection.slow);
   } else if (command.injection.slow > 1) {
     const auto taken = static_cast<double>(Duration(ended - begun).count());
-    end += Duration(static_cast<int64_t>(taken * (command.injection.slow - 1)));
+    end += slowed(taken * (command.injection.slow - 1));
   }
   if (end > ended) sleep_until(end, stream);
   now_ = end;
