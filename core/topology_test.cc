@@ -117,7 +117,12 @@ TEST_F(TopologyTest, WhatIsNoMachineIsRefused) {
         std::string("pack:2 pack:2 pu:"), std::string("core:2 pack:2 pu:0"),
         std::string("pack:2 (((("), std::string("-1"), std::string("\xff\xfe"),
         std::string("pack:99999999999999999999 pu:2"), std::string("pack:1000 core:1000 pu:1000"),
-        std::string(100000, '9')}) {
+        // 4,000 units in all the ways to write a number.
+        std::string("numa:4000 pu:1"), std::string("numa:0xfa0 pu:1"),
+        std::string("numa:07640 pu:1"), std::string("numa:+4000 pu:1"),
+        std::string("numa:-18446744073709547616 pu:1"),
+        std::string("pack:2 (numa:1(size=2) numa:2000 pu:1"),
+        std::string("pack:1000[numa][numa][numa]"), std::string(100000, '9')}) {
     const std::string shown = synthetic.substr(0, 40);
     uint64_t size = 0;
     EXPECT_EQ(keel_topology_get(synthetic.c_str(), nullptr, &size), KEEL_INVALID_ARGUMENT) << shown;
