@@ -26,6 +26,11 @@ struct Lane {
     char* base;
     uint64_t size;
     keel_memory_kind kind;
+
+    // By numbers: |base| may be any address, and pointers have rules of their own.
+    char* at(uint64_t offset) const {
+      return reinterpret_cast<char*>(reinterpret_cast<uintptr_t>(base) + offset);
+    }
   };
 
   keel_device device = {};
@@ -78,7 +83,9 @@ class World {
   std::string problem_;
 };
 
-// Turns bytes into calls on a world. One a thread.
+// Turns bytes into calls on a world. One a thread. In random_arguments.cc what is drawn for
+// the calls, in random_streams.cc, random_memory.cc and random_operators.cc (collectives
+// too) the calls, in random_calls.cc those of devices and the draw.
 class RandomCalls {
  public:
   explicit RandomCalls(World& world) : world_(world) {}
@@ -87,6 +94,7 @@ class RandomCalls {
   void run(Bytes bytes);
 
  private:
+  static constexpr int64_t kMillisecond = 1'000'000;
   using Call = void (RandomCalls::*)();
   struct Weighted {
     Call call;
