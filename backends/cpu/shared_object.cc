@@ -28,8 +28,8 @@ std::string path_of(int fd) {
   return "/proc/self/fd/" + std::to_string(fd);
 }
 
-// What is wrong with the object, NULL if nothing is. The loader itself takes the program
-// headers at their word, and a segment beyond the end of the file ends in SIGBUS.
+}  // namespace
+
 const char* find_defect(const char* data, uint64_t size) {
   Elf64_Ehdr header;
   if (size < sizeof(header)) return "it is too short for an ELF header";
@@ -59,6 +59,8 @@ const char* find_defect(const char* data, uint64_t size) {
   }
   return has_dynamic ? nullptr : "it has no dynamic section";
 }
+
+namespace {
 
 // A sealed memfd with the bytes; -1, with a text for core, when the system refuses.
 int make_file(const char* data, uint64_t size) {

@@ -8,6 +8,11 @@
 
 namespace keel::cpu {
 
+// What is wrong with the shared object of |size| bytes, NULL if nothing is. The loader itself
+// takes the program headers at their word, and a segment beyond the end of the file ends in
+// SIGBUS.
+const char* find_defect(const char* data, uint64_t size);
+
 // A shared object in memory, opened by the dynamic loader from a sealed memfd: no file
 // that somebody could change between the look and the load. Immutable once open.
 class SharedObject {
