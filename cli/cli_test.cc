@@ -348,6 +348,8 @@ TEST(CliOpsExplain, MistakesAreNamedAndWhatThereIsIsListed) {
       {{"matmul", "--device", "cpu", "--dtype", "f65"}, {"'f65'", "bf16_f32"}},
       {{"matmul", "--device", "cpu", "--shape", "2x2"}, {"1 shapes", "bias"}},
       {{"add", "--device", "cpu", "--shape", "2y2", "2x2", "2x2"}, {"'2y2'"}},
+      {{"add", "--device", "cpu", "--shape", "77777777777777777x777", "2", "2"}, {"x777'"}},
+      {{"add", "--device", "cpu", "--shape", "1x1x1x1x1x1x1x1x1", "2", "2"}, {"x1'"}},
       {{"add", "--device", "cpu", "--shape", "2x2", "2x3", "2x2"}, {"add", "b"}},
       {{"matmul", "--device", "cpu", "--set", "trans=1"}, {"'trans=1'", "trans_a"}},
       {{"matmul", "--device", "cpu", "--set", "trans_a=yes"}, {"trans_a=yes"}},

@@ -64,14 +64,19 @@ bool parse(std::string_view text, Number* out_number) {
   return parsed.ec == std::errc() && parsed.ptr == end;
 }
 
-// "64x128"; nothing for a text that is no shape.
+// "64x128"; nothing for a text that is no shape, or a shape beyond any memory, whose strides
+// need not fit an integer.
 std::optional<std::vector<int64_t>> parse_shape(std::string_view text) {
+  constexpr int64_t kMostElements = int64_t{1} << 48;
   std::vector<int64_t> shape;
   if (text == "scalar") return shape;
+  int64_t left = kMostElements;
   while (true) {
     const size_t cross = text.find('x');
     int64_t extent = 0;
-    if (!parse(text.substr(0, cross), &extent) || extent < 0) return std::nullopt;
+    if (!parse(text.substr(0, cross), &extent) || extent < 0 || extent > left) return std::nullopt;
+    if (shape.size() == KEEL_MAX_RANK) return std::nullopt;
+    left /= std::max<int64_t>(extent, 1);
     shape.push_back(extent);
     if (cross == std::string_view::npos) return shape;
     text.remove_prefix(cross + 1);

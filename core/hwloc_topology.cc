@@ -27,26 +27,23 @@ bool is_space(char c) {
   return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-// How many objects "pack:2 numa:2 core:4" asks for: the product of its counts, read as hwloc
-// reads them (strtoul: "0x10", "010" and "-18446744073709551614" are numbers too), times those
-// that "[numa]" hangs to each. What stands between "(" and the next ")" describes no level.
+// How many objects "pack:2 numa:2 core:4" asks for, or more: the product of its counts, read as
+// hwloc reads them (strtoul: "0x10", "010" and "-18446744073709551614" are numbers too), times
+// those that "[numa]" hangs to each. Brackets behind a count describe no level; hwloc passes
+// over others on its way to the next colon.
 uint64_t count_units(const char* text) {
   uint64_t units = 1;
   uint64_t attached = 0;
   const char* before = " ";
   for (const char* at = text; *at != '\0' && units <= kMostSyntheticUnits; before = at, ++at) {
-    if (*at == '(' || *at == '[') {
-      attached += *at == '[' ? 1 : 0;
-      at = std::strchr(at, *at == '(' ? ')' : ']');
-      if (at == nullptr) break;  // hwloc refuses it
-      continue;
-    }
+    if (*at == '[') ++attached;
     if (*before != ':' && !is_space(*before)) continue;
     char* end = nullptr;
     const unsigned long long count = std::strtoull(at, &end, 0);
     if (end == at) continue;
     units *= std::clamp<uint64_t>(count, 1, kMostSyntheticUnits + 1);
-    at = end - 1;
+    const char* const closing = *end == '(' ? std::strchr(end, ')') : nullptr;
+    at = closing == nullptr ? end - 1 : closing;
   }
   return units * (1 + attached);
 }
