@@ -285,7 +285,7 @@ enum {
   KEEL_CLAIM_NATIVE_GATE = 1 << 10,   /* gate_create, gate_open, stream_wait_gate */
   KEEL_CLAIM_STREAM_ALLOC = 1 << 11,  /* alloc_on_stream, free_on_stream */
   KEEL_CLAIM_KERNELS = 1 << 12,       /* the kernel table */
-  KEEL_CLAIM_OPS = 1 << 13,           /* the op table: at least fill, add and cast in fp32 */
+  KEEL_CLAIM_OPS = 1 << 13,           /* the op table: at least fill, add and cast */
   KEEL_CLAIM_CCL = 1 << 14,           /* the ccl table */
   KEEL_CLAIM_MEMORY_INFO = 1 << 15,   /* device memory_info */
   KEEL_CLAIM_FILL = 1 << 16,          /* fill, with every pattern size */
