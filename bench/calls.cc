@@ -139,7 +139,7 @@ std::string find_null_plugin() {
 
 Device load_null() {
   const std::string path = find_null_plugin();
-  if (path.empty()) throw std::runtime_error("the backend null is built with the tests only");
+  if (path.empty()) throw std::runtime_error(kNoNullPlugin);
   uint32_t index = 0;
   check(keel_plugin_load(path.c_str(), nullptr, nullptr, &index));
   return Device::find(backends().at(index).name);

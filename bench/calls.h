@@ -35,6 +35,7 @@ class Calls {
 
 // The file of the backend `null`, which is built with the tests; empty where it is not.
 std::string find_null_plugin();
+inline constexpr char kNoNullPlugin[] = "the backend null is built with the tests only";
 // An instance of it.
 Device load_null();
 

@@ -70,7 +70,7 @@ constexpr size_t kStreams = 8;
 // opened in an order that is anything but the streams'.
 class Gates {
  public:
-  explicit Gates(Device device) : device_(device) {
+  explicit Gates(Device device) {
     for (size_t i = 0; i < kStreams; ++i) {
       streams_.emplace_back(device);
       memory_.emplace_back(device, KEEL_MEMORY_DEVICE, 64);
@@ -102,7 +102,6 @@ class Gates {
   }
 
  private:
-  Device device_;
   std::vector<Stream> streams_;
   std::vector<Buffer> memory_;
   std::array<keel_gate, kGates> gates_ = {};
@@ -154,7 +153,7 @@ void run_alone(const std::string& what) {
 
 std::vector<Figure> core_overhead(Setup& setup) {
   if (find_null_plugin().empty()) {
-    return {Figure::skip("core_overhead", "the backend null is built with the tests only")};
+    return {Figure::skip("core_overhead", kNoNullPlugin)};
   }
   const Calls calls;
   const bool counted = has_callgrind();
@@ -186,8 +185,7 @@ std::vector<Figure> core_overhead(Setup& setup) {
 std::vector<Figure> core_gates(Setup& setup) {
   std::vector<Figure> figures;
   if (find_null_plugin().empty()) {
-    figures.push_back(
-        Figure::skip("core_gates/null", "the backend null is built with the tests only"));
+    figures.push_back(Figure::skip("core_gates/null", kNoNullPlugin));
   } else {
     figures.push_back(gates_on(load_null(), "null", setup));
   }

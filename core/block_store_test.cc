@@ -2,35 +2,17 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <new>
 #include <random>
 #include <vector>
 
 #include "core/stream.h"
-
-namespace {
-
-// Allocations of this thread until one fails; negative: none does.
-thread_local int t_until_failure = -1;
-
-}  // namespace
-
-// Not inlined: g++ 12 would warn of malloc and delete in one function.
-[[gnu::noinline]] void* operator new(std::size_t size) {
-  if (t_until_failure >= 0 && t_until_failure-- == 0) throw std::bad_alloc();
-  if (void* memory = std::malloc(size == 0 ? 1 : size)) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
+#include "core/testing/host_memory.h"
 
 namespace keel {
 namespace {
+
+using keel::testing::t_until_failure;
 
 constexpr uint64_t kGranule = 512;
 constexpr uint64_t kMiB = 1 << 20;

@@ -1,31 +1,10 @@
 // Memory runs out, the host's or the device's, at each allocation of a short run in turn:
 // the call that needed it says so, and the same run passes right afterwards.
-#include <cstdlib>
 #include <functional>
-#include <new>
 #include <vector>
 
+#include "core/testing/host_memory.h"
 #include "core/testing/keel_test.h"
-
-namespace {
-
-// Allocations of this thread until one fails; negative: none does.
-thread_local int t_until_failure = -1;
-
-}  // namespace
-
-// Not inlined: g++ 12 would warn of malloc and delete in one function.
-[[gnu::noinline]] void* operator new(std::size_t size) {
-  if (t_until_failure >= 0 && t_until_failure-- == 0) throw std::bad_alloc();
-  if (void* memory = std::malloc(size == 0 ? 1 : size)) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
 
 namespace keel::testing {
 namespace {

@@ -1,32 +1,10 @@
 // What every training step calls a thousand times allocates nothing: no memory of the
 // host's comes or goes once the first calls have filled the pools.
-#include <cstdlib>
 #include <functional>
-#include <new>
 #include <vector>
 
+#include "core/testing/host_memory.h"
 #include "core/testing/keel_test.h"
-
-namespace {
-
-// Allocations of this thread; the device is one that does all its work at once, so there
-// is no other thread of interest.
-thread_local uint64_t t_allocations = 0;
-
-}  // namespace
-
-// Not inlined: g++ 12 would warn of malloc and delete in one function.
-[[gnu::noinline]] void* operator new(std::size_t size) {
-  ++t_allocations;
-  if (void* memory = std::malloc(size == 0 ? 1 : size)) return memory;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
 
 namespace keel::testing {
 namespace {
