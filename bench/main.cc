@@ -34,6 +34,7 @@ constexpr Entry kFigures[] = {
     {"vulkan_matmul", vulkan_matmul},
     {"cpu_matmul", cpu_matmul},
     {"bridge_all_reduce", bridge_all_reduce},
+    {"collective_priority", collective_priority},
     {"copy_cross", copy_cross},
     {"core_stream_handoff", core_stream_handoff},
     {"core_cross_copy", core_cross_copy},

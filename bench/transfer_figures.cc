@@ -61,7 +61,7 @@ const char* better_memcpy(const std::vector<Timings>& timings) {
 class AllReduce {
  public:
   AllReduce(Device cpu, Device vulkan, bool forbid_alias)
-      : comm_(connect(cpu, vulkan, forbid_alias)) {
+      : comms_(connect(cpu, vulkan, forbid_alias)) {
     ranks_.emplace_back(cpu, 1.0f);
     ranks_.emplace_back(vulkan, 2.0f);
   }
@@ -69,8 +69,8 @@ class AllReduce {
   void run() {
     for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
       Rank& of = ranks_[rank];
-      comm_.all_reduce(rank, of.send.data(), of.receive.data(), kCount, KEEL_FLOAT32, KEEL_SUM,
-                       of.stream);
+      comms_[rank].all_reduce(of.send.data(), of.receive.data(), kCount, KEEL_FLOAT32, KEEL_SUM,
+                              of.stream);
     }
     for (const Rank& rank : ranks_) rank.stream.synchronize();
   }
@@ -102,14 +102,14 @@ class AllReduce {
     Buffer receive;
   };
 
-  static Communicator connect(Device cpu, Device vulkan, bool forbid_alias) {
+  static std::vector<Communicator> connect(Device cpu, Device vulkan, bool forbid_alias) {
     keel_comm_options options = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
     options.forbid_alias = forbid_alias ? 1 : 0;
-    return Communicator(std::vector<Device>{cpu, vulkan}, &options);
+    return Communicator::all(std::vector<Device>{cpu, vulkan}, &options);
   }
 
   std::vector<Rank> ranks_;
-  Communicator comm_;
+  std::vector<Communicator> comms_;
 };
 
 }  // namespace

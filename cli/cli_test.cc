@@ -1,6 +1,5 @@
 // The keel command as a user sees it: output, errors, exit codes. Runs the built binary.
 #include <gtest/gtest.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,75 +8,18 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "cli/testing/keel_command.h"
+
 namespace {
 
+using keel::cli::testing::contains;
+using keel::cli::testing::keel;
+using keel::cli::testing::Result;
 using nlohmann::json;
-
-struct Result {
-  int exit_code = -1;
-  std::string out;
-  std::string error;
-};
-
-using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
-
-std::string content(std::FILE* file) {
-  std::rewind(file);
-  std::string text;
-  char block[4096];
-  size_t got = 0;
-  while ((got = std::fread(block, 1, sizeof(block), file)) > 0) text.append(block, got);
-  return text;
-}
-
-// Runs keel with |arguments|, and the environment with |changes| ("NAME=VALUE") in it.
-Result keel(std::vector<std::string> arguments, std::vector<std::string> changes = {}) {
-  const char* folder = std::getenv("KEEL_TEST_BIN");
-  const std::string program = std::string(folder == nullptr ? "." : folder) + "/keel";
-  std::vector<char*> argv{const_cast<char*>(program.c_str())};
-  for (std::string& argument : arguments) argv.push_back(argument.data());
-  argv.push_back(nullptr);
-
-  std::vector<char*> environment;
-  for (char** each = environ; *each != nullptr; ++each) {
-    const std::string entry(*each);
-    const std::string name = entry.substr(0, entry.find('=') + 1);
-    const bool changed = std::any_of(changes.begin(), changes.end(),
-                                     [&](const auto& change) { return change.starts_with(name); });
-    if (!changed) environment.push_back(*each);
-  }
-  for (std::string& change : changes) environment.push_back(change.data());
-  environment.push_back(nullptr);
-
-  const File out(std::tmpfile(), std::fclose);
-  const File error(std::tmpfile(), std::fclose);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, fileno(out.get()), STDOUT_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, fileno(error.get()), STDERR_FILENO);
-  pid_t child = 0;
-  const int failed =
-      posix_spawn(&child, program.c_str(), &actions, nullptr, argv.data(), environment.data());
-  posix_spawn_file_actions_destroy(&actions);
-  EXPECT_EQ(failed, 0) << program;
-  Result result;
-  int status = 0;
-  if (failed == 0 && waitpid(child, &status, 0) == child && WIFEXITED(status)) {
-    result.exit_code = WEXITSTATUS(status);
-  }
-  result.out = content(out.get());
-  result.error = content(error.get());
-  return result;
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 const json* find_named(const json& list, const std::string& key, const std::string& value) {
   for (const json& each : list) {
@@ -89,8 +31,15 @@ const json* find_named(const json& list, const std::string& key, const std::stri
 // ---- help and mistakes -------------------------------------------------------------
 
 TEST(Cli, EveryHelpSucceedsAndShowsAnExample) {
-  for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{
-           {"devices"}, {"topo"}, {"ops"}, {"ops", "list"}, {"ops", "explain"}}) {
+  for (const std::vector<std::string>& command :
+       std::vector<std::vector<std::string>>{{"devices"},
+                                             {"flight"},
+                                             {"ops"},
+                                             {"ops", "list"},
+                                             {"ops", "explain"},
+                                             {"perf"},
+                                             {"run"},
+                                             {"topo"}}) {
     std::vector<std::string> arguments = command;
     arguments.emplace_back("--help");
     const Result result = keel(arguments);

@@ -6,7 +6,10 @@
 
 #include "cli/command.h"
 #include "cli/devices.h"
+#include "cli/flight.h"
 #include "cli/ops.h"
+#include "cli/perf.h"
+#include "cli/run.h"
 #include "cli/topo.h"
 #ifdef KEEL_CLI_CONFORM
 #include "conformance/command.h"
@@ -21,7 +24,10 @@ int run(int argc, char** argv) {
   app.footer("'keel COMMAND --help' shows examples.");
   int exit_code = 0;
   keel::cli::add_devices_command(app);
+  keel::cli::add_flight_command(app);
   keel::cli::add_ops_command(app);
+  keel::cli::add_perf_command(app, &exit_code);
+  keel::cli::add_run_command(app, &exit_code);
   keel::cli::add_topo_command(app);
 #ifdef KEEL_CLI_CONFORM
   keel::conformance::add_conform_command(app, &exit_code);

@@ -80,7 +80,8 @@ add_custom_target(keel_thread_tests)
 # with KEEL_CPU_GUARD=1, where CPU device memory is out of the host's reach.
 # VALIDATE: run once more as NAME.validate with KEEL_VALIDATE=1, the validation layer.
 # SIM: run once more as NAME.sim, with devices of the emulated chip in the CPU's place.
-# THREADS: labelled "threads", the tests the thread-sanitizer build runs. IN_TREE: looks at
+# THREADS: labelled "threads", the tests the thread-sanitizer build runs; not NAME.guard, whose
+# threads are the same. IN_TREE: looks at
 # files of the source or build tree, so it is not bundled (`./dev bundle --tests`).
 function(keel_test name)
   if(NOT KEEL_BUILD_TESTS)
@@ -100,7 +101,7 @@ function(keel_test name)
   keel_add_test(${name} ${name} "${arg_ENVIRONMENT}" ${arg_THREADS})
   keel_list_test(${name} ${name} "${arg_ENVIRONMENT}" ${arg_IN_TREE})
   if(arg_GUARD)
-    keel_add_test(${name}.guard ${name} "KEEL_CPU_GUARD=1;${arg_ENVIRONMENT}" ${arg_THREADS})
+    keel_add_test(${name}.guard ${name} "KEEL_CPU_GUARD=1;${arg_ENVIRONMENT}" FALSE)
     keel_list_test(${name}.guard ${name} "KEEL_CPU_GUARD=1;${arg_ENVIRONMENT}" ${arg_IN_TREE})
   endif()
   if(arg_VALIDATE)

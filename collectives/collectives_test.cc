@@ -315,4 +315,40 @@ TEST(CollectiveOrder, AThreadARankOnTwoCommunicatorsAtOnce) {
   for (std::thread& thread : threads) thread.join();
 }
 
+// Memory of the caller's own, which CPU devices know by the same addresses.
+TEST(CollectiveBuffers, MemoryTheCallerHasRegisteredServesOnACpuDevice) {
+  keel_device cpu;
+  if (keel_device_find("cpu", &cpu) != KEEL_OK) GTEST_SKIP() << "no CPU device";
+  const keel_device devices[] = {cpu, cpu};
+  keel_comm comms[2];
+  ASSERT_KEEL_OK(keel_comm_init_all(devices, 2, nullptr, comms));
+  constexpr uint64_t kCount = 5000;
+  std::string memory[2] = {floats(0, 0, kCount), floats(1, 0, kCount)};
+  keel_stream streams[2];
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    ASSERT_KEEL_OK(keel_stream_create(cpu, 0, &streams[rank]));
+    EXPECT_NE(KEEL_OK, keel_all_reduce(comms[rank], memory[rank].data(), memory[rank].data(),
+                                       kCount, KEEL_FLOAT32, KEEL_SUM, streams[rank]))
+        << "not registered yet";
+    ASSERT_KEEL_OK(keel_host_register(cpu, memory[rank].data(), kCount * 4));
+    EXPECT_NE(KEEL_OK, keel_all_reduce(comms[rank], memory[rank].data(), memory[rank].data(),
+                                       kCount + 1, KEEL_FLOAT32, KEEL_SUM, streams[rank]))
+        << "beyond what is registered";
+  }
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    ASSERT_KEEL_OK(keel_all_reduce(comms[rank], memory[rank].data(), memory[rank].data(), kCount,
+                                   KEEL_FLOAT32, KEEL_SUM, streams[rank]));
+  }
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    EXPECT_KEEL_OK(keel_stream_synchronize(streams[rank], KEEL_TIMEOUT_DEFAULT));
+  }
+  EXPECT_EQ(memory[0], sums(2, 0, kCount));
+  EXPECT_EQ(memory[1], sums(2, 0, kCount));
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    EXPECT_KEEL_OK(keel_host_unregister(cpu, memory[rank].data()));
+    EXPECT_KEEL_OK(keel_comm_destroy(comms[rank]));
+    EXPECT_KEEL_OK(keel_stream_destroy(streams[rank]));
+  }
+}
+
 }  // namespace

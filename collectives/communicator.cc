@@ -2,18 +2,29 @@
 
 #include <algorithm>
 #include <keel/plugin_kit.hpp>
+#include <new>
 
+#include "collectives/algorithms/eager.h"
 #include "collectives/reduce.h"
+#include "collectives/split.h"
 #include "core/observer.h"
 
 namespace keel {
 
 namespace {
 
-// |size| bytes at |pointer| must be device memory of |device|.
+// More operations in the queue than a thread would call before it waits for them.
+constexpr size_t kLeftToHelpers = 8;
+
+// |size| bytes at |pointer| must be device memory of |device|, or the caller's own that the
+// device knows by the same addresses.
 Status check_buffer(Device& device, const void* pointer, uint64_t size, const char* name) {
   if (size == 0) return {};
   Allocation allocation;
+  if (!device.memory().find(pointer, &allocation) &&
+      device.host_registrations().has_same_address(pointer, size)) {
+    return {};
+  }
   KEEL_RETURN_IF_ERROR(device.memory().check_range(pointer, size, name, &allocation));
   if (allocation.kind != KEEL_MEMORY_DEVICE) {
     return failure(KEEL_INVALID_ARGUMENT, "{} is pinned memory, not device memory", name);
@@ -24,62 +35,82 @@ Status check_buffer(Device& device, const void* pointer, uint64_t size, const ch
 // The buffers may overlap in one way only: as the collective's in-place form has it.
 Status check_overlap(const Request& request, uint32_t rank, uint32_t world) {
   const uint64_t send_bytes = request.send_bytes(rank, world);
-  const uint64_t receive_bytes = request.receive_bytes(world);
+  const uint64_t receive_bytes = request.receive_bytes(rank, world);
   const auto send = reinterpret_cast<uintptr_t>(request.send);
   const auto receive = reinterpret_cast<uintptr_t>(request.receive);
   if (send_bytes == 0 || receive_bytes == 0) return {};
   if (send + send_bytes <= receive || receive + receive_bytes <= send) return {};
-  const uint64_t piece = request.count * kit::dtype_size(request.dtype) * rank;
-  uintptr_t expected = receive;
-  if (request.collective == KEEL_ALL_GATHER) expected = receive + piece;
-  if (request.collective == KEEL_REDUCE_SCATTER) expected = receive - piece;
-  if (send == expected) return {};
+  // What a rank has for itself then lies where it puts what comes from itself.
+  const uintptr_t from = send + request.send_piece(rank, rank).offset * request.element();
+  const uintptr_t to =
+      receive + request.receive_piece(rank, rank, world).offset * request.element();
+  if (from == to) return {};
   return failure(KEEL_INVALID_ARGUMENT, "send and receive overlap, and not as in place");
+}
+
+Status check_count(uint64_t count, uint32_t element, uint32_t world) {
+  if (count <= static_cast<uint64_t>(INT64_MAX) / element / world) return {};
+  return failure(KEEL_INVALID_ARGUMENT, "count {} is too large", count);
+}
+
+Status check_pieces(const std::vector<Piece>& pieces, uint32_t element, const char* name) {
+  for (const Piece& piece : pieces) {
+    const uint64_t most = static_cast<uint64_t>(INT64_MAX) / element;
+    if (piece.count <= most && piece.offset <= most - piece.count) continue;
+    return failure(KEEL_INVALID_ARGUMENT, "{}[{}] is too large: {} elements at {}", name,
+                   &piece - pieces.data(), piece.count, piece.offset);
+  }
+  return {};
+}
+
+Status check_dtype(keel_dtype dtype) {
+  if (kit::dtype_size(dtype) != 0) return {};
+  return failure(KEEL_INVALID_ARGUMENT, "dtype {} is no dtype", dtype);
 }
 
 }  // namespace
 
-Communicator::Communicator(std::vector<Ref<Device>> devices, const CommunicatorOptions& options)
-    : devices_(std::move(devices)),
+Communicator::Communicator(std::shared_ptr<Team> team, uint32_t rank, Ref<Device> device,
+                           const CommunicatorOptions& options)
+    : device_(std::move(device)),
+      context_(std::move(team), rank, device_, options.forbid_alias),
+      runner_(context_),
+      recorder_(
+          FlightRecorder::create({context_.team().id(), rank, context_.world(), device_->name()})),
       timeout_ns_(options.timeout_ns),
-      bridge_(devices_, options.bridge),
-      next_(devices_.size(), 0),
-      thread_([this] { serve(); }) {}
+      impatience_(context_.segment().crowded()) {
+  context_.make_stage();
+}
 
 Communicator::~Communicator() {
-  {
-    std::lock_guard lock(mutex_);
-    stopping_ = true;
-    cancelled_.store(true, std::memory_order_relaxed);
-  }
-  changed_.notify_all();
-  thread_.join();
+  close(Deadline::after(0)).ok();
 }
 
-Communicator::Operation& Communicator::operation_for(uint64_t sequence) {
-  if (operations_.empty() || operations_.back().sequence < sequence) {
-    operations_.push_back({sequence, Deadline::after(timeout_ns_), 0, {}, {}});
-    operations_.back().arrivals.resize(world());
-  }
-  return *std::find_if(operations_.begin(), operations_.end(),
-                       [&](const Operation& operation) { return operation.sequence == sequence; });
-}
+// ---- calls ----------------------------------------------------------------------
 
-Status Communicator::enqueue(uint32_t rank, const Request& request, const Ref<Stream>& stream) {
-  Device& device = *devices_[rank];
+Status Communicator::check(const Request& request, const Ref<Stream>& stream) const {
+  Device& device = *device_;
   if (&stream->device() != &device) {
     return failure(KEEL_INVALID_ARGUMENT, "stream is of {}, rank {} is on {}",
-                   stream->device().name(), rank, device.name());
+                   stream->device().name(), rank(), device.name());
   }
-  const uint32_t element = kit::dtype_size(request.dtype);
-  if (element == 0) {
-    return failure(KEEL_INVALID_ARGUMENT, "dtype {} is no dtype", request.dtype);
+  for (const Transfer& transfer : request.transfers) {
+    KEEL_RETURN_IF_ERROR(check_dtype(transfer.dtype));
+    KEEL_RETURN_IF_ERROR(check_count(transfer.count, kit::dtype_size(transfer.dtype), 1));
+    if (transfer.peer >= world()) {
+      return failure(KEEL_INVALID_ARGUMENT, "peer is {}, there are {} ranks", transfer.peer,
+                     world());
+    }
+    KEEL_RETURN_IF_ERROR(
+        transfer.sends ? check_buffer(device, transfer.source, transfer.bytes(), "send")
+                       : check_buffer(device, transfer.destination, transfer.bytes(), "receive"));
   }
-  if (request.count > INT64_MAX / element / world()) {
-    return failure(KEEL_INVALID_ARGUMENT, "count {} is too large", request.count);
-  }
-  if ((request.collective == KEEL_ALL_REDUCE || request.collective == KEEL_REDUCE_SCATTER) &&
-      !can_reduce(request.dtype, request.reduction)) {
+  if (request.collective == KEEL_SEND_RECV) return stream->status();
+  KEEL_RETURN_IF_ERROR(check_dtype(request.dtype));
+  KEEL_RETURN_IF_ERROR(check_count(request.count, request.element(), world()));
+  KEEL_RETURN_IF_ERROR(check_pieces(request.send_pieces, request.element(), "counts"));
+  KEEL_RETURN_IF_ERROR(check_pieces(request.receive_pieces, request.element(), "counts"));
+  if (reduces(request.collective) && !can_reduce(request.dtype, request.reduction)) {
     return failure(
         request.reduction < KEEL_REDUCTION_COUNT ? KEEL_UNSUPPORTED : KEEL_INVALID_ARGUMENT,
         "reduction {} ({})", request.reduction, reduction_name(request.reduction));
@@ -88,183 +119,378 @@ Status Communicator::enqueue(uint32_t rank, const Request& request, const Ref<St
     return failure(KEEL_INVALID_ARGUMENT, "root is {}, there are {} ranks", request.root, world());
   }
   KEEL_RETURN_IF_ERROR(
-      check_buffer(device, request.send, request.send_bytes(rank, world()), "send"));
+      check_buffer(device, request.send, request.send_bytes(rank(), world()), "send"));
   KEEL_RETURN_IF_ERROR(
-      check_buffer(device, request.receive, request.receive_bytes(world()), "receive"));
-  KEEL_RETURN_IF_ERROR(check_overlap(request, rank, world()));
-  KEEL_RETURN_IF_ERROR(async_error());
-  KEEL_RETURN_IF_ERROR(stream->status());
+      check_buffer(device, request.receive, request.receive_bytes(rank(), world()), "receive"));
+  KEEL_RETURN_IF_ERROR(check_overlap(request, rank(), world()));
+  return stream->status();
+}
 
-  Arrival arrival{request, {}, make_ref<Gate>(collective_name(request.collective))};
-  KEEL_RETURN_IF_ERROR(stream->fence(&arrival.ready));
-  KEEL_RETURN_IF_ERROR(stream->wait(arrival.gate));
-  Ref<Gate> gate = arrival.gate;
-  Status known;
+Status Communicator::enqueue(Request request, const Ref<Stream>& stream) {
+  KEEL_RETURN_IF_ERROR(check(request, stream));
+  ControlSegment& segment = team().segment();
+  if (segment.failed()) return segment.failure_status();
+  Operation operation;
+  operation.timeout_ns = timeout_ns_.load(std::memory_order_relaxed);
   {
-    std::lock_guard lock(mutex_);
-    Operation& operation = operation_for(next_[rank]++);
-    operation.arrivals[rank] = std::move(arrival);
-    ++operation.arrived;
-    known = failure_.ok() ? operation.status : failure_;
-    // An operation that failed early is remembered until its last rank has come.
-    if (!operation.status.ok() && operation.arrived == world()) {
-      std::erase_if(operations_, [&](const Operation& other) { return &other == &operation; });
+    std::unique_lock lock(mutex_);
+    if (stopping_) return failure(KEEL_ABORTED, "rank {} left the communicator", rank());
+    operation.entry = recorder_->begin(called_++, request.collective, request.dtype,
+                                       request.reduction, request.root, request.count);
+    if (may_run_now(request, *stream) &&
+        run_now(lock, request, operation.entry, &operation.posted)) {
+      return {};
     }
-  }
-  if (known.ok()) {
-    changed_.notify_all();
-  } else {
-    open_gates({gate}, known);
+    const Status held = hold_locked(request.collective, stream, &operation.ready);
+    if (!held.ok()) {
+      FlightRecorder::finish(operation.entry, held.code());
+      // The others have what this rank will not take part in any more.
+      if (operation.posted) team().abort(held.with_prefix(team().name(rank()) + ": "));
+      return held;
+    }
+    ++hold_->pending;
+    operation.hold = hold_;
+    operation.request = std::move(request);
+    push_locked(std::move(operation));
   }
   return {};
 }
 
-void Communicator::open_gates(const std::vector<Ref<Gate>>& gates, const Status& status) {
-  WakeList wake;
-  for (const Ref<Gate>& gate : gates) {
-    if (gate) gate->open(status, wake);
+Status Communicator::hold_locked(keel_collective collective, const Ref<Stream>& stream,
+                                 Ref<EventRecord>* out_ready) {
+  try {
+    make_ready_locked();
+    const bool follows = hold_ && hold_->pending != 0 && hold_->stream == stream.get() &&
+                         !observers::active() && stream->ends_behind(*hold_->gate);
+    if (follows) return {};
+    auto hold =
+        make_ref<Hold>(make_ref<Gate>(collective_name(collective), Ref<GateKeeper>(this)), *stream);
+    KEEL_RETURN_IF_ERROR(stream->hold(hold->gate, out_ready));
+    hold_ = std::move(hold);
+    return {};
+  } catch (const std::bad_alloc&) {
+    return Status::no_memory();
   }
-  advance_all(wake);
 }
 
-std::string Communicator::absent_ranks(const Operation& operation) const {
-  std::string text;
-  for (uint32_t rank = 0; rank < world(); ++rank) {
-    if (operation.arrivals[rank].gate) continue;
-    text +=
-        fmt::format("{}{} ({})", text.empty() ? "rank " : ", rank ", rank, devices_[rank]->name());
-  }
-  return text;
+bool Communicator::may_run_now(const Request& request, Stream& stream) const {
+  return request.collective != KEEL_SEND_RECV && queue_.empty() && !running_ &&
+         context_.has_alias() && is_eager(context_, request) && !observers::active() &&
+         stream.is_known_idle();
 }
 
-void Communicator::expire_locked(std::vector<Ref<Gate>>* out_gates, Status* out_status) {
-  for (Operation& operation : operations_) {
-    if (operation.arrived == world() || !operation.status.ok()) continue;
-    if (!operation.deadline.passed()) continue;
-    const auto first =
-        std::find_if(operation.arrivals.begin(), operation.arrivals.end(),
-                     [](const Arrival& arrival) { return static_cast<bool>(arrival.gate); });
-    operation.status =
-        failure(KEEL_TIMED_OUT, "{}, operation {}: {} did not call in time",
-                first->request.describe(), operation.sequence, absent_ranks(operation));
-    *out_status = operation.status;
-    for (const Arrival& arrival : operation.arrivals) out_gates->push_back(arrival.gate);
-    return;
+bool Communicator::run_now(std::unique_lock<std::mutex>& lock, const Request& request,
+                           FlightRecorder::Entry* entry, std::optional<uint64_t>* out_posted) {
+  running_ = true;
+  lock.unlock();
+  const bool is_done = runner_.try_now(request, entry, impatience_.turns(), out_posted);
+  impatience_.note(is_done);
+  if (is_done) FlightRecorder::finish(entry, KEEL_OK);
+  lock.lock();
+  if (is_done) ++operations_;
+  stop_running();
+  return is_done;
+}
+
+void Communicator::make_ready_locked() {
+  queue_.reserve();
+  if (!thread_.joinable()) thread_ = std::thread([this] { serve(); });
+}
+
+void Communicator::push_locked(Operation operation) {
+  queue_.push(std::move(operation));
+  call_thread();
+}
+
+void Communicator::call_thread() {
+  if (attention_ == Attention::kRunning) return;
+  const bool is_left_to_others =
+      attention_ == Attention::kWatching && queue_.size() <= kLeftToHelpers;
+  if (stopping_ || (!queue_.empty() && !is_left_to_others)) changed_.notify_one();
+}
+
+void Communicator::stop_running() {
+  running_ = false;
+  if (queue_.empty()) idle_.notify_all();
+  call_thread();
+}
+
+Status Communicator::run_task(const std::function<Status(RankContext&, Patience&)>& task) {
+  Operation operation;
+  Status result;
+  bool is_done = false;
+  operation.timeout_ns = timeout_ns_.load(std::memory_order_relaxed);
+  operation.task = [&](RankContext& context, Patience& patience) {
+    Status status;
+    try {
+      status = task(context, patience);
+    } catch (const std::bad_alloc&) {
+      team().abort(Status::no_memory());
+      status = Status::no_memory();
+    }
+    std::lock_guard lock(mutex_);
+    result = std::move(status);
+    is_done = true;
+    idle_.notify_all();
+  };
+  std::unique_lock lock(mutex_);
+  if (stopping_) return failure(KEEL_ABORTED, "rank {} left the communicator", rank());
+  make_ready_locked();
+  push_locked(std::move(operation));
+  // Whatever the task waits for has a deadline, and so has all that is before it.
+  idle_.wait(lock, [&] { return is_done; });
+  return result;
+}
+
+// ---- parts ----------------------------------------------------------------------
+
+Status check_chunk_bytes(uint64_t bytes) {
+  constexpr uint64_t kSmallest = 4096;
+  constexpr uint64_t kLargest = 1ull << 30;
+  if (bytes >= kSmallest && bytes <= kLargest && bytes % 64 == 0) return {};
+  return failure(KEEL_INVALID_ARGUMENT, "options.chunk_bytes is {}: a multiple of 64 from {} to {}",
+                 bytes, kSmallest, kLargest);
+}
+
+Status Communicator::enter(std::shared_ptr<Team> team, uint32_t rank, const Ref<Device>& device,
+                           const CommunicatorOptions& options, const Deadline& deadline,
+                           Ref<Communicator>* out_communicator) {
+  if (rank == 0) team->segment().set_chunk_bytes(options.chunk_bytes);
+  const std::atomic<bool> never{false};
+  Patience patience(deadline.remaining_ns(), never);
+  // The first barrier; the rank's own steps follow it.
+  team->segment().arrive(rank, 1);
+  const Status met = team->segment().await_step(1, patience);
+  if (met.code() == KEEL_TIMED_OUT) {
+    return failure(
+        KEEL_TIMED_OUT, "rank {}: {} did not get ready in time", rank,
+        team->name_ranks([&](uint32_t other) { return !team->segment().has_arrived(other, 1); }));
   }
+  KEEL_RETURN_IF_ERROR(met);
+  KEEL_RETURN_IF_ERROR(check_chunk_bytes(team->segment().chunk_bytes()).with_prefix("rank 0: "));
+  auto communicator = make_ref<Communicator>(std::move(team), rank, device, options);
+  communicator->context_.step = 1;
+  *out_communicator = std::move(communicator);
+  return {};
+}
+
+Status Communicator::split(int32_t color, int32_t key, const CommunicatorOptions& options,
+                           Ref<Communicator>* out_part) {
+  std::shared_ptr<Team> part;
+  uint32_t part_rank = 0;
+  KEEL_RETURN_IF_ERROR(run_task([&](RankContext& context, Patience& patience) {
+    return split_team(context, color, key, options.urgent, patience, &part, &part_rank);
+  }));
+  if (!part) return {};
+  return enter(std::move(part), part_rank, device_, options, Deadline::after(options.timeout_ns),
+               out_part);
+}
+
+// ---- reductions with a factor ---------------------------------------------------
+
+namespace {
+
+// The numbers from here on are those that keel_premul_sum_create has given out.
+constexpr keel_reduction kFirstFactor = 256;
+
+}  // namespace
+
+Status Communicator::add_factor(double factor, keel_reduction* out_reduction) {
+  std::lock_guard lock(mutex_);
+  constexpr size_t kMostFactors = 1 << 16;
+  if (factors_.size() == kMostFactors) {
+    return failure(KEEL_OUT_OF_RANGE, "the communicator has {} reductions with a factor",
+                   kMostFactors);
+  }
+  factors_.push_back(factor);
+  *out_reduction = kFirstFactor + static_cast<keel_reduction>(factors_.size() - 1);
+  return {};
+}
+
+Status Communicator::resolve_reduction(Request* request) const {
+  if (!reduces(request->collective) || request->reduction < KEEL_PREMUL_SUM) return {};
+  if (request->reduction == KEEL_PREMUL_SUM) {
+    return failure(KEEL_INVALID_ARGUMENT,
+                   "reduction premul_sum has no factor: use keel_premul_sum_create");
+  }
+  std::lock_guard lock(mutex_);
+  if (request->reduction < kFirstFactor || request->reduction - kFirstFactor >= factors_.size()) {
+    return failure(KEEL_INVALID_ARGUMENT, "reduction {} is none of this communicator",
+                   request->reduction);
+  }
+  request->factor = factors_[request->reduction - kFirstFactor];
+  request->reduction = KEEL_PREMUL_SUM;
+  return {};
+}
+
+// ---- the thread -----------------------------------------------------------------
+
+void Communicator::run_next(std::unique_lock<std::mutex>& lock, Operation* scratch) {
+  queue_.pop(scratch);
+  running_ = true;
+  lock.unlock();
+  if (scratch->task) {
+    Patience patience(scratch->timeout_ns, cancelled_);
+    scratch->task(context_, patience);
+    scratch->task = {};
+  } else {
+    complete(*scratch, run_guarded(*scratch));
+  }
+  scratch->ready = {};
+  scratch->hold = {};
+  lock.lock();
+  stop_running();
+}
+
+void Communicator::help(const Gate& gate, const Deadline& deadline) {
+  // Those who watch tell the user's threads from Keel's own by what they do.
+  if (observers::active()) return;
+  // The operations bring their own deadlines, and cannot be left half-way.
+  constexpr int64_t kSlackNs = 10'000'000;
+  std::unique_lock lock(mutex_);
+  while (!gate.is_open() && !running_ && !queue_.empty() && !stopping_) {
+    if (queue_.front().timeout_ns > deadline.remaining_ns() + kSlackNs) return;
+    run_next(lock, &helped_operation_);
+    ++helped_;
+    expects_help_ = true;
+  }
+}
+
+void Communicator::watch(std::unique_lock<std::mutex>& lock) {
+  constexpr auto kTick = std::chrono::milliseconds(1);
+  constexpr uint32_t kTicks = 10;
+  uint64_t seen = helped_;
+  uint32_t quiet = 0;
+  uint32_t left_alone = 0;
+  attention_ = Attention::kWatching;
+  while (expects_help_ && !stopping_) {
+    changed_.wait_for(lock, kTick);
+    const bool is_waiting = !queue_.empty() && !running_;
+    if (is_waiting && (queue_.size() > kLeftToHelpers || ++left_alone == 2)) break;
+    if (!is_waiting) left_alone = 0;
+    quiet = helped_ == seen ? quiet + 1 : 0;
+    seen = helped_;
+    if (quiet == kTicks) break;
+  }
+  expects_help_ = false;
 }
 
 void Communicator::serve() {
+  Operation operation;
   std::unique_lock lock(mutex_);
   while (true) {
-    const auto runnable =
-        std::find_if(operations_.begin(), operations_.end(),
-                     [](const Operation& operation) { return operation.status.ok(); });
-    if (stopping_) return;
-    if (runnable == operations_.end()) {
-      changed_.wait(lock);
-      continue;
-    }
-    // Every rank calls in the same order, so the oldest is always the first complete.
-    if (runnable->arrived == world()) {
-      Operation operation = std::move(*runnable);
-      operations_.erase(runnable);
-      running_ = true;
-      lock.unlock();
-      run(std::move(operation));
-      lock.lock();
-      running_ = false;
-      changed_.notify_all();
-      continue;
-    }
-    std::vector<Ref<Gate>> gates;
-    Status status;
-    expire_locked(&gates, &status);
-    if (!gates.empty()) {
-      lock.unlock();
-      open_gates(gates, status);
-      lock.lock();
-      continue;
-    }
-    changed_.wait_until(lock, runnable->deadline.time());
+    if (expects_help_) watch(lock);
+    attention_ = Attention::kParked;
+    changed_.wait(lock,
+                  [&] { return (stopping_ || !queue_.empty() || expects_help_) && !running_; });
+    attention_ = Attention::kRunning;
+    if (queue_.empty() && stopping_) return;
+    while (!queue_.empty() && !running_) run_next(lock, &operation);
   }
 }
 
-void Communicator::run(Operation operation) {
-  std::vector<Ref<Gate>> gates;
-  std::vector<Request> requests;
-  std::vector<Bridge::Side> sides;
-  for (Arrival& arrival : operation.arrivals) {
-    gates.push_back(std::move(arrival.gate));
-    requests.push_back(arrival.request);
-    sides.push_back({arrival.request, std::move(arrival.ready)});
+Status Communicator::run_guarded(Operation& operation) {
+  try {
+    return run(operation);
+  } catch (const std::bad_alloc&) {
+    // Nobody can know how far it has come.
+    team().abort(Status::no_memory());
+    team().await_acts();
+    return Status::no_memory();
   }
-  Status status = async_error();
-  if (status.ok()) status = check_requests(requests);
-  if (status.ok()) {
-    const HostSpan span(collective_name(requests[0].collective));
-    status = bridge_.run(sides, {operation.deadline, cancelled_});
-  }
-  if (!status.ok()) {
-    status = status.with_prefix(fmt::format(
-        "{}, operation {}: ", collective_name(requests[0].collective), operation.sequence));
-  }
-  {
-    std::lock_guard lock(mutex_);
-    ++stats_.operations;
-    stats_.bytes = bridge_.stats();
-  }
-  open_gates(gates, status);
 }
 
-void Communicator::abort(const Status& status) {
-  std::vector<Ref<Gate>> gates;
+Status Communicator::run(Operation& operation) {
+  // First of all: whoever watches knows by it that this is a thread of Keel's.
+  const HostSpan span(collective_name(operation.request.collective));
+  Patience patience(operation.timeout_ns, cancelled_);
+  Status ready;
   {
     std::lock_guard lock(mutex_);
-    if (!failure_.ok()) return;
-    failure_ = status;
-    cancelled_.store(true, std::memory_order_relaxed);
-    for (Operation& operation : operations_) {
-      for (Arrival& arrival : operation.arrivals) gates.push_back(std::move(arrival.gate));
-    }
-    operations_.clear();
+    ready = operation.hold->status;
   }
-  changed_.notify_all();
-  open_gates(gates, status);
+  if (ready.ok() && team().segment().failed()) return team().segment().failure_status();
+  if (ready.ok() && operation.ready) {
+    const auto is_given_up = [this] { return team().segment().failed(); };
+    ready = patience.wait(operation.ready, is_given_up);
+    if (team().segment().failed()) return team().segment().failure_status();
+  }
+  return runner_.run(operation.request, ready, operation.entry, patience, operation.posted);
 }
+
+void Communicator::complete(const Operation& operation, const Status& status) {
+  FlightRecorder::finish(operation.entry, status.code());
+  Hold& hold = *operation.hold;
+  {
+    std::lock_guard lock(mutex_);
+    ++operations_;
+    if (!status.ok() && hold.status.ok()) hold.status = status;
+    if (--hold.pending != 0) return;
+    if (hold_.get() == &hold) hold_ = {};
+  }
+  WakeList wake;
+  hold.gate->open(hold.status, wake);
+  advance_all(wake);
+}
+
+// ---- the end --------------------------------------------------------------------
 
 Status Communicator::finish(const Deadline& deadline) {
   std::unique_lock lock(mutex_);
-  const bool finished = changed_.wait_until(lock, deadline.time(), [&] {
-    return !running_ &&
-           std::none_of(operations_.begin(), operations_.end(), [&](const Operation& operation) {
-             return operation.status.ok() && operation.arrived == world();
-           });
-  });
-  if (finished) return {};
+  if (idle_.wait_until(lock, deadline.time(), [&] { return queue_.empty() && !running_; })) {
+    return {};
+  }
   return failure(KEEL_TIMED_OUT, "the communicator's operations did not end in time");
 }
 
-Status Communicator::async_error() const {
-  std::lock_guard lock(mutex_);
-  return failure_;
+Status Communicator::close(const Deadline& deadline) {
+  {
+    std::lock_guard lock(mutex_);
+    if (stopping_) return {};
+  }
+  Status finished = finish(deadline);
+  {
+    std::lock_guard lock(mutex_);
+    if (stopping_) return finished;
+    stopping_ = true;
+  }
+  // Operations of the others that this rank has not called can never complete.
+  cancelled_.store(true, std::memory_order_relaxed);
+  team().leave(rank());
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+  return finished;
 }
 
 Communicator::Stats Communicator::stats() const {
   std::lock_guard lock(mutex_);
-  return stats_;
+  return {operations_,
+          {context_.to_host.load(std::memory_order_relaxed),
+           context_.to_device.load(std::memory_order_relaxed)},
+          context_.in_place(),
+          context_.gave_way()};
 }
 
-std::string Communicator::explain() const {
+std::string Communicator::explain() {
   std::string ranks;
-  for (uint32_t rank = 0; rank < world(); ++rank) {
-    ranks +=
-        fmt::format("{}{{\"rank\": {}, \"device\": \"{}\", \"reach\": \"{}\"}}",
-                    rank == 0 ? "" : ", ", rank, devices_[rank]->name(), bridge_.reach_name(rank));
+  bool any_staged = false;
+  for (uint32_t other = 0; other < world(); ++other) {
+    const Attendee& attendee = team().attendee(other);
+    const bool staged = (attendee.flags & Team::kNoAlias) != 0;
+    any_staged = any_staged || staged;
+    ranks += fmt::format(
+        "{}{{\"rank\": {}, \"device\": \"{}\", \"process\": {}, \"reach\": \"{}\"}}",
+        other == 0 ? "" : ", ", other, attendee.device, attendee.pid, staged ? "staged" : "alias");
   }
+  ControlSegment& segment = team().segment();
   return fmt::format(
-      "{{\"world\": {}, \"path\": \"bridge\", \"chunk_bytes\": {}, \"chunks_in_flight\": {}, "
-      "\"timeout_ns\": {}, \"ranks\": [{}]}}",
-      world(), bridge_.options().chunk_bytes, bridge_.options().slots, timeout_ns_, ranks);
+      "{{\"world\": {}, \"priority\": \"{}\", \"path\": \"{}\", \"chunk_bytes\": {}, "
+      "\"chunks_in_flight\": 2, "
+      "\"eager_bytes\": {}, \"waiting\": \"{}\", \"timeout_ns\": {}, \"ranks\": [{}]}}",
+      world(), team().is_urgent() ? "urgent" : "normal", any_staged ? "bridge" : "direct",
+      segment.chunk_bytes(), most_eager_bytes(context_, KEEL_ALL_REDUCE),
+      segment.crowded() ? "parking" : "spinning", timeout_ns_.load(std::memory_order_relaxed),
+      ranks);
 }
 
 }  // namespace keel

@@ -1,18 +1,24 @@
-// The ranks of one process that act together, and the thread that serves them.
+// One rank of a communicator: what it has called, and the thread that runs it.
 #ifndef KEEL_COLLECTIVES_COMMUNICATOR_H_
 #define KEEL_COLLECTIVES_COMMUNICATOR_H_
 
 #include <atomic>
 #include <condition_variable>
-#include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "collectives/bridge/bridge.h"
+#include "collectives/flight/recorder.h"
+#include "collectives/impatience.h"
 #include "collectives/operation.h"
+#include "collectives/operation_queue.h"
+#include "collectives/rank_context.h"
+#include "collectives/runner.h"
+#include "collectives/team.h"
 #include "core/deadline.h"
 #include "core/device.h"
 #include "core/gate.h"
@@ -24,87 +30,135 @@ namespace keel {
 
 struct CommunicatorOptions {
   int64_t timeout_ns = 0;
-  BridgeOptions bridge;
+  // 2 MiB: long enough that the 30 to 90 us of a submission to a chip's queue are under
+  // a tenth of the copy, short enough that a window stays in the second-level cache
+  // between the copy that brings it and the reduction.
+  uint64_t chunk_bytes = 2 << 20;
+  bool forbid_alias = false;
+  bool urgent = false;
 };
 
-// Rank calls arrive in any order from any threads; the n-th call of each rank belongs to
-// the n-th operation. A call records where the rank's stream is and leaves a closed gate
-// on it; when all ranks have called, a thread of the communicator's own, which parks
-// otherwise, runs the operation and opens the gates. So no call blocks, and one thread
-// may drive all ranks. It has a thread of its own, rather than the process's progress
-// thread, because reducing a chunk takes a millisecond in which nobody else's events
-// should have to wait. Thread-safe.
-class Communicator final : public RefCounted {
+// Whether windows may have that size.
+Status check_chunk_bytes(uint64_t bytes);
+
+// What a keel_comm handle names. The n-th call of a rank meets the n-th of the others. A
+// call notes where the rank's stream is and leaves a closed gate on it; a thread of the
+// rank's own, which parks otherwise, runs the operations in their order and opens the gate.
+// So no call waits for others, but for the moment that a small operation may take which runs
+// within it, and one thread may drive several ranks. Operations that follow each
+// other on a stream with nothing in between share a gate: the second needs no proof from
+// the device that the first is over. Thread-safe.
+class Communicator final : public GateKeeper {
  public:
-  // Rank i is on devices[i].
-  Communicator(std::vector<Ref<Device>> devices, const CommunicatorOptions& options);
+  // |team| is complete, and its chunk size set.
+  Communicator(std::shared_ptr<Team> team, uint32_t rank, Ref<Device> device,
+               const CommunicatorOptions& options);
   ~Communicator() override;
 
-  uint32_t world() const { return static_cast<uint32_t>(devices_.size()); }
-  const Ref<Device>& device(uint32_t rank) const { return devices_[rank]; }
+  // A rank of |team|, a new one: waits until all its ranks have come this far.
+  static Status enter(std::shared_ptr<Team> team, uint32_t rank, const Ref<Device>& device,
+                      const CommunicatorOptions& options, const Deadline& deadline,
+                      Ref<Communicator>* out_communicator);
 
-  // Rank |rank|'s next call, on |stream| of its device. Checked against the rank's own
-  // memory; whether it fits the other ranks' shows later, on the streams.
-  Status enqueue(uint32_t rank, const Request& request, const Ref<Stream>& stream);
+  uint32_t rank() const { return context_.rank(); }
+  uint32_t world() const { return context_.world(); }
+  const Ref<Device>& device() const { return device_; }
+  Team& team() { return context_.team(); }
 
-  // Everything in flight and everything later fails with |status|; the first one sticks.
-  void abort(const Status& status);
-  // Waits until all operations that every rank has called are done.
+  // The rank's next call, on |stream| of its device. Checked against the rank's own memory;
+  // whether it fits the other ranks' shows later, on the streams.
+  Status enqueue(Request request, const Ref<Stream>& stream);
+  // The argument is refused: as enqueue does, which asks first.
+  Status check(const Request& request, const Ref<Stream>& stream) const;
+
+  // A thread that waits for a stream runs the operations that its gate waits for itself:
+  // that spares two changes of thread, which cost more than a small operation.
+  void help(const Gate& gate, const Deadline& deadline) override;
+
+  void set_timeout(int64_t timeout_ns) { timeout_ns_.store(timeout_ns, std::memory_order_relaxed); }
+  // Everything in flight and everything later fails with |status|, on all ranks; the first
+  // one sticks.
+  void abort(const Status& status) { team().abort(status); }
+  // As keel_comm_split: |*out_part| is empty for KEEL_NO_COLOR. Waits for all ranks.
+  Status split(int32_t color, int32_t key, const CommunicatorOptions& options,
+               Ref<Communicator>* out_part);
+  // For keel_premul_sum_create; and what such a number stands for in |*request|.
+  Status add_factor(double factor, keel_reduction* out_reduction);
+  Status resolve_reduction(Request* request) const;
+
+  // Waits until all that was enqueued is done.
   Status finish(const Deadline& deadline);
+  // Finishes, tells the others that this rank calls no more, and ends the thread.
+  Status close(const Deadline& deadline);
   // KEEL_OK, or what it was aborted with.
-  Status async_error() const;
+  Status async_error() { return team().segment().failure_status(); }
 
   struct Stats {
     uint64_t operations = 0;
-    ReachStats bytes;
+    Stage::Traffic staged;
+    uint64_t in_place = 0;
+    uint64_t gave_way = 0;
   };
   Stats stats() const;
   // The reach of each rank and the sizes in use, as JSON.
-  std::string explain() const;
+  std::string explain();
 
  private:
-  struct Arrival {
-    Request request;
-    Ref<EventRecord> ready;
-    Ref<Gate> gate;  // empty until the rank has called
-  };
-  struct Operation {
-    uint64_t sequence;
-    Deadline deadline;  // counted from its first arrival
-    uint32_t arrived = 0;
-    std::vector<Arrival> arrivals;
-    Status status;  // failed before all had come: late ranks get it at once
-  };
-
-  Operation& operation_for(uint64_t sequence);  // with |mutex_| held
+  // Has the thread do |task| once what was called before is done, and waits for it.
+  Status run_task(const std::function<Status(RankContext&, Patience&)>& task);
+  // Leaves a closed gate, |hold_|, on |stream|, unless it ends with it already. After that
+  // nothing may fail, or the gate would stay closed. |*out_ready|: as Stream::hold.
+  Status hold_locked(keel_collective collective, const Ref<Stream>& stream,
+                     Ref<EventRecord>* out_ready);
+  // Starts the thread, and makes room for an operation; push_locked() then cannot fail.
+  void make_ready_locked();
+  void push_locked(Operation operation);
+  // Wakes the thread if there is something for it to do.
+  void call_thread();
+  void stop_running();
+  // Whether |request| may be run within the call, with |mutex_| held: all that was called
+  // before is over, on the stream too.
+  bool may_run_now(const Request& request, Stream& stream) const;
+  // Does so, without the lock meanwhile, if the other ranks come soon: else false, and how far
+  // it has come.
+  bool run_now(std::unique_lock<std::mutex>& lock, const Request& request,
+               FlightRecorder::Entry* entry, std::optional<uint64_t>* out_posted);
+  // Runs the oldest operation, without the lock meanwhile.
+  void run_next(std::unique_lock<std::mutex>& lock, Operation* scratch);
+  void watch(std::unique_lock<std::mutex>& lock);
   void serve();
-  void run(Operation operation);
-  void expire_locked(std::vector<Ref<Gate>>* out_gates, Status* out_status);
-  static void open_gates(const std::vector<Ref<Gate>>& gates, const Status& status);
-  std::string absent_ranks(const Operation& operation) const;
+  Status run(Operation& operation);
+  // The same where memory may run out.
+  Status run_guarded(Operation& operation);
+  void complete(const Operation& operation, const Status& status);
 
-  const std::vector<Ref<Device>> devices_;
-  const int64_t timeout_ns_;
-  Bridge bridge_;  // the thread's alone
+  const Ref<Device> device_;
+  RankContext context_;                             // the thread's
+  Runner runner_;                                   // the thread's
+  const std::unique_ptr<FlightRecorder> recorder_;  // begin() with |mutex_| held
+  std::atomic<int64_t> timeout_ns_;
+  Impatience impatience_;  // of whoever runs an operation
 
   mutable std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable changed_;  // for the thread
+  std::condition_variable idle_;     // for finish()
+  OperationQueue queue_;
+  Ref<Hold> hold_;  // of the last operation
+  std::vector<double> factors_;
   bool stopping_ = false;
+  bool running_ = false;  // an operation, on whichever thread
+  // While the user's threads have been helping, this rank's own leaves the next operation to
+  // them, and is not woken for it. It looks every now and then, so that one that nobody comes
+  // for is a tick or two late.
+  enum class Attention { kParked, kWatching, kRunning };
+  Attention attention_ = Attention::kRunning;
+  uint64_t helped_ = 0;  // operations that other threads have run
+  bool expects_help_ = false;
+  Operation helped_operation_;          // scratch of the helping thread
+  uint64_t called_ = 0;                 // collectives so far, for the recorder
+  uint64_t operations_ = 0;             // done
   std::atomic<bool> cancelled_{false};  // what the thread waits for is given up
-  bool running_ = false;
-  Status failure_;
-  std::vector<uint64_t> next_;        // each rank's next sequence number
-  std::deque<Operation> operations_;  // in order; the front one is the oldest not yet run
-  Stats stats_;
   std::thread thread_;
-};
-
-// What a keel_comm handle names: one rank.
-struct CommunicatorRank final : public RefCounted {
-  CommunicatorRank(Ref<Communicator> communicator_ref, uint32_t rank_number)
-      : communicator(std::move(communicator_ref)), rank(rank_number) {}
-  const Ref<Communicator> communicator;
-  const uint32_t rank;
 };
 
 }  // namespace keel

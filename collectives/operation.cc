@@ -2,14 +2,14 @@
 
 #include <algorithm>
 #include <array>
-#include <keel/plugin_kit.hpp>
 
 namespace keel {
 
 const char* collective_name(keel_collective collective) {
-  constexpr std::array<const char*, KEEL_COLLECTIVE_COUNT> kNames = {
-      "all_reduce", "reduce",       "broadcast", "all_gather", "reduce_scatter",
-      "all_to_all", "all_to_all_v", "send",      "recv",       "barrier"};
+  constexpr std::array<const char*, KEEL_COLLECTIVE_COUNT + 1> kNames = {
+      "all_reduce",   "reduce",   "broadcast", "all_gather", "reduce_scatter", "all_to_all",
+      "all_to_all_v", "send",     "recv",      "barrier",    "all_gather_v",   "reduce_scatter_v",
+      "gather",       "gather_v", "scatter",   "scatter_v",  "send_recv",      "split"};
   return collective < kNames.size() ? kNames[collective] : "unknown";
 }
 
@@ -19,89 +19,204 @@ const char* reduction_name(keel_reduction reduction) {
   return reduction < kNames.size() ? kNames[reduction] : "unknown";
 }
 
+bool reduces(keel_collective collective) {
+  return collective == KEEL_ALL_REDUCE || collective == KEEL_REDUCE ||
+         collective == KEEL_REDUCE_SCATTER || collective == KEEL_REDUCE_SCATTER_V;
+}
+
+bool has_arrays(keel_collective collective) {
+  return collective == KEEL_ALL_GATHER_V || collective == KEEL_REDUCE_SCATTER_V ||
+         collective == KEEL_ALL_TO_ALL_V || collective == KEEL_GATHER_V ||
+         collective == KEEL_SCATTER_V;
+}
+
+bool has_root(keel_collective collective) {
+  return collective == KEEL_REDUCE || collective == KEEL_BROADCAST || collective == KEEL_GATHER ||
+         collective == KEEL_GATHER_V || collective == KEEL_SCATTER || collective == KEEL_SCATTER_V;
+}
+
+// ---- pieces ---------------------------------------------------------------------
+
+Piece Request::send_piece(uint32_t rank, uint32_t peer) const {
+  switch (collective) {
+    case KEEL_ALL_REDUCE:
+    case KEEL_ALL_GATHER:
+      return {0, count};
+    case KEEL_REDUCE:
+    case KEEL_GATHER:
+      return peer == root ? Piece{0, count} : Piece{};
+    case KEEL_BROADCAST:
+      return rank == root ? Piece{0, count} : Piece{};
+    case KEEL_REDUCE_SCATTER:
+    case KEEL_ALL_TO_ALL:
+      return {peer * count, count};
+    case KEEL_SCATTER:
+      return rank == root ? Piece{peer * count, count} : Piece{};
+    case KEEL_ALL_GATHER_V:
+      return {0, send_pieces[rank].count};
+    case KEEL_GATHER_V:
+      return peer == root ? Piece{0, send_pieces[rank].count} : Piece{};
+    case KEEL_REDUCE_SCATTER_V:
+    case KEEL_ALL_TO_ALL_V:
+      return send_pieces[peer];
+    case KEEL_SCATTER_V:
+      return rank == root ? send_pieces[peer] : Piece{};
+    default:
+      return {};
+  }
+}
+
+Piece Request::receive_piece(uint32_t rank, uint32_t peer, uint32_t) const {
+  switch (collective) {
+    case KEEL_ALL_REDUCE:
+    case KEEL_REDUCE_SCATTER:
+      return {0, count};
+    case KEEL_REDUCE:
+      return rank == root ? Piece{0, count} : Piece{};
+    case KEEL_BROADCAST:
+    case KEEL_SCATTER:
+      return peer == root ? Piece{0, count} : Piece{};
+    case KEEL_ALL_GATHER:
+    case KEEL_ALL_TO_ALL:
+      return {peer * count, count};
+    case KEEL_GATHER:
+      return rank == root ? Piece{peer * count, count} : Piece{};
+    case KEEL_ALL_GATHER_V:
+    case KEEL_ALL_TO_ALL_V:
+      return receive_pieces[peer];
+    case KEEL_GATHER_V:
+      return rank == root ? receive_pieces[peer] : Piece{};
+    case KEEL_REDUCE_SCATTER_V:
+      return {0, receive_pieces[rank].count};
+    case KEEL_SCATTER_V:
+      return peer == root ? Piece{0, receive_pieces[rank].count} : Piece{};
+    default:
+      return {};
+  }
+}
+
+uint32_t Request::send_parts(uint32_t world) const {
+  const bool has_parts = collective == KEEL_REDUCE_SCATTER || collective == KEEL_ALL_TO_ALL ||
+                         collective == KEEL_SCATTER || collective == KEEL_REDUCE_SCATTER_V ||
+                         collective == KEEL_ALL_TO_ALL_V || collective == KEEL_SCATTER_V;
+  return has_parts ? world : 1;
+}
+
+uint32_t Request::receive_parts(uint32_t world) const {
+  const bool has_parts = collective == KEEL_ALL_GATHER || collective == KEEL_ALL_TO_ALL ||
+                         collective == KEEL_GATHER || collective == KEEL_ALL_GATHER_V ||
+                         collective == KEEL_ALL_TO_ALL_V || collective == KEEL_GATHER_V;
+  return has_parts ? world : 1;
+}
+
 namespace {
 
-bool reduces(keel_collective collective) {
-  return collective == KEEL_ALL_REDUCE || collective == KEEL_REDUCE_SCATTER;
+template <typename PieceOf>
+uint64_t end_of(uint32_t world, const PieceOf& piece_of) {
+  uint64_t end = 0;
+  for (uint32_t peer = 0; peer < world; ++peer) {
+    const Piece piece = piece_of(peer);
+    if (piece.count != 0) end = std::max(end, piece.offset + piece.count);
+  }
+  return end;
 }
 
 }  // namespace
 
-bool Request::matches(const Request& other) const {
-  return collective == other.collective && dtype == other.dtype && count == other.count &&
-         root == other.root && (!reduces(collective) || reduction == other.reduction);
+uint64_t Request::send_bytes(uint32_t rank, uint32_t world) const {
+  return element() * end_of(world, [&](uint32_t peer) { return send_piece(rank, peer); });
 }
 
-std::string Request::describe() const {
-  if (collective == KEEL_BARRIER) return "barrier()";
-  std::string text =
-      fmt::format("{}({} {}", collective_name(collective), count, kit::dtype_name(dtype));
-  if (reduces(collective)) text += fmt::format(", {}", reduction_name(reduction));
-  if (collective == KEEL_BROADCAST) text += fmt::format(", root {}", root);
+uint64_t Request::receive_bytes(uint32_t rank, uint32_t world) const {
+  return element() * end_of(world, [&](uint32_t peer) { return receive_piece(rank, peer, world); });
+}
+
+uint64_t Request::largest_piece() const {
+  uint64_t largest = has_arrays(collective) ? 0 : count;
+  for (const Piece& piece : send_pieces) largest = std::max(largest, piece.count);
+  for (const Piece& piece : receive_pieces) largest = std::max(largest, piece.count);
+  return largest;
+}
+
+// ---- what ranks must agree on ---------------------------------------------------
+
+namespace {
+
+// FNV-1a over the numbers.
+uint64_t hash_pieces(const std::vector<Piece>& pieces) {
+  uint64_t hash = 0xcbf29ce484222325;
+  const auto add = [&](uint64_t value) {
+    for (int byte = 0; byte < 8; ++byte) {
+      hash = (hash ^ (value >> (8 * byte) & 0xff)) * 0x100000001b3;
+    }
+  };
+  for (const Piece& piece : pieces) {
+    add(piece.offset);
+    add(piece.count);
+  }
+  return hash;
+}
+
+}  // namespace
+
+Fingerprint Request::fingerprint() const {
+  Fingerprint print;
+  print.collective = static_cast<uint8_t>(collective);
+  print.dtype = static_cast<uint8_t>(dtype);
+  print.reduction = static_cast<uint8_t>(reduces(collective) ? reduction : 0);
+  print.root = root;
+  print.count = count;
+  // Of all_to_all_v every rank has arrays of its own: its pieces are compared one by one.
+  if (has_arrays(collective) && collective != KEEL_ALL_TO_ALL_V) {
+    print.count = hash_pieces(collective == KEEL_REDUCE_SCATTER_V || collective == KEEL_SCATTER_V
+                                  ? send_pieces
+                                  : receive_pieces);
+  }
+  return print;
+}
+
+std::string describe(const Fingerprint& print) {
+  if (print.collective == KEEL_BARRIER || print.collective == kSplitCollective) {
+    return fmt::format("{}()", collective_name(print.collective));
+  }
+  std::string text = fmt::format("{}(", collective_name(print.collective));
+  if (!has_arrays(print.collective)) {
+    text += fmt::format("{} ", print.count);
+  } else if (print.collective != KEEL_ALL_TO_ALL_V) {
+    text += fmt::format("arrays {:08x}, ", print.count & 0xffffffff);
+  }
+  text += kit::dtype_name(print.dtype);
+  if (reduces(print.collective)) text += fmt::format(", {}", reduction_name(print.reduction));
+  if (has_root(print.collective)) text += fmt::format(", root {}", print.root);
   return text + ")";
 }
 
-uint64_t Request::send_bytes(uint32_t rank, uint32_t world) const {
-  const uint64_t bytes = count * kit::dtype_size(dtype);
-  if (collective == KEEL_BROADCAST) return rank == root ? bytes : 0;
-  return collective == KEEL_REDUCE_SCATTER ? bytes * world : bytes;
+std::string Request::describe() const {
+  return keel::describe(fingerprint());
 }
 
-uint64_t Request::receive_bytes(uint32_t world) const {
-  const uint64_t bytes = count * kit::dtype_size(dtype);
-  return collective == KEEL_ALL_GATHER ? bytes * world : bytes;
-}
-
-std::vector<Segment> segments_of(const Request& request, uint32_t world) {
-  const uint64_t bytes = request.count * kit::dtype_size(request.dtype);
-  if (bytes == 0 || request.collective == KEEL_BARRIER) return {};
-  const auto all_at = [world](uint64_t offset) {
-    std::vector<Place> places;
-    for (uint32_t rank = 0; rank < world; ++rank) places.push_back({rank, offset});
-    return places;
+Status check_fingerprints(const std::vector<Fingerprint>& fingerprints) {
+  const auto agreeing = [&](const Fingerprint& print) {
+    return std::count(fingerprints.begin(), fingerprints.end(), print);
   };
-  std::vector<Segment> segments;
-  switch (request.collective) {
-    case KEEL_ALL_REDUCE:
-      segments.push_back({bytes, all_at(0), all_at(0)});
-      break;
-    case KEEL_BROADCAST:
-      segments.push_back({bytes, {{request.root, 0}}, all_at(0)});
-      break;
-    case KEEL_ALL_GATHER:
-      for (uint32_t rank = 0; rank < world; ++rank) {
-        segments.push_back({bytes, {{rank, 0}}, all_at(rank * bytes)});
-      }
-      break;
-    case KEEL_REDUCE_SCATTER:
-      for (uint32_t rank = 0; rank < world; ++rank) {
-        segments.push_back({bytes, all_at(rank * bytes), {{rank, 0}}});
-      }
-      break;
-    default:
-      break;
-  }
-  return segments;
-}
-
-Status check_requests(const std::vector<Request>& requests) {
-  const auto agreeing = [&](const Request& request) {
-    return std::count_if(requests.begin(), requests.end(),
-                         [&](const Request& other) { return request.matches(other); });
-  };
-  const auto world = static_cast<std::ptrdiff_t>(requests.size());
-  if (agreeing(requests[0]) == world) return {};
-  for (size_t rank = 0; rank < requests.size(); ++rank) {
+  const auto world = static_cast<std::ptrdiff_t>(fingerprints.size());
+  if (agreeing(fingerprints[0]) == world) return {};
+  for (size_t rank = 0; world > 2 && rank < fingerprints.size(); ++rank) {
     const size_t other = rank == 0 ? 1 : 0;
-    if (world > 2 && agreeing(requests[rank]) == 1 && agreeing(requests[other]) == world - 1) {
+    if (agreeing(fingerprints[other]) == world - 1 && agreeing(fingerprints[rank]) == 1) {
       return failure(KEEL_INVALID_ARGUMENT, "mismatch: rank {} called {}, all others {}", rank,
-                     requests[rank].describe(), requests[other].describe());
+                     describe(fingerprints[rank]), describe(fingerprints[other]));
     }
   }
   std::string text = "mismatch:";
-  for (size_t rank = 0; rank < requests.size(); ++rank) {
-    text +=
-        fmt::format("{} rank {} called {}", rank == 0 ? "" : ",", rank, requests[rank].describe());
+  constexpr size_t kMostNamed = 16;
+  for (size_t rank = 0; rank < fingerprints.size(); ++rank) {
+    if (rank == kMostNamed) {
+      text += fmt::format(" and {} ranks more", fingerprints.size() - rank);
+      break;
+    }
+    text += fmt::format("{} rank {} called {}", rank == 0 ? "" : ",", rank,
+                        describe(fingerprints[rank]));
   }
   return {KEEL_INVALID_ARGUMENT, text};
 }

@@ -1,16 +1,36 @@
-// What one rank asks for, and what all ranks together move.
+// What one rank asks for, and which parts of its buffers that is about.
 #ifndef KEEL_COLLECTIVES_OPERATION_H_
 #define KEEL_COLLECTIVES_OPERATION_H_
 
 #include <keel/keel.h>
 
 #include <cstdint>
+#include <keel/plugin_kit.hpp>
 #include <string>
 #include <vector>
 
+#include "collectives/transports/control_segment.h"
 #include "core/status.h"
 
 namespace keel {
+
+// A part of a buffer, in elements.
+struct Piece {
+  uint64_t offset = 0;
+  uint64_t count = 0;
+};
+
+// One message of a group of sends and receives.
+struct Transfer {
+  bool sends = false;
+  keel_dtype dtype = KEEL_UINT8;
+  uint32_t peer = 0;
+  uint64_t count = 0;
+  const void* source = nullptr;
+  void* destination = nullptr;
+
+  uint64_t bytes() const { return count * kit::dtype_size(dtype); }
+};
 
 // One rank's call. |count| as keel.h counts it for the collective.
 struct Request {
@@ -21,39 +41,48 @@ struct Request {
   uint64_t count = 0;
   const void* send = nullptr;
   void* receive = nullptr;
+  double factor = 1;
+  // Of the forms with arrays, one a rank; empty for the others.
+  std::vector<Piece> send_pieces;
+  std::vector<Piece> receive_pieces;
+  std::vector<Transfer> transfers;  // KEEL_SEND_RECV
 
-  // Whether the other rank's call can be part of the same operation.
-  bool matches(const Request& other) const;
+  uint32_t element() const { return kit::dtype_size(dtype); }
+
+  // What |rank| has for |peer| in its send buffer, and where it puts what comes from it.
+  // Nothing where the collective moves nothing between the two.
+  Piece send_piece(uint32_t rank, uint32_t peer) const;
+  Piece receive_piece(uint32_t rank, uint32_t peer, uint32_t world) const;
+  // Pieces in a send and in a receive buffer that differ from each other: 1, or one a rank.
+  uint32_t send_parts(uint32_t world) const;
+  uint32_t receive_parts(uint32_t world) const;
+  // Bytes of the buffers of |rank| that are read and written, from their beginning.
+  uint64_t send_bytes(uint32_t rank, uint32_t world) const;
+  uint64_t receive_bytes(uint32_t rank, uint32_t world) const;
+  // Elements of the largest piece.
+  uint64_t largest_piece() const;
+
+  Fingerprint fingerprint() const;
   // "all_reduce(1024 float32, sum)"
   std::string describe() const;
-  // Bytes of the send and receive buffers of |rank|.
-  uint64_t send_bytes(uint32_t rank, uint32_t world) const;
-  uint64_t receive_bytes(uint32_t world) const;
 };
+
+// Whether the collective reduces, and whether it is one of those with arrays.
+bool reduces(keel_collective collective);
+bool has_arrays(keel_collective collective);
+bool has_root(keel_collective collective);
+
+// In the fingerprint of what ranks tell each other when they split.
+inline constexpr uint8_t kSplitCollective = KEEL_COLLECTIVE_COUNT;
 
 const char* collective_name(keel_collective collective);
 const char* reduction_name(keel_reduction reduction);
+// What a rank called, from what it told the others.
+std::string describe(const Fingerprint& fingerprint);
 
-// A piece of some rank's send or receive buffer.
-struct Place {
-  uint32_t rank;
-  uint64_t offset;  // bytes
-};
-
-// |bytes| from each of |sources|, reduced (or copied, if there is one), to all
-// |destinations|. Every collective is a list of these, and an element is produced for
-// one segment only, in one place: that is why all ranks hold the same bits.
-struct Segment {
-  uint64_t bytes = 0;
-  std::vector<Place> sources;
-  std::vector<Place> destinations;
-};
-
-std::vector<Segment> segments_of(const Request& request, uint32_t world);
-
-// KEEL_OK when all |requests|, one a rank, match; else a failure that names the odd
+// KEEL_OK when all |fingerprints|, one a rank, are equal; else a failure that names the odd
 // rank, or where there is none (two ranks, or several camps), what each one called.
-Status check_requests(const std::vector<Request>& requests);
+Status check_fingerprints(const std::vector<Fingerprint>& fingerprints);
 
 }  // namespace keel
 

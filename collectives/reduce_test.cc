@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -87,13 +88,94 @@ TEST(Reduce, ADestinationMayBeASource) {
   EXPECT_EQ(b, a);
 }
 
-TEST(Reduce, OffersEveryDtypeButNoPremultipliedSum) {
+TEST(Reduce, APremultipliedSumHasAFactorASource) {
+  const std::vector<float> a = {1, 2, -4};
+  std::vector<float> b = {10, 20, 40};
+  const std::vector<const void*> inputs = {a.data(), b.data()};
+  const std::vector<void*> outputs = {b.data()};
+  const std::vector<double> factors = {0.5, 2};
+  reduce(KEEL_FLOAT32, KEEL_PREMUL_SUM, inputs, outputs, 3, {.factors = factors});
+  EXPECT_EQ(b, (std::vector<float>{20.5f, 41, 78}));
+}
+
+// 1 + 2^-12 squared is 1 + 2^-11 + 2^-24, which float32 rounds to 1 + 2^-11: fused with
+// the subtraction, the last bit would stay.
+TEST(Reduce, ProductsAreRoundedBeforeTheyAreAdded) {
+  const std::vector<float> minus(1000, -1.0f - 0x1p-11f);
+  const std::vector<float> x(1000, 1.0f + 0x1p-12f);
+  std::vector<float> result(1000, 7.0f);
+  const std::vector<const void*> inputs = {minus.data(), x.data()};
+  const std::vector<void*> outputs = {result.data()};
+  const std::vector<double> factors = {1, 1 + 0x1p-12};
+  reduce(KEEL_FLOAT32, KEEL_PREMUL_SUM, inputs, outputs, result.size(), {.factors = factors});
+  EXPECT_EQ(result, std::vector<float>(1000, 0.0f));
+}
+
+TEST(Reduce, IntegersAreMultipliedByWholeFactors) {
+  const std::vector<int8_t> a = {100, -3};
+  const std::vector<int8_t> b = {1, 2};
+  std::vector<int8_t> result(2);
+  const std::vector<const void*> inputs = {a.data(), b.data()};
+  const std::vector<void*> outputs = {result.data()};
+  const std::vector<double> factors = {-2, 257};  // 257 is 1 modulo 256
+  reduce(KEEL_INT8, KEEL_PREMUL_SUM, inputs, outputs, 2, {.factors = factors});
+  EXPECT_EQ(result, (std::vector<int8_t>{-200 + 256 + 1, 6 + 2}));
+  EXPECT_TRUE(can_premultiply(KEEL_INT8, -3));
+  EXPECT_TRUE(can_premultiply(KEEL_FLOAT16, 0.5));
+  EXPECT_TRUE(can_premultiply(KEEL_UINT64, 0x1.fp63));
+  EXPECT_TRUE(can_premultiply(KEEL_INT64, -0x1p63));
+  EXPECT_FALSE(can_premultiply(KEEL_UINT64, 0.5));
+  EXPECT_FALSE(can_premultiply(KEEL_UINT64, 0x1p64));
+  EXPECT_FALSE(can_premultiply(KEEL_INT8, -0x1.1p63));
+  EXPECT_FALSE(can_premultiply(KEEL_INT32, std::numeric_limits<double>::quiet_NaN()));
+}
+
+// 256 ranks are 0 in uint8, 200 are negative in int8.
+TEST(Reduce, AveragesOfMoreRanksThanTheTypeCanCount) {
+  const std::vector<std::vector<uint8_t>> many(256, {1, 0});
+  EXPECT_EQ(reduced(KEEL_UINT8, KEEL_AVG, many), (std::vector<uint8_t>{0, 0}));
+  std::vector<std::vector<int8_t>> few(200, {0});
+  few[0] = {-100};
+  few[1] = {-28};
+  EXPECT_EQ(reduced(KEEL_INT8, KEEL_AVG, few), (std::vector<int8_t>{0}));
+  few.resize(100);
+  EXPECT_EQ(reduced(KEEL_INT8, KEEL_AVG, few), (std::vector<int8_t>{-1}));
+}
+
+TEST(Reduce, ANanOfTheResultHasNoSignAndNoPayload) {
+  const auto nan = [](uint32_t bits) { return std::bit_cast<float>(bits); };
+  const float infinity = std::numeric_limits<float>::infinity();
+  const std::vector<float> sums = reduced<float>(
+      KEEL_FLOAT32, KEEL_SUM,
+      {{nan(0xffc00001), nan(0x7f800001), infinity, 1}, {nan(0x7fc00002), 1, -infinity, 2}});
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(std::bit_cast<uint32_t>(sums[i]), 0x7fc00000u) << i;
+  EXPECT_EQ(sums[3], 3.0f);
+}
+
+TEST(CopyBytes, CopiesAnyBytesBothWays) {
+  std::vector<uint8_t> source(100'000);
+  for (size_t i = 0; i < source.size(); ++i) source[i] = static_cast<uint8_t>(i * 31 >> 3);
+  for (Store store : {Store::kCached, Store::kStreaming}) {
+    for (size_t bytes : {0, 1, 63, 64, 1000, 4096, 99'001}) {
+      for (size_t offset : {0, 1, 13, 32}) {
+        std::vector<uint8_t> destination(source.size() + 64, 0xee);
+        copy_bytes(destination.data() + offset, source.data() + 3, bytes, store);
+        std::vector<uint8_t> wanted(destination.size(), 0xee);
+        for (size_t i = 0; i < bytes; ++i) wanted[offset + i] = source[3 + i];
+        ASSERT_EQ(destination, wanted) << bytes << " bytes to " << offset;
+      }
+    }
+  }
+}
+
+TEST(Reduce, OffersEveryDtypeAndReduction) {
   for (keel_dtype dtype = 1; dtype < KEEL_DTYPE_COUNT; ++dtype) {
     EXPECT_TRUE(can_reduce(dtype, KEEL_AVG));
-    EXPECT_FALSE(can_reduce(dtype, KEEL_PREMUL_SUM));
+    EXPECT_TRUE(can_reduce(dtype, KEEL_PREMUL_SUM));
   }
   EXPECT_FALSE(can_reduce(KEEL_DTYPE_INVALID, KEEL_SUM));
   EXPECT_FALSE(can_reduce(KEEL_DTYPE_COUNT, KEEL_SUM));
+  EXPECT_FALSE(can_reduce(KEEL_INT8, KEEL_REDUCTION_COUNT));
 }
 
 }  // namespace

@@ -182,6 +182,11 @@ class ConformFault : public Conform, public testing::WithParamInterface<Fault> {
 
 TEST_P(ConformFault, IsCaught) {
   const Fault& fault = GetParam();
+#if defined(__SANITIZE_ADDRESS__)
+  if (std::string(fault.plugin) == "blocking_enqueue") {
+    GTEST_SKIP() << "15 s of work to enqueue, and no code that the other faults do not run";
+  }
+#endif
   EXPECT_EQ(run(fault.plugin, fault.arguments), 1) << output_;
   for (const char* id : fault.caught) EXPECT_EQ(outcome(id), "fail") << id << "\n" << output_;
   const std::string message = find(fault.caught[0]).at("message");

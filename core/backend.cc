@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 
 #include "core/device.h"
 #include "core/validation/validation.h"
@@ -36,6 +37,19 @@ Status Backend::load(const keel_plugin* plugin, const keel_instance_settings* se
   if (!status_.ok()) devices_.clear();
   return status_;
 }
+
+namespace {
+
+// So that nobody reads on behind what a plugin has left without an end.
+void cut_texts(keel_device_info& info) {
+  for (const std::span<char> text :
+       {std::span<char>(info.name), std::span<char>(info.architecture),
+        std::span<char>(info.pci_address), std::span<char>(info.driver)}) {
+    text.back() = '\0';
+  }
+}
+
+}  // namespace
 
 Status Backend::find_devices() {
   uint32_t count = 0;
@@ -72,6 +86,7 @@ Status Backend::find_devices() {
                      "{}: device.info of {} gives alignment {}, not a power of two >= 64", name_,
                      ordinal, info.alignment);
     }
+    cut_texts(given.info);
     devices_.push_back(make_ref<Device>(*this, ordinal, info));
   }
   return {};

@@ -53,7 +53,10 @@ Ref<Stream> Device::pop_locked(Ref<Stream>& list) {
 void Device::release_all() {
   if (!is_open()) return;
   Ref<Stream> closed;
-  while (Ref<Stream> stream = pop_locked(idle_streams_)) push(closed, std::move(stream));
+  for (const bool urgent : {false, true}) {
+    Ref<Stream>& idle = idle_streams(urgent);
+    while (Ref<Stream> stream = pop_locked(idle)) push(closed, std::move(stream));
+  }
   while (Ref<Stream> stream = pop_locked(unfinished_streams_)) push(closed, std::move(stream));
   while (Ref<Stream> stream = pop(closed)) stream->close();
   // Those that hang go with the rest: there is no later time to wait for them.
@@ -89,7 +92,9 @@ Status Device::lost() const {
   return failure(KEEL_DEVICE_LOST, "{} is lost", name_);
 }
 
-Status Device::lease_stream(Ref<Stream>* out_stream) {
+Status Device::lease_stream(Ref<Stream>* out_stream, bool urgent) {
+  urgent = urgent && claims(KEEL_CLAIM_PRIORITY);
+  Ref<Stream>& idle = idle_streams(urgent);
   // Looked at without the lock: asking a stream takes a record of it, and may let other
   // streams go on. For want of memory none is usable.
   const auto is_usable = [](Stream& stream) {
@@ -101,18 +106,19 @@ Status Device::lease_stream(Ref<Stream>* out_stream) {
   };
   Ref<Stream> unusable;
   Ref<Stream> found;
-  while ((found = pop_locked(idle_streams_)) && !is_usable(*found)) {
+  while ((found = pop_locked(idle)) && !is_usable(*found)) {
     push(unusable, std::move(found));
   }
   while (Ref<Stream> stream = pop(unusable)) return_stream(std::move(stream));
-  if (!found) return Stream::create(*this, /*priority=*/0, out_stream, /*internal=*/true);
+  if (!found) return Stream::create(*this, urgent ? -1 : 0, out_stream, /*internal=*/true);
   *out_stream = std::move(found);
   return {};
 }
 
 void Device::return_stream(Ref<Stream> stream) {
   std::lock_guard lock(mutex_);
-  push(idle_streams_, std::move(stream));
+  Ref<Stream>& idle = idle_streams(stream->priority() < 0);
+  push(idle, std::move(stream));
 }
 
 void Device::keep_unfinished(Ref<Stream> stream) {

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "core/backend.h"
+#include "core/host_registrations.h"
 #include "core/memory.h"
 #include "core/module.h"
 #include "core/ref_counted.h"
@@ -48,6 +49,7 @@ class Device final : public RefCounted {
   const keel_op_table* op_table() const { return plugin_.op; }
 
   Memory& memory() { return memory_; }
+  HostRegistrations& host_registrations() { return host_registrations_; }
   RetiredModules& retired_modules() { return retired_modules_; }
 
   // A plugin call's result as a Status; KEEL_DEVICE_LOST sticks to the device.
@@ -62,8 +64,9 @@ class Device final : public RefCounted {
   int staging_node();
 
   // A stream of the runtime's own, for one copy or collective leg; exclusive to the
-  // caller until its last work is done, then reused.
-  Status lease_stream(Ref<Stream>* out_stream);
+  // caller until its last work is done, then reused. |urgent|: its work goes before that of
+  // others, where streams of the device have priorities.
+  Status lease_stream(Ref<Stream>* out_stream, bool urgent = false);
   void return_stream(Ref<Stream> stream);
   // A stream that was destroyed with work that did not end by the deadline.
   void keep_unfinished(Ref<Stream> stream);
@@ -74,6 +77,7 @@ class Device final : public RefCounted {
   static void push(Ref<Stream>& list, Ref<Stream> stream);
   static Ref<Stream> pop(Ref<Stream>& list);
   Ref<Stream> pop_locked(Ref<Stream>& list);
+  Ref<Stream>& idle_streams(bool urgent) { return urgent ? idle_urgent_streams_ : idle_streams_; }
   Status open_now();
   [[gnu::cold]] Status failed(keel_status code, const char* call);
   [[gnu::cold]] Status lost() const;
@@ -92,8 +96,10 @@ class Device final : public RefCounted {
   keel_plugin_device* native_ = nullptr;
   // Linked through the streams, so that none is lost for want of memory.
   Ref<Stream> idle_streams_;  // returned; may still have work in flight
+  Ref<Stream> idle_urgent_streams_;
   Ref<Stream> unfinished_streams_;
   Memory memory_;
+  HostRegistrations host_registrations_;
   RetiredModules retired_modules_;
 };
 

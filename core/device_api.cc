@@ -108,6 +108,7 @@ keel_status keel_device_health_get(keel_device device, keel_device_health* out_h
       std::strncpy(health.text, alive.text(), sizeof(health.text) - 1);
     } else if (KEEL_HAS(keel_device_table, table, health)) {
       KEEL_RETURN_IF_ERROR(found->check(table->health(found->native(), &health), "device.health"));
+      health.text[sizeof(health.text) - 1] = '\0';  // whatever the plugin has left there
     } else {
       return failure(KEEL_UNSUPPORTED, "{} cannot tell its health", found->name());
     }

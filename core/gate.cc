@@ -5,20 +5,41 @@
 
 namespace keel {
 
-Gate::Gate(const char* name) : name_(name), serial_(observers::next_serial()) {}
+Gate::Gate(const char* name, Ref<GateKeeper> keeper)
+    : name_(name),
+      serial_(observers::next_serial()),
+      is_kept_(keeper),
+      keeper_(std::move(keeper)) {}
 
 Gate::~Gate() {
   observers::tell([&](Observer& observer) { observer.forgotten(serial_); });
 }
 
 bool Gate::open(const Status& status, WakeList& wake) {
+  Ref<GateKeeper> keeper;  // goes when the lock is released
   std::lock_guard lock(mutex_);
   if (open_) return false;
+  keeper = std::move(keeper_);
   observers::tell([&](Observer& observer) { observer.gate_opened(serial_); });
-  open_ = true;
   status_ = status;
+  open_.store(true, std::memory_order_release);
+  opened_.notify_all();
   wake.splice(wake.end(), waiters_);
   return true;
+}
+
+void Gate::help(const Deadline& deadline) {
+  Ref<GateKeeper> keeper;
+  {
+    std::lock_guard lock(mutex_);
+    keeper = keeper_;
+  }
+  if (keeper) keeper->help(*this, deadline);
+}
+
+bool Gate::wait(const Deadline& deadline) {
+  std::unique_lock lock(mutex_);
+  return opened_.wait_until(lock, deadline.time(), [this] { return is_open(); });
 }
 
 bool Gate::passed(Ref<Stream> stream, Status* out_status) {

@@ -2,6 +2,7 @@
 #ifndef KEEL_CORE_MEMORY_H_
 #define KEEL_CORE_MEMORY_H_
 
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <string>
@@ -73,6 +74,9 @@ class Memory {
   // Fills in all but the header.
   void get_stats(keel_memory_stats* out_stats) const;
   void reset_peaks();
+  // Advances before memory goes back to the plugin, whose addresses may then stand for
+  // other memory: for those who remember where memory lies. Takes no lock.
+  uint64_t releases() const { return native_frees_.load(std::memory_order_acquire); }
   // As keel_memory_snapshot describes it.
   std::string snapshot() const;
 
@@ -133,7 +137,7 @@ class Memory {
   uint64_t allocations_ = 0;
   uint64_t cache_hits_ = 0;
   uint64_t native_allocs_ = 0;
-  uint64_t native_frees_ = 0;
+  std::atomic<uint64_t> native_frees_{0};
   uint64_t out_of_memory_ = 0;
 };
 

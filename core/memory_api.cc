@@ -120,8 +120,11 @@ keel_status keel_host_register(keel_device device, void* pointer, uint64_t size)
       return failure(KEEL_UNSUPPORTED, "{} cannot pin host memory of the caller", found->name());
     }
     void* device_pointer = nullptr;
-    return found->check(table->host_register(found->native(), pointer, size, &device_pointer),
-                        "memory.host_register");
+    KEEL_RETURN_IF_ERROR(
+        found->check(table->host_register(found->native(), pointer, size, &device_pointer),
+                     "memory.host_register"));
+    found->host_registrations().add(pointer, size, device_pointer);
+    return {};
   });
 }
 
@@ -135,7 +138,10 @@ keel_status keel_host_unregister(keel_device device, void* pointer) {
         !KEEL_HAS(keel_memory_table, table, host_unregister)) {
       return failure(KEEL_UNSUPPORTED, "{} cannot pin host memory of the caller", found->name());
     }
-    return found->check(table->host_unregister(found->native(), pointer), "memory.host_unregister");
+    KEEL_RETURN_IF_ERROR(
+        found->check(table->host_unregister(found->native(), pointer), "memory.host_unregister"));
+    found->host_registrations().remove(pointer);
+    return {};
   });
 }
 

@@ -57,6 +57,20 @@ TEST_F(PluginFileTest, LoadsAndNamesInstances) {
   EXPECT_KEEL_OK(keel_device_find("fake#2:1", &device));
 }
 
+TEST_F(PluginFileTest, TextsWithoutAnEndAreCut) {
+  const std::vector<keel_device> devices = load("fake", {{"devices", "1"}, {"long_texts", "1"}});
+  ASSERT_EQ(devices.size(), 1u);
+  auto info = KEEL_STRUCT_INIT(keel_device_info, KEEL_STRUCT_DEVICE_INFO);
+  ASSERT_KEEL_OK(keel_device_info_get(devices[0], &info));
+  EXPECT_EQ(std::string(info.name), std::string(sizeof(info.name) - 1, 'n'));
+  EXPECT_EQ(std::string(info.architecture), std::string(sizeof(info.architecture) - 1, 'a'));
+  EXPECT_EQ(std::string(info.pci_address), std::string(sizeof(info.pci_address) - 1, 'p'));
+  EXPECT_EQ(std::string(info.driver), std::string(sizeof(info.driver) - 1, 'd'));
+  auto health = KEEL_STRUCT_INIT(keel_device_health, KEEL_STRUCT_DEVICE_HEALTH);
+  ASSERT_KEEL_OK(keel_device_health_get(devices[0], &health));
+  EXPECT_EQ(std::string(health.text), std::string(sizeof(health.text) - 1, 't'));
+}
+
 // Two files must be two libraries, also where a descriptor number comes again.
 TEST_F(PluginFileTest, DifferentFilesAreDifferentPlugins) {
   EXPECT_KEEL_OK(load_file(file_));

@@ -63,34 +63,14 @@ void Stream::fail(const Status& status, uint64_t position) {
 }
 
 Status Stream::confirm_edges(uint64_t position, WakeList& wake) {
-  std::vector<Edge> passed;
-  {
-    std::lock_guard lock(state_mutex_);
-    for (const BrokenEdge& broken : broken_edges_) {
-      if (broken.first <= position && position <= broken.last) return broken.status;
-    }
-    for (const Edge& edge : edges_) {
-      if (edge.position <= position) passed.push_back(edge);
-    }
+  uint64_t broken_at = 0;
+  Status status = edges_.query(position, wake, &broken_at);
+  if (broken_at != 0) {
+    fail(status, broken_at);
+    edges_.mark_broken(broken_at, status);
+    wake.push_back(Ref<Stream>(this));
   }
-  // Outside the lock: a query may go on to the edges of the other stream.
-  for (const Edge& edge : passed) {
-    const Status status = edge.record->query(wake);
-    if (status.code() == KEEL_NOT_READY) return status;
-    if (!status.ok()) {
-      fail(status, edge.position);
-      {
-        std::lock_guard lock(state_mutex_);
-        broken_edges_.push_back({edge.position, UINT64_MAX, status});
-      }
-      wake.push_back(Ref<Stream>(this));
-      return status;
-    }
-  }
-  std::lock_guard lock(state_mutex_);
-  std::erase_if(edges_, [&](const Edge& edge) { return edge.position <= position; });
-  has_edges_.store(!edges_.empty() || !broken_edges_.empty(), std::memory_order_release);
-  return {};
+  return status;
 }
 
 // ---- observers -----------------------------------------------------------------
@@ -206,6 +186,10 @@ Status Stream::record_slowly(uint32_t flags, Ref<EventRecord>* out_record) {
 Status Stream::fence(Ref<EventRecord>* out_record) {
   WakeList wake;
   std::lock_guard lock(mutex_);
+  return fence_locked(out_record, wake);
+}
+
+Status Stream::fence_locked(Ref<EventRecord>* out_record, WakeList& wake) {
   // Once closed, nothing may be kept that keeps the stream alive.
   if (closed_) return record_locked(0, out_record, wake);
   if (!fence_ || fence_position_ != position_) {
@@ -217,20 +201,13 @@ Status Stream::fence(Ref<EventRecord>* out_record) {
 }
 
 Status Stream::submit_wait(const Ref<EventRecord>& record, uint64_t position, WakeList& wake) {
-  {
-    // Nothing may throw once the wait is in the queue: the record must not be used again.
-    std::lock_guard lock(state_mutex_);
-    if (edges_.size() == edges_.capacity()) edges_.reserve(2 * edges_.size() + 8);
-  }
+  // Nothing may throw once the wait is in the queue: the record must not be used again.
+  edges_.reserve();
   KEEL_RETURN_IF_ERROR(
       device_.check(device_.stream_table()->stream_wait_event(native_, record->native()),
                     "stream.stream_wait_event"));
   timeline_->waits_for(*record->stream().timeline(), record->position(), position);
-  {
-    std::lock_guard lock(state_mutex_);
-    edges_.push_back({position, record});
-    has_edges_.store(true, std::memory_order_release);
-  }
+  edges_.add(position, record);
   if (++edges_since_marker_ < kEdgesPerMarker) return {};
   // The wait is in the queue; a marker that cannot be placed is placed at the next one.
   const Status marked = place_marker(position, wake);
@@ -283,10 +260,29 @@ Status Stream::wait(const Ref<Gate>& gate) {
   {
     std::lock_guard lock(mutex_);
     if (has_failed() || !device_.check_alive().ok()) return {};
-    timeline_->advance(++position_);
-    tell_enqueued({Step::Kind::kWaitGate, gate->serial(), gate->name(), {}});
-    push_held({Step::Kind::kWaitGate, position_, {}, {}, gate, {}});
-    if (held_.size() == 1) advance_locked(wake);
+    wait_locked(gate, wake);
+  }
+  advance_all(wake);
+  return {};
+}
+
+void Stream::wait_locked(const Ref<Gate>& gate, WakeList& wake) {
+  // Nothing may throw once the gate is held, or its keeper, not knowing, would never open it.
+  if (gate->is_kept()) kept_gates_.reserve();
+  timeline_->advance(++position_);
+  tell_enqueued({Step::Kind::kWaitGate, gate->serial(), gate->name(), {}});
+  push_held({Step::Kind::kWaitGate, position_, {}, {}, gate, {}});
+  if (gate->is_kept()) kept_gates_.add(gate);
+  if (held_.size() == 1) advance_locked(wake);
+}
+
+Status Stream::hold(const Ref<Gate>& gate, Ref<EventRecord>* out_ready) {
+  WakeList wake;
+  {
+    std::lock_guard lock(mutex_);
+    if (has_failed() || device_.is_lost()) return status();
+    if (!is_known_idle_locked()) KEEL_RETURN_IF_ERROR(fence_locked(out_ready, wake));
+    wait_locked(gate, wake);
   }
   advance_all(wake);
   return {};
@@ -400,11 +396,29 @@ bool Stream::is_idle() {
   return idle;
 }
 
+bool Stream::is_known_idle_locked() const {
+  const keel_stream_table* table = device_.stream_table();
+  return is_plain() && !edges_.any() && KEEL_HAS(keel_stream_table, table, query) &&
+         table->query(native_) == KEEL_OK;
+}
+
+Ref<Gate> Stream::head_gate() {
+  std::lock_guard lock(mutex_);
+  return held_.empty() ? Ref<Gate>() : held_.front().gate;
+}
+
+bool Stream::ends_behind(const Gate& gate) {
+  std::lock_guard lock(mutex_);
+  return !held_.empty() && held_.back().gate.get() == &gate && !has_failed();
+}
+
 bool Stream::has_reached(uint64_t position, bool may_fence, WakeList& wake) {
   // Whoever has the lock is enqueueing, perhaps in a plugin call that takes long: memory is
   // looked for elsewhere meanwhile.
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return timeline_->is_done(position);
+  // Nor is it known then what the keepers of dropped gates are at.
+  if (has_failed() && !kept_gates_.all_open()) return timeline_->is_done(position);
   const auto is_over = [&](const Ref<EventRecord>& record) {
     return record->query(wake).code() != KEEL_NOT_READY;  // a failure is over too
   };
@@ -466,291 +480,19 @@ Status Stream::query() {
 }
 
 Status Stream::synchronize(const Deadline& deadline) {
+  if (has_held_.load(std::memory_order_acquire)) {
+    if (const Ref<Gate> gate = head_gate()) gate->help(deadline);
+  }
+  {
+    std::lock_guard lock(mutex_);
+    if (is_known_idle_locked()) {
+      timeline_->mark_done(position_);
+      return {};
+    }
+  }
   Ref<EventRecord> last;
   KEEL_RETURN_IF_ERROR(fence(&last));
   return last->wait(deadline);
-}
-
-Status Stream::recover(const Deadline& deadline) {
-  if (!has_failed()) {
-    const Status status = synchronize(deadline);
-    if (!has_failed()) return status;  // else it is only known now
-  }
-  KEEL_RETURN_IF_ERROR(device_.check_alive());
-  WakeList wake;
-  uint64_t last_recovery = 0;
-  {
-    std::lock_guard lock(mutex_);
-    last_recovery = recovered_at_;
-    advance_locked(wake);  // a failed stream drops all it holds
-  }
-  advance_all(wake);
-  std::vector<Edge> edges;
-  Status drained;
-  std::unique_lock lock(mutex_, std::defer_lock);
-  while (true) {
-    uint64_t drained_to = 0;
-    drained = drain(deadline, /*for_good=*/false, &drained_to);
-    if (drained.code() == KEEL_TIMED_OUT || drained.code() == KEEL_DEVICE_LOST) return drained;
-    uint64_t legs_drained_to = 0;
-    KEEL_RETURN_IF_ERROR(drain_legs(deadline, &legs_drained_to));
-    // Records of before, looked at later, still learn what failed below them.
-    (void)confirm(UINT64_MAX, wake);
-    advance_all(wake);
-    lock.lock();
-    // By another thread meanwhile; what runs now was not waited for.
-    if (closed_ || recovered_at_ != last_recovery) return status();
-    // A native stream is replaced once all records in it are over: those of the next one
-    // vouch for them. What came to a leg meanwhile is not waited for on a failed stream, and
-    // would be forgotten with the failure.
-    if ((drained.ok() || records_submitted_ == drained_to) &&
-        enqueued_on_legs() == legs_drained_to) {
-      break;
-    }
-    lock.unlock();
-    if (deadline.passed()) {
-      return failure(KEEL_TIMED_OUT, "{}: work came in while the stream was drained",
-                     device_.name());
-    }
-  }
-  observers::tell([&](Observer& observer) { observer.host_saw_idle(*this); });
-  if (!drained.ok()) {  // the native stream itself is stuck in the failure
-    keel_plugin_stream* fresh = nullptr;
-    KEEL_RETURN_IF_ERROR(device_.check(
-        device_.stream_table()->create(device_.native(), priority_, &fresh), "stream.create"));
-    retired_.push_back(std::exchange(native_, fresh));
-  }
-  fence_ = nullptr;
-  marks_ = {};
-  markers_.clear();
-  edges_since_marker_ = 0;
-  memory_fences_.clear();
-  timeline_->mark_done(position_);
-  timeline_->forget_waits();
-  std::lock_guard state_lock(state_mutex_);
-  edges.swap(edges_);
-  has_edges_.store(!broken_edges_.empty(), std::memory_order_release);
-  for (BrokenEdge& broken : broken_edges_) broken.last = std::min(broken.last, position_);
-  recovered_at_ = ++position_;
-  timeline_->advance(position_);
-  failure_ = {};
-  failed_.store(false, std::memory_order_release);
-  return {};
-}
-
-Status Stream::drain(const Deadline& deadline, bool for_good, uint64_t* out_order) {
-  const keel_stream_table* table = device_.stream_table();
-  const bool synchronizes = KEEL_HAS(keel_stream_table, table, synchronize);
-  keel_plugin_stream* native = nullptr;
-  Ref<EventRecord> last;
-  {
-    std::lock_guard lock(mutex_);
-    // Empty, or its close() waits for that: a record made here would be one that nobody does.
-    if (drained_ && !for_good) return {};
-    native = native_;
-    if (!synchronizes) {
-      WakeList wake;
-      KEEL_RETURN_IF_ERROR(records_.take(*this, 0, &last));
-      last->set_position(0);  // asks for this stream's work alone
-      KEEL_RETURN_IF_ERROR(submit_record(last, {}, wake));
-    }
-    drained_ = for_good;
-    if (out_order != nullptr) *out_order = records_submitted_;
-  }
-  if (!synchronizes) return last->wait(deadline);
-  const keel_status code = table->synchronize(native, deadline.remaining_ns());
-  if (code != KEEL_TIMED_OUT) return device_.check(code, "stream.synchronize");
-  take_plugin_text();
-  return failure(KEEL_TIMED_OUT, "{}: the deadline passed while a stream was drained",
-                 device_.name());
-}
-
-Status Stream::close(const Deadline& deadline) {
-  try {
-    return close_now(deadline);
-  } catch (const std::bad_alloc&) {
-    device_.keep_unfinished(Ref<Stream>(this));
-    throw;
-  }
-}
-
-Status Stream::close_now(const Deadline& deadline) {
-  WakeList wake;
-  {
-    std::lock_guard lock(mutex_);
-    closed_ = true;
-    fail(failure(KEEL_CANCELLED, "{}: the stream was destroyed", device_.name()));
-    advance_locked(wake);
-  }
-  advance_all(wake);
-  Status drained = drain(deadline);
-  uint64_t legs_drained_to = 0;
-  if (drained.code() != KEEL_TIMED_OUT) drained = drain_legs(deadline, &legs_drained_to);
-  // Once more: another thread's record may have come in between.
-  if (drained.code() != KEEL_TIMED_OUT) drained = drain(deadline, /*for_good=*/true);
-  if (drained.code() == KEEL_TIMED_OUT) {
-    device_.keep_unfinished(Ref<Stream>(this));
-    return drained;
-  }
-  (void)confirm(UINT64_MAX, wake);  // for events that outlive the stream
-  advance_all(wake);
-  std::vector<Edge> edges;
-  std::vector<void*> workspaces;
-  std::vector<Ref<Stream>> legs;
-  {
-    std::lock_guard lock(mutex_);
-    legs.swap(legs_);
-    observers::tell([&](Observer& observer) { observer.closed(*this); });
-    fence_ = nullptr;
-    marks_ = {};
-    markers_.clear();
-    memory_fences_.clear();
-    workspaces.swap(workspaces_);
-    workspace_size_ = 0;
-    std::lock_guard state_lock(state_mutex_);
-    edges.swap(edges_);
-    has_edges_.store(!broken_edges_.empty(), std::memory_order_release);
-  }
-  for (Ref<Stream>& leg : legs) {
-    Device& device = leg->device();
-    device.return_stream(std::move(leg));
-  }
-  timeline_->finish();
-  release_records();
-  for (void* workspace : workspaces) KEEL_RETURN_IF_ERROR(device_.memory().free(workspace));
-  return {};
-}
-
-void Stream::release_records() {
-  EventRecord* records = nullptr;
-  {
-    std::lock_guard lock(mutex_);
-    fence_ = nullptr;
-    markers_.clear();
-    records = records_.close();
-  }
-  RecordPool::retire_all(records);
-}
-
-void Stream::close() {
-  try {
-    const Status status = close(Runtime::get().default_deadline());
-    if (!status.ok()) log(KEEL_LOG_WARNING, "{}", status.text());
-  } catch (const std::bad_alloc&) {
-    // The device keeps it.
-  }
-}
-
-void Stream::abandon() {
-  // Destroyed without the locks: a record may hold the last reference to a stream.
-  Ref<EventRecord> fence;
-  decltype(markers_) markers;
-  decltype(memory_fences_) memory_fences;
-  decltype(legs_) legs;
-  decltype(edges_) edges;
-  {
-    std::lock_guard lock(mutex_);
-    std::swap(fence, fence_);
-    marks_ = {};
-    markers.swap(markers_);
-    memory_fences.swap(memory_fences_);
-    legs.swap(legs_);
-    std::lock_guard state_lock(state_mutex_);
-    edges.swap(edges_);
-  }
-  release_records();
-}
-
-bool Stream::keep_leg(const Ref<Stream>& leg) {
-  try {
-    legs_.push_back(leg);
-    return true;
-  } catch (const std::bad_alloc&) {
-    return false;
-  }
-}
-
-Status Stream::leg(Device& device, Ref<Stream>* out_leg) {
-  Ref<Stream> former;
-  {
-    std::lock_guard lock(mutex_);
-    KEEL_RETURN_IF_ERROR(status());
-    for (const Ref<Stream>& leg : legs_) {
-      if (&leg->device() == &device) former = leg;
-    }
-  }
-  // Without the lock: a recovery may let other streams go on.
-  if (former && (!former->has_failed() || former->recover(Deadline::after(0)).ok())) {
-    *out_leg = std::move(former);
-    return {};
-  }
-  Ref<Stream> leg;
-  KEEL_RETURN_IF_ERROR(device.lease_stream(&leg));
-  bool closed = false;
-  bool kept = false;
-  {
-    std::lock_guard lock(mutex_);
-    closed = closed_;
-    // Another thread that found it useless, too, may have returned it already.
-    if (std::erase(legs_, former) == 0) former = nullptr;
-    // A second thread may have come here too: then there are two.
-    kept = !closed && keep_leg(leg);
-  }
-  if (former) device.return_stream(std::move(former));
-  if (!kept) {
-    device.return_stream(std::move(leg));
-    return closed ? status() : Status::no_memory();
-  }
-  *out_leg = std::move(leg);
-  return {};
-}
-
-uint64_t Stream::enqueued_on_legs() const {
-  uint64_t sum = 0;
-  for (const Ref<Stream>& leg : legs_) sum += leg->timeline_->enqueued();
-  return sum;
-}
-
-Status Stream::drain_legs(const Deadline& deadline, uint64_t* out_position) {
-  std::vector<Ref<Stream>> legs;
-  {
-    std::lock_guard lock(mutex_);
-    legs = legs_;
-    *out_position = enqueued_on_legs();
-  }
-  for (const Ref<Stream>& leg : legs) {
-    const Status drained = leg->drain(deadline);
-    if (drained.code() == KEEL_TIMED_OUT) return drained;
-  }
-  return {};
-}
-
-Status Stream::workspace(uint64_t size, void** out_pointer) {
-  uint64_t grown = size;
-  {
-    std::lock_guard lock(mutex_);
-    if (size <= workspace_size_) {
-      *out_pointer = workspaces_.back();
-      return {};
-    }
-    grown = std::max(size, 2 * workspace_size_);
-  }
-  // Without the lock: an allocation may let other streams go on. The smaller ones stay
-  // until the stream closes, for a thread that is about to use one; since sizes double
-  // they take no more than the largest.
-  void* larger = nullptr;
-  Status status = device_.memory().alloc(*this, grown, &larger);
-  if (status.code() == KEEL_OUT_OF_MEMORY && grown > size) {
-    grown = size;
-    status = device_.memory().alloc(*this, grown, &larger);
-  }
-  KEEL_RETURN_IF_ERROR(status);
-  std::lock_guard lock(mutex_);
-  const bool largest = grown > workspace_size_;
-  workspaces_.insert(largest ? workspaces_.end() : workspaces_.begin(), larger);
-  workspace_size_ = std::max(workspace_size_, grown);
-  *out_pointer = larger;
-  return {};
 }
 
 }  // namespace keel

@@ -13,14 +13,18 @@
 
 #include "core/deadline.h"
 #include "core/device.h"
+#include "core/edges.h"
 #include "core/event.h"
 #include "core/gate.h"
+#include "core/kept_gates.h"
+#include "core/legs.h"
 #include "core/mutex.h"
 #include "core/observer.h"
 #include "core/record_pool.h"
 #include "core/ref_counted.h"
 #include "core/status.h"
 #include "core/timeline.h"
+#include "core/workspace.h"
 
 namespace keel {
 
@@ -44,6 +48,7 @@ class Stream final : public RefCounted {
 
   Device& device() const { return device_; }
   bool is_internal() const { return internal_; }
+  int32_t priority() const { return priority_; }
   // Unique in the process, from 1 on.
   uint64_t number() const { return number_; }
 
@@ -93,14 +98,30 @@ class Stream final : public RefCounted {
   bool has_failed() const { return failed_.load(std::memory_order_acquire); }
   // Nothing held and all work done.
   bool is_idle();
+  // The same as far as that can be told by asking the plugin once: without records.
+  bool is_known_idle() {
+    std::lock_guard lock(mutex_);
+    return is_known_idle_locked();
+  }
+  // What follows runs behind |gate|. |*out_ready| is done when what was enqueued before is;
+  // empty where that is over already and the plugin can tell so at once. In one step, so that
+  // nothing gets in between.
+  Status hold(const Ref<Gate>& gate, Ref<EventRecord>* out_ready);
+  // Whether |gate|, closed, is the last thing that was enqueued.
+  bool ends_behind(const Gate& gate);
   // KEEL_OK, "not ready" or the failure.
   Status query();
   Status synchronize(const Deadline& deadline);
-  // Drains, forgets the failure, and replaces a native stream that is stuck in one.
+  // Waits for what the native stream holds, and nothing else: at least for the records up
+  // to number |*out_order|. |for_good|: nothing enters it any more.
+  Status drain(const Deadline& deadline, bool for_good = false, uint64_t* out_order = nullptr);
+  // Drains, forgets the failure, and replaces a native stream that is stuck in one. Waits for
+  // the keepers of gates that the stream has dropped, too. At the deadline it is as before.
   Status recover(const Deadline& deadline);
-  // Cancels what is held, refuses what is enqueued later, waits for the rest, and lets
-  // go of all records. For the owner; the native stream goes with the last reference.
-  // At the deadline the device keeps the stream, to close it again at its own end.
+  // Cancels what is held, refuses what is enqueued later, waits for the rest and, like
+  // recover(), for the keepers of its gates, and lets go of all records. For the owner; the native
+  // stream goes with the last reference. At the deadline the device keeps the stream, to close it
+  // again at its own end.
   Status close(const Deadline& deadline);
   void close();  // by the default deadline; a failure is logged
   // For the device's end, when close() missed its deadline: lets go of the records that
@@ -118,12 +139,17 @@ class Stream final : public RefCounted {
   bool has_reached(uint64_t position, bool may_fence, WakeList& wake);
 
   // A device buffer of at least |size| bytes for the work enqueued next, valid until the
-  // stream closes: in-order execution lets all work of the stream share one.
-  Status workspace(uint64_t size, void** out_pointer);
+  // stream closes.
+  Status workspace(uint64_t size, void** out_pointer) {
+    return workspace_.get(*this, size, out_pointer);
+  }
 
   // A stream of the runtime's own on |device|, for parts of this stream's work that run
   // there: one a device, since they are in order anyway. It stays until this one closes.
-  Status leg(Device& device, Ref<Stream>* out_leg);
+  Status leg(Device& device, Ref<Stream>* out_leg) {
+    KEEL_RETURN_IF_ERROR(status());
+    return legs_.take(device, out_leg);
+  }
   RecordPool& records() { return records_; }
   // The next one among those that its device keeps.
   Ref<Stream>& next_kept() { return next_kept_; }
@@ -149,9 +175,11 @@ class Stream final : public RefCounted {
   void advance(WakeList& wake);
   // |position|: of what failed; what was enqueued before a recovery fails no later work.
   void fail(const Status& status, uint64_t position = UINT64_MAX);
+  // The same, for whoever holds no lock: what the stream holds is dropped at once.
+  void fail_and_drop(const Status& status);
   // Whether the streams this one waited for, up to |position|, succeeded.
   Status confirm(uint64_t position, WakeList& wake) {
-    return has_edges_.load(std::memory_order_acquire) ? confirm_edges(position, wake) : Status();
+    return edges_.any() ? confirm_edges(position, wake) : Status();
   }
 
  private:
@@ -172,33 +200,14 @@ class Stream final : public RefCounted {
     std::unique_ptr<const ObservedWork> observed;  // empty while nobody watched
     Step step() const;
   };
-  // The stream waited, in the device's queue, for |record| at |position|.
-  struct Edge {
-    uint64_t position;
-    Ref<EventRecord> record;
-  };
-
-  // An edge that turned out to have failed: so did the records from |first| to |last|.
-  // The record itself is let go of, since two failed streams may depend on each other.
-  struct BrokenEdge {
-    uint64_t first;
-    uint64_t last;
-    Status status;
-  };
 
   Stream(Device& device, int32_t priority, keel_plugin_stream* native, bool internal);
 
   Status close_now(const Deadline& deadline);
+  Status await_keepers(const Deadline& deadline);
   Status confirm_edges(uint64_t position, WakeList& wake);
-  // Waits for what the native stream holds, and nothing else: at least for the records up
-  // to number |*out_order|. |for_good|: nothing enters it any more.
-  Status drain(const Deadline& deadline, bool for_good = false, uint64_t* out_order = nullptr);
-  // The same for what its legs hold; their failures are this stream's already.
-  // |*out_position|: the legs' positions, summed, that this waits for.
-  Status drain_legs(const Deadline& deadline, uint64_t* out_position);
 
   // With |mutex_| held:
-  uint64_t enqueued_on_legs() const;
   // Nothing is held, nothing failed, and nobody watches.
   bool is_plain() const {
     return !has_held_.load(std::memory_order_relaxed) && !has_failed() && !device_.is_lost() &&
@@ -221,6 +230,8 @@ class Stream final : public RefCounted {
     return {};
   }
   Status record_slowly(uint32_t flags, Ref<EventRecord>* out_record);
+  Status fence_locked(Ref<EventRecord>* out_record, WakeList& wake);
+  void wait_locked(const Ref<Gate>& gate, WakeList& wake);
   Status submit_observed(const char* name, const AccessList& accesses, const HeldWork& work,
                          const std::function<HeldWork()>& hold);
   void tell_enqueued(const Step& step);
@@ -232,10 +243,13 @@ class Stream final : public RefCounted {
   // Neither throws for want of memory: then the stream fails.
   void advance_locked(WakeList& wake);
   bool pass_head(WakeList& wake);
-  bool keep_leg(const Ref<Stream>& leg);
   void submit_held(const Held& item, WakeList& wake);
   bool pass_event(const Ref<EventRecord>& record, uint64_t position, WakeList& wake);
   bool pass_gate(const Ref<Gate>& gate);
+  // The gate that all else is held behind; empty if there is none.
+  Ref<Gate> head_gate();
+  // Whether all is done, as far as that can be told by asking the plugin once.
+  bool is_known_idle_locked() const;
   Status record_native(const EventRecord& record) {
     return device_.check(device_.stream_table()->event_record(record.native(), native_),
                          "stream.event_record");
@@ -257,6 +271,7 @@ class Stream final : public RefCounted {
   std::vector<keel_plugin_stream*> retired_;  // failed native streams, replaced by recover
   uint64_t position_ = 0;                     // things enqueued so far, records not counted
   std::deque<Held> held_;
+  KeptGates kept_gates_;  // also those that were dropped
   std::atomic<bool> has_held_{false};
   const void* parked_on_ = nullptr;  // the event or gate that will wake this stream
   RecordPool records_;
@@ -272,9 +287,8 @@ class Stream final : public RefCounted {
   static constexpr uint32_t kEdgesPerMarker = 32;
   uint32_t edges_since_marker_ = 0;
   std::deque<std::pair<uint64_t, Ref<EventRecord>>> markers_;
-  std::vector<void*> workspaces_;  // the last is the largest; others may be in use still
-  uint64_t workspace_size_ = 0;
-  std::vector<Ref<Stream>> legs_;
+  Workspace workspace_;
+  Legs legs_;
   Ref<Stream> next_kept_;  // guarded by the device
   bool closed_ = false;
   bool drained_ = false;  // closed, and the native stream is empty for good
@@ -284,10 +298,7 @@ class Stream final : public RefCounted {
   std::atomic<bool> failed_{false};
   Status failure_;
   uint64_t recovered_at_ = 0;  // position of the last recovery
-  // Whether there is any edge below; most streams never have one.
-  std::atomic<bool> has_edges_{false};
-  std::vector<Edge> edges_;
-  std::vector<BrokenEdge> broken_edges_;
+  Edges edges_;
 };
 
 // Lets every stream in |wake|, and those they wake, go as far as they can. The

@@ -84,8 +84,8 @@ class World {
 };
 
 // Turns bytes into calls on a world. One a thread. In random_arguments.cc what is drawn for
-// the calls, in random_streams.cc, random_memory.cc and random_operators.cc (collectives
-// too) the calls, in random_calls.cc those of devices and the draw.
+// the calls, in random_streams.cc, random_memory.cc, random_operators.cc and
+// random_collectives.cc the calls, in random_calls.cc those of devices and the draw.
 class RandomCalls {
  public:
   explicit RandomCalls(World& world) : world_(world) {}
@@ -155,6 +155,8 @@ class RandomCalls {
   void end_comm();
   void ask_comm();
   void collective();
+  struct Collective;
+  void call_by_rank(uint32_t rank, const Collective& call);
   void ask_device();
   void ask_backend();
   void ask_path();

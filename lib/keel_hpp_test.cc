@@ -374,8 +374,8 @@ TEST_F(KeelHpp, CallThatDoesNotFitItsSchemaIsThrown) {
 
 TEST_F(KeelHpp, AllReduceAmongRanksOfOneDevice) {
   const std::vector<keel::Device> devices(3, cpu_);
-  keel::Communicator comm(devices);
-  ASSERT_EQ(comm.size(), 3u);
+  std::vector<keel::Communicator> comms = keel::Communicator::all(devices);
+  ASSERT_EQ(comms.size(), 3u);
   std::vector<keel::Stream> streams;
   std::vector<keel::Buffer> buffers;
   std::vector<std::vector<float>> received(3, std::vector<float>(10));
@@ -385,14 +385,49 @@ TEST_F(KeelHpp, AllReduceAmongRanksOfOneDevice) {
     streams[rank].fill(buffers[rank], static_cast<float>(rank + 1));
   }
   for (uint32_t rank = 0; rank < 3; ++rank) {
-    comm.all_reduce(rank, buffers[rank].data(), buffers[rank].data(), 10, KEEL_FLOAT32, KEEL_SUM,
-                    streams[rank]);
+    comms[rank].all_reduce(buffers[rank].data(), buffers[rank].data(), 10, KEEL_FLOAT32, KEEL_SUM,
+                           streams[rank]);
     streams[rank].download(received[rank], buffers[rank]);
   }
   for (const keel::Stream& stream : streams) stream.synchronize();
   for (const auto& each : received) EXPECT_EQ(each, std::vector<float>(10, 6.0f));
-  EXPECT_EQ(comm.stats(0).operations, 1u);
-  comm.check_async_error();
+  EXPECT_EQ(comms[0].stats().operations, 1u);
+  EXPECT_EQ(comms[2].rank(), 2u);
+  EXPECT_EQ(comms[2].world(), 3u);
+  comms[0].check_async_error();
+}
+
+TEST_F(KeelHpp, RanksOfTwoThreadsMeetSplitAndExchange) {
+  const keel_unique_id id = keel::make_unique_id();
+  std::vector<std::vector<float>> received(2, std::vector<float>(3));
+  std::vector<std::thread> threads;
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      auto world = keel::Communicator::join(cpu_, id, rank, 2);
+      // Backwards.
+      auto comm = world.split(/*color=*/0, /*key=*/-static_cast<int32_t>(rank));
+      EXPECT_EQ(comm.rank(), 1 - rank);
+      keel::Stream stream(cpu_);
+      auto mine = keel::Buffer::of<float>(cpu_, 3);
+      auto theirs = keel::Buffer::of<float>(cpu_, 3);
+      stream.fill(mine, static_cast<float>(rank + 1));
+      keel::Group group;
+      comm.send(mine.data(), 3, KEEL_FLOAT32, rank, stream);  // its peer's new number
+      comm.recv(theirs.data(), 3, KEEL_FLOAT32, rank, stream);
+      group.end();
+      const uint64_t counts[] = {1, 2};
+      comm.all_gather_v(theirs.data(), mine.data(), counts, {}, KEEL_FLOAT32, stream);
+      stream.download(received[rank], mine);
+      stream.synchronize();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  // New rank 0 is the old 1, and has 1.0 by now.
+  for (const auto& each : received) EXPECT_EQ(each, (std::vector<float>{1.0f, 2.0f, 2.0f}));
+}
+
+TEST_F(KeelHpp, ACommunicatorFromTheEnvironmentNeedsALauncher) {
+  EXPECT_EQ(thrown_by([&] { keel::Communicator::from_environment(cpu_); }), KEEL_NOT_FOUND);
 }
 
 // ---- DLPack ------------------------------------------------------------------------

@@ -197,6 +197,32 @@ TEST_F(Dispatch, FallbackKeepsTheGapsOfStridedOutputs) {
   EXPECT_EQ(read(stream, poor_, y, 6), (std::vector<float>{2, 4, 7, 6, 8, 7}));
 }
 
+// With a gap between the rows; the kernels of the CPU that take strides are matmul's.
+TEST_F(Dispatch, FallbackWritesRows) {
+  const keel_stream stream = stream_on(poor_);
+  const keel_tensor a = tensor(stream, poor_, {2, 2}, {1, 2, 3, 4});
+  const keel_tensor b = tensor(stream, poor_, {2, 2}, {1, 0, 0, 1});
+  const struct {
+    int64_t strides[2];
+    std::vector<float> expected;
+  } layouts[] = {
+      {{2, 1}, {1, 2, 3, 4}},
+      {{3, 1}, {1, 2, 7, 3, 4, 7}},
+      {{5, 1}, {1, 2, 7, 7, 7, 3, 4, 7}},
+  };
+  for (const auto& layout : layouts) {
+    const size_t count = layout.expected.size();
+    keel_tensor c = tensor(stream, poor_, {2, 2}, std::vector<float>(count, 7));
+    std::copy_n(layout.strides, 2, c.strides);
+    Call matmul(KEEL_OP_MATMUL, {a, b, keel_tensor{}}, {c},
+                {integer(0), integer(0), real(1), real(0)});
+    const uint64_t before = fallbacks();
+    ASSERT_OK(keel_op_run(stream, &matmul.call));
+    EXPECT_EQ(read(stream, poor_, c, count), layout.expected);
+    EXPECT_EQ(fallbacks(), before + 1);
+  }
+}
+
 TEST_F(Dispatch, FallbackOfEmptyTensors) {
   const keel_stream stream = stream_on(poor_);
   keel_tensor empty = kit::make_tensor(nullptr, KEEL_FLOAT32, {0, 3});

@@ -20,6 +20,9 @@ What holds for all of them:
 - Tensors are row-major unless their strides say otherwise; a backend's kernel may refuse strided
   ones, and then the CPU's runs. Every address is a multiple of the element size. Shapes do not
   broadcast: a stride of 0 does, in an input.
+- Where the CPU's kernel runs for another device, a tensor whose elements lie in rows with one gap
+  between, at most 1024 of them, is copied row by row. With other gaps the whole span is copied
+  there and, of an output, back: no other stream may write the gaps meanwhile.
 - Attributes are given by position, all of them, floats as float64.
 - An output overlaps nothing, except that it may be exactly an input (same address, same layout)
   where "may be" names one. Spans of memory are compared, from first element to last.

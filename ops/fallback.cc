@@ -1,5 +1,7 @@
 // run_fallback: an operator on a CPU device, for a device that has no kernel for it.
+#include <array>
 #include <keel/plugin_kit.hpp>
+#include <utility>
 #include <vector>
 
 #include "core/copy.h"
@@ -9,6 +11,51 @@
 
 namespace keel::ops {
 namespace {
+
+// The bytes of a tensor as rows, one |pitch| after the other: one gap between rows.
+struct Rows {
+  uint64_t count = 1;
+  uint64_t bytes = 0;
+  uint64_t pitch = 0;
+  bool operator==(const Rows&) const = default;
+};
+
+// A copy each: 1 to 2 us, more with a chip's queue behind it. Beyond this many it would
+// rather take the gaps along.
+constexpr uint64_t kMostRows = 1024;
+
+// False for tensors with gaps of more than one kind, or too many.
+bool rows_of(const keel_tensor& tensor, Rows* out_rows) {
+  std::array<std::pair<uint64_t, uint64_t>, KEEL_MAX_RANK> axes;  // stride in bytes, extent
+  uint32_t count = 0;
+  const uint64_t element = kit::dtype_size(tensor.dtype);
+  for (uint32_t axis = 0; axis < tensor.rank; ++axis) {
+    if (tensor.shape[axis] == 1) continue;
+    if (tensor.strides[axis] <= 0) return false;
+    const std::pair added{static_cast<uint64_t>(tensor.strides[axis]) * element,
+                          static_cast<uint64_t>(tensor.shape[axis])};
+    uint32_t at = count++;
+    for (; at > 0 && added < axes[at - 1]; --at) axes[at] = axes[at - 1];
+    axes[at] = added;
+  }
+  Rows rows;
+  rows.bytes = element;
+  uint32_t next = 0;
+  for (; next < count && axes[next].first == rows.bytes; ++next) rows.bytes *= axes[next].second;
+  rows.pitch = next < count ? axes[next].first : rows.bytes;
+  if (rows.pitch < rows.bytes) return false;
+  for (; next < count; ++next) {
+    if (axes[next].first != rows.pitch * rows.count) return false;
+    rows.count *= axes[next].second;
+  }
+  *out_rows = rows;
+  return rows.count <= kMostRows;
+}
+
+// From the first element to the last.
+Rows whole(const keel_tensor& tensor) {
+  return {1, kit::span_bytes(tensor), 0};
+}
 
 // Copies of a call's tensors in the CPU device's memory. The pool keeps freed memory
 // until the work enqueued before is done, so these may go once all is enqueued.
@@ -31,6 +78,11 @@ class StagedTensors {
       return {};
     }
     void* const original = kit::first_element(*tensor);
+    Rows rows;
+    if (!rows_of(*tensor, &rows)) {
+      rows = whole(*tensor);
+      reads = true;  // the gaps go back as they came
+    }
     Copy* copy = nullptr;
     for (Copy& each : copies_) {
       if (each.original == original && each.bytes == bytes) copy = &each;
@@ -38,21 +90,24 @@ class StagedTensors {
     if (copy == nullptr) {
       void* staged = nullptr;
       KEEL_RETURN_IF_ERROR(cpu_.memory().alloc(KEEL_MEMORY_DEVICE, bytes, &staged));
-      copies_.push_back({original, staged, bytes, false, false});
+      copies_.push_back({original, staged, bytes, rows, false, false});
       copy = &copies_.back();
     }
-    copy->reads |= reads;
+    // Two layouts of the same bytes: it is all of them then.
+    if (copy->rows != rows) copy->rows = whole(*tensor);
+    copy->reads |= reads || copy->rows != rows;
     copy->writes |= writes;
     tensor->data = copy->staged;
     tensor->byte_offset = 0;
     return {};
   }
 
+  // The elements alone where they lie in rows: what is between is another stream's to
+  // write meanwhile.
   Status copy_in(const Ref<Stream>& stream) {
     for (const Copy& copy : copies_) {
       if (!copy.reads) continue;
-      KEEL_RETURN_IF_ERROR(
-          enqueue_copy(stream, on_cpu(copy), on_device(*stream, copy), copy.bytes));
+      KEEL_RETURN_IF_ERROR(copy_rows(stream, on_cpu(copy), on_device(*stream, copy), copy.rows));
     }
     return {};
   }
@@ -60,8 +115,7 @@ class StagedTensors {
   Status copy_back(const Ref<Stream>& stream) {
     for (const Copy& copy : copies_) {
       if (!copy.writes) continue;
-      KEEL_RETURN_IF_ERROR(
-          enqueue_copy(stream, on_device(*stream, copy), on_cpu(copy), copy.bytes));
+      KEEL_RETURN_IF_ERROR(copy_rows(stream, on_device(*stream, copy), on_cpu(copy), copy.rows));
     }
     return {};
   }
@@ -71,9 +125,19 @@ class StagedTensors {
     void* original;
     void* staged;
     uint64_t bytes;
+    Rows rows;
     bool reads;
     bool writes;
   };
+
+  static Status copy_rows(const Ref<Stream>& stream, Endpoint to, Endpoint from, const Rows& rows) {
+    for (uint64_t row = 0; row < rows.count; ++row) {
+      KEEL_RETURN_IF_ERROR(enqueue_copy(stream, to, from, rows.bytes));
+      to.pointer = static_cast<char*>(to.pointer) + rows.pitch;
+      from.pointer = static_cast<char*>(from.pointer) + rows.pitch;
+    }
+    return {};
+  }
 
   Endpoint on_cpu(const Copy& copy) const { return {&cpu_, copy.staged}; }
   static Endpoint on_device(const Stream& stream, const Copy& copy) {
@@ -96,8 +160,7 @@ Status run_fallback(const Ref<Stream>& stream, const Candidate& fallback,
     KEEL_RETURN_IF_ERROR(staged.stage(moved.input(i), /*reads=*/true, /*writes=*/false));
   }
   for (uint32_t o = 0; o < call.output_count; ++o) {
-    // The gaps of a strided output go back as they came.
-    const bool reads = !kit::is_contiguous(*call.outputs[o]) || *schema.outputs[o].reads != '\0';
+    const bool reads = *schema.outputs[o].reads != '\0';
     KEEL_RETURN_IF_ERROR(staged.stage(moved.output(o), reads, /*writes=*/true));
   }
   Ref<Stream> cpu;

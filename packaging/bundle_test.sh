@@ -3,6 +3,7 @@
 # there is nothing but glibc, and here beside libraries of the same names.
 set -euo pipefail
 export LC_ALL=C PATH=$PATH:/usr/sbin:/sbin
+unset KEEL_PLUGIN_PATH KEEL_BACKENDS
 
 packaging=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 build=$(realpath "$1")

@@ -30,7 +30,7 @@ const std::map<std::string, Set> kMay = {
     {"bench", {"keel", "core", "ops", "collectives", "samples", "backends"}},
     {"backends", {"keel"}},
     {"emulator", {"keel", "ops"}},
-    {"fuzz", {"keel", "core", "backends", "conformance", "emulator", "cli"}},
+    {"fuzz", {"keel", "core", "collectives", "backends", "conformance", "emulator", "cli"}},
 };
 const Set kVendorSide = {"keel/abi.h", "keel/cpu_kernel.h", "keel/plugin_kit.hpp",
                          "keel/float_types.hpp"};

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,6 +25,9 @@ uint64_t charged(uint64_t size) {
 }  // namespace
 
 std::unique_ptr<Arena> Arena::create(AddressSpace& space, uint64_t size) {
+  // Past the limit of this process a longer file is not an error but a signal, which kills.
+  struct rlimit limit = {};
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < size) return nullptr;
   const int fd = memfd_create("keel-cpu", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) return nullptr;
   if (ftruncate(fd, static_cast<off_t>(size)) == 0 &&

@@ -10,6 +10,7 @@
 //   refuse_copy_at=N              the Nth copy is refused when it is enqueued
 //   unbacked=1                    addresses with no memory behind them: for look-ups only
 //   fail_open=1                   no device can be opened
+//   long_texts=1                  texts of device_info and its health have no end
 //   pci_bus=N pci_style=1         device 0 is at bus N, the next one a bus further; as
 //                                 "3B:00.0" instead of "0000:3b:00.0"
 //   uuid=N numa=N                 device 0 has UUID N, the next one N + 1; all are on NUMA
@@ -198,6 +199,12 @@ keel_status device_info(keel_plugin_instance* handle, uint32_t ordinal,
     out_info->uuid[15] = static_cast<uint8_t>(uuid + ordinal);
   }
   out_info->numa_node = static_cast<int32_t>(instance.setting("numa")) - 1;
+  if (instance.setting("long_texts") != 0) {
+    std::memset(out_info->name, 'n', sizeof(out_info->name));
+    std::memset(out_info->architecture, 'a', sizeof(out_info->architecture));
+    std::memset(out_info->pci_address, 'p', sizeof(out_info->pci_address));
+    std::memset(out_info->driver, 'd', sizeof(out_info->driver));
+  }
   const auto claim = [&](const char* without, uint64_t bits) {
     if (instance.setting(without) == 0) out_info->claims |= bits;
   };
@@ -222,6 +229,14 @@ keel_status device_open(keel_plugin_instance* handle, uint32_t, keel_plugin_devi
   });
 }
 
+keel_status device_health(keel_plugin_device* handle, keel_device_health* out_health) {
+  out_health->ok = 1;
+  if (object<Device>(handle).instance.setting("long_texts") != 0) {
+    std::memset(out_health->text, 't', sizeof(out_health->text));
+  }
+  return KEEL_OK;
+}
+
 void device_close(keel_plugin_device* handle) {
   Device* device = &object<Device>(handle);
   if (device->objects != 0) violation("streams or events outlive their device");
@@ -236,7 +251,7 @@ constexpr keel_device_table kDeviceTable = {
     .open = device_open,
     .close = device_close,
     .memory_info = nullptr,
-    .health = nullptr,
+    .health = device_health,
     .native_handle = nullptr,
 };
 
@@ -558,7 +573,7 @@ keel_status create_instance(const keel_instance_settings* settings,
                                 "no_pinned",      "no_pageable", "no_peer",   "no_kernels",
                                 "memory",         "lose_at",     "fail_open", "fail_copy_at",
                                 "refuse_copy_at", "unbacked",    "max_alloc", "pci_bus",
-                                "pci_style",      "uuid",        "numa"};
+                                "pci_style",      "uuid",        "numa",      "long_texts"};
   return kit::guard([&] {
     auto instance = std::make_unique<Instance>();
     instance->settings["devices"] = 2;

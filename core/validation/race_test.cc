@@ -252,7 +252,7 @@ TEST_F(RaceTest, ACollectiveIsNamedWithWhatItRacesWith) {
       EXPECT_KEEL_OK(keel_stream_synchronize(other_stream, kPatience));
     };
     const std::string reader =
-        alias ? "all_reduce (host reduce) on a thread of Keel's" : "all_reduce (copy) on stream ";
+        alias ? "all_reduce (host copy) on a thread of Keel's" : "all_reduce (copy) on stream ";
     ASSERT_KEEL_OK(fill_x(a_));
     all_reduce();
     EXPECT_TRUE(found("fill on stream ", reader));
@@ -262,6 +262,47 @@ TEST_F(RaceTest, ACollectiveIsNamedWithWhatItRacesWith) {
     EXPECT_TRUE(clean());
     for (const keel_comm comm : comms) ASSERT_KEEL_OK(keel_comm_destroy(comm));
   }
+}
+
+// What lies between the rows of an output is nobody's business but its owner's.
+TEST_F(RaceTest, AFallbackLeavesTheGapsBetweenRowsAlone) {
+  load("cpu", {{"devices", "1"}});
+  constexpr int64_t kPitch = 8;
+  const auto matrix = [](void* data, int64_t pitch) {
+    keel_tensor tensor = {};
+    tensor.size = sizeof(tensor);
+    tensor.data = data;
+    tensor.dtype = KEEL_FLOAT32;
+    tensor.rank = 2;
+    tensor.shape[0] = tensor.shape[1] = 4;
+    tensor.strides[0] = pitch;
+    tensor.strides[1] = 1;
+    return tensor;
+  };
+  const keel_tensor x = matrix(x_, 4);
+  const keel_tensor y = matrix(y_, kPitch);
+  const keel_tensor* const inputs[] = {&x, &x, nullptr};
+  const keel_tensor* const outputs[] = {&y};
+  keel_attribute attributes[4] = {};  // neither transposed
+  attributes[2].f = 1;
+  auto call = KEEL_STRUCT_INIT(keel_op_call, KEEL_STRUCT_OP_CALL);
+  call.op = KEEL_OP_MATMUL;
+  call.inputs = inputs;
+  call.input_count = 3;
+  call.outputs = outputs;
+  call.output_count = 1;
+  call.attributes = attributes;
+  call.attribute_count = 4;
+  const auto with_fill_at = [&](int64_t word) {
+    ASSERT_KEEL_OK(keel_op_run(a_, &call));
+    ASSERT_KEEL_OK(fill(b_, static_cast<uint32_t*>(y_) + word, 7, 4));
+    ASSERT_KEEL_OK(keel_stream_synchronize(a_, kPatience));
+    ASSERT_KEEL_OK(keel_stream_synchronize(b_, kPatience));
+  };
+  with_fill_at(kPitch + 4);
+  EXPECT_TRUE(clean());
+  with_fill_at(kPitch);
+  EXPECT_FALSE(clean()) << "a row of the output itself";
 }
 
 TEST_F(RaceTest, MemoryThatIsFreedBeginsANewLife) {

@@ -222,7 +222,8 @@ enum {
   KEEL_STRUCT_COMM_STATS = 70,
   KEEL_STRUCT_CUSTOM_KERNEL = 71,
   KEEL_STRUCT_MEMORY_STATS = 72,
-  KEEL_STRUCT_PROFILER = 73
+  KEEL_STRUCT_PROFILER = 73,
+  KEEL_STRUCT_LAUNCH_INFO = 74
 };
 
 /* Whether |table| (a pointer to |type|, or NULL) has the slot: present in the
@@ -602,7 +603,14 @@ enum {
   KEEL_SEND = 7,
   KEEL_RECV = 8,
   KEEL_BARRIER = 9,
-  KEEL_COLLECTIVE_COUNT = 10
+  KEEL_ALL_GATHER_V = 10,
+  KEEL_REDUCE_SCATTER_V = 11,
+  KEEL_GATHER = 12,
+  KEEL_GATHER_V = 13,
+  KEEL_SCATTER = 14,
+  KEEL_SCATTER_V = 15,
+  KEEL_SEND_RECV = 16, /* one or more sends and receives that go on together */
+  KEEL_COLLECTIVE_COUNT = 17
 };
 
 /* One collective call of one rank. Counts are in elements of |dtype|, as NCCL
@@ -617,7 +625,7 @@ typedef struct keel_ccl_call {
   void* receive;
   uint64_t count;
   double factor;               /* of KEEL_PREMUL_SUM */
-  const uint64_t* send_counts; /* KEEL_ALL_TO_ALL_V: one entry a rank */
+  const uint64_t* send_counts; /* of the forms that end in _V: one entry a rank */
   const uint64_t* send_offsets;
   const uint64_t* receive_counts;
   const uint64_t* receive_offsets;

@@ -20,9 +20,16 @@
 #define KEEL_DLPACK_HPP_
 
 #include <dlpack/dlpack.h>
+#include <keel/keel.h>
 
-#include <keel/keel.hpp>
+#include <algorithm>
+#include <cstdint>
+#include <keel/buffer.hpp>
+#include <keel/device.hpp>
+#include <keel/error.hpp>
+#include <keel/tensor.hpp>
 #include <memory>
+#include <string>
 #include <string_view>
 
 namespace keel {

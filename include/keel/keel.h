@@ -18,7 +18,7 @@
  *    usable; keel_last_error() then names the argument, the plugin or the rank.
  *  - Blocking: only functions with a |timeout_ns| wait for a device, and never
  *    past it; keel_stream_destroy, keel_comm_destroy and keel_shutdown wait up to
- *    the default deadline.
+ *    the default deadline; those that create a communicator wait for its other ranks.
  *  - Handles are generation-tagged values: one that was destroyed, or never was,
  *    gives KEEL_INVALID_HANDLE. A handle of 0 is no object.
  *  - Structs with a keel_header are filled in by the caller: size and type as a
@@ -245,7 +245,8 @@ KEEL_API keel_status keel_memory_find(keel_device device, const void* pointer,
 /* ---- streams, events, gates --------------------------------------------- */
 
 /* An in-order queue. |priority|: 0 normal, negative more urgent. Destroying one
- * waits for its work up to the default deadline; held work is cancelled.
+ * waits for its work, collectives included, up to the default deadline; held work is
+ * cancelled.
  * Analogue: cudaStream_t, aclrtStream. */
 KEEL_API keel_status keel_stream_create(keel_device device, int32_t priority,
                                         keel_stream* out_stream);
@@ -256,7 +257,9 @@ KEEL_API keel_status keel_stream_query(keel_stream stream);
  * waited for, is returned here and at every other wait that depends on it; the
  * data is then undefined, and later work is dropped until keel_stream_recover. */
 KEEL_API keel_status keel_stream_synchronize(keel_stream stream, int64_t timeout_ns);
-/* Drains a failed stream and makes it usable again. KEEL_DEVICE_LOST stays. */
+/* Drains a failed stream and makes it usable again: what it used is the caller's then.
+ * Waits for the collectives enqueued before, too, which wait for all ranks to call. At
+ * the deadline, KEEL_TIMED_OUT, the stream is as before. KEEL_DEVICE_LOST stays. */
 KEEL_API keel_status keel_stream_recover(keel_stream stream, int64_t timeout_ns);
 
 /* An event marks a point in a stream of any device. It may be recorded again;
@@ -429,14 +432,21 @@ KEEL_API keel_status keel_topology_get(const char* synthetic, char* out_text,
  * two backends with one PCI address or UUID have the same. */
 KEEL_API keel_status keel_device_chip(keel_device device, uint32_t* out_chip);
 
-/* ---- collectives -------------------------------------------------------- */
+/* ---- communicators ------------------------------------------------------ */
+
+/* Operations of an urgent communicator overtake those of normal ones of the same process, which
+ * let them go first between two windows, or every few MiB, from when all ranks have called
+ * the urgent one. What a normal one waits so is bounded (10 ms each time), so that it always
+ * goes on. The order within a communicator stays the caller's. */
+typedef uint32_t keel_comm_priority;
+enum { KEEL_COMM_NORMAL = 0, KEEL_COMM_URGENT = 1 };
 
 typedef struct keel_comm_options {
   keel_header header;
-  int64_t timeout_ns;    /* of each operation; 0: the default deadline */
-  uint64_t chunk_bytes;  /* of the bridge; 0: measured default */
-  uint32_t forbid_alias; /* 1: always stage, never reach device memory by host alias */
-  uint32_t reserved;
+  int64_t timeout_ns;          /* of creating it and of each operation; 0: the default deadline */
+  uint64_t chunk_bytes;        /* of what is staged through the host; 0: measured default */
+  uint32_t forbid_alias;       /* 1: always stage, never reach device memory by host alias */
+  keel_comm_priority priority; /* the same on all ranks; a split inherits none */
 } keel_comm_options;
 
 /* One communicator over |count| devices of this process, any backend at any rank,
@@ -444,48 +454,178 @@ typedef struct keel_comm_options {
  * rank. NULL options: defaults. Analogue: ncclCommInitAll. */
 KEEL_API keel_status keel_comm_init_all(const keel_device* devices, uint32_t count,
                                         const keel_comm_options* options, keel_comm* out_comms);
-/* One rank's handle; the communicator ends with its last one. Operations in
- * flight fail with KEEL_ABORTED on every rank. */
+
+/* What ranks in several processes meet by: text without blanks, ended by a zero. One rank
+ * makes it and hands it to the others by whatever means there are.
+ * Analogue: ncclUniqueId. */
+typedef struct keel_unique_id {
+  char text[128];
+} keel_unique_id;
+
+/* The calling process serves the meeting, for one communicator, until all ranks have come
+ * or it ends. */
+KEEL_API keel_status keel_unique_id_create(keel_unique_id* out_id);
+/* Rank |rank| of |world|, on |device|. Blocks until all ranks have come, or until the
+ * deadline in |options|, when the failure names the ranks that are missing. Every rank
+ * calls, from its own thread or process, with the same |id| and |world|; a rank that comes
+ * twice and one whose world differs are refused. Analogue: ncclCommInitRank. */
+KEEL_API keel_status keel_comm_init_rank(keel_device device, const keel_unique_id* id,
+                                         uint32_t rank, uint32_t world,
+                                         const keel_comm_options* options, keel_comm* out_comm);
+
+/* What the launcher of this process has told it through the environment. */
+typedef struct keel_launch_info {
+  keel_header header;
+  uint32_t rank;
+  uint32_t world;
+  uint32_t local_rank; /* among the ranks of this host */
+  uint32_t local_world;
+  char launcher[32]; /* "keel run", "torchrun", "Open MPI", "MPICH", "Slurm" */
+} keel_launch_info;
+
+/* KEEL_NOT_FOUND when no launcher's variables are set; KEEL_INVALID_ARGUMENT, naming the
+ * variable, when one of them makes no sense. */
+KEEL_API keel_status keel_launch_info_get(keel_launch_info* out_info);
+/* keel_comm_init_rank with rank, world and meeting place from the launcher: all processes
+ * of the job, each once. Analogue: torch.distributed.init_process_group("env://"). */
+KEEL_API keel_status keel_comm_init_env(keel_device device, const keel_comm_options* options,
+                                        keel_comm* out_comm);
+
+/* For keel_comm_split: takes part in no part. */
+#define KEEL_NO_COLOR ((int32_t)-1)
+/* Parts |comm|: ranks of one |color| (>= 0) make a communicator of their own, ordered by
+ * |key|, then by rank. Every rank of |comm| calls, in the same order among its operations;
+ * blocks until all have. |*out_comm| is 0 for KEEL_NO_COLOR. One thread that drives several
+ * ranks cannot: a thread a rank. Analogue: ncclCommSplit. */
+KEEL_API keel_status keel_comm_split(keel_comm comm, int32_t color, int32_t key,
+                                     const keel_comm_options* options, keel_comm* out_comm);
+/* The same ranks again: operations of the two know no order among each other. Blocks as
+ * keel_comm_split does. With options.priority KEEL_COMM_URGENT: a second lane, for what is
+ * small and waited for. */
+KEEL_API keel_status keel_comm_duplicate(keel_comm comm, const keel_comm_options* options,
+                                         keel_comm* out_comm);
+/* Waits until everything this rank has enqueued is done. Analogue: ncclCommFinalize. */
+KEEL_API keel_status keel_comm_finalize(keel_comm comm, int64_t timeout_ns);
+/* Finalizes by the default deadline, and leaves: operations that the others wait for this
+ * rank in fail with KEEL_ABORTED. */
 KEEL_API keel_status keel_comm_destroy(keel_comm comm);
 /* Fails everything in flight and everything later, on all ranks. */
 KEEL_API keel_status keel_comm_abort(keel_comm comm);
 KEEL_API keel_status keel_comm_rank(keel_comm comm, uint32_t* out_rank, uint32_t* out_world);
-/* KEEL_OK, or why the communicator failed. */
+/* Deadline of this rank's operations from the next on; 0: the default deadline. */
+KEEL_API keel_status keel_comm_timeout_set(keel_comm comm, int64_t timeout_ns);
+/* KEEL_OK, or why the communicator failed: an abort, a rank that died, one that missed a
+ * deadline. Such a communicator can only be destroyed. */
 KEEL_API keel_status keel_comm_async_error(keel_comm comm);
-/* The path of each rank and the sizes in use, as JSON text; room as in keel_op_explain. */
+/* The path of each rank, the algorithms and the sizes in use, as JSON text; room as in
+ * keel_op_explain. */
 KEEL_API keel_status keel_comm_explain(keel_comm comm, char* out_text, uint64_t* in_out_size);
 
+/* What flight recorders wrote down, the last 1,024 operations of each rank, as JSON text
+ * (docs/operations.md); room as in keel_op_explain, though a job that runs may need more a
+ * moment later. Of processes that run and of those that were killed. |path_or_pid|: a file, a
+ * folder of them, or a process number in digits; NULL: the folder that this process's own are
+ * in. Works without keel_init. KEEL_NOT_FOUND where there is none; KEEL_DATA_LOSS for a file
+ * that is none, which in a folder is listed with the reason instead. */
+KEEL_API keel_status keel_flight_read(const char* path_or_pid, char* out_text,
+                                      uint64_t* in_out_size);
+
+/* Of this rank. */
 typedef struct keel_comm_stats {
   keel_header header;
   uint64_t operations;
   uint64_t bytes_to_host;   /* staged device -> host */
   uint64_t bytes_to_device; /* staged host -> device */
-  uint64_t bytes_in_place;  /* read and written through host aliases */
+  uint64_t bytes_in_place;  /* of its buffers, read and written where they are */
+  uint64_t gave_way;        /* times its operations let urgent ones go first */
 } keel_comm_stats;
 KEEL_API keel_status keel_comm_stats_get(keel_comm comm, keel_comm_stats* out_stats);
 
-/* Collectives. Each rank calls once, in the same order on every rank, on a stream
- * of its own device; one thread may drive all ranks, since none of these blocks.
- * Done when the rank's stream is done. Counts are elements of |dtype|; in place
- * as NCCL has it (send == receive; all_gather: send == receive + rank * count;
- * reduce_scatter: receive == send + rank * count). 16- and 8-bit types are summed
- * in float32 and rounded once. Each element is produced in one place and its bits
- * are copied: all ranks hold the same. A mismatch of operation, count, dtype,
- * reduction or root between ranks fails all of them and names the odd one. */
+/* ---- collectives --------------------------------------------------------
+ * Each rank calls once, in the same order on every rank, on a stream of its own device;
+ * one thread may drive all ranks, since none of these blocks. Done when the rank's stream
+ * is done. Counts and offsets are elements of |dtype|; arrays have an entry a rank and are
+ * copied. A NULL array of offsets: one piece after the other. In place as NCCL has it
+ * (send == receive; all_gather and gather: send == receive + rank * count; reduce_scatter
+ * and scatter: receive == send + rank * count; all_to_all: send == receive). 16- and 8-bit
+ * types are reduced in float32 and rounded once. Each element is produced in one place, or
+ * by the same steps in all: all ranks hold the same bits. A mismatch of operation, count,
+ * dtype, reduction or root between ranks fails all of them and names the odd one.
+ * On a CPU device, memory registered with keel_host_register serves too. */
 KEEL_API keel_status keel_all_reduce(keel_comm comm, const void* send, void* receive,
                                      uint64_t count, keel_dtype dtype, keel_reduction reduction,
                                      keel_stream stream);
+/* |receive| is written on the root only, and may be NULL elsewhere. */
+KEEL_API keel_status keel_reduce(keel_comm comm, const void* send, void* receive, uint64_t count,
+                                 keel_dtype dtype, keel_reduction reduction, uint32_t root,
+                                 keel_stream stream);
 /* |send| is read on the root only; |receive| is written on all ranks. */
 KEEL_API keel_status keel_broadcast(keel_comm comm, const void* send, void* receive, uint64_t count,
                                     keel_dtype dtype, uint32_t root, keel_stream stream);
 /* |count| elements from each rank; |receive| has world * count. */
 KEEL_API keel_status keel_all_gather(keel_comm comm, const void* send, void* receive,
                                      uint64_t count, keel_dtype dtype, keel_stream stream);
+/* counts[i] elements from rank i, to receive + offsets[i]; the same arrays on all ranks. */
+KEEL_API keel_status keel_all_gather_v(keel_comm comm, const void* send, void* receive,
+                                       const uint64_t* counts, const uint64_t* offsets,
+                                       keel_dtype dtype, keel_stream stream);
 /* |count| elements to each rank; |send| has world * count. */
 KEEL_API keel_status keel_reduce_scatter(keel_comm comm, const void* send, void* receive,
                                          uint64_t count, keel_dtype dtype, keel_reduction reduction,
                                          keel_stream stream);
+/* counts[i] elements to rank i, from send + offsets[i]; the same arrays on all ranks. */
+KEEL_API keel_status keel_reduce_scatter_v(keel_comm comm, const void* send, void* receive,
+                                           const uint64_t* counts, const uint64_t* offsets,
+                                           keel_dtype dtype, keel_reduction reduction,
+                                           keel_stream stream);
+/* |count| elements from each rank to each; both buffers have world * count. */
+KEEL_API keel_status keel_all_to_all(keel_comm comm, const void* send, void* receive,
+                                     uint64_t count, keel_dtype dtype, keel_stream stream);
+/* send_counts[i] elements from send + send_offsets[i] to rank i, and so back. What one
+ * rank sends to another must be what the other receives. */
+KEEL_API keel_status keel_all_to_all_v(keel_comm comm, const void* send,
+                                       const uint64_t* send_counts, const uint64_t* send_offsets,
+                                       void* receive, const uint64_t* receive_counts,
+                                       const uint64_t* receive_offsets, keel_dtype dtype,
+                                       keel_stream stream);
+/* |count| elements from each rank; |receive|, on the root only, has world * count. */
+KEEL_API keel_status keel_gather(keel_comm comm, const void* send, void* receive, uint64_t count,
+                                 keel_dtype dtype, uint32_t root, keel_stream stream);
+/* The same arrays on all ranks. */
+KEEL_API keel_status keel_gather_v(keel_comm comm, const void* send, void* receive,
+                                   const uint64_t* counts, const uint64_t* offsets,
+                                   keel_dtype dtype, uint32_t root, keel_stream stream);
+/* |count| elements to each rank; |send|, on the root only, has world * count. */
+KEEL_API keel_status keel_scatter(keel_comm comm, const void* send, void* receive, uint64_t count,
+                                  keel_dtype dtype, uint32_t root, keel_stream stream);
+/* The same arrays on all ranks. */
+KEEL_API keel_status keel_scatter_v(keel_comm comm, const void* send, void* receive,
+                                    const uint64_t* counts, const uint64_t* offsets,
+                                    keel_dtype dtype, uint32_t root, keel_stream stream);
 KEEL_API keel_status keel_barrier(keel_comm comm, keel_stream stream);
+
+/* From this rank to |peer| and back; the n-th send to a peer meets its n-th receive from
+ * here, of the same dtype and count. Analogue: ncclSend, ncclRecv. */
+KEEL_API keel_status keel_send(keel_comm comm, const void* send, uint64_t count, keel_dtype dtype,
+                               uint32_t peer, keel_stream stream);
+KEEL_API keel_status keel_recv(keel_comm comm, void* receive, uint64_t count, keel_dtype dtype,
+                               uint32_t peer, keel_stream stream);
+/* Both at once, without a deadlock between neighbours. */
+KEEL_API keel_status keel_send_recv(keel_comm comm, const void* send, uint64_t send_count,
+                                    uint32_t to, void* receive, uint64_t receive_count,
+                                    uint32_t from, keel_dtype dtype, keel_stream stream);
+/* What this thread calls between the two is enqueued at the end of the outermost group; sends
+ * and receives of one communicator and stream then go on together, in any order: none may
+ * receive where another sends or receives. A call that is refused is refused at once, and the
+ * group goes on without it. Analogue: ncclGroupStart, ncclGroupEnd. */
+KEEL_API keel_status keel_group_start(void);
+KEEL_API keel_status keel_group_end(void);
+
+/* A reduction that multiplies what this rank sends by |factor| before it is summed: a
+ * value for |reduction| above, valid for |comm| until it is destroyed. Ranks may differ in
+ * their factors. Analogue: ncclRedOpCreatePreMulSum. */
+KEEL_API keel_status keel_premul_sum_create(keel_comm comm, double factor,
+                                            keel_reduction* out_reduction);
 
 #ifdef __cplusplus
 } /* extern "C" */

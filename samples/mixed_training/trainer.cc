@@ -26,7 +26,7 @@ Trainer::Trainer(std::span<const keel::Device> devices, const Corpus& corpus,
     : corpus_(corpus),
       settings_(settings),
       layout_(settings.hidden),
-      communicator_(devices),
+      ranks_(keel::Communicator::all(devices)),
       shares_(settings.batch, devices.size()),
       host_loss_(keel::Buffer::of<float>(devices[0], 1, KEEL_MEMORY_PINNED)) {
   const std::vector<float> initial = layout_.initial_values(settings.seed);
@@ -91,11 +91,11 @@ double Trainer::step() {
     worker->model.backward(scale);
     worker->end.record(worker->model.stream());
   }
-  for (uint32_t rank = 0; rank < communicator_.size(); ++rank) {
+  for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
     const Model& model = workers_[rank]->model;
-    communicator_.all_reduce(rank, model.gradient().data(), model.gradient().data(),
-                             static_cast<uint64_t>(layout_.size() + 1), KEEL_FLOAT32, KEEL_SUM,
-                             model.stream());
+    ranks_[rank].all_reduce(model.gradient().data(), model.gradient().data(),
+                            static_cast<uint64_t>(layout_.size() + 1), KEEL_FLOAT32, KEEL_SUM,
+                            model.stream());
   }
   AdamW update{.learning_rate = learning_rate()};
   update.step = step_ + 1;
@@ -134,11 +134,11 @@ void Trainer::rebalance(TrainingRun& run) {
 // time to time keeps the copies one model; the moments need no such care, since they
 // forget: a rounding is a third of itself after 1/(1 - beta) steps.
 void Trainer::broadcast_parameters() {
-  for (uint32_t rank = 0; rank < communicator_.size(); ++rank) {
+  for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
     const Model& model = workers_[rank]->model;
-    communicator_.broadcast(rank, model.parameters().data(), model.parameters().data(),
-                            static_cast<uint64_t>(layout_.size()), KEEL_FLOAT32, /*root=*/0,
-                            model.stream());
+    ranks_[rank].broadcast(model.parameters().data(), model.parameters().data(),
+                           static_cast<uint64_t>(layout_.size()), KEEL_FLOAT32, /*root=*/0,
+                           model.stream());
   }
   synchronize();
 }

@@ -66,7 +66,7 @@ class Trainer {
   TrainingRun run(int64_t steps, const std::function<void(const Interval&)>& report);
 
   Model& model(size_t rank) { return workers_[rank]->model; }
-  keel_comm_stats stats(uint32_t rank) const { return communicator_.stats(rank); }
+  keel_comm_stats stats(uint32_t rank) const { return ranks_.at(rank).stats(); }
 
  private:
   struct Worker {
@@ -89,7 +89,7 @@ class Trainer {
   TrainingSettings settings_;
   ParameterLayout layout_;
   std::vector<std::unique_ptr<Worker>> workers_;
-  keel::Communicator communicator_;
+  std::vector<keel::Communicator> ranks_;
   WorkShares shares_;
   keel::Buffer host_loss_;  // pinned, one float
   int64_t step_ = 0;        // steps done

@@ -1,0 +1,136 @@
+#include "bench/collectives_contenders.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
+
+namespace keel::bench {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_in_path(const std::string& program) {
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path == nullptr ? "" : path);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    if (access((fs::path(folder) / program).c_str(), X_OK) == 0) return true;
+  }
+  return false;
+}
+
+// Open MPI yields of its own when there are more ranks than cores, which it takes from
+// --oversubscribe. No binding: on a machine that does other things too, a rank bound to a
+// busy core holds up the others. The dynamic rules are what lets the peer choose algorithms.
+const std::vector<std::string> kOpenMpi = {"mpirun.openmpi",
+                                           "--allow-run-as-root",
+                                           "--oversubscribe",
+                                           "--bind-to",
+                                           "none",
+                                           "-n",
+                                           "%",
+                                           "--mca",
+                                           "coll_tuned_use_dynamic_rules",
+                                           "1"};
+// Shared memory, and one copy straight from the sender's buffer for large messages.
+const std::vector<std::string> kVader = {
+    "--mca", "pml", "ob1", "--mca", "btl", "self,vader", "--mca", "btl_vader_single_copy_mechanism",
+    "cma"};
+// Open MPI 4.1 takes UCX for network cards alone unless it is told otherwise.
+const std::vector<std::string> kUcx = {
+    "--mca",           "pml", "ucx", "--mca",          "pml_ucx_tls", "any", "--mca",
+    "pml_ucx_devices", "any", "-x",  "UCX_TLS=self,sm"};
+
+std::vector<std::string> join(std::vector<std::string> first,
+                              const std::vector<std::string>& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
+}  // namespace
+
+const char* name_of(Setting setting) {
+  switch (setting) {
+    case Setting::kProcesses:
+      return "processes, Keel's buffers";
+    case Setting::kForeign:
+      return "processes, foreign buffers";
+    case Setting::kThreads:
+      return "threads";
+  }
+  return "";
+}
+
+std::vector<std::string> LaunchedContender::command(uint32_t ranks) const {
+  std::vector<std::string> words = join(launcher, program);
+  for (std::string& word : words) {
+    if (word == "%") word = std::to_string(ranks);
+  }
+  return words;
+}
+
+std::vector<LaunchedContender> find_contenders(const std::string& folder) {
+  const auto ranks = [](const char* program, std::vector<std::string> more) {
+    return join({program, "--ranks", "%"}, more);
+  };
+  std::vector<LaunchedContender> contenders = {
+      {"Open MPI, CMA",
+       Side::kPeer,
+       Setting::kProcesses,
+       "",
+       join(kOpenMpi, kVader),
+       {"openmpi_peer"}},
+      {"Keel",
+       Side::kKeel,
+       Setting::kProcesses,
+       "",
+       {},
+       ranks("keel_peer", {"--mode", "processes"})},
+      {"Open MPI, UCX",
+       Side::kPeer,
+       Setting::kProcesses,
+       "",
+       join(kOpenMpi, kUcx),
+       {"openmpi_peer"}},
+      {"Keel, foreign buffers",
+       Side::kKeel,
+       Setting::kForeign,
+       "",
+       {},
+       ranks("keel_peer", {"--mode", "processes", "--buffers", "foreign"})},
+      {"MPICH", Side::kPeer, Setting::kProcesses, "", {"mpirun.mpich", "-n", "%"}, {"mpich_peer"}},
+      {"direct", Side::kBound, Setting::kThreads, "", {}, ranks("direct_bound", {})},
+      {"Gloo",
+       Side::kPeer,
+       Setting::kProcesses,
+       "",
+       {},
+       ranks("gloo_peer", {"--mode", "processes"})},
+      {"Keel, threads",
+       Side::kKeel,
+       Setting::kThreads,
+       "",
+       {},
+       ranks("keel_peer", {"--mode", "threads"})},
+      {"Gloo, threads",
+       Side::kPeer,
+       Setting::kThreads,
+       "",
+       {},
+       ranks("gloo_peer", {"--mode", "threads"})},
+  };
+  for (LaunchedContender& contender : contenders) {
+    const fs::path program = fs::path(folder) / contender.program[0];
+    if (access(program.c_str(), X_OK) != 0) {
+      contender.missing = program.string() + " is not built";
+    } else if (!contender.launcher.empty() && !is_in_path(contender.launcher[0])) {
+      contender.missing = contender.launcher[0] + " is not installed";
+    }
+    contender.program[0] = program;
+  }
+  return contenders;
+}
+
+}  // namespace keel::bench

@@ -1,0 +1,9 @@
+#include "bench/peers/contestant.h"
+
+namespace keel::bench::peers {
+
+float* Contestant::allocate(uint64_t elements) {
+  return static_cast<float*>(pages_.emplace_back(elements * sizeof(float)).data());
+}
+
+}  // namespace keel::bench::peers

@@ -1,0 +1,31 @@
+// The command line that all peers share.
+#ifndef KEEL_BENCH_PEERS_OPTIONS_H_
+#define KEEL_BENCH_PEERS_OPTIONS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bench/peers/shape.h"
+
+namespace keel::bench::peers {
+
+struct Options {
+  std::vector<Operation> operations = {Operation::kAllReduce};  // --ops all_reduce,broadcast
+  std::vector<uint64_t> bytes = {8};                            // --bytes 8,65536
+  double seconds = 0.1;     // --seconds: of the timed loop of each operation and size
+  uint32_t warmup = 5;      // --warmup: operations just before it
+  uint32_t deadline = 120;  // --deadline: seconds after which the process is killed
+  uint32_t ranks = 2;       // --ranks; peers that have a launcher are told by it instead
+  bool threads = false;     // --mode threads|processes
+  bool foreign = false;     // --buffers own|foreign: who allocates
+};
+
+// Throws std::invalid_argument.
+Options read_options(int argc, const char* const* argv);
+// Lets the kernel end this process at the deadline, whatever it waits for then.
+void arm_deadline(const Options& options);
+
+}  // namespace keel::bench::peers
+
+#endif  // KEEL_BENCH_PEERS_OPTIONS_H_

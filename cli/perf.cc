@@ -1,0 +1,99 @@
+#include "cli/perf.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <climits>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <memory>
+
+#include "cli/command.h"
+#include "cli/local_job.h"
+#include "cli/perf_job.h"
+#include "cli/perf_options.h"
+
+namespace keel::cli {
+namespace {
+
+// This command again, with the same arguments.
+std::vector<std::string> own_command() {
+  char path[PATH_MAX];
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof(path));
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  if (length < 0 || text.empty()) throw std::runtime_error("--procs: /proc cannot be read");
+  std::vector<std::string> command;
+  for (size_t at = 0; at < text.size(); at = text.find('\0', at) + 1) {
+    command.emplace_back(text.c_str() + at);
+  }
+  command[0].assign(path, static_cast<size_t>(length));
+  return command;
+}
+
+// Whether a launcher has started this process, and as which one.
+bool find_launch(keel_launch_info* out) {
+  const keel_status status = keel_launch_info_get(out);
+  if (status == KEEL_NOT_FOUND) return false;
+  check(status);
+  return true;
+}
+
+// --procs, but for a launcher that has started this process.
+bool starts_processes(const PerfOptions& options) {
+  if (options.processes == 1) return false;
+  auto quiet = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
+  quiet.backends = "";
+  const Runtime runtime(quiet);  // over before this process forks
+  auto launch = KEEL_STRUCT_INIT(keel_launch_info, KEEL_STRUCT_LAUNCH_INFO);
+  if (find_launch(&launch)) return false;
+  // One that this command started would else start others, and they again.
+  if (std::getenv("KEEL_MEETING") != nullptr) {
+    throw std::runtime_error("KEEL_MEETING is set, and no launcher's variables are found");
+  }
+  return true;
+}
+
+int run(PerfOptions& options) {
+  if (starts_processes(options)) {
+    check_perf_options(options);
+    LocalJob job;
+    job.processes = options.processes;
+    job.command = own_command();
+    return run_local_job(job);
+  }
+  const Session session(options.plugins);
+  auto launch = KEEL_STRUCT_INIT(keel_launch_info, KEEL_STRUCT_LAUNCH_INFO);
+  uint32_t process = 0;
+  if (find_launch(&launch)) {
+    if (options.processes != 1 && options.processes != launch.world) {
+      throw UsageError(fmt::format("--procs {}: {} has started {}", options.processes,
+                                   launch.launcher, launch.world));
+    }
+    options.processes = launch.world;
+    process = launch.rank;
+  }
+  check_perf_options(options);
+  return PerfJob(options, process).run() ? 0 : 1;
+}
+
+}  // namespace
+
+void add_perf_command(CLI::App& app, int* exit_code) {
+  CLI::App* command = app.add_subcommand("perf", "Time collectives, and verify them");
+  command->footer(
+      "Options and columns are those of nccl-tests, of which there is a program an operation.\n"
+      "Times are of the slowest thread. Exit code 1: a result was wrong.\n"
+      "Operations: all_reduce, reduce, broadcast, all_gather, reduce_scatter, all_to_all,\n"
+      "gather, scatter, send_recv, barrier, all\n"
+      "Examples:\n"
+      "  keel perf all_reduce -b 8 -e 64M -f 2 -g 4\n"
+      "  keel perf all --procs 2 -d bfloat16 -b 1K -e 1M -f 4\n"
+      "  keel perf all_reduce -g 2 --devices cpu:0,vulkan:0 --explain");
+  auto options = std::make_shared<PerfOptions>();
+  add_perf_options(*command, options);
+  command->callback([options, exit_code] { *exit_code = run(*options); });
+}
+
+}  // namespace keel::cli

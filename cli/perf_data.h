@@ -1,0 +1,56 @@
+// What `keel perf` sends, and what must come back: drawn from a seed, so that each rank knows
+// every other's, and chosen so that each reduction is exact in its type, in whatever order it
+// is made.
+#ifndef KEEL_CLI_PERF_DATA_H_
+#define KEEL_CLI_PERF_DATA_H_
+
+#include <keel/keel.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "cli/perf_operation.h"
+
+namespace keel::cli {
+
+// Of one operation. Without a reduction, elements are any bits.
+class PerfData {
+ public:
+  PerfData(keel_dtype dtype, std::optional<keel_reduction> reduction, uint32_t world,
+           uint64_t seed);
+
+  // |out|.size() / element size elements of what |rank| sends, from |index| on.
+  void fill(uint32_t rank, uint64_t index, std::span<std::byte> out) const;
+  // What the reduction of all ranks has there.
+  void reduce(uint64_t index, std::span<std::byte> out) const;
+  // What |operation| leaves in the result of |rank|, from |at| on.
+  void expect(const PerfOperation& operation, const PerfCounts& counts, uint32_t rank,
+              uint32_t root, uint64_t at, std::span<std::byte> out) const;
+
+  // Of KEEL_PREMUL_SUM: 1 for even ranks, 2 for odd ones.
+  static double factor(uint32_t rank) { return 1 + rank % 2; }
+
+ private:
+  template <typename Function>
+  void store_each(uint64_t index, std::span<std::byte> out, const Function& value) const;
+  int64_t value(uint32_t rank, uint64_t index) const;
+  int64_t reduced(uint64_t index) const;
+
+  keel_dtype dtype_;
+  std::optional<keel_reduction> reduction_;
+  uint32_t world_;
+  uint64_t seed_;
+  int64_t limit_;  // all integers up to here are exact in the type
+  bool is_signed_;
+  bool is_integer_;
+};
+
+// Elements of |element_bytes| each that are not the same bits.
+uint64_t count_wrong(std::span<const std::byte> got, std::span<const std::byte> expected,
+                     uint64_t element_bytes);
+
+}  // namespace keel::cli
+
+#endif  // KEEL_CLI_PERF_DATA_H_

@@ -1,0 +1,277 @@
+#include "cli/perf_job.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <exception>
+#include <fstream>
+#include <keel/plugin_kit.hpp>
+#include <mutex>
+#include <thread>
+
+namespace keel::cli {
+namespace {
+
+std::vector<Device> devices_of(const PerfOptions& options, uint32_t process) {
+  std::vector<Device> known;
+  for (const std::string& name : options.devices) {
+    try {
+      known.push_back(Device::find(name));
+    } catch (const Error& error) {
+      throw UsageError(fmt::format("--devices: {}", error.what()));
+    }
+  }
+  if (known.empty()) {
+    uint32_t count = 0;
+    check(keel_device_count(&count));
+    if (count == 0) throw std::runtime_error("there is no device; 'keel devices' tells why");
+    keel_device first{};
+    check(keel_device_get(0, &first));
+    known.emplace_back(first);
+  }
+  std::vector<Device> devices;
+  for (uint32_t i = 0; i < options.ranks_per_process(); ++i) {
+    devices.push_back(known[(process * options.ranks_per_process() + i) % known.size()]);
+    auto info = KEEL_STRUCT_INIT(keel_device_info, KEEL_STRUCT_DEVICE_INFO);
+    check(keel_device_info_get(devices.back().get(), &info));
+    if (options.foreign && info.type != KEEL_DEVICE_CPU) {
+      throw UsageError(fmt::format("--foreign: {} is no CPU device", devices.back().name()));
+    }
+  }
+  return devices;
+}
+
+std::string host_name() {
+  char name[256] = {};
+  gethostname(name, sizeof(name) - 1);
+  return std::string(name).substr(0, std::string(name).find('.'));
+}
+
+// Runs |body| for 0 .. |count| - 1, a thread each. What the first to fail threw, throws here,
+// once all have ended; it runs |failed| before, so that the others do.
+template <typename Body, typename Failed>
+void run_threads(uint32_t count, const Body& body, const Failed& failed) {
+  std::mutex mutex;
+  std::exception_ptr first;
+  std::vector<std::thread> threads;
+  for (uint32_t i = 0; i < count; ++i) {
+    threads.emplace_back([&, i] {
+      try {
+        body(i);
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        if (first != nullptr) return;
+        first = std::current_exception();
+        failed();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  if (first != nullptr) std::rethrow_exception(first);
+}
+
+}  // namespace
+
+PerfJob::PerfJob(const PerfOptions& options, uint32_t process)
+    : options_(options),
+      devices_(devices_of(options, process)),
+      control_(devices_.front(), process, options.processes, options.timeout_ns),
+      team_(options.threads) {
+  const uint32_t first = process * options.ranks_per_process();
+  for (uint32_t i = 0; i < devices_.size(); ++i) {
+    ranks_.push_back(std::make_unique<PerfRank>(devices_[i], first + i, options.world(),
+                                                options.max_bytes, options.foreign,
+                                                options.timeout_ns));
+  }
+  make_communicators();
+}
+
+void PerfJob::make_communicators() {
+  auto options = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
+  options.timeout_ns = options_.timeout_ns < 0 ? 0 : options_.timeout_ns;
+  if (options_.processes == 1 && options_.threads == 1) {
+    std::vector<keel_device> devices;
+    for (const Device& device : devices_) devices.push_back(device.get());
+    std::vector<keel_comm> comms(devices.size());
+    check(keel_comm_init_all(devices.data(), static_cast<uint32_t>(devices.size()), &options,
+                             comms.data()));
+    for (size_t i = 0; i < comms.size(); ++i) ranks_[i]->set_comm(comms[i]);
+    return;
+  }
+  keel_unique_id id{};
+  if (control_.process() == 0) check(keel_unique_id_create(&id));
+  control_.broadcast(std::as_writable_bytes(std::span(id.text)));
+  run_threads(
+      static_cast<uint32_t>(ranks_.size()),
+      [&](uint32_t i) {
+        keel_comm comm{};
+        check(keel_comm_init_rank(devices_[i].get(), &id, ranks_[i]->rank(), options_.world(),
+                                  &options, &comm));
+        ranks_[i]->set_comm(comm);
+      },
+      [] {});
+}
+
+std::vector<PerfRankInfo> PerfJob::gather_ranks() {
+  Json mine = Json::array();
+  for (const auto& rank : ranks_) {
+    auto info = KEEL_STRUCT_INIT(keel_device_info, KEEL_STRUCT_DEVICE_INFO);
+    check(keel_device_info_get(rank->device().get(), &info));
+    mine.push_back({rank->rank(), getpid(), host_name(), rank->device().name(), info.name});
+  }
+  std::vector<PerfRankInfo> all;
+  for (const std::string& text : control_.gather(mine.dump())) {
+    for (const Json& each : Json::parse(text)) {
+      all.push_back({each[0], each[1], each[2], each[3], each[4]});
+    }
+  }
+  return all;
+}
+
+bool PerfJob::run() {
+  std::vector<PerfRankInfo> all = gather_ranks();
+  if (control_.process() == 0) {
+    report_.emplace(options_, std::move(all));
+    report_->print_start();
+    if (options_.explain) {
+      const keel_comm comm = ranks_.front()->comm();
+      const std::string text = api_detail::read_text(
+          [&](char* out, uint64_t* size) { return keel_comm_explain(comm, out, size); });
+      print("# " + text + "\n");
+    }
+  }
+  run_threads(
+      options_.threads, [&](uint32_t thread) { run_thread(thread); },
+      [&] {
+        team_.abort();
+        // So that those who wait for this process's ranks do not wait for their deadline.
+        for (const auto& rank : ranks_) keel_comm_abort(rank->comm());
+      });
+  const uint64_t wrong = control_.sum(report_ ? report_->wrong_rows() : 0);
+  if (report_ && !options_.output_file.empty()) write_json();
+  return wrong == 0;
+}
+
+void PerfJob::write_json() const {
+  std::ofstream file(options_.output_file, std::ios::binary);
+  file << report_->json().dump(2) << '\n';
+  file.close();
+  if (!file) {
+    throw std::runtime_error(
+        fmt::format("--output_file {}: {}", options_.output_file, std::strerror(errno)));
+  }
+}
+
+std::span<const std::unique_ptr<PerfRank>> PerfJob::ranks_of(uint32_t thread) const {
+  return std::span(ranks_).subspan(thread * options_.devices_per_thread,
+                                   options_.devices_per_thread);
+}
+
+void PerfJob::meet() {
+  team_.meet([&] { control_.sum(0); });
+}
+
+void PerfJob::run_thread(uint32_t thread) {
+  for (const std::string& name : perf_operation_names()) {
+    if (options_.operation == "all" || options_.operation == name) {
+      run_operation(thread, *find_perf_operation(name));
+    }
+  }
+}
+
+void PerfJob::run_operation(uint32_t thread, const PerfOperation& operation) {
+  if (reports(thread)) report_->begin(operation);
+  const std::vector<keel_reduction> one = {KEEL_SUM};
+  std::vector<uint32_t> roots = {0};
+  if (operation.rooted && options_.root < 0) {
+    for (uint32_t root = 1; root < options_.world(); ++root) roots.push_back(root);
+  } else if (operation.rooted) {
+    roots = {static_cast<uint32_t>(options_.root)};
+  }
+  std::vector<keel_dtype> dtypes = options_.dtypes;
+  if (operation.shape == PerfOperation::Shape::kNothing) dtypes.resize(1);
+  for (const keel_dtype dtype : dtypes) {
+    for (const keel_reduction reduction : operation.reduces ? options_.reductions : one) {
+      for (const uint32_t root : roots) {
+        run_table(thread, {&operation, {}, dtype, reduction, root, false});
+      }
+    }
+  }
+  if (reports(thread)) report_->end();
+}
+
+void PerfJob::run_table(uint32_t thread, PerfStep step) {
+  const PerfOperation& operation = *step.operation;
+  const bool is_empty = operation.shape == PerfOperation::Shape::kNothing;
+  const uint32_t element_bytes = kit::dtype_size(step.dtype);
+  std::vector<uint64_t> sizes = options_.sizes();
+  if (is_empty) sizes.resize(1);
+  const auto ranks = ranks_of(thread);
+  for (const uint64_t size : {sizes.back(), sizes.front()}) {
+    step.counts = operation.counts(size, element_bytes, options_.world());
+    for (uint32_t i = 0; i < options_.warmup_iterations; ++i) start_all(ranks, step);
+    for (const auto& rank : ranks) rank->synchronize();
+  }
+  for (const uint64_t size : sizes) {
+    step.counts = operation.counts(size, element_bytes, options_.world());
+    PerfRow row;
+    row.bytes = std::max(step.counts.send, step.counts.receive) * element_bytes;
+    row.count = step.counts.count;
+    row.dtype = step.dtype;
+    if (operation.reduces) row.reduction = step.reduction;
+    if (operation.rooted) row.root = step.root;
+    step.in_place = false;
+    row.out_of_place = time(thread, step);
+    step.in_place = true;
+    if (operation.in_place) row.in_place = time(thread, step);
+    if (reports(thread)) report_->add(row);
+  }
+}
+
+void PerfJob::start_all(std::span<const std::unique_ptr<PerfRank>> ranks, const PerfStep& step) {
+  for (const auto& rank : ranks) rank->start(step);
+  if (!options_.sync_each) return;
+  for (const auto& rank : ranks) rank->synchronize();
+}
+
+PerfTiming PerfJob::time(uint32_t thread, const PerfStep& step) {
+  using Clock = std::chrono::steady_clock;
+  const auto ranks = ranks_of(thread);
+  const auto synchronize = [&] {
+    for (const auto& rank : ranks) rank->synchronize();
+  };
+  start_all(ranks, step);
+  synchronize();
+  meet();
+  const auto begin = Clock::now();
+  for (uint32_t i = 0; i < options_.iterations; ++i) start_all(ranks, step);
+  synchronize();
+  const std::chrono::duration<double> took = Clock::now() - begin;
+
+  PerfTiming timing;
+  timing.seconds = team_.max(took.count() / options_.iterations,
+                             [&](double value) { return control_.max(value); });
+  const uint32_t element_bytes = kit::dtype_size(step.dtype);
+  timing.algorithm_bandwidth =
+      step.operation->algorithm_bandwidth(step.counts, element_bytes, timing.seconds);
+  timing.bus_bandwidth = timing.algorithm_bandwidth * step.operation->bus_factor(options_.world());
+  const bool has_data = step.operation->shape != PerfOperation::Shape::kNothing;
+  for (uint32_t i = 0; has_data && i < options_.check && timing.wrong.value_or(0) == 0; ++i) {
+    // Another for each check, and for each of the two placements.
+    const uint64_t seed = 2 * i + (step.in_place ? 1 : 0) + 1;
+    for (const auto& rank : ranks) rank->fill(step, seed);
+    meet();
+    start_all(ranks, step);
+    synchronize();
+    uint64_t wrong = 0;
+    for (const auto& rank : ranks) wrong += rank->verify(step, seed);
+    timing.wrong = team_.sum(wrong, [&](uint64_t value) { return control_.sum(value); });
+  }
+  return timing;
+}
+
+}  // namespace keel::cli

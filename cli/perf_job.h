@@ -1,0 +1,54 @@
+// The ranks of `keel perf` in this process, and how they are timed.
+#ifndef KEEL_CLI_PERF_JOB_H_
+#define KEEL_CLI_PERF_JOB_H_
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cli/perf_control.h"
+#include "cli/perf_options.h"
+#include "cli/perf_rank.h"
+#include "cli/perf_report.h"
+#include "cli/perf_team.h"
+
+namespace keel::cli {
+
+// Keel is up while this lives. |process| of options.processes; all of them come to the same
+// meeting, of the launcher.
+class PerfJob {
+ public:
+  PerfJob(const PerfOptions& options, uint32_t process);
+
+  // Times all that the options ask for; prints it in process 0. Whether all was right.
+  // What a thread throws comes through, and ends the others.
+  bool run();
+
+ private:
+  void make_communicators();
+  std::vector<PerfRankInfo> gather_ranks();
+  void run_thread(uint32_t thread);
+  void run_operation(uint32_t thread, const PerfOperation& operation);
+  void run_table(uint32_t thread, PerfStep step);
+  PerfTiming time(uint32_t thread, const PerfStep& step);
+  void start_all(std::span<const std::unique_ptr<PerfRank>> ranks, const PerfStep& step);
+  // Of |thread|.
+  std::span<const std::unique_ptr<PerfRank>> ranks_of(uint32_t thread) const;
+  // All threads of all processes have come.
+  void meet();
+  bool reports(uint32_t thread) const { return thread == 0 && control_.process() == 0; }
+  void write_json() const;
+
+  const PerfOptions& options_;
+  std::vector<Device> devices_;  // of this process's ranks
+  PerfControl control_;
+  std::vector<std::unique_ptr<PerfRank>> ranks_;
+  PerfTeam team_;
+  std::optional<PerfReport> report_;
+};
+
+}  // namespace keel::cli
+
+#endif  // KEEL_CLI_PERF_JOB_H_

@@ -1,0 +1,51 @@
+// The threads of a process that time an operation together.
+#ifndef KEEL_CLI_PERF_TEAM_H_
+#define KEEL_CLI_PERF_TEAM_H_
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <stdexcept>
+
+namespace keel::cli {
+
+// What the threads that wait for a failed one get.
+class PerfAborted : public std::runtime_error {
+ public:
+  PerfAborted() : std::runtime_error("another thread failed") {}
+};
+
+// Thread-safe. A wait ends when all have come, when one aborts, or after an hour, which no
+// thread needs whose every wait for Keel has a deadline.
+class PerfTeam {
+ public:
+  explicit PerfTeam(uint32_t threads) : threads_(threads) {}
+
+  // Returns once all threads have come; before that, the last one runs |last|, and what it
+  // throws is thrown to it, the others get PerfAborted.
+  void meet(const std::function<void()>& last = {});
+  // The largest, the sum, of all threads' values, after |others| has made of this process's
+  // what it is for all processes.
+  double max(double value, const std::function<double(double)>& others);
+  uint64_t sum(uint64_t value, const std::function<uint64_t(uint64_t)>& others);
+  // Whoever waits, or comes later, gets PerfAborted.
+  void abort();
+
+ private:
+  const uint32_t threads_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  uint32_t waiting_ = 0;
+  uint64_t round_ = 0;
+  bool aborted_ = false;
+  // Of the meeting under way, and of the last one.
+  double max_ = 0;
+  uint64_t sum_ = 0;
+  double max_result_ = 0;
+  uint64_t sum_result_ = 0;
+};
+
+}  // namespace keel::cli
+
+#endif  // KEEL_CLI_PERF_TEAM_H_

@@ -1,0 +1,297 @@
+// `keel perf` as a user sees it: columns, sizes, bandwidths, JSON, processes, mistakes.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <thread>
+
+#include "cli/perf_options.h"
+#include "cli/perf_report.h"
+#include "cli/perf_team.h"
+#include "cli/testing/keel_command.h"
+
+namespace {
+
+using keel::cli::testing::contains;
+using keel::cli::testing::keel;
+using keel::cli::testing::lines;
+using keel::cli::testing::Result;
+using nlohmann::json;
+
+std::vector<std::string> words(const std::string& line) {
+  std::istringstream stream(line);
+  std::vector<std::string> all;
+  for (std::string word; stream >> word;) all.push_back(word);
+  return all;
+}
+
+// The lines of the tables, in words.
+std::vector<std::vector<std::string>> rows(const Result& result) {
+  std::vector<std::vector<std::string>> all;
+  for (const std::string& line : lines(result.out)) {
+    if (!line.empty() && line[0] != '#') all.push_back(words(line));
+  }
+  return all;
+}
+
+Result perf(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "perf");
+  arguments.insert(arguments.end(), {"-n", "2", "-w", "1", "--timeout", "60"});
+  return keel(std::move(arguments));
+}
+
+TEST(Perf, SizesColumnsAndBandwidths) {
+  const Result result = perf(
+      {"all_reduce", "-b", "1K", "-e", "1M", "-f", "32", "-g", "3", "-d", "half", "-o", "max"});
+  ASSERT_EQ(result.exit_code, 0) << result.error;
+  const auto table = rows(result);
+  ASSERT_EQ(table.size(), 3u) << result.out;
+  uint64_t size = 1024;
+  for (const auto& row : table) {
+    ASSERT_EQ(row.size(), 13u);
+    EXPECT_EQ(row[0], std::to_string(size));
+    EXPECT_EQ(row[1], std::to_string(size / 2));
+    EXPECT_EQ(row[2], "half");
+    EXPECT_EQ(row[3], "max");
+    EXPECT_EQ(row[4], "-1");
+    for (const size_t at : {5, 9}) {
+      const double us = std::stod(row[at]);
+      const double algorithm = std::stod(row[at + 1]);
+      EXPECT_GT(us, 0);
+      // As far as the printed digits go.
+      EXPECT_NEAR(algorithm, static_cast<double>(size) / us / 1e3, 0.006 + algorithm * 0.01);
+      EXPECT_NEAR(std::stod(row[at + 2]), algorithm * 4 / 3, 0.013);
+      EXPECT_EQ(row[at + 3], "0");
+    }
+    size *= 32;
+  }
+  EXPECT_TRUE(contains(result.out, "\n# Out of bounds values : 0 OK\n")) << result.out;
+  EXPECT_TRUE(contains(result.out, "\n# Avg bus bandwidth    : ")) << result.out;
+  for (const char* part : {"out-of-place", "in-place", "redop", "algbw", "busbw", "#wrong",
+                           "(GB/s)", "#  Rank  2 Group  0 Pid"}) {
+    EXPECT_TRUE(contains(result.out, part)) << part << " in:\n" << result.out;
+  }
+}
+
+TEST(Perf, StepsInBytesAndNoCheck) {
+  const Result result =
+      perf({"all_gather", "-b", "4K", "-e", "8K", "-i", "2K", "-g", "2", "-c", "0"});
+  ASSERT_EQ(result.exit_code, 0) << result.error;
+  const auto table = rows(result);
+  ASSERT_EQ(table.size(), 3u) << result.out;
+  EXPECT_EQ(table[1][0], "6144");
+  EXPECT_EQ(table[1][1], "768") << "elements of each rank";
+  EXPECT_EQ(table[1][3], "none");
+  EXPECT_EQ(table[1][8], "N/A");
+  EXPECT_EQ(table[1][12], "N/A");
+}
+
+TEST(Perf, EveryOperationIsRightInEveryType) {
+  const Result result =
+      perf({"all", "-b", "6000", "-e", "6000", "-g", "3", "-d", "all", "-r", "-1"});
+  ASSERT_EQ(result.exit_code, 0) << result.error << result.out;
+  const auto table = rows(result);
+  // 14 types: six operations without a root, three with any of three, and a barrier.
+  EXPECT_EQ(table.size(), 14u * (5 + 4 * 3) + 1) << result.out;
+  for (const auto& row : table) {
+    ASSERT_EQ(row.size(), 13u);
+    if (row[1] == "0") continue;
+    EXPECT_EQ(row[8], "0") << row[2];
+  }
+}
+
+TEST(Perf, EveryReductionIsRight) {
+  for (const char* operation : {"all_reduce", "reduce", "reduce_scatter"}) {
+    const Result result =
+        perf({operation, "-b", "6000", "-e", "6000", "-g", "3", "-d", "all", "-o", "all"});
+    EXPECT_EQ(result.exit_code, 0) << result.error << result.out;
+    EXPECT_EQ(rows(result).size(), 14u * 6) << result.out;
+  }
+}
+
+TEST(Perf, ProcessesThreadsAndRanksOfAThread) {
+  const std::string path = ::testing::TempDir() + "keel-perf-" + std::to_string(getpid()) + ".json";
+  for (const std::vector<std::string>& parts : std::vector<std::vector<std::string>>{
+           {"--procs", "2"}, {"-t", "2"}, {"--procs", "2", "-t", "2", "-g", "2", "--sync-each"}}) {
+    std::vector<std::string> arguments = {"all_reduce", "-b", "64K", "-e", "64K", "-J", path};
+    arguments.insert(arguments.end(), parts.begin(), parts.end());
+    const Result result = perf(arguments);
+    ASSERT_EQ(result.exit_code, 0) << result.error << result.out;
+    EXPECT_EQ(rows(result).size(), 1u) << "rank 0 alone prints: " << result.out;
+    std::ifstream file(path);
+    const json out = json::parse(file, nullptr, /*allow_exceptions=*/false);
+    ASSERT_TRUE(out.is_object());
+    const json& devices = out["config"]["devices"];
+    EXPECT_EQ(devices.size(), parts.size() > 2 ? 8u : 2u);
+    for (size_t i = 0; i < devices.size(); ++i) EXPECT_EQ(devices[i]["rank"], i);
+    ASSERT_EQ(out["results"].size(), 1u);
+    const json& row = out["results"][0];
+    EXPECT_EQ(row["operation"], "all_reduce");
+    EXPECT_EQ(row["size"], 65536);
+    EXPECT_EQ(row["count"], 16384);
+    EXPECT_EQ(row["type"], "float");
+    EXPECT_EQ(row["out_of_place"]["nwrong"], 0);
+    EXPECT_GT(row["in_place"]["time"], 0.0);
+    EXPECT_EQ(out["out_of_bounds"]["okay"], true);
+    EXPECT_EQ(out["config"]["blocking_collectives"], parts.size() > 2);
+  }
+  std::remove(path.c_str());
+}
+
+TEST(Perf, UnderALauncherItsProcessesAreTheRanks) {
+  const std::string program = std::string(std::getenv("KEEL_TEST_BIN")) + "/keel";
+  const Result result = keel({"run", "-n", "2", "--", program, "perf", "broadcast", "-b", "4K",
+                              "-e", "4K", "-n", "2", "--timeout", "60"});
+  ASSERT_EQ(result.exit_code, 0) << result.error << result.out;
+  EXPECT_EQ(rows(result).size(), 1u) << result.out;
+  EXPECT_TRUE(contains(result.out, "#  Rank  1 ")) << result.out;
+  const Result odd = keel({"run", "-n", "2", "--", program, "perf", "broadcast", "--procs", "3"});
+  EXPECT_EQ(odd.exit_code, 2);
+  EXPECT_TRUE(contains(odd.error, "--procs")) << odd.error;
+}
+
+TEST(Perf, ExplainAndDevices) {
+  const Result result = perf(
+      {"all_reduce", "-b", "4K", "-e", "4K", "-g", "2", "--explain", "--devices", "cpu:0,cpu"});
+  ASSERT_EQ(result.exit_code, 0) << result.error << result.out;
+  EXPECT_EQ(rows(result).size(), 1u);
+  const auto all = lines(result.out);
+  const auto line = std::find_if(all.begin(), all.end(),
+                                 [](const std::string& each) { return each.starts_with("# {"); });
+  ASSERT_NE(line, all.end()) << result.out;
+  const json explained = json::parse(line->substr(2), nullptr, /*allow_exceptions=*/false);
+  EXPECT_EQ(explained["ranks"].size(), 2u);
+}
+
+TEST(Perf, ForeignMemory) {
+  const Result result = perf({"all", "-b", "6000", "-e", "6000", "-g", "2", "--foreign"});
+  if (contains(result.error, "is not memory of")) {
+    GTEST_SKIP() << "communicators do not take registered memory";
+  }
+  EXPECT_EQ(result.exit_code, 0) << result.error << result.out;
+}
+
+TEST(Perf, MistakesAreNamed) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> mistakes = {
+      {{"all_reduced"}, "all_reduced"},
+      {{}, "operation"},
+      {{"all_reduce", "-b", "8X"}, "--minbytes"},
+      {{"all_reduce", "-e", "-5"}, "--maxbytes"},
+      {{"all_reduce", "-b", "2M", "-e", "1M"}, "--minbytes"},
+      {{"all_reduce", "-i", "x"}, "--stepbytes"},
+      {{"all_reduce", "-f", "0"}, "--stepfactor"},
+      {{"all_reduce", "-b", "0", "-f", "2"}, "--stepfactor"},
+      {{"all_reduce", "-n", "0"}, "--iters"},
+      {{"all_reduce", "-d", "float33"}, "--datatype"},
+      {{"all_reduce", "-o", "xor"}, "--op"},
+      {{"broadcast", "-r", "1"}, "--root"},
+      {{"all_reduce", "-g", "0"}, "--ngpus"},
+      {{"all_reduce", "-t", "x"}, "--nthreads"},
+      {{"all_reduce", "-z", "2"}, "--blocking"},
+      {{"all_reduce", "--devices", "cpu:0,tpu:7"}, "--devices"},
+      {{"all_reduce", "--procs", "0"}, "--procs"},
+      {{"all_reduce", "--nonsense"}, "--nonsense"},
+  };
+  for (const auto& [arguments, named] : mistakes) {
+    std::vector<std::string> all = {"perf"};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    const Result result = keel(all);
+    EXPECT_EQ(result.exit_code, 2) << named << ": " << result.error;
+    EXPECT_EQ(rows(result).size(), 0u) << result.out;
+    EXPECT_TRUE(contains(result.error, named)) << named << " in: " << result.error;
+  }
+  const Result result = perf({"all_reduce", "-b", "8", "-e", "8", "-J", "/nowhere/x.json"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_TRUE(contains(result.error, "/nowhere/x.json")) << result.error;
+}
+
+}  // namespace
+
+namespace keel::cli {
+namespace {
+
+TEST(PerfOptions, SizesWithSuffixes) {
+  uint64_t size = 0;
+  for (const auto& [text, wanted] : std::vector<std::pair<std::string, uint64_t>>{
+           {"8", 8}, {"0", 0}, {"1.5K", 1536}, {"32m", 32 << 20}, {"2G", 2ull << 30}}) {
+    EXPECT_TRUE(parse_size(text, &size)) << text;
+    EXPECT_EQ(size, wanted);
+  }
+  for (const char* bad : {"", "K", "-1", "8KB", "1e9", "nan", "inf", "8 K", "0x10", "99999999G"}) {
+    EXPECT_FALSE(parse_size(bad, &size)) << bad;
+  }
+  PerfOptions options;
+  options.min_bytes = 1ull << 40;
+  options.max_bytes = ~0ull;
+  options.step_factor = 1 << 20;
+  EXPECT_EQ(options.sizes().size(), 2u) << "no overflow";
+}
+
+TEST(PerfReport, NumbersFitTheirColumns) {
+  EXPECT_EQ(perf_number(0.004, 6), "0.00");
+  EXPECT_EQ(perf_number(12.345, 6), "12.35");
+  EXPECT_EQ(perf_number(1234.56, 7), "1234.56");
+  EXPECT_EQ(perf_number(12345.6, 7), "12345.6");
+  EXPECT_EQ(perf_number(1234567.8, 7), "1234568");
+  EXPECT_EQ(perf_number(123456789, 7), "1.2e+08");
+  EXPECT_EQ(perf_number(1234567, 6), "1e+06");
+}
+
+TEST(PerfReport, WrongElementsMakeTheRunAFailure) {
+  PerfOptions options;
+  PerfReport report(options, {});
+  ::testing::internal::CaptureStdout();
+  report.begin(*find_perf_operation("reduce"));
+  PerfRow row;
+  row.bytes = 8;
+  row.count = 2;
+  row.reduction = KEEL_AVG;
+  row.root = 1;
+  row.out_of_place = {1e-6, 0.008, 0.008, 0};
+  row.in_place = {2e-6, 0.004, 0.002, 3};
+  report.add(row);
+  report.end();
+  const std::string out = ::testing::internal::GetCapturedStdout();
+  EXPECT_NE(out.find("           8             2     float     avg       1     1.00    0.01    0.01"
+                     "       0     2.00    0.00    0.00       3\n"),
+            std::string::npos)
+      << out;
+  EXPECT_NE(out.find("# Out of bounds values : 1 FAILED\n"), std::string::npos) << out;
+  EXPECT_NE(out.find("# Avg bus bandwidth    : 0.005 \n"), std::string::npos) << out;
+  EXPECT_EQ(report.wrong_rows(), 1u);
+  EXPECT_EQ(report.json()["out_of_bounds"]["okay"], false);
+  EXPECT_EQ(report.json()["results"][0]["in_place"]["nwrong"], 3);
+}
+
+TEST(PerfTeam, CombinesAndAborts) {
+  constexpr uint32_t kThreads = 4;
+  PerfTeam team(kThreads);
+  std::atomic<int> stopped{0};
+  std::vector<std::thread> threads;
+  for (uint32_t i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      for (uint64_t round = 1; round <= 200; ++round) {
+        EXPECT_EQ(team.max(static_cast<double>(round * (i + 1)), [](double v) { return v + 1; }),
+                  static_cast<double>(round * kThreads + 1));
+        EXPECT_EQ(team.sum(round, [](uint64_t v) { return v; }), round * kThreads);
+      }
+      try {
+        if (i == 0) team.abort();
+        team.meet();
+      } catch (const PerfAborted&) {
+        ++stopped;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(stopped, static_cast<int>(kThreads));
+}
+
+}  // namespace
+}  // namespace keel::cli

@@ -1,0 +1,14 @@
+// `keel run`: a job of several processes on this host.
+#ifndef KEEL_CLI_RUN_H_
+#define KEEL_CLI_RUN_H_
+
+#include <CLI/CLI.hpp>
+
+namespace keel::cli {
+
+// |*exit_code| gets the job's.
+void add_run_command(CLI::App& app, int* exit_code);
+
+}  // namespace keel::cli
+
+#endif  // KEEL_CLI_RUN_H_

@@ -1,0 +1,41 @@
+// A file descriptor that closes itself.
+#ifndef KEEL_COLLECTIVES_BOOTSTRAP_FILE_DESCRIPTOR_H_
+#define KEEL_COLLECTIVES_BOOTSTRAP_FILE_DESCRIPTOR_H_
+
+#include <unistd.h>
+
+#include <utility>
+
+namespace keel {
+
+// Owns at most one descriptor. Not thread-safe.
+class FileDescriptor {
+ public:
+  FileDescriptor() = default;
+  // Owns |fd| from here on; a negative one is none.
+  explicit FileDescriptor(int fd) : fd_(fd) {}
+  FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  FileDescriptor& operator=(FileDescriptor&& other) noexcept {
+    FileDescriptor taken(std::move(other));
+    std::swap(fd_, taken.fd_);
+    return *this;
+  }
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+  ~FileDescriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+
+  explicit operator bool() const { return fd_ >= 0; }
+  // -1 when it owns none.
+  int get() const { return fd_; }
+  // The caller closes it.
+  [[nodiscard]] int release() { return std::exchange(fd_, -1); }
+
+ private:
+  int fd_ = -1;
+};
+
+}  // namespace keel
+
+#endif  // KEEL_COLLECTIVES_BOOTSTRAP_FILE_DESCRIPTOR_H_

@@ -1,0 +1,146 @@
+#include "collectives/bootstrap/meeting.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "collectives/bootstrap/meeting_place.h"
+#include "collectives/bootstrap/meeting_server.h"
+#include "collectives/bootstrap/messages.h"
+#include "collectives/bootstrap/system_failure.h"
+#include "collectives/bootstrap/unix_socket.h"
+
+namespace keel {
+
+namespace {
+
+// How long after a rank's deadline it waits to hear who is missing.
+constexpr int64_t kGraceNs = 1'000'000'000;
+
+Status check_attendee(const Attendee& self, uint32_t world) {
+  if (world == 0 || world > kMaxWorld) {
+    return failure(KEEL_INVALID_ARGUMENT, "world is {}; 1 to {} ranks may meet", world, kMaxWorld);
+  }
+  if (self.rank >= world) {
+    return failure(KEEL_INVALID_ARGUMENT, "rank is {}, world {}", self.rank, world);
+  }
+  // The others would refuse it, so that it is refused here, where it can be named.
+  const Hello hello = {world, self};
+  Hello again;
+  const Status parsed = parse_hello(write_hello(hello), &again);
+  if (!parsed.ok()) {
+    return failure(KEEL_INVALID_ARGUMENT, "rank {}: {}", self.rank, parsed.text());
+  }
+  return {};
+}
+
+// The answer, or the failure that names who is missing.
+Status wait_for_answer(int socket, const Deadline& deadline, Packet* out_packet) {
+  const Status received = receive_packet(socket, deadline, out_packet);
+  if (received.code() != KEEL_TIMED_OUT) return received;
+  // If the server has just answered, this is not heard, and the answer is there.
+  const Status asked = send_packet(socket, write_question(), {});
+  if (asked.failed() && asked.code() != KEEL_ABORTED) return asked;
+  return receive_packet(socket, Deadline::after(kGraceNs), out_packet);
+}
+
+Status read_roster(const FileDescriptor& file, std::vector<Attendee>* out_attendees) {
+  struct stat info = {};
+  if (fstat(file.get(), &info) != 0) return system_failure(errno, "fstat of the roster");
+  if (!S_ISREG(info.st_mode) || info.st_size < 0 ||
+      static_cast<uint64_t>(info.st_size) > kMaxRosterBytes) {
+    return failure(KEEL_DATA_LOSS, "the roster is no file of up to {} bytes", kMaxRosterBytes);
+  }
+  Bytes bytes(static_cast<size_t>(info.st_size));
+  // All have one descriptor's position, so that none may use it.
+  const ssize_t got = pread(file.get(), bytes.data(), bytes.size(), 0);
+  if (got != static_cast<ssize_t>(bytes.size())) {
+    return got < 0 ? system_failure(errno, "reading the roster")
+                   : failure(KEEL_DATA_LOSS, "the roster is cut short");
+  }
+  return parse_roster(bytes, out_attendees);
+}
+
+// That the roster is one of this meeting.
+Status check_roster(const std::vector<Attendee>& attendees, const Attendee& self, uint32_t world) {
+  if (attendees.size() != world) {
+    return failure(KEEL_DATA_LOSS, "the roster has {} ranks, not {}", attendees.size(), world);
+  }
+  if (attendees[self.rank].process != self.process) {
+    return failure(KEEL_DATA_LOSS, "the roster has another process as rank {}", self.rank);
+  }
+  return {};
+}
+
+Status serve_at_place(const MeetingPlace& place, SegmentFactory factory, keel_unique_id* out_id) {
+  KEEL_RETURN_IF_ERROR(MeetingServer::start(place, factory));
+  *out_id = place.id();
+  return {};
+}
+
+}  // namespace
+
+Status serve_meeting(SegmentFactory factory, keel_unique_id* out_id) {
+  MeetingPlace place;
+  KEEL_RETURN_IF_ERROR(MeetingPlace::random(&place));
+  return serve_at_place(place, factory, out_id);
+}
+
+Status serve_meeting_at(SegmentFactory factory, const std::string& name, keel_unique_id* out_id) {
+  return serve_at_place(MeetingPlace::named(name), factory, out_id)
+      .with_prefix(fmt::format("meeting '{}': ", name));
+}
+
+keel_unique_id meeting_id(const std::string& name) {
+  return MeetingPlace::named(name).id();
+}
+
+Status attend_meeting(const keel_unique_id& id, const Attendee& self, uint32_t world,
+                      const Deadline& deadline, Meeting* out_meeting) {
+  MeetingPlace place;
+  KEEL_RETURN_IF_ERROR(MeetingPlace::parse(id, &place));
+  KEEL_RETURN_IF_ERROR(check_attendee(self, world));
+  const std::string who = fmt::format("rank {} of {}, ", self.rank, world);
+  FileDescriptor socket;
+  Peer peer;
+  const Status connected =
+      connect_to(place.socket_name(), place.absence(), deadline, &socket, &peer);
+  if (!connected.ok()) {
+    return connected.with_prefix(fmt::format("{}{} {}: ", who, place.text(),
+                                             place.absence() == Absence::kFails
+                                                 ? "is over, or the process that made it has ended"
+                                                 : "is not served"));
+  }
+  // Whoever refuses to listen may still say why.
+  const Status greeted = send_packet(socket.get(), write_hello({world, self}), {});
+  if (greeted.failed() && greeted.code() != KEEL_ABORTED) return greeted.with_prefix(who);
+
+  Packet packet;
+  const Status received = wait_for_answer(socket.get(), deadline, &packet);
+  const std::string at = fmt::format("{}{}, process {}: ", who, place.text(), peer.pid);
+  if (received.code() == KEEL_ABORTED) {
+    return failure(KEEL_RANK_FAILED,
+                   "{}the process that serves the meeting has ended, or has "
+                   "ended the meeting",
+                   at);
+  }
+  KEEL_RETURN_IF_ERROR(received.with_prefix(at));
+  Status answer;
+  KEEL_RETURN_IF_ERROR(parse_answer(packet.bytes, &answer).with_prefix(at));
+  KEEL_RETURN_IF_ERROR(answer.with_prefix(who));
+  if (packet.descriptors.size() != 2) {
+    return failure(KEEL_DATA_LOSS, "{}{} descriptors came, not 2", at, packet.descriptors.size());
+  }
+  std::vector<Attendee> attendees;
+  KEEL_RETURN_IF_ERROR(read_roster(packet.descriptors[0], &attendees).with_prefix(at));
+  KEEL_RETURN_IF_ERROR(check_roster(attendees, self, world).with_prefix(at));
+  out_meeting->attendees = std::move(attendees);
+  out_meeting->segment = std::move(packet.descriptors[1]);
+  return {};
+}
+
+}  // namespace keel

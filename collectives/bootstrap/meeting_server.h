@@ -1,0 +1,71 @@
+// The side of a meeting that lets ranks in, and tells them all when they are complete.
+#ifndef KEEL_COLLECTIVES_BOOTSTRAP_MEETING_SERVER_H_
+#define KEEL_COLLECTIVES_BOOTSTRAP_MEETING_SERVER_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "collectives/bootstrap/identity.h"
+#include "collectives/bootstrap/meeting.h"
+#include "collectives/bootstrap/meeting_place.h"
+#include "collectives/bootstrap/messages.h"
+#include "collectives/bootstrap/unix_socket.h"
+#include "core/status.h"
+
+namespace keel {
+
+// Lives on the service thread from start() on, owned by what it has registered there, and ends
+// when it has answered every rank. A peer can do no more than be refused: silence is given
+// kPatienceNs, and a rank that has come is held to what it said.
+class MeetingServer : public std::enable_shared_from_this<MeetingServer> {
+ public:
+  static Status start(const MeetingPlace& place, SegmentFactory factory);
+
+  MeetingServer(MeetingPlace place, SegmentFactory factory)
+      : place_(std::move(place)), factory_(factory) {}
+
+ private:
+  struct Connection {
+    int socket = -1;
+    Peer peer;
+    bool has_come = false;
+    uint32_t rank = 0;
+  };
+  struct Seat {
+    uint64_t connection = 0;
+    Attendee attendee;
+  };
+
+  void on_peer(FileDescriptor socket, const Peer& peer);
+  void on_event(uint64_t id, uint32_t events);
+  Status on_hello(uint64_t id, Connection& connection, ByteView bytes);
+  Status check_place(const Hello& hello) const;
+  void on_word(uint64_t id, const Connection& connection);
+  void leave(uint64_t id, const Status& answer);
+  void forget(uint64_t id);
+  void complete();
+  Status tell_everybody();
+  void send_strangers_away();
+  void fail(const Status& status);
+  void stop_listening_if_all_know();
+  std::string absent_ranks() const;
+
+  const MeetingPlace place_;
+  const SegmentFactory factory_;
+  uint64_t listener_ = 0;
+  uint32_t world_ = 0;       // 0 before the first rank has come
+  uint32_t first_rank_ = 0;  // who said so first
+  std::map<uint64_t, Connection> connections_;
+  std::map<uint32_t, Seat> seats_;
+  std::set<uint32_t> gave_up_;   // had come, and left at their deadlines
+  std::set<uint32_t> answered_;  // have had the failure
+  Status failure_;
+};
+
+}  // namespace keel
+
+#endif  // KEEL_COLLECTIVES_BOOTSTRAP_MEETING_SERVER_H_

@@ -1,0 +1,437 @@
+#include "collectives/bootstrap/meeting.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "collectives/bootstrap/meeting_place.h"
+#include "collectives/bootstrap/process_watch.h"
+#include "collectives/bootstrap/testing/child_process.h"
+#include "collectives/bootstrap/testing/sockets.h"
+
+namespace keel::testing {
+namespace {
+
+constexpr int64_t kPatienceNs = 60'000'000'000;
+constexpr int64_t kShortNs = 50'000'000;
+
+// How many ranks the factory was called for; it makes an object of a page for them.
+std::atomic<uint32_t> g_factory_calls{0};
+Status make_segment(const std::vector<Attendee>& attendees, FileDescriptor* out_segment) {
+  ++g_factory_calls;
+  EXPECT_FALSE(attendees.empty());
+  *out_segment = make_sealed_object();
+  return {};
+}
+Status make_no_segment(const std::vector<Attendee>&, FileDescriptor*) {
+  return failure(KEEL_OUT_OF_MEMORY, "no segment today");
+}
+
+uint64_t own_start_time() {
+  uint64_t start_time = 0;
+  EXPECT_TRUE(process_start_time(getpid(), &start_time).ok());
+  return start_time;
+}
+
+Attendee attendee(uint32_t rank) {
+  // Once: the kernel goes through all threads for it, and there may be a thousand.
+  static const uint64_t start_time = own_start_time();
+  Attendee self;
+  self.rank = rank;
+  self.pid = 4242;  // not believed
+  self.start_time = start_time;
+  self.process.bytes[0] = static_cast<uint8_t>(getpid());
+  self.process.bytes[1] = static_cast<uint8_t>(getpid() >> 8);
+  self.flags = rank * 3;
+  self.device = fmt::format("cpu:{}", rank);
+  return self;
+}
+
+uint64_t inode_of(const FileDescriptor& fd) {
+  struct stat info = {};
+  EXPECT_EQ(fstat(fd.get(), &info), 0);
+  return info.st_ino;
+}
+
+Status attend(const keel_unique_id& id, uint32_t rank, uint32_t world, Meeting* out_meeting,
+              int64_t timeout_ns = kPatienceNs) {
+  return attend_meeting(id, attendee(rank), world, Deadline::after(timeout_ns), out_meeting);
+}
+
+keel_unique_id id_of(const std::string& text) {
+  keel_unique_id id = {};
+  text.copy(id.text, sizeof(id.text) - 1);
+  return id;
+}
+
+// A rank in a thread of its own.
+class Rank {
+ public:
+  Rank(const keel_unique_id& id, uint32_t rank, uint32_t world, int64_t timeout_ns = kPatienceNs)
+      : thread_([=, this] { status_ = attend(id, rank, world, &meeting_, timeout_ns); }) {}
+  ~Rank() {
+    if (thread_.joinable()) thread_.join();
+  }
+  Rank(const Rank&) = delete;
+  Rank& operator=(const Rank&) = delete;
+  const Status& status() {
+    if (thread_.joinable()) thread_.join();
+    return status_;
+  }
+  const Meeting& meeting() const { return meeting_; }
+
+ private:
+  Meeting meeting_;
+  Status status_;
+  std::thread thread_;
+};
+
+// Returns once |probe|, a rank that comes and gives up, is told that |absent| "... have not
+// come": all others are there then.
+void wait_until_only(const keel_unique_id& id, uint32_t probe, uint32_t world,
+                     const std::string& absent) {
+  while (true) {
+    Meeting meeting;
+    const Status status = attend(id, probe, world, &meeting, 1'000'000);
+    ASSERT_EQ(status.code(), KEEL_TIMED_OUT) << status.text();
+    if (std::string(status.text()).find(absent) != std::string::npos) return;
+    std::this_thread::yield();
+  }
+}
+
+// ---- workers ----
+
+// FIRST_RANK COUNT WORLD ID: threads that attend; prints pid and what each found.
+int attend_worker(const std::vector<std::string>& arguments) {
+  const auto first = static_cast<uint32_t>(std::stoul(arguments[0]));
+  const auto count = static_cast<uint32_t>(std::stoul(arguments[1]));
+  const auto world = static_cast<uint32_t>(std::stoul(arguments[2]));
+  std::vector<std::string> lines(count);
+  std::vector<std::thread> threads;
+  for (uint32_t i = 0; i < count; ++i) {
+    threads.emplace_back([&, i] {
+      Meeting meeting;
+      const Status status = attend(id_of(arguments[3]), first + i, world, &meeting);
+      if (!status.ok()) {
+        lines[i] = fmt::format("{}: {}", status_name(status.code()), status.text());
+        return;
+      }
+      std::set<int64_t> pids;
+      bool all_right = meeting.attendees.size() == world;
+      for (uint32_t rank = 0; all_right && rank < world; ++rank) {
+        Attendee expected = attendee(rank);
+        const Attendee& found = meeting.attendees[rank];
+        all_right =
+            found.rank == rank && found.flags == expected.flags && found.device == expected.device;
+        pids.insert(found.pid);
+      }
+      all_right = all_right && meeting.attendees[first + i].pid == getpid();
+      lines[i] = fmt::format("{} {} {}", all_right, pids.size(), inode_of(meeting.segment));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::string& line : lines) say(line);
+  return 0;
+}
+
+// Serves, says where, and ends without having destroyed anything.
+int serve_worker(const std::vector<std::string>& arguments) {
+  keel_unique_id id = {};
+  const Status served = arguments.empty() ? serve_meeting(make_segment, &id)
+                                          : serve_meeting_at(make_segment, arguments[0], &id);
+  say(served.ok() ? id.text : served.text());
+  hear();
+  return 0;
+}
+
+// ---- tests ----
+
+TEST(MeetingTest, ThreadsOfEightProcesses) {
+  constexpr uint32_t kProcesses = 8;
+  constexpr uint32_t kThreads = 4;
+  constexpr uint32_t kWorld = kProcesses * kThreads;
+  g_factory_calls = 0;
+  keel_unique_id id = {};
+  ASSERT_TRUE(serve_meeting(make_segment, &id).ok());
+  std::vector<ChildProcess> children;
+  for (uint32_t process = 0; process < kProcesses; ++process) {
+    children.emplace_back("attend", std::vector<std::string>{std::to_string(process * kThreads),
+                                                             std::to_string(kThreads),
+                                                             std::to_string(kWorld), id.text});
+  }
+  std::set<std::string> lines;
+  for (ChildProcess& child : children) {
+    for (uint32_t i = 0; i < kThreads; ++i) lines.insert(child.read_line());
+    EXPECT_EQ(child.wait(), 0);
+  }
+  // All of them have seen everybody, eight processes, and one segment.
+  ASSERT_EQ(lines.size(), 1u) << *lines.begin() << "\n" << *lines.rbegin();
+  EXPECT_TRUE(lines.begin()->starts_with("true 8 ")) << *lines.begin();
+  EXPECT_EQ(g_factory_calls, 1u);
+}
+
+TEST(MeetingTest, OneRankAlone) {
+  keel_unique_id id = {};
+  ASSERT_TRUE(serve_meeting(make_segment, &id).ok());
+  Meeting meeting;
+  const Status status = attend(id, 0, 1, &meeting);
+  ASSERT_TRUE(status.ok()) << status.text();
+  ASSERT_EQ(meeting.attendees.size(), 1u);
+  Attendee expected = attendee(0);
+  expected.pid = getpid();
+  EXPECT_EQ(meeting.attendees[0], expected);
+  EXPECT_NE(fcntl(meeting.segment.get(), F_GETFD) & FD_CLOEXEC, 0);
+  // It is over, and that is told at once, whatever the deadline.
+  const Status late = attend(id, 0, 1, &meeting);
+  EXPECT_EQ(late.code(), KEEL_UNAVAILABLE) << late.text();
+}
+
+TEST(MeetingTest, AMissingRankIsNamed) {
+  keel_unique_id id = {};
+  ASSERT_TRUE(serve_meeting(make_segment, &id).ok());
+  Rank patient(id, 0, 16);
+  wait_until_only(id, 5, 16, "ranks 1-4, 6-15 of 16 have not come");
+  // It may come again, and so may the others.
+  std::vector<std::unique_ptr<Rank>> rest;
+  for (uint32_t rank = 1; rank < 16; ++rank) {
+    rest.push_back(std::make_unique<Rank>(id, rank, 16));
+  }
+  EXPECT_TRUE(patient.status().ok()) << patient.status().text();
+  for (auto& rank : rest) EXPECT_TRUE(rank->status().ok()) << rank->status().text();
+}
+
+TEST(MeetingTest, WhoGaveUpIsTold) {
+  keel_unique_id id = {};
+  ASSERT_TRUE(serve_meeting(make_segment, &id).ok());
+  Meeting meeting;
+  EXPECT_EQ(attend(id, 2, 3, &meeting, kShortNs).code(), KEEL_TIMED_OUT);
+  const Status status = attend(id, 0, 3, &meeting, kShortNs);
+  EXPECT_EQ(status.code(), KEEL_TIMED_OUT);
+  EXPECT_NE(std::string(status.text()).find("ranks 1, 2 of 3 have not come (rank 2 had, and gave"),
+            std::string::npos)
+      << status.text();
+}
+
+TEST(MeetingTest, ARankThatComesTwice) {
+  keel_unique_id id = {};
+  ASSERT_TRUE(serve_meeting(make_segment, &id).ok());
+  Rank first(id, 1, 3);
+  wait_until_only(id, 0, 3, "rank 2 of 3 has not come");
+  Meeting meeting;
+  const Status twice = attend(id, 1, 3, &meeting);
+  EXPECT_EQ(twice.code(), KEEL_ALREADY_EXISTS);
+  const std::string text = twice.text();
+  EXPECT_NE(text.find("rank 1 is there already"), std::string::npos) << text;
+  EXPECT_NE(text.find(std::to_string(getpid())), std::string::npos) << text;
+  Rank second(id, 0, 3);
+  EXPECT_TRUE(attend(id, 2, 3, &meeting).ok());
+  EXPECT_TRUE(first.status().ok()) << first.status().text();
+}
+
+TEST(MeetingTest, AWorldThatDiffers) {
+  keel_unique_id id = {};
+  ASSERT_TRUE(serve_meeting(make_segment, &id).ok());
+  Rank first(id, 1, 3);
+  wait_until_only(id, 0, 3, "rank 2 of 3 has not come");
+  Meeting meeting;
+  const Status other = attend(id, 3, 8, &meeting);
+  EXPECT_EQ(other.code(), KEEL_INVALID_ARGUMENT);
+  EXPECT_NE(
+      std::string(other.text()).find("rank 3 says that the world has 8 ranks, rank 1 has said 3"),
+      std::string::npos)
+      << other.text();
+  Rank second(id, 0, 3);
+  EXPECT_TRUE(attend(id, 2, 3, &meeting).ok());
+  EXPECT_TRUE(first.status().ok()) << first.status().text();
+}
+
+TEST(MeetingTest, AKilledRankFailsTheOthers) {
+  keel_unique_id id = {};
+  ASSERT_TRUE(serve_meeting(make_segment, &id).ok());
+  Rank survivor(id, 0, 4);
+  ChildProcess victim("attend", {"3", "1", "4", id.text});
+  wait_until_only(id, 1, 4, "rank 2 of 4 has not come");
+  const std::string pid = std::to_string(victim.pid());
+  victim.kill();
+  EXPECT_EQ(survivor.status().code(), KEEL_RANK_FAILED);
+  const std::string text = survivor.status().text();
+  EXPECT_NE(text.find("rank 3 (process " + pid), std::string::npos) << text;
+  // Those who come later learn it as well; then the meeting is over.
+  Meeting meeting;
+  for (uint32_t rank : {1, 2}) {
+    const Status late = attend(id, rank, 4, &meeting);
+    EXPECT_EQ(late.code(), KEEL_RANK_FAILED) << late.text();
+    EXPECT_NE(std::string(late.text()).find("rank 3 (process " + pid), std::string::npos);
+  }
+  EXPECT_EQ(attend(id, 2, 4, &meeting).code(), KEEL_UNAVAILABLE);
+}
+
+TEST(MeetingTest, TheServersEndIsNoticed) {
+  ChildProcess server("serve", {});
+  const keel_unique_id id = id_of(server.read_line());
+  Rank rank(id, 0, 3);
+  wait_until_only(id, 1, 3, "rank 2 of 3 has not come");
+  server.kill();
+  EXPECT_EQ(rank.status().code(), KEEL_RANK_FAILED) << rank.status().text();
+  EXPECT_NE(std::string(rank.status().text()).find(std::to_string(server.pid())), std::string::npos)
+      << rank.status().text();
+  EXPECT_EQ(server.wait(), 128 + 9);
+  Meeting meeting;
+  EXPECT_EQ(attend(id, 0, 2, &meeting).code(), KEEL_UNAVAILABLE);
+}
+
+TEST(MeetingTest, AServerEndsCleanlyInTheMiddle) {
+  ChildProcess server("serve", {});
+  const keel_unique_id id = id_of(server.read_line());
+  Rank rank(id, 0, 3);
+  wait_until_only(id, 1, 3, "rank 2 of 3 has not come");
+  server.write_line("");
+  EXPECT_EQ(server.wait(), 0);  // not what a sanitizer has to say about it
+  EXPECT_EQ(rank.status().code(), KEEL_RANK_FAILED) << rank.status().text();
+}
+
+TEST(MeetingTest, SeveralAtOnce) {
+  constexpr uint32_t kMeetings = 8;
+  constexpr uint32_t kWorld = 3;
+  std::vector<keel_unique_id> ids(kMeetings);
+  std::vector<std::unique_ptr<Rank>> ranks;
+  for (keel_unique_id& id : ids) ASSERT_TRUE(serve_meeting(make_segment, &id).ok());
+  for (uint32_t rank = 0; rank < kWorld; ++rank) {
+    for (const keel_unique_id& id : ids) ranks.push_back(std::make_unique<Rank>(id, rank, kWorld));
+  }
+  std::set<uint64_t> segments;
+  for (auto& rank : ranks) {
+    ASSERT_TRUE(rank->status().ok()) << rank->status().text();
+    segments.insert(inode_of(rank->meeting().segment));
+  }
+  EXPECT_EQ(segments.size(), kMeetings);
+}
+
+TEST(MeetingTest, AFactoryThatFailsFailsAll) {
+  keel_unique_id id = {};
+  ASSERT_TRUE(serve_meeting(make_no_segment, &id).ok());
+  Rank other(id, 1, 2);
+  Meeting meeting;
+  const Status status = attend(id, 0, 2, &meeting);
+  EXPECT_EQ(status.code(), KEEL_OUT_OF_MEMORY);
+  EXPECT_NE(std::string(status.text()).find("no segment today"), std::string::npos);
+  EXPECT_EQ(other.status().code(), KEEL_OUT_OF_MEMORY);
+}
+
+TEST(MeetingTest, ByName) {
+  const std::string name = fmt::format("job {} with \"odd\" characters\n", getpid());
+  const keel_unique_id id = meeting_id(name);
+  Rank early(id, 1, 2);  // before anybody serves
+  keel_unique_id served = {};
+  ASSERT_TRUE(serve_meeting_at(make_segment, name, &served).ok());
+  EXPECT_STREQ(served.text, id.text);
+  const Status again = serve_meeting_at(make_segment, name, &served);
+  EXPECT_EQ(again.code(), KEEL_ALREADY_EXISTS);
+  EXPECT_NE(std::string(again.text()).find(fmt::format("process {} ", getpid())), std::string::npos)
+      << again.text();
+  ChildProcess rival("serve", {name});
+  // In the second line: the name has an end of line.
+  EXPECT_NE((rival.read_line() + rival.read_line()).find("already"), std::string::npos);
+  Meeting meeting;
+  const Status status = attend(id, 0, 2, &meeting);
+  EXPECT_TRUE(status.ok()) << status.text();
+  EXPECT_TRUE(early.status().ok()) << early.status().text();
+  // The name is free again.
+  EXPECT_TRUE(serve_meeting_at(make_segment, name, &served).ok());
+  EXPECT_TRUE(attend(id, 0, 1, &meeting).ok());
+}
+
+TEST(MeetingTest, NobodyServes) {
+  Meeting meeting;
+  const Status status =
+      attend(meeting_id(fmt::format("nobody {}", getpid())), 2, 3, &meeting, kShortNs);
+  EXPECT_EQ(status.code(), KEEL_TIMED_OUT);
+  EXPECT_NE(std::string(status.text()).find("rank 2 of 3"), std::string::npos) << status.text();
+}
+
+TEST(MeetingTest, ArgumentsOutOfBounds) {
+  keel_unique_id id = {};
+  ASSERT_TRUE(serve_meeting(make_segment, &id).ok());
+  Meeting meeting;
+  EXPECT_EQ(attend(id, 0, 0, &meeting).code(), KEEL_INVALID_ARGUMENT);
+  EXPECT_EQ(attend(id, 2, 2, &meeting).code(), KEEL_INVALID_ARGUMENT);
+  EXPECT_EQ(attend(id, 0, kMaxWorld + 1, &meeting).code(), KEEL_INVALID_ARGUMENT);
+  Attendee self = attendee(0);
+  self.device = std::string(kMaxDeviceName + 1, 'd');
+  const Deadline deadline = Deadline::after(kPatienceNs);
+  EXPECT_EQ(attend_meeting(id, self, 1, deadline, &meeting).code(), KEEL_INVALID_ARGUMENT);
+  self.device = "cpu\n0";
+  EXPECT_EQ(attend_meeting(id, self, 1, deadline, &meeting).code(), KEEL_INVALID_ARGUMENT);
+  self.device = std::string(kMaxDeviceName, 'd');
+  const Status status = attend_meeting(id, self, 1, deadline, &meeting);
+  ASSERT_TRUE(status.ok()) << status.text();
+  EXPECT_EQ(meeting.attendees[0].device, self.device);
+}
+
+TEST(MeetingTest, StrangersHarmNothing) {
+  keel_unique_id id = {};
+  ASSERT_TRUE(serve_meeting(make_segment, &id).ok());
+  MeetingPlace place;
+  ASSERT_TRUE(MeetingPlace::parse(id, &place).ok());
+  Rank rank(id, 0, 3);
+  wait_until_only(id, 1, 3, "rank 2 of 3 has not come");
+  const FileDescriptor silent = stranger(place.socket_name());
+  for (const Bytes& bytes : nonsense(write_hello({3, attendee(1)}))) {
+    const FileDescriptor socket = stranger(place.socket_name());
+    send_raw(socket, bytes);
+    const Status answer = answer_to(socket);
+    EXPECT_TRUE(answer.code() == KEEL_DATA_LOSS || answer.code() == KEEL_UNSUPPORTED)
+        << answer.text();
+  }
+  {
+    const FileDescriptor socket = stranger(place.socket_name());
+    send_raw(socket, write_hello({3, attendee(3)}));  // which attend_meeting does not let out
+    EXPECT_EQ(answer_to(socket).code(), KEEL_DATA_LOSS);
+  }
+  Rank other(id, 1, 3);
+  Meeting meeting;
+  EXPECT_TRUE(attend(id, 2, 3, &meeting).ok());
+  EXPECT_TRUE(rank.status().ok()) << rank.status().text();
+  // Who never said a word is told as well.
+  EXPECT_EQ(answer_to(silent).code(), KEEL_UNAVAILABLE);
+}
+
+// What a user who is not root gets: 0 if it is a refusal that names both users.
+int connect_as_nobody(const std::vector<std::string>& arguments) {
+  const std::string& name = arguments[0];
+  if (!become_nobody()) return 99;
+  FileDescriptor socket;
+  Peer peer;
+  const Status refused =
+      connect_to(name, Absence::kFails, Deadline::after(kPatienceNs), &socket, &peer);
+  if (refused.code() != KEEL_PERMISSION_DENIED) return 1;
+  return std::string(refused.text()).find("uid 0, not 65534") != std::string::npos ? 0 : 2;
+}
+
+TEST(MeetingTest, AnotherUserIsRefused) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  ChildProcess server("serve", {});
+  MeetingPlace place;
+  ASSERT_TRUE(MeetingPlace::parse(id_of(server.read_line()), &place).ok());
+  ChildProcess nobody("nobody", {place.socket_name()});
+  EXPECT_EQ(nobody.wait(), 0);
+}
+
+}  // namespace
+
+const std::map<std::string, Worker>& workers() {
+  static const std::map<std::string, Worker> all = {
+      {"attend", attend_worker}, {"serve", serve_worker}, {"nobody", connect_as_nobody}};
+  return all;
+}
+
+}  // namespace keel::testing

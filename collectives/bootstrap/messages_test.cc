@@ -1,0 +1,150 @@
+#include "collectives/bootstrap/messages.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace keel {
+namespace {
+
+Attendee attendee(uint32_t rank) {
+  Attendee self;
+  self.rank = rank;
+  self.pid = 1000 + rank;
+  self.start_time = uint64_t{1} << 40;
+  self.process.bytes.fill(static_cast<uint8_t>(rank));
+  self.flags = 0xf0f0f0f0;
+  self.device = std::string(rank % (kMaxDeviceName + 1), 'd');
+  return self;
+}
+
+std::vector<Attendee> attendees(uint32_t world) {
+  std::vector<Attendee> all;
+  for (uint32_t rank = 0; rank < world; ++rank) all.push_back(attendee(rank));
+  return all;
+}
+
+// One message of each kind, and what reads it.
+struct Example {
+  Bytes bytes;
+  std::function<Status(ByteView)> parse;
+};
+std::vector<Example> examples() {
+  return {
+      {write_request({1, 2}),
+       [](ByteView bytes) {
+         ObjectId id;
+         return parse_request(bytes, &id);
+       }},
+      {write_hello({8, attendee(7)}),
+       [](ByteView bytes) {
+         Hello hello;
+         return parse_hello(bytes, &hello);
+       }},
+      {write_question(), parse_question},
+      {write_answer(failure(KEEL_TIMED_OUT, "too late")),
+       [](ByteView bytes) {
+         Status answer;
+         return parse_answer(bytes, &answer);
+       }},
+      {write_roster(attendees(3)),
+       [](ByteView bytes) {
+         std::vector<Attendee> all;
+         return parse_roster(bytes, &all);
+       }},
+  };
+}
+
+TEST(MessagesTest, AreReadAsTheyWereWritten) {
+  ObjectId id;
+  ASSERT_TRUE(parse_request(write_request({3, UINT64_MAX}), &id).ok());
+  EXPECT_EQ(id, (ObjectId{3, UINT64_MAX}));
+  Hello hello;
+  ASSERT_TRUE(parse_hello(write_hello({kMaxWorld, attendee(kMaxWorld - 1)}), &hello).ok());
+  EXPECT_EQ(hello.world, kMaxWorld);
+  EXPECT_EQ(hello.self, attendee(kMaxWorld - 1));
+  Status answer = Status::no_memory();
+  ASSERT_TRUE(parse_answer(write_answer({}), &answer).ok());
+  EXPECT_TRUE(answer.ok());
+  ASSERT_TRUE(parse_answer(write_answer(failure(KEEL_ABORTED, "no\nmore")), &answer).ok());
+  EXPECT_EQ(answer.code(), KEEL_ABORTED);
+  EXPECT_STREQ(answer.text(), "no more");
+  ASSERT_TRUE(
+      parse_answer(write_answer(Status(KEEL_ABORTED, std::string(5000, 'x'))), &answer).ok());
+  EXPECT_EQ(std::string(answer.text()).size(), kMaxAnswerText);
+  for (uint32_t world : {1u, 5u, kMaxWorld}) {
+    const Bytes roster = write_roster(attendees(world));
+    EXPECT_LE(roster.size(), kMaxRosterBytes);
+    std::vector<Attendee> all;
+    const Status parsed = parse_roster(roster, &all);
+    ASSERT_TRUE(parsed.ok()) << parsed.text();
+    EXPECT_EQ(all, attendees(world));
+  }
+}
+
+TEST(MessagesTest, CutShortOrTooLong) {
+  for (const Example& example : examples()) {
+    ASSERT_TRUE(example.parse(example.bytes).ok());
+    for (size_t size = 0; size < example.bytes.size(); ++size) {
+      EXPECT_EQ(example.parse(ByteView(example.bytes).first(size)).code(), KEEL_DATA_LOSS) << size;
+    }
+    Bytes longer = example.bytes;
+    longer.push_back(0);
+    EXPECT_EQ(example.parse(longer).code(), KEEL_DATA_LOSS);
+    // Nor if the size agrees.
+    longer[8] = static_cast<uint8_t>(longer.size());
+    EXPECT_EQ(example.parse(longer).code(), KEEL_DATA_LOSS);
+  }
+}
+
+TEST(MessagesTest, OfAnotherKindOrVersion) {
+  const std::vector<Example> all = examples();
+  for (size_t kind = 0; kind < all.size(); ++kind) {
+    for (size_t other = 0; other < all.size(); ++other) {
+      EXPECT_EQ(all[kind].parse(all[other].bytes).code(), kind == other ? KEEL_OK : KEEL_DATA_LOSS);
+    }
+    Bytes newer = all[kind].bytes;
+    newer[4] = 2;
+    const Status status = all[kind].parse(newer);
+    EXPECT_EQ(status.code(), KEEL_UNSUPPORTED);
+    EXPECT_NE(std::string(status.text()).find("its format is 2, here 1"), std::string::npos)
+        << status.text();
+    Bytes foreign = all[kind].bytes;
+    foreign[0] = 'H';
+    EXPECT_EQ(all[kind].parse(foreign).code(), KEEL_DATA_LOSS);
+  }
+}
+
+TEST(MessagesTest, ContentsThatCannotBe) {
+  Hello hello;
+  EXPECT_EQ(parse_hello(write_hello({7, attendee(7)}), &hello).code(), KEEL_DATA_LOSS);
+  EXPECT_EQ(parse_hello(write_hello({0, attendee(0)}), &hello).code(), KEEL_DATA_LOSS);
+  EXPECT_EQ(parse_hello(write_hello({kMaxWorld + 1, attendee(0)}), &hello).code(), KEEL_DATA_LOSS);
+  Attendee odd = attendee(0);
+  odd.device = std::string(kMaxDeviceName + 1, 'd');
+  EXPECT_EQ(parse_hello(write_hello({1, odd}), &hello).code(), KEEL_DATA_LOSS);
+  for (char each : {'\0', '\n', '\x7f'}) {
+    odd.device = std::string("cpu") + each;
+    EXPECT_EQ(parse_hello(write_hello({1, odd}), &hello).code(), KEEL_DATA_LOSS);
+  }
+  std::vector<Attendee> all = attendees(3);
+  std::swap(all[1], all[2]);
+  EXPECT_EQ(parse_roster(write_roster(all), &all).code(), KEEL_DATA_LOSS);
+  EXPECT_EQ(parse_roster(write_roster({}), &all).code(), KEEL_DATA_LOSS);
+  EXPECT_EQ(parse_roster(write_roster(attendees(kMaxWorld + 1)), &all).code(), KEEL_DATA_LOSS);
+  // A count that the bytes cannot hold reserves no memory for it.
+  Bytes roster = write_roster(attendees(3));
+  roster[13] = 0x0f;
+  EXPECT_EQ(parse_roster(roster, &all).code(), KEEL_DATA_LOSS);
+  Status answer;
+  Bytes unknown = write_answer(failure(KEEL_ABORTED, "x"));
+  for (uint8_t code : {uint8_t{0}, uint8_t{31}, uint8_t{KEEL_NOT_READY}, uint8_t{200}}) {
+    unknown[12] = code;
+    EXPECT_EQ(parse_answer(unknown, &answer).code(), KEEL_DATA_LOSS) << int{code};
+  }
+}
+
+}  // namespace
+}  // namespace keel

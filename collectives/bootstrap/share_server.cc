@@ -1,0 +1,156 @@
+#include "collectives/bootstrap/share_server.h"
+
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/stat.h>
+
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include "collectives/bootstrap/listener.h"
+#include "collectives/bootstrap/messages.h"
+#include "collectives/bootstrap/service_thread.h"
+#include "collectives/bootstrap/system_failure.h"
+#include "core/log.h"
+
+namespace keel {
+
+namespace {
+
+// Whoever connects asks at once.
+constexpr int64_t kPatienceNs = 5'000'000'000;
+
+// The id of |fd|; a failure when it may shrink.
+Status check_object(int fd, ObjectId* out_id) {
+  struct stat info = {};
+  if (fstat(fd, &info) != 0) return system_failure(errno, "fstat");
+  const int seals = fcntl(fd, F_GET_SEALS);
+  if (!S_ISREG(info.st_mode) || seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
+    return failure(KEEL_FAILED_PRECONDITION, "it is not sealed against shrinking");
+  }
+  *out_id = {info.st_dev, info.st_ino};
+  return {};
+}
+
+}  // namespace
+
+std::string share_name(const ProcessToken& token) {
+  return "keel-share-" + token.hex();
+}
+
+ShareServer& ShareServer::get() {
+  static ShareServer& instance = *new ShareServer;
+  return instance;
+}
+
+ShareServer::ShareServer() : token_status_(random_bytes(&token_.bytes)) {}
+
+Status ShareServer::publish(FileDescriptor fd, ObjectId* out_id) {
+  ObjectId id;
+  KEEL_RETURN_IF_ERROR(check_object(fd.get(), &id).with_prefix("publish: "));
+  std::lock_guard lock(mutex_);
+  KEEL_RETURN_IF_ERROR(listen_locked());
+  Object& object = objects_[id];
+  if (object.count++ == 0) object.fd = std::move(fd);
+  *out_id = id;
+  return {};
+}
+
+Status ShareServer::listen_locked() {
+  if (is_listening_) return {};
+  KEEL_RETURN_IF_ERROR(token_status_);
+  uint64_t listener = 0;
+  KEEL_RETURN_IF_ERROR(start_listening(
+      share_name(token_),
+      [this](FileDescriptor socket, const Peer& peer) { on_peer(std::move(socket), peer); },
+      &listener));
+  is_listening_ = true;
+  return {};
+}
+
+void ShareServer::withdraw(const ObjectId& id) {
+  std::lock_guard lock(mutex_);
+  const auto found = objects_.find(id);
+  if (found != objects_.end() && --found->second.count == 0) objects_.erase(found);
+}
+
+bool ShareServer::has(const ObjectId& id) {
+  std::lock_guard lock(mutex_);
+  return objects_.contains(id);
+}
+
+void ShareServer::on_peer(FileDescriptor socket, const Peer& peer) {
+  const int number = socket.get();
+  uint64_t connection = 0;
+  const Status added = ServiceThread::get().add(
+      std::move(socket), EPOLLIN,
+      [this, number, peer](uint64_t id, uint32_t events) {
+        // One question a connection; silence is none.
+        if (events != 0) on_request(number, peer);
+        ServiceThread::get().remove(id);
+      },
+      &connection);
+  if (!added.ok()) {
+    log(KEEL_LOG_WARNING, "process {} is not answered: {}", peer.pid, added.text());
+    return;
+  }
+  ServiceThread::get().set_deadline(connection, Deadline::after(kPatienceNs));
+}
+
+void ShareServer::on_request(int socket, const Peer& peer) {
+  const Status answered = answer(socket, peer);
+  if (answered.failed()) send_answer(socket, answered);
+}
+
+Status ShareServer::answer(int socket, const Peer& peer) {
+  Packet packet;
+  KEEL_RETURN_IF_ERROR(receive_packet(socket, &packet));
+  ObjectId id;
+  KEEL_RETURN_IF_ERROR(parse_request(packet.bytes, &id));
+  std::lock_guard lock(mutex_);  // so that it is not closed, and its number another file's
+  const auto found = objects_.find(id);
+  if (found == objects_.end()) {
+    return failure(KEEL_NOT_FOUND, "process {} does not share object {}:{}", getpid(), id.device,
+                   id.inode);
+  }
+  const std::array<int, 1> descriptors = {found->second.fd.get()};
+  return send_packet(socket, write_answer({}), descriptors)
+      .with_prefix(fmt::format("handing an object to process {}: ", peer.pid));
+}
+
+Status fetch_object(const ProcessToken& owner, const ObjectId& id, const Deadline& deadline,
+                    FileDescriptor* out_fd) {
+  const std::string what = fmt::format("object {}:{} of {}: ", id.device, id.inode, owner.hex());
+  FileDescriptor socket;
+  Peer peer;
+  KEEL_RETURN_IF_ERROR(
+      connect_to(share_name(owner), Absence::kFails, deadline, &socket, &peer).with_prefix(what));
+  // Whoever refuses to listen may still say why.
+  const Status asked = send_packet(socket.get(), write_request(id), {});
+  if (asked.failed() && asked.code() != KEEL_ABORTED) return asked.with_prefix(what);
+  const std::string from = fmt::format("{}process {}: ", what, peer.pid);
+  Packet packet;
+  const Status received = receive_packet(socket.get(), deadline, &packet);
+  if (received.code() == KEEL_ABORTED) {
+    return failure(KEEL_UNAVAILABLE, "{}it ended before it answered", from);
+  }
+  KEEL_RETURN_IF_ERROR(received.with_prefix(from));
+  Status answer;
+  KEEL_RETURN_IF_ERROR(parse_answer(packet.bytes, &answer).with_prefix(from));
+  KEEL_RETURN_IF_ERROR(answer.with_prefix(from));
+  if (packet.descriptors.size() != 1) {
+    return failure(KEEL_DATA_LOSS, "{}an answer with {} descriptors came", from,
+                   packet.descriptors.size());
+  }
+  ObjectId found;
+  KEEL_RETURN_IF_ERROR(check_object(packet.descriptors[0].get(), &found).with_prefix(from));
+  if (found != id) {
+    return failure(KEEL_FAILED_PRECONDITION, "{}another object came, {}:{}", from, found.device,
+                   found.inode);
+  }
+  *out_fd = std::move(packet.descriptors[0]);
+  return {};
+}
+
+}  // namespace keel

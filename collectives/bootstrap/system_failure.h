@@ -1,0 +1,17 @@
+// Failures of system calls.
+#ifndef KEEL_COLLECTIVES_BOOTSTRAP_SYSTEM_FAILURE_H_
+#define KEEL_COLLECTIVES_BOOTSTRAP_SYSTEM_FAILURE_H_
+
+#include <string_view>
+
+#include "core/status.h"
+
+namespace keel {
+
+// |what| failed with the errno |error|. KEEL_UNAVAILABLE, with the limit, when there are too
+// many open files; KEEL_OUT_OF_MEMORY; KEEL_PERMISSION_DENIED; else KEEL_INTERNAL.
+Status system_failure(int error, std::string_view what);
+
+}  // namespace keel
+
+#endif  // KEEL_COLLECTIVES_BOOTSTRAP_SYSTEM_FAILURE_H_

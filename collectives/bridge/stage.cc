@@ -1,0 +1,177 @@
+#include "collectives/bridge/stage.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "collectives/bootstrap/share_server.h"
+#include "collectives/bootstrap/shared_file.h"
+#include "core/copy.h"
+#include "core/log.h"
+#include "core/observer.h"
+#include "core/staging.h"
+
+namespace keel {
+
+namespace {
+
+constexpr uint32_t kWindows = 4;
+
+}  // namespace
+
+Stage::~Stage() {
+  // Both may still have work in flight after a failure: the device reuses the streams
+  // only when they are idle, and the pool the memory only when all streams are past it.
+  const bool is_idle = [&] {
+    for (const Ref<EventRecord>& record :
+         {fetched_[0], fetched_[1], delivered_[0], delivered_[1]}) {
+      if (record && record->state() != EventRecord::State::kDone) return false;
+    }
+    return true;
+  }();
+  if (to_host_) device_.return_stream(std::move(to_host_));
+  if (to_device_) device_.return_stream(std::move(to_device_));
+  if (memory_ == nullptr) return;
+  if (!shared_) {
+    device_.memory().free(memory_).ok();
+    return;
+  }
+  ShareServer::get().withdraw(object_);
+  if (!is_idle) {
+    // The device may still write there: better never used again than used by somebody else.
+    log(KEEL_LOG_WARNING, "{}: a staging window is left behind, a copy into it has not ended",
+        device_.name());
+    return;
+  }
+  if (registered_) {
+    const keel_memory_table* table = device_.memory_table();
+    (void)device_.check(table->host_unregister(device_.native(), memory_),
+                        "memory.host_unregister");
+  }
+  munmap(memory_, kWindows * window_bytes_);
+}
+
+Status Stage::allocate_private() {
+  void* memory = nullptr;
+  KEEL_RETURN_IF_ERROR(alloc_staging(device_, kWindows * window_bytes_, &memory));
+  memory_ = static_cast<char*>(memory);
+  return {};
+}
+
+Status Stage::allocate_shared() {
+  const uint64_t bytes = kWindows * window_bytes_;
+  FileDescriptor file;
+  KEEL_RETURN_IF_ERROR(create_shared_file("keel-stage", bytes, &file).with_prefix("a stage: "));
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  if (memory == MAP_FAILED) {
+    return failure(KEEL_OUT_OF_MEMORY, "no address space for {} bytes to stage in: {}", bytes,
+                   std::strerror(errno));
+  }
+  const Status published = ShareServer::get().publish(std::move(file), &object_);
+  if (!published.ok()) {
+    munmap(memory, bytes);
+    return published;
+  }
+  memory_ = static_cast<char*>(memory);
+  place_.device = object_.device;
+  place_.inode = object_.inode;
+  return {};
+}
+
+Status Stage::prepare(bool device_copies) {
+  if (memory_ == nullptr) {
+    KEEL_RETURN_IF_ERROR(shared_ ? allocate_shared() : allocate_private());
+    place_.address = reinterpret_cast<uint64_t>(memory_);
+  }
+  if (!device_copies || to_host_) return {};
+  const keel_memory_table* table = device_.memory_table();
+  // Pageable windows are slower, no more: the plugin stages them once again.
+  if (shared_ && device_.claims(KEEL_CLAIM_HOST_REGISTER) &&
+      KEEL_HAS(keel_memory_table, table, host_register)) {
+    void* address = nullptr;
+    registered_ = device_
+                      .check(table->host_register(device_.native(), memory_,
+                                                  kWindows * window_bytes_, &address),
+                             "memory.host_register")
+                      .ok();
+  }
+  Ref<Stream> to_host;
+  KEEL_RETURN_IF_ERROR(device_.lease_stream(&to_host, urgent_));
+  Ref<Stream> to_device;
+  const Status leased = device_.lease_stream(&to_device, urgent_);
+  if (!leased.ok()) {
+    device_.return_stream(std::move(to_host));
+    return leased;
+  }
+  to_host_ = std::move(to_host);
+  to_device_ = std::move(to_device);
+  return {};
+}
+
+void Stage::settle() {
+  // Copies of a window end in milliseconds, or never, on a device that hangs.
+  constexpr int64_t kPatienceNs = 5'000'000'000;
+  const Deadline deadline = Deadline::after(kPatienceNs);
+  for (const auto& records : {fetched_, delivered_}) {
+    for (const Ref<EventRecord>& record : records) {
+      if (record) (void)record->wait(deadline);
+    }
+  }
+}
+
+Status Stage::fetch(uint64_t round, const Buffer& buffer, uint64_t offset, uint64_t window_offset,
+                    uint64_t bytes) {
+  if (bytes == 0) return {};
+  char* const window = in(round) + window_offset;
+  traffic_.to_host += bytes;
+  observers::tell([&](Observer& observer) { observer.bridged(bytes); });
+  if (buffer.host != nullptr) {
+    const HostSpan span("host copy", [&](AccessList& accesses) {
+      accesses.reads(&device_, buffer.device + offset, bytes);
+    });
+    std::memcpy(window, buffer.host + offset, bytes);
+    return {};
+  }
+  KEEL_RETURN_IF_ERROR(
+      submit_copy(*to_host_, KEEL_COPY_DEVICE_TO_HOST, window, buffer.device + offset, bytes));
+  return to_host_->record(0, &fetched_[round % 2]);
+}
+
+Status Stage::await_fetched(uint64_t round, Patience& patience) {
+  // After a failure it stays: the copy may still be on its way into the window.
+  Ref<EventRecord>& record = fetched_[round % 2];
+  if (record) KEEL_RETURN_IF_ERROR(patience.wait(record));
+  record = {};
+  return {};
+}
+
+Status Stage::deliver(uint64_t round, const Buffer& buffer, uint64_t offset, uint64_t window_offset,
+                      uint64_t bytes) {
+  if (bytes == 0) return {};
+  const char* const window = out(round) + window_offset;
+  traffic_.to_device += bytes;
+  observers::tell([&](Observer& observer) { observer.bridged(bytes); });
+  if (buffer.host != nullptr) {
+    const HostSpan span("host copy", [&](AccessList& accesses) {
+      accesses.writes(&device_, buffer.device + offset, bytes);
+    });
+    std::memcpy(buffer.host + offset, window, bytes);
+    return {};
+  }
+  KEEL_RETURN_IF_ERROR(
+      submit_copy(*to_device_, KEEL_COPY_HOST_TO_DEVICE, buffer.device + offset, window, bytes));
+  return to_device_->record(0, &delivered_[round % 2]);
+}
+
+Status Stage::await_delivered(uint64_t round, Patience& patience) {
+  // After a failure it stays: the copy may still be on its way into the window.
+  Ref<EventRecord>& record = delivered_[round % 2];
+  if (record) KEEL_RETURN_IF_ERROR(patience.wait(record));
+  record = {};
+  return {};
+}
+
+}  // namespace keel

@@ -1,0 +1,336 @@
+// The C functions of communicators.
+#include <unistd.h>
+
+#include "collectives/bootstrap/launcher_environment.h"
+#include "collectives/bootstrap/meeting.h"
+#include "collectives/bootstrap/process_watch.h"
+#include "collectives/bootstrap/share_server.h"
+#include "collectives/communicator.h"
+#include "collectives/communicator_handle.h"
+#include "core/api.h"
+#include "core/observer.h"
+
+using keel::api_call;
+using keel::Communicator;
+using keel::CommunicatorTable;
+using keel::Deadline;
+using keel::failure;
+using keel::Ref;
+using keel::Runtime;
+using keel::Status;
+
+namespace keel {
+
+CommunicatorTable& communicator_handles() {
+  static CommunicatorTable& table = *[] {
+    auto* created = new CommunicatorTable;
+    Runtime::get().add_shutdown_hook([created] {
+      // Ends what the user left behind.
+      for (uint64_t handle : created->live_handles()) {
+        const Ref<Communicator> left = created->remove(handle);
+        if (!left) continue;
+        left->abort({KEEL_ABORTED, "Keel was shut down"});
+        left->close(Runtime::get().default_deadline()).ok();
+      }
+    });
+    return created;
+  }();
+  return table;
+}
+
+}  // namespace keel
+
+namespace {
+
+using keel::communicator_handles;
+using keel::find_communicator;
+
+Status read_options(const keel_comm_options* given, keel::CommunicatorOptions* out_options) {
+  out_options->timeout_ns = Runtime::get().default_timeout_ns();
+  if (given == nullptr) return {};
+  KEEL_RETURN_IF_ERROR(
+      keel::check_struct(given, KEEL_STRUCT_COMM_OPTIONS, sizeof(keel_comm_options), "options"));
+  if (given->timeout_ns < 0) {
+    return failure(KEEL_INVALID_ARGUMENT, "options.timeout_ns is {}", given->timeout_ns);
+  }
+  if (given->timeout_ns != 0) out_options->timeout_ns = given->timeout_ns;
+  if (given->chunk_bytes != 0) {
+    KEEL_RETURN_IF_ERROR(keel::check_chunk_bytes(given->chunk_bytes));
+    out_options->chunk_bytes = given->chunk_bytes;
+  }
+  out_options->forbid_alias = given->forbid_alias != 0;
+  if (given->priority > KEEL_COMM_URGENT) {
+    return failure(KEEL_INVALID_ARGUMENT,
+                   "options.priority is {}: KEEL_COMM_NORMAL (0) or KEEL_COMM_URGENT (1)",
+                   given->priority);
+  }
+  out_options->urgent = given->priority == KEEL_COMM_URGENT;
+  return {};
+}
+
+keel::Attendee introduce(const keel::Device& device, uint32_t rank,
+                         const keel::CommunicatorOptions& options) {
+  keel::Attendee self;
+  self.rank = rank;
+  self.pid = getpid();
+  self.process = keel::ShareServer::get().token();
+  self.device = device.name().substr(0, keel::kMaxDeviceName);
+  const bool has_alias = device.claims(KEEL_CLAIM_HOST_ALIAS) && !options.forbid_alias;
+  self.flags =
+      (has_alias ? 0u : keel::Team::kNoAlias) | (options.urgent ? keel::Team::kUrgent : 0u);
+  return self;
+}
+
+Status add_handle(Ref<Communicator> communicator, keel_comm* out_comm) {
+  const uint64_t id = communicator_handles().insert(std::move(communicator));
+  if (id == 0) return failure(KEEL_OUT_OF_MEMORY, "all handles of this kind are taken");
+  *out_comm = {id};
+  return {};
+}
+
+// Handles that go again unless they are given to the caller.
+class NewHandles {
+ public:
+  explicit NewHandles(uint32_t count) { handles_.reserve(count); }
+  ~NewHandles() {
+    for (keel_comm handle : handles_) communicator_handles().remove(handle.id);
+  }
+  NewHandles(const NewHandles&) = delete;
+  NewHandles& operator=(const NewHandles&) = delete;
+
+  Status add(Ref<Communicator> communicator) {
+    keel_comm handle = {};
+    KEEL_RETURN_IF_ERROR(add_handle(std::move(communicator), &handle));
+    handles_.push_back(handle);
+    return {};
+  }
+  void give(keel_comm* out_comms) {
+    std::copy(handles_.begin(), handles_.end(), out_comms);
+    handles_.clear();
+  }
+
+ private:
+  std::vector<keel_comm> handles_;
+};
+
+// This rank is at |id|: waits for the others, and becomes one of them.
+Status join(const Ref<keel::Device>& device, const keel_unique_id& id, uint32_t rank,
+            uint32_t world, const keel::CommunicatorOptions& options, keel_comm* out_comm) {
+  const Deadline deadline = Deadline::after(options.timeout_ns);
+  keel::Attendee self = introduce(*device, rank, options);
+  KEEL_RETURN_IF_ERROR(keel::process_start_time(self.pid, &self.start_time));
+  keel::Meeting meeting;
+  KEEL_RETURN_IF_ERROR(keel::attend_meeting(id, self, world, deadline, &meeting));
+  std::shared_ptr<keel::Team> team;
+  KEEL_RETURN_IF_ERROR(keel::Team::join(std::move(meeting), &team));
+  Ref<Communicator> communicator;
+  KEEL_RETURN_IF_ERROR(
+      Communicator::enter(std::move(team), rank, device, options, deadline, &communicator));
+  return add_handle(std::move(communicator), out_comm);
+}
+
+}  // namespace
+
+keel_status keel_comm_init_all(const keel_device* devices, uint32_t count,
+                               const keel_comm_options* options, keel_comm* out_comms) {
+  return api_call([&]() -> Status {
+    KEEL_REQUIRE(devices)
+    KEEL_REQUIRE(out_comms)
+    if (count == 0 || count > keel::kMaxWorld) {
+      return failure(KEEL_INVALID_ARGUMENT, "count is {}: 1 to {}", count, keel::kMaxWorld);
+    }
+    std::vector<Ref<keel::Device>> found(count);
+    for (uint32_t rank = 0; rank < count; ++rank) {
+      KEEL_RETURN_IF_ERROR(
+          keel::find_device(devices[rank], fmt::format("devices[{}]", rank).c_str(), &found[rank]));
+    }
+    keel::CommunicatorOptions wanted;
+    KEEL_RETURN_IF_ERROR(read_options(options, &wanted));
+    std::vector<keel::Attendee> attendees;
+    for (uint32_t rank = 0; rank < count; ++rank) {
+      attendees.push_back(introduce(*found[rank], rank, wanted));
+    }
+    std::shared_ptr<keel::Team> team;
+    KEEL_RETURN_IF_ERROR(keel::Team::create_local(std::move(attendees), &team));
+    team->segment().set_chunk_bytes(wanted.chunk_bytes);
+    std::vector<keel_comm> handles(count);
+    for (uint32_t rank = 0; rank < count; ++rank) {
+      const Status added =
+          add_handle(keel::make_ref<Communicator>(team, rank, found[rank], wanted), &handles[rank]);
+      if (added.ok()) continue;
+      for (uint32_t made = 0; made < rank; ++made) communicator_handles().remove(handles[made].id);
+      return added;
+    }
+    std::copy(handles.begin(), handles.end(), out_comms);
+    return {};
+  });
+}
+
+keel_status keel_unique_id_create(keel_unique_id* out_id) {
+  return api_call([&]() -> Status {
+    KEEL_REQUIRE(out_id)
+    return keel::serve_meeting(&keel::Team::make_segment, out_id);
+  });
+}
+
+keel_status keel_comm_init_rank(keel_device device, const keel_unique_id* id, uint32_t rank,
+                                uint32_t world, const keel_comm_options* options,
+                                keel_comm* out_comm) {
+  return api_call([&]() -> Status {
+    KEEL_REQUIRE(id)
+    KEEL_REQUIRE(out_comm)
+    Ref<keel::Device> found;
+    KEEL_RETURN_IF_ERROR(keel::find_device(device, "device", &found));
+    keel::CommunicatorOptions wanted;
+    KEEL_RETURN_IF_ERROR(read_options(options, &wanted));
+    const keel::HostSpan span("keel_comm_init_rank");
+    return join(found, *id, rank, world, wanted, out_comm);
+  });
+}
+
+keel_status keel_launch_info_get(keel_launch_info* out_info) {
+  return api_call([&]() -> Status {
+    KEEL_RETURN_IF_ERROR(keel::check_struct(out_info, KEEL_STRUCT_LAUNCH_INFO,
+                                            sizeof(keel_launch_info), "out_info"));
+    std::string meeting;
+    return keel::read_launcher(out_info, &meeting);
+  });
+}
+
+keel_status keel_comm_init_env(keel_device device, const keel_comm_options* options,
+                               keel_comm* out_comm) {
+  return api_call([&]() -> Status {
+    KEEL_REQUIRE(out_comm)
+    Ref<keel::Device> found;
+    KEEL_RETURN_IF_ERROR(keel::find_device(device, "device", &found));
+    keel::CommunicatorOptions wanted;
+    KEEL_RETURN_IF_ERROR(read_options(options, &wanted));
+    auto launch = KEEL_STRUCT_INIT(keel_launch_info, KEEL_STRUCT_LAUNCH_INFO);
+    std::string name;
+    KEEL_RETURN_IF_ERROR(keel::read_launcher(&launch, &name));
+    keel_unique_id id = keel::meeting_id(name);
+    if (launch.rank == 0) {
+      KEEL_RETURN_IF_ERROR(keel::serve_meeting_at(&keel::Team::make_segment, name, &id));
+    }
+    const keel::HostSpan span("keel_comm_init_env");
+    return join(found, id, launch.rank, launch.world, wanted, out_comm);
+  });
+}
+
+keel_status keel_comm_split(keel_comm comm, int32_t color, int32_t key,
+                            const keel_comm_options* options, keel_comm* out_comm) {
+  return api_call([&]() -> Status {
+    KEEL_REQUIRE(out_comm)
+    if (color < 0 && color != KEEL_NO_COLOR) {
+      return failure(KEEL_INVALID_ARGUMENT, "color is {}: from 0 on, or KEEL_NO_COLOR", color);
+    }
+    Ref<Communicator> found;
+    KEEL_RETURN_IF_ERROR(find_communicator(comm, &found));
+    keel::CommunicatorOptions wanted;
+    KEEL_RETURN_IF_ERROR(read_options(options, &wanted));
+    const keel::HostSpan span("keel_comm_split");
+    Ref<Communicator> part;
+    KEEL_RETURN_IF_ERROR(found->split(color, key, wanted, &part));
+    *out_comm = {0};
+    return part ? add_handle(std::move(part), out_comm) : Status();
+  });
+}
+
+keel_status keel_comm_duplicate(keel_comm comm, const keel_comm_options* options,
+                                keel_comm* out_comm) {
+  return keel_comm_split(comm, /*color=*/0, /*key=*/0, options, out_comm);
+}
+
+keel_status keel_comm_finalize(keel_comm comm, int64_t timeout_ns) {
+  return api_call([&]() -> Status {
+    Ref<Communicator> found;
+    KEEL_RETURN_IF_ERROR(find_communicator(comm, &found));
+    Deadline deadline = Runtime::get().default_deadline();
+    KEEL_RETURN_IF_ERROR(Runtime::get().deadline(timeout_ns, &deadline));
+    const keel::HostSpan span("keel_comm_finalize");
+    return found->finish(deadline);
+  });
+}
+
+keel_status keel_comm_destroy(keel_comm comm) {
+  return api_call([&]() -> Status {
+    const Ref<Communicator> found = communicator_handles().remove(comm.id);
+    if (!found) return failure(KEEL_INVALID_HANDLE, "comm {:#x} is not a live handle", comm.id);
+    const keel::HostSpan span("keel_comm_destroy");
+    return found->close(Runtime::get().default_deadline());
+  });
+}
+
+keel_status keel_comm_abort(keel_comm comm) {
+  return api_call([&]() -> Status {
+    Ref<Communicator> found;
+    KEEL_RETURN_IF_ERROR(find_communicator(comm, &found));
+    found->abort(failure(KEEL_ABORTED, "rank {} aborted", found->rank()));
+    return {};
+  });
+}
+
+keel_status keel_comm_rank(keel_comm comm, uint32_t* out_rank, uint32_t* out_world) {
+  return api_call([&]() -> Status {
+    KEEL_REQUIRE(out_rank)
+    KEEL_REQUIRE(out_world)
+    Ref<Communicator> found;
+    KEEL_RETURN_IF_ERROR(find_communicator(comm, &found));
+    *out_rank = found->rank();
+    *out_world = found->world();
+    return {};
+  });
+}
+
+keel_status keel_comm_timeout_set(keel_comm comm, int64_t timeout_ns) {
+  return api_call([&]() -> Status {
+    Ref<Communicator> found;
+    KEEL_RETURN_IF_ERROR(find_communicator(comm, &found));
+    if (timeout_ns < 0) {
+      return failure(KEEL_INVALID_ARGUMENT, "timeout_ns is {}", timeout_ns);
+    }
+    found->set_timeout(timeout_ns == 0 ? Runtime::get().default_timeout_ns() : timeout_ns);
+    return {};
+  });
+}
+
+keel_status keel_comm_async_error(keel_comm comm) {
+  return api_call([&]() -> Status {
+    Ref<Communicator> found;
+    KEEL_RETURN_IF_ERROR(find_communicator(comm, &found));
+    return found->async_error();
+  });
+}
+
+keel_status keel_comm_explain(keel_comm comm, char* out_text, uint64_t* in_out_size) {
+  return api_call([&]() -> Status {
+    Ref<Communicator> found;
+    KEEL_RETURN_IF_ERROR(find_communicator(comm, &found));
+    return keel::return_text(found->explain(), out_text, in_out_size);
+  });
+}
+
+keel_status keel_comm_stats_get(keel_comm comm, keel_comm_stats* out_stats) {
+  return api_call([&]() -> Status {
+    KEEL_RETURN_IF_ERROR(keel::check_struct(out_stats, KEEL_STRUCT_COMM_STATS,
+                                            sizeof(keel_comm_stats), "out_stats"));
+    Ref<Communicator> found;
+    KEEL_RETURN_IF_ERROR(find_communicator(comm, &found));
+    const Communicator::Stats stats = found->stats();
+    out_stats->operations = stats.operations;
+    out_stats->bytes_to_host = stats.staged.to_host;
+    out_stats->bytes_to_device = stats.staged.to_device;
+    out_stats->bytes_in_place = stats.in_place;
+    out_stats->gave_way = stats.gave_way;
+    return {};
+  });
+}
+
+keel_status keel_premul_sum_create(keel_comm comm, double factor, keel_reduction* out_reduction) {
+  return api_call([&]() -> Status {
+    KEEL_REQUIRE(out_reduction)
+    Ref<Communicator> found;
+    KEEL_RETURN_IF_ERROR(find_communicator(comm, &found));
+    return found->add_factor(factor, out_reduction);
+  });
+}

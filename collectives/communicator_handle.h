@@ -1,0 +1,21 @@
+// The handles of communicators.
+#ifndef KEEL_COLLECTIVES_COMMUNICATOR_HANDLE_H_
+#define KEEL_COLLECTIVES_COMMUNICATOR_HANDLE_H_
+
+#include "collectives/communicator.h"
+#include "core/api.h"
+
+namespace keel {
+
+using CommunicatorTable = HandleTable<Communicator, HandleKind::kComm>;
+
+// Its communicators end when the runtime shuts down, before the devices go.
+CommunicatorTable& communicator_handles();
+
+inline Status find_communicator(keel_comm handle, Ref<Communicator>* out_communicator) {
+  return find_handle(communicator_handles(), handle.id, "comm", out_communicator);
+}
+
+}  // namespace keel
+
+#endif  // KEEL_COLLECTIVES_COMMUNICATOR_HANDLE_H_

@@ -1,0 +1,50 @@
+#include "collectives/flight/flight_clock.h"
+
+#include <time.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "collectives/flight/flight_format.h"
+
+namespace keel {
+namespace {
+
+int64_t clock_ns(clockid_t clock) {
+  timespec now = {};
+  clock_gettime(clock, &now);
+  return now.tv_sec * 1'000'000'000 + now.tv_nsec;
+}
+
+double measure_ticks_per_us() {
+  if (kFlightClock == FlightClock::kMonotonic) return 1000;
+  constexpr int64_t kLong = 200'000;
+  const FlightMoment begin = FlightMoment::now();
+  FlightMoment end = begin;
+  while (end.monotonic_ns - begin.monotonic_ns < kLong) end = FlightMoment::now();
+  const auto ticks = static_cast<double>(end.ticks - begin.ticks);
+  return std::max(1e-3, ticks * 1000 / static_cast<double>(end.monotonic_ns - begin.monotonic_ns));
+}
+
+}  // namespace
+
+FlightMoment FlightMoment::now() {
+  FlightMoment moment;
+  moment.realtime_ns = clock_ns(CLOCK_REALTIME);
+  moment.monotonic_ns = clock_ns(CLOCK_MONOTONIC);
+  moment.ticks = flight_ticks();
+  return moment;
+}
+
+double flight_ticks_per_us() {
+  static const double rate = measure_ticks_per_us();
+  return rate;
+}
+
+std::string boot_id() {
+  std::string id;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
+  return id.substr(0, 36);
+}
+
+}  // namespace keel

@@ -1,0 +1,84 @@
+// What a flight recorder's file holds: one header of 4,096 bytes and a ring of 1,024 entries.
+// Written by one process, read by others while it runs or after it was killed.
+#ifndef KEEL_COLLECTIVES_FLIGHT_FLIGHT_FORMAT_H_
+#define KEEL_COLLECTIVES_FLIGHT_FLIGHT_FORMAT_H_
+
+#include <time.h>
+
+#include <atomic>
+#include <cstdint>
+
+namespace keel {
+
+// Of an entry. What is in flight compares greater than kDone: begin() asks for just that.
+enum class FlightState : uint32_t { kEmpty = 0, kDone = 1, kQueued = 2, kRunning = 3 };
+
+// One operation, one cache line. Every store is a release, which on x86-64 is a plain move.
+// A reader takes |sequence| and |state| first, the rest next, |sequence| once more last: if
+// the two agree, the rest is whole, and at least as new as |state|.
+struct alignas(64) FlightEntry {
+  static constexpr uint64_t kWriting = ~0ull;  // |sequence| while the entry is rewritten
+
+  std::atomic<uint64_t> sequence;
+  std::atomic<uint64_t> count;
+  std::atomic<uint64_t> queued;  // ticks
+  std::atomic<uint64_t>
+      started;                 // ticks; less than |queued|: an earlier entry's, this one never was
+  std::atomic<uint64_t> done;  // ticks; since kDone
+  std::atomic<uint32_t> collective;
+  std::atomic<uint32_t> dtype;
+  std::atomic<uint32_t> reduction;
+  std::atomic<uint32_t> root;
+  std::atomic<int32_t> status;  // since kDone
+  std::atomic<FlightState> state;
+};
+static_assert(sizeof(FlightEntry) == 64);
+static_assert(std::atomic<uint64_t>::is_always_lock_free &&
+              std::atomic<FlightState>::is_always_lock_free);
+
+enum class FlightClock : uint32_t { kTsc = 1, kMonotonic = 2 };
+
+struct FlightHeader {
+  static constexpr uint64_t kMagic = 0x31'54'4c'46'4c'45'45'4b;  // "KEELFLT1"
+  static constexpr uint64_t kBytes = 4096;
+  static constexpr uint32_t kEntries = 1024;
+  static constexpr uint64_t kFileBytes = kBytes + kEntries * sizeof(FlightEntry);
+
+  std::atomic<uint64_t> magic;  // written last
+  uint32_t header_bytes;
+  uint32_t entry_bytes;
+  uint32_t entry_count;
+  FlightClock clock;
+  int32_t pid;
+  uint32_t rank;
+  uint32_t world;
+  uint32_t reserved;
+  // One moment, by three clocks.
+  uint64_t ticks;
+  int64_t realtime_ns;
+  int64_t monotonic_ns;
+  double ticks_per_us;  // measured over 200 us, to about 0.1%; readers on the same boot know better
+  char boot_id[40];
+  char communicator[128];
+  char device[80];
+  std::atomic<uint64_t> unrecorded;  // operations begun while 1,024 were in flight
+};
+static_assert(sizeof(FlightHeader) <= FlightHeader::kBytes);
+
+#if defined(__x86_64__)
+inline constexpr FlightClock kFlightClock = FlightClock::kTsc;
+inline uint64_t flight_ticks() {
+  return __builtin_ia32_rdtsc();
+}
+#else
+inline constexpr FlightClock kFlightClock = FlightClock::kMonotonic;
+inline uint64_t flight_ticks() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+#endif
+
+}  // namespace keel
+
+#endif  // KEEL_COLLECTIVES_FLIGHT_FLIGHT_FORMAT_H_

@@ -1,0 +1,58 @@
+// What the files of flight recorders say.
+#ifndef KEEL_COLLECTIVES_FLIGHT_FLIGHT_REPORT_H_
+#define KEEL_COLLECTIVES_FLIGHT_FLIGHT_REPORT_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "collectives/flight/flight_clock.h"
+#include "collectives/flight/flight_format.h"
+#include "core/status.h"
+
+namespace keel {
+
+struct FlightOperation {
+  uint64_t sequence = 0;
+  uint64_t count = 0;
+  uint32_t collective = 0;
+  uint32_t dtype = 0;
+  uint32_t reduction = 0;
+  uint32_t root = 0;
+  FlightState state = FlightState::kQueued;  // never kEmpty
+  keel_status status = KEEL_OK;              // of one that is done
+  int64_t queued_ns = 0;                     // since 1970
+  int64_t age_ns = 0;                        // since it was queued
+  std::optional<int64_t> wait_ns;            // until it started
+  std::optional<int64_t> run_ns;             // from its start until it was done
+};
+
+struct FlightLog {
+  int32_t pid = 0;
+  bool alive = false;
+  std::string communicator;
+  std::string device;
+  uint32_t rank = 0;
+  uint32_t world = 0;
+  int64_t created_ns = 0;                   // since 1970
+  uint64_t unrecorded = 0;                  // operations that found 1,024 in flight
+  uint32_t torn = 0;                        // entries that were being written, which are left out
+  std::vector<FlightOperation> operations;  // as they were queued
+};
+
+// The file's bytes, read three times one after the other: what the ends of an entry say in the
+// first and in the last holds for what the second has between them. |boot|: of the reader.
+// KEEL_DATA_LOSS for bytes that no recorder writes.
+Status parse_flight(const std::array<std::span<const std::byte>, 3>& reads, const FlightMoment& now,
+                    const std::string& boot, FlightLog* out);
+// KEEL_NOT_FOUND, KEEL_PERMISSION_DENIED, KEEL_DATA_LOSS; each names |path|. Reads no more than
+// a recorder's file has.
+Status read_flight(const std::string& path, FlightLog* out);
+
+}  // namespace keel
+
+#endif  // KEEL_COLLECTIVES_FLIGHT_FLIGHT_REPORT_H_

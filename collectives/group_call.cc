@@ -1,0 +1,47 @@
+#include "collectives/group_call.h"
+
+#include <utility>
+
+namespace keel {
+
+GroupCall& GroupCall::current() {
+  thread_local GroupCall group;
+  return group;
+}
+
+Status GroupCall::add(const Ref<Communicator>& communicator, Request request,
+                      const Ref<Stream>& stream) {
+  KEEL_RETURN_IF_ERROR(communicator->check(request, stream));
+  if (request.collective == KEEL_SEND_RECV) {
+    for (Call& call : calls_) {
+      if (call.request.collective != KEEL_SEND_RECV) continue;
+      if (call.communicator.get() != communicator.get() || call.stream.get() != stream.get()) {
+        continue;
+      }
+      std::vector<Transfer>& earlier = call.request.transfers;
+      KEEL_RETURN_IF_ERROR(call.ranges.add(earlier, request.transfers));
+      earlier.insert(earlier.end(), request.transfers.begin(), request.transfers.end());
+      return {};
+    }
+  }
+  TransferRanges ranges;
+  KEEL_RETURN_IF_ERROR(ranges.add({}, request.transfers));
+  calls_.push_back({communicator, std::move(request), stream, std::move(ranges)});
+  return {};
+}
+
+Status GroupCall::end() {
+  if (depth_ == 0) {
+    return failure(KEEL_INVALID_ARGUMENT, "keel_group_end without a keel_group_start");
+  }
+  if (--depth_ != 0) return {};
+  std::vector<Call> calls = std::exchange(calls_, {});
+  Status first;
+  for (Call& call : calls) {
+    const Status status = call.communicator->enqueue(std::move(call.request), call.stream);
+    if (!status.ok() && first.ok()) first = status;
+  }
+  return first;
+}
+
+}  // namespace keel

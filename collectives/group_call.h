@@ -1,0 +1,44 @@
+// Calls of one thread that are enqueued together.
+#ifndef KEEL_COLLECTIVES_GROUP_CALL_H_
+#define KEEL_COLLECTIVES_GROUP_CALL_H_
+
+#include <vector>
+
+#include "collectives/communicator.h"
+#include "collectives/operation.h"
+#include "collectives/transfer_ranges.h"
+#include "core/ref_counted.h"
+#include "core/status.h"
+#include "core/stream.h"
+
+namespace keel {
+
+// The group that the calling thread is in. One a thread.
+class GroupCall {
+ public:
+  static GroupCall& current();
+
+  bool is_open() const { return depth_ != 0; }
+  void start() { ++depth_; }
+  // Checks the call as if it were enqueued, and keeps it for the end; refuses a message that
+  // overlaps another one of the group.
+  Status add(const Ref<Communicator>& communicator, Request request, const Ref<Stream>& stream);
+  // At the outermost end: enqueues everything, the messages of one communicator and stream as
+  // one operation. All that can be enqueued is; the first failure is returned.
+  Status end();
+
+ private:
+  struct Call {
+    Ref<Communicator> communicator;
+    Request request;
+    Ref<Stream> stream;
+    TransferRanges ranges;
+  };
+
+  uint32_t depth_ = 0;
+  std::vector<Call> calls_;
+};
+
+}  // namespace keel
+
+#endif  // KEEL_COLLECTIVES_GROUP_CALL_H_

@@ -1,0 +1,213 @@
+// Every collective against a serial reference, ranks on all kinds of devices driven by one
+// thread. Of the product of operations, dtypes, reductions, worlds, sizes, places and ways to
+// reach a device, as many cases as show any two of these values together; and all pairs of
+// dtype and reduction.
+#include <gtest/gtest.h>
+#include <keel/keel.h>
+
+#include <map>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+#include "collectives/testing/interleaving.h"
+#include "collectives/testing/reference.h"
+#include "collectives/testing/test_rank.h"
+#include "core/testing/test_backend.h"
+
+namespace {
+
+using keel::testing::Case;
+using keel::testing::CaseRun;
+using keel::testing::Operation;
+using keel::testing::Reference;
+
+constexpr int64_t kSecond = 1'000'000'000;
+// What three values do together is a matter of chance: more chances. A sanitizer sees a wrong
+// access the first time that it happens, and takes ten times as long.
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr uint32_t kSeeds = 1;
+constexpr uint32_t kInterleavings = 2;  // one staged, one not
+constexpr uint32_t kInterleavedOperations = 60;
+#else
+constexpr uint32_t kSeeds = 5;
+constexpr uint32_t kInterleavings = 3;
+constexpr uint32_t kInterleavedOperations = 200;
+#endif
+const std::vector<uint32_t> kWorlds = {1, 2, 3, 4, 5, 8};
+
+#define EXPECT_KEEL_OK(expression) EXPECT_EQ(KEEL_OK, expression) << keel_last_error()
+
+class KeelEnvironment : public testing::Environment {
+ public:
+  void SetUp() override {
+    keel::testing::set_test_devices(3);
+    setenv("KEEL_SIM_DEVICES", "2", /*overwrite=*/0);
+    auto options = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
+    options.default_timeout_ns = 60 * kSecond;
+    ASSERT_EQ(KEEL_OK, keel_init(&options)) << keel_last_error();
+  }
+  void TearDown() override { EXPECT_KEEL_OK(keel_shutdown()); }
+};
+const auto* const g_environment = testing::AddGlobalTestEnvironment(new KeelEnvironment);
+
+class Ranks {
+ public:
+  Ranks(uint32_t world, bool staged) : comms_(world), streams_(world) {
+    const std::vector<keel_device> available = keel::testing::all_devices();
+    for (uint32_t rank = 0; rank < world; ++rank) {
+      devices_.push_back(keel::testing::device_of(available, rank, world));
+      EXPECT_KEEL_OK(keel_stream_create(devices_[rank], 0, &streams_[rank]));
+    }
+    auto options = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
+    options.forbid_alias = staged ? 1 : 0;
+    options.chunk_bytes = 4096;  // small, so that little data has many rounds
+    EXPECT_KEEL_OK(keel_comm_init_all(devices_.data(), world, &options, comms_.data()));
+  }
+  ~Ranks() {
+    for (keel_comm comm : comms_) EXPECT_KEEL_OK(keel_comm_destroy(comm));
+    for (keel_stream stream : streams_) keel_stream_destroy(stream);
+  }
+  Ranks(const Ranks&) = delete;
+  Ranks& operator=(const Ranks&) = delete;
+
+  // Ranks call one after the other, from |first| on; some all in one group.
+  void run(const Case& scenario, uint32_t first) {
+    const Reference reference(scenario);
+    std::vector<CaseRun> runs;
+    for (uint32_t rank = 0; rank < scenario.world; ++rank) {
+      runs.emplace_back(reference, rank, devices_[rank]);
+      ASSERT_EQ(runs.back().prepare(streams_[rank]), "");
+    }
+    const bool is_group = scenario.seed % 4 == 0;
+    if (is_group) {
+      EXPECT_KEEL_OK(keel_group_start());
+    }
+    for (uint32_t i = 0; i < scenario.world; ++i) {
+      const uint32_t rank = (first + i) % scenario.world;
+      EXPECT_EQ(runs[rank].call(comms_[rank], streams_[rank]), "");
+    }
+    if (is_group) {
+      EXPECT_KEEL_OK(keel_group_end());
+    }
+    for (uint32_t rank = 0; rank < scenario.world; ++rank) {
+      ASSERT_EQ(runs[rank].fetch(streams_[rank]), "");
+    }
+    for (uint32_t rank = 0; rank < scenario.world; ++rank) {
+      ASSERT_EQ(KEEL_OK, keel_stream_synchronize(streams_[rank], KEEL_TIMEOUT_DEFAULT))
+          << scenario.describe() << ": " << keel_last_error();
+    }
+    for (const CaseRun& run : runs) EXPECT_EQ(run.check(), "");
+  }
+
+ private:
+  std::vector<keel_device> devices_;
+  std::vector<keel_comm> comms_;
+  std::vector<keel_stream> streams_;
+};
+
+class Matrix : public testing::TestWithParam<std::tuple<uint32_t, bool>> {};
+
+TEST_P(Matrix, EveryPairOfValues) {
+  const auto [world, staged] = GetParam();
+  Ranks ranks(world, staged);
+  for (uint32_t seed = 1; seed <= kSeeds; ++seed) {
+    for (const Case& scenario : keel::testing::pairwise_cases(kWorlds, seed)) {
+      if (scenario.world != world || scenario.staged != staged) continue;
+      ranks.run(scenario, scenario.seed);
+      if (HasFailure()) return;
+    }
+  }
+}
+
+// With data, so that the size at which an operation goes another way is in between.
+TEST_P(Matrix, EveryOperation) {
+  const auto [world, staged] = GetParam();
+  Ranks ranks(world, staged);
+  for (uint32_t operation = 0; operation < keel::testing::kOperations; ++operation) {
+    for (const uint64_t count : {100, 3000}) {
+      Case scenario;
+      scenario.operation = static_cast<Operation>(operation);
+      scenario.dtype = KEEL_INT16;
+      scenario.world = world;
+      scenario.staged = staged;
+      scenario.in_place = operation % 2 == 0;
+      scenario.count = count;
+      scenario.seed = operation + world;
+      ranks.run(scenario, operation);
+      if (HasFailure()) return;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, Matrix,
+                         testing::Combine(testing::ValuesIn(kWorlds), testing::Bool()),
+                         [](const testing::TestParamInfo<Matrix::ParamType>& info) {
+                           return std::to_string(std::get<0>(info.param)) +
+                                  (std::get<1>(info.param) ? "_staged" : "_alias");
+                         });
+
+TEST(MatrixOfReductions, EveryDtypeByEveryReduction) {
+  Ranks ranks(5, /*staged=*/false);
+  for (keel_dtype dtype = KEEL_DTYPE_INVALID + 1; dtype < KEEL_DTYPE_COUNT; ++dtype) {
+    for (keel_reduction reduction = 0; reduction < KEEL_REDUCTION_COUNT; ++reduction) {
+      for (const uint64_t count : {77, 9001}) {
+        Case scenario;
+        scenario.dtype = dtype;
+        scenario.reduction = reduction;
+        scenario.world = 5;
+        scenario.count = count;
+        scenario.in_place = reduction % 2 == 0;
+        scenario.seed = dtype;
+        ranks.run(scenario, dtype);
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
+// A thread a rank: a communicator, its duplicate and its parts, on three streams.
+class Interleaving : public testing::TestWithParam<uint32_t> {};
+
+TEST_P(Interleaving, OperationsOfThreeCommunicatorsDoNotDisturbEachOther) {
+  const uint32_t world = GetParam();
+  const std::vector<keel_device> available = keel::testing::all_devices();
+  for (uint32_t seed = 1; seed <= kInterleavings; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::vector<keel_device> devices;
+    for (uint32_t rank = 0; rank < world; ++rank) {
+      devices.push_back(keel::testing::device_of(available, rank, world));
+    }
+    auto options = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
+    options.chunk_bytes = 4096;
+    options.forbid_alias = seed % 2;
+    std::vector<keel_comm> comms(world);
+    ASSERT_EQ(KEEL_OK, keel_comm_init_all(devices.data(), world, &options, comms.data()));
+    std::vector<std::string> problems(world);
+    std::vector<std::thread> threads;
+    for (uint32_t rank = 0; rank < world; ++rank) {
+      threads.emplace_back([&, rank] {
+        problems[rank] = keel::testing::run_interleaving(devices[rank], comms[rank], seed,
+                                                         kInterleavedOperations);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (const std::string& problem : problems) EXPECT_EQ(problem, "");
+    for (keel_comm comm : comms) EXPECT_KEEL_OK(keel_comm_destroy(comm));
+    if (HasFailure()) return;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, Interleaving, testing::Values(2u, 4u, 5u));
+
+// The cases above hold any two values together: the least that two factors need.
+TEST(MatrixCases, AreAsManyAsTheyHaveToBe) {
+  const std::vector<Case> cases = keel::testing::pairwise_cases(kWorlds, /*seed=*/1);
+  std::map<std::tuple<Operation, keel_dtype>, int> seen;
+  for (const Case& scenario : cases) ++seen[{scenario.operation, scenario.dtype}];
+  EXPECT_EQ(seen.size(), (keel::testing::kOperations - 1) * (KEEL_DTYPE_COUNT - 1));
+  EXPECT_LT(cases.size(), 2 * seen.size());
+}
+
+}  // namespace

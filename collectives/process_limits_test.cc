@@ -1,0 +1,227 @@
+// Ranks whose process may open no more files, or make none as long as is needed: a failure that
+// says so, at the rank and at the others, and nobody is killed.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <keel/keel.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "collectives/bootstrap/testing/child_process.h"
+
+namespace {
+
+using keel::testing::ChildProcess;
+
+constexpr int64_t kSecond = 1'000'000'000;
+constexpr uint64_t kBytes = 1 << 20;
+
+// ---- the workers ----------------------------------------------------------------
+
+keel_status limit(int resource, rlim_t most) {
+  rlimit limits = {};
+  if (getrlimit(static_cast<__rlimit_resource>(resource), &limits) != 0) return KEEL_INTERNAL;
+  limits.rlim_cur = std::min(most, limits.rlim_max);
+  return setrlimit(static_cast<__rlimit_resource>(resource), &limits) == 0 ? KEEL_OK
+                                                                           : KEEL_INTERNAL;
+}
+
+// One more could not be opened.
+rlim_t open_files() {
+  const int next = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  close(next);
+  return static_cast<rlim_t>(next);
+}
+
+class Rank {
+ public:
+  explicit Rank(bool staged) {
+    options_.forbid_alias = staged ? 1 : 0;
+    options_.timeout_ns = 40 * kSecond;
+    keel_device_get(0, &device_);
+    keel_stream_create(device_, 0, &stream_);
+    keel_alloc(device_, KEEL_MEMORY_DEVICE, kBytes, &data_);
+  }
+  ~Rank() {
+    keel_stream_destroy(stream_);
+    keel_free(device_, data_);
+  }
+  Rank(const Rank&) = delete;
+  Rank& operator=(const Rank&) = delete;
+
+  keel_status obey(const std::string& command) {
+    if (command == "join") return keel_comm_init_env(device_, &options_, &comm_);
+    if (command == "all_reduce") {
+      const keel_status called =
+          keel_all_reduce(comm_, data_, data_, kBytes, KEEL_UINT8, KEEL_MAX, stream_);
+      if (called != KEEL_OK) return called;
+      return keel_stream_synchronize(stream_, KEEL_TIMEOUT_DEFAULT);
+    }
+    if (command == "recover") return keel_stream_recover(stream_, KEEL_TIMEOUT_DEFAULT);
+    if (command == "short files") return limit(RLIMIT_FSIZE, 1000);
+    if (command == "long files") return limit(RLIMIT_FSIZE, RLIM_INFINITY);
+    if (command == "few files") return limit(RLIMIT_NOFILE, open_files());
+    if (command == "many files") return limit(RLIMIT_NOFILE, 1024);
+    if (command == "alloc") {
+      void* more = nullptr;
+      const keel_status status = keel_alloc(device_, KEEL_MEMORY_DEVICE, 256 << 20, &more);
+      if (status == KEEL_OK) keel_free(device_, more);
+      return status;
+    }
+    return KEEL_INTERNAL;
+  }
+
+ private:
+  keel_device device_ = {};
+  keel_stream stream_ = {};
+  keel_comm comm_ = {};
+  keel_comm_options options_ = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
+  void* data_ = nullptr;
+};
+
+// Arguments: rank, world, meeting, "staged" or nothing.
+int run_worker(const std::vector<std::string>& arguments) {
+  // Nothing outlives the test, whatever becomes of it.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  alarm(100);
+  setenv("KEEL_RANK", arguments[0].c_str(), 1);
+  setenv("KEEL_LOCAL_RANK", arguments[0].c_str(), 1);
+  setenv("KEEL_WORLD", arguments[1].c_str(), 1);
+  setenv("KEEL_LOCAL_WORLD", arguments[1].c_str(), 1);
+  setenv("KEEL_MEETING", arguments[2].c_str(), 1);
+  auto init = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
+  init.default_timeout_ns = 50 * kSecond;
+  init.backends = "cpu";
+  if (keel_init(&init) != KEEL_OK) return 1;
+  {
+    Rank rank(arguments[3] == "staged");
+    for (std::string command = keel::testing::hear(); !command.empty();
+         command = keel::testing::hear()) {
+      const keel_status status = rank.obey(command);
+      std::string text = keel_status_name(status);
+      if (status != KEEL_OK) text += std::string(": ") + keel_last_error();
+      std::replace(text.begin(), text.end(), '\n', ' ');
+      keel::testing::say(text);
+    }
+  }
+  return keel_shutdown() == KEEL_OK ? 0 : 2;
+}
+
+// ---- those who tell them --------------------------------------------------------
+
+testing::AssertionResult says(const std::string& text, const std::string& said) {
+  if (said.find(text) != std::string::npos) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << "no '" << text << "' in: " << said;
+}
+#define EXPECT_SAYS(text, expression) EXPECT_TRUE(says(text, expression))
+
+// To see whether there is an object at an address, that sanitizer opens a pipe.
+#if defined(__SANITIZE_ADDRESS__)
+#define SKIP_WHERE_CHECKS_OPEN_FILES() \
+  GTEST_SKIP() << "the undefined behaviour sanitizer opens files where this process may not"
+#else
+#define SKIP_WHERE_CHECKS_OPEN_FILES() static_cast<void>(0)
+#endif
+
+class ProcessLimits : public testing::Test {
+ protected:
+  void start(const std::string& kind = "") {
+    static int meetings = 0;
+    const std::string meeting =
+        "limits-" + std::to_string(getpid()) + "-" + std::to_string(++meetings);
+    for (const char* rank : {"0", "1"}) {
+      ranks_.emplace_back("rank", std::vector<std::string>{rank, "2", meeting, kind});
+    }
+  }
+  std::string ask(uint32_t rank, const std::string& command) {
+    ranks_[rank].write_line(command);
+    return ranks_[rank].read_line();
+  }
+  // Both at once; what the one and the other said.
+  std::pair<std::string, std::string> ask_both(const std::string& command) {
+    for (ChildProcess& rank : ranks_) rank.write_line(command);
+    std::string first = ranks_[0].read_line();
+    return {first, ranks_[1].read_line()};
+  }
+  void expect_both(const std::string& command) {
+    const auto [first, second] = ask_both(command);
+    EXPECT_EQ(first, "KEEL_OK") << command;
+    EXPECT_EQ(second, "KEEL_OK") << command;
+  }
+
+  std::vector<ChildProcess> ranks_;
+};
+
+TEST_F(ProcessLimits, MemoryThatFitsNoFileIsRefused) {
+  start();
+  EXPECT_EQ(ask(0, "short files"), "KEEL_OK");
+  EXPECT_SAYS("KEEL_OUT_OF_MEMORY", ask(0, "alloc"));
+  EXPECT_EQ(ask(0, "long files"), "KEEL_OK");
+  EXPECT_EQ(ask(0, "alloc"), "KEEL_OK");
+}
+
+TEST_F(ProcessLimits, ACommunicatorThatFitsNoFileIsRefusedToAll) {
+  start();
+  EXPECT_EQ(ask(0, "short files"), "KEEL_OK");
+  const auto [first, second] = ask_both("join");
+  for (const std::string& said : {first, second}) {
+    EXPECT_SAYS("KEEL_OUT_OF_MEMORY", said);
+    EXPECT_SAYS("ulimit -f", said);
+  }
+  EXPECT_EQ(ask(0, "long files"), "KEEL_OK");
+  expect_both("join");
+  expect_both("all_reduce");
+}
+
+TEST_F(ProcessLimits, WindowsThatFitNoFileFailTheOperationAndNoMore) {
+  start("staged");
+  expect_both("join");
+  EXPECT_EQ(ask(1, "short files"), "KEEL_OK");
+  const auto [first, second] = ask_both("all_reduce");
+  EXPECT_SAYS("KEEL_RANK_FAILED", first);
+  EXPECT_SAYS("rank 1 (", first);
+  EXPECT_SAYS("ulimit -f", first);
+  EXPECT_SAYS("ulimit -f", second);
+  EXPECT_EQ(ask(1, "long files"), "KEEL_OK");
+  expect_both("recover");
+  expect_both("all_reduce");
+}
+
+TEST_F(ProcessLimits, ARankThatMayOpenNoFileDoesNotMeetAndMayComeAgain) {
+  SKIP_WHERE_CHECKS_OPEN_FILES();
+  start();
+  EXPECT_EQ(ask(1, "few files"), "KEEL_OK");
+  ranks_[0].write_line("join");
+  const std::string said = ask(1, "join");
+  EXPECT_SAYS("KEEL_UNAVAILABLE", said);
+  EXPECT_SAYS("RLIMIT_NOFILE", said);
+  EXPECT_EQ(ask(1, "many files"), "KEEL_OK");
+  EXPECT_EQ(ask(1, "join"), "KEEL_OK");
+  EXPECT_EQ(ranks_[0].read_line(), "KEEL_OK");
+  expect_both("all_reduce");
+}
+
+// It cannot map what the other one has.
+TEST_F(ProcessLimits, ARankThatMayOpenNoFileIsNamedToTheOther) {
+  SKIP_WHERE_CHECKS_OPEN_FILES();
+  start();
+  expect_both("join");
+  EXPECT_EQ(ask(1, "few files"), "KEEL_OK");
+  const auto [first, second] = ask_both("all_reduce");
+  EXPECT_SAYS("rank 1 (", first);
+  EXPECT_SAYS("RLIMIT_NOFILE", first);
+  EXPECT_SAYS("RLIMIT_NOFILE", second);
+}
+
+}  // namespace
+
+const std::map<std::string, keel::testing::Worker>& keel::testing::workers() {
+  static const std::map<std::string, Worker> workers = {{"rank", run_worker}};
+  return workers;
+}

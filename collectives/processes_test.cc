@@ -1,0 +1,223 @@
+// Ranks in several processes, and threads of them: each runs the same cases and checks its
+// own results against the serial reference.
+#include <gtest/gtest.h>
+#include <keel/keel.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <functional>
+#include <map>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "collectives/bootstrap/testing/child_process.h"
+#include "collectives/testing/interleaving.h"
+#include "collectives/testing/reference.h"
+#include "collectives/testing/test_rank.h"
+#include "core/testing/test_backend.h"
+
+namespace {
+
+using keel::testing::Case;
+using keel::testing::ChildProcess;
+using keel::testing::Random;
+using keel::testing::Reference;
+
+constexpr int64_t kSecond = 1'000'000'000;
+
+// Under the thread sanitizer an operation takes ten times as long.
+#if defined(__SANITIZE_THREAD__)
+constexpr size_t kCasesPerJob = 25;
+#else
+constexpr size_t kCasesPerJob = 100;
+#endif
+
+// ---- the workers ----------------------------------------------------------------
+
+keel_comm_options make_options(bool staged) {
+  auto options = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
+  options.forbid_alias = staged ? 1 : 0;
+  options.chunk_bytes = 4096;
+  return options;
+}
+
+// What a rank does from here on; what went wrong, or nothing.
+using Program =
+    std::function<std::string(uint32_t rank, keel_device device, keel_comm comm, keel_stream)>;
+
+std::string run_rank(uint32_t rank, keel_device device, const Program& program,
+                     const std::function<keel_status(keel_comm*)>& join) {
+  keel_comm comm;
+  if (join(&comm) != KEEL_OK) return std::string("joining: ") + keel_last_error();
+  keel_stream stream;
+  if (keel_stream_create(device, 0, &stream) != KEEL_OK) return keel_last_error();
+  std::string problem = program(rank, device, comm, stream);
+  if (!problem.empty()) keel_comm_abort(comm);  // rather than have the others wait
+  if (keel_comm_destroy(comm) != KEEL_OK && problem.empty()) problem = keel_last_error();
+  if (keel_stream_destroy(stream) != KEEL_OK && problem.empty()) problem = keel_last_error();
+  return problem;
+}
+
+// The references are the same for all ranks of a process.
+std::vector<std::unique_ptr<Reference>> make_references(uint32_t world, bool staged) {
+  std::vector<std::unique_ptr<Reference>> references;
+  for (const Case& scenario : keel::testing::pairwise_cases({world}, /*seed=*/world)) {
+    if (references.size() == kCasesPerJob) break;
+    Case taken = scenario;
+    taken.staged = staged;
+    references.push_back(std::make_unique<Reference>(taken));
+  }
+  return references;
+}
+
+// Arguments: first rank, threads, world, backends, "staged" or "alias", meeting ("-": an id,
+// which rank 0 says and the others hear), what to run.
+int run_worker(const std::vector<std::string>& arguments) {
+  // Nothing outlives the test, whatever becomes of it.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  alarm(100);
+  const auto first = static_cast<uint32_t>(std::stoul(arguments[0]));
+  const auto threads = static_cast<uint32_t>(std::stoul(arguments[1]));
+  const auto world = static_cast<uint32_t>(std::stoul(arguments[2]));
+  const std::string& backends = arguments[3];
+  const bool staged = arguments[4] == "staged";
+  const std::string& meeting = arguments[5];
+  const std::string& what = arguments[6];
+  setenv("KEEL_CPU_DEVICES", "2", 1);
+  setenv("KEEL_SIM_DEVICES", "1", 1);
+  auto init = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
+  init.default_timeout_ns = 60 * kSecond;
+  init.backends = backends == "all" ? nullptr : backends.c_str();
+  if (keel_init(&init) != KEEL_OK) {
+    std::fprintf(stderr, "keel_init: %s\n", keel_last_error());
+    return 2;
+  }
+  keel_unique_id id = {};
+  if (meeting != "-") {
+    setenv("KEEL_RANK", arguments[0].c_str(), 1);
+    setenv("KEEL_LOCAL_RANK", arguments[0].c_str(), 1);
+    setenv("KEEL_WORLD", arguments[2].c_str(), 1);
+    setenv("KEEL_LOCAL_WORLD", arguments[2].c_str(), 1);
+    setenv("KEEL_MEETING", meeting.c_str(), 1);
+  } else if (first == 0) {
+    if (keel_unique_id_create(&id) != KEEL_OK) return 3;
+    keel::testing::say(id.text);
+  } else {
+    const std::string text = keel::testing::hear();
+    text.copy(id.text, sizeof(id.text) - 1);
+  }
+  std::vector<std::unique_ptr<Reference>> references;
+  if (what == "cases") references = make_references(world, staged);
+  const Program cases = [&](uint32_t rank, keel_device device, keel_comm comm,
+                            keel_stream stream) -> std::string {
+    for (const auto& reference : references) {
+      std::string problem = keel::testing::run_case(*reference, rank, device, comm, stream);
+      if (!problem.empty()) return problem;
+    }
+    return "";
+  };
+  const Program interleaving = [&](uint32_t, keel_device device, keel_comm comm, keel_stream) {
+    return keel::testing::run_interleaving(device, comm, /*seed=*/world, /*operations=*/60);
+  };
+  const std::vector<keel_device> available = keel::testing::all_devices();
+  const keel_comm_options options = make_options(staged);
+  std::vector<std::string> problems(threads);
+  std::vector<std::thread> running;
+  for (uint32_t i = 0; i < threads; ++i) {
+    running.emplace_back([&, i] {
+      const uint32_t rank = first + i;
+      const keel_device device = keel::testing::device_of(available, rank, world);
+      problems[i] =
+          run_rank(rank, device, what == "cases" ? cases : interleaving, [&](keel_comm* out_comm) {
+            return meeting != "-"
+                       ? keel_comm_init_env(device, &options, out_comm)
+                       : keel_comm_init_rank(device, &id, rank, world, &options, out_comm);
+          });
+    });
+  }
+  for (std::thread& thread : running) thread.join();
+  int result = 0;
+  for (const std::string& problem : problems) {
+    if (problem.empty()) continue;
+    std::fprintf(stderr, "%s\n", problem.c_str());
+    result = 1;
+  }
+  if (keel_shutdown() != KEEL_OK) result = 4;
+  return result;
+}
+
+// ---- the jobs -------------------------------------------------------------------
+
+struct Job {
+  uint32_t processes;
+  uint32_t threads;  // of each, a rank in each
+  std::string backends;
+  bool staged;
+  std::string what = "cases";
+};
+
+void run_job(const Job& job) {
+  const uint32_t world = job.processes * job.threads;
+  const bool by_id = job.threads > 1;
+  static int jobs = 0;
+  const std::string meeting =
+      by_id ? "-" : "processes-" + std::to_string(getpid()) + "-" + std::to_string(++jobs);
+  std::vector<ChildProcess> children;
+  for (uint32_t process = 0; process < job.processes; ++process) {
+    children.emplace_back(
+        "rank",
+        std::vector<std::string>{std::to_string(process * job.threads), std::to_string(job.threads),
+                                 std::to_string(world), job.backends,
+                                 job.staged ? "staged" : "alias", meeting, job.what});
+  }
+  if (by_id) {
+    const std::string id = children[0].read_line();
+    for (uint32_t process = 1; process < job.processes; ++process) children[process].write_line(id);
+  }
+  for (uint32_t process = 0; process < job.processes; ++process) {
+    EXPECT_EQ(children[process].wait(), 0) << "process " << process;
+  }
+}
+
+void PrintTo(const Job& job, std::ostream* out) {
+  *out << job.processes << "x" << job.threads << "_" << (job.backends == "all" ? "mixed" : "cpu")
+       << (job.staged ? "_staged" : "_alias") << (job.what == "cases" ? "" : "_interleaved");
+}
+
+class Processes : public testing::TestWithParam<Job> {};
+
+TEST_P(Processes, EveryRankHasWhatTheReferenceHas) {
+  run_job(GetParam());
+}
+
+INSTANTIATE_TEST_SUITE_P(Processes, Processes,
+                         testing::Values(Job{2, 1, "cpu", false}, Job{2, 1, "cpu", true},
+                                         Job{3, 1, "cpu", false}, Job{4, 1, "cpu", true},
+                                         Job{5, 1, "cpu", false}, Job{2, 1, "all", false},
+                                         Job{3, 1, "all", true}, Job{4, 1, "all", false},
+                                         Job{5, 1, "all", false}),
+                         testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(Threads, Processes,
+                         testing::Values(Job{1, 2, "cpu", false}, Job{1, 3, "all", false},
+                                         Job{1, 4, "all", true}, Job{1, 5, "cpu", false}),
+                         testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(ThreadsOfProcesses, Processes,
+                         testing::Values(Job{2, 2, "cpu", false}, Job{2, 2, "all", false},
+                                         Job{2, 2, "all", true}),
+                         testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(Interleaved, Processes,
+                         testing::Values(Job{4, 1, "cpu", false, "interleaving"},
+                                         Job{2, 2, "all", false, "interleaving"}),
+                         testing::PrintToStringParamName());
+
+}  // namespace
+
+const std::map<std::string, keel::testing::Worker>& keel::testing::workers() {
+  static const std::map<std::string, Worker> workers = {{"rank", run_worker}};
+  return workers;
+}

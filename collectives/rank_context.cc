@@ -1,0 +1,128 @@
+#include "collectives/rank_context.h"
+
+#include <algorithm>
+
+#include "collectives/algorithms/eager.h"
+
+namespace keel {
+
+RankContext::RankContext(std::shared_ptr<Team> team, uint32_t rank, Ref<Device> device,
+                         bool forbid_alias)
+    : team_(std::move(team)),
+      rank_(rank),
+      device_(std::move(device)),
+      has_alias_(device_->claims(KEEL_CLAIM_HOST_ALIAS) && !forbid_alias),
+      crowded_(team_->segment().crowded()),
+      book_(*device_),
+      views_(team_->world()) {
+  sources.resize(team_->world());
+  factors.resize(team_->world());
+  any_staged_ = !has_alias_;
+  for (uint32_t other = 0; other < team_->world(); ++other) {
+    any_staged_ = any_staged_ || (team_->attendee(other).flags & Team::kNoAlias) != 0;
+  }
+}
+
+void RankContext::make_stage() {
+  chunk_bytes_ = segment().chunk_bytes();
+  // Every rank's small result fits one window: world pieces of what travels with a post.
+  window_bytes_ = std::max(chunk_bytes_, uint64_t{world()} * kStagedEagerBytes);
+  stage_ = std::make_unique<Stage>(*device_, window_bytes_, !team_->is_local(), team_->is_urgent());
+}
+
+Status RankContext::prepare_stage(const Side& side) {
+  return stage_->prepare(/*device_copies=*/side.buffer.host == nullptr);
+}
+
+Status RankContext::locate_side(const void* pointer, uint64_t bytes, bool published,
+                                Side* out_side) {
+  *out_side = {};
+  out_side->bytes = bytes;
+  if (bytes == 0) return {};
+  out_side->buffer.device = static_cast<char*>(const_cast<void*>(pointer));
+  out_side->staged = true;
+  Allocation allocation;
+  const bool is_allocated = device_->memory().find(pointer, &allocation);
+  const bool is_registered =
+      !is_allocated && device_->host_registrations().has_same_address(pointer, bytes);
+  if (is_registered) {
+    // The caller's own memory: the other ranks of this process reach it, no others.
+    out_side->buffer.host = out_side->buffer.device;
+    out_side->place.address = reinterpret_cast<uint64_t>(pointer);
+    out_side->staged = published && !team_->is_local();
+    return {};
+  }
+  if (!has_alias_) return {};
+  if (!is_allocated || allocation.host_alias == nullptr) {
+    return failure(KEEL_INVALID_ARGUMENT, "{}: {} was freed while a collective used it",
+                   device_->name(), pointer);
+  }
+  out_side->buffer.host =
+      static_cast<char*>(allocation.host_alias) +
+      (static_cast<const char*>(pointer) - static_cast<const char*>(allocation.base));
+  out_side->place.address = reinterpret_cast<uint64_t>(out_side->buffer.host);
+  out_side->staged =
+      published && !team_->is_local() && !book_.locate(pointer, bytes, &out_side->place);
+  return {};
+}
+
+Status RankContext::make_side(const void* pointer, uint64_t bytes, bool published, Side* out_side) {
+  KEEL_RETURN_IF_ERROR(locate_side(pointer, bytes, published, out_side));
+  if (!out_side->staged) return {};
+  KEEL_RETURN_IF_ERROR(prepare_stage(*out_side));
+  out_side->place = stage_->place();
+  return {};
+}
+
+Status RankContext::make_message_side(const void* pointer, uint64_t bytes, bool published,
+                                      Side* out_side) {
+  return locate_side(pointer, bytes, published, out_side);
+}
+
+Status RankContext::make_scratch(Side* out_side) {
+  KEEL_RETURN_IF_ERROR(stage_->prepare(/*device_copies=*/false));
+  *out_side = {};
+  out_side->staged = true;
+  out_side->place = stage_->place();
+  return {};
+}
+
+Status RankContext::resolve(uint32_t peer, const Place& place, uint32_t epoch, uint64_t offset,
+                            uint64_t size, Patience& patience, const char** out_data) {
+  Status status =
+      views_[peer].resolve(team_->memory(), team_->attendee(peer).process, team_->is_here(peer),
+                           place, epoch, offset, size, patience, out_data);
+  if (status.ok()) return status;
+  // Nobody answers for its memory: this rank may see it before whoever watches the process.
+  if (status.code() == KEEL_UNAVAILABLE) {
+    return failure(KEEL_RANK_FAILED, "{}: {}", team_->name(peer), status.text());
+  }
+  return status.with_prefix(team_->name(peer) + ": ");
+}
+
+Status RankContext::await_posts(uint64_t sequence, Patience& patience) {
+  Status status = segment().await_posts(sequence, patience);
+  if (status.code() == KEEL_TIMED_OUT) {
+    status = failure(
+        KEEL_TIMED_OUT, "{}, operation {}: {} did not call in time",
+        describe(segment().post(rank_, sequence).fingerprint), sequence,
+        name_ranks([&](uint32_t other) { return !team_->segment().has_posted(other, sequence); }));
+  }
+  if (!status.ok()) team_->abort(status);
+  return status;
+}
+
+Status RankContext::await(Patience& patience) {
+  Status status = segment().await_step(step, patience);
+  if (status.code() != KEEL_TIMED_OUT) return status;
+  return failure(KEEL_TIMED_OUT, "{} did not go on in time", name_ranks([&](uint32_t other) {
+                   return !team_->segment().has_arrived(other, step);
+                 }));
+}
+
+Status RankContext::meet(Patience& patience) {
+  arrive();
+  return await(patience);
+}
+
+}  // namespace keel

@@ -1,0 +1,136 @@
+// What one rank of a communicator works with while it runs its operations.
+#ifndef KEEL_COLLECTIVES_RANK_CONTEXT_H_
+#define KEEL_COLLECTIVES_RANK_CONTEXT_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "collectives/bridge/stage.h"
+#include "collectives/operation.h"
+#include "collectives/reduce.h"
+#include "collectives/team.h"
+#include "collectives/transports/arena_book.h"
+#include "collectives/transports/peer_memory.h"
+#include "collectives/urgent_traffic.h"
+#include "core/device.h"
+#include "core/status.h"
+
+namespace keel {
+
+// One of the rank's own buffers in one operation.
+struct Side {
+  Stage::Buffer buffer;
+  uint64_t bytes = 0;
+  bool staged = false;  // the others cannot reach it
+  Place place;          // where they can, or of the stage
+};
+
+// For one thread, but for the numbers that may be asked for meanwhile.
+class RankContext {
+ public:
+  RankContext(std::shared_ptr<Team> team, uint32_t rank, Ref<Device> device, bool forbid_alias);
+
+  Team& team() { return *team_; }
+  ControlSegment& segment() { return team_->segment(); }
+  uint32_t rank() const { return rank_; }
+  uint32_t world() const { return team_->world(); }
+  // More ranks than cores; and whether the others can not reach some rank's buffers.
+  bool crowded() const { return crowded_; }
+  bool any_staged() const { return any_staged_; }
+  Device& device() { return *device_; }
+  // Whether the host reads and writes its memory where it is.
+  bool has_alias() const { return has_alias_; }
+  // The windows, with memory for |side|; call it for each staged side.
+  Status prepare_stage(const Side& side);
+  Stage& stage() { return *stage_; }
+  uint64_t window_bytes() const { return window_bytes_; }
+  // Of a window of a message: as the segment had it when the stage was made, since whoever
+  // writes there may change it.
+  uint64_t chunk_bytes() const { return chunk_bytes_; }
+  // Once the segment's chunk size is known.
+  void make_stage();
+
+  // The |bytes| at |pointer|, of which the others shall read something if |published|.
+  Status make_side(const void* pointer, uint64_t bytes, bool published, Side* out_side);
+  // The same for a message, whose stage is its own.
+  Status make_message_side(const void* pointer, uint64_t bytes, bool published, Side* out_side);
+  // A side that has no buffer, for partial results that another rank gathers.
+  Status make_scratch(Side* out_side);
+  uint32_t memory_epoch() const { return book_.epoch(); }
+  // |size| bytes at |offset| from |place|, a place of |peer|'s, as an address here.
+  Status resolve(uint32_t peer, const Place& place, uint32_t epoch, uint64_t offset, uint64_t size,
+                 Patience& patience, const char** out_data);
+
+  // Next of its collectives, and the last barrier it has been through.
+  uint64_t sequence = 0;
+  uint64_t step = 0;
+  // Until all ranks have posted |sequence|. Who has not by the deadline is named; a failure ends
+  // the communicator.
+  Status await_posts(uint64_t sequence, Patience& patience);
+  // The barrier after the last; the two halves of it.
+  Status meet(Patience& patience);
+  void arrive() { segment().arrive(rank_, ++step); }
+  Status await(Patience& patience);
+
+  // Between two parts of an operation of several milliseconds: lets urgent ones go first.
+  void give_way() {
+    if (!UrgentTraffic::get().is_possible() || team_->is_urgent()) [[likely]] {
+      return;
+    }
+    if (UrgentTraffic::get().give_way()) gave_way_.fetch_add(1, std::memory_order_relaxed);
+  }
+  uint64_t gave_way() const { return gave_way_.load(std::memory_order_relaxed); }
+
+  void count_in_place(uint64_t bytes) {
+    in_place_.fetch_add(bytes, std::memory_order_relaxed);
+    observers::tell([&](Observer& observer) { observer.bridged(bytes); });
+  }
+  // Ranks that |missing| says so of: "rank 1 (cpu:0), rank 4 (cpu:0)".
+  template <typename Missing>
+  std::string name_ranks(const Missing& missing) const {
+    return team_->name_ranks(missing);
+  }
+
+  std::atomic<uint64_t> to_host{0};
+  std::atomic<uint64_t> to_device{0};
+  uint64_t in_place() const { return in_place_.load(std::memory_order_relaxed); }
+
+  // Room for one pointer a rank, so that an operation allocates nothing.
+  std::vector<const void*> sources;
+  std::vector<double> factors;
+  // |peer|'s, as it has posted it; 1 for what the dtype has not, which no rank posts.
+  double posted_factor(uint32_t peer, const Request& request, uint64_t sequence) {
+    if (request.reduction != KEEL_PREMUL_SUM) return 1;
+    const double factor = segment().post(peer, sequence).factor;
+    return can_premultiply(request.dtype, factor) ? factor : 1;
+  }
+  // As reduce() wants them.
+  std::span<const double> factors_of(const Request& request) const {
+    if (request.reduction != KEEL_PREMUL_SUM) return {};
+    return factors;
+  }
+
+ private:
+  Status locate_side(const void* pointer, uint64_t bytes, bool published, Side* out_side);
+
+  const std::shared_ptr<Team> team_;
+  const uint32_t rank_;
+  const Ref<Device> device_;
+  const bool has_alias_;
+  const bool crowded_;
+  bool any_staged_ = false;
+  uint64_t chunk_bytes_ = 0;
+  uint64_t window_bytes_ = 0;
+  std::unique_ptr<Stage> stage_;
+  ArenaBook book_;
+  std::vector<PeerView> views_;
+  std::atomic<uint64_t> in_place_{0};
+  std::atomic<uint64_t> gave_way_{0};
+};
+
+}  // namespace keel
+
+#endif  // KEEL_COLLECTIVES_RANK_CONTEXT_H_

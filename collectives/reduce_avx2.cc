@@ -1,0 +1,11 @@
+#define KEEL_VECTOR_BYTES 32
+#include "collectives/reduce_kernel.h"
+#include "collectives/reduce_loops.h"
+
+namespace keel {
+
+void reduce_avx2(const ReduceCall& call) {
+  reduce_call(call);
+}
+
+}  // namespace keel

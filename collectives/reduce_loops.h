@@ -1,0 +1,249 @@
+// One pass over all sources: a chunk of each is read, combined in registers, and stored
+// to every destination. Included, like reduce_vector.h, once for each instruction set.
+#ifndef KEEL_COLLECTIVES_REDUCE_LOOPS_H_
+#define KEEL_COLLECTIVES_REDUCE_LOOPS_H_
+
+#include "collectives/reduce_kernel.h"
+#include "collectives/reduce_vector.h"
+
+namespace keel {
+namespace {
+
+// Vectors of sums of a chunk: with four, the loop over the sources costs less than the
+// loads, and the sums and what is read fit the 16 registers of AVX2.
+constexpr uint64_t kVectors = 4;
+
+template <typename T>
+constexpr bool kIsFloat = T(0.5) != T(0);
+
+template <typename V, typename T>
+KEEL_INLINE V broadcast(T value) {
+  return V{} + value;
+}
+
+// |a| of the ranks before, |b| of the next one.
+template <typename Codec, keel_reduction kReduction, typename V = typename Codec::Sums>
+KEEL_INLINE V combine(V a, V b) {
+  if constexpr (kReduction == KEEL_MIN) {
+    const V lower = b < a ? b : a;
+    return b != b ? b : lower;  // NaN wins
+  } else if constexpr (kReduction == KEEL_MAX) {
+    const V higher = a < b ? b : a;
+    return b != b ? b : higher;
+  } else if constexpr (kReduction == KEEL_PROD) {
+    return a * b;
+  } else {
+    using Added = typename Codec::Added;
+    return bits_as<V>(bits_as<Added>(a) + bits_as<Added>(b));
+  }
+}
+
+// A factor in the type of the sums; of an integer modulo its range.
+template <typename T>
+KEEL_INLINE T factor_as(double factor) {
+  if constexpr (kIsFloat<T>) {
+    return static_cast<T>(factor);
+  } else {
+    return static_cast<T>(factor < 0 ? static_cast<uint64_t>(static_cast<int64_t>(factor))
+                                     : static_cast<uint64_t>(factor));
+  }
+}
+
+// Quotients of integers, truncated. Those below 64 bits by way of floating point: for
+// whole a and n, a quotient that is not whole lies 1 / n below the next whole number,
+// which rounding does not reach while a + n is below 2^24 in float, 2^53 in double.
+template <typename T, uint64_t kLanes>
+KEEL_INLINE void divide_integers(T* values, uint64_t divisor) {
+  if constexpr (sizeof(T) == 8) {
+    for (uint64_t i = 0; i < kLanes; ++i) values[i] /= static_cast<T>(divisor);
+  } else if constexpr (sizeof(T) == 4) {
+    const auto n = static_cast<double>(divisor);
+    for (uint64_t i = 0; i < kLanes; ++i) {
+      values[i] = static_cast<T>(static_cast<double>(values[i]) / n);
+    }
+  } else {
+    const auto n = static_cast<float>(divisor);
+    for (uint64_t i = 0; i < kLanes; ++i) {
+      values[i] = static_cast<T>(static_cast<float>(values[i]) / n);
+    }
+  }
+}
+
+// Which of two NaNs a sum keeps depends on the processor and on how the compiler orders
+// operands, so every NaN becomes the one without payload.
+template <typename Codec, keel_reduction kReduction>
+KEEL_INLINE typename Codec::Sums finish(typename Codec::Sums sums, uint64_t ranks) {
+  using Sum = typename Codec::Sum;
+  if constexpr (kIsFloat<Sum>) {
+    if constexpr (kReduction == KEEL_AVG) sums /= static_cast<Sum>(ranks);
+    return sums != sums ? broadcast<typename Codec::Sums>(Sum(__builtin_nan(""))) : sums;
+  } else if constexpr (kReduction == KEEL_AVG) {
+    alignas(64) Sum lanes[Codec::kLanes];
+    store_unaligned(sums, lanes);
+    divide_integers<Sum, Codec::kLanes>(lanes, ranks);
+    return load_unaligned<typename Codec::Sums>(lanes);
+  }
+  return sums;
+}
+
+template <typename Codec, keel_reduction kReduction>
+struct Loop {
+  using Sums = typename Codec::Sums;
+  using Stored = typename Codec::Stored;
+  using StoredVector = Vector<Stored, Codec::kLanes>;
+  static constexpr uint64_t kVectorStored = sizeof(StoredVector);
+  static constexpr uint64_t kChunk = kVectors * Codec::kLanes;
+
+  // A chunk, or its first |size| elements, of one source. |start|: bytes before it.
+  template <bool kPartial>
+  static KEEL_INLINE void read(const ReduceCall& call, uint64_t source, uint64_t start,
+                               uint64_t size, Sums* sums) {
+    const char* from = static_cast<const char*>(call.sources[source]) + start;
+    alignas(64) char padded[kPartial ? kChunk * sizeof(Stored) : 1];
+    if constexpr (kPartial) {
+      __builtin_memset(padded, 0, sizeof(padded));
+      __builtin_memcpy(padded, from, size * sizeof(Stored));
+      from = padded;
+    }
+    for (uint64_t v = 0; v < kVectors; ++v) {
+      sums[v] = Codec::decode(load_unaligned<StoredVector>(from + v * kVectorStored));
+    }
+    if constexpr (kReduction == KEEL_PREMUL_SUM) {
+      const auto factor = factor_as<typename Codec::Sum>(call.factors[source]);
+      for (uint64_t v = 0; v < kVectors; ++v) sums[v] *= factor;
+    }
+  }
+
+  template <bool kPartial>
+  static KEEL_INLINE void chunk(const ReduceCall& call, uint64_t first, uint64_t size,
+                                bool streaming) {
+    const uint64_t start = first * sizeof(Stored);
+    Sums sums[kVectors];
+    read<kPartial>(call, 0, start, size, sums);
+    for (uint64_t source = 1; source < call.source_count; ++source) {
+      Sums next[kVectors];
+      read<kPartial>(call, source, start, size, next);
+      for (uint64_t v = 0; v < kVectors; ++v) {
+        sums[v] = combine<Codec, kReduction>(sums[v], next[v]);
+      }
+    }
+    StoredVector results[kVectors];
+    for (uint64_t v = 0; v < kVectors; ++v) {
+      results[v] = Codec::encode(finish<Codec, kReduction>(sums[v], call.source_count));
+    }
+    for (uint64_t d = 0; d < call.destination_count; ++d) {
+      char* const to = static_cast<char*>(call.destinations[d]) + start;
+      if constexpr (kPartial) {
+        __builtin_memcpy(to, results, size * sizeof(Stored));
+      } else if (streaming) {
+        for (uint64_t v = 0; v < kVectors; ++v) store_streaming(results[v], to + v * kVectorStored);
+      } else {
+        for (uint64_t v = 0; v < kVectors; ++v) store_unaligned(results[v], to + v * kVectorStored);
+      }
+    }
+  }
+
+  __attribute__((noinline)) static void partial(const ReduceCall& call, uint64_t first,
+                                                uint64_t size) {
+    chunk<true>(call, first, size, false);
+  }
+
+  __attribute__((noinline)) static void run(const ReduceCall& call) {
+    uint64_t first = 0;
+    bool streaming = false;
+    // A store that spans two cache lines costs two, and streaming ones must not.
+    const auto address = reinterpret_cast<uintptr_t>(call.destinations[0]);
+    if (call.count >= 4 * kChunk && address % sizeof(Stored) == 0) {
+      const uint64_t head = (64 - address % 64) % 64 / sizeof(Stored);
+      streaming = call.streaming;
+      for (uint64_t d = 1; d < call.destination_count; ++d) {
+        streaming &= (reinterpret_cast<uintptr_t>(call.destinations[d]) - address) % 64 == 0;
+      }
+      // In two steps where the head is longer than a chunk.
+      while (first < head) {
+        const uint64_t size = head - first < kChunk ? head - first : kChunk;
+        partial(call, first, size);
+        first += size;
+      }
+    }
+    for (; first + kChunk <= call.count; first += kChunk) {
+      chunk<false>(call, first, kChunk, streaming);
+    }
+    if (first < call.count) partial(call, first, call.count - first);
+    if (streaming) fence_streaming();
+  }
+};
+
+template <typename Codec>
+void reduce_floats(const ReduceCall& call) {
+  switch (call.reduction) {
+    case KEEL_SUM:
+      return Loop<Codec, KEEL_SUM>::run(call);
+    case KEEL_PROD:
+      return Loop<Codec, KEEL_PROD>::run(call);
+    case KEEL_MIN:
+      return Loop<Codec, KEEL_MIN>::run(call);
+    case KEEL_MAX:
+      return Loop<Codec, KEEL_MAX>::run(call);
+    case KEEL_AVG:
+      return Loop<Codec, KEEL_AVG>::run(call);
+    default:
+      return Loop<Codec, KEEL_PREMUL_SUM>::run(call);
+  }
+}
+
+// |Unsigned|: sums and products wrap, and are the same bits for both signs.
+template <typename Signed, typename Unsigned>
+void reduce_integers(const ReduceCall& call, bool is_signed) {
+  switch (call.reduction) {
+    case KEEL_SUM:
+      return Loop<Plain<Unsigned>, KEEL_SUM>::run(call);
+    case KEEL_PROD:
+      return Loop<Plain<Unsigned>, KEEL_PROD>::run(call);
+    case KEEL_MIN:
+      return is_signed ? Loop<Plain<Signed>, KEEL_MIN>::run(call)
+                       : Loop<Plain<Unsigned>, KEEL_MIN>::run(call);
+    case KEEL_MAX:
+      return is_signed ? Loop<Plain<Signed>, KEEL_MAX>::run(call)
+                       : Loop<Plain<Unsigned>, KEEL_MAX>::run(call);
+    case KEEL_AVG:
+      return is_signed ? Loop<Plain<Signed>, KEEL_AVG>::run(call)
+                       : Loop<Plain<Unsigned>, KEEL_AVG>::run(call);
+    default:
+      return Loop<Plain<Unsigned>, KEEL_PREMUL_SUM>::run(call);
+  }
+}
+
+void reduce_call(const ReduceCall& call) {
+  switch (call.dtype) {
+    case KEEL_INT8:
+    case KEEL_UINT8:
+      return reduce_integers<int8_t, uint8_t>(call, call.dtype == KEEL_INT8);
+    case KEEL_INT16:
+    case KEEL_UINT16:
+      return reduce_integers<int16_t, uint16_t>(call, call.dtype == KEEL_INT16);
+    case KEEL_INT32:
+    case KEEL_UINT32:
+      return reduce_integers<int32_t, uint32_t>(call, call.dtype == KEEL_INT32);
+    case KEEL_INT64:
+    case KEEL_UINT64:
+      return reduce_integers<int64_t, uint64_t>(call, call.dtype == KEEL_INT64);
+    case KEEL_FLOAT16:
+      return reduce_floats<Float16>(call);
+    case KEEL_BFLOAT16:
+      return reduce_floats<Bfloat16>(call);
+    case KEEL_FLOAT32:
+      return reduce_floats<Plain<float>>(call);
+    case KEEL_FLOAT64:
+      return reduce_floats<Plain<double>>(call);
+    case KEEL_FLOAT8_E4M3FN:
+      return reduce_floats<Float8E4m3>(call);
+    default:
+      return reduce_floats<Float8E5m2>(call);
+  }
+}
+
+}  // namespace
+}  // namespace keel
+
+#endif  // KEEL_COLLECTIVES_REDUCE_LOOPS_H_

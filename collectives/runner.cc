@@ -1,0 +1,203 @@
+#include "collectives/runner.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "collectives/algorithms/eager.h"
+#include "collectives/algorithms/one_shot.h"
+
+namespace keel {
+
+Status Runner::run(const Request& request, const Status& ready, FlightRecorder::Entry* entry,
+                   Patience& patience, std::optional<uint64_t> posted) {
+  if (request.collective == KEEL_SEND_RECV) return run_messages(request, ready, entry, patience);
+  return run_collective(request, ready, entry, patience, posted);
+}
+
+bool Runner::try_now(const Request& request, FlightRecorder::Entry* entry, uint32_t turns,
+                     std::optional<uint64_t>* out_posted) {
+  ControlSegment& segment = context_.segment();
+  const uint32_t rank = context_.rank();
+  const uint64_t sequence = context_.sequence;
+  Sides sides;
+  if (!segment.has_room(sequence) || !make_sides(request, /*eager=*/true, &sides).ok())
+    return false;
+  copy_eager(context_, request, sequence, sides.send);
+  write_post(request, sequence, {}, sides);
+  segment.publish_post(rank, sequence);
+  FlightRecorder::start(entry);
+  ++context_.sequence;
+  *out_posted = sequence;
+  if (!segment.poll_posts(sequence, turns) || !compare(sequence, {}).ok()) return false;
+  compute_eager(context_, request, sequence, sides.receive);
+  segment.publish_done(rank, sequence);
+  return true;
+}
+
+Status Runner::run_messages(const Request& request, const Status& ready,
+                            FlightRecorder::Entry* entry, Patience& patience) {
+  Status status = ready;
+  if (status.ok()) {
+    FlightRecorder::start(entry);
+    {
+      const Team::Act act(context_.team());
+      if (!act.may()) return context_.segment().failure_status();
+      status = messages_.run(request.transfers, patience);
+    }
+    if (status.ok() || (status.code() == KEEL_INVALID_ARGUMENT && !context_.segment().failed())) {
+      return status;
+    }
+  }
+  // The peers wait for messages that will not come.
+  status = status.with_prefix("send_recv: ");
+  const bool is_own = !ready.ok();
+  context_.team().abort(is_own ? failure(KEEL_RANK_FAILED, "{}: {}",
+                                         context_.team().name(context_.rank()), ready.text())
+                               : status);
+  context_.team().await_acts();
+  return status;
+}
+
+Status Runner::make_sides(const Request& request, bool eager, Sides* out_sides) {
+  const uint32_t world = context_.world();
+  const uint32_t rank = context_.rank();
+  const bool shares = !eager && DirectAlgorithm::shares_result(request, rank);
+  KEEL_RETURN_IF_ERROR(context_.make_side(request.receive, request.receive_bytes(rank, world),
+                                          shares, &out_sides->receive));
+  if (shares && out_sides->receive.bytes == 0 && request.count != 0) {
+    KEEL_RETURN_IF_ERROR(context_.make_scratch(&out_sides->receive));
+  }
+  const uint64_t send_bytes = request.send_bytes(rank, world);
+  const bool is_exchange =
+      request.collective == KEEL_ALL_TO_ALL || request.collective == KEEL_ALL_TO_ALL_V;
+  const bool in_place = is_exchange && send_bytes != 0 && request.send == request.receive;
+  if (in_place && !eager && context_.has_alias()) {
+    // What a rank receives would overwrite what others have still to read.
+    KEEL_RETURN_IF_ERROR(
+        context_.device().memory().alloc(KEEL_MEMORY_DEVICE, send_bytes, &out_sides->scratch));
+    KEEL_RETURN_IF_ERROR(
+        context_.make_side(out_sides->scratch, send_bytes, true, &out_sides->send));
+    Side original;
+    KEEL_RETURN_IF_ERROR(context_.make_side(request.send, send_bytes, false, &original));
+    std::memcpy(out_sides->send.buffer.host, original.buffer.host, send_bytes);
+    return {};
+  }
+  return context_.make_side(request.send, send_bytes, !eager, &out_sides->send);
+}
+
+void Runner::write_post(const Request& request, uint64_t sequence, const Status& ready,
+                        const Sides& sides) {
+  Post& post = context_.segment().post(context_.rank(), sequence);
+  post.fingerprint = request.fingerprint();
+  post.factor = request.factor;
+  post.status = ready.code();
+  post.flags = (sides.send.staged ? Post::kSendStaged : 0u) |
+               (sides.receive.staged ? Post::kReceiveStaged : 0u) |
+               (request.send == request.receive ? Post::kInPlace : 0u);
+  post.send = sides.send.place;
+  post.receive = sides.receive.place;
+  post.largest = request.largest_piece();
+  post.memory_epoch = context_.memory_epoch();
+  if (!ready.ok()) {
+    const size_t size = std::min(std::strlen(ready.text()), sizeof(post.text) - 1);
+    std::memcpy(post.text, ready.text(), size);
+    post.text[size] = '\0';
+  }
+}
+
+Status Runner::compare(uint64_t sequence, const Status& ready) {
+  ControlSegment& segment = context_.segment();
+  if (context_.team().is_urgent()) segment.publish_matched(sequence);
+  const Fingerprint& own = segment.post(context_.rank(), sequence).fingerprint;
+  bool all_equal = true;
+  uint32_t failed = UINT32_MAX;
+  for (uint32_t rank = 0; rank < context_.world(); ++rank) {
+    const Post& post = segment.post(rank, sequence);
+    all_equal = all_equal && post.fingerprint == own;
+    if (post.status != KEEL_OK && failed == UINT32_MAX) failed = rank;
+  }
+  if (all_equal && failed == UINT32_MAX) [[likely]] {
+    return {};
+  }
+  if (!ready.ok()) return ready;
+  if (failed != UINT32_MAX) {
+    char text[sizeof(Post::text)];
+    std::memcpy(text, segment.post(failed, sequence).text, sizeof(text));
+    text[sizeof(text) - 1] = '\0';
+    return failure(KEEL_RANK_FAILED, "{}: {}", context_.team().name(failed), text);
+  }
+  std::vector<Fingerprint> fingerprints;
+  for (uint32_t rank = 0; rank < context_.world(); ++rank) {
+    fingerprints.push_back(segment.post(rank, sequence).fingerprint);
+  }
+  return check_fingerprints(fingerprints);
+}
+
+Status Runner::act(const Request& request, uint64_t sequence, bool eager, const Sides& sides,
+                   DirectAlgorithm& direct, Patience& patience) {
+  const Team::Act act(context_.team());
+  if (!act.may()) return context_.segment().failure_status();
+  if (eager) return finish_eager(context_, request, sequence, sides.receive, patience);
+  if (is_one_shot(context_, request, sequence, sides.send, sides.receive)) {
+    return run_one_shot(context_, request, sequence, sides.send, sides.receive, patience);
+  }
+  return direct.run();
+}
+
+Status Runner::run_collective(const Request& request, const Status& ready,
+                              FlightRecorder::Entry* entry, Patience& patience,
+                              std::optional<uint64_t> posted) {
+  ControlSegment& segment = context_.segment();
+  const uint32_t rank = context_.rank();
+  const uint64_t sequence = posted ? *posted : context_.sequence++;
+  const bool eager = is_eager(context_, request);
+  Status status = segment.await_room(sequence, patience);
+  if (!status.ok()) {
+    segment.abort(status);
+    return status;
+  }
+  // The array of a form with arrays is read by the others until they are done with the
+  // operation, which this rank waits for.
+  if (request.collective == KEEL_ALL_TO_ALL_V) {
+    uint64_t* layout = segment.layout(rank);
+    for (const Piece& piece : request.send_pieces) {
+      *layout++ = piece.offset;
+      *layout++ = piece.count;
+    }
+  }
+  Sides sides;
+  Status able = ready;
+  if (able.ok()) able = make_sides(request, eager, &sides);
+  if (able.ok() && eager && !posted) {
+    able = write_eager(context_, request, sequence, sides.send, patience);
+  }
+  DirectAlgorithm direct(context_, request, sequence, sides.send, sides.receive, patience);
+  if (able.ok() && !eager) able = direct.start();
+  if (!posted) {
+    write_post(request, sequence, able, sides);
+    segment.publish_post(rank, sequence);
+    FlightRecorder::start(entry);
+  }
+  status = context_.await_posts(sequence, patience);
+  if (status.ok()) status = compare(sequence, able);
+  if (status.ok()) {
+    status = act(request, sequence, eager, sides, direct, patience);
+    if (!status.ok()) {
+      if (!segment.failed()) {
+        status = status.with_prefix(fmt::format("{}: ", context_.team().name(rank)));
+      }
+      segment.abort(status);
+    }
+  }
+  if (segment.failed()) {
+    context_.stage().settle();
+    context_.team().await_acts();
+  }
+  segment.publish_done(rank, sequence);
+  if (sides.scratch != nullptr) context_.device().memory().free(sides.scratch).ok();
+  if (status.ok()) return {};
+  return status.with_prefix(
+      fmt::format("{}, operation {}: ", collective_name(request.collective), sequence));
+}
+
+}  // namespace keel

@@ -1,0 +1,63 @@
+// Runs the operations of one rank, one after the other.
+#ifndef KEEL_COLLECTIVES_RUNNER_H_
+#define KEEL_COLLECTIVES_RUNNER_H_
+
+#include <memory>
+#include <optional>
+
+#include "collectives/algorithms/direct.h"
+#include "collectives/algorithms/messages.h"
+#include "collectives/flight/recorder.h"
+#include "collectives/operation.h"
+#include "collectives/rank_context.h"
+#include "core/status.h"
+
+namespace keel {
+
+// A collective goes like this on every rank:
+//   post      what is called, and where the buffers are (or, of small ones, the data)
+//   match     wait until all have posted; compare what they call
+//   act       by the algorithm
+// A rank that cannot take part posts why, so that the others fail at once with its name. What
+// goes wrong after the posts, or does not come at all, ends the communicator: nobody can
+// know any more how far the others are. For one thread.
+class Runner {
+ public:
+  explicit Runner(RankContext& context) : context_(context), messages_(context) {}
+
+  // Blocks until |request| is done, or failed. |ready|: KEEL_OK, or why this rank cannot
+  // take part. |posted|: the number that try_now() has posted it under.
+  Status run(const Request& request, const Status& ready, FlightRecorder::Entry* entry,
+             Patience& patience, std::optional<uint64_t> posted = {});
+
+  // In place of run(), for an eager request whose buffers are ready and the host's: whether
+  // it is done already, having looked |turns| times for the other ranks. Otherwise run() has
+  // still to be called, and |*out_posted| is how far it has come.
+  bool try_now(const Request& request, FlightRecorder::Entry* entry, uint32_t turns,
+               std::optional<uint64_t>* out_posted);
+
+ private:
+  struct Sides {
+    Side send;
+    Side receive;
+    void* scratch = nullptr;
+  };
+
+  Status run_messages(const Request& request, const Status& ready, FlightRecorder::Entry* entry,
+                      Patience& patience);
+  Status run_collective(const Request& request, const Status& ready, FlightRecorder::Entry* entry,
+                        Patience& patience, std::optional<uint64_t> posted);
+  Status make_sides(const Request& request, bool eager, Sides* out_sides);
+  void write_post(const Request& request, uint64_t sequence, const Status& ready,
+                  const Sides& sides);
+  Status act(const Request& request, uint64_t sequence, bool eager, const Sides& sides,
+             DirectAlgorithm& direct, Patience& patience);
+  Status compare(uint64_t sequence, const Status& ready);
+
+  RankContext& context_;
+  MessageExchange messages_;
+};
+
+}  // namespace keel
+
+#endif  // KEEL_COLLECTIVES_RUNNER_H_

@@ -1,0 +1,22 @@
+// How the ranks of a communicator make smaller ones of it.
+#ifndef KEEL_COLLECTIVES_SPLIT_H_
+#define KEEL_COLLECTIVES_SPLIT_H_
+
+#include <memory>
+
+#include "collectives/rank_context.h"
+#include "collectives/team.h"
+#include "core/status.h"
+
+namespace keel {
+
+// Every rank calls, on the thread that runs its operations. Those of one |color| become a team
+// in the order of |key|, then of their ranks here; |*out_team| stays empty for KEEL_NO_COLOR.
+// |urgent|: the new one is; the same for all of a color. The first of a team makes its
+// segment, the others fetch it.
+Status split_team(RankContext& context, int32_t color, int32_t key, bool urgent, Patience& patience,
+                  std::shared_ptr<Team>* out_team, uint32_t* out_rank);
+
+}  // namespace keel
+
+#endif  // KEEL_COLLECTIVES_SPLIT_H_

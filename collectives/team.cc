@@ -1,0 +1,168 @@
+#include "collectives/team.h"
+
+#include <sched.h>
+#include <sys/stat.h>
+
+#include <chrono>
+#include <map>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "collectives/bootstrap/process_watch.h"
+#include "collectives/bootstrap/rank_list.h"
+#include "collectives/bootstrap/share_server.h"
+#include "collectives/urgent_traffic.h"
+
+namespace keel {
+
+namespace {
+
+// The teams of this process whose other ranks may be here too, by their segment.
+struct Registry {
+  std::mutex mutex;
+  std::map<std::pair<uint64_t, uint64_t>, std::weak_ptr<Team>> teams;
+};
+
+Registry& registry() {
+  static auto& created = *new Registry;
+  return created;
+}
+
+// Cores that this process may use.
+uint32_t core_count() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
+  return static_cast<uint32_t>(CPU_COUNT(&set));
+}
+
+}  // namespace
+
+Team::Team(std::vector<Attendee> attendees, std::unique_ptr<ControlSegment> segment,
+           const ObjectId& object)
+    : attendees_(std::move(attendees)), segment_(std::move(segment)), object_(object) {
+  const ProcessToken& self = ShareServer::get().token();
+  for (const Attendee& attendee : attendees_) {
+    here_.push_back(attendee.process == self);
+    is_local_ = is_local_ && here_.back();
+  }
+}
+
+Team::~Team() {
+  if (is_urgent()) UrgentTraffic::get().remove(*segment_);
+  for (uint64_t watch : watches_) ProcessWatch::get().unwatch(watch);
+}
+
+Status Team::make_segment(const std::vector<Attendee>& attendees, FileDescriptor* out_segment) {
+  const auto world = static_cast<uint32_t>(attendees.size());
+  return ControlSegment::create(world, world > core_count(), out_segment);
+}
+
+Status Team::check_priorities(const std::vector<Attendee>& attendees) {
+  std::vector<uint32_t> urgent;
+  std::vector<uint32_t> normal;
+  for (const Attendee& attendee : attendees) {
+    ((attendee.flags & kUrgent) != 0 ? urgent : normal).push_back(attendee.rank);
+  }
+  if (urgent.empty() || normal.empty()) return {};
+  return failure(KEEL_INVALID_ARGUMENT, "options.priority differs: urgent at {}, normal at {}",
+                 rank_list(urgent), rank_list(normal));
+}
+
+Status Team::map(std::vector<Attendee> attendees, const FileDescriptor& file,
+                 std::shared_ptr<Team>* out_team) {
+  KEEL_RETURN_IF_ERROR(check_priorities(attendees));
+  std::unique_ptr<ControlSegment> segment;
+  KEEL_RETURN_IF_ERROR(ControlSegment::map(file, &segment));
+  if (segment->world() != attendees.size()) {
+    return failure(KEEL_INVALID_ARGUMENT, "the communicator's memory is for {} ranks, not {}",
+                   segment->world(), attendees.size());
+  }
+  struct stat status = {};
+  if (fstat(file.get(), &status) != 0) {
+    return failure(KEEL_INVALID_ARGUMENT, "what came as a communicator's memory is none");
+  }
+  out_team->reset(
+      new Team(std::move(attendees), std::move(segment), {status.st_dev, status.st_ino}));
+  if ((*out_team)->is_urgent()) UrgentTraffic::get().add((*out_team)->segment_);
+  return {};
+}
+
+Status Team::create_local(std::vector<Attendee> attendees, std::shared_ptr<Team>* out_team) {
+  FileDescriptor file;
+  KEEL_RETURN_IF_ERROR(make_segment(attendees, &file));
+  return map(std::move(attendees), file, out_team);
+}
+
+Status Team::join(Meeting meeting, std::shared_ptr<Team>* out_team) {
+  struct stat status = {};
+  if (fstat(meeting.segment.get(), &status) != 0) {
+    return failure(KEEL_INVALID_ARGUMENT, "what came as a communicator's memory is none");
+  }
+  Registry& known = registry();
+  std::lock_guard lock(known.mutex);
+  std::erase_if(known.teams, [](const auto& entry) { return entry.second.expired(); });
+  std::weak_ptr<Team>& entry = known.teams[{status.st_dev, status.st_ino}];
+  *out_team = entry.lock();
+  if (*out_team) {
+    if ((*out_team)->attendees_ == meeting.attendees) return {};
+    out_team->reset();
+    return failure(KEEL_RANK_FAILED, "what came as a new communicator's memory is another's");
+  }
+  std::shared_ptr<Team> team;
+  KEEL_RETURN_IF_ERROR(map(std::move(meeting.attendees), meeting.segment, &team));
+  KEEL_RETURN_IF_ERROR(team->watch_processes());
+  entry = team;
+  *out_team = std::move(team);
+  return {};
+}
+
+Status Team::watch_processes() {
+  std::set<ProcessToken> watched;
+  for (uint32_t rank = 0; rank < world(); ++rank) {
+    const Attendee& attendee = attendees_[rank];
+    if (here_[rank] || !watched.insert(attendee.process).second) continue;
+    // The ranks of that process that have left in good order are not missed.
+    const auto on_exit = [weak = weak_from_this(), process = attendee.process] {
+      const std::shared_ptr<Team> team = weak.lock();
+      if (!team) return;
+      for (uint32_t other = 0; other < team->world(); ++other) {
+        if (team->attendees_[other].process != process) continue;
+        if (team->segment_->has_left(other)) continue;
+        return team->abort(failure(KEEL_RANK_FAILED, "{} died", team->name(other)));
+      }
+    };
+    uint64_t watch = 0;
+    KEEL_RETURN_IF_ERROR(
+        ProcessWatch::get().watch(attendee.pid, attendee.start_time, on_exit, &watch));
+    watches_.push_back(watch);
+  }
+  return {};
+}
+
+Team::Act::Act(Team& team) : team_(team) {
+  // Either this rank sees the failure, or whoever failed sees that it acts: all of these are
+  // sequentially consistent.
+  team_.acting_.fetch_add(1, std::memory_order_seq_cst);
+  may_ = !team_.segment_->failed();
+}
+
+void Team::await_acts() const {
+  // At most one copy of a round, a few milliseconds, or the 10 of giving way.
+  while (acting_.load(std::memory_order_seq_cst) != 0) {
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+}
+
+std::string Team::id() const {
+  return fmt::format("{:x}", object_.inode);
+}
+
+std::string Team::name(uint32_t rank) const {
+  const Attendee& attendee = attendees_[rank];
+  if (here_[rank]) return fmt::format("rank {} ({})", rank, attendee.device);
+  return fmt::format("rank {} ({}, process {})", rank, attendee.device, attendee.pid);
+}
+
+}  // namespace keel

@@ -1,0 +1,434 @@
+#include "collectives/transports/control_segment.h"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <ctime>
+
+#include "collectives/bootstrap/shared_file.h"
+
+namespace keel {
+
+namespace {
+
+constexpr uint64_t kMagic = 0x31676573'6c65656b;  // "keelseg1"
+constexpr uint32_t kSteps = 4;                    // a rank is at most two ahead: see arrive()
+
+// Turns before a wait parks. With a core for each rank: about 50 us of pauses, ten times
+// what parking and being woken costs. Without: as many offers of the core as let a few
+// ranks on it have their turn, some 10 us.
+constexpr uint32_t kSpins = 2000;
+constexpr uint32_t kYields = 24;
+
+struct alignas(64) Counter {
+  std::atomic<uint32_t> value;
+};
+
+constexpr uint64_t align_page(uint64_t bytes) {
+  return (bytes + 4095) & ~uint64_t{4095};
+}
+
+}  // namespace
+
+struct ControlSegment::Header {
+  uint64_t magic;
+  uint64_t bytes;
+  uint32_t world;
+  uint32_t crowded;
+  std::atomic<uint64_t> chunk_bytes;
+  alignas(64) std::atomic<uint32_t> failure_state;  // 0 none, 1 being written, 2 readable
+  int32_t failure_code;
+  char failure_text[440];
+  alignas(64) std::atomic<uint32_t> sleepers;
+  std::atomic<uint32_t> room_sleepers;
+  Counter changes;  // of flags, for those who sleep
+  Counter room_changes;
+  Counter posts[kPosts];
+  Counter steps[kSteps];
+  alignas(64) std::atomic<uint64_t> matched;  // of an urgent communicator: operations so far
+};
+
+struct alignas(64) ControlSegment::Cell {
+  std::atomic<uint64_t> step;
+  alignas(64) std::atomic<uint64_t> done;
+  std::atomic<uint32_t> left;
+  std::atomic<uint32_t> mail_changes;
+};
+
+namespace {
+
+// Where the parts begin, from the world alone.
+struct Layout {
+  uint64_t cells;
+  uint64_t posts;
+  uint64_t eager;
+  uint64_t mails;
+  uint64_t layouts;
+  uint64_t end;
+};
+
+}  // namespace
+
+// The parts follow the header; each begins on a page of its own. Pages nobody uses cost
+// nothing: 1,024 ranks have 1 GiB of mail, of which only pairs that talk are ever there.
+static Layout layout_of(uint64_t header, uint64_t cell, uint64_t world) {
+  Layout layout = {};
+  layout.cells = align_page(header);
+  layout.posts = layout.cells + align_page(cell * world);
+  layout.eager = layout.posts + align_page(sizeof(Post) * ControlSegment::kPosts * world);
+  layout.mails = layout.eager + ControlSegment::kEagerBytes * ControlSegment::kEagerPlaces * world;
+  layout.layouts = layout.mails + align_page(sizeof(Mail) * ControlSegment::kMails * world * world);
+  layout.end = layout.layouts + align_page(2 * sizeof(uint64_t) * world * world);
+  return layout;
+}
+
+Status ControlSegment::create(uint32_t world, bool crowded, FileDescriptor* out_file) {
+  const Layout layout = layout_of(sizeof(Header), sizeof(Cell), world);
+  FileDescriptor file;
+  KEEL_RETURN_IF_ERROR(
+      create_shared_file("keel-communicator", layout.end, &file).with_prefix("a communicator: "));
+  void* memory = mmap(nullptr, sizeof(Header), PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  if (memory == MAP_FAILED) {
+    return failure(KEEL_OUT_OF_MEMORY, "no address space for a communicator: {}",
+                   std::strerror(errno));
+  }
+  auto* header = static_cast<Header*>(memory);
+  header->world = world;
+  header->crowded = crowded ? 1 : 0;
+  header->bytes = layout.end;
+  header->magic = kMagic;
+  munmap(memory, sizeof(Header));
+  *out_file = std::move(file);
+  return {};
+}
+
+Status ControlSegment::map(const FileDescriptor& file,
+                           std::unique_ptr<ControlSegment>* out_segment) {
+  struct stat status = {};
+  const int seals = fcntl(file.get(), F_GET_SEALS);
+  if (fstat(file.get(), &status) != 0 || seals < 0 || (seals & F_SEAL_SHRINK) == 0 ||
+      static_cast<uint64_t>(status.st_size) < sizeof(Header)) {
+    return failure(KEEL_INVALID_ARGUMENT, "what came as a communicator's memory is none");
+  }
+  const auto bytes = static_cast<uint64_t>(status.st_size);
+  void* memory =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file.get(), 0);
+  if (memory == MAP_FAILED) {
+    return failure(KEEL_OUT_OF_MEMORY, "no address space for a communicator: {}",
+                   std::strerror(errno));
+  }
+  std::unique_ptr<ControlSegment> segment(new ControlSegment);
+  segment->memory_ = memory;
+  segment->bytes_ = bytes;
+  segment->header_ = static_cast<Header*>(memory);
+  const Header& header = *segment->header_;
+  const uint32_t world = header.world;
+  const Layout layout = layout_of(sizeof(Header), sizeof(Cell), world);
+  if (header.magic != kMagic || world == 0 || world > kMostRanks || layout.end != bytes) {
+    return failure(KEEL_INVALID_ARGUMENT, "what came as a communicator's memory is none");
+  }
+  char* const base = static_cast<char*>(memory);
+  segment->world_ = world;
+  segment->crowded_ = header.crowded != 0;
+  segment->spins_ = segment->crowded_ ? kYields : kSpins;
+  segment->cells_ = reinterpret_cast<Cell*>(base + layout.cells);
+  segment->posts_ = reinterpret_cast<Post*>(base + layout.posts);
+  segment->eager_ = reinterpret_cast<uint8_t*>(base + layout.eager);
+  segment->mails_ = reinterpret_cast<Mail*>(base + layout.mails);
+  segment->layouts_ = reinterpret_cast<uint64_t*>(base + layout.layouts);
+  *out_segment = std::move(segment);
+  return {};
+}
+
+ControlSegment::~ControlSegment() {
+  if (memory_ != nullptr) munmap(memory_, bytes_);
+}
+
+uint64_t ControlSegment::chunk_bytes() const {
+  return header_->chunk_bytes.load(std::memory_order_relaxed);
+}
+
+void ControlSegment::set_chunk_bytes(uint64_t bytes) {
+  header_->chunk_bytes.store(bytes, std::memory_order_relaxed);
+}
+
+ControlSegment::Cell& ControlSegment::cell(uint32_t rank) const {
+  return cells_[rank];
+}
+
+// ---- sleeping and waking --------------------------------------------------------
+
+void ControlSegment::relax(uint32_t turn) const {
+  if (crowded_) {
+    sched_yield();
+    return;
+  }
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+  // A rank may share its core with the very thread it waits for, in spite of the count.
+  if (turn % 256 == 255) sched_yield();
+}
+
+void ControlSegment::begin_sleep() {
+  header_->sleepers.fetch_add(1, std::memory_order_seq_cst);
+}
+
+void ControlSegment::end_sleep() {
+  header_->sleepers.fetch_sub(1, std::memory_order_relaxed);
+}
+
+Status ControlSegment::check_waiting(Patience& patience) const {
+  if (failed()) return failure_status();
+  if (patience.cancelled()) return failure(KEEL_ABORTED, "the communicator was aborted");
+  if (patience.deadline().passed()) return failure(KEEL_TIMED_OUT, "the deadline has passed");
+  return {};
+}
+
+void ControlSegment::park(std::atomic<uint32_t>& word, uint32_t seen, const Deadline& deadline) {
+  const int64_t slice = std::min(Patience::kSliceNs, deadline.remaining_ns());
+  const timespec timeout = {slice / 1'000'000'000, slice % 1'000'000'000};
+  syscall(SYS_futex, &word, FUTEX_WAIT, seen, &timeout, nullptr, 0);
+}
+
+void ControlSegment::wake(std::atomic<uint32_t>& word) {
+  syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+// ---- operations -----------------------------------------------------------------
+
+std::atomic<uint32_t>& ControlSegment::post_count(uint64_t sequence) {
+  return crowded_ ? header_->posts[sequence % kPosts].value : header_->changes.value;
+}
+
+bool ControlSegment::has_posted(uint32_t rank, uint64_t sequence) {
+  // One that is ahead has taken the place only after all were done with this operation.
+  return post(rank, sequence).sequence.load(std::memory_order_acquire) > sequence;
+}
+
+bool ControlSegment::all_posted(uint64_t sequence) {
+  if (crowded_) {
+    // Counts wrap; what is missing never does.
+    const auto target = static_cast<uint32_t>((sequence / kPosts + 1) * world_);
+    return static_cast<int32_t>(
+               header_->posts[sequence % kPosts].value.load(std::memory_order_acquire) - target) >=
+           0;
+  }
+  for (uint32_t rank = 0; rank < world_; ++rank) {
+    if (!has_posted(rank, sequence)) return false;
+  }
+  return true;
+}
+
+bool ControlSegment::poll_posts(uint64_t sequence, uint32_t turns) {
+  for (uint32_t turn = 0; turn < turns; ++turn) {
+    if (all_posted(sequence)) return true;
+    relax(turn);
+  }
+  return all_posted(sequence);
+}
+
+void ControlSegment::publish_post(uint32_t rank, uint64_t sequence) {
+  post(rank, sequence).sequence.store(sequence + 1, std::memory_order_seq_cst);
+  if (crowded_) {
+    std::atomic<uint32_t>& count = header_->posts[sequence % kPosts].value;
+    const auto target = static_cast<uint32_t>((sequence / kPosts + 1) * world_);
+    const bool is_last = count.fetch_add(1, std::memory_order_seq_cst) + 1 == target;
+    if (is_last && header_->sleepers.load(std::memory_order_seq_cst) != 0) wake(count);
+    return;
+  }
+  if (header_->sleepers.load(std::memory_order_seq_cst) == 0) return;
+  header_->changes.value.fetch_add(1, std::memory_order_seq_cst);
+  wake(header_->changes.value);
+}
+
+void ControlSegment::publish_done(uint32_t rank, uint64_t sequence) {
+  cell(rank).done.store(sequence + 1, std::memory_order_seq_cst);
+  if (header_->room_sleepers.load(std::memory_order_seq_cst) == 0) return;
+  // What they wait for changes with the last rank to be done.
+  if (!all_done(sequence + 1)) return;
+  header_->room_changes.value.fetch_add(1, std::memory_order_seq_cst);
+  wake(header_->room_changes.value);
+}
+
+bool ControlSegment::all_done(uint64_t operations) {
+  if (over_.load(std::memory_order_relaxed) >= operations) return true;
+  uint64_t least = UINT64_MAX;
+  for (uint32_t rank = 0; rank < world_; ++rank) {
+    least = std::min(least, cell(rank).done.load(std::memory_order_seq_cst));
+  }
+  over_.store(least, std::memory_order_relaxed);
+  return least >= operations;
+}
+
+bool ControlSegment::has_room(uint64_t sequence) {
+  return sequence < kPosts || all_done(sequence - kPosts + 1);
+}
+
+Status ControlSegment::await_room(uint64_t sequence, Patience& patience) {
+  if (has_room(sequence)) return {};
+  header_->room_sleepers.fetch_add(1, std::memory_order_seq_cst);
+  const uint64_t needed = sequence - kPosts + 1;
+  const auto missing = [&](uint32_t rank) {
+    return cell(rank).done.load(std::memory_order_acquire) < needed;
+  };
+  Status status = await(
+      header_->room_changes.value, [&] { return has_room(sequence); }, missing, patience);
+  header_->room_sleepers.fetch_sub(1, std::memory_order_relaxed);
+  return status;
+}
+
+Status ControlSegment::await_posts(uint64_t sequence, Patience& patience) {
+  if (all_posted(sequence)) return {};
+  return await(
+      post_count(sequence), [&] { return all_posted(sequence); },
+      [&](uint32_t rank) { return !has_posted(rank, sequence); }, patience);
+}
+
+// ---- urgent communicators -------------------------------------------------------
+
+void ControlSegment::publish_matched(uint64_t sequence) {
+  uint64_t known = header_->matched.load(std::memory_order_relaxed);
+  while (known <= sequence &&
+         !header_->matched.compare_exchange_weak(known, sequence + 1, std::memory_order_release,
+                                                 std::memory_order_relaxed)) {
+  }
+}
+
+bool ControlSegment::is_under_way() {
+  return !all_done(header_->matched.load(std::memory_order_acquire)) && !failed();
+}
+
+void ControlSegment::await_over(const Deadline& deadline) {
+  header_->room_sleepers.fetch_add(1, std::memory_order_seq_cst);
+  while (true) {
+    const uint32_t seen = header_->room_changes.value.load(std::memory_order_acquire);
+    if (!is_under_way() || deadline.passed()) break;
+    park(header_->room_changes.value, seen, deadline);
+  }
+  header_->room_sleepers.fetch_sub(1, std::memory_order_relaxed);
+}
+
+// ---- barriers -------------------------------------------------------------------
+
+std::atomic<uint32_t>& ControlSegment::step_count(uint64_t step) {
+  return crowded_ ? header_->steps[step % kSteps].value : header_->changes.value;
+}
+
+bool ControlSegment::has_arrived(uint32_t rank, uint64_t step) {
+  return cell(rank).step.load(std::memory_order_acquire) >= step;
+}
+
+void ControlSegment::arrive(uint32_t rank, uint64_t step) {
+  cell(rank).step.store(step, std::memory_order_seq_cst);
+  if (crowded_) {
+    std::atomic<uint32_t>& count = header_->steps[step % kSteps].value;
+    const auto target = static_cast<uint32_t>((step / kSteps + 1) * world_);
+    // Steps count from 1, so the first of the places begins with its second turn.
+    const uint32_t now =
+        count.fetch_add(1, std::memory_order_seq_cst) + 1 + (step % kSteps == 0 ? world_ : 0);
+    if (now == target && header_->sleepers.load(std::memory_order_seq_cst) != 0) wake(count);
+    return;
+  }
+  if (header_->sleepers.load(std::memory_order_seq_cst) == 0) return;
+  header_->changes.value.fetch_add(1, std::memory_order_seq_cst);
+  wake(header_->changes.value);
+}
+
+bool ControlSegment::all_arrived(uint64_t step) {
+  if (crowded_) {
+    const auto target = static_cast<uint32_t>((step / kSteps + 1) * world_);
+    const uint32_t now = header_->steps[step % kSteps].value.load(std::memory_order_acquire) +
+                         (step % kSteps == 0 ? world_ : 0);
+    return static_cast<int32_t>(now - target) >= 0;
+  }
+  for (uint32_t rank = 0; rank < world_; ++rank) {
+    if (!has_arrived(rank, step)) return false;
+  }
+  return true;
+}
+
+Status ControlSegment::await_step(uint64_t step, Patience& patience) {
+  if (all_arrived(step)) return {};
+  return await(
+      step_count(step), [&] { return all_arrived(step); },
+      [&](uint32_t rank) { return !has_arrived(rank, step); }, patience);
+}
+
+// ---- messages -------------------------------------------------------------------
+
+std::atomic<uint32_t>& ControlSegment::mail_word(uint32_t rank) {
+  return cell(rank).mail_changes;
+}
+
+void ControlSegment::notify_mail(uint32_t rank) {
+  std::atomic<uint32_t>& word = mail_word(rank);
+  word.fetch_add(1, std::memory_order_seq_cst);
+  if (header_->sleepers.load(std::memory_order_seq_cst) != 0) wake(word);
+}
+
+// ---- failures -------------------------------------------------------------------
+
+bool ControlSegment::failed() const {
+  return header_->failure_state.load(std::memory_order_seq_cst) != 0;
+}
+
+void ControlSegment::abort(const Status& status) {
+  uint32_t none = 0;
+  if (header_->failure_state.compare_exchange_strong(none, 1, std::memory_order_acq_rel)) {
+    header_->failure_code = static_cast<int32_t>(status.code());
+    const size_t size = std::min(std::strlen(status.text()), sizeof(header_->failure_text) - 1);
+    std::memcpy(header_->failure_text, status.text(), size);
+    header_->failure_text[size] = '\0';
+    header_->failure_state.store(2, std::memory_order_seq_cst);
+  }
+  const auto wake_all = [this](std::atomic<uint32_t>& word, bool is_count) {
+    // A count must stay what it is: whoever is about to sleep looks for a failure first.
+    if (!is_count) word.fetch_add(1, std::memory_order_seq_cst);
+    wake(word);
+  };
+  wake_all(header_->changes.value, false);
+  wake_all(header_->room_changes.value, false);
+  for (Counter& count : header_->posts) wake_all(count.value, true);
+  for (Counter& count : header_->steps) wake_all(count.value, true);
+  for (uint32_t rank = 0; rank < world_; ++rank) wake_all(mail_word(rank), false);
+}
+
+Status ControlSegment::failure_status() const {
+  const uint32_t state = header_->failure_state.load(std::memory_order_acquire);
+  if (state == 0) return {};
+  // Whoever writes the text may have been killed at it.
+  if (state == 1) return failure(KEEL_ABORTED, "the communicator was aborted");
+  char text[sizeof(header_->failure_text)];
+  std::memcpy(text, header_->failure_text, sizeof(text));
+  text[sizeof(text) - 1] = '\0';
+  if (text[0] == '\0') return failure(KEEL_ABORTED, "the communicator was aborted");
+  const auto code = static_cast<keel_status>(header_->failure_code);
+  return {is_status(code) && code != KEEL_OK && code != KEEL_NOT_READY ? code : KEEL_ABORTED, text};
+}
+
+void ControlSegment::leave(uint32_t rank) {
+  cell(rank).left.store(1, std::memory_order_seq_cst);
+  header_->changes.value.fetch_add(1, std::memory_order_seq_cst);
+  wake(header_->changes.value);
+  header_->room_changes.value.fetch_add(1, std::memory_order_seq_cst);
+  wake(header_->room_changes.value);
+  for (Counter& count : header_->posts) wake(count.value);
+  for (Counter& count : header_->steps) wake(count.value);
+  for (uint32_t other = 0; other < world_; ++other) notify_mail(other);
+}
+
+bool ControlSegment::has_left(uint32_t rank) const {
+  return cell(rank).left.load(std::memory_order_acquire) != 0;
+}
+
+}  // namespace keel

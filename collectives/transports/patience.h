@@ -1,0 +1,57 @@
+// How long one operation of a collective waits.
+#ifndef KEEL_COLLECTIVES_TRANSPORTS_PATIENCE_H_
+#define KEEL_COLLECTIVES_TRANSPORTS_PATIENCE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+
+#include "core/deadline.h"
+#include "core/event.h"
+#include "core/status.h"
+
+namespace keel {
+
+// Until a deadline, or until somebody gives the operation up. The clock starts with the
+// first wait that is not over at once: reading it costs 25 ns, as much as the rest of a
+// small operation's bookkeeping. For one thread.
+class Patience {
+ public:
+  Patience(int64_t timeout_ns, const std::atomic<bool>& cancelled)
+      : timeout_ns_(timeout_ns), cancelled_(cancelled) {}
+
+  bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
+  const Deadline& deadline() {
+    if (!deadline_) deadline_ = Deadline::after(timeout_ns_);
+    return *deadline_;
+  }
+  // Waits are cut into slices, so that what nobody wakes anyone for is noticed too.
+  static constexpr int64_t kSliceNs = 20'000'000;
+
+  // Waits for |record|, which may be work that the user holds behind a gate, unless
+  // |is_given_up|().
+  template <typename GivenUp>
+  Status wait(const Ref<EventRecord>& record, const GivenUp& is_given_up) {
+    while (true) {
+      Status status = wait_slice(record);
+      if (status.code() != KEEL_TIMED_OUT || deadline().passed()) return status;
+      if (cancelled() || is_given_up()) {
+        return failure(KEEL_ABORTED, "the communicator was aborted");
+      }
+    }
+  }
+  Status wait(const Ref<EventRecord>& record) {
+    return wait(record, [] { return false; });
+  }
+
+ private:
+  Status wait_slice(const Ref<EventRecord>& record);
+
+  const int64_t timeout_ns_;
+  const std::atomic<bool>& cancelled_;
+  std::optional<Deadline> deadline_;
+};
+
+}  // namespace keel
+
+#endif  // KEEL_COLLECTIVES_TRANSPORTS_PATIENCE_H_

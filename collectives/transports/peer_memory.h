@@ -1,0 +1,75 @@
+// The memory of the other processes' ranks, as this process sees it.
+#ifndef KEEL_COLLECTIVES_TRANSPORTS_PEER_MEMORY_H_
+#define KEEL_COLLECTIVES_TRANSPORTS_PEER_MEMORY_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "collectives/bootstrap/share_server.h"
+#include "collectives/transports/control_segment.h"
+#include "core/deadline.h"
+#include "core/status.h"
+
+namespace keel {
+
+// A shared memory object of another process, mapped for reading: a rank can harm nobody
+// else's memory, whatever it has been told.
+class PeerMapping {
+ public:
+  static Status map(const FileDescriptor& file, std::shared_ptr<PeerMapping>* out_mapping);
+  ~PeerMapping();
+  PeerMapping(const PeerMapping&) = delete;
+  PeerMapping& operator=(const PeerMapping&) = delete;
+
+  const char* data() const { return data_; }
+  uint64_t size() const { return size_; }
+
+ private:
+  PeerMapping(const char* data, uint64_t size) : data_(data), size_(size) {}
+  const char* const data_;
+  const uint64_t size_;
+};
+
+// One for each communicator and process, shared by the ranks in it, so that 16 threads do
+// not map, and fault in, the same arena 16 times. Thread-safe.
+class PeerMemory {
+ public:
+  // The object that |place| lies in, of the process |owner|; fetched and mapped once.
+  Status map(const ProcessToken& owner, const Place& place, const Deadline& deadline,
+             std::shared_ptr<PeerMapping>* out_mapping);
+  // Objects of |owner| may be gone.
+  void forget(const ProcessToken& owner);
+
+ private:
+  std::mutex mutex_;
+  std::map<std::pair<ProcessToken, std::pair<uint64_t, uint64_t>>, std::shared_ptr<PeerMapping>>
+      mappings_;
+};
+
+// One rank's look at one other rank: remembers the object it used last. For one thread.
+class PeerView {
+ public:
+  // |size| bytes at |offset| in what |place| describes, as an address in this process.
+  Status resolve(PeerMemory& memory, const ProcessToken& owner, bool same_process,
+                 const Place& place, uint32_t epoch, uint64_t offset, uint64_t size,
+                 Patience& patience, const char** out_data);
+
+ private:
+  struct Seen {
+    uint64_t device;
+    uint64_t inode;
+    std::shared_ptr<PeerMapping> mapping;
+  };
+  // Send and receive buffers, and the stage, are in one object each at most.
+  static constexpr size_t kMostSeen = 8;
+  std::vector<Seen> seen_;
+  uint32_t epoch_ = 0;
+};
+
+}  // namespace keel
+
+#endif  // KEEL_COLLECTIVES_TRANSPORTS_PEER_MEMORY_H_

@@ -1,0 +1,47 @@
+#include "collectives/urgent_traffic.h"
+
+#include <utility>
+
+#include "core/deadline.h"
+#include "core/observer.h"
+
+namespace keel {
+
+UrgentTraffic& UrgentTraffic::get() {
+  static auto& created = *new UrgentTraffic;
+  return created;
+}
+
+void UrgentTraffic::add(std::shared_ptr<ControlSegment> segment) {
+  std::lock_guard lock(mutex_);
+  segments_.push_back(std::move(segment));
+  count_.store(static_cast<uint32_t>(segments_.size()), std::memory_order_relaxed);
+}
+
+void UrgentTraffic::remove(const ControlSegment& segment) {
+  std::lock_guard lock(mutex_);
+  std::erase_if(segments_, [&](const auto& known) { return known.get() == &segment; });
+  count_.store(static_cast<uint32_t>(segments_.size()), std::memory_order_relaxed);
+}
+
+std::shared_ptr<ControlSegment> UrgentTraffic::find_under_way() {
+  std::lock_guard lock(mutex_);
+  for (const auto& segment : segments_) {
+    if (segment->is_under_way()) return segment;
+  }
+  return {};
+}
+
+bool UrgentTraffic::give_way() {
+  std::shared_ptr<ControlSegment> segment = find_under_way();
+  if (!segment) return false;
+  const HostSpan span("gives way");
+  const Deadline deadline = Deadline::after(kMostNs);
+  while (segment && !deadline.passed()) {
+    segment->await_over(deadline);
+    segment = find_under_way();
+  }
+  return true;
+}
+
+}  // namespace keel

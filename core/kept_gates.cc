@@ -1,0 +1,47 @@
+#include "core/kept_gates.h"
+
+#include <algorithm>
+
+namespace keel {
+
+void KeptGates::reserve() {
+  std::lock_guard lock(mutex_);
+  if (gates_.size() < gates_.capacity()) return;
+  std::erase_if(gates_, [](const Ref<Gate>& gate) { return gate->is_open(); });
+  // Half of it free, so that looking for open ones costs little for each that is added.
+  if (2 * gates_.size() >= gates_.capacity()) gates_.reserve(2 * gates_.size() + 8);
+}
+
+void KeptGates::add(const Ref<Gate>& gate) {
+  std::lock_guard lock(mutex_);
+  gates_.push_back(gate);
+}
+
+bool KeptGates::all_open() const {
+  std::lock_guard lock(mutex_);
+  return std::all_of(gates_.begin(), gates_.end(),
+                     [](const Ref<Gate>& gate) { return gate->is_open(); });
+}
+
+Status KeptGates::wait(const Deadline& deadline) {
+  std::vector<Ref<Gate>> gates;
+  {
+    std::lock_guard lock(mutex_);
+    gates = gates_;
+  }
+  for (const Ref<Gate>& gate : gates) {
+    gate->help(deadline);
+    if (!gate->wait(deadline)) {
+      return failure(KEEL_TIMED_OUT, "the deadline passed before {} was over", gate->name());
+    }
+  }
+  return {};
+}
+
+void KeptGates::clear() {
+  std::vector<Ref<Gate>> gates;
+  std::lock_guard lock(mutex_);
+  gates.swap(gates_);
+}
+
+}  // namespace keel

@@ -1,0 +1,203 @@
+// How a stream fails, starts anew or ends.
+#include <algorithm>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include "core/log.h"
+#include "core/runtime.h"
+#include "core/stream.h"
+
+namespace keel {
+
+void Stream::fail_and_drop(const Status& status) {
+  fail(status);
+  WakeList wake;
+  advance(wake);
+  advance_all(wake);
+}
+
+Status Stream::recover(const Deadline& deadline) {
+  if (!has_failed()) {
+    const Status status = synchronize(deadline);
+    if (!has_failed()) return status;  // else it is only known now
+  }
+  KEEL_RETURN_IF_ERROR(device_.check_alive());
+  WakeList wake;
+  uint64_t last_recovery = 0;
+  {
+    std::lock_guard lock(mutex_);
+    last_recovery = recovered_at_;
+    advance_locked(wake);  // a failed stream drops all it holds
+  }
+  advance_all(wake);
+  KEEL_RETURN_IF_ERROR(await_keepers(deadline));
+  std::vector<Edges::Edge> edges;  // let go of without the lock
+  Status drained;
+  std::unique_lock lock(mutex_, std::defer_lock);
+  while (true) {
+    uint64_t drained_to = 0;
+    drained = drain(deadline, /*for_good=*/false, &drained_to);
+    if (drained.code() == KEEL_TIMED_OUT || drained.code() == KEEL_DEVICE_LOST) return drained;
+    uint64_t legs_drained_to = 0;
+    KEEL_RETURN_IF_ERROR(legs_.drain(deadline, &legs_drained_to));
+    // Records of before, looked at later, still learn what failed below them.
+    (void)confirm(UINT64_MAX, wake);
+    advance_all(wake);
+    lock.lock();
+    // By another thread meanwhile; what runs now was not waited for.
+    if (closed_ || recovered_at_ != last_recovery) return status();
+    // A native stream is replaced once all records in it are over: those of the next one
+    // vouch for them. What came to a leg meanwhile is not waited for on a failed stream, and
+    // would be forgotten with the failure.
+    if ((drained.ok() || records_submitted_ == drained_to) && legs_.enqueued() == legs_drained_to) {
+      break;
+    }
+    lock.unlock();
+    if (deadline.passed()) {
+      return failure(KEEL_TIMED_OUT, "{}: work came in while the stream was drained",
+                     device_.name());
+    }
+  }
+  observers::tell([&](Observer& observer) { observer.host_saw_idle(*this); });
+  if (!drained.ok()) {  // the native stream itself is stuck in the failure
+    keel_plugin_stream* fresh = nullptr;
+    KEEL_RETURN_IF_ERROR(device_.check(
+        device_.stream_table()->create(device_.native(), priority_, &fresh), "stream.create"));
+    retired_.push_back(std::exchange(native_, fresh));
+  }
+  fence_ = nullptr;
+  marks_ = {};
+  markers_.clear();
+  edges_since_marker_ = 0;
+  memory_fences_.clear();
+  timeline_->mark_done(position_);
+  timeline_->forget_waits();
+  edges = edges_.forget(position_);
+  std::lock_guard state_lock(state_mutex_);
+  recovered_at_ = ++position_;
+  timeline_->advance(position_);
+  failure_ = {};
+  failed_.store(false, std::memory_order_release);
+  return {};
+}
+
+Status Stream::await_keepers(const Deadline& deadline) {
+  const Status status = kept_gates_.wait(deadline);
+  return status.ok() ? status : status.with_prefix(device_.name() + ": ");
+}
+
+Status Stream::drain(const Deadline& deadline, bool for_good, uint64_t* out_order) {
+  const keel_stream_table* table = device_.stream_table();
+  const bool synchronizes = KEEL_HAS(keel_stream_table, table, synchronize);
+  keel_plugin_stream* native = nullptr;
+  Ref<EventRecord> last;
+  {
+    std::lock_guard lock(mutex_);
+    // Empty, or its close() waits for that: a record made here would be one that nobody does.
+    if (drained_ && !for_good) return {};
+    native = native_;
+    if (!synchronizes) {
+      WakeList wake;
+      KEEL_RETURN_IF_ERROR(records_.take(*this, 0, &last));
+      last->set_position(0);  // asks for this stream's work alone
+      KEEL_RETURN_IF_ERROR(submit_record(last, {}, wake));
+    }
+    drained_ = for_good;
+    if (out_order != nullptr) *out_order = records_submitted_;
+  }
+  if (!synchronizes) return last->wait(deadline);
+  const keel_status code = table->synchronize(native, deadline.remaining_ns());
+  if (code != KEEL_TIMED_OUT) return device_.check(code, "stream.synchronize");
+  take_plugin_text();
+  return failure(KEEL_TIMED_OUT, "{}: the deadline passed while a stream was drained",
+                 device_.name());
+}
+
+Status Stream::close(const Deadline& deadline) {
+  try {
+    return close_now(deadline);
+  } catch (const std::bad_alloc&) {
+    device_.keep_unfinished(Ref<Stream>(this));
+    throw;
+  }
+}
+
+Status Stream::close_now(const Deadline& deadline) {
+  WakeList wake;
+  {
+    std::lock_guard lock(mutex_);
+    closed_ = true;
+    legs_.refuse();
+    fail(failure(KEEL_CANCELLED, "{}: the stream was destroyed", device_.name()));
+    advance_locked(wake);
+  }
+  advance_all(wake);
+  Status drained = await_keepers(deadline);
+  if (drained.ok()) drained = drain(deadline);
+  if (drained.code() != KEEL_TIMED_OUT) drained = legs_.drain(deadline);
+  // Once more: another thread's record may have come in between.
+  if (drained.code() != KEEL_TIMED_OUT) drained = drain(deadline, /*for_good=*/true);
+  if (drained.code() == KEEL_TIMED_OUT) {
+    device_.keep_unfinished(Ref<Stream>(this));
+    return drained;
+  }
+  (void)confirm(UINT64_MAX, wake);  // for events that outlive the stream
+  advance_all(wake);
+  std::vector<Edges::Edge> edges;
+  {
+    std::lock_guard lock(mutex_);
+    observers::tell([&](Observer& observer) { observer.closed(*this); });
+    fence_ = nullptr;
+    marks_ = {};
+    markers_.clear();
+    memory_fences_.clear();
+    edges = edges_.forget(UINT64_MAX);
+  }
+  kept_gates_.clear();
+  legs_.give_back();
+  timeline_->finish();
+  release_records();
+  return workspace_.free_all(device_.memory());
+}
+
+void Stream::release_records() {
+  EventRecord* records = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    fence_ = nullptr;
+    markers_.clear();
+    records = records_.close();
+  }
+  RecordPool::retire_all(records);
+}
+
+void Stream::close() {
+  try {
+    const Status status = close(Runtime::get().default_deadline());
+    if (!status.ok()) log(KEEL_LOG_WARNING, "{}", status.text());
+  } catch (const std::bad_alloc&) {
+    // The device keeps it.
+  }
+}
+
+void Stream::abandon() {
+  // Destroyed without the locks: a record may hold the last reference to a stream.
+  Ref<EventRecord> fence;
+  decltype(markers_) markers;
+  decltype(memory_fences_) memory_fences;
+  std::vector<Edges::Edge> edges;
+  {
+    std::lock_guard lock(mutex_);
+    std::swap(fence, fence_);
+    marks_ = {};
+    markers.swap(markers_);
+    memory_fences.swap(memory_fences_);
+    edges = edges_.forget(UINT64_MAX);
+  }
+  kept_gates_.clear();
+  legs_.abandon();
+  release_records();
+}
+
+}  // namespace keel

@@ -1,0 +1,34 @@
+// Scratch memory that all work of one stream shares.
+#ifndef KEEL_CORE_WORKSPACE_H_
+#define KEEL_CORE_WORKSPACE_H_
+
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "core/memory.h"
+#include "core/status.h"
+
+namespace keel {
+
+class Stream;
+
+// One buffer is enough for all work of an in-order stream. It grows by doubling; the smaller
+// ones stay until the end, for a thread that is about to use one, and take no more than the
+// largest. Thread-safe.
+class Workspace {
+ public:
+  // Device memory of |stream|, at least |size| bytes.
+  Status get(Stream& stream, uint64_t size, void** out_pointer);
+  // The stream's work is done.
+  Status free_all(Memory& memory);
+
+ private:
+  std::mutex mutex_;            // a leaf
+  std::vector<void*> buffers_;  // the last is the largest
+  uint64_t size_ = 0;           // of the largest
+};
+
+}  // namespace keel
+
+#endif  // KEEL_CORE_WORKSPACE_H_

@@ -1,0 +1,324 @@
+// What a rank may find in the memory it shares with another one: a process that lies, or writes
+// where it should not. Rank 0 is here and runs operations; rank 1 is a process that does nothing
+// but hand out its memory, and everything it would write there is the fuzzer's, who may write
+// over anything else too.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+
+#include "collectives/bootstrap/process_watch.h"
+#include "collectives/bootstrap/share_server.h"
+#include "collectives/runner.h"
+#include "collectives/split.h"
+#include "core/api.h"
+#include "fuzz/bytes.h"
+
+namespace {
+
+using keel::Attendee;
+using keel::FileDescriptor;
+using keel::Status;
+using keel::fuzz::Bytes;
+
+constexpr uint32_t kWorld = 2;
+constexpr uint64_t kChunk = 4096;
+constexpr uint64_t kBuffer = 64 << 10;
+constexpr uint64_t kPeerMemory = 96 << 10;  // there may be less than rank 1 says
+constexpr int64_t kTimeoutNs = 2'000'000;
+
+void require(const Status& status, const char* what) {
+  if (status.ok()) return;
+  std::fprintf(stderr, "%s: %s\n", what, status.text());
+  std::abort();
+}
+
+struct Peer {
+  Attendee attendee;
+  keel::ObjectId object;
+};
+
+// Before anything of this process has threads.
+Peer start_peer() {
+  int ends[2];
+  if (pipe(ends) != 0) std::abort();
+  Peer peer;
+  const pid_t pid = fork();
+  if (pid == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    FileDescriptor file(memfd_create("keel-fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    if (ftruncate(file.get(), kPeerMemory) != 0) std::abort();
+    fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK);
+    keel::ShareServer& server = keel::ShareServer::get();
+    require(server.publish(std::move(file), &peer.object), "publish");
+    peer.attendee.process = server.token();
+    const bool said = write(ends[1], &peer.object, sizeof(peer.object)) == sizeof(peer.object) &&
+                      write(ends[1], &peer.attendee.process, sizeof(keel::ProcessToken)) ==
+                          sizeof(keel::ProcessToken);
+    while (said) pause();
+    _exit(1);
+  }
+  if (pid < 0 || read(ends[0], &peer.object, sizeof(peer.object)) != sizeof(peer.object) ||
+      read(ends[0], &peer.attendee.process, sizeof(keel::ProcessToken)) !=
+          sizeof(keel::ProcessToken)) {
+    std::abort();
+  }
+  close(ends[0]);
+  close(ends[1]);
+  peer.attendee.rank = 1;
+  peer.attendee.pid = pid;
+  peer.attendee.device = "cpu:0";
+  require(keel::process_start_time(pid, &peer.attendee.start_time), "process_start_time");
+  return peer;
+}
+
+// Rank 0's process, for all inputs.
+struct Here {
+  Peer peer = start_peer();
+  keel::Ref<keel::Device> device;
+  char* memory = nullptr;  // send, then receive
+
+  Here() {
+    setenv("KEEL_CPU_DEVICES", "1", 1);
+    auto options = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
+    options.backends = "cpu";
+    keel_device handle = {};
+    if (keel_set_log(KEEL_LOG_OFF, nullptr, nullptr) != KEEL_OK || keel_init(&options) != KEEL_OK ||
+        keel_device_get(0, &handle) != KEEL_OK) {
+      std::fprintf(stderr, "keel_init: %s\n", keel_last_error());
+      std::abort();
+    }
+    require(keel::find_device(handle, "device", &device), "device");
+    void* allocated = nullptr;
+    require(device->memory().alloc(KEEL_MEMORY_DEVICE, 2 * kBuffer, &allocated), "alloc");
+    memory = static_cast<char*>(allocated);
+    start_threads();
+  }
+  // Those of the streams that an operation may take: a thread that is just starting when an
+  // input ends looks like a leak.
+  void start_threads() const {
+    std::array<keel::Ref<keel::Stream>, 16> streams;
+    for (keel::Ref<keel::Stream>& stream : streams) {
+      require(device->lease_stream(&stream), "stream");
+    }
+    for (keel::Ref<keel::Stream>& stream : streams) device->return_stream(std::move(stream));
+  }
+  Attendee self() const {
+    Attendee attendee;
+    attendee.pid = getpid();
+    attendee.process = keel::ShareServer::get().token();
+    attendee.device = "cpu:0";
+    return attendee;
+  }
+};
+
+// One communicator, from its first operation to the one that fails.
+class Team {
+ public:
+  Team(Here& here, Bytes& bytes) : here_(here), bytes_(bytes) {
+    keel::Meeting meeting;
+    meeting.attendees = {here.self(), here.peer.attendee};
+    FileDescriptor file;
+    require(keel::ControlSegment::create(kWorld, bytes.one_in(2), &file), "create");
+    require(keel::ControlSegment::map(file, &theirs_), "map");
+    struct stat info = {};
+    if (fstat(file.get(), &info) != 0) std::abort();
+    bytes_mapped_ = static_cast<uint64_t>(info.st_size);
+    void* const raw =
+        mmap(nullptr, bytes_mapped_, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+    if (raw == MAP_FAILED) std::abort();
+    raw_ = static_cast<uint8_t*>(raw);
+    meeting.segment = std::move(file);
+    require(keel::Team::join(std::move(meeting), &team_), "join");
+    theirs_->set_chunk_bytes(kChunk);
+  }
+  ~Team() { munmap(raw_, bytes_mapped_); }
+  Team(const Team&) = delete;
+  Team& operator=(const Team&) = delete;
+
+  void run() {
+    const std::atomic<bool> never{false};
+    keel::RankContext context(team_, 0, here_.device, /*forbid_alias=*/bytes_.one_in(2));
+    context.make_stage();
+    keel::Runner runner(context);
+    static keel::FlightRecorder::Entry entry;
+    // Rank 1 is never waited for, unless the fuzzer writes over that.
+    if (!theirs_->crowded()) theirs_->arrive(1, UINT64_MAX / 2);
+    theirs_->publish_done(1, UINT64_MAX / 2);
+    constexpr uint32_t kMostOperations = 6;
+    for (uint32_t i = 0; i < kMostOperations && !bytes_.empty(); ++i) {
+      keel::Patience patience(kTimeoutNs, never);
+      Status status;
+      if (bytes_.one_in(8)) {
+        keel::Fingerprint split;
+        split.collective = keel::kSplitCollective;
+        for (uint64_t turn = 0; turn < 3; ++turn) post(split, {}, context.sequence + turn);
+        write_over(context.sequence);
+        std::shared_ptr<keel::Team> part;
+        uint32_t rank = 0;
+        status = keel::split_team(context, bytes_.below(3) - 1, 0, false, patience, &part, &rank);
+        if (part && rank >= part->world()) __builtin_trap();
+      } else {
+        keel::Request request;
+        if (!draw(&request)) continue;
+        if (request.collective == KEEL_SEND_RECV) {
+          write_mails(request);
+        } else {
+          post(request.fingerprint(), request, context.sequence);
+        }
+        write_over(context.sequence);
+        status = runner.run(request, {}, &entry, patience);
+      }
+      if (!status.ok() && *status.text() == '\0') __builtin_trap();
+      if (theirs_->failed()) return;
+    }
+  }
+
+ private:
+  char* send() const { return here_.memory; }
+  char* receive() const { return here_.memory + kBuffer; }
+
+  // One that rank 0's own checks let pass.
+  bool draw(keel::Request* request) {
+    constexpr keel_collective kDrawn[] = {KEEL_ALL_REDUCE, KEEL_REDUCE,       KEEL_BROADCAST,
+                                          KEEL_ALL_GATHER, KEEL_SEND_RECV,    KEEL_REDUCE_SCATTER,
+                                          KEEL_ALL_TO_ALL, KEEL_ALL_TO_ALL_V, KEEL_ALL_GATHER_V,
+                                          KEEL_BARRIER,    KEEL_GATHER,       KEEL_SCATTER};
+    request->collective = kDrawn[bytes_.below(std::size(kDrawn))];
+    request->dtype = KEEL_DTYPE_INVALID + 1 + bytes_.below(KEEL_DTYPE_COUNT - 1);
+    if (request->collective == KEEL_SEND_RECV) return draw_transfers(request);
+    request->reduction = bytes_.below(KEEL_REDUCTION_COUNT);
+    request->root = bytes_.below(kWorld);
+    request->send = send();
+    request->receive = receive();
+    if (keel::has_arrays(request->collective)) {
+      const keel::Piece pieces[] = {{0, bytes_.below(3000)}, {3000, bytes_.below(3000)}};
+      request->send_pieces.assign(std::begin(pieces), std::end(pieces));
+      request->receive_pieces = request->send_pieces;
+    } else {
+      request->count = bytes_.below(6000);
+    }
+    return request->send_bytes(0, kWorld) <= kBuffer &&
+           request->receive_bytes(0, kWorld) <= kBuffer;
+  }
+  bool draw_transfers(keel::Request* request) {
+    for (uint32_t i = bytes_.below(3); i < 3; ++i) {
+      keel::Transfer transfer;
+      transfer.sends = bytes_.one_in(2);
+      transfer.dtype = request->dtype;
+      transfer.peer = 1;
+      transfer.count = bytes_.below(2000);
+      if (transfer.bytes() * 3 > kBuffer) return false;
+      transfer.source = send() + i * (kBuffer / 3 & ~63ull);
+      transfer.destination = receive() + i * (kBuffer / 3 & ~63ull);
+      request->transfers.push_back(transfer);
+    }
+    return true;
+  }
+
+  keel::Place place() {
+    keel::Place place;
+    place.device = here_.peer.object.device;
+    place.inode = here_.peer.object.inode;
+    place.offset = bytes_.one_in(4) ? bytes_.word() : 0;
+    return place;
+  }
+
+  // What a rank 1 that calls the same would write.
+  void post(const keel::Fingerprint& fingerprint, const keel::Request& request, uint64_t sequence) {
+    keel::Post& own = theirs_->post(1, sequence);
+    own.fingerprint = fingerprint;
+    own.factor = bytes_.one_in(4) ? static_cast<double>(bytes_.word()) * 0.5 : 1;
+    own.status = KEEL_OK;
+    own.flags = bytes_.below(4);
+    own.send = place();
+    own.receive = place();
+    own.largest = request.largest_piece();
+    own.memory_epoch = bytes_.one_in(8) ? 1 : 0;
+    uint64_t* layout = theirs_->layout(1);
+    for (const keel::Piece& piece : request.send_pieces) {
+      *layout++ = piece.offset;
+      *layout++ = piece.count;
+    }
+    theirs_->publish_post(1, sequence);
+    if (theirs_->crowded()) {
+      for (uint32_t i = bytes_.below(4); i < 4; ++i) theirs_->arrive(1, ++step_);
+    }
+  }
+  void write_mails(const keel::Request& request) {
+    for (const keel::Transfer& transfer : request.transfers) {
+      if (transfer.sends) {
+        theirs_->mail(0, 1, sent_).answered.store(sent_ + 1);
+        ++sent_;
+        continue;
+      }
+      keel::Mail& mail = theirs_->mail(1, 0, received_);
+      mail.available.store(bytes_.below(5));
+      mail.count = transfer.count;
+      mail.dtype = transfer.dtype;
+      mail.flags = bytes_.below(2);
+      mail.status = KEEL_OK;
+      mail.memory_epoch = 0;
+      mail.send = place();
+      mail.sequence.store(received_ + 1);
+      ++received_;
+    }
+  }
+
+  // Anything anywhere; mostly where rank 0 will look.
+  void write_over(uint64_t sequence) {
+    for (uint32_t i = bytes_.below(4); i != 0; --i) {
+      uint8_t* at = nullptr;
+      switch (bytes_.below(6)) {
+        case 0:
+          at = reinterpret_cast<uint8_t*>(&theirs_->post(1, sequence)) +
+               bytes_.below(sizeof(keel::Post));
+          break;
+        case 1:
+          at = reinterpret_cast<uint8_t*>(&theirs_->mail(1, 0, 0)) +
+               bytes_.below(2 * sizeof(keel::Mail));
+          break;
+        case 2:
+          at = reinterpret_cast<uint8_t*>(&theirs_->mail(0, 1, 0)) +
+               bytes_.below(2 * sizeof(keel::Mail));
+          break;
+        case 3:
+          at = reinterpret_cast<uint8_t*>(theirs_->layout(1)) + bytes_.below(32);
+          break;
+        case 4:
+          at = raw_ + bytes_.below(8192);  // the header, and how far each rank is
+          break;
+        default:
+          at = raw_ + (uint64_t{bytes_.below(65536)} << 8 | bytes_.byte()) % (bytes_mapped_ - 16);
+      }
+      const std::string text = bytes_.text(16);
+      std::copy(text.begin(), text.end(), at);
+    }
+  }
+
+  Here& here_;
+  Bytes& bytes_;
+  std::shared_ptr<keel::Team> team_;
+  std::unique_ptr<keel::ControlSegment> theirs_;
+  uint8_t* raw_ = nullptr;
+  uint64_t bytes_mapped_ = 0;
+  uint64_t step_ = 0;
+  uint64_t sent_ = 0;
+  uint64_t received_ = 0;
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static Here& here = *new Here;
+  Bytes bytes({data, size});
+  Team(here, bytes).run();
+  return 0;
+}

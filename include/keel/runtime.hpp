@@ -1,0 +1,88 @@
+// The process: Keel itself, what it has found, and what it tells of. Included by keel.hpp, which
+// says what holds for all of it.
+#ifndef KEEL_RUNTIME_HPP_
+#define KEEL_RUNTIME_HPP_
+
+#include <keel/keel.h>
+
+#include <cstdint>
+#include <keel/error.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace keel {
+inline namespace v0 {
+
+// Keel is up while this lives. One a process.
+class Runtime {
+ public:
+  Runtime() { check(keel_init(nullptr)); }
+  explicit Runtime(const keel_init_options& options) { check(keel_init(&options)); }
+  Runtime(Runtime&& other) noexcept : owner_(std::exchange(other.owner_, false)) {}
+  Runtime& operator=(Runtime&& other) noexcept {
+    std::swap(owner_, other.owner_);
+    return *this;
+  }
+  ~Runtime() {
+    if (owner_) (void)keel_shutdown();
+  }
+
+ private:
+  bool owner_ = true;
+};
+
+// Writes a trace to |path| while it lives. Not thread-safe.
+class Trace {
+ public:
+  explicit Trace(const std::string& path) { check(keel_trace_start(path.c_str())); }
+  Trace(const Trace&) = delete;
+  Trace& operator=(const Trace&) = delete;
+  ~Trace() {
+    if (writing_) (void)keel_trace_stop();
+  }
+
+  // Completes the file; KEEL_DATA_LOSS if not all is in it.
+  void stop() {
+    if (std::exchange(writing_, false)) check(keel_trace_stop());
+  }
+
+ private:
+  bool writing_ = true;
+};
+
+// Problems that the validation layer has found so far.
+inline uint64_t validation_count() {
+  uint64_t count = 0;
+  check(keel_validation_count(&count));
+  return count;
+}
+
+// Every plugin that was looked at, also those that failed to load.
+inline std::vector<keel_backend_info> backends() {
+  uint32_t count = 0;
+  check(keel_backend_count(&count));
+  std::vector<keel_backend_info> all;
+  for (uint32_t index = 0; index < count; ++index) {
+    all.push_back(KEEL_STRUCT_INIT(keel_backend_info, KEEL_STRUCT_BACKEND_INFO));
+    check(keel_backend_get(index, &all.back()));
+  }
+  return all;
+}
+
+// The machine as JSON text; |synthetic|: one described in hwloc's words instead.
+inline std::string topology(const char* synthetic = nullptr) {
+  return api_detail::read_text(
+      [&](char* text, uint64_t* size) { return keel_topology_get(synthetic, text, size); });
+}
+
+// What flight recorders wrote down, as JSON text; of a file, a folder or a process number.
+inline std::string flight(const char* path_or_pid = nullptr) {
+  return api_detail::read_text(
+      [&](char* text, uint64_t* size) { return keel_flight_read(path_or_pid, text, size); });
+}
+
+}  // namespace v0
+}  // namespace keel
+
+#endif  // KEEL_RUNTIME_HPP_
