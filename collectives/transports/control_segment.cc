@@ -404,10 +404,16 @@ void ControlSegment::abort(const Status& status) {
 }
 
 Status ControlSegment::failure_status() const {
-  const uint32_t state = header_->failure_state.load(std::memory_order_acquire);
+  uint32_t state = header_->failure_state.load(std::memory_order_acquire);
   if (state == 0) return {};
-  // Whoever writes the text may have been killed at it.
-  if (state == 1) return failure(KEEL_ABORTED, "the communicator was aborted");
+  // Whoever writes the text is done in less than a microsecond, unless it lost its core at it, or
+  // was killed.
+  const Deadline patience = Deadline::after(Patience::kSliceNs);
+  while (state == 1 && !patience.passed()) {
+    sched_yield();
+    state = header_->failure_state.load(std::memory_order_acquire);
+  }
+  if (state != 2) return failure(KEEL_ABORTED, "the communicator was aborted");
   char text[sizeof(header_->failure_text)];
   std::memcpy(text, header_->failure_text, sizeof(text));
   text[sizeof(text) - 1] = '\0';

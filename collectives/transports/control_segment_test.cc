@@ -1,0 +1,40 @@
+#include "collectives/transports/control_segment.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+
+namespace {
+
+using keel::ControlSegment;
+using keel::FileDescriptor;
+using keel::Status;
+
+// Whoever sees that a communicator has failed learns why, even in the moment in which another
+// rank is still writing it down.
+TEST(ControlSegment, AFailureIsNeverSeenWithoutItsText) {
+  for (int round = 0; round < 300; ++round) {
+    FileDescriptor file;
+    std::unique_ptr<ControlSegment> segment;
+    ASSERT_TRUE(ControlSegment::create(2, false, &file).ok());
+    ASSERT_TRUE(ControlSegment::map(file, &segment).ok());
+    std::atomic<bool> watching = false;
+    std::string seen;
+    std::thread other([&] {
+      watching = true;
+      while (!segment->failed()) {
+      }
+      seen = segment->failure_status().text();
+    });
+    while (!watching) {
+    }
+    segment->abort(keel::failure(KEEL_ABORTED, "rank 1 aborted"));
+    other.join();
+    ASSERT_EQ(seen, "rank 1 aborted") << "round " << round;
+  }
+}
+
+}  // namespace
