@@ -1,7 +1,9 @@
 #include "cli/command.h"
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 namespace keel::cli {
 

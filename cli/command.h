@@ -2,13 +2,16 @@
 #ifndef KEEL_CLI_COMMAND_H_
 #define KEEL_CLI_COMMAND_H_
 
-#include <CLI/CLI.hpp>
 #include <keel/keel.hpp>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+namespace CLI {
+class App;
+}
 
 namespace keel::cli {
 

@@ -2,7 +2,9 @@
 #ifndef KEEL_CLI_DEVICES_H_
 #define KEEL_CLI_DEVICES_H_
 
-#include <CLI/CLI.hpp>
+namespace CLI {
+class App;
+}
 
 namespace keel::cli {
 

@@ -2,10 +2,13 @@
 #ifndef KEEL_CLI_FLIGHT_H_
 #define KEEL_CLI_FLIGHT_H_
 
-#include <CLI/CLI.hpp>
 #include <string>
 
 #include "cli/command.h"
+
+namespace CLI {
+class App;
+}
 
 namespace keel::cli {
 

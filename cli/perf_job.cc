@@ -11,6 +11,7 @@
 #include <fstream>
 #include <keel/plugin_kit.hpp>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <thread>
 
 namespace keel::cli {

@@ -4,11 +4,14 @@
 
 #include <keel/keel.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
+
+namespace CLI {
+class App;
+}
 
 namespace keel::cli {
 

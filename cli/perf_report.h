@@ -3,6 +3,7 @@
 #define KEEL_CLI_PERF_REPORT_H_
 
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>

@@ -1,5 +1,6 @@
 #include "cli/run.h"
 
+#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "cli/local_job.h"

@@ -1,5 +1,6 @@
 #include "conformance/command.h"
 
+#include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
 #include <vector>

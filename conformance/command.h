@@ -2,7 +2,9 @@
 #ifndef KEEL_CONFORMANCE_COMMAND_H_
 #define KEEL_CONFORMANCE_COMMAND_H_
 
-#include <CLI/CLI.hpp>
+namespace CLI {
+class App;
+}
 
 namespace keel::conformance {
 
