@@ -115,20 +115,27 @@ template <typename PieceOf>
 uint64_t end_of(uint32_t world, const PieceOf& piece_of) {
   uint64_t end = 0;
   for (uint32_t peer = 0; peer < world; ++peer) {
-    const Piece piece = piece_of(peer);
-    if (piece.count != 0) end = std::max(end, piece.offset + piece.count);
+    end = std::max(end, piece_of(peer).end());
   }
   return end;
 }
 
 }  // namespace
 
+// Without arrays, the piece that ends last is the root's where all others are empty, else the
+// last rank's: no loop over what may be thousands of ranks.
 uint64_t Request::send_bytes(uint32_t rank, uint32_t world) const {
-  return element() * end_of(world, [&](uint32_t peer) { return send_piece(rank, peer); });
+  const auto piece_of = [&](uint32_t peer) { return send_piece(rank, peer); };
+  if (has_arrays(collective)) return element() * end_of(world, piece_of);
+  const bool goes_to_root = collective == KEEL_REDUCE || collective == KEEL_GATHER;
+  return element() * piece_of(goes_to_root ? root : world - 1).end();
 }
 
 uint64_t Request::receive_bytes(uint32_t rank, uint32_t world) const {
-  return element() * end_of(world, [&](uint32_t peer) { return receive_piece(rank, peer, world); });
+  const auto piece_of = [&](uint32_t peer) { return receive_piece(rank, peer, world); };
+  if (has_arrays(collective)) return element() * end_of(world, piece_of);
+  const bool comes_from_root = collective == KEEL_BROADCAST || collective == KEEL_SCATTER;
+  return element() * piece_of(comes_from_root ? root : world - 1).end();
 }
 
 uint64_t Request::largest_piece() const {

@@ -18,6 +18,8 @@ namespace keel {
 struct Piece {
   uint64_t offset = 0;
   uint64_t count = 0;
+
+  uint64_t end() const { return count == 0 ? 0 : offset + count; }
 };
 
 // One message of a group of sends and receives.

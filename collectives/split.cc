@@ -103,6 +103,8 @@ Status split_team(RankContext& context, int32_t color, int32_t key, bool urgent,
       if (status.code() == KEEL_UNAVAILABLE) {
         status = failure(KEEL_RANK_FAILED, "{}: {}", team.name(first), status.text());
       }
+      // Whoever made it takes it back where the ranks have no other way left to meet.
+      if (!status.ok() && context.segment().failed()) status = context.segment().failure_status();
     }
   }
   // Until all have fetched it, it has to be there.
