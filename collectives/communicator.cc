@@ -40,6 +40,13 @@ Status check_overlap(const Request& request, uint32_t rank, uint32_t world) {
   const auto receive = reinterpret_cast<uintptr_t>(request.receive);
   if (send_bytes == 0 || receive_bytes == 0) return {};
   if (send + send_bytes <= receive || receive + receive_bytes <= send) return {};
+  if (request.collective == KEEL_ALL_TO_ALL || request.collective == KEEL_ALL_TO_ALL_V) {
+    // What comes from a rank takes the place of what goes to it.
+    if (send == receive && request.send_pieces == request.receive_pieces) return {};
+    return failure(KEEL_INVALID_ARGUMENT,
+                   "send and receive overlap, and not as in place: one buffer, in which what is "
+                   "for a rank lies where what comes from it goes");
+  }
   // What a rank has for itself then lies where it puts what comes from itself.
   const uintptr_t from = send + request.send_piece(rank, rank).offset * request.element();
   const uintptr_t to =
@@ -135,11 +142,14 @@ Status Communicator::enqueue(Request request, const Ref<Stream>& stream) {
   {
     std::unique_lock lock(mutex_);
     if (stopping_) return failure(KEEL_ABORTED, "rank {} left the communicator", rank());
-    operation.entry = recorder_->begin(called_++, request.collective, request.dtype,
-                                       request.reduction, request.root, request.count);
-    if (may_run_now(request, *stream) &&
-        run_now(lock, request, operation.entry, &operation.posted)) {
-      return {};
+    operation.entry = record(request);
+    const bool is_tried = may_run_now(request, *stream);
+    if (is_tried) {
+      if (run_now(lock, request, operation.entry, &operation.posted)) return {};
+      if (stopping_) {
+        FlightRecorder::finish(operation.entry, KEEL_ABORTED);
+        return failure(KEEL_ABORTED, "rank {} left the communicator", rank());
+      }
     }
     const Status held = hold_locked(request.collective, stream, &operation.ready);
     if (!held.ok()) {
@@ -151,9 +161,30 @@ Status Communicator::enqueue(Request request, const Ref<Stream>& stream) {
     ++hold_->pending;
     operation.hold = hold_;
     operation.request = std::move(request);
-    push_locked(std::move(operation));
+    if (is_tried) {
+      // What other threads have called meanwhile comes after it, on its stream too: it waits for
+      // nothing of theirs.
+      operation.ready = {};
+      queue_.push_front(std::move(operation));
+      call_thread();
+    } else {
+      push_locked(std::move(operation));
+    }
   }
   return {};
+}
+
+FlightRecorder::Entry* Communicator::record(const Request& request) {
+  if (request.collective != KEEL_SEND_RECV || request.transfers.empty()) {
+    return recorder_->begin(called_++, request.collective, request.dtype, request.reduction,
+                            request.root, request.count);
+  }
+  // Of a group of messages the first one tells which it is.
+  const Transfer& first = request.transfers.front();
+  const keel_collective alone = first.sends ? KEEL_SEND : KEEL_RECV;
+  const keel_collective several = KEEL_SEND_RECV;
+  return recorder_->begin(called_++, request.transfers.size() == 1 ? alone : several, first.dtype,
+                          KEEL_SUM, first.peer, first.count);
 }
 
 Status Communicator::hold_locked(keel_collective collective, const Ref<Stream>& stream,

@@ -110,6 +110,8 @@ class Communicator final : public GateKeeper {
   // nothing may fail, or the gate would stay closed. |*out_ready|: as Stream::hold.
   Status hold_locked(keel_collective collective, const Ref<Stream>& stream,
                      Ref<EventRecord>* out_ready);
+  // Has the flight recorder begin with the next call.
+  FlightRecorder::Entry* record(const Request& request);
   // Starts the thread, and makes room for an operation; push_locked() then cannot fail.
   void make_ready_locked();
   void push_locked(Operation operation);

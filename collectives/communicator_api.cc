@@ -88,31 +88,6 @@ Status add_handle(Ref<Communicator> communicator, keel_comm* out_comm) {
   return {};
 }
 
-// Handles that go again unless they are given to the caller.
-class NewHandles {
- public:
-  explicit NewHandles(uint32_t count) { handles_.reserve(count); }
-  ~NewHandles() {
-    for (keel_comm handle : handles_) communicator_handles().remove(handle.id);
-  }
-  NewHandles(const NewHandles&) = delete;
-  NewHandles& operator=(const NewHandles&) = delete;
-
-  Status add(Ref<Communicator> communicator) {
-    keel_comm handle = {};
-    KEEL_RETURN_IF_ERROR(add_handle(std::move(communicator), &handle));
-    handles_.push_back(handle);
-    return {};
-  }
-  void give(keel_comm* out_comms) {
-    std::copy(handles_.begin(), handles_.end(), out_comms);
-    handles_.clear();
-  }
-
- private:
-  std::vector<keel_comm> handles_;
-};
-
 // This rank is at |id|: waits for the others, and becomes one of them.
 Status join(const Ref<keel::Device>& device, const keel_unique_id& id, uint32_t rank,
             uint32_t world, const keel::CommunicatorOptions& options, keel_comm* out_comm) {

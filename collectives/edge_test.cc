@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 #include <keel/keel.h>
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -51,6 +53,13 @@ class CollectiveEdges : public testing::Test {
     for (keel_comm comm : comms_) EXPECT_KEEL_OK(keel_comm_destroy(comm));
     for (keel_stream stream : streams_) keel_stream_destroy(stream);
     for (const auto& [device, pointer] : memory_) keel_free(device, pointer);
+  }
+  // Whether the host reads and writes the devices' memory where it is.
+  bool has_host_alias() {
+    auto info = KEEL_STRUCT_INIT(keel_memory_info, KEEL_STRUCT_MEMORY_INFO);
+    void* const pointer = allocate(0, 64);
+    EXPECT_KEEL_OK(keel_memory_find(devices_[0], pointer, &info));
+    return info.host_alias == pointer;
   }
   void* allocate(uint32_t rank, uint64_t bytes) {
     void* pointer = nullptr;
@@ -115,6 +124,125 @@ TEST_F(CollectiveEdges, TwoThreadsOnOneCommunicatorGetAnOrderOrAMismatch) {
   for (const auto& ranks : all) {
     for (const One& one : ranks) keel_stream_destroy(one.stream);
   }
+}
+
+// Calls of the same kind work whatever order they get: each with one of the other rank's, and
+// with nothing of a third.
+TEST_F(CollectiveEdges, TwoThreadsThatCallAlikeGetWholeResults) {
+  constexpr int kThreads = 3;
+  constexpr int kCalls = 400;
+  constexpr uint32_t kCount = 64;
+  if (!has_host_alias()) GTEST_SKIP() << "small operations are not tried within the call here";
+  std::atomic<int> torn = 0;
+  std::atomic<int> without_own = 0;
+  std::vector<std::thread> threads;
+  for (uint32_t rank = 0; rank < kWorld; ++rank) {
+    for (int thread = 0; thread < kThreads; ++thread) {
+      auto* const data = static_cast<int64_t*>(allocate(rank, kCount * sizeof(int64_t)));
+      threads.emplace_back([&, rank, thread, data] {
+        keel_stream stream;
+        EXPECT_KEEL_OK(keel_stream_create(devices_[rank], 0, &stream));
+        for (int call = 0; call < kCalls; ++call) {
+          const int64_t own = call * kThreads + thread + 1;
+          std::fill_n(data, kCount, rank == 0 ? own : own << 32);
+          EXPECT_KEEL_OK(
+              keel_all_reduce(comms_[rank], data, data, kCount, KEEL_INT64, KEEL_SUM, stream));
+          EXPECT_KEEL_OK(keel_stream_synchronize(stream, KEEL_TIMEOUT_DEFAULT));
+          if (std::any_of(data, data + kCount, [&](int64_t each) { return each != data[0]; }))
+            ++torn;
+          if ((rank == 0 ? data[0] & 0xffffffff : data[0] >> 32) != own) ++without_own;
+        }
+        keel_stream_destroy(stream);
+      });
+    }
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(torn, 0);
+  EXPECT_EQ(without_own, 0);
+}
+
+// The arrays of a rank that sends nothing are read by the others all the same.
+TEST_F(CollectiveEdges, ARankThatSendsNothingKeepsItsArraysUntilTheyAreRead) {
+  constexpr uint64_t kMost = 1 << 18;
+  std::array<std::array<void*, 2>, kWorld> buffers;
+  for (uint32_t rank = 0; rank < kWorld; ++rank) {
+    for (void*& buffer : buffers[rank]) buffer = allocate(rank, kMost * kWorld);
+  }
+  for (int round = 0; round < 20; ++round) {
+    for (const uint64_t sent : {uint64_t{0}, kMost}) {
+      for (uint32_t rank = 0; rank < kWorld; ++rank) {
+        const uint64_t from_first[kWorld] = {sent, sent};
+        const uint64_t from_second[kWorld] = {kMost, kMost};
+        const uint64_t receives[kWorld] = {sent, kMost};
+        const uint64_t offsets[kWorld] = {0, kMost};
+        EXPECT_KEEL_OK(keel_all_to_all_v(
+            comms_[rank], buffers[rank][0], rank == 0 ? from_first : from_second, offsets,
+            buffers[rank][1], receives, offsets, KEEL_UINT8, streams_[rank]));
+      }
+    }
+  }
+  for (keel_stream stream : streams_) {
+    EXPECT_KEEL_OK(keel_stream_synchronize(stream, KEEL_TIMEOUT_DEFAULT));
+  }
+}
+
+TEST_F(CollectiveEdges, ExchangesThatOverlapOtherThanInPlaceAreRefused) {
+  auto* const data = static_cast<char*>(allocate(0, 4096));
+  const uint64_t counts[kWorld] = {100, 100};
+  const uint64_t offsets[kWorld] = {0, 100};
+  const uint64_t turned[kWorld] = {100, 0};
+  const uint64_t shifted[kWorld] = {4, 104};
+  EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "overlap",
+               keel_all_to_all_v(comms_[0], data, counts, offsets, data, counts, turned, KEEL_UINT8,
+                                 streams_[0]));
+  EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "overlap",
+               keel_all_to_all_v(comms_[0], data + 4, counts, offsets, data, counts, shifted,
+                                 KEEL_UINT8, streams_[0]));
+}
+
+// What is called in a group has no order: ranks may name their communicators in any.
+TEST_F(CollectiveEdges, AGroupOverTwoCommunicatorsHasNoOrder) {
+  std::array<keel_comm, kWorld> others;
+  ASSERT_KEEL_OK(keel_comm_init_all(devices_.data(), kWorld, nullptr, others.data()));
+  for (uint32_t rank = 0; rank < kWorld; ++rank) {
+    void* const data = allocate(rank, 400);
+    EXPECT_KEEL_OK(keel_group_start());
+    for (uint32_t turn = 0; turn < 2; ++turn) {
+      const keel_comm comm = turn == rank ? comms_[rank] : others[rank];
+      EXPECT_KEEL_OK(keel_all_reduce(comm, data, data, 100, KEEL_INT32, KEEL_MAX, streams_[rank]));
+    }
+    EXPECT_KEEL_OK(keel_group_end());
+  }
+  for (keel_stream stream : streams_) {
+    EXPECT_KEEL_OK(keel_stream_synchronize(stream, kSecond * 10));
+  }
+  for (keel_comm comm : others) EXPECT_KEEL_OK(keel_comm_destroy(comm));
+}
+
+TEST_F(CollectiveEdges, AMessageWhoseBufferIsGoneIsToldToItsPeer) {
+  if (!has_host_alias()) GTEST_SKIP() << "its memory is looked up when the call is made here";
+  void* const sent = allocate(0, 4096);
+  void* const received = allocate(1, 4096);
+  keel_gate gate;
+  ASSERT_KEEL_OK(keel_gate_create(&gate));
+  EXPECT_KEEL_OK(keel_stream_wait_gate(streams_[0], gate));
+  EXPECT_KEEL_OK(keel_send(comms_[0], sent, 4096, KEEL_UINT8, 1, streams_[0]));
+  EXPECT_KEEL_OK(keel_recv(comms_[1], received, 4096, KEEL_UINT8, 0, streams_[1]));
+  // On another stream, whose work nothing keeps from being done.
+  keel_stream other;
+  ASSERT_KEEL_OK(keel_stream_create(devices_[0], 0, &other));
+  EXPECT_KEEL_OK(keel_free_on_stream(other, sent));
+  EXPECT_KEEL_OK(keel_stream_synchronize(other, KEEL_TIMEOUT_DEFAULT));
+  memory_.erase(memory_.end() - 2);
+  EXPECT_KEEL_OK(keel_gate_open(gate, KEEL_OK, nullptr));
+  EXPECT_NE(KEEL_OK, keel_stream_synchronize(streams_[0], KEEL_TIMEOUT_DEFAULT));
+  EXPECT_FAILS(KEEL_RANK_FAILED, "was freed",
+               keel_stream_synchronize(streams_[1], KEEL_TIMEOUT_DEFAULT));
+  for (keel_stream stream : streams_) {
+    EXPECT_KEEL_OK(keel_stream_recover(stream, KEEL_TIMEOUT_DEFAULT));
+  }
+  keel_stream_destroy(other);
+  EXPECT_KEEL_OK(keel_gate_destroy(gate));
 }
 
 TEST_F(CollectiveEdges, MemoryOfAnotherDeviceIsRefusedAndIsNoCall) {

@@ -1,5 +1,6 @@
 #include "collectives/group_call.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace keel {
@@ -36,6 +37,16 @@ Status GroupCall::end() {
   }
   if (--depth_ != 0) return {};
   std::vector<Call> calls = std::exchange(calls_, {});
+  // Ranks may have called several communicators in different orders; what lies on one stream is
+  // done in that order, and would wait for each other.
+  const auto is_other = [&](const Call& call) {
+    return &call.communicator->team() != &calls.front().communicator->team();
+  };
+  if (std::any_of(calls.begin(), calls.end(), is_other)) {
+    std::stable_sort(calls.begin(), calls.end(), [](const Call& one, const Call& other) {
+      return one.communicator->team().id() < other.communicator->team().id();
+    });
+  }
   Status first;
   for (Call& call : calls) {
     const Status status = call.communicator->enqueue(std::move(call.request), call.stream);

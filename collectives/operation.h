@@ -20,6 +20,7 @@ struct Piece {
   uint64_t count = 0;
 
   uint64_t end() const { return count == 0 ? 0 : offset + count; }
+  bool operator==(const Piece&) const = default;
 };
 
 // One message of a group of sends and receives.

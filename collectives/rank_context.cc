@@ -91,8 +91,9 @@ Status RankContext::resolve(uint32_t peer, const Place& place, uint32_t epoch, u
                             uint64_t size, Patience& patience, const char** out_data) {
   Status status =
       views_[peer].resolve(team_->memory(), team_->attendee(peer).process, team_->is_here(peer),
-                           place, epoch, offset, size, patience, out_data);
+                           place, epoch, offset, size, segment(), patience, out_data);
   if (status.ok()) return status;
+  if (segment().failed()) return segment().failure_status();
   // Nobody answers for its memory: this rank may see it before whoever watches the process.
   if (status.code() == KEEL_UNAVAILABLE) {
     return failure(KEEL_RANK_FAILED, "{}: {}", team_->name(peer), status.text());

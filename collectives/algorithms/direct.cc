@@ -21,8 +21,9 @@ constexpr uint64_t kCrowdedRoundBytes = 8 << 20;
 // of 57 so on an Intel one, and 93 instead of 50 on an AMD one.
 constexpr uint64_t kStreamedShares = 8 << 20;
 constexpr uint64_t kStreamedResult = 4 << 20;
-// Where a round is larger, urgent operations are looked for each time so much was moved, which
-// takes 0.3 to 1 ms: a load is nothing beside it, and no urgent one waits longer.
+// Where a round is larger, urgent operations and failures are looked for each time so much was
+// moved, which takes 0.3 to 1 ms: two loads are nothing beside it, and no urgent one waits longer,
+// nor does anyone who waits to hear of a failure.
 constexpr uint64_t kStepBytes = 4 << 20;
 
 }  // namespace
@@ -58,7 +59,9 @@ bool DirectAlgorithm::is_in_place(uint32_t peer) const {
 }
 
 bool DirectAlgorithm::is_read() const {
-  return send_.bytes != 0 || shares_result(request_, rank_);
+  // Of an exchange with arrays the others read what this rank sends them, be it nothing.
+  return send_.bytes != 0 || shares_result(request_, rank_) ||
+         request_.collective == KEEL_ALL_TO_ALL_V;
 }
 
 DirectAlgorithm::Range DirectAlgorithm::range_of(const Piece& piece, uint64_t round) const {
@@ -265,16 +268,23 @@ Status DirectAlgorithm::copy_round(uint64_t round) {
     const char* data = nullptr;
     const uint32_t send_part = request_.send_parts(world_) == 1 ? 0 : rank_;
     KEEL_RETURN_IF_ERROR(source(peer, round, send_part, from, range, &data));
-    copy_in_steps(target(round, parts == 1 ? 0 : peer, to, range), data, range.count * element_);
+    KEEL_RETURN_IF_ERROR(copy_in_steps(target(round, parts == 1 ? 0 : peer, to, range), data,
+                                       range.count * element_));
   }
   return {};
 }
 
-void DirectAlgorithm::copy_in_steps(char* destination, const char* source, uint64_t bytes) {
+Status DirectAlgorithm::copy_in_steps(char* destination, const char* source, uint64_t bytes) {
   for (uint64_t done = 0; done < bytes; done += kStepBytes) {
-    if (done != 0) context_.give_way();
+    if (done != 0) KEEL_RETURN_IF_ERROR(between_steps());
     copy_bytes(destination + done, source + done, std::min(kStepBytes, bytes - done), store_);
   }
+  return {};
+}
+
+Status DirectAlgorithm::between_steps() {
+  context_.give_way();
+  return context_.segment().failed() ? context_.segment().failure_status() : Status();
 }
 
 Status DirectAlgorithm::reduce_round(uint64_t round) {
@@ -298,7 +308,7 @@ Status DirectAlgorithm::reduce_round(uint64_t round) {
   const uint64_t step = kStepBytes / element_;
   for (uint64_t done = 0; done < range.count; done += step) {
     if (done != 0) {
-      context_.give_way();
+      KEEL_RETURN_IF_ERROR(between_steps());
       for (const void*& source : context_.sources) {
         source = static_cast<const char*>(source) + step * element_;
       }

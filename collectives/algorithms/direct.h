@@ -55,7 +55,9 @@ class DirectAlgorithm {
   Range share_of(uint32_t peer, uint64_t count) const;
   Status peer_piece(uint32_t peer, Piece* out_piece);
   // Lets urgent operations go first every few MiB of one piece.
-  void copy_in_steps(char* destination, const char* source, uint64_t bytes);
+  Status copy_in_steps(char* destination, const char* source, uint64_t bytes);
+  // Lets urgent operations go first; whether the communicator is still whole.
+  Status between_steps();
   bool reads_from(uint32_t peer) const;
   // Whether what this rank has for itself is where it belongs.
   bool is_in_place(uint32_t peer) const;

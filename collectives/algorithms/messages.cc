@@ -197,7 +197,12 @@ Status MessageExchange::advance(Moving& moving, Patience& patience) {
 Status MessageExchange::run(const std::vector<Transfer>& transfers, Patience& patience) {
   std::vector<Moving> moving(transfers.size());
   for (size_t i = 0; i < transfers.size(); ++i) {
-    KEEL_RETURN_IF_ERROR(begin(transfers[i], &moving[i]));
+    const Status begun = begin(transfers[i], &moving[i]);
+    if (begun.ok()) continue;
+    // The peers wait for messages that will not come.
+    const std::string name = context_.team().name(context_.rank());
+    context_.team().abort(failure(KEEL_RANK_FAILED, "{}: {}", name, begun.text()));
+    return begun;
   }
   Status first;
   const auto is_over = [&] {

@@ -120,7 +120,8 @@ Status ShareServer::answer(int socket, const Peer& peer) {
 }
 
 Status fetch_object(const ProcessToken& owner, const ObjectId& id, const Deadline& deadline,
-                    FileDescriptor* out_fd) {
+                    const std::function<bool()>& is_given_up, FileDescriptor* out_fd) {
+  constexpr int64_t kSliceNs = 20'000'000;
   const std::string what = fmt::format("object {}:{} of {}: ", id.device, id.inode, owner.hex());
   FileDescriptor socket;
   Peer peer;
@@ -131,7 +132,12 @@ Status fetch_object(const ProcessToken& owner, const ObjectId& id, const Deadlin
   if (asked.failed() && asked.code() != KEEL_ABORTED) return asked.with_prefix(what);
   const std::string from = fmt::format("{}process {}: ", what, peer.pid);
   Packet packet;
-  const Status received = receive_packet(socket.get(), deadline, &packet);
+  Status received;
+  do {
+    if (is_given_up()) return failure(KEEL_ABORTED, "{}it was given up", from);
+    const Deadline slice = Deadline::after(std::min(kSliceNs, deadline.remaining_ns()));
+    received = receive_packet(socket.get(), slice, &packet);
+  } while (received.code() == KEEL_TIMED_OUT && !deadline.passed());
   if (received.code() == KEEL_ABORTED) {
     return failure(KEEL_UNAVAILABLE, "{}it ended before it answered", from);
   }

@@ -3,6 +3,7 @@
 #define KEEL_COLLECTIVES_BOOTSTRAP_SHARE_SERVER_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 
@@ -54,13 +55,14 @@ class ShareServer {
   std::map<ObjectId, Object> objects_;
 };
 
-// What |owner| published as |id|; a descriptor of the caller's own. KEEL_UNAVAILABLE when the
-// owner has ended, or when it or this process may open no more files; KEEL_NOT_FOUND;
+// What |owner| published as |id|; a descriptor of the caller's own. A process that is stopped
+// never answers: |is_given_up| is asked every 20 ms, and KEEL_ABORTED then. KEEL_UNAVAILABLE when
+// the owner has ended, or when it or this process may open no more files; KEEL_NOT_FOUND;
 // KEEL_PERMISSION_DENIED when it is another user's; KEEL_TIMED_OUT; KEEL_FAILED_PRECONDITION
 // when what came is another object, or one that may shrink; KEEL_DATA_LOSS when the answer is
 // none. Thread-safe.
 Status fetch_object(const ProcessToken& owner, const ObjectId& id, const Deadline& deadline,
-                    FileDescriptor* out_fd);
+                    const std::function<bool()>& is_given_up, FileDescriptor* out_fd);
 
 // The abstract name at which the process |token| listens.
 std::string share_name(const ProcessToken& token);

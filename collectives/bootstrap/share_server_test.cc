@@ -29,7 +29,8 @@ constexpr int64_t kShortNs = 50'000'000;
 
 Status fetch(const ProcessToken& owner, const ObjectId& id, FileDescriptor* out_fd,
              int64_t timeout_ns = kPatienceNs) {
-  return fetch_object(owner, id, Deadline::after(timeout_ns), out_fd);
+  return fetch_object(
+      owner, id, Deadline::after(timeout_ns), [] { return false; }, out_fd);
 }
 
 ObjectId id_of(const FileDescriptor& fd) {

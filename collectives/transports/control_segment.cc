@@ -212,7 +212,7 @@ std::atomic<uint32_t>& ControlSegment::post_count(uint64_t sequence) {
 
 bool ControlSegment::has_posted(uint32_t rank, uint64_t sequence) {
   // One that is ahead has taken the place only after all were done with this operation.
-  return post(rank, sequence).sequence.load(std::memory_order_acquire) > sequence;
+  return post(rank, sequence).sequence.load(std::memory_order_seq_cst) > sequence;
 }
 
 bool ControlSegment::all_posted(uint64_t sequence) {
@@ -220,7 +220,7 @@ bool ControlSegment::all_posted(uint64_t sequence) {
     // Counts wrap; what is missing never does.
     const auto target = static_cast<uint32_t>((sequence / kPosts + 1) * world_);
     return static_cast<int32_t>(
-               header_->posts[sequence % kPosts].value.load(std::memory_order_acquire) - target) >=
+               header_->posts[sequence % kPosts].value.load(std::memory_order_seq_cst) - target) >=
            0;
   }
   for (uint32_t rank = 0; rank < world_; ++rank) {
@@ -279,7 +279,7 @@ Status ControlSegment::await_room(uint64_t sequence, Patience& patience) {
   header_->room_sleepers.fetch_add(1, std::memory_order_seq_cst);
   const uint64_t needed = sequence - kPosts + 1;
   const auto missing = [&](uint32_t rank) {
-    return cell(rank).done.load(std::memory_order_acquire) < needed;
+    return cell(rank).done.load(std::memory_order_seq_cst) < needed;
   };
   Status status = await(
       header_->room_changes.value, [&] { return has_room(sequence); }, missing, patience);
@@ -325,7 +325,7 @@ std::atomic<uint32_t>& ControlSegment::step_count(uint64_t step) {
 }
 
 bool ControlSegment::has_arrived(uint32_t rank, uint64_t step) {
-  return cell(rank).step.load(std::memory_order_acquire) >= step;
+  return cell(rank).step.load(std::memory_order_seq_cst) >= step;
 }
 
 void ControlSegment::arrive(uint32_t rank, uint64_t step) {
@@ -347,7 +347,7 @@ void ControlSegment::arrive(uint32_t rank, uint64_t step) {
 bool ControlSegment::all_arrived(uint64_t step) {
   if (crowded_) {
     const auto target = static_cast<uint32_t>((step / kSteps + 1) * world_);
-    const uint32_t now = header_->steps[step % kSteps].value.load(std::memory_order_acquire) +
+    const uint32_t now = header_->steps[step % kSteps].value.load(std::memory_order_seq_cst) +
                          (step % kSteps == 0 ? world_ : 0);
     return static_cast<int32_t>(now - target) >= 0;
   }

@@ -38,9 +38,10 @@ class PeerMapping {
 // not map, and fault in, the same arena 16 times. Thread-safe.
 class PeerMemory {
  public:
-  // The object that |place| lies in, of the process |owner|; fetched and mapped once.
-  Status map(const ProcessToken& owner, const Place& place, const Deadline& deadline,
-             std::shared_ptr<PeerMapping>* out_mapping);
+  // The object that |place| lies in, of the process |owner|; fetched and mapped once. KEEL_ABORTED
+  // once |segment|'s communicator has failed.
+  Status map(const ProcessToken& owner, const Place& place, const ControlSegment& segment,
+             Patience& patience, std::shared_ptr<PeerMapping>* out_mapping);
   // Objects of |owner| may be gone.
   void forget(const ProcessToken& owner);
 
@@ -56,7 +57,7 @@ class PeerView {
   // |size| bytes at |offset| in what |place| describes, as an address in this process.
   Status resolve(PeerMemory& memory, const ProcessToken& owner, bool same_process,
                  const Place& place, uint32_t epoch, uint64_t offset, uint64_t size,
-                 Patience& patience, const char** out_data);
+                 const ControlSegment& segment, Patience& patience, const char** out_data);
 
  private:
   struct Seen {

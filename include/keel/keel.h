@@ -582,7 +582,8 @@ KEEL_API keel_status keel_reduce_scatter_v(keel_comm comm, const void* send, voi
 KEEL_API keel_status keel_all_to_all(keel_comm comm, const void* send, void* receive,
                                      uint64_t count, keel_dtype dtype, keel_stream stream);
 /* send_counts[i] elements from send + send_offsets[i] to rank i, and so back. What one
- * rank sends to another must be what the other receives. */
+ * rank sends to another must be what the other receives. In place, where send == receive,
+ * counts and offsets are the same both ways. */
 KEEL_API keel_status keel_all_to_all_v(keel_comm comm, const void* send,
                                        const uint64_t* send_counts, const uint64_t* send_offsets,
                                        void* receive, const uint64_t* receive_counts,
