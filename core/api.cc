@@ -21,6 +21,15 @@ keel_status report(keel_status code, const char* text) noexcept {
   return code;
 }
 
+keel_status report_answer(Device& device, keel_status code, const char* call) noexcept {
+  try {
+    const Status status = device.check(code, call);
+    return status.failed() ? report(status) : status.code();
+  } catch (const std::bad_alloc&) {
+    return report(KEEL_OUT_OF_MEMORY, "out of host memory");
+  }
+}
+
 Status unknown_handle(uint64_t id, const char* name) {
   return failure(KEEL_INVALID_HANDLE, "{} {:#x} is not a live handle", name, id);
 }

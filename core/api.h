@@ -50,6 +50,35 @@ keel_status api_quick_call(Body&& body) noexcept {
   });
 }
 
+// The code of a plugin's answer |code| to |call|, whose text goes to keel_last_error.
+[[gnu::cold]] keel_status report_answer(Device& device, keel_status code,
+                                        const char* call) noexcept;
+
+// A call whose usual case is short. |usual|, a callable bool(epoch::Participant&, keel_status*
+// out_status), follows handles by plain pointers, checks everything and does it; or it does nothing
+// and returns false where anything is not as usual: a handle that is none, an argument that is
+// wrong, a stream that holds something, somebody who watches. Then |full|, a callable
+// keel_status(), does the whole call, finds out what it is, and says so.
+template <typename Usual, typename Full>
+keel_status api_short_call(const Usual& usual, const Full& full) noexcept {
+  epoch::Participant* participant = ShortEpochSection::who();
+  if (g_api_state.load(std::memory_order_acquire) == ApiState::kOpen && participant != nullptr)
+      [[likely]] {
+    try {
+      ShortEpochSection section(*participant);
+      keel_status status = KEEL_OK;
+      if (usual(*participant, &status)) [[likely]] {
+        return status;
+      }
+    } catch (const std::bad_alloc&) {
+      return report(KEEL_OUT_OF_MEMORY, "out of host memory");
+    } catch (const std::exception& error) {
+      return report(KEEL_INTERNAL, error.what());
+    }
+  }
+  return full();
+}
+
 #define KEEL_REQUIRE(pointer)                                           \
   if ((pointer) == nullptr) {                                           \
     return ::keel::failure(KEEL_INVALID_ARGUMENT, #pointer " is NULL"); \

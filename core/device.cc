@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/epoch.h"
+#include "core/hindrances.h"
 #include "core/staging.h"
 #include "core/stream.h"
 
@@ -84,7 +85,10 @@ int Device::staging_node() {
 }
 
 Status Device::failed(keel_status code, const char* call) {
-  if (code == KEEL_DEVICE_LOST) lost_.store(true, std::memory_order_relaxed);
+  if (code == KEEL_DEVICE_LOST) {
+    lost_.store(true, std::memory_order_relaxed);
+    hindrances::g_process.fetch_or(hindrances::kLostDevice, std::memory_order_relaxed);
+  }
   return plugin_status(code, name_, call);
 }
 

@@ -13,21 +13,23 @@ namespace keel {
 
 namespace epoch {
 
-std::atomic<uint64_t> g_epoch{1};
-std::atomic<bool> g_kernel_fences{false};
-thread_local constinit Participant* t_participant = nullptr;
-
 namespace {
 
 std::atomic<Participant*> g_participants{nullptr};
+// Whether the kernel fences; settled before the first thread is registered.
+std::atomic<bool> g_kernel_fences{false};
+// The calling thread's, seated or not.
+thread_local constinit Participant* t_registered = nullptr;
 
 long membarrier(int command) {
   return syscall(SYS_membarrier, command, 0, 0);
 }
 
-void release_participant(void* participant) {
-  t_participant = nullptr;
-  static_cast<Participant*>(participant)->taken.store(false, std::memory_order_release);
+void release_participant(void* released) {
+  t_registered = nullptr;
+  auto* participant = static_cast<Participant*>(released);
+  participant->thread.store(nullptr, std::memory_order_relaxed);
+  participant->taken.store(false, std::memory_order_release);
 }
 
 // A key rather than a thread_local with a destructor: destructors of other thread_locals
@@ -81,39 +83,67 @@ Queue& queue() {
 }
 constexpr uint64_t kBatch = 64;
 
-}  // namespace
+bool take(Participant& participant) {
+  bool taken = false;
+  return !participant.taken.load(std::memory_order_relaxed) &&
+         participant.taken.compare_exchange_strong(taken, true, std::memory_order_acquire);
+}
+
+// For a thread whose seat is taken.
+Participant& take_any() {
+  for (Participant* each = g_participants.load(std::memory_order_acquire); each != nullptr;
+       each = each->next) {
+    if (take(*each)) return *each;
+  }
+  auto* made = new Participant;
+  made->taken.store(true, std::memory_order_relaxed);
+  return *made;
+}
 
 Participant* register_thread() {
   const pthread_key_t key = participant_key();
-  Participant* mine = nullptr;
-  for (Participant* each = g_participants.load(std::memory_order_acquire); each != nullptr;
-       each = each->next) {
-    bool free = false;
-    if (!each->taken.load(std::memory_order_relaxed) &&
-        each->taken.compare_exchange_strong(free, true, std::memory_order_acquire)) {
-      mine = each;
-      break;
-    }
-  }
-  if (mine == nullptr) {
-    mine = new Participant;
-    mine->next = g_participants.load(std::memory_order_relaxed);
-    while (!g_participants.compare_exchange_weak(mine->next, mine, std::memory_order_release,
+  const void* self = thread_pointer();
+  Participant& seat = seat_of(self);
+  const bool is_seated = take(seat);
+  Participant& mine = is_seated ? seat : take_any();
+  if (!mine.listed) {
+    mine.listed = true;
+    mine.remembered = &RememberedBlocks::nothing();
+    mine.next = g_participants.load(std::memory_order_relaxed);
+    while (!g_participants.compare_exchange_weak(mine.next, &mine, std::memory_order_release,
                                                  std::memory_order_relaxed)) {
     }
   }
-  pthread_setspecific(key, mine);
-  t_participant = mine;
-  return mine;
+  pthread_setspecific(key, &mine);
+  t_registered = &mine;
+  if (is_seated && g_kernel_fences.load(std::memory_order_relaxed)) {
+    mine.thread.store(self, std::memory_order_relaxed);
+  }
+  return &mine;
 }
 
-void begin_fenced(Participant& participant, uint64_t now) {
+}  // namespace
+
+Participant* registered_slowly() noexcept {
+  return t_registered;
+}
+
+Participant* begin_slowly() {
+  Participant* participant = t_registered;
+  if (participant == nullptr) participant = register_thread();
+  if (participant->mark.load(std::memory_order_relaxed) != 0) return nullptr;
+  if (g_kernel_fences.load(std::memory_order_relaxed)) {
+    begin(*participant);
+    return participant;
+  }
 #if defined(__SANITIZE_THREAD__)
-  participant.mark.exchange(now, std::memory_order_seq_cst);  // it knows no fences
+  // It knows no fences.
+  participant->mark.exchange(g_epoch.load(std::memory_order_acquire), std::memory_order_seq_cst);
 #else
-  participant.mark.store(now, std::memory_order_release);
+  begin(*participant);
   std::atomic_thread_fence(std::memory_order_seq_cst);
 #endif
+  return participant;
 }
 
 }  // namespace epoch

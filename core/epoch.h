@@ -3,8 +3,11 @@
 #ifndef KEEL_CORE_EPOCH_H_
 #define KEEL_CORE_EPOCH_H_
 
+#include <array>
 #include <atomic>
 #include <cstdint>
+
+#include "core/remembered_blocks.h"
 
 namespace keel {
 
@@ -13,22 +16,64 @@ namespace epoch {
 // One a thread, kept for the next thread when it ends.
 struct alignas(64) Participant {
   std::atomic<uint64_t> mark{0};  // the epoch its section began in; 0: in none
-  std::atomic<bool> taken{true};
+  // The thread's pointer, where its sections begin with plain stores: about 1 ns instead of 6,
+  // since reclaim() has the kernel fence all threads (membarrier).
+  std::atomic<const void*> thread{nullptr};
+  // Its own notes, here for a look-up that has the participant at hand anyway. The next thread
+  // has the use of them.
+  RememberedBlocks* remembered = nullptr;  // never, once it has been taken
   Participant* next = nullptr;
+  std::atomic<bool> taken{false};
+  bool listed = false;  // guarded by |taken|
 };
 
 // Counts what was retired; begins at 1.
-extern std::atomic<uint64_t> g_epoch;
-// Whether reclaim() has the kernel fence all threads (membarrier), so that a section
-// begins with plain stores: about 1 ns instead of 6.
-extern std::atomic<bool> g_kernel_fences;
-// Initial-exec: 8 bytes of the static room that glibc keeps for libraries loaded later,
-// against a call of __tls_get_addr at each section.
-extern thread_local constinit Participant* t_participant __attribute__((tls_model("initial-exec")));
+inline constinit std::atomic<uint64_t> g_epoch{1};
 
-Participant* register_thread();
-// mark.store(|now|) and a full fence, where the kernel does not fence for us.
-void begin_fenced(Participant& participant, uint64_t now);
+// A thread finds its participant by its thread pointer, which is a register, and not as
+// thread-local memory: where libkeel is loaded late that would be a call of 20 instructions, or
+// could not be had at all (docs/decisions/018). Of threads with one seat the first has it.
+constexpr uint32_t kSeatBits = 10;
+inline constinit std::array<Participant, 1 << kSeatBits> g_seats{};
+
+inline const void* thread_pointer() {
+#if defined(__x86_64__)
+  const void* self = nullptr;
+  asm("mov %%fs:0, %0" : "=r"(self));  // the ABI has it there; not each compiler knows
+  return self;
+#else
+  return __builtin_thread_pointer();
+#endif
+}
+inline Participant& seat_of(const void* thread) {
+  const auto page = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(thread) >> 12);
+  return g_seats[page * 0x9e3779b1u >> (32 - kSeatBits)];
+}
+// The calling thread's; NULL before its first section, and where it has no seat or the kernel
+// does not fence.
+inline Participant* seated() {
+  const void* self = thread_pointer();
+  Participant& seat = seat_of(self);
+  return seat.thread.load(std::memory_order_relaxed) == self ? &seat : nullptr;
+}
+
+inline void begin(Participant& participant) {
+  participant.mark.store(g_epoch.load(std::memory_order_acquire), std::memory_order_release);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+}
+// For a thread that is not seated. NULL if it is in a section already.
+Participant* begin_slowly();
+// The calling thread's, seated or not. NULL before its first section.
+Participant* registered_slowly() noexcept;
+inline Participant* registered() noexcept {
+  Participant* participant = seated();
+  return participant != nullptr ? participant : registered_slowly();
+}
+// What the calling thread remembers of memory.
+inline const RememberedBlocks& notes() noexcept {
+  const Participant* participant = registered();
+  return participant != nullptr ? *participant->remembered : RememberedBlocks::nothing();
+}
 
 }  // namespace epoch
 
@@ -38,18 +83,12 @@ void begin_fenced(Participant& participant, uint64_t now);
 class EpochSection {
  public:
   EpochSection() {
-    epoch::Participant* participant = epoch::t_participant;
+    epoch::Participant* participant = epoch::seated();
     if (participant == nullptr) [[unlikely]] {
-      participant = epoch::register_thread();
-    }
-    if (participant->mark.load(std::memory_order_relaxed) != 0) return;
-    participant_ = participant;
-    const uint64_t now = epoch::g_epoch.load(std::memory_order_acquire);
-    if (epoch::g_kernel_fences.load(std::memory_order_relaxed)) [[likely]] {
-      participant->mark.store(now, std::memory_order_release);
-      std::atomic_signal_fence(std::memory_order_seq_cst);
-    } else {
-      epoch::begin_fenced(*participant, now);
+      participant_ = epoch::begin_slowly();
+    } else if (participant->mark.load(std::memory_order_relaxed) == 0) {
+      participant_ = participant;
+      epoch::begin(*participant);
     }
   }
   ~EpochSection() { leave(); }
@@ -65,6 +104,24 @@ class EpochSection {
 
  private:
   epoch::Participant* participant_ = nullptr;  // NULL: nested in another section
+};
+
+// The same where nothing is unusual: who() is not NULL. Else it takes an EpochSection.
+class ShortEpochSection {
+ public:
+  static epoch::Participant* who() {
+    epoch::Participant* participant = epoch::seated();
+    return participant != nullptr && participant->mark.load(std::memory_order_relaxed) == 0
+               ? participant
+               : nullptr;
+  }
+  explicit ShortEpochSection(epoch::Participant& who) : participant_(who) { epoch::begin(who); }
+  ~ShortEpochSection() { participant_.mark.store(0, std::memory_order_release); }
+  ShortEpochSection(const ShortEpochSection&) = delete;
+  ShortEpochSection& operator=(const ShortEpochSection&) = delete;
+
+ private:
+  epoch::Participant& participant_;
 };
 
 // A link for what waits to be reclaimed, inside the object itself: retiring allocates

@@ -43,6 +43,52 @@ TEST(EpochTest, ASectionHoldsBackWhatIsRetiredInIt) {
   EXPECT_EQ(retired_count(), 0u);
 }
 
+TEST(EpochTest, AShortSectionHoldsBackToo) {
+  std::thread([] {
+    EXPECT_EQ(ShortEpochSection::who(), nullptr) << "its first one is a long one";
+    { EpochSection first; }
+    epoch::Participant* who = ShortEpochSection::who();
+    if (who == nullptr) GTEST_SKIP() << "the kernel does not fence";
+    bool reclaimed = false;
+    Node node(&reclaimed);
+    {
+      ShortEpochSection section(*who);
+      EXPECT_EQ(ShortEpochSection::who(), nullptr) << "none within another";
+      retire(&node);
+      { EpochSection nested; }
+      reclaim_retired();
+      EXPECT_FALSE(reclaimed);
+    }
+    reclaim_retired();
+    EXPECT_TRUE(reclaimed);
+    EXPECT_EQ(ShortEpochSection::who(), who);
+  }).join();
+}
+
+// Where another thread has the seat that a thread's pointer leads to.
+TEST(EpochTest, AThreadWithoutASeatHasSections) {
+  std::thread([] {
+    epoch::Participant& seat = epoch::seat_of(epoch::thread_pointer());
+    ASSERT_FALSE(seat.taken.exchange(true));
+    bool reclaimed = false;
+    Node node(&reclaimed);
+    {
+      EpochSection section;
+      EXPECT_EQ(epoch::seated(), nullptr);
+      EXPECT_NE(epoch::registered(), nullptr);
+      EXPECT_NE(epoch::registered(), &seat);
+      retire(&node);
+      { EpochSection nested; }
+      reclaim_retired();
+      EXPECT_FALSE(reclaimed);
+    }
+    reclaim_retired();
+    EXPECT_TRUE(reclaimed);
+    EXPECT_EQ(ShortEpochSection::who(), nullptr);
+    seat.taken.store(false);
+  }).join();
+}
+
 // What each of many short-lived threads read stays until that thread is out, and their
 // places are used again.
 TEST(EpochTest, ThreadsComeAndGo) {

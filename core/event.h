@@ -77,6 +77,10 @@ class EventRecord final : public RefCounted, public Retired {
   }
   void mark_submitted(uint64_t order, const Status& inherited, WakeList& wake);
   void mark_done(const Status& status, WakeList& wake);
+  // For whoever gave up the last reference: whether all is as it was made, so that it can go
+  // back to its pool as it is; and the way back otherwise.
+  bool is_plain() const { return is_plain_; }
+  [[gnu::cold]] void dispose_dropped() { dispose(); }
   // What observers call it; 0 if none watched when it was made.
   void set_serial(uint64_t serial) {
     serial_ = serial;
@@ -151,7 +155,11 @@ class Event final : public RefCounted {
   Ref<EventRecord> current() const;
   void set_current(Ref<EventRecord> record) {
     // The former record goes here, maybe back to its pool.
-    Ref<EventRecord>::adopt(current_.exchange(record.detach(), std::memory_order_acq_rel));
+    Ref<EventRecord>::adopt(exchange(record.detach()));
+  }
+  // With the reference to |record|; returns the former one with its reference, or NULL.
+  EventRecord* exchange(EventRecord* record) {
+    return current_.exchange(record, std::memory_order_acq_rel);
   }
   // Whether it was never recorded, or its last record has been seen to be done, without
   // a failure. Takes no reference, and asks no plugin. In an EpochSection.

@@ -39,7 +39,10 @@ enum class HandleKind : uint8_t {
 template <typename T, HandleKind kKind>
 class HandleTable {
  public:
-  HandleTable() = default;
+  HandleTable() {
+    empty_chunk()[0].id.store(kNoHandle, std::memory_order_relaxed);
+    for (auto& chunk : chunks_) chunk.store(&empty_chunk(), std::memory_order_relaxed);
+  }
   HandleTable(const HandleTable&) = delete;
   HandleTable& operator=(const HandleTable&) = delete;
   // No look-up runs, or is to come.
@@ -58,14 +61,15 @@ class HandleTable {
     } else {
       if (used_ == kChunks * kChunkSlots) return 0;
       auto& chunk = chunks_[used_ / kChunkSlots];
-      if (chunk.load(std::memory_order_relaxed) == nullptr) {
+      if (chunk.load(std::memory_order_relaxed) == &empty_chunk()) {
         free_.reserve(used_ + kChunkSlots);  // that a slot can come back without memory
         storage_.push_back(std::make_unique<Chunk>());
+        if (used_ == kFirstSlot) (*storage_[0])[0].id.store(kNoHandle, std::memory_order_relaxed);
         chunk.store(storage_.back().get(), std::memory_order_release);
       }
       index = used_++;
     }
-    Slot& slot = *slot_at(index);
+    Slot& slot = slot_at(index);
     slot.table = this;
     slot.index = index;
     slot.object.store(object.detach(), std::memory_order_relaxed);
@@ -82,9 +86,12 @@ class HandleTable {
   // NULL when |id| is not a live handle of this table. For the calling thread's
   // EpochSection, with which the pointer ends.
   T* peek(uint64_t id) const {
-    const Slot* slot = slot_at(static_cast<uint32_t>(id >> 32) & kIndexMask);
-    if (slot == nullptr || slot->id.load(std::memory_order_acquire) != id) return nullptr;
-    return slot->object.load(std::memory_order_relaxed);
+    const Slot& slot = slot_at(static_cast<uint32_t>(id >> 32) & kIndexMask);
+    if (slot.id.load(std::memory_order_acquire) != id) return nullptr;
+    // Stays until the slot is used again, which the section holds back: no look at it tells more.
+    T* object = slot.object.load(std::memory_order_relaxed);
+    if (object == nullptr) __builtin_unreachable();
+    return object;
   }
   // The same to keep.
   Ref<T> find(uint64_t id) const {
@@ -96,17 +103,13 @@ class HandleTable {
   // found it before may still use it. With |lazily|, for objects that hold nothing worth
   // a look, the table's reference may stay for a while.
   Ref<T> remove(uint64_t id, bool lazily = false) {
-    Slot* slot = slot_at(static_cast<uint32_t>(id >> 32) & kIndexMask);
-    if (slot == nullptr) return {};
+    Slot* slot = &slot_at(static_cast<uint32_t>(id >> 32) & kIndexMask);
     Ref<T> object;
     {
       std::lock_guard lock(mutex_);
-      T* found = slot->object.load(std::memory_order_relaxed);
-      if (slot->id.load(std::memory_order_relaxed) != id || found == nullptr) return {};
-      object = Ref<T>(found);
+      if (slot->id.load(std::memory_order_relaxed) != id) return {};
+      object = Ref<T>(slot->object.load(std::memory_order_relaxed));
       slot->id.store(0, std::memory_order_relaxed);
-      slot->object.store(nullptr, std::memory_order_relaxed);
-      slot->removed = found;
       slot->reclaim = &HandleTable::reclaim_slot;
       --live_;
       ++retired_;
@@ -124,7 +127,7 @@ class HandleTable {
     std::lock_guard lock(mutex_);
     std::vector<uint64_t> handles;
     for (uint32_t index = kFirstSlot; index < used_; ++index) {
-      const uint64_t id = slot_at(index)->id.load(std::memory_order_relaxed);
+      const uint64_t id = slot_at(index).id.load(std::memory_order_relaxed);
       if (id != 0) handles.push_back(id);
     }
     return handles;
@@ -139,33 +142,39 @@ class HandleTable {
   static constexpr uint32_t kChunkSlots = 1024;
   static constexpr uint32_t kChunks = 1 << 14;
   static constexpr uint32_t kIndexMask = (1 << 24) - 1;
-  // Slot 0 stays empty: handle 0 lies in it, and would match the id of a slot that has its
-  // next object already, but not yet its id.
+  // Slot 0 stays empty, and has an id that no handle of its has: handle 0 lies in it, and would
+  // match the id of an empty slot.
   static constexpr uint32_t kFirstSlot = 1;
+  static constexpr uint64_t kNoHandle = UINT64_MAX;
 
-  struct Slot : Retired {
+  struct alignas(64) Slot : Retired {  // a shift finds it
     std::atomic<uint64_t> id{0};
     std::atomic<T*> object{nullptr};
-    T* removed = nullptr;
     HandleTable* table = nullptr;
     uint32_t index = 0;
     uint32_t generation = 1;
   };
   using Chunk = std::array<Slot, kChunkSlots>;
 
+  // Stands where there is no chunk yet, so that a look-up has one case less. It stays as it is.
+  static Chunk& empty_chunk() {
+    static constinit Chunk chunk;
+    return chunk;
+  }
+
   static void reclaim_slot(Retired* retired) noexcept {
     Slot* slot = static_cast<Slot*>(retired);
     HandleTable& table = *slot->table;
-    const Ref<T> object = Ref<T>::adopt(std::exchange(slot->removed, nullptr));
+    const Ref<T> object = Ref<T>::adopt(slot->object.load(std::memory_order_relaxed));
     std::lock_guard lock(table.mutex_);
     slot->generation = slot->generation == UINT32_MAX ? 1 : slot->generation + 1;
     table.free_.push_back(slot->index);
     --table.retired_;
   }
 
-  Slot* slot_at(uint32_t index) const {
-    Chunk* chunk = chunks_[index / kChunkSlots].load(std::memory_order_acquire);
-    return chunk == nullptr ? nullptr : &(*chunk)[index % kChunkSlots];
+  Slot& slot_at(uint32_t index) const {
+    Chunk& chunk = *chunks_[index / kChunkSlots].load(std::memory_order_acquire);
+    return chunk[index % kChunkSlots];
   }
   size_t retired_slots() {
     std::lock_guard lock(mutex_);
@@ -173,7 +182,7 @@ class HandleTable {
   }
 
   std::mutex mutex_;  // insert, remove and the return of slots
-  std::array<std::atomic<Chunk*>, kChunks> chunks_{};
+  std::array<std::atomic<Chunk*>, kChunks> chunks_;
   std::vector<std::unique_ptr<Chunk>> storage_;
   std::vector<uint32_t> free_;
   uint32_t used_ = kFirstSlot;

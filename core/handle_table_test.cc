@@ -40,6 +40,21 @@ TEST(HandleTableTest, StaleAndForeignHandlesAreNotFound) {
   EXPECT_EQ(Thing::alive, 0);
 }
 
+TEST(HandleTableTest, AnEmptyTableHasNothing) {
+  Table table;
+  for (const uint64_t id : {uint64_t{0}, uint64_t{1}, uint64_t{1} << 32, UINT64_MAX}) {
+    EXPECT_FALSE(table.find(id)) << id;
+    EXPECT_FALSE(table.remove(id)) << id;
+  }
+  const uint64_t id = table.insert(make_ref<Thing>(3));
+  EXPECT_FALSE(table.find(0));
+  EXPECT_FALSE(table.remove(0));
+  EXPECT_FALSE(table.find(UINT64_MAX));
+  EXPECT_FALSE(table.remove(UINT64_MAX));
+  EXPECT_FALSE(table.find(id & ~(uint64_t{0xffffff} << 32))) << "slot 0";
+  EXPECT_TRUE(table.remove(id));
+}
+
 TEST(HandleTableTest, AFoundObjectOutlivesItsHandleUntilTheSectionEnds) {
   Table table;
   const uint64_t id = table.insert(make_ref<Thing>(7));

@@ -10,6 +10,7 @@
 
 using keel::api_call;
 using keel::api_quick_call;
+using keel::api_short_call;
 using keel::failure;
 using keel::find_device;
 using keel::find_handle;
@@ -17,6 +18,7 @@ using keel::find_stream;
 using keel::Kernel;
 using keel::Module;
 using keel::Ref;
+using keel::report_answer;
 using keel::Runtime;
 using keel::Status;
 using keel::Stream;
@@ -172,7 +174,10 @@ keel_status keel_kernel_find(keel_module module, const char* name, keel_kernel* 
   });
 }
 
-keel_status keel_kernel_launch(keel_stream stream, keel_kernel kernel, const keel_launch* launch) {
+namespace {
+
+[[gnu::noinline]] keel_status launch_in_full(keel_stream stream, keel_kernel kernel,
+                                             const keel_launch* launch) {
   return api_quick_call([&]() -> Status {
     KEEL_RETURN_IF_ERROR(
         keel::check_struct(launch, KEEL_STRUCT_LAUNCH, sizeof(keel_launch), "launch"));
@@ -212,4 +217,61 @@ keel_status keel_kernel_launch(keel_stream stream, keel_kernel kernel, const kee
     return call.end(found->submit(
         "kernel", [](keel::AccessList&) {}, run, hold));
   });
+}
+
+// Whether check_struct, check_extents and check_arguments have nothing to say, and the launch
+// can be passed on as it is. They tell for all launches; this only for what most are: of this
+// version, in one dimension.
+bool is_usual_launch(const keel_launch* launch) {
+  constexpr uint64_t kTwoOnes = uint64_t{1} << 32 | 1;
+  if (launch == nullptr || launch->header.type != KEEL_STRUCT_LAUNCH ||
+      launch->header.size != sizeof(keel_launch) || launch->header.next != nullptr) {
+    return false;
+  }
+  uint64_t grid_beyond = 0;
+  uint64_t block_beyond = 0;
+  static_assert(sizeof(launch->grid) == 12 && sizeof(launch->block) == 12);
+  std::memcpy(&grid_beyond, &launch->grid[1], sizeof(grid_beyond));
+  std::memcpy(&block_beyond, &launch->block[1], sizeof(block_beyond));
+  if (grid_beyond != kTwoOnes || block_beyond != kTwoOnes) return false;
+  // Neither 0 nor more than 2^63 - 1: as a signed number, more than 0.
+  const auto threads = static_cast<int64_t>(uint64_t{launch->grid[0]} * launch->block[0]);
+  if (threads <= 0) return false;
+  const uint32_t count = launch->argument_count;
+  if (count == 0) return true;
+  const void* const* const arguments = launch->arguments;
+  const uint32_t* const sizes = launch->argument_sizes;
+  if (count > kMaxArguments || arguments == nullptr || sizes == nullptr) return false;
+  uint64_t bytes = 0;
+  size_t left = count;
+  do {
+    --left;
+    const uint32_t size = sizes[left];
+    if (arguments[left] == nullptr || size == 0) return false;
+    bytes += size;
+  } while (left != 0);
+  return bytes <= kMaxArgumentBytes;
+}
+
+}  // namespace
+
+keel_status keel_kernel_launch(keel_stream stream, keel_kernel kernel, const keel_launch* launch) {
+  const auto usual = [&](const keel::epoch::Participant&, keel_status* out_status) {
+    Runtime& runtime = Runtime::opened();
+    Stream* found = runtime.stream_handles().peek(stream.id);
+    if (found == nullptr) return false;
+    const Kernel* launched = runtime.kernel_handles().peek(kernel.id);
+    if (launched == nullptr) return false;
+    keel::Device& device = found->device();
+    if (&launched->device() != &device || !is_usual_launch(launch)) return false;
+    const auto run = [&](keel_plugin_stream* native) {
+      return device.kernel_table()->launch(native, launched->native(), launch);
+    };
+    if (!found->submit_at_once(run, out_status)) return false;
+    if (*out_status != KEEL_OK) [[unlikely]] {
+      *out_status = report_answer(device, *out_status, "kernel.launch");
+    }
+    return true;
+  };
+  return api_short_call(usual, [&] { return launch_in_full(stream, kernel, launch); });
 }

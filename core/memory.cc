@@ -1,12 +1,12 @@
 #include "core/memory.h"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <new>
 #include <utility>
 
 #include "core/device.h"
+#include "core/epoch.h"
 #include "core/log.h"
 #include "core/observer.h"
 #include "core/runtime.h"
@@ -29,40 +29,31 @@ constexpr uint64_t kHugeWaste = 8;
 constexpr int kCandidates = 16;
 constexpr int kPolls = 4;
 
-std::atomic<uint64_t> g_next_memory_id{1};
-
-// What this thread knows of an allocation; holds as long as the block has |generation|.
-struct Remembered {
-  uint64_t memory = 0;  // id; 0: nothing
-  uint64_t generation = 0;
-  const MemoryBlock* block = nullptr;
-  char* base = nullptr;
-  uint64_t size = 0;
-  char* host_alias = nullptr;
-  keel_memory_kind kind = KEEL_MEMORY_DEVICE;
-};
-
-// 14 KiB a thread: the tensors that a training step touches more than once in short order.
-thread_local constinit std::array<Remembered, 256> t_remembered{};
-
-Remembered& remembered(const void* pointer) {
-  const uint64_t mixed = (reinterpret_cast<uintptr_t>(pointer) >> 8) * 0x9e3779b97f4a7c15u;
-  return t_remembered[mixed >> 56];
-}
+std::atomic<uint64_t> g_next_memory_id{4};
+constexpr uint64_t kKindBits = 3;
 
 char* alias_of(const MemoryBlock& block) {
   const MemorySegment& segment = *block.segment;
   return segment.host_alias == nullptr ? nullptr : segment.host_alias + (block.base - segment.base);
 }
 
-void remember(uint64_t memory, const MemoryBlock& block, const void* pointer) {
-  remembered(pointer) = {memory,
-                         block.generation.load(std::memory_order_relaxed),
-                         &block,
-                         block.base,
-                         block.requested,
-                         alias_of(block),
-                         block.segment->kind};
+// Not by a thread that has called nothing yet, nor for want of memory.
+void remember(uint64_t memory, const MemoryBlock& block, const void* pointer) noexcept {
+  epoch::Participant* thread = epoch::registered();
+  if (thread == nullptr) return;
+  RememberedBlocks*& notes = thread->remembered;
+  if (notes == &RememberedBlocks::nothing()) {
+    RememberedBlocks* own = new (std::nothrow) RememberedBlocks;
+    if (own == nullptr) return;
+    notes = own;
+  }
+  notes->at(pointer) = {memory | block.segment->kind,
+                        block.generation.load(std::memory_order_relaxed),
+                        &block,
+                        block.base,
+                        block.base + block.requested,
+                        block.requested,
+                        alias_of(block)};
 }
 
 // Streams that were found to go on are woken after every lock is given up, whichever way
@@ -90,7 +81,7 @@ class WakeAtEnd {
 
 Memory::Memory(Device& device)
     : device_(device),
-      id_(g_next_memory_id.fetch_add(1, std::memory_order_relaxed)),
+      id_(g_next_memory_id.fetch_add(4, std::memory_order_relaxed)),
       store_(std::max<uint64_t>(kGranule, device.info().alignment)) {}
 
 // ---- allocation -------------------------------------------------------------------
@@ -480,9 +471,9 @@ Status Memory::free(Stream& stream, void* pointer) {
 Status Memory::release(void* pointer, Stream* stream) {
   if (pointer == nullptr) return {};
   std::lock_guard lock(mutex_);
-  const Remembered& known = remembered(pointer);
+  const RememberedBlock& known = epoch::notes().at(pointer);
   MemoryBlock* block = nullptr;
-  if (known.memory == id_ && known.base == pointer &&
+  if ((known.memory & ~kKindBits) == id_ && known.base == pointer &&
       known.block->generation.load(std::memory_order_relaxed) == known.generation) {
     block = const_cast<MemoryBlock*>(known.block);
   } else {
@@ -518,11 +509,12 @@ Status Memory::release(void* pointer, Stream* stream) {
 // ---- look-ups ---------------------------------------------------------------------
 
 bool Memory::find(const void* pointer, Allocation* out_allocation) const {
-  const Remembered& known = remembered(pointer);
-  if (known.memory == id_ &&
+  const RememberedBlock& known = epoch::notes().at(pointer);
+  if ((known.memory & ~kKindBits) == id_ &&
       reinterpret_cast<uintptr_t>(pointer) - reinterpret_cast<uintptr_t>(known.base) < known.size &&
       known.block->generation.load(std::memory_order_acquire) == known.generation) [[likely]] {
-    *out_allocation = {known.base, known.size, known.kind, known.host_alias};
+    const auto kind = static_cast<keel_memory_kind>(known.memory & kKindBits);
+    *out_allocation = {known.base, known.size, kind, known.host_alias};
     return true;
   }
   return find_anew(pointer, out_allocation);

@@ -10,6 +10,7 @@
 
 #include "core/block_store.h"
 #include "core/event.h"
+#include "core/remembered_blocks.h"
 #include "core/status.h"
 
 namespace keel {
@@ -71,6 +72,18 @@ class Memory {
     return {};
   }
 
+  // Whether a thread, by its notes, knows that [pointer, pointer + size) lies in one allocation
+  // of device memory: a look without a lock, a call, or a failure's text. Where it does not,
+  // check_range() tells, and takes a note.
+  bool is_known_range(const RememberedBlocks& notes, const void* pointer, uint64_t size) const {
+    static_assert(KEEL_MEMORY_DEVICE == 0);
+    const RememberedBlock& known = notes.at(pointer);
+    const uint64_t to_end =
+        reinterpret_cast<uintptr_t>(known.end) - reinterpret_cast<uintptr_t>(pointer);
+    return known.memory == id_ && to_end <= known.size && size <= to_end &&
+           known.block->generation.load(std::memory_order_acquire) == known.generation;
+  }
+
   // Fills in all but the header.
   void get_stats(keel_memory_stats* out_stats) const;
   void reset_peaks();
@@ -126,7 +139,8 @@ class Memory {
   Status out_of_memory(const Request& request, const Status& cause) const;
 
   Device& device_;
-  const uint64_t id_;  // never that of another, also after a shutdown
+  // Never that of another, also after a shutdown. A multiple of 4: a kind fits in.
+  const uint64_t id_;
   mutable std::mutex mutex_;
   mutable BlockStore store_;  // a look-up that misses reads it
   uint64_t allocated_ = 0;

@@ -10,6 +10,7 @@
 using keel::Allocation;
 using keel::api_call;
 using keel::api_quick_call;
+using keel::api_short_call;
 using keel::Device;
 using keel::Endpoint;
 using keel::EpochSection;
@@ -17,6 +18,8 @@ using keel::failure;
 using keel::find_device;
 using keel::find_stream;
 using keel::Ref;
+using keel::report_answer;
+using keel::Runtime;
 using keel::Status;
 using keel::Stream;
 
@@ -207,10 +210,9 @@ Status check_copy(const Device& owner, const Endpoint& to, const Endpoint& from,
   return {};
 }
 
-}  // namespace
-
-keel_status keel_copy(keel_stream stream, keel_device destination_device, void* destination,
-                      keel_device source_device, const void* source, uint64_t size) {
+[[gnu::noinline]] keel_status copy_in_full(keel_stream stream, keel_device destination_device,
+                                           void* destination, keel_device source_device,
+                                           const void* source, uint64_t size) {
   return api_call([&]() -> Status {
     keel::EpochSection section;
     Stream* found = nullptr;
@@ -231,6 +233,47 @@ keel_status keel_copy(keel_stream stream, keel_device destination_device, void* 
     const Ref<Stream> kept(found);  // what follows may wait
     section.leave();
     return call.end(keel::enqueue_copy(kept, to, from, size));
+  });
+}
+
+}  // namespace
+
+keel_status keel_copy(keel_stream stream, keel_device destination_device, void* destination,
+                      keel_device source_device, const void* source, uint64_t size) {
+  // Between device memory of the stream's own device and that memory, or the host's.
+  const auto usual = [&](const keel::epoch::Participant& thread, keel_status* out_status) {
+    Stream* found = Runtime::opened().stream_handles().peek(stream.id);
+    if (found == nullptr || size == 0) return false;
+    Device& owner = found->device();
+    const keel::Memory& memory = owner.memory();
+    const keel::RememberedBlocks& notes = *thread.remembered;
+    keel_copy_kind kind = KEEL_COPY_DEVICE_TO_DEVICE;
+    if (destination_device.id == owner.handle() && source_device.id == owner.handle()) [[likely]] {
+      const auto to = reinterpret_cast<uintptr_t>(destination);
+      const auto from = reinterpret_cast<uintptr_t>(source);
+      if (to < from + size && from < to + size) return false;  // they overlap
+      if (!memory.is_known_range(notes, destination, size)) return false;
+      if (!memory.is_known_range(notes, source, size)) return false;
+    } else if (destination_device.id == owner.handle() && source_device.id == 0) {
+      if (source == nullptr || !memory.is_known_range(notes, destination, size)) return false;
+      kind = KEEL_COPY_HOST_TO_DEVICE;
+    } else if (destination_device.id == 0 && source_device.id == owner.handle()) {
+      if (destination == nullptr || !memory.is_known_range(notes, source, size)) return false;
+      kind = KEEL_COPY_DEVICE_TO_HOST;
+    } else {
+      return false;
+    }
+    const auto run = [&](keel_plugin_stream* native) {
+      return owner.stream_table()->copy(native, kind, destination, source, size);
+    };
+    if (!found->submit_at_once(run, out_status)) return false;
+    if (*out_status != KEEL_OK) [[unlikely]] {
+      *out_status = report_answer(owner, *out_status, "stream.copy");
+    }
+    return true;
+  };
+  return api_short_call(usual, [&] {
+    return copy_in_full(stream, destination_device, destination, source_device, source, size);
   });
 }
 

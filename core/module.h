@@ -45,14 +45,18 @@ class Module final : public RefCounted {
 class Kernel final : public RefCounted {
  public:
   Kernel(Ref<Module> module, std::string name, keel_plugin_kernel* native)
-      : module_(std::move(module)), name_(std::move(name)), native_(native) {}
+      : module_(std::move(module)),
+        device_(module_->device()),
+        name_(std::move(name)),
+        native_(native) {}
 
-  Device& device() const { return module_->device(); }
+  Device& device() const { return device_; }
   const std::string& name() const { return name_; }
   keel_plugin_kernel* native() const { return native_; }
 
  private:
   const Ref<Module> module_;
+  Device& device_;
   const std::string name_;
   keel_plugin_kernel* const native_;
 };

@@ -6,9 +6,9 @@ void set_observer(ObserverSlot slot, Observer* observer) {
   const auto index = static_cast<uint32_t>(slot);
   observers::g_slots[index].store(observer, std::memory_order_release);
   if (observer != nullptr) {
-    observers::g_active.fetch_or(1u << index, std::memory_order_release);
+    hindrances::g_process.fetch_or(1u << index, std::memory_order_release);
   } else {
-    observers::g_active.fetch_and(~(1u << index), std::memory_order_release);
+    hindrances::g_process.fetch_and(~(1u << index), std::memory_order_release);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <span>
 
+#include "core/hindrances.h"
 #include "core/status.h"
 
 namespace keel {
@@ -112,15 +113,14 @@ void set_observer(ObserverSlot slot, Observer* observer);
 
 namespace observers {
 
-inline std::atomic<uint32_t> g_active{0};  // a bit a slot
 inline std::array<std::atomic<Observer*>, kObserverSlots> g_slots{};
 
 // Whether anybody watches.
 inline bool active() {
-  return g_active.load(std::memory_order_relaxed) != 0;
+  return hindrances::any(hindrances::kObservers);
 }
 inline bool active(ObserverSlot slot) {
-  return (g_active.load(std::memory_order_relaxed) & 1u << static_cast<uint32_t>(slot)) != 0;
+  return hindrances::any(1u << static_cast<uint32_t>(slot));
 }
 
 // Calls |tell|(Observer&) for each who watches.

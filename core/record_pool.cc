@@ -8,16 +8,18 @@
 namespace keel {
 
 Status RecordPool::take(Stream& stream, uint32_t flags, Ref<EventRecord>* out_record) {
-  EventRecord* record = peek(flags);
+  Kind& taken = kind(flags);
+  EventRecord* record = peek(taken);
   if (record == nullptr) KEEL_RETURN_IF_ERROR(refill(stream, flags, &record));
-  remove(record, flags);
+  remove_first(taken);
   record->begin_life(EventRecord::kHeldYet);
   *out_record = Ref<EventRecord>::adopt(record);
   return {};
 }
 
 void RecordPool::sort_returned() {
-  if (returned_.load(std::memory_order_relaxed) == closed()) return;
+  EventRecord* const last = returned_.load(std::memory_order_relaxed);
+  if (last == nullptr || last == closed()) return;
   EventRecord* returned = returned_.exchange(nullptr, std::memory_order_acquire);
   struct Part {
     EventRecord* first = nullptr;
@@ -44,29 +46,31 @@ bool RecordPool::ask(Kind& kind) {
   // The last of them vouches for all.
   EventRecord* asked = kind.first;
   EventRecord* record = kind.first;
-  for (uint32_t i = 1; i < kBatch; ++i) {
+  for (uint32_t i = 1; i < Kind::kBatch; ++i) {
     record = record->next_;
     if (record->order_ > asked->order_) asked = record;
   }
-  if (asked->device().stream_table()->event_query(asked->native()) == KEEL_NOT_READY) {
-    kind.look_at = kind.count + kBatch;
+  const keel_status code = asked->device().stream_table()->event_query(asked->native());
+  if (code == KEEL_NOT_READY) {
+    kind.look_at = kind.count + Kind::kBatch;
     return false;
   }
-  take_plugin_text();  // how it ended is not asked here
-  kind.look_at = kBatch;
+  if (code != KEEL_OK) take_plugin_text();  // how it ended is not asked here
+  kind.look_at = Kind::kBatch;
   note_over(asked->order_);
   return true;
 }
 
-Status RecordPool::refill(Stream& stream, uint32_t flags, EventRecord** out_record) {
-  Kind& kind = kinds_[flags & KEEL_EVENT_TIMING];
+EventRecord* RecordPool::find_over(Kind& kind) {
   sort_returned();
-  *out_record = peek(flags);
+  if (EventRecord* record = peek(kind)) return record;
+  return kind.count >= kind.look_at && ask(kind) ? kind.first : nullptr;
+}
+
+Status RecordPool::refill(Stream& stream, uint32_t flags, EventRecord** out_record) {
+  Kind& kind = this->kind(flags);
+  *out_record = find_over(kind);
   if (*out_record != nullptr) return {};
-  if (kind.count >= kind.look_at && ask(kind)) {
-    *out_record = kind.first;
-    return {};
-  }
   Device& device = stream.device();
   const bool timing = (flags & KEEL_EVENT_TIMING) != 0;
   if (timing && !device.claims(KEEL_CLAIM_TIMING)) {

@@ -25,19 +25,40 @@ class RecordPool {
   RecordPool(const RecordPool&) = delete;
   RecordPool& operator=(const RecordPool&) = delete;
 
+  // Records of one kind that nobody holds, in the order they came back; those whose order is
+  // known to be over can be given out.
+  class Kind {
+    friend class RecordPool;
+    static constexpr uint32_t kBatch = 16;
+    EventRecord* first = nullptr;
+    EventRecord* last = nullptr;  // while there is a first
+    uint32_t count = 0;
+    uint32_t look_at = kBatch;  // the count to ask the plugin at
+  };
+
   // With the stream's lock held. |flags|: KEEL_EVENT_*.
   Status take(Stream& stream, uint32_t flags, Ref<EventRecord>* out_record);
-  // The same in two steps, for a record that is submitted at once: the one that would be
-  // given out, NULL if take() would have to look for it, and its removal.
-  EventRecord* peek(uint32_t flags) const {
-    EventRecord* record = kinds_[flags & KEEL_EVENT_TIMING].first;
+  // The same in steps, for a record that is submitted at once.
+  Kind& kind(uint32_t flags) { return kinds_[flags & KEEL_EVENT_TIMING]; }
+  // The one that would be given out; NULL if it would have to be looked for.
+  EventRecord* peek(const Kind& kind) const {
+    EventRecord* record = kind.first;
     if (record == nullptr || record->order_ > over_.load(std::memory_order_relaxed)) return nullptr;
     return record;
   }
-  void remove(EventRecord* record, uint32_t flags) {
-    Kind& kind = kinds_[flags & KEEL_EVENT_TIMING];
-    kind.first = record->next_;
+  // The same after that: a look at those that came back and, now and then, a question to the
+  // plugin. NULL where a record would have to be made.
+  [[gnu::noinline]] EventRecord* find_over(Kind& kind);
+  static void remove_first(Kind& kind) {
+    kind.first = kind.first->next_;
     --kind.count;
+  }
+  // give_back() on an open stream, with its lock held.
+  static void take_back(Kind& kind, EventRecord* record) {
+    record->next_ = nullptr;
+    (kind.first == nullptr ? kind.first : kind.last->next_) = record;
+    kind.last = record;
+    ++kind.count;
   }
   // For a record without references.
   void give_back(EventRecord* record) noexcept {
@@ -67,15 +88,6 @@ class RecordPool {
   static void retire_all(EventRecord* records) noexcept;
 
  private:
-  // Records that nobody holds, in the order they came back; those whose order is known to
-  // be over can be given out.
-  struct Kind {
-    EventRecord* first = nullptr;
-    EventRecord* last = nullptr;  // while there is a first
-    uint32_t count = 0;
-    uint32_t look_at = kBatch;  // the count to ask the plugin at
-  };
-  static constexpr uint32_t kBatch = 16;
   static EventRecord* closed() { return reinterpret_cast<EventRecord*>(alignof(EventRecord)); }
 
   [[gnu::cold]] Status refill(Stream& stream, uint32_t flags, EventRecord** out_record);

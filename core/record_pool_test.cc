@@ -150,6 +150,38 @@ TEST_F(RecordPoolTest, RecordsComeBackOnAnyThread) {
   EXPECT_LE(known.size(), 60u);
 }
 
+// An event that is recorded anew gives its former record back at once, unless somebody has it.
+TEST_F(RecordPoolTest, AnEventGivesItsFormerRecordBack) {
+  const keel_stream other = new_stream(device_);
+  keel_event event = {};
+  ASSERT_KEEL_OK(keel_event_create(0, &event));
+  Ref<Event> found;
+  ASSERT_TRUE(find_handle(Runtime::get().event_handles(), event.id, "event", &found).ok());
+  std::set<const EventRecord*> known;
+  for (int i = 0; i < 1000; ++i) {
+    ASSERT_KEEL_OK(keel_event_record(event, handle_));
+    known.insert(found->current().get());
+    if (i % 8 == 7) {
+      ASSERT_KEEL_OK(keel_event_wait(event, kPatience));
+    }
+  }
+  EXPECT_LE(known.size(), 32u);
+
+  const Ref<EventRecord> kept = found->current();
+  const uint64_t life = kept->life();
+  for (int i = 0; i < 100; ++i) {
+    // From one stream to the other: each record goes back to the pool it came from.
+    ASSERT_KEEL_OK(keel_event_record(event, i % 2 == 0 ? other : handle_));
+    EXPECT_NE(found->current().get(), kept.get());
+    EXPECT_EQ(found->current()->is_on(*stream_), i % 2 != 0);
+    ASSERT_KEEL_OK(keel_event_wait(event, kPatience));
+  }
+  EXPECT_EQ(kept->life() >> 2, life >> 2);
+  found = nullptr;
+  EXPECT_KEEL_OK(keel_event_destroy(event));
+  EXPECT_KEEL_OK(keel_stream_destroy(other));
+}
+
 // A record keeps its stream; a pool that kept it, too, would keep both for ever.
 TEST_F(RecordPoolTest, AfterTheEndNoneIsKept) {
   Ref<EventRecord> late = record();

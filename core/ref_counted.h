@@ -27,10 +27,10 @@ class RefCounted {
     return false;
   }
   void release() const {
-    if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-      const_cast<RefCounted*>(this)->dispose();
-    }
+    if (drop()) const_cast<RefCounted*>(this)->dispose();
   }
+  // Gives a reference up; true: it was the last one, and the caller does what dispose() would.
+  bool drop() const { return references_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
 
  protected:
   RefCounted() = default;

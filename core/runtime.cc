@@ -8,6 +8,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "core/hindrances.h"
 #include "core/log.h"
 #include "core/profiler.h"
 #include "core/trace/trace.h"
@@ -317,6 +318,7 @@ void Runtime::destroy_leftovers() {
   for (const auto& device : devices) device->release_all();
   for (const auto& device : devices) device->close();
   devices.clear();
+  hindrances::g_process.fetch_and(~hindrances::kLostDevice, std::memory_order_relaxed);
   std::unique_lock lock(backends_mutex_);
   backends_.clear();
 }

@@ -40,6 +40,8 @@ class Runtime {
     Runtime* instance = instance_.load(std::memory_order_acquire);
     return instance != nullptr ? *instance : create();
   }
+  // The same where g_api_state has been seen to be kOpen.
+  static Runtime& opened() { return *instance_.load(std::memory_order_relaxed); }
 
   Status initialize(const keel_init_options* options);
   Status shutdown();

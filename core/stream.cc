@@ -59,7 +59,7 @@ void Stream::fail(const Status& status, uint64_t position) {
   if (!failure_.ok()) return;  // the first one is the cause
   if (position < recovered_at_) return;
   failure_ = status;
-  failed_.store(true, std::memory_order_release);
+  hindrances_.fetch_or(kHasFailed, std::memory_order_release);
 }
 
 Status Stream::confirm_edges(uint64_t position, WakeList& wake) {
@@ -377,7 +377,7 @@ void Stream::advance_locked(WakeList& wake) {
       if (item.kind == Step::Kind::kRecord) item.record->mark_done(Status::no_memory(), wake);
     }
   }
-  has_held_.store(false, std::memory_order_release);
+  hindrances_.fetch_and(~kHasHeld, std::memory_order_release);
 }
 
 void Stream::advance(WakeList& wake) {
@@ -480,7 +480,7 @@ Status Stream::query() {
 }
 
 Status Stream::synchronize(const Deadline& deadline) {
-  if (has_held_.load(std::memory_order_acquire)) {
+  if ((hindrances_.load(std::memory_order_acquire) & kHasHeld) != 0) {
     if (const Ref<Gate> gate = head_gate()) gate->help(deadline);
   }
   {

@@ -16,6 +16,7 @@
 #include "core/edges.h"
 #include "core/event.h"
 #include "core/gate.h"
+#include "core/hindrances.h"
 #include "core/kept_gates.h"
 #include "core/legs.h"
 #include "core/mutex.h"
@@ -72,16 +73,66 @@ class Stream final : public RefCounted {
     return submit_slowly(name, describe, work, hold);
   }
 
+  // The way of most calls: runs |call|, a callable keel_status(keel_plugin_stream*), which is
+  // what the plugin says, and set where that is not KEEL_OK. False where anything stands in the way
+  // or somebody watches; then nothing was done, and submit() knows what to do.
+  template <typename Call>
+  bool submit_at_once(const Call& call, keel_status* out_code) {
+    std::lock_guard lock(mutex_);
+    if (!is_plain()) [[unlikely]] {
+      return false;
+    }
+    const keel_status code = call(native_);
+    if (code != KEEL_OK) [[unlikely]] {
+      *out_code = code;
+      return true;
+    }
+    timeline_->advance(++position_);
+    return true;
+  }
+  // The same for a record of |event|, which becomes its current one. False also where there
+  // is no record to use again.
+  bool record_at_once(Event& event, keel_status* out_code) {
+    EventRecord* former = nullptr;
+    {
+      std::lock_guard lock(mutex_);
+      if (!is_plain()) [[unlikely]] {
+        return false;
+      }
+      RecordPool::Kind& kind = records_.kind(event.flags());
+      EventRecord* record = records_.peek(kind);
+      if (record == nullptr && (record = records_.find_over(kind)) == nullptr) [[unlikely]] {
+        return false;
+      }
+      const keel_status code = device_.stream_table()->event_record(record->native(), native_);
+      if (code != KEEL_OK) [[unlikely]] {
+        *out_code = code;
+        return true;
+      }
+      RecordPool::remove_first(kind);
+      record->begin_submitted(position_, ++records_submitted_);
+      former = event.exchange(record);
+      if (former == nullptr || !former->drop()) return true;
+      if (former->is_on(*this) && former->is_plain()) [[likely]] {
+        RecordPool::take_back(kind, former);
+        return true;
+      }
+    }
+    former->dispose_dropped();  // may let go of streams
+    return true;
+  }
+
   // Records a new event record at the stream's end. On a failed stream the record is
   // done with the failure once the work submitted before is over.
   Status record(uint32_t flags, Ref<EventRecord>* out_record) {
     std::lock_guard lock(mutex_);
-    EventRecord* record = is_plain() ? records_.peek(flags) : nullptr;
+    RecordPool::Kind& kind = records_.kind(flags);
+    EventRecord* record = is_plain() ? records_.peek(kind) : nullptr;
     if (record == nullptr) [[unlikely]] {
       return record_slowly(flags, out_record);
     }
     KEEL_RETURN_IF_ERROR(record_native(*record));
-    records_.remove(record, flags);
+    RecordPool::remove_first(kind);
     record->begin_submitted(position_, ++records_submitted_);
     *out_record = Ref<EventRecord>::adopt(record);
     return {};
@@ -95,7 +146,9 @@ class Stream final : public RefCounted {
 
   // The failure this stream is in, or its device's loss.
   Status status() const;
-  bool has_failed() const { return failed_.load(std::memory_order_acquire); }
+  bool has_failed() const {
+    return (hindrances_.load(std::memory_order_acquire) & kHasFailed) != 0;
+  }
   // Nothing held and all work done.
   bool is_idle();
   // The same as far as that can be told by asking the plugin once: without records.
@@ -132,9 +185,7 @@ class Stream final : public RefCounted {
   const Ref<Timeline>& timeline() const { return timeline_; }
   // Then the end of this stream is no proof that what it waited for is over: a failure
   // drops the waits that are still held.
-  bool is_held_or_failed() const {
-    return has_held_.load(std::memory_order_acquire) || has_failed();
-  }
+  bool is_held_or_failed() const { return hindrances_.load(std::memory_order_acquire) != 0; }
   // For Timeline::poll.
   bool has_reached(uint64_t position, bool may_fence, WakeList& wake);
 
@@ -208,10 +259,10 @@ class Stream final : public RefCounted {
   Status confirm_edges(uint64_t position, WakeList& wake);
 
   // With |mutex_| held:
-  // Nothing is held, nothing failed, and nobody watches.
+  // Nothing is held, nothing failed, no device is lost, and nobody watches.
   bool is_plain() const {
-    return !has_held_.load(std::memory_order_relaxed) && !has_failed() && !device_.is_lost() &&
-           !observers::active();
+    return hindrances_.load(std::memory_order_acquire) == 0 &&
+           hindrances::g_process.load(std::memory_order_relaxed) == 0;
   }
   template <typename Describe, typename Work, typename Hold>
   [[gnu::noinline]] Status submit_slowly(const char* name, const Describe& describe,
@@ -238,7 +289,7 @@ class Stream final : public RefCounted {
   void tell_passed(const Step& step, const Status& status);
   void push_held(Held item) {
     held_.push_back(std::move(item));
-    has_held_.store(true, std::memory_order_release);
+    hindrances_.fetch_or(kHasHeld, std::memory_order_release);
   }
   // Neither throws for want of memory: then the stream fails.
   void advance_locked(WakeList& wake);
@@ -260,7 +311,12 @@ class Stream final : public RefCounted {
   Status record_locked(uint32_t flags, Ref<EventRecord>* out_record, WakeList& wake);
   Status place_marker(uint64_t position, WakeList& wake);
 
+  // What keeps work from going straight to the plugin, in one word for one look.
+  static constexpr uint32_t kHasHeld = 1;    // written with |mutex_|
+  static constexpr uint32_t kHasFailed = 2;  // with |state_mutex_|
+
   Device& device_;
+  std::atomic<uint32_t> hindrances_{0};
   const int32_t priority_;
   const bool internal_;
   const uint64_t number_;
@@ -271,8 +327,7 @@ class Stream final : public RefCounted {
   std::vector<keel_plugin_stream*> retired_;  // failed native streams, replaced by recover
   uint64_t position_ = 0;                     // things enqueued so far, records not counted
   std::deque<Held> held_;
-  KeptGates kept_gates_;  // also those that were dropped
-  std::atomic<bool> has_held_{false};
+  KeptGates kept_gates_;             // also those that were dropped
   const void* parked_on_ = nullptr;  // the event or gate that will wake this stream
   RecordPool records_;
   uint64_t records_submitted_ = 0;
@@ -295,7 +350,6 @@ class Stream final : public RefCounted {
   Marks marks_;
 
   mutable std::mutex state_mutex_;
-  std::atomic<bool> failed_{false};
   Status failure_;
   uint64_t recovered_at_ = 0;  // position of the last recovery
   Edges edges_;

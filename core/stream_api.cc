@@ -5,6 +5,7 @@
 using keel::advance_all;
 using keel::api_call;
 using keel::api_quick_call;
+using keel::api_short_call;
 using keel::Deadline;
 using keel::Event;
 using keel::EventRecord;
@@ -15,6 +16,7 @@ using keel::find_stream;
 using keel::Gate;
 using keel::HostSpan;
 using keel::Ref;
+using keel::report_answer;
 using keel::Runtime;
 using keel::Status;
 using keel::Stream;
@@ -30,6 +32,32 @@ Status find_event(keel_event handle, const char* name, Found* out_event) {
 
 Status find_gate(keel_gate handle, Ref<Gate>* out_gate) {
   return find_handle(Runtime::get().gate_handles(), handle.id, "gate", out_gate);
+}
+
+[[gnu::noinline]] keel_status record_in_full(keel_event event, keel_stream stream) {
+  return api_quick_call([&]() -> Status {
+    Event* found = nullptr;
+    KEEL_RETURN_IF_ERROR(find_event(event, "event", &found));
+    Stream* recorder = nullptr;
+    KEEL_RETURN_IF_ERROR(find_stream(stream, &recorder));
+    Ref<EventRecord> record;
+    KEEL_RETURN_IF_ERROR(recorder->record(found->flags(), &record));
+    found->set_current(std::move(record));
+    return {};
+  });
+}
+
+[[gnu::noinline]] keel_status query_in_full(keel_event event) {
+  return api_quick_call([&]() -> Status {
+    Event* found = nullptr;
+    KEEL_RETURN_IF_ERROR(find_event(event, "event", &found));
+    const Ref<EventRecord> record = found->current();
+    if (!record) return {};
+    WakeList wake;
+    Status status = record->query_by_host(wake);
+    advance_all(wake);
+    return status;
+  });
 }
 
 template <typename Table, typename Object>
@@ -118,31 +146,29 @@ keel_status keel_event_destroy(keel_event event) {
 }
 
 keel_status keel_event_record(keel_event event, keel_stream stream) {
-  return api_quick_call([&]() -> Status {
-    Event* found = nullptr;
-    KEEL_RETURN_IF_ERROR(find_event(event, "event", &found));
-    Stream* recorder = nullptr;
-    KEEL_RETURN_IF_ERROR(find_stream(stream, &recorder));
-    Ref<EventRecord> record;
-    KEEL_RETURN_IF_ERROR(recorder->record(found->flags(), &record));
-    found->set_current(std::move(record));
-    return {};
-  });
+  const auto usual = [&](const keel::epoch::Participant&, keel_status* out_status) {
+    Runtime& runtime = Runtime::opened();
+    Event* found = runtime.event_handles().peek(event.id);
+    if (found == nullptr) return false;
+    Stream* recorder = runtime.stream_handles().peek(stream.id);
+    if (recorder == nullptr) return false;
+    if (!recorder->record_at_once(*found, out_status)) return false;
+    if (*out_status != KEEL_OK) [[unlikely]] {
+      *out_status = report_answer(recorder->device(), *out_status, "stream.event_record");
+    }
+    return true;
+  };
+  return api_short_call(usual, [&] { return record_in_full(event, stream); });
 }
 
 keel_status keel_event_query(keel_event event) {
-  return api_quick_call([&]() -> Status {
-    Event* found = nullptr;
-    KEEL_RETURN_IF_ERROR(find_event(event, "event", &found));
+  const auto usual = [&](const keel::epoch::Participant&, keel_status* out_status) {
+    *out_status = KEEL_OK;
+    const Event* found = Runtime::opened().event_handles().peek(event.id);
     // Whoever watches is told of each look.
-    if (found->is_known_done() && !keel::observers::active()) return {};
-    const Ref<EventRecord> record = found->current();
-    if (!record) return {};
-    WakeList wake;
-    Status status = record->query_by_host(wake);
-    advance_all(wake);
-    return status;
-  });
+    return found != nullptr && found->is_known_done() && !keel::observers::active();
+  };
+  return api_short_call(usual, [&] { return query_in_full(event); });
 }
 
 keel_status keel_event_wait(keel_event event, int64_t timeout_ns) {

@@ -78,7 +78,7 @@ Status Stream::recover(const Deadline& deadline) {
   recovered_at_ = ++position_;
   timeline_->advance(position_);
   failure_ = {};
-  failed_.store(false, std::memory_order_release);
+  hindrances_.fetch_and(~kHasFailed, std::memory_order_release);
   return {};
 }
 

@@ -1,0 +1,47 @@
+// What a thread remembers of the memory it has used, so that it need not ask again.
+#ifndef KEEL_CORE_REMEMBERED_BLOCKS_H_
+#define KEEL_CORE_REMEMBERED_BLOCKS_H_
+
+#include <keel/keel.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace keel {
+
+struct MemoryBlock;
+
+// An allocation; holds as long as the block has |generation|.
+struct alignas(64) RememberedBlock {
+  uint64_t memory = 0;  // id of the Memory with the kind in its lowest bits; 0: nothing
+  uint64_t generation = 0;
+  const MemoryBlock* block = nullptr;
+  char* base = nullptr;
+  char* end = nullptr;
+  uint64_t size = 0;
+  char* host_alias = nullptr;
+};
+
+// 16 KiB a thread: the tensors that a training step touches more than once in short order.
+class RememberedBlocks {
+ public:
+  RememberedBlock& at(const void* pointer) { return blocks_[place_of(pointer)]; }
+  const RememberedBlock& at(const void* pointer) const { return blocks_[place_of(pointer)]; }
+
+  // For a thread that has used no memory yet: there is nothing in it, and nobody writes to it.
+  static RememberedBlocks& nothing() { return nothing_; }
+
+ private:
+  static size_t place_of(const void* pointer) {
+    return ((reinterpret_cast<uintptr_t>(pointer) >> 8) * 0x9e3779b97f4a7c15u) >> 56;
+  }
+
+  std::array<RememberedBlock, 256> blocks_;
+  static RememberedBlocks nothing_;
+};
+inline constinit RememberedBlocks RememberedBlocks::nothing_;
+
+}  // namespace keel
+
+#endif  // KEEL_CORE_REMEMBERED_BLOCKS_H_
