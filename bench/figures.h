@@ -40,6 +40,7 @@ std::vector<Figure> core_cross_copy(Setup& setup);
 std::vector<Figure> core_overhead(Setup& setup);
 std::vector<Figure> core_gates(Setup& setup);
 std::vector<Figure> core_first_operation(Setup& setup);
+std::vector<Figure> core_trace(Setup& setup);
 
 }  // namespace keel::bench
 

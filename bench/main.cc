@@ -42,6 +42,7 @@ constexpr Entry kFigures[] = {
     {"core_overhead", core_overhead},
     {"core_gates", core_gates},
     {"core_first_operation", core_first_operation},
+    {"core_trace", core_trace},
 };
 
 std::optional<keel::Device> find_device(const char* backend, std::string* out_why) {
