@@ -86,13 +86,23 @@ Status EventRecord::query(WakeList& wake) {
     case State::kSubmitted: {
       const keel_status code = device_.stream_table()->event_query(native_);
       if (code == KEEL_NOT_READY) return Status::not_ready();
-      stream_->records().note_over(order_);
-      return settle(code, wake);
+      return answered(code, wake);
     }
     case State::kDone:
       break;
   }
   return status_;  // written before the state, and not again
+}
+
+Status EventRecord::answered(keel_status native_code, WakeList& wake) {
+  stream_->records().note_over(order_);
+  return settle(native_code, wake);
+}
+
+void EventRecord::answered_badly(keel_status native_code) {
+  WakeList wake;
+  (void)answered(native_code, wake);
+  advance_all(wake);
 }
 
 Status EventRecord::query_by_host(WakeList& wake) {
@@ -150,15 +160,6 @@ Ref<EventRecord> Event::current() const {
     Ref<EventRecord> kept = Ref<EventRecord>::adopt(record);
     if (current_.load(std::memory_order_acquire) == record) return kept;
   }
-}
-
-bool Event::is_known_done() const {
-  const EventRecord* record = current_.load(std::memory_order_acquire);
-  if (record == nullptr) return true;
-  const uint64_t life = record->life();
-  // That it is the last record now, in the life that ended well.
-  return EventRecord::ended_well(life) && current_.load(std::memory_order_acquire) == record &&
-         record->life() == life;
 }
 
 }  // namespace keel

@@ -11,6 +11,7 @@
 
 #include "core/deadline.h"
 #include "core/epoch.h"
+#include "core/mutex.h"
 #include "core/ref_counted.h"
 #include "core/status.h"
 
@@ -57,6 +58,9 @@ class EventRecord final : public RefCounted, public Retired {
   Status query_by_host(WakeList& wake);
   // Blocks until done or until |deadline|, then KEEL_TIMED_OUT.
   Status wait(const Deadline& deadline);
+  // The way of most queries, for whoever has a reference: done, if the plugin says so, or
+  // |*out_code| "not ready". False where that is not all there is to it: query() tells.
+  bool query_at_once(keel_status* out_code);
   // |stream| is woken at the next change of state; false when it is no longer |seen|.
   bool add_waiter(Ref<Stream> stream, State seen);
 
@@ -112,6 +116,9 @@ class EventRecord final : public RefCounted, public Retired {
 
   void dispose() override;
   void clean_up();
+  // The plugin says that it is over, well or not.
+  Status answered(keel_status native_code, WakeList& wake);
+  [[gnu::cold]] void answered_badly(keel_status native_code);
   // Turns the native answer into done, with the streams this one depends on.
   Status settle(keel_status native_code, WakeList& wake);
 
@@ -137,8 +144,8 @@ class EventRecord final : public RefCounted, public Retired {
 
   std::atomic<uint64_t> life_{0};
   bool is_plain_ = true;  // none of what dispose() would have to clean up was ever set
-  std::mutex mutex_;      // guards what follows and changes of state
-  std::condition_variable changed_;
+  Mutex mutex_;           // guards what follows and changes of state
+  std::condition_variable_any changed_;
   Status inherited_;
   Status status_;
   WakeList waiters_;
@@ -161,9 +168,10 @@ class Event final : public RefCounted {
   EventRecord* exchange(EventRecord* record) {
     return current_.exchange(record, std::memory_order_acq_rel);
   }
-  // Whether it was never recorded, or its last record has been seen to be done, without
-  // a failure. Takes no reference, and asks no plugin. In an EpochSection.
-  bool is_known_done() const;
+  // The way of most queries: |*out_code| is set to "not ready" where it is that. A record that
+  // has been seen to be done, without a failure, takes no reference and asks no plugin. False
+  // where there is more to it. In an EpochSection.
+  bool query_at_once(keel_status* out_code) const;
 
  private:
   const uint32_t flags_;

@@ -232,6 +232,8 @@ class Stream final : public RefCounted {
   Status confirm(uint64_t position, WakeList& wake) {
     return edges_.any() ? confirm_edges(position, wake) : Status();
   }
+  // False: confirm() has nothing to ask.
+  bool has_edges() const { return edges_.any(); }
 
  private:
   using HeldWork = std::function<Status(keel_plugin_stream*)>;
@@ -354,6 +356,40 @@ class Stream final : public RefCounted {
   uint64_t recovered_at_ = 0;  // position of the last recovery
   Edges edges_;
 };
+
+inline bool EventRecord::query_at_once(keel_status* out_code) {
+  const uint64_t life = this->life();
+  if ((life & kStateMask) != kSubmittedNow || !inherited_.ok() || stream_->has_edges())
+    return false;
+  const keel_status code = device_.stream_table()->event_query(native_);
+  if (code == KEEL_NOT_READY) {
+    *out_code = code;
+    return true;
+  }
+  if (code != KEEL_OK) [[unlikely]] {
+    answered_badly(code);  // which it is from now on, and query() has the words
+    return false;
+  }
+  stream_->records().note_over(order_);
+  std::lock_guard lock(mutex_);
+  if (life_.load(std::memory_order_relaxed) != life || !waiters_.empty()) return false;
+  set_state(kEndedWell);
+  return true;
+}
+
+inline bool Event::query_at_once(keel_status* out_code) const {
+  EventRecord* record = current_.load(std::memory_order_acquire);
+  if (record == nullptr) return true;
+  const uint64_t life = record->life();
+  if (EventRecord::ended_well(life)) {
+    // That it is the last record now, in the life that ended well.
+    return current_.load(std::memory_order_acquire) == record && record->life() == life;
+  }
+  // As in current().
+  if (!record->try_retain()) return false;
+  const Ref<EventRecord> kept = Ref<EventRecord>::adopt(record);
+  return current_.load(std::memory_order_acquire) == record && record->query_at_once(out_code);
+}
 
 // Lets every stream in |wake|, and those they wake, go as far as they can. The
 // caller holds no lock.

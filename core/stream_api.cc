@@ -163,10 +163,9 @@ keel_status keel_event_record(keel_event event, keel_stream stream) {
 
 keel_status keel_event_query(keel_event event) {
   const auto usual = [&](const keel::epoch::Participant&, keel_status* out_status) {
-    *out_status = KEEL_OK;
     const Event* found = Runtime::opened().event_handles().peek(event.id);
     // Whoever watches is told of each look.
-    return found != nullptr && found->is_known_done() && !keel::observers::active();
+    return found != nullptr && !keel::observers::active() && found->query_at_once(out_status);
   };
   return api_short_call(usual, [&] { return query_in_full(event); });
 }
