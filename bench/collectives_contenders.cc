@@ -21,6 +21,17 @@ bool is_in_path(const std::string& program) {
   return false;
 }
 
+std::string package_to_build(const std::string& library) {
+  if (library == "openmpi") return "libopenmpi-dev";
+  if (library == "mpich") return "libmpich-dev";
+  if (library == "gloo") return "libgloo-dev";
+  return "";
+}
+
+std::string package_to_run(const std::string& library) {
+  return library == "openmpi" ? "openmpi-bin" : library;
+}
+
 // Open MPI yields of its own when there are more ranks than cores, which it takes from
 // --oversubscribe. No binding: on a machine that does other things too, a rank bound to a
 // busy core holds up the others. The dynamic rules are what lets the peer choose algorithms.
@@ -81,52 +92,70 @@ std::vector<LaunchedContender> find_contenders(const std::string& folder) {
        Setting::kProcesses,
        "",
        join(kOpenMpi, kVader),
-       {"openmpi_peer"}},
+       {"openmpi_peer"},
+       "openmpi"},
       {"Keel",
        Side::kKeel,
        Setting::kProcesses,
        "",
        {},
-       ranks("keel_peer", {"--mode", "processes"})},
+       ranks("keel_peer", {"--mode", "processes"}),
+       "keel"},
       {"Open MPI, UCX",
        Side::kPeer,
        Setting::kProcesses,
        "",
        join(kOpenMpi, kUcx),
-       {"openmpi_peer"}},
+       {"openmpi_peer"},
+       "openmpi"},
       {"Keel, foreign buffers",
        Side::kKeel,
        Setting::kForeign,
        "",
        {},
-       ranks("keel_peer", {"--mode", "processes", "--buffers", "foreign"})},
-      {"MPICH", Side::kPeer, Setting::kProcesses, "", {"mpirun.mpich", "-n", "%"}, {"mpich_peer"}},
+       ranks("keel_peer", {"--mode", "processes", "--buffers", "foreign"}),
+       "keel"},
+      {"MPICH",
+       Side::kPeer,
+       Setting::kProcesses,
+       "",
+       {"mpirun.mpich", "-n", "%"},
+       {"mpich_peer"},
+       "mpich"},
       {"direct", Side::kBound, Setting::kThreads, "", {}, ranks("direct_bound", {})},
       {"Gloo",
        Side::kPeer,
        Setting::kProcesses,
        "",
        {},
-       ranks("gloo_peer", {"--mode", "processes"})},
+       ranks("gloo_peer", {"--mode", "processes"}),
+       "gloo"},
       {"Keel, threads",
        Side::kKeel,
        Setting::kThreads,
        "",
        {},
-       ranks("keel_peer", {"--mode", "threads"})},
+       ranks("keel_peer", {"--mode", "threads"}),
+       "keel"},
       {"Gloo, threads",
        Side::kPeer,
        Setting::kThreads,
        "",
        {},
-       ranks("gloo_peer", {"--mode", "threads"})},
+       ranks("gloo_peer", {"--mode", "threads"}),
+       "gloo"},
   };
   for (LaunchedContender& contender : contenders) {
     const fs::path program = fs::path(folder) / contender.program[0];
     if (access(program.c_str(), X_OK) != 0) {
-      contender.missing = program.string() + " is not built";
+      contender.missing = program.string() + " is not there";
+      const std::string package = package_to_build(contender.library);
+      if (!package.empty()) {
+        contender.missing += "; it is built where Debian's " + package + " is installed";
+      }
     } else if (!contender.launcher.empty() && !is_in_path(contender.launcher[0])) {
-      contender.missing = contender.launcher[0] + " is not installed";
+      contender.missing = contender.launcher[0] + " is not installed: Debian's " +
+                          package_to_run(contender.library);
     }
     contender.program[0] = program;
   }

@@ -28,7 +28,12 @@ struct LaunchedContender {
 
   std::vector<std::string> launcher;  // "%" stands for the number of ranks
   std::vector<std::string> program;   // likewise
+  // What is measured, whichever way: "keel", "openmpi", "mpich", "gloo"; empty for the bound.
+  std::string library = "";
 };
+
+// Those that Keel is compared with.
+inline constexpr const char* kPeerLibraries[] = {"openmpi", "mpich", "gloo"};
 
 // In the order of their turns: Keel between the peers. |folder| holds the programs.
 std::vector<LaunchedContender> find_contenders(const std::string& folder);

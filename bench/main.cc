@@ -15,6 +15,7 @@
 #include "bench/calls.h"
 #include "bench/figures.h"
 #include "bench/machine.h"
+#include "bench/rank_processes.h"
 #include "bench/report.h"
 
 namespace {
@@ -35,6 +36,9 @@ constexpr Entry kFigures[] = {
     {"cpu_matmul", cpu_matmul},
     {"bridge_all_reduce", bridge_all_reduce},
     {"collective_priority", collective_priority},
+    {"collective_start", collective_start},
+    {"collective_idle", collective_idle},
+    {"collective_recording", collective_recording},
     {"copy_cross", copy_cross},
     {"core_stream_handoff", core_stream_handoff},
     {"core_cross_copy", core_cross_copy},
@@ -107,7 +111,7 @@ int run(int argc, char** argv) {
   }
 
   if (!repeated.empty()) {
-    if (repeat_call(repeated, count)) return 0;
+    if (be_rank_process(repeated) || repeat_call(repeated, count)) return 0;
     fmt::print(stderr, "keel_bench: nothing is called {}\n", repeated);
     return kUsage;
   }

@@ -7,14 +7,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <random>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "bench/callgrind.h"
 #include "bench/calls.h"
 #include "bench/figures.h"
 
@@ -26,39 +25,6 @@ namespace {
 
 std::string this_program() {
   return std::filesystem::read_symlink("/proc/self/exe").string();
-}
-
-// ---- instructions -------------------------------------------------------------------
-
-// Instructions of a whole run of this program that makes |count| calls of |what|, as
-// callgrind counts them; 0 where there is no valgrind.
-double count_instructions(const std::string& what, int count) {
-  const std::string command = fmt::format(
-      "valgrind --tool=callgrind --callgrind-out-file=/dev/null '{}' --repeat {} --count {} 2>&1",
-      this_program(), what, count);
-  FILE* output = popen(command.c_str(), "r");
-  if (output == nullptr) throw std::runtime_error("no process can be started");
-  double collected = 0;
-  std::array<char, 256> line;
-  while (std::fgets(line.data(), line.size(), output) != nullptr) {
-    const std::string text = line.data();
-    const size_t at = text.find("Collected : ");
-    if (at != std::string::npos) collected = std::strtod(text.c_str() + at + 12, nullptr);
-  }
-  pclose(output);
-  return collected;
-}
-
-// Of one call: what twice as many calls have more.
-double instructions_of_call(const std::string& what) {
-  constexpr int kCalls = 20'000;
-  const double once = count_instructions(what, kCalls);
-  const double twice = count_instructions(what, 2 * kCalls);
-  return (twice - once) / kCalls;
-}
-
-bool has_callgrind() {
-  return count_instructions("nothing", 1) > 0;
 }
 
 // ---- gates --------------------------------------------------------------------------
@@ -157,6 +123,9 @@ std::vector<Figure> core_overhead(Setup& setup) {
   }
   const Calls calls;
   const bool counted = has_callgrind();
+  const auto instructions = [](const std::string& what) {
+    return instructions_of_call(fmt::format("'{}' --repeat {} --count", this_program(), what));
+  };
   std::vector<Figure> figures;
   for (const Call& call : calls.all()) {
     const Contender contenders[] = {{"Keel", 1, call.keel},
@@ -174,8 +143,8 @@ std::vector<Figure> core_overhead(Setup& setup) {
     // The operator's check against its schema is work of Keel's own that the plugin is spared.
     if (call.name != "op") figure.target = Target{60, /*instructions=*/150};
     if (counted) {
-      figure.instructions = Instructions{instructions_of_call(call.name + "/keel"),
-                                         instructions_of_call(call.name + "/plugin")};
+      figure.instructions =
+          Instructions{instructions(call.name + "/keel"), instructions(call.name + "/plugin")};
     }
     figures.push_back(std::move(figure));
   }

@@ -14,6 +14,7 @@
 #include "cli/local_job.h"
 #include "cli/perf_job.h"
 #include "cli/perf_options.h"
+#include "cli/perf_peers.h"
 
 namespace keel::cli {
 namespace {
@@ -56,7 +57,24 @@ bool starts_processes(const PerfOptions& options) {
   return true;
 }
 
+int run_beside_peers(const PerfOptions& options) {
+  check_perf_options(options);
+  check_perf_peers(options);
+  {
+    auto quiet = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
+    quiet.backends = "";
+    const Runtime runtime(quiet);  // over before this process forks
+    auto launch = KEEL_STRUCT_INIT(keel_launch_info, KEEL_STRUCT_LAUNCH_INFO);
+    if (find_launch(&launch)) {
+      throw UsageError(
+          fmt::format("--peers starts its ranks itself, and {} has started this", launch.launcher));
+    }
+  }
+  return run_perf_peers(options) ? 0 : 1;
+}
+
 int run(PerfOptions& options) {
+  if (!options.peers.empty()) return run_beside_peers(options);
   if (starts_processes(options)) {
     check_perf_options(options);
     LocalJob job;
@@ -91,7 +109,8 @@ void add_perf_command(CLI::App& app, int* exit_code) {
       "Examples:\n"
       "  keel perf all_reduce -b 8 -e 64M -f 2 -g 4\n"
       "  keel perf all --procs 2 -d bfloat16 -b 1K -e 1M -f 4\n"
-      "  keel perf all_reduce -g 2 --devices cpu:0,vulkan:0 --explain");
+      "  keel perf all_reduce -g 2 --devices cpu:0,vulkan:0 --explain\n"
+      "  keel perf all_reduce --procs 4 -b 64K -e 16M -f 4 --peers openmpi,mpich,gloo");
   auto options = std::make_shared<PerfOptions>();
   add_perf_options(*command, options);
   command->callback([options, exit_code] { *exit_code = run(*options); });

@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+<<<<<<< HEAD
 #include <CLI/CLI.hpp>
+=======
+#include <algorithm>
+>>>>>>> 06030ce (keel perf --peers: Keel beside Open MPI, MPICH and Gloo from the command line)
 #include <charconv>
 #include <cmath>
 #include <functional>
@@ -10,6 +14,7 @@
 
 #include "cli/command.h"
 #include "cli/perf_operation.h"
+#include "cli/perf_peers.h"
 
 namespace keel::cli {
 namespace {
@@ -86,6 +91,22 @@ CLI::Option* add_text(CLI::App& command, const char* names, const char* help, co
       ->type_name(type)
       ->check(CLI::Validator([read = std::move(read)](std::string& text) { return read(text); },
                              std::string()));
+}
+
+// "openmpi,gloo".
+std::string read_peers(const std::string& text, std::vector<std::string>* out) {
+  const std::vector<std::string> known = perf_peer_names();
+  out->clear();
+  for (size_t at = 0; at <= text.size();) {
+    const size_t comma = std::min(text.find(',', at), text.size());
+    const std::string name = text.substr(at, comma - at);
+    if (!known.empty() && std::find(known.begin(), known.end(), name) == known.end()) {
+      return fmt::format("'{}' is none of {}", name, join(known));
+    }
+    if (std::find(out->begin(), out->end(), name) == out->end()) out->push_back(name);
+    at = comma + 1;
+  }
+  return {};
 }
 
 CLI::Option* add_size(CLI::App& command, const char* names, const char* help, uint64_t* out) {
@@ -168,13 +189,14 @@ void add_perf_options(CLI::App& command, const std::shared_ptr<PerfOptions>& opt
   add_size(command, "-i,--stepbytes", "From one size to the next; 1M", &out->step_bytes);
   const auto count = [&](const char* names, auto* value, const char* help, int64_t least,
                          int64_t most) {
-    command.add_option(names, *value, help)
+    return command.add_option(names, *value, help)
         ->type_name("N")
         ->capture_default_str()
         ->check(CLI::Range(least, most));
   };
   count("-f,--stepfactor", &out->step_factor, "Times the size, instead, if above 1", 1, 1 << 20);
-  count("-n,--iters", &out->iterations, "Operations that are timed together", 1, 1 << 30);
+  const CLI::Option* iterations =
+      count("-n,--iters", &out->iterations, "Operations that are timed together", 1, 1 << 30);
   count("-w,--warmup_iters", &out->warmup_iterations,
         "Operations before, of the largest and the "
         "smallest size",
@@ -216,8 +238,14 @@ void add_perf_options(CLI::App& command, const std::shared_ptr<PerfOptions>& opt
           "Deadline of each wait and operation")
       ->type_name("SECONDS")
       ->check(CLI::Range(0.001, 1e8));
+  add_text(command, "--peers", "Compare with these, installed beside Keel: openmpi, mpich, gloo",
+           "NAME,...", [out](const std::string& text) { return read_peers(text, &out->peers); });
+  command.add_option("--peer-programs", out->peer_programs, "Folder of the peers' programs")
+      ->type_name("FOLDER");
+  count("--rounds", &out->rounds, "With --peers: launches of each", 1, 1000);
   // One of the two alone moves the other's default.
-  command.parse_complete_callback([out, minimum, maximum] {
+  command.parse_complete_callback([out, minimum, maximum, iterations] {
+    out->iterations_given = iterations->count() != 0;
     if (minimum->count() == 0) out->min_bytes = std::min(out->min_bytes, out->max_bytes);
     if (maximum->count() == 0) out->max_bytes = std::max(out->min_bytes, out->max_bytes);
   });

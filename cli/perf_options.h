@@ -37,6 +37,10 @@ struct PerfOptions {
   bool foreign = false;
   bool explain = false;
   int64_t timeout_ns = KEEL_TIMEOUT_DEFAULT;
+  std::vector<std::string> peers;  // libraries beside Keel; empty: Keel alone
+  std::string peer_programs;       // the folder of their programs; empty: where they are installed
+  uint32_t rounds = 3;             // launches of each of them
+  bool iterations_given = false;   // else the peers' loops take a time, not a number
 
   uint32_t ranks_per_process() const { return threads * devices_per_thread; }
   uint32_t world() const { return processes * ranks_per_process(); }

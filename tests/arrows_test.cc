@@ -25,7 +25,7 @@ const std::map<std::string, Set> kMay = {
     {"collectives", {"keel", "core", "ops"}},
     {"lib", {"keel"}},
     {"conformance", {"keel", "core", "ops", "collectives"}},
-    {"cli", {"keel", "core", "ops", "collectives", "conformance"}},
+    {"cli", {"keel", "core", "ops", "collectives", "conformance", "bench"}},
     {"samples", {"keel"}},
     {"bench", {"keel", "core", "ops", "collectives", "samples", "backends"}},
     {"backends", {"keel"}},

@@ -67,6 +67,8 @@ Options read_options(int argc, const char* const* argv) {
       }
     } else if (option == "--seconds") {
       options.seconds = read_number<double>(value, option);
+    } else if (option == "--times") {
+      options.times = read_number<uint64_t>(value, option);
     } else if (option == "--warmup") {
       options.warmup = read_number<uint32_t>(value, option);
     } else if (option == "--deadline") {

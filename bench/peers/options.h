@@ -14,6 +14,7 @@ struct Options {
   std::vector<Operation> operations = {Operation::kAllReduce};  // --ops all_reduce,broadcast
   std::vector<uint64_t> bytes = {8};                            // --bytes 8,65536
   double seconds = 0.1;     // --seconds: of the timed loop of each operation and size
+  uint64_t times = 0;       // --times: operations in that loop; 0: as many as fill |seconds|
   uint32_t warmup = 5;      // --warmup: operations just before it
   uint32_t deadline = 120;  // --deadline: seconds after which the process is killed
   uint32_t ranks = 2;       // --ranks; peers that have a launcher are told by it instead

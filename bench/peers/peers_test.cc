@@ -93,7 +93,8 @@ TEST(Options, AreRead) {
                              "--bytes", "8,65536",    "--seconds",
                              "0.25",    "--ranks",    "4",
                              "--mode",  "threads",    "--buffers",
-                             "foreign", "--deadline", "7"};
+                             "foreign", "--deadline", "7",
+                             "--times", "3"};
   const Options options = read_options(std::size(arguments), arguments);
   EXPECT_EQ(options.operations,
             (std::vector<Operation>{Operation::kBroadcast, Operation::kAllToAll}));
@@ -101,6 +102,7 @@ TEST(Options, AreRead) {
   EXPECT_EQ(options.seconds, 0.25);
   EXPECT_EQ(options.ranks, 4u);
   EXPECT_EQ(options.deadline, 7u);
+  EXPECT_EQ(options.times, 3u);
   EXPECT_TRUE(options.threads);
   EXPECT_TRUE(options.foreign);
 }

@@ -64,7 +64,10 @@ class Trial {
       if (fastest != prepared) prepare(shape, fastest);
       clear_in_place(shape, ways[fastest]);
       // All ranks have the same |least|, so the same number.
-      const uint64_t times = static_cast<uint64_t>(std::clamp(options_.seconds / least, 2.0, 1e8));
+      const uint64_t times =
+          options_.times != 0
+              ? options_.times
+              : static_cast<uint64_t>(std::clamp(options_.seconds / least, 2.0, 1e8));
       contestant_.run(form, std::min<uint64_t>(options_.warmup, times));
       const double seconds = time(form, times);
       double last = 0;

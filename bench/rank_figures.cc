@@ -1,0 +1,148 @@
+// What ranks cost beside their operations: until they are there, while they wait for nothing, and
+// what is written down of each operation.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include "bench/callgrind.h"
+#include "bench/figures.h"
+#include "bench/rank_processes.h"
+
+namespace keel::bench {
+
+namespace {
+
+constexpr uint32_t kProcesses = 64;
+constexpr uint32_t kThreads = 16;
+constexpr std::chrono::seconds kDeadline(60);
+
+using Milestone = int64_t RankMilestones::*;
+
+// Until the last process was there, from the last spawn on.
+double seconds_until(Milestone milestone, const std::vector<RankMilestones>& all, int64_t start) {
+  int64_t last = 0;
+  for (const RankMilestones& each : all) last = std::max(last, each.*milestone);
+  return static_cast<double>(last - start) * 1e-9;
+}
+
+// Of the CPU, by all, within |time|.
+double idle_cpu(uint32_t processes, uint32_t threads, std::chrono::milliseconds time) {
+  RankProcesses ranks(processes, threads);
+  ranks.wait_for_all(kDeadline);
+  // What a rank still looks for just after an operation, for some 10 ms, is not idleness.
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  const double before = ranks.cpu_seconds();
+  std::this_thread::sleep_for(time);
+  return ranks.cpu_seconds() - before;
+}
+
+std::string recording_program() {
+  return (std::filesystem::read_symlink("/proc/self/exe").parent_path() / "keel_bench_recording")
+      .string();
+}
+
+}  // namespace
+
+std::vector<Figure> collective_start(Setup& setup) {
+  Figure figure;
+  figure.name = "collective_start";
+  if (!setup.cpu) return {Figure::skip(figure.name, setup.no_cpu)};
+  constexpr std::pair<const char*, Milestone> kMilestones[] = {
+      {"first barrier over", &RankMilestones::all_there_ns},
+      {"all processes in main()", &RankMilestones::running_ns},
+      {"Keel up in all", &RankMilestones::up_ns},
+      {"all communicators there", &RankMilestones::joined_ns},
+  };
+  for (const auto& [name, milestone] : kMilestones) figure.timings.push_back({name, 1, 1, {}});
+  const uint32_t rounds = std::min(setup.race.rounds, 7u);  // a second or two each
+  for (uint32_t round = 0; round < rounds; ++round) {
+    RankProcesses ranks(kProcesses, kThreads);
+    const std::vector<RankMilestones> all = ranks.wait_for_all(kDeadline);
+    for (size_t i = 0; i < figure.timings.size(); ++i) {
+      figure.timings[i].seconds.push_back(
+          seconds_until(kMilestones[i].second, all, ranks.last_spawn_ns()));
+    }
+  }
+  figure.about = fmt::format(
+      "{} ranks, {} processes of {} threads with the CPU backend, that meet by a unique id: from "
+      "the last process's spawn until all are through their first barrier, and how far they are "
+      "before.",
+      kProcesses * kThreads, kProcesses, kThreads);
+  figure.unit = Unit::kMilliseconds;
+  figure.measure = Measure::kSubject;
+  figure.subject = kMilestones[0].first;
+  figure.peer = figure.limit = kMilestones[1].first;
+  figure.target = Target{2000};
+  return {figure};
+}
+
+std::vector<Figure> collective_idle(Setup& setup) {
+  Figure figure;
+  figure.name = "collective_idle";
+  if (!setup.cpu) return {Figure::skip(figure.name, setup.no_cpu)};
+  constexpr std::chrono::seconds kTime(2);
+  Timings processes{"8 processes", 1, 1, {}};
+  Timings threads{"8 threads of one process", 1, 1, {}};
+  constexpr uint32_t kRounds = 3;
+  for (uint32_t round = 0; round < kRounds; ++round) {
+    processes.seconds.push_back(idle_cpu(8, 1, kTime));
+    threads.seconds.push_back(idle_cpu(1, 8, kTime));
+  }
+  figure.about = fmt::format(
+      "processor time that 8 ranks, which have come through a barrier and do nothing, use within "
+      "{} s.",
+      kTime.count());
+  figure.unit = Unit::kMicroseconds;
+  figure.measure = Measure::kSubject;
+  figure.timings = {processes, threads};
+  figure.subject = processes.name;
+  figure.peer = figure.limit = threads.name;
+  figure.target = Target{0};
+  return {figure};
+}
+
+std::vector<Figure> collective_recording(Setup& setup) {
+  Figure figure;
+  figure.name = "collective_recording";
+  const std::string program = recording_program();
+  if (access(program.c_str(), X_OK) != 0) {
+    return {Figure::skip(figure.name, "keel_bench_recording is not beside keel_bench")};
+  }
+  if (!has_callgrind()) return {Figure::skip(figure.name, "there is no valgrind")};
+  const auto run = [&](const char* what, uint64_t count) {
+    const std::string command = fmt::format("'{}' {} {}", program, what, count);
+    if (std::system(command.c_str()) != 0) throw std::runtime_error(command + " failed");
+  };
+  constexpr uint64_t kOperations = 1'000'000;
+  const Contender contenders[] = {
+      {"with", 1, [&] { run("recorded", kOperations); }},
+      {"without", 1, [&] { run("bare", kOperations); }},
+  };
+  RaceOptions race_options = setup.race;
+  race_options.rounds = std::min(setup.race.rounds, 11u);
+  figure.timings = race(contenders, race_options);
+  for (Timings& timings : figure.timings) {
+    for (double& seconds : timings.seconds) seconds /= kOperations;
+  }
+  figure.about =
+      "the fingerprint of an operation of 2 ranks (made, posted, compared) and its entry in the "
+      "flight recorder (enqueued, posted, done), in a loop of their own, against the loop without "
+      "them; instructions by callgrind.";
+  figure.unit = Unit::kNanoseconds;
+  figure.measure = Measure::kDifference;
+  figure.subject = "with";
+  figure.peer = figure.limit = "without";
+  figure.target = Target{/*bound=*/100, /*instructions=*/60};
+  figure.instructions = Instructions{instructions_of_call(fmt::format("'{}' recorded", program)),
+                                     instructions_of_call(fmt::format("'{}' bare", program))};
+  return {figure};
+}
+
+}  // namespace keel::bench

@@ -1,0 +1,220 @@
+#include "bench/rank_processes.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
+#include <keel/keel.hpp>
+#include <memory>
+#include <stdexcept>
+#include <thread>
+
+extern char** environ;
+
+namespace keel::bench {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr char kName[] = "ranks";
+constexpr int64_t kTimeoutNs = 60'000'000'000;
+
+int64_t now_ns() {
+  return Clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+}
+
+// ---- in a process of ranks -----------------------------------------------------------
+
+struct Place {
+  uint32_t first = 0;
+  uint32_t threads = 0;
+  uint32_t world = 0;
+  keel_unique_id id = {};
+};
+
+class Rank {
+ public:
+  Rank(const Place& place, uint32_t rank) : device_(Device::find("cpu")) {
+    keel_comm_options options = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
+    options.timeout_ns = kTimeoutNs;
+    check(keel_comm_init_rank(device_.get(), &place.id, rank, place.world, &options, &comm_));
+  }
+  ~Rank() { keel_comm_destroy(comm_); }
+  Rank(const Rank&) = delete;
+  Rank& operator=(const Rank&) = delete;
+
+  void meet() const {
+    const Stream stream(device_);
+    check(keel_barrier(comm_, stream.get()));
+    check(keel_stream_synchronize(stream.get(), kTimeoutNs));
+  }
+
+ private:
+  Device device_;
+  keel_comm comm_ = {};
+};
+
+// Runs |body|(0 .. |count| - 1), a thread each. A process that cannot is of no use.
+template <typename Body>
+void in_threads(uint32_t count, const Body& body) {
+  std::vector<std::thread> threads;
+  for (uint32_t i = 0; i < count; ++i) {
+    threads.emplace_back([&body, i] {
+      try {
+        body(i);
+      } catch (const std::exception& error) {
+        std::fprintf(stderr, "a rank of keel_bench: %s\n", error.what());
+        _exit(1);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+void run_ranks(const Place& place) {
+  RankMilestones times;
+  times.running_ns = now_ns();
+  setenv("KEEL_BACKENDS", "cpu", /*overwrite=*/1);
+  const Runtime runtime;
+  times.up_ns = now_ns();
+  std::vector<std::unique_ptr<Rank>> ranks(place.threads);
+  std::vector<int64_t> joined(place.threads);
+  in_threads(place.threads, [&](uint32_t i) {
+    ranks[i] = std::make_unique<Rank>(place, place.first + i);
+    joined[i] = now_ns();
+    ranks[i]->meet();
+  });
+  times.joined_ns = *std::max_element(joined.begin(), joined.end());
+  times.all_there_ns = now_ns();
+  std::printf("%lld %lld %lld %lld\n", static_cast<long long>(times.running_ns),
+              static_cast<long long>(times.up_ns), static_cast<long long>(times.joined_ns),
+              static_cast<long long>(times.all_there_ns));
+  std::fflush(stdout);
+  char nothing = 0;
+  while (read(STDIN_FILENO, &nothing, 1) < 0 && errno == EINTR) {
+  }
+  in_threads(place.threads, [&](uint32_t i) { ranks[i].reset(); });
+}
+
+// ---- in the process that starts them --------------------------------------------------
+
+std::pair<int, int> make_pipe() {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("no pipe can be made");
+  return {ends[0], ends[1]};
+}
+
+pid_t spawn(const std::string& program, const std::string& what, int input, int output) {
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
+  std::string words[] = {program, "--repeat", what};
+  char* const argv[] = {words[0].data(), words[1].data(), words[2].data(), nullptr};
+  pid_t child = 0;
+  const int failed = posix_spawn(&child, program.c_str(), &actions, nullptr, argv, environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (failed != 0) throw std::runtime_error("no process can be started");
+  return child;
+}
+
+}  // namespace
+
+RankProcesses::RankProcesses(uint32_t processes, uint32_t threads) {
+  keel_unique_id id = {};
+  check(keel_unique_id_create(&id));
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
+  const auto [input, own_end] = make_pipe();
+  input_ = own_end;
+  for (uint32_t i = 0; i < processes; ++i) {
+    const std::string what =
+        fmt::format("{}/{}/{}/{}/{}", kName, i * threads, threads, processes * threads, id.text);
+    const auto [output, their_end] = make_pipe();
+    children_.push_back({0, output, {}});
+    children_.back().pid = spawn(program, what, input, their_end);
+    close(their_end);
+  }
+  close(input);
+  last_spawn_ns_ = now_ns();
+}
+
+std::vector<RankMilestones> RankProcesses::wait_for_all(std::chrono::milliseconds deadline) {
+  const Clock::time_point end = Clock::now() + deadline;
+  std::vector<RankMilestones> all;
+  for (Child& child : children_) {
+    while (child.text.find('\n') == std::string::npos) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now());
+      pollfd waited = {child.output, POLLIN, 0};
+      char block[256];
+      ssize_t got = 0;
+      if (left.count() <= 0 || poll(&waited, 1, static_cast<int>(left.count())) == 0 ||
+          (got = read(child.output, block, sizeof(block))) <= 0) {
+        throw std::runtime_error(fmt::format(
+            "process {} of {} with ranks of one communicator {}", all.size() + 1, children_.size(),
+            left.count() <= 0 ? "is not ready in time" : "has ended"));
+      }
+      child.text.append(block, static_cast<size_t>(got));
+    }
+    long long values[4] = {};
+    if (std::sscanf(child.text.c_str(), "%lld %lld %lld %lld", &values[0], &values[1], &values[2],
+                    &values[3]) != 4) {
+      throw std::runtime_error("a process with ranks said: " + child.text);
+    }
+    all.push_back({values[0], values[1], values[2], values[3]});
+  }
+  return all;
+}
+
+double RankProcesses::cpu_seconds() const {
+  double seconds = 0;
+  for (const Child& child : children_) {
+    clockid_t clock = 0;
+    timespec used = {};
+    if (clock_getcpuclockid(child.pid, &clock) != 0 || clock_gettime(clock, &used) != 0) {
+      throw std::runtime_error("a process with ranks has no clock any more");
+    }
+    seconds += static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) * 1e-9;
+  }
+  return seconds;
+}
+
+RankProcesses::~RankProcesses() {
+  close(input_);
+  const Clock::time_point end = Clock::now() + std::chrono::seconds(20);
+  for (const Child& child : children_) {
+    // Its output ends with it.
+    pollfd waited = {child.output, POLLIN, 0};
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now());
+    if (left.count() <= 0 || poll(&waited, 1, static_cast<int>(left.count())) == 0) {
+      kill(child.pid, SIGKILL);
+    }
+    waitpid(child.pid, nullptr, 0);
+    close(child.output);
+  }
+}
+
+bool be_rank_process(const std::string& what) {
+  if (!what.starts_with(std::string(kName) + "/")) return false;
+  Place place;
+  static_assert(sizeof(place.id.text) == 128);
+  if (std::sscanf(what.c_str(), "ranks/%u/%u/%u/%127s", &place.first, &place.threads, &place.world,
+                  place.id.text) != 4) {
+    throw std::runtime_error("--repeat " + what);
+  }
+  run_ranks(place);
+  return true;
+}
+
+}  // namespace keel::bench

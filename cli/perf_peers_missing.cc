@@ -1,0 +1,19 @@
+// In place of perf_peers.cc where the benchmarks are not built.
+#include "cli/command.h"
+#include "cli/perf_peers.h"
+
+namespace keel::cli {
+
+std::vector<std::string> perf_peer_names() {
+  return {};
+}
+
+void check_perf_peers(const PerfOptions&) {
+  throw UsageError("--peers: this command was built without the benchmarks (KEEL_BUILD_BENCH)");
+}
+
+bool run_perf_peers(const PerfOptions&) {
+  return false;
+}
+
+}  // namespace keel::cli

@@ -1,0 +1,45 @@
+// What `keel perf --peers` prints and writes as JSON.
+#ifndef KEEL_CLI_PERF_PEERS_REPORT_H_
+#define KEEL_CLI_PERF_PEERS_REPORT_H_
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "bench/collectives_contenders.h"
+#include "bench/collectives_samples.h"
+#include "bench/harness.h"
+#include "cli/command.h"
+#include "cli/perf_options.h"
+
+namespace keel::cli {
+
+struct PeerTime {
+  std::string library;
+  std::string way;  // "Open MPI, CMA: segmented ring"
+  std::optional<bench::Estimate> microseconds;
+};
+
+// One size of one operation.
+struct PeersRow {
+  bench::Cell cell;
+  PeerTime keel;
+  std::vector<PeerTime> peers;           // in the order of the columns
+  std::optional<bench::Estimate> ratio;  // the fastest peer's time / Keel's, round by round
+};
+
+// Of a library that can be launched in several ways, the one with the least median counts, as
+// its user would have it.
+PeersRow compare_peers(const bench::Samples& samples,
+                       std::span<const bench::LaunchedContender> contenders,
+                       std::span<const std::string> libraries, const bench::Cell& cell);
+
+// The lines above the rows.
+std::string peers_head(std::span<const std::string> libraries);
+std::string peers_row_text(const PeersRow& row);
+Json peers_row_json(const PeersRow& row);
+
+}  // namespace keel::cli
+
+#endif  // KEEL_CLI_PERF_PEERS_REPORT_H_
