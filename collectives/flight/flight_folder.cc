@@ -9,9 +9,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstring>
 #include <ctime>
 #include <memory>
+#include <mutex>
 
 #include "core/plugin_file.h"
 
@@ -142,6 +144,24 @@ void clean_flights(int folder) {
   for (size_t i = 0; i < dead.size(); ++i) {
     if (i >= kKept || now - dead[i].time > kDay) unlinkat(folder, dead[i].name.c_str(), 0);
   }
+}
+
+void clean_flights_at_times(int folder, const std::string& path) {
+  constexpr auto kPause = std::chrono::minutes(1);
+  struct Cleaned {
+    std::mutex mutex;
+    std::string path;
+    std::chrono::steady_clock::time_point time;
+  };
+  static auto& cleaned = *new Cleaned;
+  const auto now = std::chrono::steady_clock::now();
+  {
+    const std::lock_guard lock(cleaned.mutex);
+    if (cleaned.path == path && now - cleaned.time < kPause) return;
+    cleaned.path = path;
+    cleaned.time = now;
+  }
+  clean_flights(folder);
 }
 
 }  // namespace keel

@@ -34,6 +34,9 @@ std::vector<std::string> list_flights(int folder, int32_t pid = 0);
 // Removes what was left by processes that died more than a day ago, and beyond the newest
 // 256. A file's day begins when it is first seen dead.
 void clean_flights(int folder);
+// The same, unless this process did so in this folder less than a minute ago: each look is some
+// 3 us a file, and 1,024 ranks that start at once would have a million looks.
+void clean_flights_at_times(int folder, const std::string& path);
 
 }  // namespace keel
 

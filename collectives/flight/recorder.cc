@@ -54,7 +54,7 @@ std::unique_ptr<FlightRecorder> FlightRecorder::create(const FlightInfo& info) {
 Status FlightRecorder::map_file() {
   const std::string folder = flight_folder();
   KEEL_RETURN_IF_ERROR(open_flight_folder(folder, &folder_));
-  clean_flights(folder_.get());
+  clean_flights_at_times(folder_.get(), folder);
   if (!may_have_file(FlightHeader::kFileBytes)) {
     return failure(KEEL_UNAVAILABLE, "the limit of a file's size (ulimit -f) is below {} bytes",
                    FlightHeader::kFileBytes);

@@ -283,16 +283,35 @@ TEST_F(RecorderTest, OldFilesOfTheDeadAreRemoved) {
   const std::string not_ours = leave("flight-999999-x", 0400, 30 * kDay);
   const timespec ancient[2] = {{1, 0}, {1, 0}};
   EXPECT_EQ(utimensat(AT_FDCWD, living->path().c_str(), ancient, 0), 0);
-  FlightRecorder::create(kInfo);
+  FileDescriptor folder;
+  ASSERT_TRUE(open_flight_folder(folder_, &folder).ok());
+  clean_flights(folder.get());
   EXPECT_FALSE(fs::exists(old));
   for (const std::string& kept : {young, just_died, not_ours, living->path()}) {
     EXPECT_TRUE(fs::exists(kept)) << kept;
   }
   for (int i = 0; i < 300; ++i) leave("flight-99999-" + std::to_string(i), 0400, 1000 + i);
-  FlightRecorder::create(kInfo);
+  clean_flights(folder.get());
   EXPECT_EQ(files(), 256u + 2u) << "the newest dead, the living one and a stranger";
   EXPECT_TRUE(fs::exists(just_died));
   EXPECT_FALSE(fs::exists(young));
+}
+
+TEST_F(RecorderTest, TheFirstOfAProcessCleansTheFolder) {
+  const auto leave = [&](const char* name) {
+    const std::string path = folder_ + "/" + name;
+    std::ofstream(path) << "left behind";
+    const timespec ancient[2] = {{1, 0}, {1, 0}};
+    EXPECT_EQ(chmod(path.c_str(), 0400), 0);
+    EXPECT_EQ(utimensat(AT_FDCWD, path.c_str(), ancient, 0), 0);
+    return path;
+  };
+  const std::string before = leave("flight-999999-1");
+  const auto first = FlightRecorder::create(kInfo);
+  EXPECT_FALSE(fs::exists(before));
+  const std::string after = leave("flight-999999-2");
+  const auto second = FlightRecorder::create(kInfo);
+  EXPECT_TRUE(fs::exists(after)) << "cleaned for each rank, it would be for a thousand";
 }
 
 // ---- reading what lies --------------------------------------------------------------
