@@ -24,12 +24,6 @@ bool reduces(keel_collective collective) {
          collective == KEEL_REDUCE_SCATTER || collective == KEEL_REDUCE_SCATTER_V;
 }
 
-bool has_arrays(keel_collective collective) {
-  return collective == KEEL_ALL_GATHER_V || collective == KEEL_REDUCE_SCATTER_V ||
-         collective == KEEL_ALL_TO_ALL_V || collective == KEEL_GATHER_V ||
-         collective == KEEL_SCATTER_V;
-}
-
 bool has_root(keel_collective collective) {
   return collective == KEEL_REDUCE || collective == KEEL_BROADCAST || collective == KEEL_GATHER ||
          collective == KEEL_GATHER_V || collective == KEEL_SCATTER || collective == KEEL_SCATTER_V;
@@ -166,20 +160,12 @@ uint64_t hash_pieces(const std::vector<Piece>& pieces) {
 
 }  // namespace
 
-Fingerprint Request::fingerprint() const {
-  Fingerprint print;
-  print.collective = static_cast<uint8_t>(collective);
-  print.dtype = static_cast<uint8_t>(dtype);
-  print.reduction = static_cast<uint8_t>(reduces(collective) ? reduction : 0);
-  print.root = root;
-  print.count = count;
+uint64_t Request::hash_of_arrays() const {
   // Of all_to_all_v every rank has arrays of its own: its pieces are compared one by one.
-  if (has_arrays(collective) && collective != KEEL_ALL_TO_ALL_V) {
-    print.count = hash_pieces(collective == KEEL_REDUCE_SCATTER_V || collective == KEEL_SCATTER_V
-                                  ? send_pieces
-                                  : receive_pieces);
-  }
-  return print;
+  if (collective == KEEL_ALL_TO_ALL_V) return count;
+  return hash_pieces(collective == KEEL_REDUCE_SCATTER_V || collective == KEEL_SCATTER_V
+                         ? send_pieces
+                         : receive_pieces);
 }
 
 std::string describe(const Fingerprint& print) {

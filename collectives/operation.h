@@ -35,6 +35,13 @@ struct Transfer {
   uint64_t bytes() const { return count * kit::dtype_size(dtype); }
 };
 
+// Whether the collective is one of those with arrays.
+constexpr bool has_arrays(keel_collective collective) {
+  return collective == KEEL_ALL_GATHER_V || collective == KEEL_REDUCE_SCATTER_V ||
+         collective == KEEL_ALL_TO_ALL_V || collective == KEEL_GATHER_V ||
+         collective == KEEL_SCATTER_V;
+}
+
 // One rank's call. |count| as keel.h counts it for the collective.
 struct Request {
   keel_collective collective = KEEL_BARRIER;
@@ -65,14 +72,25 @@ struct Request {
   // Elements of the largest piece.
   uint64_t largest_piece() const;
 
-  Fingerprint fingerprint() const;
+  // |reduction| is the same for all that do not reduce. In line: it is made in every operation.
+  Fingerprint fingerprint() const {
+    Fingerprint print;
+    print.count = has_arrays(collective) ? hash_of_arrays() : count;
+    print.collective = static_cast<uint8_t>(collective);
+    print.dtype = static_cast<uint8_t>(dtype);
+    print.reduction = static_cast<uint8_t>(reduction);
+    print.root = root;
+    return print;
+  }
   // "all_reduce(1024 float32, sum)"
   std::string describe() const;
+
+ private:
+  // What has to be equal of the arrays, in the place of the count.
+  uint64_t hash_of_arrays() const;
 };
 
-// Whether the collective reduces, and whether it is one of those with arrays.
 bool reduces(keel_collective collective);
-bool has_arrays(keel_collective collective);
 bool has_root(keel_collective collective);
 
 // In the fingerprint of what ranks tell each other when they split.

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include <atomic>
+#include <bit>
 #include <cstdint>
 
 namespace keel {
@@ -25,14 +26,18 @@ struct alignas(64) FlightEntry {
   std::atomic<uint64_t>
       started;                 // ticks; less than |queued|: an earlier entry's, this one never was
   std::atomic<uint64_t> done;  // ticks; since kDone
-  std::atomic<uint32_t> collective;
-  std::atomic<uint32_t> dtype;
-  std::atomic<uint32_t> reduction;
-  std::atomic<uint32_t> root;
+  // Two numbers each, the first in the lower half: both are written at once.
+  std::atomic<uint64_t> collective_dtype;
+  std::atomic<uint64_t> reduction_root;
   std::atomic<int32_t> status;  // since kDone
   std::atomic<FlightState> state;
+
+  static constexpr uint64_t pair(uint32_t lower, uint32_t upper) {
+    return lower | uint64_t{upper} << 32;
+  }
 };
 static_assert(sizeof(FlightEntry) == 64);
+static_assert(std::endian::native == std::endian::little, "pairs are read as two numbers");
 static_assert(std::atomic<uint64_t>::is_always_lock_free &&
               std::atomic<FlightState>::is_always_lock_free);
 

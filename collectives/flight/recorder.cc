@@ -47,6 +47,8 @@ std::unique_ptr<FlightRecorder> FlightRecorder::create(const FlightInfo& info) {
   }
   recorder->entries_ = reinterpret_cast<Entry*>(reinterpret_cast<std::byte*>(recorder->header_) +
                                                 FlightHeader::kBytes);
+  recorder->end_ = recorder->entries_ + FlightHeader::kEntries;
+  recorder->next_ = recorder->entries_;
   recorder->write_header(info);
   return recorder;
 }

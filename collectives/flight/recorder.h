@@ -46,17 +46,15 @@ class FlightRecorder {
   Entry* begin(uint64_t sequence, uint32_t collective, uint32_t dtype, uint32_t reduction,
                uint32_t root, uint64_t count) {
     constexpr auto kRelease = std::memory_order_release;
-    Entry* entry = entries_ + next_;
+    Entry* const entry = next_;
     if (entry->state.load(std::memory_order_relaxed) > FlightState::kDone) [[unlikely]] {
       return no_room();
     }
-    next_ = (next_ + 1) % FlightHeader::kEntries;
+    next_ = entry + 1 == end_ ? entries_ : entry + 1;
     entry->sequence.store(Entry::kWriting, std::memory_order_relaxed);
     entry->count.store(count, kRelease);
-    entry->collective.store(collective, kRelease);
-    entry->dtype.store(dtype, kRelease);
-    entry->reduction.store(reduction, kRelease);
-    entry->root.store(root, kRelease);
+    entry->collective_dtype.store(Entry::pair(collective, dtype), kRelease);
+    entry->reduction_root.store(Entry::pair(reduction, root), kRelease);
     entry->queued.store(flight_ticks(), kRelease);
     entry->state.store(FlightState::kQueued, kRelease);
     entry->sequence.store(sequence, kRelease);
@@ -82,7 +80,8 @@ class FlightRecorder {
   [[gnu::cold]] Entry* no_room();
 
   Entry* entries_ = nullptr;
-  uint64_t next_ = 0;
+  Entry* end_ = nullptr;
+  Entry* next_ = nullptr;
   FlightHeader* header_ = nullptr;  // before the entries
   Entry spare_ = {};
   FileDescriptor folder_;

@@ -5,10 +5,13 @@
 
 #include <keel/keel.h>
 
+#include <array>
 #include <atomic>
+#include <bit>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <type_traits>
 
 #include "collectives/bootstrap/file_descriptor.h"
 #include "collectives/transports/patience.h"
@@ -25,9 +28,14 @@ struct Fingerprint {
   uint8_t reduction = 0;
   uint8_t algorithm = 0;
   uint32_t root = 0;
-  bool operator==(const Fingerprint&) const = default;
+  // As two words: every rank compares those of all ranks, in every operation.
+  bool operator==(const Fingerprint& other) const {
+    const auto own = std::bit_cast<std::array<uint64_t, 2>>(*this);
+    const auto others = std::bit_cast<std::array<uint64_t, 2>>(other);
+    return own[0] == others[0] && own[1] == others[1];
+  }
 };
-static_assert(sizeof(Fingerprint) == 16);
+static_assert(sizeof(Fingerprint) == 16 && std::has_unique_object_representations_v<Fingerprint>);
 
 // Where a buffer is. In the process of its owner, |address|; elsewhere |offset| bytes into
 // the shared memory object (device, inode), which the owner hands out.
