@@ -317,10 +317,11 @@ void add_memory_cases(const Environment& environment, std::vector<Case>* cases) 
                {"managed", KEEL_MEMORY_MANAGED, KEEL_CLAIM_MANAGED}};
   for (const auto& [name, kind, claim] : kinds) {
     add(
-        fmt::format("kind/{}", name), [kind](const Context& c) { kind_works(c, kind); }, claim);
+        fmt::format("kind/{}", name), [kind = kind](const Context& c) { kind_works(c, kind); },
+        claim);
     add(
         fmt::format("impossible_size/{}", name),
-        [kind](const Context& c) { impossible_size(c, kind); }, claim);
+        [kind = kind](const Context& c) { impossible_size(c, kind); }, claim);
   }
   add("host_alias", host_alias, KEEL_CLAIM_HOST_ALIAS);
   for (const uint64_t size : {1ULL, 4096ULL, 90'001ULL, 5ULL << 20}) {
