@@ -110,7 +110,8 @@ void add_perf_command(CLI::App& app, int* exit_code) {
       "  keel perf all_reduce -b 8 -e 64M -f 2 -g 4\n"
       "  keel perf all --procs 2 -d bfloat16 -b 1K -e 1M -f 4\n"
       "  keel perf all_reduce -g 2 --devices cpu:0,vulkan:0 --explain\n"
-      "  keel perf all_reduce --procs 4 -b 64K -e 16M -f 4 --peers openmpi,mpich,gloo");
+      "  keel perf all_reduce --procs 4 -b 64K -e 16M -f 4 --peers openmpi,mpich,gloo\n"
+      "  keel perf all --procs 4 --tune");
   auto options = std::make_shared<PerfOptions>();
   add_perf_options(*command, options);
   command->callback([options, exit_code] { *exit_code = run(*options); });

@@ -91,7 +91,8 @@ PerfJob::PerfJob(const PerfOptions& options, uint32_t process)
   make_communicators();
 }
 
-void PerfJob::make_communicators() {
+void PerfJob::make_communicators(const char* algorithm) {
+  if (algorithm != nullptr) setenv("KEEL_ALGORITHM", algorithm, /*overwrite=*/1);
   auto options = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
   options.timeout_ns = options_.timeout_ns < 0 ? 0 : options_.timeout_ns;
   if (options_.processes == 1 && options_.threads == 1) {
@@ -138,13 +139,13 @@ bool PerfJob::run() {
   if (control_.process() == 0) {
     report_.emplace(options_, std::move(all));
     report_->print_start();
-    if (options_.explain) {
-      const keel_comm comm = ranks_.front()->comm();
-      const std::string text = api_detail::read_text(
-          [&](char* out, uint64_t* size) { return keel_comm_explain(comm, out, size); });
-      print("# " + text + "\n");
-    }
+    const keel_comm comm = ranks_.front()->comm();
+    const std::string text = api_detail::read_text(
+        [&](char* out, uint64_t* size) { return keel_comm_explain(comm, out, size); });
+    explained_ = Json::parse(text);
+    if (options_.explain) print("# " + text + "\n");
   }
+  if (options_.tune) return tune();
   run_threads(
       options_.threads, [&](uint32_t thread) { run_thread(thread); },
       [&] {
@@ -185,7 +186,10 @@ void PerfJob::run_thread(uint32_t thread) {
 }
 
 void PerfJob::run_operation(uint32_t thread, const PerfOperation& operation) {
-  if (reports(thread)) report_->begin(operation);
+  if (reports(thread)) {
+    report_->begin(operation);
+    print(perf_algorithms_text(explained_, operation.name));
+  }
   const std::vector<keel_reduction> one = {KEEL_SUM};
   std::vector<uint32_t> roots = {0};
   if (operation.rooted && options_.root < 0) {
@@ -230,6 +234,71 @@ void PerfJob::run_table(uint32_t thread, PerfStep step) {
     step.in_place = true;
     if (operation.in_place) row.in_place = time(thread, step);
     if (reports(thread)) report_->add(row);
+  }
+}
+
+bool PerfJob::tune() {
+  const keel_comm comm = ranks_.front()->comm();
+  PerfTuning tuning(api_detail::read_text(
+      [&](char* out, uint64_t* size) { return keel_comm_explain(comm, out, size); }));
+  std::vector<const PerfOperation*> operations;
+  std::vector<std::string> algorithms;  // in the order in which they are first named
+  for (const std::string& name : perf_operation_names()) {
+    if (options_.operation != "all" && options_.operation != name) continue;
+    operations.push_back(find_perf_operation(name));
+    for (const std::string& algorithm : tuning.algorithms(name)) {
+      if (std::find(algorithms.begin(), algorithms.end(), algorithm) == algorithms.end()) {
+        algorithms.push_back(algorithm);
+      }
+    }
+  }
+  if (algorithms.empty()) {
+    throw UsageError(fmt::format("--tune: there is one way only for {}", options_.operation));
+  }
+  // Not what was measured before.
+  setenv("KEEL_COLLECTIVE_TABLE", "builtin", /*overwrite=*/1);
+  for (const std::string& algorithm : algorithms) {
+    make_communicators(algorithm == PerfTuning::kBuiltIn ? "" : algorithm.c_str());
+    run_threads(
+        options_.threads,
+        [&](uint32_t thread) {
+          for (const PerfOperation* operation : operations) {
+            tune_operation(thread, *operation, algorithm, &tuning);
+          }
+        },
+        [&] {
+          team_.abort();
+          for (const auto& rank : ranks_) keel_comm_abort(rank->comm());
+        });
+  }
+  if (control_.process() == 0) {
+    print(tuning.report());
+    tuning.write();
+    std::string text = fmt::format("# {} now says\n", tuning.path());
+    for (const std::string& rule : tuning.rules()) text += "#   " + rule + "\n";
+    if (tuning.rules().empty()) text += "#   nothing of these: what is built in is the fastest\n";
+    print(text);
+  }
+  return true;
+}
+
+void PerfJob::tune_operation(uint32_t thread, const PerfOperation& operation,
+                             const std::string& algorithm, PerfTuning* tuning) {
+  const std::vector<std::string> all = tuning->algorithms(operation.name);
+  if (std::find(all.begin(), all.end(), algorithm) == all.end()) return;
+  const auto root = static_cast<uint32_t>(std::max<int64_t>(options_.root, 0));
+  PerfStep step = {&operation, {},   options_.dtypes.front(), options_.reductions.front(),
+                   root,       false};
+  const uint32_t element_bytes = kit::dtype_size(step.dtype);
+  for (const uint64_t size : options_.sizes()) {
+    step.counts = operation.counts(size, element_bytes, options_.world());
+    const PerfTiming timing = time(thread, step);
+    if (timing.wrong.value_or(0) != 0) {
+      throw std::runtime_error(fmt::format("{} by {} of {} bytes: {} wrong elements",
+                                           operation.name, algorithm, size, *timing.wrong));
+    }
+    if (!reports(thread)) continue;
+    tuning->add(operation.name, step.counts.send * element_bytes, algorithm, timing.seconds);
   }
 }
 

@@ -13,6 +13,7 @@
 #include "cli/perf_rank.h"
 #include "cli/perf_report.h"
 #include "cli/perf_team.h"
+#include "cli/perf_tune.h"
 
 namespace keel::cli {
 
@@ -27,7 +28,12 @@ class PerfJob {
   bool run();
 
  private:
-  void make_communicators();
+  // |algorithm|: which does what it can; NULL: as Keel chooses.
+  void make_communicators(const char* algorithm = nullptr);
+  // Times every algorithm, and writes what is the fastest where. Whether all was right.
+  bool tune();
+  void tune_operation(uint32_t thread, const PerfOperation& operation, const std::string& algorithm,
+                      PerfTuning* tuning);
   std::vector<PerfRankInfo> gather_ranks();
   void run_thread(uint32_t thread);
   void run_operation(uint32_t thread, const PerfOperation& operation);
@@ -47,6 +53,7 @@ class PerfJob {
   std::vector<std::unique_ptr<PerfRank>> ranks_;
   PerfTeam team_;
   std::optional<PerfReport> report_;
+  Json explained_;  // what rank 0 says of itself
 };
 
 }  // namespace keel::cli

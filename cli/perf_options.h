@@ -36,6 +36,7 @@ struct PerfOptions {
   bool sync_each = false;
   bool foreign = false;
   bool explain = false;
+  bool tune = false;
   int64_t timeout_ns = KEEL_TIMEOUT_DEFAULT;
   std::vector<std::string> peers;  // libraries beside Keel; empty: Keel alone
   std::string peer_programs;       // the folder of their programs; empty: where they are installed

@@ -4,8 +4,8 @@
 #include <keel/plugin_kit.hpp>
 #include <new>
 
-#include "collectives/algorithms/eager.h"
 #include "collectives/reduce.h"
+#include "collectives/selection/agreement.h"
 #include "collectives/split.h"
 #include "core/observer.h"
 
@@ -78,8 +78,10 @@ Status check_dtype(keel_dtype dtype) {
 }  // namespace
 
 Communicator::Communicator(std::shared_ptr<Team> team, uint32_t rank, Ref<Device> device,
-                           const CommunicatorOptions& options)
+                           const CommunicatorOptions& options, const Selection& selection)
     : device_(std::move(device)),
+      selection_(selection),
+      table_name_(options.table.name),
       context_(std::move(team), rank, device_, options.forbid_alias),
       runner_(context_),
       recorder_(
@@ -135,6 +137,7 @@ Status Communicator::check(const Request& request, const Ref<Stream>& stream) co
 
 Status Communicator::enqueue(Request request, const Ref<Stream>& stream) {
   KEEL_RETURN_IF_ERROR(check(request, stream));
+  request.algorithm = selection_.choose(request, world());
   ControlSegment& segment = team().segment();
   if (segment.failed()) return segment.failure_status();
   Operation operation;
@@ -206,7 +209,7 @@ Status Communicator::hold_locked(keel_collective collective, const Ref<Stream>& 
 
 bool Communicator::may_run_now(const Request& request, Stream& stream) const {
   return request.collective != KEEL_SEND_RECV && queue_.empty() && !running_ &&
-         context_.has_alias() && is_eager(context_, request) && !observers::active() &&
+         context_.has_alias() && request.algorithm == Algorithm::kEager && !observers::active() &&
          stream.is_known_idle();
 }
 
@@ -286,7 +289,15 @@ Status check_chunk_bytes(uint64_t bytes) {
 Status Communicator::enter(std::shared_ptr<Team> team, uint32_t rank, const Ref<Device>& device,
                            const CommunicatorOptions& options, const Deadline& deadline,
                            Ref<Communicator>* out_communicator) {
-  if (rank == 0) team->segment().set_chunk_bytes(options.chunk_bytes);
+  Selection selection;
+  if (rank == 0) {
+    team->segment().set_chunk_bytes(options.chunk_bytes);
+    const Status proposed = propose_selection(*team, options.table, &selection);
+    if (!proposed.ok()) {
+      team->abort(proposed.with_prefix("rank 0: "));
+      return proposed;
+    }
+  }
   const std::atomic<bool> never{false};
   Patience patience(deadline.remaining_ns(), never);
   // The first barrier; the rank's own steps follow it.
@@ -299,7 +310,8 @@ Status Communicator::enter(std::shared_ptr<Team> team, uint32_t rank, const Ref<
   }
   KEEL_RETURN_IF_ERROR(met);
   KEEL_RETURN_IF_ERROR(check_chunk_bytes(team->segment().chunk_bytes()).with_prefix("rank 0: "));
-  auto communicator = make_ref<Communicator>(std::move(team), rank, device, options);
+  KEEL_RETURN_IF_ERROR(accept_selection(*team, rank, options.table, &selection));
+  auto communicator = make_ref<Communicator>(std::move(team), rank, device, options, selection);
   communicator->context_.step = 1;
   *out_communicator = std::move(communicator);
   return {};
@@ -517,11 +529,11 @@ std::string Communicator::explain() {
   return fmt::format(
       "{{\"world\": {}, \"priority\": \"{}\", \"path\": \"{}\", \"chunk_bytes\": {}, "
       "\"chunks_in_flight\": 2, "
-      "\"eager_bytes\": {}, \"waiting\": \"{}\", \"timeout_ns\": {}, \"ranks\": [{}]}}",
+      "\"eager_bytes\": {}, \"waiting\": \"{}\", \"timeout_ns\": {}, {}, \"ranks\": [{}]}}",
       world(), team().is_urgent() ? "urgent" : "normal", any_staged ? "bridge" : "direct",
-      segment.chunk_bytes(), most_eager_bytes(context_, KEEL_ALL_REDUCE),
+      segment.chunk_bytes(), selection_.eager_bytes(KEEL_ALL_REDUCE),
       segment.crowded() ? "parking" : "spinning", timeout_ns_.load(std::memory_order_relaxed),
-      ranks);
+      explain_selection(team(), selection_, table_name_), ranks);
 }
 
 }  // namespace keel

@@ -18,6 +18,7 @@
 #include "collectives/operation_queue.h"
 #include "collectives/rank_context.h"
 #include "collectives/runner.h"
+#include "collectives/selection/table_source.h"
 #include "collectives/team.h"
 #include "core/deadline.h"
 #include "core/device.h"
@@ -36,6 +37,7 @@ struct CommunicatorOptions {
   uint64_t chunk_bytes = 2 << 20;
   bool forbid_alias = false;
   bool urgent = false;
+  TableSource table;  // rank 0's is everybody's
 };
 
 // Whether windows may have that size.
@@ -50,9 +52,9 @@ Status check_chunk_bytes(uint64_t bytes);
 // the device that the first is over. Thread-safe.
 class Communicator final : public GateKeeper {
  public:
-  // |team| is complete, and its chunk size set.
+  // |team| is complete, and its chunk size set; all its ranks have the same |selection|.
   Communicator(std::shared_ptr<Team> team, uint32_t rank, Ref<Device> device,
-               const CommunicatorOptions& options);
+               const CommunicatorOptions& options, const Selection& selection);
   ~Communicator() override;
 
   // A rank of |team|, a new one: waits until all its ranks have come this far.
@@ -135,6 +137,8 @@ class Communicator final : public GateKeeper {
   void complete(const Operation& operation, const Status& status);
 
   const Ref<Device> device_;
+  const Selection selection_;                       // rank 0's
+  const std::string table_name_;                    // what it would be by this rank
   RankContext context_;                             // the thread's
   Runner runner_;                                   // the thread's
   const std::unique_ptr<FlightRecorder> recorder_;  // begin() with |mutex_| held

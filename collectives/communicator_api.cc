@@ -7,6 +7,7 @@
 #include "collectives/bootstrap/share_server.h"
 #include "collectives/communicator.h"
 #include "collectives/communicator_handle.h"
+#include "collectives/selection/agreement.h"
 #include "core/api.h"
 #include "core/observer.h"
 
@@ -47,6 +48,7 @@ using keel::find_communicator;
 
 Status read_options(const keel_comm_options* given, keel::CommunicatorOptions* out_options) {
   out_options->timeout_ns = Runtime::get().default_timeout_ns();
+  KEEL_RETURN_IF_ERROR(keel::load_table(&out_options->table));
   if (given == nullptr) return {};
   KEEL_RETURN_IF_ERROR(
       keel::check_struct(given, KEEL_STRUCT_COMM_OPTIONS, sizeof(keel_comm_options), "options"));
@@ -128,10 +130,12 @@ keel_status keel_comm_init_all(const keel_device* devices, uint32_t count,
     std::shared_ptr<keel::Team> team;
     KEEL_RETURN_IF_ERROR(keel::Team::create_local(std::move(attendees), &team));
     team->segment().set_chunk_bytes(wanted.chunk_bytes);
+    keel::Selection selection;
+    KEEL_RETURN_IF_ERROR(keel::propose_selection(*team, wanted.table, &selection));
     std::vector<keel_comm> handles(count);
     for (uint32_t rank = 0; rank < count; ++rank) {
-      const Status added =
-          add_handle(keel::make_ref<Communicator>(team, rank, found[rank], wanted), &handles[rank]);
+      const Status added = add_handle(
+          keel::make_ref<Communicator>(team, rank, found[rank], wanted, selection), &handles[rank]);
       if (added.ok()) continue;
       for (uint32_t made = 0; made < rank; ++made) communicator_handles().remove(handles[made].id);
       return added;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <keel/keel.h>
 
+#include <keel/keel.hpp>
 #include <map>
 #include <string>
 #include <thread>
@@ -54,7 +55,8 @@ const auto* const g_environment = testing::AddGlobalTestEnvironment(new KeelEnvi
 
 class Ranks {
  public:
-  Ranks(uint32_t world, bool staged) : comms_(world), streams_(world) {
+  // |algorithm|: what does all that it can do; else what is built in.
+  Ranks(uint32_t world, bool staged, const char* algorithm = "") : comms_(world), streams_(world) {
     const std::vector<keel_device> available = keel::testing::all_devices();
     for (uint32_t rank = 0; rank < world; ++rank) {
       devices_.push_back(keel::testing::device_of(available, rank, world));
@@ -63,7 +65,9 @@ class Ranks {
     auto options = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
     options.forbid_alias = staged ? 1 : 0;
     options.chunk_bytes = 4096;  // small, so that little data has many rounds
+    setenv("KEEL_ALGORITHM", algorithm, /*overwrite=*/1);
     EXPECT_KEEL_OK(keel_comm_init_all(devices_.data(), world, &options, comms_.data()));
+    unsetenv("KEEL_ALGORITHM");
   }
   ~Ranks() {
     for (keel_comm comm : comms_) EXPECT_KEEL_OK(keel_comm_destroy(comm));
@@ -71,6 +75,11 @@ class Ranks {
   }
   Ranks(const Ranks&) = delete;
   Ranks& operator=(const Ranks&) = delete;
+
+  std::string explain() const {
+    return keel::api_detail::read_text(
+        [&](char* out, uint64_t* size) { return keel_comm_explain(comms_[0], out, size); });
+  }
 
   // Ranks call one after the other, from |first| on; some all in one group.
   void run(const Case& scenario, uint32_t first) {
@@ -145,6 +154,92 @@ INSTANTIATE_TEST_SUITE_P(Worlds, Matrix,
                          testing::Combine(testing::ValuesIn(kWorlds), testing::Bool()),
                          [](const testing::TestParamInfo<Matrix::ParamType>& info) {
                            return std::to_string(std::get<0>(info.param)) +
+                                  (std::get<1>(info.param) ? "_staged" : "_alias");
+                         });
+
+// ---- every algorithm ------------------------------------------------------------
+
+// What it does, of what there is.
+struct Doing {
+  const char* algorithm;
+  std::vector<Operation> operations;
+};
+const std::vector<Doing> kDoings = {
+    {"one_shot", {Operation::kAllReduce}},
+    {"ring", {Operation::kAllReduce, Operation::kAllGather, Operation::kReduceScatter}},
+    {"doubling", {Operation::kAllReduce, Operation::kAllGather}},
+    {"halving", {Operation::kAllReduce, Operation::kReduceScatter}},
+    {"binomial",
+     {Operation::kBroadcast, Operation::kReduce, Operation::kGather, Operation::kScatter}},
+    {"knomial",
+     {Operation::kBroadcast, Operation::kReduce, Operation::kGather, Operation::kScatter}},
+    {"bruck", {Operation::kAllGather, Operation::kAllToAll}},
+    {"pairwise", {Operation::kAllToAll}},
+};
+
+class Algorithms : public testing::TestWithParam<std::tuple<size_t, bool>> {};
+
+// Each of its operations among every number of ranks and in every size; types, reductions and
+// places as they come.
+TEST_P(Algorithms, EveryOperationAndSize) {
+  const auto [index, staged] = GetParam();
+  const Doing& doing = kDoings[index];
+  keel::testing::Random random(static_cast<uint64_t>(index) * 2 + (staged ? 1 : 0));
+  for (const uint32_t world : kWorlds) {
+    Ranks ranks(world, staged, doing.algorithm);
+    if (world > 1) {
+      const std::string used = std::string("\"algorithm\": \"") + doing.algorithm + "\"";
+      ASSERT_NE(ranks.explain().find(used), std::string::npos) << ranks.explain();
+    }
+    for (const Operation operation : doing.operations) {
+      for (uint64_t count : {0, 1, 3, 255, 1023, 4097, 9001, 70001}) {
+        Case scenario;
+        scenario.operation = operation;
+        scenario.dtype = KEEL_DTYPE_INVALID + 1 + random.below(KEEL_DTYPE_COUNT - 1);
+        scenario.reduction = random.below(KEEL_REDUCTION_COUNT);
+        scenario.world = world;
+        scenario.staged = staged;
+        scenario.in_place = random.below(2) == 0;
+        scenario.count = count < 5000 ? count : count / world;
+        scenario.seed = random.below(1000);
+        ranks.run(scenario, scenario.seed);
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
+// Those that reduce, in all types and ways; what loses by partial results goes another way.
+TEST_P(Algorithms, EveryDtypeByEveryReduction) {
+  const auto [index, staged] = GetParam();
+  const Doing& doing = kDoings[index];
+  const auto operation = doing.operations.front() == Operation::kBroadcast
+                             ? Operation::kReduce
+                             : doing.operations.front();
+  constexpr uint32_t kWorld = 5;
+  Ranks ranks(kWorld, staged, doing.algorithm);
+  for (keel_dtype dtype = KEEL_DTYPE_INVALID + 1; dtype < KEEL_DTYPE_COUNT; ++dtype) {
+    for (keel_reduction reduction = 0; reduction < KEEL_REDUCTION_COUNT; ++reduction) {
+      Case scenario;
+      scenario.operation = operation;
+      if (!scenario.reduces()) return;
+      scenario.dtype = dtype;
+      scenario.reduction = reduction;
+      scenario.world = kWorld;
+      scenario.staged = staged;
+      scenario.count = 777;
+      scenario.in_place = (reduction + dtype) % 2 == 0;
+      scenario.seed = dtype;
+      ranks.run(scenario, dtype);
+      if (HasFailure()) return;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Algorithms, Algorithms,
+                         testing::Combine(testing::Range<size_t>(0, 8), testing::Bool()),
+                         [](const testing::TestParamInfo<Algorithms::ParamType>& info) {
+                           return std::string(kDoings[std::get<0>(info.param)].algorithm) +
                                   (std::get<1>(info.param) ? "_staged" : "_alias");
                          });
 

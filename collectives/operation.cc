@@ -194,6 +194,17 @@ Status check_fingerprints(const std::vector<Fingerprint>& fingerprints) {
   };
   const auto world = static_cast<std::ptrdiff_t>(fingerprints.size());
   if (agreeing(fingerprints[0]) == world) return {};
+  // Whose calls are the same, but for what their tables say of them.
+  const auto is_same_call = [&](Fingerprint print) {
+    print.algorithm = fingerprints[0].algorithm;
+    return print == fingerprints[0];
+  };
+  const bool all_same = std::all_of(fingerprints.begin(), fingerprints.end(), is_same_call);
+  const auto describe = [&](const Fingerprint& print) {
+    const std::string call = keel::describe(print);
+    if (!all_same) return call;
+    return fmt::format("{} by {}", call, algorithm_name(static_cast<Algorithm>(print.algorithm)));
+  };
   for (size_t rank = 0; world > 2 && rank < fingerprints.size(); ++rank) {
     const size_t other = rank == 0 ? 1 : 0;
     if (agreeing(fingerprints[other]) == world - 1 && agreeing(fingerprints[rank]) == 1) {

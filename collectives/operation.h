@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "collectives/selection/algorithm.h"
 #include "collectives/transports/control_segment.h"
 #include "core/status.h"
 
@@ -52,6 +53,7 @@ struct Request {
   const void* send = nullptr;
   void* receive = nullptr;
   double factor = 1;
+  Algorithm algorithm = Algorithm::kDirect;  // as chosen, by all ranks alike
   // Of the forms with arrays, one a rank; empty for the others.
   std::vector<Piece> send_pieces;
   std::vector<Piece> receive_pieces;

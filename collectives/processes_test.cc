@@ -8,6 +8,7 @@
 
 #include <cstdio>
 #include <functional>
+#include <keel/keel.hpp>
 #include <map>
 #include <memory>
 #include <ostream>
@@ -76,7 +77,7 @@ std::vector<std::unique_ptr<Reference>> make_references(uint32_t world, bool sta
 }
 
 // Arguments: first rank, threads, world, backends, "staged" or "alias", meeting ("-": an id,
-// which rank 0 says and the others hear), what to run.
+// which rank 0 says and the others hear), what to run, an algorithm ("-": none).
 int run_worker(const std::vector<std::string>& arguments) {
   // Nothing outlives the test, whatever becomes of it.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -88,6 +89,10 @@ int run_worker(const std::vector<std::string>& arguments) {
   const bool staged = arguments[4] == "staged";
   const std::string& meeting = arguments[5];
   const std::string& what = arguments[6];
+  // Of an agreement, rank 0 alone has one to propose.
+  if (arguments[7] != "-" && (what != "agreement" || first == 0)) {
+    setenv("KEEL_ALGORITHM", arguments[7].c_str(), 1);
+  }
   setenv("KEEL_CPU_DEVICES", "2", 1);
   setenv("KEEL_SIM_DEVICES", "1", 1);
   auto init = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
@@ -112,9 +117,13 @@ int run_worker(const std::vector<std::string>& arguments) {
     text.copy(id.text, sizeof(id.text) - 1);
   }
   std::vector<std::unique_ptr<Reference>> references;
-  if (what == "cases") references = make_references(world, staged);
+  if (what != "interleaving") references = make_references(world, staged);
   const Program cases = [&](uint32_t rank, keel_device device, keel_comm comm,
                             keel_stream stream) -> std::string {
+    const std::string explained = keel::api_detail::read_text(
+        [&](char* out, uint64_t* size) { return keel_comm_explain(comm, out, size); });
+    const std::string used = "\"algorithm\": \"" + arguments[7] + "\"";
+    if (arguments[7] != "-" && explained.find(used) == std::string::npos) return explained;
     for (const auto& reference : references) {
       std::string problem = keel::testing::run_case(*reference, rank, device, comm, stream);
       if (!problem.empty()) return problem;
@@ -132,8 +141,8 @@ int run_worker(const std::vector<std::string>& arguments) {
     running.emplace_back([&, i] {
       const uint32_t rank = first + i;
       const keel_device device = keel::testing::device_of(available, rank, world);
-      problems[i] =
-          run_rank(rank, device, what == "cases" ? cases : interleaving, [&](keel_comm* out_comm) {
+      problems[i] = run_rank(
+          rank, device, what == "interleaving" ? interleaving : cases, [&](keel_comm* out_comm) {
             return meeting != "-"
                        ? keel_comm_init_env(device, &options, out_comm)
                        : keel_comm_init_rank(device, &id, rank, world, &options, out_comm);
@@ -159,6 +168,7 @@ struct Job {
   std::string backends;
   bool staged;
   std::string what = "cases";
+  std::string algorithm = "-";
 };
 
 void run_job(const Job& job) {
@@ -170,10 +180,10 @@ void run_job(const Job& job) {
   std::vector<ChildProcess> children;
   for (uint32_t process = 0; process < job.processes; ++process) {
     children.emplace_back(
-        "rank",
-        std::vector<std::string>{std::to_string(process * job.threads), std::to_string(job.threads),
-                                 std::to_string(world), job.backends,
-                                 job.staged ? "staged" : "alias", meeting, job.what});
+        "rank", std::vector<std::string>{std::to_string(process * job.threads),
+                                         std::to_string(job.threads), std::to_string(world),
+                                         job.backends, job.staged ? "staged" : "alias", meeting,
+                                         job.what, job.algorithm});
   }
   if (by_id) {
     const std::string id = children[0].read_line();
@@ -186,7 +196,9 @@ void run_job(const Job& job) {
 
 void PrintTo(const Job& job, std::ostream* out) {
   *out << job.processes << "x" << job.threads << "_" << (job.backends == "all" ? "mixed" : "cpu")
-       << (job.staged ? "_staged" : "_alias") << (job.what == "cases" ? "" : "_interleaved");
+       << (job.staged ? "_staged" : "_alias") << (job.what == "interleaving" ? "_interleaved" : "")
+       << (job.algorithm == "-" ? "" : "_" + job.algorithm)
+       << (job.what == "agreement" ? "_of_rank_0" : "");
 }
 
 class Processes : public testing::TestWithParam<Job> {};
@@ -213,6 +225,15 @@ INSTANTIATE_TEST_SUITE_P(ThreadsOfProcesses, Processes,
 INSTANTIATE_TEST_SUITE_P(Interleaved, Processes,
                          testing::Values(Job{4, 1, "cpu", false, "interleaving"},
                                          Job{2, 2, "all", false, "interleaving"}),
+                         testing::PrintToStringParamName());
+
+INSTANTIATE_TEST_SUITE_P(Algorithms, Processes,
+                         testing::Values(Job{5, 1, "cpu", false, "cases", "ring"},
+                                         Job{3, 1, "all", false, "cases", "doubling"},
+                                         Job{2, 2, "all", true, "cases", "halving"},
+                                         Job{5, 1, "cpu", false, "cases", "binomial"},
+                                         Job{4, 1, "all", false, "cases", "bruck"},
+                                         Job{3, 1, "cpu", false, "agreement", "ring"}),
                          testing::PrintToStringParamName());
 
 }  // namespace

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "collectives/algorithms/eager.h"
+#include "collectives/selection/selection.h"
 
 namespace keel {
 
@@ -84,6 +84,12 @@ Status RankContext::make_scratch(Side* out_side) {
   *out_side = {};
   out_side->staged = true;
   out_side->place = stage_->place();
+  return {};
+}
+
+Status RankContext::make_work(Place* out_place) {
+  KEEL_RETURN_IF_ERROR(stage_->prepare(/*device_copies=*/false));
+  *out_place = stage_->place();
   return {};
 }
 

@@ -59,6 +59,8 @@ class RankContext {
   Status make_message_side(const void* pointer, uint64_t bytes, bool published, Side* out_side);
   // A side that has no buffer, for partial results that another rank gathers.
   Status make_scratch(Side* out_side);
+  // Where the others find what lies in the stage's windows.
+  Status make_work(Place* out_place);
   uint32_t memory_epoch() const { return book_.epoch(); }
   // |size| bytes at |offset| from |place|, a place of |peer|'s, as an address here.
   Status resolve(uint32_t peer, const Place& place, uint32_t epoch, uint64_t offset, uint64_t size,

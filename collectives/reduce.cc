@@ -59,9 +59,9 @@ bool can_premultiply(keel_dtype dtype, double factor) {
 void reduce(keel_dtype dtype, keel_reduction reduction, std::span<const void* const> sources,
             std::span<void* const> destinations, uint64_t count, const ReduceOptions& options) {
   if (count == 0 || destinations.empty()) return;
-  reduce_kernels().back().reduce({dtype, reduction, sources.data(), sources.size(),
-                                  destinations.data(), destinations.size(), count,
-                                  options.factors.data(), options.store == Store::kStreaming});
+  reduce_kernels().back().reduce(
+      {dtype, reduction, sources.data(), sources.size(), destinations.data(), destinations.size(),
+       count, options.factors.data(), options.store == Store::kStreaming, options.divisor});
 }
 
 // glibc's memcpy stores past the caches too, but only from a size on that is 240 MiB on

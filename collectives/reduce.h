@@ -23,6 +23,7 @@ enum class Store { kCached, kStreaming };
 struct ReduceOptions {
   std::span<const double> factors = {};  // one a source, of KEEL_PREMUL_SUM
   Store store = Store::kCached;
+  uint64_t divisor = 0;  // of KEEL_AVG; 0: as many as there are sources
 };
 
 // Writes the reduction of |count| elements of all |sources| to every destination; a

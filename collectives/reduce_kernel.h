@@ -21,6 +21,7 @@ struct ReduceCall {
   uint64_t count;
   const double* factors;  // one a source, of KEEL_PREMUL_SUM
   bool streaming;
+  uint64_t divisor = 0;  // of KEEL_AVG; 0: |source_count|
 };
 
 // All give the same bits.

@@ -127,9 +127,10 @@ struct Loop {
         sums[v] = combine<Codec, kReduction>(sums[v], next[v]);
       }
     }
+    const uint64_t ranks = call.divisor != 0 ? call.divisor : call.source_count;
     StoredVector results[kVectors];
     for (uint64_t v = 0; v < kVectors; ++v) {
-      results[v] = Codec::encode(finish<Codec, kReduction>(sums[v], call.source_count));
+      results[v] = Codec::encode(finish<Codec, kReduction>(sums[v], ranks));
     }
     for (uint64_t d = 0; d < call.destination_count; ++d) {
       char* const to = static_cast<char*>(call.destinations[d]) + start;

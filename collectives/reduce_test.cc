@@ -142,6 +142,18 @@ TEST(Reduce, AveragesOfMoreRanksThanTheTypeCanCount) {
   EXPECT_EQ(reduced(KEEL_INT8, KEEL_AVG, few), (std::vector<int8_t>{-1}));
 }
 
+// Of sums that some of the ranks have made before.
+TEST(Reduce, AnAverageMayHaveADivisorOfItsOwn) {
+  const float partial[] = {7, -9};
+  const float own[] = {5, 1};
+  const std::vector<const void*> sources = {partial, own};
+  float result[2] = {};
+  void* const destinations[] = {result};
+  reduce(KEEL_FLOAT32, KEEL_AVG, sources, destinations, 2, {.divisor = 3});
+  EXPECT_EQ(result[0], 4.f);
+  EXPECT_EQ(result[1], -8.f / 3);
+}
+
 TEST(Reduce, ANanOfTheResultHasNoSignAndNoPayload) {
   const auto nan = [](uint32_t bits) { return std::bit_cast<float>(bits); };
   const float infinity = std::numeric_limits<float>::infinity();

@@ -20,8 +20,7 @@ bool Runner::try_now(const Request& request, FlightRecorder::Entry* entry, uint3
   const uint32_t rank = context_.rank();
   const uint64_t sequence = context_.sequence;
   Sides sides;
-  if (!segment.has_room(sequence) || !make_sides(request, /*eager=*/true, &sides).ok())
-    return false;
+  if (!segment.has_room(sequence) || !make_sides(request, &sides).ok()) return false;
   copy_eager(context_, request, sequence, sides.send);
   write_post(request, sequence, {}, sides);
   segment.publish_post(rank, sequence);
@@ -58,13 +57,19 @@ Status Runner::run_messages(const Request& request, const Status& ready,
   return status;
 }
 
-Status Runner::make_sides(const Request& request, bool eager, Sides* out_sides) {
+Status Runner::make_sides(const Request& request, Sides* out_sides) {
   const uint32_t world = context_.world();
   const uint32_t rank = context_.rank();
-  const bool shares = !eager && DirectAlgorithm::shares_result(request, rank);
+  const bool eager = request.algorithm == Algorithm::kEager;
+  const bool stepped = is_stepped(request.algorithm);
+  const bool shares =
+      stepped ? plan_.reads_receive : !eager && DirectAlgorithm::shares_result(request, rank);
   KEEL_RETURN_IF_ERROR(context_.make_side(request.receive, request.receive_bytes(rank, world),
                                           shares, &out_sides->receive));
-  if (shares && out_sides->receive.bytes == 0 && request.count != 0) {
+  if (stepped && plan_.work_parts != 0) {
+    KEEL_RETURN_IF_ERROR(context_.make_work(&out_sides->work));
+  }
+  if (shares && !stepped && out_sides->receive.bytes == 0 && request.count != 0) {
     KEEL_RETURN_IF_ERROR(context_.make_scratch(&out_sides->receive));
   }
   const uint64_t send_bytes = request.send_bytes(rank, world);
@@ -96,6 +101,7 @@ void Runner::write_post(const Request& request, uint64_t sequence, const Status&
                (request.send == request.receive ? Post::kInPlace : 0u);
   post.send = sides.send.place;
   post.receive = sides.receive.place;
+  post.work = sides.work;
   post.largest = request.largest_piece();
   post.memory_epoch = context_.memory_epoch();
   if (!ready.ok()) {
@@ -133,12 +139,15 @@ Status Runner::compare(uint64_t sequence, const Status& ready) {
   return check_fingerprints(fingerprints);
 }
 
-Status Runner::act(const Request& request, uint64_t sequence, bool eager, const Sides& sides,
-                   DirectAlgorithm& direct, Patience& patience) {
+Status Runner::act(const Request& request, uint64_t sequence, const Sides& sides,
+                   DirectAlgorithm& direct, StepsAlgorithm& steps, Patience& patience) {
   const Team::Act act(context_.team());
   if (!act.may()) return context_.segment().failure_status();
-  if (eager) return finish_eager(context_, request, sequence, sides.receive, patience);
-  if (is_one_shot(context_, request, sequence, sides.send, sides.receive)) {
+  if (request.algorithm == Algorithm::kEager) {
+    return finish_eager(context_, request, sequence, sides.receive, patience);
+  }
+  if (is_stepped(request.algorithm)) return steps.run();
+  if (can_one_shot(context_, request, sequence, sides.send, sides.receive)) {
     return run_one_shot(context_, request, sequence, sides.send, sides.receive, patience);
   }
   return direct.run();
@@ -150,7 +159,8 @@ Status Runner::run_collective(const Request& request, const Status& ready,
   ControlSegment& segment = context_.segment();
   const uint32_t rank = context_.rank();
   const uint64_t sequence = posted ? *posted : context_.sequence++;
-  const bool eager = is_eager(context_, request);
+  const bool eager = request.algorithm == Algorithm::kEager;
+  const bool stepped = is_stepped(request.algorithm);
   Status status = segment.await_room(sequence, patience);
   if (!status.ok()) {
     segment.abort(status);
@@ -167,12 +177,14 @@ Status Runner::run_collective(const Request& request, const Status& ready,
   }
   Sides sides;
   Status able = ready;
-  if (able.ok()) able = make_sides(request, eager, &sides);
+  if (stepped) make_step_plan(request, rank, context_.world(), &plan_);
+  if (able.ok()) able = make_sides(request, &sides);
   if (able.ok() && eager && !posted) {
     able = write_eager(context_, request, sequence, sides.send, patience);
   }
   DirectAlgorithm direct(context_, request, sequence, sides.send, sides.receive, patience);
-  if (able.ok() && !eager) able = direct.start();
+  StepsAlgorithm steps(context_, request, sequence, sides.send, sides.receive, plan_, patience);
+  if (able.ok() && !eager) able = stepped ? steps.start() : direct.start();
   if (!posted) {
     write_post(request, sequence, able, sides);
     segment.publish_post(rank, sequence);
@@ -181,7 +193,7 @@ Status Runner::run_collective(const Request& request, const Status& ready,
   status = context_.await_posts(sequence, patience);
   if (status.ok()) status = compare(sequence, able);
   if (status.ok()) {
-    status = act(request, sequence, eager, sides, direct, patience);
+    status = act(request, sequence, sides, direct, steps, patience);
     if (!status.ok()) {
       if (!segment.failed()) {
         status = status.with_prefix(fmt::format("{}: ", context_.team().name(rank)));

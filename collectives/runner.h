@@ -7,6 +7,7 @@
 
 #include "collectives/algorithms/direct.h"
 #include "collectives/algorithms/messages.h"
+#include "collectives/algorithms/steps.h"
 #include "collectives/flight/recorder.h"
 #include "collectives/operation.h"
 #include "collectives/rank_context.h"
@@ -41,21 +42,23 @@ class Runner {
     Side send;
     Side receive;
     void* scratch = nullptr;
+    Place work;  // of what the plan wants
   };
 
   Status run_messages(const Request& request, const Status& ready, FlightRecorder::Entry* entry,
                       Patience& patience);
   Status run_collective(const Request& request, const Status& ready, FlightRecorder::Entry* entry,
                         Patience& patience, std::optional<uint64_t> posted);
-  Status make_sides(const Request& request, bool eager, Sides* out_sides);
+  Status make_sides(const Request& request, Sides* out_sides);
   void write_post(const Request& request, uint64_t sequence, const Status& ready,
                   const Sides& sides);
-  Status act(const Request& request, uint64_t sequence, bool eager, const Sides& sides,
-             DirectAlgorithm& direct, Patience& patience);
+  Status act(const Request& request, uint64_t sequence, const Sides& sides, DirectAlgorithm& direct,
+             StepsAlgorithm& steps, Patience& patience);
   Status compare(uint64_t sequence, const Status& ready);
 
   RankContext& context_;
   MessageExchange messages_;
+  StepPlan plan_;  // of the operation under way; kept, so that the next one allocates nothing
 };
 
 }  // namespace keel

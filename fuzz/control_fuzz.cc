@@ -147,6 +147,8 @@ class Team {
     const std::atomic<bool> never{false};
     keel::RankContext context(team_, 0, here_.device, /*forbid_alias=*/bytes_.one_in(2));
     context.make_stage();
+    const keel::Surroundings surroundings = {kWorld, context.any_staged(), context.crowded()};
+    require(keel::Selection::make({}, surroundings, &built_in_), "make");
     keel::Runner runner(context);
     static keel::FlightRecorder::Entry entry;
     // Rank 1 is never waited for, unless the fuzzer writes over that.
@@ -205,6 +207,7 @@ class Team {
     } else {
       request->count = bytes_.below(6000);
     }
+    request->algorithm = draw_algorithm(*request);
     return request->send_bytes(0, kWorld) <= kBuffer &&
            request->receive_bytes(0, kWorld) <= kBuffer;
   }
@@ -240,6 +243,7 @@ class Team {
     own.flags = bytes_.below(4);
     own.send = place();
     own.receive = place();
+    own.work = place();
     own.largest = request.largest_piece();
     own.memory_epoch = bytes_.one_in(8) ? 1 : 0;
     uint64_t* layout = theirs_->layout(1);
@@ -303,8 +307,20 @@ class Team {
     }
   }
 
+  // By which ranks 0 and 1 do |request|: any that can, or what is built in.
+  keel::Algorithm draw_algorithm(const keel::Request& request) {
+    const auto drawn = static_cast<keel::Algorithm>(bytes_.below(keel::kAlgorithms));
+    const bool narrow =
+        keel::reduces(request.collective) && keel::loses_by_parts(request.dtype, request.reduction);
+    const bool can_do = keel::applies(drawn, request.collective, kWorld) &&
+                        drawn != keel::Algorithm::kEager &&
+                        !(narrow && keel::has_partial_results(drawn));
+    return can_do ? drawn : built_in_.choose(request, kWorld);
+  }
+
   Here& here_;
   Bytes& bytes_;
+  keel::Selection built_in_;
   std::shared_ptr<keel::Team> team_;
   std::unique_ptr<keel::ControlSegment> theirs_;
   uint8_t* raw_ = nullptr;

@@ -1,6 +1,5 @@
 #include "collectives/algorithms/eager.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "collectives/reduce.h"
@@ -16,35 +15,6 @@ uint8_t* payload(RankContext& context, uint32_t rank, uint64_t sequence, uint64_
 }
 
 }  // namespace
-
-// Of what a rank sends. Copying it into the post costs some 40 us a MiB and spares one or two
-// synchronisations. With a core for each rank that is 0.2 us. With more ranks than cores it is
-// as much as a change of process for each rank that shares the core: 5 us for 4 ranks on two
-// cores, 11 for 8.
-uint64_t most_eager_bytes(const RankContext& context, keel_collective collective) {
-  constexpr uint64_t kUncrowded = 4 << 10;
-  if (context.any_staged()) return kStagedEagerBytes;
-  if (!context.crowded()) return kUncrowded;
-  switch (collective) {
-    case KEEL_BROADCAST:  // which one rank copies alone
-    case KEEL_SCATTER:
-      return ControlSegment::kEagerBytes;
-    case KEEL_REDUCE_SCATTER:
-    case KEEL_ALL_TO_ALL:
-      return 32 << 10;
-    case KEEL_ALL_REDUCE:  // whose data every rank reads whole
-    case KEEL_REDUCE:
-      return std::clamp<uint64_t>((128 << 10) / context.world(), 256, 16 << 10);
-    default:
-      return 16 << 10;
-  }
-}
-
-bool is_eager(const RankContext& context, const Request& request) {
-  if (has_arrays(request.collective)) return false;
-  const uint64_t parts = std::max(request.send_parts(context.world()), 1u);
-  return request.count <= most_eager_bytes(context, request.collective) / request.element() / parts;
-}
 
 // The rank's own data, which the host reads at |source|.
 static void fill_post(RankContext& context, const Request& request, uint64_t sequence,

@@ -14,14 +14,6 @@ namespace keel {
 // the same steps on the same data in the same order, so all hold the same bits.
 // Source: the one-shot all-reduce of TensorRT-LLM and of MPICH's shared-memory collectives.
 
-// The most that travels with the posts where a rank's buffers are staged.
-inline constexpr uint64_t kStagedEagerBytes = 4096;
-
-// The most bytes that a rank may send for it.
-uint64_t most_eager_bytes(const RankContext& context, keel_collective collective);
-// Whether the operation is small enough: the same on all ranks that agree on the call.
-bool is_eager(const RankContext& context, const Request& request);
-
 // For buffers that the host reaches, in two steps: the data of post |sequence|, and the rank's
 // own result once all have posted.
 void copy_eager(RankContext& context, const Request& request, uint64_t sequence, const Side& send);

@@ -5,15 +5,13 @@
 
 namespace keel {
 
-bool is_one_shot(RankContext& context, const Request& request, uint64_t sequence, const Side& send,
-                 const Side& receive) {
-  constexpr uint64_t kMostRead = 128 << 10;
+bool can_one_shot(RankContext& context, const Request& request, uint64_t sequence, const Side& send,
+                  const Side& receive) {
   constexpr uint32_t kForeign = Post::kSendStaged | Post::kReceiveStaged | Post::kInPlace;
   const uint32_t world = context.world();
-  if (request.collective != KEEL_ALL_REDUCE) return false;
+  if (request.algorithm != Algorithm::kOneShot) return false;
   // Others may have written over what this rank has posted.
   if (send.staged || receive.staged) return false;
-  if (request.count > kMostRead / request.element() / world) return false;
   for (uint32_t rank = 0; rank < world; ++rank) {
     if ((context.segment().post(rank, sequence).flags & kForeign) != 0) return false;
   }

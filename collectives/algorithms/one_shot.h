@@ -15,10 +15,10 @@ namespace keel {
 // order, so all hold the same bits.
 // Source: the one-shot all-reduce of TensorRT-LLM, with direct reads.
 
-// Whether that pays and can be done: not where a rank's result takes the place of what the
+// Whether that is chosen and can be done: not where a rank's result takes the place of what the
 // others have still to read. Once all have posted; the same on all ranks.
-bool is_one_shot(RankContext& context, const Request& request, uint64_t sequence, const Side& send,
-                 const Side& receive);
+bool can_one_shot(RankContext& context, const Request& request, uint64_t sequence, const Side& send,
+                  const Side& receive);
 Status run_one_shot(RankContext& context, const Request& request, uint64_t sequence,
                     const Side& send, const Side& receive, Patience& patience);
 

@@ -55,6 +55,7 @@ struct ControlSegment::Header {
   Counter posts[kPosts];
   Counter steps[kSteps];
   alignas(64) std::atomic<uint64_t> matched;  // of an urgent communicator: operations so far
+  alignas(64) Selection selection;
 };
 
 struct alignas(64) ControlSegment::Cell {
@@ -159,6 +160,14 @@ uint64_t ControlSegment::chunk_bytes() const {
 
 void ControlSegment::set_chunk_bytes(uint64_t bytes) {
   header_->chunk_bytes.store(bytes, std::memory_order_relaxed);
+}
+
+Selection ControlSegment::selection() const {
+  return header_->selection;
+}
+
+void ControlSegment::set_selection(const Selection& selection) {
+  header_->selection = selection;
 }
 
 ControlSegment::Cell& ControlSegment::cell(uint32_t rank) const {

@@ -14,6 +14,7 @@
 #include <type_traits>
 
 #include "collectives/bootstrap/file_descriptor.h"
+#include "collectives/selection/selection.h"
 #include "collectives/transports/patience.h"
 #include "core/deadline.h"
 #include "core/status.h"
@@ -62,12 +63,13 @@ struct alignas(64) Post {
   uint8_t small[24];
   Place send;
   Place receive;
+  Place work;             // scratch that the others read, of algorithms in steps
   uint64_t largest;       // elements of the largest piece this rank sends or receives
   uint32_t memory_epoch;  // changes when objects of earlier places may be gone
   uint32_t reserved;
-  char text[112];  // with a status that is not KEEL_OK
+  char text[144];  // with a status that is not KEEL_OK
 };
-static_assert(sizeof(Post) == 256);
+static_assert(sizeof(Post) == 320);
 
 // One message from one rank to another, outside of collectives.
 struct alignas(64) Mail {
@@ -120,6 +122,9 @@ class ControlSegment {
   // Bytes of a staging window; what rank 0 has said, before the first barrier.
   uint64_t chunk_bytes() const;
   void set_chunk_bytes(uint64_t bytes);
+  // Which algorithm an operation goes by; rank 0's, as the chunk size.
+  Selection selection() const;
+  void set_selection(const Selection& selection);
 
   // ---- operations ----
   Post& post(uint32_t rank, uint64_t sequence) {

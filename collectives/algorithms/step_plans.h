@@ -1,0 +1,75 @@
+// What each rank does in each step, one function for an algorithm and a collective.
+#ifndef KEEL_COLLECTIVES_ALGORITHMS_STEP_PLANS_H_
+#define KEEL_COLLECTIVES_ALGORITHMS_STEP_PLANS_H_
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+#include "collectives/algorithms/steps.h"
+
+namespace keel {
+
+// Whose plan, for more than one rank.
+struct PlanPlace {
+  uint32_t rank;
+  uint32_t world;
+  uint32_t root;
+
+  uint32_t left() const { return (rank + world - 1) % world; }
+  uint32_t minus(uint32_t distance) const { return (rank + world - distance % world) % world; }
+};
+
+// The ranks that double and halve are a power of two; each of the rest, an extra, is folded
+// into one of them before, and has its result from that one afterwards.
+struct Folded {
+  explicit Folded(uint32_t world) : core(std::bit_floor(world)), extras(world - core) {}
+
+  bool is_extra(uint32_t rank) const { return rank >= core; }
+  bool has_extra(uint32_t rank) const { return rank < extras; }
+  uint32_t extra_of(uint32_t rank) const { return core + rank; }
+  uint32_t keeper_of(uint32_t extra) const { return extra - core; }
+
+  uint32_t core;
+  uint32_t extras;
+};
+
+// Rings: n - 1 steps a half, each rank reads from the one before it only.
+// Source: Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms (2009).
+void plan_ring_all_reduce(const PlanPlace& place, StepPlan* plan);
+void plan_ring_all_gather(const PlanPlace& place, StepPlan* plan);
+void plan_ring_reduce_scatter(const PlanPlace& place, StepPlan* plan);
+
+// Recursive doubling: log2 n steps of all the data there is.
+// Source: Thakur, Rabenseifner and Gropp, Optimization of collective communication operations in
+// MPICH (2005).
+void plan_doubling_all_reduce(const PlanPlace& place, StepPlan* plan);
+void plan_doubling_all_gather(const PlanPlace& place, StepPlan* plan);
+
+// Recursive halving: log2 n steps, each of half as much as the one before; an all_reduce goes
+// the same way back, doubling.
+// Source: Rabenseifner, Optimization of collective reduction operations (2004).
+void plan_halving_all_reduce(const PlanPlace& place, StepPlan* plan);
+void plan_halving_reduce_scatter(const PlanPlace& place, StepPlan* plan);
+
+// Trees in which a rank that has the data, or takes it, has |radix| - 1 others a level: 2 is the
+// binomial tree.
+// Source: MPICH's binomial trees (Thakur and others, 2005), and its k-nomial ones.
+void plan_tree_broadcast(const PlanPlace& place, uint32_t radix, StepPlan* plan);
+void plan_tree_reduce(const PlanPlace& place, uint32_t radix, StepPlan* plan);
+void plan_tree_gather(const PlanPlace& place, uint32_t radix, StepPlan* plan);
+void plan_tree_scatter(const PlanPlace& place, uint32_t radix, StepPlan* plan);
+
+// Log2 n steps for any n; what goes through others goes from buffer to buffer.
+// Source: Bruck and others, Efficient algorithms for all-to-all communications in multiport
+// message-passing systems (1997).
+void plan_bruck_all_gather(const PlanPlace& place, StepPlan* plan);
+void plan_bruck_all_to_all(const PlanPlace& place, StepPlan* plan);
+
+// N - 1 steps, in each of which every rank reads from one and is read by one.
+// Source: Thakur and others (2005).
+void plan_pairwise_all_to_all(const PlanPlace& place, StepPlan* plan);
+
+}  // namespace keel
+
+#endif  // KEEL_COLLECTIVES_ALGORITHMS_STEP_PLANS_H_

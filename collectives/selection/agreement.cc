@@ -1,0 +1,73 @@
+#include "collectives/selection/agreement.h"
+
+#include <nlohmann/json.hpp>
+
+#include "collectives/operation.h"
+#include "core/log.h"
+
+namespace keel {
+
+namespace {
+
+std::string json_text(const std::string& text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace
+
+Surroundings surroundings_of(Team& team) {
+  Surroundings surroundings = {team.world(), false, team.segment().crowded()};
+  for (uint32_t rank = 0; rank < team.world(); ++rank) {
+    const bool staged = (team.attendee(rank).flags & Team::kNoAlias) != 0;
+    surroundings.staged = surroundings.staged || staged;
+  }
+  return surroundings;
+}
+
+Status propose_selection(Team& team, const TableSource& table, Selection* out_selection) {
+  KEEL_RETURN_IF_ERROR(Selection::make(table.rules, surroundings_of(team), out_selection)
+                           .with_prefix(table.name + ": "));
+  team.segment().set_selection(*out_selection);
+  return {};
+}
+
+Status accept_selection(Team& team, uint32_t rank, const TableSource& table,
+                        Selection* out_selection) {
+  const Surroundings surroundings = surroundings_of(team);
+  // A copy, for what is there may change.
+  *out_selection = team.segment().selection();
+  KEEL_RETURN_IF_ERROR(out_selection->check(surroundings).with_prefix("rank 0: "));
+  Selection own;
+  const Status made = Selection::make(table.rules, surroundings, &own);
+  if (made.ok() && own == *out_selection) return {};
+  log(KEEL_LOG_WARNING,
+      "{}: its table of algorithms ({}) is not that of rank 0, by which all ranks go",
+      team.name(rank), table.name);
+  return {};
+}
+
+std::string explain_selection(Team& team, const Selection& selection, const std::string& name) {
+  const Surroundings surroundings = surroundings_of(team);
+  std::string candidates;
+  for (uint32_t i = 0; i < KEEL_COLLECTIVE_COUNT; ++i) {
+    const auto collective = static_cast<keel_collective>(i);
+    if (!find_chosen_collective(collective_name(collective))) continue;
+    std::string names;
+    for (uint32_t j = 0; j < kAlgorithms; ++j) {
+      const auto algorithm = static_cast<Algorithm>(j);
+      if (!applies(algorithm, collective, surroundings.world)) continue;
+      names += fmt::format("{}\"{}\"", names.empty() ? "" : ", ", algorithm_name(algorithm));
+    }
+    candidates += fmt::format("{}\"{}\": [{}]", candidates.empty() ? "" : ", ",
+                              collective_name(collective), names);
+  }
+  return fmt::format(
+      "\"surroundings\": {{\"ranks\": {}, \"reach\": \"{}\", \"cores\": \"{}\"}}, "
+      "\"algorithms\": {}, \"algorithms_of_narrow_sums\": {}, \"candidates\": {{{}}}, "
+      "\"table\": {}, \"measured_table\": {}",
+      surroundings.world, surroundings.staged ? "staged" : "alias",
+      surroundings.crowded ? "crowded" : "enough", selection.json(false), selection.json(true),
+      candidates, json_text(name), json_text(measured_table_path()));
+}
+
+}  // namespace keel

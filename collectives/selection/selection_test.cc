@@ -1,0 +1,364 @@
+// Tables of algorithms: what they say, what they may not, and what is chosen by them.
+#include "collectives/selection/selection.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <string>
+
+#include "collectives/operation.h"
+#include "collectives/selection/table.h"
+#include "collectives/selection/table_source.h"
+#include "collectives/transports/control_segment.h"
+
+namespace {
+
+using keel::Algorithm;
+using keel::Request;
+using keel::Rule;
+using keel::Selection;
+using keel::Status;
+using keel::Surroundings;
+
+Request request_of(keel_collective collective, uint64_t count, keel_dtype dtype = KEEL_UINT8,
+                   keel_reduction reduction = KEEL_SUM) {
+  Request request;
+  request.collective = collective;
+  request.count = count;
+  request.dtype = dtype;
+  request.reduction = reduction;
+  return request;
+}
+
+Selection make(const std::string& lines, const Surroundings& surroundings) {
+  std::vector<Rule> rules;
+  const Status read = keel::read_table("keel-collectives 1\n" + lines, &rules);
+  EXPECT_TRUE(read.ok()) << read.text();
+  Selection selection;
+  const Status made = Selection::make(rules, surroundings, &selection);
+  EXPECT_TRUE(made.ok()) << made.text();
+  const Status checked = selection.check(surroundings);
+  EXPECT_TRUE(checked.ok()) << checked.text();
+  return selection;
+}
+
+const char* chosen(const Selection& selection, uint32_t world, const Request& request) {
+  return keel::algorithm_name(selection.choose(request, world));
+}
+
+// ---- what is built in -----------------------------------------------------------
+
+TEST(BuiltIn, EagerThenOneShotThenDirect) {
+  const Selection selection = make("", {4, false, false});
+  const auto at = [&](uint64_t bytes) {
+    return std::string(chosen(selection, 4, request_of(KEEL_ALL_REDUCE, bytes)));
+  };
+  EXPECT_EQ(at(0), "eager");
+  EXPECT_EQ(at(4096), "eager");
+  EXPECT_EQ(at(4097), "one_shot");
+  EXPECT_EQ(at(32 << 10), "one_shot");
+  EXPECT_EQ(at((32 << 10) + 1), "direct");
+  EXPECT_EQ(at(1ull << 40), "direct");
+}
+
+// A rank sends world times the count.
+TEST(BuiltIn, CountsWhatARankSends) {
+  const Selection selection = make("", {4, false, false});
+  EXPECT_STREQ(chosen(selection, 4, request_of(KEEL_ALL_TO_ALL, 1024)), "eager");
+  EXPECT_STREQ(chosen(selection, 4, request_of(KEEL_ALL_TO_ALL, 1025)), "direct");
+  EXPECT_STREQ(chosen(selection, 4, request_of(KEEL_ALL_GATHER, 4096)), "eager");
+  EXPECT_STREQ(chosen(selection, 4, request_of(KEEL_ALL_GATHER, 1024, KEEL_FLOAT32)), "eager");
+  EXPECT_STREQ(chosen(selection, 4, request_of(KEEL_ALL_GATHER, 1025, KEEL_FLOAT32)), "direct");
+}
+
+TEST(BuiltIn, DependsOnReachAndCores) {
+  EXPECT_EQ(make("", {4, true, true}).eager_bytes(KEEL_BROADCAST), 4096u);
+  EXPECT_EQ(make("", {4, false, false}).eager_bytes(KEEL_BROADCAST), 4096u);
+  const Selection crowded = make("", {4, false, true});
+  EXPECT_EQ(crowded.eager_bytes(KEEL_BROADCAST), 65536u);
+  EXPECT_EQ(crowded.eager_bytes(KEEL_ALL_TO_ALL), 32768u);
+  EXPECT_EQ(crowded.eager_bytes(KEEL_GATHER), 16384u);
+  EXPECT_EQ(crowded.eager_bytes(KEEL_ALL_REDUCE), 16384u);
+  EXPECT_EQ(make("", {64, false, true}).eager_bytes(KEEL_ALL_REDUCE), 2048u);
+}
+
+TEST(BuiltIn, BarriersAreEagerAndArraysDirect) {
+  const Selection selection = make("", {3, true, false});
+  EXPECT_STREQ(chosen(selection, 3, request_of(KEEL_BARRIER, 0)), "eager");
+  EXPECT_STREQ(chosen(selection, 3, request_of(KEEL_ALL_GATHER_V, 0)), "direct");
+  EXPECT_STREQ(chosen(selection, 3, request_of(KEEL_ALL_TO_ALL_V, 0)), "direct");
+}
+
+// ---- tables ---------------------------------------------------------------------
+
+TEST(Table, ItsRangesAreHeld) {
+  const Selection selection =
+      make("all_reduce 1K-64K 2-4 alias enough ring # why not\n\n", {3, false, false});
+  const auto at = [&](uint64_t bytes) {
+    return std::string(chosen(selection, 3, request_of(KEEL_ALL_REDUCE, bytes)));
+  };
+  EXPECT_EQ(at(1023), "eager");
+  EXPECT_EQ(at(1024), "ring");
+  EXPECT_EQ(at(65536), "ring");
+  EXPECT_EQ(at(65537), "direct");
+}
+
+TEST(Table, OnlyWhereItFits) {
+  const std::string line = "all_reduce * 2-4 alias enough ring\n";
+  const Request request = request_of(KEEL_ALL_REDUCE, 1 << 20);
+  EXPECT_STREQ(chosen(make(line, {4, false, false}), 4, request), "ring");
+  EXPECT_STREQ(chosen(make(line, {5, false, false}), 5, request), "direct");
+  EXPECT_STREQ(chosen(make(line, {4, true, false}), 4, request), "direct");
+  EXPECT_STREQ(chosen(make(line, {4, false, true}), 4, request), "direct");
+  EXPECT_STREQ(chosen(make("all_reduce * * * * ring\n", {1, false, false}), 1, request), "direct")
+      << "a single rank has no ring";
+}
+
+TEST(Table, TheHighestScoreWinsThenTheLast) {
+  const Request request = request_of(KEEL_ALL_REDUCE, 1 << 20);
+  EXPECT_STREQ(
+      chosen(make("all_reduce * * * * ring 7\nall_reduce * * * * halving 6\n", {4, false, false}),
+             4, request),
+      "ring");
+  EXPECT_STREQ(
+      chosen(make("all_reduce * * * * ring\nall_reduce * * * * halving\n", {4, false, false}), 4,
+             request),
+      "halving");
+}
+
+// What is summed in float32 and rounded once is not summed in parts.
+TEST(Table, LowPrecisionSumsKeepTheirNumerics) {
+  const Selection selection = make("all_reduce * * * * ring\n", {4, false, false});
+  const auto of = [&](keel_dtype dtype, keel_reduction reduction) {
+    return std::string(
+        chosen(selection, 4, request_of(KEEL_ALL_REDUCE, 1 << 20, dtype, reduction)));
+  };
+  EXPECT_EQ(of(KEEL_FLOAT32, KEEL_SUM), "ring");
+  EXPECT_EQ(of(KEEL_INT8, KEEL_AVG), "ring");
+  EXPECT_EQ(of(KEEL_BFLOAT16, KEEL_SUM), "direct");
+  EXPECT_EQ(of(KEEL_FLOAT8_E5M2, KEEL_PREMUL_SUM), "direct");
+  EXPECT_EQ(of(KEEL_FLOAT16, KEEL_MAX), "ring") << "nothing is rounded";
+}
+
+// More does not fit the posts.
+TEST(Table, EagerEndsWhereItMust) {
+  const std::string line = "all_gather * * * * eager\n";
+  EXPECT_EQ(make(line, {4, false, false}).eager_bytes(KEEL_ALL_GATHER), 65536u);
+  EXPECT_EQ(make(line, {4, true, false}).eager_bytes(KEEL_ALL_GATHER), 4096u);
+}
+
+TEST(Table, MoreRangesThanThereIsRoomForAreRefused) {
+  std::string lines;
+  for (int i = 0; i < 20; ++i) {
+    lines += "all_gather " + std::to_string(100000 + 2 * i) + " * * * ring\n";
+  }
+  std::vector<Rule> rules;
+  ASSERT_TRUE(keel::read_table("keel-collectives 1\n" + lines, &rules).ok());
+  Selection selection;
+  const Status status = Selection::make(rules, {4, false, false}, &selection);
+  EXPECT_EQ(status.code(), KEEL_INVALID_ARGUMENT);
+  EXPECT_STREQ(status.text(), "more than 16 ranges of bytes for all_gather among 4 ranks");
+}
+
+TEST(Table, WhatIsWrongIsNamedWithItsLine) {
+  const struct {
+    const char* text;
+    const char* error;
+  } kCases[] = {
+      {"", "line 1 is '': a table begins with 'keel-collectives 1'"},
+      {"keel-collectives 2\n",
+       "line 1 is 'keel-collectives 2': a table begins with "
+       "'keel-collectives 1'"},
+      {"keel-collectives 1\n# none\nall_reduce *\n",
+       "line 3: 2 words, where a rule has six or seven: COLLECTIVE BYTES RANKS REACH CORES "
+       "ALGORITHM [SCORE]"},
+      {"keel-collectives 1\nall_reduces * * * * ring\n",
+       "line 2: COLLECTIVE is 'all_reduces': all_reduce, reduce, broadcast, all_gather, "
+       "reduce_scatter, all_to_all, gather or scatter"},
+      {"keel-collectives 1\nbarrier * * * * eager\n",
+       "line 2: COLLECTIVE is 'barrier': all_reduce, reduce, broadcast, all_gather, "
+       "reduce_scatter, all_to_all, gather or scatter"},
+      {"keel-collectives 1\nall_reduce 9-8 * * * ring\n",
+       "line 2: BYTES is '9-8': a number, FIRST-LAST, FIRST- or *, such as 4K-1M"},
+      {"keel-collectives 1\nall_reduce 99999999999G * * * ring\n",
+       "line 2: BYTES is '99999999999G': a number, FIRST-LAST, FIRST- or *, such as 4K-1M"},
+      {"keel-collectives 1\nall_reduce -4 * * * ring\n",
+       "line 2: BYTES is '-4': a number, FIRST-LAST, FIRST- or *, such as 4K-1M"},
+      {"keel-collectives 1\nall_reduce * 0 * * ring\n",
+       "line 2: RANKS is '0': a number from 1 on, FIRST-LAST, FIRST- or *, such as 2-8"},
+      {"keel-collectives 1\nall_reduce * 2K * * ring\n",
+       "line 2: RANKS is '2K': a number from 1 on, FIRST-LAST, FIRST- or *, such as 2-8"},
+      {"keel-collectives 1\nall_reduce * * near * ring\n",
+       "line 2: REACH is 'near': alias, staged or *"},
+      {"keel-collectives 1\nall_reduce * * * 8 ring\n",
+       "line 2: CORES is '8': enough, crowded or *"},
+      {"keel-collectives 1\nall_reduce * * * * rings\n",
+       "line 2: ALGORITHM is 'rings': direct, eager, one_shot, ring, doubling, halving, binomial, "
+       "knomial, bruck, pairwise"},
+      {"keel-collectives 1\nall_reduce * * * * bruck\n",
+       "line 2: ALGORITHM bruck does not do all_reduce"},
+      {"keel-collectives 1\nall_reduce * * * * ring 0\n", "line 2: SCORE is '0': 1 to 1000"},
+      {"keel-collectives 1\nall_reduce * * * * ring 1001\n", "line 2: SCORE is '1001': 1 to 1000"},
+      {"keel-collectives 1\nall_reduce * * * * \x01\n",
+       "line 2: ALGORITHM is '?': direct, eager, one_shot, ring, doubling, halving, binomial, "
+       "knomial, bruck, pairwise"},
+  };
+  for (const auto& each : kCases) {
+    std::vector<Rule> rules;
+    const Status status = keel::read_table(each.text, &rules);
+    EXPECT_EQ(status.code(), KEEL_INVALID_ARGUMENT) << each.text;
+    EXPECT_STREQ(status.text(), each.error);
+  }
+}
+
+// ---- where it is from -----------------------------------------------------------
+
+class Environment : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = testing::TempDir() + "keel-table-" + std::to_string(getpid());
+    ASSERT_EQ(mkdir(folder_.c_str(), 0700), 0);
+    unset();
+    setenv("XDG_CACHE_HOME", folder_.c_str(), 1);
+  }
+  void TearDown() override {
+    std::remove(keel::measured_table_path().c_str());
+    std::remove(file().c_str());
+    std::remove((folder_ + "/keel").c_str());
+    std::remove(folder_.c_str());
+    unset();
+  }
+  static void unset() {
+    unsetenv("KEEL_COLLECTIVE_TABLE");
+    unsetenv("KEEL_ALGORITHM");
+    unsetenv("XDG_CACHE_HOME");
+  }
+  std::string file() const { return folder_ + "/table"; }
+  static void write(const std::string& path, const std::string& text) {
+    std::ofstream(path, std::ios::binary) << text;
+  }
+  void write_measured(const std::string& text) {
+    mkdir((folder_ + "/keel").c_str(), 0700);
+    write(keel::measured_table_path(), text);
+  }
+
+  std::string folder_;
+};
+
+TEST_F(Environment, NothingIsBuiltIn) {
+  keel::TableSource source;
+  ASSERT_TRUE(keel::load_table(&source).ok());
+  EXPECT_TRUE(source.rules.empty());
+  EXPECT_EQ(source.name, "built-in");
+}
+
+TEST_F(Environment, TheMeasuredTableIsUsedUnlessAnotherIsNamed) {
+  write_measured("keel-collectives 1\nall_reduce * * * * ring\n");
+  keel::TableSource source;
+  ASSERT_TRUE(keel::load_table(&source).ok());
+  EXPECT_EQ(source.rules.size(), 1u);
+  EXPECT_EQ(source.name, keel::measured_table_path());
+  EXPECT_TRUE(source.name.starts_with(folder_ + "/keel/collectives-")) << source.name;
+  setenv("KEEL_COLLECTIVE_TABLE", "builtin", 1);
+  ASSERT_TRUE(keel::load_table(&source).ok());
+  EXPECT_TRUE(source.rules.empty());
+  write(file(), "keel-collectives 1\n");
+  setenv("KEEL_COLLECTIVE_TABLE", file().c_str(), 1);
+  ASSERT_TRUE(keel::load_table(&source).ok());
+  EXPECT_TRUE(source.rules.empty());
+  EXPECT_EQ(source.name, file());
+}
+
+// It is only a cache.
+TEST_F(Environment, AMeasuredTableThatIsNoneIsNotUsed) {
+  write_measured("keel-collectives 1\nall_reduce * * * * ring\nwhat\n");
+  keel::TableSource source;
+  ASSERT_TRUE(keel::load_table(&source).ok());
+  EXPECT_TRUE(source.rules.empty());
+  EXPECT_EQ(source.name, "built-in");
+}
+
+TEST_F(Environment, ANamedTableThatIsNoneIsAnError) {
+  keel::TableSource source;
+  setenv("KEEL_COLLECTIVE_TABLE", file().c_str(), 1);
+  Status status = keel::load_table(&source);
+  EXPECT_EQ(status.code(), KEEL_NOT_FOUND);
+  EXPECT_EQ(status.text(), "KEEL_COLLECTIVE_TABLE: " + file() + ": No such file or directory");
+  write(file(), "keel-collectives 1\nall_reduce * * * * ring\nwhat\n");
+  status = keel::load_table(&source);
+  EXPECT_EQ(status.code(), KEEL_INVALID_ARGUMENT);
+  EXPECT_TRUE(std::string(status.text())
+                  .starts_with("KEEL_COLLECTIVE_TABLE: " + file() + ": line 3: 1 words"))
+      << status.text();
+  setenv("KEEL_COLLECTIVE_TABLE", folder_.c_str(), 1);
+  EXPECT_EQ(keel::load_table(&source).text(), "KEEL_COLLECTIVE_TABLE: " + folder_ + ": is no file");
+}
+
+TEST_F(Environment, OneAlgorithmIsForcedWhereItApplies) {
+  setenv("KEEL_ALGORITHM", "ring", 1);
+  keel::TableSource source;
+  ASSERT_TRUE(keel::load_table(&source).ok());
+  EXPECT_EQ(source.name, "built-in, KEEL_ALGORITHM=ring");
+  const Surroundings surroundings = {4, false, false};
+  Selection selection;
+  ASSERT_TRUE(Selection::make(source.rules, surroundings, &selection).ok());
+  ASSERT_TRUE(selection.check(surroundings).ok());
+  EXPECT_STREQ(chosen(selection, 4, request_of(KEEL_ALL_REDUCE, 1)), "ring");
+  EXPECT_STREQ(chosen(selection, 4, request_of(KEEL_ALL_REDUCE, 1 << 20)), "ring");
+  EXPECT_STREQ(chosen(selection, 4, request_of(KEEL_ALL_REDUCE, 1, KEEL_FLOAT16)), "eager");
+  EXPECT_STREQ(chosen(selection, 4, request_of(KEEL_BROADCAST, 1)), "eager");
+  EXPECT_STREQ(chosen(selection, 4, request_of(KEEL_BROADCAST, 1 << 20)), "direct");
+  EXPECT_STREQ(chosen(selection, 4, request_of(KEEL_BARRIER, 0)), "eager");
+}
+
+TEST_F(Environment, AnAlgorithmThatIsNoneIsAnError) {
+  setenv("KEEL_ALGORITHM", "tree", 1);
+  keel::TableSource source;
+  const Status status = keel::load_table(&source);
+  EXPECT_EQ(status.code(), KEEL_INVALID_ARGUMENT);
+  EXPECT_STREQ(status.text(),
+               "KEEL_ALGORITHM is 'tree': one of direct, eager, one_shot, ring, doubling, halving, "
+               "binomial, knomial, bruck, pairwise");
+}
+
+// ---- agreement ------------------------------------------------------------------
+
+// What rank 0 says goes through memory that others write too.
+TEST(Agreement, WhatIsNoTableIsFound) {
+  keel::FileDescriptor file;
+  ASSERT_TRUE(keel::ControlSegment::create(2, false, &file).ok());
+  std::unique_ptr<keel::ControlSegment> segment;
+  ASSERT_TRUE(keel::ControlSegment::map(file, &segment).ok());
+  const Surroundings surroundings = {2, false, false};
+  EXPECT_EQ(segment->selection().check(surroundings).code(), KEEL_RANK_FAILED) << "nobody wrote it";
+  const Selection selection = make("all_reduce * * * * ring\n", surroundings);
+  segment->set_selection(selection);
+  EXPECT_TRUE(segment->selection() == selection);
+  EXPECT_TRUE(segment->selection().check(surroundings).ok());
+  // Of eager messages that are longer than their room, and of rings of one rank.
+  segment->set_selection(make("all_gather * * * * eager\n", surroundings));
+  EXPECT_EQ(segment->selection().check({2, true, false}).code(), KEEL_RANK_FAILED);
+  segment->set_selection(selection);
+  EXPECT_EQ(segment->selection().check({1, false, false}).code(), KEEL_RANK_FAILED);
+}
+
+// Which no ranks do whose tables are the same: the memory between them was written over.
+TEST(Agreement, RanksThatGoDifferentWaysAreNamed) {
+  Request request = request_of(KEEL_ALL_REDUCE, 100);
+  std::vector<keel::Fingerprint> prints(3, request.fingerprint());
+  request.algorithm = Algorithm::kRing;
+  prints[1] = request.fingerprint();
+  EXPECT_STREQ(keel::check_fingerprints(prints).text(),
+               "mismatch: rank 1 called all_reduce(100 uint8, sum) by ring, all others "
+               "all_reduce(100 uint8, sum) by direct");
+  prints[1].count = 7;
+  EXPECT_STREQ(keel::check_fingerprints(prints).text(),
+               "mismatch: rank 1 called all_reduce(7 uint8, sum), all others "
+               "all_reduce(100 uint8, sum)");
+}
+
+}  // namespace

@@ -1,0 +1,23 @@
+// Tables of algorithms as text: what a user writes, and what `keel perf --tune` measures.
+#ifndef KEEL_COLLECTIVES_SELECTION_TABLE_H_
+#define KEEL_COLLECTIVES_SELECTION_TABLE_H_
+
+#include <string_view>
+#include <vector>
+
+#include "collectives/selection/selection.h"
+#include "core/status.h"
+
+namespace keel {
+
+// The first line is "keel-collectives 1". Then one rule a line, words apart by blanks:
+//   COLLECTIVE BYTES RANKS REACH CORES ALGORITHM [SCORE]
+//   all_reduce 64K-1M 2-4 alias * ring 20
+// BYTES and RANKS are a number, FIRST-LAST, FIRST-, or * for all; numbers of bytes may end in K,
+// M or G. REACH is alias, staged or *; CORES is enough, crowded or *. SCORE is 1 to 1000, or
+// left out for 100. '#' begins a comment. KEEL_INVALID_ARGUMENT names the line.
+Status read_table(std::string_view text, std::vector<Rule>* out_rules);
+
+}  // namespace keel
+
+#endif  // KEEL_COLLECTIVES_SELECTION_TABLE_H_

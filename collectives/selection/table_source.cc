@@ -1,0 +1,132 @@
+#include "collectives/selection/table_source.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <string_view>
+
+#include "collectives/bootstrap/file_descriptor.h"
+#include "collectives/selection/table.h"
+#include "core/log.h"
+
+namespace keel {
+
+namespace {
+
+constexpr uint64_t kMostTableBytes = 1 << 20;
+constexpr uint32_t kForcedScore = UINT32_MAX;
+
+// KEEL_NOT_FOUND: there is no such file.
+Status read_file(const std::string& path, std::string* out_text) {
+  // Not to wait for a pipe's writer.
+  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat info = {};
+  if (file.get() < 0 || fstat(file.get(), &info) != 0) {
+    return failure(errno == ENOENT ? KEEL_NOT_FOUND : KEEL_INVALID_ARGUMENT, "{}",
+                   std::strerror(errno));
+  }
+  if (!S_ISREG(info.st_mode)) return failure(KEEL_INVALID_ARGUMENT, "is no file");
+  if (static_cast<uint64_t>(info.st_size) > kMostTableBytes) {
+    return failure(KEEL_INVALID_ARGUMENT, "has {} bytes, a table at most {}", info.st_size,
+                   kMostTableBytes);
+  }
+  out_text->resize(static_cast<size_t>(info.st_size));
+  size_t done = 0;
+  while (done < out_text->size()) {
+    const ssize_t got = read(file.get(), out_text->data() + done, out_text->size() - done);
+    if (got < 0) return failure(KEEL_INVALID_ARGUMENT, "{}", std::strerror(errno));
+    if (got == 0) break;
+    done += static_cast<size_t>(got);
+  }
+  out_text->resize(done);
+  return {};
+}
+
+Status read_rules(const std::string& path, std::vector<Rule>* out_rules) {
+  std::string text;
+  Status status = read_file(path, &text);
+  if (status.ok()) status = read_table(text, out_rules);
+  return status.with_prefix(path + ": ");
+}
+
+// "model name" of the first processor.
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  std::string line;
+  for (uint32_t i = 0; i < 64 && std::getline(file, line); ++i) {
+    if (line.starts_with("model name")) return line;
+  }
+  return {};
+}
+
+std::string machine_key() {
+  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  const std::string text = processor_name() + "\n" + std::to_string(sysconf(_SC_NPROCESSORS_CONF));
+  for (const char character : text) {
+    hash = (hash ^ static_cast<uint8_t>(character)) * 0x100000001b3;
+  }
+  return fmt::format("{:016x}", hash);
+}
+
+Status load_rules(TableSource* out_source) {
+  const char* const wanted = secure_getenv("KEEL_COLLECTIVE_TABLE");
+  if (wanted != nullptr && *wanted != '\0') {
+    if (std::string_view(wanted) == "builtin") return {};
+    out_source->name = wanted;
+    return read_rules(wanted, &out_source->rules).with_prefix("KEEL_COLLECTIVE_TABLE: ");
+  }
+  const std::string path = measured_table_path();
+  if (path.empty()) return {};
+  const Status status = read_rules(path, &out_source->rules);
+  if (status.ok()) {
+    out_source->name = path;
+    return {};
+  }
+  out_source->rules.clear();
+  if (status.code() != KEEL_NOT_FOUND) log(KEEL_LOG_WARNING, "measured table: {}", status.text());
+  return {};
+}
+
+}  // namespace
+
+std::string measured_table_path() {
+  std::string folder;
+  if (const char* xdg = secure_getenv("XDG_CACHE_HOME"); xdg != nullptr && xdg[0] == '/') {
+    folder = xdg;
+  } else if (const char* home = secure_getenv("HOME"); home != nullptr && home[0] == '/') {
+    folder = std::string(home) + "/.cache";
+  } else {
+    return {};
+  }
+  static const std::string key = machine_key();
+  return fmt::format("{}/keel/collectives-{}.table", folder, key);
+}
+
+Status load_table(TableSource* out_source) {
+  *out_source = {};
+  KEEL_RETURN_IF_ERROR(load_rules(out_source));
+  const char* const forced = secure_getenv("KEEL_ALGORITHM");
+  if (forced == nullptr || *forced == '\0') return {};
+  const auto algorithm = find_algorithm(forced);
+  if (!algorithm) {
+    return failure(KEEL_INVALID_ARGUMENT, "KEEL_ALGORITHM is '{}': one of {}",
+                   std::string_view(forced).substr(0, 40), algorithm_names());
+  }
+  for (uint32_t i = 0; i < KEEL_COLLECTIVE_COUNT; ++i) {
+    Rule rule;
+    rule.collective = static_cast<keel_collective>(i);
+    rule.algorithm = *algorithm;
+    rule.score = kForcedScore;
+    // A barrier has no data: there is no choice.
+    if (rule.collective != KEEL_BARRIER) out_source->rules.push_back(rule);
+  }
+  out_source->name += fmt::format(", KEEL_ALGORITHM={}", forced);
+  return {};
+}
+
+}  // namespace keel
