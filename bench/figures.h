@@ -32,6 +32,7 @@ std::vector<Figure> vulkan_dispatch(Setup& setup);
 std::vector<Figure> vulkan_matmul(Setup& setup);
 std::vector<Figure> cpu_matmul(Setup& setup);
 std::vector<Figure> bridge_all_reduce(Setup& setup);
+std::vector<Figure> bridge_exchange(Setup& setup);
 std::vector<Figure> collective_priority(Setup& setup);
 std::vector<Figure> collective_start(Setup& setup);
 std::vector<Figure> collective_idle(Setup& setup);

@@ -35,6 +35,7 @@ constexpr Entry kFigures[] = {
     {"vulkan_matmul", vulkan_matmul},
     {"cpu_matmul", cpu_matmul},
     {"bridge_all_reduce", bridge_all_reduce},
+    {"bridge_exchange", bridge_exchange},
     {"collective_priority", collective_priority},
     {"collective_start", collective_start},
     {"collective_idle", collective_idle},

@@ -139,9 +139,7 @@ bool PerfJob::run() {
   if (control_.process() == 0) {
     report_.emplace(options_, std::move(all));
     report_->print_start();
-    const keel_comm comm = ranks_.front()->comm();
-    const std::string text = api_detail::read_text(
-        [&](char* out, uint64_t* size) { return keel_comm_explain(comm, out, size); });
+    const std::string text = explanation();
     explained_ = Json::parse(text);
     if (options_.explain) print("# " + text + "\n");
   }
@@ -156,6 +154,21 @@ bool PerfJob::run() {
   const uint64_t wrong = control_.sum(report_ ? report_->wrong_rows() : 0);
   if (report_ && !options_.output_file.empty()) write_json();
   return wrong == 0;
+}
+
+std::string PerfJob::explanation() const {
+  const keel_comm comm = ranks_.front()->comm();
+  return api_detail::read_text(
+      [&](char* out, uint64_t* size) { return keel_comm_explain(comm, out, size); });
+}
+
+// Of what |step| has just done, where it went in rounds.
+void PerfJob::explain_last(const PerfStep& step, const PerfRow& row) const {
+  const Json last = Json::parse(explanation())["last"];
+  if (last.is_null() || last["operation"] != step.operation->name || last["bytes"] != row.bytes) {
+    return;
+  }
+  print("# " + last.dump() + "\n");
 }
 
 void PerfJob::write_json() const {
@@ -233,7 +246,9 @@ void PerfJob::run_table(uint32_t thread, PerfStep step) {
     row.out_of_place = time(thread, step);
     step.in_place = true;
     if (operation.in_place) row.in_place = time(thread, step);
-    if (reports(thread)) report_->add(row);
+    if (!reports(thread)) continue;
+    report_->add(row);
+    if (options_.explain) explain_last(step, row);
   }
 }
 

@@ -46,6 +46,9 @@ class PerfJob {
   void meet();
   bool reports(uint32_t thread) const { return thread == 0 && control_.process() == 0; }
   void write_json() const;
+  // keel_comm_explain of the first rank.
+  std::string explanation() const;
+  void explain_last(const PerfStep& step, const PerfRow& row) const;
 
   const PerfOptions& options_;
   std::vector<Device> devices_;  // of this process's ranks

@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-<<<<<<< HEAD
-#include <CLI/CLI.hpp>
-=======
-#include <algorithm>
->>>>>>> 06030ce (keel perf --peers: Keel beside Open MPI, MPICH and Gloo from the command line)
+command.add_flag("--tune", out->tune,
+                 "Measure every algorithm at every size (1K to 16M, times 4) and keep the "
+                 "fastest for this machine");
+command.add_flag("--explain", out->explain,
+                 "Print how rank 0 goes about it, and of each size what it was to take");
 #include <charconv>
 #include <cmath>
 #include <functional>
@@ -233,7 +233,8 @@ void add_perf_options(CLI::App& command, const std::shared_ptr<PerfOptions>& opt
   command.add_flag("--tune", out->tune,
                    "Measure every algorithm at every size (1K to 16M, times 4) and keep the "
                    "fastest for this machine");
-  command.add_flag("--explain", out->explain, "Print how rank 0 would go about it");
+  command.add_flag("--explain", out->explain,
+                   "Print how rank 0 goes about it, and of each size what it was to take");
   command
       .add_option_function<double>(
           "-T,--timeout",
@@ -247,18 +248,14 @@ void add_perf_options(CLI::App& command, const std::shared_ptr<PerfOptions>& opt
       ->type_name("FOLDER");
   count("--rounds", &out->rounds, "With --peers: launches of each", 1, 1000);
   // One of the two alone moves the other's default.
-<<<<<<< HEAD
   command.parse_complete_callback([out, minimum, maximum, iterations] {
     out->iterations_given = iterations->count() != 0;
-=======
-  command.parse_complete_callback([out, minimum, maximum] {
     if (out->tune && minimum->count() == 0 && maximum->count() == 0) {
       out->min_bytes = 1 << 10;
       out->max_bytes = 16 << 20;
       out->step_factor = 4;
       return;
     }
->>>>>>> h-select
     if (minimum->count() == 0) out->min_bytes = std::min(out->min_bytes, out->max_bytes);
     if (maximum->count() == 0) out->max_bytes = std::max(out->min_bytes, out->max_bytes);
   });

@@ -167,6 +167,24 @@ TEST(Perf, ExplainAndDevices) {
   ASSERT_NE(line, all.end()) << result.out;
   const json explained = json::parse(line->substr(2), nullptr, /*allow_exceptions=*/false);
   EXPECT_EQ(explained["ranks"].size(), 2u);
+  EXPECT_EQ(explained["islands"].size(), 1u);
+}
+
+TEST(Perf, ExplainsEachSize) {
+  const Result result =
+      perf({"reduce_scatter", "-b", "1M", "-e", "2M", "-f", "2", "-g", "2", "--explain"});
+  ASSERT_EQ(result.exit_code, 0) << result.error << result.out;
+  std::vector<uint64_t> sizes;
+  for (const std::string& line : lines(result.out)) {
+    if (!line.starts_with("# {")) continue;
+    const json told = json::parse(line.substr(2), nullptr, /*allow_exceptions=*/false);
+    ASSERT_TRUE(told.is_object()) << line;
+    if (!told.contains("operation")) continue;
+    EXPECT_EQ(told["operation"], "reduce_scatter");
+    EXPECT_GT(told["measured_ms"], 0);
+    sizes.push_back(told["bytes"]);
+  }
+  EXPECT_EQ(sizes, (std::vector<uint64_t>{1 << 20, 2 << 20}));
 }
 
 TEST(Perf, ForeignMemory) {
@@ -175,6 +193,15 @@ TEST(Perf, ForeignMemory) {
     GTEST_SKIP() << "communicators do not take registered memory";
   }
   EXPECT_EQ(result.exit_code, 0) << result.error << result.out;
+}
+
+// Which other processes cannot map: several windows of it, the last one not full.
+TEST(Perf, ForeignMemoryOfProcesses) {
+  for (const char* bytes : {"6000", "700004"}) {
+    const Result result = perf({"all", "-b", bytes, "-e", bytes, "--procs", "3", "--foreign"});
+    EXPECT_EQ(result.exit_code, 0) << result.error << result.out;
+    EXPECT_FALSE(rows(result).empty()) << result.out;
+  }
 }
 
 TEST(Perf, MistakesAreNamed) {

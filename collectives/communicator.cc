@@ -4,6 +4,7 @@
 #include <keel/plugin_kit.hpp>
 #include <new>
 
+#include "collectives/explain.h"
 #include "collectives/reduce.h"
 #include "collectives/selection/agreement.h"
 #include "collectives/split.h"
@@ -515,25 +516,8 @@ Communicator::Stats Communicator::stats() const {
 }
 
 std::string Communicator::explain() {
-  std::string ranks;
-  bool any_staged = false;
-  for (uint32_t other = 0; other < world(); ++other) {
-    const Attendee& attendee = team().attendee(other);
-    const bool staged = (attendee.flags & Team::kNoAlias) != 0;
-    any_staged = any_staged || staged;
-    ranks += fmt::format(
-        "{}{{\"rank\": {}, \"device\": \"{}\", \"process\": {}, \"reach\": \"{}\"}}",
-        other == 0 ? "" : ", ", other, attendee.device, attendee.pid, staged ? "staged" : "alias");
-  }
-  ControlSegment& segment = team().segment();
-  return fmt::format(
-      "{{\"world\": {}, \"priority\": \"{}\", \"path\": \"{}\", \"chunk_bytes\": {}, "
-      "\"chunks_in_flight\": 2, "
-      "\"eager_bytes\": {}, \"waiting\": \"{}\", \"timeout_ns\": {}, {}, \"ranks\": [{}]}}",
-      world(), team().is_urgent() ? "urgent" : "normal", any_staged ? "bridge" : "direct",
-      segment.chunk_bytes(), selection_.eager_bytes(KEEL_ALL_REDUCE),
-      segment.crowded() ? "parking" : "spinning", timeout_ns_.load(std::memory_order_relaxed),
-      explain_selection(team(), selection_, table_name_), ranks);
+  return explain_communicator(context_, timeout_ns_.load(std::memory_order_relaxed), selection_,
+                              table_name_);
 }
 
 }  // namespace keel

@@ -102,7 +102,7 @@ class Communicator final : public GateKeeper {
     uint64_t gave_way = 0;
   };
   Stats stats() const;
-  // The reach of each rank and the sizes in use, as JSON.
+  // As JSON: see explain.h.
   std::string explain();
 
  private:

@@ -81,6 +81,7 @@ struct Request {
     print.collective = static_cast<uint8_t>(collective);
     print.dtype = static_cast<uint8_t>(dtype);
     print.reduction = static_cast<uint8_t>(reduction);
+    print.algorithm = static_cast<uint8_t>(algorithm);
     print.root = root;
     return print;
   }

@@ -19,7 +19,7 @@ RankContext::RankContext(std::shared_ptr<Team> team, uint32_t rank, Ref<Device> 
   factors.resize(team_->world());
   any_staged_ = !has_alias_;
   for (uint32_t other = 0; other < team_->world(); ++other) {
-    any_staged_ = any_staged_ || (team_->attendee(other).flags & Team::kNoAlias) != 0;
+    any_staged_ = any_staged_ || has_leg(other);
   }
 }
 
@@ -28,6 +28,19 @@ void RankContext::make_stage() {
   // Every rank's small result fits one window: world pieces of what travels with a post.
   window_bytes_ = std::max(chunk_bytes_, uint64_t{world()} * kStagedEagerBytes);
   stage_ = std::make_unique<Stage>(*device_, window_bytes_, !team_->is_local(), team_->is_urgent());
+}
+
+void RankContext::read_legs(uint64_t sequence, std::vector<Leg>* out_legs) {
+  out_legs->assign(world(), {});
+  for (uint32_t other = 0; other < world(); ++other) {
+    Leg& leg = (*out_legs)[other];
+    leg.is_free = !has_leg(other);
+    if (leg.is_free || sequence == 0) continue;
+    // All have posted it, and none goes on to overwrite it before this rank posts again.
+    const Post& post = segment().post(other, sequence - 1);
+    leg.out = sane_rate(post.leg_out);
+    leg.in = sane_rate(post.leg_in);
+  }
 }
 
 Status RankContext::prepare_stage(const Side& side) {

@@ -8,6 +8,8 @@
 #include <span>
 #include <vector>
 
+#include "collectives/bridge/exchange_plan.h"
+#include "collectives/bridge/last_exchange.h"
 #include "collectives/bridge/stage.h"
 #include "collectives/operation.h"
 #include "collectives/reduce.h"
@@ -52,6 +54,15 @@ class RankContext {
   uint64_t chunk_bytes() const { return chunk_bytes_; }
   // Once the segment's chunk size is known.
   void make_stage();
+  // What this rank knows of its leg, with a post; and |out_legs| from those that all ranks have
+  // posted with the operation before |sequence|, which are the same for all of them.
+  void write_leg(Post* post) const {
+    post->leg_out = static_cast<float>(stage_->out_rate());
+    post->leg_in = static_cast<float>(stage_->in_rate());
+  }
+  void read_legs(uint64_t sequence, std::vector<Leg>* out_legs);
+  // Whether the host does not reach the memory of |rank|'s device.
+  bool has_leg(uint32_t rank) const { return (team_->attendee(rank).flags & Team::kNoAlias) != 0; }
 
   // The |bytes| at |pointer|, of which the others shall read something if |published|.
   Status make_side(const void* pointer, uint64_t bytes, bool published, Side* out_side);
@@ -99,6 +110,11 @@ class RankContext {
   std::atomic<uint64_t> to_host{0};
   std::atomic<uint64_t> to_device{0};
   uint64_t in_place() const { return in_place_.load(std::memory_order_relaxed); }
+
+  // The operation that goes in rounds, kept so that the next one allocates nothing; and the
+  // last that is over, for explain().
+  Exchange exchange;
+  LastExchange last_exchange;
 
   // Room for one pointer a rank, so that an operation allocates nothing.
   std::vector<const void*> sources;

@@ -104,6 +104,7 @@ void Runner::write_post(const Request& request, uint64_t sequence, const Status&
   post.work = sides.work;
   post.largest = request.largest_piece();
   post.memory_epoch = context_.memory_epoch();
+  context_.write_leg(&post);
   if (!ready.ok()) {
     const size_t size = std::min(std::strlen(ready.text()), sizeof(post.text) - 1);
     std::memcpy(post.text, ready.text(), size);
@@ -201,10 +202,9 @@ Status Runner::run_collective(const Request& request, const Status& ready,
       segment.abort(status);
     }
   }
-  if (segment.failed()) {
-    context_.stage().settle();
-    context_.team().await_acts();
-  }
+  // Also where the ranks only do not match: what was fetched for it is the caller's again.
+  if (!status.ok()) context_.stage().settle();
+  if (segment.failed()) context_.team().await_acts();
   segment.publish_done(rank, sequence);
   if (sides.scratch != nullptr) context_.device().memory().free(sides.scratch).ok();
   if (status.ok()) return {};

@@ -35,6 +35,7 @@ Status exchange(RankContext& context, const Data& own, Patience& patience,
     post.fingerprint.collective = kSplitCollective;
     post.status = KEEL_OK;
     post.flags = 0;
+    context.write_leg(&post);
     std::memcpy(post.small, &own, sizeof(own));
     segment.publish_post(context.rank(), sequence);
     status = context.await_posts(sequence, patience);

@@ -1,6 +1,7 @@
 #include "collectives/algorithms/direct.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
 #include "collectives/reduce.h"
@@ -39,9 +40,8 @@ DirectAlgorithm::DirectAlgorithm(RankContext& context, const Request& request, u
       world_(context.world()),
       rank_(context.rank()),
       element_(request.element()),
-      window_(std::max<uint64_t>(
-          1, context.window_bytes() / element_ /
-                 std::max(request.send_parts(world_), request.receive_parts(world_)))) {}
+      host_copies_(!context.any_staged()),
+      shares_(request.collective == KEEL_ALL_REDUCE || request.collective == KEEL_REDUCE) {}
 
 bool DirectAlgorithm::shares_result(const Request& request, uint32_t rank) {
   if (request.collective == KEEL_ALL_REDUCE) return true;
@@ -71,11 +71,31 @@ DirectAlgorithm::Range DirectAlgorithm::range_of(const Piece& piece, uint64_t ro
 }
 
 DirectAlgorithm::Range DirectAlgorithm::share_of(uint32_t peer, uint64_t count) const {
+  if (window_ != 0) {
+    const ShareRange part =
+        keel::share_of(context_.exchange.plan, peer, count, static_cast<uint32_t>(element_));
+    return {part.begin, part.count};
+  }
   // Whole cache lines, so that no two ranks write one.
   const uint64_t line = std::max<uint64_t>(1, kLine / element_);
   const uint64_t share = ((count + world_ - 1) / world_ + line - 1) / line * line;
   const uint64_t begin = std::min(count, peer * share);
   return {begin, std::min(share, count - begin)};
+}
+
+void DirectAlgorithm::make_plan() {
+  if (window_ != 0) return;
+  const uint64_t parts = std::max(request_.send_parts(world_), request_.receive_parts(world_));
+  Exchange& exchange = context_.exchange;
+  context_.read_legs(sequence_, &exchange.legs);
+  // Of the forms with arrays not even the largest piece is one that all ranks know.
+  const bool is_known = !has_arrays(request_.collective);
+  const uint64_t bytes = is_known ? request_.count * element_ * parts : UINT64_MAX;
+  plan_exchange({bytes, static_cast<uint32_t>(element_), context_.window_bytes()}, exchange.legs,
+                host_copies_, &exchange.plan);
+  if (!is_known) exchange.plan.bound_seconds = exchange.plan.predicted_seconds = 0;
+  window_ = std::max<uint64_t>(1, exchange.plan.window_bytes / element_ / parts);
+  context_.stage().use_windows(exchange.plan.window_bytes, exchange.plan.windows);
 }
 
 // ---- staged sides ---------------------------------------------------------------
@@ -87,9 +107,18 @@ Status DirectAlgorithm::fetch(uint64_t round) {
     const Piece piece = request_.send_piece(
         rank_, parts == 1 && has_root(request_.collective) ? request_.root : part);
     const Range range = range_of(piece, round);
-    KEEL_RETURN_IF_ERROR(
-        context_.stage().fetch(round, send_.buffer, (piece.offset + range.begin) * element_,
-                               part * round_elements_ * element_, range.count * element_));
+    // What nobody else reads stays where it is, if this rank reaches it there.
+    const bool is_kept = send_.buffer.host != nullptr;
+    if (is_kept && parts > 1 && part == rank_) continue;
+    Range kept = {range.count, 0};
+    if (is_kept && shares_) kept = share_of(rank_, range.count);
+    const auto bring = [&](uint64_t begin, uint64_t end) {
+      return context_.stage().fetch(
+          round, send_.buffer, (piece.offset + range.begin + begin) * element_,
+          (part * round_elements_ + begin) * element_, (end - begin) * element_);
+    };
+    KEEL_RETURN_IF_ERROR(bring(0, kept.begin));
+    KEEL_RETURN_IF_ERROR(bring(kept.begin + kept.count, range.count));
   }
   context_.to_host.store(context_.stage().traffic().to_host, std::memory_order_relaxed);
   return {};
@@ -97,6 +126,7 @@ Status DirectAlgorithm::fetch(uint64_t round) {
 
 Status DirectAlgorithm::deliver(uint64_t round) {
   if (!receive_.staged || receive_.bytes == 0 || receive_.buffer.device == nullptr) return {};
+  if (receive_.buffer.host != nullptr) return {};  // see target()
   const uint32_t parts = request_.receive_parts(world_);
   for (uint32_t part = 0; part < parts; ++part) {
     const uint32_t peer = parts == 1 && has_root(request_.collective) ? request_.root : part;
@@ -113,7 +143,8 @@ Status DirectAlgorithm::deliver(uint64_t round) {
 
 char* DirectAlgorithm::target(uint64_t round, uint32_t part, const Piece& piece,
                               const Range& range) {
-  if (receive_.staged) {
+  // Where others cannot reach the rank's buffer it can itself, if it is the host's.
+  if (receive_.buffer.host == nullptr) {
     const uint64_t in_window = part * round_elements_ + (range.begin - round * round_elements_);
     return context_.stage().out(round) + in_window * element_;
   }
@@ -124,7 +155,7 @@ char* DirectAlgorithm::target(uint64_t round, uint32_t part, const Piece& piece,
 
 Status DirectAlgorithm::source(uint32_t peer, uint64_t round, uint32_t part, const Piece& piece,
                                const Range& range, const char** out_data) {
-  if (peer == rank_ && !send_.staged) {
+  if (peer == rank_ && send_.buffer.host != nullptr) {
     *out_data = send_.buffer.host + (piece.offset + range.begin) * element_;
     return {};
   }
@@ -172,9 +203,12 @@ Status DirectAlgorithm::peer_piece(uint32_t peer, Piece* out_piece) {
 
 Status DirectAlgorithm::start() {
   if (!send_.staged) return {};
+  make_plan();
   round_elements_ = window_;
-  KEEL_RETURN_IF_ERROR(fetch(0));
-  return fetch(1);
+  for (uint64_t round = 0; round < context_.stage().windows(); ++round) {
+    KEEL_RETURN_IF_ERROR(fetch(round));
+  }
+  return {};
 }
 
 Status DirectAlgorithm::run() {
@@ -192,12 +226,12 @@ Status DirectAlgorithm::run() {
     return failure(KEEL_RANK_FAILED, "{} posted a piece of {} elements, where all have {}",
                    context_.team().name(rank), theirs, own);
   }
-  const bool shares = request_.collective == KEEL_ALL_REDUCE || request_.collective == KEEL_REDUCE;
+  if (any_staged_) make_plan();
   const uint64_t round_bytes = context_.segment().crowded() ? kCrowdedRoundBytes : kRoundBytes;
-  round_elements_ = any_staged_ ? window_ : shares ? round_bytes / element_ : largest;
-  if (!receive_.staged) {
+  round_elements_ = any_staged_ ? window_ : shares_ ? round_bytes / element_ : largest;
+  if (receive_.buffer.host != nullptr) {
     if (receive_.bytes >= kStreamedShares) gather_store_ = Store::kStreaming;
-    if (receive_.bytes >= kStreamedResult && !shares) store_ = Store::kStreaming;
+    if (receive_.bytes >= kStreamedResult && !shares_) store_ = Store::kStreaming;
   }
   rounds_ = round_elements_ == 0 ? 0 : (largest + round_elements_ - 1) / round_elements_;
   if (request_.collective == KEEL_ALL_TO_ALL_V) {
@@ -206,14 +240,29 @@ Status DirectAlgorithm::run() {
       KEEL_RETURN_IF_ERROR(peer_piece(peer, &piece));
     }
   }
+  const auto begin = std::chrono::steady_clock::now();
   KEEL_RETURN_IF_ERROR(run_rounds());
+  tell_exchange(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   if (!send_.staged && send_.bytes != 0) context_.count_in_place(send_.bytes);
   if (!receive_.staged && receive_.bytes != 0) context_.count_in_place(receive_.bytes);
   return {};
 }
 
+void DirectAlgorithm::tell_exchange(double seconds) {
+  Exchange& exchange = context_.exchange;
+  exchange.collective = request_.collective;
+  exchange.bytes = std::max(send_.bytes, receive_.bytes);
+  exchange.rounds = rounds_;
+  exchange.round_bytes = round_elements_ * element_;
+  exchange.is_staged = any_staged_;
+  exchange.leg_out_bytes = send_.staged && send_.buffer.host == nullptr ? send_.bytes : 0;
+  exchange.leg_in_bytes = receive_.buffer.host == nullptr ? receive_.bytes : 0;
+  exchange.seconds = seconds;
+  context_.last_exchange.write(exchange);
+}
+
 Status DirectAlgorithm::run_rounds() {
-  const bool shares = request_.collective == KEEL_ALL_REDUCE || request_.collective == KEEL_REDUCE;
+  const uint64_t windows = context_.stage().windows();
   const uint64_t own = request_.largest_piece();
   for (uint64_t round = 0; round < rounds_; ++round) {
     context_.give_way();
@@ -224,12 +273,14 @@ Status DirectAlgorithm::run_rounds() {
     if (any_staged_) {
       if (send_.staged) KEEL_RETURN_IF_ERROR(context_.stage().await_fetched(round, patience_));
       // All have their part of this round where it can be read, and are done with the one
-      // before.
-      KEEL_RETURN_IF_ERROR(context_.meet(patience_));
-      if (round > 0 && !shares) KEEL_RETURN_IF_ERROR(fetch(round + 1));
+      // before. Where their threads copy it that is known already: of the first from the posts,
+      // and of what is reduced from where all had reduced the one before.
+      const bool is_there = host_copies_ && (round == 0 || shares_);
+      if (!is_there) KEEL_RETURN_IF_ERROR(context_.meet(patience_));
+      if (round > 0 && !shares_) KEEL_RETURN_IF_ERROR(fetch(round - 1 + windows));
       if (receive_.staged) KEEL_RETURN_IF_ERROR(context_.stage().await_delivered(round, patience_));
     }
-    if (shares) {
+    if (shares_) {
       KEEL_RETURN_IF_ERROR(share_round(round));
     } else if (reduces(request_.collective)) {
       KEEL_RETURN_IF_ERROR(reduce_round(round));
@@ -242,8 +293,9 @@ Status DirectAlgorithm::run_rounds() {
   context_.arrive();
   if (is_read()) KEEL_RETURN_IF_ERROR(context_.await(patience_));
   if (receive_.staged && receive_.buffer.device != nullptr) {
-    KEEL_RETURN_IF_ERROR(context_.stage().await_delivered(0, patience_));
-    KEEL_RETURN_IF_ERROR(context_.stage().await_delivered(1, patience_));
+    for (uint64_t round = 0; round < windows; ++round) {
+      KEEL_RETURN_IF_ERROR(context_.stage().await_delivered(round, patience_));
+    }
   }
   return {};
 }
@@ -324,10 +376,12 @@ Status DirectAlgorithm::share_round(uint64_t round) {
   const Piece whole = {0, request_.count};
   const Range window = range_of(whole, round);
   const HostSpan span("host reduce", [&](AccessList& accesses) {
-    if (!receive_.staged) {
+    if (receive_.buffer.host != nullptr) {
       accesses.writes(&context_.device(), receive_.buffer.device, receive_.bytes);
     }
-    if (!send_.staged) accesses.reads(&context_.device(), send_.buffer.device, send_.bytes);
+    if (send_.buffer.host != nullptr) {
+      accesses.reads(&context_.device(), send_.buffer.device, send_.bytes);
+    }
   });
   const auto share = [&](uint32_t peer) {
     const Range part = share_of(peer, window.count);
@@ -341,13 +395,19 @@ Status DirectAlgorithm::share_round(uint64_t round) {
       context_.sources[peer] = data;
       context_.factors[peer] = context_.posted_factor(peer, request_, sequence_);
     }
-    void* const destinations[] = {target(round, 0, whole, own)};
-    reduce(request_.dtype, request_.reduction, context_.sources, destinations, own.count,
+    // The others read it in the window where they cannot reach the buffer.
+    const bool is_both = receive_.staged && receive_.buffer.host != nullptr;
+    void* destinations[] = {target(round, 0, whole, own), nullptr};
+    if (is_both) {
+      destinations[1] = context_.stage().out(round) + (own.begin - window.begin) * element_;
+    }
+    reduce(request_.dtype, request_.reduction, context_.sources,
+           std::span(destinations).first(is_both ? 2 : 1), own.count,
            {context_.factors_of(request_), store_});
   }
   KEEL_RETURN_IF_ERROR(context_.meet(patience_));
   // The windows of all ranks have been read.
-  if (any_staged_) KEEL_RETURN_IF_ERROR(fetch(round + 2));
+  if (any_staged_) KEEL_RETURN_IF_ERROR(fetch(round + context_.stage().windows()));
   if (request_.collective == KEEL_REDUCE && rank_ != request_.root) return {};
   for (uint32_t turn = 1; turn < world_; ++turn) {
     const uint32_t peer = (rank_ + turn) % world_;

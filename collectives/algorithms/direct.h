@@ -11,8 +11,8 @@
 namespace keel {
 
 // Runs one operation once all ranks have posted where their buffers are. The data goes in
-// rounds of a window: the ranks whose buffers the others cannot reach stage the next one
-// and take the last one away meanwhile. What the ranks do:
+// rounds of a window: the ranks whose buffers the others cannot reach stage the next ones
+// and take the last ones away meanwhile. What the ranks do:
 //   copies (broadcast, all_gather, all_to_all, ...)   each pulls what is for it
 //   reduce_scatter                                    each reduces its piece of all
 //   all_reduce, reduce                                each reduces a share of the window, then
@@ -39,6 +39,10 @@ class DirectAlgorithm {
   };
 
   Status run_rounds();
+  // Sizes of windows and shares, where some rank's side is staged: before the posts where it is
+  // this one's. The same on all ranks.
+  void make_plan();
+  void tell_exchange(double seconds);
   Status copy_round(uint64_t round);
   Status reduce_round(uint64_t round);
   Status share_round(uint64_t round);
@@ -72,10 +76,13 @@ class DirectAlgorithm {
   const uint32_t world_;
   const uint32_t rank_;
   const uint64_t element_;
-  const uint64_t window_;  // elements of a piece in a staged round
+  uint64_t window_ = 0;  // elements of a piece in a staged round; 0: there is no plan yet
   uint64_t round_elements_ = 0;
   uint64_t rounds_ = 0;
   bool any_staged_ = false;
+  // What is staged is copied by the ranks' own threads, and so is there when they meet.
+  const bool host_copies_;
+  const bool shares_;                    // all_reduce, reduce
   Store store_ = Store::kCached;         // of what ends up in this rank's buffer for good
   Store gather_store_ = Store::kCached;  // of the shares that other ranks have reduced
 };

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -25,13 +26,7 @@ constexpr uint32_t kWindows = 4;
 Stage::~Stage() {
   // Both may still have work in flight after a failure: the device reuses the streams
   // only when they are idle, and the pool the memory only when all streams are past it.
-  const bool is_idle = [&] {
-    for (const Ref<EventRecord>& record :
-         {fetched_[0], fetched_[1], delivered_[0], delivered_[1]}) {
-      if (record && record->state() != EventRecord::State::kDone) return false;
-    }
-    return true;
-  }();
+  const bool is_idle = leaving_.is_idle() && entering_.is_idle();
   if (to_host_) device_.return_stream(std::move(to_host_));
   if (to_device_) device_.return_stream(std::move(to_device_));
   if (memory_ == nullptr) return;
@@ -115,11 +110,8 @@ void Stage::settle() {
   // Copies of a window end in milliseconds, or never, on a device that hangs.
   constexpr int64_t kPatienceNs = 5'000'000'000;
   const Deadline deadline = Deadline::after(kPatienceNs);
-  for (const auto& records : {fetched_, delivered_}) {
-    for (const Ref<EventRecord>& record : records) {
-      if (record) (void)record->wait(deadline);
-    }
-  }
+  leaving_.settle(deadline);
+  entering_.settle(deadline);
 }
 
 Status Stage::fetch(uint64_t round, const Buffer& buffer, uint64_t offset, uint64_t window_offset,
@@ -135,17 +127,14 @@ Status Stage::fetch(uint64_t round, const Buffer& buffer, uint64_t offset, uint6
     std::memcpy(window, buffer.host + offset, bytes);
     return {};
   }
+  KEEL_RETURN_IF_ERROR(leaving_.begin(*to_host_, round, count_, bytes));
   KEEL_RETURN_IF_ERROR(
       submit_copy(*to_host_, KEEL_COPY_DEVICE_TO_HOST, window, buffer.device + offset, bytes));
-  return to_host_->record(0, &fetched_[round % 2]);
+  return leaving_.end(*to_host_, round, count_, bytes);
 }
 
 Status Stage::await_fetched(uint64_t round, Patience& patience) {
-  // After a failure it stays: the copy may still be on its way into the window.
-  Ref<EventRecord>& record = fetched_[round % 2];
-  if (record) KEEL_RETURN_IF_ERROR(patience.wait(record));
-  record = {};
-  return {};
+  return leaving_.await(round, count_, patience);
 }
 
 Status Stage::deliver(uint64_t round, const Buffer& buffer, uint64_t offset, uint64_t window_offset,
@@ -154,24 +143,76 @@ Status Stage::deliver(uint64_t round, const Buffer& buffer, uint64_t offset, uin
   const char* const window = out(round) + window_offset;
   traffic_.to_device += bytes;
   observers::tell([&](Observer& observer) { observer.bridged(bytes); });
-  if (buffer.host != nullptr) {
-    const HostSpan span("host copy", [&](AccessList& accesses) {
-      accesses.writes(&device_, buffer.device + offset, bytes);
-    });
-    std::memcpy(buffer.host + offset, window, bytes);
-    return {};
-  }
+  KEEL_RETURN_IF_ERROR(entering_.begin(*to_device_, round, count_, bytes));
   KEEL_RETURN_IF_ERROR(
       submit_copy(*to_device_, KEEL_COPY_HOST_TO_DEVICE, buffer.device + offset, window, bytes));
-  return to_device_->record(0, &delivered_[round % 2]);
+  return entering_.end(*to_device_, round, count_, bytes);
 }
 
 Status Stage::await_delivered(uint64_t round, Patience& patience) {
-  // After a failure it stays: the copy may still be on its way into the window.
-  Ref<EventRecord>& record = delivered_[round % 2];
-  if (record) KEEL_RETURN_IF_ERROR(patience.wait(record));
-  record = {};
+  return entering_.await(round, count_, patience);
+}
+
+// ---- one direction --------------------------------------------------------------
+
+Status Stage::Way::begin(Stream& stream, uint64_t round, uint32_t count, uint64_t bytes) {
+  Window& window = windows_[round % count];
+  const Device& device = stream.device();
+  if (measured_ >= kMeasured || bytes < kLeastBytes || window.begun || window.done ||
+      !device.claims(KEEL_CLAIM_TIMING) ||
+      !KEEL_HAS(keel_stream_table, device.stream_table(), event_elapsed)) {
+    return {};
+  }
+  window.bytes = 0;
+  return stream.record(KEEL_EVENT_TIMING, &window.begun);
+}
+
+Status Stage::Way::end(Stream& stream, uint64_t round, uint32_t count, uint64_t bytes) {
+  Window& window = windows_[round % count];
+  window.bytes += bytes;
+  return stream.record(window.begun ? KEEL_EVENT_TIMING : 0, &window.done);
+}
+
+Status Stage::Way::await(uint64_t round, uint32_t count, Patience& patience) {
+  // After a failure it stays: the copy may still be on its way.
+  Window& window = windows_[round % count];
+  if (window.done) KEEL_RETURN_IF_ERROR(patience.wait(window.done));
+  if (window.begun) measure(window);
+  window = {};
   return {};
+}
+
+void Stage::Way::measure(const Window& window) {
+  if (!window.done) return;
+  Device& device = window.done->device();
+  WakeList wake;
+  const bool is_timed = window.begun->query(wake).ok() && window.done->timing();
+  advance_all(wake);
+  uint64_t elapsed = 0;
+  if (!is_timed || !device
+                        .check(device.stream_table()->event_elapsed(
+                                   window.begun->native(), window.done->native(), &elapsed),
+                               "stream.event_elapsed")
+                        .ok()) {
+    return;
+  }
+  // Those that had begun before there were enough are left out: the rate has been told.
+  if (measured_ >= kMeasured) return;
+  // The fastest: the first one of a row tells the latency too.
+  if (elapsed != 0) rate_ = std::max(rate_, static_cast<double>(window.bytes) / elapsed);
+  ++measured_;
+}
+
+void Stage::Way::settle(const Deadline& deadline) {
+  for (const Window& window : windows_) {
+    if (window.done) (void)window.done->wait(deadline);
+  }
+}
+
+bool Stage::Way::is_idle() const {
+  return std::all_of(windows_.begin(), windows_.end(), [](const Window& window) {
+    return !window.done || window.done->state() == EventRecord::State::kDone;
+  });
 }
 
 }  // namespace keel

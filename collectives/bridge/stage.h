@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "collectives/bootstrap/identity.h"
+#include "collectives/bridge/exchange_plan.h"
 #include "collectives/transports/control_segment.h"
 #include "collectives/transports/patience.h"
 #include "core/device.h"
@@ -16,9 +17,9 @@
 
 namespace keel {
 
-// Two windows in and two out, by the parity of the round: while the ranks work on one, the
-// next arrives from the device and the one before leaves for it, each on a stream of its
-// own. The windows are pinned for the device where it lets us; they lie in memory that the
+// A few windows in and as many out, which the rounds use in turn: while the ranks work on one,
+// the next ones arrive from the device and those before leave for it, each way on a stream of
+// its own. The windows are pinned for the device where it lets us; they lie in memory that the
 // other processes can map, unless all ranks are in this one. For one thread.
 class Stage {
  public:
@@ -36,18 +37,29 @@ class Stage {
   // |shared|: ranks of other processes will read the windows. |urgent|: its copies go before
   // those of others.
   Stage(Device& device, uint64_t window_bytes, bool shared, bool urgent)
-      : device_(device), window_bytes_(window_bytes), shared_(shared), urgent_(urgent) {}
+      : device_(device),
+        window_bytes_(window_bytes),
+        shared_(shared),
+        urgent_(urgent),
+        bytes_(window_bytes) {}
   ~Stage();
   Stage(const Stage&) = delete;
   Stage& operator=(const Stage&) = delete;
 
-  // Gets the memory, and the streams if the device copies; once, then nothing.
+  // Gets the memory, for two windows each way, and the streams if the device copies; once,
+  // then nothing.
   Status prepare(bool device_copies);
   Place place() const { return place_; }
-  uint64_t window_bytes() const { return window_bytes_; }
+  // Divides it anew, into |count| windows each way, none of which is in use; at first there
+  // are two of the largest size. |count| * |bytes| is at most two of those.
+  void use_windows(uint64_t bytes, uint32_t count) {
+    bytes_ = bytes;
+    count_ = count;
+  }
+  uint32_t windows() const { return count_; }
   // Offsets of the windows from place().
-  uint64_t in_offset(uint64_t round) const { return round % 2 * window_bytes_; }
-  uint64_t out_offset(uint64_t round) const { return (2 + round % 2) * window_bytes_; }
+  uint64_t in_offset(uint64_t round) const { return round % count_ * bytes_; }
+  uint64_t out_offset(uint64_t round) const { return 2 * window_bytes_ + in_offset(round); }
   char* in(uint64_t round) const { return memory_ + in_offset(round); }
   char* out(uint64_t round) const { return memory_ + out_offset(round); }
 
@@ -57,7 +69,7 @@ class Stage {
                uint64_t bytes);
   // Waits for the fetches of the round.
   Status await_fetched(uint64_t round, Patience& patience);
-  // Starts to bring |bytes| from out(round) to |buffer|.
+  // Starts to have the device bring |bytes| from out(round) to |buffer|.
   Status deliver(uint64_t round, const Buffer& buffer, uint64_t offset, uint64_t window_offset,
                  uint64_t bytes);
   // Waits until out(round) may be written again.
@@ -68,8 +80,41 @@ class Stage {
   void settle();
 
   const Traffic& traffic() const { return traffic_; }
+  // How fast the device copied, as its own clock says; 0 where that is not known yet, or it
+  // has no clock. Taken from the first windows, and then left: a plan that all ranks make of
+  // it should not change with each operation.
+  double out_rate() const { return leaving_.rate(); }  // GB/s, to the host
+  double in_rate() const { return entering_.rate(); }
 
  private:
+  // One direction: the copies of each window, and how fast the fastest was.
+  class Way {
+   public:
+    // Before and after each copy of a window, of |bytes|.
+    Status begin(Stream& stream, uint64_t round, uint32_t count, uint64_t bytes);
+    Status end(Stream& stream, uint64_t round, uint32_t count, uint64_t bytes);
+    Status await(uint64_t round, uint32_t count, Patience& patience);
+    void settle(const Deadline& deadline);
+    bool is_idle() const;
+    double rate() const { return measured_ < kMeasured ? 0 : rate_; }
+
+   private:
+    static constexpr uint32_t kMeasured = 8;
+    // Shorter ones tell more of a submission than of the way.
+    static constexpr uint64_t kLeastBytes = 64 << 10;
+
+    struct Window {
+      Ref<EventRecord> begun;  // where it is measured
+      Ref<EventRecord> done;
+      uint64_t bytes = 0;
+    };
+    void measure(const Window& window);
+
+    std::array<Window, ExchangePlan::kMostWindows> windows_;
+    double rate_ = 0;
+    uint32_t measured_ = 0;
+  };
+
   Status allocate_private();
   Status allocate_shared();
 
@@ -81,10 +126,12 @@ class Stage {
   Place place_;
   ObjectId object_;
   bool registered_ = false;  // pinned by the device
+  uint64_t bytes_;           // of a window now
+  uint32_t count_ = 2;
   Ref<Stream> to_host_;
   Ref<Stream> to_device_;
-  std::array<Ref<EventRecord>, 2> fetched_;
-  std::array<Ref<EventRecord>, 2> delivered_;
+  Way leaving_;
+  Way entering_;
   Traffic traffic_;
 };
 

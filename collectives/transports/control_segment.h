@@ -66,8 +66,11 @@ struct alignas(64) Post {
   Place work;             // scratch that the others read, of algorithms in steps
   uint64_t largest;       // elements of the largest piece this rank sends or receives
   uint32_t memory_epoch;  // changes when objects of earlier places may be gone
-  uint32_t reserved;
-  char text[144];  // with a status that is not KEEL_OK
+  // How fast the rank's device copies to the host and back, in GB/s; 0 is not known. What all
+  // ranks have posted with one operation is what they go by in the next.
+  float leg_out;
+  float leg_in;
+  char text[140];  // with a status that is not KEEL_OK
 };
 static_assert(sizeof(Post) == 320);
 

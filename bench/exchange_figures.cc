@@ -1,0 +1,210 @@
+// The bridge between chips of unequal links: how far from what the links leave.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bench/figures.h"
+
+namespace keel::bench {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Of the slowest link, both ways at once. The host has to do all the copying and reducing in
+// less than half of the time: four chips at this rate need some 0.6 of one core.
+constexpr double kSlowest = 0.25;  // GB/s
+// What is paced hardly varies, and 256 MiB take a second.
+constexpr uint32_t kMostRounds = 7;
+constexpr uint64_t kMebibytes[] = {16, 64, 256};
+// The links' rates, as multiples of the slowest.
+const std::vector<std::vector<double>> kRatios = {
+    {1, 1}, {1, 4}, {1, 1, 1}, {1, 2, 4}, {1, 1, 1, 1}, {1, 2, 3, 4}, {1, 1, 1, 9},
+};
+
+std::string profile(double rate) {
+  return fmt::format(
+      R"({{"name": "link of {0} GB/s", "memory_gb_per_s": 200, "launch_latency_us": 5,
+  "copy_gb_per_s": {{"host_to_device": {0}, "device_to_host": {0}, "peer": {0}}},
+  "tflops": {{"float32": 1}}}})",
+      rate);
+}
+
+// Emulated chips by the rates of their links, each an instance of `sim`.
+class Chips {
+ public:
+  // False: there is no `sim`.
+  bool find() {
+    for (const keel_backend_info& backend : backends()) {
+      if (std::string(backend.name) == "sim") path_ = backend.path;
+    }
+    return !path_.empty();
+  }
+  // The |number|th with |rate|.
+  Device get(double rate, size_t number) {
+    std::vector<Device>& chips = chips_[rate];
+    while (chips.size() <= number) chips.push_back(load(rate));
+    return chips[number];
+  }
+
+ private:
+  Device load(double rate) {
+    char file[] = "/tmp/keel-profile-XXXXXX";
+    const int descriptor = mkstemp(file);
+    if (descriptor < 0) throw std::runtime_error("no file can be made in /tmp");
+    close(descriptor);
+    std::ofstream(file) << profile(rate);
+    const char* key = "profile";
+    const char* value = file;
+    auto settings = KEEL_STRUCT_INIT(keel_instance_settings, KEEL_STRUCT_INSTANCE_SETTINGS);
+    settings.count = 1;
+    settings.keys = &key;
+    settings.values = &value;
+    uint32_t index = 0;
+    const keel_status loaded = keel_plugin_load(path_.c_str(), &settings, nullptr, &index);
+    unlink(file);
+    check(loaded);
+    return Device::find(backends().at(index).name);
+  }
+
+  std::string path_;
+  std::map<double, std::vector<Device>> chips_;
+};
+
+double cpu_seconds() {
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+// One rank a chip, which sum up float32.
+class Exchange {
+ public:
+  Exchange(std::vector<Device> devices, uint64_t bytes)
+      : count_(bytes / sizeof(float)), comms_(Communicator::all(devices)) {
+    for (Device device : devices) {
+      const auto value = static_cast<float>(ranks_.size() + 1);
+      sum_ += value;
+      ranks_.emplace_back(device, count_, value);
+    }
+    // The rates are measured in the first, known to all in the second, used in the third.
+    for (int i = 0; i < 2; ++i) run();
+    busy_ = wall_ = 0;
+  }
+
+  void run() {
+    const double busy = cpu_seconds();
+    const auto begin = Clock::now();
+    for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
+      Rank& of = ranks_[rank];
+      comms_[rank].all_reduce(of.send.data(), of.receive.data(), count_, KEEL_FLOAT32, KEEL_SUM,
+                              of.stream);
+    }
+    for (const Rank& rank : ranks_) rank.stream.synchronize();
+    wall_ += std::chrono::duration<double>(Clock::now() - begin).count();
+    busy_ += cpu_seconds() - busy;
+  }
+  // Of all cores, while it ran.
+  double load() const { return busy_ / wall_ / std::max(1u, std::thread::hardware_concurrency()); }
+  // A figure of a wrong sum is none.
+  void check_sums() {
+    std::vector<float> sums(count_);
+    for (Rank& rank : ranks_) {
+      rank.stream.download(sums, rank.receive);
+      rank.stream.synchronize();
+      if (std::count(sums.begin(), sums.end(), sum_) != static_cast<std::ptrdiff_t>(count_)) {
+        throw std::runtime_error("all_reduce gave a wrong sum on " + rank.send.device().name());
+      }
+    }
+  }
+
+ private:
+  struct Rank {
+    Rank(Device device, uint64_t count, float value)
+        : stream(device),
+          send(Buffer::of<float>(device, count)),
+          receive(Buffer::of<float>(device, count)) {
+      stream.fill(send, value);
+      stream.fill(receive, 0.0f);
+      stream.synchronize();
+    }
+    Stream stream;
+    Buffer send;
+    Buffer receive;
+  };
+
+  const uint64_t count_;
+  float sum_ = 0;
+  double busy_ = 0;
+  double wall_ = 0;
+  std::vector<Communicator> comms_;
+  std::vector<Rank> ranks_;
+};
+
+Figure exchange(const std::vector<double>& ratios, uint64_t mebibytes, Chips& chips,
+                const Setup& setup) {
+  std::vector<Device> devices;
+  for (size_t rank = 0; rank < ratios.size(); ++rank) {
+    const auto before = ratios.begin() + static_cast<std::ptrdiff_t>(rank);
+    const auto same = std::count(ratios.begin(), before, ratios[rank]);
+    devices.push_back(chips.get(kSlowest * ratios[rank], static_cast<size_t>(same)));
+  }
+  const uint64_t bytes = mebibytes << 20;
+  const auto size = static_cast<double>(bytes);
+  Exchange ranks(devices, bytes);
+  const Contender contenders[] = {{"Keel", size, [&] { ranks.run(); }}};
+  RaceOptions options = setup.race;
+  options.rounds = std::min(options.rounds, kMostRounds);
+  Figure figure;
+  figure.timings = race(contenders, options);
+  const double load = ranks.load();
+  ranks.check_sums();
+
+  const double all = std::accumulate(ratios.begin(), ratios.end(), 0.0) * kSlowest * 1e9;
+  const auto others = static_cast<double>(ratios.size() - 1);
+  const double bound = std::max(size / (kSlowest * 1e9), 2 * others * size / all);
+  figure.timings.push_back({"bound", size, 1, std::vector<double>(options.rounds, bound)});
+  figure.name = fmt::format("bridge_exchange/{}/{}MiB", fmt::join(ratios, ":"), mebibytes);
+  figure.about = fmt::format(
+      "sum of {} MiB float32 over emulated chips with links of {} times {} GB/s each way, against "
+      "the larger of S / slowest link and 2 (k - 1) S / all links. CPU load meanwhile: {:.0f}%.",
+      mebibytes, fmt::join(ratios, ":"), kSlowest, load * 100);
+  figure.unit = Unit::kMilliseconds;
+  figure.subject = "Keel";
+  figure.peer = "bound";
+  figure.limit = "bound";
+  figure.target = Target{1 / 0.95};
+  return figure;
+}
+
+}  // namespace
+
+std::vector<Figure> bridge_exchange(Setup& setup) {
+  const std::string name = "bridge_exchange";
+  Chips chips;
+  if (!chips.find()) return {Figure::skip(name, "there is no backend sim")};
+  std::vector<Figure> figures;
+  for (const std::vector<double>& ratios : kRatios) {
+    for (uint64_t mebibytes : kMebibytes) {
+      figures.push_back(exchange(ratios, mebibytes, chips, setup));
+    }
+  }
+  return figures;
+}
+
+}  // namespace keel::bench

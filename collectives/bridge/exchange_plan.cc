@@ -1,0 +1,162 @@
+#include "collectives/bridge/exchange_plan.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+namespace keel {
+
+namespace {
+
+constexpr uint64_t kLine = 64;
+constexpr uint64_t kPage = 4096;
+// Below it a window is all submissions and no copy.
+constexpr uint64_t kSmallestWindow = 64 << 10;
+// What the host's threads copy themselves stays in a second-level cache until the others have
+// read it: two windows each way are 1 MiB.
+constexpr uint64_t kHostWindow = 256 << 10;
+// Where long windows cost nothing they are no longer than this, for the same reason.
+constexpr uint64_t kCachedWindow = 512 << 10;
+// From when a window is there until the next one may be worked on: two barriers, two
+// submissions and being told of two copies, between four ranks on two cores. While one window
+// takes that long on the slowest leg, the leg never waits for the host.
+constexpr double kTurnNs = 400e3;
+// The legs are filled and drained once: one window more than the data is under 1%.
+constexpr uint64_t kLeastWindows = 128;
+// Until the rates are known: enough windows that they are, afterwards.
+constexpr uint64_t kWindowsToMeasure = 16;
+constexpr double kFastest = 1e4;
+
+// Of the legs that are there: the slowest, and all together. |*all_known|: each has a rate.
+struct LegSum {
+  double slowest = std::numeric_limits<double>::infinity();
+  double total = 0;
+  uint32_t limited = 0;
+  bool all_known = true;
+};
+
+LegSum sum_of(std::span<const Leg> legs) {
+  LegSum sum;
+  for (const Leg& leg : legs) {
+    if (leg.is_free) continue;
+    const double rate = leg.rate();
+    ++sum.limited;
+    sum.all_known = sum.all_known && rate > 0;
+    sum.slowest = std::min(sum.slowest, rate);
+    sum.total += rate;
+  }
+  return sum;
+}
+
+// Nanoseconds that the exchange of one byte takes at least.
+double bound_of(const LegSum& sum, size_t world) {
+  if (sum.limited == 0 || !sum.all_known) return 0;
+  const double alone = 1 / sum.slowest;
+  // A rank without a leg sends as much as one likes.
+  if (sum.limited != world) return alone;
+  return std::max(alone, 2 * (static_cast<double>(world) - 1) / sum.total);
+}
+
+uint64_t window_of(const ExchangeSize& size, const LegSum& sum, bool host_copies) {
+  const uint64_t chunk = std::max<uint64_t>(size.chunk_bytes, 1);
+  if (host_copies) return std::min(kHostWindow, chunk);
+  uint64_t wanted = size.bytes / kWindowsToMeasure;
+  if (sum.limited != 0 && sum.all_known) {
+    const double turn = std::min(sum.slowest * kTurnNs, static_cast<double>(chunk));
+    wanted =
+        std::max(static_cast<uint64_t>(turn), std::min(size.bytes / kLeastWindows, kCachedWindow));
+  }
+  const uint64_t window = std::clamp(wanted, std::min(kSmallestWindow, chunk), chunk);
+  return window < kPage ? window : window / kPage * kPage;
+}
+
+}  // namespace
+
+double sane_rate(double gb_per_s) {
+  return std::isfinite(gb_per_s) && gb_per_s > 1e-6 && gb_per_s < kFastest ? gb_per_s : 0;
+}
+
+double Leg::rate() const {
+  const double one = sane_rate(out);
+  const double other = sane_rate(in);
+  return one == 0 || other == 0 ? std::max(one, other) : std::min(one, other);
+}
+
+double ExchangePlan::share(uint32_t rank) const {
+  const uint32_t begin = rank == 0 ? 0 : share_ends[rank - 1];
+  return static_cast<double>(share_ends[rank] - begin) / kWhole;
+}
+
+void weighted_shares(std::span<const Leg> legs, std::vector<uint32_t>* share_ends) {
+  const auto world = static_cast<uint32_t>(legs.size());
+  share_ends->resize(world);
+  const LegSum sum = sum_of(legs);
+  const double bound = world > 2 ? bound_of(sum, world) : 0;
+  // The largest share with which rank's leg keeps to the bound.
+  const auto most = [&](uint32_t rank) {
+    const Leg& leg = legs[rank];
+    if (bound == 0 || leg.is_free) return 1.0;
+    return std::clamp((bound * leg.rate() - 1) / (world - 2), 0.0, 1.0);
+  };
+  // One level for all whose leg allows as much: what the others leave, divided among them. It
+  // only rises, and whoever is below it stays there.
+  double level = 1.0 / std::max(world, 1u);
+  for (uint32_t turn = 0; turn < world; ++turn) {
+    double left = 1;
+    uint32_t open = 0;
+    for (uint32_t rank = 0; rank < world; ++rank) {
+      if (most(rank) < level) {
+        left -= most(rank);
+      } else {
+        ++open;
+      }
+    }
+    if (open == 0) break;
+    const double next = left / open;
+    if (next <= level) break;
+    level = next;
+  }
+  double total = 0;
+  for (uint32_t rank = 0; rank < world; ++rank) total += std::min(most(rank), level);
+  double end = 0;
+  for (uint32_t rank = 0; rank < world; ++rank) {
+    end += std::min(most(rank), level);
+    (*share_ends)[rank] = static_cast<uint32_t>(std::lround(end / total * ExchangePlan::kWhole));
+  }
+  if (world != 0) share_ends->back() = ExchangePlan::kWhole;
+}
+
+void plan_exchange(const ExchangeSize& size, std::span<const Leg> legs, bool host_copies,
+                   ExchangePlan* plan) {
+  const LegSum sum = sum_of(legs);
+  plan->window_bytes = window_of(size, sum, host_copies);
+  const uint64_t room = 2 * std::max<uint64_t>(size.chunk_bytes, 1);
+  plan->windows = host_copies ? 2
+                              : static_cast<uint32_t>(std::clamp<uint64_t>(
+                                    room / plan->window_bytes, 2, ExchangePlan::kMostWindows));
+  weighted_shares(legs, &plan->share_ends);
+  const auto bytes = static_cast<double>(size.bytes);
+  plan->bound_seconds = bound_of(sum, legs.size()) * bytes * 1e-9;
+  plan->predicted_seconds = 0;
+  if (plan->bound_seconds == 0) return;
+  // Out and in go on at once, one window apart.
+  const double window = std::min(bytes, static_cast<double>(plan->window_bytes));
+  plan->predicted_seconds = ((bytes + window) / sum.slowest + kTurnNs) * 1e-9;
+}
+
+ShareRange share_of(const ExchangePlan& plan, uint32_t rank, uint64_t count, uint32_t element) {
+  const uint64_t line = std::max<uint64_t>(1, kLine / element);
+  const auto end_of = [&](uint32_t other) -> uint64_t {
+    const uint64_t end = plan.share_ends[other];
+    if (end >= ExchangePlan::kWhole) return count;
+    // count * end / kWhole, which may not fit.
+    const uint64_t whole = count / ExchangePlan::kWhole * end +
+                           count % ExchangePlan::kWhole * end / ExchangePlan::kWhole;
+    return whole / line * line;
+  };
+  const uint64_t begin = rank == 0 ? 0 : end_of(rank - 1);
+  return {begin, end_of(rank) - begin};
+}
+
+}  // namespace keel

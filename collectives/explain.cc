@@ -1,0 +1,93 @@
+#include "collectives/explain.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <vector>
+
+#include "collectives/selection/agreement.h"
+
+namespace keel {
+
+namespace {
+
+std::string explain_ranks(RankContext& context) {
+  std::string text;
+  for (uint32_t rank = 0; rank < context.world(); ++rank) {
+    const Attendee& attendee = context.team().attendee(rank);
+    text +=
+        fmt::format("{}{{\"rank\": {}, \"device\": \"{}\", \"process\": {}, \"reach\": \"{}\"}}",
+                    rank == 0 ? "" : ", ", rank, attendee.device, attendee.pid,
+                    context.has_leg(rank) ? "staged" : "alias");
+  }
+  return text;
+}
+
+std::string explain_island(const std::vector<uint32_t>& ranks, const char* reach) {
+  return fmt::format("{{\"ranks\": [{}], \"reach\": \"{}\"}}", fmt::join(ranks, ", "), reach);
+}
+
+// Ranks whose memory the others read in place are one; every other is one of its own.
+std::string explain_islands(RankContext& context) {
+  std::vector<std::string> islands;
+  std::vector<uint32_t> together;
+  for (uint32_t rank = 0; rank < context.world(); ++rank) {
+    if (context.has_leg(rank)) {
+      islands.push_back(explain_island({rank}, "staged"));
+    } else {
+      together.push_back(rank);
+    }
+  }
+  if (!together.empty()) islands.insert(islands.begin(), explain_island(together, "alias"));
+  return fmt::format("{}", fmt::join(islands, ", "));
+}
+
+std::string number_or_null(double value) {
+  return value > 0 ? fmt::format("{:.4g}", value) : "null";
+}
+
+std::string explain_plan(const Exchange& exchange) {
+  const ExchangePlan& plan = exchange.plan;
+  std::vector<std::string> legs;
+  std::vector<std::string> weights;
+  for (uint32_t rank = 0; rank < exchange.legs.size(); ++rank) {
+    const Leg& leg = exchange.legs[rank];
+    legs.push_back(leg.is_free ? "null"
+                               : fmt::format("{{\"out\": {}, \"in\": {}}}", number_or_null(leg.out),
+                                             number_or_null(leg.in)));
+    weights.push_back(fmt::format("{:.4f}", plan.share(rank)));
+  }
+  return fmt::format(
+      ", \"chunks_in_flight\": {}, \"legs_gb_per_s\": [{}], \"shares\": [{}], \"bound_ms\": {}, "
+      "\"predicted_ms\": {}",
+      plan.windows, fmt::join(legs, ", "), fmt::join(weights, ", "),
+      number_or_null(plan.bound_seconds * 1e3), number_or_null(plan.predicted_seconds * 1e3));
+}
+
+std::string explain_last(const RankContext& context) {
+  Exchange last;
+  if (!context.last_exchange.read(&last)) return "null";
+  return fmt::format(
+      "{{\"operation\": \"{}\", \"bytes\": {}, \"path\": \"{}\", \"steps\": {}, "
+      "\"step_bytes\": {}, \"leg_bytes\": {{\"out\": {}, \"in\": {}}}{}, \"measured_ms\": {:.4g}}}",
+      collective_name(last.collective), last.bytes, last.is_staged ? "bridge" : "direct",
+      last.rounds, last.round_bytes, last.leg_out_bytes, last.leg_in_bytes,
+      last.is_staged ? explain_plan(last) : "", last.seconds * 1e3);
+}
+
+}  // namespace
+
+std::string explain_communicator(RankContext& context, int64_t timeout_ns,
+                                 const Selection& selection, const std::string& table_name) {
+  return fmt::format(
+      "{{\"world\": {}, \"priority\": \"{}\", \"path\": \"{}\", \"chunk_bytes\": {}, "
+      "\"eager_bytes\": {}, \"waiting\": \"{}\", \"timeout_ns\": {}, {}, \"ranks\": [{}], "
+      "\"islands\": [{}], \"last\": {}}}",
+      context.world(), context.team().is_urgent() ? "urgent" : "normal",
+      context.any_staged() ? "bridge" : "direct", context.chunk_bytes(),
+      selection.eager_bytes(KEEL_ALL_REDUCE), context.segment().crowded() ? "parking" : "spinning",
+      timeout_ns, explain_selection(context.team(), selection, table_name), explain_ranks(context),
+      explain_islands(context), explain_last(context));
+}
+
+}  // namespace keel
