@@ -78,6 +78,11 @@ Status check_dtype(keel_dtype dtype) {
 
 }  // namespace
 
+uint32_t CommunicatorOptions::flags(const Device& device) const {
+  const auto why = static_cast<uint32_t>(native_why(device, forbid_native));
+  return (urgent ? Team::kUrgent : 0u) | why << Team::kNativeShift;
+}
+
 Communicator::Communicator(std::shared_ptr<Team> team, uint32_t rank, Ref<Device> device,
                            const CommunicatorOptions& options, const Selection& selection)
     : device_(std::move(device)),
@@ -85,6 +90,7 @@ Communicator::Communicator(std::shared_ptr<Team> team, uint32_t rank, Ref<Device
       table_name_(options.table.name),
       context_(std::move(team), rank, device_, options.forbid_alias),
       runner_(context_),
+      forbid_alias_(options.forbid_alias),
       recorder_(
           FlightRecorder::create({context_.team().id(), rank, context_.world(), device_->name()})),
       timeout_ns_(options.timeout_ns),
@@ -210,8 +216,8 @@ Status Communicator::hold_locked(keel_collective collective, const Ref<Stream>& 
 
 bool Communicator::may_run_now(const Request& request, Stream& stream) const {
   return request.collective != KEEL_SEND_RECV && queue_.empty() && !running_ &&
-         context_.has_alias() && request.algorithm == Algorithm::kEager && !observers::active() &&
-         stream.is_known_idle();
+         context_.has_alias() && request.algorithm == Algorithm::kEager &&
+         !runner_.is_native(request) && !observers::active() && stream.is_known_idle();
 }
 
 bool Communicator::run_now(std::unique_lock<std::mutex>& lock, const Request& request,
@@ -250,31 +256,44 @@ void Communicator::stop_running() {
   call_thread();
 }
 
-Status Communicator::run_task(const std::function<Status(RankContext&, Patience&)>& task) {
+Status Communicator::begin_task(std::function<Status(RankContext&, Patience&)> work,
+                                Task* out_task) {
   Operation operation;
-  Status result;
-  bool is_done = false;
   operation.timeout_ns = timeout_ns_.load(std::memory_order_relaxed);
-  operation.task = [&](RankContext& context, Patience& patience) {
+  operation.task = [this, work = std::move(work), out_task](RankContext& context,
+                                                            Patience& patience) {
     Status status;
     try {
-      status = task(context, patience);
+      status = work(context, patience);
     } catch (const std::bad_alloc&) {
       team().abort(Status::no_memory());
       status = Status::no_memory();
     }
     std::lock_guard lock(mutex_);
-    result = std::move(status);
-    is_done = true;
+    out_task->result = std::move(status);
+    out_task->is_done = true;
     idle_.notify_all();
   };
   std::unique_lock lock(mutex_);
   if (stopping_) return failure(KEEL_ABORTED, "rank {} left the communicator", rank());
   make_ready_locked();
   push_locked(std::move(operation));
+  out_task->is_begun = true;
+  return {};
+}
+
+Status Communicator::await(Task& task) {
+  if (!task.is_begun) return {};
+  std::unique_lock lock(mutex_);
   // Whatever the task waits for has a deadline, and so has all that is before it.
-  idle_.wait(lock, [&] { return is_done; });
-  return result;
+  idle_.wait(lock, [&] { return task.is_done; });
+  return task.result;
+}
+
+Status Communicator::run_task(std::function<Status(RankContext&, Patience&)> work) {
+  Task task;
+  KEEL_RETURN_IF_ERROR(begin_task(std::move(work), &task));
+  return await(task);
 }
 
 // ---- parts ----------------------------------------------------------------------
@@ -314,8 +333,24 @@ Status Communicator::enter(std::shared_ptr<Team> team, uint32_t rank, const Ref<
   KEEL_RETURN_IF_ERROR(accept_selection(*team, rank, options.table, &selection));
   auto communicator = make_ref<Communicator>(std::move(team), rank, device, options, selection);
   communicator->context_.step = 1;
+  Task task;
+  KEEL_RETURN_IF_ERROR(communicator->begin_islands(&task));
+  KEEL_RETURN_IF_ERROR(communicator->await(task));
   *out_communicator = std::move(communicator);
   return {};
+}
+
+Status Communicator::begin_islands(Task* out_task) {
+  if (!Islands::may_form(team())) return {};
+  return begin_task(
+      [this](RankContext& context, Patience& patience) {
+        KEEL_RETURN_IF_ERROR(Islands::form(context, device_, forbid_alias_, patience, &islands_));
+        island_plan_ = islands_->plan();
+        if (!island_plan_->any()) islands_ = {};
+        runner_.use(islands_.get());
+        return Status();
+      },
+      out_task);
 }
 
 Status Communicator::split(int32_t color, int32_t key, const CommunicatorOptions& options,
@@ -323,7 +358,7 @@ Status Communicator::split(int32_t color, int32_t key, const CommunicatorOptions
   std::shared_ptr<Team> part;
   uint32_t part_rank = 0;
   KEEL_RETURN_IF_ERROR(run_task([&](RankContext& context, Patience& patience) {
-    return split_team(context, color, key, options.urgent, patience, &part, &part_rank);
+    return split_team(context, color, key, options.flags(*device_), patience, &part, &part_rank);
   }));
   if (!part) return {};
   return enter(std::move(part), part_rank, device_, options, Deadline::after(options.timeout_ns),
@@ -507,17 +542,31 @@ Status Communicator::close(const Deadline& deadline) {
 }
 
 Communicator::Stats Communicator::stats() const {
-  std::lock_guard lock(mutex_);
-  return {operations_,
-          {context_.to_host.load(std::memory_order_relaxed),
-           context_.to_device.load(std::memory_order_relaxed)},
-          context_.in_place(),
-          context_.gave_way()};
+  Stats stats;
+  {
+    std::lock_guard lock(mutex_);
+    stats.operations = operations_;
+  }
+  stats.staged = {context_.to_host.load(std::memory_order_relaxed),
+                  context_.to_device.load(std::memory_order_relaxed)};
+  stats.in_place = context_.in_place();
+  stats.gave_way = context_.gave_way();
+  if (!islands_) return stats;
+  stats.staged.to_host += islands_->staged().to_host;
+  stats.staged.to_device += islands_->staged().to_device;
+  stats.in_place += islands_->in_place();
+  stats.gave_way += islands_->gave_way();
+  stats.native = islands_->operations();
+  return stats;
+}
+
+std::string Communicator::explain_islands() {
+  return island_plan_ ? island_plan_->explain() : Islands::plan_without(team()).explain();
 }
 
 std::string Communicator::explain() {
   return explain_communicator(context_, timeout_ns_.load(std::memory_order_relaxed), selection_,
-                              table_name_);
+                              table_name_, explain_islands());
 }
 
 }  // namespace keel

@@ -14,6 +14,7 @@
 
 #include "collectives/flight/recorder.h"
 #include "collectives/impatience.h"
+#include "collectives/islands/islands.h"
 #include "collectives/operation.h"
 #include "collectives/operation_queue.h"
 #include "collectives/rank_context.h"
@@ -36,8 +37,12 @@ struct CommunicatorOptions {
   // between the copy that brings it and the reduction.
   uint64_t chunk_bytes = 2 << 20;
   bool forbid_alias = false;
+  bool forbid_native = false;
   bool urgent = false;
   TableSource table;  // rank 0's is everybody's
+
+  // What a rank on |device| says of itself to the others: of Team::kOfACommunicator.
+  uint32_t flags(const Device& device) const;
 };
 
 // Whether windows may have that size.
@@ -61,6 +66,16 @@ class Communicator final : public GateKeeper {
   static Status enter(std::shared_ptr<Team> team, uint32_t rank, const Ref<Device>& device,
                       const CommunicatorOptions& options, const Deadline& deadline,
                       Ref<Communicator>* out_communicator);
+
+  // Has the thread look for islands, where there may be some; and waits until it has. Before
+  // anybody calls. In two steps, for one thread that has several ranks.
+  struct Task {
+    bool is_begun = false;
+    bool is_done = false;
+    Status result;
+  };
+  Status begin_islands(Task* out_task);
+  Status await(Task& task);
 
   uint32_t rank() const { return context_.rank(); }
   uint32_t world() const { return context_.world(); }
@@ -100,14 +115,18 @@ class Communicator final : public GateKeeper {
     Stage::Traffic staged;
     uint64_t in_place = 0;
     uint64_t gave_way = 0;
+    uint64_t native = 0;
   };
   Stats stats() const;
-  // As JSON: see explain.h.
+  // As JSON: see explain.h; and the part about islands alone.
   std::string explain();
+  std::string explain_islands();
 
  private:
-  // Has the thread do |task| once what was called before is done, and waits for it.
-  Status run_task(const std::function<Status(RankContext&, Patience&)>& task);
+  // Has the thread do |work| once what was called before is done; |*out_task| is there until
+  // await() has returned.
+  Status begin_task(std::function<Status(RankContext&, Patience&)> work, Task* out_task);
+  Status run_task(std::function<Status(RankContext&, Patience&)> work);
   // Leaves a closed gate, |hold_|, on |stream|, unless it ends with it already. After that
   // nothing may fail, or the gate would stay closed. |*out_ready|: as Stream::hold.
   Status hold_locked(keel_collective collective, const Ref<Stream>& stream,
@@ -137,10 +156,13 @@ class Communicator final : public GateKeeper {
   void complete(const Operation& operation, const Status& status);
 
   const Ref<Device> device_;
-  const Selection selection_;                       // rank 0's
-  const std::string table_name_;                    // what it would be by this rank
-  RankContext context_;                             // the thread's
-  Runner runner_;                                   // the thread's
+  const Selection selection_;     // rank 0's
+  const std::string table_name_;  // what it would be by this rank
+  RankContext context_;           // the thread's
+  Runner runner_;                 // the thread's
+  const bool forbid_alias_;
+  std::unique_ptr<Islands> islands_;                // made before anybody calls; may be none
+  std::shared_ptr<const IslandPlan> island_plan_;   // what looking for them has found
   const std::unique_ptr<FlightRecorder> recorder_;  // begin() with |mutex_| held
   std::atomic<int64_t> timeout_ns_;
   Impatience impatience_;  // of whoever runs an operation

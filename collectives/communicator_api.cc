@@ -1,6 +1,9 @@
 // The C functions of communicators.
 #include <unistd.h>
 
+#include <cstddef>
+#include <string_view>
+
 #include "collectives/bootstrap/launcher_environment.h"
 #include "collectives/bootstrap/meeting.h"
 #include "collectives/bootstrap/process_watch.h"
@@ -10,6 +13,7 @@
 #include "collectives/selection/agreement.h"
 #include "core/api.h"
 #include "core/observer.h"
+#include "core/plugin_file.h"
 
 using keel::api_call;
 using keel::Communicator;
@@ -46,12 +50,26 @@ namespace {
 using keel::communicator_handles;
 using keel::find_communicator;
 
+// KEEL_NATIVE=0 keeps all communicators from the native libraries.
+Status read_environment(bool* out_forbid_native) {
+  const char* text = keel::trusted_environment("KEEL_NATIVE");
+  if (text == nullptr || *text == '\0') return {};
+  const std::string_view value = text;
+  if (value != "0" && value != "1") {
+    return failure(KEEL_INVALID_ARGUMENT, "KEEL_NATIVE is '{}': 0 or 1", value.substr(0, 64));
+  }
+  *out_forbid_native = value == "0";
+  return {};
+}
+
 Status read_options(const keel_comm_options* given, keel::CommunicatorOptions* out_options) {
   out_options->timeout_ns = Runtime::get().default_timeout_ns();
   KEEL_RETURN_IF_ERROR(keel::load_table(&out_options->table));
+  KEEL_RETURN_IF_ERROR(read_environment(&out_options->forbid_native));
   if (given == nullptr) return {};
-  KEEL_RETURN_IF_ERROR(
-      keel::check_struct(given, KEEL_STRUCT_COMM_OPTIONS, sizeof(keel_comm_options), "options"));
+  // What a caller had who knew nothing of forbid_native.
+  constexpr size_t kOldest = offsetof(keel_comm_options, forbid_native);
+  KEEL_RETURN_IF_ERROR(keel::check_struct(given, KEEL_STRUCT_COMM_OPTIONS, kOldest, "options"));
   if (given->timeout_ns < 0) {
     return failure(KEEL_INVALID_ARGUMENT, "options.timeout_ns is {}", given->timeout_ns);
   }
@@ -67,6 +85,9 @@ Status read_options(const keel_comm_options* given, keel::CommunicatorOptions* o
                    given->priority);
   }
   out_options->urgent = given->priority == KEEL_COMM_URGENT;
+  if (given->header.size >= offsetof(keel_comm_options, forbid_native) + sizeof(uint32_t)) {
+    out_options->forbid_native = out_options->forbid_native || given->forbid_native != 0;
+  }
   return {};
 }
 
@@ -78,8 +99,7 @@ keel::Attendee introduce(const keel::Device& device, uint32_t rank,
   self.process = keel::ShareServer::get().token();
   self.device = device.name().substr(0, keel::kMaxDeviceName);
   const bool has_alias = device.claims(KEEL_CLAIM_HOST_ALIAS) && !options.forbid_alias;
-  self.flags =
-      (has_alias ? 0u : keel::Team::kNoAlias) | (options.urgent ? keel::Team::kUrgent : 0u);
+  self.flags = (has_alias ? 0u : keel::Team::kNoAlias) | options.flags(device);
   return self;
 }
 
@@ -88,6 +108,22 @@ Status add_handle(Ref<Communicator> communicator, keel_comm* out_comm) {
   if (id == 0) return failure(KEEL_OUT_OF_MEMORY, "all handles of this kind are taken");
   *out_comm = {id};
   return {};
+}
+
+// All ranks of a communicator at once, whose threads work together.
+Status find_islands(const std::vector<Ref<Communicator>>& ranks) {
+  std::vector<Communicator::Task> tasks(ranks.size());
+  Status status;
+  for (size_t rank = 0; rank < ranks.size() && status.ok(); ++rank) {
+    status = ranks[rank]->begin_islands(&tasks[rank]);
+  }
+  // Those that have begun would wait for the others.
+  if (!status.ok()) ranks[0]->abort(status);
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    const Status found = ranks[rank]->await(tasks[rank]);
+    if (status.ok()) status = found;
+  }
+  return status;
 }
 
 // This rank is at |id|: waits for the others, and becomes one of them.
@@ -132,10 +168,14 @@ keel_status keel_comm_init_all(const keel_device* devices, uint32_t count,
     team->segment().set_chunk_bytes(wanted.chunk_bytes);
     keel::Selection selection;
     KEEL_RETURN_IF_ERROR(keel::propose_selection(*team, wanted.table, &selection));
+    std::vector<Ref<Communicator>> ranks;
+    for (uint32_t rank = 0; rank < count; ++rank) {
+      ranks.push_back(keel::make_ref<Communicator>(team, rank, found[rank], wanted, selection));
+    }
+    KEEL_RETURN_IF_ERROR(find_islands(ranks));
     std::vector<keel_comm> handles(count);
     for (uint32_t rank = 0; rank < count; ++rank) {
-      const Status added = add_handle(
-          keel::make_ref<Communicator>(team, rank, found[rank], wanted, selection), &handles[rank]);
+      const Status added = add_handle(ranks[rank], &handles[rank]);
       if (added.ok()) continue;
       for (uint32_t made = 0; made < rank; ++made) communicator_handles().remove(handles[made].id);
       return added;
@@ -291,8 +331,9 @@ keel_status keel_comm_explain(keel_comm comm, char* out_text, uint64_t* in_out_s
 
 keel_status keel_comm_stats_get(keel_comm comm, keel_comm_stats* out_stats) {
   return api_call([&]() -> Status {
-    KEEL_RETURN_IF_ERROR(keel::check_struct(out_stats, KEEL_STRUCT_COMM_STATS,
-                                            sizeof(keel_comm_stats), "out_stats"));
+    constexpr size_t kOldest = offsetof(keel_comm_stats, native_operations);
+    KEEL_RETURN_IF_ERROR(
+        keel::check_struct(out_stats, KEEL_STRUCT_COMM_STATS, kOldest, "out_stats"));
     Ref<Communicator> found;
     KEEL_RETURN_IF_ERROR(find_communicator(comm, &found));
     const Communicator::Stats stats = found->stats();
@@ -301,6 +342,8 @@ keel_status keel_comm_stats_get(keel_comm comm, keel_comm_stats* out_stats) {
     out_stats->bytes_to_device = stats.staged.to_device;
     out_stats->bytes_in_place = stats.in_place;
     out_stats->gave_way = stats.gave_way;
+    if (out_stats->header.size >= kOldest + sizeof(uint64_t))
+      out_stats->native_operations = stats.native;
     return {};
   });
 }

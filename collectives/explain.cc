@@ -78,16 +78,17 @@ std::string explain_last(const RankContext& context) {
 }  // namespace
 
 std::string explain_communicator(RankContext& context, int64_t timeout_ns,
-                                 const Selection& selection, const std::string& table_name) {
+                                 const Selection& selection, const std::string& table_name,
+                                 const std::string& native) {
   return fmt::format(
       "{{\"world\": {}, \"priority\": \"{}\", \"path\": \"{}\", \"chunk_bytes\": {}, "
       "\"eager_bytes\": {}, \"waiting\": \"{}\", \"timeout_ns\": {}, {}, \"ranks\": [{}], "
-      "\"islands\": [{}], \"last\": {}}}",
+      "\"islands\": [{}], \"native\": {}, \"last\": {}}}",
       context.world(), context.team().is_urgent() ? "urgent" : "normal",
       context.any_staged() ? "bridge" : "direct", context.chunk_bytes(),
       selection.eager_bytes(KEEL_ALL_REDUCE), context.segment().crowded() ? "parking" : "spinning",
       timeout_ns, explain_selection(context.team(), selection, table_name), explain_ranks(context),
-      explain_islands(context), explain_last(context));
+      explain_islands(context), native, explain_last(context));
 }
 
 }  // namespace keel

@@ -12,9 +12,10 @@ namespace keel {
 
 // As JSON (docs/collectives.md): ranks, the islands they form, the sizes and algorithms in use, and
 // what the rank's last operation that went in rounds was to take and took. Any thread may ask while
-// the rank runs operations.
+// the rank runs operations. |native|: JSON of the islands with a native library.
 std::string explain_communicator(RankContext& context, int64_t timeout_ns,
-                                 const Selection& selection, const std::string& table_name);
+                                 const Selection& selection, const std::string& table_name,
+                                 const std::string& native);
 
 }  // namespace keel
 

@@ -6,10 +6,11 @@
 namespace keel {
 
 const char* collective_name(keel_collective collective) {
-  constexpr std::array<const char*, KEEL_COLLECTIVE_COUNT + 1> kNames = {
-      "all_reduce",   "reduce",   "broadcast", "all_gather", "reduce_scatter", "all_to_all",
-      "all_to_all_v", "send",     "recv",      "barrier",    "all_gather_v",   "reduce_scatter_v",
-      "gather",       "gather_v", "scatter",   "scatter_v",  "send_recv",      "split"};
+  constexpr std::array<const char*, KEEL_COLLECTIVE_COUNT + 2> kNames = {
+      "all_reduce",   "reduce",           "broadcast", "all_gather", "reduce_scatter",
+      "all_to_all",   "all_to_all_v",     "send",      "recv",       "barrier",
+      "all_gather_v", "reduce_scatter_v", "gather",    "gather_v",   "scatter",
+      "scatter_v",    "send_recv",        "split",     "islands"};
   return collective < kNames.size() ? kNames[collective] : "unknown";
 }
 
@@ -169,7 +170,8 @@ uint64_t Request::hash_of_arrays() const {
 }
 
 std::string describe(const Fingerprint& print) {
-  if (print.collective == KEEL_BARRIER || print.collective == kSplitCollective) {
+  if (print.collective == KEEL_BARRIER || print.collective == kSplitCollective ||
+      print.collective == kIslandsCollective) {
     return fmt::format("{}()", collective_name(print.collective));
   }
   std::string text = fmt::format("{}(", collective_name(print.collective));

@@ -98,6 +98,8 @@ bool has_root(keel_collective collective);
 
 // In the fingerprint of what ranks tell each other when they split.
 inline constexpr uint8_t kSplitCollective = KEEL_COLLECTIVE_COUNT;
+// And when they look for islands.
+inline constexpr uint8_t kIslandsCollective = KEEL_COLLECTIVE_COUNT + 1;
 
 const char* collective_name(keel_collective collective);
 const char* reduction_name(keel_reduction reduction);

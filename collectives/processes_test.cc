@@ -94,7 +94,7 @@ int run_worker(const std::vector<std::string>& arguments) {
     setenv("KEEL_ALGORITHM", arguments[7].c_str(), 1);
   }
   setenv("KEEL_CPU_DEVICES", "2", 1);
-  setenv("KEEL_SIM_DEVICES", "1", 1);
+  setenv("KEEL_SIM_DEVICES", backends == "sim" ? "2" : "1", 1);
   auto init = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
   init.default_timeout_ns = 60 * kSecond;
   init.backends = backends == "all" ? nullptr : backends.c_str();
@@ -195,8 +195,9 @@ void run_job(const Job& job) {
 }
 
 void PrintTo(const Job& job, std::ostream* out) {
-  *out << job.processes << "x" << job.threads << "_" << (job.backends == "all" ? "mixed" : "cpu")
-       << (job.staged ? "_staged" : "_alias") << (job.what == "interleaving" ? "_interleaved" : "")
+  *out << job.processes << "x" << job.threads << "_"
+       << (job.backends == "all" ? "mixed" : job.backends) << (job.staged ? "_staged" : "_alias")
+       << (job.what == "interleaving" ? "_interleaved" : "")
        << (job.algorithm == "-" ? "" : "_" + job.algorithm)
        << (job.what == "agreement" ? "_of_rank_0" : "");
 }
@@ -221,6 +222,12 @@ INSTANTIATE_TEST_SUITE_P(Threads, Processes,
 INSTANTIATE_TEST_SUITE_P(ThreadsOfProcesses, Processes,
                          testing::Values(Job{2, 2, "cpu", false}, Job{2, 2, "all", false},
                                          Job{2, 2, "all", true}),
+                         testing::PrintToStringParamName());
+// Ranks of one process use the emulated chip's own library; between the processes Keel's own
+// algorithms run.
+INSTANTIATE_TEST_SUITE_P(Islands, Processes,
+                         testing::Values(Job{2, 2, "sim", false}, Job{3, 2, "sim", true},
+                                         Job{2, 2, "sim", false, "interleaving"}),
                          testing::PrintToStringParamName());
 INSTANTIATE_TEST_SUITE_P(Interleaved, Processes,
                          testing::Values(Job{4, 1, "cpu", false, "interleaving"},

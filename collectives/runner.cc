@@ -5,6 +5,7 @@
 
 #include "collectives/algorithms/eager.h"
 #include "collectives/algorithms/one_shot.h"
+#include "collectives/islands/islands.h"
 
 namespace keel {
 
@@ -12,6 +13,10 @@ Status Runner::run(const Request& request, const Status& ready, FlightRecorder::
                    Patience& patience, std::optional<uint64_t> posted) {
   if (request.collective == KEEL_SEND_RECV) return run_messages(request, ready, entry, patience);
   return run_collective(request, ready, entry, patience, posted);
+}
+
+bool Runner::is_native(const Request& request) const {
+  return islands_ != nullptr && islands_->takes(request);
 }
 
 bool Runner::try_now(const Request& request, FlightRecorder::Entry* entry, uint32_t turns,
@@ -154,14 +159,21 @@ Status Runner::act(const Request& request, uint64_t sequence, const Sides& sides
   return direct.run();
 }
 
+Status Runner::act_native(const Request& request, Patience& patience) {
+  const Team::Act act(context_.team());
+  if (!act.may()) return context_.segment().failure_status();
+  return islands_->run(request, patience);
+}
+
 Status Runner::run_collective(const Request& request, const Status& ready,
                               FlightRecorder::Entry* entry, Patience& patience,
                               std::optional<uint64_t> posted) {
   ControlSegment& segment = context_.segment();
   const uint32_t rank = context_.rank();
   const uint64_t sequence = posted ? *posted : context_.sequence++;
-  const bool eager = request.algorithm == Algorithm::kEager;
-  const bool stepped = is_stepped(request.algorithm);
+  const bool native = is_native(request);
+  const bool eager = !native && request.algorithm == Algorithm::kEager;
+  const bool stepped = !native && is_stepped(request.algorithm);
   Status status = segment.await_room(sequence, patience);
   if (!status.ok()) {
     segment.abort(status);
@@ -179,13 +191,13 @@ Status Runner::run_collective(const Request& request, const Status& ready,
   Sides sides;
   Status able = ready;
   if (stepped) make_step_plan(request, rank, context_.world(), &plan_);
-  if (able.ok()) able = make_sides(request, &sides);
+  if (able.ok() && !native) able = make_sides(request, &sides);
   if (able.ok() && eager && !posted) {
     able = write_eager(context_, request, sequence, sides.send, patience);
   }
   DirectAlgorithm direct(context_, request, sequence, sides.send, sides.receive, patience);
   StepsAlgorithm steps(context_, request, sequence, sides.send, sides.receive, plan_, patience);
-  if (able.ok() && !eager) able = stepped ? steps.start() : direct.start();
+  if (able.ok() && !eager && !native) able = stepped ? steps.start() : direct.start();
   if (!posted) {
     write_post(request, sequence, able, sides);
     segment.publish_post(rank, sequence);
@@ -194,7 +206,8 @@ Status Runner::run_collective(const Request& request, const Status& ready,
   status = context_.await_posts(sequence, patience);
   if (status.ok()) status = compare(sequence, able);
   if (status.ok()) {
-    status = act(request, sequence, sides, direct, steps, patience);
+    status = native ? act_native(request, patience)
+                    : act(request, sequence, sides, direct, steps, patience);
     if (!status.ok()) {
       if (!segment.failed()) {
         status = status.with_prefix(fmt::format("{}: ", context_.team().name(rank)));

@@ -15,16 +15,22 @@
 
 namespace keel {
 
+class Islands;
+
 // A collective goes like this on every rank:
 //   post      what is called, and where the buffers are (or, of small ones, the data)
 //   match     wait until all have posted; compare what they call
-//   act       by the algorithm
+//   act       by the algorithm, or through the native libraries of islands
 // A rank that cannot take part posts why, so that the others fail at once with its name. What
 // goes wrong after the posts, or does not come at all, ends the communicator: nobody can
 // know any more how far the others are. For one thread.
 class Runner {
  public:
   explicit Runner(RankContext& context) : context_(context), messages_(context) {}
+
+  // Operations that |islands| takes go through it from now on. It outlives them.
+  void use(Islands* islands) { islands_ = islands; }
+  bool is_native(const Request& request) const;
 
   // Blocks until |request| is done, or failed. |ready|: KEEL_OK, or why this rank cannot
   // take part. |posted|: the number that try_now() has posted it under.
@@ -54,11 +60,13 @@ class Runner {
                   const Sides& sides);
   Status act(const Request& request, uint64_t sequence, const Sides& sides, DirectAlgorithm& direct,
              StepsAlgorithm& steps, Patience& patience);
+  Status act_native(const Request& request, Patience& patience);
   Status compare(uint64_t sequence, const Status& ready);
 
   RankContext& context_;
   MessageExchange messages_;
   StepPlan plan_;  // of the operation under way; kept, so that the next one allocates nothing
+  Islands* islands_ = nullptr;  // none: all goes by Keel's own algorithms
 };
 
 }  // namespace keel

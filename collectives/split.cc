@@ -1,10 +1,10 @@
 #include "collectives/split.h"
 
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include "collectives/bootstrap/share_server.h"
+#include "collectives/exchange.h"
 
 namespace keel {
 
@@ -13,7 +13,7 @@ namespace {
 struct Choice {
   int32_t color;
   int32_t key;
-  uint32_t flags;  // of Attendee: Team::kUrgent
+  uint32_t flags;  // of Attendee: those of Team::kOfACommunicator
 };
 // What the first rank of each part tells the others of it.
 struct Invitation {
@@ -22,46 +22,13 @@ struct Invitation {
 };
 static_assert(sizeof(Invitation) <= sizeof(Post::small));
 
-// All ranks' |own|, in their order: an operation among the others, with its own fingerprint.
-template <typename Data>
-Status exchange(RankContext& context, const Data& own, Patience& patience,
-                std::vector<Data>* out_all) {
-  ControlSegment& segment = context.segment();
-  const uint64_t sequence = context.sequence++;
-  Status status = segment.await_room(sequence, patience);
-  if (status.ok()) {
-    Post& post = segment.post(context.rank(), sequence);
-    post.fingerprint = {};
-    post.fingerprint.collective = kSplitCollective;
-    post.status = KEEL_OK;
-    post.flags = 0;
-    context.write_leg(&post);
-    std::memcpy(post.small, &own, sizeof(own));
-    segment.publish_post(context.rank(), sequence);
-    status = context.await_posts(sequence, patience);
-  } else {
-    segment.abort(status);
-  }
-  KEEL_RETURN_IF_ERROR(status);
-  std::vector<Fingerprint> fingerprints;
-  for (uint32_t rank = 0; rank < context.world(); ++rank) {
-    const Post& post = segment.post(rank, sequence);
-    fingerprints.push_back(post.fingerprint);
-    Data data = own;  // what is in its own post, others may have written
-    if (rank != context.rank()) std::memcpy(&data, post.small, sizeof(data));
-    out_all->push_back(data);
-  }
-  segment.publish_done(context.rank(), sequence);
-  return check_fingerprints(fingerprints);
-}
-
 }  // namespace
 
-Status split_team(RankContext& context, int32_t color, int32_t key, bool urgent, Patience& patience,
-                  std::shared_ptr<Team>* out_team, uint32_t* out_rank) {
+Status split_team(RankContext& context, int32_t color, int32_t key, uint32_t flags,
+                  Patience& patience, std::shared_ptr<Team>* out_team, uint32_t* out_rank) {
   std::vector<Choice> choices;
-  const Choice choice = {color, key, urgent ? Team::kUrgent : 0u};
-  KEEL_RETURN_IF_ERROR(exchange(context, choice, patience, &choices));
+  const Choice choice = {color, key, flags};
+  KEEL_RETURN_IF_ERROR(exchange(context, kSplitCollective, choice, patience, &choices));
   std::vector<uint32_t> members;  // their ranks here
   for (uint32_t rank = 0; rank < context.world(); ++rank) {
     if (choices[rank].color == color) members.push_back(rank);
@@ -73,7 +40,7 @@ Status split_team(RankContext& context, int32_t color, int32_t key, bool urgent,
   for (uint32_t rank = 0; rank < members.size(); ++rank) {
     Attendee& attendee = meeting.attendees.emplace_back(team.attendee(members[rank]));
     attendee.rank = rank;
-    attendee.flags = (attendee.flags & ~Team::kUrgent) | choices[members[rank]].flags;
+    attendee.flags = (attendee.flags & ~Team::kOfACommunicator) | choices[members[rank]].flags;
     if (members[rank] == context.rank()) *out_rank = rank;
   }
   const bool takes_part = color != KEEL_NO_COLOR;
@@ -89,7 +56,7 @@ Status split_team(RankContext& context, int32_t color, int32_t key, bool urgent,
   }
   const bool is_published = takes_part && first == context.rank() && made.ok();
   std::vector<Invitation> invitations;
-  Status status = exchange(context, own, patience, &invitations);
+  Status status = exchange(context, kSplitCollective, own, patience, &invitations);
   if (status.ok() && takes_part) {
     const Invitation& invitation = invitations[first];
     if (!made.ok()) {
@@ -111,7 +78,8 @@ Status split_team(RankContext& context, int32_t color, int32_t key, bool urgent,
   }
   // Until all have fetched it, it has to be there.
   std::vector<int32_t> fetched;
-  const Status met = exchange(context, static_cast<int32_t>(status.code()), patience, &fetched);
+  const Status met =
+      exchange(context, kSplitCollective, static_cast<int32_t>(status.code()), patience, &fetched);
   if (is_published) ShareServer::get().withdraw(own.segment);
   KEEL_RETURN_IF_ERROR(status);
   KEEL_RETURN_IF_ERROR(met);

@@ -12,10 +12,10 @@ namespace keel {
 
 // Every rank calls, on the thread that runs its operations. Those of one |color| become a team
 // in the order of |key|, then of their ranks here; |*out_team| stays empty for KEEL_NO_COLOR.
-// |urgent|: the new one is; the same for all of a color. The first of a team makes its
-// segment, the others fetch it.
-Status split_team(RankContext& context, int32_t color, int32_t key, bool urgent, Patience& patience,
-                  std::shared_ptr<Team>* out_team, uint32_t* out_rank);
+// |flags|: what this rank says of itself there, of Team::kOfACommunicator. The first of a team
+// makes its segment, the others fetch it.
+Status split_team(RankContext& context, int32_t color, int32_t key, uint32_t flags,
+                  Patience& patience, std::shared_ptr<Team>* out_team, uint32_t* out_rank);
 
 }  // namespace keel
 

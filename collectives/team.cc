@@ -161,8 +161,17 @@ std::string Team::id() const {
 
 std::string Team::name(uint32_t rank) const {
   const Attendee& attendee = attendees_[rank];
-  if (here_[rank]) return fmt::format("rank {} ({})", rank, attendee.device);
-  return fmt::format("rank {} ({}, process {})", rank, attendee.device, attendee.pid);
+  const uint32_t number = is_numbered_.load(std::memory_order_acquire) ? numbers_[rank] : rank;
+  if (here_[rank]) return fmt::format("rank {} ({})", number, attendee.device);
+  return fmt::format("rank {} ({}, process {})", number, attendee.device, attendee.pid);
+}
+
+void Team::number_ranks(const std::vector<uint32_t>& numbers) {
+  // The first of this process to say so; another may look at it already.
+  std::lock_guard lock(numbers_mutex_);
+  if (is_numbered_.load(std::memory_order_relaxed)) return;
+  numbers_ = numbers;
+  is_numbered_.store(true, std::memory_order_release);
 }
 
 }  // namespace keel

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -19,9 +20,14 @@ namespace keel {
 // rank dies. Thread-safe.
 class Team : public std::enable_shared_from_this<Team> {
  public:
-  // In Attendee::flags: the host cannot reach its memory; the communicator is urgent.
+  // In Attendee::flags: the host cannot reach its memory; the communicator is urgent; and
+  // two bits of NativeOffer::Why.
   static constexpr uint32_t kNoAlias = 1;
   static constexpr uint32_t kUrgent = 2;
+  static constexpr uint32_t kNativeShift = 2;
+  static constexpr uint32_t kNative = 3 << kNativeShift;
+  // Those that every communicator has anew, also one that is made of another.
+  static constexpr uint32_t kOfACommunicator = kUrgent | kNative;
 
   // Of a meeting that has ended; the same object for all ranks of this process.
   static Status join(Meeting meeting, std::shared_ptr<Team>* out_team);
@@ -42,6 +48,9 @@ class Team : public std::enable_shared_from_this<Team> {
   std::string id() const;
   // "rank 3 (vulkan:0)"; with the process where that is another.
   std::string name(uint32_t rank) const;
+  // Some ranks of a communicator that work together for all: |numbers| are those by which the
+  // user knows them, for name(). Before anybody works with the team; all say the same.
+  void number_ranks(const std::vector<uint32_t>& numbers);
   // Those that |missing|(rank) says so of: "rank 1 (cpu:0), rank 4 (cpu:0)".
   template <typename Missing>
   std::string name_ranks(const Missing& missing) const;
@@ -89,6 +98,9 @@ class Team : public std::enable_shared_from_this<Team> {
   const ObjectId object_;  // of the segment
   PeerMemory memory_;
   std::vector<bool> here_;
+  std::mutex numbers_mutex_;
+  std::atomic<bool> is_numbered_{false};
+  std::vector<uint32_t> numbers_;
   bool is_local_ = true;
   std::vector<uint64_t> watches_;
   std::atomic<uint32_t> acting_{0};

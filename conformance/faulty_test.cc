@@ -100,6 +100,13 @@ TEST_F(Conform, CertifiesWhatIsRight) {
   EXPECT_NE(output_.find("null core async memory ops"), std::string::npos) << output_;
 }
 
+TEST_F(Conform, CertifiesALibraryOfCollectives) {
+  ASSERT_EQ(run("ccl_none", "--level null,core,collectives"), 0) << output_;
+  EXPECT_EQ(level("collectives").at("certified"), true) << output_;
+  EXPECT_EQ(outcome("collectives/native"), "pass");
+  EXPECT_EQ(outcome("collectives/all_reduce/float64/sum"), "pass");  // by Keel's own way
+}
+
 TEST_F(Conform, WrongLastElementIsCaughtByOps) {
   EXPECT_EQ(run("wrong_last_element", "--level core,ops"), 1);
   EXPECT_EQ(level("core").at("certified"), true) << output_;
@@ -200,6 +207,22 @@ INSTANTIATE_TEST_SUITE_P(
               "--level memory,kernels",
               {"kernels/load/formats", "memory/kind/managed", "memory/host_register/4096"},
               "KERNELS is claimed"},
+        Fault{"ccl_wrong_result",
+              "--filter 'collectives/all_reduce/float32/sum'",
+              {"collectives/all_reduce/float32/sum"},
+              "keel_all_reduce of 1, rank 0 of 2: 1 of"},
+        Fault{"ccl_false_dtype",
+              "--filter 'collectives/all_reduce/float64/*'",
+              {"collectives/all_reduce/float64/sum", "collectives/all_reduce/float64/max"},
+              "keel_all_reduce of"},
+        Fault{"ccl_false_claim",
+              "--filter collectives/native",
+              {"collectives/native"},
+              "CCL is claimed, but an all_reduce of float32"},
+        Fault{"ccl_refuses",
+              "--filter collectives/broadcast/int64",
+              {"collectives/broadcast/int64"},
+              "ccl.run"},
         Fault{"past_end",
               "--filter 'core/copy/offsets/*'",
               {"core/copy/offsets/to1_from0_1", "core/copy/offsets/to7_from64_65537"},

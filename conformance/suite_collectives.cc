@@ -1,14 +1,519 @@
-// Level collectives: the vendor's own library behind the ccl table. Keel's collectives
-// do not run on it yet, so there is nothing that a case could call.
+// Level collectives: the vendor's own library behind the ccl table, through communicators of
+// which all ranks are on devices of the backend. What the library says it cannot do goes by
+// Keel's own way, and has to be right too: a case does not know beforehand which it is.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <keel/float_types.hpp>
+#include <keel/plugin_kit.hpp>
+#include <thread>
+
 #include "conformance/harness.h"
 
 namespace keel::conformance {
 
+namespace {
+
+constexpr const char* kReductionNames[KEEL_REDUCTION_COUNT] = {"sum", "prod", "min",
+                                                               "max", "avg",  "premul_sum"};
+
+// ---- numbers --------------------------------------------------------------------------
+
+// The largest whole number that a rank has. Sums of eight are exact in the dtype and wrong in
+// the next narrower one, so that one put in its place shows.
+int64_t largest(keel_dtype dtype) {
+  switch (dtype) {
+    case KEEL_INT64:
+    case KEEL_UINT64:
+    case KEEL_FLOAT64:
+      return int64_t{1} << 40;
+    case KEEL_INT32:
+    case KEEL_UINT32:
+      return 1 << 27;
+    case KEEL_FLOAT32:
+      return 1 << 20;
+    case KEEL_INT16:
+    case KEEL_UINT16:
+      return 1 << 11;
+    case KEEL_FLOAT16:
+      return 1 << 8;
+    case KEEL_BFLOAT16:
+      return 1 << 5;
+    case KEEL_FLOAT8_E4M3FN:
+      return 2;
+    case KEEL_FLOAT8_E5M2:
+      return 1;
+    default:
+      return 15;
+  }
+}
+
+template <typename Stored>
+void put(std::byte* out, Stored value) {
+  std::memcpy(out, &value, sizeof(value));
+}
+
+// |value|, a number that |dtype| has, in its form.
+void encode(keel_dtype dtype, int64_t value, std::byte* out) {
+  const auto real = static_cast<float>(value);
+  switch (dtype) {
+    case KEEL_FLOAT16:
+      return put(out, to_float16(real));
+    case KEEL_BFLOAT16:
+      return put(out, to_bfloat16(real));
+    case KEEL_FLOAT8_E4M3FN:
+      return put(out, to_float8_e4m3(real));
+    case KEEL_FLOAT8_E5M2:
+      return put(out, to_float8_e5m2(real));
+    case KEEL_FLOAT32:
+      return put(out, real);
+    case KEEL_FLOAT64:
+      return put(out, static_cast<double>(value));
+    default:
+      std::memcpy(out, &value, kit::dtype_size(dtype));  // the low bytes come first
+  }
+}
+
+// Element |i| of |rank|'s send buffer.
+int64_t value_of(keel_dtype dtype, keel_reduction reduction, uint32_t world, uint32_t rank,
+                 uint64_t i) {
+  const uint64_t noise = (i + 1) * 0x9e3779b97f4a7c15 ^ (rank + 1) * 0xbf58476d1ce4e5b9;
+  const auto mixed = static_cast<int64_t>((noise ^ noise >> 29) >> 20);
+  if (reduction == KEEL_PROD) return rank < 4 ? 1 + mixed % 2 : 1;
+  const int64_t top = largest(dtype);
+  // An average is whole where each has a multiple of the world; of small types, the same.
+  if (reduction == KEEL_AVG) return top > 16 ? mixed % (top / world) / world * world : 1;
+  if (dtype == KEEL_FLOAT8_E5M2 && rank > 2) return 0;
+  if (reduction == KEEL_PREMUL_SUM) return mixed % (top / 2 + 1);
+  return top - mixed % (top / 2 + 1);
+}
+
+double factor_of(uint32_t rank) {
+  return rank % 2 == 0 ? 2 : 1;
+}
+
+int64_t reduced(keel_dtype dtype, keel_reduction reduction, uint32_t world, uint64_t i) {
+  int64_t result = 0;
+  for (uint32_t rank = 0; rank < world; ++rank) {
+    const int64_t value = value_of(dtype, reduction, world, rank, i);
+    switch (reduction) {
+      case KEEL_PROD:
+        result = rank == 0 ? value : result * value;
+        break;
+      case KEEL_MIN:
+        result = rank == 0 ? value : std::min(result, value);
+        break;
+      case KEEL_MAX:
+        result = rank == 0 ? value : std::max(result, value);
+        break;
+      case KEEL_PREMUL_SUM:
+        result += value * static_cast<int64_t>(factor_of(rank));
+        break;
+      default:
+        result += value;
+    }
+  }
+  if (reduction != KEEL_AVG) return result;
+  return result / world;
+}
+
+// ---- ranks ------------------------------------------------------------------------------
+
+// A rank on each device of the backend, eight at most.
+class Ranks {
+ public:
+  explicit Ranks(const Context& context) : context_(context) {
+    constexpr size_t kMost = 8;
+    std::vector<keel_device> devices = {context.device()};
+    for (const NamedDevice& device : context.environment.backend_devices) {
+      if (devices.size() < kMost) devices.push_back(device.handle);
+    }
+    if (devices.size() < 2) unsupported("needs two devices of the backend");
+    comms_.resize(devices.size());
+    auto options = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
+    options.timeout_ns = context.environment.wait_ns;
+    must(keel_comm_init_all(devices.data(), static_cast<uint32_t>(devices.size()), &options,
+                            comms_.data()),
+         "keel_comm_init_all");
+    for (const keel_device device : devices) streams_.emplace_back(context, device);
+  }
+  ~Ranks() {
+    for (const keel_comm comm : comms_) keel_comm_destroy(comm);
+  }
+  Ranks(const Ranks&) = delete;
+  Ranks& operator=(const Ranks&) = delete;
+
+  uint32_t world() const { return static_cast<uint32_t>(comms_.size()); }
+  keel_comm comm(uint32_t rank) const { return comms_[rank]; }
+  const Stream& stream(uint32_t rank) const { return streams_[rank]; }
+  Buffer buffer(uint32_t rank, uint64_t bytes) const {
+    return {streams_[rank].device(), KEEL_MEMORY_DEVICE, std::max<uint64_t>(bytes, 1)};
+  }
+  uint64_t native_operations() const {
+    auto stats = KEEL_STRUCT_INIT(keel_comm_stats, KEEL_STRUCT_COMM_STATS);
+    must(keel_comm_stats_get(comms_[0], &stats), "keel_comm_stats_get");
+    return stats.native_operations;
+  }
+  void synchronize() const {
+    for (const Stream& stream : streams_) stream.synchronize();
+  }
+  void recover() const {
+    for (const Stream& stream : streams_) {
+      must(keel_stream_recover(stream.get(), context_.environment.wait_ns), "keel_stream_recover");
+    }
+  }
+  // Waits for each, whatever comes of it; the statuses.
+  std::vector<keel_status> statuses() const {
+    std::vector<keel_status> all;
+    for (const Stream& stream : streams_) {
+      all.push_back(keel_stream_synchronize(stream.get(), context_.environment.wait_ns));
+    }
+    return all;
+  }
+
+ private:
+  const Context& context_;
+  std::vector<keel_comm> comms_;
+  std::vector<Stream> streams_;
+};
+
+// ---- operations against the reference -----------------------------------------------------
+
+using Bytes = std::vector<std::byte>;
+
+// One operation with its buffers on all ranks.
+struct Run {
+  // What rank |rank| has in its send buffer, and in its receive buffer in the end; nothing where
+  // the rank sends, or receives, nothing.
+  std::function<Bytes(uint32_t rank)> send;
+  std::function<Bytes(uint32_t rank)> received;
+  // Where, in bytes, the send buffer begins in the receive buffer in place; or the other way
+  // round where that is shorter.
+  std::function<uint64_t(uint32_t rank)> offset;
+  std::function<keel_status(uint32_t rank, const void* send, void* receive)> call;
+};
+
+void run_once(const Ranks& ranks, const Run& run, bool in_place, const std::string& what) {
+  std::vector<Buffer> memory;
+  std::vector<Bytes> before;
+  std::vector<Bytes> wanted;
+  std::vector<uint64_t> receive_at;
+  for (uint32_t rank = 0; rank < ranks.world(); ++rank) {
+    const Bytes sent = run.send(rank);
+    const Bytes received = run.received(rank);
+    // Both in one piece of memory, with some bytes behind each that nobody may write.
+    constexpr uint64_t kGap = 64;
+    const uint64_t offset = in_place ? run.offset(rank) : 0;
+    const bool sends_part = sent.size() <= received.size();
+    const uint64_t send_at = in_place && sends_part ? offset : 0;
+    receive_at.push_back(!in_place ? (sent.size() + kGap + 7) / 8 * 8 : sends_part ? 0 : offset);
+    Bytes content(std::max(send_at + sent.size(), receive_at[rank] + received.size()) + kGap,
+                  kRedZone);
+    std::copy(sent.begin(), sent.end(), content.begin() + static_cast<std::ptrdiff_t>(send_at));
+    before.push_back(content);
+    std::copy(received.begin(), received.end(),
+              content.begin() + static_cast<std::ptrdiff_t>(receive_at[rank]));
+    wanted.push_back(std::move(content));
+    memory.push_back(ranks.buffer(rank, before[rank].size()));
+    ranks.stream(rank).upload(memory[rank].data(), before[rank]);
+  }
+  for (uint32_t rank = 0; rank < ranks.world(); ++rank) {
+    const bool sends_part = run.send(rank).size() <= run.received(rank).size();
+    const uint64_t send_at = in_place && sends_part ? run.offset(rank) : 0;
+    must(run.call(rank, memory[rank].at(send_at), memory[rank].at(receive_at[rank])),
+         fmt::format("{} on rank {}", what, rank));
+  }
+  std::vector<Bytes> got;
+  for (const Bytes& each : wanted) got.emplace_back(each.size());
+  for (uint32_t rank = 0; rank < ranks.world(); ++rank) {
+    ranks.stream(rank).download(got[rank], memory[rank].data());
+  }
+  ranks.synchronize();
+  for (uint32_t rank = 0; rank < ranks.world(); ++rank) {
+    check_equal(
+        got[rank], wanted[rank],
+        fmt::format("{}{}, rank {} of {}", what, in_place ? " in place" : "", rank, ranks.world()));
+  }
+}
+
+// |count| elements from |first| on of what |value|(i) says.
+Bytes elements(keel_dtype dtype, uint64_t first, uint64_t count,
+               const std::function<int64_t(uint64_t)>& value) {
+  const uint64_t element = kit::dtype_size(dtype);
+  Bytes bytes(count * element);
+  for (uint64_t i = 0; i < count; ++i) encode(dtype, value(first + i), &bytes[i * element]);
+  return bytes;
+}
+
+void run_collective(const Context& context, keel_collective collective, keel_dtype dtype,
+                    keel_reduction reduction) {
+  const Ranks ranks(context);
+  const uint32_t world = ranks.world();
+  const uint32_t root = world - 1;
+  const uint64_t element = kit::dtype_size(dtype);
+  std::vector<keel_reduction> used(world, reduction);
+  if (reduction == KEEL_PREMUL_SUM) {
+    for (uint32_t rank = 0; rank < world; ++rank) {
+      must(keel_premul_sum_create(ranks.comm(rank), factor_of(rank), &used[rank]),
+           "keel_premul_sum_create");
+    }
+  }
+  const auto sent = [&](uint32_t rank, uint64_t first, uint64_t count) {
+    return elements(dtype, first, count,
+                    [&](uint64_t i) { return value_of(dtype, reduction, world, rank, i); });
+  };
+  const auto sum = [&](uint64_t first, uint64_t count) {
+    return elements(dtype, first, count,
+                    [&](uint64_t i) { return reduced(dtype, reduction, world, i); });
+  };
+  for (const uint64_t count : {1ULL, 1009ULL, 65'539ULL}) {
+    Run run;
+    run.offset = [](uint32_t) { return 0; };
+    run.send = [&](uint32_t rank) { return sent(rank, 0, count); };
+    std::string what;
+    const auto stream = [&](uint32_t rank) { return ranks.stream(rank).get(); };
+    switch (collective) {
+      case KEEL_ALL_REDUCE:
+        what = "keel_all_reduce";
+        run.received = [&](uint32_t) { return sum(0, count); };
+        run.call = [&](uint32_t rank, const void* send, void* receive) {
+          return keel_all_reduce(ranks.comm(rank), send, receive, count, dtype, used[rank],
+                                 stream(rank));
+        };
+        break;
+      case KEEL_REDUCE:
+        what = "keel_reduce";
+        run.received = [&](uint32_t rank) { return rank == root ? sum(0, count) : Bytes(); };
+        run.call = [&](uint32_t rank, const void* send, void* receive) {
+          return keel_reduce(ranks.comm(rank), send, receive, count, dtype, used[rank], root,
+                             stream(rank));
+        };
+        break;
+      case KEEL_BROADCAST:
+        what = "keel_broadcast";
+        run.send = [&](uint32_t rank) { return rank == root ? sent(root, 0, count) : Bytes(); };
+        run.received = [&](uint32_t) { return sent(root, 0, count); };
+        run.call = [&](uint32_t rank, const void* send, void* receive) {
+          return keel_broadcast(ranks.comm(rank), rank == root ? send : nullptr, receive, count,
+                                dtype, root, stream(rank));
+        };
+        break;
+      case KEEL_REDUCE_SCATTER:
+        what = "keel_reduce_scatter";
+        run.send = [&](uint32_t rank) { return sent(rank, 0, count * world); };
+        run.received = [&](uint32_t rank) { return sum(rank * count, count); };
+        run.offset = [&](uint32_t rank) { return rank * count * element; };
+        run.call = [&](uint32_t rank, const void* send, void* receive) {
+          return keel_reduce_scatter(ranks.comm(rank), send, receive, count, dtype, used[rank],
+                                     stream(rank));
+        };
+        break;
+      default: {
+        const bool is_gather = collective == KEEL_ALL_GATHER;
+        what = is_gather ? "keel_all_gather" : "keel_all_to_all";
+        if (!is_gather) run.send = [&](uint32_t rank) { return sent(rank, 0, count * world); };
+        run.received = [&, is_gather](uint32_t rank) {
+          Bytes all;
+          for (uint32_t peer = 0; peer < world; ++peer) {
+            const Bytes piece = sent(peer, is_gather ? 0 : rank * count, count);
+            all.insert(all.end(), piece.begin(), piece.end());
+          }
+          return all;
+        };
+        run.offset = [&, is_gather](uint32_t rank) {
+          return is_gather ? rank * count * element : 0;
+        };
+        run.call = [&, is_gather](uint32_t rank, const void* send, void* receive) {
+          return is_gather
+                     ? keel_all_gather(ranks.comm(rank), send, receive, count, dtype, stream(rank))
+                     : keel_all_to_all(ranks.comm(rank), send, receive, count, dtype, stream(rank));
+        };
+      }
+    }
+    const uint64_t before = ranks.native_operations();
+    run_once(ranks, run, /*in_place=*/false, fmt::format("{} of {}", what, count));
+    const bool is_native = ranks.native_operations() != before;
+    run_once(ranks, run, /*in_place=*/true, fmt::format("{} of {}", what, count));
+    // In place or not, and whatever the size: the library was asked once.
+    check(ranks.native_operations() - before == (is_native ? 2 : 0),
+          fmt::format("{} of {}: natively once, and once not", what, count));
+  }
+}
+
+// ---- the rest -----------------------------------------------------------------------------
+
+// Enqueues one all_reduce of |count| floats on each rank, in place.
+void all_reduce(const Ranks& ranks, const std::vector<Buffer>& memory, uint64_t count) {
+  for (uint32_t rank = 0; rank < ranks.world(); ++rank) {
+    must(keel_all_reduce(ranks.comm(rank), memory[rank].data(), memory[rank].data(), count,
+                         KEEL_FLOAT32, KEEL_SUM, ranks.stream(rank).get()),
+         fmt::format("keel_all_reduce on rank {}", rank));
+  }
+}
+
+std::vector<Buffer> allocate(const Ranks& ranks, uint64_t bytes) {
+  std::vector<Buffer> memory;
+  for (uint32_t rank = 0; rank < ranks.world(); ++rank) {
+    memory.push_back(ranks.buffer(rank, bytes));
+  }
+  return memory;
+}
+
+// Whoever claims a library has one that does something.
+void is_used(const Context& context) {
+  const Ranks ranks(context);
+  const std::vector<Buffer> memory = allocate(ranks, 4096);
+  all_reduce(ranks, memory, 1024);
+  ranks.synchronize();
+  char text[4096] = "";
+  uint64_t size = sizeof(text);
+  (void)keel_comm_explain(ranks.comm(0), text, &size);
+  check(ranks.native_operations() == 1,
+        fmt::format("CCL is claimed, but an all_reduce of float32 over {} devices does not go "
+                    "through the library: {}",
+                    ranks.world(), text));
+}
+
+// In the stream's order, with the work before and behind it.
+void keeps_its_place(const Context& context) {
+  constexpr uint64_t kCount = 200'000;
+  constexpr uint32_t kRounds = 8;
+  const Ranks ranks(context);
+  const std::vector<Buffer> memory = allocate(ranks, kCount * 4);
+  const std::vector<Buffer> copies = allocate(ranks, kRounds * kCount * 4);
+  for (uint32_t round = 0; round < kRounds; ++round) {
+    const auto value = static_cast<float>(round + 1);
+    uint32_t word = 0;
+    std::memcpy(&word, &value, sizeof(word));
+    for (uint32_t rank = 0; rank < ranks.world(); ++rank) {
+      ranks.stream(rank).fill(memory[rank].data(), word, kCount * 4);
+    }
+    all_reduce(ranks, memory, kCount);
+    for (uint32_t rank = 0; rank < ranks.world(); ++rank) {
+      ranks.stream(rank).copy(copies[rank].at(round * kCount * 4), memory[rank].data(), kCount * 4);
+    }
+  }
+  Bytes got(kRounds * kCount * 4);
+  for (uint32_t rank = 0; rank < ranks.world(); ++rank) {
+    ranks.stream(rank).download(got, copies[rank].data());
+    ranks.stream(rank).synchronize();
+    for (uint32_t round = 0; round < kRounds; ++round) {
+      const auto value = static_cast<float>(round + 1) * static_cast<float>(ranks.world());
+      uint32_t word = 0;
+      std::memcpy(&word, &value, sizeof(word));
+      check_filled(std::span(got).subspan(round * kCount * 4, kCount * 4), word,
+                   fmt::format("operation {} on rank {}", round, rank));
+    }
+  }
+}
+
+void mismatch_is_no_success(const Context& context) {
+  const Ranks ranks(context);
+  const std::vector<Buffer> memory = allocate(ranks, 8192);
+  for (uint32_t rank = 0; rank < ranks.world(); ++rank) {
+    must(keel_all_reduce(ranks.comm(rank), memory[rank].data(), memory[rank].data(),
+                         rank == 0 ? 2048 : 1024, KEEL_FLOAT32, KEEL_SUM, ranks.stream(rank).get()),
+         "keel_all_reduce");
+  }
+  for (const keel_status status : ranks.statuses()) {
+    must_be(KEEL_INVALID_ARGUMENT, status, "an all_reduce whose counts differ");
+  }
+  ranks.recover();
+  all_reduce(ranks, memory, 1024);
+  ranks.synchronize();
+}
+
+// Bad arguments are refused by the call, and cost nothing.
+void bad_arguments(const Context& context) {
+  const Ranks ranks(context);
+  const std::vector<Buffer> memory = allocate(ranks, 4096);
+  std::byte* const data = memory[0].data();
+  const keel_stream stream = ranks.stream(0).get();
+  must_be(KEEL_INVALID_ARGUMENT,
+          keel_broadcast(ranks.comm(0), data, data, 16, KEEL_FLOAT32, ranks.world(), stream),
+          "a root beyond the world");
+  must_be(KEEL_INVALID_ARGUMENT,
+          keel_all_reduce(ranks.comm(0), data, data, 16, KEEL_DTYPE_COUNT, KEEL_SUM, stream),
+          "a dtype that is none");
+  must_be(
+      KEEL_INVALID_ARGUMENT,
+      keel_all_reduce(ranks.comm(0), data, data, 16, KEEL_FLOAT32, KEEL_REDUCTION_COUNT, stream),
+      "a reduction that is none");
+  check(keel_all_reduce(ranks.comm(0), data, data, 1ULL << 40, KEEL_FLOAT32, KEEL_SUM, stream) !=
+            KEEL_OK,
+        "a count beyond the buffer is taken");
+  all_reduce(ranks, memory, 1024);
+  ranks.synchronize();
+}
+
+// Everybody comes back, and the devices and their library are as before.
+void abort_ends_all(const Context& context) {
+  constexpr uint64_t kCount = 4 << 20;
+  {
+    const Ranks ranks(context);
+    const std::vector<Buffer> memory = allocate(ranks, kCount * 4);
+    for (int i = 0; i < 4; ++i) all_reduce(ranks, memory, kCount);
+    std::thread aborting([&] { (void)keel_comm_abort(ranks.comm(ranks.world() - 1)); });
+    const std::vector<keel_status> statuses = ranks.statuses();
+    aborting.join();
+    for (uint32_t rank = 0; rank < ranks.world(); ++rank) {
+      check(statuses[rank] == KEEL_OK || statuses[rank] == KEEL_ABORTED,
+            fmt::format("rank {} ended with {} after an abort", rank,
+                        keel_status_name(statuses[rank])));
+    }
+    ranks.recover();
+  }
+  is_used(context);
+}
+
+// A rank that does not call: the others come back at their deadline.
+void missing_rank(const Context& context) {
+  const Ranks ranks(context);
+  const std::vector<Buffer> memory = allocate(ranks, 4096);
+  for (uint32_t rank = 1; rank < ranks.world(); ++rank) {
+    must(keel_comm_timeout_set(ranks.comm(rank), 200'000'000), "keel_comm_timeout_set");
+    must(keel_all_reduce(ranks.comm(rank), memory[rank].data(), memory[rank].data(), 1024,
+                         KEEL_FLOAT32, KEEL_SUM, ranks.stream(rank).get()),
+         "keel_all_reduce");
+  }
+  const std::vector<keel_status> statuses = ranks.statuses();
+  for (uint32_t rank = 1; rank < ranks.world(); ++rank) {
+    must_be(KEEL_TIMED_OUT, statuses[rank], "an all_reduce that a rank does not call");
+  }
+  ranks.recover();
+}
+
+}  // namespace
+
 void add_collectives_cases(const Environment&, std::vector<Case>* cases) {
-  cases->push_back(
-      {.id = "collectives/native", .claims = KEEL_CLAIM_CCL, .body = [](const Context&) {
-         unsupported("Keel has no path to a plugin's ccl table yet");
-       }});
+  const auto add = [&](const std::string& id, auto body) {
+    cases->push_back({"collectives/" + id, KEEL_CLAIM_CCL, false, std::move(body)});
+  };
+  add("native", is_used);
+  add("order", keeps_its_place);
+  add("mismatch", mismatch_is_no_success);
+  add("bad_arguments", bad_arguments);
+  add("abort", abort_ends_all);
+  add("deadline", missing_rank);
+  for (keel_dtype dtype = KEEL_DTYPE_INVALID + 1; dtype < KEEL_DTYPE_COUNT; ++dtype) {
+    const std::string name = kit::dtype_name(dtype);
+    const auto add_one = [&](const std::string& id, keel_collective collective,
+                             keel_reduction reduction) {
+      add(id,
+          [=](const Context& context) { run_collective(context, collective, dtype, reduction); });
+    };
+    for (keel_reduction reduction = 0; reduction < KEEL_REDUCTION_COUNT; ++reduction) {
+      add_one(fmt::format("all_reduce/{}/{}", name, kReductionNames[reduction]), KEEL_ALL_REDUCE,
+              reduction);
+    }
+    add_one("reduce/" + name, KEEL_REDUCE, KEEL_SUM);
+    add_one("reduce_scatter/" + name, KEEL_REDUCE_SCATTER, KEEL_SUM);
+    add_one("broadcast/" + name, KEEL_BROADCAST, KEEL_SUM);
+    add_one("all_gather/" + name, KEEL_ALL_GATHER, KEEL_SUM);
+    add_one("all_to_all/" + name, KEEL_ALL_TO_ALL, KEEL_SUM);
+  }
 }
 
 }  // namespace keel::conformance

@@ -47,6 +47,7 @@ class Device final : public RefCounted {
   const keel_stream_table* stream_table() const { return plugin_.stream; }
   const keel_kernel_table* kernel_table() const { return plugin_.kernel; }
   const keel_op_table* op_table() const { return plugin_.op; }
+  const keel_ccl_table* ccl_table() const { return plugin_.ccl; }
 
   Memory& memory() { return memory_; }
   HostRegistrations& host_registrations() { return host_registrations_; }

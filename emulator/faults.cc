@@ -9,7 +9,8 @@
 namespace keel::emulator {
 namespace {
 
-constexpr const char* kCallNames[kCallKinds] = {"alloc", "stream", "copy", "fill", "op", "record"};
+constexpr const char* kCallNames[kCallKinds] = {"alloc", "stream", "copy", "fill",
+                                                "op",    "record", "ccl"};
 
 constexpr double kSlowest = 1e6;
 

@@ -16,16 +16,17 @@ namespace keel::emulator {
 
 // Calls that faults count. The first two happen on the calling thread, the others on a
 // stream.
-enum class CallKind : uint8_t { kAlloc, kStream, kCopy, kFill, kOp, kRecord };
-inline constexpr size_t kCallKinds = 6;
+enum class CallKind : uint8_t { kAlloc, kStream, kCopy, kFill, kOp, kRecord, kCcl };
+inline constexpr size_t kCallKinds = 7;
 const char* call_name(CallKind kind);  // "alloc"
 
 // One thing to go wrong: "ACTION[:KIND][@N[+]][=ARGUMENT]", behind "DEVICE/" for one
 // device only.
 //   lose[:KIND]@N      the device is lost when the Nth call (of the kind) runs
 //   refuse:KIND@N      the Nth call returns a failure: kOutOfMemory for alloc
-//   fail:KIND@N        the Nth call is taken, and fails on its stream
-//   corrupt:KIND@N     one bit of the Nth result is wrong: copy, fill, op
+//   fail:KIND@N        the Nth call is taken, and fails on its stream; of ccl: hangs there, and
+//                      the communicator says why
+//   corrupt:KIND@N     one bit of the Nth result is wrong: copy, fill, op, ccl
 //   stall:KIND@N[=MS]  the Nth call's queue hangs before it for MS milliseconds, or
 //                      until released
 //   slow[:KIND]=X      work takes X times as long, 1 to 1000; several multiply, up to a

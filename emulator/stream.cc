@@ -164,6 +164,23 @@ Status Stream::launch(const Work& work, const Result& result, Kernel kernel) {
   return push_work(CallKind::kOp, work, std::move(command));
 }
 
+Status Stream::launch_part(const Work& work, const Result& result, Kernel kernel,
+                           const Injection& injection) {
+  Status status = device_->alive();
+  if (!status.ok()) return status;
+  Command command;
+  command.kind = Command::Kind::kWork;
+  command.stream = state_;
+  command.injection = injection;
+  command.work = work;
+  command.kernel = std::move(kernel);
+  command.result = result.address;
+  command.result_size = result.size;
+  command.result_memory = &device_->memory();
+  queue_->push(std::move(command));
+  return {};
+}
+
 Status Stream::record(std::shared_ptr<Completion> completion) {
   Command command;
   Status status = device_->count_call(CallKind::kRecord, &command.injection);

@@ -45,6 +45,9 @@ class Stream {
   Status fill(Address destination, const void* pattern, uint32_t pattern_size, uint64_t size);
   // Runs |kernel|, which reaches memory through its Access alone.
   Status launch(const Work& work, const Result& result, Kernel kernel);
+  // The same for a part of a call that was counted as a whole: |injection| is what goes wrong.
+  Status launch_part(const Work& work, const Result& result, Kernel kernel,
+                     const Injection& injection);
 
   Status record(std::shared_ptr<Completion> completion);
   // What follows runs after |completion|, of any device or of the host.

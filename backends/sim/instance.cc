@@ -24,6 +24,7 @@ void Instance::describe(keel_device_info* out_info) const {
                      KEEL_CLAIM_PRIORITY | KEEL_CLAIM_NATIVE_GATE | KEEL_CLAIM_OPS |
                      KEEL_CLAIM_MEMORY_INFO | KEEL_CLAIM_FILL;
   if (device.pageable_async) out_info->claims |= KEEL_CLAIM_PAGEABLE_ASYNC;
+  if (has_ccl()) out_info->claims |= KEEL_CLAIM_CCL;
   out_info->memory_bytes = device.memory_bytes;
   out_info->max_alloc_bytes = 0;
   out_info->alignment = emulator::Memory::kAlignment;

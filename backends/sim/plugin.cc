@@ -2,11 +2,12 @@
 // nothing else. What a slot does is in emulator/.
 #include <keel/abi.h>
 
-#include <chrono>
 #include <keel/plugin_kit.hpp>
 #include <memory>
 #include <utility>
 
+#include "backends/sim/ccl_table.h"
+#include "backends/sim/handles.h"
 #include "backends/sim/instance.h"
 #include "backends/sim/settings.h"
 #include "emulator/completion.h"
@@ -19,84 +20,9 @@ namespace keel::sim {
 namespace {
 
 using emulator::Address;
-using emulator::Code;
-using emulator::Completion;
-using emulator::Device;
 using emulator::Event;
 using emulator::Status;
 using emulator::Stream;
-
-// Handles are addresses of these.
-struct OpenDevice {
-  std::shared_ptr<Device> device;
-};
-struct TimedEvent {
-  Event event;
-  bool timing;
-};
-struct Gate {
-  std::shared_ptr<Completion> opening = std::make_shared<Completion>();
-};
-
-Instance& object(keel_plugin_instance* handle) {
-  return *reinterpret_cast<Instance*>(handle);
-}
-Device& object(keel_plugin_device* handle) {
-  return *reinterpret_cast<OpenDevice*>(handle)->device;
-}
-Stream& object(keel_plugin_stream* handle) {
-  return *reinterpret_cast<Stream*>(handle);
-}
-TimedEvent& object(keel_plugin_event* handle) {
-  return *reinterpret_cast<TimedEvent*>(handle);
-}
-Gate& object(keel_plugin_gate* handle) {
-  return *reinterpret_cast<Gate*>(handle);
-}
-
-Address address(const void* pointer) {
-  return emulator::address_of(pointer);
-}
-
-keel_status code_of(const Status& status) {
-  switch (status.code()) {
-    case Code::kOk:
-      return KEEL_OK;
-    case Code::kInvalidArgument:
-      return KEEL_INVALID_ARGUMENT;
-    case Code::kOutOfMemory:
-      return KEEL_OUT_OF_MEMORY;
-    case Code::kNotReady:
-      return KEEL_NOT_READY;
-    case Code::kTimedOut:
-      return KEEL_TIMED_OUT;
-    case Code::kIllegalAddress:
-      return KEEL_OUT_OF_RANGE;
-    case Code::kFailed:
-      return KEEL_INTERNAL;
-    case Code::kUnavailable:
-      return KEEL_UNAVAILABLE;
-    case Code::kUnsupported:
-      return KEEL_UNSUPPORTED;
-    case Code::kCancelled:
-      return KEEL_CANCELLED;
-    case Code::kDeviceLost:
-      return KEEL_DEVICE_LOST;
-  }
-  return KEEL_UNKNOWN;
-}
-
-// The status of a call, its text handed over.
-keel_status answer(const Status& status) {
-  if (status.text().empty()) return code_of(status);
-  return kit::fail(code_of(status), "%s", status.text().c_str());
-}
-
-emulator::Time deadline_after(int64_t timeout_ns) {
-  const emulator::Time now = emulator::Clock::now();
-  const emulator::Duration left = emulator::Time::max() - now;
-  return timeout_ns >= left.count() ? emulator::Time::max() : now + emulator::Duration(timeout_ns);
-}
 
 // ---- device ------------------------------------------------------------------
 
@@ -124,6 +50,7 @@ keel_status device_open(keel_plugin_instance* instance, uint32_t ordinal,
       return kit::fail(KEEL_NOT_FOUND, "sim: there is no device %u", ordinal);
     }
     auto opened = std::make_unique<OpenDevice>();
+    opened->ccl_types = object(instance).ccl_types();
     const Status status = object(instance).open(ordinal, &opened->device);
     if (status.ok()) *out_device = reinterpret_cast<keel_plugin_device*>(opened.release());
     return answer(status);
@@ -425,7 +352,7 @@ constexpr keel_plugin kPlugin = {
     .stream = &kStreamTable,
     .kernel = nullptr,
     .op = &kOpTable,
-    .ccl = nullptr,
+    .ccl = &kCclTable,
 };
 
 }  // namespace

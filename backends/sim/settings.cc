@@ -11,8 +11,9 @@
 namespace keel::sim {
 namespace {
 
-constexpr std::string_view kKeys[] = {"devices",        "profile",  "memory_mib", "single_queue",
-                                      "pageable_async", "delay_us", "seed",       "faults"};
+constexpr std::string_view kKeys[] = {"devices",      "profile",        "memory_mib",
+                                      "single_queue", "pageable_async", "delay_us",
+                                      "seed",         "faults",         "ccl"};
 
 using Values = std::map<std::string, std::string, std::less<>>;
 
@@ -72,6 +73,29 @@ keel_status bad(const char* key, const emulator::Status& status) {
   return kit::fail(KEEL_INVALID_ARGUMENT, "sim: %s: %s", key, status.text().c_str());
 }
 
+// Names of types with commas between.
+keel_status read_types(std::string_view text, emulator::ccl::TypeSet* out_types) {
+  namespace ccl = emulator::ccl;
+  *out_types = 0;
+  if (text == "none") return KEEL_OK;
+  if (text == "all") {
+    *out_types = ccl::kAllTypes;
+    return KEEL_OK;
+  }
+  while (true) {
+    const size_t comma = std::min(text.find(','), text.size());
+    const std::string_view name = text.substr(0, comma);
+    const auto* const found = std::find(ccl::kTypeNames.begin(), ccl::kTypeNames.end(), name);
+    if (found == ccl::kTypeNames.end()) {
+      return kit::fail(KEEL_INVALID_ARGUMENT, "sim: ccl: '%.*s' is no type, nor none or all",
+                       static_cast<int>(std::min<size_t>(name.size(), 64)), name.data());
+    }
+    *out_types |= 1u << (found - ccl::kTypeNames.begin());
+    if (comma == text.size()) return KEEL_OK;
+    text.remove_prefix(comma + 1);
+  }
+}
+
 }  // namespace
 
 keel_status read_settings(const keel_instance_settings* given, Settings* out_settings) {
@@ -94,6 +118,10 @@ keel_status read_settings(const keel_instance_settings* given, Settings* out_set
   if (const auto faults = values.find("faults"); faults != values.end()) {
     const emulator::Status read = emulator::parse_faults(faults->second, &device.faults);
     if (!read.ok()) return bad("faults", read);
+  }
+  if (const auto types = values.find("ccl"); types != values.end()) {
+    status = read_types(types->second, &settings.ccl);
+    if (status != KEEL_OK) return status;
   }
   uint64_t memory_mib = 0;
   status = number(values, "devices", 0, 64, &settings.devices);

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "emulator/ccl/call.h"
 #include "emulator/device.h"
 
 namespace keel::sim {
@@ -20,8 +21,12 @@ namespace keel::sim {
 //   delay_us        0 to 1000000    random delay of each piece of work, at most
 //   seed            of the delays and of what is corrupted; default 1
 //   faults          see emulator/faults.h
+//   ccl             what its own library of collectives computes in: "none" (there is no such
+//                   library), "all", or names with commas, as in float32,bfloat16; default all
+//                   but int16, uint16, float64 and the 8-bit floats
 struct Settings {
   uint32_t devices = 0;
+  emulator::ccl::TypeSet ccl = emulator::ccl::kUsualTypes;
   emulator::DeviceOptions device;
 };
 

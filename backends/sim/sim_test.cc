@@ -58,6 +58,8 @@ TEST_F(SimTest, BadSettingsAreNamed) {
   expect_refused({{"delay_us", "1000001"}}, "delay_us");
   expect_refused({{"seed", "x"}}, "seed");
   expect_refused({{"faults", "lose@1,explode@2"}}, "faults: fault 'explode@2'");
+  expect_refused({{"ccl", "float32,float128"}}, "ccl: 'float128' is no type");
+  expect_refused({{"ccl", ""}}, "ccl: ''");
   expect_refused({{"profile", "/nowhere/at/all.json"}}, "profile: ");
 }
 
@@ -116,6 +118,18 @@ TEST_F(SimTest, ClaimsPageableCopiesOnlyWhenSet) {
   EXPECT_EQ(claims("0") & KEEL_CLAIM_PAGEABLE_ASYNC, 0u);
   EXPECT_NE(claims("1") & KEEL_CLAIM_PAGEABLE_ASYNC, 0u);
   EXPECT_EQ(claims("1") & KEEL_CLAIM_HOST_ALIAS, 0u);
+}
+
+TEST_F(SimTest, ClaimsCollectivesUnlessSetOtherwise) {
+  const auto claims = [&](const Settings& settings) {
+    Settings all = {{"devices", "1"}};
+    all.insert(settings.begin(), settings.end());
+    return info(load("sim", all).at(0)).claims & KEEL_CLAIM_CCL;
+  };
+  EXPECT_NE(claims({}), 0u);
+  EXPECT_NE(claims({{"ccl", "int8"}}), 0u);
+  EXPECT_EQ(claims({{"ccl", "none"}}), 0u);
+  EXPECT_EQ(claims({{"single_queue", "1"}}), 0u);
 }
 
 // ---- faults ------------------------------------------------------------------

@@ -12,6 +12,8 @@
 
 namespace keel {
 
+class ControlSegment;
+
 // Until a deadline, or until somebody gives the operation up. The clock starts with the
 // first wait that is not over at once: reading it costs 25 ns, as much as the rest of a
 // small operation's bookkeeping. For one thread.
@@ -19,8 +21,18 @@ class Patience {
  public:
   Patience(int64_t timeout_ns, const std::atomic<bool>& cancelled)
       : timeout_ns_(timeout_ns), cancelled_(cancelled) {}
+  // Of a part of what |whole| waits for, among fewer ranks: also given up once |segment|, that
+  // of all ranks, has failed.
+  Patience(Patience& whole, const ControlSegment& segment)
+      : timeout_ns_(whole.deadline().remaining_ns()),
+        cancelled_(whole.cancelled_),
+        whole_segment_(&segment) {}
 
-  bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
+  // Asked each time a slice of a wait is over.
+  bool cancelled() const {
+    return cancelled_.load(std::memory_order_relaxed) ||
+           (whole_segment_ != nullptr && has_whole_failed());
+  }
   const Deadline& deadline() {
     if (!deadline_) deadline_ = Deadline::after(timeout_ns_);
     return *deadline_;
@@ -46,9 +58,11 @@ class Patience {
 
  private:
   Status wait_slice(const Ref<EventRecord>& record);
+  bool has_whole_failed() const;
 
   const int64_t timeout_ns_;
   const std::atomic<bool>& cancelled_;
+  const ControlSegment* whole_segment_ = nullptr;
   std::optional<Deadline> deadline_;
 };
 

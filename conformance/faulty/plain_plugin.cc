@@ -23,7 +23,7 @@ void signal_now(keel_plugin_event* event) {
 const Tables& plain_tables() {
   static const Tables tables = {*tinychip::kPlugin.device, *tinychip::kPlugin.memory,
                                 *tinychip::kPlugin.stream, *tinychip::kPlugin.op,
-                                tinychip::kPlugin.kernel};
+                                tinychip::kPlugin.kernel,  tinychip::kPlugin.ccl};
   return tables;
 }
 
@@ -40,6 +40,7 @@ keel_status answer_query(const char* name, const Tables& tables, const keel_host
   plugin.stream = &used.stream;
   plugin.kernel = used.kernel;
   plugin.op = &used.op;
+  plugin.ccl = used.ccl;
   *out_plugin = &plugin;
   return KEEL_OK;
 }

@@ -16,6 +16,7 @@ struct Tables {
   keel_stream_table stream;
   keel_op_table op;
   const keel_kernel_table* kernel;  // NULL: none
+  const keel_ccl_table* ccl;        // NULL: none
 };
 
 // The right ones. Claims PINNED, ASYNC, TIMING, NOTIFY, OPS (no more than it promises), FILL,

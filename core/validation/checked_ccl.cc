@@ -1,4 +1,5 @@
 // The vendor's collectives, checked.
+#include <cstring>
 #include <keel/plugin_kit.hpp>
 
 #include "core/validation/call.h"
@@ -154,6 +155,26 @@ keel_status deregister_buffer(keel_plugin_comm* handle, void* registration) {
   return call.answer(comm->real().ccl->deregister_buffer(comm->native, registration));
 }
 
+keel_status info(keel_plugin_instance* handle, keel_ccl_info* out_info) {
+  Call call("ccl.info");
+  std::shared_ptr<CheckedInstance> instance;
+  if (!call.find(handle, &instance) || !call.check(out_info != nullptr, "out_info is NULL") ||
+      !call.check(out_info->header.type == KEEL_STRUCT_CCL_INFO, "out_info->header has type {}",
+                  out_info->header.type)) {
+    return call.refused();
+  }
+  const keel_status code =
+      call.answer(instance->plugin->real->ccl->info(instance->native, out_info));
+  if (code != KEEL_OK) return code;
+  if (std::memchr(out_info->library, 0, sizeof(out_info->library)) == nullptr) {
+    return call.broken("library has no end");
+  }
+  if (out_info->reach < KEEL_CCL_PROCESS || out_info->reach > KEEL_CCL_NETWORK) {
+    return call.broken("reach {} is none", out_info->reach);
+  }
+  return code;
+}
+
 }  // namespace
 
 keel_ccl_table checked_ccl_table(const keel_ccl_table* real) {
@@ -168,6 +189,7 @@ keel_ccl_table checked_ccl_table(const keel_ccl_table* real) {
   KEEL_CHECKED_SLOT(keel_ccl_table, run, run)
   KEEL_CHECKED_SLOT(keel_ccl_table, register_buffer, register_buffer)
   KEEL_CHECKED_SLOT(keel_ccl_table, deregister_buffer, deregister_buffer)
+  KEEL_CHECKED_SLOT(keel_ccl_table, info, info)
   return table;
 }
 

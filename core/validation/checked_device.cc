@@ -53,7 +53,9 @@ constexpr ClaimedSlots kClaimedSlots[] = {
      [](const keel_plugin& plugin) { return KEEL_SLOT(op, query) && KEEL_SLOT(op, run); }},
     {KEEL_CLAIM_CCL, "KEEL_CLAIM_CCL",
      [](const keel_plugin& plugin) {
-       return KEEL_SLOT(ccl, init_rank) && KEEL_SLOT(ccl, destroy) && KEEL_SLOT(ccl, run);
+       return KEEL_SLOT(ccl, capability) && KEEL_SLOT(ccl, unique_id) &&
+              KEEL_SLOT(ccl, init_rank) && KEEL_SLOT(ccl, destroy) && KEEL_SLOT(ccl, run) &&
+              KEEL_SLOT(ccl, info);
      }},
     {KEEL_CLAIM_MEMORY_INFO, "KEEL_CLAIM_MEMORY_INFO",
      [](const keel_plugin& plugin) { return KEEL_SLOT(device, memory_info); }},

@@ -212,6 +212,7 @@ enum {
   KEEL_STRUCT_OP_SUPPORT = 14,
   KEEL_STRUCT_LAUNCH = 15,
   KEEL_STRUCT_CCL_CALL = 16,
+  KEEL_STRUCT_CCL_INFO = 17,
   /* structs of keel.h */
   KEEL_STRUCT_INIT_OPTIONS = 64,
   KEEL_STRUCT_BACKEND_INFO = 65,
@@ -631,7 +632,26 @@ typedef struct keel_ccl_call {
   const uint64_t* receive_offsets;
 } keel_ccl_call;
 
-/* NCCL, RCCL, HCCL, BKCL. Optional as a whole (KEEL_CLAIM_CCL). */
+/* Which ranks the library can bring together. */
+typedef uint32_t keel_ccl_reach;
+enum {
+  KEEL_CCL_PROCESS = 1, /* of one process */
+  KEEL_CCL_HOST = 2,    /* of one host */
+  KEEL_CCL_NETWORK = 3  /* wherever they are */
+};
+
+/* What the library is. Ranks whose |library| differs are never brought together. */
+typedef struct keel_ccl_info {
+  keel_header header;
+  char library[64]; /* name and version, as far as versions do not mix: "NCCL 2.27" */
+  keel_ccl_reach reach;
+  uint32_t reserved;
+} keel_ccl_info;
+
+/* NCCL, RCCL, HCCL, BKCL. Optional as a whole (KEEL_CLAIM_CCL, which needs capability,
+ * unique_id, init_rank, destroy, run and info). No two ranks of one communicator are on one
+ * device, and no device with a single hardware queue takes part: what waits in it would hold
+ * up what it waits for. */
 typedef struct keel_ccl_table {
   keel_header header;
   /* KEEL_OK when the library does this natively for the dtype and reduction,
@@ -659,6 +679,8 @@ typedef struct keel_ccl_table {
   keel_status (*register_buffer)(keel_plugin_comm* comm, void* pointer, uint64_t size,
                                  void** out_registration);                      /* optional */
   keel_status (*deregister_buffer)(keel_plugin_comm* comm, void* registration); /* optional */
+  /* Works before a device is open. */
+  keel_status (*info)(keel_plugin_instance* instance, keel_ccl_info* out_info);
 } keel_ccl_table;
 
 /* ---- the plugin --------------------------------------------------------- */

@@ -447,6 +447,9 @@ typedef struct keel_comm_options {
   uint64_t chunk_bytes;        /* of what is staged through the host; 0: measured default */
   uint32_t forbid_alias;       /* 1: always stage, never reach device memory by host alias */
   keel_comm_priority priority; /* the same on all ranks; a split inherits none */
+  uint32_t forbid_native;      /* 1: this rank goes by Keel's own algorithms, even where its
+                                  device has a native library; as KEEL_NATIVE=0 for all */
+  uint32_t reserved;
 } keel_comm_options;
 
 /* One communicator over |count| devices of this process, any backend at any rank,
@@ -534,10 +537,11 @@ KEEL_API keel_status keel_flight_read(const char* path_or_pid, char* out_text,
 typedef struct keel_comm_stats {
   keel_header header;
   uint64_t operations;
-  uint64_t bytes_to_host;   /* staged device -> host */
-  uint64_t bytes_to_device; /* staged host -> device */
-  uint64_t bytes_in_place;  /* of its buffers, read and written where they are */
-  uint64_t gave_way;        /* times its operations let urgent ones go first */
+  uint64_t bytes_to_host;     /* staged device -> host */
+  uint64_t bytes_to_device;   /* staged host -> device */
+  uint64_t bytes_in_place;    /* of its buffers, read and written where they are */
+  uint64_t gave_way;          /* times its operations let urgent ones go first */
+  uint64_t native_operations; /* that native libraries did, or had a part in */
 } keel_comm_stats;
 KEEL_API keel_status keel_comm_stats_get(keel_comm comm, keel_comm_stats* out_stats);
 

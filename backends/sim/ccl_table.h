@@ -1,0 +1,13 @@
+// The emulated chip's own collectives, under the ABI's table.
+#ifndef KEEL_BACKENDS_SIM_CCL_TABLE_H_
+#define KEEL_BACKENDS_SIM_CCL_TABLE_H_
+
+#include <keel/abi.h>
+
+namespace keel::sim {
+
+extern const keel_ccl_table kCclTable;
+
+}  // namespace keel::sim
+
+#endif  // KEEL_BACKENDS_SIM_CCL_TABLE_H_

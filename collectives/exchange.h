@@ -1,0 +1,64 @@
+// What each rank of a communicator tells all others, between its collectives.
+#ifndef KEEL_COLLECTIVES_EXCHANGE_H_
+#define KEEL_COLLECTIVES_EXCHANGE_H_
+
+#include <cstring>
+#include <type_traits>
+#include <vector>
+
+#include "collectives/operation.h"
+#include "collectives/rank_context.h"
+#include "core/status.h"
+
+namespace keel {
+
+// An operation among the others, with a fingerprint of its own, |collective|, in which each rank
+// tells all |own|. |visit|(rank, data) is called with everybody's, in the order of the ranks;
+// others may have written over what comes from them.
+template <typename Data, typename Visit>
+Status exchange(RankContext& context, uint8_t collective, const Data& own, Patience& patience,
+                const Visit& visit) {
+  static_assert(std::is_trivially_copyable_v<Data> && sizeof(Data) <= ControlSegment::kEagerBytes);
+  ControlSegment& segment = context.segment();
+  const uint64_t sequence = context.sequence++;
+  const auto place = [&](uint32_t rank) {
+    return sizeof(Data) <= sizeof(Post::small) ? segment.post(rank, sequence).small
+                                               : segment.eager(rank, sequence);
+  };
+  Status status = segment.await_room(sequence, patience);
+  if (status.ok()) {
+    Post& post = segment.post(context.rank(), sequence);
+    post.fingerprint = {};
+    post.fingerprint.collective = collective;
+    post.status = KEEL_OK;
+    post.flags = 0;
+    context.write_leg(&post);
+    std::memcpy(place(context.rank()), &own, sizeof(own));
+    segment.publish_post(context.rank(), sequence);
+    status = context.await_posts(sequence, patience);
+  } else {
+    segment.abort(status);
+  }
+  KEEL_RETURN_IF_ERROR(status);
+  std::vector<Fingerprint> fingerprints;
+  for (uint32_t rank = 0; rank < context.world(); ++rank) {
+    fingerprints.push_back(segment.post(rank, sequence).fingerprint);
+    Data data = own;
+    if (rank != context.rank()) std::memcpy(&data, place(rank), sizeof(data));
+    visit(rank, data);
+  }
+  segment.publish_done(context.rank(), sequence);
+  return check_fingerprints(fingerprints);
+}
+
+// The same where all are wanted.
+template <typename Data>
+Status exchange(RankContext& context, uint8_t collective, const Data& own, Patience& patience,
+                std::vector<Data>* out_all) {
+  return exchange(context, collective, own, patience,
+                  [&](uint32_t, const Data& data) { out_all->push_back(data); });
+}
+
+}  // namespace keel
+
+#endif  // KEEL_COLLECTIVES_EXCHANGE_H_

@@ -1,0 +1,200 @@
+#include "collectives/islands/island.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <keel/plugin_kit.hpp>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "collectives/operation.h"
+#include "core/log.h"
+#include "core/observer.h"
+
+namespace keel {
+
+Status Island::make_id(Device& device, NativeId* out_id) {
+  uint64_t size = out_id->bytes.size();
+  KEEL_RETURN_IF_ERROR(
+      device.check(device.ccl_table()->unique_id(device.native(), out_id->bytes.data(), &size),
+                   "ccl.unique_id"));
+  if (size == 0 || size > out_id->bytes.size()) {
+    return failure(KEEL_INTERNAL, "{}: ccl.unique_id: an id of {} bytes", device.name(), size);
+  }
+  out_id->size = static_cast<uint32_t>(size);
+  return {};
+}
+
+namespace {
+
+// A rank that is about to enter its library's communicator, in a thread of its own: not every
+// library knows a deadline, and then the thread is left behind.
+class Entrance {
+ public:
+  Entrance(Ref<Device> device, const NativeId& id, uint32_t index, uint32_t size,
+           int64_t timeout_ns)
+      : device_(std::move(device)), id_(id), index_(index), size_(size), timeout_ns_(timeout_ns) {}
+
+  void enter() {
+    keel_plugin_comm* native = nullptr;
+    Status status = device_->check(
+        device_->ccl_table()->init_rank(device_->native(), id_.bytes.data(), id_.size,
+                                        static_cast<int32_t>(index_), static_cast<int32_t>(size_),
+                                        timeout_ns_, &native),
+        "ccl.init_rank");
+    std::lock_guard lock(mutex_);
+    if (is_given_up_ && status.ok()) device_->ccl_table()->destroy(native);
+    native_ = native;
+    status_ = std::move(status);
+    is_over_ = true;
+    over_.notify_all();
+  }
+
+  // Until it has entered, or |segment| has failed, or the deadline has passed by more than a
+  // second, which is the library's to say so itself.
+  Status await(const ControlSegment& segment, const Deadline& deadline,
+               keel_plugin_comm** out_native) {
+    constexpr int64_t kSlackNs = 1'000'000'000;
+    const Deadline latest = Deadline::after(deadline.remaining_ns() + kSlackNs);
+    std::unique_lock lock(mutex_);
+    while (!is_over_ && !segment.failed() && !latest.passed()) {
+      over_.wait_for(lock, std::chrono::nanoseconds(Patience::kSliceNs));
+    }
+    if (is_over_) {
+      *out_native = native_;
+      return status_;
+    }
+    is_given_up_ = true;
+    if (segment.failed()) return segment.failure_status();
+    return failure(KEEL_TIMED_OUT, "{}: ccl.init_rank does not return", device_->name());
+  }
+
+ private:
+  const Ref<Device> device_;
+  const NativeId id_;
+  const uint32_t index_;
+  const uint32_t size_;
+  const int64_t timeout_ns_;
+  std::mutex mutex_;
+  std::condition_variable over_;
+  bool is_over_ = false;
+  bool is_given_up_ = false;
+  Status status_;
+  keel_plugin_comm* native_ = nullptr;
+};
+
+}  // namespace
+
+Status Island::create(const Ref<Device>& device, const NativeId& id, uint32_t index, uint32_t size,
+                      bool is_urgent, const ControlSegment& segment, const Deadline& deadline,
+                      std::unique_ptr<Island>* out_island) {
+  Ref<Stream> stream;
+  KEEL_RETURN_IF_ERROR(device->lease_stream(&stream, is_urgent));
+  const auto entrance =
+      std::make_shared<Entrance>(device, id, index, size, deadline.remaining_ns());
+  std::thread([entrance] { entrance->enter(); }).detach();
+  keel_plugin_comm* native = nullptr;
+  const Status made = entrance->await(segment, deadline, &native);
+  if (!made.ok()) {
+    device->return_stream(std::move(stream));
+    return made;
+  }
+  out_island->reset(new Island(device, native, std::move(stream), index, size));
+  return {};
+}
+
+Island::~Island() {
+  device_->ccl_table()->destroy(native_);
+  // Where something on it has not ended, the device uses it again only once that has.
+  device_->return_stream(std::move(stream_));
+}
+
+void Island::describe(AccessList& accesses, const keel_ccl_call& call) const {
+  const uint64_t piece = call.count * kit::dtype_size(call.dtype);
+  const bool is_root = call.root == static_cast<int32_t>(index_);
+  const bool sends_pieces =
+      call.collective == KEEL_REDUCE_SCATTER || call.collective == KEEL_ALL_TO_ALL;
+  const bool receives_pieces =
+      call.collective == KEEL_ALL_GATHER || call.collective == KEEL_ALL_TO_ALL;
+  if (call.collective != KEEL_BROADCAST || is_root) {
+    accesses.reads(device_.get(), call.send, sends_pieces ? piece * size_ : piece);
+  }
+  if (call.collective != KEEL_REDUCE || is_root) {
+    accesses.writes(device_.get(), call.receive, receives_pieces ? piece * size_ : piece);
+  }
+}
+
+Status Island::run(const char* name, std::span<const keel_ccl_call> calls,
+                   const ControlSegment& segment, Patience& patience) {
+  const keel_ccl_table* table = device_->ccl_table();
+  KEEL_RETURN_IF_ERROR(stream_->submit(
+      name,
+      [&](AccessList& accesses) {
+        for (const keel_ccl_call& call : calls) describe(accesses, call);
+      },
+      [&](keel_plugin_stream* native) {
+        return device_->check(
+            table->run(native_, native, calls.data(), static_cast<uint32_t>(calls.size())),
+            "ccl.run");
+      }));
+  Ref<EventRecord> record;
+  Status status = stream_->record(0, &record);
+  if (!status.ok()) {
+    // Nobody can tell when it ends.
+    if (KEEL_HAS(keel_ccl_table, table, abort)) (void)table->abort(native_);
+    return status;
+  }
+  status = await(name, record, segment, patience);
+  return status;
+}
+
+Status Island::await(const char* name, const Ref<EventRecord>& record,
+                     const ControlSegment& segment, Patience& patience) {
+  while (true) {
+    const int64_t slice = std::min(Patience::kSliceNs, patience.deadline().remaining_ns());
+    Status status = record->wait(Deadline::after(slice));
+    const bool is_over = record->state() == EventRecord::State::kDone;
+    if (is_over && status.ok()) return {};
+    // The first to fail has said why; what the others see is what comes of it.
+    if (segment.failed()) {
+      if (!is_over) give_up(record);
+      return segment.failure_status();
+    }
+    const Status error = async_error();
+    if (!error.ok()) status = error;
+    if (is_over || !error.ok()) {
+      if (!is_over) give_up(record);
+      return status;
+    }
+    if (patience.cancelled() || patience.deadline().passed()) {
+      const bool is_late = !patience.cancelled();
+      give_up(record);
+      return is_late ? failure(KEEL_TIMED_OUT, "native {} did not end in time", name)
+                     : failure(KEEL_ABORTED, "the communicator was aborted");
+    }
+  }
+}
+
+Status Island::async_error() const {
+  const keel_ccl_table* table = device_->ccl_table();
+  if (!KEEL_HAS(keel_ccl_table, table, async_error)) return {};
+  return device_->check(table->async_error(native_), "ccl.async_error");
+}
+
+void Island::give_up(const Ref<EventRecord>& record) {
+  const keel_ccl_table* table = device_->ccl_table();
+  if (KEEL_HAS(keel_ccl_table, table, abort)) {
+    const Status aborted = device_->check(table->abort(native_), "ccl.abort");
+    if (!aborted.ok()) log(KEEL_LOG_ERROR, "{}", aborted.text());
+  }
+  // What was aborted ends in milliseconds, or never.
+  constexpr int64_t kPatienceNs = 5'000'000'000;
+  (void)record->wait(Deadline::after(kPatienceNs));
+  if (record->state() == EventRecord::State::kDone) return;
+  log(KEEL_LOG_ERROR, "{}: a native operation that was given up does not end, the device is lost",
+      device_->name());
+  (void)device_->check(KEEL_DEVICE_LOST, "ccl.abort");
+}
+
+}  // namespace keel

@@ -1,0 +1,76 @@
+// The native communicator of one rank's island.
+#ifndef KEEL_COLLECTIVES_ISLANDS_ISLAND_H_
+#define KEEL_COLLECTIVES_ISLANDS_ISLAND_H_
+
+#include <keel/abi.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "collectives/transports/control_segment.h"
+#include "collectives/transports/patience.h"
+#include "core/deadline.h"
+#include "core/device.h"
+#include "core/event.h"
+#include "core/status.h"
+#include "core/stream.h"
+
+namespace keel {
+
+// What the ranks of an island meet by. Crosses through shared memory as it lies here.
+struct NativeId {
+  int32_t status = KEEL_OK;  // of making it
+  uint32_t size = 0;
+  std::array<uint8_t, 8192> bytes = {};  // HCCL's, the longest, has 4,108
+};
+
+// A rank in a plugin's own library. Its operations run on a stream of their own and are waited
+// for by the calling thread, which looks meanwhile whether the library has an error, the
+// communicator has failed or the deadline has passed, and then has the library give up. For one
+// thread.
+class Island {
+ public:
+  static Status make_id(Device& device, NativeId* out_id);
+  // The rank is number |index| of |size| there. Blocks until all have come, or |segment|, of the
+  // communicator it belongs to, has failed.
+  static Status create(const Ref<Device>& device, const NativeId& id, uint32_t index, uint32_t size,
+                       bool is_urgent, const ControlSegment& segment, const Deadline& deadline,
+                       std::unique_ptr<Island>* out_island);
+  ~Island();
+  Island(const Island&) = delete;
+  Island& operator=(const Island&) = delete;
+
+  // Runs |calls| as one group. |segment|: of the communicator it belongs to, whose failure ends
+  // it. After a failure the library is not to be used any more.
+  Status run(const char* name, std::span<const keel_ccl_call> calls, const ControlSegment& segment,
+             Patience& patience);
+
+ private:
+  Island(Ref<Device> device, keel_plugin_comm* native, Ref<Stream> stream, uint32_t index,
+         uint32_t size)
+      : device_(std::move(device)),
+        native_(native),
+        stream_(std::move(stream)),
+        index_(index),
+        size_(size) {}
+
+  void describe(AccessList& accesses, const keel_ccl_call& call) const;
+  Status await(const char* name, const Ref<EventRecord>& record, const ControlSegment& segment,
+               Patience& patience);
+  // What the library says is wrong.
+  Status async_error() const;
+  // Ends what runs; a device on which it does not end is lost.
+  void give_up(const Ref<EventRecord>& record);
+
+  const Ref<Device> device_;
+  keel_plugin_comm* const native_;
+  Ref<Stream> stream_;
+  const uint32_t index_;
+  const uint32_t size_;
+};
+
+}  // namespace keel
+
+#endif  // KEEL_COLLECTIVES_ISLANDS_ISLAND_H_

@@ -1,0 +1,290 @@
+#include "collectives/islands/islands.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "collectives/exchange.h"
+#include "collectives/runner.h"
+#include "collectives/split.h"
+
+namespace keel {
+
+// The rank as one of those, one an island, that exchange a share of the data by Keel's own
+// algorithms: a communicator without handles.
+struct Islands::Lane {
+  Lane(std::shared_ptr<Team> team, uint32_t rank, Ref<Device> device, bool forbid_alias)
+      : context(std::move(team), rank, std::move(device), forbid_alias), runner(context) {
+    context.make_stage();
+  }
+  RankContext context;
+  Runner runner;
+  FlightEntry entry;  // what is recorded is the operation as a whole
+};
+
+// ---- forming --------------------------------------------------------------------
+
+namespace {
+
+NativeOffer::Why why_of(const Attendee& attendee) {
+  return static_cast<NativeOffer::Why>((attendee.flags & Team::kNative) >> Team::kNativeShift);
+}
+
+std::vector<NativeRank> ranks_of(const Team& team) {
+  std::vector<NativeRank> ranks(team.world());
+  for (uint32_t rank = 0; rank < team.world(); ++rank) {
+    const Attendee& attendee = team.attendee(rank);
+    ranks[rank].why = why_of(attendee);
+    ranks[rank].process = attendee.process;
+    ranks[rank].device = attendee.device;
+  }
+  return ranks;
+}
+
+// The failure of the first rank that had one: |own|'s in its own words.
+Status agree(RankContext& context, const Status& own, Patience& patience, const char* what) {
+  std::vector<int32_t> statuses;
+  const Status met =
+      exchange(context, kIslandsCollective, static_cast<int32_t>(own.code()), patience, &statuses);
+  KEEL_RETURN_IF_ERROR(own);
+  KEEL_RETURN_IF_ERROR(met);
+  for (uint32_t rank = 0; rank < context.world(); ++rank) {
+    if (statuses[rank] == KEEL_OK) continue;
+    return failure(KEEL_RANK_FAILED, "{} {}", context.team().name(rank), what);
+  }
+  return {};
+}
+
+}  // namespace
+
+bool Islands::may_form(const Team& team) {
+  uint32_t offers = 0;
+  for (uint32_t rank = 0; rank < team.world(); ++rank) {
+    if (why_of(team.attendee(rank)) == NativeOffer::Why::kOffered) ++offers;
+  }
+  return offers > 1;
+}
+
+IslandPlan Islands::plan_without(const Team& team) {
+  return IslandPlan(ranks_of(team));
+}
+
+Islands::Islands(RankContext& context, std::shared_ptr<const IslandPlan> plan)
+    : context_(context),
+      plan_(std::move(plan)),
+      size_(static_cast<uint32_t>(plan_->island(context.rank()).size())),
+      index_(plan_->index_of(context.rank())) {
+  calls_.reserve(plan_->lanes());
+}
+
+Islands::~Islands() = default;
+
+Status Islands::form(RankContext& context, const Ref<Device>& device, bool forbid_alias,
+                     Patience& patience, std::unique_ptr<Islands>* out_islands) {
+  Team& team = context.team();
+  std::vector<NativeRank> ranks = ranks_of(team);
+  NativeOffer own;
+  Status status;
+  if (ranks[context.rank()].why == NativeOffer::Why::kOffered) {
+    status = make_native_offer(*device, &own);
+  }
+  KEEL_RETURN_IF_ERROR(
+      exchange(context, kIslandsCollective, own, patience,
+               [&](uint32_t rank, const NativeOffer& offer) { ranks[rank].offer = offer; }));
+  auto plan = std::make_shared<const IslandPlan>(std::move(ranks));
+  std::unique_ptr<Islands> islands(new Islands(context, std::move(plan)));
+  if (islands->plan_->any()) {
+    NativeId id;
+    if (status.ok() && islands->size_ > 1 && islands->index_ == 0) {
+      status = Island::make_id(*device, &id);
+    }
+    id.status = static_cast<int32_t>(status.code());
+    NativeId wanted;
+    const uint32_t first = islands->plan_->island(context.rank())[0];
+    KEEL_RETURN_IF_ERROR(exchange(context, kIslandsCollective, id, patience,
+                                  [&](uint32_t rank, const NativeId& theirs) {
+                                    if (rank == first) wanted = theirs;
+                                  }));
+    // Whose first rank has no id cannot meet; that rank says why below.
+    const bool can_meet = status.ok() && islands->size_ > 1 && wanted.status == KEEL_OK &&
+                          wanted.size <= wanted.bytes.size();
+    if (can_meet) {
+      status = Island::create(device, wanted, islands->index_, islands->size_, team.is_urgent(),
+                              team.segment(), patience.deadline(), &islands->island_);
+    }
+  }
+  KEEL_RETURN_IF_ERROR(agree(context, status, patience, "could not join its native island"));
+  if (islands->plan_->any() && !islands->plan_->is_one()) {
+    KEEL_RETURN_IF_ERROR(islands->enter_lane(device, forbid_alias, patience));
+  }
+  *out_islands = std::move(islands);
+  return {};
+}
+
+Status Islands::enter_lane(const Ref<Device>& device, bool forbid_alias, Patience& patience) {
+  const bool takes_part = index_ < plan_->lanes();
+  const auto island = static_cast<int32_t>(plan_->island_of(context_.rank()));
+  std::shared_ptr<Team> team;
+  uint32_t rank = 0;
+  Status status =
+      split_team(context_, takes_part ? static_cast<int32_t>(index_) : KEEL_NO_COLOR, island,
+                 context_.team().is_urgent() ? Team::kUrgent : 0u, patience, &team, &rank);
+  if (status.ok() && takes_part) {
+    std::vector<uint32_t> numbers;
+    for (const std::vector<uint32_t>& each : plan_->islands()) numbers.push_back(each[index_]);
+    team->number_ranks(numbers);
+    if (rank == 0) team->segment().set_chunk_bytes(context_.chunk_bytes());
+    team->segment().arrive(rank, 1);
+    Patience part(patience, context_.segment());
+    status = team->segment().await_step(1, part);
+    if (status.ok()) {
+      lane_ = std::make_unique<Lane>(std::move(team), rank, device, forbid_alias);
+      lane_->context.step = 1;
+    }
+  }
+  return agree(context_, status, patience, "could not enter its lane between the islands");
+}
+
+// ---- operations -----------------------------------------------------------------
+
+Status Islands::run(const Request& request, Patience& patience) {
+  Status status;
+  if (plan_->is_one()) {
+    status = run_whole(request, patience);
+  } else if (request.collective == KEEL_BROADCAST) {
+    status = run_broadcast(request, patience);
+  } else {
+    status = run_all_reduce(request, patience);
+  }
+  // Nobody says that it is done where it is not on all.
+  if (status.ok()) status = context_.meet(patience);
+  if (!status.ok() && context_.segment().failed()) return context_.segment().failure_status();
+  operations_.fetch_add(1, std::memory_order_relaxed);
+  return status;
+}
+
+void Islands::add_call(const Request& request, keel_collective collective, const Share& share,
+                       uint32_t root, const void* send, void* receive) {
+  if (share.count == 0) return;
+  keel_ccl_call& call = calls_.emplace_back();
+  call = KEEL_STRUCT_INIT(keel_ccl_call, KEEL_STRUCT_CCL_CALL);
+  const uint64_t offset = share.offset * request.element();
+  call.collective = collective;
+  call.dtype = request.dtype;
+  call.reduction = request.reduction;
+  call.root = static_cast<int32_t>(root);
+  call.send = send == nullptr ? nullptr : static_cast<const char*>(send) + offset;
+  call.receive = receive == nullptr ? nullptr : static_cast<char*>(receive) + offset;
+  call.count = share.count;
+  call.factor = request.factor;
+}
+
+Status Islands::run_native(const Request& request, Patience& patience) {
+  if (calls_.empty()) return {};
+  Status status =
+      island_->run(collective_name(request.collective), calls_, context_.segment(), patience);
+  calls_.clear();
+  return status;
+}
+
+Status Islands::run_whole(const Request& request, Patience& patience) {
+  add_call(request, request.collective, {0, request.count}, request.root, request.send,
+           request.receive);
+  return run_native(request, patience);
+}
+
+Status Islands::run_lane(const Request& request, Patience& patience) {
+  if (request.count == 0) return {};
+  Patience part(patience, context_.segment());
+  return lane_->runner.run(request, {}, &lane_->entry, part);
+}
+
+Islands::Share Islands::share_of(uint32_t lane, uint64_t count) const {
+  const uint64_t share = (count + plan_->lanes() - 1) / plan_->lanes();
+  const uint64_t begin = std::min(count, lane * share);
+  return {begin, std::min(share, count - begin)};
+}
+
+void Islands::add_shares_out(const Request& request) {
+  for (uint32_t lane = 0; lane < plan_->lanes(); ++lane) {
+    add_call(request, KEEL_BROADCAST, share_of(lane, request.count), lane, request.receive,
+             request.receive);
+  }
+}
+
+Status Islands::run_all_reduce(const Request& request, Patience& patience) {
+  const uint32_t lanes = plan_->lanes();
+  const uint64_t count = request.count;
+  // Where each rank of the island has a lane, two collectives do what otherwise takes one a lane.
+  const bool is_even = size_ == lanes && count % lanes == 0 &&
+                       plan_->can(KEEL_REDUCE_SCATTER, request.dtype, request.reduction) &&
+                       plan_->can(KEEL_ALL_GATHER, request.dtype, KEEL_SUM);
+  const Share own = lane_ ? share_of(index_, count) : Share();
+  char* const receive = static_cast<char*>(request.receive);
+  char* const own_receive = receive + own.offset * request.element();
+  if (island_ && is_even) {
+    add_call(request, KEEL_REDUCE_SCATTER, {0, own.count}, 0, request.send, own_receive);
+  } else if (island_) {
+    for (uint32_t lane = 0; lane < lanes; ++lane) {
+      add_call(request, KEEL_REDUCE, share_of(lane, count), lane, request.send, request.receive);
+    }
+  }
+  KEEL_RETURN_IF_ERROR(run_native(request, patience));
+  if (lane_) {
+    Request part = request;
+    part.count = own.count;
+    part.receive = own_receive;
+    part.send = own_receive;
+    if (!island_) {
+      part.send = static_cast<const char*>(request.send) + own.offset * request.element();
+    }
+    KEEL_RETURN_IF_ERROR(run_lane(part, patience));
+  }
+  if (island_ && is_even) {
+    add_call(request, KEEL_ALL_GATHER, {0, own.count}, 0, own_receive, receive);
+  } else if (island_) {
+    add_shares_out(request);
+  }
+  return run_native(request, patience);
+}
+
+Status Islands::run_broadcast(const Request& request, Patience& patience) {
+  const uint32_t home = plan_->island_of(request.root);
+  const bool is_home = plan_->island_of(context_.rank()) == home;
+  if (is_home && island_) {
+    add_call(request, KEEL_BROADCAST, {0, request.count}, plan_->index_of(request.root),
+             request.send, request.receive);
+    KEEL_RETURN_IF_ERROR(run_native(request, patience));
+  }
+  if (lane_) {
+    const Share own = share_of(index_, request.count);
+    const uint64_t offset = own.offset * request.element();
+    Request part = request;
+    part.root = home;
+    part.count = own.count;
+    part.receive = static_cast<char*>(request.receive) + offset;
+    // At home all have it by now; a root that is alone there has it where it sends from.
+    const void* from = island_ ? request.receive : request.send;
+    part.send = is_home ? static_cast<const char*>(from) + offset : nullptr;
+    KEEL_RETURN_IF_ERROR(run_lane(part, patience));
+  }
+  if (!is_home && island_) add_shares_out(request);
+  return run_native(request, patience);
+}
+
+// ---- numbers --------------------------------------------------------------------
+
+Stage::Traffic Islands::staged() const {
+  if (!lane_) return {};
+  return {lane_->context.to_host.load(std::memory_order_relaxed),
+          lane_->context.to_device.load(std::memory_order_relaxed)};
+}
+
+uint64_t Islands::in_place() const {
+  return lane_ ? lane_->context.in_place() : 0;
+}
+
+uint64_t Islands::gave_way() const {
+  return lane_ ? lane_->context.gave_way() : 0;
+}
+
+}  // namespace keel

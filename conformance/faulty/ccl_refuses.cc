@@ -1,0 +1,30 @@
+// Lies: says that its collectives do int64, and refuses it when it is called.
+
+#include "conformance/faulty/plain_ccl.h"
+
+namespace {
+
+keel_status capability(keel_plugin_instance* instance, keel_collective collective, keel_dtype dtype,
+                       keel_reduction reduction) {
+  return keel::faulty::plain_ccl().capability(
+      instance, collective, dtype == KEEL_INT64 ? keel_dtype{KEEL_INT32} : dtype, reduction);
+}
+
+keel_status run(keel_plugin_comm* comm, keel_plugin_stream* stream, const keel_ccl_call* calls,
+                uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i) {
+    if (calls[i].dtype == KEEL_INT64) return KEEL_UNSUPPORTED;
+  }
+  return keel::faulty::plain_ccl().run(comm, stream, calls, count);
+}
+
+}  // namespace
+
+extern "C" KEEL_EXPORT keel_status keel_plugin_query_v0(const keel_host* host,
+                                                        const keel_plugin** out_plugin) {
+  static keel_ccl_table ccl = keel::faulty::plain_ccl();
+  ccl.capability = capability;
+  ccl.run = run;
+  return keel::faulty::answer_query("faulty_ccl_refuses", keel::faulty::tables_with(ccl), host,
+                                    out_plugin);
+}

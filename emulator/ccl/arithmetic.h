@@ -1,0 +1,21 @@
+#ifndef KEEL_EMULATOR_CCL_ARITHMETIC_H_
+#define KEEL_EMULATOR_CCL_ARITHMETIC_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "emulator/ccl/call.h"
+
+namespace keel::emulator::ccl {
+
+// Element by element over |sources|, in their order. Floats of 16 and 8 bits are summed in
+// float32 and rounded once; integers wrap, and their average truncates; NaN wins min and max.
+// |factors|: one a source, of kScaledSum. |result| has room for |count| elements and is none of
+// the sources.
+void reduce(Type type, Reduction reduction, std::span<const std::byte* const> sources,
+            std::span<const double> factors, uint64_t count, std::byte* result);
+
+}  // namespace keel::emulator::ccl
+
+#endif  // KEEL_EMULATOR_CCL_ARITHMETIC_H_

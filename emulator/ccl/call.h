@@ -1,0 +1,84 @@
+// What the emulated chip's own library of collectives is asked for. It has words of its own, as
+// every vendor's has: a face translates.
+#ifndef KEEL_EMULATOR_CCL_CALL_H_
+#define KEEL_EMULATOR_CCL_CALL_H_
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+#include "emulator/memory.h"
+
+namespace keel::emulator::ccl {
+
+enum class Type : uint8_t {
+  kInt8,
+  kInt16,
+  kInt32,
+  kInt64,
+  kUint8,
+  kUint16,
+  kUint32,
+  kUint64,
+  kFloat16,
+  kBfloat16,
+  kFloat32,
+  kFloat64,
+  kFloat8E4m3,
+  kFloat8E5m2,
+};
+inline constexpr uint32_t kTypes = 14;
+inline constexpr std::array<std::string_view, kTypes> kTypeNames = {
+    "int8",   "int16",   "int32",    "int64",   "uint8",   "uint16",      "uint32",
+    "uint64", "float16", "bfloat16", "float32", "float64", "float8_e4m3", "float8_e5m2"};
+inline constexpr std::array<uint8_t, kTypes> kTypeBytes = {1, 2, 4, 8, 1, 2, 4,
+                                                           8, 2, 2, 4, 8, 1, 1};
+
+// A bit a type. The chip computes in these unless it is told otherwise: like the libraries that
+// there are, it leaves some out.
+using TypeSet = uint32_t;
+constexpr TypeSet bit(Type type) {
+  return 1u << static_cast<uint32_t>(type);
+}
+inline constexpr TypeSet kAllTypes = (1u << kTypes) - 1;
+inline constexpr TypeSet kUsualTypes =
+    kAllTypes & ~(bit(Type::kInt16) | bit(Type::kUint16) | bit(Type::kFloat64) |
+                  bit(Type::kFloat8E4m3) | bit(Type::kFloat8E5m2));
+
+enum class Reduction : uint8_t { kSum, kProduct, kMin, kMax, kAverage, kScaledSum };
+
+enum class Collective : uint8_t {
+  kAllReduce,
+  kReduce,
+  kBroadcast,
+  kAllGather,
+  kReduceScatter,
+  kAllToAll,
+};
+constexpr bool reduces(Collective collective) {
+  return collective == Collective::kAllReduce || collective == Collective::kReduce ||
+         collective == Collective::kReduceScatter;
+}
+
+// One rank's call. |count| elements, of each piece where there is one a rank.
+struct Call {
+  Collective collective = Collective::kAllReduce;
+  Type type = Type::kFloat32;
+  Reduction reduction = Reduction::kSum;
+  uint32_t root = 0;
+  Address send = 0;
+  Address receive = 0;
+  uint64_t count = 0;
+  double factor = 1;  // of kScaledSum: the rank's own
+
+  uint32_t element() const { return kTypeBytes[static_cast<size_t>(type)]; }
+  // Whether the two are calls of one operation.
+  bool matches(const Call& other) const {
+    return collective == other.collective && type == other.type && count == other.count &&
+           root == other.root && (!reduces(collective) || reduction == other.reduction);
+  }
+};
+
+}  // namespace keel::emulator::ccl
+
+#endif  // KEEL_EMULATOR_CCL_CALL_H_

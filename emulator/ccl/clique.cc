@@ -1,0 +1,218 @@
+#include "emulator/ccl/clique.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+
+namespace keel::emulator::ccl {
+namespace {
+
+// Ids that were made here and that not all ranks have come to yet.
+struct Registry {
+  std::mutex mutex;
+  std::map<UniqueId, std::shared_ptr<Clique>> cliques;
+  uint64_t made = 0;
+};
+
+Registry& registry() {
+  static Registry& created = *new Registry;
+  return created;
+}
+
+// Another for each process, so that an id of another one is known as such.
+const std::array<uint32_t, 4>& process_token() {
+  static const std::array<uint32_t, 4> token = [] {
+    std::random_device random;
+    return std::array<uint32_t, 4>{random(), random(), random(), random()};
+  }();
+  return token;
+}
+
+void forget(const UniqueId& id) {
+  Registry& known = registry();
+  const std::lock_guard lock(known.mutex);
+  known.cliques.erase(id);
+}
+
+}  // namespace
+
+UniqueId Clique::make_id() {
+  Registry& known = registry();
+  const std::lock_guard lock(known.mutex);
+  UniqueId id = {};
+  const uint64_t number = ++known.made;
+  std::memcpy(id.data(), process_token().data(), sizeof(process_token()));
+  std::memcpy(id.data() + sizeof(process_token()), &number, sizeof(number));
+  known.cliques.emplace(id, std::make_shared<Clique>());
+  return id;
+}
+
+void Clique::start(uint32_t world) {
+  devices_.resize(world);
+  members_.resize(world);
+}
+
+std::string Clique::missing() const {
+  std::string ranks;
+  for (size_t rank = 0; rank < devices_.size(); ++rank) {
+    if (devices_[rank] == nullptr) ranks += fmt::format("{}{}", ranks.empty() ? "" : ", ", rank);
+  }
+  return ranks;
+}
+
+Status Clique::meet(const UniqueId& id, std::shared_ptr<Device> device, uint32_t rank,
+                    uint32_t world, Time deadline, std::shared_ptr<Clique>* out_clique) {
+  if (world == 0 || rank >= world) {
+    return {Code::kInvalidArgument, fmt::format("rank {} of {}", rank, world)};
+  }
+  std::shared_ptr<Clique> clique;
+  {
+    Registry& known = registry();
+    const std::lock_guard lock(known.mutex);
+    if (const auto found = known.cliques.find(id); found != known.cliques.end()) {
+      clique = found->second;
+    }
+  }
+  if (clique == nullptr) {
+    const bool is_ours =
+        std::memcmp(id.data(), process_token().data(), sizeof(process_token())) == 0;
+    return {Code::kInvalidArgument,
+            is_ours ? "the unique id was used already" : "the unique id is none of this process"};
+  }
+  std::unique_lock lock(clique->mutex_);
+  if (clique->given_up_) return {Code::kUnavailable, "a rank has given up waiting"};
+  if (clique->come_ == 0) clique->start(world);
+  if (clique->world() != world) {
+    return {Code::kInvalidArgument,
+            fmt::format("a world of {} ranks, where others said {}", world, clique->world())};
+  }
+  if (clique->devices_[rank] != nullptr) {
+    return {Code::kInvalidArgument, fmt::format("rank {} is there already", rank)};
+  }
+  for (uint32_t other = 0; other < world; ++other) {
+    if (clique->devices_[other] != device) continue;
+    return {Code::kInvalidArgument,
+            fmt::format("rank {} is on {}, as rank {}", rank, device->name(), other)};
+  }
+  clique->devices_[rank] = std::move(device);
+  ++clique->come_;
+  clique->came_.notify_all();
+  const auto is_over = [&] { return clique->come_ == world || clique->given_up_; };
+  const bool in_time = deadline == Time::max() ? (clique->came_.wait(lock, is_over), true)
+                                               : clique->came_.wait_until(lock, deadline, is_over);
+  if (in_time && !clique->given_up_) {
+    lock.unlock();
+    forget(id);
+    *out_clique = std::move(clique);
+    return {};
+  }
+  if (in_time) return {Code::kUnavailable, "a rank has given up waiting"};
+  clique->given_up_ = true;
+  clique->came_.notify_all();
+  const std::string who = clique->missing();
+  lock.unlock();
+  forget(id);
+  return {Code::kTimedOut, fmt::format("ranks {} did not come in time", who)};
+}
+
+// ---- operations ----------------------------------------------------------------
+
+std::shared_ptr<Operation> Clique::next(uint32_t rank, const Call& call) {
+  const std::lock_guard lock(mutex_);
+  Member& member = members_[rank];
+  const uint64_t number = member.called++;
+  std::shared_ptr<Operation>& entry = open_[number];
+  if (entry == nullptr) entry = std::make_shared<Operation>(world());
+  std::shared_ptr<Operation> operation = entry;
+  if (++operation->taken == world()) open_.erase(number);
+  operation->parts[rank].call = call;
+  // What is over goes with the next one: there are never many.
+  std::erase_if(member.under_way,
+                [&](const auto& each) { return each.second->parts[rank].read->is_done(); });
+  if (member.aborted) {
+    // Nobody would end it.
+    const Operation::Part& part = operation->parts[rank];
+    for (const auto& each : {part.met, part.read, part.hung}) {
+      (void)each->complete({}, Clock::now());
+    }
+    return operation;
+  }
+  member.under_way.emplace(number, operation);
+  return operation;
+}
+
+// Whoever waits is told with no lock held.
+static void complete_all(const std::vector<std::shared_ptr<Completion>>& completions) {
+  const Time now = Clock::now();
+  for (const auto& completion : completions) completion->complete_and_notify({}, now);
+}
+
+void Clique::arrive(Operation& operation, uint32_t rank) {
+  std::vector<std::shared_ptr<Completion>> met;
+  {
+    const std::lock_guard lock(mutex_);
+    operation.parts[rank].arrived = true;
+    if (++operation.arrived < world()) return;
+    for (const Operation::Part& part : operation.parts) met.push_back(part.met);
+  }
+  complete_all(met);
+}
+
+void Clique::finish_reading(Operation& operation) {
+  std::vector<std::shared_ptr<Completion>> read;
+  {
+    const std::lock_guard lock(mutex_);
+    if (++operation.have_read < world()) return;
+    for (const Operation::Part& part : operation.parts) read.push_back(part.read);
+  }
+  complete_all(read);
+}
+
+Status Clique::check(const Operation& operation) const {
+  const std::lock_guard lock(mutex_);
+  for (uint32_t rank = 1; rank < world(); ++rank) {
+    if (operation.parts[rank].call.matches(operation.parts[0].call)) continue;
+    return {Code::kInvalidArgument,
+            fmt::format("the calls of ranks 0 and {} do not fit together", rank)};
+  }
+  return {};
+}
+
+void Clique::abort(uint32_t rank) {
+  std::vector<std::shared_ptr<Completion>> ended;
+  {
+    const std::lock_guard lock(mutex_);
+    Member& member = members_[rank];
+    if (member.aborted) return;
+    member.aborted = true;
+    for (const auto& [number, operation] : member.under_way) {
+      const Operation::Part& part = operation->parts[rank];
+      ended.insert(ended.end(), {part.met, part.read, part.hung});
+    }
+    member.under_way.clear();
+    for (uint32_t other = 0; other < world(); ++other) {
+      if (other == rank || !members_[other].error.ok()) continue;
+      members_[other].error = {Code::kUnavailable, fmt::format("rank {} has aborted", rank)};
+    }
+  }
+  complete_all(ended);
+}
+
+bool Clique::is_aborted(uint32_t rank) const {
+  const std::lock_guard lock(mutex_);
+  return members_[rank].aborted;
+}
+
+void Clique::report(uint32_t rank, const Status& status) {
+  const std::lock_guard lock(mutex_);
+  if (members_[rank].error.ok()) members_[rank].error = status;
+}
+
+Status Clique::error(uint32_t rank) const {
+  const std::lock_guard lock(mutex_);
+  return members_[rank].error;
+}
+
+}  // namespace keel::emulator::ccl

@@ -1,0 +1,198 @@
+#include "emulator/ccl/communicator.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "emulator/ccl/arithmetic.h"
+
+namespace keel::emulator::ccl {
+namespace {
+
+using Parts = std::vector<Operation::Part>;
+
+// Bytes of the rank's result, and where it goes.
+Result result_of(const Call& call, uint32_t rank, uint32_t world) {
+  const uint64_t piece = call.count * call.element();
+  switch (call.collective) {
+    case Collective::kReduce:
+      return {call.receive, rank == call.root ? piece : 0};
+    case Collective::kAllGather:
+    case Collective::kAllToAll:
+      return {call.receive, piece * world};
+    default:
+      return {call.receive, piece};
+  }
+}
+
+// |piece| bytes from |offset| of the send buffer of |peer|, as the host finds them.
+Status reach_peer(const Clique& clique, const Operation::Part& part, uint32_t peer, uint64_t offset,
+                  uint64_t piece, std::vector<Access>& accesses, const std::byte** out_data) {
+  Device& device = clique.device(peer);
+  // Not this device's loss: its stream fails, and it goes on.
+  const Status alive = device.alive();
+  if (!alive.ok()) return {Code::kUnavailable, alive.text()};
+  std::byte* data = nullptr;
+  Status status =
+      accesses.emplace_back(device.memory()).reach(part.call.send + offset, piece, &data);
+  *out_data = data;
+  if (status.ok()) return status;
+  return {status.code(), fmt::format("rank {}: {}", peer, status.text())};
+}
+
+// Computes the rank's result from all ranks' buffers, which nobody writes meanwhile.
+Status compute(const Clique& clique, Operation& operation, uint32_t rank) {
+  const Parts& parts = operation.parts;
+  const Call& own = parts[rank].call;
+  const uint32_t world = clique.world();
+  const uint64_t piece = own.count * own.element();
+  std::vector<std::byte>& result = operation.parts[rank].result;
+  result.resize(result_of(own, rank, world).size);
+  if (result.empty()) return {};
+  std::vector<Access> accesses;
+  accesses.reserve(world);
+  std::vector<const std::byte*> sources;
+  std::vector<double> factors;
+  const bool is_broadcast = own.collective == Collective::kBroadcast;
+  const bool has_pieces =
+      own.collective == Collective::kReduceScatter || own.collective == Collective::kAllToAll;
+  for (uint32_t peer = 0; peer < world; ++peer) {
+    if (is_broadcast && peer != own.root) continue;
+    const std::byte* data = nullptr;
+    Status status = reach_peer(clique, parts[peer], peer, has_pieces ? rank * piece : 0, piece,
+                               accesses, &data);
+    if (!status.ok()) return status;
+    sources.push_back(data);
+    factors.push_back(parts[peer].call.factor);
+  }
+  if (reduces(own.collective)) {
+    reduce(own.type, own.reduction, sources, factors, own.count, result.data());
+    return {};
+  }
+  for (size_t i = 0; i < sources.size(); ++i) {
+    std::memcpy(result.data() + i * piece, sources[i], piece);
+  }
+  return {};
+}
+
+}  // namespace
+
+Status Communicator::create(const UniqueId& id, std::shared_ptr<Device> device, uint32_t rank,
+                            uint32_t world, Time deadline, TypeSet types,
+                            std::unique_ptr<Communicator>* out_communicator) {
+  Status status = device->alive();
+  if (!status.ok()) return status;
+  std::shared_ptr<Clique> clique;
+  status = Clique::meet(id, device, rank, world, deadline, &clique);
+  if (!status.ok()) return status;
+  out_communicator->reset(new Communicator(std::move(device), std::move(clique), rank, types));
+  return {};
+}
+
+Status Communicator::check(const Call& call) const {
+  if ((types_ & bit(call.type)) == 0) {
+    return {Code::kUnsupported,
+            fmt::format("the chip has no {}", kTypeNames[static_cast<size_t>(call.type)])};
+  }
+  if (call.root >= clique_->world()) {
+    return {Code::kInvalidArgument,
+            fmt::format("root {} of {} ranks", call.root, clique_->world())};
+  }
+  if (call.count > UINT64_MAX / 16 / clique_->world()) {
+    return {Code::kInvalidArgument, fmt::format("a count of {}", call.count)};
+  }
+  return {};
+}
+
+Status Communicator::run(Stream& stream, std::span<const Call> calls) {
+  if (&stream.device() != device_.get()) {
+    return {Code::kInvalidArgument, fmt::format("a stream of {}, the rank is on {}",
+                                                stream.device().name(), device_->name())};
+  }
+  if (clique_->is_aborted(rank_)) return {Code::kUnavailable, "the communicator was aborted"};
+  for (const Call& call : calls) {
+    Status status = check(call);
+    if (!status.ok()) return status;
+  }
+  std::vector<Injection> injections(calls.size());
+  for (Injection& injection : injections) {
+    Status status = device_->count_call(CallKind::kCcl, &injection);
+    if (!status.ok()) return status;
+  }
+  for (size_t i = 0; i < calls.size(); ++i) {
+    Status status = enqueue(stream, calls[i], injections[i]);
+    if (!status.ok()) return status;  // the device is lost, and with it all of the stream
+  }
+  return {};
+}
+
+Status Communicator::enqueue(Stream& stream, const Call& call, const Injection& injection) {
+  const std::shared_ptr<Operation> operation = clique_->next(rank_, call);
+  const auto clique = clique_;
+  const uint32_t rank = rank_;
+  const Operation::Part& part = operation->parts[rank];
+  const auto aborted = [=] {
+    return clique->is_aborted(rank) ? Status(Code::kCancelled, "the communicator was aborted")
+                                    : Status();
+  };
+  Injection before = injection;  // all but what the result will be like
+  before.corrupt = false;
+  const bool hangs = injection.fail || (injection.stall && injection.stall_for.count() == 0);
+  if (hangs) {
+    before.fail = false;
+    before.stall = false;
+  }
+  Status status = stream.launch_part(
+      {}, {},
+      [=](Access&) {
+        if (injection.fail) {
+          clique->report(
+              rank, {Code::kFailed, fmt::format("{}: injected failure of {}",
+                                                clique->device(rank).name(), injection.call())});
+        }
+        if (!hangs) clique->arrive(*operation, rank);
+        return Status();
+      },
+      before);
+  if (status.ok() && hangs) status = stream.wait(part.hung);
+  if (status.ok()) status = stream.wait(part.met);
+  const Result result = result_of(call, rank, clique->world());
+  const Work work = {EngineKind::kPeer, static_cast<double>(result.size)};
+  if (status.ok()) {
+    status = stream.launch_part(work, {},
+                                [=](Access&) {
+                                  Status done = aborted();
+                                  if (done.ok()) done = clique->check(*operation);
+                                  if (done.ok()) done = compute(*clique, *operation, rank);
+                                  if (!done.ok()) {
+                                    clique->report(rank, done);
+                                    return done;
+                                  }
+                                  clique->finish_reading(*operation);
+                                  return done;
+                                },
+                                {});
+  }
+  // In place, what others have still to read must not be overwritten.
+  if (status.ok()) status = stream.wait(part.read);
+  if (!status.ok()) return status;
+  Injection after;
+  after.corrupt = injection.corrupt && result.size != 0;
+  return stream.launch_part(
+      {}, result,
+      [=](Access& access) {
+        Status done = aborted();
+        if (!done.ok() || result.size == 0) return done;
+        std::byte* to = nullptr;
+        done = access.reach(result.address, result.size, &to);
+        std::vector<std::byte>& from = operation->parts[rank].result;
+        if (done.ok()) std::memcpy(to, from.data(), result.size);
+        from = {};
+        return done;
+      },
+      after);
+}
+
+}  // namespace keel::emulator::ccl

@@ -1,0 +1,265 @@
+#include "emulator/ccl/communicator.h"
+
+#include <atomic>
+#include <functional>
+#include <thread>
+
+#include "emulator/testing/emulator_test.h"
+
+namespace keel::emulator::ccl {
+namespace {
+
+class CclTest : public EmulatorTest {
+ protected:
+  // Ranks on a device each, the last with |faults|.
+  void meet(uint32_t world, const std::string& faults = "", TypeSet types = kUsualTypes) {
+    const UniqueId id = Clique::make_id();
+    ranks_.resize(world);
+    for (uint32_t rank = 0; rank < world; ++rank) {
+      devices_.push_back(make_faulty(rank + 1 == world ? faults : "", rank));
+      streams_.push_back(make_stream(devices_[rank]));
+    }
+    each_rank([&](uint32_t rank) {
+      expect_ok(
+          Communicator::create(id, devices_[rank], rank, world, patience(), types, &ranks_[rank]));
+    });
+  }
+  void TearDown() override {
+    ranks_.clear();
+    streams_.clear();
+  }
+  uint32_t world() const { return static_cast<uint32_t>(ranks_.size()); }
+  void each_rank(const std::function<void(uint32_t)>& work) {
+    std::vector<std::thread> threads;
+    for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
+      threads.emplace_back([&work, rank] { work(rank); });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+  Address filled(uint32_t rank, const std::vector<uint32_t>& words) {
+    const Address address = alloc(*devices_[rank], words.size() * 4);
+    write(*streams_[rank], address, words);
+    return address;
+  }
+  Status run(uint32_t rank, const Call& call) {
+    return ranks_[rank]->run(*streams_[rank], {&call, 1});
+  }
+  std::vector<uint32_t> result(uint32_t rank, Address address, size_t words) {
+    return read(*streams_[rank], address, words);
+  }
+  static Call call(Collective collective, Address send, Address receive, uint64_t count) {
+    Call made;
+    made.collective = collective;
+    made.type = Type::kUint32;
+    made.send = send;
+    made.receive = receive;
+    made.count = count;
+    return made;
+  }
+
+  std::vector<std::shared_ptr<Device>> devices_;
+  std::vector<std::unique_ptr<Stream>> streams_;
+  std::vector<std::unique_ptr<Communicator>> ranks_;
+};
+
+TEST_F(CclTest, MovesAndReducesWhatIsOnTheDevices) {
+  meet(3);
+  using Words = std::vector<uint32_t>;
+  struct Expected {
+    Collective collective;
+    uint64_t send;  // elements
+    uint64_t count;
+    Words results[3];
+  };
+  // Rank r sends r * 10, r * 10 + 1, ...
+  const Expected all[] = {
+      {Collective::kAllReduce, 2, 2, {{30, 33}, {30, 33}, {30, 33}}},
+      {Collective::kReduce, 2, 2, {{7, 7}, {30, 33}, {7, 7}}},
+      {Collective::kBroadcast, 2, 2, {{10, 11}, {10, 11}, {10, 11}}},
+      {Collective::kAllGather, 1, 1, {{0, 10, 20}, {0, 10, 20}, {0, 10, 20}}},
+      {Collective::kReduceScatter, 3, 1, {{30}, {33}, {36}}},
+      {Collective::kAllToAll, 3, 1, {{0, 10, 20}, {1, 11, 21}, {2, 12, 22}}},
+  };
+  for (const Expected& expected : all) {
+    Address receive[3];
+    for (uint32_t rank = 0; rank < 3; ++rank) {
+      Words words;
+      for (uint32_t i = 0; i < expected.send; ++i) words.push_back(rank * 10 + i);
+      receive[rank] = filled(rank, Words(expected.results[rank].size(), 7));
+      Call made = call(expected.collective, filled(rank, words), receive[rank], expected.count);
+      made.root = 1;
+      expect_ok(run(rank, made));
+    }
+    for (uint32_t rank = 0; rank < 3; ++rank) {
+      EXPECT_EQ(result(rank, receive[rank], expected.results[rank].size()), expected.results[rank])
+          << static_cast<int>(expected.collective) << ", rank " << rank;
+    }
+  }
+}
+
+TEST_F(CclTest, InPlaceAndOneAfterTheOther) {
+  meet(2);
+  const Address data[2] = {filled(0, {1, 2, 3}), filled(1, {10, 20, 30})};
+  for (uint32_t round = 0; round < 20; ++round) {
+    for (uint32_t rank = 0; rank < 2; ++rank) {
+      expect_ok(run(rank, call(Collective::kAllReduce, data[rank], data[rank], 3)));
+    }
+  }
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(result(rank, data[rank], 3),
+              (std::vector<uint32_t>{11u << 19, 22u << 19, 33u << 19}));
+  }
+}
+
+TEST_F(CclTest, EnqueueingReturnsBeforeTheOthersHaveCalled) {
+  meet(2);
+  const Address data[2] = {filled(0, {1}), filled(1, {2})};
+  expect_ok(run(0, call(Collective::kAllReduce, data[0], data[0], 1)));
+  EXPECT_EQ(streams_[0]->query().code(), Code::kNotReady);
+  expect_ok(run(1, call(Collective::kAllReduce, data[1], data[1], 1)));
+  EXPECT_EQ(result(0, data[0], 1), std::vector<uint32_t>{3});
+  EXPECT_EQ(result(1, data[1], 1), std::vector<uint32_t>{3});
+}
+
+TEST_F(CclTest, WhatTheChipHasNotIsRefused) {
+  meet(2);
+  Call made = call(Collective::kAllReduce, 0, 0, 1);
+  made.type = Type::kFloat64;
+  expect_fails(Code::kUnsupported, "no float64", run(0, made));
+  made = call(Collective::kBroadcast, 0, 0, 1);
+  made.root = 2;
+  expect_fails(Code::kInvalidArgument, "root 2 of 2", run(0, made));
+  expect_fails(Code::kInvalidArgument, "the rank is on", ranks_[0]->run(*streams_[1], {&made, 1}));
+}
+
+TEST_F(CclTest, CallsThatDoNotFitFailEverywhere) {
+  meet(2);
+  const Address data[2] = {filled(0, {1, 1}), filled(1, {2, 2})};
+  expect_ok(run(0, call(Collective::kAllReduce, data[0], data[0], 1)));
+  expect_ok(run(1, call(Collective::kAllReduce, data[1], data[1], 2)));
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    expect_fails(Code::kInvalidArgument, "do not fit", streams_[rank]->synchronize(patience()));
+    expect_fails(Code::kInvalidArgument, "do not fit", ranks_[rank]->async_error());
+  }
+}
+
+// ---- meeting -----------------------------------------------------------------
+
+TEST_F(CclTest, ThoseWhoDoNotComeAreNamed) {
+  const UniqueId id = Clique::make_id();
+  const auto device = make_device();
+  std::unique_ptr<Communicator> rank;
+  expect_fails(Code::kTimedOut, "ranks 0, 2 did not come",
+               Communicator::create(id, device, 1, 3, Clock::now(), kAllTypes, &rank));
+  expect_fails(Code::kInvalidArgument, "used already",
+               Communicator::create(id, device, 1, 3, Clock::now(), kAllTypes, &rank));
+}
+
+TEST_F(CclTest, BadMeetingsAreRefused) {
+  const UniqueId id = Clique::make_id();
+  const auto first = make_device();
+  const auto second = make_device();
+  std::unique_ptr<Communicator> rank;
+  std::unique_ptr<Communicator> other;
+  expect_fails(Code::kInvalidArgument, "rank 2 of 2",
+               Communicator::create(id, first, 2, 2, patience(), kAllTypes, &rank));
+  // Two come as rank 0: one is refused, and then the other is there.
+  std::atomic<const Device*> waits{nullptr};
+  std::unique_ptr<Communicator> zero[2];
+  std::vector<std::thread> threads;
+  for (uint32_t i = 0; i < 2; ++i) {
+    threads.emplace_back([&, i] {
+      const Status status =
+          Communicator::create(id, i == 0 ? first : second, 0, 2, patience(), kAllTypes, &zero[i]);
+      if (status.ok()) return;
+      expect_fails(Code::kInvalidArgument, "rank 0 is there already", status);
+      waits.store(i == 0 ? second.get() : first.get());
+    });
+  }
+  while (waits.load() == nullptr) std::this_thread::yield();
+  const auto there = waits.load() == first.get() ? first : second;
+  const auto free = waits.load() == first.get() ? second : first;
+  expect_fails(Code::kInvalidArgument, "a world of 3",
+               Communicator::create(id, free, 1, 3, patience(), kAllTypes, &other));
+  expect_fails(Code::kInvalidArgument, "as rank 0",
+               Communicator::create(id, there, 1, 2, patience(), kAllTypes, &other));
+  expect_ok(Communicator::create(id, free, 1, 2, patience(), kAllTypes, &other));
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_NE(zero[0] == nullptr, zero[1] == nullptr);
+  UniqueId foreign = {};
+  expect_fails(Code::kInvalidArgument, "none of this process",
+               Communicator::create(foreign, first, 0, 1, patience(), kAllTypes, &other));
+}
+
+// ---- failures ----------------------------------------------------------------
+
+TEST_F(CclTest, AnAbortEndsWhatHangs) {
+  meet(3);
+  const Address data[3] = {filled(0, {1}), filled(1, {2}), filled(2, {3})};
+  for (uint32_t rank = 0; rank < 2; ++rank) {  // the last never calls
+    expect_ok(run(rank, call(Collective::kAllReduce, data[rank], data[rank], 1)));
+  }
+  ranks_[0]->abort();
+  expect_fails(Code::kCancelled, "aborted", streams_[0]->synchronize(patience()));
+  expect_fails(Code::kUnavailable, "aborted",
+               run(0, call(Collective::kAllReduce, data[0], data[0], 1)));
+  // The others hang on, and can know why.
+  EXPECT_EQ(streams_[1]->query().code(), Code::kNotReady);
+  expect_fails(Code::kUnavailable, "rank 0 has aborted", ranks_[1]->async_error());
+  ranks_[1]->abort();
+  expect_fails(Code::kCancelled, "aborted", streams_[1]->synchronize(patience()));
+}
+
+TEST_F(CclTest, AnInjectedFailureHangsAndIsSaid) {
+  meet(2, "fail:ccl@2");
+  const Address data[2] = {filled(0, {1}), filled(1, {2})};
+  for (uint32_t round = 0; round < 2; ++round) {
+    for (uint32_t rank = 0; rank < 2; ++rank) {
+      expect_ok(run(rank, call(Collective::kAllReduce, data[rank], data[rank], 1)));
+    }
+  }
+  const Time until = patience();
+  while (ranks_[1]->async_error().ok() && Clock::now() < until) std::this_thread::yield();
+  expect_fails(Code::kFailed, "emulated device 1: injected failure of ccl 2",
+               ranks_[1]->async_error());
+  EXPECT_EQ(streams_[1]->query().code(), Code::kNotReady);
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    ranks_[rank]->abort();
+    expect_fails(Code::kCancelled, "aborted", streams_[rank]->synchronize(patience()));
+  }
+}
+
+TEST_F(CclTest, OtherFaultsAreTheChips) {
+  meet(2, "refuse:ccl@1,corrupt:ccl@2,stall:ccl@3");
+  const Address data[2] = {filled(0, {1}), filled(1, {2})};
+  const auto both = [&] {
+    for (uint32_t rank = 0; rank < 2; ++rank) {
+      expect_ok(run(rank, call(Collective::kAllReduce, data[rank], data[rank], 1)));
+    }
+  };
+  expect_fails(Code::kUnavailable, "injected refusal of ccl 1",
+               run(1, call(Collective::kAllReduce, data[1], data[1], 1)));
+  both();
+  EXPECT_EQ(result(0, data[0], 1), std::vector<uint32_t>{3});
+  EXPECT_NE(result(1, data[1], 1), std::vector<uint32_t>{3});
+  both();
+  EXPECT_EQ(streams_[1]->query().code(), Code::kNotReady);
+  for (const auto& rank : ranks_) rank->abort();
+  for (const auto& stream : streams_) {
+    expect_fails(Code::kCancelled, "aborted", stream->synchronize(patience()));
+  }
+}
+
+TEST_F(CclTest, ALostDeviceFailsItsOwnRankAndTheOthersOnceTheyAbort) {
+  meet(2, "lose:ccl@1");
+  const Address data[2] = {filled(0, {1}), filled(1, {2})};
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    (void)run(rank, call(Collective::kAllReduce, data[rank], data[rank], 1));
+  }
+  EXPECT_EQ(streams_[1]->synchronize(patience()).code(), Code::kDeviceLost);
+  ranks_[0]->abort();
+  EXPECT_EQ(streams_[0]->synchronize(patience()).code(), Code::kCancelled);
+}
+
+}  // namespace
+}  // namespace keel::emulator::ccl
