@@ -141,7 +141,9 @@ std::vector<Figure> core_overhead(Setup& setup) {
     figure.subject = "Keel";
     figure.peer = figure.limit = "the plugin's function";
     // The operator's check against its schema is work of Keel's own that the plugin is spared.
-    if (call.name != "op") figure.target = Target{60, /*instructions=*/150};
+    // Two calls may have twice as many instructions.
+    const double calls = call.name == "record_query" ? 2 : 1;
+    if (call.name != "op") figure.target = Target{60, /*instructions=*/150 * calls};
     if (counted) {
       figure.instructions =
           Instructions{instructions(call.name + "/keel"), instructions(call.name + "/plugin")};

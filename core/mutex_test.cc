@@ -27,6 +27,29 @@ TEST(MutexTest, OneThreadAtATime) {
   EXPECT_EQ(count, int64_t{kThreads} * kTimes);
 }
 
+// Whoever tries may get the lock between one giving it up and the next waking.
+TEST(MutexTest, WhoTriesLosesNobody) {
+  constexpr int kTimes = 20'000;
+  Mutex mutex;
+  int64_t count = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&, tries = i % 2 == 0] {
+      for (int time = 0; time < kTimes; ++time) {
+        std::unique_lock lock(mutex, std::defer_lock);
+        if (tries) {
+          while (!lock.try_lock()) std::this_thread::yield();
+        } else {
+          lock.lock();
+        }
+        ++count;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(count, 4 * int64_t{kTimes});
+}
+
 TEST(MutexTest, WhoSleepsIsWoken) {
   Mutex mutex;
   std::unique_lock lock(mutex);
