@@ -2,8 +2,6 @@
 #ifndef KEEL_CORE_REMEMBERED_BLOCKS_H_
 #define KEEL_CORE_REMEMBERED_BLOCKS_H_
 
-#include <keel/keel.h>
-
 #include <array>
 #include <cstddef>
 #include <cstdint>
