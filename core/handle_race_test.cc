@@ -123,6 +123,59 @@ TEST_P(HandleRaceTest, UseAndDestructionAtOnce) {
   for (auto& event : events) EXPECT_KEEL_OK(keel_event_destroy({event}));
 }
 
+// Nothing is held or fails here but what is destroyed, so that calls take their short way.
+TEST_P(HandleRaceTest, ShortCallsAndDestructionAtOnce) {
+  constexpr uint32_t kUsers = 3;
+  constexpr uint32_t kCalls = 6000;
+  constexpr int kRounds = 100;
+  std::array<std::atomic<uint64_t>, 2> streams;
+  std::array<std::atomic<uint64_t>, 2> events;
+  const auto new_event = [] {
+    keel_event event = {};
+    EXPECT_KEEL_OK(keel_event_create(0, &event));
+    return event.id;
+  };
+  for (auto& stream : streams) stream = new_stream(device_).id;
+  for (auto& event : events) event = new_event();
+  auto* memory = static_cast<uint32_t*>(alloc(device_, kUsers * kCalls * sizeof(uint32_t)));
+  const uint32_t written = 7;
+
+  std::vector<std::thread> threads;
+  for (uint32_t seed = 1; seed <= kUsers; ++seed) {
+    threads.emplace_back([&, seed] {
+      std::mt19937 random(seed);
+      for (uint32_t call = 0; call < kCalls; ++call) {
+        const keel_stream stream{streams[random() % streams.size()]};
+        const keel_event event{events[random() % events.size()]};
+        uint32_t* word = memory + (seed - 1) * kCalls + call;
+        keel_status status = KEEL_OK;
+        switch (random() % 4) {
+          case 0:
+            status = keel_event_query(event);
+            break;
+          case 1:
+            status = keel_copy(stream, device_, word, KEEL_HOST, &written, sizeof(written));
+            break;
+          default:
+            status = keel_event_record(event, stream);
+        }
+        EXPECT_TRUE(is_expected(status)) << keel_status_name(status) << ": " << keel_last_error();
+      }
+    });
+  }
+  threads.emplace_back([&] {
+    for (int round = 0; round < kRounds; ++round) {
+      auto& stream = streams[static_cast<size_t>(round) % streams.size()];
+      EXPECT_KEEL_OK(keel_stream_destroy({stream.exchange(new_stream(device_).id)}));
+      for (auto& event : events) EXPECT_KEEL_OK(keel_event_destroy({event.exchange(new_event())}));
+    }
+  });
+  for (std::thread& thread : threads) thread.join();
+  for (auto& stream : streams) EXPECT_KEEL_OK(keel_stream_destroy({stream}));
+  for (auto& event : events) EXPECT_KEEL_OK(keel_event_destroy({event}));
+  EXPECT_KEEL_OK(keel_free(device_, memory));
+}
+
 // One thread waits inside Keel; what others destroy meanwhile is gone when they return.
 TEST_P(HandleRaceTest, ABlockedWaiterDelaysNoDestruction) {
   keel_gate gate = {};
