@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
@@ -52,7 +53,9 @@ std::vector<std::string> PerfTuning::algorithms(const std::string& operation) co
 
 void PerfTuning::add(const std::string& operation, uint64_t bytes, const std::string& algorithm,
                      double seconds) {
-  measured_[operation][bytes][algorithm] = seconds;
+  Times& times = measured_[operation][bytes];
+  const auto found = times.try_emplace(algorithm, seconds).first;
+  found->second = std::min(found->second, seconds);
 }
 
 const std::string& PerfTuning::best(const Times& times) const {
@@ -152,6 +155,15 @@ void PerfTuning::write() const {
     errno = error;
     fail(path_);
   }
+}
+
+std::string perf_algorithm_at(const Json& explained, const std::string& operation, uint64_t bytes) {
+  const Json& chosen = explained["algorithms"];
+  if (!chosen.contains(operation)) return {};
+  for (const Json& range : chosen[operation]) {
+    if (!range.contains("to") || bytes <= range["to"].get<uint64_t>()) return range["algorithm"];
+  }
+  return {};
 }
 
 std::string perf_algorithms_text(const Json& explained, const std::string& operation) {

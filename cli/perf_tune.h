@@ -25,7 +25,7 @@ class PerfTuning {
 
   // kBuiltIn, and then those that can do |operation|; none: there is no choice.
   std::vector<std::string> algorithms(const std::string& operation) const;
-  // |bytes|: what a rank sends.
+  // |bytes|: what a rank sends. The shortest time counts, of several.
   void add(const std::string& operation, uint64_t bytes, const std::string& algorithm,
            double seconds);
 
@@ -54,6 +54,8 @@ class PerfTuning {
   std::map<std::string, std::map<uint64_t, Times>> measured_;  // of an operation, at a size
 };
 
+// What |explained| says that calls of |bytes| go by; empty where there is no choice.
+std::string perf_algorithm_at(const Json& explained, const std::string& operation, uint64_t bytes);
 // "# Algorithms by bytes sent: eager to 4096, then direct": what |explained| says of
 // |operation|; empty where there is no choice.
 std::string perf_algorithms_text(const Json& explained, const std::string& operation);
