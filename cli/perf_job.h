@@ -32,8 +32,11 @@ class PerfJob {
   void make_communicators(const char* algorithm = nullptr);
   // Times every algorithm, and writes what is the fastest where. Whether all was right.
   bool tune();
+  // At the sizes that |algorithm|, by |explained|, does otherwise than |built_in|.
   void tune_operation(uint32_t thread, const PerfOperation& operation, const std::string& algorithm,
-                      PerfTuning* tuning);
+                      const Json& explained, const Json& built_in, PerfTuning* tuning);
+  // What the first rank of this process says of itself.
+  std::string explain() const;
   std::vector<PerfRankInfo> gather_ranks();
   void run_thread(uint32_t thread);
   void run_operation(uint32_t thread, const PerfOperation& operation);
@@ -46,8 +49,6 @@ class PerfJob {
   void meet();
   bool reports(uint32_t thread) const { return thread == 0 && control_.process() == 0; }
   void write_json() const;
-  // keel_comm_explain of the first rank.
-  std::string explanation() const;
   void explain_last(const PerfStep& step, const PerfRow& row) const;
 
   const PerfOptions& options_;

@@ -76,6 +76,9 @@ TEST(PerfTuning, SaysWhatIsChosen) {
   EXPECT_EQ(keel::cli::perf_algorithms_text(explained, "broadcast"),
             "# Algorithms by bytes sent: ring\n");
   EXPECT_EQ(keel::cli::perf_algorithms_text(explained, "barrier"), "");
+  EXPECT_EQ(keel::cli::perf_algorithm_at(explained, "all_reduce", 4096), "eager");
+  EXPECT_EQ(keel::cli::perf_algorithm_at(explained, "all_reduce", 4097), "direct");
+  EXPECT_EQ(keel::cli::perf_algorithm_at(explained, "barrier", 0), "");
 }
 
 // As a user has it: measured, written, and read by the next communicator.
