@@ -1,5 +1,7 @@
 #include "collectives/algorithms/one_shot.h"
 
+#include <algorithm>
+
 #include "collectives/reduce.h"
 #include "core/observer.h"
 
@@ -35,9 +37,20 @@ Status run_one_shot(RankContext& context, const Request& request, uint64_t seque
     const HostSpan span("host reduce", [&](AccessList& accesses) {
       accesses.writes(&context.device(), receive.buffer.device, bytes);
     });
-    void* const destinations[] = {receive.buffer.host};
-    reduce(request.dtype, request.reduction, context.sources, destinations, request.count,
-           {context.factors_of(request)});
+    // As in DirectAlgorithm: a table may have large ones go this way, and urgent ones wait.
+    constexpr uint64_t kStepBytes = 4 << 20;
+    const uint64_t step = kStepBytes / request.element();
+    for (uint64_t done = 0; done < request.count; done += step) {
+      if (done != 0) {
+        context.give_way();
+        for (const void*& source : context.sources) {
+          source = static_cast<const char*>(source) + kStepBytes;
+        }
+      }
+      void* const destinations[] = {receive.buffer.host + done * request.element()};
+      reduce(request.dtype, request.reduction, context.sources, destinations,
+             std::min(step, request.count - done), {context.factors_of(request)});
+    }
   }
   // Until all have read from it, a buffer has to stay as it is.
   KEEL_RETURN_IF_ERROR(context.meet(patience));
