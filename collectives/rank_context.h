@@ -95,6 +95,11 @@ class RankContext {
     }
     if (UrgentTraffic::get().give_way()) gave_way_.fetch_add(1, std::memory_order_relaxed);
   }
+  // Every few MiB of one part: the same, and whether the communicator is still whole.
+  Status between_steps() {
+    give_way();
+    return segment().failed() ? segment().failure_status() : Status();
+  }
   uint64_t gave_way() const { return gave_way_.load(std::memory_order_relaxed); }
 
   void count_in_place(uint64_t bytes) {

@@ -328,15 +328,10 @@ Status DirectAlgorithm::copy_round(uint64_t round) {
 
 Status DirectAlgorithm::copy_in_steps(char* destination, const char* source, uint64_t bytes) {
   for (uint64_t done = 0; done < bytes; done += kStepBytes) {
-    if (done != 0) KEEL_RETURN_IF_ERROR(between_steps());
+    if (done != 0) KEEL_RETURN_IF_ERROR(context_.between_steps());
     copy_bytes(destination + done, source + done, std::min(kStepBytes, bytes - done), store_);
   }
   return {};
-}
-
-Status DirectAlgorithm::between_steps() {
-  context_.give_way();
-  return context_.segment().failed() ? context_.segment().failure_status() : Status();
 }
 
 Status DirectAlgorithm::reduce_round(uint64_t round) {
@@ -360,7 +355,7 @@ Status DirectAlgorithm::reduce_round(uint64_t round) {
   const uint64_t step = kStepBytes / element_;
   for (uint64_t done = 0; done < range.count; done += step) {
     if (done != 0) {
-      KEEL_RETURN_IF_ERROR(between_steps());
+      KEEL_RETURN_IF_ERROR(context_.between_steps());
       for (const void*& source : context_.sources) {
         source = static_cast<const char*>(source) + step * element_;
       }

@@ -60,8 +60,6 @@ class DirectAlgorithm {
   Status peer_piece(uint32_t peer, Piece* out_piece);
   // Lets urgent operations go first every few MiB of one piece.
   Status copy_in_steps(char* destination, const char* source, uint64_t bytes);
-  // Lets urgent operations go first; whether the communicator is still whole.
-  Status between_steps();
   bool reads_from(uint32_t peer) const;
   // Whether what this rank has for itself is where it belongs.
   bool is_in_place(uint32_t peer) const;

@@ -42,7 +42,7 @@ Status run_one_shot(RankContext& context, const Request& request, uint64_t seque
     const uint64_t step = kStepBytes / request.element();
     for (uint64_t done = 0; done < request.count; done += step) {
       if (done != 0) {
-        context.give_way();
+        KEEL_RETURN_IF_ERROR(context.between_steps());
         for (const void*& source : context.sources) {
           source = static_cast<const char*>(source) + kStepBytes;
         }

@@ -10,7 +10,7 @@ namespace keel {
 namespace {
 
 constexpr uint64_t kLine = 64;
-// As in DirectAlgorithm: urgent operations are looked for each time so much was moved.
+// As in DirectAlgorithm: urgent operations and failures are looked for each time so much was moved.
 constexpr uint64_t kMovedBytes = 4 << 20;
 
 // Elements of a part in a window of |parts| parts; whole cache lines where there is room.
@@ -243,7 +243,7 @@ Status StepsAlgorithm::run_action(const StepAction& action, uint64_t round) {
   if (reduction == KEEL_AVG && !action.is_last) reduction = KEEL_SUM;
   const uint64_t most = kMovedBytes / element_;
   for (uint64_t done = 0; done < range.count; done += most) {
-    if (done != 0) context_.give_way();
+    if (done != 0) KEEL_RETURN_IF_ERROR(context_.between_steps());
     const uint64_t count = std::min(most, range.count - done);
     void* const destinations[] = {destination + done * element_};
     if (action.source_count == 1) {
