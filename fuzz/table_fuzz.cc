@@ -1,4 +1,5 @@
 // Tables of algorithms, and what a rank finds in the segment as one.
+#include <algorithm>
 #include <cstring>
 #include <string_view>
 #include <vector>
