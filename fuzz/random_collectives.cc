@@ -22,6 +22,7 @@ void RandomCalls::create_comm() {
   options.timeout_ns = 5 * kMillisecond;  // ranks will be missing
   options.chunk_bytes = bytes_->one_in(4) ? bytes_->below(4096) : 0;
   options.forbid_alias = bytes_->below(2);
+  options.forbid_native = bytes_->below(2);
   std::array<keel_comm, World::kRanks> made = {};
   const keel_status status =
       keel_comm_init_all(devices.data(), World::kRanks, &options, made.data());
