@@ -7,7 +7,6 @@
 #include <memory>
 #include <vector>
 
-#include "collectives/algorithms/eager.h"
 #include "collectives/bridge/stage.h"
 #include "collectives/flight/flight_format.h"
 #include "collectives/islands/island.h"
@@ -42,7 +41,7 @@ class Islands {
   // Whether |request|, which is for run() then, goes through the library: the same on all ranks
   // that have called the same. From any thread.
   bool takes(const Request& request) const {
-    return plan_->takes(request, plan_->is_one() || is_eager(context_, request));
+    return plan_->takes(request, plan_->is_one() || request.algorithm == Algorithm::kEager);
   }
   // All ranks have called |request|. Blocks until it is done on all, or has failed.
   Status run(const Request& request, Patience& patience);
