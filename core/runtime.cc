@@ -87,10 +87,22 @@ std::string plugin_stem(const std::string& path) {
   return name.substr(0, name.find('.'));
 }
 
+// "run.3.json" for "run.json" in process 3 of a job that `keel run` has started.
+std::string trace_path(std::string path) {
+  const char* rank = trusted_environment("KEEL_RANK");
+  if (rank == nullptr || *rank == '\0' || std::strspn(rank, "0123456789") != std::strlen(rank)) {
+    return path;
+  }
+  const size_t name = path.rfind('/') == std::string::npos ? 0 : path.rfind('/') + 1;
+  const size_t dot = path.rfind('.');
+  return path.insert(dot == std::string::npos || dot <= name ? path.size() : dot,
+                     "." + std::string(rank));
+}
+
 void start_trace_from_environment() {
   const char* path = trusted_environment("KEEL_TRACE");
   if (path == nullptr || *path == '\0') return;
-  const Status started = Trace::get().start(path);
+  const Status started = Trace::get().start(trace_path(path));
   if (!started.ok()) log(KEEL_LOG_WARNING, "KEEL_TRACE: {}", started.text());
 }
 

@@ -281,7 +281,12 @@ Status Stream::hold(const Ref<Gate>& gate, Ref<EventRecord>* out_ready) {
   {
     std::lock_guard lock(mutex_);
     if (has_failed() || device_.is_lost()) return status();
-    if (!is_known_idle_locked()) KEEL_RETURN_IF_ERROR(fence_locked(out_ready, wake));
+    if (observers::active()) {
+      // An older fence would not tell those who watch what the host has seen since.
+      KEEL_RETURN_IF_ERROR(record_locked(0, out_ready, wake));
+    } else if (!is_known_idle_locked()) {
+      KEEL_RETURN_IF_ERROR(fence_locked(out_ready, wake));
+    }
     wait_locked(gate, wake);
   }
   advance_all(wake);

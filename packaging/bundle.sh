@@ -162,7 +162,7 @@ TEXT
       printf '  %-18s %s %s\n' "$soname" "$package" "$(dpkg-query -W -f='${Version}' "$package")"
     done <"$output/libraries"
     printf '\nCompiled into the programs and libraries of Keel:\n\n'
-    for package in libfmt-dev libcli11-dev nlohmann-json3-dev libgtest-dev libhwy-dev spirv-tools; do
+    for package in libcli11-dev nlohmann-json3-dev libgtest-dev libhwy-dev spirv-tools; do
       cp "/usr/share/doc/$package/copyright" "$root/licenses/$package"
       printf '  %s %s\n' "$package" "$(dpkg-query -W -f='${Version}' "$package")"
     done

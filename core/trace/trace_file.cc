@@ -1,6 +1,7 @@
 #include "core/trace/trace_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -73,6 +74,11 @@ Status TraceFile::open(const std::string& path) {
   if (!known || (!S_ISREG(found.st_mode) && !S_ISCHR(found.st_mode))) {
     ::close(descriptor);
     return failure(KEEL_INVALID_ARGUMENT, "path {} is no regular file", path);
+  }
+  // Two that write one file leave none that can be read.
+  if (S_ISREG(found.st_mode) && ::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
+    ::close(descriptor);
+    return failure(KEEL_ALREADY_EXISTS, "path {}: another process is writing a trace there", path);
   }
   if (S_ISREG(found.st_mode) && ::ftruncate(descriptor, 0) != 0) {
     const int error = errno;

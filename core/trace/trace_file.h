@@ -21,6 +21,7 @@ class TraceFile {
   TraceFile& operator=(const TraceFile&) = delete;
 
   // Replaces a regular file, or writes to a character device; writes nothing yet.
+  // KEEL_ALREADY_EXISTS while somebody else writes there.
   Status open(const std::string& path);
 
   // Puts a comma in front if needed; the caller appends one event to the text.

@@ -1,4 +1,6 @@
+#include <fcntl.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -364,6 +366,32 @@ TEST_P(TraceTest, TheEnvironmentStartsOne) {
   KeelTest::SetUp();
   EXPECT_EQ(keel_trace_stop(), KEEL_FAILED_PRECONDITION);
   ASSERT_EQ(unsetenv("KEEL_TRACE"), 0);
+}
+
+TEST_P(TraceTest, EachProcessOfAJobWritesItsOwn) {
+  ASSERT_KEEL_OK(keel_shutdown());
+  ASSERT_EQ(setenv("KEEL_TRACE", path_.c_str(), 1), 0);
+  ASSERT_EQ(setenv("KEEL_RANK", "3", 1), 0);
+  KeelTest::SetUp();
+  ASSERT_EQ(unsetenv("KEEL_TRACE"), 0);
+  ASSERT_EQ(unsetenv("KEEL_RANK"), 0);
+  EXPECT_KEEL_OK(keel_trace_stop());
+  std::filesystem::path own = path_;
+  own.replace_extension(".3" + own.extension().string());
+  EXPECT_TRUE(std::filesystem::remove(own)) << own;
+  EXPECT_FALSE(std::filesystem::exists(path_));
+}
+
+TEST_P(TraceTest, AFileThatAnotherOneWritesIsLeftAlone) {
+  const int other = open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  ASSERT_GE(other, 0);
+  ASSERT_EQ(flock(other, LOCK_EX), 0);
+  EXPECT_EQ(keel_trace_start(path_.c_str()), KEEL_ALREADY_EXISTS);
+  EXPECT_NE(std::string(keel_last_error()).find(path_.string()), std::string::npos)
+      << keel_last_error();
+  close(other);
+  EXPECT_KEEL_OK(keel_trace_start(path_.c_str()));
+  EXPECT_KEEL_OK(keel_trace_stop());
 }
 
 INSTANTIATE_TEST_SUITE_P(Plugins, TraceTest, ::testing::Values("cpu", "fake", "fake_polled"),

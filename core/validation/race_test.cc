@@ -260,6 +260,11 @@ TEST_F(RaceTest, ACollectiveIsNamedWithWhatItRacesWith) {
     order(a_, b_);
     all_reduce();
     EXPECT_TRUE(clean());
+    // What the host has waited for comes before what it enqueues then, on an idle stream too.
+    ASSERT_KEEL_OK(fill_x(a_));
+    ASSERT_KEEL_OK(keel_stream_synchronize(a_, kPatience));
+    all_reduce();
+    EXPECT_TRUE(clean());
     for (const keel_comm comm : comms) ASSERT_KEEL_OK(keel_comm_destroy(comm));
   }
 }

@@ -1,0 +1,22 @@
+// What a rank can see to be wrong with its own call.
+#ifndef KEEL_COLLECTIVES_CALL_CHECK_H_
+#define KEEL_COLLECTIVES_CALL_CHECK_H_
+
+#include <cstdint>
+
+#include "collectives/operation.h"
+#include "core/device.h"
+#include "core/status.h"
+#include "core/stream.h"
+
+namespace keel {
+
+// Whether rank |rank| of |world|, which is on |device|, may call |request| on |stream|: types,
+// counts, root and peers, the memory of its buffers, and how they overlap. A failure names the
+// argument. Whether it fits what the other ranks call shows later.
+Status check_call(const Request& request, Device& device, Stream& stream, uint32_t rank,
+                  uint32_t world);
+
+}  // namespace keel
+
+#endif  // KEEL_COLLECTIVES_CALL_CHECK_H_
