@@ -125,8 +125,8 @@ void Island::describe(AccessList& accesses, const keel_ccl_call& call) const {
   }
 }
 
-Status Island::run(const char* name, std::span<const keel_ccl_call> calls,
-                   const ControlSegment& segment, Patience& patience) {
+Status Island::run(const char* name, std::span<const keel_ccl_call> calls, Team& team,
+                   uint32_t rank, Patience& patience) {
   const keel_ccl_table* table = device_->ccl_table();
   KEEL_RETURN_IF_ERROR(stream_->submit(
       name,
@@ -140,38 +140,29 @@ Status Island::run(const char* name, std::span<const keel_ccl_call> calls,
       }));
   Ref<EventRecord> record;
   Status status = stream_->record(0, &record);
-  if (!status.ok()) {
-    // Nobody can tell when it ends.
-    if (KEEL_HAS(keel_ccl_table, table, abort)) (void)table->abort(native_);
-    return status;
-  }
-  status = await(name, record, segment, patience);
-  return status;
+  if (status.ok()) status = await(name, record, team.segment(), patience);
+  if (status.ok()) return {};
+  // Said before the library gives up: the other ranks' libraries may tell them of that, and they
+  // are to know why. Where another rank was first, its reason stays.
+  team.abort(status.with_prefix(team.name(rank) + ": "));
+  give_up(record);
+  return team.segment().failure_status();
 }
 
 Status Island::await(const char* name, const Ref<EventRecord>& record,
                      const ControlSegment& segment, Patience& patience) {
   while (true) {
     const int64_t slice = std::min(Patience::kSliceNs, patience.deadline().remaining_ns());
-    Status status = record->wait(Deadline::after(slice));
+    const Status status = record->wait(Deadline::after(slice));
     const bool is_over = record->state() == EventRecord::State::kDone;
     if (is_over && status.ok()) return {};
-    // The first to fail has said why; what the others see is what comes of it.
-    if (segment.failed()) {
-      if (!is_over) give_up(record);
-      return segment.failure_status();
-    }
+    if (segment.failed()) return segment.failure_status();
     const Status error = async_error();
-    if (!error.ok()) status = error;
-    if (is_over || !error.ok()) {
-      if (!is_over) give_up(record);
-      return status;
-    }
-    if (patience.cancelled() || patience.deadline().passed()) {
-      const bool is_late = !patience.cancelled();
-      give_up(record);
-      return is_late ? failure(KEEL_TIMED_OUT, "native {} did not end in time", name)
-                     : failure(KEEL_ABORTED, "the communicator was aborted");
+    if (!error.ok()) return error;
+    if (is_over) return status;
+    if (patience.cancelled()) return failure(KEEL_ABORTED, "the communicator was aborted");
+    if (patience.deadline().passed()) {
+      return failure(KEEL_TIMED_OUT, "native {} did not end in time", name);
     }
   }
 }
@@ -183,6 +174,8 @@ Status Island::async_error() const {
 }
 
 void Island::give_up(const Ref<EventRecord>& record) {
+  const auto is_over = [&] { return record && record->state() == EventRecord::State::kDone; };
+  if (is_over()) return;
   const keel_ccl_table* table = device_->ccl_table();
   if (KEEL_HAS(keel_ccl_table, table, abort)) {
     const Status aborted = device_->check(table->abort(native_), "ccl.abort");
@@ -190,8 +183,8 @@ void Island::give_up(const Ref<EventRecord>& record) {
   }
   // What was aborted ends in milliseconds, or never.
   constexpr int64_t kPatienceNs = 5'000'000'000;
-  (void)record->wait(Deadline::after(kPatienceNs));
-  if (record->state() == EventRecord::State::kDone) return;
+  if (record) (void)record->wait(Deadline::after(kPatienceNs));
+  if (is_over()) return;
   log(KEEL_LOG_ERROR, "{}: a native operation that was given up does not end, the device is lost",
       device_->name());
   (void)device_->check(KEEL_DEVICE_LOST, "ccl.abort");

@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 
+#include "collectives/team.h"
 #include "collectives/transports/control_segment.h"
 #include "collectives/transports/patience.h"
 #include "core/deadline.h"
@@ -42,9 +43,10 @@ class Island {
   Island(const Island&) = delete;
   Island& operator=(const Island&) = delete;
 
-  // Runs |calls| as one group. |segment|: of the communicator it belongs to, whose failure ends
-  // it. After a failure the library is not to be used any more.
-  Status run(const char* name, std::span<const keel_ccl_call> calls, const ControlSegment& segment,
+  // Runs |calls| as one group, for |rank| of |team|. A failure of either is one of both: the
+  // team's is returned, and the library is not to be used any more. Only a call that the library
+  // has not taken is left to the caller to tell.
+  Status run(const char* name, std::span<const keel_ccl_call> calls, Team& team, uint32_t rank,
              Patience& patience);
 
  private:
@@ -61,7 +63,8 @@ class Island {
                Patience& patience);
   // What the library says is wrong.
   Status async_error() const;
-  // Ends what runs; a device on which it does not end is lost.
+  // Ends what runs, up to |record|; a device on which it does not end, or where nobody can tell
+  // (there is no record), is lost.
   void give_up(const Ref<EventRecord>& record);
 
   const Ref<Device> device_;

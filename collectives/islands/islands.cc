@@ -180,8 +180,8 @@ void Islands::add_call(const Request& request, keel_collective collective, const
 
 Status Islands::run_native(const Request& request, Patience& patience) {
   if (calls_.empty()) return {};
-  Status status =
-      island_->run(collective_name(request.collective), calls_, context_.segment(), patience);
+  Status status = island_->run(collective_name(request.collective), calls_, context_.team(),
+                               context_.rank(), patience);
   calls_.clear();
   return status;
 }
