@@ -2,11 +2,8 @@
 
 #include <fmt/format.h>
 
-command.add_flag("--tune", out->tune,
-                 "Measure every algorithm at every size (1K to 16M, times 4) and keep the "
-                 "fastest for this machine");
-command.add_flag("--explain", out->explain,
-                 "Print how rank 0 goes about it, and of each size what it was to take");
+#include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <functional>
