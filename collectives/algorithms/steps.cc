@@ -171,6 +171,8 @@ double StepsAlgorithm::factor_of(const StepSource& source) {
 // ---- rounds ---------------------------------------------------------------------
 
 Status StepsAlgorithm::start() {
+  // Whatever an operation in rounds has made of them.
+  context_.stage().use_windows(context_.window_bytes(), 2);
   if (!send_.staged) return {};
   round_elements_ = window_;
   KEEL_RETURN_IF_ERROR(fetch(0));

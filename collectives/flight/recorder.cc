@@ -10,6 +10,7 @@
 #include <cstring>
 #include <new>
 #include <span>
+#include <utility>
 
 #include "collectives/bootstrap/shared_file.h"
 #include "collectives/flight/flight_clock.h"
@@ -69,7 +70,7 @@ Status FlightRecorder::map_file() {
                                   O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
     if (!file_ && errno != EEXIST) break;
   }
-  const std::string path = folder + "/" + name_;
+  std::string path = folder + "/" + name_;
   if (!file_) {
     return failure(KEEL_UNAVAILABLE, "{}: {}", path, std::strerror(errno));
   }
@@ -87,7 +88,7 @@ Status FlightRecorder::map_file() {
     return failure(KEEL_UNAVAILABLE, "{}: {}", path, std::strerror(error));
   }
   header_ = static_cast<FlightHeader*>(memory);
-  path_ = path;
+  path_ = std::move(path);  // what is mapped is known by it: a copy might find no memory
   return {};
 }
 

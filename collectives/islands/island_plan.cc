@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "collectives/bootstrap/rank_list.h"
+#include "collectives/selection/algorithm.h"
 
 namespace keel {
 
@@ -97,6 +98,7 @@ bool IslandPlan::takes(const Request& request, bool is_small) const {
   if (request.collective == KEEL_BROADCAST) return can(KEEL_BROADCAST, request.dtype, KEEL_SUM);
   // What is divided or multiplied in the end, or before, is so by all ranks at once.
   return request.collective == KEEL_ALL_REDUCE && request.reduction < KEEL_AVG &&
+         !loses_by_parts(request.dtype, request.reduction) &&
          can(KEEL_REDUCE, request.dtype, request.reduction) &&
          can(KEEL_BROADCAST, request.dtype, KEEL_SUM);
 }

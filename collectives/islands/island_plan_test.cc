@@ -103,6 +103,8 @@ TEST(IslandPlan, SeveralIslandsTakeWhatTheyCanPutTogether) {
   EXPECT_FALSE(plan.takes(request(KEEL_ALL_REDUCE, KEEL_FLOAT32, KEEL_AVG), false));
   EXPECT_FALSE(plan.takes(request(KEEL_ALL_REDUCE, KEEL_FLOAT32, KEEL_PREMUL_SUM), false));
   EXPECT_FALSE(plan.takes(request(KEEL_ALL_REDUCE, KEEL_FLOAT64), false));
+  EXPECT_FALSE(plan.takes(request(KEEL_ALL_REDUCE, KEEL_FLOAT16), false));
+  EXPECT_TRUE(plan.takes(request(KEEL_ALL_REDUCE, KEEL_FLOAT16, KEEL_MAX), false));
   EXPECT_FALSE(plan.takes(request(KEEL_ALL_GATHER), false));
 }
 

@@ -280,7 +280,11 @@ TEST_F(MixedIslandsTest, EveryDtypeByEveryReduction) {
     for (keel_reduction reduction = 0; reduction < KEEL_REDUCTION_COUNT; ++reduction) {
       Case made = scenario(Operation::kAllReduce, dtype, 9001);
       made.reduction = reduction;
-      EXPECT_EQ(run(made), has && reduction < KEEL_AVG ? 1u : 0u) << made.describe();
+      // Partial sums of narrow floats would be rounded twice.
+      const bool is_narrow = dtype == KEEL_FLOAT16 || dtype == KEEL_BFLOAT16;
+      const bool is_native = has && reduction < KEEL_AVG &&
+                             (!is_narrow || reduction == KEEL_MIN || reduction == KEEL_MAX);
+      EXPECT_EQ(run(made), is_native ? 1u : 0u) << made.describe();
     }
     Case made = scenario(Operation::kBroadcast, dtype, 9001);
     for (made.seed = 0; made.seed < world(); ++made.seed) {
