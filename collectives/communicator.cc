@@ -132,8 +132,13 @@ bool Communicator::run_now(std::unique_lock<std::mutex>& lock, const Request& re
                            FlightRecorder::Entry* entry, std::optional<uint64_t>* out_posted) {
   running_ = true;
   lock.unlock();
-  const bool is_done = runner_.try_now(request, entry, impatience_.turns(), out_posted);
-  impatience_.note(is_done);
+  bool is_done = false;
+  try {
+    is_done = runner_.try_now(request, entry, impatience_.turns(), out_posted);
+    impatience_.note(is_done);
+  } catch (const std::bad_alloc&) {
+    // The thread goes on with it.
+  }
   if (is_done) FlightRecorder::finish(entry, KEEL_OK);
   lock.lock();
   if (is_done) ++operations_;

@@ -104,10 +104,16 @@ Status StepsAlgorithm::deliver(uint64_t round) {
   const bool keeps_own = !reduces(request_.collective) && is_in_place();
   for (uint32_t part = 0; part < receive_parts_; ++part) {
     if (keeps_own && (receive_parts_ == 1 || part == rank_)) continue;
-    const uint64_t first = part * request_.count + round * round_elements_;
-    KEEL_RETURN_IF_ERROR(context_.stage().deliver(round, receive_.buffer, first * element_,
-                                                  window_offset(part, 0),
-                                                  size_of(round) * element_));
+    const uint64_t first = (part * request_.count + round * round_elements_) * element_;
+    const uint64_t bytes = size_of(round) * element_;
+    if (receive_.buffer.host != nullptr) {
+      // The others cannot reach it, but this rank can.
+      copy_bytes(receive_.buffer.host + first, context_.stage().out(round) + window_offset(part, 0),
+                 bytes, Store::kCached);
+      continue;
+    }
+    KEEL_RETURN_IF_ERROR(
+        context_.stage().deliver(round, receive_.buffer, first, window_offset(part, 0), bytes));
   }
   context_.to_device.store(context_.stage().traffic().to_device, std::memory_order_relaxed);
   return {};
@@ -189,7 +195,7 @@ Status StepsAlgorithm::run() {
   round_elements_ = has_windows ? window_ : std::max<uint64_t>(1, request_.count);
   const HostSpan span(
       reduces(request_.collective) ? "host reduce" : "host copy", [&](AccessList& accesses) {
-        if (!receive_.staged && receive_.bytes != 0) {
+        if (receive_.buffer.host != nullptr && receive_.bytes != 0) {
           accesses.writes(&context_.device(), receive_.buffer.device, receive_.bytes);
         }
         if (!send_.staged && send_.bytes != 0) {
