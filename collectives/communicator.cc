@@ -255,15 +255,18 @@ Status Communicator::enter(std::shared_ptr<Team> team, uint32_t rank, const Ref<
 
 Status Communicator::begin_islands(Task* out_task) {
   if (!Islands::may_form(team())) return {};
-  return begin_task(
-      [this](RankContext& context, Patience& patience) {
-        KEEL_RETURN_IF_ERROR(Islands::form(context, device_, forbid_alias_, patience, &islands_));
-        island_plan_ = islands_->plan();
-        if (!island_plan_->any()) islands_ = {};
-        runner_.use(islands_.get());
-        return Status();
-      },
-      out_task);
+  const auto form = [this](RankContext& context, Patience& patience) {
+    KEEL_RETURN_IF_ERROR(Islands::form(context, device_, forbid_alias_, patience, &islands_));
+    island_plan_ = islands_->plan();
+    if (!island_plan_->any()) islands_ = {};
+    runner_.use(islands_.get());
+    return Status();
+  };
+  try {
+    return begin_task(form, out_task);
+  } catch (const std::bad_alloc&) {
+    return Status::no_memory();  // the other ranks of this process have to hear of it
+  }
 }
 
 Status Communicator::split(int32_t color, int32_t key, const CommunicatorOptions& options,

@@ -21,6 +21,11 @@ class ShortRun {
   // What failed first; KEEL_OK when all went well and the words arrived.
   keel_status go() {
     const keel_status status = work();
+    t_until_failure = -1;
+    // A rank whose call was refused has not called: the other one would wait for it.
+    if (status != KEEL_OK && !comms_.empty()) {
+      EXPECT_KEEL_OK(keel_comm_abort(comms_[0]));
+    }
     for (const keel_comm comm : comms_) expect_ended(comm.id, keel_comm_destroy(comm));
     expect_ended(gate_.id, gate_.id == 0 ? KEEL_OK : keel_gate_destroy(gate_));
     expect_ended(event_.id, event_.id == 0 ? KEEL_OK : keel_event_destroy(event_));
