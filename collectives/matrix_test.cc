@@ -31,10 +31,14 @@ constexpr int64_t kSecond = 1'000'000'000;
 constexpr uint32_t kSeeds = 1;
 constexpr uint32_t kInterleavings = 2;  // one staged, one not
 constexpr uint32_t kInterleavedOperations = 60;
+const std::vector<uint32_t> kAlgorithmWorlds = {2, 5};
+const std::vector<uint64_t> kAlgorithmCounts = {0, 1023, 70001};
 #else
 constexpr uint32_t kSeeds = 5;
 constexpr uint32_t kInterleavings = 3;
 constexpr uint32_t kInterleavedOperations = 200;
+const std::vector<uint32_t> kAlgorithmWorlds = {1, 2, 3, 4, 5, 8};
+const std::vector<uint64_t> kAlgorithmCounts = {0, 1, 3, 255, 1023, 4097, 9001, 70001};
 #endif
 const std::vector<uint32_t> kWorlds = {1, 2, 3, 4, 5, 8};
 
@@ -185,14 +189,14 @@ TEST_P(Algorithms, EveryOperationAndSize) {
   const auto [index, staged] = GetParam();
   const Doing& doing = kDoings[index];
   keel::testing::Random random(static_cast<uint64_t>(index) * 2 + (staged ? 1 : 0));
-  for (const uint32_t world : kWorlds) {
+  for (const uint32_t world : kAlgorithmWorlds) {
     Ranks ranks(world, staged, doing.algorithm);
     if (world > 1) {
       const std::string used = std::string("\"algorithm\": \"") + doing.algorithm + "\"";
       ASSERT_NE(ranks.explain().find(used), std::string::npos) << ranks.explain();
     }
     for (const Operation operation : doing.operations) {
-      for (uint64_t count : {0, 1, 3, 255, 1023, 4097, 9001, 70001}) {
+      for (const uint64_t count : kAlgorithmCounts) {
         Case scenario;
         scenario.operation = operation;
         scenario.dtype = KEEL_DTYPE_INVALID + 1 + random.below(KEEL_DTYPE_COUNT - 1);
