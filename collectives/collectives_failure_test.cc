@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/testing/expect.h"
 #include "core/testing/test_backend.h"
 
 namespace {
@@ -13,14 +14,6 @@ using keel::testing::test_device;
 
 constexpr int64_t kSecond = 1'000'000'000;
 constexpr uint64_t kCount = 100;
-
-#define EXPECT_KEEL_OK(expression) EXPECT_EQ(KEEL_OK, expression) << keel_last_error()
-#define EXPECT_FAILS(code, text, expression)                                \
-  do {                                                                      \
-    EXPECT_EQ(code, expression) << keel_last_error();                       \
-    EXPECT_NE(std::string(keel_last_error()).find(text), std::string::npos) \
-        << "no '" << (text) << "' in: " << keel_last_error();               \
-  } while (false)
 
 class CollectiveFailures : public testing::Test {
  protected:

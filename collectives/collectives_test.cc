@@ -9,15 +9,12 @@
 #include <thread>
 #include <vector>
 
+#include "core/testing/expect.h"
 #include "core/testing/test_backend.h"
 
 namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
-
-#define ASSERT_KEEL_OK(expression) \
-  ASSERT_EQ(KEEL_OK, expression) << keel_status_name(KEEL_OK) << ": " << keel_last_error()
-#define EXPECT_KEEL_OK(expression) EXPECT_EQ(KEEL_OK, expression) << keel_last_error()
 
 // The devices ranks are dealt to, round robin.
 std::vector<keel_device> all_devices() {

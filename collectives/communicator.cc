@@ -99,10 +99,9 @@ FlightRecorder::Entry* Communicator::record(const Request& request) {
   }
   // Of a group of messages the first one tells which it is.
   const Transfer& first = request.transfers.front();
-  const keel_collective alone = first.sends ? KEEL_SEND : KEEL_RECV;
-  const keel_collective several = KEEL_SEND_RECV;
-  return recorder_->begin(called_++, request.transfers.size() == 1 ? alone : several, first.dtype,
-                          KEEL_SUM, first.peer, first.count);
+  keel_collective collective = KEEL_SEND_RECV;
+  if (request.transfers.size() == 1) collective = first.sends ? KEEL_SEND : KEEL_RECV;
+  return recorder_->begin(called_++, collective, first.dtype, KEEL_SUM, first.peer, first.count);
 }
 
 Status Communicator::hold_locked(keel_collective collective, const Ref<Stream>& stream,

@@ -14,21 +14,13 @@
 #include <thread>
 #include <vector>
 
+#include "core/testing/expect.h"
 #include "core/testing/test_backend.h"
 
 namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
 constexpr uint32_t kWorld = 2;
-
-#define EXPECT_KEEL_OK(expression) EXPECT_EQ(KEEL_OK, expression) << keel_last_error()
-#define ASSERT_KEEL_OK(expression) ASSERT_EQ(KEEL_OK, expression) << keel_last_error()
-#define EXPECT_FAILS(code, text, expression)                                \
-  do {                                                                      \
-    EXPECT_EQ(code, expression) << keel_last_error();                       \
-    EXPECT_NE(std::string(keel_last_error()).find(text), std::string::npos) \
-        << "no '" << (text) << "' in: " << keel_last_error();               \
-  } while (false)
 
 class CollectiveEdges : public testing::Test {
  protected:

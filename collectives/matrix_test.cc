@@ -15,6 +15,7 @@
 #include "collectives/testing/interleaving.h"
 #include "collectives/testing/reference.h"
 #include "collectives/testing/test_rank.h"
+#include "core/testing/expect.h"
 #include "core/testing/test_backend.h"
 
 namespace {
@@ -41,8 +42,6 @@ const std::vector<uint32_t> kAlgorithmWorlds = {1, 2, 3, 4, 5, 8};
 const std::vector<uint64_t> kAlgorithmCounts = {0, 1, 3, 255, 1023, 4097, 9001, 70001};
 #endif
 const std::vector<uint32_t> kWorlds = {1, 2, 3, 4, 5, 8};
-
-#define EXPECT_KEEL_OK(expression) EXPECT_EQ(KEEL_OK, expression) << keel_last_error()
 
 class KeelEnvironment : public testing::Environment {
  public:

@@ -15,13 +15,6 @@ namespace {
 constexpr uint64_t kLarge = 2 << 20;  // float32: 8 MiB, several rounds of every kind
 constexpr uint64_t kSmall = 2048;     // 8 KiB
 
-#define EXPECT_FAILS(code, text, call)                                      \
-  do {                                                                      \
-    EXPECT_EQ(code, call) << keel_last_error();                             \
-    EXPECT_NE(std::string(keel_last_error()).find(text), std::string::npos) \
-        << "no '" << (text) << "' in: " << keel_last_error();               \
-  } while (false)
-
 keel_comm_options with_priority(keel_comm_priority priority) {
   keel_comm_options options = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
   options.priority = priority;

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <keel/keel.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +17,7 @@
 #include <vector>
 
 #include "collectives/bootstrap/testing/child_process.h"
+#include "collectives/bootstrap/testing/told_rank.h"
 
 namespace {
 
@@ -133,14 +133,7 @@ class Rank {
 
 // Arguments: rank, world, meeting, timeout in milliseconds, backend, "staged" or nothing.
 int run_worker(const std::vector<std::string>& arguments) {
-  // Nothing outlives the test, whatever becomes of it.
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  alarm(100);
-  setenv("KEEL_RANK", arguments[0].c_str(), 1);
-  setenv("KEEL_LOCAL_RANK", arguments[0].c_str(), 1);
-  setenv("KEEL_WORLD", arguments[1].c_str(), 1);
-  setenv("KEEL_LOCAL_WORLD", arguments[1].c_str(), 1);
-  setenv("KEEL_MEETING", arguments[2].c_str(), 1);
+  keel::testing::enter_job(arguments[0], arguments[1], arguments[2]);
   auto init = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
   init.default_timeout_ns = 50 * kSecond;
   init.backends = arguments[4].c_str();
@@ -150,26 +143,14 @@ int run_worker(const std::vector<std::string>& arguments) {
   keel::testing::say(has_device ? "ready" : keel_last_error());
   if (!has_device) return 1;
   auto rank = std::make_unique<Rank>(arguments[5] == "staged");
-  while (true) {
-    const std::string command = keel::testing::hear();
-    if (command.empty()) break;
-    const keel_status status = rank->obey(command, std::stoll(arguments[3]) * 1'000'000);
-    std::string text = keel_status_name(status);
-    if (status != KEEL_OK) text += std::string(": ") + keel_last_error();
-    std::replace(text.begin(), text.end(), '\n', ' ');
-    keel::testing::say(text);
-  }
+  keel::testing::answer_commands([&](const std::string& command) {
+    return rank->obey(command, std::stoll(arguments[3]) * 1'000'000);
+  });
   rank.reset();
   return keel_shutdown() == KEEL_OK ? 0 : 2;
 }
 
 // ---- those who tell them --------------------------------------------------------
-
-testing::AssertionResult says(const std::string& text, const std::string& said) {
-  if (said.find(text) != std::string::npos) return testing::AssertionSuccess();
-  return testing::AssertionFailure() << "no '" << text << "' in: " << said;
-}
-#define EXPECT_SAYS(text, expression) EXPECT_TRUE(says(text, expression))
 
 std::string new_meeting() {
   static int meetings = 0;

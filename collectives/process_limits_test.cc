@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <keel/keel.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "collectives/bootstrap/testing/child_process.h"
+#include "collectives/bootstrap/testing/told_rank.h"
 
 namespace {
 
@@ -87,39 +87,19 @@ class Rank {
 
 // Arguments: rank, world, meeting, "staged" or nothing.
 int run_worker(const std::vector<std::string>& arguments) {
-  // Nothing outlives the test, whatever becomes of it.
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  alarm(100);
-  setenv("KEEL_RANK", arguments[0].c_str(), 1);
-  setenv("KEEL_LOCAL_RANK", arguments[0].c_str(), 1);
-  setenv("KEEL_WORLD", arguments[1].c_str(), 1);
-  setenv("KEEL_LOCAL_WORLD", arguments[1].c_str(), 1);
-  setenv("KEEL_MEETING", arguments[2].c_str(), 1);
+  keel::testing::enter_job(arguments[0], arguments[1], arguments[2]);
   auto init = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
   init.default_timeout_ns = 50 * kSecond;
   init.backends = "cpu";
   if (keel_init(&init) != KEEL_OK) return 1;
   {
     Rank rank(arguments[3] == "staged");
-    for (std::string command = keel::testing::hear(); !command.empty();
-         command = keel::testing::hear()) {
-      const keel_status status = rank.obey(command);
-      std::string text = keel_status_name(status);
-      if (status != KEEL_OK) text += std::string(": ") + keel_last_error();
-      std::replace(text.begin(), text.end(), '\n', ' ');
-      keel::testing::say(text);
-    }
+    keel::testing::answer_commands([&](const std::string& command) { return rank.obey(command); });
   }
   return keel_shutdown() == KEEL_OK ? 0 : 2;
 }
 
 // ---- those who tell them --------------------------------------------------------
-
-testing::AssertionResult says(const std::string& text, const std::string& said) {
-  if (said.find(text) != std::string::npos) return testing::AssertionSuccess();
-  return testing::AssertionFailure() << "no '" << text << "' in: " << said;
-}
-#define EXPECT_SAYS(text, expression) EXPECT_TRUE(says(text, expression))
 
 // To see whether there is an object at an address, that sanitizer opens a pipe.
 #if defined(__SANITIZE_ADDRESS__)

@@ -12,7 +12,6 @@ RankContext::RankContext(std::shared_ptr<Team> team, uint32_t rank, Ref<Device> 
       rank_(rank),
       device_(std::move(device)),
       has_alias_(device_->claims(KEEL_CLAIM_HOST_ALIAS) && !forbid_alias),
-      crowded_(team_->segment().crowded()),
       book_(*device_),
       views_(team_->world()) {
   sources.resize(team_->world());
@@ -118,6 +117,21 @@ Status RankContext::resolve(uint32_t peer, const Place& place, uint32_t epoch, u
     return failure(KEEL_RANK_FAILED, "{}: {}", team_->name(peer), status.text());
   }
   return status.with_prefix(team_->name(peer) + ": ");
+}
+
+Status RankContext::reduce_in_steps(const Request& request, char* result, uint64_t count,
+                                    Store store) {
+  const uint64_t step = kStepBytes / request.element();
+  for (uint64_t done = 0; done < count; done += step) {
+    if (done != 0) {
+      KEEL_RETURN_IF_ERROR(between_steps());
+      for (const void*& source : sources) source = static_cast<const char*>(source) + kStepBytes;
+    }
+    void* const destinations[] = {result + done * request.element()};
+    reduce(request.dtype, request.reduction, sources, destinations, std::min(step, count - done),
+           {factors_of(request), store});
+  }
+  return {};
 }
 
 Status RankContext::await_posts(uint64_t sequence, Patience& patience) {

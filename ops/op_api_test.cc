@@ -6,16 +6,10 @@
 #include <keel/plugin_kit.hpp>
 #include <string>
 
+#include "core/testing/expect.h"
 #include "core/testing/test_backend.h"
 
 namespace {
-
-#define EXPECT_FAILS(code, text, expression)                                \
-  do {                                                                      \
-    EXPECT_EQ(code, expression) << keel_last_error();                       \
-    EXPECT_NE(std::string(keel_last_error()).find(text), std::string::npos) \
-        << "no '" << (text) << "' in: " << keel_last_error();               \
-  } while (false)
 
 class OpApi : public testing::Test {
  protected:

@@ -5,13 +5,13 @@
 #include <cstring>
 
 #include "collectives/reduce.h"
+#include "collectives/shares.h"
 #include "core/observer.h"
 
 namespace keel {
 
 namespace {
 
-constexpr uint64_t kLine = 64;
 // What one round of an all_reduce between buffers that all ranks reach moves: small enough
 // that the gathering half finds the shares in a cache.
 // A barrier between more ranks than cores costs a time slice or two, so they go further.
@@ -22,10 +22,6 @@ constexpr uint64_t kCrowdedRoundBytes = 8 << 20;
 // of 57 so on an Intel one, and 93 instead of 50 on an AMD one.
 constexpr uint64_t kStreamedShares = 8 << 20;
 constexpr uint64_t kStreamedResult = 4 << 20;
-// Where a round is larger, urgent operations and failures are looked for each time so much was
-// moved, which takes 0.3 to 1 ms: two loads are nothing beside it, and no urgent one waits longer,
-// nor does anyone who waits to hear of a failure.
-constexpr uint64_t kStepBytes = 4 << 20;
 
 }  // namespace
 
@@ -76,9 +72,7 @@ DirectAlgorithm::Range DirectAlgorithm::share_of(uint32_t peer, uint64_t count) 
         keel::share_of(context_.exchange.plan, peer, count, static_cast<uint32_t>(element_));
     return {part.begin, part.count};
   }
-  // Whole cache lines, so that no two ranks write one.
-  const uint64_t line = std::max<uint64_t>(1, kLine / element_);
-  const uint64_t share = ((count + world_ - 1) / world_ + line - 1) / line * line;
+  const uint64_t share = share_elements(count, world_, element_);
   const uint64_t begin = std::min(count, peer * share);
   return {begin, std::min(share, count - begin)};
 }
@@ -327,9 +321,10 @@ Status DirectAlgorithm::copy_round(uint64_t round) {
 }
 
 Status DirectAlgorithm::copy_in_steps(char* destination, const char* source, uint64_t bytes) {
-  for (uint64_t done = 0; done < bytes; done += kStepBytes) {
+  for (uint64_t done = 0; done < bytes; done += RankContext::kStepBytes) {
     if (done != 0) KEEL_RETURN_IF_ERROR(context_.between_steps());
-    copy_bytes(destination + done, source + done, std::min(kStepBytes, bytes - done), store_);
+    copy_bytes(destination + done, source + done, std::min(RankContext::kStepBytes, bytes - done),
+               store_);
   }
   return {};
 }
@@ -351,20 +346,7 @@ Status DirectAlgorithm::reduce_round(uint64_t round) {
     }
     if (!send_.staged) accesses.reads(&context_.device(), send_.buffer.device, send_.bytes);
   });
-  char* const result = target(round, 0, to, range);
-  const uint64_t step = kStepBytes / element_;
-  for (uint64_t done = 0; done < range.count; done += step) {
-    if (done != 0) {
-      KEEL_RETURN_IF_ERROR(context_.between_steps());
-      for (const void*& source : context_.sources) {
-        source = static_cast<const char*>(source) + step * element_;
-      }
-    }
-    void* const destinations[] = {result + done * element_};
-    reduce(request_.dtype, request_.reduction, context_.sources, destinations,
-           std::min(step, range.count - done), {context_.factors_of(request_), store_});
-  }
-  return {};
+  return context_.reduce_in_steps(request_, target(round, 0, to, range), range.count, store_);
 }
 
 Status DirectAlgorithm::share_round(uint64_t round) {

@@ -37,20 +37,9 @@ Status run_one_shot(RankContext& context, const Request& request, uint64_t seque
     const HostSpan span("host reduce", [&](AccessList& accesses) {
       accesses.writes(&context.device(), receive.buffer.device, bytes);
     });
-    // As in DirectAlgorithm: a table may have large ones go this way, and urgent ones wait.
-    constexpr uint64_t kStepBytes = 4 << 20;
-    const uint64_t step = kStepBytes / request.element();
-    for (uint64_t done = 0; done < request.count; done += step) {
-      if (done != 0) {
-        KEEL_RETURN_IF_ERROR(context.between_steps());
-        for (const void*& source : context.sources) {
-          source = static_cast<const char*>(source) + kStepBytes;
-        }
-      }
-      void* const destinations[] = {receive.buffer.host + done * request.element()};
-      reduce(request.dtype, request.reduction, context.sources, destinations,
-             std::min(step, request.count - done), {context.factors_of(request)});
-    }
+    // A table may have large ones go this way.
+    KEEL_RETURN_IF_ERROR(
+        context.reduce_in_steps(request, receive.buffer.host, request.count, Store::kCached));
   }
   // Until all have read from it, a buffer has to stay as it is.
   KEEL_RETURN_IF_ERROR(context.meet(patience));

@@ -3,20 +3,17 @@
 #include <algorithm>
 
 #include "collectives/reduce.h"
+#include "collectives/shares.h"
 #include "core/observer.h"
 
 namespace keel {
 
 namespace {
 
-constexpr uint64_t kLine = 64;
-// As in DirectAlgorithm: urgent operations and failures are looked for each time so much was moved.
-constexpr uint64_t kMovedBytes = 4 << 20;
-
 // Elements of a part in a window of |parts| parts; whole cache lines where there is room.
 uint64_t window_elements(uint64_t window_bytes, uint64_t element, uint32_t parts) {
   const uint64_t elements = window_bytes / element / parts;
-  const uint64_t line = std::max<uint64_t>(1, kLine / element);
+  const uint64_t line = line_elements(element);
   return elements < line ? std::max<uint64_t>(1, elements) : elements / line * line;
 }
 
@@ -79,9 +76,7 @@ uint64_t StepsAlgorithm::size_of(uint64_t round) const {
 
 StepsAlgorithm::Range StepsAlgorithm::range_of(const StepAction& action, uint64_t round) const {
   const uint64_t count = size_of(round);
-  // Whole cache lines, so that no two ranks write one.
-  const uint64_t line = std::max<uint64_t>(1, kLine / element_);
-  const uint64_t share = ((count + plan_.shares - 1) / plan_.shares + line - 1) / line * line;
+  const uint64_t share = share_elements(count, plan_.shares, element_);
   const uint64_t begin = std::min(count, action.first_share * share);
   return {begin, std::min(count, action.end_share * share) - begin};
 }
@@ -249,7 +244,7 @@ Status StepsAlgorithm::run_action(const StepAction& action, uint64_t round) {
   // An average is a sum until the last step.
   keel_reduction reduction = request_.reduction;
   if (reduction == KEEL_AVG && !action.is_last) reduction = KEEL_SUM;
-  const uint64_t most = kMovedBytes / element_;
+  const uint64_t most = RankContext::kStepBytes / element_;
   for (uint64_t done = 0; done < range.count; done += most) {
     if (done != 0) KEEL_RETURN_IF_ERROR(context_.between_steps());
     const uint64_t count = std::min(most, range.count - done);

@@ -5,11 +5,12 @@
 #include <cmath>
 #include <limits>
 
+#include "collectives/shares.h"
+
 namespace keel {
 
 namespace {
 
-constexpr uint64_t kLine = 64;
 constexpr uint64_t kPage = 4096;
 // Below it a window is all submissions and no copy.
 constexpr uint64_t kSmallestWindow = 64 << 10;
@@ -146,7 +147,7 @@ void plan_exchange(const ExchangeSize& size, std::span<const Leg> legs, bool hos
 }
 
 ShareRange share_of(const ExchangePlan& plan, uint32_t rank, uint64_t count, uint32_t element) {
-  const uint64_t line = std::max<uint64_t>(1, kLine / element);
+  const uint64_t line = line_elements(element);
   const auto end_of = [&](uint32_t other) -> uint64_t {
     const uint64_t end = plan.share_ends[other];
     if (end >= ExchangePlan::kWhole) return count;

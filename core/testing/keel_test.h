@@ -10,14 +10,13 @@
 #include <string>
 #include <vector>
 
+#include "core/testing/expect.h"
+
 namespace keel::testing {
 
 constexpr int64_t kSecond = 1'000'000'000;
 // Long enough for any loaded machine; only a hang gets there.
 constexpr int64_t kPatience = 60 * kSecond;
-
-#define EXPECT_KEEL_OK(call) EXPECT_EQ((call), KEEL_OK) << keel_last_error()
-#define ASSERT_KEEL_OK(call) ASSERT_EQ((call), KEEL_OK) << keel_last_error()
 
 using Settings = std::map<std::string, std::string>;
 
