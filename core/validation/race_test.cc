@@ -344,6 +344,19 @@ TEST_P(RaceTest, MemoryOfAStreamIsUsedAfterIt) {
   ASSERT_KEEL_OK(keel_free(device_, block));
 }
 
+// Also where nothing was enqueued between, and the stream has a fence of before.
+TEST_F(RaceTest, ALegUsesMemoryOfItsStreamAfterIt) {
+  const keel_device cpu = load("cpu", {{"devices", "1"}}).at(0);
+  void* const there = alloc(cpu, kBytes);
+  ASSERT_KEEL_OK(fill_x(a_));
+  ASSERT_KEEL_OK(keel_stream_synchronize(a_, kPatience));
+  void* block = nullptr;
+  ASSERT_KEEL_OK(keel_alloc_on_stream(a_, kBytes, &block));
+  ASSERT_KEEL_OK(keel_copy(a_, cpu, there, fake_, block, kBytes));
+  ASSERT_KEEL_OK(keel_stream_synchronize(a_, kPatience));
+  EXPECT_TRUE(clean());
+}
+
 // Many small pieces, far more than are kept once they are over.
 TEST_P(RaceTest, ALongRunStaysClean) {
   for (int round = 0; round < 20; ++round) {
