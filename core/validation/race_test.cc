@@ -275,9 +275,12 @@ TEST_P(RaceTest, ACollectiveIsNamedWithWhatItRacesWith) {
   }
 }
 
-// What lies between the rows of an output is nobody's business but its owner's, whether the
-// device computes it, as the emulated chip does, or the fallback.
-TEST_P(RaceTest, AnOperatorLeavesTheGapsBetweenRowsAlone) {
+// On the fake device alone: the emulated chip computes the operator itself, and what a device's
+// own kernel writes between the ends of a result with gaps is not looked at.
+using FallbackRaceTest = RaceTest;
+
+// What lies between the rows of an output is nobody's business but its owner's.
+TEST_P(FallbackRaceTest, LeavesTheGapsBetweenRowsAlone) {
   load("cpu", {{"devices", "1"}});
   constexpr int64_t kPitch = 8;
   const auto matrix = [](void* data, int64_t pitch) {
@@ -375,6 +378,9 @@ TEST_P(RaceTest, ALongRunStaysClean) {
 // ---- leaks ------------------------------------------------------------------------
 
 INSTANTIATE_TEST_SUITE_P(Backends, RaceTest, ::testing::Values("fake", "sim"),
+                         [](const auto& info) { return std::string(info.param); });
+
+INSTANTIATE_TEST_SUITE_P(Backends, FallbackRaceTest, ::testing::Values("fake"),
                          [](const auto& info) { return std::string(info.param); });
 
 class LeakTest : public RaceTest {
