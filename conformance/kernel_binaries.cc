@@ -26,6 +26,12 @@ const KernelSet kSets[] = {
      {std::as_bytes(std::span(kAxpy)), "main"},
      {std::as_bytes(std::span(kNumber)), "main"}},
 #endif
+    // What the emulated chip takes for one.
+    {KEEL_BINARY_CUBIN,
+     "a cubin",
+     /*knows_arguments=*/true,
+     {std::as_bytes(std::span(kSharedObject)), "axpy"},
+     {std::as_bytes(std::span(kSharedObject)), "number"}},
     {KEEL_BINARY_SHARED_OBJECT,
      "a shared object",
      /*knows_arguments=*/false,
