@@ -31,8 +31,9 @@ std::string cell(const Json& level) {
 std::string row(const Json& report) {
   const Json& target = report.at("target");
   const auto device = target.at("device_name").get<std::string>();
-  const char* const chip =
-      device.empty() ? "-" : report.value("emulated", false) ? "emulated" : "real";
+  const char* const chip = device.empty()                    ? "-"
+                           : report.value("emulated", false) ? "emulated"
+                                                             : "real";
   std::string text = "| " + target.at("backend").get<std::string>() + " | " +
                      (device.empty() ? "none" : device) + " | " + chip + " |";
   for (const Json& level : report.at("levels")) text += " " + cell(level) + " |";

@@ -50,8 +50,8 @@ Status take_number(SettingValues* values, const char* key, uint64_t least, uint6
   const char* const end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, read);
   if (error != std::errc() || rest != end || read < least || read > most) {
-    return {Code::kInvalidArgument, fmt::format("{} is '{:.64}', not a number from {} to {}", key,
-                                                text, least, most)};
+    return {Code::kInvalidArgument,
+            fmt::format("{} is '{:.64}', not a number from {} to {}", key, text, least, most)};
   }
   *out_number = read;
   return {};

@@ -16,9 +16,10 @@ TEST(SettingsTest, PairsAreSplitAtSpaces) {
 
 TEST(SettingsTest, KeysOfChipsAreTaken) {
   SettingValues values;
-  expect_ok(split_settings("devices=3 memory_mib=16 single_queue=1 delay_us=5 seed=9 "
-                           "faults=lose@7 other=1",
-                           &values));
+  expect_ok(
+      split_settings("devices=3 memory_mib=16 single_queue=1 delay_us=5 seed=9 "
+                     "faults=lose@7 other=1",
+                     &values));
   ChipSettings settings;
   expect_ok(take_chip_settings(&values, &settings));
   EXPECT_EQ(settings.devices, 3u);

@@ -121,7 +121,8 @@ keel_status Device::peer_enable(const Device& peer) {
     return cu.DeviceCanAccessPeer(&possible, device_, peer.device_);
   });
   if (status != KEEL_OK) return status;
-  if (possible == 0) return kit::fail(KEEL_UNSUPPORTED, "cuda: the devices cannot reach each other");
+  if (possible == 0)
+    return kit::fail(KEEL_UNSUPPORTED, "cuda: the devices cannot reach each other");
   return call("cuCtxEnablePeerAccess", [&](const Functions& cu) {
     const CUresult result = cu.CtxEnablePeerAccess(peer.context_, /*Flags=*/0);
     return result == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED ? CUDA_SUCCESS : result;
@@ -137,8 +138,8 @@ keel_status Device::native_handle(uint32_t which, void** out_handle) const {
       *out_handle = reinterpret_cast<void*>(static_cast<intptr_t>(device_));
       return KEEL_OK;
     default:
-      return kit::fail(KEEL_UNSUPPORTED, "cuda: no native handle %u: 0, the context, or 1, the device",
-                       which);
+      return kit::fail(KEEL_UNSUPPORTED,
+                       "cuda: no native handle %u: 0, the context, or 1, the device", which);
   }
 }
 

@@ -50,14 +50,14 @@ bool Driver::open(const std::string& folder) {
   int version = 0;
   const CUresult asked = get_version(&version);
   if (asked != CUDA_SUCCESS) {
-    reason_ = "unusable CUDA driver " + path + ": cuDriverGetVersion: error " +
-              std::to_string(asked);
+    reason_ =
+        "unusable CUDA driver " + path + ": cuDriverGetVersion: error " + std::to_string(asked);
     return false;
   }
   description_ = "CUDA " + version_text(version) + ", " + path;
   if (version < kOldest) {
-    reason_ = "the driver " + path + " is for CUDA " + version_text(version) + ", too old: " +
-              version_text(kOldest) + " is the first that is used";
+    reason_ = "the driver " + path + " is for CUDA " + version_text(version) +
+              ", too old: " + version_text(kOldest) + " is the first that is used";
     return false;
   }
   if (!library_.find("cuGetProcAddress_v2", &get_address)) {
@@ -74,9 +74,9 @@ bool Driver::open(const std::string& folder) {
     return address != nullptr;
   };
   std::string missing;
-#define KEEL_CUDA_FIND(name, interface_version)                                \
-  if (!find("cu" #name, interface_version, &functions_.name)) {                \
-    missing += std::string(missing.empty() ? "" : ", ") + "cu" #name;          \
+#define KEEL_CUDA_FIND(name, interface_version)                       \
+  if (!find("cu" #name, interface_version, &functions_.name)) {       \
+    missing += std::string(missing.empty() ? "" : ", ") + "cu" #name; \
   }
   KEEL_CUDA_FUNCTIONS(KEEL_CUDA_FIND)
 #undef KEEL_CUDA_FIND

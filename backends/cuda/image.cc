@@ -52,8 +52,7 @@ const char* find_elf_defect(const char* data, uint64_t size) {
   }
   for (uint16_t i = 0; i < header.e_shnum; ++i) {
     const auto section = read<Elf64_Shdr>(data, header.e_shoff + i * sizeof(Elf64_Shdr));
-    if (section.sh_type != SHT_NOBITS &&
-        !lies_inside(section.sh_offset, section.sh_size, size)) {
+    if (section.sh_type != SHT_NOBITS && !lies_inside(section.sh_offset, section.sh_size, size)) {
       return "a section ends behind its end: is it cut short?";
     }
   }

@@ -25,8 +25,7 @@ keel_status Instance::create(const keel_instance_settings* settings,
   const uint32_t count = settings == nullptr ? 0 : settings->count;
   for (uint32_t i = 0; i < count; ++i) {
     if (std::string_view(settings->keys[i]) != "library_folder") {
-      return kit::fail(KEEL_INVALID_ARGUMENT, "cuda: setting '%s' is not known",
-                       settings->keys[i]);
+      return kit::fail(KEEL_INVALID_ARGUMENT, "cuda: setting '%s' is not known", settings->keys[i]);
     }
     chosen = settings->values[i];
   }

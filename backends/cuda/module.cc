@@ -8,8 +8,8 @@
 
 namespace keel::cuda {
 
-keel_status Module::load(Device& device, keel_binary_format format, const void* data,
-                         uint64_t size, std::unique_ptr<Module>* out_module) {
+keel_status Module::load(Device& device, keel_binary_format format, const void* data, uint64_t size,
+                         std::unique_ptr<Module>* out_module) {
   if (format != KEEL_BINARY_CUBIN) {
     return kit::fail(KEEL_UNSUPPORTED, "cuda: loads KEEL_BINARY_CUBIN, not format %u", format);
   }
@@ -81,8 +81,9 @@ keel_status Kernel::check_arguments(const keel_launch& launch) const {
   }
   for (uint32_t i = 0; i < launch.argument_count; ++i) {
     if (launch.argument_sizes[i] == sizes_[i]) continue;
-    return kit::fail(KEEL_INVALID_ARGUMENT, "cuda: argument %u of kernel '%s' has %zu bytes, not %u",
-                     i, name_.c_str(), sizes_[i], launch.argument_sizes[i]);
+    return kit::fail(KEEL_INVALID_ARGUMENT,
+                     "cuda: argument %u of kernel '%s' has %zu bytes, not %u", i, name_.c_str(),
+                     sizes_[i], launch.argument_sizes[i]);
   }
   return KEEL_OK;
 }

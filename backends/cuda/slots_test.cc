@@ -68,12 +68,12 @@ class CudaSlotsTest : public ::testing::Test {
 
   // A function of the driver.
   template <typename Function>
-  Function* native(const char* name, Function* /*like*/) const {
-    return reinterpret_cast<Function*>(dlsym(driver_library_, name));
+  Function native(const char* name) const {
+    return reinterpret_cast<Function>(dlsym(driver_library_, name));
   }
   CUcontext current() const {
     CUcontext context = nullptr;
-    EXPECT_EQ(native("cuCtxGetCurrent", &cuCtxGetCurrent)(&context), CUDA_SUCCESS);
+    EXPECT_EQ(native<decltype(&cuCtxGetCurrent)>("cuCtxGetCurrent")(&context), CUDA_SUCCESS);
     return context;
   }
   CUcontext context(int device) const {
@@ -101,9 +101,8 @@ class CudaSlotsTest : public ::testing::Test {
   std::vector<unsigned char> read(keel_plugin_stream* stream, const void* memory,
                                   size_t size) const {
     std::vector<unsigned char> bytes(size);
-    EXPECT_EQ(
-        plugin_->stream->copy(stream, KEEL_COPY_DEVICE_TO_HOST, bytes.data(), memory, size),
-        KEEL_OK)
+    EXPECT_EQ(plugin_->stream->copy(stream, KEEL_COPY_DEVICE_TO_HOST, bytes.data(), memory, size),
+              KEEL_OK)
         << t_error;
     EXPECT_EQ(settle(stream), KEEL_OK) << t_error;
     return bytes;
@@ -122,13 +121,13 @@ TEST_F(CudaSlotsTest, TheContextThatWasCurrentIsPutBack) {
   void* const memory = alloc(1, 256);
   EXPECT_EQ(current(), nullptr);
   // The framework has the other device current.
-  ASSERT_EQ(native("cuCtxPushCurrent_v2", &cuCtxPushCurrent)(context(0)), CUDA_SUCCESS);
+  ASSERT_EQ(native<decltype(&cuCtxPushCurrent)>("cuCtxPushCurrent_v2")(context(0)), CUDA_SUCCESS);
   EXPECT_EQ(plugin_->stream->fill(stream, memory, "\5", 1, 256), KEEL_OK);
   EXPECT_EQ(current(), context(0));
   EXPECT_EQ(read(stream, memory, 256), std::vector<unsigned char>(256, 5));
   EXPECT_EQ(current(), context(0));
   CUcontext popped = nullptr;
-  ASSERT_EQ(native("cuCtxPopCurrent_v2", &cuCtxPopCurrent)(&popped), CUDA_SUCCESS);
+  ASSERT_EQ(native<decltype(&cuCtxPopCurrent)>("cuCtxPopCurrent_v2")(&popped), CUDA_SUCCESS);
   EXPECT_EQ(plugin_->memory->free(devices_[1], KEEL_MEMORY_DEVICE, memory), KEEL_OK);
   plugin_->stream->destroy(stream);
   EXPECT_EQ(current(), nullptr);
@@ -143,9 +142,9 @@ TEST_F(CudaSlotsTest, NativeHandles) {
 }
 
 TEST_F(CudaSlotsTest, AWrappedStreamIsStillTheCallers) {
-  ASSERT_EQ(native("cuCtxPushCurrent_v2", &cuCtxPushCurrent)(context(0)), CUDA_SUCCESS);
+  ASSERT_EQ(native<decltype(&cuCtxPushCurrent)>("cuCtxPushCurrent_v2")(context(0)), CUDA_SUCCESS);
   CUstream theirs = nullptr;
-  ASSERT_EQ(native("cuStreamCreateWithPriority", &cuStreamCreateWithPriority)(
+  ASSERT_EQ(native<decltype(&cuStreamCreateWithPriority)>("cuStreamCreateWithPriority")(
                 &theirs, CU_STREAM_NON_BLOCKING, 0),
             CUDA_SUCCESS);
   void* const memory = alloc(0, 64);
@@ -159,11 +158,11 @@ TEST_F(CudaSlotsTest, AWrappedStreamIsStillTheCallers) {
     EXPECT_EQ(read(wrapped, memory, 64), std::vector<unsigned char>(64, 7));
     plugin_->stream->destroy(wrapped);
   }
-  EXPECT_EQ(native("cuStreamQuery", &cuStreamQuery)(theirs), CUDA_SUCCESS);
-  EXPECT_EQ(native("cuStreamDestroy_v2", &cuStreamDestroy)(theirs), CUDA_SUCCESS);
+  EXPECT_EQ(native<decltype(&cuStreamQuery)>("cuStreamQuery")(theirs), CUDA_SUCCESS);
+  EXPECT_EQ(native<decltype(&cuStreamDestroy)>("cuStreamDestroy_v2")(theirs), CUDA_SUCCESS);
   EXPECT_EQ(plugin_->memory->free(devices_[0], KEEL_MEMORY_DEVICE, memory), KEEL_OK);
   CUcontext popped = nullptr;
-  ASSERT_EQ(native("cuCtxPopCurrent_v2", &cuCtxPopCurrent)(&popped), CUDA_SUCCESS);
+  ASSERT_EQ(native<decltype(&cuCtxPopCurrent)>("cuCtxPopCurrent_v2")(&popped), CUDA_SUCCESS);
 }
 
 TEST_F(CudaSlotsTest, FillsOfEveryWidth) {

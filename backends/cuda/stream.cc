@@ -37,7 +37,8 @@ Stream::~Stream() {
 }
 
 keel_status Stream::query() {
-  return device_.call("cuStreamQuery", [&](const Functions& cu) { return cu.StreamQuery(native_); });
+  return device_.call("cuStreamQuery",
+                      [&](const Functions& cu) { return cu.StreamQuery(native_); });
 }
 
 keel_status Stream::copy(keel_copy_kind kind, void* destination, const void* source,

@@ -67,7 +67,7 @@ static inline void* keel_cpu_pointer(const keel_cpu_block* block, const void* ar
  */
 #define KEEL_CPU_POINTER_FLAG 0x80000000U
 #define KEEL_CPU_POINTER (KEEL_CPU_POINTER_FLAG | 8U)
-#define KEEL_CPU_PARAMETERS(kernel, ...)                                            \
+#define KEEL_CPU_PARAMETERS(kernel, ...)                                              \
   __attribute__((visibility("default"))) extern const uint32_t kernel##_parameters[]; \
   const uint32_t kernel##_parameters[] = {__VA_ARGS__, 0}
 

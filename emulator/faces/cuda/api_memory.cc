@@ -45,8 +45,7 @@ CUresult CUDAAPI cuMemAllocManaged(CUdeviceptr* dptr, size_t bytesize, unsigned 
   return answer_here([&](const Here& here) {
     if (dptr == nullptr || flags != CU_MEM_ATTACH_GLOBAL) return CUDA_ERROR_INVALID_VALUE;
     void* pointer = nullptr;
-    const CUresult result =
-        allocate_host(here, HostMemory::Kind::kManaged, bytesize, &pointer);
+    const CUresult result = allocate_host(here, HostMemory::Kind::kManaged, bytesize, &pointer);
     if (result == CUDA_SUCCESS) *dptr = reinterpret_cast<CUdeviceptr>(pointer);
     return result;
   });
@@ -72,9 +71,8 @@ CUresult CUDAAPI cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) 
 }
 
 CUresult CUDAAPI cuMemFreeHost(void* p) {
-  return answer_here([&](const Here&) {
-    return Driver::get().host_memory().free(HostMemory::Kind::kPinned, p);
-  });
+  return answer_here(
+      [&](const Here&) { return Driver::get().host_memory().free(HostMemory::Kind::kPinned, p); });
 }
 
 CUresult CUDAAPI cuMemHostRegister(void* p, size_t bytesize, unsigned int Flags) {

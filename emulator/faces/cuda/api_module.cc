@@ -234,11 +234,10 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned in
     const CUresult found = find_stream(here, hStream, &stream);
     if (found != CUDA_SUCCESS) return found;
     const auto launch = std::make_shared<Launch>(function, block, kernelParams);
-    return result_of(stream->launch(/*work=*/{}, /*result=*/{},
-                                    [launch](keel::emulator::Access& access) {
-                                      return launch->run(access);
-                                    }),
-                     *here.chip);
+    return result_of(
+        stream->launch(/*work=*/{}, /*result=*/{},
+                       [launch](keel::emulator::Access& access) { return launch->run(access); }),
+        *here.chip);
   });
 }
 

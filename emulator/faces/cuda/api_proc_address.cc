@@ -13,7 +13,8 @@ struct Row {
   void* function;
 };
 
-#define KEEL_ROW(name, version) {"cu" #name, version, reinterpret_cast<void*>(&cu##name)}
+#define KEEL_ROW(name, version) \
+  { "cu" #name, version, reinterpret_cast<void*>(&cu##name) }
 const Row kRows[] = {
     KEEL_ROW(Init, 2000),
     KEEL_ROW(DriverGetVersion, 2020),

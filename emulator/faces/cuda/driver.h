@@ -21,9 +21,9 @@ namespace keel::emulator::cuda {
 // What the face is asked to be: the keys of chips, and some of its own. See docs/emulator.md.
 struct Settings {
   ChipSettings chips;
-  int version = 13000;             // what cuDriverGetVersion says
-  CUresult init = CUDA_SUCCESS;    // what cuInit says
-  std::set<std::string> missing;   // functions that the library does not have
+  int version = 13000;            // what cuDriverGetVersion says
+  CUresult init = CUDA_SUCCESS;   // what cuInit says
+  std::set<std::string> missing;  // functions that the library does not have
 };
 // From KEEL_EMULATED_CUDA.
 Status read_settings(std::string_view text, Settings* out_settings);

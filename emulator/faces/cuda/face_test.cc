@@ -22,18 +22,19 @@ void* library() {
 
 CUresult find(const char* name, int version, void** out_function,
               CUdriverProcAddressQueryResult* out_status) {
-  const auto get = reinterpret_cast<decltype(&cuGetProcAddress)>(
-      dlsym(library(), "cuGetProcAddress_v2"));
+  const auto get =
+      reinterpret_cast<decltype(&cuGetProcAddress)>(dlsym(library(), "cuGetProcAddress_v2"));
   return get(name, out_function, version, CU_GET_PROC_ADDRESS_DEFAULT, out_status);
 }
 
 template <typename Function>
-Function* function(const char* name, Function* /*like*/) {
+Function function(const char* name) {
   void* address = nullptr;
   EXPECT_EQ(find(name, 13000, &address, nullptr), CUDA_SUCCESS) << name;
-  return reinterpret_cast<Function*>(address);
+  return reinterpret_cast<Function>(address);
 }
-#define CALL(name) function(#name, &name)
+// By the name that the header may have changed.
+#define CALL(name) function<decltype(&name)>(#name)
 
 // The first device's context is current.
 class FaceTest : public ::testing::Test {
@@ -45,19 +46,18 @@ class FaceTest : public ::testing::Test {
       const auto device = static_cast<CUdevice>(&context - contexts_);
       ASSERT_EQ(CALL(cuDevicePrimaryCtxRetain)(&context, device), CUDA_SUCCESS);
     }
-    ASSERT_EQ(function("cuCtxPushCurrent", &cuCtxPushCurrent)(contexts_[0]), CUDA_SUCCESS);
+    ASSERT_EQ(CALL(cuCtxPushCurrent)(contexts_[0]), CUDA_SUCCESS);
   }
   void TearDown() override {
     CUcontext context = nullptr;
-    EXPECT_EQ(function("cuCtxPopCurrent", &cuCtxPopCurrent)(&context), CUDA_SUCCESS);
+    EXPECT_EQ(CALL(cuCtxPopCurrent)(&context), CUDA_SUCCESS);
     for (CUdevice device = 0; device < 2; ++device) {
-      EXPECT_EQ(function("cuDevicePrimaryCtxRelease", &cuDevicePrimaryCtxRelease)(device),
-                CUDA_SUCCESS);
+      EXPECT_EQ(CALL(cuDevicePrimaryCtxRelease)(device), CUDA_SUCCESS);
     }
   }
   static CUdeviceptr alloc(size_t size) {
     CUdeviceptr memory = 0;
-    EXPECT_EQ(function("cuMemAlloc", &cuMemAlloc)(&memory, size), CUDA_SUCCESS);
+    EXPECT_EQ(CALL(cuMemAlloc)(&memory, size), CUDA_SUCCESS);
     return memory;
   }
   static CUstream new_stream() {
@@ -92,8 +92,8 @@ TEST_F(FaceTest, FunctionsByNameAndVersion) {
 }
 
 TEST_F(FaceTest, ContextsAreAStackOfTheThread) {
-  const auto push = function("cuCtxPushCurrent", &cuCtxPushCurrent);
-  const auto pop = function("cuCtxPopCurrent", &cuCtxPopCurrent);
+  const auto push = CALL(cuCtxPushCurrent);
+  const auto pop = CALL(cuCtxPopCurrent);
   const auto get = CALL(cuCtxGetCurrent);
   CUcontext now = nullptr;
   ASSERT_EQ(push(contexts_[1]), CUDA_SUCCESS);
@@ -105,7 +105,7 @@ TEST_F(FaceTest, ContextsAreAStackOfTheThread) {
     EXPECT_EQ(other, nullptr);
     EXPECT_EQ(pop(&other), CUDA_ERROR_INVALID_CONTEXT);
     CUdeviceptr memory = 0;
-    EXPECT_EQ(function("cuMemAlloc", &cuMemAlloc)(&memory, 64), CUDA_ERROR_INVALID_CONTEXT);
+    EXPECT_EQ(CALL(cuMemAlloc)(&memory, 64), CUDA_ERROR_INVALID_CONTEXT);
   }).join();
   ASSERT_EQ(pop(&now), CUDA_SUCCESS);
   EXPECT_EQ(now, contexts_[1]);
@@ -115,25 +115,25 @@ TEST_F(FaceTest, ContextsAreAStackOfTheThread) {
 
 TEST_F(FaceTest, ADeviceThatNobodyHolds) {
   const auto retain = CALL(cuDevicePrimaryCtxRetain);
-  const auto release = function("cuDevicePrimaryCtxRelease", &cuDevicePrimaryCtxRelease);
+  const auto release = CALL(cuDevicePrimaryCtxRelease);
   CUcontext context = nullptr;
   EXPECT_EQ(retain(&context, 3), CUDA_ERROR_INVALID_DEVICE);
   EXPECT_EQ(retain(&context, -1), CUDA_ERROR_INVALID_DEVICE);
   EXPECT_EQ(release(2), CUDA_ERROR_INVALID_CONTEXT);
   ASSERT_EQ(retain(&context, 2), CUDA_SUCCESS);
-  ASSERT_EQ(function("cuCtxPushCurrent", &cuCtxPushCurrent)(context), CUDA_SUCCESS);
+  ASSERT_EQ(CALL(cuCtxPushCurrent)(context), CUDA_SUCCESS);
   alloc(1 << 20);
   ASSERT_EQ(release(2), CUDA_SUCCESS);
   size_t free = 0;
   size_t total = 0;
-  const auto info = function("cuMemGetInfo", &cuMemGetInfo);
+  const auto info = CALL(cuMemGetInfo);
   EXPECT_EQ(info(&free, &total), CUDA_ERROR_CONTEXT_IS_DESTROYED);
   // Its memory went with the context.
   ASSERT_EQ(retain(&context, 2), CUDA_SUCCESS);
   EXPECT_EQ(info(&free, &total), CUDA_SUCCESS);
   EXPECT_EQ(free, total);
   EXPECT_EQ(release(2), CUDA_SUCCESS);
-  EXPECT_EQ(function("cuCtxPopCurrent", &cuCtxPopCurrent)(&context), CUDA_SUCCESS);
+  EXPECT_EQ(CALL(cuCtxPopCurrent)(&context), CUDA_SUCCESS);
 }
 
 // Each device knows what was pinned, whoever was current then, and from when it came later.
@@ -144,10 +144,9 @@ TEST_F(FaceTest, HostMemoryIsPinnedForAllDevices) {
   CUcontext third = nullptr;
   ASSERT_EQ(CALL(cuDevicePrimaryCtxRetain)(&third, 2), CUDA_SUCCESS);
   for (CUcontext context : {contexts_[0], contexts_[1], third}) {
-    ASSERT_EQ(function("cuCtxPushCurrent", &cuCtxPushCurrent)(context), CUDA_SUCCESS);
+    ASSERT_EQ(CALL(cuCtxPushCurrent)(context), CUDA_SUCCESS);
     CUdeviceptr reached = 0;
-    EXPECT_EQ(function("cuMemHostGetDevicePointer", &cuMemHostGetDevicePointer)(&reached, pinned, 0),
-              CUDA_SUCCESS);
+    EXPECT_EQ(CALL(cuMemHostGetDevicePointer)(&reached, pinned, 0), CUDA_SUCCESS);
     const CUstream stream = new_stream();
     const CUdeviceptr memory = alloc(4096);
     // Within the device: it reaches the host's memory by its address.
@@ -156,12 +155,12 @@ TEST_F(FaceTest, HostMemoryIsPinnedForAllDevices) {
     ASSERT_EQ(CALL(cuMemcpyDtoHAsync)(got.data(), memory, got.size(), stream), CUDA_SUCCESS);
     EXPECT_EQ(got, std::vector<char>(4096, 1));  // pageable: it is there
     EXPECT_EQ(settle(stream), CUDA_SUCCESS);
-    EXPECT_EQ(function("cuStreamDestroy", &cuStreamDestroy)(stream), CUDA_SUCCESS);
-    EXPECT_EQ(function("cuMemFree", &cuMemFree)(memory), CUDA_SUCCESS);
+    EXPECT_EQ(CALL(cuStreamDestroy)(stream), CUDA_SUCCESS);
+    EXPECT_EQ(CALL(cuMemFree)(memory), CUDA_SUCCESS);
     CUcontext popped = nullptr;
-    EXPECT_EQ(function("cuCtxPopCurrent", &cuCtxPopCurrent)(&popped), CUDA_SUCCESS);
+    EXPECT_EQ(CALL(cuCtxPopCurrent)(&popped), CUDA_SUCCESS);
   }
-  EXPECT_EQ(function("cuDevicePrimaryCtxRelease", &cuDevicePrimaryCtxRelease)(2), CUDA_SUCCESS);
+  EXPECT_EQ(CALL(cuDevicePrimaryCtxRelease)(2), CUDA_SUCCESS);
   EXPECT_EQ(CALL(cuMemFreeHost)(pinned), CUDA_SUCCESS);
   EXPECT_EQ(CALL(cuMemFreeHost)(pinned), CUDA_ERROR_INVALID_VALUE);
 }
@@ -172,22 +171,22 @@ TEST_F(FaceTest, StreamsAndEventsBelongToTheirContext) {
   const CUdeviceptr memory = alloc(256);
   CUevent event = nullptr;
   ASSERT_EQ(CALL(cuEventCreate)(&event, CU_EVENT_DISABLE_TIMING), CUDA_SUCCESS);
-  ASSERT_EQ(function("cuCtxPushCurrent", &cuCtxPushCurrent)(contexts_[1]), CUDA_SUCCESS);
+  ASSERT_EQ(CALL(cuCtxPushCurrent)(contexts_[1]), CUDA_SUCCESS);
   EXPECT_EQ(alloc(256), memory);
   EXPECT_EQ(CALL(cuMemsetD8Async)(memory, 1, 256, stream), CUDA_ERROR_INVALID_CONTEXT);
   const CUstream other = new_stream();
   EXPECT_EQ(CALL(cuEventRecord)(event, other), CUDA_ERROR_INVALID_HANDLE);
-  EXPECT_EQ(function("cuStreamDestroy", &cuStreamDestroy)(other), CUDA_SUCCESS);
-  EXPECT_EQ(function("cuMemFree", &cuMemFree)(memory), CUDA_SUCCESS);
+  EXPECT_EQ(CALL(cuStreamDestroy)(other), CUDA_SUCCESS);
+  EXPECT_EQ(CALL(cuMemFree)(memory), CUDA_SUCCESS);
   CUcontext popped = nullptr;
-  EXPECT_EQ(function("cuCtxPopCurrent", &cuCtxPopCurrent)(&popped), CUDA_SUCCESS);
+  EXPECT_EQ(CALL(cuCtxPopCurrent)(&popped), CUDA_SUCCESS);
   EXPECT_EQ(CALL(cuMemsetD8Async)(memory, 1, 256, stream), CUDA_SUCCESS);
   EXPECT_EQ(CALL(cuEventRecord)(event, stream), CUDA_SUCCESS);
   EXPECT_EQ(settle(stream), CUDA_SUCCESS);
   EXPECT_EQ(CALL(cuEventQuery)(event), CUDA_SUCCESS);
-  EXPECT_EQ(function("cuEventDestroy", &cuEventDestroy)(event), CUDA_SUCCESS);
-  EXPECT_EQ(function("cuStreamDestroy", &cuStreamDestroy)(stream), CUDA_SUCCESS);
-  EXPECT_EQ(function("cuMemFree", &cuMemFree)(memory), CUDA_SUCCESS);
+  EXPECT_EQ(CALL(cuEventDestroy)(event), CUDA_SUCCESS);
+  EXPECT_EQ(CALL(cuStreamDestroy)(stream), CUDA_SUCCESS);
+  EXPECT_EQ(CALL(cuMemFree)(memory), CUDA_SUCCESS);
 }
 
 TEST_F(FaceTest, TimesNeedTwoEventsThatHaveThem) {
@@ -211,9 +210,9 @@ TEST_F(FaceTest, TimesNeedTwoEventsThatHaveThem) {
   EXPECT_EQ(elapsed(&milliseconds, start, end), CUDA_SUCCESS);
   EXPECT_GE(milliseconds, 0);
   for (CUevent each : {start, plain, end}) {
-    EXPECT_EQ(function("cuEventDestroy", &cuEventDestroy)(each), CUDA_SUCCESS);
+    EXPECT_EQ(CALL(cuEventDestroy)(each), CUDA_SUCCESS);
   }
-  EXPECT_EQ(function("cuStreamDestroy", &cuStreamDestroy)(stream), CUDA_SUCCESS);
+  EXPECT_EQ(CALL(cuStreamDestroy)(stream), CUDA_SUCCESS);
 }
 
 }  // namespace

@@ -51,8 +51,7 @@ CUresult HostMemory::add(void* pointer, uint64_t size) {
   const Address begin = address_of(pointer);
   const auto next = blocks_.lower_bound(begin);
   if ((next != blocks_.end() && next->first - begin < size) ||
-      (next != blocks_.begin() &&
-       begin - std::prev(next)->first < std::prev(next)->second.size)) {
+      (next != blocks_.begin() && begin - std::prev(next)->first < std::prev(next)->second.size)) {
     return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   }
   if (!pin(pointer, size)) return CUDA_ERROR_INVALID_VALUE;

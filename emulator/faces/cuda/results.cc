@@ -9,7 +9,8 @@ struct Row {
   const char* text;
 };
 
-#define KEEL_RESULT(name, text) {CUDA_##name, "CUDA_" #name, text}
+#define KEEL_RESULT(name, text) \
+  { CUDA_##name, "CUDA_" #name, text }
 constexpr Row kRows[] = {
     KEEL_RESULT(SUCCESS, "no error"),
     KEEL_RESULT(ERROR_INVALID_VALUE, "invalid argument"),
