@@ -3,8 +3,8 @@
 find_path(KEEL_CUDA_INCLUDE cudaTypedefs.h
   HINTS "$ENV{CUDA_PATH}" "$ENV{CUDA_HOME}" /usr/local/cuda PATH_SUFFIXES include)
 set(KEEL_CUDA_MISSING "")
-if(NOT KEEL_CUDA_INCLUDE)
-  set(KEEL_CUDA_MISSING "cudaTypedefs.h not found")
+if(NOT EXISTS "${KEEL_CUDA_INCLUDE}/cuda.h")
+  set(KEEL_CUDA_MISSING "cuda.h and cudaTypedefs.h not found")
 else()
   file(STRINGS "${KEEL_CUDA_INCLUDE}/cuda.h" version REGEX "^#define CUDA_VERSION [0-9]+$")
   string(REGEX REPLACE "^#define CUDA_VERSION " "" version "${version}")

@@ -256,7 +256,8 @@ int verify_session(const std::string& file, bool rerun) {
     return refuse(fmt::format("{} is another file: its SHA-256 is {}, the certificate is for {}",
                               certificate.plugin_path, digest, certificate.plugin_sha256));
   }
-  fmt::print("{}: valid for {} ({}), levels: {}\n", file, certificate.backend,
+  fmt::print("{}: valid for {}{} ({}), levels: {}\n", file, certificate.backend,
+             certificate.settings.choice.emulated ? " on an emulated chip" : "",
              certificate.plugin_path, fmt::join(certificate.levels, " "));
   if (!rerun) return kExitOk;
   SessionOptions options;

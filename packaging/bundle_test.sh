@@ -77,6 +77,11 @@ alone bin/keel devices
 expect '^cpu:0 '
 # Its loader is in the bundle, and its drivers are not.
 [[ ! -e $bundle/lib/keel/plugins/libkeel_vulkan.so ]] || expect '^vulkan .*no Vulkan driver'
+if [[ -e $bundle/lib/keel/plugins/libkeel_cuda.so ]]; then
+  expect '^cuda .*no CUDA driver'
+  alone bin/keel devices --emulated
+  expect '^cuda:1 '
+fi
 alone bin/keel conform run --backend cpu --profile quick --level core,async,memory,ops
 expect 'certified'
 alone bin/hello_device

@@ -27,6 +27,7 @@ trap 'rm -rf "$work"' EXIT
 
 names=(libkeel0 keel-tools libkeel-dev keel-doc keel-backend-cpu)
 [[ ! -e $build/lib/keel/plugins/libkeel_vulkan.so ]] || names+=(keel-backend-vulkan)
+[[ ! -e $build/lib/keel/plugins/libkeel_cuda.so ]] || names+=(keel-backend-cuda)
 for name in "${names[@]}"; do
   [[ -f $(package "$name") ]] || fail "there is no package $name"
   [[ $(field "$name" Version) == "$(field libkeel0 Version)" ]] || fail "$name: its version"
