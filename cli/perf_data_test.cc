@@ -142,7 +142,7 @@ TEST(PerfData, RanksIndicesAndSeedsDiffer) {
 TEST(PerfData, WhatIsExpectedIsWhatTheOperationMeans) {
   constexpr uint32_t kWorld = 3;
   constexpr uint32_t kRoot = 1;
-  constexpr uint64_t kCount = 5;
+  constexpr uint64_t kCount = 8;
   const auto sent = [&](const PerfData& data, uint32_t rank, uint64_t index) {
     int32_t value = 0;
     data.fill(rank, index, std::as_writable_bytes(std::span(&value, 1)));
@@ -222,6 +222,35 @@ TEST(PerfOperation, SizesAndOffsetsAreThoseOfNcclTests) {
   }
   EXPECT_EQ(counts("all_to_all"), (List{256, 1024, 1024, 0, 0}));
   EXPECT_EQ(counts("barrier"), (List{0, 0, 0, 0, 0}));
+}
+
+// Each rank's part is a multiple of 16 bytes, whatever is asked for; what is not in parts is not
+// rounded.
+TEST(PerfOperation, PartsAreRoundedAsNcclTestsRoundsThem) {
+  struct Row {
+    uint64_t bytes;
+    uint64_t element_bytes;
+    uint32_t world;
+    uint64_t part;  // elements
+  };
+  for (const Row& row : {Row{8, 4, 3, 0}, Row{47, 1, 3, 0}, Row{48, 1, 3, 16}, Row{100, 4, 3, 8},
+                         Row{1000, 4, 3, 80}, Row{1000, 8, 3, 40}, Row{1000, 2, 3, 160},
+                         Row{1000, 1, 3, 320}, Row{1 << 20, 4, 3, 87380}, Row{6000, 4, 4, 372},
+                         Row{4096, 4, 8, 128}, Row{31, 8, 1, 2}, Row{33, 2, 1, 16}}) {
+    SCOPED_TRACE(::testing::Message() << row.bytes << " bytes, elements of " << row.element_bytes
+                                      << ", " << row.world << " ranks");
+    for (const char* name : {"all_gather", "gather", "reduce_scatter", "scatter", "all_to_all"}) {
+      const PerfCounts counts =
+          find_perf_operation(name)->counts(row.bytes, row.element_bytes, row.world);
+      EXPECT_EQ(counts.count, row.part) << name;
+      EXPECT_EQ(std::max(counts.send, counts.receive), row.part * row.world) << name;
+    }
+    for (const char* name : {"all_reduce", "reduce", "broadcast", "send_recv"}) {
+      const PerfCounts counts =
+          find_perf_operation(name)->counts(row.bytes, row.element_bytes, row.world);
+      EXPECT_EQ(counts.count, row.bytes / row.element_bytes) << name;
+    }
+  }
 }
 
 TEST(PerfOperation, BandwidthsAreThoseOfNcclTests) {

@@ -314,6 +314,7 @@ void PerfJob::tune_operation(uint32_t thread, const PerfOperation& operation,
   for (const uint64_t size : options_.sizes()) {
     step.counts = operation.counts(size, element_bytes, options_.world());
     const uint64_t bytes = step.counts.send * element_bytes;
+    if (bytes == 0) continue;  // less than the smallest part for each rank
     const bool differs = perf_algorithm_at(built_in, operation.name, bytes) != algorithm &&
                          perf_algorithm_at(explained, operation.name, bytes) == algorithm;
     if (algorithm != PerfTuning::kBuiltIn && !differs) continue;

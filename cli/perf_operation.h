@@ -55,7 +55,8 @@ struct PerfOperation {
   double (*bus_factor)(double world);
   keel_status (*call)(const PerfCall& call);
 
-  // For |bytes| in the larger of the two buffers, as nccl-tests counts.
+  // For |bytes| in the larger of the two buffers, as nccl-tests counts: where each rank has a part
+  // of them, that is a multiple of 16 bytes, and there may be fewer in all, or none.
   PerfCounts counts(uint64_t bytes, uint64_t element_bytes, uint32_t world) const;
   bool has_result(uint32_t rank, uint32_t root) const { return to_all || rank == root; }
   // |at| < counts.receive.

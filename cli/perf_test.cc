@@ -92,6 +92,27 @@ TEST(Perf, StepsInBytesAndNoCheck) {
   EXPECT_EQ(table[1][12], "N/A");
 }
 
+// The columns that do not depend on the machine, for odd sizes among three ranks.
+TEST(Perf, SizeAndCountAreThoseOfNcclTests) {
+  using Rows = std::vector<std::vector<std::string>>;
+  const Rows whole = {{"4", "1"}, {"48", "12"}, {"340", "85"}, {"2400", "600"}};
+  const Rows parts = {{"0", "0"}, {"48", "4"}, {"336", "28"}, {"2400", "200"}};
+  const auto expect = [](const char* operation, const Rows& expected) {
+    const Result result = perf({operation, "-b", "7", "-e", "3000", "-f", "7", "-g", "3"});
+    ASSERT_EQ(result.exit_code, 0) << operation << ": " << result.error << result.out;
+    Rows seen;
+    for (const auto& row : rows(result)) seen.push_back({row[0], row[1]});
+    EXPECT_EQ(seen, expected) << operation;
+  };
+  for (const char* operation : {"all_reduce", "reduce", "broadcast", "send_recv"}) {
+    expect(operation, whole);
+  }
+  for (const char* operation :
+       {"all_gather", "reduce_scatter", "all_to_all", "gather", "scatter"}) {
+    expect(operation, parts);
+  }
+}
+
 TEST(Perf, EveryOperationIsRightInEveryType) {
   const Result result =
       perf({"all", "-b", "6000", "-e", "6000", "-g", "3", "-d", "all", "-r", "-1"});
