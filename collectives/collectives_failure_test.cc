@@ -54,6 +54,12 @@ class CollectiveFailures : public testing::Test {
     return keel_all_reduce(comms_[rank], data_[rank], data_[rank], count, KEEL_FLOAT32, KEEL_SUM,
                            streams_[rank]);
   }
+  keel_status send(uint32_t rank, uint32_t peer) {
+    return keel_send(comms_[rank], data_[rank], kCount, KEEL_FLOAT32, peer, streams_[rank]);
+  }
+  keel_status receive(uint32_t rank, uint32_t peer) {
+    return keel_recv(comms_[rank], data_[rank], kCount, KEEL_FLOAT32, peer, streams_[rank]);
+  }
   uint64_t operations(uint32_t rank) {
     auto stats = KEEL_STRUCT_INIT(keel_comm_stats, KEEL_STRUCT_COMM_STATS);
     EXPECT_KEEL_OK(keel_comm_stats_get(comms_[rank], &stats));
@@ -103,6 +109,73 @@ TEST_F(CollectiveFailures, EveryKindOfMismatchIsSeen) {
       EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "rank 2 called", synchronize(rank));
       EXPECT_KEEL_OK(keel_stream_recover(streams_[rank], KEEL_TIMEOUT_DEFAULT));
     }
+  }
+}
+
+// Found long before the deadline, a minute, whoever comes first.
+TEST_F(CollectiveFailures, AMessageAgainstACollectiveIsAMismatch) {
+  for (const bool sends : {true, false}) {
+    for (const uint32_t odd : {0, 1, 2}) {
+      SCOPED_TRACE(odd);
+      make_ranks(3, 0);
+      const uint32_t peer = (odd + 1) % 3;
+      for (uint32_t rank = 0; rank < 3; ++rank) {
+        if (rank != odd) {
+          EXPECT_KEEL_OK(all_reduce(rank));
+        } else {
+          EXPECT_KEEL_OK(sends ? send(rank, peer) : receive(rank, peer));
+        }
+      }
+      const std::string text = "mismatch: rank " + std::to_string(odd) + " (" + test_device(odd) +
+                               ") called " + (sends ? "send" : "recv") + "(100 float32 " +
+                               (sends ? "to" : "from") + " rank " + std::to_string(peer) +
+                               "), all others all_reduce(100 float32, sum";
+      for (uint32_t rank = 0; rank < 3; ++rank) {
+        EXPECT_FAILS(KEEL_INVALID_ARGUMENT, text, synchronize(rank));
+        EXPECT_EQ(KEEL_INVALID_ARGUMENT, keel_comm_async_error(comms_[rank]));
+      }
+    }
+  }
+}
+
+TEST_F(CollectiveFailures, MessagesThatWaitForEachOtherAreAMismatch) {
+  EXPECT_KEEL_OK(receive(0, 1));
+  EXPECT_KEEL_OK(receive(1, 2));
+  EXPECT_KEEL_OK(receive(2, 0));
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "rank 1 (" + test_device(1) + ") called recv(100 float32",
+                 synchronize(rank));
+  }
+}
+
+// What looks odd at some moments: one rank is at a message, the others at the collective behind.
+TEST_F(CollectiveFailures, MessagesBeforeACollectiveAreNone) {
+  keel_gate gate;
+  ASSERT_EQ(KEEL_OK, keel_gate_create(&gate));
+  EXPECT_KEEL_OK(keel_stream_wait_gate(streams_[1], gate));
+  for (uint32_t round = 0; round < 20; ++round) {
+    EXPECT_KEEL_OK(all_reduce(2));
+    EXPECT_KEEL_OK(send(0, 1));
+    EXPECT_KEEL_OK(receive(0, 1));
+    EXPECT_KEEL_OK(all_reduce(0));
+    EXPECT_KEEL_OK(receive(1, 0));
+    EXPECT_KEEL_OK(send(1, 0));
+    EXPECT_KEEL_OK(all_reduce(1));
+  }
+  EXPECT_KEEL_OK(keel_gate_open(gate, KEEL_OK, nullptr));
+  for (uint32_t rank = 0; rank < 3; ++rank) EXPECT_KEEL_OK(synchronize(rank));
+  EXPECT_KEEL_OK(keel_gate_destroy(gate));
+}
+
+TEST_F(CollectiveFailures, TheDeadlineSaysWhatEachRankIsAt) {
+  make_ranks(3, kSecond / 2);
+  EXPECT_KEEL_OK(receive(0, 1));
+  EXPECT_KEEL_OK(all_reduce(2));
+  for (const uint32_t rank : {0, 2}) {
+    EXPECT_FAILS(KEEL_TIMED_OUT,
+                 "did not call in time: rank 0 is at recv(100 float32 from rank 1), rank 1 at "
+                 "nothing, rank 2 at all_reduce(100 float32, sum)",
+                 synchronize(rank));
   }
 }
 

@@ -50,6 +50,12 @@ class Rank {
     if (command == "broadcast") {
       return keel_broadcast(comm_, data_, data_, kCount, KEEL_FLOAT32, 0, stream_);
     }
+    if (command.starts_with("send ")) {
+      return keel_send(comm_, data_, kCount, KEEL_FLOAT32, command.back() - '0', stream_);
+    }
+    if (command.starts_with("receive ")) {
+      return keel_recv(comm_, data_, kCount, KEEL_FLOAT32, command.back() - '0', stream_);
+    }
     if (command == "synchronize") return keel_stream_synchronize(stream_, KEEL_TIMEOUT_DEFAULT);
     if (command == "recover") return keel_stream_recover(stream_, KEEL_TIMEOUT_DEFAULT);
     if (command == "abort") return keel_comm_abort(comm_);
@@ -347,6 +353,40 @@ TEST(ProcessFailures, AMismatchNamesTheOddRankAndLosesNothing) {
     }
     for (uint32_t rank = 0; rank < 3; ++rank) EXPECT_EQ(ask(job[rank], "all_reduce"), "KEEL_OK");
     for (uint32_t rank = 0; rank < 3; ++rank) EXPECT_EQ(ask(job[rank], "synchronize"), "KEEL_OK");
+  }
+}
+
+// Found long before the deadline, 50 seconds; afterwards nobody knows what belongs together.
+TEST(ProcessFailures, AMessageAgainstACollectiveIsAMismatch) {
+  for (const std::string odd : {"send", "receive"}) {
+    Job job(3);
+    EXPECT_EQ(ask(job[0], "all_reduce"), "KEEL_OK");
+    EXPECT_EQ(ask(job[1], odd + " 2"), "KEEL_OK");
+    EXPECT_EQ(ask(job[2], "all_reduce"), "KEEL_OK");
+    job.tell_all("synchronize");
+    for (uint32_t rank = 0; rank < 3; ++rank) {
+      const std::string said = job[rank].read_line();
+      EXPECT_SAYS("KEEL_INVALID_ARGUMENT", said);
+      EXPECT_SAYS("mismatch: " + who(1), said);
+      EXPECT_SAYS(std::string("called ") + (odd == "send" ? "send" : "recv") + "(5000 float32",
+                  said);
+      EXPECT_SAYS("all others all_reduce(5000 float32, max", said);
+      EXPECT_SAYS("KEEL_INVALID_ARGUMENT", ask(job[rank], "error"));
+    }
+  }
+}
+
+TEST(ProcessFailures, MessagesThatWaitForEachOtherAreAMismatch) {
+  Job job(3);
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(ask(job[rank], "receive " + std::to_string((rank + 1) % 3)), "KEEL_OK");
+  }
+  job.tell_all("synchronize");
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    const std::string said = job[rank].read_line();
+    EXPECT_SAYS("KEEL_INVALID_ARGUMENT", said);
+    EXPECT_SAYS(who(1), said);
+    EXPECT_SAYS("called recv(5000 float32 from rank 0)", said);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "collectives/selection/selection.h"
+#include "collectives/standstill.h"
 
 namespace keel {
 
@@ -138,9 +139,10 @@ Status RankContext::await_posts(uint64_t sequence, Patience& patience) {
   Status status = segment().await_posts(sequence, patience);
   if (status.code() == KEEL_TIMED_OUT) {
     status = failure(
-        KEEL_TIMED_OUT, "{}, operation {}: {} did not call in time",
+        KEEL_TIMED_OUT, "{}, operation {}: {} did not call in time: {}",
         describe(segment().post(rank_, sequence).fingerprint), sequence,
-        name_ranks([&](uint32_t other) { return !team_->segment().has_posted(other, sequence); }));
+        name_ranks([&](uint32_t other) { return !team_->segment().has_posted(other, sequence); }),
+        describe_standings(*team_, sequence));
   }
   if (!status.ok()) team_->abort(status);
   return status;

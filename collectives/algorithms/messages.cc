@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "collectives/standstill.h"
 #include "core/observer.h"
 
 namespace keel {
@@ -194,6 +195,18 @@ Status MessageExchange::advance(Moving& moving, Patience& patience) {
                         : advance_receive(moving, mail, patience);
 }
 
+// Where this rank and others wait for each other for good. Not at once, unless all ranks are
+// there: others may still come, and show who is odd.
+void MessageExchange::end_standstill(Look* look) {
+  if (look->next && !look->next->passed()) return;
+  look->next = Deadline::after(Patience::kSliceNs);
+  const Standstill standstill(context_.team(), context_.rank(), context_.sequence);
+  const std::vector<uint32_t> circle = standstill.find();
+  constexpr uint32_t kMostSeen = 50;  // about a second
+  if (circle.empty() || (!standstill.are_all_there() && ++look->seen < kMostSeen)) return;
+  context_.team().abort(standstill.failure_of(circle));
+}
+
 Status MessageExchange::run(const std::vector<Transfer>& transfers, Patience& patience) {
   std::vector<Moving> moving(transfers.size());
   for (size_t i = 0; i < transfers.size(); ++i) {
@@ -204,6 +217,10 @@ Status MessageExchange::run(const std::vector<Transfer>& transfers, Patience& pa
     context_.team().abort(failure(KEEL_RANK_FAILED, "{}: {}", name, begun.text()));
     return begun;
   }
+  ControlSegment& segment = context_.segment();
+  begin_messages(
+      segment, context_.rank(), transfers, [&](uint32_t peer) { return counters_[peer].sent; },
+      [&](uint32_t peer) { return counters_[peer].received; });
   Status first;
   const auto is_over = [&] {
     bool all_done = true;
@@ -224,10 +241,15 @@ Status MessageExchange::run(const std::vector<Transfer>& transfers, Patience& pa
       return one.state != State::kDone && one.transfer->peer == peer;
     });
   };
-  Status waited = context_.segment().await_mail(context_.rank(), is_over, waits_for, patience);
+  Look look;
+  Status waited = segment.await_mail(
+      context_.rank(), is_over, waits_for, [&] { end_standstill(&look); }, patience);
   if (waited.code() == KEEL_TIMED_OUT) {
-    waited = failure(KEEL_TIMED_OUT, "{} did not call in time", context_.name_ranks(waits_for));
+    waited = failure(KEEL_TIMED_OUT, "{} did not call in time: {}", context_.name_ranks(waits_for),
+                     describe_standings(context_.team(), context_.sequence));
   }
+  // What it has failed at it stays at, for those that describe it: nothing goes on.
+  if (waited.ok()) end_messages(segment, context_.rank());
   // After a failure a peer of this process may still read a window, so that none goes away
   // before the communicator does.
   for (Moving& one : moving) {

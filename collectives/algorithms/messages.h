@@ -4,10 +4,12 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "collectives/operation.h"
 #include "collectives/rank_context.h"
+#include "core/deadline.h"
 #include "core/status.h"
 
 namespace keel {
@@ -47,6 +49,12 @@ class MessageExchange {
   Status post(Moving& moving, Mail& mail);
   Status stage_windows(Moving& moving, Mail& mail, Patience& patience);
   Status receive_window(Moving& moving, const Mail& mail, uint64_t window, Patience& patience);
+  // How it is looked for ranks that wait for each other for good.
+  struct Look {
+    std::optional<Deadline> next;
+    uint32_t seen = 0;  // times that it was found so
+  };
+  void end_standstill(Look* look);
   Status lease_stage(Moving& moving);
   void finish(Moving& moving);
   void answer(Mail& mail, uint64_t sequence, uint32_t sender, keel_status status);

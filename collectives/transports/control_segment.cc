@@ -63,6 +63,7 @@ struct alignas(64) ControlSegment::Cell {
   alignas(64) std::atomic<uint64_t> done;
   std::atomic<uint32_t> left;
   std::atomic<uint32_t> mail_changes;
+  Standing standing;
 };
 
 namespace {
@@ -73,6 +74,7 @@ struct Layout {
   uint64_t posts;
   uint64_t eager;
   uint64_t mails;
+  uint64_t tallies;
   uint64_t layouts;
   uint64_t end;
 };
@@ -87,7 +89,8 @@ static Layout layout_of(uint64_t header, uint64_t cell, uint64_t world) {
   layout.posts = layout.cells + align_page(cell * world);
   layout.eager = layout.posts + align_page(sizeof(Post) * ControlSegment::kPosts * world);
   layout.mails = layout.eager + ControlSegment::kEagerBytes * ControlSegment::kEagerPlaces * world;
-  layout.layouts = layout.mails + align_page(sizeof(Mail) * ControlSegment::kMails * world * world);
+  layout.tallies = layout.mails + align_page(sizeof(Mail) * ControlSegment::kMails * world * world);
+  layout.layouts = layout.tallies + align_page(sizeof(Tally) * world * world);
   layout.end = layout.layouts + align_page(2 * sizeof(uint64_t) * world * world);
   return layout;
 }
@@ -145,6 +148,7 @@ Status ControlSegment::map(const FileDescriptor& file,
   segment->posts_ = reinterpret_cast<Post*>(base + layout.posts);
   segment->eager_ = reinterpret_cast<uint8_t*>(base + layout.eager);
   segment->mails_ = reinterpret_cast<Mail*>(base + layout.mails);
+  segment->tallies_ = reinterpret_cast<Tally*>(base + layout.tallies);
   segment->layouts_ = reinterpret_cast<uint64_t*>(base + layout.layouts);
   *out_segment = std::move(segment);
   return {};
@@ -222,6 +226,10 @@ std::atomic<uint32_t>& ControlSegment::post_count(uint64_t sequence) {
 bool ControlSegment::has_posted(uint32_t rank, uint64_t sequence) {
   // One that is ahead has taken the place only after all were done with this operation.
   return post(rank, sequence).sequence.load(std::memory_order_seq_cst) > sequence;
+}
+
+bool ControlSegment::is_done(uint32_t rank, uint64_t sequence) {
+  return cell(rank).done.load(std::memory_order_seq_cst) > sequence;
 }
 
 bool ControlSegment::all_posted(uint64_t sequence) {
@@ -383,6 +391,10 @@ void ControlSegment::notify_mail(uint32_t rank) {
   std::atomic<uint32_t>& word = mail_word(rank);
   word.fetch_add(1, std::memory_order_seq_cst);
   if (header_->sleepers.load(std::memory_order_seq_cst) != 0) wake(word);
+}
+
+Standing& ControlSegment::standing(uint32_t rank) {
+  return cell(rank).standing;
 }
 
 // ---- failures -------------------------------------------------------------------

@@ -92,6 +92,23 @@ struct alignas(64) Mail {
 };
 static_assert(sizeof(Mail) == 128);
 
+// The messages that a rank is at, for those who ask why nothing goes on: see standstill.h.
+struct alignas(64) Standing {
+  std::atomic<uint64_t> version;   // odd while the rank writes here, or its tallies
+  std::atomic<uint32_t> messages;  // 0: it is at none
+  // The first of them.
+  std::atomic<uint32_t> sends;
+  std::atomic<uint32_t> peer;
+  std::atomic<uint32_t> dtype;
+  std::atomic<uint64_t> count;
+};
+
+// Messages that a rank has begun with one peer, in all.
+struct Tally {
+  std::atomic<uint64_t> sends;
+  std::atomic<uint64_t> receives;
+};
+
 // A segment lives as long as somebody has it mapped, and has no name: nothing is left
 // behind by a process that is killed. All its ranks are one user's, but what is read from
 // it is checked as if it came from a stranger before anything is touched through it.
@@ -167,6 +184,8 @@ class ControlSegment {
   }
   // Something in |rank|'s mail has changed.
   void notify_mail(uint32_t rank);
+  Standing& standing(uint32_t rank);
+  Tally& tally(uint32_t rank, uint32_t peer) { return tallies_[uint64_t{rank} * world_ + peer]; }
 
   // ---- arrays of the forms with counts and offsets: |world| pairs a rank ----
   uint64_t* layout(uint32_t rank) { return layouts_ + uint64_t{rank} * world_ * 2; }
@@ -178,11 +197,14 @@ class ControlSegment {
   Status await_posts(uint64_t sequence, Patience& patience);
   Status await_step(uint64_t step, Patience& patience);
   // Until |ready|() says so; asked again whenever notify_mail(|rank|) was called.
-  // |missing|(other): whether it waits for that rank.
-  template <typename Ready, typename Missing>
-  Status await_mail(uint32_t rank, const Ready& ready, const Missing& missing, Patience& patience);
-  // Whether |rank| has posted operation |sequence|, or arrived at |step|.
+  // |missing|(other): whether it waits for that rank. |look|() is called now and then while it
+  // is parked, and may abort.
+  template <typename Ready, typename Missing, typename Look>
+  Status await_mail(uint32_t rank, const Ready& ready, const Missing& missing, const Look& look,
+                    Patience& patience);
+  // Whether |rank| has posted operation |sequence|, is done with it, or arrived at |step|.
   bool has_posted(uint32_t rank, uint64_t sequence);
+  bool is_done(uint32_t rank, uint64_t sequence);
   bool has_arrived(uint32_t rank, uint64_t step);
 
   // ---- failures ----
@@ -201,9 +223,15 @@ class ControlSegment {
   ControlSegment() = default;
 
   // |missing|(rank): whether it is that rank that |ready| waits for.
+  template <typename Ready, typename Missing, typename Look>
+  Status await(std::atomic<uint32_t>& word, const Ready& ready, const Missing& missing,
+               const Look& look, Patience& patience);
   template <typename Ready, typename Missing>
   Status await(std::atomic<uint32_t>& word, const Ready& ready, const Missing& missing,
-               Patience& patience);
+               Patience& patience) {
+    return await(
+        word, ready, missing, [] {}, patience);
+  }
   // Why not to wait any longer.
   Status check_waiting(Patience& patience) const;
   // Sleeps until |word| is no longer |seen| and somebody says so, or for a slice.
@@ -226,6 +254,7 @@ class ControlSegment {
   Post* posts_ = nullptr;
   uint8_t* eager_ = nullptr;
   Mail* mails_ = nullptr;
+  Tally* tallies_ = nullptr;
   uint64_t* layouts_ = nullptr;
   uint32_t world_ = 0;
   bool crowded_ = false;
@@ -233,9 +262,9 @@ class ControlSegment {
   std::atomic<uint64_t> over_{0};  // operations known to be over on all ranks
 };
 
-template <typename Ready, typename Missing>
+template <typename Ready, typename Missing, typename Look>
 Status ControlSegment::await(std::atomic<uint32_t>& word, const Ready& ready,
-                             const Missing& missing, Patience& patience) {
+                             const Missing& missing, const Look& look, Patience& patience) {
   for (uint32_t turn = 0; turn < spins_; ++turn) {
     if (ready()) return {};
     relax(turn);
@@ -254,16 +283,17 @@ Status ControlSegment::await(std::atomic<uint32_t>& word, const Ready& ready,
       if (ready()) return {};
       if (missing(rank)) abort(failure(KEEL_ABORTED, "rank {} left the communicator", rank));
     }
+    look();
     const Status status = check_waiting(patience);
     if (ready()) return {};
     if (!status.ok()) return status;
   }
 }
 
-template <typename Ready, typename Missing>
+template <typename Ready, typename Missing, typename Look>
 Status ControlSegment::await_mail(uint32_t rank, const Ready& ready, const Missing& missing,
-                                  Patience& patience) {
-  return await(mail_word(rank), ready, missing, patience);
+                                  const Look& look, Patience& patience) {
+  return await(mail_word(rank), ready, missing, look, patience);
 }
 
 }  // namespace keel
