@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "collectives/testing/interleaving.h"
+#include "collectives/testing/product.h"
 #include "collectives/testing/reference.h"
 #include "collectives/testing/test_rank.h"
 #include "core/testing/expect.h"
@@ -22,6 +23,7 @@ namespace {
 
 using keel::testing::Case;
 using keel::testing::CaseRun;
+using keel::testing::Doing;
 using keel::testing::Operation;
 using keel::testing::Reference;
 
@@ -162,31 +164,13 @@ INSTANTIATE_TEST_SUITE_P(Worlds, Matrix,
 
 // ---- every algorithm ------------------------------------------------------------
 
-// What it does, of what there is.
-struct Doing {
-  const char* algorithm;
-  std::vector<Operation> operations;
-};
-const std::vector<Doing> kDoings = {
-    {"one_shot", {Operation::kAllReduce}},
-    {"ring", {Operation::kAllReduce, Operation::kAllGather, Operation::kReduceScatter}},
-    {"doubling", {Operation::kAllReduce, Operation::kAllGather}},
-    {"halving", {Operation::kAllReduce, Operation::kReduceScatter}},
-    {"binomial",
-     {Operation::kBroadcast, Operation::kReduce, Operation::kGather, Operation::kScatter}},
-    {"knomial",
-     {Operation::kBroadcast, Operation::kReduce, Operation::kGather, Operation::kScatter}},
-    {"bruck", {Operation::kAllGather, Operation::kAllToAll}},
-    {"pairwise", {Operation::kAllToAll}},
-};
-
 class Algorithms : public testing::TestWithParam<std::tuple<size_t, bool>> {};
 
 // Each of its operations among every number of ranks and in every size; types, reductions and
 // places as they come.
 TEST_P(Algorithms, EveryOperationAndSize) {
   const auto [index, staged] = GetParam();
-  const Doing& doing = kDoings[index];
+  const Doing& doing = keel::testing::doings()[index];
   keel::testing::Random random(static_cast<uint64_t>(index) * 2 + (staged ? 1 : 0));
   for (const uint32_t world : kAlgorithmWorlds) {
     Ranks ranks(world, staged, doing.algorithm);
@@ -215,7 +199,7 @@ TEST_P(Algorithms, EveryOperationAndSize) {
 // Those that reduce, in all types and ways; what loses by partial results goes another way.
 TEST_P(Algorithms, EveryDtypeByEveryReduction) {
   const auto [index, staged] = GetParam();
-  const Doing& doing = kDoings[index];
+  const Doing& doing = keel::testing::doings()[index];
   const auto operation = doing.operations.front() == Operation::kBroadcast
                              ? Operation::kReduce
                              : doing.operations.front();
@@ -242,7 +226,8 @@ TEST_P(Algorithms, EveryDtypeByEveryReduction) {
 INSTANTIATE_TEST_SUITE_P(Algorithms, Algorithms,
                          testing::Combine(testing::Range<size_t>(0, 8), testing::Bool()),
                          [](const testing::TestParamInfo<Algorithms::ParamType>& info) {
-                           return std::string(kDoings[std::get<0>(info.param)].algorithm) +
+                           return std::string(
+                                      keel::testing::doings()[std::get<0>(info.param)].algorithm) +
                                   (std::get<1>(info.param) ? "_staged" : "_alias");
                          });
 
@@ -264,6 +249,43 @@ TEST(MatrixOfReductions, EveryDtypeByEveryReduction) {
     }
   }
 }
+
+// ---- all there is ---------------------------------------------------------------
+
+// A thread a rank, on CPU devices. The same in processes: processes_test.
+class Product : public testing::TestWithParam<uint32_t> {};
+
+TEST_P(Product, EveryOperationDtypeReductionSizeAndPlaceByEveryAlgorithm) {
+  const uint32_t world = GetParam();
+  if (keel::testing::test_backend() != "cpu") GTEST_SKIP() << "on CPU devices, whatever there is";
+  std::vector<keel_device> devices(world);
+  for (uint32_t rank = 0; rank < world; ++rank) {
+    const std::string name = "cpu:" + std::to_string(rank % 3);
+    ASSERT_EQ(KEEL_OK, keel_device_find(name.c_str(), &devices[rank])) << keel_last_error();
+  }
+  for (const Doing& doing : keel::testing::doings()) {
+    std::vector<keel_comm> comms(world);
+    auto options = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
+    options.chunk_bytes = 4096;
+    setenv("KEEL_ALGORITHM", doing.algorithm, /*overwrite=*/1);
+    ASSERT_EQ(KEEL_OK, keel_comm_init_all(devices.data(), world, &options, comms.data()))
+        << keel_last_error();
+    unsetenv("KEEL_ALGORITHM");
+    std::vector<std::string> problems(world);
+    std::vector<std::thread> threads;
+    for (uint32_t rank = 0; rank < world; ++rank) {
+      threads.emplace_back([&, rank] {
+        problems[rank] = keel::testing::run_product(doing, devices[rank], comms[rank]);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (const std::string& problem : problems) EXPECT_EQ(problem, "");
+    for (keel_comm comm : comms) EXPECT_KEEL_OK(keel_comm_destroy(comm));
+    if (HasFailure()) return;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, Product, testing::ValuesIn(kWorlds));
 
 // A thread a rank: a communicator, its duplicate and its parts, on three streams.
 class Interleaving : public testing::TestWithParam<uint32_t> {};

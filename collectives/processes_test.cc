@@ -18,6 +18,7 @@
 
 #include "collectives/bootstrap/testing/child_process.h"
 #include "collectives/testing/interleaving.h"
+#include "collectives/testing/product.h"
 #include "collectives/testing/reference.h"
 #include "collectives/testing/test_rank.h"
 #include "core/testing/test_backend.h"
@@ -117,7 +118,7 @@ int run_worker(const std::vector<std::string>& arguments) {
     text.copy(id.text, sizeof(id.text) - 1);
   }
   std::vector<std::unique_ptr<Reference>> references;
-  if (what != "interleaving") references = make_references(world, staged);
+  if (what == "cases" || what == "agreement") references = make_references(world, staged);
   const Program cases = [&](uint32_t rank, keel_device device, keel_comm comm,
                             keel_stream stream) -> std::string {
     const std::string explained = keel::api_detail::read_text(
@@ -133,20 +134,33 @@ int run_worker(const std::vector<std::string>& arguments) {
   const Program interleaving = [&](uint32_t, keel_device device, keel_comm comm, keel_stream) {
     return keel::testing::run_interleaving(device, comm, /*seed=*/world, /*operations=*/60);
   };
-  const std::vector<keel_device> available = keel::testing::all_devices();
   const keel_comm_options options = make_options(staged);
+  // A communicator for each algorithm: that is chosen when it is made.
+  const Program product = [&](uint32_t, keel_device device, keel_comm comm,
+                              keel_stream) -> std::string {
+    for (const keel::testing::Doing& doing : keel::testing::doings()) {
+      setenv("KEEL_ALGORITHM", doing.algorithm, 1);
+      keel_comm part = {};
+      if (keel_comm_duplicate(comm, &options, &part) != KEEL_OK) return keel_last_error();
+      std::string problem = keel::testing::run_product(doing, device, part);
+      if (keel_comm_destroy(part) != KEEL_OK && problem.empty()) problem = keel_last_error();
+      if (!problem.empty()) return problem;
+    }
+    return "";
+  };
+  const std::map<std::string, Program> programs = {
+      {"cases", cases}, {"agreement", cases}, {"interleaving", interleaving}, {"product", product}};
+  const std::vector<keel_device> available = keel::testing::all_devices();
   std::vector<std::string> problems(threads);
   std::vector<std::thread> running;
   for (uint32_t i = 0; i < threads; ++i) {
     running.emplace_back([&, i] {
       const uint32_t rank = first + i;
       const keel_device device = keel::testing::device_of(available, rank, world);
-      problems[i] = run_rank(
-          rank, device, what == "interleaving" ? interleaving : cases, [&](keel_comm* out_comm) {
-            return meeting != "-"
-                       ? keel_comm_init_env(device, &options, out_comm)
-                       : keel_comm_init_rank(device, &id, rank, world, &options, out_comm);
-          });
+      problems[i] = run_rank(rank, device, programs.at(what), [&](keel_comm* out_comm) {
+        return meeting != "-" ? keel_comm_init_env(device, &options, out_comm)
+                              : keel_comm_init_rank(device, &id, rank, world, &options, out_comm);
+      });
     });
   }
   for (std::thread& thread : running) thread.join();
@@ -198,6 +212,7 @@ void PrintTo(const Job& job, std::ostream* out) {
   *out << job.processes << "x" << job.threads << "_"
        << (job.backends == "all" ? "mixed" : job.backends) << (job.staged ? "_staged" : "_alias")
        << (job.what == "interleaving" ? "_interleaved" : "")
+       << (job.what == "product" ? "_product" : "")
        << (job.algorithm == "-" ? "" : "_" + job.algorithm)
        << (job.what == "agreement" ? "_of_rank_0" : "");
 }
@@ -234,6 +249,14 @@ INSTANTIATE_TEST_SUITE_P(Interleaved, Processes,
                                          Job{2, 2, "all", false, "interleaving"}),
                          testing::PrintToStringParamName());
 
+// All that there is of operations, dtypes, reductions, sizes, places and algorithms, as
+// matrix_test has it of threads: a job for each number of ranks.
+INSTANTIATE_TEST_SUITE_P(
+    Products, Processes,
+    testing::Values(Job{1, 1, "cpu", false, "product"}, Job{2, 1, "cpu", false, "product"},
+                    Job{3, 1, "cpu", false, "product"}, Job{4, 1, "cpu", false, "product"},
+                    Job{5, 1, "cpu", false, "product"}, Job{8, 1, "cpu", false, "product"}),
+    testing::PrintToStringParamName());
 INSTANTIATE_TEST_SUITE_P(Algorithms, Processes,
                          testing::Values(Job{5, 1, "cpu", false, "cases", "ring"},
                                          Job{3, 1, "all", false, "cases", "doubling"},

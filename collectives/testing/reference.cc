@@ -19,10 +19,27 @@ bool is_unsigned(keel_dtype dtype) {
 }
 
 // A number that depends on all three and repeats at no distance that a chunk may have.
-uint32_t noise(uint32_t seed, uint32_t rank, uint64_t i) {
+uint64_t noise_word(uint32_t seed, uint32_t rank, uint64_t i) {
   uint64_t x = i * 0x9e3779b97f4a7c15 + rank * 0xbf58476d1ce4e5b9 + seed * 0x94d049bb133111eb;
-  x = (x ^ (x >> 31)) * 0xd6e8feb86659fd93;
-  return static_cast<uint32_t>(x >> 32);
+  return (x ^ (x >> 31)) * 0xd6e8feb86659fd93;
+}
+uint32_t noise(uint32_t seed, uint32_t rank, uint64_t i) {
+  return static_cast<uint32_t>(noise_word(seed, rank, i) >> 32);
+}
+
+// The bytes [at, at + size) of what |rank| begins with.
+void write_noise(uint32_t seed, uint32_t rank, uint64_t at, uint64_t size, char* out) {
+  constexpr uint64_t kWord = sizeof(uint64_t);
+  while (size != 0) {
+    uint64_t word = noise_word(seed, rank, at / kWord);
+    word ^= word >> 29;
+    const uint64_t skipped = at % kWord;
+    const uint64_t taken = std::min(kWord - skipped, size);
+    std::memcpy(out, reinterpret_cast<const char*>(&word) + skipped, taken);
+    at += taken;
+    out += taken;
+    size -= taken;
+  }
 }
 
 // Small whole numbers, never 0: every sum of eight is exact in float32, whatever its order,
@@ -56,6 +73,39 @@ uint32_t encode_small(SmallFloat format, double value) {
       static_cast<uint32_t>(std::nearbyint(std::ldexp(magnitude, format.mantissa_bits - exponent)));
   const auto biased = static_cast<uint32_t>(exponent + bias - 1);
   return sign | ((biased << format.mantissa_bits) + units);
+}
+
+// encode(), of which the small whole numbers that most data are cost a look-up.
+class Encoder {
+ public:
+  explicit Encoder(keel_dtype dtype) : dtype_(dtype), element_(kit::dtype_size(dtype)) {
+    for (int value = -kMost; value <= kMost; ++value) encode(dtype, value, known_[value + kMost]);
+  }
+  void write(double value, char* out) const {
+    if (!(value >= -kMost && value <= kMost) || value != std::trunc(value) ||
+        (value == 0 && std::signbit(value))) {
+      return encode(dtype_, value, out);
+    }
+    std::memcpy(out, known_[static_cast<int>(value) + kMost], element_);
+  }
+
+ private:
+  static constexpr int kMost = 64;
+
+  const keel_dtype dtype_;
+  const uint64_t element_;
+  char known_[2 * kMost + 1][8];
+};
+
+const Encoder& encoder_of(keel_dtype dtype) {
+  static const std::vector<Encoder>* const encoders = [] {
+    auto* made = new std::vector<Encoder>;
+    for (keel_dtype each = KEEL_DTYPE_INVALID + 1; each < KEEL_DTYPE_COUNT; ++each) {
+      made->emplace_back(each);
+    }
+    return made;
+  }();
+  return (*encoders)[dtype - KEEL_DTYPE_INVALID - 1];
 }
 
 template <typename T>
@@ -114,8 +164,8 @@ uint64_t Arrays::extent() const {
   return end;
 }
 
-Reference::Reference(const Case& scenario)
-    : case_(scenario), element_(kit::dtype_size(scenario.dtype)) {
+Reference::Reference(const Case& scenario, uint32_t only)
+    : case_(scenario), only_(only), element_(kit::dtype_size(scenario.dtype)) {
   make_arrays();
   make_buffers();
   run();
@@ -250,26 +300,33 @@ void Reference::make_buffers() {
           break;
       }
     }
-    std::string memory(std::max(send_at + send, receive_at + receive) + margin, '\0');
-    for (uint64_t i = 0; i < memory.size(); ++i) {
-      memory[i] = static_cast<char>(noise(case_.seed + 1, rank, i));
-    }
-    for (uint64_t i = 0; case_.reduces() && i < send / element_; ++i) {
-      encode(case_.dtype, input(case_, rank, i), &memory[send_at + i * element_]);
-    }
     send_at_.push_back(send == 0 ? kNone : send_at);
     receive_at_.push_back(receive == 0 ? kNone : receive_at);
-    before_.push_back(memory);
+    before_.emplace_back();
+    if (!knows(rank)) continue;
+    before_[rank].resize(std::max(send_at + send, receive_at + receive) + margin);
+    fill(rank);
   }
   after_ = before_;
+}
+
+void Reference::fill(uint32_t rank) {
+  std::string& memory = before_[rank];
+  write_noise(case_.seed + 1, rank, 0, memory.size(), memory.data());
+  if (!case_.reduces()) return;
+  const Encoder& encoder = encoder_of(case_.dtype);
+  const uint64_t count = send_elements(rank);
+  for (uint64_t i = 0; i < count; ++i) {
+    encoder.write(input(case_, rank, i), &memory[send_at_[rank] + i * element_]);
+  }
 }
 
 // ---- what becomes of it ---------------------------------------------------------
 
 void Reference::move(uint32_t source, uint64_t from, uint32_t rank, uint64_t to, uint64_t count) {
   if (count == 0) return;
-  std::memcpy(&after_[rank][receive_at_[rank] + to * element_],
-              &before_[source][send_at_[source] + from * element_], count * element_);
+  write_noise(case_.seed + 1, source, send_at_[source] + from * element_, count * element_,
+              &after_[rank][receive_at_[rank] + to * element_]);
 }
 
 void Reference::put(uint32_t rank, uint64_t to, const std::string& bytes) {
@@ -280,6 +337,7 @@ void Reference::put(uint32_t rank, uint64_t to, const std::string& bytes) {
 std::string Reference::reduce(uint64_t from, uint64_t count) const {
   std::string bytes(count * element_, '\0');
   const bool has_factors = case_.reduction == KEEL_PREMUL_SUM;
+  const Encoder& encoder = encoder_of(case_.dtype);
   for (uint64_t i = 0; i < count; ++i) {
     double result = 0;
     for (uint32_t rank = 0; rank < case_.world; ++rank) {
@@ -302,71 +360,73 @@ std::string Reference::reduce(uint64_t from, uint64_t count) const {
       // Small floats are divided in float32; integers truncate as they are stored.
       if (is_float(case_.dtype) && case_.dtype != KEEL_FLOAT64) result = static_cast<float>(result);
     }
-    encode(case_.dtype, result, &bytes[i * element_]);
+    encoder.write(result, &bytes[i * element_]);
   }
   return bytes;
 }
 
 void Reference::run() {
+  const bool is_same = case_.operation == Operation::kAllReduce;
+  const std::string all = is_same ? reduce(0, case_.count) : "";
+  for (uint32_t rank = 0; rank < case_.world; ++rank) {
+    if (!knows(rank)) continue;
+    if (is_same) put(rank, 0, all);
+    run(rank);
+  }
+}
+
+void Reference::run(uint32_t rank) {
   const uint32_t world = case_.world;
   const uint32_t root = case_.root();
   const uint64_t count = case_.count;
-  std::string all;
-  if (case_.operation == Operation::kAllReduce || case_.operation == Operation::kReduce) {
-    all = reduce(0, count);
-  }
-  for (uint32_t rank = 0; rank < world; ++rank) {
-    const Arrays& send = send_arrays_[rank];
-    const Arrays& receive = receive_arrays_[rank];
-    switch (case_.operation) {
-      case Operation::kAllReduce:
-        put(rank, 0, all);
-        break;
-      case Operation::kReduce:
-        if (rank == root) put(rank, 0, all);
-        break;
-      case Operation::kReduceScatter:
-        put(rank, 0, reduce(rank * count, count));
-        break;
-      case Operation::kReduceScatterV:
-        put(rank, 0, reduce(send.offsets[rank], send.counts[rank]));
-        break;
-      case Operation::kBroadcast:
-        move(root, 0, rank, 0, count);
-        break;
-      case Operation::kScatter:
-        move(root, rank * count, rank, 0, count);
-        break;
-      case Operation::kScatterV:
-        move(root, send.offsets[rank], rank, 0, send.counts[rank]);
-        break;
-      case Operation::kSendRecv:
-        move((rank + world - 1) % world, 0, rank, 0, count);
-        break;
-      case Operation::kPairs:
-        if ((rank ^ 1) < world) move(rank ^ 1, 0, rank, 0, count);
-        break;
-      case Operation::kBarrier:
-        break;
-      default:
-        for (uint32_t peer = 0; peer < world; ++peer) {
-          if (case_.operation == Operation::kAllGather) {
-            move(peer, 0, rank, peer * count, count);
-          } else if (case_.operation == Operation::kGather) {
-            if (rank == root) move(peer, 0, rank, peer * count, count);
-          } else if (case_.operation == Operation::kGatherV) {
-            if (rank == root) move(peer, 0, rank, receive.offsets[peer], receive.counts[peer]);
-          } else if (case_.operation == Operation::kAllGatherV) {
-            move(peer, 0, rank, receive.offsets[peer], receive.counts[peer]);
-          } else {
-            const uint32_t messages = case_.operation == Operation::kGroupExchange ? kMessages : 1;
-            for (uint32_t i = 0; i < messages; ++i) {
-              move(peer, i * send_arrays_[peer].extent() + send_arrays_[peer].offsets[rank], rank,
-                   i * receive.extent() + receive.offsets[peer], receive.counts[peer]);
-            }
+  const Arrays& send = send_arrays_[rank];
+  const Arrays& receive = receive_arrays_[rank];
+  switch (case_.operation) {
+    case Operation::kReduce:
+      if (rank == root) put(rank, 0, reduce(0, count));
+      break;
+    case Operation::kReduceScatter:
+      put(rank, 0, reduce(rank * count, count));
+      break;
+    case Operation::kReduceScatterV:
+      put(rank, 0, reduce(send.offsets[rank], send.counts[rank]));
+      break;
+    case Operation::kBroadcast:
+      move(root, 0, rank, 0, count);
+      break;
+    case Operation::kScatter:
+      move(root, rank * count, rank, 0, count);
+      break;
+    case Operation::kScatterV:
+      move(root, send.offsets[rank], rank, 0, send.counts[rank]);
+      break;
+    case Operation::kSendRecv:
+      move((rank + world - 1) % world, 0, rank, 0, count);
+      break;
+    case Operation::kPairs:
+      if ((rank ^ 1) < world) move(rank ^ 1, 0, rank, 0, count);
+      break;
+    case Operation::kAllReduce:  // the same for all
+    case Operation::kBarrier:
+      break;
+    default:
+      for (uint32_t peer = 0; peer < world; ++peer) {
+        if (case_.operation == Operation::kAllGather) {
+          move(peer, 0, rank, peer * count, count);
+        } else if (case_.operation == Operation::kGather) {
+          if (rank == root) move(peer, 0, rank, peer * count, count);
+        } else if (case_.operation == Operation::kGatherV) {
+          if (rank == root) move(peer, 0, rank, receive.offsets[peer], receive.counts[peer]);
+        } else if (case_.operation == Operation::kAllGatherV) {
+          move(peer, 0, rank, receive.offsets[peer], receive.counts[peer]);
+        } else {
+          const uint32_t messages = case_.operation == Operation::kGroupExchange ? kMessages : 1;
+          for (uint32_t i = 0; i < messages; ++i) {
+            move(peer, i * send_arrays_[peer].extent() + send_arrays_[peer].offsets[rank], rank,
+                 i * receive.extent() + receive.offsets[peer], receive.counts[peer]);
           }
         }
-    }
+      }
   }
 }
 

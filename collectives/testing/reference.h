@@ -66,7 +66,9 @@ struct Arrays {
 // after them that nobody may write.
 class Reference {
  public:
-  explicit Reference(const Case& scenario);
+  static constexpr uint32_t kAllRanks = UINT32_MAX;
+  // |only|: nothing is known of the memory of other ranks, and less is computed.
+  explicit Reference(const Case& scenario, uint32_t only = kAllRanks);
 
   const Case& scenario() const { return case_; }
   // The memory of |rank| before and after; whoever writes less or more than it should shows.
@@ -83,7 +85,10 @@ class Reference {
  private:
   void make_arrays();
   void make_buffers();
+  void fill(uint32_t rank);
   void run();
+  void run(uint32_t rank);
+  bool knows(uint32_t rank) const { return only_ == kAllRanks || only_ == rank; }
   uint64_t send_elements(uint32_t rank) const;
   uint64_t receive_elements(uint32_t rank) const;
   // Element |from| of the send buffer of |source| to element |to| of |rank|'s.
@@ -93,6 +98,7 @@ class Reference {
   void put(uint32_t rank, uint64_t to, const std::string& bytes);
 
   const Case case_;
+  const uint32_t only_;
   const uint64_t element_;
   std::vector<Arrays> send_arrays_;
   std::vector<Arrays> receive_arrays_;

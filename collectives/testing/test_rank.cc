@@ -35,16 +35,23 @@ CaseRun::CaseRun(const Reference& reference, uint32_t rank, keel_device device)
       device_(device),
       reduction_(reference.scenario().reduction) {}
 
+CaseRun::CaseRun(const Reference& reference, uint32_t rank, keel_device device, char* memory)
+    : CaseRun(reference, rank, device) {
+  memory_ = memory;
+  is_owned_ = false;
+}
+
 CaseRun::CaseRun(CaseRun&& other) noexcept
     : reference_(other.reference_),
       rank_(other.rank_),
       device_(other.device_),
       memory_(std::exchange(other.memory_, nullptr)),
+      is_owned_(other.is_owned_),
       reduction_(other.reduction_),
       fetched_(std::move(other.fetched_)) {}
 
 CaseRun::~CaseRun() {
-  keel_free(device_, memory_);
+  if (is_owned_) keel_free(device_, memory_);
 }
 
 std::string CaseRun::failed(const char* what) const {
@@ -73,13 +80,13 @@ std::string CaseRun::fetch(keel_stream stream) {
   return "";
 }
 
-std::string CaseRun::check() const {
+std::string CaseRun::check(std::string_view fetched) const {
   const std::string& expected = reference_->after(rank_);
-  if (fetched_ == expected) return "";
+  if (fetched == expected) return "";
   const auto at = static_cast<uint64_t>(
-      std::mismatch(fetched_.begin(), fetched_.end(), expected.begin()).first - fetched_.begin());
+      std::mismatch(fetched.begin(), fetched.end(), expected.begin()).first - fetched.begin());
   uint64_t wrong = 0;
-  for (size_t i = 0; i < expected.size(); ++i) wrong += fetched_[i] != expected[i] ? 1 : 0;
+  for (size_t i = 0; i < expected.size(); ++i) wrong += fetched[i] != expected[i] ? 1 : 0;
   const auto place = [](uint64_t offset) {
     return offset == Reference::kNone ? "nowhere" : std::to_string(offset);
   };
@@ -87,7 +94,7 @@ std::string CaseRun::check() const {
       "rank {}, {}: {} bytes of {} are wrong, first byte {}: {:#04x} instead of {:#04x}; send is "
       "at {}, receive at {}",
       rank_, reference_->scenario().describe(), wrong, expected.size(), at,
-      static_cast<uint8_t>(fetched_[at]), static_cast<uint8_t>(expected[at]),
+      static_cast<uint8_t>(fetched[at]), static_cast<uint8_t>(expected[at]),
       place(reference_->send_at(rank_)), place(reference_->receive_at(rank_)));
 }
 

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "collectives/testing/reference.h"
@@ -22,6 +23,8 @@ keel_device device_of(const std::vector<keel_device>& available, uint32_t rank, 
 class CaseRun {
  public:
   CaseRun(const Reference& reference, uint32_t rank, keel_device device);
+  // In |memory| of the caller's, who fills it and fetches what becomes of it.
+  CaseRun(const Reference& reference, uint32_t rank, keel_device device, char* memory);
   ~CaseRun();
   CaseRun(CaseRun&& other) noexcept;
   CaseRun(const CaseRun&) = delete;
@@ -34,7 +37,8 @@ class CaseRun {
   // Enqueues a copy of the memory to the host.
   std::string fetch(keel_stream stream);
   // After the stream was synchronized: compares.
-  std::string check() const;
+  std::string check() const { return check(fetched_); }
+  std::string check(std::string_view fetched) const;
 
  private:
   keel_status enqueue(keel_comm comm, keel_stream stream) const;
@@ -45,6 +49,7 @@ class CaseRun {
   uint32_t rank_;
   keel_device device_;
   char* memory_ = nullptr;
+  bool is_owned_ = true;
   keel_reduction reduction_;
   std::string fetched_;
 };
