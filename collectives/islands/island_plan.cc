@@ -91,16 +91,29 @@ IslandPlan::IslandPlan(std::vector<NativeRank> ranks)
   lanes_ = static_cast<uint32_t>(smallest);
 }
 
+// What is divided or multiplied in the end, or before, is so by all ranks at once.
+bool IslandPlan::reduces_in_parts(const Request& request) const {
+  return request.reduction < KEEL_AVG && !loses_by_parts(request.dtype, request.reduction) &&
+         can(KEEL_REDUCE, request.dtype, request.reduction);
+}
+
 bool IslandPlan::takes(const Request& request, bool is_small) const {
   if (!any_ || request.count == 0) return false;
   if (is_one()) return can(request.collective, request.dtype, request.reduction);
   if (is_small) return false;
-  if (request.collective == KEEL_BROADCAST) return can(KEEL_BROADCAST, request.dtype, KEEL_SUM);
-  // What is divided or multiplied in the end, or before, is so by all ranks at once.
-  return request.collective == KEEL_ALL_REDUCE && request.reduction < KEEL_AVG &&
-         !loses_by_parts(request.dtype, request.reduction) &&
-         can(KEEL_REDUCE, request.dtype, request.reduction) &&
-         can(KEEL_BROADCAST, request.dtype, KEEL_SUM);
+  const bool can_broadcast = can(KEEL_BROADCAST, request.dtype, KEEL_SUM);
+  switch (request.collective) {
+    case KEEL_BROADCAST:
+      return can_broadcast;
+    case KEEL_ALL_REDUCE:
+      return can_broadcast && reduces_in_parts(request);
+    case KEEL_ALL_GATHER:
+      return can_broadcast && is_even();
+    case KEEL_REDUCE_SCATTER:
+      return is_even() && reduces_in_parts(request);
+    default:
+      return false;
+  }
 }
 
 std::string IslandPlan::why_alone(uint32_t rank) const {

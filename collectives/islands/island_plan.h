@@ -32,6 +32,8 @@ struct NativeRank {
 //                             Keel's own algorithms among the islands, on as many lanes as the
 //                             smallest island has ranks: the first of each island exchange the
 //                             first share of the data, the second ones the second
+//   several of one size       the same for all_gather and reduce_scatter, whose pieces are the
+//                             shares
 //   else                      Keel's own algorithms among all ranks
 class IslandPlan {
  public:
@@ -47,6 +49,8 @@ class IslandPlan {
   bool any() const { return any_; }
   bool is_one() const { return any_ && islands_.size() == 1; }
   uint32_t lanes() const { return lanes_; }
+  // Whether every rank is in a lane.
+  bool is_even() const { return lanes_ * islands_.size() == ranks_.size(); }
 
   // Whether the libraries of all islands of more than one rank can.
   bool can(keel_collective collective, keel_dtype dtype, keel_reduction reduction) const {
@@ -64,6 +68,7 @@ class IslandPlan {
     uint32_t island = 0;
     uint32_t index = 0;
   };
+  bool reduces_in_parts(const Request& request) const;
   std::string why_alone(uint32_t rank) const;
 
   const std::vector<NativeRank> ranks_;

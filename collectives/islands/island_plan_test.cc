@@ -108,6 +108,26 @@ TEST(IslandPlan, SeveralIslandsTakeWhatTheyCanPutTogether) {
   EXPECT_FALSE(plan.takes(request(KEEL_ALL_GATHER), false));
 }
 
+// Whose pieces are the lanes' shares.
+TEST(IslandPlan, IslandsOfOneSizeTakePiecesToo) {
+  const IslandPlan even(
+      {rank_on("a:0", "a"), rank_on("b:0", "b"), rank_on("b:1", "b"), rank_on("a:1", "a")});
+  EXPECT_TRUE(even.is_even());
+  EXPECT_TRUE(even.takes(request(KEEL_ALL_GATHER), false));
+  EXPECT_TRUE(even.takes(request(KEEL_REDUCE_SCATTER), false));
+  EXPECT_FALSE(even.takes(request(KEEL_ALL_GATHER), /*is_small=*/true));
+  EXPECT_FALSE(even.takes(request(KEEL_ALL_GATHER, KEEL_FLOAT64), false));
+  EXPECT_FALSE(even.takes(request(KEEL_REDUCE_SCATTER, KEEL_FLOAT32, KEEL_AVG), false));
+  EXPECT_FALSE(even.takes(request(KEEL_REDUCE_SCATTER, KEEL_FLOAT16), false));
+  EXPECT_FALSE(even.takes(request(KEEL_REDUCE), false));
+  EXPECT_FALSE(even.takes(request(KEEL_ALL_TO_ALL), false));
+  const IslandPlan uneven({rank_on("a:0", "a"), rank_on("b:0", "b"), rank_on("b:1", "b"),
+                           rank_on("a:1", "a"), rank_on("b:2", "b")});
+  EXPECT_FALSE(uneven.is_even());
+  EXPECT_FALSE(uneven.takes(request(KEEL_ALL_GATHER), false));
+  EXPECT_FALSE(uneven.takes(request(KEEL_REDUCE_SCATTER), false));
+}
+
 TEST(IslandPlan, WhatAllCanIsWhatEachCan) {
   NativeRank other = rank_on("sim:1");
   other.offer.capability = all_but(KEEL_BFLOAT16);

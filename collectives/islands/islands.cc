@@ -73,7 +73,7 @@ Islands::Islands(RankContext& context, std::shared_ptr<const IslandPlan> plan)
       plan_(std::move(plan)),
       size_(static_cast<uint32_t>(plan_->island(context.rank()).size())),
       index_(plan_->index_of(context.rank())) {
-  calls_.reserve(plan_->lanes());
+  calls_.reserve(std::max(plan_->lanes(), plan_->is_even() ? plan_->world() : 1));
 }
 
 Islands::~Islands() = default;
@@ -152,6 +152,10 @@ Status Islands::run(const Request& request, Patience& patience) {
     status = run_whole(request, patience);
   } else if (request.collective == KEEL_BROADCAST) {
     status = run_broadcast(request, patience);
+  } else if (request.collective == KEEL_ALL_GATHER) {
+    status = run_all_gather(request, patience);
+  } else if (request.collective == KEEL_REDUCE_SCATTER) {
+    status = run_reduce_scatter(request, patience);
   } else {
     status = run_all_reduce(request, patience);
   }
@@ -269,6 +273,47 @@ Status Islands::run_broadcast(const Request& request, Patience& patience) {
   }
   if (!is_home && island_) add_shares_out(request);
   return run_native(request, patience);
+}
+
+// The ranks of a lane have each other's pieces first, of which each then hands its lane's to its
+// island: so a piece crosses to an island once, not to each of its ranks.
+Status Islands::run_all_gather(const Request& request, Patience& patience) {
+  Request part = request;
+  part.collective = KEEL_ALL_GATHER_V;
+  part.algorithm = Algorithm::kDirect;
+  for (const std::vector<uint32_t>& island : plan_->islands()) {
+    part.receive_pieces.push_back({island[index_] * request.count, request.count});
+  }
+  part.send_pieces = part.receive_pieces;
+  KEEL_RETURN_IF_ERROR(run_lane(part, patience));
+  for (uint32_t rank = 0; rank < plan_->world(); ++rank) {
+    add_call(request, KEEL_BROADCAST, {rank * request.count, request.count}, plan_->index_of(rank),
+             request.receive, request.receive);
+  }
+  return run_native(request, patience);
+}
+
+// The island reduces every rank's piece on the rank whose lane it is; then each lane does what
+// is left to do, for the pieces of its own ranks.
+Status Islands::run_reduce_scatter(const Request& request, Patience& patience) {
+  const uint64_t piece = request.count * request.element();
+  const auto islands = static_cast<uint32_t>(plan_->islands().size());
+  auto& memory = context_.device().memory();
+  void* partial = nullptr;
+  KEEL_RETURN_IF_ERROR(memory.alloc(KEEL_MEMORY_DEVICE, piece * islands, &partial));
+  for (uint32_t rank = 0; rank < plan_->world(); ++rank) {
+    add_call(request, KEEL_REDUCE, {0, request.count}, plan_->index_of(rank),
+             static_cast<const char*>(request.send) + rank * piece,
+             static_cast<char*>(partial) + plan_->island_of(rank) * piece);
+  }
+  Status status = run_native(request, patience);
+  if (status.ok()) {
+    Request part = request;
+    part.send = partial;
+    status = run_lane(part, patience);
+  }
+  const Status freed = memory.free(partial);
+  return status.ok() ? freed : status;
 }
 
 // ---- numbers --------------------------------------------------------------------

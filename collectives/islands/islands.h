@@ -65,6 +65,9 @@ class Islands {
   Status run_whole(const Request& request, Patience& patience);
   Status run_all_reduce(const Request& request, Patience& patience);
   Status run_broadcast(const Request& request, Patience& patience);
+  // Of islands of one size, so that each rank's lane is that of its own piece.
+  Status run_all_gather(const Request& request, Patience& patience);
+  Status run_reduce_scatter(const Request& request, Patience& patience);
   // Has the library run |calls_|, the next part of |request|.
   Status run_native(const Request& request, Patience& patience);
   Status run_lane(const Request& request, Patience& patience);

@@ -241,14 +241,15 @@ TEST_F(MixedIslandsTest, RanksInterleavedInAnyOrder) {
   struct Mix {
     const char* kinds;
     const char* explained;
+    bool is_even = false;
   };
   const Mix mixes[] = {
       {"scs", R"({"ranks": "ranks 0, 2", "library")"},
       {"csvscs", R"({"ranks": "ranks 1, 3, 5", "library")"},
       {"sscvs", R"("lanes": 1)"},
-      {"tsts", R"("lanes": 2)"},
-      {"stsstt", R"("lanes": 3)"},
-      {"ssttst", R"("lanes": 3)"},
+      {"tsts", R"("lanes": 2)", /*is_even=*/true},
+      {"stsstt", R"("lanes": 3)", /*is_even=*/true},
+      {"ssttst", R"("lanes": 3)", /*is_even=*/true},
       {"sstsst", R"("lanes": 2)"},  // an island of four, and one of two
       {"tsttsct", R"("lanes": 1)"},
       {"sssss", R"("why": "its device is another rank's already")"},
@@ -260,8 +261,10 @@ TEST_F(MixedIslandsTest, RanksInterleavedInAnyOrder) {
     expect_explained(mix.explained);
     for (uint32_t number = 0; number < kOperations; ++number) {
       const auto operation = static_cast<Operation>(number);
-      const bool is_mixed =
-          operation == Operation::kAllReduce || operation == Operation::kBroadcast;
+      const bool has_pieces =
+          operation == Operation::kAllGather || operation == Operation::kReduceScatter;
+      const bool is_mixed = operation == Operation::kAllReduce ||
+                            operation == Operation::kBroadcast || (has_pieces && mix.is_even);
       for (const uint64_t count : {1, 6000, 6001, 40'000}) {
         // Small ones travel with the posts.
         EXPECT_EQ(run(scenario(operation, KEEL_FLOAT32, count)), is_mixed && count > 1 ? 1u : 0u)
@@ -289,6 +292,25 @@ TEST_F(MixedIslandsTest, EveryDtypeByEveryReduction) {
     Case made = scenario(Operation::kBroadcast, dtype, 9001);
     for (made.seed = 0; made.seed < world(); ++made.seed) {
       EXPECT_EQ(run(made), has ? 1u : 0u) << made.describe();
+    }
+  }
+}
+
+TEST_F(MixedIslandsTest, PiecesInEveryDtypeByEveryReduction) {
+  make_mix("stts");
+  for (keel_dtype dtype = KEEL_DTYPE_INVALID + 1; dtype < KEEL_DTYPE_COUNT; ++dtype) {
+    const bool has = dtype != KEEL_INT16 && dtype != KEEL_UINT16 && dtype != KEEL_FLOAT64 &&
+                     dtype != KEEL_FLOAT8_E4M3FN && dtype != KEEL_FLOAT8_E5M2;
+    const bool is_narrow = dtype == KEEL_FLOAT16 || dtype == KEEL_BFLOAT16;
+    for (const uint64_t count : {20'001, 20'002}) {  // the second one is in place
+      for (keel_reduction reduction = 0; reduction < KEEL_REDUCTION_COUNT; ++reduction) {
+        Case made = scenario(Operation::kReduceScatter, dtype, count);
+        made.reduction = reduction;
+        const bool is_native = has && reduction < KEEL_AVG &&
+                               (!is_narrow || reduction == KEEL_MIN || reduction == KEEL_MAX);
+        EXPECT_EQ(run(made), is_native ? 1u : 0u) << made.describe();
+      }
+      EXPECT_EQ(run(scenario(Operation::kAllGather, dtype, count)), has ? 1u : 0u);
     }
   }
 }
@@ -321,6 +343,26 @@ TEST_F(MixedIslandsTest, AFailureInOneIslandIsEverybodys) {
   enqueue(everybody(), 10'000);
   for (uint32_t rank = 0; rank < world(); ++rank) {
     expect_failure(rank, KEEL_INTERNAL, {"rank 3 (sim:1)", "injected failure of ccl 1"});
+  }
+}
+
+TEST_F(MixedIslandsTest, AFailureInPiecesIsEverybodysToo) {
+  constexpr uint64_t kPiece = 10'000;
+  for (const bool gathers : {true, false}) {
+    make_mix("stst", {{"faults", "1/fail:ccl@1"}});
+    std::vector<void*> memory;
+    for (uint32_t rank = 0; rank < world(); ++rank) {
+      memory.push_back(alloc(devices_[rank], 4 * kPiece * 4));
+      auto* const own = static_cast<float*>(memory[rank]) + rank * kPiece;
+      ASSERT_KEEL_OK(gathers ? keel_all_gather(comms_[rank], own, memory[rank], kPiece,
+                                               KEEL_FLOAT32, streams_[rank])
+                             : keel_reduce_scatter(comms_[rank], memory[rank], own, kPiece,
+                                                   KEEL_FLOAT32, KEEL_SUM, streams_[rank]));
+    }
+    for (uint32_t rank = 0; rank < world(); ++rank) {
+      expect_failure(rank, KEEL_INTERNAL, {"rank 2 (sim", "injected failure of ccl 1"});
+    }
+    for (uint32_t rank = 0; rank < world(); ++rank) keel_free(devices_[rank], memory[rank]);
   }
 }
 
