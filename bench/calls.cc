@@ -59,7 +59,7 @@ struct Calls::State {
   keel_op_call call = KEEL_STRUCT_INIT(keel_op_call, KEEL_STRUCT_OP_CALL);
 
   // The plugin's own side: all its handles are alike.
-  const keel_plugin& plugin = tables_of(find_null_plugin());
+  const keel_plugin& plugin = tables_of(find_test_plugin("null"));
   keel_plugin_device* native_device = nullptr;
   keel_plugin_stream* native_stream = nullptr;
   keel_plugin_event* native_event = nullptr;
@@ -127,19 +127,19 @@ Calls::Calls() : state_(std::make_unique<State>()) {
 
 Calls::~Calls() = default;
 
-std::string find_null_plugin() {
+std::string find_test_plugin(const std::string& name) {
   // Beside the tests of a build, or of a bundle, in which this program lies with them.
   const auto folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
   for (const char* plugins : {"../tests/plugins", "plugins"}) {
-    const auto file = (folder / plugins / "libkeel_null.so").lexically_normal();
+    const auto file = (folder / plugins / ("libkeel_" + name + ".so")).lexically_normal();
     if (std::filesystem::exists(file)) return file.string();
   }
   return {};
 }
 
 Device load_null() {
-  const std::string path = find_null_plugin();
-  if (path.empty()) throw std::runtime_error(kNoNullPlugin);
+  const std::string path = find_test_plugin("null");
+  if (path.empty()) throw std::runtime_error(kNoTestPlugins);
   uint32_t index = 0;
   check(keel_plugin_load(path.c_str(), nullptr, nullptr, &index));
   return Device::find(backends().at(index).name);

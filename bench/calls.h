@@ -33,10 +33,11 @@ class Calls {
   std::vector<Call> calls_;
 };
 
-// The file of the backend `null`, which is built with the tests; empty where it is not.
-std::string find_null_plugin();
-inline constexpr char kNoNullPlugin[] = "the backend null is built with the tests only";
-// An instance of it.
+// The file of the backend `null` or `fake`, which are built with the tests; empty where they are
+// not.
+std::string find_test_plugin(const std::string& name);
+inline constexpr char kNoTestPlugins[] = "the backends null and fake are built with the tests only";
+// An instance of `null`.
 Device load_null();
 
 // keel_bench --repeat: what a process of its own is measured with. |what| is "CALL/keel" or

@@ -40,6 +40,7 @@ std::vector<Figure> collective_recording(Setup& setup);
 std::vector<Figure> copy_cross(Setup& setup);
 std::vector<Figure> core_stream_handoff(Setup& setup);
 std::vector<Figure> core_alloc(Setup& setup);
+std::vector<Figure> core_alloc_traces(Setup& setup);
 std::vector<Figure> core_cross_copy(Setup& setup);
 std::vector<Figure> core_overhead(Setup& setup);
 std::vector<Figure> core_gates(Setup& setup);

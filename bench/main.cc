@@ -44,6 +44,7 @@ constexpr Entry kFigures[] = {
     {"core_stream_handoff", core_stream_handoff},
     {"core_cross_copy", core_cross_copy},
     {"core_alloc", core_alloc},
+    {"core_alloc/traces", core_alloc_traces},
     {"core_overhead", core_overhead},
     {"core_gates", core_gates},
     {"core_first_operation", core_first_operation},

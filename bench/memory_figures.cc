@@ -1,8 +1,13 @@
-// Allocations that the cache serves, through keel.h, against the C library's malloc.
+// Allocations that the cache serves, through keel.h, against the C library's malloc; and what the
+// allocator holds for those of programs.
 #include <cstdlib>
+#include <string>
+#include <unordered_map>
 #include <vector>
 
+#include "bench/calls.h"
 #include "bench/figures.h"
+#include "core/testing/allocation_traces.h"
 
 namespace keel::bench {
 
@@ -16,7 +21,69 @@ void touch(void* pointer) {
   asm volatile("" : : "g"(pointer) : "memory");
 }
 
+using testing::Trace;
+using testing::TraceStep;
+
+// A device of the backend `fake` whose addresses have no memory behind them.
+Device load_unbacked() {
+  const char* const keys[] = {"devices", "unbacked", "no_alias"};
+  const char* const values[] = {"1", "1", "1"};
+  auto settings = KEEL_STRUCT_INIT(keel_instance_settings, KEEL_STRUCT_INSTANCE_SETTINGS);
+  settings.count = 3;
+  settings.keys = keys;
+  settings.values = values;
+  uint32_t index = 0;
+  check(keel_plugin_load(find_test_plugin("fake").c_str(), &settings, nullptr, &index));
+  return Device::find(backends().at(index).name);
+}
+
+// What a device holds for |trace| that has always done all its work before the next call.
+Figure held_for(const std::string& name, const Trace& trace, std::optional<Target> target) {
+  constexpr char kReserved[] = "reserved";
+  constexpr char kAllocated[] = "allocated";
+  const Device device = load_unbacked();
+  const Stream streams[] = {Stream(device), Stream(device)};
+  std::unordered_map<uint64_t, void*> memory;
+  for (const TraceStep& step : trace) {
+    const keel_stream stream = streams[step.stream].get();
+    if (step.kind == TraceStep::Kind::kAlloc) {
+      check(keel_alloc_on_stream(stream, step.size, &memory[step.id]));
+    } else if (step.kind == TraceStep::Kind::kFree) {
+      check(keel_free_on_stream(stream, memory.at(step.id)));
+      memory.erase(step.id);
+    }
+  }
+  const keel_memory_stats stats = device.memory_stats();
+  for (const auto& [id, pointer] : memory) check(keel_free(device.get(), pointer));
+  device.trim_memory();
+  Figure figure;
+  figure.name = "core_alloc/traces/" + name;
+  figure.about =
+      "what Keel holds from the device against what the program has, both at their peaks; memory "
+      "comes back in the order of the program's streams.";
+  figure.unit = Unit::kMebibytes;
+  figure.timings = {{kReserved, 1, 1, {static_cast<double>(stats.reserved_peak)}},
+                    {kAllocated, 1, 1, {static_cast<double>(stats.allocated_peak)}}};
+  figure.subject = kReserved;
+  figure.peer = figure.limit = kAllocated;
+  figure.target = target;
+  return figure;
+}
+
 }  // namespace
+
+std::vector<Figure> core_alloc_traces(Setup&) {
+  if (find_test_plugin("fake").empty()) {
+    return {Figure::skip("core_alloc/traces", kNoTestPlugins)};
+  }
+  const Target tight{1.10};
+  return {held_for("training_step", testing::gpt2_training(3), tight),
+          held_for("variable_lengths", testing::variable_lengths(40), tight),
+          held_for("two_streams", testing::two_streams(3), tight),
+          // Programs that hold little: the last segment of each size class counts.
+          held_for("recorded_training", testing::recorded_training(), std::nullopt),
+          held_for("recorded_conformance", testing::recorded_conformance(), std::nullopt)};
+}
 
 std::vector<Figure> core_alloc(Setup& setup) {
   Figure ordered;

@@ -118,8 +118,8 @@ void run_alone(const std::string& what) {
 }  // namespace
 
 std::vector<Figure> core_overhead(Setup& setup) {
-  if (find_null_plugin().empty()) {
-    return {Figure::skip("core_overhead", kNoNullPlugin)};
+  if (find_test_plugin("null").empty()) {
+    return {Figure::skip("core_overhead", kNoTestPlugins)};
   }
   const Calls calls;
   const bool counted = has_callgrind();
@@ -155,8 +155,8 @@ std::vector<Figure> core_overhead(Setup& setup) {
 
 std::vector<Figure> core_gates(Setup& setup) {
   std::vector<Figure> figures;
-  if (find_null_plugin().empty()) {
-    figures.push_back(Figure::skip("core_gates/null", kNoNullPlugin));
+  if (find_test_plugin("null").empty()) {
+    figures.push_back(Figure::skip("core_gates/null", kNoTestPlugins));
   } else {
     figures.push_back(gates_on(load_null(), "null", setup));
   }

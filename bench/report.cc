@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+#include <utility>
 
 namespace keel::bench {
 
@@ -22,12 +23,14 @@ const char* unit_name(Unit unit) {
       return "GFLOP/s";
     case Unit::kGigabytes:
       return "GB/s";
+    case Unit::kMebibytes:
+      return "MiB";
   }
   return "";
 }
 
-// Units of time in a second; 0 for those of rates.
-double per_second(Unit unit) {
+// Units of time in a second, and of memory in a byte; 0 for those of rates.
+double scale_of(Unit unit) {
   switch (unit) {
     case Unit::kNanoseconds:
       return 1e9;
@@ -35,16 +38,18 @@ double per_second(Unit unit) {
       return 1e6;
     case Unit::kMilliseconds:
       return 1e3;
+    case Unit::kMebibytes:
+      return 0x1p-20;
     default:
       return 0;
   }
 }
-bool is_time(Unit unit) {
-  return per_second(unit) != 0;
+bool is_rate(Unit unit) {
+  return scale_of(unit) == 0;
 }
 
 double in_unit(Unit unit, const Timings& timings, double seconds) {
-  return is_time(unit) ? seconds * per_second(unit) : timings.work / seconds * 1e-9;
+  return is_rate(unit) ? timings.work / seconds * 1e-9 : seconds * scale_of(unit);
 }
 
 double median_in_unit(Unit unit, const Timings& timings) {
@@ -57,7 +62,7 @@ std::string with_unit(const Figure& figure, const std::string& contender) {
 }
 
 const char* comparison(const Figure& figure) {
-  return is_time(figure.unit) ? "at most" : "at least";
+  return is_rate(figure.unit) ? "at least" : "at most";
 }
 
 std::string target_text(const Figure& figure) {
@@ -112,7 +117,9 @@ const char* measure_name(const Figure& figure) {
     case Measure::kSubject:
       return "subject";
     default:
-      return is_time(figure.unit) ? "ratio of times" : "ratio of rates";
+      return is_rate(figure.unit)              ? "ratio of rates"
+             : figure.unit == Unit::kMebibytes ? "ratio of bytes"
+                                               : "ratio of times";
   }
 }
 
@@ -125,13 +132,16 @@ nlohmann::ordered_json figure_json(const Figure& figure) {
   json["about"] = figure.about;
   json["unit"] = unit_name(figure.unit);
   for (const Timings& timings : figure.timings) {
-    json["contenders"].push_back({{"name", timings.name},
-                                  {"median", median_in_unit(figure.unit, timings)},
-                                  {"best", in_unit(figure.unit, timings, fastest(timings))},
-                                  {"median_seconds", median(timings.seconds)},
-                                  {"min_seconds", fastest(timings)},
-                                  {"rounds", timings.seconds.size()},
-                                  {"repetitions", timings.repetitions}});
+    nlohmann::ordered_json contender = {{"name", timings.name},
+                                        {"median", median_in_unit(figure.unit, timings)},
+                                        {"best", in_unit(figure.unit, timings, fastest(timings))}};
+    if (figure.unit != Unit::kMebibytes) {
+      contender["median_seconds"] = median(timings.seconds);
+      contender["min_seconds"] = fastest(timings);
+    }
+    contender["rounds"] = timings.seconds.size();
+    contender["repetitions"] = timings.repetitions;
+    json["contenders"].push_back(std::move(contender));
   }
   const Estimate result = figure.result();
   json["result"] = {{"measure", measure_name(figure)},
@@ -175,7 +185,7 @@ const Timings& Figure::find(const std::string& contender) const {
 }
 
 Estimate Figure::result() const {
-  const double scale = per_second(unit);
+  const double scale = scale_of(unit);
   const auto in_figures_unit = [&](const Estimate& seconds) {
     return Estimate{seconds.median * scale, seconds.low * scale, seconds.high * scale};
   };
@@ -185,15 +195,15 @@ Estimate Figure::result() const {
     case Measure::kSubject:
       return in_figures_unit(estimate_median(find(subject).seconds));
     default:
-      return is_time(unit) ? time_ratio(find(subject), find(peer))
-                           : rate_ratio(find(subject), find(peer));
+      return is_rate(unit) ? rate_ratio(find(subject), find(peer))
+                           : time_ratio(find(subject), find(peer));
   }
 }
 
 std::optional<bool> Figure::met() const {
   if (!target || !skipped.empty()) return std::nullopt;
   const double reached = result().median;
-  if (!is_time(unit)) return reached >= target->bound;
+  if (is_rate(unit)) return reached >= target->bound;
   const bool few = !instructions || target->instructions == 0 ||
                    instructions->subject - instructions->peer <= target->instructions;
   return few && reached <= target->bound;

@@ -11,16 +11,18 @@
 
 namespace keel::bench {
 
-enum class Unit { kNanoseconds, kMicroseconds, kMilliseconds, kGigaflops, kGigabytes };
+// Of a figure in kMebibytes, what a contender is measured by is bytes: its timings hold them
+// where those of others hold seconds.
+enum class Unit { kNanoseconds, kMicroseconds, kMilliseconds, kGigaflops, kGigabytes, kMebibytes };
 
 // What a figure says of its subject.
 enum class Measure {
-  kRatio,       // to the peer: of times, or of rates
+  kRatio,       // to the peer: of times, of rates, or of bytes
   kDifference,  // from the peer, in the figure's unit of time
   kSubject      // the time of the subject alone
 };
 
-// Of times at most, of rates at least: a ratio, or a time in the figure's unit.
+// Of times and bytes at most, of rates at least: a ratio, or a time in the figure's unit.
 struct Target {
   double bound;
   double instructions = 0;  // that the subject may have more than the peer; 0: any number

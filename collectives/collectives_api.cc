@@ -11,6 +11,7 @@
 #include "core/profiler.h"
 
 using keel::api_call;
+using keel::CallArguments;
 using keel::Communicator;
 using keel::failure;
 using keel::GroupCall;
@@ -44,22 +45,24 @@ keel_status enqueue(keel_comm comm, keel_stream stream, Request request, const C
   });
 }
 
-keel_status enqueue(keel_comm comm, keel_stream stream, Request request) {
-  return enqueue(comm, stream, std::move(request),
-                 [](Communicator&, Request&) { return Status(); });
-}
-
-Request make_request(keel_collective collective, const void* send, void* receive, uint64_t count,
-                     keel_dtype dtype, keel_reduction reduction = KEEL_SUM, uint32_t root = 0) {
-  Request request;
-  request.collective = collective;
-  request.dtype = dtype;
-  request.reduction = reduction;
-  request.root = root;
-  request.count = count;
-  request.send = send;
-  request.receive = receive;
-  return request;
+// A form without arrays.
+keel_status call(keel_comm comm, keel_stream stream, const CallArguments& arguments,
+                 const void* send, void* receive) {
+  const auto usual = [&](const keel::epoch::Participant& who, keel_status* out_status) {
+    Communicator* found = keel::communicator_handles().peek(comm.id);
+    keel::Stream* queue = keel::Runtime::opened().stream_handles().peek(stream.id);
+    if (found == nullptr || queue == nullptr || GroupCall::any_open()) return false;
+    Status status;
+    if (!found->call_at_once(arguments, send, receive, *queue, *who.remembered, &status)) {
+      return false;
+    }
+    *out_status = status.ok() ? KEEL_OK : keel::report(status);
+    return true;
+  };
+  return keel::api_short_call(usual, [&] {
+    return enqueue(comm, stream, arguments.request(send, receive),
+                   [](Communicator&, Request&) { return Status(); });
+  });
 }
 
 // One piece a rank: |counts| elements at |offsets|, or one after the other where that is NULL.
@@ -102,61 +105,56 @@ keel_status enqueue_transfers(keel_comm comm, keel_stream stream, std::vector<Tr
 
 keel_status keel_all_reduce(keel_comm comm, const void* send, void* receive, uint64_t count,
                             keel_dtype dtype, keel_reduction reduction, keel_stream stream) {
-  return enqueue(comm, stream,
-                 make_request(KEEL_ALL_REDUCE, send, receive, count, dtype, reduction));
+  return call(comm, stream, {KEEL_ALL_REDUCE, dtype, reduction, 0, count}, send, receive);
 }
 
 keel_status keel_reduce(keel_comm comm, const void* send, void* receive, uint64_t count,
                         keel_dtype dtype, keel_reduction reduction, uint32_t root,
                         keel_stream stream) {
-  return enqueue(comm, stream,
-                 make_request(KEEL_REDUCE, send, receive, count, dtype, reduction, root));
+  return call(comm, stream, {KEEL_REDUCE, dtype, reduction, root, count}, send, receive);
 }
 
 keel_status keel_broadcast(keel_comm comm, const void* send, void* receive, uint64_t count,
                            keel_dtype dtype, uint32_t root, keel_stream stream) {
-  return enqueue(comm, stream,
-                 make_request(KEEL_BROADCAST, send, receive, count, dtype, KEEL_SUM, root));
+  return call(comm, stream, {KEEL_BROADCAST, dtype, KEEL_SUM, root, count}, send, receive);
 }
 
 keel_status keel_all_gather(keel_comm comm, const void* send, void* receive, uint64_t count,
                             keel_dtype dtype, keel_stream stream) {
-  return enqueue(comm, stream, make_request(KEEL_ALL_GATHER, send, receive, count, dtype));
+  return call(comm, stream, {KEEL_ALL_GATHER, dtype, KEEL_SUM, 0, count}, send, receive);
 }
 
 keel_status keel_all_gather_v(keel_comm comm, const void* send, void* receive,
                               const uint64_t* counts, const uint64_t* offsets, keel_dtype dtype,
                               keel_stream stream) {
   return enqueue_pieces(comm, stream,
-                        make_request(KEEL_ALL_GATHER_V, send, receive, /*count=*/0, dtype), counts,
+                        CallArguments{KEEL_ALL_GATHER_V, dtype}.request(send, receive), counts,
                         offsets);
 }
 
 keel_status keel_reduce_scatter(keel_comm comm, const void* send, void* receive, uint64_t count,
                                 keel_dtype dtype, keel_reduction reduction, keel_stream stream) {
-  return enqueue(comm, stream,
-                 make_request(KEEL_REDUCE_SCATTER, send, receive, count, dtype, reduction));
+  return call(comm, stream, {KEEL_REDUCE_SCATTER, dtype, reduction, 0, count}, send, receive);
 }
 
 keel_status keel_reduce_scatter_v(keel_comm comm, const void* send, void* receive,
                                   const uint64_t* counts, const uint64_t* offsets, keel_dtype dtype,
                                   keel_reduction reduction, keel_stream stream) {
   return enqueue_pieces(
-      comm, stream,
-      make_request(KEEL_REDUCE_SCATTER_V, send, receive, /*count=*/0, dtype, reduction), counts,
-      offsets);
+      comm, stream, CallArguments{KEEL_REDUCE_SCATTER_V, dtype, reduction}.request(send, receive),
+      counts, offsets);
 }
 
 keel_status keel_all_to_all(keel_comm comm, const void* send, void* receive, uint64_t count,
                             keel_dtype dtype, keel_stream stream) {
-  return enqueue(comm, stream, make_request(KEEL_ALL_TO_ALL, send, receive, count, dtype));
+  return call(comm, stream, {KEEL_ALL_TO_ALL, dtype, KEEL_SUM, 0, count}, send, receive);
 }
 
 keel_status keel_all_to_all_v(keel_comm comm, const void* send, const uint64_t* send_counts,
                               const uint64_t* send_offsets, void* receive,
                               const uint64_t* receive_counts, const uint64_t* receive_offsets,
                               keel_dtype dtype, keel_stream stream) {
-  return enqueue(comm, stream, make_request(KEEL_ALL_TO_ALL_V, send, receive, /*count=*/0, dtype),
+  return enqueue(comm, stream, CallArguments{KEEL_ALL_TO_ALL_V, dtype}.request(send, receive),
                  [&](Communicator& found, Request& request) {
                    KEEL_RETURN_IF_ERROR(read_pieces(send_counts, send_offsets, found.world(),
                                                     "send_counts", &request.send_pieces));
@@ -167,34 +165,32 @@ keel_status keel_all_to_all_v(keel_comm comm, const void* send, const uint64_t* 
 
 keel_status keel_gather(keel_comm comm, const void* send, void* receive, uint64_t count,
                         keel_dtype dtype, uint32_t root, keel_stream stream) {
-  return enqueue(comm, stream,
-                 make_request(KEEL_GATHER, send, receive, count, dtype, KEEL_SUM, root));
+  return call(comm, stream, {KEEL_GATHER, dtype, KEEL_SUM, root, count}, send, receive);
 }
 
 keel_status keel_gather_v(keel_comm comm, const void* send, void* receive, const uint64_t* counts,
                           const uint64_t* offsets, keel_dtype dtype, uint32_t root,
                           keel_stream stream) {
-  return enqueue_pieces(
-      comm, stream, make_request(KEEL_GATHER_V, send, receive, /*count=*/0, dtype, KEEL_SUM, root),
-      counts, offsets);
+  return enqueue_pieces(comm, stream,
+                        CallArguments{KEEL_GATHER_V, dtype, KEEL_SUM, root}.request(send, receive),
+                        counts, offsets);
 }
 
 keel_status keel_scatter(keel_comm comm, const void* send, void* receive, uint64_t count,
                          keel_dtype dtype, uint32_t root, keel_stream stream) {
-  return enqueue(comm, stream,
-                 make_request(KEEL_SCATTER, send, receive, count, dtype, KEEL_SUM, root));
+  return call(comm, stream, {KEEL_SCATTER, dtype, KEEL_SUM, root, count}, send, receive);
 }
 
 keel_status keel_scatter_v(keel_comm comm, const void* send, void* receive, const uint64_t* counts,
                            const uint64_t* offsets, keel_dtype dtype, uint32_t root,
                            keel_stream stream) {
-  return enqueue_pieces(
-      comm, stream, make_request(KEEL_SCATTER_V, send, receive, /*count=*/0, dtype, KEEL_SUM, root),
-      counts, offsets);
+  return enqueue_pieces(comm, stream,
+                        CallArguments{KEEL_SCATTER_V, dtype, KEEL_SUM, root}.request(send, receive),
+                        counts, offsets);
 }
 
 keel_status keel_barrier(keel_comm comm, keel_stream stream) {
-  return enqueue(comm, stream, Request());
+  return call(comm, stream, {}, nullptr, nullptr);
 }
 
 keel_status keel_send(keel_comm comm, const void* send, uint64_t count, keel_dtype dtype,

@@ -55,40 +55,62 @@ Status Communicator::enqueue(Request request, const Ref<Stream>& stream) {
   request.algorithm = selection_.choose(request, world());
   ControlSegment& segment = team().segment();
   if (segment.failed()) return segment.failure_status();
-  Operation operation;
-  operation.timeout_ns = timeout_ns_.load(std::memory_order_relaxed);
-  {
-    std::unique_lock lock(mutex_);
-    if (stopping_) return failure(KEEL_ABORTED, "rank {} left the communicator", rank());
-    operation.entry = record(request);
-    const bool is_tried = may_run_now(request, *stream);
-    if (is_tried) {
-      if (run_now(lock, request, operation.entry, &operation.posted)) return {};
-      if (stopping_) {
-        FlightRecorder::finish(operation.entry, KEEL_ABORTED);
-        return failure(KEEL_ABORTED, "rank {} left the communicator", rank());
-      }
-    }
-    const Status held = hold_locked(request.collective, stream, &operation.ready);
-    if (!held.ok()) {
-      FlightRecorder::finish(operation.entry, held.code());
-      // The others have what this rank will not take part in any more.
-      if (operation.posted) team().abort(held.with_prefix(team().name(rank()) + ": "));
-      return held;
-    }
-    ++hold_->pending;
-    operation.hold = hold_;
-    operation.request = std::move(request);
-    if (is_tried) {
-      // What other threads have called meanwhile comes after it, on its stream too: it waits for
-      // nothing of theirs.
-      operation.ready = {};
-      queue_.push_front(std::move(operation));
-      call_thread();
-    } else {
-      push_locked(std::move(operation));
-    }
+  std::lock_guard lock(mutex_);
+  if (stopping_) return failure(KEEL_ABORTED, "rank {} left the communicator", rank());
+  FlightRecorder::Entry* const entry = record(request);
+  std::optional<uint64_t> posted;
+  if (may_run_now(request, *stream)) {
+    if (request.reduction != KEEL_PREMUL_SUM) known_.remember(request, rank(), world());
+    Runner::Sides sides;
+    const bool is_ready = runner_.make_sides(request, &sides).ok();
+    if (is_ready && run_now(request, sides, entry, &posted)) return {};
   }
+  return leave_locked(std::move(request), entry, posted, stream);
+}
+
+bool Communicator::call_at_once(const CallArguments& arguments, const void* send, void* receive,
+                                Stream& stream, const RememberedBlocks& notes, Status* out_status) {
+  if (&stream.device() != device_.get() || !stream.is_known_quiet()) return false;
+  std::lock_guard lock(mutex_);
+  const KnownCall* known = known_.find(arguments);
+  if (known == nullptr || !queue_.empty() || running_ || stopping_) return false;
+  Runner::Sides sides;
+  const Memory& memory = device_->memory();
+  if (!sides.send.find(memory, notes, send, known->send_bytes) ||
+      !sides.receive.find(memory, notes, receive, known->receive_bytes) ||
+      !known->may_have(send, receive) || team().segment().failed()) {
+    return false;
+  }
+  Request request = arguments.request(send, receive);
+  request.algorithm = Algorithm::kEager;
+  FlightRecorder::Entry* const entry = record(request);
+  std::optional<uint64_t> posted;
+  if (run_now(request, sides, entry, &posted)) [[likely]] {
+    return true;
+  }
+  *out_status = leave_locked(std::move(request), entry, posted, Ref<Stream>(&stream));
+  return true;
+}
+
+Status Communicator::leave_locked(Request request, FlightRecorder::Entry* entry,
+                                  std::optional<uint64_t> posted, const Ref<Stream>& stream) {
+  Operation operation;
+  const Status held = hold_locked(request.collective, stream, &operation.ready);
+  if (!held.ok()) {
+    FlightRecorder::finish(entry, held.code());
+    // The others have what this rank will not take part in any more.
+    if (posted) team().abort(held.with_prefix(team().name(rank()) + ": "));
+    return held;
+  }
+  // Its turn had come: what others have put on its stream meanwhile is not waited for.
+  if (posted) operation.ready = {};
+  ++hold_->pending;
+  operation.hold = hold_;
+  operation.entry = entry;
+  operation.posted = posted;
+  operation.timeout_ns = timeout_ns_.load(std::memory_order_relaxed);
+  operation.request = std::move(request);
+  push_locked(std::move(operation));
   return {};
 }
 
@@ -127,22 +149,14 @@ bool Communicator::may_run_now(const Request& request, Stream& stream) const {
          !runner_.is_native(request) && !observers::active() && stream.is_known_idle();
 }
 
-bool Communicator::run_now(std::unique_lock<std::mutex>& lock, const Request& request,
+bool Communicator::run_now(const Request& request, const Runner::Sides& sides,
                            FlightRecorder::Entry* entry, std::optional<uint64_t>* out_posted) {
-  running_ = true;
-  lock.unlock();
-  bool is_done = false;
-  try {
-    is_done = runner_.try_now(request, entry, impatience_.turns(), out_posted);
-    impatience_.note(is_done);
-  } catch (const std::bad_alloc&) {
-    // The thread goes on with it.
-  }
-  if (is_done) FlightRecorder::finish(entry, KEEL_OK);
-  lock.lock();
-  if (is_done) ++operations_;
-  stop_running();
-  return is_done;
+  const bool is_done = runner_.try_now(request, sides, entry, impatience_.turns(), out_posted);
+  impatience_.note(is_done);
+  if (!is_done) return false;
+  FlightRecorder::finish(entry, KEEL_OK);
+  ++operations_;
+  return true;
 }
 
 void Communicator::make_ready_locked() {

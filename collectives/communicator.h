@@ -15,6 +15,7 @@
 #include "collectives/flight/recorder.h"
 #include "collectives/impatience.h"
 #include "collectives/islands/islands.h"
+#include "collectives/known_calls.h"
 #include "collectives/operation.h"
 #include "collectives/operation_queue.h"
 #include "collectives/rank_context.h"
@@ -85,6 +86,11 @@ class Communicator final : public GateKeeper {
   // The rank's next call, on |stream| of its device. Checked against the rank's own memory;
   // whether it fits the other ranks' shows later, on the streams.
   Status enqueue(Request request, const Ref<Stream>& stream);
+  // The same for a small call that this rank has made before, on a stream that is quiet. The
+  // buffers are known to the calling thread, by its |notes|. False where anything is not so; then
+  // nothing was done. Waits for the other ranks for as long as Impatience has it.
+  bool call_at_once(const CallArguments& arguments, const void* send, void* receive, Stream& stream,
+                    const RememberedBlocks& notes, Status* out_status);
   // The argument is refused: as enqueue does, which asks first.
   Status check(const Request& request, const Ref<Stream>& stream) const;
 
@@ -142,10 +148,13 @@ class Communicator final : public GateKeeper {
   // Whether |request| may be run within the call, with |mutex_| held: all that was called
   // before is over, on the stream too.
   bool may_run_now(const Request& request, Stream& stream) const;
-  // Does so, without the lock meanwhile, if the other ranks come soon: else false, and how far
-  // it has come.
-  bool run_now(std::unique_lock<std::mutex>& lock, const Request& request,
-               FlightRecorder::Entry* entry, std::optional<uint64_t>* out_posted);
+  // Does so if the other ranks come soon: else false, and how far it has come. With |mutex_|
+  // held throughout: to let go of it and take it again would be a tenth of a small operation.
+  bool run_now(const Request& request, const Runner::Sides& sides, FlightRecorder::Entry* entry,
+               std::optional<uint64_t>* out_posted);
+  // Leaves it to the thread, or to whoever waits for the stream.
+  Status leave_locked(Request request, FlightRecorder::Entry* entry, std::optional<uint64_t> posted,
+                      const Ref<Stream>& stream);
   // Runs the oldest operation, without the lock meanwhile.
   void run_next(std::unique_lock<std::mutex>& lock, Operation* scratch);
   void watch(std::unique_lock<std::mutex>& lock);
@@ -171,6 +180,7 @@ class Communicator final : public GateKeeper {
   std::condition_variable changed_;  // for the thread
   std::condition_variable idle_;     // for finish()
   OperationQueue queue_;
+  KnownCalls known_;
   Ref<Hold> hold_;  // of the last operation
   std::vector<double> factors_;
   bool stopping_ = false;

@@ -47,7 +47,7 @@ Status exchange(RankContext& context, uint8_t collective, const Data& own, Patie
     if (rank != context.rank()) std::memcpy(&data, place(rank), sizeof(data));
     visit(rank, data);
   }
-  segment.publish_done(context.rank(), sequence);
+  segment.publish_done(context.rank(), sequence, context.team().is_urgent());
   return check_fingerprints(fingerprints);
 }
 

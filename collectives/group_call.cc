@@ -36,6 +36,7 @@ Status GroupCall::end() {
     return failure(KEEL_INVALID_ARGUMENT, "keel_group_end without a keel_group_start");
   }
   if (--depth_ != 0) return {};
+  open_.fetch_sub(1, std::memory_order_relaxed);
   std::vector<Call> calls = std::exchange(calls_, {});
   // Ranks may have called several communicators in different orders; what lies on one stream is
   // done in that order, and would wait for each other.

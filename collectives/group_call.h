@@ -2,6 +2,7 @@
 #ifndef KEEL_COLLECTIVES_GROUP_CALL_H_
 #define KEEL_COLLECTIVES_GROUP_CALL_H_
 
+#include <atomic>
 #include <vector>
 
 #include "collectives/communicator.h"
@@ -18,8 +19,16 @@ class GroupCall {
  public:
   static GroupCall& current();
 
+  ~GroupCall() {
+    if (is_open()) open_.fetch_sub(1, std::memory_order_relaxed);
+  }
+
   bool is_open() const { return depth_ != 0; }
-  void start() { ++depth_; }
+  // Whether any thread is in one, for a look that costs one load.
+  static bool any_open() { return open_.load(std::memory_order_relaxed) != 0; }
+  void start() {
+    if (depth_++ == 0) open_.fetch_add(1, std::memory_order_relaxed);
+  }
   // Checks the call as if it were enqueued, and keeps it for the end; refuses a message that
   // overlaps another one of the group.
   Status add(const Ref<Communicator>& communicator, Request request, const Ref<Stream>& stream);
@@ -34,6 +43,8 @@ class GroupCall {
     Ref<Stream> stream;
     TransferRanges ranges;
   };
+
+  inline static std::atomic<uint32_t> open_{0};
 
   uint32_t depth_ = 0;
   std::vector<Call> calls_;

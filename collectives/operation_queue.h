@@ -41,9 +41,8 @@ struct Operation {
   int64_t timeout_ns = 0;
 };
 
-// First in, first out, but for push_front(). Places are used again with the memory they have, so
-// that once it has grown to what is in flight at a time, an operation allocates nothing. Not
-// thread-safe.
+// First in, first out. Places are used again with the memory they have, so that once it has grown
+// to what is in flight at a time, an operation allocates nothing. Not thread-safe.
 class OperationQueue {
  public:
   bool empty() const { return size_ == 0; }
@@ -56,13 +55,6 @@ class OperationQueue {
   void push(Operation operation) {
     reserve();
     places_[(first_ + size_++) % places_.size()] = std::move(operation);
-  }
-  // Before all others: what was called first, and did not get done in its call.
-  void push_front(Operation operation) {
-    reserve();
-    first_ = (first_ + places_.size() - 1) % places_.size();
-    places_[first_] = std::move(operation);
-    ++size_;
   }
   // Exchanges the oldest with |*out_operation|, whose memory stays here.
   void pop(Operation* out_operation) {

@@ -311,7 +311,7 @@ TEST(ProcessFailures, ARankThatIsKilledWhileTheyMeetHoldsNobody) {
       if (said == "KEEL_OK") said = ask(job[rank], "loop");
       if (said.starts_with("KEEL_RANK_FAILED")) {
         // A server that ends is not known by its rank.
-        EXPECT_TRUE(victim == 0 || says(who(victim), said)) << said;
+        EXPECT_TRUE(victim == 0 || keel::testing::says(who(victim), said)) << said;
       } else {
         EXPECT_TRUE(said.starts_with("KEEL_TIMED_OUT") || said.starts_with("KEEL_UNAVAILABLE"))
             << said;

@@ -28,6 +28,17 @@ struct Side {
   uint64_t bytes = 0;
   bool staged = false;  // the others cannot reach it
   Place place;          // where they can, or of the stage
+
+  // Becomes |size| bytes of device memory that the host reaches, for an operation in which no
+  // other rank does; false where the calling thread, by its notes, does not know them as such.
+  bool find(const Memory& memory, const RememberedBlocks& notes, const void* pointer,
+            uint64_t size) {
+    bytes = size;
+    if (size == 0) return true;
+    buffer.device = static_cast<char*>(const_cast<void*>(pointer));
+    buffer.host = memory.known_alias(notes, pointer, size);
+    return buffer.host != nullptr;
+  }
 };
 
 // For one thread, but for the numbers that may be asked for meanwhile.
@@ -107,7 +118,7 @@ class RankContext {
   uint64_t gave_way() const { return gave_way_.load(std::memory_order_relaxed); }
 
   void count_in_place(uint64_t bytes) {
-    in_place_.fetch_add(bytes, std::memory_order_relaxed);
+    in_place_.store(in_place() + bytes, std::memory_order_relaxed);  // one thread at a time
     observers::tell([&](Observer& observer) { observer.bridged(bytes); });
   }
   // Ranks that |missing| says so of: "rank 1 (cpu:0), rank 4 (cpu:0)".

@@ -94,59 +94,65 @@ struct Loop {
   static constexpr uint64_t kVectorStored = sizeof(StoredVector);
   static constexpr uint64_t kChunk = kVectors * Codec::kLanes;
 
-  // A chunk, or its first |size| elements, of one source. |start|: bytes before it.
-  template <bool kPartial>
+  // A chunk, or the first |size| elements of a vector, of one source. |start|: bytes before it.
+  template <uint64_t kCount>
   static KEEL_INLINE void read(const ReduceCall& call, uint64_t source, uint64_t start,
                                uint64_t size, Sums* sums) {
+    constexpr bool kPartial = kCount == 1;
     const char* from = static_cast<const char*>(call.sources[source]) + start;
-    alignas(64) char padded[kPartial ? kChunk * sizeof(Stored) : 1];
+    alignas(64) char padded[kPartial ? kVectorStored : 1];
     if constexpr (kPartial) {
       __builtin_memset(padded, 0, sizeof(padded));
       __builtin_memcpy(padded, from, size * sizeof(Stored));
       from = padded;
     }
-    for (uint64_t v = 0; v < kVectors; ++v) {
+    for (uint64_t v = 0; v < kCount; ++v) {
       sums[v] = Codec::decode(load_unaligned<StoredVector>(from + v * kVectorStored));
     }
     if constexpr (kReduction == KEEL_PREMUL_SUM) {
       const auto factor = factor_as<typename Codec::Sum>(call.factors[source]);
-      for (uint64_t v = 0; v < kVectors; ++v) sums[v] *= factor;
+      for (uint64_t v = 0; v < kCount; ++v) sums[v] *= factor;
     }
   }
 
-  template <bool kPartial>
+  // |kCount| vectors; of one alone perhaps only a part.
+  template <uint64_t kCount>
   static KEEL_INLINE void chunk(const ReduceCall& call, uint64_t first, uint64_t size,
                                 bool streaming) {
     const uint64_t start = first * sizeof(Stored);
-    Sums sums[kVectors];
-    read<kPartial>(call, 0, start, size, sums);
+    Sums sums[kCount];
+    read<kCount>(call, 0, start, size, sums);
     for (uint64_t source = 1; source < call.source_count; ++source) {
-      Sums next[kVectors];
-      read<kPartial>(call, source, start, size, next);
-      for (uint64_t v = 0; v < kVectors; ++v) {
+      Sums next[kCount];
+      read<kCount>(call, source, start, size, next);
+      for (uint64_t v = 0; v < kCount; ++v) {
         sums[v] = combine<Codec, kReduction>(sums[v], next[v]);
       }
     }
     const uint64_t ranks = call.divisor != 0 ? call.divisor : call.source_count;
-    StoredVector results[kVectors];
-    for (uint64_t v = 0; v < kVectors; ++v) {
+    StoredVector results[kCount];
+    for (uint64_t v = 0; v < kCount; ++v) {
       results[v] = Codec::encode(finish<Codec, kReduction>(sums[v], ranks));
     }
     for (uint64_t d = 0; d < call.destination_count; ++d) {
       char* const to = static_cast<char*>(call.destinations[d]) + start;
-      if constexpr (kPartial) {
+      if constexpr (kCount == 1) {
         __builtin_memcpy(to, results, size * sizeof(Stored));
       } else if (streaming) {
-        for (uint64_t v = 0; v < kVectors; ++v) store_streaming(results[v], to + v * kVectorStored);
+        for (uint64_t v = 0; v < kCount; ++v) store_streaming(results[v], to + v * kVectorStored);
       } else {
-        for (uint64_t v = 0; v < kVectors; ++v) store_unaligned(results[v], to + v * kVectorStored);
+        for (uint64_t v = 0; v < kCount; ++v) store_unaligned(results[v], to + v * kVectorStored);
       }
     }
   }
 
+  // Less than a chunk, vector by vector: most small operations are no more than one.
   __attribute__((noinline)) static void partial(const ReduceCall& call, uint64_t first,
                                                 uint64_t size) {
-    chunk<true>(call, first, size, false);
+    for (; size > Codec::kLanes; first += Codec::kLanes, size -= Codec::kLanes) {
+      chunk<1>(call, first, Codec::kLanes, false);
+    }
+    chunk<1>(call, first, size, false);
   }
 
   __attribute__((noinline)) static void run(const ReduceCall& call) {
@@ -168,7 +174,7 @@ struct Loop {
       }
     }
     for (; first + kChunk <= call.count; first += kChunk) {
-      chunk<false>(call, first, kChunk, streaming);
+      chunk<kVectors>(call, first, kChunk, streaming);
     }
     if (first < call.count) partial(call, first, call.count - first);
     if (streaming) fence_streaming();

@@ -19,22 +19,21 @@ bool Runner::is_native(const Request& request) const {
   return islands_ != nullptr && islands_->takes(request);
 }
 
-bool Runner::try_now(const Request& request, FlightRecorder::Entry* entry, uint32_t turns,
-                     std::optional<uint64_t>* out_posted) {
+bool Runner::try_now(const Request& request, const Sides& sides, FlightRecorder::Entry* entry,
+                     uint32_t turns, std::optional<uint64_t>* out_posted) {
   ControlSegment& segment = context_.segment();
   const uint32_t rank = context_.rank();
   const uint64_t sequence = context_.sequence;
-  Sides sides;
-  if (!segment.has_room(sequence) || !make_sides(request, &sides).ok()) return false;
+  if (!segment.has_room(sequence)) return false;
   copy_eager(context_, request, sequence, sides.send);
   write_post(request, sequence, {}, sides);
   segment.publish_post(rank, sequence);
-  FlightRecorder::start(entry);
+  FlightRecorder::start_at_once(entry);
   ++context_.sequence;
   *out_posted = sequence;
   if (!segment.poll_posts(sequence, turns) || !compare(sequence, {}).ok()) return false;
   compute_eager(context_, request, sequence, sides.receive);
-  segment.publish_done(rank, sequence);
+  segment.publish_done(rank, sequence, context_.team().is_urgent());
   return true;
 }
 
@@ -101,15 +100,17 @@ void Runner::write_post(const Request& request, uint64_t sequence, const Status&
   post.fingerprint = request.fingerprint();
   post.factor = request.factor;
   post.status = ready.code();
-  post.flags = (sides.send.staged ? Post::kSendStaged : 0u) |
-               (sides.receive.staged ? Post::kReceiveStaged : 0u) |
-               (request.send == request.receive ? Post::kInPlace : 0u);
-  post.send = sides.send.place;
-  post.receive = sides.receive.place;
-  post.work = sides.work;
-  post.largest = request.largest_piece();
-  post.memory_epoch = context_.memory_epoch();
   context_.write_leg(&post);
+  if (request.algorithm != Algorithm::kEager) {  // whose data is in the post
+    post.flags = (sides.send.staged ? Post::kSendStaged : 0u) |
+                 (sides.receive.staged ? Post::kReceiveStaged : 0u) |
+                 (request.send == request.receive ? Post::kInPlace : 0u);
+    post.send = sides.send.place;
+    post.receive = sides.receive.place;
+    post.work = sides.work;
+    post.largest = request.largest_piece();
+    post.memory_epoch = context_.memory_epoch();
+  }
   if (!ready.ok()) {
     const size_t size = std::min(std::strlen(ready.text()), sizeof(post.text) - 1);
     std::memcpy(post.text, ready.text(), size);
@@ -218,7 +219,7 @@ Status Runner::run_collective(const Request& request, const Status& ready,
   // Also where the ranks only do not match: what was fetched for it is the caller's again.
   if (!status.ok()) context_.stage().settle();
   if (segment.failed()) context_.team().await_acts();
-  segment.publish_done(rank, sequence);
+  segment.publish_done(rank, sequence, context_.team().is_urgent());
   if (sides.scratch != nullptr) context_.device().memory().free(sides.scratch).ok();
   if (status.ok()) return {};
   return status.with_prefix(

@@ -37,25 +37,26 @@ class Runner {
   Status run(const Request& request, const Status& ready, FlightRecorder::Entry* entry,
              Patience& patience, std::optional<uint64_t> posted = {});
 
-  // In place of run(), for an eager request whose buffers are ready and the host's: whether
-  // it is done already, having looked |turns| times for the other ranks. Otherwise run() has
-  // still to be called, and |*out_posted| is how far it has come.
-  bool try_now(const Request& request, FlightRecorder::Entry* entry, uint32_t turns,
-               std::optional<uint64_t>* out_posted);
-
- private:
   struct Sides {
     Side send;
     Side receive;
     void* scratch = nullptr;
     Place work;  // of what the plan wants
   };
+  // Where the buffers are, for |request|.
+  Status make_sides(const Request& request, Sides* out_sides);
 
+  // In place of run(), for an eager request whose buffers are ready and the host's: whether
+  // it is done already, having looked |turns| times for the other ranks. Otherwise run() has
+  // still to be called, and |*out_posted| is how far it has come.
+  bool try_now(const Request& request, const Sides& sides, FlightRecorder::Entry* entry,
+               uint32_t turns, std::optional<uint64_t>* out_posted);
+
+ private:
   Status run_messages(const Request& request, const Status& ready, FlightRecorder::Entry* entry,
                       Patience& patience);
   Status run_collective(const Request& request, const Status& ready, FlightRecorder::Entry* entry,
                         Patience& patience, std::optional<uint64_t> posted);
-  Status make_sides(const Request& request, Sides* out_sides);
   void write_post(const Request& request, uint64_t sequence, const Status& ready,
                   const Sides& sides);
   Status act(const Request& request, uint64_t sequence, const Sides& sides, DirectAlgorithm& direct,

@@ -1,4 +1,4 @@
-// When freed memory is used again, on a device that does nothing while it is paused.
+// When freed memory is used again, on devices that do nothing while they are paused.
 #include <algorithm>
 #include <atomic>
 #include <map>
@@ -16,11 +16,19 @@ constexpr uint64_t kMiB = 1 << 20;
 constexpr uint64_t kSize = 4096;       // shares a segment with others
 constexpr uint64_t kLarge = 4 * kMiB;  // has one of its own
 
-class AllocatorTest : public KeelTest {
+class AllocatorTest : public KeelTest, public ::testing::WithParamInterface<const char*> {
  protected:
   void SetUp() override {
     KeelTest::SetUp();
-    use(load("fake", {{"devices", "1"}}).at(0));
+    use(load(GetParam(), {{"devices", "1"}}).at(0));
+  }
+  // A device that has so many MiB.
+  keel_device load_with_memory(uint64_t mib) {
+    const bool is_sim = GetParam() == std::string("sim_paused");
+    return load(GetParam(),
+                {{"devices", "1"},
+                 {is_sim ? "memory_mib" : "memory", std::to_string(is_sim ? mib : mib * kMiB)}})
+        .at(0);
   }
   void use(keel_device device) {
     device_ = device;
@@ -67,7 +75,7 @@ class AllocatorTest : public KeelTest {
 
 // ---- reuse ----------------------------------------------------------------------
 
-TEST_F(AllocatorTest, TheSameStreamReusesAtOnce) {
+TEST_P(AllocatorTest, TheSameStreamReusesAtOnce) {
   const FakePause pause;
   for (const uint64_t size : {uint64_t{1}, kSize, kLarge}) {
     void* memory = used_by(first_, std::max<uint64_t>(size, 16));
@@ -76,7 +84,7 @@ TEST_F(AllocatorTest, TheSameStreamReusesAtOnce) {
   }
 }
 
-TEST_F(AllocatorTest, AnotherStreamReusesOnceItHasWaited) {
+TEST_P(AllocatorTest, AnotherStreamReusesOnceItHasWaited) {
   const FakePause pause;
   void* memory = used_by(first_);
   order(first_, second_);  // before the last use: that is no order
@@ -87,7 +95,7 @@ TEST_F(AllocatorTest, AnotherStreamReusesOnceItHasWaited) {
   EXPECT_EQ(alloc_on(second_), memory);
 }
 
-TEST_F(AllocatorTest, OrderIsInherited) {
+TEST_P(AllocatorTest, OrderIsInherited) {
   const FakePause pause;
   void* memory = used_by(first_);
   ASSERT_KEEL_OK(keel_free_on_stream(first_, memory));
@@ -98,7 +106,7 @@ TEST_F(AllocatorTest, OrderIsInherited) {
   EXPECT_EQ(alloc_on(third_), memory);
 }
 
-TEST_F(AllocatorTest, WhatIsOverIsFreeForAll) {
+TEST_P(AllocatorTest, WhatIsOverIsFreeForAll) {
   void* memory = nullptr;
   {
     const FakePause pause;
@@ -111,7 +119,7 @@ TEST_F(AllocatorTest, WhatIsOverIsFreeForAll) {
   EXPECT_EQ(alloc(device_, kSize), memory);
 }
 
-TEST_F(AllocatorTest, APlainFreeCoversEveryStream) {
+TEST_P(AllocatorTest, APlainFreeCoversEveryStream) {
   void* memory = nullptr;
   {
     const FakePause pause;
@@ -128,7 +136,7 @@ TEST_F(AllocatorTest, APlainFreeCoversEveryStream) {
 }
 
 // Work that comes after the free does not hold the block back.
-TEST_F(AllocatorTest, ItIsThePointOfTheFreeThatCounts) {
+TEST_P(AllocatorTest, ItIsThePointOfTheFreeThatCounts) {
   const keel_gate gate = new_gate();
   void* memory = nullptr;
   keel_event passed = {};
@@ -149,7 +157,7 @@ TEST_F(AllocatorTest, ItIsThePointOfTheFreeThatCounts) {
 
 // The waits that a stream still holds are dropped when it fails: then its end proves
 // nothing about those whom it would have waited for.
-TEST_F(AllocatorTest, AFailureDoesNotFreeWhatTheStreamWouldHaveWaitedFor) {
+TEST_P(AllocatorTest, AFailureDoesNotFreeWhatTheStreamWouldHaveWaitedFor) {
   const keel_gate slow = new_gate();
   const keel_gate broken = new_gate();
   void* memory = alloc_on(first_);
@@ -169,7 +177,7 @@ TEST_F(AllocatorTest, AFailureDoesNotFreeWhatTheStreamWouldHaveWaitedFor) {
 }
 
 // Taken by order of one stream, given back unused by another.
-TEST_F(AllocatorTest, UnusedMemoryKeepsItsHistory) {
+TEST_P(AllocatorTest, UnusedMemoryKeepsItsHistory) {
   const FakePause pause;
   void* memory = used_by(first_);
   ASSERT_KEEL_OK(keel_free_on_stream(first_, memory));
@@ -178,14 +186,14 @@ TEST_F(AllocatorTest, UnusedMemoryKeepsItsHistory) {
   EXPECT_NE(alloc_on(second_), memory) << "the first stream's fill is not over";
 }
 
-TEST_F(AllocatorTest, MemoryOutlivesTheStreamItWasFreedOn) {
+TEST_P(AllocatorTest, MemoryOutlivesTheStreamItWasFreedOn) {
   void* memory = used_by(first_);
   ASSERT_KEEL_OK(keel_free_on_stream(first_, memory));
   ASSERT_KEEL_OK(keel_stream_destroy(first_));
   EXPECT_EQ(alloc(device_, kSize), memory);
 }
 
-TEST_F(AllocatorTest, EitherFormFreesEither) {
+TEST_P(AllocatorTest, EitherFormFreesEither) {
   void* plain = alloc(device_, kSize);
   void* ordered = alloc_on(first_);
   ASSERT_KEEL_OK(keel_free_on_stream(first_, plain));
@@ -200,7 +208,7 @@ TEST_F(AllocatorTest, EitherFormFreesEither) {
 
 // ---- blocks ---------------------------------------------------------------------
 
-TEST_F(AllocatorTest, BlocksAreCutAndJoined) {
+TEST_P(AllocatorTest, BlocksAreCutAndJoined) {
   std::vector<void*> quarters;
   for (int i = 0; i < 4; ++i) quarters.push_back(alloc(device_, kMiB / 2));
   EXPECT_EQ(stats().native_allocs, 1u) << "of 2 MiB";
@@ -212,7 +220,7 @@ TEST_F(AllocatorTest, BlocksAreCutAndJoined) {
   EXPECT_GE(stats().merges, 2u);
 }
 
-TEST_F(AllocatorTest, TheSmallestFitIsTaken) {
+TEST_P(AllocatorTest, TheSmallestFitIsTaken) {
   void* large = alloc(device_, 64 << 10);
   alloc(device_, 512);  // between them
   void* small = alloc(device_, 32 << 10);
@@ -223,7 +231,7 @@ TEST_F(AllocatorTest, TheSmallestFitIsTaken) {
   EXPECT_EQ(alloc(device_, 40 << 10), large);
 }
 
-TEST_F(AllocatorTest, AllocationsDoNotOverlap) {
+TEST_P(AllocatorTest, AllocationsDoNotOverlap) {
   std::map<uintptr_t, uint64_t> live;
   std::vector<void*> order;
   uint64_t state = 7;
@@ -260,7 +268,7 @@ TEST_F(AllocatorTest, AllocationsDoNotOverlap) {
   EXPECT_EQ(stats().reserved, 0u);
 }
 
-TEST_F(AllocatorTest, StatisticsCount) {
+TEST_P(AllocatorTest, StatisticsCount) {
   void* one = alloc(device_, 1000);
   void* other = alloc(device_, 3 * kMiB);
   keel_memory_stats now = stats();
@@ -287,8 +295,8 @@ TEST_F(AllocatorTest, StatisticsCount) {
 
 // ---- out of memory ----------------------------------------------------------------
 
-TEST_F(AllocatorTest, TellsWhatTookTheMemory) {
-  use(load("fake", {{"memory", std::to_string(8 * kMiB)}}).at(0));
+TEST_P(AllocatorTest, TellsWhatTookTheMemory) {
+  use(load_with_memory(8));
   alloc(device_, kLarge);
   void* half = alloc(device_, kLarge);
   void* memory = nullptr;
@@ -304,8 +312,8 @@ TEST_F(AllocatorTest, TellsWhatTookTheMemory) {
   EXPECT_KEEL_OK(keel_alloc(device_, KEEL_MEMORY_DEVICE, 3 * kMiB, &memory));
 }
 
-TEST_F(AllocatorTest, WaitsForWorkThatWillGiveMemoryBack) {
-  use(load("fake", {{"memory", std::to_string(kLarge)}}).at(0));
+TEST_P(AllocatorTest, WaitsForWorkThatWillGiveMemoryBack) {
+  use(load_with_memory(kLarge / kMiB));
   std::optional<FakePause> pause(std::in_place);
   void* memory = used_by(first_, kLarge);
   ASSERT_KEEL_OK(keel_free_on_stream(first_, memory));
@@ -317,8 +325,8 @@ TEST_F(AllocatorTest, WaitsForWorkThatWillGiveMemoryBack) {
   device.join();
 }
 
-TEST_F(AllocatorTest, DoesNotWaitForAClosedGate) {
-  use(load("fake", {{"memory", std::to_string(kLarge)}}).at(0));
+TEST_P(AllocatorTest, DoesNotWaitForAClosedGate) {
+  use(load_with_memory(kLarge / kMiB));
   const keel_gate gate = new_gate();
   void* memory = alloc(device_, kLarge);
   ASSERT_KEEL_OK(keel_stream_wait_gate(first_, gate));
@@ -330,9 +338,12 @@ TEST_F(AllocatorTest, DoesNotWaitForAClosedGate) {
   EXPECT_KEEL_OK(keel_alloc(device_, KEEL_MEMORY_DEVICE, 3 * kMiB, &memory));
 }
 
-TEST_F(AllocatorTest, TheLargestAllocationIsNotRefusedForItsRounding) {
+// Of the fake device alone: the emulated chip names no largest allocation.
+using LargestAllocationTest = AllocatorTest;
+
+TEST_P(LargestAllocationTest, IsNotRefusedForItsRounding) {
   constexpr uint64_t kMost = 3'000'001;
-  use(load("fake", {{"max_alloc", std::to_string(kMost)}}).at(0));
+  use(load(GetParam(), {{"max_alloc", std::to_string(kMost)}}).at(0));
   for (const uint64_t size : {kMost, kMost - 1, kMost - 600, uint64_t{1100} << 10}) {
     void* memory = nullptr;
     ASSERT_KEEL_OK(keel_alloc(device_, KEEL_MEMORY_DEVICE, size, &memory)) << size;
@@ -347,7 +358,7 @@ TEST_F(AllocatorTest, TheLargestAllocationIsNotRefusedForItsRounding) {
 // ---- threads ----------------------------------------------------------------------
 
 // A thread that has looked a pointer up learns that another freed it.
-TEST_F(AllocatorTest, LookUpsOfOtherThreadsNoticeAFree) {
+TEST_P(AllocatorTest, LookUpsOfOtherThreadsNoticeAFree) {
   void* memory = alloc(device_, kSize);
   std::atomic<int> stage{0};
   std::thread looker([&] {
@@ -372,7 +383,7 @@ TEST_F(AllocatorTest, LookUpsOfOtherThreadsNoticeAFree) {
 
 // Each thread fills its blocks and reads them back, on streams of its own, while all take
 // memory from each other.
-TEST_F(AllocatorTest, ThreadsShareTheCache) {
+TEST_P(AllocatorTest, ThreadsShareTheCache) {
   constexpr int kThreads = 4;
   constexpr int kRounds = 150;
   std::vector<std::thread> threads;
@@ -406,6 +417,12 @@ TEST_F(AllocatorTest, ThreadsShareTheCache) {
   EXPECT_EQ(stats().live_blocks, 0u);
   EXPECT_EQ(stats().allocations, uint64_t{kThreads} * kRounds);
 }
+
+std::string name_of(const ::testing::TestParamInfo<const char*>& info) {
+  return info.param;
+}
+INSTANTIATE_TEST_SUITE_P(Plugins, AllocatorTest, ::testing::Values("fake", "sim_paused"), name_of);
+INSTANTIATE_TEST_SUITE_P(Plugins, LargestAllocationTest, ::testing::Values("fake"), name_of);
 
 }  // namespace
 }  // namespace keel::testing

@@ -1,9 +1,5 @@
 // Every C function of core with handles that are none, and the life of the process.
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <cstddef>
-#include <cstring>
 #include <functional>
 #include <random>
 
@@ -169,23 +165,6 @@ TEST_F(ApiTest, OptionsOfBeforeValidationAreAccepted) {
   EXPECT_EQ(keel_validation_count(nullptr), KEEL_INVALID_ARGUMENT);
   uint64_t count = 0;
   EXPECT_KEEL_OK(keel_validation_count(&count));
-}
-
-TEST_F(ApiTest, AForkedChildIsRefusedAndTheParentUnharmed) {
-  const pid_t child = fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
-    uint32_t count = 0;
-    const bool refused = keel_device_count(&count) == KEEL_FORKED &&
-                         keel_stream_query(stream_) == KEEL_FORKED &&
-                         keel_init(nullptr) == KEEL_FORKED && keel_shutdown() == KEEL_FORKED &&
-                         std::strstr(keel_last_error(), "fork") != nullptr;
-    _exit(refused ? 0 : 1);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-  EXPECT_KEEL_OK(keel_stream_synchronize(stream_, kPatience));
 }
 
 }  // namespace

@@ -200,7 +200,8 @@ TEST_P(HandleRaceTest, ABlockedWaiterDelaysNoDestruction) {
   waiter.join();
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, HandleRaceTest, ::testing::Values("cpu", "fake", "fake_polled"),
+INSTANTIATE_TEST_SUITE_P(Backends, HandleRaceTest,
+                         ::testing::Values("cpu", "sim", "fake", "fake_polled"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -84,6 +84,14 @@ class Memory {
            known.block->generation.load(std::memory_order_acquire) == known.generation;
   }
 
+  // The same of memory that the host reaches: where it has it. NULL where that is not known.
+  char* known_alias(const RememberedBlocks& notes, const void* pointer, uint64_t size) const {
+    if (!is_known_range(notes, pointer, size)) return nullptr;
+    const RememberedBlock& known = notes.at(pointer);
+    if (known.host_alias == nullptr) return nullptr;
+    return known.host_alias + (static_cast<const char*>(pointer) - known.base);
+  }
+
   // Fills in all but the header.
   void get_stats(keel_memory_stats* out_stats) const;
   void reset_peaks();

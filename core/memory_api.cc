@@ -127,6 +127,9 @@ keel_status keel_host_register(keel_device device, void* pointer, uint64_t size)
         found->check(table->host_register(found->native(), pointer, size, &device_pointer),
                      "memory.host_register"));
     found->host_registrations().add(pointer, size, device_pointer);
+    if (keel::validation::enabled()) {
+      keel::validation::note_registration(*found, pointer, size);
+    }
     return {};
   });
 }
@@ -144,6 +147,7 @@ keel_status keel_host_unregister(keel_device device, void* pointer) {
     KEEL_RETURN_IF_ERROR(
         found->check(table->host_unregister(found->native(), pointer), "memory.host_unregister"));
     found->host_registrations().remove(pointer);
+    if (keel::validation::enabled()) keel::validation::forget_registration(*found, pointer);
     return {};
   });
 }

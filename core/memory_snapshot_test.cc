@@ -9,11 +9,11 @@
 namespace keel::testing {
 namespace {
 
-class MemorySnapshotTest : public KeelTest {
+class MemorySnapshotTest : public KeelTest, public ::testing::WithParamInterface<const char*> {
  protected:
   void SetUp() override {
     KeelTest::SetUp();
-    device_ = load("fake", {{"devices", "1"}}).at(0);
+    device_ = load(GetParam(), {{"devices", "1"}}).at(0);
     stream_ = new_stream(device_);
   }
   nlohmann::json snapshot() {
@@ -65,12 +65,12 @@ class MemorySnapshotTest : public KeelTest {
   keel_stream stream_ = {};
 };
 
-TEST_F(MemorySnapshotTest, OfNothing) {
+TEST_P(MemorySnapshotTest, OfNothing) {
   expect_sums();
   EXPECT_TRUE(snapshot()["segments"].empty());
 }
 
-TEST_F(MemorySnapshotTest, SumsAreThoseOfTheStatistics) {
+TEST_P(MemorySnapshotTest, SumsAreThoseOfTheStatistics) {
   const FakePause pause;  // so that what is freed stays pending
   std::mt19937_64 random(5);
   std::vector<void*> live;
@@ -93,6 +93,9 @@ TEST_F(MemorySnapshotTest, SumsAreThoseOfTheStatistics) {
   for (void* memory : live) ASSERT_KEEL_OK(keel_free(device_, memory));
   expect_sums();
 }
+
+INSTANTIATE_TEST_SUITE_P(Plugins, MemorySnapshotTest, ::testing::Values("fake", "sim_paused"),
+                         [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
 }  // namespace keel::testing

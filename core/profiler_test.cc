@@ -62,11 +62,11 @@ class Recorder {
   std::vector<std::pair<uint64_t, uint64_t>> memory_;
 };
 
-class ProfilerTest : public KeelTest {
+class ProfilerTest : public KeelTest, public ::testing::WithParamInterface<const char*> {
  protected:
   void SetUp() override {
     KeelTest::SetUp();
-    device_ = load("cpu", {{"devices", "1"}}).at(0);
+    device_ = load(GetParam(), {{"devices", "1"}}).at(0);
     stream_ = new_stream(device_);
     memory_ = alloc(device_, 4096);
   }
@@ -86,7 +86,7 @@ keel_tensor tensor(void* data, int64_t count) {
   return made;
 }
 
-TEST_F(ProfilerTest, SurroundsEnqueueingCalls) {
+TEST_P(ProfilerTest, SurroundsEnqueueingCalls) {
   Recorder recorder;
   const keel_profiler profiler = recorder.profiler();
   ASSERT_KEEL_OK(keel_profiler_set(&profiler));
@@ -125,8 +125,11 @@ TEST_F(ProfilerTest, SurroundsEnqueueingCalls) {
   }
 }
 
-// A launch that is refused enqueues nothing and is not told, as a copy.
-TEST_F(ProfilerTest, SurroundsKernelLaunches) {
+using KernelProfilerTest = KeelTest;
+
+// A launch that is refused enqueues nothing and is not told, as a copy. On the fake device
+// alone: the emulated chip runs no kernels of the caller's.
+TEST_F(KernelProfilerTest, SurroundsKernelLaunches) {
   const keel_device device = load("fake").at(0);
   const keel_stream stream = new_stream(device);
   keel_module module = {};
@@ -169,7 +172,7 @@ TEST_F(ProfilerTest, SurroundsKernelLaunches) {
   EXPECT_KEEL_OK(keel_module_unload(module));
 }
 
-TEST_F(ProfilerTest, SeesMemory) {
+TEST_P(ProfilerTest, SeesMemory) {
   Recorder recorder;
   const keel_profiler profiler = recorder.profiler();
   ASSERT_KEEL_OK(keel_profiler_set(&profiler));
@@ -182,7 +185,7 @@ TEST_F(ProfilerTest, SeesMemory) {
   EXPECT_GE(told[0].second, told[1].second + (1 << 20));
 }
 
-TEST_F(ProfilerTest, CallbacksAreOptional) {
+TEST_P(ProfilerTest, CallbacksAreOptional) {
   const auto empty = KEEL_STRUCT_INIT(keel_profiler, KEEL_STRUCT_PROFILER);
   ASSERT_KEEL_OK(keel_profiler_set(&empty));
   ASSERT_KEEL_OK(fill(stream_, memory_, 1, 64));
@@ -190,12 +193,12 @@ TEST_F(ProfilerTest, CallbacksAreOptional) {
   ASSERT_KEEL_OK(keel_profiler_set(nullptr));
 }
 
-TEST_F(ProfilerTest, RefusesAStructThatIsNone) {
+TEST_P(ProfilerTest, RefusesAStructThatIsNone) {
   const keel_profiler none = {};
   EXPECT_EQ(keel_profiler_set(&none), KEEL_INVALID_ARGUMENT);
 }
 
-TEST_F(ProfilerTest, MayNotBeReplacedFromWithin) {
+TEST_P(ProfilerTest, MayNotBeReplacedFromWithin) {
   static std::atomic<keel_status> answer{KEEL_OK};
   auto profiler = KEEL_STRUCT_INIT(keel_profiler, KEEL_STRUCT_PROFILER);
   profiler.begin = [](void*, const char*, keel_device, keel_stream) -> uint64_t {
@@ -209,7 +212,7 @@ TEST_F(ProfilerTest, MayNotBeReplacedFromWithin) {
 }
 
 // The call that it waits for ends on another thread, which has to tell it.
-TEST_F(ProfilerTest, IsReplacedOnceACallThatRunsHasEnded) {
+TEST_P(ProfilerTest, IsReplacedOnceACallThatRunsHasEnded) {
   struct Blocker {
     std::atomic<bool> inside{false};
     std::atomic<bool> release{false};
@@ -241,7 +244,7 @@ TEST_F(ProfilerTest, IsReplacedOnceACallThatRunsHasEnded) {
 
 // Once keel_profiler_set has returned, the former profiler is not called any more, and
 // all that it saw begin has ended.
-TEST_F(ProfilerTest, IsReplacedWhileThreadsEnqueue) {
+TEST_P(ProfilerTest, IsReplacedWhileThreadsEnqueue) {
   std::atomic<bool> stopping{false};
   std::vector<std::thread> threads;
   for (int t = 0; t < 3; ++t) {
@@ -265,6 +268,9 @@ TEST_F(ProfilerTest, IsReplacedWhileThreadsEnqueue) {
   stopping.store(true);
   for (std::thread& thread : threads) thread.join();
 }
+
+INSTANTIATE_TEST_SUITE_P(Backends, ProfilerTest, ::testing::Values("cpu", "sim"),
+                         [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
 }  // namespace keel::testing

@@ -156,6 +156,10 @@ class Stream final : public RefCounted {
     std::lock_guard lock(mutex_);
     return is_known_idle_locked();
   }
+  // The same as far as that is known without a lock or asking anybody; nor does anybody watch.
+  bool is_known_quiet() const {
+    return is_plain() && !edges_.any() && timeline_->is_done(timeline_->enqueued());
+  }
   // What follows runs behind |gate|. |*out_ready| is done when what was enqueued before is;
   // empty where that is over already and the plugin can tell so at once. In one step, so that
   // nothing gets in between.
@@ -260,12 +264,13 @@ class Stream final : public RefCounted {
   Status await_keepers(const Deadline& deadline);
   Status confirm_edges(uint64_t position, WakeList& wake);
 
-  // With |mutex_| held:
   // Nothing is held, nothing failed, no device is lost, and nobody watches.
   bool is_plain() const {
     return hindrances_.load(std::memory_order_acquire) == 0 &&
            hindrances::g_process.load(std::memory_order_relaxed) == 0;
   }
+
+  // With |mutex_| held:
   template <typename Describe, typename Work, typename Hold>
   [[gnu::noinline]] Status submit_slowly(const char* name, const Describe& describe,
                                          const Work& work, const Hold& hold) {

@@ -60,6 +60,17 @@ Status find_gate(keel_gate handle, Ref<Gate>* out_gate) {
   });
 }
 
+[[gnu::noinline]] keel_status synchronize_in_full(keel_stream stream, int64_t timeout_ns) {
+  return api_call([&]() -> Status {
+    Ref<Stream> found;
+    KEEL_RETURN_IF_ERROR(find_stream(stream, &found));
+    Deadline deadline = Deadline::after(0);
+    KEEL_RETURN_IF_ERROR(Runtime::get().deadline(timeout_ns, &deadline));
+    const HostSpan span("keel_stream_synchronize");
+    return found->synchronize(deadline);
+  });
+}
+
 template <typename Table, typename Object>
 Status new_handle(Table& table, Ref<Object> object, uint64_t* out_id) {
   *out_id = table.insert(std::move(object));
@@ -103,14 +114,12 @@ keel_status keel_stream_query(keel_stream stream) {
 }
 
 keel_status keel_stream_synchronize(keel_stream stream, int64_t timeout_ns) {
-  return api_call([&]() -> Status {
-    Ref<Stream> found;
-    KEEL_RETURN_IF_ERROR(find_stream(stream, &found));
-    Deadline deadline = Deadline::after(0);
-    KEEL_RETURN_IF_ERROR(Runtime::get().deadline(timeout_ns, &deadline));
-    const HostSpan span("keel_stream_synchronize");
-    return found->synchronize(deadline);
-  });
+  // Small collectives are over when they have been called: 20 instructions instead of 360.
+  const auto usual = [&](const keel::epoch::Participant&, keel_status*) {
+    const Stream* found = Runtime::opened().stream_handles().peek(stream.id);
+    return found != nullptr && timeout_ns >= KEEL_TIMEOUT_DEFAULT && found->is_known_quiet();
+  };
+  return api_short_call(usual, [&] { return synchronize_in_full(stream, timeout_ns); });
 }
 
 keel_status keel_stream_recover(keel_stream stream, int64_t timeout_ns) {

@@ -127,7 +127,8 @@ TEST_P(StreamEndTest, FreedMemoryWaitsForWhoKeepsADroppedGate) {
   EXPECT_EQ(alloc(device_, kBytes), used);
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, StreamEndTest, ::testing::Values("cpu", "fake", "fake_polled"),
+INSTANTIATE_TEST_SUITE_P(Backends, StreamEndTest,
+                         ::testing::Values("cpu", "sim", "fake", "fake_polled"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -7,25 +7,24 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "core/chip.h"
 #include "core/hwloc_topology.h"
+#include "core/json_writer.h"
 
 namespace keel {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-Json number_or_null(int number) {
-  return number < 0 ? Json(nullptr) : Json(number);
-}
-
-Json text_or_null(const char* text) {
-  return text == nullptr ? Json(nullptr) : Json(text);
+void write_number_or_null(JsonWriter& json, int number) {
+  if (number < 0) {
+    json.null();
+  } else {
+    json.number(number);
+  }
 }
 
 int count_inside(hwloc_topology* topology, hwloc_obj_t object, hwloc_obj_type_t type) {
@@ -48,20 +47,22 @@ std::string list_text(hwloc_const_bitmap_t set) {
   return text;
 }
 
-Json packages(hwloc_topology* topology) {
-  Json list = Json::array();
+void write_packages(JsonWriter& json, hwloc_topology* topology) {
+  json.begin_array();
   for (hwloc_obj_t package : objects(topology, HWLOC_OBJ_PACKAGE)) {
-    Json nodes = Json::array();
+    json.begin_object();
+    json.key("index").number(package->logical_index);
+    json.key("model").text_or_null(hwloc_obj_get_info_by_name(package, "CPUModel"));
+    json.key("cores").number(count_inside(topology, package, HWLOC_OBJ_CORE));
+    json.key("pus").number(count_inside(topology, package, HWLOC_OBJ_PU));
+    json.key("numa_nodes").begin_array();
     unsigned node = 0;
-    hwloc_bitmap_foreach_begin(node, package->nodeset) nodes.push_back(node);
+    hwloc_bitmap_foreach_begin(node, package->nodeset) json.number(node);
     hwloc_bitmap_foreach_end();
-    list.push_back({{"index", package->logical_index},
-                    {"model", text_or_null(hwloc_obj_get_info_by_name(package, "CPUModel"))},
-                    {"cores", count_inside(topology, package, HWLOC_OBJ_CORE)},
-                    {"pus", count_inside(topology, package, HWLOC_OBJ_PU)},
-                    {"numa_nodes", nodes}});
+    json.end_array();
+    json.end_object();
   }
-  return list;
+  json.end_array();
 }
 
 // ---- memory ----------------------------------------------------------------------
@@ -103,30 +104,33 @@ MemoryFigures measure_memory(hwloc_topology* topology, const char* synthetic,
   return figures;
 }
 
-Json numa_nodes(hwloc_topology* topology, const std::vector<hwloc_obj_t>& nodes,
-                const MemoryFigures& memory) {
-  Json list = Json::array();
+void write_numa_nodes(JsonWriter& json, hwloc_topology* topology,
+                      const std::vector<hwloc_obj_t>& nodes, const MemoryFigures& memory) {
+  json.begin_array();
   for (hwloc_obj_t node : nodes) {
-    Json bytes = nullptr;  // unknown
-    if (memory.nodes_agree) {
-      bytes = node->attr->numanode.local_memory;
-    } else if (memory.is_known && nodes.size() == 1) {
-      bytes = memory.machine;
-    }
-    Json holders = Json::array();
+    json.begin_object();
+    json.key("index").number(node->os_index);
+    json.key("packages").begin_array();
     for (hwloc_obj_t package : objects(topology, HWLOC_OBJ_PACKAGE)) {
       if (hwloc_bitmap_isset(package->nodeset, node->os_index) != 0) {
-        holders.push_back(package->logical_index);
+        json.number(package->logical_index);
       }
     }
-    list.push_back({{"index", node->os_index},
-                    {"packages", holders},
-                    {"memory_bytes", bytes},
-                    {"cores", count_inside(topology, node, HWLOC_OBJ_CORE)},
-                    {"pus", count_inside(topology, node, HWLOC_OBJ_PU)},
-                    {"cpus", list_text(node->cpuset)}});
+    json.end_array();
+    json.key("memory_bytes");
+    if (memory.nodes_agree) {
+      json.number(node->attr->numanode.local_memory);
+    } else if (memory.is_known && nodes.size() == 1) {
+      json.number(memory.machine);
+    } else {
+      json.null();  // unknown
+    }
+    json.key("cores").number(count_inside(topology, node, HWLOC_OBJ_CORE));
+    json.key("pus").number(count_inside(topology, node, HWLOC_OBJ_PU));
+    json.key("cpus").text(list_text(node->cpuset));
+    json.end_object();
   }
-  return list;
+  json.end_array();
 }
 
 // ---- devices and network interfaces ----------------------------------------------
@@ -138,7 +142,7 @@ PciAddress address_of(hwloc_obj_t pci) {
 }
 
 // From the host bridge, "0000:[00-3f]", through every PCI bridge to the device.
-Json pci_path(hwloc_obj_t pci) {
+std::vector<std::string> pci_path(hwloc_obj_t pci) {
   std::vector<std::string> steps;
   for (hwloc_obj_t object = pci; object != nullptr && hwloc_obj_type_is_io(object->type);
        object = object->parent) {
@@ -166,26 +170,31 @@ struct Placed {
   int chip = -1;  // of a device
 };
 
-Json describe_devices(hwloc_topology* topology, const std::vector<Ref<Device>>& devices,
-                      std::vector<Placed>* placed) {
+void write_devices(JsonWriter& json, hwloc_topology* topology,
+                   const std::vector<Ref<Device>>& devices, std::vector<Placed>* placed) {
   std::vector<keel_device_info> infos;
   for (const auto& device : devices) infos.push_back(device->info());
   const std::vector<uint32_t> chips = number_chips(infos);
-  Json list = Json::array();
+  json.begin_array();
   for (size_t i = 0; i < devices.size(); ++i) {
     const Placement placement = place_device(topology, infos[i]);
     const auto address = parse_pci_address(infos[i].pci_address);
-    list.push_back(
-        {{"name", devices[i]->name()},
-         {"description", infos[i].name},
-         {"chip", chips[i]},
-         {"pci_address", address ? Json(address->text()) : Json(nullptr)},
-         {"pci_path", placement.pci == nullptr ? Json::array() : pci_path(placement.pci)},
-         {"numa_node", number_or_null(placement.numa_node)},
-         {"placed_by", text_or_null(placement.told_by)}});
+    json.begin_object();
+    json.key("name").text(devices[i]->name());
+    json.key("description").text(infos[i].name);
+    json.key("chip").number(chips[i]);
+    json.key("pci_address").text_or_null(address ? address->text().c_str() : nullptr);
+    json.key("pci_path").begin_array();
+    if (placement.pci != nullptr) {
+      for (const std::string& step : pci_path(placement.pci)) json.text(step);
+    }
+    json.end_array();
+    write_number_or_null(json.key("numa_node"), placement.numa_node);
+    json.key("placed_by").text_or_null(placement.told_by);
+    json.end_object();
     placed->push_back({devices[i]->name(), placement, static_cast<int>(chips[i])});
   }
-  return list;
+  json.end_array();
 }
 
 // -1 where the system does not tell.
@@ -195,26 +204,28 @@ int read_number(const fs::path& file) {
   return number < 0 ? -1 : number;
 }
 
-void add_nic(const std::string& name, const char* kind, const Placement& placement, Json* list,
-             std::vector<Placed>* placed) {
+void write_nic(JsonWriter& json, const std::string& name, const char* kind,
+               const Placement& placement, std::vector<Placed>* placed) {
   const hwloc_obj_t pci = placement.pci;
-  list->push_back({{"name", name},
-                   {"kind", kind},
-                   {"pci_address", pci == nullptr ? Json(nullptr) : Json(address_of(pci).text())},
-                   {"numa_node", number_or_null(placement.numa_node)}});
+  json.begin_object();
+  json.key("name").text(name);
+  json.key("kind").text(kind);
+  json.key("pci_address").text_or_null(pci == nullptr ? nullptr : address_of(pci).text().c_str());
+  write_number_or_null(json.key("numa_node"), placement.numa_node);
+  json.end_object();
   placed->push_back({name, placement});
 }
 
 // Those hwloc knows, then those only the system does. Interfaces without a device
 // (loopback, tunnels) are no NICs.
-Json describe_nics(hwloc_topology* topology, std::vector<Placed>* placed) {
+void write_nics(JsonWriter& json, hwloc_topology* topology, std::vector<Placed>* placed) {
   const fs::path kInterfaces = "/sys/class/net";
   const bool is_here = hwloc_topology_is_thissystem(topology) != 0;
   const auto node_of = [&](const std::string& name, int known) {
     if (known >= 0 || !is_here) return known;
     return read_number(kInterfaces / name / "device/numa_node");
   };
-  Json list = Json::array();
+  json.begin_array();
   std::vector<std::string> known;
   for (hwloc_obj_t object = nullptr;
        (object = hwloc_get_next_osdev(topology, object)) != nullptr;) {
@@ -227,14 +238,14 @@ Json describe_nics(hwloc_topology* topology, std::vector<Placed>* placed) {
          above = above->parent) {
       if (above->type == HWLOC_OBJ_PCI_DEVICE) placement.pci = above;
     }
-    add_nic(object->name, type == HWLOC_OBJ_OSDEV_NETWORK ? "network" : "openfabrics", placement,
-            &list, placed);
+    write_nic(json, object->name, type == HWLOC_OBJ_OSDEV_NETWORK ? "network" : "openfabrics",
+              placement, placed);
     known.emplace_back(object->name);
   }
-  if (!is_here) return list;
   std::error_code error;
-  for (fs::directory_iterator entry(kInterfaces, error), end; !error && entry != end;
-       entry.increment(error)) {
+  fs::directory_iterator entry;
+  if (is_here) entry = fs::directory_iterator(kInterfaces, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
     const std::string name = entry->path().filename();
     std::error_code missing;
     if (std::find(known.begin(), known.end(), name) != known.end() ||
@@ -243,34 +254,43 @@ Json describe_nics(hwloc_topology* topology, std::vector<Placed>* placed) {
     }
     Placement placement;
     placement.numa_node = node_of(name, -1);
-    add_nic(name, "network", placement, &list, placed);
+    write_nic(json, name, "network", placement, placed);
   }
-  return list;
+  json.end_array();
 }
 
 // Between any two of which one is a device of Keel.
-Json describe_distances(const std::vector<Placed>& placed) {
-  Json list = Json::array();
+void write_distances(JsonWriter& json, const std::vector<Placed>& placed) {
+  json.begin_array();
   for (size_t i = 0; i < placed.size(); ++i) {
     for (size_t j = i + 1; j < placed.size() && placed[i].chip >= 0; ++j) {
       const bool same_chip = placed[i].chip == placed[j].chip;
-      list.push_back(
-          {{"from", placed[i].name},
-           {"to", placed[j].name},
-           {"distance",
-            same_chip ? "same_chip" : distance_between(placed[i].placement, placed[j].placement)}});
+      json.begin_object();
+      json.key("from").text(placed[i].name);
+      json.key("to").text(placed[j].name);
+      json.key("distance")
+          .text(same_chip ? "same_chip"
+                          : distance_between(placed[i].placement, placed[j].placement));
+      json.end_object();
     }
   }
-  return list;
+  json.end_array();
 }
 
-Json describe_staging(hwloc_topology* topology, size_t nodes) {
-  if (nodes < 2) return {{"binds", false}, {"reason", "one NUMA node: nothing to choose"}};
+void write_staging(JsonWriter& json, hwloc_topology* topology, size_t nodes) {
   const hwloc_topology_support* support = hwloc_topology_get_support(topology);
-  if (hwloc_topology_is_thissystem(topology) != 0 && support->membind->set_area_membind == 0) {
-    return {{"binds", false}, {"reason", "memory of this machine cannot be bound to a node"}};
+  const char* hindrance = nullptr;
+  if (nodes < 2) {
+    hindrance = "one NUMA node: nothing to choose";
+  } else if (hwloc_topology_is_thissystem(topology) != 0 &&
+             support->membind->set_area_membind == 0) {
+    hindrance = "memory of this machine cannot be bound to a node";
   }
-  return {{"binds", true}, {"reason", "to the numa_node of the device that stages"}};
+  json.begin_object();
+  json.key("binds").boolean(hindrance == nullptr);
+  json.key("reason").text(hindrance == nullptr ? "to the numa_node of the device that stages"
+                                               : hindrance);
+  json.end_object();
 }
 
 }  // namespace
@@ -284,22 +304,30 @@ Status describe_topology(const char* synthetic, const std::vector<Ref<Device>>& 
   const std::vector<hwloc_obj_t> nodes = objects(topology, HWLOC_OBJ_NUMANODE);
   const MemoryFigures memory = measure_memory(topology, synthetic, nodes);
 
-  Json json;
-  json["source"] = synthetic != nullptr ? "synthetic" : is_here ? "machine" : "file";
-  json["memory_bytes"] = memory.is_known ? Json(memory.machine) : Json(nullptr);
-  json["cores"] = std::max(0, hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE));
-  json["pus"] = std::max(0, hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PU));
-  json["packages"] = packages(topology);
-  json["numa_nodes"] = numa_nodes(topology, nodes, memory);
+  out_json->clear();
+  JsonWriter json(out_json);
+  json.begin_object();
+  json.key("source").text(synthetic != nullptr ? "synthetic" : is_here ? "machine" : "file");
+  json.key("memory_bytes");
+  if (memory.is_known) {
+    json.number(memory.machine);
+  } else {
+    json.null();
+  }
+  json.key("cores").number(std::max(0, hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE)));
+  json.key("pus").number(std::max(0, hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PU)));
+  write_packages(json.key("packages"), topology);
+  write_numa_nodes(json.key("numa_nodes"), topology, nodes, memory);
   std::vector<Placed> placed;
-  json["devices"] = describe_devices(
-      topology, synthetic != nullptr ? std::vector<Ref<Device>>() : devices, &placed);
-  json["nics"] = describe_nics(topology, &placed);
-  json["distances"] = describe_distances(placed);
-  json["staging"] = describe_staging(topology, nodes.size());
-  json["notes"] = Json::array();
-  if (!memory.note.empty()) json["notes"].push_back(memory.note);
-  *out_json = json.dump(2, ' ', false, Json::error_handler_t::replace);
+  write_devices(json.key("devices"), topology,
+                synthetic != nullptr ? std::vector<Ref<Device>>() : devices, &placed);
+  write_nics(json.key("nics"), topology, &placed);
+  write_distances(json.key("distances"), placed);
+  write_staging(json.key("staging"), topology, nodes.size());
+  json.key("notes").begin_array();
+  if (!memory.note.empty()) json.text(memory.note);
+  json.end_array();
+  json.end_object();
   return {};
 }
 

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "core/testing/host_memory.h"
 #include "core/testing/keel_test.h"
 #include "core/testing/two_packages_xml.h"
 
@@ -235,6 +236,26 @@ TEST_F(TopologyTest, AFileThatIsNoTopologyIsNotBelieved) {
     } else {
       EXPECT_EQ(status, KEEL_UNAVAILABLE) << keel_last_error();
     }
+  }
+}
+
+TEST_F(TopologyTest, AnAllocationThatFailsIsSaid) {
+  load("fake", {{"devices", "2"}, {"pci_bus", "2"}});
+  for (const bool from_file : {false, true}) {
+    if (from_file) become(kTwoPackagesXml);
+    std::string text(1 << 20, '\0');
+    bool failed = true;
+    for (int index = 0; failed; ++index) {
+      uint64_t size = text.size();
+      t_until_failure = index;
+      const keel_status status = keel_topology_get(nullptr, text.data(), &size);
+      failed = t_until_failure < 0;
+      t_until_failure = -1;
+      ASSERT_EQ(status, failed ? KEEL_OUT_OF_MEMORY : KEEL_OK)
+          << "allocation " << index << ": " << keel_last_error();
+      EXPECT_TRUE(failed || index > 20) << "hardly anything is allocated";
+    }
+    EXPECT_EQ(json::parse(text.c_str()), topology());
   }
 }
 

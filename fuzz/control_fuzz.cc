@@ -153,7 +153,7 @@ class Team {
     static keel::FlightRecorder::Entry entry;
     // Rank 1 is never waited for, unless the fuzzer writes over that.
     if (!theirs_->crowded()) theirs_->arrive(1, UINT64_MAX / 2);
-    theirs_->publish_done(1, UINT64_MAX / 2);
+    theirs_->publish_done(1, UINT64_MAX / 2, true);
     constexpr uint32_t kMostOperations = 6;
     for (uint32_t i = 0; i < kMostOperations && !bytes_.empty(); ++i) {
       keel::Patience patience(kTimeoutNs, never);

@@ -1,4 +1,5 @@
-// The C++ interface: ownership, failures, calls, DLPack, through libkeel on the CPU device.
+// The C++ interface: ownership, failures, calls, DLPack, through libkeel on a device of the CPU or
+// of KEEL_TEST_BACKEND.
 #include <dlpack/dlpack.h>
 #include <gtest/gtest.h>
 
@@ -17,11 +18,14 @@
 #include <utility>
 #include <vector>
 
+#include "core/testing/test_backend.h"
 #include "ops/schema.h"
 
 namespace {
 
 using namespace std::chrono_literals;
+using keel::testing::test_backend;
+using keel::testing::test_device;
 
 bool is_guarded() {
   const char* guard = std::getenv("KEEL_CPU_GUARD");
@@ -41,6 +45,7 @@ keel_status thrown_by(Body&& body) {
 
 class KeelHpp : public testing::Test {
  protected:
+  static void SetUpTestSuite() { keel::testing::set_test_devices(1); }
   static std::vector<float> numbers(size_t count) {
     std::vector<float> values(count);
     std::iota(values.begin(), values.end(), 1.0f);
@@ -48,6 +53,13 @@ class KeelHpp : public testing::Test {
   }
 
   keel::Runtime runtime_;
+  keel::Device device_ = keel::Device::find(test_device(0));
+};
+
+// What is about the memory that the host shares with the CPU, and about its kernels: the emulated
+// chip has neither.
+class KeelHppOnCpu : public KeelHpp {
+ protected:
   keel::Device cpu_ = keel::Device::find("cpu:0");
 };
 
@@ -85,11 +97,12 @@ TEST_F(KeelHpp, ErrorCarriesStatusAndText) {
   }
 }
 
-TEST_F(KeelHpp, AllDevicesHoldTheCpu) {
+TEST_F(KeelHpp, AllDevicesHoldTheOneThatIsFound) {
   const std::vector<keel::Device> all = keel::Device::all();
-  EXPECT_NE(std::find(all.begin(), all.end(), cpu_), all.end());
-  EXPECT_EQ(cpu_.name(), "cpu:0");
-  EXPECT_EQ(cpu_.info().type, KEEL_DEVICE_CPU);
+  EXPECT_NE(std::find(all.begin(), all.end(), device_), all.end());
+  EXPECT_EQ(device_.name(), test_device(0));
+  EXPECT_EQ(device_.info().type,
+            test_backend() == "cpu" ? uint32_t{KEEL_DEVICE_CPU} : uint32_t{KEEL_DEVICE_OTHER});
 }
 
 TEST_F(KeelHpp, TraceStopsAtItsEnd) {
@@ -107,51 +120,51 @@ TEST_F(KeelHpp, TraceStopsAtItsEnd) {
 // ---- memory and streams ------------------------------------------------------------
 
 TEST_F(KeelHpp, BuffersOfAStreamAreUsedAgainInItsOrder) {
-  const uint64_t before = cpu_.memory_stats().live_blocks;
+  const uint64_t before = device_.memory_stats().live_blocks;
   void* first = nullptr;
   keel::Buffer outlives;
   {
-    keel::Stream stream(cpu_);
+    keel::Stream stream(device_);
     {
       keel::Buffer buffer(stream, 4096);
       EXPECT_EQ(buffer.size(), 4096u);
-      EXPECT_EQ(buffer.device(), cpu_);
+      EXPECT_EQ(buffer.device(), device_);
       stream.fill(buffer, 1.0f);
       keel::Buffer moved(std::move(buffer));
       first = moved.data();
-      EXPECT_EQ(cpu_.memory_stats().live_blocks, before + 1);
+      EXPECT_EQ(device_.memory_stats().live_blocks, before + 1);
     }
-    EXPECT_EQ(cpu_.memory_stats().live_blocks, before);
+    EXPECT_EQ(device_.memory_stats().live_blocks, before);
     const keel::Buffer again(stream, 4096);
     EXPECT_EQ(again.data(), first);
     outlives = keel::Buffer(stream, 64);
     EXPECT_EQ(thrown_by([&] { keel::Buffer none(stream, 0); }), KEEL_INVALID_ARGUMENT);
   }
-  EXPECT_EQ(cpu_.memory_stats().live_blocks, before + 1);
+  EXPECT_EQ(device_.memory_stats().live_blocks, before + 1);
   outlives = keel::Buffer();
-  EXPECT_EQ(cpu_.memory_stats().live_blocks, before) << "freed after its stream";
+  EXPECT_EQ(device_.memory_stats().live_blocks, before) << "freed after its stream";
 }
 
 TEST_F(KeelHpp, DevicesTellOfTheirMemory) {
   {
-    const keel::Buffer buffer(cpu_, KEEL_MEMORY_DEVICE, 1000);
-    const std::string text = cpu_.memory_snapshot();
+    const keel::Buffer buffer(device_, KEEL_MEMORY_DEVICE, 1000);
+    const std::string text = device_.memory_snapshot();
     EXPECT_NE(text.find("\"requested\":1000"), std::string::npos) << text;
-    EXPECT_EQ(cpu_.memory_stats().requested, 1000u);
+    EXPECT_EQ(device_.memory_stats().requested, 1000u);
   }
-  EXPECT_GE(cpu_.memory_stats().allocated_peak, 1000u);
-  cpu_.reset_memory_peaks();
-  EXPECT_EQ(cpu_.memory_stats().allocated_peak, 0u);
-  EXPECT_NE(cpu_.memory_stats().reserved, 0u);
-  cpu_.trim_memory();
-  EXPECT_EQ(cpu_.memory_stats().reserved, 0u);
+  EXPECT_GE(device_.memory_stats().allocated_peak, 1000u);
+  device_.reset_memory_peaks();
+  EXPECT_EQ(device_.memory_stats().allocated_peak, 0u);
+  EXPECT_NE(device_.memory_stats().reserved, 0u);
+  device_.trim_memory();
+  EXPECT_EQ(device_.memory_stats().reserved, 0u);
 }
 
 TEST_F(KeelHpp, UploadCopyDownload) {
-  keel::Stream stream(cpu_);
+  keel::Stream stream(device_);
   const std::vector<float> sent = numbers(1000);
-  const auto first = keel::Buffer::of<float>(cpu_, sent.size());
-  const keel::Buffer second(cpu_, KEEL_MEMORY_DEVICE, first.size());
+  const auto first = keel::Buffer::of<float>(device_, sent.size());
+  const keel::Buffer second(device_, KEEL_MEMORY_DEVICE, first.size());
   std::vector<float> received(sent.size());
   stream.upload(first, sent);
   stream.copy(second, first);
@@ -161,8 +174,8 @@ TEST_F(KeelHpp, UploadCopyDownload) {
 }
 
 TEST_F(KeelHpp, FillByElement) {
-  keel::Stream stream(cpu_);
-  const auto buffer = keel::Buffer::of<int16_t>(cpu_, 77);
+  keel::Stream stream(device_);
+  const auto buffer = keel::Buffer::of<int16_t>(device_, 77);
   std::vector<int16_t> received(77);
   stream.fill(buffer, int16_t{-3});
   stream.download(std::span(received), buffer);
@@ -171,23 +184,23 @@ TEST_F(KeelHpp, FillByElement) {
 }
 
 TEST_F(KeelHpp, MovedBufferIsFreedOnce) {
-  keel::Buffer first = keel::Buffer::of<float>(cpu_, 4);
+  keel::Buffer first = keel::Buffer::of<float>(device_, 4);
   void* const address = first.data();
   keel::Buffer second(std::move(first));
   EXPECT_EQ(second.data(), address);
   {
-    keel::Buffer third = keel::Buffer::of<float>(cpu_, 4);
+    keel::Buffer third = keel::Buffer::of<float>(device_, 4);
     third = std::move(second);
     EXPECT_EQ(third.data(), address);
   }
   keel_memory_info info = KEEL_STRUCT_INIT(keel_memory_info, KEEL_STRUCT_MEMORY_INFO);
-  EXPECT_EQ(keel_memory_find(cpu_.get(), address, &info), KEEL_NOT_FOUND);
+  EXPECT_EQ(keel_memory_find(device_.get(), address, &info), KEEL_NOT_FOUND);
 }
 
 TEST_F(KeelHpp, DestroyedStreamIsNoHandle) {
   keel_stream handle{};
   {
-    keel::Stream stream(cpu_);
+    keel::Stream stream(device_);
     const keel::Stream moved(std::move(stream));
     handle = moved.get();
     EXPECT_EQ(keel_stream_synchronize(handle, KEEL_TIMEOUT_DEFAULT), KEEL_OK);
@@ -196,7 +209,7 @@ TEST_F(KeelHpp, DestroyedStreamIsNoHandle) {
 }
 
 TEST_F(KeelHpp, GateHoldsAndEventTells) {
-  keel::Stream stream(cpu_);
+  keel::Stream stream(device_);
   keel::Gate gate;
   keel::Event event;
   stream.wait(gate);
@@ -210,7 +223,7 @@ TEST_F(KeelHpp, GateHoldsAndEventTells) {
 }
 
 TEST_F(KeelHpp, FailedGateIsThrownAtWaitsUntilRecovered) {
-  keel::Stream stream(cpu_);
+  keel::Stream stream(device_);
   keel::Gate gate;
   stream.wait(gate);
   gate.fail(KEEL_RANK_FAILED, "rank 3 went away");
@@ -224,7 +237,7 @@ TEST_F(KeelHpp, FailedGateIsThrownAtWaitsUntilRecovered) {
 
 // ---- kernels of the caller -----------------------------------------------------------
 
-TEST_F(KeelHpp, KernelIsLaunchedWithItsArguments) {
+TEST_F(KeelHppOnCpu, KernelIsLaunchedWithItsArguments) {
   const auto tests = std::filesystem::read_symlink("/proc/self/exe").parent_path();
   std::ifstream file(tests / "kernels" / "kernels_1.so", std::ios::binary);
   const std::vector<char> binary{std::istreambuf_iterator<char>(file), {}};
@@ -246,7 +259,7 @@ TEST_F(KeelHpp, KernelIsLaunchedWithItsArguments) {
   EXPECT_EQ(read, wanted);
 }
 
-TEST_F(KeelHpp, BinaryThatIsNoneIsThrown) {
+TEST_F(KeelHppOnCpu, BinaryThatIsNoneIsThrown) {
   const std::array<std::byte, 64> rubbish{};
   EXPECT_EQ(thrown_by([&] { keel::Module(cpu_, KEEL_BINARY_SHARED_OBJECT, rubbish); }),
             KEEL_INVALID_ARGUMENT);
@@ -305,11 +318,11 @@ TEST(KeelHppOpCall, CustomOperatorsGetAttributesAsWritten) {
 }
 
 TEST_F(KeelHpp, MatmulWithAndWithoutBias) {
-  keel::Stream stream(cpu_);
-  const auto a = keel::Buffer::of<float>(cpu_, 6);
-  const auto b = keel::Buffer::of<float>(cpu_, 6);
-  const auto bias = keel::Buffer::of<float>(cpu_, 2);
-  const auto c = keel::Buffer::of<float>(cpu_, 4);
+  keel::Stream stream(device_);
+  const auto a = keel::Buffer::of<float>(device_, 6);
+  const auto b = keel::Buffer::of<float>(device_, 6);
+  const auto bias = keel::Buffer::of<float>(device_, 2);
+  const auto c = keel::Buffer::of<float>(device_, 4);
   const std::vector<float> host_a = {1, 2, 3, 4, 5, 6};
   const std::vector<float> host_b = {7, 8, 9, 10, 11, 12};
   const std::vector<float> host_bias = {100, 200};
@@ -331,9 +344,9 @@ TEST_F(KeelHpp, MatmulWithAndWithoutBias) {
 }
 
 TEST_F(KeelHpp, OneCallRunsOnOtherMemory) {
-  keel::Stream stream(cpu_);
-  const auto first = keel::Buffer::of<float>(cpu_, 5);
-  const auto second = keel::Buffer::of<float>(cpu_, 5);
+  keel::Stream stream(device_);
+  const auto first = keel::Buffer::of<float>(device_, 5);
+  const auto second = keel::Buffer::of<float>(device_, 5);
   stream.fill(first, 1.0f);
   stream.fill(second, 10.0f);
   const keel_tensor t = first.tensor<float>({5});
@@ -355,14 +368,14 @@ TEST_F(KeelHpp, OneCallRunsOnOtherMemory) {
 TEST_F(KeelHpp, PlanAndExplainNameTheKernel) {
   const keel_tensor t = keel::make_tensor(nullptr, KEEL_FLOAT32, {8});
   const keel::OpCall call(KEEL_OP_ADD, {t, t}, {t});
-  const keel_op_plan plan = call.plan(cpu_);
+  const keel_op_plan plan = call.plan(device_);
   EXPECT_EQ(plan.fallback, 0u);
-  EXPECT_NE(call.explain(cpu_).find(plan.kernel), std::string::npos);
+  EXPECT_NE(call.explain(device_).find(plan.kernel), std::string::npos);
 }
 
 TEST_F(KeelHpp, CallThatDoesNotFitItsSchemaIsThrown) {
-  keel::Stream stream(cpu_);
-  const auto a = keel::Buffer::of<float>(cpu_, 4);
+  keel::Stream stream(device_);
+  const auto a = keel::Buffer::of<float>(device_, 4);
   EXPECT_EQ(thrown_by([&] {
               keel::op(stream, KEEL_OP_ADD, {a.tensor<float>({4}), a.tensor<float>({2})},
                        {a.tensor<float>({4})});
@@ -373,15 +386,15 @@ TEST_F(KeelHpp, CallThatDoesNotFitItsSchemaIsThrown) {
 // ---- collectives -------------------------------------------------------------------
 
 TEST_F(KeelHpp, AllReduceAmongRanksOfOneDevice) {
-  const std::vector<keel::Device> devices(3, cpu_);
+  const std::vector<keel::Device> devices(3, device_);
   std::vector<keel::Communicator> comms = keel::Communicator::all(devices);
   ASSERT_EQ(comms.size(), 3u);
   std::vector<keel::Stream> streams;
   std::vector<keel::Buffer> buffers;
   std::vector<std::vector<float>> received(3, std::vector<float>(10));
   for (uint32_t rank = 0; rank < 3; ++rank) {
-    streams.emplace_back(cpu_);
-    buffers.push_back(keel::Buffer::of<float>(cpu_, 10));
+    streams.emplace_back(device_);
+    buffers.push_back(keel::Buffer::of<float>(device_, 10));
     streams[rank].fill(buffers[rank], static_cast<float>(rank + 1));
   }
   for (uint32_t rank = 0; rank < 3; ++rank) {
@@ -403,13 +416,13 @@ TEST_F(KeelHpp, RanksOfTwoThreadsMeetSplitAndExchange) {
   std::vector<std::thread> threads;
   for (uint32_t rank = 0; rank < 2; ++rank) {
     threads.emplace_back([&, rank] {
-      auto world = keel::Communicator::join(cpu_, id, rank, 2);
+      auto world = keel::Communicator::join(device_, id, rank, 2);
       // Backwards.
       auto comm = world.split(/*color=*/0, /*key=*/-static_cast<int32_t>(rank));
       EXPECT_EQ(comm.rank(), 1 - rank);
-      keel::Stream stream(cpu_);
-      auto mine = keel::Buffer::of<float>(cpu_, 3);
-      auto theirs = keel::Buffer::of<float>(cpu_, 3);
+      keel::Stream stream(device_);
+      auto mine = keel::Buffer::of<float>(device_, 3);
+      auto theirs = keel::Buffer::of<float>(device_, 3);
       stream.fill(mine, static_cast<float>(rank + 1));
       keel::Group group;
       comm.send(mine.data(), 3, KEEL_FLOAT32, rank, stream);  // its peer's new number
@@ -427,12 +440,12 @@ TEST_F(KeelHpp, RanksOfTwoThreadsMeetSplitAndExchange) {
 }
 
 TEST_F(KeelHpp, ACommunicatorFromTheEnvironmentNeedsALauncher) {
-  EXPECT_EQ(thrown_by([&] { keel::Communicator::from_environment(cpu_); }), KEEL_NOT_FOUND);
+  EXPECT_EQ(thrown_by([&] { keel::Communicator::from_environment(device_); }), KEEL_NOT_FOUND);
 }
 
 // ---- DLPack ------------------------------------------------------------------------
 
-TEST_F(KeelHpp, DlpackOfCpuMemoryIsReadableByTheHost) {
+TEST_F(KeelHppOnCpu, DlpackOfCpuMemoryIsReadableByTheHost) {
   keel::Stream stream(cpu_);
   auto buffer = std::make_shared<keel::Buffer>(keel::Buffer::of<float>(cpu_, 12));
   const std::vector<float> sent = numbers(12);
@@ -450,7 +463,7 @@ TEST_F(KeelHpp, DlpackOfCpuMemoryIsReadableByTheHost) {
   const std::weak_ptr<keel::Buffer> watch = buffer;
   DLManagedTensor* managed = keel::to_dlpack(view, cpu_.get(), std::move(buffer));
   const DLTensor& tensor = managed->dl_tensor;
-  EXPECT_EQ(tensor.device.device_type, kDLCPU);
+  EXPECT_EQ(tensor.device.cpu_type, kDLCPU);
   EXPECT_EQ(tensor.dtype.code, kDLFloat);
   EXPECT_EQ(tensor.dtype.bits, 32);
   ASSERT_EQ(tensor.ndim, 2);
@@ -474,10 +487,27 @@ TEST_F(KeelHpp, DlpackOfCpuMemoryIsReadableByTheHost) {
   EXPECT_TRUE(watch.expired());
 }
 
+TEST_F(KeelHpp, DlpackNamesTheDeviceThatTheMemoryIsOf) {
+  auto buffer = std::make_shared<keel::Buffer>(keel::Buffer::of<float>(device_, 6));
+  const keel_tensor sent = buffer->tensor<float>({2, 3});
+  if (is_guarded()) {
+    EXPECT_EQ(thrown_by([&] { keel::to_dlpack(sent, device_.get(), buffer); }), KEEL_UNSUPPORTED);
+    return;
+  }
+  DLManagedTensor* managed = keel::to_dlpack(sent, device_.get(), buffer);
+  EXPECT_EQ(managed->dl_tensor.device.device_type, test_backend() == "cpu" ? kDLCPU : kDLExtDev);
+  EXPECT_EQ(managed->dl_tensor.device.device_id, 0);
+  const keel_tensor back = keel::from_dlpack(managed);
+  EXPECT_EQ(back.data, sent.data);
+  EXPECT_EQ(back.shape[1], 3);
+  managed->deleter(managed);
+  EXPECT_EQ(buffer.use_count(), 1);
+}
+
 TEST_F(KeelHpp, DlpackRefusesMemoryThatIsNotTheDevices) {
   float on_host = 0;
   const keel_tensor tensor = keel::make_tensor(&on_host, KEEL_FLOAT32, {1});
-  EXPECT_EQ(thrown_by([&] { keel::to_dlpack(tensor, cpu_.get(), nullptr); }), KEEL_NOT_FOUND);
+  EXPECT_EQ(thrown_by([&] { keel::to_dlpack(tensor, device_.get(), nullptr); }), KEEL_NOT_FOUND);
 }
 
 TEST(KeelHppDlpack, ForeignTensorsWithoutStridesAreDense) {

@@ -32,10 +32,15 @@ static void compute(RankContext& context, const Request& request, uint64_t seque
   const uint64_t element = request.element();
   const uint64_t bytes = request.count * element * request.send_parts(world);
   if (reduces(request.collective)) {
+    // The same of every rank's.
+    const uint64_t offset = request.send_piece(rank, rank).offset * element;
     for (uint32_t peer = 0; peer < world; ++peer) {
-      const Piece piece = request.send_piece(peer, rank);
-      context.sources[peer] = payload(context, peer, sequence, bytes) + piece.offset * element;
-      context.factors[peer] = context.posted_factor(peer, request, sequence);
+      context.sources[peer] = payload(context, peer, sequence, bytes) + offset;
+    }
+    if (request.reduction == KEEL_PREMUL_SUM) {
+      for (uint32_t peer = 0; peer < world; ++peer) {
+        context.factors[peer] = context.posted_factor(peer, request, sequence);
+      }
     }
     void* const destinations[] = {result};
     reduce(request.dtype, request.reduction, context.sources, destinations, request.count,

@@ -61,11 +61,13 @@ std::string CaseRun::failed(const char* what) const {
 
 std::string CaseRun::prepare(keel_stream stream) {
   const std::string& before = reference_->before(rank_);
-  void* memory = nullptr;
-  if (keel_alloc(device_, KEEL_MEMORY_DEVICE, before.size(), &memory) != KEEL_OK) {
-    return failed("keel_alloc");
+  if (memory_ == nullptr) {
+    void* memory = nullptr;
+    if (keel_alloc(device_, KEEL_MEMORY_DEVICE, before.size(), &memory) != KEEL_OK) {
+      return failed("keel_alloc");
+    }
+    memory_ = static_cast<char*>(memory);
   }
-  memory_ = static_cast<char*>(memory);
   if (keel_copy(stream, device_, memory_, KEEL_HOST, before.data(), before.size()) != KEEL_OK) {
     return failed("keel_copy");
   }

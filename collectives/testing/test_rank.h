@@ -30,7 +30,7 @@ class CaseRun {
   CaseRun(const CaseRun&) = delete;
   CaseRun& operator=(const CaseRun&) = delete;
 
-  // Fills the memory.
+  // Fills the memory; the same memory each time.
   std::string prepare(keel_stream stream);
   // Enqueues the operation.
   std::string call(keel_comm comm, keel_stream stream);

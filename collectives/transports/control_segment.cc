@@ -268,8 +268,9 @@ void ControlSegment::publish_post(uint32_t rank, uint64_t sequence) {
   wake(header_->changes.value);
 }
 
-void ControlSegment::publish_done(uint32_t rank, uint64_t sequence) {
-  cell(rank).done.store(sequence + 1, std::memory_order_seq_cst);
+void ControlSegment::publish_done(uint32_t rank, uint64_t sequence, bool urgent) {
+  cell(rank).done.store(sequence + 1,
+                        urgent ? std::memory_order_seq_cst : std::memory_order_release);
   if (header_->room_sleepers.load(std::memory_order_seq_cst) == 0) return;
   // What they wait for changes with the last rank to be done.
   if (!all_done(sequence + 1)) return;

@@ -160,8 +160,10 @@ class ControlSegment {
   bool all_posted(uint64_t sequence);
   // The same, looked at up to |turns| times as await_posts does before it parks.
   bool poll_posts(uint64_t sequence, uint32_t turns);
-  // |rank| reads nothing more of the posts up to |sequence|.
-  void publish_done(uint32_t rank, uint64_t sequence);
+  // |rank| reads nothing more of the posts up to |sequence|. |urgent|: as the communicator is,
+  // for whose operations to be over others wait. Of another one nobody does, but for room, of which
+  // there is always enough: whoever has posted one operation is done with the one before.
+  void publish_done(uint32_t rank, uint64_t sequence, bool urgent);
 
   // ---- urgent communicators: what others give way to ----
   // Some rank has seen that all have posted operation |sequence|.

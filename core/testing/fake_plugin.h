@@ -3,7 +3,8 @@
 #define KEEL_CORE_TESTING_FAKE_PLUGIN_H_
 
 extern "C" {
-// While |paused| is not 0, no stream of any instance begins another piece of work.
+// While |paused| is not 0, no stream of any instance begins another piece of work. Of
+// sim_paused too, which has no other function of these.
 using keel_fake_pause_fn = void (*)(int paused);
 // How often core broke a rule of abi.h so far, with the last one in |*out_text|: an
 // event recorded or destroyed while in use, an object that outlived its device.

@@ -12,7 +12,9 @@ namespace keel::testing {
 
 namespace {
 
-// A function of a fake plugin's library; NULL when it was never loaded.
+constexpr const char* kTestPlugins[] = {"fake", "fake_polled", "sim_paused"};
+
+// A function of a test plugin's library; NULL when it was never loaded, or has none.
 template <typename Function>
 Function fake_symbol(const char* plugin, const char* name) {
   void* library = dlopen(plugin_path(plugin).c_str(), RTLD_NOW | RTLD_NOLOAD);
@@ -20,14 +22,14 @@ Function fake_symbol(const char* plugin, const char* name) {
 }
 
 void pause_fakes(int paused) {
-  for (const char* plugin : {"fake", "fake_polled"}) {
+  for (const char* plugin : kTestPlugins) {
     if (auto pause = fake_symbol<keel_fake_pause_fn>(plugin, "keel_fake_pause")) pause(paused);
   }
 }
 
 int count_violations(std::string* out_text) {
   int total = 0;
-  for (const char* plugin : {"fake", "fake_polled"}) {
+  for (const char* plugin : kTestPlugins) {
     auto violations = fake_symbol<keel_fake_violations_fn>(plugin, "keel_fake_violations");
     const char* text = "";
     if (violations == nullptr) continue;

@@ -27,7 +27,8 @@ std::string plugin_path(const std::string& name);
 // Loads an instance of a plugin; its devices. Empty, with a test failure, if it fails.
 std::vector<keel_device> load(const std::string& plugin, const Settings& settings = {});
 
-// While one of these lives, nothing enqueued on a fake device begins to run.
+// While one of these lives, nothing that is enqueued on a device of "fake", "fake_polled" or
+// "sim_paused", the emulated chip made pausable, begins to run.
 class FakePause {
  public:
   FakePause();

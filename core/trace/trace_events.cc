@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/device.h"
+#include "core/json_writer.h"
 
 namespace keel {
 

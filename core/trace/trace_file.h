@@ -45,10 +45,6 @@ class TraceFile {
   Status failure_;
 };
 
-// Appends |text| as a JSON string with its quotes. Bytes that are no UTF-8 come out as
-// U+FFFD, since a reader would refuse the whole file for one.
-void append_json_string(std::string& out, std::string_view text);
-
 }  // namespace keel
 
 #endif  // KEEL_CORE_TRACE_TRACE_FILE_H_

@@ -394,7 +394,7 @@ TEST_P(TraceTest, AFileThatAnotherOneWritesIsLeftAlone) {
   EXPECT_KEEL_OK(keel_trace_stop());
 }
 
-INSTANTIATE_TEST_SUITE_P(Plugins, TraceTest, ::testing::Values("cpu", "fake", "fake_polled"),
+INSTANTIATE_TEST_SUITE_P(Plugins, TraceTest, ::testing::Values("cpu", "sim", "fake", "fake_polled"),
                          [](const auto& info) { return std::string(info.param); });
 
 // ---- where the device falls behind ------------------------------------------------
@@ -420,7 +420,7 @@ TEST_P(SlowTraceTest, CountsWhatItDrops) {
   EXPECT_GE(written + dropped, 40'000u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Plugins, SlowTraceTest, ::testing::Values("fake"),
+INSTANTIATE_TEST_SUITE_P(Plugins, SlowTraceTest, ::testing::Values("fake", "sim_paused"),
                          [](const auto& info) { return std::string(info.param); });
 
 // ---- collectives --------------------------------------------------------------------
@@ -428,17 +428,17 @@ INSTANTIATE_TEST_SUITE_P(Plugins, SlowTraceTest, ::testing::Values("fake"),
 using CollectiveTraceTest = TraceTest;
 
 TEST_P(CollectiveTraceTest, CountsBridgedBytes) {
-  const std::vector<keel_device> devices = load("cpu", {{"devices", "2"}});
-  ASSERT_GE(devices.size(), 1u);
-  const keel_device ranks[] = {devices[0], devices[0]};
+  const keel_device ranks[] = {device_, device_};
+  auto options = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
+  options.forbid_native = 1;  // the emulated chip has a library that crosses no bridge
   keel_comm comms[2] = {};
-  ASSERT_KEEL_OK(keel_comm_init_all(ranks, 2, nullptr, comms));
+  ASSERT_KEEL_OK(keel_comm_init_all(ranks, 2, &options, comms));
   constexpr uint64_t kCount = 1024;
   ASSERT_KEEL_OK(keel_trace_start(path_.c_str()));
   std::vector<keel_stream> streams;
   for (int rank = 0; rank < 2; ++rank) {
-    void* const memory = alloc_filled(devices[0], std::vector<uint32_t>(kCount, 1));
-    streams.push_back(new_stream(devices[0]));
+    void* const memory = alloc_filled(device_, std::vector<uint32_t>(kCount, 1));
+    streams.push_back(new_stream(device_));
     ASSERT_KEEL_OK(
         keel_all_reduce(comms[rank], memory, memory, kCount, KEEL_INT32, KEEL_SUM, streams.back()));
   }
@@ -459,7 +459,7 @@ TEST_P(CollectiveTraceTest, CountsBridgedBytes) {
   EXPECT_TRUE(categories.contains("host"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Plugins, CollectiveTraceTest, ::testing::Values("cpu"),
+INSTANTIATE_TEST_SUITE_P(Plugins, CollectiveTraceTest, ::testing::Values("cpu", "sim"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -26,15 +26,25 @@ struct Memory {
   Origin origin;
 };
 
+using MemoryOfDevices = std::map<std::pair<const Device*, const void*>, Memory>;
+
 struct Ledger {
   std::mutex mutex;
   std::map<uint64_t, Origin> handles;
-  std::map<std::pair<const Device*, const void*>, Memory> memory;
+  MemoryOfDevices memory;
+  MemoryOfDevices registrations;
 };
 
 Ledger& ledger() {
   static Ledger& instance = *new Ledger;
   return instance;
+}
+
+// Its mutex is held.
+void clear(Ledger* ledger) {
+  ledger->handles.clear();
+  ledger->memory.clear();
+  ledger->registrations.clear();
 }
 
 const char* kind_of(uint64_t handle) {
@@ -72,6 +82,23 @@ void add(std::vector<Group>* groups, const std::string& kind, const Origin& orig
   group->bytes += bytes;
 }
 
+void add_all(std::vector<Group>* groups, const char* kind, const MemoryOfDevices& all) {
+  for (const auto& [where, memory] : all) {
+    add(groups, fmt::format("{} {}", kind, where.first->name()), memory.origin, memory.bytes);
+  }
+}
+
+void note(MemoryOfDevices* all, const Device& device, const void* pointer, uint64_t bytes) {
+  const Origin origin = capture_origin();
+  std::lock_guard lock(ledger().mutex);
+  (*all)[{&device, pointer}] = {bytes, origin};
+}
+
+void forget(MemoryOfDevices* all, const Device& device, const void* pointer) {
+  std::lock_guard lock(ledger().mutex);
+  all->erase({&device, pointer});
+}
+
 }  // namespace
 
 void note_handle(uint64_t handle) {
@@ -87,14 +114,19 @@ void forget_handle(uint64_t handle) {
 }
 
 void note_memory(const Device& device, const void* pointer, uint64_t bytes) {
-  const Origin origin = capture_origin();
-  std::lock_guard lock(ledger().mutex);
-  ledger().memory[{&device, pointer}] = {bytes, origin};
+  note(&ledger().memory, device, pointer, bytes);
 }
 
 void forget_memory(const Device& device, const void* pointer) {
-  std::lock_guard lock(ledger().mutex);
-  ledger().memory.erase({&device, pointer});
+  forget(&ledger().memory, device, pointer);
+}
+
+void note_registration(const Device& device, const void* pointer, uint64_t bytes) {
+  note(&ledger().registrations, device, pointer, bytes);
+}
+
+void forget_registration(const Device& device, const void* pointer) {
+  forget(&ledger().registrations, device, pointer);
 }
 
 void report_leaks() {
@@ -102,12 +134,9 @@ void report_leaks() {
   {
     std::lock_guard lock(ledger().mutex);
     for (const auto& [handle, origin] : ledger().handles) add(&groups, kind_of(handle), origin, 0);
-    for (const auto& [where, memory] : ledger().memory) {
-      add(&groups, fmt::format("allocation of {}", where.first->name()), memory.origin,
-          memory.bytes);
-    }
-    ledger().handles.clear();
-    ledger().memory.clear();
+    add_all(&groups, "allocation of", ledger().memory);
+    add_all(&groups, "registration of host memory with", ledger().registrations);
+    clear(&ledger());
   }
   for (size_t i = 0; i < groups.size() && i < kReportedPlaces; ++i) {
     const Group& group = groups[i];
@@ -124,8 +153,7 @@ void report_leaks() {
 
 void clear_leaks() {
   std::lock_guard lock(ledger().mutex);
-  ledger().handles.clear();
-  ledger().memory.clear();
+  clear(&ledger());
 }
 
 }  // namespace keel::validation

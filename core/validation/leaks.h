@@ -15,6 +15,9 @@ void note_handle(uint64_t handle);
 void forget_handle(uint64_t handle);
 void note_memory(const Device& device, const void* pointer, uint64_t bytes);
 void forget_memory(const Device& device, const void* pointer);
+// Host memory of the caller's that is pinned for |device|.
+void note_registration(const Device& device, const void* pointer, uint64_t bytes);
+void forget_registration(const Device& device, const void* pointer);
 
 // Reports, as problems, what is left, like with like, and forgets it.
 void report_leaks();

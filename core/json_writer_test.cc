@@ -1,8 +1,10 @@
-#include "core/trace/trace_file.h"
+#include "core/json_writer.h"
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace keel {
 namespace {
@@ -30,6 +32,37 @@ TEST(JsonString, KeepsUtf8AndReplacesWhatIsNone) {
     for (const char c : escaped(none)) EXPECT_GE(c, ' ');
   }
   EXPECT_EQ(escaped("a\xFFz"), "\"a\\ufffdz\"");
+}
+
+TEST(JsonWriterTest, NestsAndIndents) {
+  std::string out;
+  JsonWriter json(&out);
+  json.begin_object();
+  json.key("name").text("a \"chip\"");
+  json.key("none").text_or_null(nullptr);
+  json.key("empty").begin_array();
+  json.end_array();
+  json.key("list").begin_array();
+  json.number(-1);
+  json.number(UINT64_MAX);
+  json.boolean(true);
+  json.begin_object();
+  json.end_object();
+  json.end_array();
+  json.key("last").boolean(false);
+  json.end_object();
+  EXPECT_EQ(out, R"({
+  "name": "a \"chip\"",
+  "none": null,
+  "empty": [],
+  "list": [
+    -1,
+    18446744073709551615,
+    true,
+    {}
+  ],
+  "last": false
+})");
 }
 
 }  // namespace

@@ -1,0 +1,90 @@
+// Small calls that a rank has made before, and what follows from all of them but the buffers.
+#ifndef KEEL_COLLECTIVES_KNOWN_CALLS_H_
+#define KEEL_COLLECTIVES_KNOWN_CALLS_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "collectives/operation.h"
+
+namespace keel {
+
+// A collective without arrays of counts, as keel.h has it.
+struct CallArguments {
+  keel_collective collective = KEEL_BARRIER;
+  keel_dtype dtype = KEEL_UINT8;
+  keel_reduction reduction = KEEL_SUM;
+  uint32_t root = 0;
+  uint64_t count = 0;
+  bool operator==(const CallArguments&) const = default;
+
+  Request request(const void* send, void* receive) const {
+    Request request;
+    request.collective = collective;
+    request.dtype = dtype;
+    request.reduction = reduction;
+    request.root = root;
+    request.count = count;
+    request.send = send;
+    request.receive = receive;
+    return request;
+  }
+};
+
+// Nothing in it is wrong but, perhaps, the buffers; and it goes by Algorithm::kEager.
+struct KnownCall {
+  // Whether buffers at |send| and |receive| lie apart, or as the in-place form has them.
+  bool may_have(const void* send, const void* receive) const {
+    const auto from = reinterpret_cast<uintptr_t>(send);
+    const auto to = reinterpret_cast<uintptr_t>(receive);
+    return from + send_bytes <= to || to + receive_bytes <= from || from + own_from == to + own_to;
+  }
+
+  bool is_set = false;
+  CallArguments arguments;
+  uint64_t send_bytes = 0;
+  uint64_t receive_bytes = 0;
+  // Where what the rank has for itself lies in its buffers.
+  uint64_t own_from = 0;
+  uint64_t own_to = 0;
+};
+
+// The last ones of one rank: that a training step makes dozens of, the same in each. Not
+// thread-safe.
+class KnownCalls {
+ public:
+  // NULL if it is not known.
+  const KnownCall* find(const CallArguments& arguments) const {
+    const KnownCall& call = places_[place_of(arguments)];
+    return call.is_set && call.arguments == arguments ? &call : nullptr;
+  }
+  // |request| has been checked; it has no arrays, and no factor.
+  void remember(const Request& request, uint32_t rank, uint32_t world) {
+    KnownCall call = {.is_set = true,
+                      .arguments = {request.collective, request.dtype, request.reduction,
+                                    request.root, request.count},
+                      .send_bytes = request.send_bytes(rank, world),
+                      .receive_bytes = request.receive_bytes(rank, world)};
+    if (request.collective != KEEL_ALL_TO_ALL) {  // in place it is one and the same buffer
+      call.own_from = request.send_piece(rank, rank).offset * request.element();
+      call.own_to = request.receive_piece(rank, rank, world).offset * request.element();
+    }
+    places_[place_of(call.arguments)] = call;
+  }
+
+ private:
+  static constexpr uint32_t kPlaceBits = 6;
+  static size_t place_of(const CallArguments& arguments) {
+    const uint64_t key = arguments.count << 20 ^ uint64_t { arguments.root } << 12 ^
+                         uint64_t { arguments.collective } << 7 ^
+                         uint64_t { arguments.dtype } << 3 ^ uint64_t { arguments.reduction };
+    return key * 0x9e3779b97f4a7c15u >> (64 - kPlaceBits);
+  }
+
+  std::array<KnownCall, 1 << kPlaceBits> places_;
+};
+
+}  // namespace keel
+
+#endif  // KEEL_COLLECTIVES_KNOWN_CALLS_H_

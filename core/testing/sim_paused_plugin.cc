@@ -1,0 +1,123 @@
+// The emulated chip, pausable: the plugin libkeel_sim.so of KEEL_PLUGIN_PATH with its streams
+// noted, so that all of them can be made to wait at gates of the chip's own. All else is that
+// plugin's.
+#include <dlfcn.h>
+#include <keel/abi.h>
+
+#include <cstdlib>
+#include <keel/plugin_kit.hpp>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "core/testing/fake_plugin.h"
+
+namespace keel::testing {
+namespace {
+
+const keel_plugin* g_sim = nullptr;
+
+class Streams {
+ public:
+  static Streams& get() {
+    static Streams instance;
+    return instance;
+  }
+
+  keel_status add(keel_plugin_device* device, keel_plugin_stream* stream) {
+    std::lock_guard lock(mutex_);
+    devices_[stream] = device;
+    return paused_ ? hold(device, stream) : KEEL_OK;
+  }
+  void remove(keel_plugin_stream* stream) {
+    std::lock_guard lock(mutex_);
+    devices_.erase(stream);
+  }
+  void pause() {
+    std::lock_guard lock(mutex_);
+    paused_ = true;
+    for (const auto& [stream, device] : devices_) hold(device, stream);
+  }
+  void go_on() {
+    std::lock_guard lock(mutex_);
+    paused_ = false;
+    for (const auto& [device, gate] : gates_) {
+      g_sim->stream->gate_open(gate);
+      g_sim->stream->gate_destroy(gate);
+    }
+    gates_.clear();
+  }
+
+ private:
+  keel_status hold(keel_plugin_device* device, keel_plugin_stream* stream) {
+    keel_plugin_gate*& gate = gates_[device];
+    if (gate == nullptr) {
+      const keel_status made = g_sim->stream->gate_create(device, &gate);
+      if (made != KEEL_OK) return made;
+    }
+    return g_sim->stream->stream_wait_gate(stream, gate);
+  }
+
+  std::mutex mutex_;
+  bool paused_ = false;
+  std::map<keel_plugin_stream*, keel_plugin_device*> devices_;
+  std::map<keel_plugin_device*, keel_plugin_gate*> gates_;  // closed
+};
+
+keel_status stream_create(keel_plugin_device* device, int32_t priority,
+                          keel_plugin_stream** out_stream) {
+  return kit::guard([&] {
+    const keel_status created = g_sim->stream->create(device, priority, out_stream);
+    return created == KEEL_OK ? Streams::get().add(device, *out_stream) : created;
+  });
+}
+
+void stream_destroy(keel_plugin_stream* stream) {
+  Streams::get().remove(stream);
+  g_sim->stream->destroy(stream);
+}
+
+// NULL where it cannot be loaded.
+keel_plugin_query_fn find_sim() {
+  const char* const folder = std::getenv("KEEL_PLUGIN_PATH");
+  if (folder == nullptr) return nullptr;
+  void* const library =
+      dlopen((std::string(folder) + "/libkeel_sim.so").c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return nullptr;
+  return reinterpret_cast<keel_plugin_query_fn>(dlsym(library, KEEL_PLUGIN_QUERY_SYMBOL));
+}
+
+}  // namespace
+}  // namespace keel::testing
+
+extern "C" {
+
+KEEL_EXPORT keel_status keel_plugin_query_v0(const keel_host* host,
+                                             const keel_plugin** out_plugin) {
+  using namespace keel::testing;
+  keel::kit::g_host = host;
+  const keel_plugin_query_fn query = find_sim();
+  if (query == nullptr) return keel::kit::fail(KEEL_NOT_FOUND, "sim_paused: no libkeel_sim.so");
+  const keel_status answered = query(host, &g_sim);
+  if (answered != KEEL_OK) return answered;
+  static keel_stream_table stream = {};
+  stream = *g_sim->stream;
+  stream.create = stream_create;
+  stream.destroy = stream_destroy;
+  static keel_plugin plugin = {};
+  plugin = *g_sim;
+  plugin.stream = &stream;
+  *out_plugin = &plugin;
+  return KEEL_OK;
+}
+
+KEEL_EXPORT void keel_fake_pause(int paused) {
+  keel::testing::Streams& streams = keel::testing::Streams::get();
+  if (paused != 0) {
+    streams.pause();
+  } else {
+    streams.go_on();
+  }
+}
+
+}  // extern "C"
