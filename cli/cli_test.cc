@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -127,6 +128,22 @@ TEST(CliDevices, PluginFileThatIsNotThereIsAMistake) {
   const Result result = keel({"devices", "--plugin", "/nowhere/libkeel_x.so"});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_TRUE(contains(result.error, "/nowhere/libkeel_x.so")) << result.error;
+}
+
+TEST(CliDevices, EmulatedLibrariesAreLookedForBesideKeel) {
+  const Result result = keel({"devices", "--json", "--emulated"}, {"KEEL_EMULATED_CUDA=devices=3"});
+  const auto folder = std::filesystem::path(std::getenv("KEEL_PLUGIN_PATH")) / "../emulated";
+  if (!std::filesystem::exists(folder)) {
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_TRUE(contains(result.error, "there are no emulated libraries")) << result.error;
+    return;
+  }
+  ASSERT_EQ(result.exit_code, 0) << result.error;
+  const json out = json::parse(result.out);
+  const json* third = find_named(out.at("devices"), "name", "cuda:2");
+  ASSERT_NE(third, nullptr) << result.out;
+  EXPECT_EQ(third->at("description"), "Emulated GPU");
+  EXPECT_TRUE(contains(third->at("driver"), "keel/emulated/cuda/libcuda.so.1")) << result.out;
 }
 
 // One Vulkan device seen by two instances of the plugin has one UUID.

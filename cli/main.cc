@@ -13,9 +13,28 @@
 #include "cli/topo.h"
 #ifdef KEEL_CLI_CONFORM
 #include "conformance/command.h"
+#include "conformance/emulated_libraries.h"
 #endif
 
 namespace {
+
+#ifdef KEEL_CLI_CONFORM
+// Adds --emulated to a command, or to the commands under it.
+void add_emulated_flag(CLI::App& command) {
+  const auto below = command.get_subcommands({});
+  for (CLI::App* each : below) add_emulated_flag(*each);
+  if (!below.empty()) return;
+  command.add_flag_callback(
+      "--emulated",
+      [] {
+        std::string error;
+        if (!keel::conformance::use_emulated_libraries(&error)) {
+          throw keel::cli::UsageError(error);
+        }
+      },
+      "With the vendors' libraries over the emulated chip");
+}
+#endif
 
 int run(int argc, char** argv) {
   constexpr int kUsage = 2;
@@ -30,6 +49,9 @@ int run(int argc, char** argv) {
   keel::cli::add_run_command(app, &exit_code);
   keel::cli::add_topo_command(app);
 #ifdef KEEL_CLI_CONFORM
+  for (const char* name : {"devices", "ops", "perf", "topo"}) {
+    add_emulated_flag(*app.get_subcommand(name));
+  }
   keel::conformance::add_conform_command(app, &exit_code);
 #endif
   try {

@@ -13,6 +13,8 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
 set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/archive")
 set(KEEL_PLUGIN_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib/keel/plugins")
+# Vendors' libraries over the emulated chip, a folder each: `keel --emulated` finds them here.
+set(KEEL_EMULATED_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib/keel/emulated")
 # Beside the test programs, which find them there.
 set(KEEL_TEST_PLUGIN_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests/plugins")
 set(CMAKE_INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")

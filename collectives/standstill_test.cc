@@ -158,7 +158,7 @@ class Machine {
   void end(uint32_t rank) {
     Rank& self = ranks_[rank];
     if (self.program[self.next].messages.empty()) {
-      team_->segment().publish_done(rank, self.sequence - 1);
+      team_->segment().publish_done(rank, self.sequence - 1, false);
     } else {
       keel::end_messages(team_->segment(), rank);
     }

@@ -98,7 +98,8 @@ std::string certificate_text(const Report& report) {
                       {"choice",
                        {{"backend", settings.choice.backend},
                         {"plugin", settings.choice.plugin},
-                        {"ordinal", settings.choice.ordinal}}},
+                        {"ordinal", settings.choice.ordinal},
+                        {"emulated", settings.choice.emulated}}},
                       {"seed", settings.seed},
                       {"timeout_seconds", settings.timeout_seconds},
                       {"profile", report.profile},
@@ -136,6 +137,8 @@ bool read_certificate(const std::string& text, Certificate* out_certificate, std
     json.at("choice").at("backend").get_to(settings.choice.backend);
     json.at("choice").at("plugin").get_to(settings.choice.plugin);
     settings.choice.ordinal = get_count<uint32_t>(json.at("choice").at("ordinal"));
+    // Certificates of before there were emulated libraries do not say.
+    settings.choice.emulated = json.at("choice").value("emulated", false);
     for (const Json& level : json.at("levels")) {
       if (level.at("certified").get<bool>()) certificate.levels.push_back(level.at("level"));
     }

@@ -19,6 +19,8 @@ void add_target_options(CLI::App& command, SessionOptions* options) {
   command.add_option("--backend", settings.choice.backend, "a plugin in Keel's folder, by name")
       ->type_name("NAME");
   command.add_option("--plugin", settings.choice.plugin, "a plugin file")->type_name("FILE");
+  command.add_flag("--emulated", settings.choice.emulated,
+                   "with the vendor's libraries over the emulated chip");
   command.add_option("--device", settings.choice.ordinal, "which of the backend's devices (0)")
       ->type_name("ORDINAL");
   command.add_option("--level", options->levels, "a level; may be given again (all)")
@@ -78,6 +80,7 @@ void add_conform_command(CLI::App& app, int* exit_code) {
       "  keel conform run --backend cpu\n"
       "  keel conform run --plugin build/libkeel_mychip.so --level core,async --json report.json\n"
       "  keel conform run --backend vulkan --filter 'ops/matmul/*' --seed 7\n"
+      "  keel conform run --backend cuda --emulated\n"
       "  keel conform list --backend cpu --level memory\n"
       "  keel conform verify certificate.json");
   add_run(conform, exit_code);

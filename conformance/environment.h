@@ -18,6 +18,8 @@ struct PluginChoice {
   std::string backend;
   std::string plugin;
   uint32_t ordinal = 0;  // of the device under test
+  // On the libraries that stand over the emulated chip; the runner sees to it.
+  bool emulated = false;
 };
 
 struct NamedDevice {

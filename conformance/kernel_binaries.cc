@@ -9,6 +9,9 @@ namespace {
 constexpr uint8_t kSharedObject[] = {
 #include "shared_object.inc"
 };
+constexpr uint8_t kPtx[] = {
+#include "ptx.inc"
+};
 #ifdef KEEL_CONFORMANCE_SPIRV
 constexpr uint32_t kAxpy[] = {
 #include "axpy.inc"
@@ -26,6 +29,17 @@ const KernelSet kSets[] = {
      {std::as_bytes(std::span(kAxpy)), "main"},
      {std::as_bytes(std::span(kNumber)), "main"}},
 #endif
+    {KEEL_BINARY_CUBIN,
+     "PTX",
+     /*knows_arguments=*/true,
+     {std::as_bytes(std::span(kPtx)), "axpy"},
+     {std::as_bytes(std::span(kPtx)), "number"}},
+    // What the emulated chip takes for one, and no GPU.
+    {KEEL_BINARY_CUBIN,
+     "a cubin",
+     /*knows_arguments=*/true,
+     {std::as_bytes(std::span(kSharedObject)), "axpy"},
+     {std::as_bytes(std::span(kSharedObject)), "number"}},
     {KEEL_BINARY_SHARED_OBJECT,
      "a shared object",
      /*knows_arguments=*/false,

@@ -94,6 +94,9 @@ std::string head_text(const Report& report) {
   } else {
     text += fmt::format("no device: {}\n", target.no_device);
   }
+  if (report.settings.choice.emulated) {
+    text += "emulated: the vendor's libraries are Keel's own, over an emulated chip\n";
+  }
   return text + fmt::format("seed {}, profile {}\n", report.settings.seed, report.profile);
 }
 
@@ -144,6 +147,7 @@ std::string to_json_text(const Report& report) {
                {"date", report.date},
                {"target", report.target},
                {"plugin_sha256", report.plugin_sha256},
+               {"emulated", report.settings.choice.emulated},
                {"seed", report.settings.seed},
                {"profile", report.profile},
                {"filter", report.filter},

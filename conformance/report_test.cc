@@ -171,6 +171,32 @@ TEST(SupportTable, AddsUpWhatNoIntHolds) {
   std::remove(file.c_str());
 }
 
+TEST(SupportTable, SaysWhatIsEmulated) {
+  const std::string file = testing::TempDir() + "keel_support_table_emulated.json";
+  for (const bool emulated : {false, true}) {
+    Report report = sample();
+    report.target.device_name = "Chip 9";
+    report.settings.choice.emulated = emulated;
+    std::ofstream(file) << to_json_text(report);
+    testing::internal::CaptureStdout();
+    EXPECT_EQ(print_support_table({file}), 0);
+    const std::string row = emulated ? "| chip | Chip 9 | emulated |" : "| chip | Chip 9 | real |";
+    EXPECT_NE(testing::internal::GetCapturedStdout().find(row), std::string::npos);
+  }
+  std::remove(file.c_str());
+}
+
+TEST(Certificate, SaysWhatIsEmulatedAndIsRunAgainSo) {
+  Report report = sample();
+  report.settings.choice.emulated = true;
+  Certificate certificate;
+  std::string error;
+  ASSERT_TRUE(read_certificate(certificate_text(report), &certificate, &error)) << error;
+  EXPECT_TRUE(certificate.settings.choice.emulated);
+  EXPECT_NE(head_text(report).find("emulated"), std::string::npos);
+  EXPECT_NE(report.repeat("core/a").find(" --emulated"), std::string::npos);
+}
+
 TEST(Certificate, DigestIsSha256) {
   EXPECT_EQ(sha256_of_text("abc"),
             "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");

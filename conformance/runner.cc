@@ -190,6 +190,7 @@ std::string repeat_command(const RunSettings& settings, const std::string& id, b
       "keel conform run {} --filter '{}' --seed {}",
       choice.plugin.empty() ? "--backend " + choice.backend : "--plugin " + choice.plugin, id,
       settings.seed);
+  if (choice.emulated) command += " --emulated";
   if (choice.ordinal != 0) command += fmt::format(" --device {}", choice.ordinal);
   if (settings.timeout_seconds != RunSettings().timeout_seconds) {
     command += fmt::format(" --timeout {}", settings.timeout_seconds);

@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "conformance/certificate.h"
+#include "conformance/emulated_libraries.h"
 
 namespace keel::conformance {
 
@@ -62,6 +63,7 @@ bool resolve_choice(PluginChoice* choice, std::string* error) {
     *error = "one of --backend and --plugin says what to test";
     return false;
   }
+  if (choice->emulated && !use_emulated_libraries(error)) return false;
   if (choice->plugin.empty()) return true;
   const std::unique_ptr<char, decltype(&std::free)> path(realpath(choice->plugin.c_str(), nullptr),
                                                          std::free);

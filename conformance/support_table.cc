@@ -31,8 +31,11 @@ std::string cell(const Json& level) {
 std::string row(const Json& report) {
   const Json& target = report.at("target");
   const auto device = target.at("device_name").get<std::string>();
+  const char* const chip = device.empty()                    ? "-"
+                           : report.value("emulated", false) ? "emulated"
+                                                             : "real";
   std::string text = "| " + target.at("backend").get<std::string>() + " | " +
-                     (device.empty() ? "none" : device) + " |";
+                     (device.empty() ? "none" : device) + " | " + chip + " |";
   for (const Json& level : report.at("levels")) text += " " + cell(level) + " |";
   return text + " " + report.at("date").get<std::string>() + " |\n";
 }
@@ -51,8 +54,8 @@ int print_support_table(const std::vector<std::string>& files) {
         return 2;
       }
       if (head.empty()) {
-        head = "| backend | device |";
-        rule = "|---|---|";
+        head = "| backend | device | chip |";
+        rule = "|---|---|---|";
         for (const Json& level : report.at("levels")) {
           head += " " + level.at("level").get<std::string>() + " |";
           rule += "---|";

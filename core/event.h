@@ -98,6 +98,8 @@ class EventRecord final : public RefCounted, public Retired {
   // Where it was recorded: |position| things were enqueued on |stream| before.
   const Stream& stream() const { return *stream_; }
   uint64_t position() const { return position_; }
+  // Of two submitted records of one stream the one with the lower number came first.
+  uint64_t order() const { return order_; }
 
   // Which of its lives the record is in, and in the lowest two bits its state there.
   // Within an EpochSection, also without a reference.

@@ -118,6 +118,8 @@ TEST_P(EventTest, Elapsed) {
   ASSERT_KEEL_OK(keel_event_wait(end, kPatience));
   EXPECT_KEEL_OK(keel_event_elapsed(start, end, &elapsed));
   EXPECT_LT(elapsed, static_cast<uint64_t>(kPatience));
+  EXPECT_EQ(keel_event_elapsed(end, start, &elapsed), KEEL_INVALID_ARGUMENT) << "the wrong way";
+  EXPECT_KEEL_OK(keel_event_elapsed(end, end, &elapsed));
   EXPECT_EQ(keel_event_elapsed(start, record(stream), &elapsed), KEEL_INVALID_ARGUMENT);
 }
 

@@ -23,11 +23,9 @@ struct Call {
   std::string text;
   std::function<keel_status()> make;
 };
-#define KEEL_CALL(call) \
-  Call {                \
-    #call, [=, this] {  \
-      return call;      \
-    }                   \
+#define KEEL_CALL(call)               \
+  Call {                              \
+#call, [=, this] { return call; } \
   }
 
 class ForkTest : public KeelTest {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "core/observer.h"
+
 namespace keel {
 
 void KeptGates::reserve() {
@@ -34,6 +36,7 @@ Status KeptGates::wait(const Deadline& deadline) {
     if (!gate->wait(deadline)) {
       return failure(KEEL_TIMED_OUT, "the deadline passed before {} was over", gate->name());
     }
+    observers::tell([&](Observer& observer) { observer.host_saw_done(gate->serial()); });
   }
   return {};
 }

@@ -74,7 +74,7 @@ Status Legs::drain(const Deadline& deadline, uint64_t* out_enqueued) {
   for (const Ref<Stream>& leg : legs) enqueued += leg->timeline()->enqueued();
   if (out_enqueued != nullptr) *out_enqueued = enqueued;
   for (const Ref<Stream>& leg : legs) {
-    const Status drained = leg->drain(deadline);
+    const Status drained = leg->drain_leg(deadline);
     if (drained.code() == KEEL_TIMED_OUT) return drained;
   }
   return {};

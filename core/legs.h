@@ -23,8 +23,8 @@ class Legs {
   Status take(Device& device, Ref<Stream>* out_leg);
   // Things enqueued on them so far, summed.
   uint64_t enqueued() const;
-  // Waits for what they hold; their failures are their owner's already. |*out_enqueued|: what
-  // enqueued() was when this began, if it is not null.
+  // Waits for what they hold, once their owner has failed and is drained; their failures are its
+  // already. |*out_enqueued|: what enqueued() was when this began, if it is not null.
   Status drain(const Deadline& deadline, uint64_t* out_enqueued = nullptr);
 
   // The end, once they are drained or given up: no new leg from here on, and their devices

@@ -76,8 +76,8 @@ class Observer {
   // |stream| goes: all its work is done, or given up.
   virtual void closed(Stream&) {}
 
-  // The calling thread has seen that the record |serial| is done; that all work of
-  // |stream| is.
+  // The calling thread has seen that the record |serial| is done, or that gate open; that all
+  // work of |stream| is done.
   virtual void host_saw_done(uint64_t serial) { (void)serial; }
   virtual void host_saw_idle(Stream&) {}
   // The calling thread opens the gate |serial|: before any stream passes it.

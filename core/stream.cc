@@ -192,7 +192,9 @@ Status Stream::fence(Ref<EventRecord>* out_record) {
 Status Stream::fence_locked(Ref<EventRecord>* out_record, WakeList& wake) {
   // Once closed, nothing may be kept that keeps the stream alive.
   if (closed_) return record_locked(0, out_record, wake);
-  if (!fence_ || fence_position_ != position_) {
+  // Memory that was handed out for this stream since an older fence is no thing enqueued, but the
+  // race detector takes it for a use.
+  if (!fence_ || fence_position_ != position_ || observers::active(ObserverSlot::kValidation)) {
     KEEL_RETURN_IF_ERROR(record_locked(0, &fence_, wake));
     fence_position_ = position_;
   }

@@ -172,6 +172,10 @@ class Stream final : public RefCounted {
   // Waits for what the native stream holds, and nothing else: at least for the records up
   // to number |*out_order|. |for_good|: nothing enters it any more.
   Status drain(const Deadline& deadline, bool for_good = false, uint64_t* out_order = nullptr);
+  // For the stream that this is a leg of, which has failed and is drained: the same, and what is
+  // held goes on first. It waits for that stream alone, so its work would otherwise run later,
+  // whenever the thread comes to it that lets streams go on.
+  Status drain_leg(const Deadline& deadline);
   // Drains, forgets the failure, and replaces a native stream that is stuck in one. Waits for
   // the keepers of gates that the stream has dropped, too. At the deadline it is as before.
   Status recover(const Deadline& deadline);

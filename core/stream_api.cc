@@ -228,6 +228,9 @@ keel_status keel_event_elapsed(keel_event start, keel_event end, uint64_t* out_n
       return failure(KEEL_INVALID_ARGUMENT, "start was recorded on {}, end on {}",
                      from->device().name(), to->device().name());
     }
+    if (&from->stream() == &to->stream() && to->order() < from->order()) {
+      return failure(KEEL_INVALID_ARGUMENT, "end was recorded before start");
+    }
     keel::Device& device = from->device();
     if (!KEEL_HAS(keel_stream_table, device.stream_table(), event_elapsed)) {
       return failure(KEEL_UNSUPPORTED, "{} has no timing events", device.name());

@@ -27,6 +27,9 @@ Status Stream::recover(const Deadline& deadline) {
   uint64_t last_recovery = 0;
   {
     std::lock_guard lock(mutex_);
+    // Another thread has recovered it since it was looked at, maybe while this one waited for the
+    // lock: what is enqueued now runs, and nobody would wait for it.
+    if (!has_failed()) return status();
     last_recovery = recovered_at_;
     advance_locked(wake);  // a failed stream drops all it holds
   }
@@ -112,6 +115,22 @@ Status Stream::drain(const Deadline& deadline, bool for_good, uint64_t* out_orde
   take_plugin_text();
   return failure(KEEL_TIMED_OUT, "{}: the deadline passed while a stream was drained",
                  device_.name());
+}
+
+Status Stream::drain_leg(const Deadline& deadline) {
+  WakeList wake;
+  advance(wake);
+  advance_all(wake);
+  // What it still waits for will not come, or its owner's queue would not be empty.
+  if ((hindrances_.load(std::memory_order_acquire) & kHasHeld) != 0) {
+    fail_and_drop(failure(KEEL_CANCELLED, "{}: the stream that this is a part of has failed",
+                          device_.name()));
+  }
+  const Status drained = drain(deadline);
+  if (drained.code() == KEEL_TIMED_OUT) return drained;
+  std::lock_guard lock(mutex_);
+  observers::tell([&](Observer& observer) { observer.host_saw_idle(*this); });
+  return drained;
 }
 
 Status Stream::close(const Deadline& deadline) {

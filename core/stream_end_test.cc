@@ -1,8 +1,14 @@
 // Recovering and closing a stream, with what its users cannot make happen at will.
+#include <unistd.h>
+
+#include <atomic>
+#include <fstream>
+#include <string>
 #include <thread>
 
 #include "core/api.h"
 #include "core/gate.h"
+#include "core/observer.h"
 #include "core/stream.h"
 #include "core/testing/keel_test.h"
 
@@ -127,8 +133,142 @@ TEST_P(StreamEndTest, FreedMemoryWaitsForWhoKeepsADroppedGate) {
   EXPECT_EQ(alloc(device_, kBytes), used);
 }
 
+// Whether the thread sleeps, as on a lock that another one holds.
+bool is_asleep(pid_t thread) {
+  std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/stat");
+  std::string text;
+  std::getline(file, text);
+  const size_t name_end = text.rfind(") ");
+  return name_end != std::string::npos && text.compare(name_end + 2, 1, "S") == 0;
+}
+
+// Calls recover on a second thread while the first one is about to forget the failure, and goes
+// on when that thread waits for the stream's lock.
+class SecondRecovery final : public Observer {
+ public:
+  void host_saw_idle(Stream&) override {
+    if (++recoveries_ != 1) return;
+    thread_ = std::thread([this] {
+      id_ = gettid();
+      EXPECT_KEEL_OK(keel_stream_recover(stream_, kPatience));
+    });
+    while (id_ == 0 || !is_asleep(id_)) std::this_thread::yield();
+  }
+  void begin(keel_stream stream) {
+    recoveries_ = 0;
+    id_ = 0;
+    stream_ = stream;
+    set_observer(ObserverSlot::kProfiler, this);
+  }
+  int end() {
+    if (thread_.joinable()) thread_.join();
+    set_observer(ObserverSlot::kProfiler, nullptr);
+    return recoveries_;
+  }
+
+ private:
+  keel_stream stream_ = {};
+  std::atomic<int> recoveries_{0};
+  std::atomic<pid_t> id_{0};
+  std::thread thread_;
+};
+
+// What is enqueued after the first would be given up with it, and its memory be handed out.
+TEST_P(StreamEndTest, WhatAnotherThreadRecoveredIsNotRecoveredAgain) {
+  static SecondRecovery& second = *new SecondRecovery;  // as observers have to live
+  stream_->fail_and_drop(failure(KEEL_DATA_LOSS, "the loader lost a batch"));
+  second.begin(handle_);
+  EXPECT_KEEL_OK(keel_stream_recover(handle_, kPatience));
+  EXPECT_EQ(second.end(), 1);
+}
+
 INSTANTIATE_TEST_SUITE_P(Backends, StreamEndTest,
                          ::testing::Values("cpu", "sim", "fake", "fake_polled"),
+                         [](const auto& info) { return std::string(info.param); });
+
+// ---- parts on other devices ----------------------------------------------------------
+
+// A stream of a fake device, and a copy of its that the CPU runs: it is held back until the
+// thread that lets streams go on hears of the fake's event, which can be late.
+class LegEndTest : public KeelTest, public ::testing::WithParamInterface<const char*> {
+ protected:
+  static constexpr size_t kWords = 4096;
+
+  void SetUp() override {
+    KeelTest::SetUp();
+    fake_ = load(GetParam(), {{"devices", "1"}}).at(0);
+    cpu_ = load("cpu", {{"devices", "1"}}).at(0);
+    source_ = alloc_filled(fake_, pattern(kWords, 1));
+    destination_ = alloc_filled(cpu_, pattern(kWords, 2));
+    stream_ = new_stream(fake_);
+  }
+  void TearDown() override {
+    let_go();
+    KeelTest::TearDown();
+  }
+
+  // Keeps that thread busy, with work behind another event of the fake's, until let_go().
+  void occupy() {
+    const keel_stream waiting = new_stream(cpu_);
+    Ref<Stream> found;
+    ASSERT_TRUE(find_stream(waiting, &found).ok());
+    {
+      FakePause pause;
+      ASSERT_KEEL_OK(keel_stream_wait_event(waiting, record(new_stream(fake_))));
+      const auto describe = [](AccessList&) {};
+      const auto work = [this](keel_plugin_stream*) {
+        occupied_ = true;
+        occupied_.notify_all();
+        let_go_.wait(false);
+        return Status();
+      };
+      ASSERT_TRUE(found->submit("work", describe, work).ok());
+    }
+    occupied_.wait(false);
+  }
+  void let_go() {
+    let_go_ = true;
+    let_go_.notify_all();
+  }
+  void copy_late() {
+    occupy();
+    FakePause pause;
+    ASSERT_KEEL_OK(keel_copy(stream_, cpu_, destination_, fake_, source_, kWords * 4));
+  }
+  // Uses the source for something else on |stream|, and then lets the copy go on if it has not.
+  void expect_copied_before(keel_stream stream) {
+    ASSERT_KEEL_OK(fill(stream, source_, 7, kWords));
+    ASSERT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+    let_go();
+    ASSERT_KEEL_OK(keel_device_synchronize(cpu_, kPatience));
+    EXPECT_TRUE(read(cpu_, destination_, kWords) == pattern(kWords, 1));
+  }
+
+  keel_device fake_ = {};
+  keel_device cpu_ = {};
+  void* source_ = nullptr;
+  void* destination_ = nullptr;
+  keel_stream stream_ = {};
+  std::atomic<bool> occupied_{false};
+  std::atomic<bool> let_go_{false};
+};
+
+TEST_P(LegEndTest, DestroyingWaitsForThePartOnAnotherDevice) {
+  copy_late();
+  ASSERT_KEEL_OK(keel_stream_destroy(stream_));
+  expect_copied_before(new_stream(fake_));
+}
+
+TEST_P(LegEndTest, ARecoveryWaitsForThePartOnAnotherDevice) {
+  copy_late();
+  Ref<Stream> found;
+  ASSERT_TRUE(find_stream(stream_, &found).ok());
+  found->fail_and_drop(failure(KEEL_DATA_LOSS, "the loader lost a batch"));
+  ASSERT_KEEL_OK(keel_stream_recover(stream_, kPatience));
+  expect_copied_before(stream_);
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, LegEndTest, ::testing::Values("fake", "fake_polled"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -1,13 +1,16 @@
 #include "core/topology.h"
 
+#include <dirent.h>
 #include <sys/sysinfo.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
-#include <system_error>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include "core/chip.h"
 #include "core/hwloc_topology.h"
@@ -16,8 +19,6 @@
 namespace keel {
 
 namespace {
-
-namespace fs = std::filesystem;
 
 void write_number_or_null(JsonWriter& json, int number) {
   if (number < 0) {
@@ -198,7 +199,7 @@ void write_devices(JsonWriter& json, hwloc_topology* topology,
 }
 
 // -1 where the system does not tell.
-int read_number(const fs::path& file) {
+int read_number(const std::string& file) {
   int number = -1;
   std::ifstream(file) >> number;
   return number < 0 ? -1 : number;
@@ -216,14 +217,28 @@ void write_nic(JsonWriter& json, const std::string& name, const char* kind,
   placed->push_back({name, placement});
 }
 
-// Those hwloc knows, then those only the system does. Interfaces without a device
-// (loopback, tunnels) are no NICs.
+constexpr char kInterfaces[] = "/sys/class/net/";
+
+// Names of those that have a device: loopback and tunnels are no NICs. By readdir, since a
+// directory_iterator that finds no memory for a name ends the process.
+std::vector<std::string> system_nics() {
+  std::vector<std::string> names;
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir(kInterfaces), closedir);
+  if (folder == nullptr) return names;
+  while (const dirent* const entry = readdir(folder.get())) {
+    if (entry->d_name[0] == '.') continue;
+    const std::string device = std::string(kInterfaces) + entry->d_name + "/device";
+    if (access(device.c_str(), F_OK) == 0) names.emplace_back(entry->d_name);
+  }
+  return names;
+}
+
+// Those hwloc knows, then those only the system does.
 void write_nics(JsonWriter& json, hwloc_topology* topology, std::vector<Placed>* placed) {
-  const fs::path kInterfaces = "/sys/class/net";
   const bool is_here = hwloc_topology_is_thissystem(topology) != 0;
   const auto node_of = [&](const std::string& name, int known) {
     if (known >= 0 || !is_here) return known;
-    return read_number(kInterfaces / name / "device/numa_node");
+    return read_number(kInterfaces + name + "/device/numa_node");
   };
   json.begin_array();
   std::vector<std::string> known;
@@ -242,16 +257,8 @@ void write_nics(JsonWriter& json, hwloc_topology* topology, std::vector<Placed>*
               placement, placed);
     known.emplace_back(object->name);
   }
-  std::error_code error;
-  fs::directory_iterator entry;
-  if (is_here) entry = fs::directory_iterator(kInterfaces, error);
-  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
-    const std::string name = entry->path().filename();
-    std::error_code missing;
-    if (std::find(known.begin(), known.end(), name) != known.end() ||
-        !fs::exists(entry->path() / "device", missing)) {
-      continue;
-    }
+  for (const std::string& name : is_here ? system_nics() : std::vector<std::string>()) {
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
     Placement placement;
     placement.numa_node = node_of(name, -1);
     write_nic(json, name, "network", placement, placed);

@@ -51,15 +51,16 @@ Status Device::allocate_pinned(uint64_t size, void** out_pointer) {
 }
 
 Status Device::alive() const {
-  return is_lost() ? loss_ : Status();  // written before lost_, and not again
+  return is_lost() ? loss_ : Status();
 }
 
-void Device::lose(const std::string& why) {
+void Device::lose(const std::string& why, Code cause) {
   Status loss(Code::kDeviceLost, fmt::format("{} is lost: {}", name_, why));
   {
     const std::lock_guard lock(mutex_);
     if (is_lost()) return;
     loss_ = std::move(loss);
+    loss_cause_ = cause;
     lost_.store(true, std::memory_order_release);
   }
   ring_all();

@@ -32,6 +32,8 @@ struct DeviceOptions {
   uint64_t seed = 1;
   // Pageable host memory is read when the copy runs, not when it is enqueued.
   bool pageable_async = false;
+  // A failure of work on any stream loses the device, as on chips whose context dies of it.
+  bool failure_is_loss = false;
   std::optional<Profile> profile;  // none: as fast as the host
   std::vector<Fault> faults;
 };
@@ -70,8 +72,11 @@ class Device : public std::enable_shared_from_this<Device> {
   bool is_lost() const { return lost_.load(std::memory_order_acquire); }
   // Success, or kDeviceLost with why.
   Status alive() const;
-  // From now on everything on the device fails, also what runs and what waits.
-  void lose(const std::string& why);
+  // From now on everything on the device fails, also what runs and what waits. |cause|: the
+  // code of the failure that it was lost of, if one.
+  void lose(const std::string& why, Code cause = Code::kDeviceLost);
+  // Of a device that is lost.
+  Code loss_cause() const { return is_lost() ? loss_cause_ : Code::kOk; }
   // Lets go of every queue that hangs in a stall.
   void release_stalls();
   uint64_t stall_generation() const { return stall_generation_.load(); }
@@ -102,7 +107,8 @@ class Device : public std::enable_shared_from_this<Device> {
   std::atomic<uint64_t> stall_generation_{0};
 
   mutable std::mutex mutex_;
-  Status loss_;
+  Status loss_;  // these two are written before lost_, and not again
+  Code loss_cause_ = Code::kOk;
   std::vector<std::weak_ptr<Bell>> bells_;
   std::shared_ptr<Queue> shared_queue_;
   uint64_t queues_ = 0;

@@ -171,6 +171,38 @@ TEST_F(FaultsTest, ALostDeviceEndsEverythingOnIt) {
   EXPECT_FALSE(healthy->is_lost());
 }
 
+TEST_F(FaultsTest, AFailureMayTakeTheDeviceAlong) {
+  DeviceOptions options;
+  options.failure_is_loss = true;
+  expect_ok(parse_faults("fail:fill@2", &options.faults));
+  const auto device = make_device(options);
+  const auto stream = make_stream(device);
+  const auto other = make_stream(device);
+  const Address memory = alloc(*device, 64);
+  expect_ok(fill(*stream, memory, 1, 4));
+  expect_ok(stream->synchronize(patience()));
+  EXPECT_EQ(device->loss_cause(), Code::kOk);
+  const auto gate = close_gate(*other);
+  expect_ok(fill(*stream, memory, 2, 4));
+  expect_fails(Code::kDeviceLost, "injected failure of fill 2", stream->synchronize(patience()));
+  EXPECT_EQ(device->loss_cause(), Code::kFailed);
+  expect_fails(Code::kDeviceLost, "injected failure of fill 2", other->synchronize(patience()));
+  expect_fails(Code::kDeviceLost, "injected failure of fill 2", fill(*other, memory, 3, 4));
+}
+
+TEST_F(FaultsTest, AStreamThatIsDestroyedTakesNothingAlong) {
+  DeviceOptions options;
+  options.failure_is_loss = true;
+  const auto device = make_device(options);
+  const Address memory = alloc(*device, 64);
+  {
+    const auto stream = make_stream(device);
+    const auto gate = close_gate(*stream);
+    expect_ok(fill(*stream, memory, 1, 4));
+  }
+  expect_ok(device->alive());
+}
+
 TEST_F(FaultsTest, LostAtTheNthCallOfAnyKind) {
   const auto device = make_faulty("lose@3");
   const auto stream = make_stream(device);

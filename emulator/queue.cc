@@ -157,6 +157,10 @@ void Queue::execute(Command& command) {
   } catch (const std::bad_alloc&) {
     status = Status(Code::kOutOfMemory);
   }
+  if (!status.ok() && status.code() != Code::kCancelled && device_.options().failure_is_loss) {
+    device_.lose(status.text(), status.code());
+    status = device_.alive();
+  }
   command.kernel = nullptr;  // lets go of what it holds before anybody hears
   if (command.kind != Command::Kind::kRecord) {
     stream.finish(std::move(status));

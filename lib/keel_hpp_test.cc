@@ -463,7 +463,7 @@ TEST_F(KeelHppOnCpu, DlpackOfCpuMemoryIsReadableByTheHost) {
   const std::weak_ptr<keel::Buffer> watch = buffer;
   DLManagedTensor* managed = keel::to_dlpack(view, cpu_.get(), std::move(buffer));
   const DLTensor& tensor = managed->dl_tensor;
-  EXPECT_EQ(tensor.device.cpu_type, kDLCPU);
+  EXPECT_EQ(tensor.device.device_type, kDLCPU);
   EXPECT_EQ(tensor.dtype.code, kDLFloat);
   EXPECT_EQ(tensor.dtype.bits, 32);
   ASSERT_EQ(tensor.ndim, 2);

@@ -11,6 +11,8 @@ KEEL_CPU_KERNEL void axpy(const keel_cpu_block* block, const void* const* argume
   for (uint32_t i = first; i < first + block->block[0] && i < count; ++i) y[i] = a * x[i] + y[i];
 }
 
+KEEL_CPU_PARAMETERS(axpy, KEEL_CPU_POINTER, KEEL_CPU_POINTER, sizeof(float), sizeof(uint32_t));
+
 /* result[thread] += the thread's number in the grid, plus |first|: (result, first). */
 KEEL_CPU_KERNEL void number(const keel_cpu_block* block, const void* const* arguments) {
   uint32_t* result = keel_cpu_pointer(block, arguments[0]);
@@ -28,3 +30,4 @@ KEEL_CPU_KERNEL void number(const keel_cpu_block* block, const void* const* argu
     result[at] += at + first;
   }
 }
+KEEL_CPU_PARAMETERS(number, KEEL_CPU_POINTER, sizeof(uint32_t));

@@ -59,6 +59,18 @@ static inline void* keel_cpu_pointer(const keel_cpu_block* block, const void* ar
   return keel_cpu_address(block, *(const void* const*)argument);
 }
 
+/* What a kernel takes, for an interface whose launches tell no sizes (CUDA's, over the emulated
+ * chip; the CPU backend needs none): the bytes of each argument, and KEEL_CPU_POINTER for a
+ * device pointer.
+ *
+ *   KEEL_CPU_PARAMETERS(saxpy, KEEL_CPU_POINTER, KEEL_CPU_POINTER, 4, 4);
+ */
+#define KEEL_CPU_POINTER_FLAG 0x80000000U
+#define KEEL_CPU_POINTER (KEEL_CPU_POINTER_FLAG | 8U)
+#define KEEL_CPU_PARAMETERS(kernel, ...)                                              \
+  __attribute__((visibility("default"))) extern const uint32_t kernel##_parameters[]; \
+  const uint32_t kernel##_parameters[] = {__VA_ARGS__, 0}
+
 #ifdef __cplusplus
 } /* extern "C" */
 #endif

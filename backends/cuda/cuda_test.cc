@@ -1,0 +1,244 @@
+// The CUDA backend on the emulated chip, through keel.h: drivers that cannot be used, and failures
+// as a framework meets them.
+#include <fstream>
+#include <thread>
+
+#include "backends/cuda/testing/own_driver.h"
+#include "core/testing/keel_test.h"
+
+namespace keel::testing {
+namespace {
+
+class CudaTest : public KeelTest {
+ protected:
+  static std::vector<keel_device> load_cuda(const OwnDriver& driver) {
+    return load("cuda", {{"library_folder", driver.folder()}});
+  }
+  // Why there is no device.
+  static std::string reason(const std::string& folder) {
+    uint32_t backend = 0;
+    EXPECT_KEEL_OK(keel_backend_count(&backend));
+    EXPECT_TRUE(load("cuda", {{"library_folder", folder}}).empty());
+    auto info = KEEL_STRUCT_INIT(keel_backend_info, KEEL_STRUCT_BACKEND_INFO);
+    EXPECT_KEEL_OK(keel_backend_get(backend, &info));
+    return info.reason;
+  }
+  static std::string reason_of(const std::string& settings) {
+    return reason(OwnDriver(settings).folder());
+  }
+  static keel_device_info info(keel_device device) {
+    auto info = KEEL_STRUCT_INIT(keel_device_info, KEEL_STRUCT_DEVICE_INFO);
+    EXPECT_KEEL_OK(keel_device_info_get(device, &info));
+    return info;
+  }
+};
+
+#define EXPECT_HAS(text, part) \
+  EXPECT_NE((text).find(part), std::string::npos) << "no '" << (part) << "' in: " << (text)
+
+// ---- drivers -----------------------------------------------------------------
+
+TEST_F(CudaTest, NoDriver) {
+  const std::string why = reason("/nowhere/at/all");
+  EXPECT_HAS(why, "no CUDA driver");
+  EXPECT_HAS(why, "/nowhere/at/all/libcuda.so.1");
+}
+
+TEST_F(CudaTest, ALibraryThatIsNoDriver) {
+  const OwnDriver driver;
+  std::ofstream(driver.folder() + "/libcuda.so.1") << "no library";
+  EXPECT_HAS(reason(driver.folder()), "no CUDA driver");
+}
+
+TEST_F(CudaTest, ADriverThatIsTooOld) {
+  const std::string why = reason_of("version=11080");
+  EXPECT_HAS(why, "for CUDA 11.8, too old");
+  EXPECT_HAS(why, "12.0");
+}
+
+TEST_F(CudaTest, MissingSymbolsAreNamed) {
+  EXPECT_HAS(reason_of("missing=cuMemAlloc,cuLaunchKernel"),
+             "symbols missing: cuLaunchKernel, cuMemAlloc");
+}
+
+TEST_F(CudaTest, WhatTheDriverSays) {
+  EXPECT_HAS(reason_of("devices=0"), "cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device");
+  EXPECT_HAS(reason_of("init=802"), "cuInit: CUDA_ERROR_SYSTEM_NOT_READY: ");
+  EXPECT_HAS(reason_of("init=998"), "cuInit: error 998");
+}
+
+TEST_F(CudaTest, AnUnknownSettingIsRefusedAndNamed) {
+  const char* const key = "folder";
+  const char* const value = "/";
+  auto settings = KEEL_STRUCT_INIT(keel_instance_settings, KEEL_STRUCT_INSTANCE_SETTINGS);
+  settings.count = 1;
+  settings.keys = &key;
+  settings.values = &value;
+  uint32_t backend = 0;
+  EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "'folder'",
+               keel_plugin_load(plugin_path("cuda").c_str(), &settings, nullptr, &backend));
+}
+
+TEST_F(CudaTest, TheFolderFromTheEnvironment) {
+  const OwnDriver driver("devices=3");
+  setenv("KEEL_CUDA_LIBRARY_FOLDER", driver.folder().c_str(), 1);
+  EXPECT_EQ(load("cuda").size(), 3u);
+  setenv("KEEL_CUDA_LIBRARY_FOLDER", "/nowhere/at/all", 1);
+  EXPECT_EQ(load_cuda(driver).size(), 3u) << "a setting goes first";
+  unsetenv("KEEL_CUDA_LIBRARY_FOLDER");
+}
+
+TEST_F(CudaTest, WhatADeviceIs) {
+  const OwnDriver driver("devices=2 memory_mib=64");
+  const auto devices = load_cuda(driver);
+  ASSERT_EQ(devices.size(), 2u);
+  const keel_device_info first = info(devices[0]);
+  const keel_device_info second = info(devices[1]);
+  EXPECT_STREQ(first.name, "Emulated GPU");
+  EXPECT_STREQ(first.architecture, "sm_00");
+  EXPECT_HAS(std::string(first.driver), "CUDA 13.0, " + driver.folder());
+  EXPECT_STREQ(first.pci_address, "fffe:00:00.0");
+  EXPECT_STREQ(second.pci_address, "fffe:01:00.0");
+  EXPECT_NE(std::string(first.uuid, first.uuid + 16), std::string(second.uuid, second.uuid + 16));
+  EXPECT_EQ(first.type, keel_device_type{KEEL_DEVICE_GPU});
+  EXPECT_EQ(first.numa_node, -1);
+  EXPECT_EQ(first.memory_bytes, uint64_t{64} << 20);
+  EXPECT_EQ(first.claims & (KEEL_CLAIM_OPS | KEEL_CLAIM_CCL | KEEL_CLAIM_NOTIFY), 0u);
+  uint64_t free = 0;
+  uint64_t total = 0;
+  EXPECT_KEEL_OK(keel_device_memory_info(devices[1], &free, &total));
+  EXPECT_EQ(total, uint64_t{64} << 20);
+  EXPECT_EQ(free, total);
+}
+
+// ---- failures ------------------------------------------------------------------
+
+TEST_F(CudaTest, OutOfMemory) {
+  const OwnDriver driver("memory_mib=16");
+  const keel_device device = load_cuda(driver).at(0);
+  void* memory = nullptr;
+  EXPECT_FAILS(KEEL_OUT_OF_MEMORY, "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY",
+               keel_alloc(device, KEEL_MEMORY_DEVICE, 1 << 30, &memory));
+  EXPECT_NE(alloc(device, 1 << 20), nullptr);
+}
+
+TEST_F(CudaTest, ARefusalHasNoEffect) {
+  const OwnDriver driver("faults=refuse:copy@2");
+  const keel_device device = load_cuda(driver).at(0);
+  void* memory = alloc_filled(device, {7});  // copy 1
+  const keel_stream stream = new_stream(device);
+  uint32_t word = 8;
+  EXPECT_FAILS(KEEL_UNAVAILABLE, "cuMemcpyHtoDAsync: CUDA_ERROR_SYSTEM_NOT_READY",
+               keel_copy(stream, device, memory, KEEL_HOST, &word, 4));
+  EXPECT_EQ(read(device, memory, 1), std::vector<uint32_t>{7});
+}
+
+// Everybody who waits hears of it, on every path, and it stays.
+TEST_F(CudaTest, AFailureTakesTheDeviceAlong) {
+  const OwnDriver driver("devices=2 faults=0/fail:fill@20");
+  const auto devices = load_cuda(driver);
+  const keel_device lost = devices.at(0);
+  const keel_device healthy = devices.at(1);
+  const keel_stream stream = new_stream(lost);
+  const keel_stream follower = new_stream(lost);
+  const keel_stream foreign = new_stream(healthy);
+  const keel_stream unharmed = new_stream(healthy);
+  void* memory = alloc(lost, 64);
+  void* there = alloc_filled(healthy, {1, 2});
+  keel_gate gate = {};
+  ASSERT_KEEL_OK(keel_gate_create(&gate));
+  ASSERT_KEEL_OK(keel_stream_wait_gate(stream, gate));
+  for (uint32_t i = 0; i < 30; ++i) ASSERT_KEEL_OK(fill(stream, memory, i, 16));
+  const keel_event event = record(stream);
+  ASSERT_KEEL_OK(keel_stream_wait_event(follower, event));
+  ASSERT_KEEL_OK(fill(follower, memory, 99, 1));
+  ASSERT_KEEL_OK(keel_stream_wait_event(foreign, event));
+  ASSERT_KEEL_OK(fill(foreign, there, 99, 1));
+  std::vector<std::thread> waiters;
+  waiters.emplace_back([&] { EXPECT_EQ(keel_event_wait(event, kPatience), KEEL_DEVICE_LOST); });
+  for (keel_stream each : {stream, follower, foreign}) {
+    waiters.emplace_back([each] {
+      EXPECT_FAILS(KEEL_DEVICE_LOST, "CUDA_ERROR_LAUNCH_FAILED",
+                   keel_stream_synchronize(each, kPatience));
+    });
+  }
+  waiters.emplace_back(
+      [&] { EXPECT_EQ(keel_device_synchronize(lost, kPatience), KEEL_DEVICE_LOST); });
+  ASSERT_KEEL_OK(keel_gate_open(gate, KEEL_OK, nullptr));
+  for (std::thread& waiter : waiters) waiter.join();
+
+  void* more = nullptr;
+  keel_stream another = {};
+  EXPECT_EQ(keel_alloc(lost, KEEL_MEMORY_PINNED, 8, &more), KEEL_DEVICE_LOST);
+  EXPECT_EQ(keel_stream_create(lost, 0, &another), KEEL_DEVICE_LOST);
+  EXPECT_EQ(fill(stream, memory, 1, 1), KEEL_DEVICE_LOST);
+  EXPECT_EQ(keel_event_query(event), KEEL_DEVICE_LOST);
+  // The other one goes on.
+  ASSERT_KEEL_OK(fill(unharmed, there, 5, 2));
+  ASSERT_KEEL_OK(keel_stream_synchronize(unharmed, kPatience));
+  EXPECT_EQ(read(healthy, there, 2), (std::vector<uint32_t>{5, 5}));
+  EXPECT_KEEL_OK(keel_free(lost, memory));
+
+  // When all have let go of the context the device is well again.
+  ASSERT_KEEL_OK(keel_shutdown());
+  SetUp();
+  const keel_device again = load_cuda(driver).at(0);
+  EXPECT_EQ(read(again, alloc_filled(again, {3, 4}), 2), (std::vector<uint32_t>{3, 4}));
+}
+
+TEST_F(CudaTest, ErrorsOfAChipThatIsLost) {
+  const OwnDriver driver("faults=lose:copy@1");
+  const keel_device device = load_cuda(driver).at(0);
+  const keel_stream stream = new_stream(device);
+  void* memory = alloc(device, 64);
+  const uint32_t word = 1;
+  ASSERT_KEEL_OK(keel_copy(stream, device, memory, KEEL_HOST, &word, 4));
+  EXPECT_FAILS(KEEL_DEVICE_LOST, "CUDA_ERROR_ECC_UNCORRECTABLE: uncorrectable ECC error",
+               keel_stream_synchronize(stream, kPatience));
+}
+
+// ---- memory and modules ------------------------------------------------------------
+
+TEST_F(CudaTest, HostMemoryIsRegisteredForEachDevice) {
+  const OwnDriver driver("devices=2");
+  const auto devices = load_cuda(driver);
+  std::vector<uint32_t> words(4096, 7);
+  const uint64_t bytes = words.size() * sizeof(uint32_t);
+  for (int round = 0; round < 2; ++round) {
+    for (const keel_device device : devices) {
+      ASSERT_KEEL_OK(keel_host_register(device, words.data(), bytes));
+    }
+    ASSERT_KEEL_OK(keel_host_unregister(devices[0], words.data()));
+    // The other's still holds.
+    const keel_stream stream = new_stream(devices[1]);
+    void* memory = alloc(devices[1], bytes);
+    ASSERT_KEEL_OK(keel_copy(stream, devices[1], memory, KEEL_HOST, words.data(), bytes));
+    ASSERT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+    EXPECT_EQ(read(devices[1], memory, words.size()), words);
+    ASSERT_KEEL_OK(keel_host_unregister(devices[1], words.data()));
+  }
+}
+
+TEST_F(CudaTest, ModulesForOtherChipsAreNoneForThisOne) {
+  const OwnDriver driver;
+  const keel_device device = load_cuda(driver).at(0);
+  keel_module module = {};
+  const std::string ptx = "// for a GPU\n.version 8.0\n.target sm_75\n";
+  EXPECT_FAILS(KEEL_UNSUPPORTED, "the emulated GPU runs code for the host",
+               keel_module_load(device, KEEL_BINARY_CUBIN, ptx.data(), ptx.size(), &module));
+  EXPECT_FAILS(KEEL_UNSUPPORTED, "KEEL_BINARY_CUBIN",
+               keel_module_load(device, KEEL_BINARY_SPIRV, ptx.data(), ptx.size(), &module));
+  EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "no ELF file, fat binary or PTX",
+               keel_module_load(device, KEEL_BINARY_CUBIN, "rubbish", 7, &module));
+}
+
+// A driver of before 12.4 does not tell what kernels take.
+TEST_F(CudaTest, AnOlderDriver) {
+  const OwnDriver driver("version=12000");
+  const auto devices = load_cuda(driver);
+  ASSERT_FALSE(devices.empty());
+  EXPECT_HAS(std::string(info(devices[0]).driver), "CUDA 12.0, ");
+}
+
+}  // namespace
+}  // namespace keel::testing

@@ -1,0 +1,146 @@
+#include "backends/cuda/device.h"
+
+#include <algorithm>
+#include <keel/plugin_kit.hpp>
+
+#include "backends/cuda/result.h"
+
+namespace keel::cuda {
+
+keel_status Device::open(Driver& driver, uint32_t ordinal, std::unique_ptr<Device>* out_device) {
+  if (ordinal >= static_cast<uint32_t>(driver.device_count())) {
+    return kit::fail(KEEL_NOT_FOUND, "cuda: there is no device %u", ordinal);
+  }
+  const Functions& cu = driver.functions();
+  CUdevice handle = 0;
+  CUresult result = cu.DeviceGet(&handle, static_cast<int>(ordinal));
+  std::unique_ptr<Device> device(new Device(driver, handle));
+  if (result == CUDA_SUCCESS) result = cu.DevicePrimaryCtxRetain(&device->context_, handle);
+  const keel_status retained = device->check("cuDevicePrimaryCtxRetain", result);
+  if (retained != KEEL_OK) return retained;
+  const keel_status status = device->call("cuCtxGetStreamPriorityRange", [&](const Functions& c) {
+    return c.CtxGetStreamPriorityRange(&device->least_priority_, &device->greatest_priority_);
+  });
+  if (status == KEEL_OK) *out_device = std::move(device);
+  return status;
+}
+
+Device::~Device() {
+  if (context_ != nullptr) (void)functions().DevicePrimaryCtxRelease(device_);
+}
+
+keel_status Device::say_lost() const {
+  return kit::fail(KEEL_DEVICE_LOST, "%s",
+                   driver_.text_of("cuda: the device is lost", loss_.load()).c_str());
+}
+
+keel_status Device::check(const char* name, CUresult result) {
+  if (result == CUDA_SUCCESS) return KEEL_OK;
+  if (result == CUDA_ERROR_NOT_READY) return KEEL_NOT_READY;
+  if (is_fatal(result)) {
+    CUresult none = CUDA_SUCCESS;
+    loss_.compare_exchange_strong(none, result);
+  }
+  return kit::fail(status_of(result), "cuda: %s", driver_.text_of(name, result).c_str());
+}
+
+// Native priorities go from the least urgent, 0, down to the greatest; Keel's 0 is the former, so
+// that there is nothing for those below it.
+int Device::native_priority(int32_t priority) const {
+  return std::clamp<int>(priority, greatest_priority_, least_priority_);
+}
+
+keel_status Device::alloc(keel_memory_kind kind, uint64_t size, void** out_pointer) {
+  if (kind == KEEL_MEMORY_PINNED) {
+    return call("cuMemHostAlloc", [&](const Functions& cu) {
+      return cu.MemHostAlloc(out_pointer, size,
+                             CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+    });
+  }
+  CUdeviceptr address = 0;
+  keel_status status = KEEL_OK;
+  if (kind == KEEL_MEMORY_DEVICE) {
+    status = call("cuMemAlloc", [&](const Functions& cu) { return cu.MemAlloc(&address, size); });
+  } else if (kind == KEEL_MEMORY_MANAGED) {
+    status = call("cuMemAllocManaged", [&](const Functions& cu) {
+      return cu.MemAllocManaged(&address, size, CU_MEM_ATTACH_GLOBAL);
+    });
+  } else {
+    return kit::fail(KEEL_UNSUPPORTED, "cuda: no memory of kind %u", kind);
+  }
+  if (status == KEEL_OK) *out_pointer = reinterpret_cast<void*>(address);
+  return status;
+}
+
+keel_status Device::free(keel_memory_kind kind, void* pointer) {
+  if (kind == KEEL_MEMORY_PINNED) {
+    return release("cuMemFreeHost", [&](const Functions& cu) { return cu.MemFreeHost(pointer); });
+  }
+  return release("cuMemFree", [&](const Functions& cu) {
+    return cu.MemFree(reinterpret_cast<CUdeviceptr>(pointer));
+  });
+}
+
+keel_status Device::host_register(void* pointer, uint64_t size, void** out_device_pointer) {
+  const auto enter = [&](const Functions& cu) {
+    return driver_.registrations().add(pointer, size, [&] {
+      return cu.MemHostRegister(pointer, size,
+                                CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+    });
+  };
+  const keel_status status = call("cuMemHostRegister", enter);
+  if (status != KEEL_OK) return status;
+  // Where the device cannot reach it by an address it serves copies alone.
+  CUdeviceptr address = 0;
+  const CUresult found = run([&](const Functions& cu) {
+    return cu.MemHostGetDevicePointer(&address, pointer, /*Flags=*/0);
+  });
+  *out_device_pointer = found == CUDA_SUCCESS ? reinterpret_cast<void*>(address) : nullptr;
+  return KEEL_OK;
+}
+
+keel_status Device::host_unregister(void* pointer) {
+  return release("cuMemHostUnregister", [&](const Functions& cu) {
+    return driver_.registrations().remove(pointer, [&] { return cu.MemHostUnregister(pointer); });
+  });
+}
+
+keel_status Device::memory_info(uint64_t* out_free, uint64_t* out_total) {
+  size_t free = 0;
+  size_t total = 0;
+  const keel_status status =
+      call("cuMemGetInfo", [&](const Functions& cu) { return cu.MemGetInfo(&free, &total); });
+  *out_free = free;
+  *out_total = total;
+  return status;
+}
+
+keel_status Device::peer_enable(const Device& peer) {
+  int possible = 0;
+  keel_status status = call("cuDeviceCanAccessPeer", [&](const Functions& cu) {
+    return cu.DeviceCanAccessPeer(&possible, device_, peer.device_);
+  });
+  if (status != KEEL_OK) return status;
+  if (possible == 0)
+    return kit::fail(KEEL_UNSUPPORTED, "cuda: the devices cannot reach each other");
+  return call("cuCtxEnablePeerAccess", [&](const Functions& cu) {
+    const CUresult result = cu.CtxEnablePeerAccess(peer.context_, /*Flags=*/0);
+    return result == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED ? CUDA_SUCCESS : result;
+  });
+}
+
+keel_status Device::native_handle(uint32_t which, void** out_handle) const {
+  switch (which) {
+    case 0:
+      *out_handle = context_;
+      return KEEL_OK;
+    case 1:
+      *out_handle = reinterpret_cast<void*>(static_cast<intptr_t>(device_));
+      return KEEL_OK;
+    default:
+      return kit::fail(KEEL_UNSUPPORTED,
+                       "cuda: no native handle %u: 0, the context, or 1, the device", which);
+  }
+}
+
+}  // namespace keel::cuda

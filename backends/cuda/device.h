@@ -1,0 +1,83 @@
+#ifndef KEEL_BACKENDS_CUDA_DEVICE_H_
+#define KEEL_BACKENDS_CUDA_DEVICE_H_
+
+#include <cuda.h>
+#include <keel/abi.h>
+
+#include <atomic>
+#include <memory>
+#include <utility>
+
+#include "backends/cuda/driver.h"
+
+namespace keel::cuda {
+
+// A device with its primary context, which the framework in the process uses too. Thread-safe.
+class Device {
+ public:
+  static keel_status open(Driver& driver, uint32_t ordinal, std::unique_ptr<Device>* out_device);
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  const Functions& functions() const { return driver_.functions(); }
+  CUcontext context() const { return context_; }
+  CUdevice handle() const { return device_; }
+
+  // Runs |body|, which calls |name| of the functions it is given, in the device's context, and
+  // puts back the one that was current. Once a call has said that the context died, and on every
+  // call after that, KEEL_DEVICE_LOST.
+  template <typename Body>
+  keel_status call(const char* name, Body&& body) {
+    if (is_lost()) return say_lost();
+    return check(name, run(std::forward<Body>(body)));
+  }
+  // The same for what gives something back: on a lost device that is gone anyway.
+  template <typename Body>
+  keel_status release(const char* name, Body&& body) {
+    const CUresult result = run(std::forward<Body>(body));
+    return is_lost() ? keel_status{KEEL_OK} : check(name, result);
+  }
+
+  // The native priority that stands for |priority|.
+  int native_priority(int32_t priority) const;
+
+  keel_status alloc(keel_memory_kind kind, uint64_t size, void** out_pointer);
+  keel_status free(keel_memory_kind kind, void* pointer);
+  keel_status host_register(void* pointer, uint64_t size, void** out_device_pointer);
+  keel_status host_unregister(void* pointer);
+  keel_status memory_info(uint64_t* out_free, uint64_t* out_total);
+  keel_status peer_enable(const Device& peer);
+  // 0: the CUcontext; 1: the CUdevice.
+  keel_status native_handle(uint32_t which, void** out_handle) const;
+
+ private:
+  Device(Driver& driver, CUdevice device) : driver_(driver), device_(device) {}
+
+  bool is_lost() const { return loss_.load(std::memory_order_acquire) != CUDA_SUCCESS; }
+  keel_status say_lost() const;
+  keel_status check(const char* name, CUresult result);
+
+  template <typename Body>
+  CUresult run(Body&& body) {
+    const Functions& cu = functions();
+    CUcontext before = nullptr;
+    if (cu.CtxGetCurrent(&before) == CUDA_SUCCESS && before == context_) return body(cu);
+    CUresult result = cu.CtxPushCurrent(context_);
+    if (result != CUDA_SUCCESS) return result;
+    result = body(cu);
+    cu.CtxPopCurrent(&before);
+    return result;
+  }
+
+  Driver& driver_;
+  const CUdevice device_;
+  CUcontext context_ = nullptr;
+  int least_priority_ = 0;
+  int greatest_priority_ = 0;
+  std::atomic<CUresult> loss_{CUDA_SUCCESS};
+};
+
+}  // namespace keel::cuda
+
+#endif  // KEEL_BACKENDS_CUDA_DEVICE_H_

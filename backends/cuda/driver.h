@@ -1,0 +1,114 @@
+// The CUDA driver of one folder, opened at run time: nothing is linked to it, so the plugin
+// loads on machines that have none. Functions come from cuGetProcAddress by the version of
+// their interface, whatever the driver's own is.
+#ifndef KEEL_BACKENDS_CUDA_DRIVER_H_
+#define KEEL_BACKENDS_CUDA_DRIVER_H_
+
+#include <cudaTypedefs.h>
+#include <keel/abi.h>
+
+#include <keel/plugin_kit.hpp>
+#include <string>
+
+#include "backends/cuda/host_registrations.h"
+
+namespace keel::cuda {
+
+#define KEEL_CUDA_FUNCTIONS(X)       \
+  X(CtxEnablePeerAccess, 4000)       \
+  X(CtxGetCurrent, 4000)             \
+  X(CtxGetStreamPriorityRange, 5050) \
+  X(CtxPopCurrent, 4000)             \
+  X(CtxPushCurrent, 4000)            \
+  X(DeviceCanAccessPeer, 4000)       \
+  X(DeviceGet, 2000)                 \
+  X(DeviceGetAttribute, 2000)        \
+  X(DeviceGetCount, 2000)            \
+  X(DeviceGetName, 2000)             \
+  X(DeviceGetPCIBusId, 4010)         \
+  X(DeviceGetUuid, 11040)            \
+  X(DevicePrimaryCtxRelease, 11000)  \
+  X(DevicePrimaryCtxRetain, 7000)    \
+  X(DeviceTotalMem, 3020)            \
+  X(EventCreate, 2000)               \
+  X(EventDestroy, 4000)              \
+  X(EventElapsedTime, 2000)          \
+  X(EventQuery, 2000)                \
+  X(EventRecord, 2000)               \
+  X(FuncSetAttribute, 9000)          \
+  X(GetErrorName, 6000)              \
+  X(GetErrorString, 6000)            \
+  X(Init, 2000)                      \
+  X(LaunchKernel, 4000)              \
+  X(MemAlloc, 3020)                  \
+  X(MemAllocManaged, 6000)           \
+  X(MemFree, 3020)                   \
+  X(MemFreeHost, 2000)               \
+  X(MemGetInfo, 3020)                \
+  X(MemHostAlloc, 2020)              \
+  X(MemHostGetDevicePointer, 3020)   \
+  X(MemHostRegister, 6050)           \
+  X(MemHostUnregister, 4000)         \
+  X(MemcpyDtoDAsync, 3020)           \
+  X(MemcpyDtoHAsync, 3020)           \
+  X(MemcpyHtoDAsync, 3020)           \
+  X(MemcpyPeerAsync, 4000)           \
+  X(MemsetD16Async, 3020)            \
+  X(MemsetD32Async, 3020)            \
+  X(MemsetD8Async, 3020)             \
+  X(ModuleGetFunction, 2000)         \
+  X(ModuleLoadDataEx, 2010)          \
+  X(ModuleUnload, 2000)              \
+  X(StreamCreateWithPriority, 5050)  \
+  X(StreamDestroy, 4000)             \
+  X(StreamQuery, 2000)               \
+  X(StreamWaitEvent, 3020)
+
+// NULL where the driver is too old for them.
+#define KEEL_CUDA_OPTIONAL_FUNCTIONS(X) X(FuncGetParamInfo, 12040)
+
+struct Functions {
+#define KEEL_CUDA_MEMBER(name, version) PFN_cu##name##_v##version name = nullptr;
+  KEEL_CUDA_FUNCTIONS(KEEL_CUDA_MEMBER)
+  KEEL_CUDA_OPTIONAL_FUNCTIONS(KEEL_CUDA_MEMBER)
+#undef KEEL_CUDA_MEMBER
+};
+
+// Started once for all instances of its folder, and never stopped: a driver leaves threads and
+// exit handlers behind. Immutable but for its registrations; thread-safe.
+class Driver {
+ public:
+  // The oldest that is used: what the plugin calls has been there since.
+  static constexpr int kOldest = 12000;
+
+  // |folder|: where libcuda.so.1 is; empty: where the dynamic loader looks.
+  static Driver& of(const std::string& folder);
+
+  int device_count() const { return device_count_; }
+  // Why there is no device.
+  const std::string& reason() const { return reason_; }
+  const Functions& functions() const { return functions_; }
+  // "CUDA 13.0, /usr/lib/x86_64-linux-gnu/libcuda.so.1"
+  const std::string& description() const { return description_; }
+  HostRegistrations& registrations() { return registrations_; }
+
+  // "cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected"
+  std::string text_of(const char* call, CUresult result) const;
+
+ private:
+  explicit Driver(const std::string& folder);
+  // False, with the reason, where one fails.
+  bool open(const std::string& folder);
+  bool start();
+
+  kit::VendorLibrary library_;
+  Functions functions_;
+  HostRegistrations registrations_;
+  int device_count_ = 0;
+  std::string reason_;
+  std::string description_;
+};
+
+}  // namespace keel::cuda
+
+#endif  // KEEL_BACKENDS_CUDA_DRIVER_H_

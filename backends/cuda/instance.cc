@@ -1,0 +1,90 @@
+#include "backends/cuda/instance.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <keel/plugin_kit.hpp>
+#include <string_view>
+#include <utility>
+
+#include "backends/cuda/result.h"
+
+namespace keel::cuda {
+namespace {
+
+constexpr uint64_t kClaims = KEEL_CLAIM_PINNED | KEEL_CLAIM_HOST_REGISTER | KEEL_CLAIM_PEER_COPY |
+                             KEEL_CLAIM_ASYNC | KEEL_CLAIM_TIMING | KEEL_CLAIM_KERNELS |
+                             KEEL_CLAIM_MEMORY_INFO | KEEL_CLAIM_FILL;
+
+}  // namespace
+
+keel_status Instance::create(const keel_instance_settings* settings,
+                             std::unique_ptr<Instance>* out_instance) {
+  // The environment of a process with more rights than its user is not the user's to set.
+  const char* const folder = secure_getenv("KEEL_CUDA_LIBRARY_FOLDER");
+  std::string chosen = folder == nullptr ? "" : folder;
+  const uint32_t count = settings == nullptr ? 0 : settings->count;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (std::string_view(settings->keys[i]) != "library_folder") {
+      return kit::fail(KEEL_INVALID_ARGUMENT, "cuda: setting '%s' is not known", settings->keys[i]);
+    }
+    chosen = settings->values[i];
+  }
+  out_instance->reset(new Instance(std::move(chosen)));
+  return KEEL_OK;
+}
+
+keel_status Instance::describe(uint32_t ordinal, keel_device_info* out_info) const {
+  Driver& driver = this->driver();
+  const Functions& cu = driver.functions();
+  if (ordinal >= static_cast<uint32_t>(driver.device_count())) {
+    return kit::fail(KEEL_NOT_FOUND, "cuda: there is no device %u", ordinal);
+  }
+  CUdevice device = 0;
+  CUresult result = cu.DeviceGet(&device, static_cast<int>(ordinal));
+  size_t memory = 0;
+  if (result == CUDA_SUCCESS) result = cu.DeviceTotalMem(&memory, device);
+  if (result == CUDA_SUCCESS) {
+    result = cu.DeviceGetName(out_info->name, sizeof(out_info->name), device);
+  }
+  if (result != CUDA_SUCCESS) {
+    return kit::fail(status_of(result), "cuda: device %u: %s", ordinal,
+                     driver.text_of("cuDeviceGet", result).c_str());
+  }
+  // |otherwise| where the driver is too old to know the attribute.
+  const auto attribute = [&](CUdevice_attribute which, int otherwise) {
+    int value = 0;
+    return cu.DeviceGetAttribute(&value, which, device) == CUDA_SUCCESS ? value : otherwise;
+  };
+  const std::string architecture =
+      "sm_" + std::to_string(attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0)) +
+      std::to_string(attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0));
+  kit::copy_text(out_info->architecture, architecture.c_str());
+  kit::copy_text(out_info->driver, driver.description().c_str());
+  if (cu.DeviceGetPCIBusId(out_info->pci_address, sizeof(out_info->pci_address), device) !=
+      CUDA_SUCCESS) {
+    kit::copy_text(out_info->pci_address, "");
+  }
+  CUuuid uuid = {};
+  (void)cu.DeviceGetUuid(&uuid, device);  // zero is "unknown"
+  std::memcpy(out_info->uuid, uuid.bytes, sizeof(out_info->uuid));
+  out_info->type = KEEL_DEVICE_GPU;
+  out_info->numa_node = attribute(CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, -1);
+  out_info->claims = kClaims;
+  if (attribute(CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED, 0) != 0) {
+    out_info->claims |= KEEL_CLAIM_PRIORITY;
+  }
+  // Without this the host may not touch managed memory while the device works.
+  if (attribute(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, 0) != 0) {
+    out_info->claims |= KEEL_CLAIM_MANAGED;
+  }
+  out_info->memory_bytes = memory;
+  out_info->max_alloc_bytes = 0;
+  out_info->alignment = 256;
+  out_info->compute_units =
+      static_cast<uint32_t>(attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0));
+  out_info->hardware_queues = 0;
+  out_info->copy_alignment = 0;
+  return KEEL_OK;
+}
+
+}  // namespace keel::cuda

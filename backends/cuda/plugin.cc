@@ -1,0 +1,351 @@
+// Keel on Nvidia's GPUs, through the CUDA driver's interface, opened at run time.
+//
+// What becomes of the slots (docs/abi-coverage.md has the calls):
+//
+//  Devices are the driver's, in its order (CUDA_VISIBLE_DEVICES holds). Each is opened as its
+//  primary context, so that pointers and streams are the framework's too, and every call sets
+//  that context and puts back what was current.
+//
+//  Memory: cuMemAlloc, cuMemHostAlloc and cuMemAllocManaged. Keel's allocator stands in front, so
+//  the driver's stream-ordered one is not used. Host memory is registered once for all devices.
+//
+//  Streams do not wait for the stream 0. Waits with a deadline (synchronize, event_wait) and
+//  event_notify are absent: the driver's know no deadline, and its callbacks are left out after a
+//  failure; core asks events instead.
+//
+//  Failures. Work that fails takes its context along, and the driver gives its error to every later
+//  call: that is KEEL_DEVICE_LOST, whose text names the error. It ends when all in the process
+//  have let go of the device.
+//
+//  Kernels: cubins, fat binaries and PTX, launched by name. Arguments are checked where the
+//  driver tells what a kernel takes (12.4 and later).
+//
+// Settings: "library_folder", where libcuda.so.1 is; else the environment's
+// KEEL_CUDA_LIBRARY_FOLDER.
+//
+// Not offered yet: operators (core runs the CPU's, on staged copies), collectives, export, native
+// gates, health.
+#include <keel/abi.h>
+
+#include <algorithm>
+#include <cstring>
+#include <keel/plugin_kit.hpp>
+#include <memory>
+
+#include "backends/cuda/device.h"
+#include "backends/cuda/event.h"
+#include "backends/cuda/instance.h"
+#include "backends/cuda/module.h"
+#include "backends/cuda/stream.h"
+
+namespace keel::cuda {
+namespace {
+
+Instance& object(keel_plugin_instance* handle) {
+  return *reinterpret_cast<Instance*>(handle);
+}
+Device& object(keel_plugin_device* handle) {
+  return *reinterpret_cast<Device*>(handle);
+}
+Stream& object(keel_plugin_stream* handle) {
+  return *reinterpret_cast<Stream*>(handle);
+}
+Event& object(keel_plugin_event* handle) {
+  return *reinterpret_cast<Event*>(handle);
+}
+Module& object(keel_plugin_module* handle) {
+  return *reinterpret_cast<Module*>(handle);
+}
+Kernel& object(keel_plugin_kernel* handle) {
+  return *reinterpret_cast<Kernel*>(handle);
+}
+
+// Hands |made| to core when |status| is good.
+template <typename Object, typename Handle>
+keel_status give(keel_status status, std::unique_ptr<Object>* made, Handle** out_handle) {
+  if (status == KEEL_OK) *out_handle = reinterpret_cast<Handle*>(made->release());
+  return status;
+}
+
+// ---- instance and device -------------------------------------------------------
+
+keel_status create_instance(const keel_instance_settings* settings,
+                            keel_plugin_instance** out_instance) {
+  return kit::guard([&] {
+    if (settings != nullptr) {
+      const keel_status known = kit::check_extensions(settings->header.next);
+      if (known != KEEL_OK) return known;
+    }
+    std::unique_ptr<Instance> instance;
+    return give(Instance::create(settings, &instance), &instance, out_instance);
+  });
+}
+
+void destroy_instance(keel_plugin_instance* instance) {
+  delete &object(instance);
+}
+
+keel_status device_count(keel_plugin_instance* instance, uint32_t* out_count) {
+  return kit::guard([&] {
+    const Driver& driver = object(instance).driver();
+    *out_count = static_cast<uint32_t>(driver.device_count());
+    if (*out_count != 0) return keel_status{KEEL_OK};
+    return kit::fail(KEEL_OK, "%s", driver.reason().c_str());
+  });
+}
+
+keel_status device_info(keel_plugin_instance* instance, uint32_t ordinal,
+                        keel_device_info* out_info) {
+  return kit::guard([&] {
+    keel_device_info info = {};
+    const keel_status status = object(instance).describe(ordinal, &info);
+    // |out_info| may be of an older, shorter version.
+    info.header = out_info->header;
+    if (status == KEEL_OK) {
+      std::memcpy(out_info, &info, std::min<size_t>(info.header.size, sizeof(info)));
+    }
+    return status;
+  });
+}
+
+keel_status device_open(keel_plugin_instance* instance, uint32_t ordinal,
+                        keel_plugin_device** out_device) {
+  return kit::guard([&] {
+    std::unique_ptr<Device> device;
+    return give(Device::open(object(instance).driver(), ordinal, &device), &device, out_device);
+  });
+}
+
+void device_close(keel_plugin_device* device) {
+  delete &object(device);
+}
+
+keel_status device_memory_info(keel_plugin_device* device, uint64_t* out_free,
+                               uint64_t* out_total) {
+  return kit::guard([&] { return object(device).memory_info(out_free, out_total); });
+}
+
+keel_status device_native_handle(keel_plugin_device* device, uint32_t which, void** out_handle) {
+  return object(device).native_handle(which, out_handle);
+}
+
+constexpr keel_device_table kDeviceTable = {
+    .header = kit::header<keel_device_table>(KEEL_STRUCT_DEVICE_TABLE),
+    .count = device_count,
+    .info = device_info,
+    .open = device_open,
+    .close = device_close,
+    .memory_info = device_memory_info,
+    .health = nullptr,
+    .native_handle = device_native_handle,
+};
+
+// ---- memory --------------------------------------------------------------------
+
+keel_status memory_alloc(keel_plugin_device* device, keel_memory_kind kind, uint64_t size,
+                         uint32_t /*usage*/, void** out_pointer) {
+  return kit::guard([&] { return object(device).alloc(kind, size, out_pointer); });
+}
+
+keel_status memory_free(keel_plugin_device* device, keel_memory_kind kind, void* pointer) {
+  return kit::guard([&] { return object(device).free(kind, pointer); });
+}
+
+keel_status host_register(keel_plugin_device* device, void* pointer, uint64_t size,
+                          void** out_device_pointer) {
+  return kit::guard(
+      [&] { return object(device).host_register(pointer, size, out_device_pointer); });
+}
+
+keel_status host_unregister(keel_plugin_device* device, void* pointer) {
+  return kit::guard([&] { return object(device).host_unregister(pointer); });
+}
+
+keel_status peer_enable(keel_plugin_device* device, keel_plugin_device* peer) {
+  return kit::guard([&] { return object(device).peer_enable(object(peer)); });
+}
+
+constexpr keel_memory_table kMemoryTable = {
+    .header = kit::header<keel_memory_table>(KEEL_STRUCT_MEMORY_TABLE),
+    .alloc = memory_alloc,
+    .free = memory_free,
+    .alloc_on_stream = nullptr,
+    .free_on_stream = nullptr,
+    .host_register = host_register,
+    .host_unregister = host_unregister,
+    .host_alias = nullptr,
+    .export_memory = nullptr,
+    .import_memory = nullptr,
+    .close_import = nullptr,
+    .peer_enable = peer_enable,
+};
+
+// ---- streams and events ----------------------------------------------------------
+
+keel_status stream_create(keel_plugin_device* device, int32_t priority,
+                          keel_plugin_stream** out_stream) {
+  return kit::guard([&] {
+    std::unique_ptr<Stream> stream;
+    return give(Stream::create(object(device), priority, &stream), &stream, out_stream);
+  });
+}
+
+void stream_destroy(keel_plugin_stream* stream) {
+  delete &object(stream);
+}
+
+keel_status stream_wrap(keel_plugin_device* device, void* native, keel_plugin_stream** out_stream) {
+  return kit::guard([&] {
+    auto stream = std::make_unique<Stream>(object(device), static_cast<CUstream>(native));
+    return give(KEEL_OK, &stream, out_stream);
+  });
+}
+
+keel_status stream_unwrap(keel_plugin_stream* stream, void** out_native) {
+  *out_native = object(stream).native();
+  return KEEL_OK;
+}
+
+keel_status stream_query(keel_plugin_stream* stream) {
+  return kit::guard([&] { return object(stream).query(); });
+}
+
+keel_status stream_copy(keel_plugin_stream* stream, keel_copy_kind kind, void* destination,
+                        const void* source, uint64_t size) {
+  return kit::guard([&] { return object(stream).copy(kind, destination, source, size); });
+}
+
+keel_status stream_copy_peer(keel_plugin_stream* stream, keel_plugin_device* destination_device,
+                             void* destination, keel_plugin_device* source_device,
+                             const void* source, uint64_t size) {
+  return kit::guard([&] {
+    return object(stream).copy_peer(object(destination_device), destination, object(source_device),
+                                    source, size);
+  });
+}
+
+keel_status stream_fill(keel_plugin_stream* stream, void* destination, const void* pattern,
+                        uint32_t pattern_size, uint64_t size) {
+  return kit::guard([&] { return object(stream).fill(destination, pattern, pattern_size, size); });
+}
+
+keel_status event_create(keel_plugin_device* device, uint32_t flags,
+                         keel_plugin_event** out_event) {
+  return kit::guard([&] {
+    std::unique_ptr<Event> event;
+    return give(Event::create(object(device), flags, &event), &event, out_event);
+  });
+}
+
+void event_destroy(keel_plugin_event* event) {
+  delete &object(event);
+}
+
+keel_status event_record(keel_plugin_event* event, keel_plugin_stream* stream) {
+  return kit::guard([&] { return object(event).record(object(stream)); });
+}
+
+keel_status event_query(keel_plugin_event* event) {
+  return kit::guard([&] { return object(event).query(); });
+}
+
+keel_status stream_wait_event(keel_plugin_stream* stream, keel_plugin_event* event) {
+  return kit::guard([&] { return object(event).hold_back(object(stream)); });
+}
+
+keel_status event_elapsed(keel_plugin_event* start, keel_plugin_event* end,
+                          uint64_t* out_nanoseconds) {
+  return kit::guard([&] { return object(end).elapsed_since(object(start), out_nanoseconds); });
+}
+
+constexpr keel_stream_table kStreamTable = {
+    .header = kit::header<keel_stream_table>(KEEL_STRUCT_STREAM_TABLE),
+    .create = stream_create,
+    .destroy = stream_destroy,
+    .wrap = stream_wrap,
+    .unwrap = stream_unwrap,
+    .query = stream_query,
+    .synchronize = nullptr,
+    .copy = stream_copy,
+    .copy_peer = stream_copy_peer,
+    .fill = stream_fill,
+    .gate_create = nullptr,
+    .gate_destroy = nullptr,
+    .gate_open = nullptr,
+    .stream_wait_gate = nullptr,
+    .event_create = event_create,
+    .event_destroy = event_destroy,
+    .event_record = event_record,
+    .event_query = event_query,
+    .event_wait = nullptr,
+    .event_notify = nullptr,
+    .stream_wait_event = stream_wait_event,
+    .event_elapsed = event_elapsed,
+};
+
+// ---- kernels of the caller ---------------------------------------------------------
+
+keel_status kernel_load(keel_plugin_device* device, keel_binary_format format, const void* data,
+                        uint64_t size, keel_plugin_module** out_module) {
+  return kit::guard([&] {
+    std::unique_ptr<Module> module;
+    return give(Module::load(object(device), format, data, size, &module), &module, out_module);
+  });
+}
+
+void kernel_unload(keel_plugin_module* module) {
+  delete &object(module);
+}
+
+keel_status kernel_find(keel_plugin_module* module, const char* name,
+                        keel_plugin_kernel** out_kernel) {
+  return kit::guard([&] {
+    Kernel* kernel = nullptr;
+    const keel_status status = object(module).find(name, &kernel);
+    if (status == KEEL_OK) *out_kernel = reinterpret_cast<keel_plugin_kernel*>(kernel);
+    return status;
+  });
+}
+
+keel_status kernel_launch(keel_plugin_stream* stream, keel_plugin_kernel* kernel,
+                          const keel_launch* launch) {
+  return kit::guard([&] { return object(kernel).launch(object(stream), *launch); });
+}
+
+constexpr keel_kernel_table kKernelTable = {
+    .header = kit::header<keel_kernel_table>(KEEL_STRUCT_KERNEL_TABLE),
+    .load = kernel_load,
+    .unload = kernel_unload,
+    .find = kernel_find,
+    .launch = kernel_launch,
+};
+
+// ---- the plugin ----------------------------------------------------------------------
+
+constexpr keel_plugin kPlugin = {
+    .header = kit::header<keel_plugin>(KEEL_STRUCT_PLUGIN),
+    .abi_major = KEEL_ABI_MAJOR,
+    .reserved = 0,
+    .name = "cuda",
+    .vendor = "Keel",
+    .version = KEEL_CUDA_VERSION,
+    .create_instance = create_instance,
+    .destroy_instance = destroy_instance,
+    .device = &kDeviceTable,
+    .memory = &kMemoryTable,
+    .stream = &kStreamTable,
+    .kernel = &kKernelTable,
+    .op = nullptr,
+    .ccl = nullptr,
+};
+
+}  // namespace
+}  // namespace keel::cuda
+
+extern "C" KEEL_EXPORT keel_status keel_plugin_query_v0(const keel_host* host,
+                                                        const keel_plugin** out_plugin) {
+  if (host == nullptr || out_plugin == nullptr) return KEEL_INVALID_ARGUMENT;
+  keel::kit::g_host = host;
+  *out_plugin = &keel::cuda::kPlugin;
+  return KEEL_OK;
+}

@@ -1,0 +1,115 @@
+#include "backends/cuda/stream.h"
+
+#include <algorithm>
+#include <cstring>
+#include <keel/plugin_kit.hpp>
+
+namespace keel::cuda {
+namespace {
+
+CUdeviceptr address(const void* pointer) {
+  return reinterpret_cast<CUdeviceptr>(pointer);
+}
+
+template <typename Value>
+Value read(const void* pattern) {
+  Value value;
+  std::memcpy(&value, pattern, sizeof(value));
+  return value;
+}
+
+}  // namespace
+
+keel_status Stream::create(Device& device, int32_t priority, std::unique_ptr<Stream>* out_stream) {
+  std::unique_ptr<Stream> stream(new Stream(device));
+  const keel_status status = device.call("cuStreamCreateWithPriority", [&](const Functions& cu) {
+    return cu.StreamCreateWithPriority(&stream->native_, CU_STREAM_NON_BLOCKING,
+                                       device.native_priority(priority));
+  });
+  if (status == KEEL_OK) *out_stream = std::move(stream);
+  return status;
+}
+
+Stream::~Stream() {
+  if (!is_owned_ || native_ == nullptr) return;
+  (void)device_.release("cuStreamDestroy",
+                        [&](const Functions& cu) { return cu.StreamDestroy(native_); });
+}
+
+keel_status Stream::query() {
+  return device_.call("cuStreamQuery",
+                      [&](const Functions& cu) { return cu.StreamQuery(native_); });
+}
+
+keel_status Stream::copy(keel_copy_kind kind, void* destination, const void* source,
+                         uint64_t size) {
+  switch (kind) {
+    case KEEL_COPY_HOST_TO_DEVICE:
+      return device_.call("cuMemcpyHtoDAsync", [&](const Functions& cu) {
+        return cu.MemcpyHtoDAsync(address(destination), source, size, native_);
+      });
+    case KEEL_COPY_DEVICE_TO_HOST:
+      return device_.call("cuMemcpyDtoHAsync", [&](const Functions& cu) {
+        return cu.MemcpyDtoHAsync(destination, address(source), size, native_);
+      });
+    case KEEL_COPY_DEVICE_TO_DEVICE:
+      return device_.call("cuMemcpyDtoDAsync", [&](const Functions& cu) {
+        return cu.MemcpyDtoDAsync(address(destination), address(source), size, native_);
+      });
+    default:
+      return kit::fail(KEEL_INVALID_ARGUMENT, "cuda: no copy of kind %u", kind);
+  }
+}
+
+// Peer access need not be enabled: without it the driver goes through the host.
+keel_status Stream::copy_peer(const Device& destination_device, void* destination,
+                              const Device& source_device, const void* source, uint64_t size) {
+  return device_.call("cuMemcpyPeerAsync", [&](const Functions& cu) {
+    return cu.MemcpyPeerAsync(address(destination), destination_device.context(), address(source),
+                              source_device.context(), size, native_);
+  });
+}
+
+keel_status Stream::fill(void* destination, const void* pattern, uint32_t pattern_size,
+                         uint64_t size) {
+  const CUdeviceptr to = address(destination);
+  switch (pattern_size) {
+    case 1:
+      return device_.call("cuMemsetD8Async", [&](const Functions& cu) {
+        return cu.MemsetD8Async(to, read<uint8_t>(pattern), size, native_);
+      });
+    case 2:
+      return device_.call("cuMemsetD16Async", [&](const Functions& cu) {
+        return cu.MemsetD16Async(to, read<uint16_t>(pattern), size / 2, native_);
+      });
+    case 4:
+      return device_.call("cuMemsetD32Async", [&](const Functions& cu) {
+        return cu.MemsetD32Async(to, read<uint32_t>(pattern), size / 4, native_);
+      });
+    case 8: {
+      uint32_t words[2];
+      std::memcpy(words, pattern, sizeof(words));
+      if (words[0] == words[1]) return fill(destination, words, sizeof(words[0]), size);
+      return fill_wide(to, words, size);
+    }
+    default:
+      return kit::fail(KEEL_INVALID_ARGUMENT, "cuda: no fill with patterns of %u bytes",
+                       pattern_size);
+  }
+}
+
+// The driver has no fill with eight bytes: what is there is doubled until all is.
+keel_status Stream::fill_wide(CUdeviceptr destination, const uint32_t (&words)[2], uint64_t size) {
+  return device_.call("a fill by copies", [&](const Functions& cu) {
+    CUresult result = cu.MemsetD32Async(destination, words[0], 1, native_);
+    if (result == CUDA_SUCCESS) result = cu.MemsetD32Async(destination + 4, words[1], 1, native_);
+    for (uint64_t filled = 8; result == CUDA_SUCCESS && filled < size;) {
+      const uint64_t more = std::min(filled, size - filled);
+      result = cu.MemcpyDtoDAsync(destination + filled, destination, more, native_);
+      filled += more;
+    }
+    return result;
+  });
+}
+
+}  // namespace keel::cuda

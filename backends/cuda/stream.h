@@ -1,0 +1,44 @@
+#ifndef KEEL_BACKENDS_CUDA_STREAM_H_
+#define KEEL_BACKENDS_CUDA_STREAM_H_
+
+#include <cuda.h>
+#include <keel/abi.h>
+
+#include <memory>
+
+#include "backends/cuda/device.h"
+
+namespace keel::cuda {
+
+// A CUstream that does not wait for the stream 0, or one of the caller's. What fails on it is the
+// context's, and so the device's, for good.
+class Stream {
+ public:
+  static keel_status create(Device& device, int32_t priority, std::unique_ptr<Stream>* out_stream);
+  // Around a stream of the caller's, who keeps it; 0 is a valid one.
+  Stream(Device& device, CUstream native) : device_(device), native_(native), is_owned_(false) {}
+  ~Stream();
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  Device& device() const { return device_; }
+  CUstream native() const { return native_; }
+
+  keel_status query();
+  keel_status copy(keel_copy_kind kind, void* destination, const void* source, uint64_t size);
+  keel_status copy_peer(const Device& destination_device, void* destination,
+                        const Device& source_device, const void* source, uint64_t size);
+  keel_status fill(void* destination, const void* pattern, uint32_t pattern_size, uint64_t size);
+
+ private:
+  explicit Stream(Device& device) : device_(device) {}
+  keel_status fill_wide(CUdeviceptr destination, const uint32_t (&words)[2], uint64_t size);
+
+  Device& device_;
+  CUstream native_ = nullptr;
+  bool is_owned_ = true;
+};
+
+}  // namespace keel::cuda
+
+#endif  // KEEL_BACKENDS_CUDA_STREAM_H_

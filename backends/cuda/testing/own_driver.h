@@ -1,0 +1,42 @@
+// A driver for one test: a copy of the library over the emulated chip, which begins anew.
+#ifndef KEEL_BACKENDS_CUDA_TESTING_OWN_DRIVER_H_
+#define KEEL_BACKENDS_CUDA_TESTING_OWN_DRIVER_H_
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+namespace keel::testing {
+
+class OwnDriver {
+ public:
+  // |settings|: as in KEEL_EMULATED_CUDA, which stays set while this lives: the library reads it
+  // at its first call.
+  explicit OwnDriver(const std::string& settings = "") {
+    static int count = 0;
+    folder_ = ::testing::TempDir() + "keel_cuda_" + std::to_string(getpid()) + "_" +
+              std::to_string(count++);
+    std::filesystem::create_directories(folder_);
+    std::filesystem::copy_file(KEEL_EMULATED_CUDA_FILE, folder_ + "/libcuda.so.1");
+    setenv("KEEL_EMULATED_CUDA", settings.c_str(), 1);
+  }
+  // The library stays loaded.
+  ~OwnDriver() {
+    unsetenv("KEEL_EMULATED_CUDA");
+    std::filesystem::remove_all(folder_);
+  }
+  OwnDriver(const OwnDriver&) = delete;
+  OwnDriver& operator=(const OwnDriver&) = delete;
+
+  const std::string& folder() const { return folder_; }
+
+ private:
+  std::string folder_;
+};
+
+}  // namespace keel::testing
+
+#endif  // KEEL_BACKENDS_CUDA_TESTING_OWN_DRIVER_H_

@@ -1,0 +1,38 @@
+#include "conformance/emulated_libraries.h"
+
+#include <dlfcn.h>
+#include <keel/keel.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+
+namespace keel::conformance {
+
+namespace fs = std::filesystem;
+
+bool use_emulated_libraries(std::string* error) {
+  Dl_info info = {};
+  if (dladdr(dlsym(RTLD_DEFAULT, "keel_version"), &info) == 0 || info.dli_fname == nullptr) {
+    *error = "libkeel's folder is not known";
+    return false;
+  }
+  std::error_code failure;
+  const fs::path folder =
+      fs::canonical(info.dli_fname, failure).parent_path() / "keel" / "emulated";
+  bool found = false;
+  for (fs::directory_iterator each(folder, failure); each != fs::directory_iterator();
+       each.increment(failure)) {
+    std::string name = each->path().filename();
+    std::transform(name.begin(), name.end(), name.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+    setenv(("KEEL_" + name + "_LIBRARY_FOLDER").c_str(), each->path().c_str(), 1);
+    found = true;
+  }
+  if (!found) *error = "there are no emulated libraries in " + folder.string();
+  return found;
+}
+
+}  // namespace keel::conformance

@@ -1,0 +1,93 @@
+#ifndef KEEL_EMULATOR_FACES_CUDA_DRIVER_H_
+#define KEEL_EMULATOR_FACES_CUDA_DRIVER_H_
+
+#include <cuda.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "emulator/faces/cuda/context.h"
+#include "emulator/faces/cuda/host_memory.h"
+#include "emulator/settings.h"
+
+namespace keel::emulator::cuda {
+
+// What the face is asked to be: the keys of chips, and some of its own. See docs/emulator.md.
+struct Settings {
+  ChipSettings chips;
+  int version = 13000;            // what cuDriverGetVersion says
+  CUresult init = CUDA_SUCCESS;   // what cuInit says
+  std::set<std::string> missing;  // functions that the library does not have
+};
+// From KEEL_EMULATED_CUDA.
+Status read_settings(std::string_view text, Settings* out_settings);
+
+// The state of the library in this process. Thread-safe.
+class Driver {
+ public:
+  // Made at the first call, from the environment; for ever.
+  static Driver& get();
+
+  const Settings& settings() const { return settings_; }
+  CUresult init();
+  // CUDA_ERROR_NOT_INITIALIZED before init.
+  CUresult ready() const {
+    return ready_.load(std::memory_order_acquire) ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
+  }
+  size_t device_count() const { return contexts_.size(); }
+  // NULL for a device that there is none of.
+  Context* context(CUdevice device) const {
+    const auto index = static_cast<size_t>(device);
+    return index < contexts_.size() ? contexts_[index].get() : nullptr;
+  }
+  HostMemory& host_memory() { return host_memory_; }
+
+ private:
+  Driver();
+
+  Settings settings_;
+  HostMemory host_memory_;
+  std::vector<std::unique_ptr<Context>> contexts_;
+  std::atomic<bool> ready_{false};
+};
+
+// What a call that needs a current context works on.
+struct Here {
+  Context* context;
+  std::shared_ptr<Device> chip;
+};
+
+// Runs |body|, once the driver is ready, and keeps exceptions inside.
+template <typename Body>
+CUresult answer(Body&& body) noexcept {
+  const CUresult ready = Driver::get().ready();
+  if (ready != CUDA_SUCCESS) return ready;
+  try {
+    return std::forward<Body>(body)();
+  } catch (const std::bad_alloc&) {
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  } catch (...) {
+    return CUDA_ERROR_UNKNOWN;
+  }
+}
+
+// The same in the current context, whose chip is well.
+template <typename Body>
+CUresult answer_here(Body&& body) noexcept {
+  return answer([&] {
+    Here here = {current_context(), nullptr};
+    if (here.context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+    const CUresult well = here.context->chip(&here.chip);
+    return well == CUDA_SUCCESS ? body(here) : well;
+  });
+}
+
+}  // namespace keel::emulator::cuda
+
+#endif  // KEEL_EMULATOR_FACES_CUDA_DRIVER_H_

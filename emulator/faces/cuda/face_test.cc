@@ -1,0 +1,218 @@
+// The library as its users see it: opened at run time, by name.
+#include <cuda.h>
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+namespace {
+
+// Opened once: three devices.
+void* library() {
+  static void* const opened = [] {
+    setenv("KEEL_EMULATED_CUDA", "devices=3 memory_mib=64 missing=cuMemsetD16Async", 1);
+    return dlopen(KEEL_FACE, RTLD_NOW | RTLD_LOCAL);
+  }();
+  return opened;
+}
+
+CUresult find(const char* name, int version, void** out_function,
+              CUdriverProcAddressQueryResult* out_status) {
+  const auto get =
+      reinterpret_cast<decltype(&cuGetProcAddress)>(dlsym(library(), "cuGetProcAddress_v2"));
+  return get(name, out_function, version, CU_GET_PROC_ADDRESS_DEFAULT, out_status);
+}
+
+template <typename Function>
+Function function(const char* name) {
+  void* address = nullptr;
+  EXPECT_EQ(find(name, 13000, &address, nullptr), CUDA_SUCCESS) << name;
+  return reinterpret_cast<Function>(address);
+}
+// By the name that the header may have changed.
+#define CALL(name) function<decltype(&name)>(#name)
+
+// The first device's context is current.
+class FaceTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_NE(library(), nullptr) << dlerror();
+    ASSERT_EQ(CALL(cuInit)(0), CUDA_SUCCESS);
+    for (CUcontext& context : contexts_) {
+      const auto device = static_cast<CUdevice>(&context - contexts_);
+      ASSERT_EQ(CALL(cuDevicePrimaryCtxRetain)(&context, device), CUDA_SUCCESS);
+    }
+    ASSERT_EQ(CALL(cuCtxPushCurrent)(contexts_[0]), CUDA_SUCCESS);
+  }
+  void TearDown() override {
+    CUcontext context = nullptr;
+    EXPECT_EQ(CALL(cuCtxPopCurrent)(&context), CUDA_SUCCESS);
+    for (CUdevice device = 0; device < 2; ++device) {
+      EXPECT_EQ(CALL(cuDevicePrimaryCtxRelease)(device), CUDA_SUCCESS);
+    }
+  }
+  static CUdeviceptr alloc(size_t size) {
+    CUdeviceptr memory = 0;
+    EXPECT_EQ(CALL(cuMemAlloc)(&memory, size), CUDA_SUCCESS);
+    return memory;
+  }
+  static CUstream new_stream() {
+    CUstream stream = nullptr;
+    EXPECT_EQ(CALL(cuStreamCreateWithPriority)(&stream, CU_STREAM_NON_BLOCKING, 0), CUDA_SUCCESS);
+    return stream;
+  }
+  static CUresult settle(CUstream stream) {
+    CUresult result = CUDA_ERROR_NOT_READY;
+    while ((result = CALL(cuStreamQuery)(stream)) == CUDA_ERROR_NOT_READY) {
+      std::this_thread::yield();
+    }
+    return result;
+  }
+
+  CUcontext contexts_[2] = {};
+};
+
+TEST_F(FaceTest, FunctionsByNameAndVersion) {
+  void* address = nullptr;
+  CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SUCCESS;
+  EXPECT_EQ(find("cuMemAlloc", 3020, &address, &status), CUDA_SUCCESS);
+  EXPECT_EQ(status, CU_GET_PROC_ADDRESS_SUCCESS);
+  EXPECT_EQ(address, dlsym(library(), "cuMemAlloc_v2"));
+  EXPECT_EQ(find("cuMemAlloc", 2000, &address, &status), CUDA_ERROR_NOT_FOUND);
+  EXPECT_EQ(status, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
+  EXPECT_EQ(address, nullptr);
+  for (const char* name : {"cuNoSuchThing", "cuMemsetD16Async", "cuMemAlloc_v2"}) {
+    EXPECT_EQ(find(name, 13000, &address, &status), CUDA_ERROR_NOT_FOUND) << name;
+    EXPECT_EQ(status, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
+  }
+}
+
+TEST_F(FaceTest, ContextsAreAStackOfTheThread) {
+  const auto push = CALL(cuCtxPushCurrent);
+  const auto pop = CALL(cuCtxPopCurrent);
+  const auto get = CALL(cuCtxGetCurrent);
+  CUcontext now = nullptr;
+  ASSERT_EQ(push(contexts_[1]), CUDA_SUCCESS);
+  ASSERT_EQ(get(&now), CUDA_SUCCESS);
+  EXPECT_EQ(now, contexts_[1]);
+  std::thread([&] {
+    CUcontext other = contexts_[0];
+    EXPECT_EQ(get(&other), CUDA_SUCCESS);
+    EXPECT_EQ(other, nullptr);
+    EXPECT_EQ(pop(&other), CUDA_ERROR_INVALID_CONTEXT);
+    CUdeviceptr memory = 0;
+    EXPECT_EQ(CALL(cuMemAlloc)(&memory, 64), CUDA_ERROR_INVALID_CONTEXT);
+  }).join();
+  ASSERT_EQ(pop(&now), CUDA_SUCCESS);
+  EXPECT_EQ(now, contexts_[1]);
+  ASSERT_EQ(get(&now), CUDA_SUCCESS);
+  EXPECT_EQ(now, contexts_[0]);
+}
+
+TEST_F(FaceTest, ADeviceThatNobodyHolds) {
+  const auto retain = CALL(cuDevicePrimaryCtxRetain);
+  const auto release = CALL(cuDevicePrimaryCtxRelease);
+  CUcontext context = nullptr;
+  EXPECT_EQ(retain(&context, 3), CUDA_ERROR_INVALID_DEVICE);
+  EXPECT_EQ(retain(&context, -1), CUDA_ERROR_INVALID_DEVICE);
+  EXPECT_EQ(release(2), CUDA_ERROR_INVALID_CONTEXT);
+  ASSERT_EQ(retain(&context, 2), CUDA_SUCCESS);
+  ASSERT_EQ(CALL(cuCtxPushCurrent)(context), CUDA_SUCCESS);
+  alloc(1 << 20);
+  ASSERT_EQ(release(2), CUDA_SUCCESS);
+  size_t free = 0;
+  size_t total = 0;
+  const auto info = CALL(cuMemGetInfo);
+  EXPECT_EQ(info(&free, &total), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  // Its memory went with the context.
+  ASSERT_EQ(retain(&context, 2), CUDA_SUCCESS);
+  EXPECT_EQ(info(&free, &total), CUDA_SUCCESS);
+  EXPECT_EQ(free, total);
+  EXPECT_EQ(release(2), CUDA_SUCCESS);
+  EXPECT_EQ(CALL(cuCtxPopCurrent)(&context), CUDA_SUCCESS);
+}
+
+// Each device knows what was pinned, whoever was current then, and from when it came later.
+TEST_F(FaceTest, HostMemoryIsPinnedForAllDevices) {
+  void* pinned = nullptr;
+  ASSERT_EQ(CALL(cuMemHostAlloc)(&pinned, 4096, CU_MEMHOSTALLOC_PORTABLE), CUDA_SUCCESS);
+  std::memset(pinned, 1, 4096);
+  CUcontext third = nullptr;
+  ASSERT_EQ(CALL(cuDevicePrimaryCtxRetain)(&third, 2), CUDA_SUCCESS);
+  for (CUcontext context : {contexts_[0], contexts_[1], third}) {
+    ASSERT_EQ(CALL(cuCtxPushCurrent)(context), CUDA_SUCCESS);
+    CUdeviceptr reached = 0;
+    EXPECT_EQ(CALL(cuMemHostGetDevicePointer)(&reached, pinned, 0), CUDA_SUCCESS);
+    const CUstream stream = new_stream();
+    const CUdeviceptr memory = alloc(4096);
+    // Within the device: it reaches the host's memory by its address.
+    ASSERT_EQ(CALL(cuMemcpyDtoDAsync)(memory, reached, 4096, stream), CUDA_SUCCESS);
+    std::vector<char> got(4096);
+    ASSERT_EQ(CALL(cuMemcpyDtoHAsync)(got.data(), memory, got.size(), stream), CUDA_SUCCESS);
+    EXPECT_EQ(got, std::vector<char>(4096, 1));  // pageable: it is there
+    EXPECT_EQ(settle(stream), CUDA_SUCCESS);
+    EXPECT_EQ(CALL(cuStreamDestroy)(stream), CUDA_SUCCESS);
+    EXPECT_EQ(CALL(cuMemFree)(memory), CUDA_SUCCESS);
+    CUcontext popped = nullptr;
+    EXPECT_EQ(CALL(cuCtxPopCurrent)(&popped), CUDA_SUCCESS);
+  }
+  EXPECT_EQ(CALL(cuDevicePrimaryCtxRelease)(2), CUDA_SUCCESS);
+  EXPECT_EQ(CALL(cuMemFreeHost)(pinned), CUDA_SUCCESS);
+  EXPECT_EQ(CALL(cuMemFreeHost)(pinned), CUDA_ERROR_INVALID_VALUE);
+}
+
+// Devices hand out equal addresses: whoever mistakes one for the other's is told.
+TEST_F(FaceTest, StreamsAndEventsBelongToTheirContext) {
+  const CUstream stream = new_stream();
+  const CUdeviceptr memory = alloc(256);
+  CUevent event = nullptr;
+  ASSERT_EQ(CALL(cuEventCreate)(&event, CU_EVENT_DISABLE_TIMING), CUDA_SUCCESS);
+  ASSERT_EQ(CALL(cuCtxPushCurrent)(contexts_[1]), CUDA_SUCCESS);
+  EXPECT_EQ(alloc(256), memory);
+  EXPECT_EQ(CALL(cuMemsetD8Async)(memory, 1, 256, stream), CUDA_ERROR_INVALID_CONTEXT);
+  const CUstream other = new_stream();
+  EXPECT_EQ(CALL(cuEventRecord)(event, other), CUDA_ERROR_INVALID_HANDLE);
+  EXPECT_EQ(CALL(cuStreamDestroy)(other), CUDA_SUCCESS);
+  EXPECT_EQ(CALL(cuMemFree)(memory), CUDA_SUCCESS);
+  CUcontext popped = nullptr;
+  EXPECT_EQ(CALL(cuCtxPopCurrent)(&popped), CUDA_SUCCESS);
+  EXPECT_EQ(CALL(cuMemsetD8Async)(memory, 1, 256, stream), CUDA_SUCCESS);
+  EXPECT_EQ(CALL(cuEventRecord)(event, stream), CUDA_SUCCESS);
+  EXPECT_EQ(settle(stream), CUDA_SUCCESS);
+  EXPECT_EQ(CALL(cuEventQuery)(event), CUDA_SUCCESS);
+  EXPECT_EQ(CALL(cuEventDestroy)(event), CUDA_SUCCESS);
+  EXPECT_EQ(CALL(cuStreamDestroy)(stream), CUDA_SUCCESS);
+  EXPECT_EQ(CALL(cuMemFree)(memory), CUDA_SUCCESS);
+}
+
+TEST_F(FaceTest, TimesNeedTwoEventsThatHaveThem) {
+  const CUstream stream = new_stream();
+  CUevent plain = nullptr;
+  CUevent start = nullptr;
+  CUevent end = nullptr;
+  ASSERT_EQ(CALL(cuEventCreate)(&plain, CU_EVENT_DISABLE_TIMING), CUDA_SUCCESS);
+  ASSERT_EQ(CALL(cuEventCreate)(&start, CU_EVENT_DEFAULT), CUDA_SUCCESS);
+  ASSERT_EQ(CALL(cuEventCreate)(&end, CU_EVENT_DEFAULT), CUDA_SUCCESS);
+  float milliseconds = -1;
+  void* address = nullptr;
+  ASSERT_EQ(find("cuEventElapsedTime", 2000, &address, nullptr), CUDA_SUCCESS);
+  const auto elapsed = reinterpret_cast<CUresult (*)(float*, CUevent, CUevent)>(address);
+  EXPECT_EQ(elapsed(&milliseconds, start, end), CUDA_ERROR_INVALID_HANDLE);
+  for (CUevent each : {start, plain, end}) {
+    ASSERT_EQ(CALL(cuEventRecord)(each, stream), CUDA_SUCCESS);
+  }
+  ASSERT_EQ(settle(stream), CUDA_SUCCESS);
+  EXPECT_EQ(elapsed(&milliseconds, start, plain), CUDA_ERROR_INVALID_HANDLE);
+  EXPECT_EQ(elapsed(&milliseconds, start, end), CUDA_SUCCESS);
+  EXPECT_GE(milliseconds, 0);
+  for (CUevent each : {start, plain, end}) {
+    EXPECT_EQ(CALL(cuEventDestroy)(each), CUDA_SUCCESS);
+  }
+  EXPECT_EQ(CALL(cuStreamDestroy)(stream), CUDA_SUCCESS);
+}
+
+}  // namespace

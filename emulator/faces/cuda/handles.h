@@ -1,0 +1,43 @@
+// What is behind the face's handles.
+#ifndef KEEL_EMULATOR_FACES_CUDA_HANDLES_H_
+#define KEEL_EMULATOR_FACES_CUDA_HANDLES_H_
+
+#include <cuda.h>
+
+#include <memory>
+
+#include "emulator/event.h"
+#include "emulator/faces/cuda/driver.h"
+#include "emulator/stream.h"
+
+namespace keel::emulator::cuda {
+
+struct StreamHandle {
+  std::unique_ptr<Stream> stream;
+};
+
+struct EventHandle {
+  std::shared_ptr<Device> chip;
+  Event event;
+  bool timing;
+  std::atomic<bool> recorded{false};
+};
+
+inline StreamHandle* object(CUstream handle) {
+  return reinterpret_cast<StreamHandle*>(handle);
+}
+inline EventHandle* object(CUevent handle) {
+  return reinterpret_cast<EventHandle*>(handle);
+}
+
+// The stream |handle|, 0 being the context's own. CUDA_ERROR_INVALID_CONTEXT for one of a
+// context that is not current: the real driver is more patient with some calls.
+inline CUresult find_stream(const Here& here, CUstream handle, Stream** out_stream) {
+  if (handle == nullptr) return here.context->default_stream(out_stream);
+  *out_stream = object(handle)->stream.get();
+  return &(*out_stream)->device() == here.chip.get() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+}  // namespace keel::emulator::cuda
+
+#endif  // KEEL_EMULATOR_FACES_CUDA_HANDLES_H_
