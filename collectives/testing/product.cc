@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <keel/keel.hpp>
+#include <keel/plugin_kit.hpp>
 #include <memory>
 #include <numeric>
 #include <string_view>
@@ -15,8 +17,11 @@ namespace keel::testing {
 
 namespace {
 
-// Neither is a multiple of anything; the last is more than a window of 4 KiB of every type.
-constexpr uint64_t kCounts[] = {1, 3, 17, 1023, 4097};
+// Odd ones: fewer elements than ranks, more than a cache line of each type, and one element more
+// than two windows of 4 KiB.
+std::array<uint64_t, 3> counts_of(keel_dtype dtype) {
+  return {1, 67, 8192 / kit::dtype_size(dtype) + 1};
+}
 
 // One of so many cases is run.
 size_t every() {
@@ -68,7 +73,7 @@ std::vector<Case> product_cases(const Doing& doing, uint32_t world) {
   for (const Operation operation : doing.operations) {
     for (keel_dtype dtype = KEEL_DTYPE_INVALID + 1; dtype < KEEL_DTYPE_COUNT; ++dtype) {
       for (keel_reduction reduction = 0; reduction < KEEL_REDUCTION_COUNT; ++reduction) {
-        for (const uint64_t count : kCounts) {
+        for (const uint64_t count : counts_of(dtype)) {
           for (const bool in_place : {false, true}) {
             Case scenario;
             scenario.operation = operation;
