@@ -355,7 +355,7 @@ TEST_F(RaceTest, ALegUsesMemoryOfItsStreamAfterIt) {
   ASSERT_KEEL_OK(keel_stream_synchronize(a_, kPatience));
   void* block = nullptr;
   ASSERT_KEEL_OK(keel_alloc_on_stream(a_, kBytes, &block));
-  ASSERT_KEEL_OK(keel_copy(a_, cpu, there, fake_, block, kBytes));
+  ASSERT_KEEL_OK(keel_copy(a_, cpu, there, device_, block, kBytes));
   ASSERT_KEEL_OK(keel_stream_synchronize(a_, kPatience));
   EXPECT_TRUE(clean());
 }
