@@ -14,7 +14,7 @@ constexpr int kAllocations = 200;
 constexpr size_t kWords = 1 << 18;
 constexpr uint64_t kIdleBytes = 65 << 20;  // too large to share an allocation of the device's
 
-// Two devices, a stream of each, held work, copies in between, an operator, a collective.
+// Two devices, a stream of each, held work, copies in between, a collective.
 // Ends at the first failure, and takes everything away again.
 class ShortRun {
  public:

@@ -444,7 +444,7 @@ enum { KEEL_COMM_NORMAL = 0, KEEL_COMM_URGENT = 1 };
 typedef struct keel_comm_options {
   keel_header header;
   int64_t timeout_ns;          /* of creating it and of each operation; 0: the default deadline */
-  uint64_t chunk_bytes;        /* of what is staged through the host; 0: measured default */
+  uint64_t chunk_bytes;        /* the largest window that the host stages, rank 0's; 0: 2 MiB */
   uint32_t forbid_alias;       /* 1: always stage, never reach device memory by host alias */
   keel_comm_priority priority; /* the same on all ranks; a split inherits none */
   uint32_t forbid_native;      /* 1: this rank goes by Keel's own algorithms, even where its
