@@ -256,7 +256,7 @@ std::string to_markdown(const Machine& machine, const std::vector<Figure>& figur
 
 std::string to_json(const Machine& machine, const std::vector<Figure>& figures) {
   nlohmann::ordered_json json = {
-      {"format", 1}, {"date", machine.date}, {"machine", machine_json(machine)}};
+      {"format", 2}, {"date", machine.date}, {"machine", machine_json(machine)}};
   json["figures"] = nlohmann::ordered_json::array();
   for (const Figure& figure : figures) json["figures"].push_back(figure_json(figure));
   return json.dump(2) + "\n";

@@ -1,41 +1,21 @@
-// Calls that are made again and again, which take a short way where they can.
 #include "collectives/known_calls.h"
 
 #include <gtest/gtest.h>
-#include <keel/keel.h>
 
 #include <array>
-#include <barrier>
-#include <functional>
-#include <string>
-#include <thread>
-#include <vector>
 
-#include "collectives/testing/reference.h"
-#include "collectives/testing/test_rank.h"
-#include "core/testing/expect.h"
-#include "core/testing/test_backend.h"
-
+namespace keel {
 namespace {
 
-using keel::testing::Case;
-using keel::testing::CaseRun;
-using keel::testing::Operation;
-using keel::testing::Reference;
-
-constexpr int64_t kSecond = 1'000'000'000;
-
-// ---- the table ------------------------------------------------------------------
-
-keel::Request request_of(const keel::CallArguments& arguments) {
+Request request_of(const CallArguments& arguments) {
   return arguments.request(nullptr, nullptr);
 }
 
 TEST(KnownCalls, AreFoundByAllTheirArguments) {
-  keel::KnownCalls calls;
-  const keel::CallArguments known = {KEEL_REDUCE, KEEL_FLOAT32, KEEL_SUM, 1, 100};
+  KnownCalls calls;
+  const CallArguments known = {KEEL_REDUCE, KEEL_FLOAT32, KEEL_SUM, 1, 100};
   calls.remember(request_of(known), /*rank=*/1, /*world=*/4);
-  const keel::KnownCall* found = calls.find(known);
+  const KnownCall* found = calls.find(known);
   ASSERT_NE(found, nullptr);
   EXPECT_EQ(found->send_bytes, 400u);
   EXPECT_EQ(found->receive_bytes, 400u);
@@ -47,10 +27,10 @@ TEST(KnownCalls, AreFoundByAllTheirArguments) {
 }
 
 TEST(KnownCalls, HaveBuffersApartOrInPlace) {
-  keel::KnownCalls calls;
-  const keel::CallArguments arguments = {KEEL_ALL_GATHER, KEEL_UINT8, KEEL_SUM, 0, 16};
+  KnownCalls calls;
+  const CallArguments arguments = {KEEL_ALL_GATHER, KEEL_UINT8, KEEL_SUM, 0, 16};
   calls.remember(request_of(arguments), /*rank=*/2, /*world=*/4);
-  const keel::KnownCall& gather = *calls.find(arguments);
+  const KnownCall& gather = *calls.find(arguments);
   std::array<char, 256> memory;
   EXPECT_TRUE(gather.may_have(&memory[0], &memory[16]));
   EXPECT_TRUE(gather.may_have(&memory[64], &memory[0]));
@@ -59,190 +39,5 @@ TEST(KnownCalls, HaveBuffersApartOrInPlace) {
   EXPECT_FALSE(gather.may_have(&memory[0], &memory[0]));
 }
 
-// ---- in communicators -----------------------------------------------------------
-
-class KnownCallsOfRanks : public testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    keel::testing::set_test_devices(2);
-    auto options = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
-    const std::string backend = keel::testing::test_backend();
-    options.backends = backend.c_str();
-    options.default_timeout_ns = 60 * kSecond;
-    ASSERT_KEEL_OK(keel_init(&options));
-  }
-  static void TearDownTestSuite() { EXPECT_KEEL_OK(keel_shutdown()); }
-
-  struct Rank {
-    uint32_t rank;
-    keel_device device;
-    keel_comm comm;
-    keel_stream stream;
-  };
-
-  // |work| of each rank, each on a thread of its own.
-  void on_ranks(uint32_t world, const std::function<void(const Rank&)>& work) {
-    std::vector<keel_device> devices;
-    const std::vector<keel_device> available = keel::testing::all_devices();
-    for (uint32_t rank = 0; rank < world; ++rank) {
-      devices.push_back(available[rank % available.size()]);
-    }
-    std::vector<keel_comm> comms(world);
-    ASSERT_KEEL_OK(keel_comm_init_all(devices.data(), world, nullptr, comms.data()));
-    std::vector<std::thread> threads;
-    for (uint32_t rank = 0; rank < world; ++rank) {
-      threads.emplace_back([&, rank] {
-        Rank own = {rank, devices[rank], comms[rank], {}};
-        EXPECT_KEEL_OK(keel_stream_create(own.device, 0, &own.stream));
-        work(own);
-        keel_stream_destroy(own.stream);
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    for (keel_comm comm : comms) EXPECT_KEEL_OK(keel_comm_destroy(comm));
-  }
-  static void* allocate(const Rank& rank, uint64_t bytes) {
-    void* pointer = nullptr;
-    EXPECT_KEEL_OK(keel_alloc(rank.device, KEEL_MEMORY_DEVICE, bytes, &pointer));
-    return pointer;
-  }
-  static void synchronize(const Rank& rank) {
-    EXPECT_KEEL_OK(keel_stream_synchronize(rank.stream, KEEL_TIMEOUT_DEFAULT));
-  }
-};
-
-class KnownCallsOfWorlds : public KnownCallsOfRanks,
-                           public testing::WithParamInterface<uint32_t> {};
-
-TEST_P(KnownCallsOfWorlds, GiveEachTimeWhatTheyGaveTheFirst) {
-  const uint32_t world = GetParam();
-  constexpr Operation kCalled[] = {
-      Operation::kAllReduce, Operation::kReduce,   Operation::kReduceScatter, Operation::kBroadcast,
-      Operation::kAllGather, Operation::kAllToAll, Operation::kGather,        Operation::kScatter};
-  constexpr keel_dtype kDtypes[] = {KEEL_FLOAT32, KEEL_INT8, KEEL_BFLOAT16, KEEL_FLOAT64};
-  constexpr int kTimes = 4;
-  on_ranks(world, [&](const Rank& own) {
-    uint32_t seed = 0;
-    for (const Operation operation : kCalled) {
-      for (const uint64_t count : {0, 1, 5, 37, 300}) {
-        Case scenario;
-        scenario.operation = operation;
-        scenario.dtype = kDtypes[++seed % std::size(kDtypes)];
-        scenario.reduction = seed % KEEL_REDUCTION_COUNT;
-        scenario.world = world;
-        scenario.count = count;
-        scenario.in_place = seed % 3 == 0;
-        scenario.seed = seed;
-        const Reference reference(scenario);
-        CaseRun run(reference, own.rank, own.device);
-        for (int time = 0; time < kTimes; ++time) {
-          EXPECT_EQ(run.prepare(own.stream), "");
-          synchronize(own);
-          EXPECT_EQ(run.call(own.comm, own.stream), "");
-          synchronize(own);
-          EXPECT_EQ(run.fetch(own.stream), "");
-          synchronize(own);
-          EXPECT_EQ(run.check(), "");
-          EXPECT_KEEL_OK(keel_barrier(own.comm, own.stream));
-        }
-      }
-    }
-  });
-}
-
-INSTANTIATE_TEST_SUITE_P(Worlds, KnownCallsOfWorlds, testing::Values(2u, 3u, 5u));
-
-// What was right about a call is looked at again in the next one.
-TEST_F(KnownCallsOfRanks, AreRefusedWhenTheirBuffersAreWrong) {
-  constexpr uint64_t kCount = 16;
-  constexpr uint64_t kBytes = kCount * sizeof(float);
-  on_ranks(2, [&](const Rank& own) {
-    auto* const send = static_cast<char*>(allocate(own, kBytes));
-    auto* const receive = static_cast<char*>(allocate(own, kBytes));
-    const auto call = [&](const void* from, void* to, keel_stream stream) {
-      return keel_all_reduce(own.comm, from, to, kCount, KEEL_FLOAT32, KEEL_SUM, stream);
-    };
-    const auto call_well = [&] {
-      const float value = static_cast<float>(own.rank) + 1;
-      EXPECT_KEEL_OK(keel_fill(own.stream, send, &value, sizeof(value), kBytes));
-      synchronize(own);
-      EXPECT_KEEL_OK(call(send, receive, own.stream));
-      std::array<float, kCount> result = {};
-      EXPECT_KEEL_OK(keel_copy(own.stream, KEEL_HOST, result.data(), own.device, receive, kBytes));
-      synchronize(own);
-      for (const float each : result) EXPECT_EQ(each, 3.0f);
-    };
-    for (int time = 0; time < 3; ++time) call_well();
-    if (own.rank == 0) {
-      EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "send", call(nullptr, receive, own.stream));
-      EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "overlap", call(receive + 4, receive, own.stream));
-      void* const shorter = allocate(own, kBytes / 2);
-      EXPECT_FAILS(KEEL_OUT_OF_RANGE, "receive", call(send, shorter, own.stream));
-      EXPECT_FAILS(KEEL_OUT_OF_RANGE, "send", call(send + 4, receive, own.stream));
-      EXPECT_KEEL_OK(keel_free(own.device, shorter));
-      EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "receive", call(send, shorter, own.stream));
-      void* pinned = nullptr;
-      if (keel_alloc(own.device, KEEL_MEMORY_PINNED, kBytes, &pinned) == KEEL_OK) {
-        EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "pinned", call(send, pinned, own.stream));
-        EXPECT_KEEL_OK(keel_free(own.device, pinned));
-      }
-      keel_stream gone;
-      EXPECT_KEEL_OK(keel_stream_create(own.device, 0, &gone));
-      EXPECT_KEEL_OK(keel_stream_destroy(gone));
-      EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "stream", call(send, receive, gone));
-      EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "comm",
-                   keel_all_reduce({}, send, receive, kCount, KEEL_FLOAT32, KEEL_SUM, own.stream));
-    }
-    for (int time = 0; time < 3; ++time) call_well();
-    EXPECT_KEEL_OK(keel_free(own.device, send));
-    EXPECT_KEEL_OK(keel_free(own.device, receive));
-  });
-}
-
-TEST_F(KnownCallsOfRanks, WaitInAGroupForItsEnd) {
-  on_ranks(2, [&](const Rank& own) {
-    auto* const data = static_cast<char*>(allocate(own, 64));
-    const auto call = [&] {
-      EXPECT_KEEL_OK(keel_all_reduce(own.comm, data, data, 16, KEEL_INT32, KEEL_SUM, own.stream));
-    };
-    const int32_t one = 1;
-    EXPECT_KEEL_OK(keel_fill(own.stream, data, &one, sizeof(one), 64));
-    synchronize(own);
-    call();
-    call();
-    synchronize(own);
-    auto stats = KEEL_STRUCT_INIT(keel_comm_stats, KEEL_STRUCT_COMM_STATS);
-    EXPECT_KEEL_OK(keel_group_start());
-    call();
-    call();
-    EXPECT_KEEL_OK(keel_comm_stats_get(own.comm, &stats));
-    EXPECT_EQ(stats.operations, 2u);
-    EXPECT_KEEL_OK(keel_group_end());
-    int32_t result = 0;
-    EXPECT_KEEL_OK(keel_copy(own.stream, KEEL_HOST, &result, own.device, data, sizeof(result)));
-    synchronize(own);
-    EXPECT_EQ(result, 16);
-    EXPECT_KEEL_OK(keel_free(own.device, data));
-  });
-}
-
-// Nor does a call that was good before reach the others of a communicator that has ended.
-TEST_F(KnownCallsOfRanks, FailAfterAnAbort) {
-  std::barrier all_called(2);
-  on_ranks(2, [&](const Rank& own) {
-    auto* const data = static_cast<char*>(allocate(own, 64));
-    const auto call = [&] {
-      return keel_all_reduce(own.comm, data, data, 16, KEEL_INT32, KEEL_MAX, own.stream);
-    };
-    for (int time = 0; time < 3; ++time) {
-      EXPECT_KEEL_OK(call());
-      synchronize(own);
-    }
-    all_called.arrive_and_wait();
-    EXPECT_KEEL_OK(keel_comm_abort(own.comm));
-    EXPECT_EQ(call(), KEEL_ABORTED) << keel_last_error();
-    EXPECT_KEEL_OK(keel_free(own.device, data));
-  });
-}
-
 }  // namespace
+}  // namespace keel
