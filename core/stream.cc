@@ -192,9 +192,7 @@ Status Stream::fence(Ref<EventRecord>* out_record) {
 Status Stream::fence_locked(Ref<EventRecord>* out_record, WakeList& wake) {
   // Once closed, nothing may be kept that keeps the stream alive.
   if (closed_) return record_locked(0, out_record, wake);
-  // Memory that was handed out for this stream since an older fence is no thing enqueued, but the
-  // race detector takes it for a use.
-  if (!fence_ || fence_position_ != position_ || observers::active(ObserverSlot::kValidation)) {
+  if (!fence_ || fence_position_ != position_) {
     KEEL_RETURN_IF_ERROR(record_locked(0, &fence_, wake));
     fence_position_ = position_;
   }
@@ -480,6 +478,8 @@ Status Stream::query() {
       }
     }
   }
+  // Nor need one be made where the last one was seen to be over.
+  if (is_known_quiet()) return {};
   KEEL_RETURN_IF_ERROR(fence(&last));
   Status status = last->query_by_host(wake);
   advance_all(wake);

@@ -122,10 +122,12 @@ keel_status multiply_f32(const Product& product) {
 
 bool has_bf16() {
   leave_amx_alone();
-  // Below AVX-512 the library has no bfloat16 product. The names of the sets are
-  // bit masks, each holding those it includes.
-  static const bool has =
-      (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
+  // Below AVX-512 the library has no bfloat16 product. Where the processor has no instruction for
+  // it, it is emulated in pairs, and of an odd k the last one's partner is zero: times an infinity
+  // of the next row, which it is multiplied with, it is NaN. The names of the sets are bit masks,
+  // each holding those it includes.
+  static const bool has = (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_bf16) ==
+                          dnnl_cpu_isa_avx512_core_bf16;
   return has;
 }
 

@@ -348,7 +348,7 @@ TEST_P(RaceTest, MemoryOfAStreamIsUsedAfterIt) {
 }
 
 // Also where nothing was enqueued between, and the stream has a fence of before.
-TEST_F(RaceTest, ALegUsesMemoryOfItsStreamAfterIt) {
+TEST_P(RaceTest, ALegUsesMemoryOfItsStreamAfterIt) {
   const keel_device cpu = load("cpu", {{"devices", "1"}}).at(0);
   void* const there = alloc(cpu, kBytes);
   ASSERT_KEEL_OK(fill_x(a_));
