@@ -147,7 +147,8 @@ class Team {
     const std::atomic<bool> never{false};
     keel::RankContext context(team_, 0, here_.device, /*forbid_alias=*/bytes_.one_in(2));
     context.make_stage();
-    const keel::Surroundings surroundings = {kWorld, context.any_staged(), context.crowded()};
+    const keel::Surroundings surroundings = {kWorld, context.any_staged(),
+                                             context.segment().crowded()};
     require(keel::Selection::make({}, surroundings, &built_in_), "make");
     keel::Runner runner(context);
     static keel::FlightRecorder::Entry entry;
