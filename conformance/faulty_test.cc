@@ -144,7 +144,12 @@ TEST_F(Conform, FalseOkIsCaughtByMemory) {
 }
 
 TEST_F(Conform, HangIsATimeoutAndTheRestIsRun) {
+#if defined(__SANITIZE_ADDRESS__)
+  // Where the longest of the others, operators that the reference computes, takes 8 s.
+  EXPECT_EQ(run("hang", "--level async --timeout 40"), 1);
+#else
   EXPECT_EQ(run("hang", "--level async --timeout 8"), 1);
+#endif
   const Json hung = find("async/event/wait_keeps_deadline");
   EXPECT_EQ(hung.at("outcome"), "timeout") << output_;
   EXPECT_NE(hung.at("message").get<std::string>().find("alone"), std::string::npos);
