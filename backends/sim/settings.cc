@@ -1,12 +1,13 @@
 #include "backends/sim/settings.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <keel/plugin_kit.hpp>
-#include <map>
 #include <string>
 #include <string_view>
+#include <utility>
+
+#include "emulator/settings.h"
 
 namespace keel::sim {
 namespace {
@@ -15,7 +16,7 @@ constexpr std::string_view kKeys[] = {"devices",      "profile",        "memory_
                                       "single_queue", "pageable_async", "delay_us",
                                       "seed",         "faults",         "ccl"};
 
-using Values = std::map<std::string, std::string, std::less<>>;
+using Values = emulator::SettingValues;
 
 keel_status put(std::string_view key, std::string_view value, Values* values) {
   if (std::find(std::begin(kKeys), std::end(kKeys), key) == std::end(kKeys)) {
@@ -48,29 +49,6 @@ keel_status read_environment(Values* values) {
   if (const char* const text = variable("KEEL_SIM_DEVICES")) (*values)["devices"] = text;
   if (const char* const text = variable("KEEL_SIM_PROFILE")) (*values)["profile"] = text;
   return KEEL_OK;
-}
-
-// Leaves |*out_number| where |key| is not set.
-template <typename Number>
-keel_status number(const Values& values, const char* key, uint64_t least, uint64_t most,
-                   Number* out_number) {
-  const auto found = values.find(key);
-  if (found == values.end()) return KEEL_OK;
-  const std::string& text = found->second;
-  uint64_t read = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, read);
-  if (error != std::errc() || rest != end || read < least || read > most) {
-    return kit::fail(KEEL_INVALID_ARGUMENT, "sim: %s is '%.64s', not a number from %llu to %llu",
-                     key, text.c_str(), static_cast<unsigned long long>(least),
-                     static_cast<unsigned long long>(most));
-  }
-  *out_number = static_cast<Number>(read);
-  return KEEL_OK;
-}
-
-keel_status bad(const char* key, const emulator::Status& status) {
-  return kit::fail(KEEL_INVALID_ARGUMENT, "sim: %s: %s", key, status.text().c_str());
 }
 
 // Names of types with commas between.
@@ -106,32 +84,20 @@ keel_status read_settings(const keel_instance_settings* given, Settings* out_set
   }
   if (status != KEEL_OK) return status;
 
+  emulator::ChipSettings chips;
+  chips.devices = values.contains("profile") ? 1 : 0;
+  uint64_t pageable_async = 0;
+  emulator::Status taken = emulator::take_chip_settings(&values, &chips);
+  if (taken.ok()) taken = emulator::take_number(&values, "pageable_async", 0, 1, &pageable_async);
+  if (!taken.ok()) return kit::fail(KEEL_INVALID_ARGUMENT, "sim: %s", taken.text().c_str());
   Settings settings;
-  emulator::DeviceOptions& device = settings.device;
-  if (const auto profile = values.find("profile"); profile != values.end()) {
-    const emulator::Status read =
-        emulator::read_profile(profile->second, &device.profile.emplace());
-    if (!read.ok()) return bad("profile", read);
-    settings.devices = 1;
-    if (device.profile->memory_bytes != 0) device.memory_bytes = device.profile->memory_bytes;
-  }
-  if (const auto faults = values.find("faults"); faults != values.end()) {
-    const emulator::Status read = emulator::parse_faults(faults->second, &device.faults);
-    if (!read.ok()) return bad("faults", read);
-  }
+  settings.devices = chips.devices;
+  settings.device = std::move(chips.device);
+  settings.device.pageable_async = pageable_async != 0;
   if (const auto types = values.find("ccl"); types != values.end()) {
     status = read_types(types->second, &settings.ccl);
     if (status != KEEL_OK) return status;
   }
-  uint64_t memory_mib = 0;
-  status = number(values, "devices", 0, 64, &settings.devices);
-  if (status == KEEL_OK) status = number(values, "memory_mib", 1, 256 << 10, &memory_mib);
-  if (status == KEEL_OK) status = number(values, "single_queue", 0, 1, &device.single_queue);
-  if (status == KEEL_OK) status = number(values, "pageable_async", 0, 1, &device.pageable_async);
-  if (status == KEEL_OK) status = number(values, "delay_us", 0, 1'000'000, &device.delay_us);
-  if (status == KEEL_OK) status = number(values, "seed", 0, UINT64_MAX, &device.seed);
-  if (status != KEEL_OK) return status;
-  if (memory_mib != 0) device.memory_bytes = memory_mib << 20;
   *out_settings = std::move(settings);
   return KEEL_OK;
 }
