@@ -17,14 +17,7 @@ constexpr uint64_t kCount = 100;
 
 class CollectiveFailures : public testing::Test {
  protected:
-  static void SetUpTestSuite() {
-    keel::testing::set_test_devices(3);
-    auto options = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
-    const std::string backend = keel::testing::test_backend();
-    options.backends = backend.c_str();
-    options.default_timeout_ns = 60 * kSecond;
-    ASSERT_EQ(KEEL_OK, keel_init(&options)) << keel_last_error();
-  }
+  static void SetUpTestSuite() { ASSERT_KEEL_OK(keel::testing::init_test_devices(3)); }
   static void TearDownTestSuite() { EXPECT_KEEL_OK(keel_shutdown()); }
 
   void SetUp() override { make_ranks(3, 0); }

@@ -24,14 +24,7 @@ constexpr uint32_t kWorld = 2;
 
 class CollectiveEdges : public testing::Test {
  protected:
-  static void SetUpTestSuite() {
-    keel::testing::set_test_devices(kWorld);
-    auto options = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
-    const std::string backend = keel::testing::test_backend();
-    options.backends = backend.c_str();
-    options.default_timeout_ns = 60 * kSecond;
-    ASSERT_KEEL_OK(keel_init(&options));
-  }
+  static void SetUpTestSuite() { ASSERT_KEEL_OK(keel::testing::init_test_devices(kWorld)); }
   static void TearDownTestSuite() { EXPECT_KEEL_OK(keel_shutdown()); }
 
   void SetUp() override {

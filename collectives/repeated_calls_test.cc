@@ -21,18 +21,9 @@ using keel::testing::CaseRun;
 using keel::testing::Operation;
 using keel::testing::Reference;
 
-constexpr int64_t kSecond = 1'000'000'000;
-
 class RepeatedCalls : public testing::Test {
  protected:
-  static void SetUpTestSuite() {
-    keel::testing::set_test_devices(2);
-    auto options = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
-    const std::string backend = keel::testing::test_backend();
-    options.backends = backend.c_str();
-    options.default_timeout_ns = 60 * kSecond;
-    ASSERT_KEEL_OK(keel_init(&options));
-  }
+  static void SetUpTestSuite() { ASSERT_KEEL_OK(keel::testing::init_test_devices(2)); }
   static void TearDownTestSuite() { EXPECT_KEEL_OK(keel_shutdown()); }
 
   struct Rank {

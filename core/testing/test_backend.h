@@ -1,6 +1,8 @@
 #ifndef KEEL_CORE_TESTING_TEST_BACKEND_H_
 #define KEEL_CORE_TESTING_TEST_BACKEND_H_
 
+#include <keel/keel.h>
+
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -23,6 +25,16 @@ inline std::string test_device(uint32_t ordinal) {
 inline void set_test_devices(uint32_t count) {
   const char* const variable = test_backend() == "sim" ? "KEEL_SIM_DEVICES" : "KEEL_CPU_DEVICES";
   setenv(variable, std::to_string(count).c_str(), 1);
+}
+
+// Begins with that backend alone, |count| devices, and a deadline that only a hang gets to.
+inline keel_status init_test_devices(uint32_t count) {
+  set_test_devices(count);
+  auto options = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
+  const std::string backend = test_backend();
+  options.backends = backend.c_str();
+  options.default_timeout_ns = 60'000'000'000;
+  return keel_init(&options);
 }
 
 }  // namespace keel::testing
