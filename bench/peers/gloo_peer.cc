@@ -80,7 +80,7 @@ class Gloo : public Contestant {
   // Sums are done in place: so PyTorch calls them, and it saves Gloo a copy.
   std::vector<Way> ways(const Shape& shape) override {
     std::vector<Way> ways;
-    for (const Algorithm algorithm : algorithms(shape.operation)) {
+    for (const Algorithm algorithm : algorithms(shape)) {
       const bool in_place =
           shape.operation == Operation::kAllReduce || shape.operation == Operation::kReduceScatter;
       const bool is_star =
@@ -93,7 +93,7 @@ class Gloo : public Contestant {
   void prepare(const Shape& shape, size_t way, float* send, float* receive) override {
     algorithm_.reset();
     after_.reset();
-    const Algorithm algorithm = algorithms(shape.operation)[way];
+    const Algorithm algorithm = algorithms(shape)[way];
     switch (shape.operation) {
       case Operation::kAllReduce:
         run_ = all_reduce(shape, algorithm, receive);
@@ -136,6 +136,10 @@ class Gloo : public Contestant {
  private:
   using Run = std::function<void()>;
 
+  // Two polled ranks that send to each other write until their sockets' buffers are full, and
+  // neither reads then: 16 MiB ended so, once in a dozen launches.
+  static constexpr uint64_t kMostPolled = 1 << 20;
+
   // Gloo's functions, then its classes, which bind buffers to pairs once and may, with a core
   // for each rank, poll the sockets rather than be woken by a thread that waits for events.
   enum class Algorithm {
@@ -168,7 +172,9 @@ class Gloo : public Contestant {
     return "";
   }
 
-  std::vector<Algorithm> algorithms(Operation operation) const {
+  std::vector<Algorithm> algorithms(const Shape& shape) const {
+    const Operation operation = shape.operation;
+    const bool is_polled = polled_ != nullptr && shape.bytes() <= kMostPolled;
     std::vector<Algorithm> found;
     if (operation != Operation::kReduceScatter) found.push_back(Algorithm::kFunction);
     if (operation == Operation::kAllReduce) {
@@ -177,10 +183,10 @@ class Gloo : public Contestant {
     const bool halves =
         operation == Operation::kAllReduce || operation == Operation::kReduceScatter;
     if (halves) found.push_back(Algorithm::kHalvingDoubling);
-    if (halves && polled_) found.push_back(Algorithm::kPolledHalvingDoubling);
+    if (halves && is_polled) found.push_back(Algorithm::kPolledHalvingDoubling);
     const bool rings = operation == Operation::kAllReduce || operation == Operation::kAllGather;
     if (rings) found.push_back(Algorithm::kRing);
-    if ((rings || operation == Operation::kBroadcast) && polled_) {
+    if ((rings || operation == Operation::kBroadcast) && is_polled) {
       found.push_back(Algorithm::kPolledRing);
     }
     return found;
