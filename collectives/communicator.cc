@@ -18,6 +18,10 @@ namespace {
 // More operations in the queue than a thread would call before it waits for them.
 constexpr size_t kLeftToHelpers = 8;
 
+// Of a buffer whose operation its call may run. It moves in some 35 us, which is what leaving it
+// to another thread costs twice over, and the caller would do nothing else on that core.
+constexpr uint64_t kMostWithinCall = 256 << 10;
+
 }  // namespace
 
 uint32_t CommunicatorOptions::flags(const Device& device) const {
@@ -44,6 +48,18 @@ Communicator::~Communicator() {
   close(Deadline::after(0)).ok();
 }
 
+template <typename Run>
+Status Communicator::guarded(const Run& run) {
+  try {
+    return run();
+  } catch (const std::bad_alloc&) {
+    // Nobody can know how far it has come.
+    team().abort(Status::no_memory());
+    team().await_acts();
+    return Status::no_memory();
+  }
+}
+
 // ---- calls ----------------------------------------------------------------------
 
 Status Communicator::check(const Request& request, const Ref<Stream>& stream) const {
@@ -55,15 +71,20 @@ Status Communicator::enqueue(Request request, const Ref<Stream>& stream) {
   request.algorithm = selection_.choose(request, world());
   ControlSegment& segment = team().segment();
   if (segment.failed()) return segment.failure_status();
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   if (stopping_) return failure(KEEL_ABORTED, "rank {} left the communicator", rank());
   FlightRecorder::Entry* const entry = record(request);
   std::optional<uint64_t> posted;
   if (may_run_now(request, *stream)) {
-    if (request.reduction != KEEL_PREMUL_SUM) known_.remember(request, rank(), world());
-    Runner::Sides sides;
-    const bool is_ready = runner_.make_sides(request, &sides).ok();
-    if (is_ready && run_now(request, sides, entry, &posted)) return {};
+    if (request.algorithm == Algorithm::kEager) {
+      if (request.reduction != KEEL_PREMUL_SUM) known_.remember(request, rank(), world());
+      Runner::Sides sides;
+      const bool is_ready = runner_.make_sides(request, &sides).ok();
+      if (is_ready && run_now(request, sides, entry, &posted)) return {};
+    } else {
+      Status status;
+      if (run_now_unlocked(lock, request, entry, stream, &posted, &status)) return status;
+    }
   }
   return leave_locked(std::move(request), entry, posted, stream);
 }
@@ -75,9 +96,8 @@ bool Communicator::call_at_once(const CallArguments& arguments, const void* send
   const KnownCall* known = known_.find(arguments);
   if (known == nullptr || !queue_.empty() || running_ || stopping_) return false;
   Runner::Sides sides;
-  const Memory& memory = device_->memory();
-  if (!sides.send.find(memory, notes, send, known->send_bytes) ||
-      !sides.receive.find(memory, notes, receive, known->receive_bytes) ||
+  if (!sides.send.find(*device_, notes, send, known->send_bytes) ||
+      !sides.receive.find(*device_, notes, receive, known->receive_bytes) ||
       !known->may_have(send, receive) || team().segment().failed()) {
     return false;
   }
@@ -145,8 +165,20 @@ Status Communicator::hold_locked(keel_collective collective, const Ref<Stream>& 
 
 bool Communicator::may_run_now(const Request& request, Stream& stream) const {
   return request.collective != KEEL_SEND_RECV && queue_.empty() && !running_ &&
-         context_.has_alias() && request.algorithm == Algorithm::kEager &&
-         !runner_.is_native(request) && !observers::active() && stream.is_known_idle();
+         context_.has_alias() && is_short(request) && !runner_.is_native(request) &&
+         !observers::active() && stream.is_known_idle();
+}
+
+bool Communicator::is_short(const Request& request) const {
+  if (request.algorithm == Algorithm::kEager) return true;
+  if (request.algorithm != Algorithm::kDirect && request.algorithm != Algorithm::kOneShot) {
+    return false;
+  }
+  // Without arrays, windows of those whom not all reach, and a copy of what is overwritten.
+  return !has_arrays(request.collective) && !context_.any_staged() &&
+         (request.collective != KEEL_ALL_TO_ALL || request.send != request.receive) &&
+         std::max(request.send_bytes(rank(), world()), request.receive_bytes(rank(), world())) <=
+             kMostWithinCall;
 }
 
 bool Communicator::run_now(const Request& request, const Runner::Sides& sides,
@@ -157,6 +189,43 @@ bool Communicator::run_now(const Request& request, const Runner::Sides& sides,
   FlightRecorder::finish(entry, KEEL_OK);
   ++operations_;
   return true;
+}
+
+bool Communicator::run_now_unlocked(std::unique_lock<std::mutex>& lock, const Request& request,
+                                    FlightRecorder::Entry* entry, const Ref<Stream>& stream,
+                                    std::optional<uint64_t>* out_posted, Status* out_status) {
+  Runner::Sides sides;
+  if (!runner_.make_sides(request, &sides).ok() || sides.send.staged || sides.receive.staged) {
+    return false;
+  }
+  const bool is_matched = runner_.post_now(request, sides, entry, impatience_.turns(), out_posted);
+  impatience_.note(is_matched);
+  if (!is_matched) return false;
+  running_ = true;
+  lock.unlock();
+  Patience patience(timeout_ns_.load(std::memory_order_relaxed), cancelled_);
+  const Status status =
+      guarded([&] { return runner_.run(request, {}, entry, patience, *out_posted); });
+  FlightRecorder::finish(entry, status.code());
+  lock.lock();
+  ++operations_;
+  stop_running();
+  if (!status.ok()) *out_status = fail(lock, request.collective, stream, status);
+  return true;
+}
+
+Status Communicator::fail(std::unique_lock<std::mutex>& lock, keel_collective collective,
+                          const Ref<Stream>& stream, const Status& status) {
+  Ref<EventRecord> ignored;
+  KEEL_RETURN_IF_ERROR(hold_locked(collective, stream, &ignored));
+  if (hold_->status.ok()) hold_->status = status;
+  if (hold_->pending != 0) return {};  // the others that share it open it
+  const Ref<Hold> hold = std::move(hold_);
+  lock.unlock();
+  WakeList wake;
+  hold->gate->open(hold->status, wake);
+  advance_all(wake);
+  return {};
 }
 
 void Communicator::make_ready_locked() {
@@ -342,7 +411,7 @@ void Communicator::run_next(std::unique_lock<std::mutex>& lock, Operation* scrat
     scratch->task(context_, patience);
     scratch->task = {};
   } else {
-    complete(*scratch, run_guarded(*scratch));
+    complete(*scratch, guarded([&] { return run(*scratch); }));
   }
   scratch->ready = {};
   scratch->hold = {};
@@ -394,17 +463,6 @@ void Communicator::serve() {
     attention_ = Attention::kRunning;
     if (queue_.empty() && stopping_) return;
     while (!queue_.empty() && !running_) run_next(lock, &operation);
-  }
-}
-
-Status Communicator::run_guarded(Operation& operation) {
-  try {
-    return run(operation);
-  } catch (const std::bad_alloc&) {
-    // Nobody can know how far it has come.
-    team().abort(Status::no_memory());
-    team().await_acts();
-    return Status::no_memory();
   }
 }
 

@@ -145,13 +145,23 @@ class Communicator final : public GateKeeper {
   // Wakes the thread if there is something for it to do.
   void call_thread();
   void stop_running();
-  // Whether |request| may be run within the call, with |mutex_| held: all that was called
-  // before is over, on the stream too.
+  // Whether |request| may be run within the call, with |mutex_| held: it is short, and all that
+  // was called before is over, on the stream too.
   bool may_run_now(const Request& request, Stream& stream) const;
+  bool is_short(const Request& request) const;
   // Does so if the other ranks come soon: else false, and how far it has come. With |mutex_|
   // held throughout: to let go of it and take it again would be a tenth of a small operation.
   bool run_now(const Request& request, const Runner::Sides& sides, FlightRecorder::Entry* entry,
                std::optional<uint64_t>* out_posted);
+  // The same of one that is not eager: without the lock, once all ranks have posted it. From
+  // there on it waits for them as the thread would, who also are at it. |*out_status|: whether
+  // |stream| could be told where it has failed.
+  bool run_now_unlocked(std::unique_lock<std::mutex>& lock, const Request& request,
+                        FlightRecorder::Entry* entry, const Ref<Stream>& stream,
+                        std::optional<uint64_t>* out_posted, Status* out_status);
+  // Fails |stream|, as an operation on it does that has ended with |status|.
+  Status fail(std::unique_lock<std::mutex>& lock, keel_collective collective,
+              const Ref<Stream>& stream, const Status& status);
   // Leaves it to the thread, or to whoever waits for the stream.
   Status leave_locked(Request request, FlightRecorder::Entry* entry, std::optional<uint64_t> posted,
                       const Ref<Stream>& stream);
@@ -160,8 +170,9 @@ class Communicator final : public GateKeeper {
   void watch(std::unique_lock<std::mutex>& lock);
   void serve();
   Status run(Operation& operation);
-  // The same where memory may run out.
-  Status run_guarded(Operation& operation);
+  // What |run|() returns, also where memory runs out in it.
+  template <typename Run>
+  Status guarded(const Run& run);
   void complete(const Operation& operation, const Status& status);
 
   const Ref<Device> device_;

@@ -29,14 +29,17 @@ struct Side {
   bool staged = false;  // the others cannot reach it
   Place place;          // where they can, or of the stage
 
-  // Becomes |size| bytes of device memory that the host reaches, for an operation in which no
-  // other rank does; false where the calling thread, by its notes, does not know them as such.
-  bool find(const Memory& memory, const RememberedBlocks& notes, const void* pointer,
-            uint64_t size) {
+  // Becomes |size| bytes of |device|'s memory that the host reaches, or of the host's that the
+  // device does, for an operation in which no other rank does; false where the calling thread, by
+  // its notes, does not know them as such.
+  bool find(Device& device, const RememberedBlocks& notes, const void* pointer, uint64_t size) {
     bytes = size;
     if (size == 0) return true;
     buffer.device = static_cast<char*>(const_cast<void*>(pointer));
-    buffer.host = memory.known_alias(notes, pointer, size);
+    buffer.host = device.memory().known_alias(notes, pointer, size);
+    if (buffer.host == nullptr && device.host_registrations().has_same_address(pointer, size)) {
+      buffer.host = buffer.device;
+    }
     return buffer.host != nullptr;
   }
 };

@@ -154,6 +154,38 @@ TEST_F(RepeatedCalls, AreRefusedWhenTheirBuffersAreWrong) {
   });
 }
 
+// The caller's own memory stands where device memory may, for as long as it is registered.
+TEST_F(RepeatedCalls, TakeRegisteredMemoryUntilItIsNoMore) {
+  if (keel::testing::test_backend() != "cpu") {
+    GTEST_SKIP() << "only CPU devices know memory by the host's addresses";
+  }
+  constexpr uint64_t kCount = 16;
+  on_ranks(2, [&](const Rank& own) {
+    std::array<int32_t, kCount> send = {};
+    std::array<int32_t, kCount> receive = {};
+    const auto call = [&](const void* from) {
+      return keel_all_reduce(own.comm, from, receive.data(), kCount, KEEL_INT32, KEEL_SUM,
+                             own.stream);
+    };
+    const auto call_well = [&](int32_t value) {
+      send.fill(value + static_cast<int32_t>(own.rank));
+      EXPECT_KEEL_OK(call(send.data()));
+      synchronize(own);
+      for (const int32_t each : receive) EXPECT_EQ(each, 2 * value + 1);
+    };
+    EXPECT_KEEL_OK(keel_host_register(own.device, send.data(), sizeof(send)));
+    EXPECT_KEEL_OK(keel_host_register(own.device, receive.data(), sizeof(receive)));
+    for (int time = 0; time < 3; ++time) call_well(10 * time);
+    EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "send", call(send.data() + 1));
+    EXPECT_KEEL_OK(keel_host_unregister(own.device, send.data()));
+    EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "send", call(send.data()));
+    EXPECT_KEEL_OK(keel_host_register(own.device, send.data(), sizeof(send)));
+    for (int time = 0; time < 3; ++time) call_well(7 * time);
+    EXPECT_KEEL_OK(keel_host_unregister(own.device, send.data()));
+    EXPECT_KEEL_OK(keel_host_unregister(own.device, receive.data()));
+  });
+}
+
 TEST_F(RepeatedCalls, WaitInAGroupForItsEnd) {
   on_ranks(2, [&](const Rank& own) {
     auto* const data = static_cast<char*>(allocate(own, 64));

@@ -19,21 +19,25 @@ bool Runner::is_native(const Request& request) const {
   return islands_ != nullptr && islands_->takes(request);
 }
 
-bool Runner::try_now(const Request& request, const Sides& sides, FlightRecorder::Entry* entry,
-                     uint32_t turns, std::optional<uint64_t>* out_posted) {
+bool Runner::post_now(const Request& request, const Sides& sides, FlightRecorder::Entry* entry,
+                      uint32_t turns, std::optional<uint64_t>* out_posted) {
   ControlSegment& segment = context_.segment();
-  const uint32_t rank = context_.rank();
   const uint64_t sequence = context_.sequence;
   if (!segment.has_room(sequence)) return false;
-  copy_eager(context_, request, sequence, sides.send);
+  if (request.algorithm == Algorithm::kEager) copy_eager(context_, request, sequence, sides.send);
   write_post(request, sequence, {}, sides);
-  segment.publish_post(rank, sequence);
+  segment.publish_post(context_.rank(), sequence);
   FlightRecorder::start_at_once(entry);
   ++context_.sequence;
   *out_posted = sequence;
-  if (!segment.poll_posts(sequence, turns) || !compare(sequence, {}).ok()) return false;
-  compute_eager(context_, request, sequence, sides.receive);
-  segment.publish_done(rank, sequence, context_.team().is_urgent());
+  return segment.poll_posts(sequence, turns) && compare(sequence, {}).ok();
+}
+
+bool Runner::try_now(const Request& request, const Sides& sides, FlightRecorder::Entry* entry,
+                     uint32_t turns, std::optional<uint64_t>* out_posted) {
+  if (!post_now(request, sides, entry, turns, out_posted)) return false;
+  compute_eager(context_, request, **out_posted, sides.receive);
+  context_.segment().publish_done(context_.rank(), **out_posted, context_.team().is_urgent());
   return true;
 }
 

@@ -46,9 +46,12 @@ class Runner {
   // Where the buffers are, for |request|.
   Status make_sides(const Request& request, Sides* out_sides);
 
-  // In place of run(), for an eager request whose buffers are ready and the host's: whether
-  // it is done already, having looked |turns| times for the other ranks. Otherwise run() has
-  // still to be called, and |*out_posted| is how far it has come.
+  // Before run(), for a request whose buffers are ready, and where |sides| says for all who read
+  // them: whether all ranks have posted the same, having looked |turns| times. |*out_posted| is
+  // for run(), which has still to be called.
+  bool post_now(const Request& request, const Sides& sides, FlightRecorder::Entry* entry,
+                uint32_t turns, std::optional<uint64_t>* out_posted);
+  // In place of run(), for an eager request: the same, and it is done if they have.
   bool try_now(const Request& request, const Sides& sides, FlightRecorder::Entry* entry,
                uint32_t turns, std::optional<uint64_t>* out_posted);
 
