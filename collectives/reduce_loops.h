@@ -9,10 +9,6 @@
 namespace keel {
 namespace {
 
-// Vectors of sums of a chunk: with four, the loop over the sources costs less than the
-// loads, and the sums and what is read fit the 16 registers of AVX2.
-constexpr uint64_t kVectors = 4;
-
 template <typename T>
 constexpr bool kIsFloat = T(0.5) != T(0);
 
@@ -92,6 +88,10 @@ struct Loop {
   using Stored = typename Codec::Stored;
   using StoredVector = Vector<Stored, Codec::kLanes>;
   static constexpr uint64_t kVectorStored = sizeof(StoredVector);
+  // Vectors of sums of a chunk: with four, the sums and what is read fit the 16 registers of
+  // AVX2. The 25 instructions that come with a chunk cost as much as its loads then, so half
+  // vectors go by eight where there are 32 registers.
+  static constexpr uint64_t kVectors = sizeof(Sums) < KEEL_VECTOR_BYTES ? 8 : 4;
   static constexpr uint64_t kChunk = kVectors * Codec::kLanes;
 
   // A chunk, or the first |size| elements of a vector, of one source. |start|: bytes before it.
@@ -155,7 +155,9 @@ struct Loop {
     chunk<1>(call, first, size, false);
   }
 
-  __attribute__((noinline)) static void run(const ReduceCall& call) {
+  __attribute__((noinline)) static void run(const ReduceCall& given) {
+    // A copy that no store can reach, so that it is read once and not with every chunk.
+    const ReduceCall call = given;
     uint64_t first = 0;
     bool streaming = false;
     // A store that spans two cache lines costs two, and streaming ones must not.
@@ -169,14 +171,14 @@ struct Loop {
       // In two steps where the head is longer than a chunk.
       while (first < head) {
         const uint64_t size = head - first < kChunk ? head - first : kChunk;
-        partial(call, first, size);
+        partial(given, first, size);
         first += size;
       }
     }
     for (; first + kChunk <= call.count; first += kChunk) {
       chunk<kVectors>(call, first, kChunk, streaming);
     }
-    if (first < call.count) partial(call, first, call.count - first);
+    if (first < call.count) partial(given, first, call.count - first);
     if (streaming) fence_streaming();
   }
 };
@@ -197,6 +199,19 @@ void reduce_floats(const ReduceCall& call) {
     default:
       return Loop<Codec, KEEL_PREMUL_SUM>::run(call);
   }
+}
+
+// Whole vectors for what stays in a second-level cache: 64 KiB of float32 take 2.9 us by them and
+// 3.9 by half ones of two sources, 9 and 15 of eight (Cascade Lake).
+template <typename T>
+void reduce_plain_floats(const ReduceCall& call) {
+#if KEEL_VECTOR_BYTES == 64
+  constexpr uint64_t kCached = 1 << 20;
+  const bool is_cached =
+      !call.streaming && call.count <= kCached / sizeof(T) / (call.source_count + 1);
+  if (is_cached) return reduce_floats<Plain<T, 64>>(call);
+#endif
+  reduce_floats<Plain<T>>(call);
 }
 
 // |Unsigned|: sums and products wrap, and are the same bits for both signs.
@@ -240,9 +255,9 @@ void reduce_call(const ReduceCall& call) {
     case KEEL_BFLOAT16:
       return reduce_floats<Bfloat16>(call);
     case KEEL_FLOAT32:
-      return reduce_floats<Plain<float>>(call);
+      return reduce_plain_floats<float>(call);
     case KEEL_FLOAT64:
-      return reduce_floats<Plain<double>>(call);
+      return reduce_plain_floats<double>(call);
     case KEEL_FLOAT8_E4M3FN:
       return reduce_floats<Float8E4m3>(call);
     default:

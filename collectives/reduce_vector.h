@@ -122,13 +122,13 @@ struct AddedAs<T> {
   using Type = std::make_unsigned_t<T>;
 };
 
-// Half vectors with AVX-512: from the second-level cache both go at 110 GB/s (float32,
-// two sources, reads and writes), from memory whole ones at 26, half ones at 32 (Zen 4).
-template <typename T>
+// Half vectors with AVX-512, unless |kMost| says otherwise: from memory whole ones go at 26 GB/s,
+// half ones at 32 (float32, two sources, reads and writes, Zen 4).
+template <typename T, uint64_t kMost = 32>
 struct Plain {
   using Stored = T;
   using Sum = T;
-  static constexpr uint64_t kBytes = KEEL_VECTOR_BYTES < 32 ? KEEL_VECTOR_BYTES : 32;
+  static constexpr uint64_t kBytes = KEEL_VECTOR_BYTES < kMost ? KEEL_VECTOR_BYTES : kMost;
   static constexpr uint64_t kLanes = kBytes / sizeof(T);
   using Sums = Vector<T, kLanes>;
   using Added = Vector<typename AddedAs<T>::Type, kLanes>;
