@@ -88,7 +88,7 @@ KEEL_SIMT_KERNEL(test_racy_write, TestArguments) {
   if (thread_index().x == 0) value[0] = 1;
   barrier();
   out[thread_index().x] = value[0];
-  if (thread_index().x == kThreads - 1) value[0] = 2;
+  if (thread_index().x == 0) value[0] = 2;
 }
 
 KEEL_SIMT_KERNEL(test_never_written, TestArguments) {
