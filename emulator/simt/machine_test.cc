@@ -249,7 +249,7 @@ TEST_F(MachineTest, ABarrierThatNotAllReachIsNoHang) {
 
 // Fibers of a failed launch are forgotten, and their stacks serve the next one.
 TEST_F(MachineTest, LaunchesGoOnAfterAFailure) {
-  for (int i = 0; i < 20; ++i) {
+  for (int i = 0; i < 3; ++i) {
     expect_failure("keel_test_racy_write", Outcome::kFailed, "a race");
     TwoBuffers memory(kThreads, kThreads);
     ASSERT_EQ(run("keel_test_reverse", memory, kThreads), Outcome::kDone) << error_;
