@@ -182,9 +182,31 @@ Status Memory::resolve(Address address, uint64_t size, std::byte** out_data,
   return {};
 }
 
+Status Memory::resolve_block(Address address, Reach* out_reach,
+                             std::shared_ptr<Storage>* out_keep) const {
+  std::string error;
+  const std::shared_lock lock(mutex_);
+  const bool on_device = range_.touches(address, 1);
+  const auto* const found = find(on_device ? device_blocks_ : host_blocks_, address, 1, &error);
+  if (found == nullptr) return {Code::kIllegalAddress, std::move(error)};
+  const Block& block = found->second;
+  *out_reach = {found->first, block.size,
+                block.storage == nullptr ? reinterpret_cast<std::byte*>(found->first)
+                                         : block.storage->data()};
+  *out_keep = block.storage;
+  return {};
+}
+
 Status Access::reach(Address address, uint64_t size, std::byte** out_data) {
   std::shared_ptr<Storage> keep;
   Status status = memory_.resolve(address, size, out_data, &keep);
+  if (status.ok()) kept_.push_back(std::move(keep));
+  return status;
+}
+
+Status Access::reach_block(Address address, Reach* out_reach) {
+  std::shared_ptr<Storage> keep;
+  Status status = memory_.resolve_block(address, out_reach, &keep);
   if (status.ok()) kept_.push_back(std::move(keep));
   return status;
 }

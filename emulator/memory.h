@@ -56,6 +56,13 @@ class Storage {
   const uint64_t size_;
 };
 
+// Memory in one piece, and where the host finds it.
+struct Reach {
+  Address begin;
+  uint64_t size;
+  std::byte* data;
+};
+
 // What a device can reach: its own memory, and host memory pinned for it. Each device's
 // addresses begin at the start of the range, so those of two devices are often equal.
 // Thread-safe.
@@ -93,6 +100,8 @@ class Memory {
   // what lies near.
   Status resolve(Address address, uint64_t size, std::byte** out_data,
                  std::shared_ptr<Storage>* out_keep) const;
+  // The whole of what |address| lies in.
+  Status resolve_block(Address address, Reach* out_reach, std::shared_ptr<Storage>* out_keep) const;
 
  private:
   struct Block {
@@ -121,6 +130,8 @@ class Access {
   explicit Access(const Memory& memory) : memory_(memory) {}
   // See Memory::resolve.
   Status reach(Address address, uint64_t size, std::byte** out_data);
+  // See Memory::resolve_block.
+  Status reach_block(Address address, Reach* out_reach);
 
  private:
   const Memory& memory_;

@@ -1,6 +1,9 @@
 // The CUDA backend on the emulated chip, through keel.h: drivers that cannot be used, and failures
 // as a framework meets them.
+#include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <keel/plugin_kit.hpp>
 #include <thread>
 
 #include "backends/cuda/testing/own_driver.h"
@@ -103,7 +106,7 @@ TEST_F(CudaTest, WhatADeviceIs) {
   EXPECT_EQ(first.type, keel_device_type{KEEL_DEVICE_GPU});
   EXPECT_EQ(first.numa_node, -1);
   EXPECT_EQ(first.memory_bytes, uint64_t{64} << 20);
-  EXPECT_EQ(first.claims & (KEEL_CLAIM_OPS | KEEL_CLAIM_CCL | KEEL_CLAIM_NOTIFY), 0u);
+  EXPECT_EQ(first.claims & (KEEL_CLAIM_CCL | KEEL_CLAIM_NOTIFY), 0u);
   uint64_t free = 0;
   uint64_t total = 0;
   EXPECT_KEEL_OK(keel_device_memory_info(devices[1], &free, &total));
@@ -230,6 +233,57 @@ TEST_F(CudaTest, ModulesForOtherChipsAreNoneForThisOne) {
                keel_module_load(device, KEEL_BINARY_SPIRV, ptx.data(), ptx.size(), &module));
   EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "no ELF file, fat binary or PTX",
                keel_module_load(device, KEEL_BINARY_CUBIN, "rubbish", 7, &module));
+}
+
+// ---- operators -----------------------------------------------------------------
+
+// Whether the device runs an addition with a kernel of its own.
+bool has_own_add(keel_device device) {
+  const keel_tensor tensor = kit::make_tensor(nullptr, KEEL_FLOAT32, {5});
+  const keel_tensor* const inputs[] = {&tensor, &tensor};
+  const keel_tensor* const outputs[] = {&tensor};
+  auto call = KEEL_STRUCT_INIT(keel_op_call, KEEL_STRUCT_OP_CALL);
+  call.op = KEEL_OP_ADD;
+  call.input_count = 2;
+  call.output_count = 1;
+  call.inputs = inputs;
+  call.outputs = outputs;
+  auto plan = KEEL_STRUCT_INIT(keel_op_plan, KEEL_STRUCT_OP_PLAN);
+  const keel_status status = keel_op_plan_get(device, &call, &plan);
+  if (status == KEEL_UNSUPPORTED) return false;  // nor has anybody else, where there is no CPU
+  EXPECT_KEEL_OK(status);
+  return status == KEEL_OK && plan.fallback == 0;
+}
+
+TEST_F(CudaTest, OperatorsHaveKernels) {
+  const OwnDriver driver;
+  const keel_device device = load_cuda(driver).at(0);
+  if (!std::filesystem::exists(driver.kernels())) {
+    EXPECT_EQ(info(device).claims & KEEL_CLAIM_OPS, 0u);
+    EXPECT_FALSE(has_own_add(device));
+    GTEST_SKIP() << "the plugin was built without nvcc";
+  }
+  EXPECT_NE(info(device).claims & KEEL_CLAIM_OPS, 0u);
+  EXPECT_TRUE(has_own_add(device));
+}
+
+// The emulated driver runs kernels for the very image alone, and takes no other build's for them.
+TEST_F(CudaTest, KernelsOfAnotherBuildAreRefused) {
+  const OwnDriver driver;
+  if (!std::filesystem::exists(driver.kernels())) GTEST_SKIP() << "built without nvcc";
+  const std::filesystem::path original = std::filesystem::read_symlink(driver.kernels());
+  std::filesystem::remove(driver.kernels());
+  std::filesystem::copy_file(original, driver.kernels());
+  std::fstream file(driver.kernels(), std::ios::in | std::ios::out | std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  const size_t image = bytes.find("\x50\xed\x55\xba\x01");
+  ASSERT_NE(image, std::string::npos) << "there is no fat binary in " << original;
+  const size_t within = image + 200;
+  file.clear();
+  file.seekp(static_cast<std::streamoff>(within));
+  file.put(static_cast<char>(bytes[within] ^ 1));
+  file.close();
+  EXPECT_FALSE(has_own_add(load_cuda(driver).at(0)));
 }
 
 // A driver of before 12.4 does not tell what kernels take.

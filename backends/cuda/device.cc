@@ -21,11 +21,14 @@ keel_status Device::open(Driver& driver, uint32_t ordinal, std::unique_ptr<Devic
   const keel_status status = device->call("cuCtxGetStreamPriorityRange", [&](const Functions& c) {
     return c.CtxGetStreamPriorityRange(&device->least_priority_, &device->greatest_priority_);
   });
-  if (status == KEEL_OK) *out_device = std::move(device);
-  return status;
+  if (status != KEEL_OK) return status;
+  device->kernels_ = Kernels::load(*device);
+  *out_device = std::move(device);
+  return KEEL_OK;
 }
 
 Device::~Device() {
+  if (kernels_ != nullptr) kernels_->unload(*this);
   if (context_ != nullptr) (void)functions().DevicePrimaryCtxRelease(device_);
 }
 

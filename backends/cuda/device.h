@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "backends/cuda/driver.h"
+#include "backends/cuda/kernels.h"
 
 namespace keel::cuda {
 
@@ -38,6 +39,9 @@ class Device {
     const CUresult result = run(std::forward<Body>(body));
     return is_lost() ? keel_status{KEEL_OK} : check(name, result);
   }
+
+  // NULL where the operators' kernels cannot run here.
+  const Kernels* kernels() const { return kernels_.get(); }
 
   // The native priority that stands for |priority|.
   int native_priority(int32_t priority) const;
@@ -76,6 +80,7 @@ class Device {
   int least_priority_ = 0;
   int greatest_priority_ = 0;
   std::atomic<CUresult> loss_{CUDA_SUCCESS};
+  std::unique_ptr<Kernels> kernels_;
 };
 
 }  // namespace keel::cuda

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "backends/cuda/kernels.h"
 #include "backends/cuda/result.h"
 
 namespace keel::cuda {
@@ -72,6 +73,9 @@ keel_status Instance::describe(uint32_t ordinal, keel_device_info* out_info) con
   out_info->claims = kClaims;
   if (attribute(CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED, 0) != 0) {
     out_info->claims |= KEEL_CLAIM_PRIORITY;
+  }
+  if (Kernels::are_for(attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0))) {
+    out_info->claims |= KEEL_CLAIM_OPS;
   }
   // Without this the host may not touch managed memory while the device works.
   if (attribute(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, 0) != 0) {

@@ -23,8 +23,10 @@
 // Settings: "library_folder", where libcuda.so.1 is; else the environment's
 // KEEL_CUDA_LIBRARY_FOLDER.
 //
-// Not offered yet: operators (core runs the CPU's, on staged copies), collectives, export, native
-// gates, health.
+//  Operators: those of backends/simt, see ops.h, on devices of compute capability 8.0 and later. A
+//  plugin that was built without nvcc has none, and core runs the CPU's on staged copies.
+//
+// Not offered yet: collectives, export, native gates, health.
 #include <keel/abi.h>
 
 #include <algorithm>
@@ -36,6 +38,7 @@
 #include "backends/cuda/event.h"
 #include "backends/cuda/instance.h"
 #include "backends/cuda/module.h"
+#include "backends/cuda/ops.h"
 #include "backends/cuda/stream.h"
 
 namespace keel::cuda {
@@ -320,6 +323,39 @@ constexpr keel_kernel_table kKernelTable = {
     .launch = kernel_launch,
 };
 
+// ---- operators ---------------------------------------------------------------------
+
+keel_status op_query(keel_plugin_device* device, const keel_op_call* call,
+                     keel_op_support* out_support) {
+  const Op* const op = find_op(call->op);
+  out_support->level = KEEL_OP_NONE;
+  out_support->score = 0;
+  out_support->workspace_bytes = 0;
+  out_support->kernel = nullptr;
+  if (op == nullptr || object(device).kernels() == nullptr || !op->supports(*call)) return KEEL_OK;
+  out_support->level = KEEL_OP_NATIVE;
+  out_support->score = 100;
+  out_support->workspace_bytes = op->workspace == nullptr ? 0 : op->workspace(*call);
+  out_support->kernel = op->kernel;
+  return KEEL_OK;
+}
+
+keel_status op_run(keel_plugin_stream* stream, const keel_op_call* call, void* workspace) {
+  return kit::guard([&]() -> keel_status {
+    const Op* const op = find_op(call->op);
+    if (op == nullptr || object(stream).device().kernels() == nullptr || !op->supports(*call)) {
+      return kit::fail(KEEL_UNSUPPORTED, "cuda: no kernel for this call of op %u", call->op);
+    }
+    return op->run(object(stream), *call, workspace);
+  });
+}
+
+constexpr keel_op_table kOpTable = {
+    .header = kit::header<keel_op_table>(KEEL_STRUCT_OP_TABLE),
+    .query = op_query,
+    .run = op_run,
+};
+
 // ---- the plugin ----------------------------------------------------------------------
 
 constexpr keel_plugin kPlugin = {
@@ -335,7 +371,7 @@ constexpr keel_plugin kPlugin = {
     .memory = &kMemoryTable,
     .stream = &kStreamTable,
     .kernel = &kKernelTable,
-    .op = nullptr,
+    .op = &kOpTable,
     .ccl = nullptr,
 };
 

@@ -1,4 +1,5 @@
-// A driver for one test: a copy of the library over the emulated chip, which begins anew.
+// A driver for one test: a copy of the library over the emulated chip, which begins anew, with
+// the kernels that stand for the plugin's own beside it.
 #ifndef KEEL_BACKENDS_CUDA_TESTING_OWN_DRIVER_H_
 #define KEEL_BACKENDS_CUDA_TESTING_OWN_DRIVER_H_
 
@@ -21,6 +22,10 @@ class OwnDriver {
               std::to_string(count++);
     std::filesystem::create_directories(folder_);
     std::filesystem::copy_file(KEEL_EMULATED_CUDA_FILE, folder_ + "/libcuda.so.1");
+    const std::filesystem::path kernels = kernels_beside(KEEL_EMULATED_CUDA_FILE);
+    if (std::filesystem::exists(kernels)) {
+      std::filesystem::create_symlink(kernels, kernels_beside(folder_ + "/libcuda.so.1"));
+    }
     setenv("KEEL_EMULATED_CUDA", settings.c_str(), 1);
   }
   // The library stays loaded.
@@ -32,8 +37,14 @@ class OwnDriver {
   OwnDriver& operator=(const OwnDriver&) = delete;
 
   const std::string& folder() const { return folder_; }
+  // Not there in a build without nvcc.
+  std::filesystem::path kernels() const { return kernels_beside(folder_ + "/libcuda.so.1"); }
 
  private:
+  static std::filesystem::path kernels_beside(const std::filesystem::path& driver) {
+    return driver.parent_path() / "libkeel_simt_host.so";
+  }
+
   std::string folder_;
 };
 

@@ -16,19 +16,24 @@
 #include "emulator/faces/cuda/handles.h"
 #include "emulator/faces/cuda/host_image.h"
 #include "emulator/faces/cuda/results.h"
+#include "emulator/faces/cuda/simt_kernels.h"
 
 namespace keel::emulator::cuda {
 namespace {
 
+// Of a host image, or of the library that stands for the image of a real chip.
 struct Function {
   std::shared_ptr<const HostImage> image;
-  keel_cpu_kernel kernel;
+  keel_cpu_kernel kernel = nullptr;
+  const simt::Library* simt_library = nullptr;
+  const simt::Kernel* simt_kernel = nullptr;
   std::vector<uint32_t> parameters;  // as in the image's table, without its end
   std::atomic<uint32_t> max_shared{48 << 10};
 };
 
 struct Module {
   std::shared_ptr<const HostImage> image;
+  const simt::Library* simt_library = nullptr;
   std::mutex mutex;
   std::map<std::string, std::unique_ptr<Function>> functions;
 };
@@ -55,6 +60,8 @@ class Launch {
   Launch(const Function& function, const keel_cpu_block& block, void* const* arguments)
       : image_(function.image),
         kernel_(function.kernel),
+        simt_library_(function.simt_library),
+        simt_kernel_(function.simt_kernel),
         parameters_(function.parameters),
         block_(block) {
     for (size_t i = 0; i < parameters_.size(); ++i) {
@@ -67,6 +74,10 @@ class Launch {
 
   // On the queue's thread, once.
   Status run(Access& access) {
+    if (simt_kernel_ != nullptr) {
+      const simt::Grid grid = {block_.grid[0], block_.grid[1], block_.grid[2]};
+      return run_simt_kernel(*simt_library_, *simt_kernel_, grid, cells_.data(), access);
+    }
     std::vector<const void*> arguments;
     for (size_t i = 0; i < parameters_.size(); ++i) {
       Cell& cell = cells_[first_[i]];
@@ -103,6 +114,8 @@ class Launch {
  private:
   const std::shared_ptr<const HostImage> image_;
   const keel_cpu_kernel kernel_;
+  const simt::Library* const simt_library_;
+  const simt::Kernel* const simt_kernel_;
   const std::vector<uint32_t> parameters_;
   const keel_cpu_block block_;
   std::vector<size_t> first_;  // of each argument's cells
@@ -120,6 +133,30 @@ bool fits(const keel_cpu_block& block, uint32_t max_shared) {
     threads *= block.block[axis];
   }
   return threads <= 1024 && block.shared_bytes <= max_shared;
+}
+
+// A kernel of the kind that backends/simt has is compiled for one size of blocks.
+bool fits_simt(const Function& function, const keel_cpu_block& block) {
+  return function.simt_kernel == nullptr ||
+         (block.block[0] == function.simt_kernel->threads && block.block[1] == 1 &&
+          block.block[2] == 1 && block.shared_bytes == 0);
+}
+
+// Whether |module| has the kernel, and then fills in |out_function|.
+bool find_function(const Module& module, const char* name, Function* out_function) {
+  if (module.simt_library != nullptr) {
+    const simt::Kernel* const kernel = module.simt_library->find(name);
+    if (kernel == nullptr) return false;
+    out_function->simt_library = module.simt_library;
+    out_function->simt_kernel = kernel;
+    out_function->parameters = {kernel->argument_bytes};
+    return true;
+  }
+  const uint32_t* parameter = nullptr;
+  if (!module.image->find(name, &out_function->kernel, &parameter)) return false;
+  for (; *parameter != 0; ++parameter) out_function->parameters.push_back(*parameter);
+  out_function->image = module.image;
+  return true;
 }
 
 // Leaves |text| where the caller has asked for the words of errors.
@@ -148,7 +185,13 @@ CUresult CUDAAPI cuModuleLoadDataEx(CUmodule* module, const void* image, unsigne
     if (module == nullptr || image == nullptr) return CUDA_ERROR_INVALID_VALUE;
     auto loaded = std::make_unique<Module>();
     std::string why;
-    const CUresult result = HostImage::open(image, &loaded->image, &why);
+    CUresult result = HostImage::open(image, &loaded->image, &why);
+    if (result == CUDA_ERROR_NO_BINARY_FOR_GPU && is_fat_binary(image)) {
+      std::string why_not;
+      loaded->simt_library = find_simt_kernels(image, &why_not);
+      if (loaded->simt_library != nullptr) result = CUDA_SUCCESS;
+      why += "; " + why_not;
+    }
     if (result == CUDA_SUCCESS) {
       *module = reinterpret_cast<CUmodule>(loaded.release());
     } else {
@@ -172,10 +215,7 @@ CUresult CUDAAPI cuModuleGetFunction(CUfunction* hfunc, CUmodule hmod, const cha
     std::unique_ptr<Function>& function = module.functions[name];
     if (function == nullptr) {
       auto found = std::make_unique<Function>();
-      const uint32_t* parameter = nullptr;
-      if (!module.image->find(name, &found->kernel, &parameter)) return CUDA_ERROR_NOT_FOUND;
-      for (; *parameter != 0; ++parameter) found->parameters.push_back(*parameter);
-      found->image = module.image;
+      if (!find_function(module, name, found.get())) return CUDA_ERROR_NOT_FOUND;
       function = std::move(found);
     }
     *hfunc = reinterpret_cast<CUfunction>(function.get());
@@ -227,7 +267,7 @@ CUresult CUDAAPI cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned in
     block.block[2] = blockDimZ;
     block.shared_bytes = sharedMemBytes;
     if (extra != nullptr || !fits(block, function.max_shared.load()) ||
-        (kernelParams == nullptr && !function.parameters.empty())) {
+        !fits_simt(function, block) || (kernelParams == nullptr && !function.parameters.empty())) {
       return CUDA_ERROR_INVALID_VALUE;
     }
     keel::emulator::Stream* stream = nullptr;

@@ -9,6 +9,9 @@
 #include <thread>
 #include <vector>
 
+#include "backends/simt/arguments.h"
+#include "backends/simt/image.h"
+
 namespace {
 
 // Opened once: three devices.
@@ -213,6 +216,47 @@ TEST_F(FaceTest, TimesNeedTwoEventsThatHaveThem) {
     EXPECT_EQ(CALL(cuEventDestroy)(each), CUDA_SUCCESS);
   }
   EXPECT_EQ(CALL(cuStreamDestroy)(stream), CUDA_SUCCESS);
+}
+
+// The plugin's own image, which the library beside stands for: a launch that runs over the end of
+// its memory fails as a GPU's does, and takes the context along.
+TEST_F(FaceTest, KernelsFromTheirSourceAreChecked) {
+  const auto image = keel::simt::cuda_image();
+  if (image.empty()) GTEST_SKIP() << "built without nvcc";
+  CUcontext context = nullptr;
+  ASSERT_EQ(CALL(cuDevicePrimaryCtxRetain)(&context, 2), CUDA_SUCCESS);
+  ASSERT_EQ(CALL(cuCtxPushCurrent)(context), CUDA_SUCCESS);
+  CUmodule module = nullptr;
+  ASSERT_EQ(CALL(cuModuleLoadDataEx)(&module, image.data(), 0, nullptr, nullptr), CUDA_SUCCESS);
+  CUfunction kernel = nullptr;
+  const auto get_function = CALL(cuModuleGetFunction);
+  EXPECT_EQ(get_function(&kernel, module, "keel_no_such_thing"), CUDA_ERROR_NOT_FOUND);
+  ASSERT_EQ(get_function(&kernel, module, "keel_scale_f32"), CUDA_SUCCESS);
+  const CUstream stream = new_stream();
+  constexpr uint32_t kCount = 256;
+  const CUdeviceptr memory = alloc(kCount * sizeof(float));
+  ASSERT_EQ(CALL(cuMemsetD32Async)(memory, 0x3f800000, kCount, stream), CUDA_SUCCESS);
+  keel::simt::ElementwiseArguments arguments = {{memory, 0}, memory, kCount, 2.5F, 1};
+  void* parameters[] = {&arguments};
+  const auto launch = [&](unsigned int threads) {
+    return CALL(cuLaunchKernel)(kernel, 1, 1, 1, threads, 1, 1, 0, stream, parameters, nullptr);
+  };
+  // Compiled for one size of blocks.
+  EXPECT_EQ(launch(512), CUDA_ERROR_INVALID_VALUE);
+  ASSERT_EQ(launch(keel::simt::kThreads), CUDA_SUCCESS);
+  std::vector<float> got(kCount);
+  ASSERT_EQ(CALL(cuMemcpyDtoHAsync)(got.data(), memory, kCount * sizeof(float), stream),
+            CUDA_SUCCESS);
+  EXPECT_EQ(settle(stream), CUDA_SUCCESS);
+  EXPECT_EQ(got, std::vector<float>(kCount, 2.5F));
+  arguments.count = kCount + 1;
+  ASSERT_EQ(launch(keel::simt::kThreads), CUDA_SUCCESS);
+  EXPECT_EQ(settle(stream), CUDA_ERROR_ILLEGAL_ADDRESS);
+  CUdeviceptr more = 0;
+  EXPECT_EQ(CALL(cuMemAlloc)(&more, 64), CUDA_ERROR_ILLEGAL_ADDRESS);
+  CUcontext popped = nullptr;
+  EXPECT_EQ(CALL(cuCtxPopCurrent)(&popped), CUDA_SUCCESS);
+  EXPECT_EQ(CALL(cuDevicePrimaryCtxRelease)(2), CUDA_SUCCESS);
 }
 
 }  // namespace

@@ -69,12 +69,16 @@ int make_file(const std::byte* data, uint64_t size) {
 
 }  // namespace
 
+bool is_fat_binary(const void* image) {
+  return read<uint32_t>(static_cast<const std::byte*>(image)) == kFatBinary;
+}
+
 CUresult HostImage::open(const void* image, std::shared_ptr<const HostImage>* out_image,
                          std::string* out_why) {
   const auto* const bytes = static_cast<const std::byte*>(image);
   if (std::memcmp(bytes, ELFMAG, SELFMAG) != 0) {
     *out_why = "the emulated GPU runs code for the host, not PTX or fat binaries";
-    const bool is_fat = read<uint32_t>(bytes) == kFatBinary;
+    const bool is_fat = is_fat_binary(image);
     // Text that begins as PTX does: a directive or a comment.
     const char first = static_cast<char>(bytes[0]);
     const bool is_text = first == '.' || first == '/' || first == '\n' || first == ' ';

@@ -10,6 +10,9 @@
 
 namespace keel::emulator::cuda {
 
+// Whether |image| says that it is code for several chips.
+bool is_fat_binary(const void* image);
+
 // What stands for a cubin on the face: a shared object of this machine, with kernels as
 // keel/cpu_kernel.h has them and, of each, the table KEEL_CPU_PARAMETERS. Device pointers are
 // made addresses of the host before a kernel sees them. Immutable once open; thread-safe.

@@ -1,0 +1,42 @@
+#ifndef KEEL_BACKENDS_CUDA_KERNELS_H_
+#define KEEL_BACKENDS_CUDA_KERNELS_H_
+
+#include <cuda.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include "backends/simt/arguments.h"
+
+namespace keel::cuda {
+
+class Device;
+
+// The operators' kernels on one device, all found when it is opened: a launch looks for nothing.
+// Immutable; thread-safe.
+class Kernels {
+ public:
+  // Whether this build has kernels, and a device of |major| compute capability takes them; 0 where
+  // the driver does not tell, which loading then finds out.
+  static bool are_for(int major);
+
+  // NULL, with a warning in the log, where they cannot be loaded; without one where there are none.
+  static std::unique_ptr<Kernels> load(Device& device);
+  // Before it is destroyed, with the device that it was loaded on.
+  void unload(Device& device);
+
+  CUfunction operator[](simt::KernelId id) const { return functions_[static_cast<size_t>(id)]; }
+  uint32_t multiprocessors() const { return multiprocessors_; }
+
+ private:
+  Kernels() = default;
+
+  CUmodule module_ = nullptr;
+  std::array<CUfunction, static_cast<size_t>(simt::KernelId::kCount)> functions_ = {};
+  uint32_t multiprocessors_ = 1;
+};
+
+}  // namespace keel::cuda
+
+#endif  // KEEL_BACKENDS_CUDA_KERNELS_H_

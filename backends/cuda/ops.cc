@@ -1,0 +1,19 @@
+#include "backends/cuda/ops.h"
+
+namespace keel::cuda {
+
+const Op* find_op(keel_op_id id) {
+  static constexpr const Op* kOps[KEEL_OP_COUNT] = {
+      nullptr,          &kFillOp,
+      &kCastOp,         &kAddOp,
+      &kScaleOp,        &kAxpyOp,
+      &kSumOp,          &kMatmulOp,
+      &kGeluOp,         &kGeluBackwardOp,
+      &kEmbeddingOp,    &kEmbeddingBackwardOp,
+      &kCrossEntropyOp, &kCrossEntropyBackwardOp,
+      &kAdamwOp,
+  };
+  return id < KEEL_OP_COUNT ? kOps[id] : nullptr;
+}
+
+}  // namespace keel::cuda

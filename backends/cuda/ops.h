@@ -1,0 +1,100 @@
+// The operators of this backend: what each can run, and the kernels of backends/simt that it
+// launches.
+//
+// Tensors are contiguous; matmul also takes rows that lie further apart. Whatever else is asked
+// for is answered with KEEL_OP_NONE, and core runs the CPU's.
+#ifndef KEEL_BACKENDS_CUDA_OPS_H_
+#define KEEL_BACKENDS_CUDA_OPS_H_
+
+#include <keel/abi.h>
+
+#include <algorithm>
+#include <initializer_list>
+#include <keel/plugin_kit.hpp>
+
+#include "backends/cuda/device.h"
+#include "backends/cuda/stream.h"
+#include "backends/simt/arguments.h"
+
+namespace keel::cuda {
+
+struct Op {
+  const char* kernel;  // name, for keel_op_support
+  // Whether this very call can run. Touches no data.
+  bool (*supports)(const keel_op_call& call);
+  // Bytes of device memory that run() wants; NULL: never any.
+  uint64_t (*workspace)(const keel_op_call& call);
+  keel_status (*run)(Stream& stream, const keel_op_call& call, void* workspace);
+};
+
+// NULL for an operator this backend has no kernel for.
+const Op* find_op(keel_op_id id);
+
+// ops_elementwise.cc
+extern const Op kFillOp;
+extern const Op kCastOp;
+extern const Op kAddOp;
+extern const Op kScaleOp;
+extern const Op kAxpyOp;
+extern const Op kGeluOp;
+extern const Op kGeluBackwardOp;
+extern const Op kAdamwOp;
+// ops_reduction.cc
+extern const Op kSumOp;
+extern const Op kCrossEntropyOp;
+extern const Op kCrossEntropyBackwardOp;
+// ops_embedding.cc
+extern const Op kEmbeddingOp;
+extern const Op kEmbeddingBackwardOp;
+// ops_matmul.cc
+extern const Op kMatmulOp;
+
+// ---- shared by the families --------------------------------------------------
+
+inline bool is_dense(const keel_tensor& tensor, keel_dtype dtype) {
+  return tensor.dtype == dtype && kit::is_contiguous(tensor);
+}
+
+// Whether inputs and outputs are dense and of the dtypes, one each in that order.
+inline bool are_dense(const keel_op_call& call, std::initializer_list<keel_dtype> dtypes) {
+  if (dtypes.size() != call.input_count + call.output_count) return false;
+  const keel_dtype* dtype = dtypes.begin();
+  for (uint32_t i = 0; i < call.input_count; ++i) {
+    if (!is_dense(*call.inputs[i], *dtype++)) return false;
+  }
+  for (uint32_t i = 0; i < call.output_count; ++i) {
+    if (!is_dense(*call.outputs[i], *dtype++)) return false;
+  }
+  return true;
+}
+
+inline simt::Address address_of(const keel_tensor& tensor) {
+  return reinterpret_cast<uintptr_t>(tensor.data) + tensor.byte_offset;
+}
+
+inline uint64_t divide_up(uint64_t a, uint64_t b) {
+  return (a + b - 1) / b;
+}
+
+// Blocks for |work| pieces of which a block takes |each| at a time: enough to fill the chip
+// several times over, so that blocks that end early leave no hole; kernels walk on by the grid.
+inline uint32_t blocks_for(Stream& stream, uint64_t work, uint64_t each) {
+  const uint64_t most = uint64_t{32} * stream.device().kernels()->multiprocessors();
+  return static_cast<uint32_t>(std::clamp<uint64_t>(divide_up(work, each), 1, most));
+}
+
+// Enqueues |kernel| over |blocks| x |blocks_y| blocks. |arguments| is copied.
+template <typename Arguments>
+keel_status launch(Stream& stream, simt::KernelId kernel, uint32_t blocks, Arguments arguments,
+                   uint32_t blocks_y = 1) {
+  const CUfunction function = (*stream.device().kernels())[kernel];
+  void* parameters[] = {&arguments};
+  return stream.device().call("cuLaunchKernel", [&](const Functions& cu) {
+    return cu.LaunchKernel(function, blocks, blocks_y, 1, simt::kThreads, 1, 1,
+                           /*sharedMemBytes=*/0, stream.native(), parameters, /*extra=*/nullptr);
+  });
+}
+
+}  // namespace keel::cuda
+
+#endif  // KEEL_BACKENDS_CUDA_OPS_H_

@@ -1,0 +1,60 @@
+// Table look-up and its gradient.
+#include "backends/cuda/ops.h"
+
+namespace keel::cuda {
+namespace {
+
+using simt::KernelId;
+
+constexpr keel_dtype f32 = KEEL_FLOAT32;
+constexpr keel_dtype bf16 = KEEL_BFLOAT16;
+constexpr keel_dtype i32 = KEEL_INT32;
+
+bool supports_embedding(const keel_op_call& call) {
+  return are_dense(call, {f32, i32, f32}) || are_dense(call, {bf16, i32, bf16});
+}
+
+keel_status run_embedding(Stream& stream, const keel_op_call& call, void*) {
+  const keel_tensor& table = *call.inputs[0];
+  const keel_tensor& out = *call.outputs[0];
+  if (kit::element_count(out) == 0) return KEEL_OK;
+  const uint64_t row_bytes = static_cast<uint64_t>(table.shape[1]) * kit::dtype_size(table.dtype);
+  // A row is copied in the largest units that rows and tensors are multiples of.
+  const uint64_t all = row_bytes | address_of(table) | address_of(out);
+  const uint64_t unit = all % 16 == 0 ? 16 : all % 4 == 0 ? 4 : 2;
+  const KernelId kernel = unit == 16  ? KernelId::embedding_16
+                          : unit == 4 ? KernelId::embedding_4
+                                      : KernelId::embedding_2;
+  const auto count = static_cast<uint64_t>(out.shape[0]);
+  return launch(
+      stream, kernel, blocks_for(stream, count, simt::kWarps),
+      simt::EmbeddingArguments{address_of(table), address_of(*call.inputs[1]), address_of(out),
+                               static_cast<uint64_t>(table.shape[0]), row_bytes / unit, count});
+}
+
+bool supports_embedding_backward(const keel_op_call& call) {
+  return are_dense(call, {f32, i32, f32});
+}
+
+keel_status run_embedding_backward(Stream& stream, const keel_op_call& call, void*) {
+  const keel_tensor& table = *call.outputs[0];
+  const uint64_t bytes = kit::span_bytes(table);
+  if (bytes == 0) return KEEL_OK;
+  const float zero = 0;
+  const keel_status status = stream.fill(kit::first_element(table), &zero, sizeof(zero), bytes);
+  const auto count = static_cast<uint64_t>(call.inputs[1]->shape[0]);
+  if (status != KEEL_OK || count == 0) return status;
+  return launch(
+      stream, KernelId::embedding_backward, blocks_for(stream, count, simt::kWarps),
+      simt::EmbeddingBackwardArguments{address_of(*call.inputs[0]), address_of(*call.inputs[1]),
+                                       address_of(table), static_cast<uint64_t>(table.shape[0]),
+                                       static_cast<uint64_t>(table.shape[1]), count});
+}
+
+}  // namespace
+
+const Op kEmbeddingOp = {"simt.embedding", supports_embedding, nullptr, run_embedding};
+const Op kEmbeddingBackwardOp = {"simt.embedding_backward", supports_embedding_backward, nullptr,
+                                 run_embedding_backward};
+
+}  // namespace keel::cuda

@@ -1,0 +1,76 @@
+// Matrix products.
+#include "backends/cuda/ops.h"
+
+namespace keel::cuda {
+namespace {
+
+using simt::KernelId;
+
+enum { kTransA, kTransB, kAlpha, kBeta };
+
+// A matrix whose rows are contiguous.
+bool is_matrix(const keel_tensor& tensor, keel_dtype dtype) {
+  if (tensor.rank != 2 || tensor.dtype != dtype) return false;
+  if (tensor.shape[0] == 0 || tensor.shape[1] == 0) return true;
+  if (tensor.shape[1] != 1 && tensor.strides[1] != 1) return false;
+  return tensor.shape[0] == 1 || tensor.strides[0] >= tensor.shape[1];
+}
+
+uint64_t row_stride(const keel_tensor& tensor) {
+  return static_cast<uint64_t>(tensor.shape[0] == 1 ? tensor.shape[1] : tensor.strides[0]);
+}
+
+const keel_tensor* bias_of(const keel_op_call& call) {
+  return call.input_count > 2 ? call.inputs[2] : nullptr;
+}
+
+uint64_t tiles_of(const keel_tensor& c) {
+  return divide_up(static_cast<uint64_t>(c.shape[0]), simt::kMatmulTile) *
+         divide_up(static_cast<uint64_t>(c.shape[1]), simt::kMatmulTile);
+}
+
+bool supports_matmul(const keel_op_call& call) {
+  const keel_dtype in = call.inputs[0]->dtype;
+  const keel_dtype out = call.outputs[0]->dtype;
+  if (in != KEEL_FLOAT32 && in != KEEL_BFLOAT16) return false;
+  if (out != in && out != KEEL_FLOAT32) return false;
+  const keel_tensor* const bias = bias_of(call);
+  return is_matrix(*call.inputs[0], in) && is_matrix(*call.inputs[1], in) &&
+         is_matrix(*call.outputs[0], out) && (bias == nullptr || is_dense(*bias, in)) &&
+         tiles_of(*call.outputs[0]) <= 0x7fffffff;  // of a grid's x
+}
+
+keel_status run_matmul(Stream& stream, const keel_op_call& call, void*) {
+  const keel_tensor& a = *call.inputs[0];
+  const keel_tensor& b = *call.inputs[1];
+  const keel_tensor& c = *call.outputs[0];
+  const keel_tensor* const bias = bias_of(call);
+  if (kit::element_count(c) == 0) return KEEL_OK;
+  const bool trans_a = call.attributes[kTransA].i != 0;
+  const bool trans_b = call.attributes[kTransB].i != 0;
+  simt::MatmulArguments arguments = {};
+  arguments.a = address_of(a);
+  arguments.b = address_of(b);
+  arguments.bias = bias == nullptr ? 0 : address_of(*bias);
+  arguments.c = address_of(c);
+  arguments.m = static_cast<uint64_t>(c.shape[0]);
+  arguments.n = static_cast<uint64_t>(c.shape[1]);
+  arguments.k = static_cast<uint64_t>(a.shape[trans_a ? 0 : 1]);
+  arguments.a_row = trans_a ? 1 : row_stride(a);
+  arguments.a_column = trans_a ? row_stride(a) : 1;
+  arguments.b_row = trans_b ? 1 : row_stride(b);
+  arguments.b_column = trans_b ? row_stride(b) : 1;
+  arguments.c_row = row_stride(c);
+  arguments.alpha = static_cast<float>(call.attributes[kAlpha].f);
+  arguments.beta = static_cast<float>(call.attributes[kBeta].f);
+  const KernelId kernel = a.dtype == KEEL_FLOAT32   ? KernelId::matmul_f32
+                          : c.dtype == KEEL_FLOAT32 ? KernelId::matmul_bf16_f32
+                                                    : KernelId::matmul_bf16;
+  return launch(stream, kernel, static_cast<uint32_t>(tiles_of(c)), arguments);
+}
+
+}  // namespace
+
+const Op kMatmulOp = {"simt.matmul", supports_matmul, nullptr, run_matmul};
+
+}  // namespace keel::cuda

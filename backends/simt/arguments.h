@@ -1,0 +1,134 @@
+// What the kernels of this folder are given: one struct each, by value, as the host fills it in
+// and the device reads it. Plain numbers, of one layout for every compiler.
+#ifndef KEEL_BACKENDS_SIMT_ARGUMENTS_H_
+#define KEEL_BACKENDS_SIMT_ARGUMENTS_H_
+
+#include <cstdint>
+
+namespace keel::simt {
+
+// A device address.
+using Address = uint64_t;
+
+// Threads of a block; the same for all kernels, and what each is compiled for.
+inline constexpr uint32_t kThreads = 256;
+inline constexpr uint32_t kWarp = 32;
+inline constexpr uint32_t kWarps = kThreads / kWarp;
+
+// |is_aligned|: all tensors begin at a multiple of 16 bytes.
+struct ElementwiseArguments {
+  Address in[2];
+  Address out;
+  uint64_t count;  // elements
+  float alpha;
+  uint32_t is_aligned;
+};
+
+struct AdamwArguments {
+  Address p, g, m, v;
+  Address p_out, m_out, v_out;
+  uint64_t count;
+  float learning_rate, beta1, one_minus_beta1, beta2, one_minus_beta2;
+  float epsilon, weight_decay, grad_scale;
+  float m_correction;  // 1 / (1 - beta1^step)
+  float v_correction;  // 1 / (1 - beta2^step)
+  uint32_t is_aligned;
+  uint32_t reserved;
+};
+
+// y[row] is the sum of a row. Rows begin every |columns| elements, and the last may be short:
+// |count| elements in all.
+struct SumRowsArguments {
+  Address x, y;
+  uint64_t rows, columns, count;
+};
+
+// y[slice, column] is the sum over the rows of one slice; the grid's y is the slices.
+struct SumColumnsArguments {
+  Address x, y;
+  uint64_t rows, columns, slice_rows;
+};
+
+// An element of c is a tile's alone: blocks of the grid's x are tiles, row by row. Strides are in
+// elements; one of each matrix's is 1 as a rule, and which one says how it is stored.
+struct MatmulArguments {
+  Address a, b, bias, c;  // bias 0: none
+  uint64_t m, n, k;
+  uint64_t a_row, a_column;  // of a as it is multiplied, [m,k]
+  uint64_t b_row, b_column;  // [k,n]
+  uint64_t c_row;
+  float alpha, beta;  // beta 0: c is not read
+};
+inline constexpr uint32_t kMatmulTile = 64;
+
+// |width|: of a row, in the kernel's units.
+struct EmbeddingArguments {
+  Address table, indices, out;
+  uint64_t table_rows, width, count;
+};
+
+// |dtable| is all zeroes before.
+struct EmbeddingBackwardArguments {
+  Address dout, indices, dtable;
+  uint64_t table_rows, width, count;
+};
+
+struct CrossEntropyArguments {
+  Address logits, labels, loss, logsumexp;
+  uint64_t rows, columns;
+};
+
+struct CrossEntropyBackwardArguments {
+  Address logits, labels, logsumexp, dlogits;
+  uint64_t rows, columns;
+  float scale;
+  uint32_t reserved;
+};
+
+// The kernels, which are launched by these names with "keel_" before them. Where two differ by
+// _warp and _block alone, a row is taken by a warp (kWarps rows a block) or by a block.
+#define KEEL_SIMT_KERNELS(X)     \
+  X(cast_f32_bf16)               \
+  X(cast_bf16_f32)               \
+  X(cast_f32_f16)                \
+  X(cast_f16_f32)                \
+  X(cast_f16_bf16)               \
+  X(cast_bf16_f16)               \
+  X(cast_f32_i32)                \
+  X(cast_i32_f32)                \
+  X(add_f32)                     \
+  X(add_f16)                     \
+  X(add_bf16)                    \
+  X(scale_f32)                   \
+  X(scale_f16)                   \
+  X(scale_bf16)                  \
+  X(axpy_f32)                    \
+  X(axpy_bf16)                   \
+  X(gelu)                        \
+  X(gelu_backward)               \
+  X(adamw)                       \
+  X(sum_rows_warp)               \
+  X(sum_rows_block)              \
+  X(sum_columns)                 \
+  X(matmul_f32)                  \
+  X(matmul_bf16)                 \
+  X(matmul_bf16_f32)             \
+  X(embedding_2)                 \
+  X(embedding_4)                 \
+  X(embedding_16)                \
+  X(embedding_backward)          \
+  X(cross_entropy_warp)          \
+  X(cross_entropy_block)         \
+  X(cross_entropy_backward_warp) \
+  X(cross_entropy_backward_block)
+
+enum class KernelId : uint32_t {
+#define KEEL_SIMT_ID(name) name,
+  KEEL_SIMT_KERNELS(KEEL_SIMT_ID)
+#undef KEEL_SIMT_ID
+      kCount
+};
+
+}  // namespace keel::simt
+
+#endif  // KEEL_BACKENDS_SIMT_ARGUMENTS_H_

@@ -1,0 +1,15 @@
+#ifndef KEEL_BACKENDS_SIMT_IMAGE_H_
+#define KEEL_BACKENDS_SIMT_IMAGE_H_
+
+#include <cstddef>
+#include <span>
+
+namespace keel::simt {
+
+// The fat binary of kernels.cc that was made with this build; empty where there was no nvcc.
+// Aligned to 64 bytes.
+std::span<const std::byte> cuda_image();
+
+}  // namespace keel::simt
+
+#endif  // KEEL_BACKENDS_SIMT_IMAGE_H_

@@ -1,0 +1,6 @@
+// All kernels as one piece, which becomes one image of each target.
+#include "backends/simt/elementwise.cc"
+#include "backends/simt/embedding.cc"
+#include "backends/simt/loss.cc"
+#include "backends/simt/matmul.cc"
+#include "backends/simt/reduction.cc"

@@ -1,0 +1,96 @@
+// matmul through shared memory: a block makes a tile of 64 x 64, a thread 4 x 4 of it. It is the
+// plain way, for where the vendor's library is not: no tensor cores.
+#include "backends/simt/simt.h"
+
+namespace keel::simt {
+namespace {
+
+constexpr uint32_t kTile = kMatmulTile;
+constexpr uint32_t kDepth = 16;         // of k that shared memory holds
+constexpr uint32_t kPitch = kTile + 4;  // rows begin in different banks
+constexpr uint32_t kSide = 16;          // threads along a side of the tile
+constexpr uint32_t kOwn = kTile / kSide;
+// Products that are summed plainly before the accumulators take them.
+constexpr uint64_t kPlain = 64;
+static_assert(kSide * kSide == kThreads);
+
+// The part of a matrix, [kTile, kDepth] with the steps |outer| and |inner| between elements, at
+// (from, k) into |tile|, [kDepth, kTile]; zeroes behind its ends.
+template <typename T, typename Tile>
+KEEL_SIMT_FUNCTION void load_tile(const Global<const T>& matrix, uint64_t from, uint64_t extent,
+                                  uint64_t outer, uint64_t k, uint64_t depth, uint64_t inner,
+                                  Tile& tile) {
+  for (uint32_t i = thread_index().x; i < kTile * kDepth; i += kThreads) {
+    // Neighbours read neighbours, along the side that is stored so.
+    const bool along_k = inner == 1;
+    const uint32_t row = along_k ? i / kDepth : i % kTile;
+    const uint32_t step = along_k ? i % kDepth : i / kTile;
+    float value = 0;
+    if (from + row < extent && k + step < depth) {
+      value = to_float(matrix[(from + row) * outer + (k + step) * inner]);
+    }
+    tile[step * kPitch + row] = value;
+  }
+}
+
+template <typename In, typename Out>
+KEEL_SIMT_FUNCTION void matmul(const MatmulArguments& args) {
+  KEEL_SIMT_SHARED(float, a_tile, kDepth* kPitch);
+  KEEL_SIMT_SHARED(float, b_tile, kDepth* kPitch);
+  const Global<const In> a(args.a);
+  const Global<const In> b(args.b);
+  const uint64_t tiles_across = (args.n + kTile - 1) / kTile;
+  const uint64_t first_row = block_index().x / tiles_across * kTile;
+  const uint64_t first_column = block_index().x % tiles_across * kTile;
+  const uint32_t own_row = thread_index().x / kSide * kOwn;
+  const uint32_t own_column = thread_index().x % kSide * kOwn;
+  Accumulator sums[kOwn][kOwn];
+  for (uint64_t begin = 0; begin < args.k; begin += kPlain) {
+    float part[kOwn][kOwn] = {};
+    for (uint64_t k = begin; k < begin + kPlain && k < args.k; k += kDepth) {
+      barrier();  // the tiles before have been read
+      load_tile(a, first_row, args.m, args.a_row, k, args.k, args.a_column, a_tile);
+      load_tile(b, first_column, args.n, args.b_column, k, args.k, args.b_row, b_tile);
+      barrier();
+      for (uint32_t step = 0; step < kDepth; ++step) {
+        float left[kOwn];
+        float right[kOwn];
+        for (uint32_t i = 0; i < kOwn; ++i) left[i] = a_tile[step * kPitch + own_row + i];
+        for (uint32_t j = 0; j < kOwn; ++j) right[j] = b_tile[step * kPitch + own_column + j];
+        for (uint32_t i = 0; i < kOwn; ++i) {
+          for (uint32_t j = 0; j < kOwn; ++j) part[i][j] = fmaf(left[i], right[j], part[i][j]);
+        }
+      }
+    }
+    for (uint32_t i = 0; i < kOwn; ++i) {
+      for (uint32_t j = 0; j < kOwn; ++j) sums[i][j].add(part[i][j]);
+    }
+  }
+  const Global<Out> c(args.c);
+  const Global<const In> bias(args.bias);
+  for (uint32_t i = 0; i < kOwn; ++i) {
+    const uint64_t row = first_row + own_row + i;
+    if (row >= args.m) break;
+    for (uint32_t j = 0; j < kOwn; ++j) {
+      const uint64_t column = first_column + own_column + j;
+      if (column >= args.n) break;
+      float value = args.alpha * sums[i][j].value();
+      if (args.beta != 0) value = fmaf(args.beta, to_float(c[row * args.c_row + column]), value);
+      if (args.bias != 0) value += to_float(bias[column]);
+      c[row * args.c_row + column] = Round<Out>::of(value);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace keel::simt
+
+KEEL_SIMT_KERNEL(matmul_f32, keel::simt::MatmulArguments) {
+  keel::simt::matmul<float, float>(args);
+}
+KEEL_SIMT_KERNEL(matmul_bf16, keel::simt::MatmulArguments) {
+  keel::simt::matmul<keel::simt::bf16, keel::simt::bf16>(args);
+}
+KEEL_SIMT_KERNEL(matmul_bf16_f32, keel::simt::MatmulArguments) {
+  keel::simt::matmul<keel::simt::bf16, float>(args);
+}

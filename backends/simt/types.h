@@ -1,0 +1,46 @@
+// The types that kernels and every target of them share.
+#ifndef KEEL_BACKENDS_SIMT_TYPES_H_
+#define KEEL_BACKENDS_SIMT_TYPES_H_
+
+#include <cstdint>
+
+#include "backends/simt/arguments.h"
+
+namespace keel::simt {
+
+struct Index {
+  uint32_t x, y, z;
+};
+
+// 16-bit floats as they are stored.
+struct bf16 {
+  uint16_t bits;
+};
+struct f16 {
+  uint16_t bits;
+};
+// 16 bytes that nobody looks into.
+struct alignas(16) Unit16 {
+  uint32_t words[4];
+};
+
+// |n| elements that are loaded and stored at once, in accesses of up to 16 bytes.
+template <typename T, int n>
+struct alignas(sizeof(T) * n < 16 ? sizeof(T) * n : 16) Lanes {
+  T at[n];
+};
+
+template <typename T>
+struct PlainOf {
+  using Type = T;
+};
+template <typename T>
+struct PlainOf<const T> {
+  using Type = T;
+};
+template <typename T>
+using Plain = typename PlainOf<T>::Type;
+
+}  // namespace keel::simt
+
+#endif  // KEEL_BACKENDS_SIMT_TYPES_H_

@@ -1,0 +1,110 @@
+// The emulated chip's way to run a kernel: blocks one after the other, the threads of a block as
+// fibers of the calling thread.
+#ifndef KEEL_EMULATOR_SIMT_MACHINE_H_
+#define KEEL_EMULATOR_SIMT_MACHINE_H_
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "emulator/simt/fiber.h"
+#include "emulator/simt/kernel.h"
+
+namespace keel::emulator::simt {
+
+inline constexpr uint32_t kWarpThreads = 32;
+
+// The kernels of this program or library, in no order.
+class Registration {
+ public:
+  explicit Registration(Kernel* kernel) {
+    kernel->next = first_;
+    first_ = kernel;
+  }
+  // NULL where there is none.
+  static const Kernel* find(const char* name);
+
+ private:
+  static inline constinit const Kernel* first_ = nullptr;
+};
+
+// One launch. A fiber takes threads of the block one after the other; where one waits, the next
+// fiber takes the threads that have not begun: a kernel without barriers needs a single fiber. Of
+// one thread.
+class Machine {
+ public:
+  Machine(const Kernel& kernel, const Grid& grid, const void* arguments, AddressSpace& memory)
+      : kernel_(kernel), grid_(grid), arguments_(arguments), memory_(memory) {}
+
+  // Runs all blocks, or as far as the first failure, of which |*out_error| says what, where, and
+  // in which thread.
+  Outcome run(std::string* out_error);
+
+  // ---- for the thread that runs, see the target's simt_target.h --------------------
+  // The machine that runs on this thread.
+  static Machine& current() { return *current_; }
+  uint32_t thread() const { return thread_; }
+  Grid block() const { return block_; }
+  const Grid& grid() const { return grid_; }
+  // Counts the barriers of the launch, blocks begin a new one: accesses of two threads with one
+  // epoch are in no order.
+  uint64_t epoch() const { return epoch_; }
+  uint64_t first_epoch() const { return first_epoch_; }  // of the block
+
+  void barrier();
+  // What the threads of the warp have given, by their place in it.
+  const std::array<uint64_t, kWarpThreads>& exchange(uint64_t value);
+  // The extent that the whole range lies in.
+  Extent reach(uint64_t address, uint64_t size, uint64_t alignment);
+  // Ends the launch: the thread does not go on.
+  [[noreturn, gnu::format(printf, 3, 4)]] void fail(Outcome outcome, const char* format, ...);
+
+ private:
+  struct Worker {
+    Machine* machine;
+    std::unique_ptr<Fiber> fiber;
+    uint32_t thread = 0;
+  };
+  struct Warp {
+    std::array<std::array<uint64_t, kWarpThreads>, 2> given;
+    uint32_t turn = 0;
+    std::vector<Worker*> waiting;
+  };
+
+  static void work(void* user);
+  bool run_block();
+  Worker* take_idle();
+  void wait();
+
+  const Kernel& kernel_;
+  const Grid grid_;
+  const void* const arguments_;
+  AddressSpace& memory_;
+
+  static thread_local Machine* current_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::vector<Worker*> idle_;
+  std::deque<Worker*> ready_;
+  std::vector<Worker*> at_barrier_;
+  std::vector<Warp> warps_;
+  Worker* running_ = nullptr;
+  uint32_t thread_ = 0;
+  uint32_t next_thread_ = 0;  // the first that has not begun
+  uint32_t finished_ = 0;
+  Grid block_ = {};
+  uint64_t epoch_ = 0;
+  uint64_t first_epoch_ = 0;
+
+  std::array<Extent, 8> extents_ = {};
+  uint32_t next_extent_ = 0;
+
+  Outcome outcome_ = Outcome::kDone;
+  std::array<char, 512> text_ = {};
+};
+
+}  // namespace keel::emulator::simt
+
+#endif  // KEEL_EMULATOR_SIMT_MACHINE_H_
