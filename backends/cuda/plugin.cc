@@ -20,11 +20,15 @@
 //  Kernels: cubins, fat binaries and PTX, launched by name. Arguments are checked where the
 //  driver tells what a kernel takes (12.4 and later).
 //
-// Settings: "library_folder", where libcuda.so.1 is; else the environment's
-// KEEL_CUDA_LIBRARY_FOLDER.
+//  Collectives: NCCL's, opened at run time beside the driver. Where it is not there they are not
+//  claimed, and the table says why.
 //
-// Not offered yet: operators (core runs the CPU's, on staged copies), collectives, export, native
-// gates, health.
+// Settings: "library_folder", where libcuda.so.1 is; else the environment's
+// KEEL_CUDA_LIBRARY_FOLDER. "nccl_folder", where libnccl.so.2 is; else KEEL_NCCL_LIBRARY_FOLDER,
+// else where the driver was looked for.
+//
+// Not offered yet: operators (core runs the CPU's, on staged copies), export, native gates,
+// health.
 #include <keel/abi.h>
 
 #include <algorithm>
@@ -32,6 +36,7 @@
 #include <keel/plugin_kit.hpp>
 #include <memory>
 
+#include "backends/cuda/ccl_table.h"
 #include "backends/cuda/device.h"
 #include "backends/cuda/event.h"
 #include "backends/cuda/instance.h"
@@ -112,7 +117,9 @@ keel_status device_open(keel_plugin_instance* instance, uint32_t ordinal,
                         keel_plugin_device** out_device) {
   return kit::guard([&] {
     std::unique_ptr<Device> device;
-    return give(Device::open(object(instance).driver(), ordinal, &device), &device, out_device);
+    const Instance& from = object(instance);
+    return give(Device::open(from.driver(), ordinal, from.nccl_folder(), &device), &device,
+                out_device);
   });
 }
 
@@ -322,7 +329,7 @@ constexpr keel_kernel_table kKernelTable = {
 
 // ---- the plugin ----------------------------------------------------------------------
 
-constexpr keel_plugin kPlugin = {
+const keel_plugin kPlugin = {
     .header = kit::header<keel_plugin>(KEEL_STRUCT_PLUGIN),
     .abi_major = KEEL_ABI_MAJOR,
     .reserved = 0,
@@ -336,7 +343,7 @@ constexpr keel_plugin kPlugin = {
     .stream = &kStreamTable,
     .kernel = &kKernelTable,
     .op = nullptr,
-    .ccl = nullptr,
+    .ccl = ccl_table(),
 };
 
 }  // namespace
