@@ -240,8 +240,7 @@ keel_status Communicator::copy_in_place(const Stream& stream, std::span<const ke
                                         bool* out_copied) {
   const auto bytes_of = [&](const keel_ccl_call& call) {
     const bool is_in_place = call.collective == KEEL_ALL_TO_ALL && call.send == call.receive;
-    const uint64_t bytes =
-        call.count * kit::dtype_size(call.dtype) * static_cast<uint64_t>(world_);
+    const uint64_t bytes = call.count * kit::dtype_size(call.dtype) * static_cast<uint64_t>(world_);
     return is_in_place ? bytes : 0;
   };
   uint64_t size = 0;
