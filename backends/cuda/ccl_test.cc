@@ -240,17 +240,18 @@ TEST_F(CudaCclTest, AnOlderLibraryDoesWhatItHas) {
 
 TEST_F(CudaCclTest, TheFolderOfTheLibrary) {
   const OwnDriver driver("devices=2 memory_mib=64");
-  const OwnDriver elsewhere;
-  elsewhere.add_nccl(KEEL_EMULATED_NCCL_OLDER, "version=21307");
+  const OwnDriver elsewhere("devices=2 memory_mib=64");
+  elsewhere.add_nccl(KEEL_EMULATED_NCCL_FILE);
   const auto claims = [&](const Settings& more) {
     Settings settings = {{"library_folder", driver.folder()}};
     settings.insert(more.begin(), more.end());
     return claims_collectives(load("cuda", settings).at(0));
   };
   EXPECT_FALSE(claims({}));
-  driver.add_nccl(KEEL_EMULATED_NCCL_FILE);
+  EXPECT_TRUE(claims({{"nccl_folder", elsewhere.folder()}}));
   setenv("KEEL_NCCL_LIBRARY_FOLDER", elsewhere.folder().c_str(), 1);
-  EXPECT_FALSE(claims({}));
+  EXPECT_TRUE(claims({}));
+  EXPECT_FALSE(claims({{"nccl_folder", driver.folder()}})) << "a setting goes first";
   unsetenv("KEEL_NCCL_LIBRARY_FOLDER");
 }
 
