@@ -208,6 +208,9 @@ TEST_F(CudaCclTest, CpuRanksBesideAnIsland) {
   for (uint32_t rank = 1; rank < world(); ++rank) {
     EXPECT_EQ(read(devices_[rank], memory[rank], kCount), first) << "rank " << rank;
   }
+  for (uint32_t rank = 0; rank < world(); ++rank) {
+    EXPECT_KEEL_OK(keel_free(devices_[rank], memory[rank]));
+  }
 }
 
 // ---- libraries ------------------------------------------------------------------

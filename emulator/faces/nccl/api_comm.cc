@@ -45,7 +45,8 @@ double read_scalar(ncclDataType_t type, const void* scalar) {
     case ncclInt64:
       return static_cast<double>(as(int64_t()));
     case ncclUint64:
-      return static_cast<double>(as(uint64_t()));
+      // Products wrap: the upper half is the negative numbers, which keep their bits so.
+      return static_cast<double>(as(int64_t()));
     case ncclFloat16:
       return to_float(as(float16_t()));
     case ncclBfloat16:
