@@ -316,6 +316,23 @@ TEST_F(CudaCclTest, AnAbortInMidOperationEndsAllAndHarmsNoDevice) {
   EXPECT_EQ(run(scenario(Operation::kAllReduce, KEEL_FLOAT32, 5000)), 1u);
 }
 
+// With more behind it, which the rank that aborts posts as failed: all hear of the abort.
+TEST_F(CudaCclTest, AnAbortAtAnyMomentIsToldAsOne) {
+  const OwnDriver driver("devices=2 memory_mib=64");
+  driver.add_nccl(KEEL_EMULATED_NCCL_FILE);
+  const std::vector<keel_device> devices = load_cuda(driver);
+  for (int round = 0; round < 30; ++round) {
+    make_ranks(devices);
+    for (int i = 0; i < 4; ++i) enqueue({0, 1}, 500'000);
+    std::thread aborting([&] { EXPECT_KEEL_OK(keel_comm_abort(comms_[1])); });
+    for (keel_stream stream : streams_) {
+      const keel_status status = keel_stream_synchronize(stream, kPatience);
+      EXPECT_TRUE(status == KEEL_OK || status == KEEL_ABORTED) << keel_last_error();
+    }
+    aborting.join();
+  }
+}
+
 TEST_F(CudaCclTest, WhatHangsEndsAtTheDeadlineAndHarmsNoDevice) {
   const OwnDriver driver("devices=3 memory_mib=64 faults=1/stall:ccl@1");
   driver.add_nccl(KEEL_EMULATED_NCCL_FILE);
