@@ -185,6 +185,12 @@ keel_status Communicator::call(const char* name, Body&& body) {
 
 keel_status Communicator::check(const char* name, ncclResult_t result) const {
   if (result == ncclSuccess || result == ncclInProgress) return KEEL_OK;
+  // Of a device that is lost the driver says so at any call, and of what.
+  uint64_t free = 0;
+  uint64_t total = 0;
+  if (result == ncclUnhandledCudaError && device_.memory_info(&free, &total) == KEEL_DEVICE_LOST) {
+    return KEEL_DEVICE_LOST;
+  }
   return kit::fail(status_of(result), "cuda: %s", nccl_.text_of(name, result).c_str());
 }
 
