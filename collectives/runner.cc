@@ -138,6 +138,8 @@ Status Runner::compare(uint64_t sequence, const Status& ready) {
   }
   if (!ready.ok()) return ready;
   if (failed != UINT32_MAX) {
+    // By an abort, perhaps: the rank's stream is over, and it posts what it had still to do.
+    if (segment.failed()) return segment.failure_status();
     char text[sizeof(Post::text)];
     std::memcpy(text, segment.post(failed, sequence).text, sizeof(text));
     text[sizeof(text) - 1] = '\0';

@@ -7,14 +7,23 @@
 
 namespace keel::cuda {
 
-keel_status Device::open(Driver& driver, uint32_t ordinal, std::unique_ptr<Device>* out_device) {
+int capability_of(const Functions& cu, CUdevice device) {
+  int major = 0;
+  int minor = 0;
+  (void)cu.DeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
+  (void)cu.DeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
+  return 10 * major + minor;
+}
+
+keel_status Device::open(Driver& driver, uint32_t ordinal, const std::string& nccl_folder,
+                         std::unique_ptr<Device>* out_device) {
   if (ordinal >= static_cast<uint32_t>(driver.device_count())) {
     return kit::fail(KEEL_NOT_FOUND, "cuda: there is no device %u", ordinal);
   }
   const Functions& cu = driver.functions();
   CUdevice handle = 0;
   CUresult result = cu.DeviceGet(&handle, static_cast<int>(ordinal));
-  std::unique_ptr<Device> device(new Device(driver, handle));
+  std::unique_ptr<Device> device(new Device(driver, handle, nccl_folder));
   if (result == CUDA_SUCCESS) result = cu.DevicePrimaryCtxRetain(&device->context_, handle);
   const keel_status retained = device->check("cuDevicePrimaryCtxRetain", result);
   if (retained != KEEL_OK) return retained;

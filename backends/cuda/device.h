@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "backends/cuda/driver.h"
@@ -13,10 +14,15 @@
 
 namespace keel::cuda {
 
+// 90 of a device of compute capability 9.0; 0 where the driver does not say.
+int capability_of(const Functions& cu, CUdevice device);
+
 // A device with its primary context, which the framework in the process uses too. Thread-safe.
 class Device {
  public:
-  static keel_status open(Driver& driver, uint32_t ordinal, std::unique_ptr<Device>* out_device);
+  // |nccl_folder|: where NCCL is looked for.
+  static keel_status open(Driver& driver, uint32_t ordinal, const std::string& nccl_folder,
+                          std::unique_ptr<Device>* out_device);
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -24,6 +30,8 @@ class Device {
   const Functions& functions() const { return driver_.functions(); }
   CUcontext context() const { return context_; }
   CUdevice handle() const { return device_; }
+  const std::string& nccl_folder() const { return nccl_folder_; }
+  int compute_capability() const { return capability_of(functions(), device_); }
 
   // Runs |body|, which calls |name| of the functions it is given, in the device's context, and
   // puts back the one that was current. Once a call has said that the context died, and on every
@@ -56,7 +64,8 @@ class Device {
   keel_status native_handle(uint32_t which, void** out_handle) const;
 
  private:
-  Device(Driver& driver, CUdevice device) : driver_(driver), device_(device) {}
+  Device(Driver& driver, CUdevice device, std::string nccl_folder)
+      : driver_(driver), device_(device), nccl_folder_(std::move(nccl_folder)) {}
 
   bool is_lost() const { return loss_.load(std::memory_order_acquire) != CUDA_SUCCESS; }
   keel_status say_lost() const;
@@ -76,6 +85,7 @@ class Device {
 
   Driver& driver_;
   const CUdevice device_;
+  const std::string nccl_folder_;
   CUcontext context_ = nullptr;
   int least_priority_ = 0;
   int greatest_priority_ = 0;

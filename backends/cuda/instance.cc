@@ -1,11 +1,15 @@
 #include "backends/cuda/instance.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <keel/plugin_kit.hpp>
+#include <optional>
 #include <string_view>
 #include <utility>
 
+#include "backends/cuda/ccl_table.h"
+#include "backends/cuda/device.h"
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/result.h"
 
@@ -22,16 +26,37 @@ keel_status Instance::create(const keel_instance_settings* settings,
                              std::unique_ptr<Instance>* out_instance) {
   // The environment of a process with more rights than its user is not the user's to set.
   const char* const folder = secure_getenv("KEEL_CUDA_LIBRARY_FOLDER");
+  const char* const nccl_folder = secure_getenv("KEEL_NCCL_LIBRARY_FOLDER");
   std::string chosen = folder == nullptr ? "" : folder;
+  std::optional<std::string> chosen_nccl;
+  if (nccl_folder != nullptr) chosen_nccl = nccl_folder;
   const uint32_t count = settings == nullptr ? 0 : settings->count;
   for (uint32_t i = 0; i < count; ++i) {
-    if (std::string_view(settings->keys[i]) != "library_folder") {
+    const std::string_view key = settings->keys[i];
+    if (key == "library_folder") {
+      chosen = settings->values[i];
+    } else if (key == "nccl_folder") {
+      chosen_nccl = settings->values[i];
+    } else {
       return kit::fail(KEEL_INVALID_ARGUMENT, "cuda: setting '%s' is not known", settings->keys[i]);
     }
-    chosen = settings->values[i];
   }
-  out_instance->reset(new Instance(std::move(chosen)));
+  std::string nccl = chosen_nccl.value_or(chosen);
+  out_instance->reset(new Instance(std::move(chosen), std::move(nccl)));
   return KEEL_OK;
+}
+
+int Instance::lowest_capability() const {
+  std::call_once(capability_asked_, [&] {
+    const Functions& cu = driver().functions();
+    for (int ordinal = 0; ordinal < driver().device_count(); ++ordinal) {
+      CUdevice device = 0;
+      const bool is_there = cu.DeviceGet(&device, ordinal) == CUDA_SUCCESS;
+      const int capability = is_there ? capability_of(cu, device) : 0;
+      lowest_capability_ = ordinal == 0 ? capability : std::min(lowest_capability_, capability);
+    }
+  });
+  return lowest_capability_;
 }
 
 keel_status Instance::describe(uint32_t ordinal, keel_device_info* out_info) const {
@@ -81,6 +106,7 @@ keel_status Instance::describe(uint32_t ordinal, keel_device_info* out_info) con
   if (attribute(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, 0) != 0) {
     out_info->claims |= KEEL_CLAIM_MANAGED;
   }
+  if (has_collectives(nccl_folder_)) out_info->claims |= KEEL_CLAIM_CCL;
   out_info->memory_bytes = memory;
   out_info->max_alloc_bytes = 0;
   out_info->alignment = 256;

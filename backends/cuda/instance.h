@@ -4,7 +4,9 @@
 #include <keel/abi.h>
 
 #include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
 
 #include "backends/cuda/driver.h"
 
@@ -14,19 +16,28 @@ namespace keel::cuda {
 class Instance {
  public:
   // "library_folder": where libcuda.so.1 is; else the environment's KEEL_CUDA_LIBRARY_FOLDER,
-  // else where the dynamic loader looks.
+  // else where the dynamic loader looks. "nccl_folder": where libnccl.so.2 is; else
+  // KEEL_NCCL_LIBRARY_FOLDER, else where the driver was looked for.
   static keel_status create(const keel_instance_settings* settings,
                             std::unique_ptr<Instance>* out_instance);
 
   // Opened and started by the first who asks, which may take seconds.
   Driver& driver() const { return Driver::of(folder_); }
+  // Where NCCL is looked for; empty: where the dynamic loader looks.
+  const std::string& nccl_folder() const { return nccl_folder_; }
+  // The lowest compute capability of all devices: what their NCCL can do together.
+  int lowest_capability() const;
   // Fills in all but the header.
   keel_status describe(uint32_t ordinal, keel_device_info* out_info) const;
 
  private:
-  explicit Instance(std::string folder) : folder_(std::move(folder)) {}
+  Instance(std::string folder, std::string nccl_folder)
+      : folder_(std::move(folder)), nccl_folder_(std::move(nccl_folder)) {}
 
   const std::string folder_;
+  const std::string nccl_folder_;
+  mutable std::once_flag capability_asked_;
+  mutable int lowest_capability_ = 0;
 };
 
 }  // namespace keel::cuda

@@ -20,13 +20,17 @@
 //  Kernels: cubins, fat binaries and PTX, launched by name. Arguments are checked where the
 //  driver tells what a kernel takes (12.4 and later).
 //
-// Settings: "library_folder", where libcuda.so.1 is; else the environment's
-// KEEL_CUDA_LIBRARY_FOLDER.
+//  Collectives: NCCL's, opened at run time beside the driver. Where it is not there they are not
+//  claimed, and the table says why.
 //
 //  Operators: those of backends/simt, see ops.h, on devices of compute capability 8.0 and later. A
 //  plugin that was built without nvcc has none, and core runs the CPU's on staged copies.
 //
-// Not offered yet: collectives, export, native gates, health.
+// Settings: "library_folder", where libcuda.so.1 is; else the environment's
+// KEEL_CUDA_LIBRARY_FOLDER. "nccl_folder", where libnccl.so.2 is; else KEEL_NCCL_LIBRARY_FOLDER,
+// else where the driver was looked for.
+//
+// Not offered yet: export, native gates, health.
 #include <keel/abi.h>
 
 #include <algorithm>
@@ -34,6 +38,7 @@
 #include <keel/plugin_kit.hpp>
 #include <memory>
 
+#include "backends/cuda/ccl_table.h"
 #include "backends/cuda/device.h"
 #include "backends/cuda/event.h"
 #include "backends/cuda/instance.h"
@@ -115,7 +120,9 @@ keel_status device_open(keel_plugin_instance* instance, uint32_t ordinal,
                         keel_plugin_device** out_device) {
   return kit::guard([&] {
     std::unique_ptr<Device> device;
-    return give(Device::open(object(instance).driver(), ordinal, &device), &device, out_device);
+    const Instance& from = object(instance);
+    return give(Device::open(from.driver(), ordinal, from.nccl_folder(), &device), &device,
+                out_device);
   });
 }
 
@@ -358,7 +365,7 @@ constexpr keel_op_table kOpTable = {
 
 // ---- the plugin ----------------------------------------------------------------------
 
-constexpr keel_plugin kPlugin = {
+const keel_plugin kPlugin = {
     .header = kit::header<keel_plugin>(KEEL_STRUCT_PLUGIN),
     .abi_major = KEEL_ABI_MAJOR,
     .reserved = 0,
@@ -372,7 +379,7 @@ constexpr keel_plugin kPlugin = {
     .stream = &kStreamTable,
     .kernel = &kKernelTable,
     .op = &kOpTable,
-    .ccl = nullptr,
+    .ccl = ccl_table(),
 };
 
 }  // namespace

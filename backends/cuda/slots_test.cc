@@ -16,28 +16,10 @@
 #include <vector>
 
 #include "backends/cuda/testing/own_driver.h"
+#include "backends/cuda/testing/queried_plugin.h"
 
 namespace keel::testing {
 namespace {
-
-thread_local std::string t_error;
-
-const keel_plugin* query_plugin() {
-  static const keel_host host = {
-      {sizeof(keel_host), KEEL_STRUCT_HOST, nullptr},
-      nullptr,
-      [](void*, keel_log_level, const char*) {},
-      [](void*, const char* text) { t_error = text; },
-  };
-  const char* const folder = std::getenv("KEEL_PLUGIN_PATH");
-  const std::string path = std::string(folder == nullptr ? "." : folder) + "/libkeel_cuda.so";
-  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) return nullptr;
-  const auto query =
-      reinterpret_cast<keel_plugin_query_fn>(dlsym(library, KEEL_PLUGIN_QUERY_SYMBOL));
-  const keel_plugin* plugin = nullptr;
-  return query != nullptr && query(&host, &plugin) == KEEL_OK ? plugin : nullptr;
-}
 
 // Two devices of a driver of its own, open.
 class CudaSlotsTest : public ::testing::Test {

@@ -117,6 +117,21 @@ Status Clique::meet(const UniqueId& id, std::shared_ptr<Device> device, uint32_t
   return {Code::kTimedOut, fmt::format("ranks {} did not come in time", who)};
 }
 
+void Clique::give_up(const UniqueId& id) {
+  std::shared_ptr<Clique> clique;
+  {
+    Registry& known = registry();
+    const std::lock_guard lock(known.mutex);
+    const auto found = known.cliques.find(id);
+    if (found == known.cliques.end()) return;
+    clique = found->second;
+    known.cliques.erase(found);
+  }
+  const std::lock_guard lock(clique->mutex_);
+  clique->given_up_ = true;
+  clique->came_.notify_all();
+}
+
 // ---- operations ----------------------------------------------------------------
 
 std::shared_ptr<Operation> Clique::next(uint32_t rank, const Call& call) {

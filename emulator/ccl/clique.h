@@ -55,6 +55,10 @@ class Clique {
   static Status meet(const UniqueId& id, std::shared_ptr<Device> device, uint32_t rank,
                      uint32_t world, Time deadline, std::shared_ptr<Clique>* out_clique);
 
+  // Whoever waits in meet() by |id| comes back with kUnavailable, and nobody can meet by it any
+  // more; nothing where all have met.
+  static void give_up(const UniqueId& id);
+
   uint32_t world() const { return static_cast<uint32_t>(devices_.size()); }
   Device& device(uint32_t rank) const { return *devices_[rank]; }
 

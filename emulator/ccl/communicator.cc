@@ -28,10 +28,11 @@ Result result_of(const Call& call, uint32_t rank, uint32_t world) {
 }
 
 // |piece| bytes from |offset| of the send buffer of |peer|, as the host finds them.
-Status reach_peer(const Clique& clique, const Operation::Part& part, uint32_t peer, uint64_t offset,
-                  uint64_t piece, std::vector<Access>& accesses, const std::byte** out_data) {
+Status reach_peer(const Clique& clique, const Operation::Part& part, uint32_t rank, uint32_t peer,
+                  uint64_t offset, uint64_t piece, std::vector<Access>& accesses,
+                  const std::byte** out_data) {
   Device& device = clique.device(peer);
-  // Not this device's loss: its stream fails, and it goes on.
+  // Not this device's loss, nor its bad address: its stream fails, and it goes on.
   const Status alive = device.alive();
   if (!alive.ok()) return {Code::kUnavailable, alive.text()};
   std::byte* data = nullptr;
@@ -39,7 +40,8 @@ Status reach_peer(const Clique& clique, const Operation::Part& part, uint32_t pe
       accesses.emplace_back(device.memory()).reach(part.call.send + offset, piece, &data);
   *out_data = data;
   if (status.ok()) return status;
-  return {status.code(), fmt::format("rank {}: {}", peer, status.text())};
+  const Code code = peer == rank ? status.code() : Code::kUnavailable;
+  return {code, fmt::format("rank {}: {}", peer, status.text())};
 }
 
 // Computes the rank's result from all ranks' buffers, which nobody writes meanwhile.
@@ -61,8 +63,8 @@ Status compute(const Clique& clique, Operation& operation, uint32_t rank) {
   for (uint32_t peer = 0; peer < world; ++peer) {
     if (is_broadcast && peer != own.root) continue;
     const std::byte* data = nullptr;
-    Status status = reach_peer(clique, parts[peer], peer, has_pieces ? rank * piece : 0, piece,
-                               accesses, &data);
+    Status status = reach_peer(clique, parts[peer], rank, peer, has_pieces ? rank * piece : 0,
+                               piece, accesses, &data);
     if (!status.ok()) return status;
     sources.push_back(data);
     factors.push_back(parts[peer].call.factor);
@@ -80,19 +82,19 @@ Status compute(const Clique& clique, Operation& operation, uint32_t rank) {
 }  // namespace
 
 Status Communicator::create(const UniqueId& id, std::shared_ptr<Device> device, uint32_t rank,
-                            uint32_t world, Time deadline, TypeSet types,
+                            uint32_t world, Time deadline, const Traits& traits,
                             std::unique_ptr<Communicator>* out_communicator) {
   Status status = device->alive();
   if (!status.ok()) return status;
   std::shared_ptr<Clique> clique;
   status = Clique::meet(id, device, rank, world, deadline, &clique);
   if (!status.ok()) return status;
-  out_communicator->reset(new Communicator(std::move(device), std::move(clique), rank, types));
+  out_communicator->reset(new Communicator(std::move(device), std::move(clique), rank, traits));
   return {};
 }
 
 Status Communicator::check(const Call& call) const {
-  if ((types_ & bit(call.type)) == 0) {
+  if ((traits_.types & bit(call.type)) == 0) {
     return {Code::kUnsupported,
             fmt::format("the chip has no {}", kTypeNames[static_cast<size_t>(call.type)])};
   }
@@ -133,9 +135,11 @@ Status Communicator::enqueue(Stream& stream, const Call& call, const Injection& 
   const auto clique = clique_;
   const uint32_t rank = rank_;
   const Operation::Part& part = operation->parts[rank];
+  const bool outlives = traits_.streams_outlive_failures;
+  const auto is_aborted = [=] { return clique->is_aborted(rank); };
+  // What the stream ends with.
   const auto aborted = [=] {
-    return clique->is_aborted(rank) ? Status(Code::kCancelled, "the communicator was aborted")
-                                    : Status();
+    return outlives ? Status() : Status(Code::kCancelled, "the communicator was aborted");
   };
   Injection before = injection;  // all but what the result will be like
   before.corrupt = false;
@@ -163,12 +167,14 @@ Status Communicator::enqueue(Stream& stream, const Call& call, const Injection& 
   if (status.ok()) {
     status = stream.launch_part(work, {},
                                 [=](Access&) {
-                                  Status done = aborted();
-                                  if (done.ok()) done = clique->check(*operation);
+                                  if (is_aborted()) return aborted();
+                                  Status done = clique->check(*operation);
                                   if (done.ok()) done = compute(*clique, *operation, rank);
                                   if (!done.ok()) {
                                     clique->report(rank, done);
-                                    return done;
+                                    const bool is_hidden =
+                                        outlives && done.code() != Code::kIllegalAddress;
+                                    return is_hidden ? Status() : done;
                                   }
                                   clique->finish_reading(*operation);
                                   return done;
@@ -183,10 +189,10 @@ Status Communicator::enqueue(Stream& stream, const Call& call, const Injection& 
   return stream.launch_part(
       {}, result,
       [=](Access& access) {
-        Status done = aborted();
-        if (!done.ok() || result.size == 0) return done;
+        if (is_aborted()) return aborted();
+        if (result.size == 0) return Status();
         std::byte* to = nullptr;
-        done = access.reach(result.address, result.size, &to);
+        Status done = access.reach(result.address, result.size, &to);
         std::vector<std::byte>& from = operation->parts[rank].result;
         if (done.ok()) std::memcpy(to, from.data(), result.size);
         from = {};

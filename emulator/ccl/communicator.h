@@ -14,15 +14,26 @@
 
 namespace keel::emulator::ccl {
 
+// What a library is like.
+struct Traits {
+  Traits(TypeSet has_types = kUsualTypes) : types(has_types) {}  // NOLINT: of such types alone
+
+  TypeSet types;  // what it computes in
+  // What goes wrong in an operation, or ends by an abort, is no failure of the stream: the former
+  // hangs until the rank aborts, as in libraries that can tell of it no other way. Accesses to
+  // memory that is not there are, as in any kernel.
+  bool streams_outlive_failures = false;
+};
+
 // One rank in the emulated chip's own library of collectives, as NCCL's are on Nvidia's: its
 // operations run on streams, in the order of the calls, and read the memory of the other ranks'
 // devices, all in this process. A rank that hangs hangs all, until each aborts. Thread-safe but
 // for run(), which one thread at a time calls. Analogue: ncclComm_t.
 class Communicator {
  public:
-  // Blocks until all ranks have come: see Clique::meet. |types| is what the chip computes in.
+  // Blocks until all ranks have come: see Clique::meet.
   static Status create(const UniqueId& id, std::shared_ptr<Device> device, uint32_t rank,
-                       uint32_t world, Time deadline, TypeSet types,
+                       uint32_t world, Time deadline, const Traits& traits,
                        std::unique_ptr<Communicator>* out_communicator);
   // Aborts what has not ended.
   ~Communicator() { abort(); }
@@ -40,8 +51,8 @@ class Communicator {
 
  private:
   Communicator(std::shared_ptr<Device> device, std::shared_ptr<Clique> clique, uint32_t rank,
-               TypeSet types)
-      : device_(std::move(device)), clique_(std::move(clique)), rank_(rank), types_(types) {}
+               const Traits& traits)
+      : device_(std::move(device)), clique_(std::move(clique)), rank_(rank), traits_(traits) {}
 
   Status check(const Call& call) const;
   Status enqueue(Stream& stream, const Call& call, const Injection& injection);
@@ -49,7 +60,7 @@ class Communicator {
   const std::shared_ptr<Device> device_;
   const std::shared_ptr<Clique> clique_;
   const uint32_t rank_;
-  const TypeSet types_;
+  const Traits traits_;
 };
 
 }  // namespace keel::emulator::ccl

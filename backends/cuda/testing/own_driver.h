@@ -1,5 +1,5 @@
 // A driver for one test: a copy of the library over the emulated chip, which begins anew, with
-// the kernels that stand for the plugin's own beside it.
+// the kernels that stand for the plugin's own beside it; and NCCL, where the test wants one.
 #ifndef KEEL_BACKENDS_CUDA_TESTING_OWN_DRIVER_H_
 #define KEEL_BACKENDS_CUDA_TESTING_OWN_DRIVER_H_
 
@@ -31,10 +31,18 @@ class OwnDriver {
   // The library stays loaded.
   ~OwnDriver() {
     unsetenv("KEEL_EMULATED_CUDA");
+    unsetenv("KEEL_EMULATED_NCCL");
     std::filesystem::remove_all(folder_);
   }
   OwnDriver(const OwnDriver&) = delete;
   OwnDriver& operator=(const OwnDriver&) = delete;
+
+  // Puts the library |file| beside the driver, as NCCL. |settings|: as in KEEL_EMULATED_NCCL, which
+  // stays set, too.
+  void add_nccl(const std::string& file, const std::string& settings = "") const {
+    std::filesystem::copy_file(file, folder_ + "/libnccl.so.2");
+    setenv("KEEL_EMULATED_NCCL", settings.c_str(), 1);
+  }
 
   const std::string& folder() const { return folder_; }
   // Not there in a build without nvcc.

@@ -1,0 +1,18 @@
+// NCCL under the ABI's table of collectives.
+#ifndef KEEL_BACKENDS_CUDA_CCL_TABLE_H_
+#define KEEL_BACKENDS_CUDA_CCL_TABLE_H_
+
+#include <keel/abi.h>
+
+#include <string>
+
+namespace keel::cuda {
+
+// NULL in a build without nccl.h.
+const keel_ccl_table* ccl_table();
+// Whether the NCCL in |folder|, which is opened for it, can be used.
+bool has_collectives(const std::string& folder);
+
+}  // namespace keel::cuda
+
+#endif  // KEEL_BACKENDS_CUDA_CCL_TABLE_H_

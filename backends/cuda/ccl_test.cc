@@ -1,0 +1,351 @@
+// Collectives of the CUDA backend through keel.h, on the NCCL over the emulated chip: what goes
+// through the library and what does not, libraries that cannot be used, and failures.
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "backends/cuda/testing/own_driver.h"
+#include "collectives/testing/reference.h"
+#include "collectives/testing/test_rank.h"
+#include "core/testing/keel_test.h"
+
+namespace keel::testing {
+namespace {
+
+class CudaCclTest : public KeelTest {
+ protected:
+  void TearDown() override {
+    end_ranks();
+    KeelTest::TearDown();
+  }
+
+  static std::vector<keel_device> load_cuda(const OwnDriver& driver) {
+    return load("cuda", {{"library_folder", driver.folder()}});
+  }
+  static bool claims_collectives(keel_device device) {
+    auto info = KEEL_STRUCT_INIT(keel_device_info, KEEL_STRUCT_DEVICE_INFO);
+    EXPECT_KEEL_OK(keel_device_info_get(device, &info));
+    return (info.claims & KEEL_CLAIM_CCL) != 0;
+  }
+
+  // A rank on each of |devices|, with a stream.
+  void make_ranks(std::vector<keel_device> devices) {
+    end_ranks();
+    devices_ = std::move(devices);
+    comms_.resize(devices_.size());
+    auto options = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
+    options.chunk_bytes = 4096;
+    options.timeout_ns = kPatience;
+    ASSERT_KEEL_OK(keel_comm_init_all(devices_.data(), world(), &options, comms_.data()));
+    for (keel_device device : devices_) {
+      streams_.emplace_back();
+      ASSERT_KEEL_OK(keel_stream_create(device, 0, &streams_.back()));
+    }
+  }
+  void end_ranks() {
+    for (keel_comm comm : comms_) keel_comm_destroy(comm);
+    for (keel_stream stream : streams_) keel_stream_destroy(stream);
+    for (const auto& [rank, memory] : buffers_) keel_free(devices_[rank], memory);
+    buffers_.clear();
+    comms_.clear();
+    streams_.clear();
+  }
+  uint32_t world() const { return static_cast<uint32_t>(devices_.size()); }
+  uint64_t native_operations() {
+    auto stats = KEEL_STRUCT_INIT(keel_comm_stats, KEEL_STRUCT_COMM_STATS);
+    EXPECT_KEEL_OK(keel_comm_stats_get(comms_[0], &stats));
+    return stats.native_operations;
+  }
+  void expect_explained(const std::string& wanted) {
+    char text[4096];
+    uint64_t size = sizeof(text);
+    EXPECT_KEEL_OK(keel_comm_explain(comms_[0], text, &size));
+    EXPECT_NE(std::string(text).find(wanted), std::string::npos)
+        << "no '" << wanted << "' in " << text;
+  }
+
+  // Against the serial reference; how many operations NCCL had a part in.
+  uint64_t run(const Case& scenario) {
+    const uint64_t before = native_operations();
+    const Reference reference(scenario);
+    std::vector<CaseRun> runs;
+    for (uint32_t rank = 0; rank < world(); ++rank) {
+      runs.emplace_back(reference, rank, devices_[rank]);
+      EXPECT_EQ(runs.back().prepare(streams_[rank]), "");
+    }
+    for (uint32_t rank = 0; rank < world(); ++rank) {
+      EXPECT_EQ(runs[rank].call(comms_[rank], streams_[rank]), "");
+      EXPECT_EQ(runs[rank].fetch(streams_[rank]), "");
+    }
+    for (uint32_t rank = 0; rank < world(); ++rank) {
+      EXPECT_KEEL_OK(keel_stream_synchronize(streams_[rank], kPatience)) << scenario.describe();
+    }
+    for (const CaseRun& each : runs) EXPECT_EQ(each.check(), "") << scenario.describe();
+    return native_operations() - before;
+  }
+  // In place where the count is even.
+  Case scenario(Operation operation, keel_dtype dtype, uint64_t count) const {
+    Case made;
+    made.operation = operation;
+    made.dtype = dtype;
+    made.world = world();
+    made.count = count;
+    made.in_place = count % 2 == 0;
+    made.seed = static_cast<uint32_t>(count + static_cast<uint32_t>(operation));
+    return made;
+  }
+
+  // One all_reduce of floats on each of |ranks|; nobody waits.
+  void enqueue(const std::vector<uint32_t>& ranks, uint64_t count = 1000) {
+    for (const uint32_t rank : ranks) {
+      void*& memory = buffers_[rank];
+      if (memory == nullptr) memory = alloc(devices_[rank], count * 4);
+      ASSERT_KEEL_OK(keel_all_reduce(comms_[rank], memory, memory, count, KEEL_FLOAT32, KEEL_SUM,
+                                     streams_[rank]));
+    }
+  }
+  // |rank|'s wait ends with |code|, and the text has all of |texts|.
+  void expect_failure(uint32_t rank, keel_status code, const std::vector<std::string>& texts) {
+    EXPECT_EQ(keel_stream_synchronize(streams_[rank], kPatience), code) << "rank " << rank;
+    const std::string said = keel_last_error();
+    for (const std::string& text : texts) {
+      EXPECT_NE(said.find(text), std::string::npos) << "no '" << text << "' in " << said;
+    }
+  }
+
+  std::vector<keel_device> devices_;
+  std::vector<keel_comm> comms_;
+  std::vector<keel_stream> streams_;
+  std::map<uint32_t, void*> buffers_;
+};
+
+constexpr Operation kNative[] = {Operation::kAllReduce,     Operation::kReduce,
+                                 Operation::kReduceScatter, Operation::kBroadcast,
+                                 Operation::kAllGather,     Operation::kAllToAll};
+
+// NCCL has no 16-bit integers, and 8-bit floats on compute capability 9.0 alone.
+bool has_type(keel_dtype dtype) {
+  return dtype != KEEL_INT16 && dtype != KEEL_UINT16 && dtype != KEEL_FLOAT8_E4M3FN &&
+         dtype != KEEL_FLOAT8_E5M2;
+}
+
+// ---- what goes through it -----------------------------------------------------
+
+TEST_F(CudaCclTest, OneIslandOfAll) {
+  const OwnDriver driver("devices=4 memory_mib=64");
+  driver.add_nccl(KEEL_EMULATED_NCCL_FILE);
+  const std::vector<keel_device> devices = load_cuda(driver);
+  ASSERT_EQ(devices.size(), 4u);
+  EXPECT_TRUE(claims_collectives(devices[0]));
+  for (const uint32_t ranks : {2, 3, 4}) {
+    SCOPED_TRACE(ranks);
+    make_ranks({devices.begin(), devices.begin() + ranks});
+    expect_explained(R"("library": "NCCL 2.28.9")");
+    for (uint32_t number = 0; number < kOperations; ++number) {
+      const auto operation = static_cast<Operation>(number);
+      const bool is_native = std::count(std::begin(kNative), std::end(kNative), operation) != 0;
+      for (const uint64_t count : {1, 100, 5001}) {
+        EXPECT_EQ(run(scenario(operation, KEEL_FLOAT32, count)), is_native ? 1u : 0u)
+            << number << " of " << count;
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
+// What NCCL lacks goes by Keel's own way, and is as right.
+TEST_F(CudaCclTest, EveryDtypeByEveryReduction) {
+  const OwnDriver driver("devices=3 memory_mib=64");
+  driver.add_nccl(KEEL_EMULATED_NCCL_FILE);
+  make_ranks(load_cuda(driver));
+  for (keel_dtype dtype = KEEL_DTYPE_INVALID + 1; dtype < KEEL_DTYPE_COUNT; ++dtype) {
+    for (keel_reduction reduction = 0; reduction < KEEL_REDUCTION_COUNT; ++reduction) {
+      Case made = scenario(Operation::kAllReduce, dtype, 777);
+      made.reduction = reduction;
+      EXPECT_EQ(run(made), has_type(dtype) ? 1u : 0u) << made.describe();
+    }
+    EXPECT_EQ(run(scenario(Operation::kAllGather, dtype, 334)), has_type(dtype) ? 1u : 0u);
+    EXPECT_EQ(run(scenario(Operation::kAllToAll, dtype, 334)), has_type(dtype) ? 1u : 0u);
+    if (HasFailure()) return;
+  }
+}
+
+// CPU ranks beside an island: the library inside, Keel's own between.
+TEST_F(CudaCclTest, CpuRanksBesideAnIsland) {
+  const OwnDriver driver("devices=3 memory_mib=64");
+  driver.add_nccl(KEEL_EMULATED_NCCL_FILE);
+  const std::vector<keel_device> cpus = load("cpu");
+  const std::vector<keel_device> gpus = load_cuda(driver);
+  ASSERT_FALSE(cpus.empty());
+  ASSERT_EQ(gpus.size(), 3u);
+  make_ranks({gpus[0], cpus[0], gpus[1], gpus[2], cpus[0]});
+  expect_explained(R"("islands": [{"ranks": "ranks 0, 2, 3", "library": "NCCL 2.28.9"}])");
+  expect_explained(R"("why": "no native library")");
+  for (uint32_t number = 0; number < kOperations; ++number) {
+    const auto operation = static_cast<Operation>(number);
+    const bool is_mixed = operation == Operation::kAllReduce || operation == Operation::kBroadcast;
+    for (const uint64_t count : {1, 6000, 40'001}) {
+      EXPECT_EQ(run(scenario(operation, KEEL_FLOAT32, count)), is_mixed && count > 1 ? 1u : 0u)
+          << number << " of " << count;
+      if (HasFailure()) return;
+    }
+  }
+  // All ranks hold the same bits, whatever was rounded where.
+  constexpr uint64_t kCount = 10'007;
+  std::vector<void*> memory;
+  for (uint32_t rank = 0; rank < world(); ++rank) {
+    std::vector<uint32_t> values = pattern(kCount, rank);
+    for (uint32_t& value : values) value = value % 0x10000000 + 0x38000000;  // floats
+    memory.push_back(alloc_filled(devices_[rank], values));
+    ASSERT_KEEL_OK(keel_all_reduce(comms_[rank], memory[rank], memory[rank], kCount, KEEL_FLOAT32,
+                                   KEEL_SUM, streams_[rank]));
+  }
+  for (keel_stream stream : streams_) ASSERT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+  const std::vector<uint32_t> first = read(devices_[0], memory[0], kCount);
+  for (uint32_t rank = 1; rank < world(); ++rank) {
+    EXPECT_EQ(read(devices_[rank], memory[rank], kCount), first) << "rank " << rank;
+  }
+  for (uint32_t rank = 0; rank < world(); ++rank) {
+    EXPECT_KEEL_OK(keel_free(devices_[rank], memory[rank]));
+  }
+}
+
+// ---- libraries ------------------------------------------------------------------
+
+TEST_F(CudaCclTest, WithoutALibraryNothingIsClaimedAndAllGoesOn) {
+  const OwnDriver driver("devices=2 memory_mib=64");
+  make_ranks(load_cuda(driver));
+  EXPECT_FALSE(claims_collectives(devices_[0]));
+  expect_explained("no native library");
+  EXPECT_EQ(run(scenario(Operation::kAllReduce, KEEL_FLOAT32, 5000)), 0u);
+}
+
+TEST_F(CudaCclTest, ALibraryThatIsTooOldIsNotUsed) {
+  const OwnDriver driver("devices=2 memory_mib=64");
+  driver.add_nccl(KEEL_EMULATED_NCCL_FILE, "version=21307");
+  make_ranks(load_cuda(driver));
+  EXPECT_FALSE(claims_collectives(devices_[0]));
+  EXPECT_EQ(run(scenario(Operation::kAllReduce, KEEL_FLOAT32, 5000)), 0u);
+}
+
+TEST_F(CudaCclTest, AnOlderLibraryDoesWhatItHas) {
+  const OwnDriver driver("devices=2 memory_mib=64");
+  driver.add_nccl(KEEL_EMULATED_NCCL_OLDER, "version=21403");
+  make_ranks(load_cuda(driver));
+  EXPECT_TRUE(claims_collectives(devices_[0]));
+  expect_explained(R"("library": "NCCL 2.14.3")");
+  EXPECT_EQ(run(scenario(Operation::kAllReduce, KEEL_FLOAT32, 5000)), 1u);
+  EXPECT_EQ(run(scenario(Operation::kAllToAll, KEEL_FLOAT32, 5000)), 0u);
+}
+
+TEST_F(CudaCclTest, TheFolderOfTheLibrary) {
+  const OwnDriver driver("devices=2 memory_mib=64");
+  const OwnDriver elsewhere("devices=2 memory_mib=64");
+  elsewhere.add_nccl(KEEL_EMULATED_NCCL_FILE);
+  const auto claims = [&](const Settings& more) {
+    Settings settings = {{"library_folder", driver.folder()}};
+    settings.insert(more.begin(), more.end());
+    return claims_collectives(load("cuda", settings).at(0));
+  };
+  EXPECT_FALSE(claims({}));
+  EXPECT_TRUE(claims({{"nccl_folder", elsewhere.folder()}}));
+  setenv("KEEL_NCCL_LIBRARY_FOLDER", elsewhere.folder().c_str(), 1);
+  EXPECT_TRUE(claims({}));
+  EXPECT_FALSE(claims({{"nccl_folder", driver.folder()}})) << "a setting goes first";
+  unsetenv("KEEL_NCCL_LIBRARY_FOLDER");
+}
+
+// ---- failures -------------------------------------------------------------------
+
+TEST_F(CudaCclTest, AnErrorOfTheLibraryNamesTheRankAndTheDevicesGoOn) {
+  const OwnDriver driver("devices=3 memory_mib=64 faults=1/fail:ccl@2");
+  driver.add_nccl(KEEL_EMULATED_NCCL_FILE);
+  const std::vector<keel_device> devices = load_cuda(driver);
+  make_ranks(devices);
+  enqueue({0, 1, 2});
+  for (keel_stream stream : streams_) ASSERT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+  enqueue({0, 1, 2});
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    expect_failure(rank, KEEL_INTERNAL,
+                   {"all_reduce", "rank 1 (cuda:1)", "injected failure of ccl 2"});
+    EXPECT_EQ(keel_comm_async_error(comms_[rank]), KEEL_INTERNAL);
+  }
+  make_ranks(devices);
+  EXPECT_EQ(run(scenario(Operation::kAllReduce, KEEL_FLOAT32, 5000)), 1u);
+}
+
+TEST_F(CudaCclTest, ARefusedCallIsNamed) {
+  const OwnDriver driver("devices=3 memory_mib=64 faults=1/refuse:ccl@1");
+  driver.add_nccl(KEEL_EMULATED_NCCL_FILE);
+  make_ranks(load_cuda(driver));
+  enqueue({0, 1, 2});
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    expect_failure(rank, KEEL_UNAVAILABLE, {"rank 1 (cuda:1)", "injected refusal of ccl 1"});
+  }
+}
+
+TEST_F(CudaCclTest, ALostDeviceIsNamedAndTheOthersGoOn) {
+  const OwnDriver driver("devices=3 memory_mib=64 faults=0/lose:ccl@1");
+  driver.add_nccl(KEEL_EMULATED_NCCL_FILE);
+  const std::vector<keel_device> devices = load_cuda(driver);
+  make_ranks(devices);
+  enqueue({0, 1, 2});
+  for (uint32_t rank = 1; rank < 3; ++rank) {
+    expect_failure(rank, KEEL_DEVICE_LOST, {"rank 0 (cuda:0)", "CUDA_ERROR_ECC_UNCORRECTABLE"});
+  }
+  make_ranks({devices[1], devices[2]});
+  EXPECT_EQ(run(scenario(Operation::kAllReduce, KEEL_FLOAT32, 5000)), 1u);
+}
+
+TEST_F(CudaCclTest, AnAbortInMidOperationEndsAllAndHarmsNoDevice) {
+  const OwnDriver driver("devices=4 memory_mib=64 faults=1/stall:ccl@1");
+  driver.add_nccl(KEEL_EMULATED_NCCL_FILE);
+  const std::vector<keel_device> devices = load_cuda(driver);
+  make_ranks({devices[0], devices[1], devices[2]});
+  enqueue({0, 1, 2}, 100'000);
+  std::thread aborting([&] { EXPECT_KEEL_OK(keel_comm_abort(comms_[2])); });
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    expect_failure(rank, KEEL_ABORTED, {"rank 2 aborted"});
+  }
+  aborting.join();
+  // Not the one with the fault: the abort may have come before its call.
+  make_ranks({devices[0], devices[2], devices[3]});
+  EXPECT_EQ(run(scenario(Operation::kAllReduce, KEEL_FLOAT32, 5000)), 1u);
+}
+
+// With more behind it, which the rank that aborts posts as failed: all hear of the abort.
+TEST_F(CudaCclTest, AnAbortAtAnyMomentIsToldAsOne) {
+  const OwnDriver driver("devices=2 memory_mib=64");
+  driver.add_nccl(KEEL_EMULATED_NCCL_FILE);
+  const std::vector<keel_device> devices = load_cuda(driver);
+  for (int round = 0; round < 30; ++round) {
+    make_ranks(devices);
+    for (int i = 0; i < 4; ++i) enqueue({0, 1}, 500'000);
+    std::thread aborting([&] { EXPECT_KEEL_OK(keel_comm_abort(comms_[1])); });
+    for (keel_stream stream : streams_) {
+      const keel_status status = keel_stream_synchronize(stream, kPatience);
+      EXPECT_TRUE(status == KEEL_OK || status == KEEL_ABORTED) << keel_last_error();
+    }
+    aborting.join();
+  }
+}
+
+TEST_F(CudaCclTest, WhatHangsEndsAtTheDeadlineAndHarmsNoDevice) {
+  const OwnDriver driver("devices=3 memory_mib=64 faults=1/stall:ccl@1");
+  driver.add_nccl(KEEL_EMULATED_NCCL_FILE);
+  const std::vector<keel_device> devices = load_cuda(driver);
+  make_ranks(devices);
+  for (keel_comm comm : comms_) ASSERT_KEEL_OK(keel_comm_timeout_set(comm, kSecond / 5));
+  enqueue({0, 1, 2});
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    expect_failure(rank, KEEL_TIMED_OUT, {"native all_reduce did not end in time"});
+  }
+  make_ranks(devices);
+  EXPECT_EQ(run(scenario(Operation::kAllReduce, KEEL_FLOAT32, 5000)), 1u);
+}
+
+}  // namespace
+}  // namespace keel::testing

@@ -1,0 +1,350 @@
+#include "backends/cuda/communicator.h"
+
+#include <algorithm>
+#include <cstring>
+#include <keel/float_types.hpp>
+#include <keel/plugin_kit.hpp>
+#include <thread>
+#include <utility>
+
+namespace keel::cuda {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// How long the end of a communicator may take whose operations are over.
+constexpr std::chrono::seconds kLeavePatience(5);
+
+// The library's reductions; that with a factor is made for each group.
+bool translate(keel_reduction reduction, ncclRedOp_t* out_reduction) {
+  switch (reduction) {
+    case KEEL_SUM:
+      *out_reduction = ncclSum;
+      return true;
+    case KEEL_PROD:
+      *out_reduction = ncclProd;
+      return true;
+    case KEEL_MIN:
+      *out_reduction = ncclMin;
+      return true;
+    case KEEL_MAX:
+      *out_reduction = ncclMax;
+      return true;
+    case KEEL_AVG:
+      *out_reduction = ncclAvg;
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool reduces(keel_collective collective) {
+  return collective == KEEL_ALL_REDUCE || collective == KEEL_REDUCE ||
+         collective == KEEL_REDUCE_SCATTER;
+}
+
+// |factor| in the form of |dtype|; of integers, where it is whole and in range.
+void encode(keel_dtype dtype, double factor, void* out) {
+  const auto put = [&](auto value) { std::memcpy(out, &value, sizeof(value)); };
+  const auto real = static_cast<float>(factor);
+  switch (dtype) {
+    case KEEL_FLOAT16:
+      return put(to_float16(real));
+    case KEEL_BFLOAT16:
+      return put(to_bfloat16(real));
+    case KEEL_FLOAT8_E4M3FN:
+      return put(to_float8_e4m3(real));
+    case KEEL_FLOAT8_E5M2:
+      return put(to_float8_e5m2(real));
+    case KEEL_FLOAT32:
+      return put(real);
+    case KEEL_FLOAT64:
+      return put(factor);
+    default:
+      // The low bytes come first.
+      return factor < 0 ? put(static_cast<int64_t>(factor)) : put(static_cast<uint64_t>(factor));
+  }
+}
+
+}  // namespace
+
+class Communicator::FactorSums {
+ public:
+  explicit FactorSums(Communicator& owner) : owner_(owner) {}
+  ~FactorSums() {
+    for (const ncclRedOp_t sum : made_) {
+      // One that fails, as in a communicator that has, goes with the communicator.
+      (void)owner_.nccl_.functions().RedOpDestroy(sum, owner_.native_);
+    }
+  }
+  FactorSums(const FactorSums&) = delete;
+  FactorSums& operator=(const FactorSums&) = delete;
+
+  keel_status make(keel_dtype dtype, double factor, ncclRedOp_t* out_sum) {
+    alignas(8) std::byte scalar[8] = {};
+    encode(dtype, factor, scalar);
+    ncclDataType_t type = ncclNumTypes;
+    (void)translate(dtype, &type);
+    made_.reserve(made_.size() + 1);
+    const keel_status status =
+        owner_.call("ncclRedOpCreatePreMulSum", [&](const NcclFunctions& nccl) {
+          return nccl.RedOpCreatePreMulSum(out_sum, scalar, type, ncclScalarHostImmediate,
+                                           owner_.native_);
+        });
+    if (status == KEEL_OK) made_.push_back(*out_sum);
+    return status;
+  }
+
+ private:
+  Communicator& owner_;
+  std::vector<ncclRedOp_t> made_;
+};
+
+// ---- coming and going ------------------------------------------------------------
+
+keel_status Communicator::create(Device& device, const Nccl& nccl, const ncclUniqueId& id, int rank,
+                                 int world, int64_t timeout_ns,
+                                 std::unique_ptr<Communicator>* out_communicator) {
+  std::unique_ptr<Communicator> made(new Communicator(device, nccl, world, timeout_ns));
+  {
+    const std::lock_guard lock(made->mutex_);
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    constexpr const char* kName = "ncclCommInitRankConfig";
+    keel_status status = made->call(kName, [&](const NcclFunctions& functions) {
+      return functions.CommInitRankConfig(&made->native_, world, id, rank, &config);
+    });
+    if (status == KEEL_OK) status = made->settle(kName, made->deadline());
+    if (status == KEEL_TIMED_OUT) {
+      made->abort_native();
+      return kit::fail(KEEL_TIMED_OUT, "cuda: %s: not all %d ranks came in time", kName, world);
+    }
+    if (status != KEEL_OK) {
+      made->abort_native();
+      return status;
+    }
+  }
+  *out_communicator = std::move(made);
+  return KEEL_OK;
+}
+
+Communicator::~Communicator() {
+  const std::lock_guard lock(mutex_);
+  if (native_ == nullptr) return;
+  // One that has failed, or does not come to an end, is aborted: the library waits for the others
+  // in an orderly one.
+  ncclResult_t state = ncclSuccess;
+  keel_status status = call("ncclCommGetAsyncError", [&](const NcclFunctions& nccl) {
+    return nccl.CommGetAsyncError(native_, &state);
+  });
+  if (status == KEEL_OK && state == ncclSuccess) {
+    status = call("ncclCommFinalize",
+                  [&](const NcclFunctions& nccl) { return nccl.CommFinalize(native_); });
+    if (status == KEEL_OK) status = settle("ncclCommFinalize", Clock::now() + kLeavePatience);
+    if (status == KEEL_OK) {
+      status = call("ncclCommDestroy",
+                    [&](const NcclFunctions& nccl) { return nccl.CommDestroy(native_); });
+      native_ = nullptr;
+      if (status == KEEL_OK) return;
+    }
+  }
+  abort_native();
+}
+
+keel_status Communicator::abort() {
+  aborting_.store(true, std::memory_order_release);
+  const std::lock_guard lock(mutex_);
+  abort_native();
+  return KEEL_OK;
+}
+
+// On a device that is lost too: the library has threads and memory of the host's.
+void Communicator::abort_native() {
+  if (native_ == nullptr) return;
+  (void)device_.release("ncclCommAbort", [&](const Functions&) {
+    const ncclResult_t result = nccl_.functions().CommAbort(native_);
+    if (result != ncclSuccess && result != ncclInProgress) {
+      kit::log(KEEL_LOG_WARNING, "cuda: %s", nccl_.text_of("ncclCommAbort", result).c_str());
+    }
+    return CUDA_SUCCESS;
+  });
+  native_ = nullptr;
+}
+
+// ---- calls -----------------------------------------------------------------------
+
+template <typename Body>
+keel_status Communicator::call(const char* name, Body&& body) {
+  ncclResult_t result = ncclSuccess;
+  const keel_status entered = device_.call(name, [&](const Functions&) {
+    result = body(nccl_.functions());
+    return CUDA_SUCCESS;
+  });
+  return entered == KEEL_OK ? check(name, result) : entered;
+}
+
+keel_status Communicator::check(const char* name, ncclResult_t result) const {
+  if (result == ncclSuccess || result == ncclInProgress) return KEEL_OK;
+  // Of a device that is lost the driver says so at any call, and of what.
+  uint64_t free = 0;
+  uint64_t total = 0;
+  if (result == ncclUnhandledCudaError && device_.memory_info(&free, &total) == KEEL_DEVICE_LOST) {
+    return KEEL_DEVICE_LOST;
+  }
+  return kit::fail(status_of(result), "cuda: %s", nccl_.text_of(name, result).c_str());
+}
+
+keel_status Communicator::say_aborted() const {
+  return kit::fail(KEEL_ABORTED, "cuda: the NCCL communicator was aborted");
+}
+
+Communicator::Time Communicator::deadline() const {
+  constexpr int64_t kForEver = int64_t{10'000} * 24 * 3600 * 1'000'000'000;  // within the clock
+  return Clock::now() + std::chrono::nanoseconds(std::min(timeout_ns_, kForEver));
+}
+
+keel_status Communicator::settle(const char* name, Time deadline) {
+  constexpr std::chrono::microseconds kLongestPause(1000);
+  std::chrono::microseconds pause(0);
+  while (true) {
+    ncclResult_t state = ncclSuccess;
+    const ncclResult_t asked = nccl_.functions().CommGetAsyncError(native_, &state);
+    if (asked != ncclSuccess) return check("ncclCommGetAsyncError", asked);
+    if (state != ncclInProgress) return check(name, state);
+    if (aborting_.load(std::memory_order_acquire)) return say_aborted();
+    if (Clock::now() >= deadline) {
+      return kit::fail(KEEL_TIMED_OUT, "cuda: %s: NCCL did not come to an end in time", name);
+    }
+    std::this_thread::sleep_for(pause);
+    pause = std::min(kLongestPause, 2 * pause + std::chrono::microseconds(1));
+  }
+}
+
+keel_status Communicator::run(const Stream& stream, std::span<const keel_ccl_call> calls) {
+  const std::lock_guard lock(mutex_);
+  if (native_ == nullptr) return say_aborted();
+  std::vector<const void*> sources;
+  for (const keel_ccl_call& call : calls) {
+    if (!nccl_.can(call.collective, call.dtype, call.reduction, device_.compute_capability())) {
+      return kit::fail(KEEL_UNSUPPORTED, "cuda: %s has no collective %u of %s, reduction %u",
+                       nccl_.name().c_str(), call.collective, kit::dtype_name(call.dtype),
+                       call.reduction);
+    }
+    sources.push_back(call.send);
+  }
+  bool copied = false;
+  keel_status status = copy_in_place(stream, calls, &sources, &copied);
+  if (status == KEEL_OK) status = enqueue(stream, calls, sources);
+  if (status == KEEL_TIMED_OUT) abort_native();
+  if (!copied) return status;
+  const keel_status given_back = scratch_.give_back(stream);
+  return status == KEEL_OK ? given_back : status;
+}
+
+keel_status Communicator::copy_in_place(const Stream& stream, std::span<const keel_ccl_call> calls,
+                                        std::vector<const void*>* in_out_sources,
+                                        bool* out_copied) {
+  const auto bytes_of = [&](const keel_ccl_call& call) {
+    const bool is_in_place = call.collective == KEEL_ALL_TO_ALL && call.send == call.receive;
+    const uint64_t bytes = call.count * kit::dtype_size(call.dtype) * static_cast<uint64_t>(world_);
+    return is_in_place ? bytes : 0;
+  };
+  uint64_t size = 0;
+  for (const keel_ccl_call& call : calls) size += bytes_of(call);
+  if (size == 0) return KEEL_OK;
+  CUdeviceptr memory = 0;
+  keel_status status = scratch_.take(stream, size, &memory);
+  for (size_t i = 0; status == KEEL_OK && i < calls.size(); ++i) {
+    const uint64_t bytes = bytes_of(calls[i]);
+    if (bytes == 0) continue;
+    status = device_.call("cuMemcpyDtoDAsync", [&](const Functions& cu) {
+      return cu.MemcpyDtoDAsync(memory, reinterpret_cast<CUdeviceptr>(calls[i].send), bytes,
+                                stream.native());
+    });
+    (*in_out_sources)[i] = reinterpret_cast<const void*>(memory);
+    memory += bytes;
+  }
+  *out_copied = true;
+  return status;
+}
+
+keel_status Communicator::enqueue(const Stream& stream, std::span<const keel_ccl_call> calls,
+                                  const std::vector<const void*>& sources) {
+  FactorSums sums(*this);
+  std::vector<ncclRedOp_t> reductions(calls.size(), ncclSum);
+  for (size_t i = 0; i < calls.size(); ++i) {
+    if (!reduces(calls[i].collective) || translate(calls[i].reduction, &reductions[i])) continue;
+    const keel_status made = sums.make(calls[i].dtype, calls[i].factor, &reductions[i]);
+    if (made != KEEL_OK) return made;
+  }
+  const keel_status status = call("an NCCL group", [&](const NcclFunctions& nccl) {
+    ncclResult_t result = nccl.GroupStart();
+    if (result != ncclSuccess) return result;
+    for (size_t i = 0; i < calls.size(); ++i) {
+      result = enqueue_one(calls[i], sources[i], reductions[i], stream.native());
+      if (result != ncclSuccess && result != ncclInProgress) break;
+    }
+    // It ends in any case; after a failure it enqueues nothing.
+    const ncclResult_t ended = nccl.GroupEnd();
+    return result == ncclSuccess || result == ncclInProgress ? ended : result;
+  });
+  // The first operation may have to connect the ranks: only then is it on the stream.
+  return status == KEEL_OK ? settle("ncclGroupEnd", deadline()) : status;
+}
+
+ncclResult_t Communicator::enqueue_one(const keel_ccl_call& call, const void* source,
+                                       ncclRedOp_t reduction, CUstream stream) const {
+  const NcclFunctions& nccl = nccl_.functions();
+  ncclDataType_t type = ncclNumTypes;
+  if (!translate(call.dtype, &type)) return ncclInvalidArgument;
+  switch (call.collective) {
+    case KEEL_ALL_REDUCE:
+      return nccl.AllReduce(source, call.receive, call.count, type, reduction, native_, stream);
+    case KEEL_REDUCE:
+      return nccl.Reduce(source, call.receive, call.count, type, reduction, call.root, native_,
+                         stream);
+    case KEEL_BROADCAST:
+      // Ranks that only receive have no buffer to send from.
+      return nccl.Broadcast(source == nullptr ? call.receive : source, call.receive, call.count,
+                            type, call.root, native_, stream);
+    case KEEL_ALL_GATHER:
+      return nccl.AllGather(source, call.receive, call.count, type, native_, stream);
+    case KEEL_REDUCE_SCATTER:
+      return nccl.ReduceScatter(source, call.receive, call.count, type, reduction, native_, stream);
+    case KEEL_ALL_TO_ALL:
+      return nccl.AlltoAll(source, call.receive, call.count, type, native_, stream);
+    default:
+      return ncclInvalidUsage;
+  }
+}
+
+// ---- the rest --------------------------------------------------------------------
+
+keel_status Communicator::async_error() {
+  const std::lock_guard lock(mutex_);
+  if (native_ == nullptr) return say_aborted();
+  ncclResult_t state = ncclSuccess;
+  const ncclResult_t asked = nccl_.functions().CommGetAsyncError(native_, &state);
+  return check("ncclCommGetAsyncError", asked == ncclSuccess ? state : asked);
+}
+
+keel_status Communicator::register_buffer(void* pointer, uint64_t size, void** out_registration) {
+  const std::lock_guard lock(mutex_);
+  if (native_ == nullptr) return say_aborted();
+  if (nccl_.functions().CommRegister == nullptr || nccl_.functions().CommDeregister == nullptr) {
+    return kit::fail(KEEL_UNSUPPORTED, "cuda: %s registers no buffers", nccl_.name().c_str());
+  }
+  return call("ncclCommRegister", [&](const NcclFunctions& nccl) {
+    return nccl.CommRegister(native_, pointer, size, out_registration);
+  });
+}
+
+keel_status Communicator::deregister_buffer(void* registration) {
+  const std::lock_guard lock(mutex_);
+  if (native_ == nullptr) return KEEL_OK;  // it went with the communicator
+  return call("ncclCommDeregister", [&](const NcclFunctions& nccl) {
+    return nccl.CommDeregister(native_, registration);
+  });
+}
+
+}  // namespace keel::cuda

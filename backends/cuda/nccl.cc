@@ -1,0 +1,165 @@
+#include "backends/cuda/nccl.h"
+
+#include <dlfcn.h>
+
+#include <map>
+#include <memory>
+#include <mutex>
+
+namespace keel::cuda {
+namespace {
+
+// 22809 is 2.28.9; up to 2.8 the minor version had one digit.
+std::string version_text(int version) {
+  const int major = version < 10000 ? version / 1000 : version / 10000;
+  const int minor = version < 10000 ? version % 1000 / 100 : version % 10000 / 100;
+  return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(version % 100);
+}
+
+constexpr int kFirstWithFloat8 = 22400;
+// The 8-bit floats are for these alone. Some versions refuse to move them, too, on older ones.
+constexpr int kCapabilityOfFloat8 = 90;
+
+}  // namespace
+
+const Nccl& Nccl::of(const std::string& folder) {
+  // For ever, as the libraries.
+  static std::mutex& mutex = *new std::mutex;
+  static auto& libraries = *new std::map<std::string, std::unique_ptr<Nccl>>;
+  const std::lock_guard lock(mutex);
+  std::unique_ptr<Nccl>& library = libraries[folder];
+  if (library == nullptr) library.reset(new Nccl(folder));
+  return *library;
+}
+
+Nccl::Nccl(const std::string& folder) {
+  if (!open(folder)) kit::log(KEEL_LOG_INFO, "cuda: %s", reason_.c_str());
+}
+
+bool Nccl::open(const std::string& folder) {
+  if (!library_.open(folder, {"libnccl.so.2"})) {
+    reason_ = "no NCCL: " + library_.error();
+    return false;
+  }
+  if (!library_.find("ncclGetVersion", &functions_.GetVersion)) {
+    reason_ = "unusable NCCL: " + library_.error();
+    return false;
+  }
+  Dl_info info;
+  std::string path = "libnccl.so.2";
+  if (dladdr(reinterpret_cast<void*>(functions_.GetVersion), &info) != 0 &&
+      info.dli_fname != nullptr) {
+    path = info.dli_fname;
+  }
+  const ncclResult_t asked = functions_.GetVersion(&version_);
+  if (asked != ncclSuccess) {
+    reason_ = "unusable NCCL " + path + ": ncclGetVersion: error " + std::to_string(asked);
+    return false;
+  }
+  name_ = "NCCL " + version_text(version_);
+  if (version_ < kOldest) {
+    reason_ = path + " is " + name_ + ", too old: " + version_text(kOldest) +
+              " is the first that is used";
+    return false;
+  }
+  std::string missing;
+#define KEEL_NCCL_FIND(name)                                            \
+  if (!library_.find("nccl" #name, &functions_.name)) {                 \
+    missing += std::string(missing.empty() ? "" : ", ") + "nccl" #name; \
+  }
+  KEEL_NCCL_FUNCTIONS(KEEL_NCCL_FIND)
+#undef KEEL_NCCL_FIND
+#define KEEL_NCCL_FIND(name) library_.find("nccl" #name, &functions_.name);
+  KEEL_NCCL_OPTIONAL_FUNCTIONS(KEEL_NCCL_FIND)
+#undef KEEL_NCCL_FIND
+  if (missing.empty()) return true;
+  reason_ = "unusable NCCL " + path + ": symbols missing: " + missing;
+  return false;
+}
+
+bool Nccl::can(keel_collective collective, keel_dtype dtype, keel_reduction reduction,
+               int capability) const {
+  if (!is_usable()) return false;
+  ncclDataType_t type = ncclNumTypes;
+  if (!translate(dtype, &type)) return false;
+  const bool is_float8 = type == ncclFloat8e4m3 || type == ncclFloat8e5m2;
+  if (is_float8 && (version_ < kFirstWithFloat8 || capability < kCapabilityOfFloat8)) return false;
+  switch (collective) {
+    case KEEL_ALL_REDUCE:
+    case KEEL_REDUCE:
+    case KEEL_REDUCE_SCATTER:
+      return reduction < KEEL_REDUCTION_COUNT;
+    case KEEL_BROADCAST:
+    case KEEL_ALL_GATHER:
+      return true;
+    case KEEL_ALL_TO_ALL:
+      return functions_.AlltoAll != nullptr;
+    default:
+      return false;
+  }
+}
+
+std::string Nccl::text_of(const char* call, ncclResult_t result) const {
+  const char* const last = functions_.GetLastError(/*comm=*/nullptr);
+  const std::string more = last == nullptr || *last == '\0' ? "" : std::string(": ") + last;
+  return std::string(call) + ": " + functions_.GetErrorString(result) + more;
+}
+
+bool translate(keel_dtype dtype, ncclDataType_t* out_type) {
+  switch (dtype) {
+    case KEEL_INT8:
+      *out_type = ncclInt8;
+      return true;
+    case KEEL_INT32:
+      *out_type = ncclInt32;
+      return true;
+    case KEEL_INT64:
+      *out_type = ncclInt64;
+      return true;
+    case KEEL_UINT8:
+      *out_type = ncclUint8;
+      return true;
+    case KEEL_UINT32:
+      *out_type = ncclUint32;
+      return true;
+    case KEEL_UINT64:
+      *out_type = ncclUint64;
+      return true;
+    case KEEL_FLOAT16:
+      *out_type = ncclFloat16;
+      return true;
+    case KEEL_BFLOAT16:
+      *out_type = ncclBfloat16;
+      return true;
+    case KEEL_FLOAT32:
+      *out_type = ncclFloat32;
+      return true;
+    case KEEL_FLOAT64:
+      *out_type = ncclFloat64;
+      return true;
+    case KEEL_FLOAT8_E4M3FN:
+      *out_type = ncclFloat8e4m3;
+      return true;
+    case KEEL_FLOAT8_E5M2:
+      *out_type = ncclFloat8e5m2;
+      return true;
+    default:
+      return false;  // int16 and uint16
+  }
+}
+
+keel_status status_of(ncclResult_t result) {
+  switch (result) {
+    case ncclSystemError:
+      return KEEL_UNAVAILABLE;
+    case ncclInvalidArgument:
+    case ncclInvalidUsage:
+      return KEEL_INVALID_ARGUMENT;
+    case ncclRemoteError:
+      return KEEL_RANK_FAILED;
+    default:
+      return KEEL_INTERNAL;
+  }
+}
+
+}  // namespace keel::cuda

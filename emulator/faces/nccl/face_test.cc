@@ -1,0 +1,211 @@
+// The library as its users see it: opened at run time beside the driver's, by name.
+#include <cuda.h>
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <nccl.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+constexpr uint32_t kWorld = 3;
+
+void* open_once(const char* file) {
+  setenv("KEEL_EMULATED_CUDA", "devices=3 memory_mib=64", 1);
+  setenv("KEEL_EMULATED_NCCL", "version=22703", 1);
+  return dlopen(file, RTLD_NOW | RTLD_LOCAL);
+}
+void* library() {
+  static void* const opened = open_once(KEEL_FACE);
+  return opened;
+}
+void* driver() {
+  static void* const opened = open_once(KEEL_DRIVER_FACE);
+  return opened;
+}
+
+#define NCCL(name) reinterpret_cast<decltype(&name)>(dlsym(library(), #name))
+#define DRIVER(name, symbol) reinterpret_cast<decltype(&name)>(dlsym(driver(), symbol))
+
+// A blocking rank on each device, each with a stream and memory of four words.
+class NcclFaceTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_NE(driver(), nullptr) << dlerror();
+    ASSERT_NE(library(), nullptr) << dlerror();
+    ASSERT_EQ(DRIVER(cuInit, "cuInit")(0), CUDA_SUCCESS);
+    ncclUniqueId id;
+    ASSERT_EQ(NCCL(ncclGetUniqueId)(&id), ncclSuccess) << error();
+    each_rank([&](uint32_t rank) {
+      Rank& self = ranks_[rank];
+      EXPECT_EQ(DRIVER(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain")(
+                    &self.context, static_cast<CUdevice>(rank)),
+                CUDA_SUCCESS);
+      push(rank);
+      EXPECT_EQ(DRIVER(cuStreamCreateWithPriority, "cuStreamCreateWithPriority")(
+                    &self.stream, CU_STREAM_NON_BLOCKING, 0),
+                CUDA_SUCCESS);
+      EXPECT_EQ(DRIVER(cuMemAlloc, "cuMemAlloc_v2")(&self.memory, 16), CUDA_SUCCESS);
+      ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+      EXPECT_EQ(
+          NCCL(ncclCommInitRankConfig)(&self.comm, kWorld, id, static_cast<int>(rank), &config),
+          ncclSuccess)
+          << error();
+    });
+  }
+  void TearDown() override {
+    for (uint32_t rank = 0; rank < kWorld; ++rank) {
+      if (ranks_[rank].comm != nullptr) {
+        EXPECT_EQ(NCCL(ncclCommDestroy)(ranks_[rank].comm), ncclSuccess);
+      }
+      EXPECT_EQ(DRIVER(cuDevicePrimaryCtxRelease,
+                       "cuDevicePrimaryCtxRelease_v2")(static_cast<CUdevice>(rank)),
+                CUDA_SUCCESS);
+    }
+  }
+  static void each_rank(const std::function<void(uint32_t)>& work) {
+    std::vector<std::thread> threads;
+    for (uint32_t rank = 0; rank < kWorld; ++rank) threads.emplace_back(work, rank);
+    for (std::thread& thread : threads) thread.join();
+  }
+  static std::string error() { return NCCL(ncclGetLastError)(nullptr); }
+  void push(uint32_t rank) const {
+    EXPECT_EQ(DRIVER(cuCtxPushCurrent, "cuCtxPushCurrent_v2")(ranks_[rank].context), CUDA_SUCCESS);
+  }
+  static void pop() {
+    CUcontext context = nullptr;
+    EXPECT_EQ(DRIVER(cuCtxPopCurrent, "cuCtxPopCurrent_v2")(&context), CUDA_SUCCESS);
+  }
+  void write(uint32_t rank, const std::vector<uint32_t>& words) const {
+    push(rank);
+    EXPECT_EQ(DRIVER(cuMemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2")(
+                  ranks_[rank].memory, words.data(), words.size() * 4, ranks_[rank].stream),
+              CUDA_SUCCESS);
+    pop();
+  }
+  // Once all that was enqueued is done.
+  std::vector<uint32_t> read(uint32_t rank) const {
+    std::vector<uint32_t> words(4);
+    push(rank);
+    EXPECT_EQ(DRIVER(cuMemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2")(words.data(), ranks_[rank].memory,
+                                                                16, ranks_[rank].stream),
+              CUDA_SUCCESS);
+    pop();
+    return words;
+  }
+  void* memory(uint32_t rank, uint32_t word = 0) const {
+    return reinterpret_cast<void*>(ranks_[rank].memory + word * 4);
+  }
+  ncclResult_t all_reduce(uint32_t rank, ncclRedOp_t op = ncclSum) const {
+    push(rank);
+    const ncclResult_t result = NCCL(ncclAllReduce)(memory(rank), memory(rank), 4, ncclUint32, op,
+                                                    ranks_[rank].comm, ranks_[rank].stream);
+    pop();
+    return result;
+  }
+
+  struct Rank {
+    CUcontext context = nullptr;
+    CUstream stream = nullptr;
+    CUdeviceptr memory = 0;
+    ncclComm_t comm = nullptr;
+  };
+  Rank ranks_[kWorld];
+};
+
+TEST_F(NcclFaceTest, VersionAndWords) {
+  int version = 0;
+  EXPECT_EQ(NCCL(ncclGetVersion)(&version), ncclSuccess);
+  EXPECT_EQ(version, 22703);
+  EXPECT_STREQ(NCCL(ncclGetErrorString)(ncclInvalidUsage), "invalid usage");
+}
+
+TEST_F(NcclFaceTest, WorksOnTheDriversStreamsAndMemory) {
+  for (uint32_t rank = 0; rank < kWorld; ++rank) write(rank, {rank, 10 + rank, 7, 1});
+  for (uint32_t rank = 0; rank < kWorld; ++rank) {
+    EXPECT_EQ(all_reduce(rank), ncclSuccess) << error();
+  }
+  for (uint32_t rank = 0; rank < kWorld; ++rank) {
+    EXPECT_EQ(read(rank), (std::vector<uint32_t>{3, 33, 21, 3}));
+  }
+}
+
+// One thread that drives several ranks: nothing goes before the end of the group.
+TEST_F(NcclFaceTest, AGroupOfSeveralRanks) {
+  for (uint32_t rank = 0; rank < kWorld; ++rank) write(rank, {rank + 1, 0, 0, 0});
+  ASSERT_EQ(NCCL(ncclGroupStart)(), ncclSuccess);
+  for (uint32_t rank = 0; rank < kWorld; ++rank) EXPECT_EQ(all_reduce(rank), ncclSuccess);
+  for (uint32_t rank = 0; rank < kWorld; ++rank) EXPECT_EQ(read(rank)[0], rank + 1);
+  ASSERT_EQ(NCCL(ncclGroupEnd)(), ncclSuccess) << error();
+  for (uint32_t rank = 0; rank < kWorld; ++rank) EXPECT_EQ(read(rank)[0], 6u);
+  EXPECT_EQ(NCCL(ncclGroupEnd)(), ncclInvalidUsage);
+}
+
+TEST_F(NcclFaceTest, AGroupWithACallThatIsRefusedDoesNothing) {
+  for (uint32_t rank = 0; rank < kWorld; ++rank) write(rank, {5, 5, 5, 5});
+  ASSERT_EQ(NCCL(ncclGroupStart)(), ncclSuccess);
+  for (uint32_t rank = 0; rank < kWorld; ++rank) EXPECT_EQ(all_reduce(rank), ncclSuccess);
+  EXPECT_EQ(all_reduce(0, static_cast<ncclRedOp_t>(99)), ncclInvalidArgument);
+  EXPECT_EQ(NCCL(ncclGroupEnd)(), ncclInvalidArgument);
+  for (uint32_t rank = 0; rank < kWorld; ++rank) {
+    EXPECT_EQ(read(rank), (std::vector<uint32_t>{5, 5, 5, 5}));
+  }
+}
+
+TEST_F(NcclFaceTest, WhatIsRefused) {
+  push(0);
+  Rank& self = ranks_[0];
+  EXPECT_EQ(
+      NCCL(ncclAllReduce)(memory(0), memory(0), 1, ncclFloat8e4m3, ncclSum, self.comm, self.stream),
+      ncclInvalidArgument);
+  EXPECT_NE(error().find("float8_e4m3"), std::string::npos) << error();
+  EXPECT_EQ(NCCL(ncclAlltoAll)(memory(0), memory(0), 1, ncclUint32, self.comm, self.stream),
+            ncclInvalidArgument);
+  EXPECT_EQ(NCCL(ncclBroadcast)(memory(0), memory(0), 1, ncclUint32, 3, self.comm, self.stream),
+            ncclInvalidArgument);
+  // Another device's stream.
+  EXPECT_EQ(NCCL(ncclAllReduce)(memory(0), memory(0), 1, ncclUint32, ncclSum, self.comm,
+                                ranks_[1].stream),
+            ncclUnhandledCudaError);
+  void* handle = nullptr;
+  EXPECT_EQ(NCCL(ncclCommRegister)(self.comm, memory(0), 1 << 20, &handle), ncclInvalidArgument);
+  EXPECT_EQ(NCCL(ncclCommDeregister)(self.comm, handle), ncclInvalidArgument);
+  pop();
+  // No device is current.
+  EXPECT_EQ(
+      NCCL(ncclAllReduce)(memory(0), memory(0), 1, ncclUint32, ncclSum, self.comm, self.stream),
+      ncclUnhandledCudaError);
+}
+
+// Reductions with a factor belong to a communicator and a type.
+TEST_F(NcclFaceTest, ReductionsWithAFactor) {
+  uint32_t factor = 3;
+  ncclRedOp_t op = ncclSum;
+  ASSERT_EQ(NCCL(ncclRedOpCreatePreMulSum)(&op, &factor, ncclUint32, ncclScalarHostImmediate,
+                                           ranks_[0].comm),
+            ncclSuccess);
+  EXPECT_EQ(all_reduce(1, op), ncclInvalidArgument);
+  ASSERT_EQ(NCCL(ncclRedOpDestroy)(op, ranks_[0].comm), ncclSuccess);
+  EXPECT_EQ(all_reduce(0, op), ncclInvalidArgument);
+  EXPECT_EQ(NCCL(ncclRedOpDestroy)(op, ranks_[0].comm), ncclInvalidArgument);
+}
+
+// As on the real one: the stream goes on.
+TEST_F(NcclFaceTest, AnAbortLeavesTheStreamAndItsContextWell) {
+  write(0, {1, 2, 3, 4});
+  ASSERT_EQ(all_reduce(0), ncclSuccess);
+  ASSERT_EQ(NCCL(ncclCommAbort)(ranks_[0].comm), ncclSuccess);
+  ranks_[0].comm = nullptr;
+  EXPECT_EQ(read(0), (std::vector<uint32_t>{1, 2, 3, 4}));
+  ncclResult_t said = ncclSuccess;
+  EXPECT_EQ(NCCL(ncclCommGetAsyncError)(ranks_[1].comm, &said), ncclSuccess);
+  EXPECT_EQ(said, ncclSystemError);
+  EXPECT_NE(error().find("rank 0 has aborted"), std::string::npos) << error();
+}
+
+}  // namespace
