@@ -62,6 +62,14 @@ class Device {
     check(status);
     return use;
   }
+  // Nothing where the plugin cannot tell.
+  std::optional<keel_device_health> health() const {
+    keel_device_health health = KEEL_STRUCT_INIT(keel_device_health, KEEL_STRUCT_DEVICE_HEALTH);
+    const keel_status status = keel_device_health_get(handle_, &health);
+    if (status == KEEL_UNSUPPORTED) return std::nullopt;
+    check(status);
+    return health;
+  }
   // What Keel has allocated on it, and holds for later.
   keel_memory_stats memory_stats() const {
     keel_memory_stats stats = KEEL_STRUCT_INIT(keel_memory_stats, KEEL_STRUCT_MEMORY_STATS);

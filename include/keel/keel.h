@@ -171,6 +171,9 @@ KEEL_API keel_status keel_device_info_get(keel_device device, keel_device_info* 
 /* KEEL_UNSUPPORTED where the plugin cannot tell. Bytes. */
 KEEL_API keel_status keel_device_memory_info(keel_device device, uint64_t* out_free,
                                              uint64_t* out_total);
+/* Errors of its memory, whether its clocks are held down, whether it can be used, and why
+ * not; a lost device is an answer, not a failure. KEEL_UNSUPPORTED where the plugin cannot
+ * tell. Does not wait for work. Analogue: NVML. */
 KEEL_API keel_status keel_device_health_get(keel_device device, keel_device_health* out_health);
 /* Waits for all streams of the device. Analogue: cuCtxSynchronize. */
 KEEL_API keel_status keel_device_synchronize(keel_device device, int64_t timeout_ns);
