@@ -125,6 +125,23 @@ keel_status keel_device_health_get(keel_device device, keel_device_health* out_h
   });
 }
 
+keel_status keel_device_native_handle(keel_device device, uint32_t which, void** out_handle) {
+  return api_call([&]() -> Status {
+    KEEL_REQUIRE(out_handle)
+    Ref<Device> found;
+    KEEL_RETURN_IF_ERROR(find_device(device, "device", &found));
+    const keel_device_table* table = found->device_table();
+    if (!KEEL_HAS(keel_device_table, table, native_handle)) {
+      return failure(KEEL_UNSUPPORTED, "{} gives out no native handles", found->name());
+    }
+    void* handle = nullptr;
+    KEEL_RETURN_IF_ERROR(found->check(table->native_handle(found->native(), which, &handle),
+                                      "device.native_handle"));
+    *out_handle = handle;
+    return {};
+  });
+}
+
 keel_status keel_device_synchronize(keel_device device, int64_t timeout_ns) {
   return api_call([&]() -> Status {
     Ref<Device> found;

@@ -62,6 +62,7 @@ namespace keel::cuda {
   X(ModuleUnload, 2000)              \
   X(StreamCreateWithPriority, 5050)  \
   X(StreamDestroy, 4000)             \
+  X(StreamGetCtx, 9020)              \
   X(StreamQuery, 2000)               \
   X(StreamWaitEvent, 3020)
 

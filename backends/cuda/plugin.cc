@@ -204,8 +204,9 @@ void stream_destroy(keel_plugin_stream* stream) {
 
 keel_status stream_wrap(keel_plugin_device* device, void* native, keel_plugin_stream** out_stream) {
   return kit::guard([&] {
-    auto stream = std::make_unique<Stream>(object(device), static_cast<CUstream>(native));
-    return give(KEEL_OK, &stream, out_stream);
+    std::unique_ptr<Stream> stream;
+    return give(Stream::wrap(object(device), static_cast<CUstream>(native), &stream), &stream,
+                out_stream);
   });
 }
 

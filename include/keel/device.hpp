@@ -84,6 +84,12 @@ class Device {
   }
   // Gives what is free and idle back to the device.
   void trim_memory() const { check(keel_memory_trim(handle_)); }
+  // A handle of the vendor's; |which|: 0 for the main one (CUcontext).
+  void* native_handle(uint32_t which = 0) const {
+    void* handle = nullptr;
+    check(keel_device_native_handle(handle_, which, &handle));
+    return handle;
+  }
   // The physical chip that it is a way into.
   uint32_t chip() const {
     uint32_t number = 0;
