@@ -3,26 +3,13 @@
 #include <fstream>
 #include <thread>
 
-#include "backends/cuda/testing/own_driver.h"
-#include "core/testing/keel_test.h"
+#include "backends/cuda/testing/cuda_fixture.h"
 
 namespace keel::testing {
 namespace {
 
-class CudaTest : public KeelTest {
+class CudaTest : public CudaFixture {
  protected:
-  static std::vector<keel_device> load_cuda(const OwnDriver& driver) {
-    return load("cuda", {{"library_folder", driver.folder()}});
-  }
-  // Why there is no device.
-  static std::string reason(const std::string& folder) {
-    uint32_t backend = 0;
-    EXPECT_KEEL_OK(keel_backend_count(&backend));
-    EXPECT_TRUE(load("cuda", {{"library_folder", folder}}).empty());
-    auto info = KEEL_STRUCT_INIT(keel_backend_info, KEEL_STRUCT_BACKEND_INFO);
-    EXPECT_KEEL_OK(keel_backend_get(backend, &info));
-    return info.reason;
-  }
   static std::string reason_of(const std::string& settings) {
     return reason(OwnDriver(settings).folder());
   }
@@ -32,9 +19,6 @@ class CudaTest : public KeelTest {
     return info;
   }
 };
-
-#define EXPECT_HAS(text, part) \
-  EXPECT_NE((text).find(part), std::string::npos) << "no '" << (part) << "' in: " << (text)
 
 // ---- drivers -----------------------------------------------------------------
 

@@ -2,13 +2,12 @@
 #include <filesystem>
 #include <string>
 
-#include "backends/cuda/testing/own_driver.h"
-#include "core/testing/keel_test.h"
+#include "backends/cuda/testing/cuda_fixture.h"
 
 namespace keel::testing {
 namespace {
 
-class CudaHealthTest : public KeelTest {
+class CudaHealthTest : public CudaFixture {
  protected:
   void TearDown() override {
     unsetenv("KEEL_EMULATED_NVML");
@@ -19,19 +18,12 @@ class CudaHealthTest : public KeelTest {
     std::filesystem::copy_file(KEEL_EMULATED_NVML_FILE, driver.folder() + "/libnvidia-ml.so.1");
     setenv("KEEL_EMULATED_NVML", settings.c_str(), 1);
   }
-  static std::vector<keel_device> load_cuda(const OwnDriver& driver) {
-    return load("cuda", {{"library_folder", driver.folder()}});
-  }
   static keel_device_health health(keel_device device) {
     auto health = KEEL_STRUCT_INIT(keel_device_health, KEEL_STRUCT_DEVICE_HEALTH);
     EXPECT_KEEL_OK(keel_device_health_get(device, &health));
     return health;
   }
 };
-
-#define EXPECT_TEXT_HAS(health, part)                                 \
-  EXPECT_NE(std::string((health).text).find(part), std::string::npos) \
-      << "no '" << (part) << "' in: " << (health).text
 
 TEST_F(CudaHealthTest, ADeviceThatIsWell) {
   const OwnDriver driver;
@@ -48,12 +40,12 @@ TEST_F(CudaHealthTest, WithoutNvml) {
   const OwnDriver driver("faults=lose:fill@1");
   const keel_device device = load_cuda(driver).at(0);
   EXPECT_EQ(health(device).ok, 1u);
-  EXPECT_TEXT_HAS(health(device), "no NVML: " + driver.folder() + "/libnvidia-ml.so.1");
+  EXPECT_HAS(health(device).text, "no NVML: " + driver.folder() + "/libnvidia-ml.so.1");
   const keel_stream stream = new_stream(device);
   ASSERT_KEEL_OK(fill(stream, alloc(device, 4), 1, 1));
   EXPECT_EQ(keel_stream_synchronize(stream, kPatience), KEEL_DEVICE_LOST);
   EXPECT_EQ(health(device).ok, 0u);
-  EXPECT_TEXT_HAS(health(device), "CUDA_ERROR_ECC_UNCORRECTABLE");
+  EXPECT_HAS(health(device).text, "CUDA_ERROR_ECC_UNCORRECTABLE");
 }
 
 TEST_F(CudaHealthTest, AnErrorOfItsMemory) {
@@ -69,8 +61,8 @@ TEST_F(CudaHealthTest, AnErrorOfItsMemory) {
   const keel_device_health unwell = health(devices[0]);
   EXPECT_EQ(unwell.ok, 0u);
   EXPECT_EQ(unwell.uncorrected_ecc, 1u);
-  EXPECT_TEXT_HAS(unwell, "the device is lost: CUDA_ERROR_ECC_UNCORRECTABLE");
-  EXPECT_TEXT_HAS(unwell, "Xid 48");
+  EXPECT_HAS(unwell.text, "the device is lost: CUDA_ERROR_ECC_UNCORRECTABLE");
+  EXPECT_HAS(unwell.text, "Xid 48");
   const keel_device_health other = health(devices[1]);
   EXPECT_EQ(other.ok, 1u);
   EXPECT_EQ(other.uncorrected_ecc, 0u);
@@ -82,7 +74,7 @@ TEST_F(CudaHealthTest, AnErrorOfItsMemory) {
   const keel_device_health later = health(load_cuda(driver).at(0));
   EXPECT_EQ(later.ok, 1u);
   EXPECT_EQ(later.uncorrected_ecc, 1u);
-  EXPECT_TEXT_HAS(later, "uncorrected ECC errors: 1");
+  EXPECT_HAS(later.text, "uncorrected ECC errors: 1");
 }
 
 // The question itself brings out what nobody has waited for.
@@ -94,8 +86,8 @@ TEST_F(CudaHealthTest, AFailureThatNobodyHasAskedAbout) {
   ASSERT_KEEL_OK(fill(new_stream(device), alloc(device, 4), 1, 1));
   while (health(device).ok != 0) {
   }
-  EXPECT_TEXT_HAS(health(device), "CUDA_ERROR_LAUNCH_FAILED");
-  EXPECT_TEXT_HAS(health(device), "Xid 13");
+  EXPECT_HAS(health(device).text, "CUDA_ERROR_LAUNCH_FAILED");
+  EXPECT_HAS(health(device).text, "Xid 13");
   EXPECT_EQ(health(device).uncorrected_ecc, 0u);
   void* memory = nullptr;
   EXPECT_EQ(keel_alloc(device, KEEL_MEMORY_PINNED, 8, &memory), KEEL_DEVICE_LOST);
