@@ -190,6 +190,11 @@ class Stream final : public RefCounted {
   // again at its own end.
   Status close(const Deadline& deadline);
   void close();  // by the default deadline; a failure is logged
+  // Since close() was called, whether or not it is through.
+  bool is_closed() {
+    std::lock_guard lock(mutex_);
+    return closed_;
+  }
   // For the device's end, when close() missed its deadline: lets go of the records that
   // would keep the stream, and its place in the runtime's list, beyond its device.
   void abandon();
