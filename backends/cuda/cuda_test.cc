@@ -3,7 +3,7 @@
 #include <fstream>
 #include <thread>
 
-#include "backends/cuda/testing/cuda_fixture.h"
+#include "backends/cuda/testing/cuda_test.h"
 
 namespace keel::testing {
 namespace {

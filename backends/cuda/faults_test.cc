@@ -8,7 +8,7 @@
 #include <iterator>
 #include <string>
 
-#include "backends/cuda/testing/cuda_fixture.h"
+#include "backends/cuda/testing/cuda_test.h"
 
 namespace keel::testing {
 namespace {
@@ -69,6 +69,7 @@ TEST_F(CudaFaultsTest, OneDeviceIsFull) {
   // It is no failure of what is there, nor of the other's.
   const keel_stream stream = new_stream(devices[0]);
   ASSERT_KEEL_OK(fill(stream, blocks[0], 5, 100));
+  ASSERT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
   EXPECT_EQ(read(devices[0], blocks[0], 100), std::vector<uint32_t>(100, 5));
   expect_works(devices.at(1));
   ASSERT_KEEL_OK(keel_free(devices[0], blocks[1]));

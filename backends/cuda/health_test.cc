@@ -2,7 +2,7 @@
 #include <filesystem>
 #include <string>
 
-#include "backends/cuda/testing/cuda_fixture.h"
+#include "backends/cuda/testing/cuda_test.h"
 
 namespace keel::testing {
 namespace {

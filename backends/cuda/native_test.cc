@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "backends/cuda/testing/cuda_fixture.h"
+#include "backends/cuda/testing/cuda_test.h"
 
 namespace keel::testing {
 namespace {

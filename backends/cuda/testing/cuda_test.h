@@ -1,6 +1,6 @@
 // The fixture of tests that use the CUDA backend through keel.h.
-#ifndef KEEL_BACKENDS_CUDA_TESTING_CUDA_FIXTURE_H_
-#define KEEL_BACKENDS_CUDA_TESTING_CUDA_FIXTURE_H_
+#ifndef KEEL_BACKENDS_CUDA_TESTING_CUDA_TEST_H_
+#define KEEL_BACKENDS_CUDA_TESTING_CUDA_TEST_H_
 
 #include <string>
 #include <vector>
@@ -33,4 +33,4 @@ class CudaFixture : public KeelTest {
 
 }  // namespace keel::testing
 
-#endif  // KEEL_BACKENDS_CUDA_TESTING_CUDA_FIXTURE_H_
+#endif  // KEEL_BACKENDS_CUDA_TESTING_CUDA_TEST_H_
