@@ -1,9 +1,9 @@
 // The CUDA backend on the emulated chip, through keel.h: drivers that cannot be used, and failures
 // as a framework meets them.
+#include "backends/cuda/testing/cuda_test.h"
+
 #include <fstream>
 #include <thread>
-
-#include "backends/cuda/testing/cuda_test.h"
 
 namespace keel::testing {
 namespace {
