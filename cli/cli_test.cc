@@ -131,7 +131,8 @@ TEST(CliDevices, PluginFileThatIsNotThereIsAMistake) {
 }
 
 TEST(CliDevices, EmulatedLibrariesAreLookedForBesideKeel) {
-  const Result result = keel({"devices", "--json", "--emulated"}, {"KEEL_EMULATED_CUDA=devices=3"});
+  const std::string chips = "KEEL_EMULATED_CUDA=devices=3 faults=2/slow=2";
+  const Result result = keel({"devices", "--json", "--emulated"}, {chips});
   const auto folder = std::filesystem::path(std::getenv("KEEL_PLUGIN_PATH")) / "../emulated";
   if (!std::filesystem::exists(folder)) {
     EXPECT_EQ(result.exit_code, 2);
@@ -144,6 +145,14 @@ TEST(CliDevices, EmulatedLibrariesAreLookedForBesideKeel) {
   ASSERT_NE(third, nullptr) << result.out;
   EXPECT_EQ(third->at("description"), "Emulated GPU");
   EXPECT_TRUE(contains(third->at("driver"), "keel/emulated/cuda/libcuda.so.1")) << result.out;
+  EXPECT_EQ(third->at("health").at("ok"), true);
+  EXPECT_EQ(third->at("health").at("throttled"), true);
+  const json* first = find_named(out.at("devices"), "name", "cuda:0");
+  ASSERT_NE(first, nullptr) << result.out;
+  EXPECT_EQ(first->at("health").at("throttled"), false);
+  const std::string text = keel({"devices", "--emulated"}, {chips}).out;
+  EXPECT_TRUE(contains(text, "health  ok\n")) << text;
+  EXPECT_TRUE(contains(text, "health  throttled (clocks are held down by heat")) << text;
 }
 
 // One Vulkan device seen by two instances of the plugin has one UUID.

@@ -17,20 +17,32 @@ namespace {
 struct DeviceRow {
   std::string name;
   std::string backend;
-  std::optional<keel_device_info> info;  // nothing where it could not be opened
-  uint32_t chip = 0;                     // with |info|
-  std::string error;                     // and why
+  std::optional<keel_device_info> info;      // nothing where it could not be opened
+  std::optional<keel_device_health> health;  // nothing where its plugin cannot tell
+  uint32_t chip = 0;                         // with |info|
+  std::string error;                         // and why
 };
+
+std::optional<keel_device_health> health_of(const Device& device) {
+  try {
+    return device.health();
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
 
 // Devices come in the order of their backends.
 std::vector<DeviceRow> list_devices(const std::vector<keel_backend_info>& all_backends) {
   std::vector<DeviceRow> rows;
   for (const keel_backend_info& backend : all_backends) {
     for (uint32_t ordinal = 0; ordinal < backend.device_count; ++ordinal) {
-      DeviceRow row{fmt::format("{}:{}", backend.name, ordinal), backend.name, {}, 0, {}};
+      DeviceRow row;
+      row.name = fmt::format("{}:{}", backend.name, ordinal);
+      row.backend = backend.name;
       try {
         const Device device = Device::find(row.name);
         row.chip = device.chip();
+        row.health = health_of(device);
         row.info = device.info();
       } catch (const Error& error) {
         row.error = error.what();
@@ -73,6 +85,16 @@ std::string memory_text(uint64_t bytes) {
   return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1 << 30));
 }
 
+// "ok", or what is wrong.
+std::string health_text(const keel_device_health& health) {
+  std::string text = health.ok == 0 ? "not to be used" : health.throttled != 0 ? "throttled" : "ok";
+  if (health.corrected_ecc != 0) {
+    text += fmt::format(", {} corrected ECC errors", health.corrected_ecc);
+  }
+  if (health.text[0] != '\0') text += fmt::format(" ({})", health.text);
+  return text;
+}
+
 // One sentence for a backend.
 std::string status_text(const keel_backend_info& backend) {
   if (backend.status != KEEL_OK) {
@@ -102,6 +124,13 @@ Json to_json(const DeviceRow& row) {
   json["compute_units"] = info.compute_units;
   json["hardware_queues"] = info.hardware_queues;
   json["claims"] = claim_names(info.claims);
+  if (row.health) {
+    json["health"] = {{"ok", row.health->ok != 0},
+                      {"throttled", row.health->throttled != 0},
+                      {"corrected_ecc", row.health->corrected_ecc},
+                      {"uncorrected_ecc", row.health->uncorrected_ecc},
+                      {"text", row.health->text}};
+  }
   return json;
 }
 
@@ -125,6 +154,7 @@ std::string device_text(const DeviceRow& row, bool is_first_way) {
                    : fmt::format("  also    {}, which calls it {}\n", row.name, info.name);
   text += fmt::format("  driver  {}\n", info.driver[0] == '\0' ? "unknown" : info.driver);
   text += fmt::format("  claims  {}\n", join(claim_names(info.claims)));
+  if (row.health) text += fmt::format("  health  {}\n", health_text(*row.health));
   return text;
 }
 

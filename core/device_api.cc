@@ -103,17 +103,41 @@ keel_status keel_device_health_get(keel_device device, keel_device_health* out_h
     KEEL_RETURN_IF_ERROR(find_device(device, "device", &found));
     const keel_device_table* table = found->device_table();
     keel_device_health health = KEEL_STRUCT_INIT(keel_device_health, KEEL_STRUCT_DEVICE_HEALTH);
+    const bool can_tell = KEEL_HAS(keel_device_table, table, health);
+    Status asked;
+    if (can_tell) {
+      asked = found->check(table->health(found->native(), &health), "device.health");
+      health.text[sizeof(health.text) - 1] = '\0';  // whatever the plugin has left there
+    }
+    // A loss is known here even where the plugin, or what it asks, has not heard of it.
     const Status alive = found->check_alive();
     if (!alive.ok()) {
-      std::strncpy(health.text, alive.text(), sizeof(health.text) - 1);
-    } else if (KEEL_HAS(keel_device_table, table, health)) {
-      KEEL_RETURN_IF_ERROR(found->check(table->health(found->native(), &health), "device.health"));
-      health.text[sizeof(health.text) - 1] = '\0';  // whatever the plugin has left there
-    } else {
+      health.ok = 0;
+      if (health.text[0] == '\0') std::strncpy(health.text, alive.text(), sizeof(health.text) - 1);
+    } else if (!can_tell) {
       return failure(KEEL_UNSUPPORTED, "{} cannot tell its health", found->name());
+    } else if (!asked.ok()) {
+      return asked;
     }
     health.header = out_health->header;
     *out_health = health;
+    return {};
+  });
+}
+
+keel_status keel_device_native_handle(keel_device device, uint32_t which, void** out_handle) {
+  return api_call([&]() -> Status {
+    KEEL_REQUIRE(out_handle)
+    Ref<Device> found;
+    KEEL_RETURN_IF_ERROR(find_device(device, "device", &found));
+    const keel_device_table* table = found->device_table();
+    if (!KEEL_HAS(keel_device_table, table, native_handle)) {
+      return failure(KEEL_UNSUPPORTED, "{} gives out no native handles", found->name());
+    }
+    void* handle = nullptr;
+    KEEL_RETURN_IF_ERROR(found->check(table->native_handle(found->native(), which, &handle),
+                                      "device.native_handle"));
+    *out_handle = handle;
     return {};
   });
 }
@@ -127,6 +151,8 @@ keel_status keel_device_synchronize(keel_device device, int64_t timeout_ns) {
     Status first;
     for (const auto& stream : Runtime::get().streams_of(*found)) {
       const Status status = stream->synchronize(deadline);
+      // What an event has kept of a stream that was destroyed is nobody's failure.
+      if (status.code() == KEEL_CANCELLED && stream->is_closed()) continue;
       if (first.ok() && !stream->is_internal()) first = status;
     }
     return first;

@@ -45,6 +45,8 @@ TEST_P(EventTest, OutlivesItsStream) {
   const keel_event event = record(stream);
   ASSERT_KEEL_OK(keel_stream_destroy(stream));
   EXPECT_KEEL_OK(keel_event_wait(event, kPatience));
+  // And the device does not take the rest of the stream for one that failed.
+  EXPECT_KEEL_OK(keel_device_synchronize(device_, kPatience));
 }
 
 TEST_P(EventTest, WaitingForAnOwnEventOrdersNothing) {

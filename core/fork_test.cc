@@ -79,6 +79,7 @@ class ForkTest : public KeelTest {
         KEEL_CALL(keel_device_info_get(device_, &info_)),
         KEEL_CALL(keel_device_memory_info(device_, &number_, &number_)),
         KEEL_CALL(keel_device_health_get(device_, &health_)),
+        KEEL_CALL(keel_device_native_handle(device_, 0, &pointer_)),
         KEEL_CALL(keel_device_synchronize(device_, kPatience)),
         KEEL_CALL(keel_device_chip(device_, &index_)),
         KEEL_CALL(keel_module_load(device_, KEEL_BINARY_VENDOR, "kernels", 7, &module_)),
@@ -109,6 +110,8 @@ class ForkTest : public KeelTest {
     return {
         KEEL_CALL(keel_stream_create(device_, 0, &new_stream_)),
         KEEL_CALL(keel_stream_destroy(stream_)),
+        KEEL_CALL(keel_stream_wrap(device_, nullptr, &new_stream_)),
+        KEEL_CALL(keel_stream_unwrap(stream_, &pointer_)),
         KEEL_CALL(keel_stream_query(stream_)),
         KEEL_CALL(keel_stream_synchronize(stream_, kPatience)),
         KEEL_CALL(keel_stream_recover(stream_, kPatience)),

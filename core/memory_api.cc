@@ -23,6 +23,18 @@ using keel::Runtime;
 using keel::Status;
 using keel::Stream;
 
+namespace {
+
+// Work that others have put on native streams that Keel shares with them counts as enqueued.
+[[gnu::noinline]] keel_status note_native_work() {
+  return api_call([]() -> Status {
+    for (const Ref<Stream>& stream : Runtime::get().streams()) stream->note_native_work();
+    return {};
+  });
+}
+
+}  // namespace
+
 keel_status keel_alloc(keel_device device, keel_memory_kind kind, uint64_t size,
                        void** out_pointer) {
   return api_call([&]() -> Status {
@@ -41,6 +53,10 @@ keel_status keel_alloc(keel_device device, keel_memory_kind kind, uint64_t size,
 }
 
 keel_status keel_free(keel_device device, void* pointer) {
+  if (Stream::any_shared()) [[unlikely]] {
+    const keel_status noted = note_native_work();
+    if (noted != KEEL_OK) return noted;
+  }
   return api_quick_call([&]() -> Status {
     Device* found = nullptr;
     KEEL_RETURN_IF_ERROR(find_device(device, "device", &found));
@@ -69,6 +85,7 @@ keel_status keel_free_on_stream(keel_stream stream, void* pointer) {
     Stream* found = nullptr;
     KEEL_RETURN_IF_ERROR(find_stream(stream, &found));
     if (keel::validation::enabled()) keel::validation::forget_memory(found->device(), pointer);
+    found->note_native_work();
     return found->device().memory().free(*found, pointer);
   });
 }

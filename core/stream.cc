@@ -15,10 +15,12 @@ void advance_all(WakeList& wake) {
   wake.clear();
 }
 
-Stream::Stream(Device& device, int32_t priority, keel_plugin_stream* native, bool internal)
+Stream::Stream(Device& device, int32_t priority, keel_plugin_stream* native, bool internal,
+               bool wrapped)
     : device_(device),
       priority_(priority),
       internal_(internal),
+      wrapped_(wrapped),
       number_(observers::next_serial()),
       timeline_(make_ref<Timeline>(*this, number_)),
       native_(native) {}
@@ -29,14 +31,21 @@ Status Stream::create(Device& device, int32_t priority, Ref<Stream>* out_stream,
   keel_plugin_stream* native = nullptr;
   KEEL_RETURN_IF_ERROR(device.check(
       device.stream_table()->create(device.native(), priority, &native), "stream.create"));
+  *out_stream = adopt(device, priority, native, internal, /*wrapped=*/false);
+  return {};
+}
+
+Ref<Stream> Stream::adopt(Device& device, int32_t priority, keel_plugin_stream* native,
+                          bool internal, bool wrapped) {
+  Ref<Stream> stream;
   try {
-    *out_stream = Ref<Stream>::adopt(new Stream(device, priority, native, internal));
+    stream = Ref<Stream>::adopt(new Stream(device, priority, native, internal, wrapped));
   } catch (const std::bad_alloc&) {
     device.stream_table()->destroy(native);
     throw;
   }
-  Runtime::get().add_stream(out_stream->get());
-  return {};
+  Runtime::get().add_stream(stream.get());
+  return stream;
 }
 
 Stream::~Stream() {
@@ -192,7 +201,7 @@ Status Stream::fence(Ref<EventRecord>* out_record) {
 Status Stream::fence_locked(Ref<EventRecord>* out_record, WakeList& wake) {
   // Once closed, nothing may be kept that keeps the stream alive.
   if (closed_) return record_locked(0, out_record, wake);
-  if (!fence_ || fence_position_ != position_) {
+  if (!fence_ || fence_position_ != position_ || is_shared()) {
     KEEL_RETURN_IF_ERROR(record_locked(0, &fence_, wake));
     fence_position_ = position_;
   }

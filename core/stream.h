@@ -45,11 +45,16 @@ class Stream final : public RefCounted {
   // reach the user through the stream that the leg belongs to.
   static Status create(Device& device, int32_t priority, Ref<Stream>* out_stream,
                        bool internal = false);
+  // Around |native|, the vendor's own handle, whose owner keeps it until the stream is closed.
+  static Status wrap(Device& device, void* native, Ref<Stream>* out_stream);
   ~Stream() override;
 
   Device& device() const { return device_; }
   bool is_internal() const { return internal_; }
   int32_t priority() const { return priority_; }
+  // The vendor's handle inside. From now on the stream is shared, as a wrapped one is from the
+  // start: others may enqueue on the handle, unseen.
+  Status unwrap(void** out_native);
   // Unique in the process, from 1 on.
   uint64_t number() const { return number_; }
 
@@ -185,15 +190,28 @@ class Stream final : public RefCounted {
   // again at its own end.
   Status close(const Deadline& deadline);
   void close();  // by the default deadline; a failure is logged
+  // Since close() was called, whether or not it is through.
+  bool is_closed() {
+    std::lock_guard lock(mutex_);
+    return closed_;
+  }
   // For the device's end, when close() missed its deadline: lets go of the records that
   // would keep the stream, and its place in the runtime's list, beyond its device.
   void abandon();
+
+  // Whether any stream in the process is, or has been, shared.
+  static bool any_shared() { return any_shared_.load(std::memory_order_acquire); }
+  // On a shared stream, a position behind whatever others have enqueued on its handle: memory
+  // that is freed then waits for that, too.
+  void note_native_work();
 
   // Where this stream is, for memory that it uses.
   const Ref<Timeline>& timeline() const { return timeline_; }
   // Then the end of this stream is no proof that what it waited for is over: a failure
   // drops the waits that are still held.
-  bool is_held_or_failed() const { return hindrances_.load(std::memory_order_acquire) != 0; }
+  bool is_held_or_failed() const {
+    return (hindrances_.load(std::memory_order_acquire) & (kHasHeld | kHasFailed)) != 0;
+  }
   // For Timeline::poll.
   bool has_reached(uint64_t position, bool may_fence, WakeList& wake);
 
@@ -262,13 +280,22 @@ class Stream final : public RefCounted {
     Step step() const;
   };
 
-  Stream(Device& device, int32_t priority, keel_plugin_stream* native, bool internal);
+  Stream(Device& device, int32_t priority, keel_plugin_stream* native, bool internal,
+         bool wrapped = false);
+  // Takes |native| over, also when it throws.
+  static Ref<Stream> adopt(Device& device, int32_t priority, keel_plugin_stream* native,
+                           bool internal, bool wrapped);
+  void share() {
+    any_shared_.store(true, std::memory_order_release);
+    hindrances_.fetch_or(kIsShared, std::memory_order_release);
+  }
+  bool is_shared() const { return (hindrances_.load(std::memory_order_acquire) & kIsShared) != 0; }
 
   Status close_now(const Deadline& deadline);
   Status await_keepers(const Deadline& deadline);
   Status confirm_edges(uint64_t position, WakeList& wake);
 
-  // Nothing is held, nothing failed, no device is lost, and nobody watches.
+  // Nothing is held, nothing failed, no device is lost, nobody watches, and nobody else enqueues.
   bool is_plain() const {
     return hindrances_.load(std::memory_order_acquire) == 0 &&
            hindrances::g_process.load(std::memory_order_relaxed) == 0;
@@ -325,11 +352,16 @@ class Stream final : public RefCounted {
   // What keeps work from going straight to the plugin, in one word for one look.
   static constexpr uint32_t kHasHeld = 1;    // written with |mutex_|
   static constexpr uint32_t kHasFailed = 2;  // with |state_mutex_|
+  // For good: what is in the native queue is no longer known from what was put there.
+  static constexpr uint32_t kIsShared = 4;
+
+  static inline std::atomic<bool> any_shared_{false};
 
   Device& device_;
   std::atomic<uint32_t> hindrances_{0};
   const int32_t priority_;
   const bool internal_;
+  const bool wrapped_;
   const uint64_t number_;
   const Ref<Timeline> timeline_;
 

@@ -105,6 +105,26 @@ keel_status keel_stream_destroy(keel_stream stream) {
   });
 }
 
+keel_status keel_stream_wrap(keel_device device, void* native, keel_stream* out_stream) {
+  return api_call([&]() -> Status {
+    KEEL_REQUIRE(out_stream)
+    Ref<keel::Device> found;
+    KEEL_RETURN_IF_ERROR(find_device(device, "device", &found));
+    Ref<Stream> stream;
+    KEEL_RETURN_IF_ERROR(Stream::wrap(*found, native, &stream));
+    return new_handle(Runtime::get().stream_handles(), std::move(stream), &out_stream->id);
+  });
+}
+
+keel_status keel_stream_unwrap(keel_stream stream, void** out_native) {
+  return api_call([&]() -> Status {
+    KEEL_REQUIRE(out_native)
+    Ref<Stream> found;
+    KEEL_RETURN_IF_ERROR(find_stream(stream, &found));
+    return found->unwrap(out_native);
+  });
+}
+
 keel_status keel_stream_query(keel_stream stream) {
   return api_call([&]() -> Status {
     Ref<Stream> found;

@@ -62,6 +62,8 @@ Status Stream::recover(const Deadline& deadline) {
                      device_.name());
     }
   }
+  // It has another owner, who has to make a new one.
+  if (!drained.ok() && wrapped_) return drained;
   observers::tell([&](Observer& observer) { observer.host_saw_idle(*this); });
   if (!drained.ok()) {  // the native stream itself is stuck in the failure
     keel_plugin_stream* fresh = nullptr;

@@ -1,6 +1,6 @@
 // Who may include whom: samples, conformance, cli -> collectives -> ops -> core ->
 // include; backends -> the vendor side of include alone; emulator -> ops, and only
-// backends/sim -> emulator.
+// backends/sim -> emulator. Vendors' interfaces in vendor/ are for backends and the emulator.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,7 +29,8 @@ const std::map<std::string, Set> kMay = {
     {"samples", {"keel"}},
     {"bench", {"keel", "core", "ops", "collectives", "samples", "backends"}},
     {"backends", {"keel"}},
-    {"emulator", {"keel", "ops"}},
+    {"emulator", {"keel", "ops", "vendor"}},
+    {"vendor", {}},
     {"fuzz", {"keel", "core", "collectives", "backends", "conformance", "emulator", "cli"}},
 };
 const Set kVendorSide = {"keel/abi.h", "keel/cpu_kernel.h", "keel/plugin_kit.hpp",
@@ -47,6 +48,7 @@ std::string objection(const std::string& file, const std::string& header) {
   if (folder == "backends") {
     const std::string own = file.substr(0, file.find('/', folder.size() + 1) + 1);
     if (header.rfind(own, 0) == 0 || kVendorSide.count(header) != 0) return {};
+    if (target == "vendor") return {};
     if (own == "backends/sim/" && target == "emulator") return {};
     // Kernels, for the plugins whose chips run them.
     if (own == "backends/cuda/" && header.rfind("backends/simt/", 0) == 0) return {};
@@ -107,6 +109,8 @@ TEST(ArrowsTest, AForbiddenIncludeIsCaught) {
   EXPECT_NE(objection("emulator/stream.h", "keel/abi.h"), "");
   EXPECT_NE(objection("emulator/stream.h", "core/status.h"), "");
   EXPECT_NE(objection("samples/x.cc", "core/status.h"), "");
+  EXPECT_NE(objection("core/device.cc", "vendor/nvml.h"), "");
+  EXPECT_EQ(objection("backends/cuda/nvml.h", "vendor/nvml.h"), "");
   EXPECT_EQ(objection("backends/sim/plugin.cc", "emulator/device.h"), "");
   EXPECT_EQ(objection("emulator/reference_kernel.cc", "ops/reference.h"), "");
   EXPECT_EQ(objection("emulator/ccl/arithmetic.cc", "keel/float_types.hpp"), "");

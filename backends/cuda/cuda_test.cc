@@ -1,31 +1,18 @@
 // The CUDA backend on the emulated chip, through keel.h: drivers that cannot be used, and failures
 // as a framework meets them.
+#include "backends/cuda/testing/cuda_test.h"
+
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <keel/plugin_kit.hpp>
 #include <thread>
 
-#include "backends/cuda/testing/own_driver.h"
-#include "core/testing/keel_test.h"
-
 namespace keel::testing {
 namespace {
 
-class CudaTest : public KeelTest {
+class CudaTest : public CudaFixture {
  protected:
-  static std::vector<keel_device> load_cuda(const OwnDriver& driver) {
-    return load("cuda", {{"library_folder", driver.folder()}});
-  }
-  // Why there is no device.
-  static std::string reason(const std::string& folder) {
-    uint32_t backend = 0;
-    EXPECT_KEEL_OK(keel_backend_count(&backend));
-    EXPECT_TRUE(load("cuda", {{"library_folder", folder}}).empty());
-    auto info = KEEL_STRUCT_INIT(keel_backend_info, KEEL_STRUCT_BACKEND_INFO);
-    EXPECT_KEEL_OK(keel_backend_get(backend, &info));
-    return info.reason;
-  }
   static std::string reason_of(const std::string& settings) {
     return reason(OwnDriver(settings).folder());
   }
@@ -35,9 +22,6 @@ class CudaTest : public KeelTest {
     return info;
   }
 };
-
-#define EXPECT_HAS(text, part) \
-  EXPECT_NE((text).find(part), std::string::npos) << "no '" << (part) << "' in: " << (text)
 
 // ---- drivers -----------------------------------------------------------------
 

@@ -127,6 +127,31 @@ keel_status Device::memory_info(uint64_t* out_free, uint64_t* out_total) {
   return status;
 }
 
+keel_status Device::health(keel_device_health* out_health) {
+  out_health->ok = 1;
+  out_health->throttled = 0;
+  out_health->corrected_ecc = 0;
+  out_health->uncorrected_ecc = 0;
+  std::string text;
+  // What work has died of that nobody has asked about yet: a call that waits for nothing, and may
+  // be made while a framework captures a graph, brings it out.
+  size_t free = 0;
+  size_t total = 0;
+  const CUresult asked = run([&](const Functions& cu) { return cu.MemGetInfo(&free, &total); });
+  if (asked != CUDA_SUCCESS) {
+    (void)check("cuMemGetInfo", asked);
+    text = driver_.text_of("cuMemGetInfo", asked);
+  }
+  if (is_lost()) text = driver_.text_of("the device is lost", loss_.load());
+  if (!text.empty()) out_health->ok = 0;
+  char address[32] = {};
+  if (functions().DeviceGetPCIBusId(address, sizeof(address), device_) == CUDA_SUCCESS) {
+    driver_.nvml().examine(address, out_health, &text);
+  }
+  kit::copy_text(out_health->text, text.c_str());
+  return KEEL_OK;
+}
+
 keel_status Device::peer_enable(const Device& peer) {
   int possible = 0;
   keel_status status = call("cuDeviceCanAccessPeer", [&](const Functions& cu) {

@@ -59,6 +59,8 @@ class Device {
   keel_status host_register(void* pointer, uint64_t size, void** out_device_pointer);
   keel_status host_unregister(void* pointer);
   keel_status memory_info(uint64_t* out_free, uint64_t* out_total);
+  // Never fails for a device that is unwell: that is the answer.
+  keel_status health(keel_device_health* out_health);
   keel_status peer_enable(const Device& peer);
   // 0: the CUcontext; 1: the CUdevice.
   keel_status native_handle(uint32_t which, void** out_handle) const;

@@ -27,7 +27,7 @@ Driver& Driver::of(const std::string& folder) {
   return *driver;
 }
 
-Driver::Driver(const std::string& folder) {
+Driver::Driver(const std::string& folder) : nvml_(folder) {
   if (!open(folder) || !start()) device_count_ = 0;
 }
 

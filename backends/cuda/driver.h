@@ -11,6 +11,7 @@
 #include <string>
 
 #include "backends/cuda/host_registrations.h"
+#include "backends/cuda/nvml.h"
 
 namespace keel::cuda {
 
@@ -61,6 +62,7 @@ namespace keel::cuda {
   X(ModuleUnload, 2000)              \
   X(StreamCreateWithPriority, 5050)  \
   X(StreamDestroy, 4000)             \
+  X(StreamGetCtx, 9020)              \
   X(StreamQuery, 2000)               \
   X(StreamWaitEvent, 3020)
 
@@ -75,7 +77,7 @@ struct Functions {
 };
 
 // Started once for all instances of its folder, and never stopped: a driver leaves threads and
-// exit handlers behind. Immutable but for its registrations; thread-safe.
+// exit handlers behind. Immutable but for its registrations and NVML; thread-safe.
 class Driver {
  public:
   // The oldest that is used: what the plugin calls has been there since.
@@ -91,6 +93,8 @@ class Driver {
   // "CUDA 13.0, /usr/lib/x86_64-linux-gnu/libcuda.so.1"
   const std::string& description() const { return description_; }
   HostRegistrations& registrations() { return registrations_; }
+  // From the same folder.
+  Nvml& nvml() { return nvml_; }
 
   // "cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected"
   std::string text_of(const char* call, CUresult result) const;
@@ -104,6 +108,7 @@ class Driver {
   kit::VendorLibrary library_;
   Functions functions_;
   HostRegistrations registrations_;
+  Nvml nvml_;
   int device_count_ = 0;
   std::string reason_;
   std::string description_;

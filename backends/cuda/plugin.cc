@@ -17,6 +17,10 @@
 //  call: that is KEEL_DEVICE_LOST, whose text names the error. It ends when all in the process
 //  have let go of the device.
 //
+//  Health is what the driver says, and what NVML (libnvidia-ml.so.1 of the same folder) knows:
+//  uncorrected ECC errors and Xids, memory that could not be repaired, clocks that are held down.
+//  Without NVML it says so. Xids are told from the first question on.
+//
 //  Kernels: cubins, fat binaries and PTX, launched by name. Arguments are checked where the
 //  driver tells what a kernel takes (12.4 and later).
 //
@@ -30,7 +34,7 @@
 // KEEL_CUDA_LIBRARY_FOLDER. "nccl_folder", where libnccl.so.2 is; else KEEL_NCCL_LIBRARY_FOLDER,
 // else where the driver was looked for.
 //
-// Not offered yet: export, native gates, health.
+// Not offered: export, native gates.
 #include <keel/abi.h>
 
 #include <algorithm>
@@ -135,6 +139,10 @@ keel_status device_memory_info(keel_plugin_device* device, uint64_t* out_free,
   return kit::guard([&] { return object(device).memory_info(out_free, out_total); });
 }
 
+keel_status device_health(keel_plugin_device* device, keel_device_health* out_health) {
+  return kit::guard([&] { return object(device).health(out_health); });
+}
+
 keel_status device_native_handle(keel_plugin_device* device, uint32_t which, void** out_handle) {
   return object(device).native_handle(which, out_handle);
 }
@@ -146,7 +154,7 @@ constexpr keel_device_table kDeviceTable = {
     .open = device_open,
     .close = device_close,
     .memory_info = device_memory_info,
-    .health = nullptr,
+    .health = device_health,
     .native_handle = device_native_handle,
 };
 
@@ -206,8 +214,9 @@ void stream_destroy(keel_plugin_stream* stream) {
 
 keel_status stream_wrap(keel_plugin_device* device, void* native, keel_plugin_stream** out_stream) {
   return kit::guard([&] {
-    auto stream = std::make_unique<Stream>(object(device), static_cast<CUstream>(native));
-    return give(KEEL_OK, &stream, out_stream);
+    std::unique_ptr<Stream> stream;
+    return give(Stream::wrap(object(device), static_cast<CUstream>(native), &stream), &stream,
+                out_stream);
   });
 }
 

@@ -30,6 +30,25 @@ keel_status Stream::create(Device& device, int32_t priority, std::unique_ptr<Str
   return status;
 }
 
+keel_status Stream::wrap(Device& device, CUstream native, std::unique_ptr<Stream>* out_stream) {
+  if (native == CU_STREAM_PER_THREAD) {
+    return kit::fail(KEEL_INVALID_ARGUMENT,
+                     "cuda: CU_STREAM_PER_THREAD is another stream in each thread");
+  }
+  CUcontext context = nullptr;
+  const keel_status status = device.call(
+      "cuStreamGetCtx", [&](const Functions& cu) { return cu.StreamGetCtx(native, &context); });
+  if (status != KEEL_OK) return status;
+  if (context != device.context()) {
+    return kit::fail(KEEL_INVALID_ARGUMENT,
+                     "cuda: the stream is not one of the device's primary context");
+  }
+  std::unique_ptr<Stream> stream(new Stream(device, /*is_owned=*/false));
+  stream->native_ = native;
+  *out_stream = std::move(stream);
+  return KEEL_OK;
+}
+
 Stream::~Stream() {
   if (!is_owned_ || native_ == nullptr) return;
   (void)device_.release("cuStreamDestroy",

@@ -15,8 +15,9 @@ namespace keel::cuda {
 class Stream {
  public:
   static keel_status create(Device& device, int32_t priority, std::unique_ptr<Stream>* out_stream);
-  // Around a stream of the caller's, who keeps it; 0 is a valid one.
-  Stream(Device& device, CUstream native) : device_(device), native_(native), is_owned_(false) {}
+  // Around a stream of the caller's, who keeps it; 0, the context's own, is a valid one. The one
+  // that is another in each thread is not: Keel calls from threads of its own, too.
+  static keel_status wrap(Device& device, CUstream native, std::unique_ptr<Stream>* out_stream);
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
@@ -31,12 +32,12 @@ class Stream {
   keel_status fill(void* destination, const void* pattern, uint32_t pattern_size, uint64_t size);
 
  private:
-  explicit Stream(Device& device) : device_(device) {}
+  explicit Stream(Device& device, bool is_owned = true) : device_(device), is_owned_(is_owned) {}
   keel_status fill_wide(CUdeviceptr destination, const uint32_t (&words)[2], uint64_t size);
 
   Device& device_;
   CUstream native_ = nullptr;
-  bool is_owned_ = true;
+  const bool is_owned_;
 };
 
 }  // namespace keel::cuda

@@ -78,7 +78,8 @@ struct DeviceObject {
 };
 
 struct CheckedStream : DeviceObject<keel_plugin_stream> {
-  bool wrapped = false;  // around a stream of the caller's, whose work is his affair
+  bool wrapped = false;                // around a stream of the caller's, whose work is his affair
+  std::atomic<bool> is_shared{false};  // others may enqueue on the native stream, unseen
   std::shared_ptr<Timeline> timeline = std::make_shared<Timeline>();
   std::atomic<const void*> enqueuer{nullptr};  // marks the thread that is enqueueing
   // With the device's lock:

@@ -49,6 +49,7 @@ keel_status add_stream(Call& call, const std::shared_ptr<CheckedDevice>& device,
   stream->device = device;
   stream->native = native;
   stream->wrapped = wrapped;
+  stream->is_shared = wrapped;
   stream->origin = capture_origin();
   *out_stream = registry<keel_plugin_stream>().insert(std::move(stream));
   return KEEL_OK;
@@ -106,7 +107,9 @@ keel_status unwrap(keel_plugin_stream* handle, void** out_native) {
   if (!call.find(handle, &stream) || !call.check(out_native != nullptr, "out_native is NULL")) {
     return call.refused();
   }
-  return call.answer(stream->real().stream->unwrap(stream->native, out_native));
+  const keel_status code = call.answer(stream->real().stream->unwrap(stream->native, out_native));
+  if (code == KEEL_OK) stream->is_shared = true;
+  return code;
 }
 
 keel_status query(keel_plugin_stream* handle) {
@@ -121,9 +124,9 @@ keel_status query(keel_plugin_stream* handle) {
     std::lock_guard lock(stream->device->mutex);
     stream->idle_at = before.position;
   }
-  // Unless another thread enqueued meanwhile, or is about to have.
+  // Unless another thread enqueued meanwhile, or is about to have, or somebody who is not seen.
   if (code == KEEL_NOT_READY && before.was_idle && stream->enqueuer == nullptr &&
-      stream->timeline->submitted() == before.position) {
+      !stream->is_shared && stream->timeline->submitted() == before.position) {
     call.lie("the plugin says KEEL_NOT_READY of a stream that was done before");
   }
   return code;

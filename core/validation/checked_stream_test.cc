@@ -140,6 +140,15 @@ TEST_F(CheckedStream, QueriesAndWaitsThatLie) {
   EXPECT_TRUE(found("timeout_ns is -1"));
 }
 
+TEST_F(CheckedStream, ASharedOneMayBeBusyAgain) {
+  void* native = nullptr;
+  ASSERT_EQ(stream().unwrap(stream_, &native), KEEL_OK);
+  ASSERT_EQ(stream().query(stream_), KEEL_OK);
+  stub().work = KEEL_NOT_READY;  // of somebody who has the handle
+  EXPECT_EQ(stream().query(stream_), KEEL_NOT_READY);
+  EXPECT_TRUE(clean());
+}
+
 TEST_F(CheckedStream, CreateGivesANewStream) {
   keel_plugin_stream* created = nullptr;
   stub().silent.insert("create");

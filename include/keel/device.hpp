@@ -62,6 +62,14 @@ class Device {
     check(status);
     return use;
   }
+  // Nothing where the plugin cannot tell.
+  std::optional<keel_device_health> health() const {
+    keel_device_health health = KEEL_STRUCT_INIT(keel_device_health, KEEL_STRUCT_DEVICE_HEALTH);
+    const keel_status status = keel_device_health_get(handle_, &health);
+    if (status == KEEL_UNSUPPORTED) return std::nullopt;
+    check(status);
+    return health;
+  }
   // What Keel has allocated on it, and holds for later.
   keel_memory_stats memory_stats() const {
     keel_memory_stats stats = KEEL_STRUCT_INIT(keel_memory_stats, KEEL_STRUCT_MEMORY_STATS);
@@ -76,6 +84,12 @@ class Device {
   }
   // Gives what is free and idle back to the device.
   void trim_memory() const { check(keel_memory_trim(handle_)); }
+  // A handle of the vendor's; |which|: 0 for the main one (CUcontext).
+  void* native_handle(uint32_t which = 0) const {
+    void* handle = nullptr;
+    check(keel_device_native_handle(handle_, which, &handle));
+    return handle;
+  }
   // The physical chip that it is a way into.
   uint32_t chip() const {
     uint32_t number = 0;

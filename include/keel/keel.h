@@ -171,7 +171,15 @@ KEEL_API keel_status keel_device_info_get(keel_device device, keel_device_info* 
 /* KEEL_UNSUPPORTED where the plugin cannot tell. Bytes. */
 KEEL_API keel_status keel_device_memory_info(keel_device device, uint64_t* out_free,
                                              uint64_t* out_total);
+/* Errors of its memory, whether its clocks are held down, whether it can be used, and why
+ * not; a lost device is an answer, not a failure. KEEL_UNSUPPORTED where the plugin cannot
+ * tell. Does not wait for work. Analogue: NVML. */
 KEEL_API keel_status keel_device_health_get(keel_device device, keel_device_health* out_health);
+/* A handle of the vendor's for work with its own interface; Keel keeps it. |which|: 0 for the
+ * main one (CUcontext, VkDevice), others as the plugin's documentation has them.
+ * KEEL_UNSUPPORTED where it gives out none. */
+KEEL_API keel_status keel_device_native_handle(keel_device device, uint32_t which,
+                                               void** out_handle);
 /* Waits for all streams of the device. Analogue: cuCtxSynchronize. */
 KEEL_API keel_status keel_device_synchronize(keel_device device, int64_t timeout_ns);
 
@@ -251,6 +259,17 @@ KEEL_API keel_status keel_memory_find(keel_device device, const void* pointer,
 KEEL_API keel_status keel_stream_create(keel_device device, int32_t priority,
                                         keel_stream* out_stream);
 KEEL_API keel_status keel_stream_destroy(keel_stream stream);
+/* A stream around |native|, a stream of the vendor's own interface that belongs to |device|
+ * (CUstream, with the null stream a valid one), so that a framework's work and Keel's are in
+ * one order. The handle stays the caller's, who keeps it until keel_stream_destroy has
+ * returned. What others enqueue on it is waited for by every wait, event and free like
+ * Keel's own work, but not held by gates. Once failed it stays so. KEEL_UNSUPPORTED where
+ * the backend has nothing to wrap. */
+KEEL_API keel_status keel_stream_wrap(keel_device device, void* native, keel_stream* out_stream);
+/* The vendor's handle inside |stream|, for work beside Keel's, which holds as for wrapped
+ * ones; what Keel holds behind a gate is not in it yet. Keel's, and valid until the stream is
+ * destroyed or recovered. KEEL_UNSUPPORTED where there is none. */
+KEEL_API keel_status keel_stream_unwrap(keel_stream stream, void** out_native);
 /* KEEL_OK: all done; KEEL_NOT_READY; or the failure. */
 KEEL_API keel_status keel_stream_query(keel_stream stream);
 /* Waits until all is done. A failure of the stream, or of another whose event it

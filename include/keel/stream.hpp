@@ -13,6 +13,7 @@
 #include <ranges>
 #include <span>
 #include <string>
+#include <utility>
 
 namespace keel {
 inline namespace v0 {
@@ -78,8 +79,21 @@ class Stream {
     handle_ = Handle(stream);
   }
 
+  // Around |native|, a CUstream or what the vendor calls it, which outlives this.
+  static Stream wrap(Device device, void* native) {
+    keel_stream stream;
+    check(keel_stream_wrap(device.get(), native, &stream));
+    return {device, Handle(stream)};
+  }
+
   keel_stream get() const { return handle_.get(); }
   Device device() const { return device_; }
+  // The vendor's handle inside, which stays this stream's.
+  void* native() const {
+    void* handle = nullptr;
+    check(keel_stream_unwrap(get(), &handle));
+    return handle;
+  }
 
   bool is_done() const { return api_detail::is_ready(keel_stream_query(get())); }
   void synchronize(std::chrono::nanoseconds timeout = kDefaultTimeout) const {
@@ -123,6 +137,8 @@ class Stream {
 
  private:
   using Handle = api_detail::UniqueHandle<keel_stream, keel_stream_destroy>;
+  Stream(Device device, Handle handle) : device_(device), handle_(std::move(handle)) {}
+
   Device device_;
   Handle handle_;
 };

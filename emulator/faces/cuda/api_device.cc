@@ -21,9 +21,6 @@ CUresult with_device(CUdevice device, Body&& body) noexcept {
   });
 }
 
-// A domain that no host has: nobody takes the chip for one that is there.
-constexpr int kPciDomain = 0xfffe;
-
 struct Attribute {
   CUdevice_attribute attribute;
   int value;
@@ -130,7 +127,7 @@ CUresult CUDAAPI cuDeviceGetAttribute(int* pi, CUdevice_attribute attrib, CUdevi
 
 CUresult CUDAAPI cuDeviceGetPCIBusId(char* pciBusId, int len, CUdevice dev) {
   return with_device(dev, [&](Context&) {
-    const std::string text = fmt::format("{:04x}:{:02x}:00.0", kPciDomain, dev);
+    const std::string text = pci_address(static_cast<uint32_t>(dev));
     if (len <= static_cast<int>(text.size())) return CUDA_ERROR_INVALID_VALUE;
     std::memcpy(pciBusId, text.c_str(), text.size() + 1);
     return CUDA_SUCCESS;

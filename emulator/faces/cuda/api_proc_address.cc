@@ -46,6 +46,7 @@ const Row kRows[] = {
     KEEL_ROW(MemHostGetDevicePointer, 3020),
     KEEL_ROW(StreamCreateWithPriority, 5050),
     KEEL_ROW(StreamDestroy, 4000),
+    KEEL_ROW(StreamGetCtx, 9020),
     KEEL_ROW(StreamQuery, 2000),
     KEEL_ROW(StreamWaitEvent, 3020),
     KEEL_ROW(MemcpyHtoDAsync, 3020),

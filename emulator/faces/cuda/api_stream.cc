@@ -47,6 +47,7 @@ CUresult CUDAAPI cuStreamCreateWithPriority(CUstream* phStream, unsigned int fla
     if (phStream == nullptr) return CUDA_ERROR_INVALID_VALUE;
     if (flags != CU_STREAM_NON_BLOCKING) return CUDA_ERROR_NOT_SUPPORTED;
     auto handle = std::make_unique<StreamHandle>();
+    handle->context = here.context;
     const Status status = Stream::create(here.chip, std::clamp(priority, -5, 0), &handle->stream);
     if (status.ok()) *phStream = reinterpret_cast<CUstream>(handle.release());
     return result_of(status, *here.chip);
@@ -58,6 +59,15 @@ CUresult CUDAAPI cuStreamDestroy(CUstream hStream) {
   return answer([&] {
     if (hStream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
     delete object(hStream);
+    return CUDA_SUCCESS;
+  });
+}
+
+CUresult CUDAAPI cuStreamGetCtx(CUstream hStream, CUcontext* pctx) {
+  return answer_here([&](const Here& here) {
+    if (pctx == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    const bool is_default = hStream == nullptr || hStream == CU_STREAM_LEGACY;
+    *pctx = (is_default ? here.context : object(hStream)->context)->handle();
     return CUDA_SUCCESS;
   });
 }

@@ -10,6 +10,15 @@ namespace {
 
 thread_local std::vector<Context*> t_contexts;
 
+// |health| with what has become of |chip| since.
+ChipHealth counted(ChipHealth health, const Device& chip) {
+  if (!chip.is_lost()) return health;
+  ++health.failures;
+  health.last_cause = chip.loss_cause();
+  if (health.last_cause == Code::kDeviceLost) ++health.uncorrected;
+  return health;
+}
+
 }  // namespace
 
 Context::Context(const DeviceOptions& options, uint32_t ordinal, HostMemory& host_memory)
@@ -39,6 +48,7 @@ CUresult Context::release() {
   peers_.clear();
   stream.reset();
   last->close();
+  former_ = counted(former_, *last);
   return CUDA_SUCCESS;
 }
 
@@ -64,6 +74,11 @@ CUresult Context::enable_peer(const Context& peer) {
   const std::lock_guard lock(mutex_);
   if (&peer == this) return CUDA_ERROR_INVALID_CONTEXT;
   return peers_.insert(&peer).second ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+}
+
+ChipHealth Context::health() const {
+  const std::lock_guard lock(mutex_);
+  return chip_ == nullptr ? former_ : counted(former_, *chip_);
 }
 
 Context* current_context() {

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "emulator/device.h"
+#include "emulator/faces/cuda/health.h"
 #include "emulator/faces/cuda/host_memory.h"
 #include "emulator/stream.h"
 
@@ -33,14 +34,17 @@ class Context {
   // Of the stream 0. It lives as long as the chip does.
   CUresult default_stream(Stream** out_stream);
   CUresult enable_peer(const Context& peer);
+  // What this chip and those before it died of.
+  ChipHealth health() const;
 
  private:
   DeviceOptions options_;
   const uint32_t ordinal_;
   HostMemory& host_memory_;
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   uint32_t holders_ = 0;
+  ChipHealth former_;  // of the chips that are gone
   std::shared_ptr<Device> chip_;
   std::unique_ptr<Stream> default_stream_;
   std::set<const Context*> peers_;

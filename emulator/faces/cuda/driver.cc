@@ -37,6 +37,10 @@ Status read_settings(std::string_view text, Settings* out_settings) {
   return {};
 }
 
+std::string pci_address(uint32_t index) {
+  return fmt::format("{:04x}:{:02x}:00.0", kPciDomain, index);
+}
+
 Driver& Driver::get() {
   static Driver& driver = *new Driver;
   return driver;

@@ -28,6 +28,10 @@ struct Settings {
 // From KEEL_EMULATED_CUDA.
 Status read_settings(std::string_view text, Settings* out_settings);
 
+// A domain that no host has: nobody takes the chip for one that is there.
+inline constexpr int kPciDomain = 0xfffe;
+std::string pci_address(uint32_t index);  // "fffe:01:00.0"
+
 // The state of the library in this process. Thread-safe.
 class Driver {
  public:

@@ -13,6 +13,7 @@
 namespace keel::emulator::cuda {
 
 struct StreamHandle {
+  Context* context;
   std::unique_ptr<Stream> stream;
 };
 
@@ -33,7 +34,8 @@ inline EventHandle* object(CUevent handle) {
 // The stream |handle|, 0 being the context's own. CUDA_ERROR_INVALID_CONTEXT for one of a
 // context that is not current: the real driver is more patient with some calls.
 inline CUresult find_stream(const Here& here, CUstream handle, Stream** out_stream) {
-  if (handle == nullptr) return here.context->default_stream(out_stream);
+  if (handle == nullptr || handle == CU_STREAM_LEGACY)
+    return here.context->default_stream(out_stream);
   *out_stream = object(handle)->stream.get();
   return &(*out_stream)->device() == here.chip.get() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }

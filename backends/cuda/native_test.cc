@@ -1,0 +1,246 @@
+// Keel's work and a framework's own, on one stream of the emulated CUDA driver.
+#include <cuda.h>
+#include <dlfcn.h>
+
+#include <keel/keel.hpp>
+#include <optional>
+#include <vector>
+
+#include "backends/cuda/testing/cuda_test.h"
+
+namespace keel::testing {
+namespace {
+
+// Two devices, and the framework: it calls the driver itself, with the first one's context
+// current.
+class CudaNativeTest : public CudaFixture {
+ protected:
+  void start(const std::string& faults = "") {
+    driver_.emplace("devices=2" + (faults.empty() ? "" : " faults=" + faults));
+    devices_ = load_cuda(*driver_);
+    ASSERT_EQ(devices_.size(), 2u);
+    library_ = dlopen((driver_->folder() + "/libcuda.so.1").c_str(), RTLD_NOW | RTLD_NOLOAD);
+    ASSERT_NE(library_, nullptr);
+    void* context = nullptr;
+    ASSERT_KEEL_OK(keel_device_native_handle(devices_[0], 0, &context));
+    ASSERT_EQ(
+        native<decltype(&cuCtxPushCurrent)>("cuCtxPushCurrent_v2")(static_cast<CUcontext>(context)),
+        CUDA_SUCCESS);
+  }
+  void TearDown() override {
+    CUcontext popped = nullptr;
+    if (library_ != nullptr) {
+      EXPECT_EQ(native<decltype(&cuCtxPopCurrent)>("cuCtxPopCurrent_v2")(&popped), CUDA_SUCCESS);
+    }
+    KeelTest::TearDown();
+  }
+
+  // A function of the driver.
+  template <typename Function>
+  Function native(const char* name) const {
+    return reinterpret_cast<Function>(dlsym(library_, name));
+  }
+  CUstream create() const {
+    CUstream stream = nullptr;
+    EXPECT_EQ(native<decltype(&cuStreamCreateWithPriority)>("cuStreamCreateWithPriority")(
+                  &stream, CU_STREAM_NON_BLOCKING, 0),
+              CUDA_SUCCESS);
+    return stream;
+  }
+  void destroy(CUstream stream) const {
+    EXPECT_EQ(native<decltype(&cuStreamDestroy)>("cuStreamDestroy_v2")(stream), CUDA_SUCCESS);
+  }
+  CUresult query(CUstream stream) const {
+    return native<decltype(&cuStreamQuery)>("cuStreamQuery")(stream);
+  }
+  // The framework's work: a fill of |count| words.
+  void fill_natively(CUstream stream, void* memory, uint32_t value, size_t count) const {
+    EXPECT_EQ(native<decltype(&cuMemsetD32Async)>("cuMemsetD32Async")(
+                  reinterpret_cast<CUdeviceptr>(memory), value, count, stream),
+              CUDA_SUCCESS);
+  }
+  keel_stream wrap(CUstream stream) const {
+    keel_stream wrapped = {};
+    EXPECT_KEEL_OK(keel_stream_wrap(devices_[0], stream, &wrapped));
+    return wrapped;
+  }
+
+  std::optional<OwnDriver> driver_;
+  std::vector<keel_device> devices_;
+  void* library_ = nullptr;
+};
+
+TEST_F(CudaNativeTest, OneOrderOfBothKindsOfWork) {
+  start();
+  const CUstream theirs = create();
+  for (const CUstream each : {theirs, CUstream{nullptr}, CU_STREAM_LEGACY}) {
+    const keel_stream stream = wrap(each);
+    void* inside = &inside;
+    EXPECT_KEEL_OK(keel_stream_unwrap(stream, &inside));
+    EXPECT_EQ(inside, each);
+    void* const memory = alloc(devices_[0], 3 * 4);
+    ASSERT_KEEL_OK(fill(stream, memory, 1, 3));
+    fill_natively(each, memory, 2, 2);
+    ASSERT_KEEL_OK(fill(stream, memory, 3, 1));
+    uint32_t words[3] = {};
+    ASSERT_KEEL_OK(keel_copy(stream, KEEL_HOST, words, devices_[0], memory, sizeof(words)));
+    ASSERT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+    EXPECT_EQ((std::vector<uint32_t>(words, words + 3)), (std::vector<uint32_t>{3, 2, 1}));
+    EXPECT_KEEL_OK(keel_free(devices_[0], memory));
+    EXPECT_KEEL_OK(keel_stream_destroy(stream));
+    EXPECT_EQ(query(each), CUDA_SUCCESS) << "it is the framework's";
+  }
+  destroy(theirs);
+}
+
+// Work that Keel has not seen is waited for in every way.
+TEST_F(CudaNativeTest, NativeWorkIsWaitedFor) {
+  start("stall:fill@1=50,stall:fill@2=50,stall:fill@3=50,stall:fill@4=50");
+  const CUstream theirs = create();
+  const keel_stream stream = wrap(theirs);
+  void* const memory = alloc(devices_[0], 4);
+  // Nothing of Keel's is on it: by all that was enqueued it is idle.
+  EXPECT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+  fill_natively(theirs, memory, 1, 1);
+  EXPECT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+  EXPECT_EQ(query(theirs), CUDA_SUCCESS);
+
+  keel_event event = {};
+  ASSERT_KEEL_OK(keel_event_create(0, &event));
+  fill_natively(theirs, memory, 2, 1);
+  ASSERT_KEEL_OK(keel_event_record(event, stream));
+  EXPECT_KEEL_OK(keel_event_wait(event, kPatience));
+  EXPECT_EQ(query(theirs), CUDA_SUCCESS);
+
+  fill_natively(theirs, memory, 3, 1);
+  EXPECT_KEEL_OK(keel_device_synchronize(devices_[0], kPatience));
+  EXPECT_EQ(query(theirs), CUDA_SUCCESS);
+
+  // And an order to another device.
+  fill_natively(theirs, memory, 4, 1);
+  ASSERT_KEEL_OK(keel_event_record(event, stream));
+  const keel_stream foreign = new_stream(devices_[1]);
+  ASSERT_KEEL_OK(keel_stream_wait_event(foreign, event));
+  EXPECT_KEEL_OK(keel_stream_synchronize(foreign, kPatience));
+  EXPECT_EQ(query(theirs), CUDA_SUCCESS);
+  EXPECT_KEEL_OK(keel_stream_destroy(stream));
+  destroy(theirs);
+}
+
+TEST_F(CudaNativeTest, DestroyingWaitsForNativeWork) {
+  start("stall:fill@1=50");
+  const CUstream theirs = create();
+  const keel_stream stream = wrap(theirs);
+  fill_natively(theirs, alloc(devices_[0], 4), 1, 1);
+  EXPECT_KEEL_OK(keel_stream_destroy(stream));
+  EXPECT_EQ(query(theirs), CUDA_SUCCESS);
+  destroy(theirs);
+}
+
+// Its owner may end it as soon as the wrapper is destroyed, whatever of Keel's still remembers it.
+TEST_F(CudaNativeTest, WhatOutlivesTheStream) {
+  start();
+  const CUstream theirs = create();
+  const keel_stream stream = wrap(theirs);
+  void* const memory = alloc(devices_[0], 1 << 20);
+  ASSERT_KEEL_OK(fill(stream, memory, 1, 1));
+  const keel_event event = record(stream);
+  const keel_stream other = new_stream(devices_[0]);
+  ASSERT_KEEL_OK(keel_stream_wait_event(other, event));
+  EXPECT_KEEL_OK(keel_free_on_stream(stream, memory));
+  ASSERT_KEEL_OK(keel_stream_destroy(stream));
+  destroy(theirs);
+  EXPECT_KEEL_OK(keel_event_query(event));
+  EXPECT_KEEL_OK(keel_stream_wait_event(other, event));
+  EXPECT_KEEL_OK(keel_stream_synchronize(other, kPatience));
+  EXPECT_NE(alloc(devices_[0], 1 << 20), nullptr);
+  EXPECT_KEEL_OK(keel_memory_trim(devices_[0]));
+  EXPECT_KEEL_OK(keel_device_synchronize(devices_[0], kPatience));
+  EXPECT_EQ(fill(stream, memory, 1, 1), KEEL_INVALID_HANDLE);
+}
+
+// A block is not given out again while the framework's work may be on it.
+TEST_F(CudaNativeTest, FreedMemoryWaitsForNativeWork) {
+  start("stall:fill@1=1000,stall:fill@2=1000");
+  const CUstream theirs = create();
+  const keel_stream stream = wrap(theirs);
+  for (const bool on_stream : {false, true}) {
+    void* const memory = alloc(devices_[0], 1 << 20);
+    fill_natively(theirs, memory, 1, 4);
+    EXPECT_KEEL_OK(on_stream ? keel_free_on_stream(stream, memory)
+                             : keel_free(devices_[0], memory));
+    void* const next = alloc(devices_[0], 1 << 20);
+    if (query(theirs) != CUDA_ERROR_NOT_READY) {
+      GTEST_SKIP() << "this machine took more than a second for two calls";
+    }
+    EXPECT_NE(next, memory);
+    EXPECT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+    EXPECT_KEEL_OK(keel_free(devices_[0], next));
+  }
+  EXPECT_KEEL_OK(keel_stream_destroy(stream));
+  destroy(theirs);
+}
+
+TEST_F(CudaNativeTest, WorkOnAStreamOfKeels) {
+  start("stall:fill@2=50");
+  const Device device(devices_[0]);
+  Stream stream(device);
+  const Buffer memory = Buffer::of<uint32_t>(device, 4);
+  stream.fill(memory, uint32_t{1});
+  const auto inside = static_cast<CUstream>(stream.native());
+  fill_natively(inside, memory.data(), 2, 2);
+  stream.synchronize();
+  EXPECT_EQ(query(inside), CUDA_SUCCESS);
+  std::vector<uint32_t> words(4);
+  stream.download(words, memory);
+  stream.synchronize();
+  EXPECT_EQ(words, (std::vector<uint32_t>{2, 2, 1, 1}));
+
+  // The other way round, and both at once.
+  Stream again = Stream::wrap(device, inside);
+  again.fill(memory, uint32_t{5});
+  again.download(words, memory);
+  again.synchronize();
+  EXPECT_EQ(words, std::vector<uint32_t>(4, 5));
+  EXPECT_EQ(device.native_handle(1), nullptr) << "the CUdevice, which is 0";
+}
+
+// What is behind a gate is Keel's to hold, and the framework's goes first.
+TEST_F(CudaNativeTest, GatesHoldKeelsWorkAlone) {
+  start();
+  const CUstream theirs = create();
+  const keel_stream stream = wrap(theirs);
+  void* const memory = alloc(devices_[0], 4);
+  keel_gate gate = {};
+  ASSERT_KEEL_OK(keel_gate_create(&gate));
+  ASSERT_KEEL_OK(keel_stream_wait_gate(stream, gate));
+  ASSERT_KEEL_OK(fill(stream, memory, 1, 1));
+  fill_natively(theirs, memory, 2, 1);
+  ASSERT_KEEL_OK(keel_gate_open(gate, KEEL_OK, nullptr));
+  EXPECT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+  EXPECT_EQ(read(devices_[0], memory, 1), std::vector<uint32_t>{1});
+  EXPECT_KEEL_OK(keel_stream_destroy(stream));
+  destroy(theirs);
+}
+
+TEST_F(CudaNativeTest, StreamsThatCannotBeWrapped) {
+  start();
+  const CUstream theirs = create();
+  keel_stream stream = {};
+  EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "not one of the device's primary context",
+               keel_stream_wrap(devices_[1], theirs, &stream));
+  EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "CU_STREAM_PER_THREAD",
+               keel_stream_wrap(devices_[0], CU_STREAM_PER_THREAD, &stream));
+  destroy(theirs);
+  const keel_device cpu = load("cpu").at(0);
+  void* handle = nullptr;
+  EXPECT_FAILS(KEEL_UNSUPPORTED, "cpu:0 does not take native streams",
+               keel_stream_wrap(cpu, nullptr, &stream));
+  EXPECT_FAILS(KEEL_UNSUPPORTED, "cpu:0 does not give out native streams",
+               keel_stream_unwrap(new_stream(cpu), &handle));
+  EXPECT_FAILS(KEEL_UNSUPPORTED, "cpu:0 gives out no native handles",
+               keel_device_native_handle(cpu, 0, &handle));
+}
+
+}  // namespace
+}  // namespace keel::testing
