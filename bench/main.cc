@@ -192,10 +192,11 @@ int run(int argc, char** argv) {
       std::fflush(stdout);
       figures.push_back(std::move(figure));
     }
+    // After each, so that who runs out of time has the figures of before.
+    machine.load_after = load_average();
+    write_file(json_path, to_json(machine, figures));
+    write_file(markdown_path, to_markdown(machine, figures));
   }
-  machine.load_after = load_average();
-  write_file(json_path, to_json(machine, figures));
-  write_file(markdown_path, to_markdown(machine, figures));
   return any_failed ? kFailure : 0;
 }
 
