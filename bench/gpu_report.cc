@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -92,17 +93,28 @@ std::string contender_text(const Json& figure, const std::string& name) {
   return "-";
 }
 
+// Else a difference of times: the figures here are nothing else.
+bool is_ratio(const Json& figure) {
+  return figure.at("result").at("measure").get<std::string>().starts_with("ratio");
+}
+
 std::string result_text(const Json& figure) {
   const Json& result = figure.at("result");
   const Json& interval = result.at("interval_95");
   const auto median = result.at("median").get<double>();
   const auto low = interval.at(0).get<double>();
   const auto high = interval.at(1).get<double>();
-  const auto measure = result.at("measure").get<std::string>();
-  if (measure.starts_with("ratio"))
-    return fmt::format("{:.3f}x [{:.3f}, {:.3f}]", median, low, high);
-  return fmt::format("{}{:.4g} {} [{:.4g}, {:.4g}]", measure == "difference" ? "+" : "", median,
-                     figure.at("unit").get<std::string>(), low, high);
+  if (is_ratio(figure)) return fmt::format("{:.3f}x [{:.3f}, {:.3f}]", median, low, high);
+  return fmt::format("{:+.4g} {} [{:.4g}, {:.4g}]", median, figure.at("unit").get<std::string>(),
+                     low, high);
+}
+
+std::string target_text(const Json& figure) {
+  const Json& target = figure.at("target");
+  if (!target.is_object()) return "-";
+  return fmt::format("{} {:g}{}", target.at("comparison").get<std::string>(),
+                     target.at("bound").get<double>(),
+                     is_ratio(figure) ? "x" : " " + figure.at("unit").get<std::string>() + " more");
 }
 
 std::string figure_row(const Json& figure) {
@@ -114,16 +126,12 @@ std::string figure_row(const Json& figure) {
   const Json& result = figure.at("result");
   const auto subject = result.at("subject").get<std::string>();
   const auto peer = result.at("peer").get<std::string>();
-  std::string target = "-";
-  std::string verdict = "-";
-  if (figure.at("target").is_object()) {
-    target = fmt::format("{} {:g}", figure.at("target").at("comparison").get<std::string>(),
-                         figure.at("target").at("bound").get<double>());
-    verdict = figure.at("met").get<bool>() ? "met" : "missed";
-  }
+  const char* const verdict = !figure.at("met").is_boolean() ? "-"
+                              : figure.at("met").get<bool>() ? "met"
+                                                             : "missed";
   return fmt::format("| {} | {} | {}: {} | {} | {} | {} |\n", name, contender_text(figure, subject),
-                     cell(peer), contender_text(figure, peer), result_text(figure), target,
-                     verdict);
+                     cell(peer), contender_text(figure, peer), result_text(figure),
+                     target_text(figure), verdict);
 }
 
 std::string figures_text(const GpuRun& run) {
@@ -171,7 +179,9 @@ GpuRun read_gpu_run(const std::filesystem::path& folder) {
   for (const auto& row : read_table(facts, 2)) run.facts.emplace_back(row[0], row[1]);
   for (const auto& row : read_table(steps, 4)) {
     const Json result = read_result(folder / (row[0] + ".json"), row[0]);
-    run.steps.push_back({row[0], row[1], row[2], row[3], std::make_shared<const Json>(result)});
+    uint32_t seconds = 0;
+    std::from_chars(row[2].data(), row[2].data() + row[2].size(), seconds);
+    run.steps.push_back({row[0], row[1], seconds, row[3], std::make_shared<const Json>(result)});
     run.emulated |= result.is_object() && result.value("emulated", false);
   }
   return run;

@@ -2,6 +2,7 @@
 #ifndef KEEL_BENCH_GPU_REPORT_H_
 #define KEEL_BENCH_GPU_REPORT_H_
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
@@ -14,7 +15,7 @@ namespace keel::bench {
 struct GpuStep {
   std::string name;     // "conform-cuda", "figures"
   std::string outcome;  // "passed", "failed" or "skipped"
-  std::string seconds;
+  uint32_t seconds = 0;
   std::string reason;  // why it failed or was skipped
   // What its program wrote as JSON: null where there is nothing, or nothing whole. Of conformance
   // the cases that neither passed nor are unsupported, of others all.

@@ -44,6 +44,11 @@ constexpr char kFigures[] = R"({"machine": {"cores": 4}, "figures": [
    "result": {"measure": "ratio of rates", "subject": "Keel", "peer": "copy", "median": 0.9,
               "interval_95": [0.89, 0.91]},
    "target": {"comparison": "at least", "bound": 0.85}, "met": true},
+  {"name": "cuda_calls/copy", "unit": "ns",
+   "contenders": [{"name": "Keel", "median": 900.0}, {"name": "driver", "median": 910.0}],
+   "result": {"measure": "difference", "subject": "Keel", "peer": "driver", "median": -10.5,
+              "interval_95": [-20.0, 5.0]},
+   "target": {"comparison": "at most", "bound": 100}, "met": true},
   {"name": "cuda_matmul/x", "skipped": "no | such library"}]})";
 
 TEST_F(GpuReportTest, TellsOfEachStepWhatItGave) {
@@ -58,6 +63,7 @@ TEST_F(GpuReportTest, TellsOfEachStepWhatItGave) {
   const Json json = Json::parse(to_json(run));
   EXPECT_EQ(json.at("facts").at("driver_version"), "580.1");
   ASSERT_EQ(json.at("steps").size(), 3u);
+  EXPECT_EQ(json.at("steps")[0].at("seconds"), 12);
   EXPECT_EQ(json.at("steps")[1].at("reason"), "no compute-sanitizer");
   // Of the cases the one that failed; the figures stand apart, and once.
   const Json& results = json.at("steps")[0].at("result").at("results");
@@ -65,7 +71,7 @@ TEST_F(GpuReportTest, TellsOfEachStepWhatItGave) {
   EXPECT_EQ(results[0].at("id"), "core/b");
   EXPECT_TRUE(json.at("steps")[2].at("result").is_null());
   EXPECT_EQ(json.at("machine").at("cores"), 4);
-  EXPECT_EQ(json.at("figures")[1].at("skipped"), "not measured: no | such library");
+  EXPECT_EQ(json.at("figures")[2].at("skipped"), "not measured: no | such library");
 
   const std::string text = to_markdown(run);
   EXPECT_TRUE(holds(text, "- driver_version: 580.1\n")) << text;
@@ -73,7 +79,11 @@ TEST_F(GpuReportTest, TellsOfEachStepWhatItGave) {
   EXPECT_TRUE(holds(text, "- **cuda** (GPU 9): core 2 of 3\n")) << text;
   EXPECT_TRUE(holds(text,
                     "| cuda_op/add | 900 GB/s | copy: 1000 GB/s | 0.900x [0.890, 0.910] | "
-                    "at least 0.85 | met |\n"))
+                    "at least 0.85x | met |\n"))
+      << text;
+  EXPECT_TRUE(holds(text,
+                    "| cuda_calls/copy | 900 ns | driver: 910 ns | -10.5 ns [-20, 5] | "
+                    "at most 100 ns more | met |\n"))
       << text;
   EXPECT_TRUE(holds(text, "| cuda_matmul/x | not measured: no / such library | | | | |\n")) << text;
   EXPECT_FALSE(holds(text, "mulated")) << text;

@@ -88,7 +88,7 @@ std::string result_text(const Figure& figure) {
   if (figure.measure == Measure::kRatio) {
     return fmt::format("{:.3f}x [{:.3f}, {:.3f}]", result.median, result.low, result.high);
   }
-  const char* sign = figure.measure == Measure::kDifference ? "+" : "";
+  const char* sign = figure.measure == Measure::kDifference && result.median >= 0 ? "+" : "";
   std::string text = fmt::format("{}{:.4g} {} [{:.4g}, {:.4g}]", sign, result.median,
                                  unit_name(figure.unit), result.low, result.high);
   if (figure.instructions) {

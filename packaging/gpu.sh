@@ -14,7 +14,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 output=gpu-$(date -u +%F)
 emulated=
 quick=
-readonly deadline=585  # seconds, of all steps; what is left of ten minutes is the report's
+readonly deadline=555  # seconds, of all steps; the rest of ten minutes is for what is around them
 
 usage() { sed -n '2,10s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; }
 mistake() { echo "gpu: $*" >&2; exit 2; }
@@ -67,7 +67,8 @@ note() {
 }
 skip() { note "$1" skipped 0 "$2"; }
 
-# step NAME SECONDS PROGRAM ARGUMENTS...: runs it that long at most.
+# step NAME SECONDS PROGRAM ARGUMENTS...: runs it that long at most. $about is what there is to say
+# of it if it passes.
 step() {
   local name=$1 limit=$2 log=$work/$1.log left=$((deadline - SECONDS)) started=$SECONDS status=0
   shift 2
@@ -80,7 +81,7 @@ step() {
   timeout -k 3 "$limit" "$@" >"$log" 2>&1 </dev/null || status=$?
   local took=$((SECONDS - started))
   if ((status == 0)); then
-    note "$name" passed "$took" ""
+    note "$name" passed "$took" "${about:-}"
     return
   fi
   failed=1
@@ -131,8 +132,13 @@ gpu_vulkan=$(grep -oE '(^|^  also    )vulkan:[0-9]+' <<<"$chip" | grep -oE 'vulk
 # For what takes chips of several backends, another way through Vulkan will do.
 any_vulkan=${gpu_vulkan:-$(grep -oE '^vulkan:[0-9]+' <<<"$devices" | head -n 1)}
 mixed=cuda:0,${any_vulkan:+$any_vulkan,}cpu:0
+on_mixed="on $mixed"
+if [[ ! $any_vulkan ]]; then
+  on_mixed+="; there is no Vulkan device"
+elif [[ ! $gpu_vulkan ]]; then
+  on_mixed+="; $any_vulkan is another chip than the GPU"
+fi
 
-fact "Keel" "$root"
 fact "started" "$(date -u +%FT%TZ)"
 gpu_facts ""
 
@@ -183,9 +189,9 @@ figures() {
 # Every element on every rank is verified, and the sums are exact in float32: the ranks hold the
 # same bits.
 ring() {
-  local sizes=(-b 64K -e 64M -f 4 -n 5 -w 1)
+  local sizes=(-b 64K -e 16M -f 4 -n 5 -w 1)
   [[ $quick ]] && sizes=(-b 64K -e 256K -f 4 -n 2 -w 1)
-  step ring 30 "$keel" perf all_reduce --devices "$mixed" -g "$(wc -w <<<"${mixed//,/ }")" \
+  about=$on_mixed step ring 30 "$keel" perf all_reduce --devices "$mixed" -g "$(wc -w <<<"${mixed//,/ }")" \
     "${sizes[@]}" -c 1 -T 20 -J "$work/ring.json"
 }
 
@@ -201,7 +207,7 @@ training() {
     [[ -s $work/text ]] || { skip training "there is no text to learn"; return; }
     text=(--text "$work/text")
   fi
-  step training 80 "$root/bin/mixed_training" --devices "$mixed" "${steps[@]}" "${text[@]}" \
+  about=$on_mixed step training 80 "$root/bin/mixed_training" --devices "$mixed" "${steps[@]}" "${text[@]}" \
     --json "$work/training.json"
 }
 

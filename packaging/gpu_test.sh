@@ -57,6 +57,7 @@ run 0 emulated --emulated --quick
 for step in conform-cuda figures ring training; do
   expect "$work/emulated.md" "^\| $step \| passed \| [0-9]+ \|"
 done
+expect "$work/emulated.md" '^\| ring \|.* on cuda:0,(vulkan:[0-9]+,)?cpu:0'
 for step in conform-vulkan sanitizer; do
   expect "$work/emulated.md" "^\| $step \| skipped \| 0 \| .+ \|$"
 done
