@@ -109,7 +109,7 @@ gpu_facts() {
     --query-gpu="${fields[*]}" 2>&1); then
     fact "driver and clocks$1" "not measured: nvidia-smi: $(tail -n 1 <<<"$values")"
   else
-    mapfile -t values < <(sed 's/, /\n/g' <<<"$values")
+    mapfile -t values <<<"${values//, /$'\n'}"
     for i in "${!fields[@]}"; do fact "${fields[i]}$1" "${values[i]:-unknown}"; done
   fi
 }
