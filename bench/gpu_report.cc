@@ -213,8 +213,8 @@ std::string to_json(const GpuRun& run) {
 }
 
 std::string to_markdown(const GpuRun& run) {
-  std::string text =
-      fmt::format("# One run on {}, {}\n\n", run.emulated ? "an emulated GPU" : "a GPU", run.date);
+  std::string text = fmt::format("# All that needs a GPU{}, {}\n\n",
+                                 run.emulated ? ", on an emulated one" : "", run.date);
   if (run.emulated) {
     text +=
         "**Emulated**: the vendor's libraries are Keel's own. This shows that every step can be "
