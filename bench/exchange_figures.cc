@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "bench/figures.h"
+#include "bench/summing_ranks.h"
 
 namespace keel::bench {
 
@@ -92,16 +93,11 @@ double cpu_seconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-// One rank a chip, which sum up float32.
+// One rank a chip, and how busy the host is meanwhile.
 class Exchange {
  public:
-  Exchange(std::vector<Device> devices, uint64_t bytes)
-      : count_(bytes / sizeof(float)), comms_(Communicator::all(devices)) {
-    for (Device device : devices) {
-      const auto value = static_cast<float>(ranks_.size() + 1);
-      sum_ += value;
-      ranks_.emplace_back(device, count_, value);
-    }
+  Exchange(const std::vector<Device>& devices, uint64_t bytes)
+      : ranks_(devices, bytes / sizeof(float)) {
     // The rates are measured in the first, known to all in the second, used in the third.
     for (int i = 0; i < 2; ++i) run();
     busy_ = wall_ = 0;
@@ -110,50 +106,18 @@ class Exchange {
   void run() {
     const double busy = cpu_seconds();
     const auto begin = Clock::now();
-    for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
-      Rank& of = ranks_[rank];
-      comms_[rank].all_reduce(of.send.data(), of.receive.data(), count_, KEEL_FLOAT32, KEEL_SUM,
-                              of.stream);
-    }
-    for (const Rank& rank : ranks_) rank.stream.synchronize();
+    ranks_.run();
     wall_ += std::chrono::duration<double>(Clock::now() - begin).count();
     busy_ += cpu_seconds() - busy;
   }
   // Of all cores, while it ran.
   double load() const { return busy_ / wall_ / std::max(1u, std::thread::hardware_concurrency()); }
-  // A figure of a wrong sum is none.
-  void check_sums() {
-    std::vector<float> sums(count_);
-    for (Rank& rank : ranks_) {
-      rank.stream.download(sums, rank.receive);
-      rank.stream.synchronize();
-      if (std::count(sums.begin(), sums.end(), sum_) != static_cast<std::ptrdiff_t>(count_)) {
-        throw std::runtime_error("all_reduce gave a wrong sum on " + rank.send.device().name());
-      }
-    }
-  }
+  void check_sums() { ranks_.check_sums(); }
 
  private:
-  struct Rank {
-    Rank(Device device, uint64_t count, float value)
-        : stream(device),
-          send(Buffer::of<float>(device, count)),
-          receive(Buffer::of<float>(device, count)) {
-      stream.fill(send, value);
-      stream.fill(receive, 0.0f);
-      stream.synchronize();
-    }
-    Stream stream;
-    Buffer send;
-    Buffer receive;
-  };
-
-  const uint64_t count_;
-  float sum_ = 0;
+  SummingRanks ranks_;
   double busy_ = 0;
   double wall_ = 0;
-  std::vector<Communicator> comms_;
-  std::vector<Rank> ranks_;
 };
 
 Figure exchange(const std::vector<double>& ratios, uint64_t mebibytes, Chips& chips,

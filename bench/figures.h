@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bench/harness.h"
+#include "bench/raw_cuda.h"
 #include "bench/raw_vulkan.h"
 #include "bench/report.h"
 
@@ -23,9 +24,15 @@ struct Setup {
   std::string no_vulkan;
   std::unique_ptr<RawVulkan> raw_vulkan;
   std::string no_raw_vulkan;
+  std::optional<Device> cuda;
+  std::string no_cuda;
+  std::unique_ptr<RawCuda> raw_cuda;
+  std::string no_raw_cuda;
+  bool quick = false;  // small sizes, where it is only to be seen that a figure can be taken
 };
 
-// What |setup| lacks gives a skipped figure with the reason; a failure is thrown.
+// What |setup| lacks gives a skipped figure with the reason; a failure is thrown, or a failed
+// figure.
 using FigureFunction = std::vector<Figure> (*)(Setup& setup);
 
 std::vector<Figure> vulkan_dispatch(Setup& setup);
@@ -46,6 +53,11 @@ std::vector<Figure> core_overhead(Setup& setup);
 std::vector<Figure> core_gates(Setup& setup);
 std::vector<Figure> core_first_operation(Setup& setup);
 std::vector<Figure> core_trace(Setup& setup);
+std::vector<Figure> cuda_calls(Setup& setup);
+std::vector<Figure> cuda_operators(Setup& setup);
+std::vector<Figure> cuda_matmul(Setup& setup);
+std::vector<Figure> cuda_bridge(Setup& setup);
+std::vector<Figure> cuda_vulkan_matmul(Setup& setup);
 
 }  // namespace keel::bench
 

@@ -12,6 +12,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 double time_runs(const Contender& contender, uint64_t repetitions) {
+  if (contender.time) return contender.time(repetitions);
   const Clock::time_point start = Clock::now();
   for (uint64_t i = 0; i < repetitions; ++i) contender.run();
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -20,11 +21,12 @@ double time_runs(const Contender& contender, uint64_t repetitions) {
 // The number of runs that fill a round. Doubling also warms up: the last trial alone
 // takes half a round.
 uint64_t fill_round(const Contender& contender, double round_seconds) {
-  contender.run();  // compiles kernels, creates pools
+  constexpr uint64_t kMost = uint64_t{1} << 24;  // by a clock that stands still
+  time_runs(contender, /*repetitions=*/1);       // compiles kernels, creates pools
   uint64_t repetitions = 1;
   while (true) {
     const double seconds = time_runs(contender, repetitions);
-    if (seconds >= round_seconds) return repetitions;
+    if (seconds >= round_seconds || repetitions >= kMost) return repetitions;
     if (seconds >= round_seconds / 2) {
       return static_cast<uint64_t>(
           std::ceil(static_cast<double>(repetitions) * round_seconds / seconds));

@@ -17,6 +17,9 @@ struct Contender {
   double work;                // of one run: floating-point operations, or bytes; 1 where
                               // only its time matters
   std::function<void()> run;  // returns when the work is done
+  // In place of |run| where another clock than the host's around it counts, such as a device's:
+  // does so many runs, and gives the seconds that all of them took.
+  std::function<double(uint64_t repetitions)> time = nullptr;
 };
 
 struct Timings {

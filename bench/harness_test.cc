@@ -40,6 +40,21 @@ TEST(Race, StartsEachRoundWithTheNextContender) {
   EXPECT_EQ(order.substr(order.size() - 18), "abcbcacababcbcacab");
 }
 
+TEST(Race, AsksTheClockOfAContenderThatHasOne) {
+  uint64_t runs = 0;
+  // A clock by which each run takes 20 us, whatever the host's says.
+  const std::vector<Contender> contenders = {
+      {"timed", 1, /*run=*/nullptr, [&](uint64_t repetitions) {
+         runs += repetitions;
+         return static_cast<double>(repetitions) * 20e-6;
+       }}};
+  const std::vector<Timings> timings = race(contenders, kShort);
+  EXPECT_EQ(timings[0].repetitions, 3u);  // the first number of runs that lasts 50 us
+  ASSERT_EQ(timings[0].seconds.size(), kShort.rounds);
+  for (double seconds : timings[0].seconds) EXPECT_DOUBLE_EQ(seconds, 20e-6);
+  EXPECT_EQ(runs, 1 + 1 + 2 + kShort.rounds * 3u);
+}
+
 TEST(Race, LetsExceptionsThrough) {
   const std::vector<Contender> contenders = {
       {"broken", 1, [] { throw std::runtime_error("no device"); }}};

@@ -18,9 +18,12 @@ struct Machine {
   std::string onednn;         // "oneDNN 2.6.3", or why there is none
   std::string vulkan_device;  // or why there is none
   std::string vulkan_driver;  // "llvmpipe Mesa 22.3.6 (LLVM 15.0.6)"
+  std::string cuda_device;    // as for Vulkan
+  std::string cuda_driver;    // "CUDA 13.0, /usr/lib/x86_64-linux-gnu/libcuda.so.1"
 };
 
-// All but what follows the measurement and the device: load_after, vulkan_*.
+// All but what follows the measurement and the device: load_after, vulkan_*,
+// cuda_*.
 Machine examine_machine();
 double load_average();
 

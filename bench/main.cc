@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <fstream>
@@ -49,6 +50,11 @@ constexpr Entry kFigures[] = {
     {"core_gates", core_gates},
     {"core_first_operation", core_first_operation},
     {"core_trace", core_trace},
+    {"cuda_calls", cuda_calls},
+    {"cuda_op", cuda_operators},
+    {"cuda_matmul", cuda_matmul},
+    {"cuda_bridge_all_reduce", cuda_bridge},
+    {"cuda_vulkan_matmul", cuda_vulkan_matmul},
 };
 
 std::optional<keel::Device> find_device(const char* backend, std::string* out_why) {
@@ -60,6 +66,18 @@ std::optional<keel::Device> find_device(const char* backend, std::string* out_wh
   }
 }
 
+// The first GPU, or what the backend says of why there is none.
+std::optional<keel::Device> find_cuda(std::string* out_why) {
+  for (const keel_backend_info& backend : keel::backends()) {
+    if (std::string(backend.name) != "cuda") continue;
+    if (backend.device_count != 0) return find_device("cuda", out_why);
+    *out_why = backend.reason;
+    return std::nullopt;
+  }
+  *out_why = "there is no backend cuda";
+  return std::nullopt;
+}
+
 Setup examine_devices() {
   Setup setup;
   setup.cpu = find_device("cpu", &setup.no_cpu);
@@ -67,7 +85,27 @@ Setup examine_devices() {
   if (setup.vulkan) {
     setup.raw_vulkan = RawVulkan::open(setup.vulkan->info().uuid, &setup.no_raw_vulkan);
   }
+  setup.cuda = find_cuda(&setup.no_cuda);
+  if (setup.cuda) setup.raw_cuda = RawCuda::open(setup.cuda->info().uuid, &setup.no_raw_cuda);
   return setup;
+}
+
+// Who they are, or why there are none.
+void describe_devices(const Setup& setup, Machine* machine) {
+  machine->vulkan_device = "no Vulkan device";
+  machine->vulkan_driver = setup.no_vulkan;
+  if (setup.vulkan) {
+    const keel_device_info info = setup.vulkan->info();
+    machine->vulkan_device = info.name;
+    machine->vulkan_driver = info.driver;
+  }
+  machine->cuda_device = "no CUDA device";
+  machine->cuda_driver = setup.no_cuda;
+  if (setup.cuda) {
+    const keel_device_info info = setup.cuda->info();
+    machine->cuda_device = info.name;
+    machine->cuda_driver = info.driver;
+  }
 }
 
 void write_file(const std::string& path, const std::string& text) {
@@ -99,6 +137,11 @@ int run(int argc, char** argv) {
   app.add_option("--rounds", rounds, "Rounds of each comparison")
       ->check(CLI::Range(3u, 10000u))
       ->capture_default_str();
+  bool quick = false;
+  app.add_flag(
+      "--quick", quick,
+      "Three short rounds, of the figures of CUDA on little memory: shows that they can be "
+      "taken, and measures nothing");
   std::string repeated;
   uint64_t count = 1;
   app.add_option("--repeat", repeated,
@@ -133,27 +176,28 @@ int run(int argc, char** argv) {
   Machine machine = examine_machine();
   Setup setup = examine_devices();
   setup.race.rounds = rounds;
-  if (setup.vulkan) {
-    const keel_device_info info = setup.vulkan->info();
-    machine.vulkan_device = info.name;
-    machine.vulkan_driver = info.driver;
-  } else {
-    machine.vulkan_device = "no Vulkan device";
-    machine.vulkan_driver = setup.no_vulkan;
+  if (quick) {
+    setup.quick = true;
+    setup.race = {/*rounds=*/3, /*round_time=*/std::chrono::milliseconds(1),
+                  /*pause=*/std::chrono::nanoseconds(0)};
   }
+  describe_devices(setup, &machine);
 
+  bool any_failed = false;
   std::vector<Figure> figures;
   for (const Entry& entry : chosen) {
     for (Figure& figure : entry.take(setup)) {
+      any_failed |= figure.failed;
       fmt::print("{}\n", to_line(figure));
       std::fflush(stdout);
       figures.push_back(std::move(figure));
     }
+    // After each, so that who runs out of time has the figures of before.
+    machine.load_after = load_average();
+    write_file(json_path, to_json(machine, figures));
+    write_file(markdown_path, to_markdown(machine, figures));
   }
-  machine.load_after = load_average();
-  write_file(json_path, to_json(machine, figures));
-  write_file(markdown_path, to_markdown(machine, figures));
-  return 0;
+  return any_failed ? kFailure : 0;
 }
 
 }  // namespace

@@ -88,7 +88,7 @@ std::string result_text(const Figure& figure) {
   if (figure.measure == Measure::kRatio) {
     return fmt::format("{:.3f}x [{:.3f}, {:.3f}]", result.median, result.low, result.high);
   }
-  const char* sign = figure.measure == Measure::kDifference ? "+" : "";
+  const char* sign = figure.measure == Measure::kDifference && result.median >= 0 ? "+" : "";
   std::string text = fmt::format("{}{:.4g} {} [{:.4g}, {:.4g}]", sign, result.median,
                                  unit_name(figure.unit), result.low, result.high);
   if (figure.instructions) {
@@ -107,7 +107,9 @@ nlohmann::ordered_json machine_json(const Machine& machine) {
           {"keel", machine.keel},
           {"onednn", machine.onednn},
           {"vulkan_device", machine.vulkan_device},
-          {"vulkan_driver", machine.vulkan_driver}};
+          {"vulkan_driver", machine.vulkan_driver},
+          {"cuda_device", machine.cuda_device},
+          {"cuda_driver", machine.cuda_driver}};
 }
 
 const char* measure_name(const Figure& figure) {
@@ -127,6 +129,7 @@ nlohmann::ordered_json figure_json(const Figure& figure) {
   nlohmann::ordered_json json = {{"name", figure.name}};
   if (!figure.skipped.empty()) {
     json["skipped"] = figure.skipped;
+    if (figure.failed) json["failed"] = true;
     return json;
   }
   json["about"] = figure.about;
@@ -174,6 +177,12 @@ Figure Figure::skip(std::string name, std::string why) {
   Figure figure;
   figure.name = std::move(name);
   figure.skipped = std::move(why);
+  return figure;
+}
+
+Figure Figure::fail(std::string name, const std::string& why) {
+  Figure figure = skip(std::move(name), "failed: " + why);
+  figure.failed = true;
   return figure;
 }
 

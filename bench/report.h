@@ -48,8 +48,10 @@ struct Figure {
   std::optional<Target> target;
   std::optional<Instructions> instructions;
   std::string skipped;
+  bool failed = false;  // then |skipped| says why
 
   static Figure skip(std::string name, std::string why);
+  static Figure fail(std::string name, const std::string& why);
 
   const Timings& find(const std::string& contender) const;
   // What |measure| says.

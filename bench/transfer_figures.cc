@@ -1,13 +1,13 @@
 // Bytes between a CPU and a Vulkan device, against memcpy in the same run.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <stdexcept>
 #include <vector>
 
 #include "bench/figures.h"
+#include "bench/summing_ranks.h"
 #include "bench/worker.h"
 
 namespace keel::bench {
@@ -57,69 +57,17 @@ const char* better_memcpy(const std::vector<Timings>& timings) {
   return seconds(kTwoThreads) < seconds(kOneThread) ? kTwoThreads : kOneThread;
 }
 
-// Two ranks, 1.0 on the CPU and 2.0 on the Vulkan device, that sum up.
-class AllReduce {
- public:
-  AllReduce(Device cpu, Device vulkan, bool forbid_alias)
-      : comms_(connect(cpu, vulkan, forbid_alias)) {
-    ranks_.emplace_back(cpu, 1.0f);
-    ranks_.emplace_back(vulkan, 2.0f);
-  }
-
-  void run() {
-    for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
-      Rank& of = ranks_[rank];
-      comms_[rank].all_reduce(of.send.data(), of.receive.data(), kCount, KEEL_FLOAT32, KEEL_SUM,
-                              of.stream);
-    }
-    for (const Rank& rank : ranks_) rank.stream.synchronize();
-  }
-
-  // A figure of a wrong sum is none.
-  void check_sums() {
-    std::vector<float> sums(kCount);
-    for (Rank& rank : ranks_) {
-      rank.stream.download(sums, rank.receive);
-      rank.stream.synchronize();
-      if (std::count(sums.begin(), sums.end(), 3.0f) != static_cast<std::ptrdiff_t>(kCount)) {
-        throw std::runtime_error("all_reduce gave a wrong sum on " + rank.send.device().name());
-      }
-    }
-  }
-
- private:
-  struct Rank {
-    Rank(Device device, float value)
-        : stream(device),
-          send(Buffer::of<float>(device, kCount)),
-          receive(Buffer::of<float>(device, kCount)) {
-      stream.fill(send, value);
-      stream.fill(receive, 0.0f);
-      stream.synchronize();
-    }
-    Stream stream;
-    Buffer send;
-    Buffer receive;
-  };
-
-  static std::vector<Communicator> connect(Device cpu, Device vulkan, bool forbid_alias) {
-    keel_comm_options options = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
-    options.forbid_alias = forbid_alias ? 1 : 0;
-    return Communicator::all(std::vector<Device>{cpu, vulkan}, &options);
-  }
-
-  std::vector<Rank> ranks_;
-  std::vector<Communicator> comms_;
-};
-
 }  // namespace
 
 std::vector<Figure> bridge_all_reduce(Setup& setup) {
   Figure staged;
   staged.name = "bridge_all_reduce/staged";
   if (const std::string why = missing(setup); !why.empty()) return {Figure::skip(staged.name, why)};
-  AllReduce through_staging(*setup.cpu, *setup.vulkan, /*forbid_alias=*/true);
-  AllReduce in_place(*setup.cpu, *setup.vulkan, /*forbid_alias=*/false);
+  const Device devices[] = {*setup.cpu, *setup.vulkan};
+  keel_comm_options options = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
+  SummingRanks in_place(devices, kCount, &options);
+  options.forbid_alias = 1;
+  SummingRanks through_staging(devices, kCount, &options);
   Memcpy memory;
   // Each rank's bytes have to come to the host and the sum has to go back: 4 copies.
   const Contender contenders[] = {

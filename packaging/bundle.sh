@@ -47,14 +47,15 @@ elf_files() {
 # Three folders as in the build: bin/, lib/, tests/ keep their places to each other.
 install_tests() {
   mkdir -p "$root/tests"
-  cp -a "$build/tests/list.txt" "$build/bin/keel_bench" "$root/tests/"
+  cp -a "$build/tests/list.txt" "$build/bin/keel_bench" "$build/bin/keel_gpu_report" "$root/tests/"
   cp -a "$build/tests/plugins" "$build/tests/faulty" "$build/tests/kernels" "$root/tests/"
   local program
   while IFS=$'\t' read -r _ program _; do
     cp -a "$build/tests/$program" "$root/tests/"
   done <"$build/tests/list.txt"
   install -m 755 "$(dirname "${BASH_SOURCE[0]}")/run_tests.sh" "$root/tests/run"
-  find "$root/tests" -type f -perm -u+x ! -name run -print0 |
+  install -m 755 "$(dirname "${BASH_SOURCE[0]}")/gpu.sh" "$root/tests/gpu"
+  find "$root/tests" -type f -perm -u+x ! -name run ! -name gpu -print0 |
     xargs -0 strip --strip-unneeded
 }
 

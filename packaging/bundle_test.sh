@@ -123,5 +123,11 @@ devices() { timeout 60 "$1/bin/keel" devices | grep -oE '^[a-z0-9_]+:[0-9]+ ' ||
   { fail "tests/run:"; cat "$work/printed" >&2; }
 expect '3 of 3 passed'
 
+if [[ -e $bundle/lib/keel/plugins/libkeel_cuda.so ]]; then
+  "$bundle/tests/gpu" --emulated --quick --output "$work/gpu" >"$work/printed" 2>&1 ||
+    { fail "tests/gpu:"; cat "$work/printed" >&2; }
+  expect '^passed  *ring '
+fi
+
 ((failures == 0)) && echo "the bundle runs"
 exit $((failures > 0))

@@ -1,0 +1,176 @@
+#include "bench/cublas_peer.h"
+
+#include <cublasLt.h>
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <cstring>
+#include <stdexcept>
+#include <utility>
+
+namespace keel::bench {
+
+namespace {
+
+#define KEEL_TEXT(number) #number
+#define KEEL_NUMBER_TEXT(number) KEEL_TEXT(number)
+// Of the header's major version: its descriptors change with it.
+constexpr char kLibrary[] = "libcublasLt.so." KEEL_NUMBER_TEXT(CUBLAS_VER_MAJOR);
+#undef KEEL_NUMBER_TEXT
+#undef KEEL_TEXT
+// Where the toolkit puts it, if no search path knows it.
+constexpr char kToolkitFolder[] = "/usr/local/cuda/lib64/";
+
+#define KEEL_CUBLAS_FUNCTIONS(X)  \
+  X(Create)                       \
+  X(Destroy)                      \
+  X(GetStatusName)                \
+  X(GetVersion)                   \
+  X(MatmulDescCreate)             \
+  X(MatmulDescDestroy)            \
+  X(MatmulDescSetAttribute)       \
+  X(MatrixLayoutCreate)           \
+  X(MatrixLayoutDestroy)          \
+  X(MatmulPreferenceCreate)       \
+  X(MatmulPreferenceDestroy)      \
+  X(MatmulPreferenceSetAttribute) \
+  X(MatmulAlgoGetHeuristic)       \
+  X(Matmul)
+
+struct Functions {
+#define KEEL_CUBLAS_MEMBER(name) decltype(&cublasLt##name) name = nullptr;
+  KEEL_CUBLAS_FUNCTIONS(KEEL_CUBLAS_MEMBER)
+#undef KEEL_CUBLAS_MEMBER
+};
+
+// Opened once and kept, as the driver.
+bool open_library(Functions* out_functions, std::string* out_reason) {
+  static void* const library = [] {
+    void* const found = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
+    if (found != nullptr) return found;
+    return dlopen((kToolkitFolder + std::string(kLibrary)).c_str(), RTLD_NOW | RTLD_LOCAL);
+  }();
+  if (library == nullptr) {
+    *out_reason = std::string(kLibrary) + " is not here";
+    return false;
+  }
+  std::string missing;
+  const auto find = [&](const char* name, auto* out_function) {
+    void* const address = dlsym(library, name);
+    if (address == nullptr) missing = name;
+    std::memcpy(out_function, &address, sizeof(address));
+  };
+#define KEEL_CUBLAS_FIND(name) find("cublasLt" #name, &out_functions->name);
+  KEEL_CUBLAS_FUNCTIONS(KEEL_CUBLAS_FIND)
+#undef KEEL_CUBLAS_FIND
+  if (!missing.empty()) *out_reason = std::string(kLibrary) + " has no " + missing;
+  return missing.empty();
+}
+
+class Library final : public CublasPeer {
+ public:
+  bool open(std::string* out_reason) {
+    if (!open_library(&lt_, out_reason)) return false;
+    const cublasStatus_t created = lt_.Create(&handle_);
+    if (created == CUBLAS_STATUS_SUCCESS) return true;
+    *out_reason = fmt::format("cublasLtCreate: {}", lt_.GetStatusName(created));
+    return false;
+  }
+
+  ~Library() override {
+    forget();
+    if (handle_ != nullptr) (void)lt_.Destroy(handle_);
+  }
+
+  // A row-major matrix is its transpose in the order of columns, which the library knows best:
+  // c^T = op(b)^T op(a)^T, so that b comes first and both keep their flags.
+  void prepare(const Product& product, void* workspace, uint64_t workspace_bytes) override {
+    forget();
+    const cudaDataType_t type = product.dtype == KEEL_BFLOAT16 ? CUDA_R_16BF : CUDA_R_32F;
+    check(lt_.MatmulDescCreate(&operation_, CUBLAS_COMPUTE_32F, CUDA_R_32F),
+          "cublasLtMatmulDescCreate");
+    set_transposed(CUBLASLT_MATMUL_DESC_TRANSA, product.trans_b);
+    set_transposed(CUBLASLT_MATMUL_DESC_TRANSB, product.trans_a);
+    make_layout(&first_, type, product.trans_b ? product.n : product.k,
+                product.trans_b ? product.k : product.n);
+    make_layout(&second_, type, product.trans_a ? product.k : product.m,
+                product.trans_a ? product.m : product.k);
+    make_layout(&result_, type, product.m, product.n);
+
+    workspace_ = workspace;
+    workspace_bytes_ = workspace_bytes;
+    cublasLtMatmulPreference_t preference = nullptr;
+    check(lt_.MatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
+    cublasLtMatmulHeuristicResult_t found = {};
+    int count = 0;
+    cublasStatus_t status =
+        lt_.MatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                         &workspace_bytes, sizeof(workspace_bytes));
+    if (status == CUBLAS_STATUS_SUCCESS) {
+      status = lt_.MatmulAlgoGetHeuristic(handle_, operation_, first_, second_, result_, result_,
+                                          preference, /*requestedAlgoCount=*/1, &found, &count);
+    }
+    (void)lt_.MatmulPreferenceDestroy(preference);
+    check(status, "cublasLtMatmulAlgoGetHeuristic");
+    if (count == 0) throw std::runtime_error("cuBLASLt knows no kernel for the product");
+    algorithm_ = found.algo;
+  }
+
+  void multiply(const void* a, const void* b, void* c, void* stream) override {
+    const float one = 1;
+    const float zero = 0;
+    check(
+        lt_.Matmul(handle_, operation_, &one, b, first_, a, second_, &zero, c, result_, c, result_,
+                   &algorithm_, workspace_, workspace_bytes_, static_cast<cudaStream_t>(stream)),
+        "cublasLtMatmul");
+  }
+
+  std::string describe() const override {
+    const size_t version = lt_.GetVersion();
+    return fmt::format("cuBLASLt {}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+  }
+
+ private:
+  void check(cublasStatus_t status, const char* call) const {
+    if (status == CUBLAS_STATUS_SUCCESS) return;
+    throw std::runtime_error(fmt::format("{}: {}", call, lt_.GetStatusName(status)));
+  }
+  void set_transposed(cublasLtMatmulDescAttributes_t attribute, bool transposed) {
+    const int32_t value = transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+    check(lt_.MatmulDescSetAttribute(operation_, attribute, &value, sizeof(value)),
+          "cublasLtMatmulDescSetAttribute");
+  }
+  // Of what is stored as [rows, columns] in the order of rows.
+  void make_layout(cublasLtMatrixLayout_t* layout, cudaDataType_t type, int64_t rows,
+                   int64_t columns) {
+    check(lt_.MatrixLayoutCreate(layout, type, static_cast<uint64_t>(columns),
+                                 static_cast<uint64_t>(rows), /*ld=*/columns),
+          "cublasLtMatrixLayoutCreate");
+  }
+  void forget() {
+    for (cublasLtMatrixLayout_t* layout : {&first_, &second_, &result_}) {
+      if (*layout != nullptr) (void)lt_.MatrixLayoutDestroy(std::exchange(*layout, nullptr));
+    }
+    if (operation_ != nullptr) (void)lt_.MatmulDescDestroy(std::exchange(operation_, nullptr));
+  }
+
+  Functions lt_;
+  cublasLtHandle_t handle_ = nullptr;
+  cublasLtMatmulDesc_t operation_ = nullptr;
+  cublasLtMatrixLayout_t first_ = nullptr;  // b's, the library's A
+  cublasLtMatrixLayout_t second_ = nullptr;
+  cublasLtMatrixLayout_t result_ = nullptr;
+  cublasLtMatmulAlgo_t algorithm_ = {};
+  void* workspace_ = nullptr;
+  uint64_t workspace_bytes_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<CublasPeer> CublasPeer::open(std::string* out_reason) {
+  auto library = std::make_unique<Library>();
+  if (!library->open(out_reason)) return nullptr;
+  return library;
+}
+
+}  // namespace keel::bench

@@ -1,0 +1,47 @@
+// cuBLASLt called directly: what matrix products on an Nvidia GPU are held against.
+#ifndef KEEL_BENCH_CUBLAS_PEER_H_
+#define KEEL_BENCH_CUBLAS_PEER_H_
+
+#include <keel/keel.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace keel::bench {
+
+// c = op(a) op(b), dense and row-major: c is [m, n], op(a) [m, k], op(b) [k, n], where op
+// transposes what is stored transposed.
+struct Product {
+  int64_t m;
+  int64_t n;
+  int64_t k;
+  bool trans_a;
+  bool trans_b;
+  keel_dtype dtype;  // of all three: KEEL_FLOAT32 or KEEL_BFLOAT16; sums are in float32
+
+  double operations() const {
+    return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+  }
+};
+
+// The library, opened at run time, on the context that is current. One product at a time; used by
+// one thread. Failures are thrown.
+class CublasPeer {
+ public:
+  // NULL, with the reason, where there is no libcublasLt or this build has no header of it.
+  static std::unique_ptr<CublasPeer> open(std::string* out_reason);
+  virtual ~CublasPeer() = default;
+
+  // Chooses the kernel that the library's heuristic thinks best with |workspace_bytes| at
+  // |workspace|, device memory that the caller keeps. float32 goes without tensor cores.
+  virtual void prepare(const Product& product, void* workspace, uint64_t workspace_bytes) = 0;
+  // Enqueues it on |stream|, a CUstream.
+  virtual void multiply(const void* a, const void* b, void* c, void* stream) = 0;
+  // "cuBLASLt 13.1.0"
+  virtual std::string describe() const = 0;
+};
+
+}  // namespace keel::bench
+
+#endif  // KEEL_BENCH_CUBLAS_PEER_H_

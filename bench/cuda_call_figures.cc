@@ -1,0 +1,144 @@
+// What Keel adds to the CUDA driver's calls where there is next to nothing to do.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "bench/cuda_figures.h"
+
+namespace keel::bench {
+
+namespace {
+
+// One block of one thread that returns; compiled by the driver.
+constexpr char kPtx[] = R"(.version 6.4
+.target sm_52
+.address_size 64
+.visible .entry empty(.param .u32 number)
+{
+  ret;
+}
+)";
+// What the emulated chip takes for a cubin, and no GPU.
+constexpr uint8_t kSharedObject[] = {
+#include "empty.inc"
+};
+
+// Far fewer than a GPU's queue takes: with it full, what is timed is the wait for room.
+constexpr uint64_t kBatch = 128;
+constexpr uint64_t kCopyBytes = 4096;
+
+// The host's seconds for |repetitions| of |call|, which only enqueues; what the device then does
+// with a batch is waited for apart.
+template <typename Call, typename Wait>
+double host_seconds(uint64_t repetitions, Call&& call, Wait&& wait) {
+  using Clock = std::chrono::steady_clock;
+  Clock::duration spent{};
+  for (uint64_t done = 0; done < repetitions;) {
+    const uint64_t batch = std::min(kBatch, repetitions - done);
+    const Clock::time_point start = Clock::now();
+    for (uint64_t i = 0; i < batch; ++i) call();
+    spent += Clock::now() - start;
+    wait();
+    done += batch;
+  }
+  return std::chrono::duration<double>(spent).count();
+}
+
+// |call| enqueues one operation through Keel, |raw_call| the same by the driver alone.
+template <typename Call, typename RawCall>
+Figure added_time(const std::string& name, const std::string& about, Setup& setup,
+                  const Stream& stream, Call call, RawCall raw_call) {
+  const Contender contenders[] = {
+      {"Keel", 1, /*run=*/nullptr,
+       [&](uint64_t repetitions) {
+         return host_seconds(repetitions, call, [&] { stream.synchronize(); });
+       }},
+      {"the driver", 1, /*run=*/nullptr,
+       [&](uint64_t repetitions) {
+         return host_seconds(repetitions, raw_call, [&] { setup.raw_cuda->wait(); });
+       }},
+  };
+  Figure figure;
+  figure.name = name;
+  figure.about = about + ", until the call returns, against the driver's function alone.";
+  figure.unit = Unit::kNanoseconds;
+  figure.measure = Measure::kDifference;
+  figure.timings = race(contenders, setup.race);
+  figure.subject = "Keel";
+  figure.peer = figure.limit = "the driver";
+  figure.target = Target{100};
+  return figure;
+}
+
+struct LoadedKernel {
+  Module module;
+  Kernel kernel;
+};
+
+// The first image that the device takes, through Keel and by the driver.
+std::optional<LoadedKernel> load_kernel(Device device, RawCuda& raw) {
+  const std::span<const std::byte> images[] = {std::as_bytes(std::span(kPtx)),
+                                               std::as_bytes(std::span(kSharedObject))};
+  for (const std::span<const std::byte> image : images) {
+    if (!raw.load(image, "empty")) continue;
+    Module module(device, KEEL_BINARY_CUBIN, image);
+    const Kernel kernel = module.kernel("empty");
+    return LoadedKernel{std::move(module), kernel};
+  }
+  return std::nullopt;
+}
+
+Figure launch_figure(const std::string& name, Setup& setup) {
+  RawCuda& raw = *setup.raw_cuda;
+  const std::optional<LoadedKernel> loaded = load_kernel(*setup.cuda, raw);
+  if (!loaded) return Figure::skip(name, "the device takes neither PTX nor code for the host");
+  const Stream stream(*setup.cuda);
+  const uint32_t number = 0;
+  const void* const arguments[] = {&number};
+  const uint32_t sizes[] = {sizeof(number)};
+  keel_launch launch = KEEL_STRUCT_INIT(keel_launch, KEEL_STRUCT_LAUNCH);
+  std::ranges::fill(launch.grid, 1u);
+  std::ranges::fill(launch.block, 1u);
+  launch.argument_count = 1;
+  launch.arguments = arguments;
+  launch.argument_sizes = sizes;
+  const keel_kernel kernel = loaded->kernel.get();
+  return added_time(
+      name, "launch of a kernel that does nothing", setup, stream,
+      [&] { check(keel_kernel_launch(stream.get(), kernel, &launch)); }, [&] { raw.launch(); });
+}
+
+Figure copy_figure(const std::string& name, Setup& setup) {
+  RawCuda& raw = *setup.raw_cuda;
+  Stream stream(*setup.cuda);
+  const Buffer memory(*setup.cuda, KEEL_MEMORY_DEVICE, kCopyBytes);
+  const Buffer host(*setup.cuda, KEEL_MEMORY_PINNED, kCopyBytes);
+  return added_time(
+      name, fmt::format("copy of {} bytes of pinned memory to the device", kCopyBytes), setup,
+      stream, [&] { stream.copy(memory, host); },
+      [&] { raw.upload(memory.data(), host.data(), kCopyBytes); });
+}
+
+Figure record_figure(const std::string& name, Setup& setup) {
+  const Stream stream(*setup.cuda);
+  Event event;
+  return added_time(
+      name, "record of an event without a time", setup, stream, [&] { event.record(stream); },
+      [&] { setup.raw_cuda->record(); });
+}
+
+}  // namespace
+
+std::vector<Figure> cuda_calls(Setup& setup) {
+  return take_cuda_figures(setup, {
+                                      {"cuda_calls/launch", launch_figure},
+                                      {"cuda_calls/copy", copy_figure},
+                                      {"cuda_calls/record", record_figure},
+                                  });
+}
+
+}  // namespace keel::bench

@@ -1,0 +1,287 @@
+// Matrix products on an Nvidia GPU, of the CUDA and of the Vulkan backend, against cuBLASLt.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <optional>
+#include <random>
+#include <stdexcept>
+#include <vector>
+
+#include "bench/cublas_peer.h"
+#include "bench/cuda_figures.h"
+
+namespace keel::bench {
+
+namespace {
+
+constexpr uint64_t kWorkspaceBytes = 32 << 20;
+constexpr size_t kSets = 2;
+constexpr size_t kCompared = 1 << 20;  // elements of a result
+
+// cuBLASLt on the GPU; why not where it cannot be.
+std::unique_ptr<CublasPeer> open_cublas(std::string* out_why) {
+  const char* const folder = std::getenv("KEEL_CUDA_LIBRARY_FOLDER");
+  if (folder != nullptr && *folder != '\0') {
+    *out_why = "cuBLASLt opens the system's driver, not that of KEEL_CUDA_LIBRARY_FOLDER";
+    return nullptr;
+  }
+  return CublasPeer::open(out_why);
+}
+
+// Numbers around zero, as a model's are: what they are decides what a GPU draws, and its clocks.
+template <typename Type>
+std::vector<Type> random_values(size_t count) {
+  std::mt19937 random(/*seed=*/1);
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  std::vector<Type> values(count);
+  for (Type& value : values) {
+    if constexpr (std::is_same_v<Type, float>) {
+      value = uniform(random);
+    } else {
+      value = to_bfloat16(uniform(random));
+    }
+  }
+  return values;
+}
+
+// The same megabyte again and again, until |buffer| is full.
+template <typename Type>
+void fill_random(Stream& stream, const Buffer& buffer, const std::vector<Type>& values) {
+  const uint64_t piece = values.size() * sizeof(Type);
+  for (uint64_t offset = 0; offset < buffer.size(); offset += piece) {
+    stream.copy(buffer.device(), static_cast<char*>(buffer.data()) + offset, Device(),
+                values.data(), std::min(piece, buffer.size() - offset));
+  }
+  stream.synchronize();
+}
+
+// The matrices of one product, and Keel's call of it.
+template <typename Type>
+class Matrices {
+ public:
+  Matrices(Stream& stream, const Product& product)
+      : a_(Buffer::of<Type>(stream.device(), static_cast<uint64_t>(product.m * product.k))),
+        b_(Buffer::of<Type>(stream.device(), static_cast<uint64_t>(product.k * product.n))),
+        c_(Buffer::of<Type>(stream.device(), static_cast<uint64_t>(product.m * product.n))),
+        call_(KEEL_OP_MATMUL,
+              {product.trans_a ? a_.tensor<Type>({product.k, product.m})
+                               : a_.tensor<Type>({product.m, product.k}),
+               product.trans_b ? b_.tensor<Type>({product.n, product.k})
+                               : b_.tensor<Type>({product.k, product.n}),
+               nullptr},
+              {c_.tensor<Type>({product.m, product.n})},
+              {product.trans_a ? 1 : 0, product.trans_b ? 1 : 0, 1.0, 0.0}) {
+    const std::vector<Type> values = random_values<Type>((1 << 20) / sizeof(Type));
+    fill_random(stream, a_, values);
+    fill_random(stream, b_, values);
+  }
+
+  const OpCall& call() const { return call_; }
+  void multiply(CublasPeer& cublas, void* stream) const {
+    cublas.multiply(a_.data(), b_.data(), c_.data(), stream);
+  }
+  // The beginning of c.
+  std::vector<Type> result(Stream& stream) const {
+    std::vector<Type> values(std::min<size_t>(kCompared, c_.size() / sizeof(Type)));
+    stream.download(values, c_);
+    stream.synchronize();
+    return values;
+  }
+
+ private:
+  Buffer a_;
+  Buffer b_;
+  Buffer c_;
+  OpCall call_;
+};
+
+float as_float(float value) {
+  return value;
+}
+float as_float(bfloat16_t value) {
+  return to_float(value);
+}
+
+// A figure of a wrong product is none.
+template <typename Type>
+void compare(const std::vector<Type>& mine, const std::vector<Type>& theirs, double limit) {
+  double error = 0;
+  double energy = 0;
+  for (size_t i = 0; i < mine.size(); ++i) {
+    const double difference = as_float(mine[i]) - as_float(theirs[i]);
+    error += difference * difference;
+    energy += double{as_float(theirs[i])} * as_float(theirs[i]);
+  }
+  if (!(std::sqrt(error) <= limit * std::sqrt(energy))) {
+    throw std::runtime_error(
+        fmt::format("the product differs from cuBLASLt's by {:.2g} of its norm, more than {:.2g}",
+                    std::sqrt(error / energy), limit));
+  }
+}
+
+template <typename Type>
+Figure matmul_of(const std::string& name, const Product& product, Setup& setup) {
+  Stream stream(*setup.cuda);
+  std::vector<std::unique_ptr<Matrices<Type>>> sets;
+  for (size_t i = 0; i < kSets; ++i) {
+    sets.push_back(std::make_unique<Matrices<Type>>(stream, product));
+    if (!has_own_kernel(sets[i]->call(), *setup.cuda)) return Figure::skip(name, kNoOwnKernel);
+  }
+  std::string why;
+  const std::unique_ptr<CublasPeer> cublas = open_cublas(&why);
+  if (cublas == nullptr) return Figure::skip(name, why);
+  const Buffer workspace(*setup.cuda, KEEL_MEMORY_DEVICE, kWorkspaceBytes);
+  cublas->prepare(product, workspace.data(), workspace.size());
+  RawCuda& raw = *setup.raw_cuda;
+
+  sets[0]->call().run(stream);
+  const std::vector<Type> mine = sets[0]->result(stream);
+  sets[0]->multiply(*cublas, raw.stream());
+  raw.wait();
+  compare(mine, sets[0]->result(stream), std::is_same_v<Type, float> ? 1e-4 : 1e-2);
+
+  StreamClock clock(stream);
+  const Contender contenders[] = {
+      {"Keel", product.operations(), /*run=*/nullptr,
+       [&](uint64_t repetitions) {
+         return clock.seconds_of([&] {
+           for (uint64_t i = 0; i < repetitions; ++i) sets[i % kSets]->call().run(stream);
+         });
+       }},
+      {"cuBLASLt", product.operations(), /*run=*/nullptr,
+       [&](uint64_t repetitions) {
+         return raw.seconds_of([&] {
+           for (uint64_t i = 0; i < repetitions; ++i) {
+             sets[i % kSets]->multiply(*cublas, raw.stream());
+           }
+         });
+       }},
+  };
+  Figure figure;
+  figure.name = name;
+  figure.about = fmt::format(
+      "{} product of [{}, {}]{} and [{}, {}]{} through keel_op_run, against {} with 32 MiB of "
+      "workspace and the kernel that its heuristic names, by the device's clock.",
+      std::is_same_v<Type, float> ? "float32" : "bfloat16", product.m, product.k,
+      product.trans_a ? " (stored transposed)" : "", product.k, product.n,
+      product.trans_b ? " (stored transposed)" : "", cublas->describe());
+  figure.unit = Unit::kGigaflops;
+  figure.timings = race(contenders, setup.race);
+  figure.subject = "Keel";
+  figure.peer = figure.limit = "cuBLASLt";
+  figure.target = Target{0.98};
+  return figure;
+}
+
+struct Shape {
+  const char* name;
+  int64_t m;
+  int64_t n;
+  int64_t k;
+  bool trans_a;
+  bool trans_b;
+};
+
+// Of a transformer of width 4096 on 4096 tokens: a projection, the layers of its MLP, and the
+// gradients of the first of these by its input and its weight.
+constexpr Shape kShapes[] = {
+    {"projection", 4096, 4096, 4096, false, false},
+    {"mlp_up", 4096, 14336, 4096, false, false},
+    {"mlp_down", 4096, 4096, 14336, false, false},
+    {"input_gradient", 4096, 4096, 14336, false, true},
+    {"weight_gradient", 4096, 14336, 4096, true, false},
+};
+
+Product product_of(const Shape& shape, keel_dtype dtype, bool quick) {
+  const int64_t divisor = quick ? 64 : 1;
+  return {shape.m / divisor, shape.n / divisor, shape.k / divisor,
+          shape.trans_a,     shape.trans_b,     dtype};
+}
+
+template <typename Type>
+void add_shapes(std::vector<CudaFigure>& figures) {
+  constexpr bool kIsFloat = std::is_same_v<Type, float>;
+  for (const Shape& shape : kShapes) {
+    figures.push_back(
+        {fmt::format("cuda_matmul/{}/{}", kIsFloat ? "float32" : "bfloat16", shape.name),
+         [shape](const std::string& name, Setup& setup) {
+           return matmul_of<Type>(name, product_of(shape, dtype_of<Type>, setup.quick), setup);
+         }});
+  }
+}
+
+// The way into the same chip through Vulkan.
+std::optional<Device> find_vulkan_of(Device cuda) {
+  for (const keel_backend_info& backend : backends()) {
+    if (std::string(backend.name) != "vulkan") continue;
+    for (uint32_t ordinal = 0; ordinal < backend.device_count; ++ordinal) {
+      const Device device = Device::find(fmt::format("vulkan:{}", ordinal));
+      if (device.chip() == cuda.chip()) return device;
+    }
+  }
+  return std::nullopt;
+}
+
+Figure vulkan_figure(const std::string& name, Setup& setup) {
+  const std::optional<Device> vulkan = find_vulkan_of(*setup.cuda);
+  if (!vulkan) return Figure::skip(name, "no Vulkan device is this GPU");
+  std::string why;
+  const std::unique_ptr<CublasPeer> cublas = open_cublas(&why);
+  if (cublas == nullptr) return Figure::skip(name, why);
+  const int64_t size = setup.quick ? 64 : 4096;
+  const Product product = {size, size, size, false, false, KEEL_FLOAT32};
+  Stream stream(*setup.cuda);
+  Stream vulkan_stream(*vulkan);
+  const Matrices<float> matrices(stream, product);
+  const Matrices<float> vulkan_matrices(vulkan_stream, product);
+  const Buffer workspace(*setup.cuda, KEEL_MEMORY_DEVICE, kWorkspaceBytes);
+  cublas->prepare(product, workspace.data(), workspace.size());
+  RawCuda& raw = *setup.raw_cuda;
+
+  vulkan_matrices.call().run(vulkan_stream);
+  matrices.multiply(*cublas, raw.stream());
+  raw.wait();
+  compare(vulkan_matrices.result(vulkan_stream), matrices.result(stream), 1e-4);
+
+  // A wait is nothing beside a product of this size.
+  const Contender contenders[] = {
+      {"Keel on Vulkan", product.operations(),
+       [&] {
+         vulkan_matrices.call().run(vulkan_stream);
+         vulkan_stream.synchronize();
+       }},
+      {"cuBLASLt", product.operations(),
+       [&] {
+         matrices.multiply(*cublas, raw.stream());
+         raw.wait();
+       }},
+  };
+  Figure figure;
+  figure.name = name;
+  figure.about = fmt::format(
+      "float32 product of two {0} x {0} matrices by the Vulkan backend on the GPU, against {1} "
+      "without tensor cores, each with a wait.",
+      size, cublas->describe());
+  figure.unit = Unit::kGigaflops;
+  figure.timings = race(contenders, setup.race);
+  figure.subject = "Keel on Vulkan";
+  figure.peer = figure.limit = "cuBLASLt";
+  figure.target = Target{0.5};
+  return figure;
+}
+
+}  // namespace
+
+std::vector<Figure> cuda_matmul(Setup& setup) {
+  std::vector<CudaFigure> figures;
+  add_shapes<float>(figures);
+  add_shapes<bfloat16_t>(figures);
+  return take_cuda_figures(setup, figures);
+}
+
+std::vector<Figure> cuda_vulkan_matmul(Setup& setup) {
+  return take_cuda_figures(setup, {{"cuda_vulkan_matmul", vulkan_figure}});
+}
+
+}  // namespace keel::bench

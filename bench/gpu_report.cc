@@ -1,0 +1,236 @@
+#include "bench/gpu_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <stdexcept>
+
+namespace keel::bench {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr char kConform[] = "conform-";  // and the backend
+constexpr char kFigures[] = "figures";
+constexpr char kNotMeasured[] = "not measured: ";
+
+// ---- what the steps left --------------------------------------------------------------
+
+// The lines of a file, each cut at its tabs, with at least |columns| parts.
+std::vector<std::vector<std::string>> read_table(std::istream& file, size_t columns) {
+  std::vector<std::vector<std::string>> rows;
+  for (std::string line; std::getline(file, line);) {
+    std::vector<std::string>& row = rows.emplace_back();
+    std::istringstream parts(line);
+    for (std::string part; std::getline(parts, part, '\t');) row.push_back(part);
+    row.resize(std::max(row.size(), columns));
+  }
+  return rows;
+}
+
+// Of some thousand cases the few that say more than their level does.
+void leave_out_passed(Json& report) {
+  if (!report.contains("results")) return;
+  Json kept = Json::array();
+  for (const Json& result : report.at("results")) {
+    const std::string outcome = result.value("outcome", "");
+    if (outcome != "pass" && outcome != "unsupported") kept.push_back(result);
+  }
+  report["results"] = kept;
+}
+
+// Null where there is none, or one that was cut short.
+Json read_result(const std::filesystem::path& file, const std::string& step) {
+  std::ifstream stream(file);
+  if (!stream) return nullptr;
+  Json result = Json::parse(stream, /*cb=*/nullptr, /*allow_exceptions=*/false);
+  if (!result.is_object()) return nullptr;
+  if (step.starts_with(kConform)) leave_out_passed(result);
+  return result;
+}
+
+// ---- JSON --------------------------------------------------------------------------------
+
+// The figures, with "not measured: REASON" where there is nothing.
+Json figures_of(const Json& result) {
+  Json figures = result.value("figures", Json::array());
+  for (Json& figure : figures) {
+    if (figure.contains("skipped")) {
+      figure["skipped"] = kNotMeasured + figure.at("skipped").get<std::string>();
+    }
+  }
+  return figures;
+}
+
+const GpuStep* find_step(const GpuRun& run, const std::string& name) {
+  const auto found = std::find_if(run.steps.begin(), run.steps.end(),
+                                  [&](const GpuStep& step) { return step.name == name; });
+  return found == run.steps.end() || !found->result->is_object() ? nullptr : &*found;
+}
+
+// ---- Markdown ----------------------------------------------------------------------------
+
+// A cell of a table holds no line's end and no bar.
+std::string cell(std::string text) {
+  for (char& each : text) {
+    if (each == '|') each = '/';
+    if (each == '\n') each = ' ';
+  }
+  return text;
+}
+
+std::string contender_text(const Json& figure, const std::string& name) {
+  for (const Json& contender : figure.at("contenders")) {
+    if (contender.at("name") != name) continue;
+    return fmt::format("{:.4g} {}", contender.at("median").get<double>(),
+                       figure.at("unit").get<std::string>());
+  }
+  return "-";
+}
+
+// Else a difference of times: the figures here are nothing else.
+bool is_ratio(const Json& figure) {
+  return figure.at("result").at("measure").get<std::string>().starts_with("ratio");
+}
+
+std::string result_text(const Json& figure) {
+  const Json& result = figure.at("result");
+  const Json& interval = result.at("interval_95");
+  const auto median = result.at("median").get<double>();
+  const auto low = interval.at(0).get<double>();
+  const auto high = interval.at(1).get<double>();
+  if (is_ratio(figure)) return fmt::format("{:.3f}x [{:.3f}, {:.3f}]", median, low, high);
+  return fmt::format("{:+.4g} {} [{:.4g}, {:.4g}]", median, figure.at("unit").get<std::string>(),
+                     low, high);
+}
+
+std::string target_text(const Json& figure) {
+  const Json& target = figure.at("target");
+  if (!target.is_object()) return "-";
+  return fmt::format("{} {:g}{}", target.at("comparison").get<std::string>(),
+                     target.at("bound").get<double>(),
+                     is_ratio(figure) ? "x" : " " + figure.at("unit").get<std::string>() + " more");
+}
+
+std::string figure_row(const Json& figure) {
+  const std::string name = cell(figure.at("name").get<std::string>());
+  if (figure.contains("skipped")) {
+    return fmt::format("| {} | {} | | | | |\n", name,
+                       cell(figure.at("skipped").get<std::string>()));
+  }
+  const Json& result = figure.at("result");
+  const auto subject = result.at("subject").get<std::string>();
+  const auto peer = result.at("peer").get<std::string>();
+  const char* const verdict = !figure.at("met").is_boolean() ? "-"
+                              : figure.at("met").get<bool>() ? "met"
+                                                             : "missed";
+  return fmt::format("| {} | {} | {}: {} | {} | {} | {} |\n", name, contender_text(figure, subject),
+                     cell(peer), contender_text(figure, peer), result_text(figure),
+                     target_text(figure), verdict);
+}
+
+std::string figures_text(const GpuRun& run) {
+  const GpuStep* const step = find_step(run, kFigures);
+  if (step == nullptr) return fmt::format("{}the benchmarks wrote nothing.\n", kNotMeasured);
+  std::string text =
+      "| figure | Keel | against | result [95%] | target | |\n|---|---|---|---|---|---|\n";
+  for (const Json& figure : figures_of(*step->result)) text += figure_row(figure);
+  return text;
+}
+
+// A line a backend: its levels, with what passed and, where something did not, of how many.
+std::string conformance_text(const GpuRun& run) {
+  std::string text;
+  for (const GpuStep& step : run.steps) {
+    if (!step.name.starts_with(kConform) || !step.result->is_object()) continue;
+    const Json& report = *step.result;
+    text += fmt::format("- **{}** ({}{}):", step.name.substr(sizeof(kConform) - 1),
+                        report.at("target").value("device_name", "no device"),
+                        report.value("emulated", false) ? ", emulated" : "");
+    const char* before = " ";
+    for (const Json& level : report.at("levels")) {
+      uint64_t failed = 0;
+      for (const char* outcome : {"fail", "crash", "timeout"}) {
+        failed += level.at("counts").at(outcome).get<uint64_t>();
+      }
+      const auto passed = level.at("counts").at("pass").get<uint64_t>();
+      text += fmt::format("{}{} {}{}", before, level.at("level").get<std::string>(), passed,
+                          failed == 0 ? "" : fmt::format(" of {}", passed + failed));
+      text += level.at("certified").get<bool>() ? " (certified)" : "";
+      before = ", ";
+    }
+    text += "\n";
+  }
+  return text.empty() ? "Not run.\n" : text;
+}
+
+}  // namespace
+
+GpuRun read_gpu_run(const std::filesystem::path& folder) {
+  std::ifstream steps(folder / "steps.tsv");
+  if (!steps) throw std::runtime_error((folder / "steps.tsv").string() + " cannot be read");
+  GpuRun run;
+  std::ifstream facts(folder / "facts.tsv");
+  for (const auto& row : read_table(facts, 2)) run.facts.emplace_back(row[0], row[1]);
+  for (const auto& row : read_table(steps, 4)) {
+    const Json result = read_result(folder / (row[0] + ".json"), row[0]);
+    uint32_t seconds = 0;
+    std::from_chars(row[2].data(), row[2].data() + row[2].size(), seconds);
+    run.steps.push_back({row[0], row[1], seconds, row[3], std::make_shared<const Json>(result)});
+    run.emulated |= result.is_object() && result.value("emulated", false);
+  }
+  return run;
+}
+
+std::string to_json(const GpuRun& run) {
+  Json json = {{"format", 1},
+               {"date", run.date},
+               {"emulated", run.emulated},
+               {"quick", run.quick},
+               {"facts", Json::object()},
+               {"machine", nullptr},
+               {"steps", Json::array()},
+               {"figures", Json::array()}};
+  for (const auto& [name, value] : run.facts) json["facts"][name] = value;
+  for (const GpuStep& step : run.steps) {
+    json["steps"].push_back({{"name", step.name},
+                             {"outcome", step.outcome},
+                             {"seconds", step.seconds},
+                             {"reason", step.reason},
+                             {"result", step.name == kFigures ? Json(nullptr) : *step.result}});
+  }
+  if (const GpuStep* const step = find_step(run, kFigures)) {
+    json["machine"] = step->result->value("machine", Json(nullptr));
+    json["figures"] = figures_of(*step->result);
+  }
+  // Programs' output may hold bytes that are no UTF-8.
+  return json.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string to_markdown(const GpuRun& run) {
+  std::string text = fmt::format("# All that needs a GPU{}, {}\n\n",
+                                 run.emulated ? ", on an emulated one" : "", run.date);
+  if (run.emulated) {
+    text +=
+        "**Emulated**: the vendor's libraries are Keel's own. This shows that every step can be "
+        "taken, and says nothing of a chip, its driver or its numerics; the times are the "
+        "host's.\n\n";
+  }
+  if (run.quick) text += "Quick: small sizes and few rounds, which measure nothing.\n\n";
+  for (const auto& [name, value] : run.facts) text += fmt::format("- {}: {}\n", name, value);
+  text += "\n## Steps\n\n| step | | s | |\n|---|---|---|---|\n";
+  for (const GpuStep& step : run.steps) {
+    text += fmt::format("| {} | {} | {} | {} |\n", step.name, step.outcome, step.seconds,
+                        cell(step.reason));
+  }
+  text += "\n## Conformance\n\n" + conformance_text(run);
+  text += "\n## Figures\n\n" + figures_text(run);
+  return text;
+}
+
+}  // namespace keel::bench

@@ -1,0 +1,53 @@
+// keel_gpu_report: makes one report of what the steps of a run on a GPU left in a folder. Exit
+// codes: 0, 1 for a failure, 2 for a mistake in the command line.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <fstream>
+#include <stdexcept>
+#include <string>
+
+#include "bench/gpu_report.h"
+#include "bench/machine.h"
+
+namespace {
+
+void write_file(const std::string& path, const std::string& text) {
+  std::ofstream file(path);
+  if (!(file << text << std::flush)) throw std::runtime_error("cannot write " + path);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  constexpr int kFailure = 1;
+  constexpr int kUsage = 2;
+  CLI::App app("Makes one report of a run on a GPU", "keel_gpu_report");
+  std::string folder;
+  std::string json_path;
+  std::string markdown_path;
+  bool emulated = false;
+  bool quick = false;
+  app.add_option("folder", folder, "Where the steps wrote to")->required();
+  app.add_option("--json", json_path, "Where to write the report")->required();
+  app.add_option("--markdown", markdown_path, "Where to write it as a table")->required();
+  app.add_flag("--emulated", emulated, "Says that it was an emulated GPU");
+  app.add_flag("--quick", quick, "Says that sizes were small");
+  try {
+    app.parse(argc, argv);
+    keel::bench::GpuRun run = keel::bench::read_gpu_run(folder);
+    run.date = keel::bench::examine_machine().date;
+    run.emulated |= emulated;
+    run.quick = quick;
+    write_file(json_path, keel::bench::to_json(run));
+    write_file(markdown_path, keel::bench::to_markdown(run));
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kUsage;  // 0: --help
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "keel_gpu_report: {}\n", error.what());
+    return kFailure;
+  }
+}

@@ -1,0 +1,233 @@
+#!/usr/bin/env bash
+# gpu [--output PREFIX] [--emulated] [--quick] [--root FOLDER]: all that needs a GPU, in one run
+# that nobody watches and that ends within ten minutes: conformance, the sanitizer, figures, a
+# ring and a training over chips of several backends. It installs nothing; what is missing is
+# left out with a line. Writes PREFIX.json and PREFIX.md (./gpu-DATE).
+#
+# In a bundle it is tests/gpu; FOLDER is the bundle's or a build's. --emulated: over the emulated
+# driver; --quick: on sizes that measure nothing. Exit codes: 0, 1 when a step failed, 2 for a
+# mistake in the command line. A target that is missed is no failure.
+set -uo pipefail
+export LC_ALL=C
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+output=gpu-$(date -u +%F)
+emulated=
+quick=
+readonly deadline=555  # seconds, of all steps; the rest of ten minutes is for what is around them
+
+usage() { sed -n '2,10s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; }
+mistake() { echo "gpu: $*" >&2; exit 2; }
+
+while (($#)); do
+  case $1 in
+    --output | --root)
+      (($# > 1)) || mistake "$1 wants a value"
+      if [[ $1 == --root ]]; then root=$2; else output=$2; fi
+      shift
+      ;;
+    --emulated) emulated=--emulated ;;
+    --quick) quick=--quick ;;
+    --help) usage; exit 0 ;;
+    *) mistake "no option '$1'" ;;
+  esac
+  shift
+done
+
+root=$(realpath -m "$root")
+keel=$root/bin/keel
+[[ -x $keel ]] || mistake "$root has no bin/keel: build or unpack Keel first"
+# In a bundle they come with the tests.
+bench=$root/tests/keel_bench
+[[ -x $bench ]] || bench=$root/bin/keel_bench
+report=${bench%keel_bench}keel_gpu_report
+[[ -x $bench && -x $report ]] || mistake "$root has no keel_bench: unpack the tests' tarball too"
+
+emulated_folder=$root/lib/keel/emulated/cuda
+if [[ $emulated ]]; then
+  [[ -d $emulated_folder ]] || mistake "there is no emulated driver in $emulated_folder"
+  export KEEL_CUDA_LIBRARY_FOLDER=$emulated_folder
+elif [[ ${KEEL_CUDA_LIBRARY_FOLDER:-} -ef $emulated_folder ]]; then
+  emulated=--emulated
+fi
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failed=0
+
+# ---- steps ------------------------------------------------------------------------------
+
+# note NAME OUTCOME SECONDS REASON: a line here, and one of the report.
+note() {
+  local reason
+  reason=$(tr -s '[:cntrl:]' ' ' <<<"$4")
+  reason=${reason% }
+  printf '%-8s %-16s %3s s  %s\n' "$2" "$1" "$3" "$reason"
+  printf '%s\t%s\t%s\t%s\n' "$1" "$2" "$3" "$reason" >>"$work/steps.tsv"
+}
+skip() { note "$1" skipped 0 "$2"; }
+
+# step NAME SECONDS PROGRAM ARGUMENTS...: runs it that long at most. $about is what there is to say
+# of it if it passes.
+step() {
+  local name=$1 limit=$2 log=$work/$1.log left=$((deadline - SECONDS)) started=$SECONDS status=0
+  shift 2
+  ((limit < left)) || limit=$left
+  if ((limit < 3)); then
+    failed=1
+    note "$name" failed 0 "no time is left of $deadline s"
+    return
+  fi
+  timeout -k 3 "$limit" "$@" >"$log" 2>&1 </dev/null || status=$?
+  local took=$((SECONDS - started))
+  if ((status == 0)); then
+    note "$name" passed "$took" "${about:-}"
+    return
+  fi
+  failed=1
+  if ((took >= limit)); then
+    note "$name" failed "$took" "out of time after $limit s"
+  else
+    note "$name" failed "$took" "status $status: $(grep -v '^ *$' "$log" | tail -n 1)"
+  fi
+  tail -n 20 "$log" | sed 's/^/    /'
+}
+
+# ---- the machine ------------------------------------------------------------------------
+
+fact() { printf '%s\t%s\n' "$1" "$2" >>"$work/facts.tsv"; }
+
+# What nvidia-smi, which comes with the driver, says of the first GPU; names end in $1.
+gpu_facts() {
+  local fields=(name driver_version pci.bus_id clocks.sm clocks.mem clocks.max.sm clocks.max.mem
+    power.draw power.limit temperature.gpu) values i
+  if [[ $emulated ]]; then
+    fact "driver and clocks$1" "not measured: the GPU is emulated"
+  elif ! command -v nvidia-smi >/dev/null; then
+    fact "driver and clocks$1" "not measured: nvidia-smi is not here"
+  elif ! values=$(IFS=, && timeout 20 nvidia-smi -i 0 --format=csv,noheader \
+    --query-gpu="${fields[*]}" 2>&1); then
+    fact "driver and clocks$1" "not measured: nvidia-smi: $(tail -n 1 <<<"$values")"
+  else
+    mapfile -t values <<<"${values//, /$'\n'}"
+    for i in "${!fields[@]}"; do fact "${fields[i]}$1" "${values[i]:-unknown}"; done
+  fi
+}
+
+devices=$(timeout -k 3 60 "$keel" devices 2>&1)
+# "1 ready", "0 no device: no CUDA driver: ...".
+cuda=$(sed -n 's/^cuda  *\([0-9]*\)  */\1 /p' <<<"$devices" | tail -n 1)
+no_gpu=
+case $cuda in
+  '') no_gpu="this Keel has no backend cuda" ;;
+  '0 '*) no_gpu=${cuda#0 } no_gpu=${no_gpu#no device: } ;;
+esac
+# The lines on one chip, with every way into it.
+chip=$(awk '/^[^ ]/ { if (found) exit; text = "" } { text = text $0 "\n" }
+  /^cuda:0 / || /^  also    cuda:0,/ { found = 1 } END { if (found) printf "%s", text }' \
+  <<<"$devices")
+claims=$(awk '/^cuda:0 / || /^  also    cuda:0,/ { found = 1 }
+  found && /^  claims/ { print; exit }' <<<"$devices")
+gpu_vulkan=$(grep -oE '(^|^  also    )vulkan:[0-9]+' <<<"$chip" | grep -oE 'vulkan:[0-9]+' | head -n 1)
+# For what takes chips of several backends, another way through Vulkan will do.
+any_vulkan=${gpu_vulkan:-$(grep -oE '^vulkan:[0-9]+' <<<"$devices" | head -n 1)}
+mixed=cuda:0,${any_vulkan:+$any_vulkan,}cpu:0
+on_mixed="on $mixed"
+if [[ ! $any_vulkan ]]; then
+  on_mixed+="; there is no Vulkan device"
+elif [[ ! $gpu_vulkan ]]; then
+  on_mixed+="; $any_vulkan is another chip than the GPU"
+fi
+
+fact "started" "$(date -u +%FT%TZ)"
+gpu_facts ""
+
+# ---- what is run --------------------------------------------------------------------------
+
+conform_cuda() {
+  local levels=()
+  [[ $quick ]] && levels=(--level null,memory)
+  step conform-cuda 120 "$keel" conform run --backend cuda ${emulated:+"$emulated"} \
+    "${levels[@]}" --json "$work/conform-cuda.json"
+}
+
+conform_vulkan() {
+  if [[ ! $gpu_vulkan ]]; then
+    skip conform-vulkan "no Vulkan device is this GPU"
+    return
+  fi
+  step conform-vulkan 70 "$keel" conform run --backend vulkan --device "${gpu_vulkan#vulkan:}" \
+    --json "$work/conform-vulkan.json"
+}
+
+sanitizer() {
+  local program
+  program=$(PATH=$PATH:/usr/local/cuda/bin command -v compute-sanitizer)
+  if [[ $emulated ]]; then
+    skip sanitizer "compute-sanitizer sees the code of real GPUs alone"
+  elif [[ ! $program ]]; then
+    skip sanitizer "compute-sanitizer is not here"
+  elif [[ ,${claims// /,}, != *,ops,* ]]; then
+    skip sanitizer "the backend has no operators of its own"
+  else
+    # Conformance makes calls that have to fail: only what kernels do is looked at.
+    step sanitizer 110 "$program" --target-processes all --report-api-errors no \
+      --error-exitcode 99 "$keel" conform run --backend cuda --level ops --timeout 100
+  fi
+}
+
+figures() {
+  if [[ $no_gpu ]]; then  # each figure's line says so
+    timeout -k 3 60 "$bench" --filter cuda_ --json "$work/figures.json" >"$work/figures.log" 2>&1
+    skip figures "$no_gpu"
+  else
+    step figures 150 "$bench" --filter cuda_ $quick --json "$work/figures.json"
+  fi
+  grep -E '^cuda_' "$work/figures.log" | sed 's/^/    /'
+}
+
+# Every element on every rank is verified, and the sums are exact in float32: the ranks hold the
+# same bits.
+ring() {
+  local sizes=(-b 64K -e 16M -f 4 -n 5 -w 1)
+  [[ $quick ]] && sizes=(-b 64K -e 256K -f 4 -n 2 -w 1)
+  about=$on_mixed step ring 30 "$keel" perf all_reduce --devices "$mixed" -g "$(wc -w <<<"${mixed//,/ }")" \
+    "${sizes[@]}" -c 1 -T 20 -J "$work/ring.json"
+}
+
+training() {
+  local text=() steps=(--steps 300)
+  [[ $quick ]] && steps=(--steps 6 --hidden 32)
+  if [[ ! -x $root/bin/mixed_training ]]; then
+    skip training "$root has no bin/mixed_training"
+    return
+  fi
+  if [[ ! -d /usr/share/common-licenses ]]; then  # what it learns by default
+    find "$root/licenses" -type f -exec cat {} + >"$work/text" 2>/dev/null
+    [[ -s $work/text ]] || { skip training "there is no text to learn"; return; }
+    text=(--text "$work/text")
+  fi
+  about=$on_mixed step training 80 "$root/bin/mixed_training" --devices "$mixed" "${steps[@]}" "${text[@]}" \
+    --json "$work/training.json"
+}
+
+if [[ $no_gpu ]]; then
+  for name in conform-cuda conform-vulkan sanitizer; do skip $name "$no_gpu"; done
+  figures
+  for name in ring training; do skip $name "$no_gpu"; done
+else
+  conform_cuda
+  conform_vulkan
+  sanitizer
+  figures
+  ring
+  training
+  gpu_facts ", afterwards"
+fi
+fact "seconds" "$SECONDS"
+
+mkdir -p "$(dirname "$output")"
+timeout 20 "$report" "$work" --json "$output.json" --markdown "$output.md" ${emulated:+"$emulated"} \
+  $quick || { echo "gpu: no report could be written" >&2; exit 1; }
+echo "$output.json and $output.md, after $SECONDS s"
+exit $failed

@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# gpu_test.sh BUILD: gpu.sh over the emulated driver, where every step can be taken, and without
+# any driver, where each is left out with its reason.
+set -uo pipefail
+
+packaging=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+build=$(realpath "$1")
+work=$build/gpu_test
+failures=0
+unset KEEL_CUDA_LIBRARY_FOLDER KEEL_EMULATED_CUDA
+
+fail() { echo "FAILED: $*" >&2; failures=$((failures + 1)); }
+# expect FILE TEXT...: each is in it.
+expect() {
+  local file=$1 text
+  shift
+  for text in "$@"; do
+    grep -qE -- "$text" "$file" || { fail "no '$text' in $(basename "$file"):"; cat "$file" >&2; }
+  done
+}
+# run STATUS NAME ARGUMENTS...: what it prints is in $work/NAME, its report in NAME.json and .md.
+run() {
+  local wanted=$1 name=$2 status=0
+  shift 2
+  timeout -k 10 300 "$packaging/gpu.sh" --root "$build" --output "$work/$name" "$@" \
+    >"$work/$name" 2>&1 || status=$?
+  ((status == wanted)) || { fail "$name ended with status $status"; cat "$work/$name" >&2; }
+}
+
+rm -rf "$work"
+mkdir -p "$work"
+trap 'rm -rf "$work"' EXIT
+
+# ---- no driver ---------------------------------------------------------------------------
+
+mkdir "$work/bin"
+cat >"$work/bin/nvidia-smi" <<'TEXT'
+#!/bin/sh
+echo "GPU 9, 580.1, 00000000:01:00.0, 345 MHz, 2619 MHz, 1980 MHz, 2619 MHz, 69 W, 700 W, 33"
+TEXT
+chmod +x "$work/bin/nvidia-smi"
+PATH=$work/bin:$PATH KEEL_CUDA_LIBRARY_FOLDER=$work/none run 0 bare
+expect "$work/bare.md" '^- driver_version: 580.1$' '^- clocks.max.sm: 1980 MHz$'
+for step in conform-cuda conform-vulkan sanitizer figures ring training; do
+  expect "$work/bare" "^skipped  $step .* s  ."
+  expect "$work/bare.md" "^\| $step \| skipped \| 0 \| .+ \|$"
+done
+for figure in calls/launch op/adamw matmul/bfloat16/mlp_up bridge_all_reduce vulkan_matmul; do
+  expect "$work/bare.md" "^\| cuda_$figure \| not measured: .+ \|"
+  expect "$work/bare.json" "\"name\": \"cuda_$figure\""
+done
+expect "$work/bare.json" '"skipped": "not measured: ' '"emulated": false'
+
+run 2 mistaken --no-such-option
+expect "$work/mistaken" "no option '--no-such-option'"
+
+# ---- the emulated driver --------------------------------------------------------------------
+
+if [[ ! -e $build/lib/keel/plugins/libkeel_cuda.so ]]; then
+  echo "the rest is left out: this build has no CUDA backend"
+  exit $((failures > 0))
+fi
+run 0 emulated --emulated --quick
+for step in conform-cuda figures ring training; do
+  expect "$work/emulated.md" "^\| $step \| passed \| [0-9]+ \|"
+done
+expect "$work/emulated.md" '^\| ring \|.* on cuda:0,(vulkan:[0-9]+,)?cpu:0'
+for step in conform-vulkan sanitizer; do
+  expect "$work/emulated.md" "^\| $step \| skipped \| 0 \| .+ \|$"
+done
+expect "$work/emulated.json" '"emulated": true' '"certified": true' '"okay": true' '"quick": true'
+expect "$work/emulated.md" '^\*\*Emulated\*\*' '^- \*\*cuda\*\* \(Emulated GPU.*, emulated\): null'
+# What needs no operators is measured, whatever it gives; products lack cuBLASLt at least.
+for figure in calls/launch calls/copy calls/record bridge_all_reduce; do
+  expect "$work/emulated.md" "^\| cuda_$figure \| [0-9.e+]+ [a-zA-Z/]+ \|"
+done
+expect "$work/emulated.md" '^\| cuda_matmul/float32/projection \| not measured: '
+
+# A driver that fails in the middle: its steps fail, the others go on, and the report is there.
+KEEL_EMULATED_CUDA="faults=refuse:alloc@1+" run 1 broken --emulated --quick
+expect "$work/broken.md" '^\| figures \| failed ' '^\| ring \| failed ' '^\| training \| failed '
+expect "$work/broken.json" '"outcome": "failed"'
+
+((failures == 0)) && echo "gpu.sh takes every step"
+exit $((failures > 0))
