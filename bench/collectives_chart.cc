@@ -18,6 +18,8 @@ constexpr double kLeft = 56;
 constexpr double kTop = 64;
 constexpr double kGap = 14;
 constexpr double kRowGap = 66;
+constexpr double kTitleWidth = 290;
+constexpr double kRanksWidth = 90;
 
 // Middling tones, which stand out from white and from near-black; told apart by shade too.
 constexpr const char* kColors[] = {"#2f81f7", "#d2771e", "#3aa655", "#b0509f", "#8a8f98"};
@@ -145,8 +147,8 @@ void add_panel(const Axis& axis, const std::vector<Comparison>& comparisons, Rat
 }
 
 void add_legend(const Axis& axis, double right, std::string& svg) {
-  double x = right - 90.0 * static_cast<double>(axis.ranks.size());
-  for (size_t line = 0; line < axis.ranks.size(); ++line, x += 90) {
+  double x = right - kRanksWidth * static_cast<double>(axis.ranks.size());
+  for (size_t line = 0; line < axis.ranks.size(); ++line, x += kRanksWidth) {
     svg += fmt::format(
         "<circle cx=\"{:.1f}\" cy=\"20\" r=\"4\" fill=\"{}\"/>"
         "<text x=\"{:.1f}\" y=\"24\">{} ranks</text>\n",
@@ -173,8 +175,10 @@ std::string to_svg(const CollectivesReport& report) {
     if (has_any(part, ratio)) rows.push_back(&part);
   }
   const Axis axis = make_axis(report, ratio);
+  // The title and the legend stand side by side, over one operation too.
   const double width =
-      kLeft + (kPanelWidth + kGap) * static_cast<double>(axis.operations.size()) + 8;
+      std::max(kLeft + (kPanelWidth + kGap) * static_cast<double>(axis.operations.size()) + 8,
+               kTitleWidth + kRanksWidth * static_cast<double>(axis.ranks.size()) + 8);
   const double height = kTop + (kPanelHeight + kRowGap) * static_cast<double>(rows.size());
   std::string svg = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" "
