@@ -194,6 +194,8 @@ bool Communicator::run_now(const Request& request, const Runner::Sides& sides,
 bool Communicator::run_now_unlocked(std::unique_lock<std::mutex>& lock, const Request& request,
                                     FlightRecorder::Entry* entry, const Ref<Stream>& stream,
                                     std::optional<uint64_t>* out_posted, Status* out_status) {
+  // The thread had better go on to call for its other ranks.
+  if (team().note_caller(rank())) return false;
   Runner::Sides sides;
   if (!runner_.make_sides(request, &sides).ok() || sides.send.staged || sides.receive.staged) {
     return false;

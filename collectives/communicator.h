@@ -52,8 +52,8 @@ Status check_chunk_bytes(uint64_t bytes);
 // What a keel_comm handle names. The n-th call of a rank meets the n-th of the others. A
 // call notes where the rank's stream is and leaves a closed gate on it; a thread of the
 // rank's own, which parks otherwise, runs the operations in their order and opens the gate.
-// So no call waits for others, but for the moment that a small operation may take which runs
-// within it, and one thread may drive several ranks. Operations that follow each
+// So no call waits for others that have not called, but for a moment, and one thread may drive
+// several ranks. Small operations run within it, and short ones. Operations that follow each
 // other on a stream with nothing in between share a gate: the second needs no proof from
 // the device that the first is over. Thread-safe.
 class Communicator final : public GateKeeper {

@@ -12,6 +12,7 @@
 #include "collectives/bootstrap/meeting.h"
 #include "collectives/transports/control_segment.h"
 #include "collectives/transports/peer_memory.h"
+#include "core/epoch.h"
 #include "core/status.h"
 
 namespace keel {
@@ -77,6 +78,16 @@ class Team : public std::enable_shared_from_this<Team> {
     Team& team_;
     bool may_;
   };
+  // |rank| calls. Whether the last call was this thread's, too, for another rank: it drives
+  // several. A guess where threads call at once.
+  bool note_caller(uint32_t rank) {
+    const void* const self = epoch::thread_pointer();
+    const bool is_several = last_thread_.load(std::memory_order_relaxed) == self &&
+                            last_rank_.load(std::memory_order_relaxed) != rank;
+    last_thread_.store(self, std::memory_order_relaxed);
+    last_rank_.store(rank, std::memory_order_relaxed);
+    return is_several;
+  }
   // The communicator has failed: returns once no rank of this process acts any more. Soon,
   // since all that they wait for fails.
   void await_acts() const;
@@ -104,6 +115,8 @@ class Team : public std::enable_shared_from_this<Team> {
   bool is_local_ = true;
   std::vector<uint64_t> watches_;
   std::atomic<uint32_t> acting_{0};
+  std::atomic<const void*> last_thread_{nullptr};
+  std::atomic<uint32_t> last_rank_{0};
 };
 
 template <typename Missing>
