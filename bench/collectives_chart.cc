@@ -18,7 +18,7 @@ constexpr double kLeft = 56;
 constexpr double kTop = 64;
 constexpr double kGap = 14;
 constexpr double kRowGap = 66;
-constexpr double kTitleWidth = 290;
+constexpr double kTitleWidth = 320;
 constexpr double kRanksWidth = 90;
 
 // Middling tones, which stand out from white and from near-black; told apart by shade too.
