@@ -86,7 +86,13 @@ Setup examine_devices() {
     setup.raw_vulkan = RawVulkan::open(setup.vulkan->info().uuid, &setup.no_raw_vulkan);
   }
   setup.cuda = find_cuda(&setup.no_cuda);
-  if (setup.cuda) setup.raw_cuda = RawCuda::open(setup.cuda->info().uuid, &setup.no_raw_cuda);
+  if (setup.cuda) {
+    try {
+      setup.raw_cuda = RawCuda::open(setup.cuda->info().uuid, &setup.no_raw_cuda);
+    } catch (const std::exception& error) {
+      setup.no_raw_cuda = error.what();  // the others' figures are taken all the same
+    }
+  }
   return setup;
 }
 

@@ -7,4 +7,18 @@ if(KEEL_CUDA_MISSING)
   set(KEEL_NVCC_MISSING "${KEEL_CUDA_MISSING}")
 elseif(NOT KEEL_NVCC)
   set(KEEL_NVCC_MISSING "nvcc not found")
+else()
+  # One that is there may refuse the host's compiler, or fail on the host's headers.
+  if(NOT DEFINED KEEL_NVCC_STATUS)
+    set(probe "${CMAKE_BINARY_DIR}/nvcc_probe")
+    file(WRITE "${probe}.cu" "#include <cuda_bf16.h>\n#include <cmath>\n"
+                             "extern \"C\" __global__ void probe() {}\n")
+    execute_process(
+      COMMAND "${KEEL_NVCC}" -fatbin -std=c++20 -arch=compute_80 -o "${probe}.fatbin" "${probe}.cu"
+      RESULT_VARIABLE status OUTPUT_QUIET ERROR_QUIET)
+    set(KEEL_NVCC_STATUS "${status}" CACHE INTERNAL "What nvcc ended with on a kernel")
+  endif()
+  if(NOT KEEL_NVCC_STATUS STREQUAL "0")
+    set(KEEL_NVCC_MISSING "${KEEL_NVCC} does not compile a kernel with the host's compiler here")
+  endif()
 endif()

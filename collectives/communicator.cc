@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <keel/plugin_kit.hpp>
 #include <new>
+#include <system_error>
 
 #include "collectives/call_check.h"
 #include "collectives/explain.h"
@@ -17,6 +18,11 @@ namespace {
 
 // More operations in the queue than a thread would call before it waits for them.
 constexpr size_t kLeftToHelpers = 8;
+
+// Whether other ranks may be at it within their calls, where they wait for this one.
+bool is_awaited(const Operation& operation) {
+  return operation.posted && operation.request.algorithm != Algorithm::kEager;
+}
 
 // Of a buffer whose operation its call may run. It moves in some 35 us, which is what leaving it
 // to another thread costs twice over, and the caller would do nothing else on that core.
@@ -75,18 +81,18 @@ Status Communicator::enqueue(Request request, const Ref<Stream>& stream) {
   if (stopping_) return failure(KEEL_ABORTED, "rank {} left the communicator", rank());
   FlightRecorder::Entry* const entry = record(request);
   std::optional<uint64_t> posted;
+  Sides sides;
   if (may_run_now(request, *stream)) {
     if (request.algorithm == Algorithm::kEager) {
       if (request.reduction != KEEL_PREMUL_SUM) known_.remember(request, rank(), world());
-      Runner::Sides sides;
       const bool is_ready = runner_.make_sides(request, &sides).ok();
       if (is_ready && run_now(request, sides, entry, &posted)) return {};
     } else {
       Status status;
-      if (run_now_unlocked(lock, request, entry, stream, &posted, &status)) return status;
+      if (run_now_unlocked(lock, request, entry, stream, &sides, &posted, &status)) return status;
     }
   }
-  return leave_locked(std::move(request), entry, posted, stream);
+  return leave_locked(std::move(request), entry, posted, sides, stream);
 }
 
 bool Communicator::call_at_once(const CallArguments& arguments, const void* send, void* receive,
@@ -95,7 +101,7 @@ bool Communicator::call_at_once(const CallArguments& arguments, const void* send
   std::lock_guard lock(mutex_);
   const KnownCall* known = known_.find(arguments);
   if (known == nullptr || !queue_.empty() || running_ || stopping_) return false;
-  Runner::Sides sides;
+  Sides sides;
   if (!sides.send.find(*device_, notes, send, known->send_bytes) ||
       !sides.receive.find(*device_, notes, receive, known->receive_bytes) ||
       !known->may_have(send, receive) || team().segment().failed()) {
@@ -108,12 +114,13 @@ bool Communicator::call_at_once(const CallArguments& arguments, const void* send
   if (run_now(request, sides, entry, &posted)) [[likely]] {
     return true;
   }
-  *out_status = leave_locked(std::move(request), entry, posted, Ref<Stream>(&stream));
+  *out_status = leave_locked(std::move(request), entry, posted, sides, Ref<Stream>(&stream));
   return true;
 }
 
 Status Communicator::leave_locked(Request request, FlightRecorder::Entry* entry,
-                                  std::optional<uint64_t> posted, const Ref<Stream>& stream) {
+                                  std::optional<uint64_t> posted, const Sides& sides,
+                                  const Ref<Stream>& stream) {
   Operation operation;
   const Status held = hold_locked(request.collective, stream, &operation.ready);
   if (!held.ok()) {
@@ -128,6 +135,7 @@ Status Communicator::leave_locked(Request request, FlightRecorder::Entry* entry,
   operation.hold = hold_;
   operation.entry = entry;
   operation.posted = posted;
+  operation.sides = sides;
   operation.timeout_ns = timeout_ns_.load(std::memory_order_relaxed);
   operation.request = std::move(request);
   push_locked(std::move(operation));
@@ -149,7 +157,7 @@ FlightRecorder::Entry* Communicator::record(const Request& request) {
 Status Communicator::hold_locked(keel_collective collective, const Ref<Stream>& stream,
                                  Ref<EventRecord>* out_ready) {
   try {
-    make_ready_locked();
+    if (!stopping_) make_ready_locked();  // else there is nothing to run any more
     const bool follows = hold_ && hold_->pending != 0 && hold_->stream == stream.get() &&
                          !observers::active() && stream->ends_behind(*hold_->gate);
     if (follows) return {};
@@ -160,6 +168,8 @@ Status Communicator::hold_locked(keel_collective collective, const Ref<Stream>& 
     return {};
   } catch (const std::bad_alloc&) {
     return Status::no_memory();
+  } catch (const std::system_error& error) {
+    return failure(KEEL_OUT_OF_MEMORY, "no thread for the communicator: {}", error.what());
   }
 }
 
@@ -181,8 +191,8 @@ bool Communicator::is_short(const Request& request) const {
              kMostWithinCall;
 }
 
-bool Communicator::run_now(const Request& request, const Runner::Sides& sides,
-                           FlightRecorder::Entry* entry, std::optional<uint64_t>* out_posted) {
+bool Communicator::run_now(const Request& request, const Sides& sides, FlightRecorder::Entry* entry,
+                           std::optional<uint64_t>* out_posted) {
   const bool is_done = runner_.try_now(request, sides, entry, impatience_.turns(), out_posted);
   impatience_.note(is_done);
   if (!is_done) return false;
@@ -193,10 +203,11 @@ bool Communicator::run_now(const Request& request, const Runner::Sides& sides,
 
 bool Communicator::run_now_unlocked(std::unique_lock<std::mutex>& lock, const Request& request,
                                     FlightRecorder::Entry* entry, const Ref<Stream>& stream,
-                                    std::optional<uint64_t>* out_posted, Status* out_status) {
+                                    Sides* out_sides, std::optional<uint64_t>* out_posted,
+                                    Status* out_status) {
   // The thread had better go on to call for its other ranks.
   if (team().note_caller(rank())) return false;
-  Runner::Sides sides;
+  Sides& sides = *out_sides;
   if (!runner_.make_sides(request, &sides).ok() || sides.send.staged || sides.receive.staged) {
     return false;
   }
@@ -207,12 +218,15 @@ bool Communicator::run_now_unlocked(std::unique_lock<std::mutex>& lock, const Re
   lock.unlock();
   Patience patience(timeout_ns_.load(std::memory_order_relaxed), cancelled_);
   const Status status =
-      guarded([&] { return runner_.run(request, {}, entry, patience, *out_posted); });
+      guarded([&] { return runner_.run(request, {}, entry, patience, *out_posted, sides); });
   FlightRecorder::finish(entry, status.code());
   lock.lock();
   ++operations_;
+  if (!status.ok()) {
+    *out_status = fail(lock, request.collective, stream, status);
+    if (!lock.owns_lock()) lock.lock();
+  }
   stop_running();
-  if (!status.ok()) *out_status = fail(lock, request.collective, stream, status);
   return true;
 }
 
@@ -242,8 +256,9 @@ void Communicator::push_locked(Operation operation) {
 
 void Communicator::call_thread() {
   if (attention_ == Attention::kRunning) return;
-  const bool is_left_to_others =
-      attention_ == Attention::kWatching && queue_.size() <= kLeftToHelpers;
+  const bool is_left_to_others = attention_ == Attention::kWatching &&
+                                 queue_.size() <= kLeftToHelpers &&
+                                 (queue_.empty() || !is_awaited(queue_.front()));
   if (stopping_ || (!queue_.empty() && !is_left_to_others)) changed_.notify_one();
 }
 
@@ -445,7 +460,10 @@ void Communicator::watch(std::unique_lock<std::mutex>& lock) {
   while (expects_help_ && !stopping_) {
     changed_.wait_for(lock, kTick);
     const bool is_waiting = !queue_.empty() && !running_;
-    if (is_waiting && (queue_.size() > kLeftToHelpers || ++left_alone == 2)) break;
+    if (is_waiting &&
+        (queue_.size() > kLeftToHelpers || is_awaited(queue_.front()) || ++left_alone == 2)) {
+      break;
+    }
     if (!is_waiting) left_alone = 0;
     quiet = helped_ == seen ? quiet + 1 : 0;
     seen = helped_;
@@ -483,7 +501,8 @@ Status Communicator::run(Operation& operation) {
     ready = patience.wait(operation.ready, is_given_up);
     if (team().segment().failed()) return team().segment().failure_status();
   }
-  return runner_.run(operation.request, ready, operation.entry, patience, operation.posted);
+  return runner_.run(operation.request, ready, operation.entry, patience, operation.posted,
+                     operation.sides);
 }
 
 void Communicator::complete(const Operation& operation, const Status& status) {

@@ -36,6 +36,7 @@ struct Operation {
   Ref<Hold> hold;
   FlightRecorder::Entry* entry = nullptr;
   std::optional<uint64_t> posted;  // the number under which the call itself has posted it
+  Sides sides;                     // where it has said that they are
   // Instead of a request: what the ranks do among themselves, on no stream.
   std::function<void(RankContext&, Patience&)> task;
   int64_t timeout_ns = 0;

@@ -44,6 +44,14 @@ struct Side {
   }
 };
 
+// Both, as an operation has them.
+struct Sides {
+  Side send;
+  Side receive;
+  void* scratch = nullptr;
+  Place work;  // of what the plan of its steps wants
+};
+
 // For one thread, but for the numbers that may be asked for meanwhile.
 class RankContext {
  public:

@@ -186,6 +186,44 @@ TEST_F(RepeatedCalls, TakeRegisteredMemoryUntilItIsNoMore) {
   });
 }
 
+// As free() has it: the memory is given back once the operation is over, for which another rank
+// keeps this one waiting.
+TEST_F(RepeatedCalls, MayGiveTheirBuffersBackBeforeTheOthersCall) {
+  constexpr uint64_t kCount = 16 << 10;
+  constexpr uint64_t kBytes = kCount * sizeof(int32_t);
+  std::barrier all(2);
+  on_ranks(2, [&](const Rank& own) {
+    for (int time = 0; time < 4; ++time) {
+      auto* const send = static_cast<char*>(allocate(own, kBytes));
+      auto* const receive = static_cast<char*>(allocate(own, kBytes));
+      const int32_t value = 3 + static_cast<int32_t>(own.rank);
+      EXPECT_KEEL_OK(keel_fill(own.stream, send, &value, sizeof(value), kBytes));
+      synchronize(own);
+      const auto call = [&] {
+        EXPECT_KEEL_OK(
+            keel_all_reduce(own.comm, send, receive, kCount, KEEL_INT32, KEEL_SUM, own.stream));
+      };
+      if (own.rank == 0) {
+        call();
+        EXPECT_KEEL_OK(keel_free(own.device, send));
+        EXPECT_KEEL_OK(keel_free(own.device, receive));
+        all.arrive_and_wait();
+      } else {
+        all.arrive_and_wait();
+        call();
+        std::vector<int32_t> result(kCount);
+        EXPECT_KEEL_OK(
+            keel_copy(own.stream, KEEL_HOST, result.data(), own.device, receive, kBytes));
+        synchronize(own);
+        EXPECT_EQ(result, std::vector<int32_t>(kCount, 7));
+        EXPECT_KEEL_OK(keel_free(own.device, send));
+        EXPECT_KEEL_OK(keel_free(own.device, receive));
+      }
+      synchronize(own);
+    }
+  });
+}
+
 TEST_F(RepeatedCalls, WaitInAGroupForItsEnd) {
   on_ranks(2, [&](const Rank& own) {
     auto* const data = static_cast<char*>(allocate(own, 64));

@@ -10,9 +10,9 @@
 namespace keel {
 
 Status Runner::run(const Request& request, const Status& ready, FlightRecorder::Entry* entry,
-                   Patience& patience, std::optional<uint64_t> posted) {
+                   Patience& patience, std::optional<uint64_t> posted, const Sides& sides) {
   if (request.collective == KEEL_SEND_RECV) return run_messages(request, ready, entry, patience);
-  return run_collective(request, ready, entry, patience, posted);
+  return run_collective(request, ready, entry, patience, posted, sides);
 }
 
 bool Runner::is_native(const Request& request) const {
@@ -174,7 +174,7 @@ Status Runner::act_native(const Request& request, Patience& patience) {
 
 Status Runner::run_collective(const Request& request, const Status& ready,
                               FlightRecorder::Entry* entry, Patience& patience,
-                              std::optional<uint64_t> posted) {
+                              std::optional<uint64_t> posted, const Sides& posted_sides) {
   ControlSegment& segment = context_.segment();
   const uint32_t rank = context_.rank();
   const uint64_t sequence = posted ? *posted : context_.sequence++;
@@ -198,7 +198,11 @@ Status Runner::run_collective(const Request& request, const Status& ready,
   Sides sides;
   Status able = ready;
   if (stepped) make_step_plan(request, rank, context_.world(), &plan_);
-  if (able.ok() && !native) able = make_sides(request, &sides);
+  if (posted) {
+    sides = posted_sides;
+  } else if (able.ok() && !native) {
+    able = make_sides(request, &sides);
+  }
   if (able.ok() && eager && !posted) {
     able = write_eager(context_, request, sequence, sides.send, patience);
   }

@@ -33,16 +33,11 @@ class Runner {
   bool is_native(const Request& request) const;
 
   // Blocks until |request| is done, or failed. |ready|: KEEL_OK, or why this rank cannot
-  // take part. |posted|: the number that try_now() has posted it under.
+  // take part. |posted|: the number that post_now() has posted it under, with |sides|, which are
+  // not looked up again: the caller may have given its buffers back since, for when it is done.
   Status run(const Request& request, const Status& ready, FlightRecorder::Entry* entry,
-             Patience& patience, std::optional<uint64_t> posted = {});
+             Patience& patience, std::optional<uint64_t> posted = {}, const Sides& sides = {});
 
-  struct Sides {
-    Side send;
-    Side receive;
-    void* scratch = nullptr;
-    Place work;  // of what the plan wants
-  };
   // Where the buffers are, for |request|.
   Status make_sides(const Request& request, Sides* out_sides);
 
@@ -59,7 +54,8 @@ class Runner {
   Status run_messages(const Request& request, const Status& ready, FlightRecorder::Entry* entry,
                       Patience& patience);
   Status run_collective(const Request& request, const Status& ready, FlightRecorder::Entry* entry,
-                        Patience& patience, std::optional<uint64_t> posted);
+                        Patience& patience, std::optional<uint64_t> posted,
+                        const Sides& posted_sides);
   void write_post(const Request& request, uint64_t sequence, const Status& ready,
                   const Sides& sides);
   Status act(const Request& request, uint64_t sequence, const Sides& sides, DirectAlgorithm& direct,

@@ -249,11 +249,17 @@ keel_status Communicator::copy_in_place(const Stream& stream, std::span<const ke
     const uint64_t bytes = call.count * kit::dtype_size(call.dtype) * static_cast<uint64_t>(world_);
     return is_in_place ? bytes : 0;
   };
+  // Each is where any dtype may lie.
+  const auto room_of = [&](const keel_ccl_call& call) {
+    return (bytes_of(call) + 255) & ~uint64_t{255};
+  };
   uint64_t size = 0;
-  for (const keel_ccl_call& call : calls) size += bytes_of(call);
+  for (const keel_ccl_call& call : calls) size += room_of(call);
   if (size == 0) return KEEL_OK;
   CUdeviceptr memory = 0;
   keel_status status = scratch_.take(stream, size, &memory);
+  if (status != KEEL_OK) return status;
+  *out_copied = true;
   for (size_t i = 0; status == KEEL_OK && i < calls.size(); ++i) {
     const uint64_t bytes = bytes_of(calls[i]);
     if (bytes == 0) continue;
@@ -262,9 +268,8 @@ keel_status Communicator::copy_in_place(const Stream& stream, std::span<const ke
                                 stream.native());
     });
     (*in_out_sources)[i] = reinterpret_cast<const void*>(memory);
-    memory += bytes;
+    memory += room_of(calls[i]);
   }
-  *out_copied = true;
   return status;
 }
 
@@ -341,7 +346,8 @@ keel_status Communicator::register_buffer(void* pointer, uint64_t size, void** o
 
 keel_status Communicator::deregister_buffer(void* registration) {
   const std::lock_guard lock(mutex_);
-  if (native_ == nullptr) return KEEL_OK;  // it went with the communicator
+  if (native_ == nullptr) return KEEL_OK;       // it went with the communicator
+  if (registration == nullptr) return KEEL_OK;  // NCCL may have nothing to register
   return call("ncclCommDeregister", [&](const NcclFunctions& nccl) {
     return nccl.CommDeregister(native_, registration);
   });

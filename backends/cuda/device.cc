@@ -138,10 +138,7 @@ keel_status Device::health(keel_device_health* out_health) {
   size_t free = 0;
   size_t total = 0;
   const CUresult asked = run([&](const Functions& cu) { return cu.MemGetInfo(&free, &total); });
-  if (asked != CUDA_SUCCESS) {
-    (void)check("cuMemGetInfo", asked);
-    text = driver_.text_of("cuMemGetInfo", asked);
-  }
+  if (is_fatal(asked)) (void)check("cuMemGetInfo", asked);  // notes the loss
   if (is_lost()) text = driver_.text_of("the device is lost", loss_.load());
   if (!text.empty()) out_health->ok = 0;
   char address[32] = {};

@@ -3,6 +3,12 @@
 namespace keel::cuda {
 
 bool is_fatal(CUresult result) {
+  // Of headers newer than the oldest that this is built with.
+  constexpr int kContained = 226;
+  constexpr int kTensorMemoryLeak = 721;
+  if (static_cast<int>(result) == kContained || static_cast<int>(result) == kTensorMemoryLeak) {
+    return true;
+  }
   switch (result) {
     case CUDA_ERROR_ECC_UNCORRECTABLE:
     case CUDA_ERROR_NVLINK_UNCORRECTABLE:

@@ -566,7 +566,7 @@ KEEL_API keel_status keel_comm_stats_get(keel_comm comm, keel_comm_stats* out_st
 
 /* ---- collectives --------------------------------------------------------
  * Each rank calls once, in the same order on every rank, on a stream of its own device;
- * one thread may drive all ranks, since none of these blocks. Done when the rank's stream
+ * one thread may drive all ranks: none waits for a rank to call. Done when the rank's stream
  * is done. Counts and offsets are elements of |dtype|; arrays have an entry a rank and are
  * copied. A NULL array of offsets: one piece after the other. In place as NCCL has it
  * (send == receive; all_gather and gather: send == receive + rank * count; reduce_scatter
