@@ -254,6 +254,8 @@ TEST_F(FaceTest, KernelsFromTheirSourceAreChecked) {
   EXPECT_EQ(settle(stream), CUDA_ERROR_ILLEGAL_ADDRESS);
   CUdeviceptr more = 0;
   EXPECT_EQ(CALL(cuMemAlloc)(&more, 64), CUDA_ERROR_ILLEGAL_ADDRESS);
+  EXPECT_EQ(CALL(cuStreamDestroy)(stream), CUDA_SUCCESS);
+  EXPECT_EQ(CALL(cuModuleUnload)(module), CUDA_SUCCESS);
   CUcontext popped = nullptr;
   EXPECT_EQ(CALL(cuCtxPopCurrent)(&popped), CUDA_SUCCESS);
   EXPECT_EQ(CALL(cuDevicePrimaryCtxRelease)(2), CUDA_SUCCESS);

@@ -63,6 +63,7 @@ class NcclFaceTest : public ::testing::Test {
       if (ranks_[rank].comm != nullptr) {
         EXPECT_EQ(NCCL(ncclCommDestroy)(ranks_[rank].comm), ncclSuccess);
       }
+      EXPECT_EQ(DRIVER(cuStreamDestroy, "cuStreamDestroy_v2")(ranks_[rank].stream), CUDA_SUCCESS);
       EXPECT_EQ(DRIVER(cuDevicePrimaryCtxRelease,
                        "cuDevicePrimaryCtxRelease_v2")(static_cast<CUdevice>(rank)),
                 CUDA_SUCCESS);
