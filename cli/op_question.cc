@@ -133,7 +133,7 @@ void set_attribute(const Schema& schema, const std::string& text, Case* each) {
 const Schema& find_op(const std::string& name) {
   if (const Schema* schema = ops::find_schema(name)) return *schema;
   std::vector<std::string> known;
-  for (const Schema& schema : ops::schemas()) known.emplace_back(schema.name);
+  for (const Schema* schema : ops::schemas()) known.emplace_back(schema->name);
   throw UsageError("operator '" + name + "' is none; there are: " + join(known));
 }
 

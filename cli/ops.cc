@@ -75,7 +75,8 @@ std::optional<keel_op_plan> own_plan(const OpCall& call, Device device) {
 std::vector<Row> list_rows(const std::vector<Column>& columns) {
   check(keel_op_forbid_fallback(1));
   std::vector<Row> rows;
-  for (const ops::Schema& schema : ops::schemas()) {
+  for (const ops::Schema* listed : ops::schemas()) {
+    const ops::Schema& schema = *listed;
     for (ops::Case& example : representative_cases(schema)) {
       Row row{&schema, std::move(example), {}, false, {}};
       row.dtype = dtype_label(row.example);

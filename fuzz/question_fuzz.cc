@@ -5,9 +5,9 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   keel::fuzz::Bytes bytes({data, size});
-  const auto& schemas = keel::ops::schemas();
+  const auto schemas = keel::ops::schemas();
   const auto index = bytes.below(static_cast<uint32_t>(schemas.size()));
-  const auto& schema = *(schemas.begin() + index);
+  const auto& schema = *schemas[index];
   keel::cli::CaseOptions options;
   // The rest is text: a word an option, "=" in those that are attributes.
   std::string word;

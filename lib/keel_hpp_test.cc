@@ -288,7 +288,8 @@ TEST(KeelHppTensor, DenseStridesAndGivenOnes) {
 
 // A number means the same however it is written, for each attribute of each operator.
 TEST(KeelHppOpCall, AttributesTakeTheKindOfTheTable) {
-  for (const keel::ops::Schema& schema : keel::ops::schemas()) {
+  for (const keel::ops::Schema* row : keel::ops::schemas()) {
+    const keel::ops::Schema& schema = *row;
     const std::vector<keel::Attribute> integers(schema.attributes.size(), keel::Attribute(2));
     const std::vector<keel::Attribute> floats(schema.attributes.size(), keel::Attribute(2.0));
     const keel::OpCall from_integers(schema.op, {}, {}, integers);

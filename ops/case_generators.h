@@ -1,4 +1,4 @@
-// The case generators of the operators: what schema_table.cc names as cases.
+// The case generators of the operators: what the rows of the table name as cases.
 #ifndef KEEL_OPS_CASE_GENERATORS_H_
 #define KEEL_OPS_CASE_GENERATORS_H_
 

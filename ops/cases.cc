@@ -139,7 +139,8 @@ Case in_place(Case source, uint32_t output, uint32_t input) {
 
 std::vector<Case> all_cases() {
   std::vector<Case> cases;
-  for (const Schema& schema : schemas()) {
+  for (const Schema* row : schemas()) {
+    const Schema& schema = *row;
     for (Case& each : schema.cases()) cases.push_back(std::move(each));
   }
   return cases;

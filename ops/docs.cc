@@ -115,7 +115,8 @@ void append_dtypes(const Schema& schema, std::string* out) {
 
 std::string operators_markdown() {
   std::string out(kIntroduction);
-  for (const Schema& schema : schemas()) {
+  for (const Schema* row : schemas()) {
+    const Schema& schema = *row;
     out += std::string("\n## ") + schema.name + " (" + std::to_string(schema.op) + ")\n\n`" +
            schema.doc + "`\n\n";
     append_tensors(schema, &out);

@@ -12,9 +12,10 @@
 
 namespace keel::ops {
 
-struct Case;  // ops/cases.h
+struct Case;      // ops/cases.h
+class Workspace;  // ops/reference_workspace.h
 
-inline constexpr uint32_t kMaxInputs = 4;
+inline constexpr uint32_t kMaxInputs = 8;
 inline constexpr uint32_t kMaxOutputs = 3;
 
 // Why a call was refused. Left unwritten on success: the hot path pays nothing.
@@ -84,10 +85,12 @@ struct Schema {
   bool (*check_shapes)(const keel_op_call& call, CheckError* error);
   // The interesting cases, deterministic and in a fixed order.
   std::vector<Case> (*cases)();
+  // What it should compute, in float64: fills the outputs of |w|.
+  void (*reference)(Workspace& w);
 };
 
 // All rows, in the order of their numbers.
-std::span<const Schema> schemas();
+std::span<const Schema* const> schemas();
 // NULL for a number, or a name, that is none.
 const Schema* find_schema(keel_op_id op);
 const Schema* find_schema(std::string_view name);

@@ -1,4 +1,4 @@
-// The shape rules of the operators: what schema_table.cc names as check_shapes. Each
+// The shape rules of the operators: what the rows of the table name as check_shapes. Each
 // returns true, or writes |error| through refuse() and returns false. Ranks, extents,
 // dtypes and attribute ranges have been checked; tensors may be NULL only where optional.
 #ifndef KEEL_OPS_SHAPE_RULES_H_

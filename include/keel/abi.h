@@ -152,8 +152,8 @@ enum {
 };
 
 /* Operators. A number is never reused; the schemas (inputs, outputs, attribute
- * order, accumulation, tolerance) are the rows of ops/schema_table.cc, printed
- * in docs/operators.md. Numbers from KEEL_OP_CUSTOM_BASE up are given out at run
+ * order, accumulation, tolerance) are the rows of ops/schema_rows.h, printed in
+ * docs/operators.md. Numbers from KEEL_OP_CUSTOM_BASE up are given out at run
  * time to operators that a framework registers by name. */
 typedef uint32_t keel_op_id;
 enum {
@@ -172,7 +172,30 @@ enum {
   KEEL_OP_CROSS_ENTROPY = 12,
   KEEL_OP_CROSS_ENTROPY_BACKWARD = 13,
   KEEL_OP_ADAMW = 14,
-  KEEL_OP_COUNT = 15,
+  KEEL_OP_LAYER_NORM = 15,
+  KEEL_OP_LAYER_NORM_BACKWARD = 16,
+  KEEL_OP_RMS_NORM = 17,
+  KEEL_OP_RMS_NORM_BACKWARD = 18,
+  KEEL_OP_SOFTMAX = 19,
+  KEEL_OP_SOFTMAX_BACKWARD = 20,
+  KEEL_OP_SWIGLU = 21,
+  KEEL_OP_SWIGLU_BACKWARD = 22,
+  KEEL_OP_BIAS_GELU = 23,
+  KEEL_OP_BIAS_GELU_BACKWARD = 24,
+  KEEL_OP_ROPE = 25,
+  KEEL_OP_DROPOUT_ADD = 26,
+  KEEL_OP_DROPOUT_BACKWARD = 27,
+  KEEL_OP_TRANSPOSE = 28,
+  KEEL_OP_CAST_SCALED = 29,
+  KEEL_OP_ATTENTION = 30,
+  KEEL_OP_ATTENTION_BACKWARD = 31,
+  KEEL_OP_ATTENTION_MERGE = 32,
+  KEEL_OP_BATCHED_MATMUL = 33,
+  KEEL_OP_SUM_OF_SQUARES = 34,
+  KEEL_OP_CLIP = 35,
+  KEEL_OP_CROSS_ENTROPY_SHARD = 36,
+  KEEL_OP_CROSS_ENTROPY_SHARD_BACKWARD = 37,
+  KEEL_OP_COUNT = 38,
   KEEL_OP_CUSTOM_BASE = 0x10000
 };
 

@@ -1,0 +1,97 @@
+// References: each element by itself.
+#include <algorithm>
+#include <cmath>
+
+#include "ops/reference_functions.h"
+#include "ops/reference_workspace.h"
+
+namespace keel::ops {
+namespace {
+
+// out = alpha * x + beta * y
+void combine(Workspace& w, double alpha, const std::vector<double>& x, double beta,
+             const std::vector<double>& y) {
+  for (size_t i = 0; i < w.count(); ++i) {
+    w.out(0)[i] = alpha * x[i] + beta * y[i];
+    w.size(0)[i] = std::abs(alpha * x[i]) + std::abs(beta * y[i]);
+  }
+}
+
+constexpr double kGeluFactor = 0.79788456080286535588;  // sqrt(2 / pi)
+constexpr double kGeluCubic = 0.044715;
+
+}  // namespace
+
+void fill_reference(Workspace& w) {
+  const double value = round_to_dtype(w.real(0), w.call().outputs[0]->dtype);
+  std::fill(w.out(0).begin(), w.out(0).end(), value);
+}
+
+void cast_reference(Workspace& w) {
+  const keel_dtype dtype = w.call().outputs[0]->dtype;
+  for (size_t i = 0; i < w.count(); ++i) w.out(0)[i] = round_to_dtype(w.in(0)[i], dtype);
+}
+
+void scale_reference(Workspace& w) {
+  for (size_t i = 0; i < w.count(); ++i) {
+    w.out(0)[i] = w.real(0) * w.in(0)[i];
+    w.size(0)[i] = std::abs(w.out(0)[i]);
+  }
+}
+
+void gelu_reference(Workspace& w) {
+  for (size_t i = 0; i < w.count(); ++i) {
+    const double x = w.in(0)[i];
+    w.out(0)[i] = 0.5 * x * (1 + std::tanh(kGeluFactor * (x + kGeluCubic * x * x * x)));
+    w.size(0)[i] = std::abs(x);  // 1 + tanh cancels to the left of 0
+  }
+}
+
+void gelu_backward_reference(Workspace& w) {
+  for (size_t i = 0; i < w.count(); ++i) {
+    const double x = w.in(0)[i];
+    const double dy = w.in(1)[i];
+    const double inner = kGeluFactor * (x + kGeluCubic * x * x * x);
+    const double slope = kGeluFactor * (1 + 3 * kGeluCubic * x * x);
+    const double tanh = std::tanh(inner);
+    w.out(0)[i] = dy * (0.5 * (1 + tanh) + 0.5 * x * (1 - tanh * tanh) * slope);
+    // 1 - tanh^2 cancels while tanh is not yet 1 in float32, which it is from 9.02 on.
+    const double cancelled = std::abs(inner) < 9.02 ? 0.5 * std::abs(x) * slope : 0;
+    w.size(0)[i] = std::abs(dy) * (1 + cancelled);
+  }
+}
+
+void adamw_reference(Workspace& w) {
+  const double lr = w.real(0);
+  const double beta1 = w.real(1);
+  const double beta2 = w.real(2);
+  const double eps = w.real(3);
+  const double decay = w.real(4);
+  const auto step = static_cast<double>(w.integer(5));
+  const double correction1 = 1 - std::pow(beta1, step);
+  const double correction2 = 1 - std::pow(beta2, step);
+  for (size_t i = 0; i < w.count(); ++i) {
+    const double p = w.in(0)[i];
+    const double g = w.in(1)[i] * w.real(6);
+    const double m = beta1 * w.in(2)[i] + (1 - beta1) * g;
+    const double m_size = std::abs(beta1 * w.in(2)[i]) + std::abs((1 - beta1) * g);
+    const double v = beta2 * w.in(3)[i] + (1 - beta2) * g * g;
+    const double rate = lr / (std::sqrt(v / correction2) + eps) / correction1;
+    w.out(0)[i] = p - (m * rate + lr * decay * p);
+    w.size(0)[i] = std::abs(p) + m_size * rate + lr * decay * std::abs(p);
+    w.out(1)[i] = m;
+    w.size(1)[i] = m_size;
+    w.out(2)[i] = v;
+    w.size(2)[i] = std::abs(v);
+  }
+}
+
+void add_reference(Workspace& w) {
+  combine(w, 1, w.in(0), 1, w.in(1));
+}
+
+void axpy_reference(Workspace& w) {
+  combine(w, w.real(0), w.in(0), 1, w.in(1));
+}
+
+}  // namespace keel::ops

@@ -1,0 +1,26 @@
+// The references of the operators: what the rows of the table name as reference.
+#ifndef KEEL_OPS_REFERENCE_FUNCTIONS_H_
+#define KEEL_OPS_REFERENCE_FUNCTIONS_H_
+
+#include "ops/schema.h"
+
+namespace keel::ops {
+
+void fill_reference(Workspace& w);
+void cast_reference(Workspace& w);
+void add_reference(Workspace& w);
+void scale_reference(Workspace& w);
+void axpy_reference(Workspace& w);
+void sum_reference(Workspace& w);
+void matmul_reference(Workspace& w);
+void gelu_reference(Workspace& w);
+void gelu_backward_reference(Workspace& w);
+void embedding_reference(Workspace& w);
+void embedding_backward_reference(Workspace& w);
+void cross_entropy_reference(Workspace& w);
+void cross_entropy_backward_reference(Workspace& w);
+void adamw_reference(Workspace& w);
+
+}  // namespace keel::ops
+
+#endif  // KEEL_OPS_REFERENCE_FUNCTIONS_H_

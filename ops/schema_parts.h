@@ -1,0 +1,49 @@
+// What rows of several families share: tolerances, dtypes by their short names, tensors.
+// Numbers of tolerances: u = 2^-24 is half the distance of float32 neighbours at 1.
+#ifndef KEEL_OPS_SCHEMA_PARTS_H_
+#define KEEL_OPS_SCHEMA_PARTS_H_
+
+#include <limits>
+
+#include "ops/schema.h"
+
+namespace keel::ops {
+
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// Kernels may flush float32 subnormals, on each operand: 2^-124 is four times the
+// smallest normal.
+inline constexpr double kFlush = 0x1p-124;
+
+// Normalised mean-square errors: the square of the largest relative rounding error,
+// 2^-24, 2^-11 and 2^-8, since an output may have one element; for computed float32
+// with room for the operations before.
+inline constexpr double kErrorExact = 1e-14;
+inline constexpr double kErrorFloat32 = 1e-10;
+inline constexpr double kErrorFloat16 = 3e-7;
+inline constexpr double kErrorBFloat16 = 1.6e-5;
+
+constexpr Tolerance rounded_once(double error) {
+  return {kFlush, 0, 0, error};
+}
+// A few float32 roundings in a row: 4 u.
+constexpr Tolerance few_roundings(double error) {
+  return {kFlush, 0x1p-23, 0x1p-22, error};
+}
+// exp, log, tanh: 64 u. Vulkan asks 3 + 2|x| units of exp; vendors' fast paths have 20 bits.
+inline constexpr Tolerance kTranscendental = {kFlush, 0x1p-22, 0x1p-18, kErrorFloat32};
+
+inline constexpr keel_dtype kNone = KEEL_DTYPE_INVALID;
+inline constexpr keel_dtype f32 = KEEL_FLOAT32;
+inline constexpr keel_dtype f16 = KEEL_FLOAT16;
+inline constexpr keel_dtype bf16 = KEEL_BFLOAT16;
+inline constexpr keel_dtype i32 = KEEL_INT32;
+
+inline constexpr InputSpec kUnaryInputs[] = {{"x", "any"}};
+inline constexpr OutputSpec kUnaryInPlaceOutputs[] = {{"y", "as x", 0b1}};
+inline constexpr AttributeSpec kAlphaAttributes[] = {
+    {"alpha", AttributeKind::kFloat, 1, -kInfinity, kInfinity, "the factor of x"}};
+
+}  // namespace keel::ops
+
+#endif  // KEEL_OPS_SCHEMA_PARTS_H_

@@ -1,0 +1,30 @@
+// The rows of the schema table, by family: ops/schema_<family>.cc defines them, with the
+// shape rules, cases and references that they name, and ops/schema_table.cc numbers them.
+#ifndef KEEL_OPS_SCHEMA_ROWS_H_
+#define KEEL_OPS_SCHEMA_ROWS_H_
+
+#include "ops/schema.h"
+
+namespace keel::ops {
+
+// ---- elementwise
+extern const Schema kFill;
+extern const Schema kCast;
+extern const Schema kAdd;
+extern const Schema kScale;
+extern const Schema kAxpy;
+extern const Schema kGelu;
+extern const Schema kGeluBackward;
+extern const Schema kAdamw;
+
+// ---- structured
+extern const Schema kSum;
+extern const Schema kMatmul;
+extern const Schema kEmbedding;
+extern const Schema kEmbeddingBackward;
+extern const Schema kCrossEntropy;
+extern const Schema kCrossEntropyBackward;
+
+}  // namespace keel::ops
+
+#endif  // KEEL_OPS_SCHEMA_ROWS_H_
