@@ -22,6 +22,13 @@ std::vector<Case> embedding_backward_cases();
 std::vector<Case> cross_entropy_cases();
 std::vector<Case> cross_entropy_backward_cases();
 std::vector<Case> adamw_cases();
+// cases_norm.cc
+std::vector<Case> layer_norm_cases();
+std::vector<Case> layer_norm_backward_cases();
+std::vector<Case> rms_norm_cases();
+std::vector<Case> rms_norm_backward_cases();
+std::vector<Case> softmax_cases();
+std::vector<Case> softmax_backward_cases();
 
 }  // namespace keel::ops
 

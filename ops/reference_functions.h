@@ -20,6 +20,13 @@ void embedding_backward_reference(Workspace& w);
 void cross_entropy_reference(Workspace& w);
 void cross_entropy_backward_reference(Workspace& w);
 void adamw_reference(Workspace& w);
+// reference_norm.cc
+void layer_norm_reference(Workspace& w);
+void layer_norm_backward_reference(Workspace& w);
+void rms_norm_reference(Workspace& w);
+void rms_norm_backward_reference(Workspace& w);
+void softmax_reference(Workspace& w);
+void softmax_backward_reference(Workspace& w);
 
 }  // namespace keel::ops
 

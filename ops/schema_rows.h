@@ -25,6 +25,14 @@ extern const Schema kEmbeddingBackward;
 extern const Schema kCrossEntropy;
 extern const Schema kCrossEntropyBackward;
 
+// ---- norm
+extern const Schema kLayerNorm;
+extern const Schema kLayerNormBackward;
+extern const Schema kRmsNorm;
+extern const Schema kRmsNormBackward;
+extern const Schema kSoftmax;
+extern const Schema kSoftmaxBackward;
+
 }  // namespace keel::ops
 
 #endif  // KEEL_OPS_SCHEMA_ROWS_H_

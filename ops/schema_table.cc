@@ -23,12 +23,12 @@ constexpr const Schema* kSchemas[] = {
     &kCrossEntropy,
     &kCrossEntropyBackward,
     &kAdamw,
-    nullptr,  // layer_norm
-    nullptr,  // layer_norm_backward
-    nullptr,  // rms_norm
-    nullptr,  // rms_norm_backward
-    nullptr,  // softmax
-    nullptr,  // softmax_backward
+    &kLayerNorm,
+    &kLayerNormBackward,
+    &kRmsNorm,
+    &kRmsNormBackward,
+    &kSoftmax,
+    &kSoftmaxBackward,
     nullptr,  // swiglu
     nullptr,  // swiglu_backward
     nullptr,  // bias_gelu

@@ -17,6 +17,13 @@ bool check_embedding(const keel_op_call& call, CheckError* error);
 bool check_embedding_backward(const keel_op_call& call, CheckError* error);
 bool check_cross_entropy(const keel_op_call& call, CheckError* error);
 bool check_cross_entropy_backward(const keel_op_call& call, CheckError* error);
+// shape_rules_norm.cc
+bool check_layer_norm(const keel_op_call& call, CheckError* error);
+bool check_layer_norm_backward(const keel_op_call& call, CheckError* error);
+bool check_rms_norm(const keel_op_call& call, CheckError* error);
+bool check_rms_norm_backward(const keel_op_call& call, CheckError* error);
+bool check_softmax(const keel_op_call& call, CheckError* error);
+bool check_softmax_backward(const keel_op_call& call, CheckError* error);
 
 }  // namespace keel::ops
 

@@ -78,6 +78,11 @@ constexpr uint32_t float_attributes(keel_op_id op) {
       return 0b1100;
     case KEEL_OP_ADAMW:
       return 0b1011111;
+    case KEEL_OP_LAYER_NORM:
+    case KEEL_OP_RMS_NORM:
+    case KEEL_OP_SOFTMAX:
+    case KEEL_OP_SOFTMAX_BACKWARD:
+      return 0b1;
     default:
       return 0;
   }
