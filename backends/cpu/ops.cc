@@ -32,6 +32,18 @@ const Operator* find_operator(keel_op_id op) {
       return &kCrossEntropyBackwardOperator;
     case KEEL_OP_ADAMW:
       return &kAdamwOperator;
+    case KEEL_OP_LAYER_NORM:
+      return &kLayerNormOperator;
+    case KEEL_OP_LAYER_NORM_BACKWARD:
+      return &kLayerNormBackwardOperator;
+    case KEEL_OP_RMS_NORM:
+      return &kRmsNormOperator;
+    case KEEL_OP_RMS_NORM_BACKWARD:
+      return &kRmsNormBackwardOperator;
+    case KEEL_OP_SOFTMAX:
+      return &kSoftmaxOperator;
+    case KEEL_OP_SOFTMAX_BACKWARD:
+      return &kSoftmaxBackwardOperator;
     default:
       return nullptr;
   }

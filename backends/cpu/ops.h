@@ -50,6 +50,13 @@ extern const Operator kEmbeddingBackwardOperator;
 extern const Operator kCrossEntropyOperator;
 extern const Operator kCrossEntropyBackwardOperator;
 extern const Operator kAdamwOperator;
+// ops_norm.cc
+extern const Operator kLayerNormOperator;
+extern const Operator kLayerNormBackwardOperator;
+extern const Operator kRmsNormOperator;
+extern const Operator kRmsNormBackwardOperator;
+extern const Operator kSoftmaxOperator;
+extern const Operator kSoftmaxBackwardOperator;
 
 }  // namespace keel::cpu
 

@@ -4,14 +4,27 @@ namespace keel::cuda {
 
 const Op* find_op(keel_op_id id) {
   static constexpr const Op* kOps[KEEL_OP_COUNT] = {
-      nullptr,          &kFillOp,
-      &kCastOp,         &kAddOp,
-      &kScaleOp,        &kAxpyOp,
-      &kSumOp,          &kMatmulOp,
-      &kGeluOp,         &kGeluBackwardOp,
-      &kEmbeddingOp,    &kEmbeddingBackwardOp,
-      &kCrossEntropyOp, &kCrossEntropyBackwardOp,
+      nullptr,
+      &kFillOp,
+      &kCastOp,
+      &kAddOp,
+      &kScaleOp,
+      &kAxpyOp,
+      &kSumOp,
+      &kMatmulOp,
+      &kGeluOp,
+      &kGeluBackwardOp,
+      &kEmbeddingOp,
+      &kEmbeddingBackwardOp,
+      &kCrossEntropyOp,
+      &kCrossEntropyBackwardOp,
       &kAdamwOp,
+      &kLayerNormOp,
+      &kLayerNormBackwardOp,
+      &kRmsNormOp,
+      &kRmsNormBackwardOp,
+      &kSoftmaxOp,
+      &kSoftmaxBackwardOp,
   };
   return id < KEEL_OP_COUNT ? kOps[id] : nullptr;
 }

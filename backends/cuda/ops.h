@@ -48,6 +48,13 @@ extern const Op kEmbeddingOp;
 extern const Op kEmbeddingBackwardOp;
 // ops_matmul.cc
 extern const Op kMatmulOp;
+// ops_norm.cc
+extern const Op kLayerNormOp;
+extern const Op kLayerNormBackwardOp;
+extern const Op kRmsNormOp;
+extern const Op kRmsNormBackwardOp;
+extern const Op kSoftmaxOp;
+extern const Op kSoftmaxBackwardOp;
 
 // ---- shared by the families --------------------------------------------------
 

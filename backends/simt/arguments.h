@@ -85,6 +85,42 @@ struct CrossEntropyBackwardArguments {
   uint32_t reserved;
 };
 
+// layer_norm, and rms_norm where |mean| is 0. |beta| 0: none.
+struct NormArguments {
+  Address x, gamma, beta, y, mean, rstd;
+  uint64_t rows, columns;
+  float eps;
+  uint32_t reserved;
+};
+
+// |mean| 0: rms_norm's.
+struct NormBackwardArguments {
+  Address dy, x, gamma, mean, rstd, dx;
+  uint64_t rows, columns;
+};
+
+// The sums over the rows of one slice, [slice, column]; the grid's y is the slices. |mean| and
+// |dbeta| 0: rms_norm's.
+struct NormColumnsArguments {
+  Address dy, x, mean, rstd, dgamma, dbeta;
+  uint64_t rows, columns, slice_rows;
+};
+
+// Matrices of |height| rows. The mask, 0 for none, has |mask_rows| and begins anew after them.
+struct SoftmaxArguments {
+  Address x, mask, y;
+  uint64_t rows, columns, height, mask_rows;
+  float scale;
+  uint32_t causal;
+};
+
+struct SoftmaxBackwardArguments {
+  Address y, dy, dx;
+  uint64_t rows, columns;
+  float scale;
+  uint32_t reserved;
+};
+
 // The kernels, which are launched by these names with "keel_" before them. Where two differ by
 // _warp and _block alone, a row is taken by a warp (kWarps rows a block) or by a block.
 #define KEEL_SIMT_KERNELS(X)     \
@@ -110,6 +146,33 @@ struct CrossEntropyBackwardArguments {
   X(sum_rows_warp)               \
   X(sum_rows_block)              \
   X(sum_columns)                 \
+  X(norm_f32_warp)               \
+  X(norm_f32_block)              \
+  X(norm_backward_f32_warp)      \
+  X(norm_backward_f32_block)     \
+  X(norm_columns_f32)            \
+  X(norm_bf16_warp)              \
+  X(norm_bf16_block)             \
+  X(norm_backward_bf16_warp)     \
+  X(norm_backward_bf16_block)    \
+  X(norm_columns_bf16)           \
+  X(norm_f16_warp)               \
+  X(norm_f16_block)              \
+  X(norm_backward_f16_warp)      \
+  X(norm_backward_f16_block)     \
+  X(norm_columns_f16)            \
+  X(softmax_f32_warp)            \
+  X(softmax_f32_block)           \
+  X(softmax_backward_f32_warp)   \
+  X(softmax_backward_f32_block)  \
+  X(softmax_bf16_warp)           \
+  X(softmax_bf16_block)          \
+  X(softmax_backward_bf16_warp)  \
+  X(softmax_backward_bf16_block) \
+  X(softmax_f16_warp)            \
+  X(softmax_f16_block)           \
+  X(softmax_backward_f16_warp)   \
+  X(softmax_backward_f16_block)  \
   X(matmul_f32)                  \
   X(matmul_bf16)                 \
   X(matmul_bf16_f32)             \

@@ -57,6 +57,21 @@ constexpr uint32_t kMatmulShared[] = {
 constexpr uint32_t kMatmulTexel[] = {
 #include "shaders/matmul_texel.inc"
 };
+constexpr uint32_t kNorm[] = {
+#include "shaders/norm.inc"
+};
+constexpr uint32_t kNormBackward[] = {
+#include "shaders/norm_backward.inc"
+};
+constexpr uint32_t kNormColumns[] = {
+#include "shaders/norm_columns.inc"
+};
+constexpr uint32_t kSoftmax[] = {
+#include "shaders/softmax.inc"
+};
+constexpr uint32_t kSoftmaxBackward[] = {
+#include "shaders/softmax_backward.inc"
+};
 
 // In the order of Shader.
 constexpr ShaderCode kCode[] = {
@@ -77,6 +92,11 @@ constexpr ShaderCode kCode[] = {
     {kMatmulBegin, std::size(kMatmulBegin), WorkgroupShape::kElements, 0},
     {kMatmulShared, std::size(kMatmulShared), WorkgroupShape::kFixed, 256},
     {kMatmulTexel, std::size(kMatmulTexel), WorkgroupShape::kSubgroup, 0},
+    {kNorm, std::size(kNorm), WorkgroupShape::kReduction, 0},
+    {kNormBackward, std::size(kNormBackward), WorkgroupShape::kReduction, 0},
+    {kNormColumns, std::size(kNormColumns), WorkgroupShape::kElements, 0},
+    {kSoftmax, std::size(kSoftmax), WorkgroupShape::kReduction, 0},
+    {kSoftmaxBackward, std::size(kSoftmaxBackward), WorkgroupShape::kReduction, 0},
 };
 static_assert(std::size(kCode) == kShaderCount);
 

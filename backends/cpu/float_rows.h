@@ -1,0 +1,77 @@
+// Rows of float32 or of a 16-bit type, which kernels see as blocks of float32 either way.
+#ifndef KEEL_BACKENDS_CPU_FLOAT_ROWS_H_
+#define KEEL_BACKENDS_CPU_FLOAT_ROWS_H_
+
+#include <keel/abi.h>
+
+#include <cstdint>
+
+#include "backends/cpu/kernels.h"
+
+namespace keel::cpu::kernels {
+
+// Elements of a block. Its sums are float32, those of blocks float64: the error grows with the
+// few dozen additions of a lane, not with the length of a row.
+inline constexpr int64_t kBlock = 512;
+
+// An array that is read.
+class ReadFloats {
+ public:
+  ReadFloats() = default;  // none
+  ReadFloats(const void* data, keel_dtype dtype)
+      : data_(static_cast<const char*>(data)),
+        size_(dtype == KEEL_FLOAT32 ? 4 : 2),
+        widen_(dtype == KEEL_FLOAT32 ? nullptr : cast_function(dtype, KEEL_FLOAT32)) {}
+
+  explicit operator bool() const { return data_ != nullptr; }
+  // The array from |element| on.
+  ReadFloats from(int64_t element) const {
+    ReadFloats rest = *this;
+    rest.data_ += element * size_;
+    return rest;
+  }
+  // |count| elements from |first| on: where they lie, or widened into |room|.
+  const float* block(int64_t first, int64_t count, float* room) const {
+    const char* const begin = data_ + first * size_;
+    if (widen_ == nullptr) return reinterpret_cast<const float*>(begin);
+    widen_(begin, room, count);
+    return room;
+  }
+
+ private:
+  const char* data_ = nullptr;
+  int64_t size_ = 0;
+  CastFunction widen_ = nullptr;
+};
+
+// An array that is written.
+class WrittenFloats {
+ public:
+  WrittenFloats(void* data, keel_dtype dtype)
+      : data_(static_cast<char*>(data)),
+        size_(dtype == KEEL_FLOAT32 ? 4 : 2),
+        narrow_(dtype == KEEL_FLOAT32 ? nullptr : cast_function(KEEL_FLOAT32, dtype)) {}
+
+  WrittenFloats from(int64_t element) const {
+    WrittenFloats rest = *this;
+    rest.data_ += element * size_;
+    return rest;
+  }
+  // Where to put the elements from |first| on: where they belong, or |room|.
+  float* block(int64_t first, float* room) const {
+    return narrow_ == nullptr ? reinterpret_cast<float*>(data_ + first * size_) : room;
+  }
+  // The |count| of them have been put there.
+  void finish(int64_t first, int64_t count, const float* block) const {
+    if (narrow_ != nullptr) narrow_(block, data_ + first * size_, count);
+  }
+
+ private:
+  char* data_;
+  int64_t size_;
+  CastFunction narrow_;
+};
+
+}  // namespace keel::cpu::kernels
+
+#endif  // KEEL_BACKENDS_CPU_FLOAT_ROWS_H_

@@ -1,0 +1,140 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/kernels_softmax.cc"
+#include <hwy/foreach_target.h>
+// After foreach_target.h, which compiles this file once for each target.
+#include <hwy/contrib/math/math-inl.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "backends/cpu/kernels_norm.h"
+#include "backends/cpu/vectors-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace keel::cpu::kernels {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+constexpr float kHidden = -std::numeric_limits<float>::infinity();
+
+// scale * x, minus infinity where it is hidden, of a block of what lies before |visible|.
+HWY_INLINE void load_exponents(const SoftmaxRow& row, const ReadFloats& x, int64_t first,
+                               int64_t width, float* out) {
+  const float* const from = x.block(first, width, out);
+  const float scale = row.scale;
+  for_each_vector(width, [=](auto d, int64_t i) HWY_ATTR {
+    hn::StoreU(hn::Mul(hn::LoadU(d, from + i), hn::Set(d, scale)), d, out + i);
+  });
+  if (row.mask == nullptr) return;
+  const uint8_t* const mask = row.mask + first;
+  for (int64_t i = 0; i < width; ++i) out[i] = mask[i] != 0 ? kHidden : out[i];
+}
+
+// Highway's Exp takes NaN to 0, this keeps it.
+template <class D>
+HWY_INLINE hn::Vec<D> shifted_exp(D d, hn::Vec<D> value, float shift) {
+  const auto shifted = hn::Sub(value, hn::Set(d, shift));
+  return hn::IfThenElse(hn::IsNaN(shifted), shifted, hn::Exp(d, shifted));
+}
+
+// Where there is NaN the result may be less than the largest: the sum is NaN then.
+HWY_INLINE float largest(const float* x, int64_t count) {
+  const hn::ScalableTag<float> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  auto top = hn::Set(d, kHidden);
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) top = hn::Max(top, hn::LoadU(d, x + i));
+  float result = hn::GetLane(hn::MaxOfLanes(d, top));
+  for (; i < count; ++i) result = std::max(result, x[i]);
+  return result;
+}
+
+void softmax(const SoftmaxRow& row, const ReadFloats& x, const WrittenFloats& y, int64_t count) {
+  float exponents[kBlock];
+  // A number below all others, so that a row that sees nothing has the sum 0.
+  float top = std::numeric_limits<float>::lowest();
+  double sum = 0;  // of exp(exponent - top)
+  for (int64_t first = 0; first < row.visible; first += kBlock) {
+    const int64_t width = std::min(kBlock, row.visible - first);
+    load_exponents(row, x, first, width, exponents);
+    const float block_top = largest(exponents, width);
+    if (block_top > top) {
+      sum *= std::exp(static_cast<double>(top) - static_cast<double>(block_top));
+      top = block_top;
+    }
+    sum += static_cast<double>(vector_sum(width, [&](auto d, int64_t i) HWY_ATTR {
+      return shifted_exp(d, hn::LoadU(d, exponents + i), top);
+    }));
+  }
+  const float factor = sum == 0 ? 0.0f : static_cast<float>(1 / sum);
+  for (int64_t first = 0; first < row.visible; first += kBlock) {
+    const int64_t width = std::min(kBlock, row.visible - first);
+    load_exponents(row, x, first, width, exponents);
+    float* const to = y.block(first, exponents);
+    for_each_vector(width, [&](auto d, int64_t i) HWY_ATTR {
+      const auto exponent = hn::LoadU(d, exponents + i);
+      const auto value = hn::Mul(shifted_exp(d, exponent, top), hn::Set(d, factor));
+      // Not 0 * factor: that is NaN where another element is.
+      const auto is_hidden = hn::Eq(exponent, hn::Set(d, kHidden));
+      hn::StoreU(hn::IfThenZeroElse(is_hidden, value), d, to + i);
+    });
+    y.finish(first, width, to);
+  }
+  for (int64_t first = row.visible; first < count; first += kBlock) {
+    const int64_t width = std::min(kBlock, count - first);
+    float* const to = y.block(first, exponents);
+    std::fill_n(to, width, 0.0f);
+    y.finish(first, width, to);
+  }
+}
+
+void softmax_backward(float scale, const ReadFloats& y, const ReadFloats& dy,
+                      const WrittenFloats& dx, int64_t count) {
+  float y_room[kBlock], dy_room[kBlock];
+  double sum = 0;
+  for (int64_t first = 0; first < count; first += kBlock) {
+    const int64_t width = std::min(kBlock, count - first);
+    const float* const value = y.block(first, width, y_room);
+    const float* const gradient = dy.block(first, width, dy_room);
+    sum += static_cast<double>(vector_sum(width, [=](auto d, int64_t i) HWY_ATTR {
+      return hn::Mul(hn::LoadU(d, value + i), hn::LoadU(d, gradient + i));
+    }));
+  }
+  const auto dot = static_cast<float>(sum);
+  for (int64_t first = 0; first < count; first += kBlock) {
+    const int64_t width = std::min(kBlock, count - first);
+    const float* const value = y.block(first, width, y_room);
+    const float* const gradient = dy.block(first, width, dy_room);
+    float* const to = dx.block(first, dy_room);
+    for_each_vector(width, [=](auto d, int64_t i) HWY_ATTR {
+      const auto centered = hn::Sub(hn::LoadU(d, gradient + i), hn::Set(d, dot));
+      const auto scaled = hn::Mul(hn::Set(d, scale), hn::LoadU(d, value + i));
+      hn::StoreU(hn::Mul(scaled, centered), d, to + i);
+    });
+    dx.finish(first, width, to);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace keel::cpu::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace keel::cpu::kernels {
+
+HWY_EXPORT(softmax);
+HWY_EXPORT(softmax_backward);
+
+void softmax(const SoftmaxRow& row, const ReadFloats& x, const WrittenFloats& y, int64_t count) {
+  HWY_DYNAMIC_DISPATCH(softmax)(row, x, y, count);
+}
+
+void softmax_backward(float scale, const ReadFloats& y, const ReadFloats& dy,
+                      const WrittenFloats& dx, int64_t count) {
+  HWY_DYNAMIC_DISPATCH(softmax_backward)(scale, y, dy, dx, count);
+}
+
+}  // namespace keel::cpu::kernels
+#endif  // HWY_ONCE

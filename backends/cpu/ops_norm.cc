@@ -1,0 +1,240 @@
+// layer_norm, rms_norm, softmax and their gradients: rows, which lie along the last axis.
+#include <algorithm>
+#include <cmath>
+#include <initializer_list>
+#include <keel/plugin_kit.hpp>
+
+#include "backends/cpu/kernels_norm.h"
+#include "backends/cpu/ops.h"
+
+namespace keel::cpu {
+namespace {
+
+using kernels::ReadFloats;
+using kernels::WrittenFloats;
+
+// Elements of a piece that one core takes: some 50 us.
+constexpr int64_t kPiece = int64_t{1} << 16;
+
+bool is_float(keel_dtype dtype) {
+  return dtype == KEEL_FLOAT32 || dtype == KEEL_FLOAT16 || dtype == KEEL_BFLOAT16;
+}
+
+// Whether all tensors are dense, and the first input's dtype is known; the schema has seen to
+// what belongs to it.
+bool runs(const keel_op_call& call) {
+  const auto is_dense = [](const keel_tensor* tensor) {
+    return tensor == nullptr || kit::is_contiguous(*tensor);
+  };
+  return is_float(call.inputs[0]->dtype) &&
+         std::all_of(call.inputs, call.inputs + call.input_count, is_dense) &&
+         std::all_of(call.outputs, call.outputs + call.output_count, is_dense);
+}
+
+struct Rows {
+  explicit Rows(const keel_tensor& tensor)
+      : columns(tensor.shape[tensor.rank - 1]),
+        count(columns == 0 ? 0 : kit::element_count(tensor) / columns) {}
+
+  // Of a piece.
+  int64_t grain() const { return std::max<int64_t>(1, kPiece / std::max<int64_t>(1, columns)); }
+
+  int64_t columns;
+  int64_t count;
+};
+
+ReadFloats read(const Stream& stream, const keel_tensor* tensor) {
+  if (tensor == nullptr) return {};
+  return {address<const void>(stream, *tensor), tensor->dtype};
+}
+
+WrittenFloats written(const Stream& stream, const keel_tensor& tensor) {
+  return {address<void>(stream, tensor), tensor.dtype};
+}
+
+// Enqueues body(row) for all |rows|.
+template <typename Body>
+void enqueue_rows(Stream& stream, const Rows& rows, const Body& body) {
+  stream.enqueue([=](ThreadPool& pool) -> keel_status {
+    pool.parallel_for(rows.count, rows.grain(), [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) body(row);
+    });
+    return KEEL_OK;
+  });
+}
+
+float reciprocal_root(double value) {
+  return static_cast<float>(1 / std::sqrt(value));
+}
+
+// ---- layer_norm, rms_norm ------------------------------------------------------
+
+OpSupport layer_norm_query(const keel_op_call& call) {
+  return {runs(call) ? "layer_norm" : nullptr};
+}
+
+void layer_norm_run(Stream& stream, const keel_op_call& call, void*) {
+  const ReadFloats x = read(stream, call.inputs[0]);
+  const ReadFloats gamma = read(stream, call.inputs[1]);
+  const ReadFloats beta = read(stream, call.inputs[2]);
+  const WrittenFloats y = written(stream, *call.outputs[0]);
+  auto* const mean = address<float>(stream, *call.outputs[1]);
+  auto* const rstd = address<float>(stream, *call.outputs[2]);
+  const double eps = call.attributes[0].f;
+  const Rows rows(*call.inputs[0]);
+  const int64_t columns = rows.columns;
+  enqueue_rows(stream, rows, [=](int64_t row) {
+    const ReadFloats from = x.from(row * columns);
+    const kernels::Moments moments = kernels::moments(from, columns);
+    mean[row] = static_cast<float>(moments.mean);
+    rstd[row] = reciprocal_root(moments.variance + eps);
+    kernels::normalise({mean[row], rstd[row]}, from, gamma, beta, y.from(row * columns), columns);
+  });
+}
+
+OpSupport rms_norm_query(const keel_op_call& call) {
+  return {runs(call) ? "rms_norm" : nullptr};
+}
+
+void rms_norm_run(Stream& stream, const keel_op_call& call, void*) {
+  const ReadFloats x = read(stream, call.inputs[0]);
+  const ReadFloats gamma = read(stream, call.inputs[1]);
+  const WrittenFloats y = written(stream, *call.outputs[0]);
+  auto* const rstd = address<float>(stream, *call.outputs[1]);
+  const double eps = call.attributes[0].f;
+  const Rows rows(*call.inputs[0]);
+  const int64_t columns = rows.columns;
+  enqueue_rows(stream, rows, [=](int64_t row) {
+    const ReadFloats from = x.from(row * columns);
+    rstd[row] = reciprocal_root(kernels::mean_square(from, columns) + eps);
+    kernels::normalise({0, rstd[row]}, from, gamma, {}, y.from(row * columns), columns);
+  });
+}
+
+// ---- their gradients -----------------------------------------------------------
+
+// Rows are cut into slices, as many as the shape alone says, each with sums over its columns of
+// its own: dgamma's, then dbeta's. The slices, one at least, are added up in order.
+struct Slices {
+  static constexpr int64_t kMost = 32;
+  explicit Slices(const Rows& all)
+      : rows(std::max({int64_t{1}, all.grain(), (all.count + kMost - 1) / kMost})),
+        count(std::max<int64_t>(1, (all.count + rows - 1) / rows)) {}
+
+  int64_t rows;  // of a slice
+  int64_t count;
+};
+
+OpSupport norm_backward_query(const keel_op_call& call, const char* name) {
+  if (!runs(call)) return {};
+  const Rows rows(*call.inputs[0]);
+  const int64_t sums = call.output_count - 1;
+  return {.name = name,
+          .workspace_bytes =
+              static_cast<uint64_t>(Slices(rows).count * sums * rows.columns) * sizeof(float)};
+}
+
+OpSupport layer_norm_backward_query(const keel_op_call& call) {
+  return norm_backward_query(call, "layer_norm_backward");
+}
+
+OpSupport rms_norm_backward_query(const keel_op_call& call) {
+  return norm_backward_query(call, "rms_norm_backward");
+}
+
+// layer_norm has a mean and dbeta, rms_norm neither.
+void norm_backward_run(Stream& stream, const keel_op_call& call, void* workspace) {
+  const ReadFloats dy = read(stream, call.inputs[0]);
+  const ReadFloats x = read(stream, call.inputs[1]);
+  const ReadFloats gamma = read(stream, call.inputs[2]);
+  const bool has_mean = call.output_count == 3;
+  const auto* const mean = has_mean ? address<const float>(stream, *call.inputs[3]) : nullptr;
+  const auto* const rstd = address<const float>(stream, *call.inputs[has_mean ? 4 : 3]);
+  const WrittenFloats dx = written(stream, *call.outputs[0]);
+  auto* const dgamma = address<float>(stream, *call.outputs[1]);
+  auto* const dbeta = has_mean ? address<float>(stream, *call.outputs[2]) : nullptr;
+  auto* const sums = stream.device().to_host(static_cast<float*>(workspace));
+  const Rows rows(*call.inputs[0]);
+  const Slices slices(rows);
+  const int64_t columns = rows.columns;
+  const int64_t sums_of_a_slice = has_mean ? 2 * columns : columns;
+  stream.enqueue([=](ThreadPool& pool) -> keel_status {
+    pool.parallel_for(slices.count, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t slice = begin; slice < end; ++slice) {
+        float* const own = sums + slice * sums_of_a_slice;
+        std::fill_n(own, sums_of_a_slice, 0.0f);
+        const int64_t last = std::min((slice + 1) * slices.rows, rows.count);
+        for (int64_t row = slice * slices.rows; row < last; ++row) {
+          const int64_t at = row * columns;
+          kernels::normalise_backward({has_mean ? mean[row] : 0.0f, rstd[row]}, dy.from(at),
+                                      x.from(at), gamma, dx.from(at), own,
+                                      has_mean ? own + columns : nullptr, columns);
+        }
+      }
+    });
+    pool.parallel_for(columns, kPiece / Slices::kMost, [&](int64_t begin, int64_t end) {
+      const int64_t width = end - begin;
+      kernels::sum_rows_f32(sums + begin, slices.count, width, sums_of_a_slice, dgamma + begin);
+      if (!has_mean) return;
+      kernels::sum_rows_f32(sums + columns + begin, slices.count, width, sums_of_a_slice,
+                            dbeta + begin);
+    });
+    return KEEL_OK;
+  });
+}
+
+// ---- softmax -------------------------------------------------------------------
+
+OpSupport softmax_query(const keel_op_call& call) {
+  return {runs(call) ? "softmax" : nullptr};
+}
+
+void softmax_run(Stream& stream, const keel_op_call& call, void*) {
+  const keel_tensor& tensor = *call.inputs[0];
+  const keel_tensor* const mask_tensor = call.inputs[1];
+  const ReadFloats x = read(stream, &tensor);
+  const auto* const mask =
+      mask_tensor == nullptr ? nullptr : address<const uint8_t>(stream, *mask_tensor);
+  const int64_t mask_count = mask_tensor == nullptr ? 0 : kit::element_count(*mask_tensor);
+  const WrittenFloats y = written(stream, *call.outputs[0]);
+  const auto scale = static_cast<float>(call.attributes[0].f);
+  const bool is_causal = call.attributes[1].i != 0;
+  const Rows rows(tensor);
+  const int64_t columns = rows.columns;
+  const int64_t height = tensor.shape[tensor.rank - 2];
+  enqueue_rows(stream, rows, [=](int64_t row) {
+    const int64_t at = row * columns;
+    const int64_t seen = row % height + 1 + columns - height;
+    const int64_t visible = is_causal ? std::clamp<int64_t>(seen, 0, columns) : columns;
+    kernels::softmax({scale, visible, mask == nullptr ? nullptr : mask + at % mask_count},
+                     x.from(at), y.from(at), columns);
+  });
+}
+
+OpSupport softmax_backward_query(const keel_op_call& call) {
+  return {runs(call) ? "softmax_backward" : nullptr};
+}
+
+void softmax_backward_run(Stream& stream, const keel_op_call& call, void*) {
+  const ReadFloats y = read(stream, call.inputs[0]);
+  const ReadFloats dy = read(stream, call.inputs[1]);
+  const WrittenFloats dx = written(stream, *call.outputs[0]);
+  const auto scale = static_cast<float>(call.attributes[0].f);
+  const Rows rows(*call.inputs[0]);
+  const int64_t columns = rows.columns;
+  enqueue_rows(stream, rows, [=](int64_t row) {
+    const int64_t at = row * columns;
+    kernels::softmax_backward(scale, y.from(at), dy.from(at), dx.from(at), columns);
+  });
+}
+
+}  // namespace
+
+const Operator kLayerNormOperator = {layer_norm_query, layer_norm_run};
+const Operator kLayerNormBackwardOperator = {layer_norm_backward_query, norm_backward_run};
+const Operator kRmsNormOperator = {rms_norm_query, rms_norm_run};
+const Operator kRmsNormBackwardOperator = {rms_norm_backward_query, norm_backward_run};
+const Operator kSoftmaxOperator = {softmax_query, softmax_run};
+const Operator kSoftmaxBackwardOperator = {softmax_backward_query, softmax_backward_run};
+
+}  // namespace keel::cpu

@@ -1,0 +1,53 @@
+// Loops over vectors, for kernels that are compiled once for each instruction set: included by
+// their sources after <hwy/highway.h>.
+#if defined(KEEL_BACKENDS_CPU_VECTORS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef KEEL_BACKENDS_CPU_VECTORS_INL_H_
+#undef KEEL_BACKENDS_CPU_VECTORS_INL_H_
+#else
+#define KEEL_BACKENDS_CPU_VECTORS_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <cstdint>
+
+HWY_BEFORE_NAMESPACE();
+namespace keel::cpu::kernels {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// body(d, i) for the elements i, i + 1, ... of one vector of d: all of [0, count), whole vectors
+// first, then one at a time. Lambdas are marked HWY_ATTR.
+template <class Body>
+HWY_INLINE void for_each_vector(int64_t count, const Body& body) {
+  const hn::ScalableTag<float> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) body(d, i);
+  const hn::CappedTag<float, 1> one;
+  for (; i < count; ++i) body(one, i);
+}
+
+// The sum of term(d, i), the vector of the elements i, i + 1, ...
+template <class Term>
+HWY_INLINE float vector_sum(int64_t count, const Term& term) {
+  const hn::ScalableTag<float> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  auto even = hn::Zero(d);
+  auto odd = hn::Zero(d);
+  int64_t i = 0;
+  for (; i + 2 * lanes <= count; i += 2 * lanes) {
+    even = hn::Add(even, term(d, i));
+    odd = hn::Add(odd, term(d, i + lanes));
+  }
+  float sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(even, odd)));
+  const hn::CappedTag<float, 1> one;
+  for (; i < count; ++i) sum += hn::GetLane(term(one, i));
+  return sum;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace keel::cpu::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif  // KEEL_BACKENDS_CPU_VECTORS_INL_H_
