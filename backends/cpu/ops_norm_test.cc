@@ -1,0 +1,74 @@
+// Gradients of normalisations through the ABI: what the sums over all rows depend on.
+#include "backends/cpu/ops_fixture.h"
+
+namespace keel::cpu::testing {
+namespace {
+
+INSTANTIATE_TEST_SUITE_P(Cores, CpuOps, ::testing::Values("1", "2"),
+                         [](const auto& info) { return std::string("cores") + info.param; });
+
+constexpr int64_t kRows = 1543;  // many slices, and a short one at the end
+constexpr int64_t kColumns = 515;
+
+// dx, dgamma and dbeta, one behind the other, on a device of |cores|.
+std::vector<float> layer_norm_gradients(const char* cores) {
+  const Machine machine({{"devices", "1"}, {"cores", cores}});
+  const StreamHandle stream(machine.device());
+  const auto tensor = [&](std::initializer_list<int64_t> shape, uint32_t seed) {
+    DeviceTensor result(machine.device(), KEEL_FLOAT32, shape);
+    upload(stream, result.data(), random_values(result.count(), seed));
+    return result;
+  };
+  const DeviceTensor dy = tensor({kRows, kColumns}, 1), x = tensor({kRows, kColumns}, 2);
+  const DeviceTensor gamma = tensor({kColumns}, 3), mean = tensor({kRows}, 4);
+  const DeviceTensor rstd = tensor({kRows}, 5), dx = tensor({kRows, kColumns}, 6);
+  const DeviceTensor dgamma = tensor({kColumns}, 7), dbeta = tensor({kColumns}, 8);
+  const keel_tensor* inputs[] = {dy, x, gamma, mean, rstd};
+  const keel_tensor* outputs[] = {dx, dgamma, dbeta};
+  const keel_op_call call = {kit::header<keel_op_call>(KEEL_STRUCT_OP_CALL),
+                             KEEL_OP_LAYER_NORM_BACKWARD,
+                             5,
+                             3,
+                             0,
+                             inputs,
+                             outputs,
+                             nullptr};
+  keel_op_support support = {};
+  support.header = kit::header<keel_op_support>(KEEL_STRUCT_OP_SUPPORT);
+  EXPECT_EQ(plugin().op->query(machine.device(), &call, &support), KEEL_OK);
+  const Buffer workspace(machine.device(), support.workspace_bytes);
+  EXPECT_EQ(plugin().op->run(stream, &call, workspace.get()), KEEL_OK);
+  EXPECT_EQ(stream.synchronize(), KEEL_OK);
+  std::vector<float> all;
+  for (const DeviceTensor* each : {&dx, &dgamma, &dbeta}) {
+    const auto values = download<float>(stream, each->data(), each->count());
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  return all;
+}
+
+TEST(CpuNorm, GradientsDoNotDependOnTheNumberOfCores) {
+  const std::vector<float> one = layer_norm_gradients("1");
+  EXPECT_EQ(one, layer_norm_gradients("2"));
+  EXPECT_EQ(one, layer_norm_gradients("3"));
+}
+
+TEST_P(CpuOps, GradientsOfNoRowsAreZero) {
+  DeviceTensor empty(device(), KEEL_FLOAT32, {0, 3}), rstd(device(), KEEL_FLOAT32, {0});
+  const DeviceTensor gamma = floats({3}, {1, 2, 3}), dgamma = floats({3}, {4, 5, 6});
+  DeviceTensor x(device(), KEEL_FLOAT32, {0, 3}), dx(device(), KEEL_FLOAT32, {0, 3});
+  run(KEEL_OP_RMS_NORM_BACKWARD, {empty, x, gamma, rstd}, {dx, dgamma});
+  EXPECT_EQ(values(dgamma), std::vector<float>(3, 0.0f));
+}
+
+TEST_P(CpuOps, StridedRowsAreRefusedNotMisread) {
+  DeviceTensor x(device(), KEEL_FLOAT32, {4, 4}), y(device(), KEEL_FLOAT32, {4, 4});
+  const keel_tensor* none = nullptr;
+  EXPECT_EQ(query(KEEL_OP_SOFTMAX, {x, none}, {y}, {real(1), integer(0)}).level, KEEL_OP_NATIVE);
+  x.view().strides[0] = 1;
+  x.view().strides[1] = 4;
+  EXPECT_EQ(query(KEEL_OP_SOFTMAX, {x, none}, {y}, {real(1), integer(0)}).level, KEEL_OP_NONE);
+}
+
+}  // namespace
+}  // namespace keel::cpu::testing
