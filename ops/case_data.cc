@@ -87,7 +87,7 @@ double draw(const CaseTensor& tensor, uint64_t bits) {
     case Distribution::kPositive:
       return 0.01 + 0.99 * Uniforms(bits).first;
     case Distribution::kFar:
-      return 1000 + normal(bits);
+      return 50 + normal(bits);
     case Distribution::kWide:
       return sign_of(bits) * std::exp2(40 * Uniforms(bits).first - 20);
     case Distribution::kLogits:

@@ -16,7 +16,7 @@ enum class Distribution : uint8_t {
   kNormal,              // mean 0, deviation 1
   kUniform,             // [-1, 1)
   kPositive,            // [0.01, 1): variances, and sums that only grow
-  kFar,                 // mean 1000, deviation 1: a mean of squares is no variance
+  kFar,                 // mean 50, deviation 1: a mean of squares is no variance
   kWide,                // +-2^[-20, 20): operands of very different size
   kLogits,              // normal, deviation 4
   kMaskedLogits,        // the same, one in five minus infinity
