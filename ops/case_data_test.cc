@@ -57,6 +57,7 @@ TEST(Distributions, HaveTheirMoments) {
     EXPECT_GE(value, 0.01f);
     EXPECT_LE(value, 1);
   }
+  for (double value : draw(Distribution::kFar)) EXPECT_NEAR(value, 50, 6);
   for (double value : draw(Distribution::kWide)) {
     EXPECT_GE(std::abs(value), 0x1p-20);
     EXPECT_LE(std::abs(value), 0x1p20);
