@@ -19,6 +19,10 @@ layout(push_constant, std430) uniform Arguments {
   float eps;
 };
 
+float square(float value) {
+  return value * value;
+}
+
 void main() {
   const uint lane = gl_LocalInvocationID.x;
   for (uint row = gl_WorkGroupID.x; row < rows; row += gl_NumWorkGroups.x) {
@@ -26,14 +30,11 @@ void main() {
     float mean = 0.0;
     if (has_mean != 0) {
       float sum = 0.0;
-      for (uint c = lane; c < columns; c += gl_WorkGroupSize.x) sum += x.at[begin + c];
+      ADD_COLUMNS(sum, c, columns, x.at[begin + c])
       mean = reduce_add(sum) / float(columns);
     }
     float squares = 0.0;
-    for (uint c = lane; c < columns; c += gl_WorkGroupSize.x) {
-      const float deviation = x.at[begin + c] - mean;
-      squares += deviation * deviation;
-    }
+    ADD_COLUMNS(squares, c, columns, square(x.at[begin + c] - mean))
     const float rstd = 1.0 / sqrt(reduce_add(squares) / float(columns) + eps);
     if (lane == 0) {
       if (has_mean != 0) means.at[row] = mean;

@@ -29,3 +29,15 @@ float reduce_max(float value) {
   for (uint i = 1; i < gl_NumSubgroups; ++i) largest = max(largest, g_partial[i]);
   return largest;
 }
+
+// Adds term(c) to |total| for this invocation's columns c of [0, count), in blocks, so that the
+// rounding error grows with the square root of their number.
+#define ADD_COLUMNS(total, c, count, term)                                                \
+  for (uint from_ = 0; from_ < (count); from_ += 64 * gl_WorkGroupSize.x) {               \
+    const uint end_ = min(from_ + 64 * gl_WorkGroupSize.x, (count));                      \
+    float part_ = 0.0;                                                                    \
+    for (uint c = from_ + gl_LocalInvocationID.x; c < end_; c += gl_WorkGroupSize.x) {    \
+      part_ += (term);                                                                    \
+    }                                                                                     \
+    total += part_;                                                                       \
+  }

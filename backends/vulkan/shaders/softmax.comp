@@ -47,9 +47,7 @@ void main() {
     for (uint c = lane; c < visible; c += gl_WorkGroupSize.x) top = max(top, exponent(row, c));
     top = reduce_max(top);
     float sum = 0.0;
-    for (uint c = lane; c < visible; c += gl_WorkGroupSize.x) {
-      sum += exact_exp(exponent(row, c) - top);
-    }
+    ADD_COLUMNS(sum, c, visible, exact_exp(exponent(row, c) - top))
     sum = reduce_add(sum);
     const float factor = sum == 0.0 ? 0.0 : 1.0 / sum;
     for (uint c = lane; c < columns; c += gl_WorkGroupSize.x) {

@@ -18,9 +18,7 @@ void main() {
   for (uint row = gl_WorkGroupID.x; row < rows; row += gl_NumWorkGroups.x) {
     const uint begin = row * columns;
     float dot_product = 0.0;
-    for (uint c = lane; c < columns; c += gl_WorkGroupSize.x) {
-      dot_product += y.at[begin + c] * dy.at[begin + c];
-    }
+    ADD_COLUMNS(dot_product, c, columns, y.at[begin + c] * dy.at[begin + c])
     dot_product = reduce_add(dot_product);
     for (uint c = lane; c < columns; c += gl_WorkGroupSize.x) {
       dx.at[begin + c] = scale * y.at[begin + c] * (dy.at[begin + c] - dot_product);
