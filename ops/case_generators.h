@@ -22,6 +22,9 @@ std::vector<Case> embedding_backward_cases();
 std::vector<Case> cross_entropy_cases();
 std::vector<Case> cross_entropy_backward_cases();
 std::vector<Case> adamw_cases();
+std::vector<Case> attention_cases();
+std::vector<Case> attention_backward_cases();
+std::vector<Case> attention_merge_cases();
 
 }  // namespace keel::ops
 

@@ -20,6 +20,9 @@ void embedding_backward_reference(Workspace& w);
 void cross_entropy_reference(Workspace& w);
 void cross_entropy_backward_reference(Workspace& w);
 void adamw_reference(Workspace& w);
+void attention_reference(Workspace& w);
+void attention_backward_reference(Workspace& w);
+void attention_merge_reference(Workspace& w);
 
 }  // namespace keel::ops
 

@@ -25,6 +25,11 @@ extern const Schema kEmbeddingBackward;
 extern const Schema kCrossEntropy;
 extern const Schema kCrossEntropyBackward;
 
+// ---- attention
+extern const Schema kAttention;
+extern const Schema kAttentionBackward;
+extern const Schema kAttentionMerge;
+
 }  // namespace keel::ops
 
 #endif  // KEEL_OPS_SCHEMA_ROWS_H_

@@ -17,6 +17,9 @@ bool check_embedding(const keel_op_call& call, CheckError* error);
 bool check_embedding_backward(const keel_op_call& call, CheckError* error);
 bool check_cross_entropy(const keel_op_call& call, CheckError* error);
 bool check_cross_entropy_backward(const keel_op_call& call, CheckError* error);
+bool check_attention(const keel_op_call& call, CheckError* error);
+bool check_attention_backward(const keel_op_call& call, CheckError* error);
+bool check_attention_merge(const keel_op_call& call, CheckError* error);
 
 }  // namespace keel::ops
 
