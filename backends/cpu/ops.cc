@@ -32,6 +32,12 @@ const Operator* find_operator(keel_op_id op) {
       return &kCrossEntropyBackwardOperator;
     case KEEL_OP_ADAMW:
       return &kAdamwOperator;
+    case KEEL_OP_ATTENTION:
+      return &kAttentionOperator;
+    case KEEL_OP_ATTENTION_BACKWARD:
+      return &kAttentionBackwardOperator;
+    case KEEL_OP_ATTENTION_MERGE:
+      return &kAttentionMergeOperator;
     default:
       return nullptr;
   }

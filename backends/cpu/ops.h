@@ -50,6 +50,9 @@ extern const Operator kEmbeddingBackwardOperator;
 extern const Operator kCrossEntropyOperator;
 extern const Operator kCrossEntropyBackwardOperator;
 extern const Operator kAdamwOperator;
+extern const Operator kAttentionOperator;
+extern const Operator kAttentionBackwardOperator;
+extern const Operator kAttentionMergeOperator;
 
 }  // namespace keel::cpu
 
