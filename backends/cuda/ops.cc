@@ -4,14 +4,39 @@ namespace keel::cuda {
 
 const Op* find_op(keel_op_id id) {
   static constexpr const Op* kOps[KEEL_OP_COUNT] = {
-      nullptr,          &kFillOp,
-      &kCastOp,         &kAddOp,
-      &kScaleOp,        &kAxpyOp,
-      &kSumOp,          &kMatmulOp,
-      &kGeluOp,         &kGeluBackwardOp,
-      &kEmbeddingOp,    &kEmbeddingBackwardOp,
-      &kCrossEntropyOp, &kCrossEntropyBackwardOp,
+      nullptr,
+      &kFillOp,
+      &kCastOp,
+      &kAddOp,
+      &kScaleOp,
+      &kAxpyOp,
+      &kSumOp,
+      &kMatmulOp,
+      &kGeluOp,
+      &kGeluBackwardOp,
+      &kEmbeddingOp,
+      &kEmbeddingBackwardOp,
+      &kCrossEntropyOp,
+      &kCrossEntropyBackwardOp,
       &kAdamwOp,
+      nullptr,  // layer_norm
+      nullptr,  // layer_norm_backward
+      nullptr,  // rms_norm
+      nullptr,  // rms_norm_backward
+      nullptr,  // softmax
+      nullptr,  // softmax_backward
+      nullptr,  // swiglu
+      nullptr,  // swiglu_backward
+      nullptr,  // bias_gelu
+      nullptr,  // bias_gelu_backward
+      nullptr,  // rope
+      nullptr,  // dropout_add
+      nullptr,  // dropout_backward
+      nullptr,  // transpose
+      nullptr,  // cast_scaled
+      &kAttentionOp,
+      &kAttentionBackwardOp,
+      &kAttentionMergeOp,
   };
   return id < KEEL_OP_COUNT ? kOps[id] : nullptr;
 }
