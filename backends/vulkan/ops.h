@@ -44,6 +44,10 @@ extern const Op kEmbeddingOp;
 extern const Op kEmbeddingBackwardOp;
 // ops_matmul.cc
 extern const Op kMatmulOp;
+// ops_attention.cc
+extern const Op kAttentionOp;
+extern const Op kAttentionBackwardOp;
+extern const Op kAttentionMergeOp;
 
 // ---- shared by the families --------------------------------------------------
 

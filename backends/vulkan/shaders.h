@@ -25,8 +25,13 @@ enum class Shader : uint32_t {
   kMatmulBegin,
   kMatmulShared,
   kMatmulTexel,
+  kAttention,
+  kAttentionDelta,
+  kAttentionDq,
+  kAttentionDkDv,
+  kAttentionMerge,
 };
-inline constexpr uint32_t kShaderCount = 17;
+inline constexpr uint32_t kShaderCount = 22;
 
 // How the invocations of a workgroup are counted (constant_id 0).
 enum class WorkgroupShape {
