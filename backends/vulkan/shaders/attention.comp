@@ -37,7 +37,7 @@ void main() {
       float shift[kOwn];
       for (uint i = 0; i < kOwn; ++i) {
         float top = largest[i];
-        for (uint j = 0; j < kTile; ++j) {
+        [[dont_unroll]] for (uint j = 0; j < kTile; ++j) {
           const float score = g_weights[(own_row() + i) * kPitch + j];
           if (score > top) top = score;
         }
@@ -52,7 +52,7 @@ void main() {
       share_weights(weights);
       for (uint i = 0; i < kOwn; ++i) {
         float sum = 0.0;
-        for (uint j = 0; j < kTile; ++j) sum += g_weights[(own_row() + i) * kPitch + j];
+        [[dont_unroll]] for (uint j = 0; j < kTile; ++j) sum += g_weights[(own_row() + i) * kPitch + j];
         total[i] += sum;
       }
       add_weighted(values, key, false, 0, sums);

@@ -2,6 +2,10 @@
 // while tiles of the other side pass by (FlashAttention, see the CPU's). An invocation has 2 x 2
 // scores of a pair of tiles, and 2 rows of the sums. Shared memory stays below the 16 KiB that
 // every device has.
+//
+// Loops over what an invocation owns must be unrolled, for arrays to stay in registers; others say
+// [[dont_unroll]], without which heads of 256 take lavapipe 20 s to compile.
+#extension GL_EXT_control_flow_attributes : require
 const uint kTile = 32;
 const uint kSide = 16;  // invocations along a side of a pair of tiles
 const uint kOwn = kTile / kSide;
@@ -95,7 +99,7 @@ uvec2 fill_windows(uint first, bool gradient, uint rows) {
   }
   barrier();
   uvec2 seen = uvec2(0xffffffffu, 0);
-  for (uint i = 0; i < kTile; ++i) {
+  [[dont_unroll]] for (uint i = 0; i < kTile; ++i) {
     const uvec2 own = g_windows[i];
     if (own.x != own.y) seen = uvec2(min(seen.x, own.x), max(seen.y, own.y));
   }
@@ -124,16 +128,16 @@ void multiply_heads(Heads a, uint a_first, Heads b, uint b_first, out float prod
   for (uint i = 0; i < kOwn; ++i) {
     for (uint j = 0; j < kOwn; ++j) products[i][j] = 0.0;
   }
-  for (uint from = 0; from < width; from += kDepth) {
+  [[dont_unroll]] for (uint from = 0; from < width; from += kDepth) {
     barrier();  // the tiles before have been read
-    for (uint e = gl_LocalInvocationID.x; e < kTile * kDepth; e += 256) {
+    [[dont_unroll]] for (uint e = gl_LocalInvocationID.x; e < kTile * kDepth; e += 256) {
       const uint row = e / kDepth;
       const uint column = e % kDepth;
       g_a[column * kPitch + row] = load(a, a_first + row, from + column);
       g_b[column * kPitch + row] = load(b, b_first + row, from + column);
     }
     barrier();
-    for (uint step = 0; step < kDepth; ++step) {
+    [[dont_unroll]] for (uint step = 0; step < kDepth; ++step) {
       for (uint i = 0; i < kOwn; ++i) {
         const float left = g_a[step * kPitch + own_row() + i];
         for (uint j = 0; j < kOwn; ++j) {
@@ -159,13 +163,13 @@ void share_weights(float weights[kOwn][kOwn]) {
 // keys, or the other way round with |of_keys|, where ours begin at |key|.
 void add_weighted(Heads rows, uint first, bool of_keys, uint key,
                   inout float sums[kOwn][kColumns]) {
-  for (uint from = 0; from < kTile; from += kRows) {
+  [[dont_unroll]] for (uint from = 0; from < kTile; from += kRows) {
     barrier();
-    for (uint e = gl_LocalInvocationID.x; e < kRows * kWidth; e += 256) {
+    [[dont_unroll]] for (uint e = gl_LocalInvocationID.x; e < kRows * kWidth; e += 256) {
       g_rows[e] = load(rows, first + from + e / kWidth, e % kWidth);
     }
     barrier();
-    for (uint row = 0; row < kRows; ++row) {
+    [[dont_unroll]] for (uint row = 0; row < kRows; ++row) {
       for (uint i = 0; i < kOwn; ++i) {
         const bool seen = of_keys ? sees(from + row, key + own_row() + i)
                                   : sees(own_row() + i, first + from + row);
