@@ -7,7 +7,7 @@
 #include <keel/plugin_kit.hpp>
 #include <limits>
 #include <numeric>
-#include <optional>
+#include <string>
 
 #include "ops/case_builder.h"
 #include "ops/case_data.h"
@@ -227,6 +227,42 @@ TEST(AttentionReference, LyingBoundariesAreHeldToTheTokens) {
   EXPECT_EQ(lying[0], 0);  // token 0 is of no sequence
   problem.cu_q = problem.cu_k = {3};
   expect_near(problem.forward().outputs[1].values, std::vector<double>(5, -kInfinity), 0);
+}
+
+TEST(AttentionShapes, AreRefusedWhereTheyDoNotFit) {
+  std::vector<float> values(2048);
+  std::vector<int32_t> entries(3);
+  const auto heads = [&](int64_t tokens, int64_t count, int64_t width) {
+    return kit::make_tensor(values.data(), KEEL_FLOAT32, {tokens, count, width});
+  };
+  const auto refused = [&](keel_tensor q, keel_tensor k, const keel_tensor* of_q,
+                           const keel_tensor* of_k, const char* why) {
+    const keel_tensor lse = kit::make_tensor(nullptr, KEEL_FLOAT32, {q.shape[1], q.shape[0]});
+    const keel_tensor* inputs[] = {&q, &k, &k, of_q, of_k};
+    const keel_tensor* outputs[] = {&q, &lse};
+    const keel_attribute attributes[] = {float_attribute(1), int_attribute(0)};
+    const keel_op_call call = {kit::header<keel_op_call>(KEEL_STRUCT_OP_CALL),
+                               KEEL_OP_ATTENTION,
+                               5,
+                               2,
+                               2,
+                               inputs,
+                               outputs,
+                               attributes};
+    CheckError error;
+    error.text[0] = '\0';
+    EXPECT_EQ(check_call(call, Check::kLayout, &error), KEEL_INVALID_ARGUMENT) << why;
+    EXPECT_NE(std::string(error.text).find(why), std::string::npos) << error.text;
+  };
+  const keel_tensor three = kit::make_tensor(entries.data(), KEEL_INT32, {3});
+  const keel_tensor two = kit::make_tensor(entries.data(), KEEL_INT32, {2});
+  const keel_tensor none = kit::make_tensor(entries.data(), KEEL_INT32, {0});
+  refused(heads(2, 3, 4), heads(2, 2, 4), nullptr, nullptr, "3 heads of q cannot share 2");
+  refused(heads(2, 1, 257), heads(2, 1, 257), nullptr, nullptr, "want 1 to 256");
+  refused(heads(2, 1, 4), heads(2, 1, 5), nullptr, nullptr, "of q have 4 elements, of k 5");
+  refused(heads(2, 1, 4), heads(2, 1, 4), &three, nullptr, "cu_seqlens_k is missing");
+  refused(heads(2, 1, 4), heads(2, 1, 4), &three, &two, "cu_seqlens_k: its shape");
+  refused(heads(2, 1, 4), heads(2, 1, 4), &none, &none, "not [batch+1]");
 }
 
 // ---- backward ---------------------------------------------------------------------------

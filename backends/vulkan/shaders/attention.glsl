@@ -4,7 +4,7 @@
 // every device has.
 //
 // Loops over what an invocation owns must be unrolled, for arrays to stay in registers; others say
-// [[dont_unroll]], without which heads of 256 take lavapipe 20 s to compile.
+// [[dont_unroll]], without which heads of 256 take lavapipe five times as long to compile.
 #extension GL_EXT_control_flow_attributes : require
 const uint kTile = 32;
 const uint kSide = 16;  // invocations along a side of a pair of tiles
