@@ -52,7 +52,9 @@ void main() {
       share_weights(weights);
       for (uint i = 0; i < kOwn; ++i) {
         float sum = 0.0;
-        [[dont_unroll]] for (uint j = 0; j < kTile; ++j) sum += g_weights[(own_row() + i) * kPitch + j];
+        [[dont_unroll]] for (uint j = 0; j < kTile; ++j) {
+          sum += g_weights[(own_row() + i) * kPitch + j];
+        }
         total[i] += sum;
       }
       add_weighted(values, key, false, 0, sums);
