@@ -78,6 +78,14 @@ double some_index(int64_t bound, uint64_t bits) {
   return bound == 0 ? 0 : static_cast<double>((bits >> 8) % static_cast<uint64_t>(bound));
 }
 
+// Entry |element|: the square of its part of the whole.
+double boundary(const CaseTensor& tensor, uint64_t element) {
+  const int64_t sequences = tensor.shape[0] - 1;
+  if (sequences <= 0) return 0;
+  const double part = static_cast<double>(element) / static_cast<double>(sequences);
+  return std::floor(part * part * static_cast<double>(tensor.bound));
+}
+
 double draw(const CaseTensor& tensor, uint64_t bits) {
   switch (tensor.distribution) {
     case Distribution::kNormal:
@@ -115,8 +123,9 @@ double draw(const CaseTensor& tensor, uint64_t bits) {
       return bits % 16 == 0 ? kNaN : normal(bits);
     case Distribution::kSubnormal:
       return sign_of(bits) * 2 * Uniforms(bits).first * float_limits(tensor.dtype).smallest_normal;
-    case Distribution::kLogSumExp:  // made from the logits, by CaseData
-    case Distribution::kNaN:        // left as set bits
+    case Distribution::kBoundaries:  // by the element
+    case Distribution::kLogSumExp:   // made from the logits, by CaseData
+    case Distribution::kNaN:         // left as set bits
       break;
   }
   return kNaN;
@@ -145,6 +154,8 @@ void fill_tensor(const CaseTensor& tensor, uint64_t seed, uint64_t key, uint32_t
     if (tensor.distribution == Distribution::kNaN) {
       const uint32_t size = kit::dtype_size(tensor.dtype);
       std::memset(first + offset * size, 0xff, size);
+    } else if (tensor.distribution == Distribution::kBoundaries) {
+      store_element(first, tensor.dtype, offset, boundary(tensor, element++));
     } else {
       store_element(first, tensor.dtype, offset,
                     draw(tensor, random_bits(seed, key, index, element++)));

@@ -29,6 +29,9 @@ std::vector<Case> rms_norm_cases();
 std::vector<Case> rms_norm_backward_cases();
 std::vector<Case> softmax_cases();
 std::vector<Case> softmax_backward_cases();
+std::vector<Case> attention_cases();
+std::vector<Case> attention_backward_cases();
+std::vector<Case> attention_merge_cases();
 
 }  // namespace keel::ops
 

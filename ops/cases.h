@@ -23,6 +23,7 @@ enum class Distribution : uint8_t {
   kLogSumExp,           // of the rows of input 0, made by the reference
   kIntegers,            // every value of the dtype
   kIndices,             // 0 .. bound - 1
+  kBoundaries,          // of sequences of growing length, the first may be empty: 0 ... bound
   kIndicesSomeOutside,  // one in four of -1, bound, and the extremes of int32
   kTies,                // float32 halfway between neighbours of the 16-bit types, and beside
   kSpecial,             // NaN, infinities, both zeroes, subnormals, largest; half of all
@@ -39,7 +40,7 @@ struct CaseTensor {
   std::vector<int64_t> strides;  // in elements; as many as |shape|
   uint64_t offset = 0;           // elements between the allocation and the first one
   Distribution distribution = Distribution::kNormal;
-  int64_t bound = 0;  // of kIndices
+  int64_t bound = 0;  // of kIndices, kBoundaries
 };
 
 struct Case {

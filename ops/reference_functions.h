@@ -27,6 +27,9 @@ void rms_norm_reference(Workspace& w);
 void rms_norm_backward_reference(Workspace& w);
 void softmax_reference(Workspace& w);
 void softmax_backward_reference(Workspace& w);
+void attention_reference(Workspace& w);
+void attention_backward_reference(Workspace& w);
+void attention_merge_reference(Workspace& w);
 
 }  // namespace keel::ops
 

@@ -32,6 +32,10 @@ extern const Schema kRmsNorm;
 extern const Schema kRmsNormBackward;
 extern const Schema kSoftmax;
 extern const Schema kSoftmaxBackward;
+// ---- attention
+extern const Schema kAttention;
+extern const Schema kAttentionBackward;
+extern const Schema kAttentionMerge;
 
 }  // namespace keel::ops
 

@@ -38,9 +38,9 @@ constexpr const Schema* kSchemas[] = {
     nullptr,  // dropout_backward
     nullptr,  // transpose
     nullptr,  // cast_scaled
-    nullptr,  // attention
-    nullptr,  // attention_backward
-    nullptr,  // attention_merge
+    &kAttention,
+    &kAttentionBackward,
+    &kAttentionMerge,
     nullptr,  // batched_matmul
     nullptr,  // sum_of_squares
     nullptr,  // clip

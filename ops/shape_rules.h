@@ -24,6 +24,9 @@ bool check_rms_norm(const keel_op_call& call, CheckError* error);
 bool check_rms_norm_backward(const keel_op_call& call, CheckError* error);
 bool check_softmax(const keel_op_call& call, CheckError* error);
 bool check_softmax_backward(const keel_op_call& call, CheckError* error);
+bool check_attention(const keel_op_call& call, CheckError* error);
+bool check_attention_backward(const keel_op_call& call, CheckError* error);
+bool check_attention_merge(const keel_op_call& call, CheckError* error);
 
 }  // namespace keel::ops
 

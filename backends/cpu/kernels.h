@@ -66,6 +66,18 @@ double log_sum_exp_f32(const float* x, int64_t count);
 // out[j] = scale * exp(x[j] - log_sum).
 void scaled_softmax_f32(const float* x, float log_sum, float scale, float* out, int64_t count);
 
+// ---- attention (kernels_attention.cc) ------------------------------------------
+
+// -infinity where there is none; whether NaN counts is not said.
+float largest_f32(const float* x, int64_t count);
+// x[j] = exp(x[j] - shift); returns their sum.
+float exp_and_sum_f32(float* x, float shift, int64_t count);
+// dp[j] = p[j] * scale * (dp[j] - row).
+void softmax_slope_f32(const float* p, float row, float scale, float* dp, int64_t count);
+// out = of_a * a + of_b * b.
+void blend_f32(const float* a, float of_a, const float* b, float of_b, float* out, int64_t count);
+double dot_f32(const float* a, const float* b, int64_t count);
+
 }  // namespace keel::cpu::kernels
 
 #endif  // KEEL_BACKENDS_CPU_KERNELS_H_

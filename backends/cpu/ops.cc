@@ -44,6 +44,12 @@ const Operator* find_operator(keel_op_id op) {
       return &kSoftmaxOperator;
     case KEEL_OP_SOFTMAX_BACKWARD:
       return &kSoftmaxBackwardOperator;
+    case KEEL_OP_ATTENTION:
+      return &kAttentionOperator;
+    case KEEL_OP_ATTENTION_BACKWARD:
+      return &kAttentionBackwardOperator;
+    case KEEL_OP_ATTENTION_MERGE:
+      return &kAttentionMergeOperator;
     default:
       return nullptr;
   }

@@ -57,6 +57,9 @@ extern const Operator kRmsNormOperator;
 extern const Operator kRmsNormBackwardOperator;
 extern const Operator kSoftmaxOperator;
 extern const Operator kSoftmaxBackwardOperator;
+extern const Operator kAttentionOperator;
+extern const Operator kAttentionBackwardOperator;
+extern const Operator kAttentionMergeOperator;
 
 }  // namespace keel::cpu
 

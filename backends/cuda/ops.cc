@@ -25,6 +25,18 @@ const Op* find_op(keel_op_id id) {
       &kRmsNormBackwardOp,
       &kSoftmaxOp,
       &kSoftmaxBackwardOp,
+      nullptr,  // swiglu
+      nullptr,  // swiglu_backward
+      nullptr,  // bias_gelu
+      nullptr,  // bias_gelu_backward
+      nullptr,  // rope
+      nullptr,  // dropout_add
+      nullptr,  // dropout_backward
+      nullptr,  // transpose
+      nullptr,  // cast_scaled
+      &kAttentionOp,
+      &kAttentionBackwardOp,
+      &kAttentionMergeOp,
   };
   return id < KEEL_OP_COUNT ? kOps[id] : nullptr;
 }

@@ -55,6 +55,10 @@ extern const Op kRmsNormOp;
 extern const Op kRmsNormBackwardOp;
 extern const Op kSoftmaxOp;
 extern const Op kSoftmaxBackwardOp;
+// ops_attention.cc
+extern const Op kAttentionOp;
+extern const Op kAttentionBackwardOp;
+extern const Op kAttentionMergeOp;
 
 // ---- shared by the families --------------------------------------------------
 

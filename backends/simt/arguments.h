@@ -121,69 +121,109 @@ struct SoftmaxBackwardArguments {
   uint32_t reserved;
 };
 
+// Tensors are dense; cu_seqlens 0: one sequence.
+struct AttentionProblem {
+  Address q, k, v, cu_seqlens_q, cu_seqlens_k;
+  uint64_t sequences, tokens_q, tokens_k, heads, kv_heads, width;
+  float scale;
+  uint32_t causal;
+};
+// Tokens of a block, and rows that shared memory holds to be summed.
+inline constexpr uint32_t kAttentionTile = 64;
+inline constexpr uint32_t kAttentionRows = 16;
+
+// The grid's x is tiles of queries, its y the heads.
+struct AttentionArguments {
+  AttentionProblem problem;
+  Address out, logsumexp;
+};
+
+// |delta|: [heads, tokens_q], made by the first kernel for the others. The grid's y is the heads,
+// of keys for dk and dv.
+struct AttentionBackwardArguments {
+  AttentionProblem problem;
+  Address out, dout, logsumexp, delta, dq, dk, dv;
+};
+
+struct AttentionMergeArguments {
+  Address out_a, lse_a, out_b, lse_b, out, logsumexp;
+  uint64_t tokens, heads, width;
+};
+
 // The kernels, which are launched by these names with "keel_" before them. Where two differ by
 // _warp and _block alone, a row is taken by a warp (kWarps rows a block) or by a block.
-#define KEEL_SIMT_KERNELS(X)     \
-  X(cast_f32_bf16)               \
-  X(cast_bf16_f32)               \
-  X(cast_f32_f16)                \
-  X(cast_f16_f32)                \
-  X(cast_f16_bf16)               \
-  X(cast_bf16_f16)               \
-  X(cast_f32_i32)                \
-  X(cast_i32_f32)                \
-  X(add_f32)                     \
-  X(add_f16)                     \
-  X(add_bf16)                    \
-  X(scale_f32)                   \
-  X(scale_f16)                   \
-  X(scale_bf16)                  \
-  X(axpy_f32)                    \
-  X(axpy_bf16)                   \
-  X(gelu)                        \
-  X(gelu_backward)               \
-  X(adamw)                       \
-  X(sum_rows_warp)               \
-  X(sum_rows_block)              \
-  X(sum_columns)                 \
-  X(norm_f32_warp)               \
-  X(norm_f32_block)              \
-  X(norm_backward_f32_warp)      \
-  X(norm_backward_f32_block)     \
-  X(norm_columns_f32)            \
-  X(norm_bf16_warp)              \
-  X(norm_bf16_block)             \
-  X(norm_backward_bf16_warp)     \
-  X(norm_backward_bf16_block)    \
-  X(norm_columns_bf16)           \
-  X(norm_f16_warp)               \
-  X(norm_f16_block)              \
-  X(norm_backward_f16_warp)      \
-  X(norm_backward_f16_block)     \
-  X(norm_columns_f16)            \
-  X(softmax_f32_warp)            \
-  X(softmax_f32_block)           \
-  X(softmax_backward_f32_warp)   \
-  X(softmax_backward_f32_block)  \
-  X(softmax_bf16_warp)           \
-  X(softmax_bf16_block)          \
-  X(softmax_backward_bf16_warp)  \
-  X(softmax_backward_bf16_block) \
-  X(softmax_f16_warp)            \
-  X(softmax_f16_block)           \
-  X(softmax_backward_f16_warp)   \
-  X(softmax_backward_f16_block)  \
-  X(matmul_f32)                  \
-  X(matmul_bf16)                 \
-  X(matmul_bf16_f32)             \
-  X(embedding_2)                 \
-  X(embedding_4)                 \
-  X(embedding_16)                \
-  X(embedding_backward)          \
-  X(cross_entropy_warp)          \
-  X(cross_entropy_block)         \
-  X(cross_entropy_backward_warp) \
-  X(cross_entropy_backward_block)
+#define KEEL_SIMT_KERNELS(X)      \
+  X(cast_f32_bf16)                \
+  X(cast_bf16_f32)                \
+  X(cast_f32_f16)                 \
+  X(cast_f16_f32)                 \
+  X(cast_f16_bf16)                \
+  X(cast_bf16_f16)                \
+  X(cast_f32_i32)                 \
+  X(cast_i32_f32)                 \
+  X(add_f32)                      \
+  X(add_f16)                      \
+  X(add_bf16)                     \
+  X(scale_f32)                    \
+  X(scale_f16)                    \
+  X(scale_bf16)                   \
+  X(axpy_f32)                     \
+  X(axpy_bf16)                    \
+  X(gelu)                         \
+  X(gelu_backward)                \
+  X(adamw)                        \
+  X(sum_rows_warp)                \
+  X(sum_rows_block)               \
+  X(sum_columns)                  \
+  X(norm_f32_warp)                \
+  X(norm_f32_block)               \
+  X(norm_backward_f32_warp)       \
+  X(norm_backward_f32_block)      \
+  X(norm_columns_f32)             \
+  X(norm_bf16_warp)               \
+  X(norm_bf16_block)              \
+  X(norm_backward_bf16_warp)      \
+  X(norm_backward_bf16_block)     \
+  X(norm_columns_bf16)            \
+  X(norm_f16_warp)                \
+  X(norm_f16_block)               \
+  X(norm_backward_f16_warp)       \
+  X(norm_backward_f16_block)      \
+  X(norm_columns_f16)             \
+  X(softmax_f32_warp)             \
+  X(softmax_f32_block)            \
+  X(softmax_backward_f32_warp)    \
+  X(softmax_backward_f32_block)   \
+  X(softmax_bf16_warp)            \
+  X(softmax_bf16_block)           \
+  X(softmax_backward_bf16_warp)   \
+  X(softmax_backward_bf16_block)  \
+  X(softmax_f16_warp)             \
+  X(softmax_f16_block)            \
+  X(softmax_backward_f16_warp)    \
+  X(softmax_backward_f16_block)   \
+  X(matmul_f32)                   \
+  X(matmul_bf16)                  \
+  X(matmul_bf16_f32)              \
+  X(embedding_2)                  \
+  X(embedding_4)                  \
+  X(embedding_16)                 \
+  X(embedding_backward)           \
+  X(cross_entropy_warp)           \
+  X(cross_entropy_block)          \
+  X(cross_entropy_backward_warp)  \
+  X(cross_entropy_backward_block) \
+  X(attention_64)                 \
+  X(attention_128)                \
+  X(attention_256)                \
+  X(attention_dq_64)              \
+  X(attention_dq_128)             \
+  X(attention_dq_256)             \
+  X(attention_dk_dv_64)           \
+  X(attention_dk_dv_128)          \
+  X(attention_dk_dv_256)          \
+  X(attention_delta)              \
+  X(attention_merge)
 
 enum class KernelId : uint32_t {
 #define KEEL_SIMT_ID(name) name,

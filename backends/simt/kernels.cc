@@ -1,4 +1,5 @@
 // All kernels as one piece, which becomes one image of each target.
+#include "backends/simt/attention.cc"
 #include "backends/simt/elementwise.cc"
 #include "backends/simt/embedding.cc"
 #include "backends/simt/loss.cc"

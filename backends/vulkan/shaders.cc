@@ -72,6 +72,21 @@ constexpr uint32_t kSoftmax[] = {
 constexpr uint32_t kSoftmaxBackward[] = {
 #include "shaders/softmax_backward.inc"
 };
+constexpr uint32_t kAttention[] = {
+#include "shaders/attention.inc"
+};
+constexpr uint32_t kAttentionDelta[] = {
+#include "shaders/attention_delta.inc"
+};
+constexpr uint32_t kAttentionDq[] = {
+#include "shaders/attention_dq.inc"
+};
+constexpr uint32_t kAttentionDkDv[] = {
+#include "shaders/attention_dk_dv.inc"
+};
+constexpr uint32_t kAttentionMerge[] = {
+#include "shaders/attention_merge.inc"
+};
 
 // In the order of Shader.
 constexpr ShaderCode kCode[] = {
@@ -97,6 +112,11 @@ constexpr ShaderCode kCode[] = {
     {kNormColumns, std::size(kNormColumns), WorkgroupShape::kElements, 0},
     {kSoftmax, std::size(kSoftmax), WorkgroupShape::kReduction, 0},
     {kSoftmaxBackward, std::size(kSoftmaxBackward), WorkgroupShape::kReduction, 0},
+    {kAttention, std::size(kAttention), WorkgroupShape::kFixed, 256},
+    {kAttentionDelta, std::size(kAttentionDelta), WorkgroupShape::kReduction, 0},
+    {kAttentionDq, std::size(kAttentionDq), WorkgroupShape::kFixed, 256},
+    {kAttentionDkDv, std::size(kAttentionDkDv), WorkgroupShape::kFixed, 256},
+    {kAttentionMerge, std::size(kAttentionMerge), WorkgroupShape::kElements, 0},
 };
 static_assert(std::size(kCode) == kShaderCount);
 

@@ -30,8 +30,13 @@ enum class Shader : uint32_t {
   kNormColumns,
   kSoftmax,
   kSoftmaxBackward,
+  kAttention,
+  kAttentionDelta,
+  kAttentionDq,
+  kAttentionDkDv,
+  kAttentionMerge,
 };
-inline constexpr uint32_t kShaderCount = 22;
+inline constexpr uint32_t kShaderCount = 27;
 
 // How the invocations of a workgroup are counted (constant_id 0).
 enum class WorkgroupShape {

@@ -73,6 +73,8 @@ constexpr uint32_t float_attributes(keel_op_id op) {
     case KEEL_OP_SCALE:
     case KEEL_OP_AXPY:
     case KEEL_OP_CROSS_ENTROPY_BACKWARD:
+    case KEEL_OP_ATTENTION:
+    case KEEL_OP_ATTENTION_BACKWARD:
       return 0b1;
     case KEEL_OP_MATMUL:
       return 0b1100;

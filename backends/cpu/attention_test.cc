@@ -1,0 +1,149 @@
+// attention and its gradient over several blocks of queries and keys, and on parts of one packed
+// tensor.
+#include <algorithm>
+#include <cmath>
+
+#include "backends/cpu/ops_fixture.h"
+
+namespace keel::cpu::testing {
+namespace {
+
+INSTANTIATE_TEST_SUITE_P(Cores, CpuOps, ::testing::Values("1", "2"),
+                         [](const auto& info) { return std::string("cores") + info.param; });
+
+constexpr int64_t kTokens = 700;  // six blocks of queries, three of keys
+constexpr int64_t kHeads = 4;
+constexpr int64_t kKvHeads = 2;
+constexpr int64_t kWidth = 24;
+constexpr double kScale = 0.2;
+
+int64_t query_at(int64_t token, int64_t head) {
+  return (token * kHeads + head) * kWidth;
+}
+
+int64_t key_at(int64_t token, int64_t head) {
+  return (token * kKvHeads + head / (kHeads / kKvHeads)) * kWidth;
+}
+
+double dot(const std::vector<float>& a, int64_t a_at, const std::vector<float>& b, int64_t b_at) {
+  double sum = 0;
+  for (int64_t l = 0; l < kWidth; ++l) {
+    sum += double{a[static_cast<size_t>(a_at + l)]} * double{b[static_cast<size_t>(b_at + l)]};
+  }
+  return sum;
+}
+
+struct Expected {
+  std::vector<double> out, logsumexp, dq, dk, dv;
+};
+
+// Both directions, plainly, of causal sequences that begin at |boundaries|.
+Expected expected(const std::vector<float>& q, const std::vector<float>& k,
+                  const std::vector<float>& v, const std::vector<float>& dout,
+                  const std::vector<int32_t>& boundaries) {
+  Expected want = {std::vector<double>(q.size()), std::vector<double>(kHeads * kTokens),
+                   std::vector<double>(q.size()), std::vector<double>(k.size()),
+                   std::vector<double>(k.size())};
+  for (size_t s = 0; s + 1 < boundaries.size(); ++s) {
+    for (int64_t i = boundaries[s]; i < boundaries[s + 1]; ++i) {
+      for (int64_t h = 0; h < kHeads; ++h) {
+        const int64_t query = query_at(i, h);
+        std::vector<double> p;
+        double total = 0;
+        for (int64_t j = boundaries[s]; j <= i; ++j) {
+          p.push_back(std::exp(kScale * dot(q, query, k, key_at(j, h))));
+          total += p.back();
+        }
+        want.logsumexp[static_cast<size_t>(h * kTokens + i)] = std::log(total);
+        double own = 0;
+        for (int64_t j = boundaries[s]; j <= i; ++j) {
+          double& weight = p[static_cast<size_t>(j - boundaries[s])];
+          weight /= total;
+          own += weight * dot(dout, query, v, key_at(j, h));
+        }
+        for (int64_t j = boundaries[s]; j <= i; ++j) {
+          const double weight = p[static_cast<size_t>(j - boundaries[s])];
+          const int64_t key = key_at(j, h);
+          const double slope = kScale * weight * (dot(dout, query, v, key) - own);
+          for (int64_t l = 0; l < kWidth; ++l) {
+            const auto at_q = static_cast<size_t>(query + l);
+            const auto at_k = static_cast<size_t>(key + l);
+            want.out[at_q] += weight * double{v[at_k]};
+            want.dq[at_q] += slope * double{k[at_k]};
+            want.dk[at_k] += slope * double{q[at_q]};
+            want.dv[at_k] += weight * double{dout[at_q]};
+          }
+        }
+      }
+    }
+  }
+  return want;
+}
+
+void expect_close(const std::vector<float>& actual, const std::vector<double>& want) {
+  expect_near(
+      actual, [&](size_t i) { return want[i]; }, 2e-5, 2e-5);
+}
+
+TEST_P(CpuOps, AttentionAndItsGradientOverManyBlocks) {
+  const std::vector<float> q = random_values(kTokens * kHeads * kWidth, 1);
+  const std::vector<float> k = random_values(kTokens * kKvHeads * kWidth, 2);
+  const std::vector<float> v = random_values(kTokens * kKvHeads * kWidth, 3);
+  const std::vector<float> dout = random_values(q.size(), 4);
+  const std::vector<int32_t> boundaries = {0, 77, 77, 430, kTokens};
+  const Expected want = expected(q, k, v, dout, boundaries);
+  const DeviceTensor q_tensor = floats({kTokens, kHeads, kWidth}, q);
+  const DeviceTensor k_tensor = floats({kTokens, kKvHeads, kWidth}, k);
+  const DeviceTensor v_tensor = floats({kTokens, kKvHeads, kWidth}, v);
+  const DeviceTensor dout_tensor = floats({kTokens, kHeads, kWidth}, dout);
+  const DeviceTensor cu = tensor(KEEL_INT32, {5}, boundaries);
+  DeviceTensor out(device(), KEEL_FLOAT32, {kTokens, kHeads, kWidth});
+  DeviceTensor logsumexp(device(), KEEL_FLOAT32, {kHeads, kTokens});
+  run(KEEL_OP_ATTENTION, {q_tensor, k_tensor, v_tensor, cu, cu}, {out, logsumexp},
+      {real(kScale), integer(1)});
+  expect_close(values(out), want.out);
+  expect_close(values(logsumexp), want.logsumexp);
+  DeviceTensor dq(device(), KEEL_FLOAT32, {kTokens, kHeads, kWidth});
+  DeviceTensor dk(device(), KEEL_FLOAT32, {kTokens, kKvHeads, kWidth});
+  DeviceTensor dv(device(), KEEL_FLOAT32, {kTokens, kKvHeads, kWidth});
+  run(KEEL_OP_ATTENTION_BACKWARD,
+      {q_tensor, k_tensor, v_tensor, out, dout_tensor, logsumexp, cu, cu}, {dq, dk, dv},
+      {real(kScale), integer(1)});
+  expect_close(values(dq), want.dq);
+  expect_close(values(dk), want.dk);
+  expect_close(values(dv), want.dv);
+}
+
+// As a framework has them: one product makes the heads of q, k and v of a token side by side.
+TEST_P(CpuOps, AttentionReadsPartsOfOneTensor) {
+  constexpr int64_t kRow = 3 * kHeads * kWidth;
+  const std::vector<float> packed = random_values(kTokens * kRow, 5);
+  const DeviceTensor whole = floats({kTokens, 3 * kHeads, kWidth}, packed);
+  const auto part = [&](uint64_t index) {
+    keel_tensor view = *static_cast<const keel_tensor*>(whole);
+    view.shape[1] = kHeads;
+    view.byte_offset = index * kHeads * kWidth * sizeof(float);
+    return view;
+  };
+  const keel_tensor views[] = {part(0), part(1), part(2)};
+  std::vector<float> dense[3];
+  for (int64_t token = 0; token < kTokens; ++token) {
+    for (size_t index = 0; index < 3; ++index) {
+      const auto begin = packed.begin() + token * kRow + static_cast<int64_t>(index) * kRow / 3;
+      dense[index].insert(dense[index].end(), begin, begin + kRow / 3);
+    }
+  }
+  const DeviceTensor q = floats({kTokens, kHeads, kWidth}, dense[0]);
+  const DeviceTensor k = floats({kTokens, kHeads, kWidth}, dense[1]);
+  const DeviceTensor v = floats({kTokens, kHeads, kWidth}, dense[2]);
+  DeviceTensor out(device(), KEEL_FLOAT32, {kTokens, kHeads, kWidth});
+  DeviceTensor again(device(), KEEL_FLOAT32, {kTokens, kHeads, kWidth});
+  DeviceTensor logsumexp(device(), KEEL_FLOAT32, {kHeads, kTokens});
+  run(KEEL_OP_ATTENTION, {q, k, v, nullptr, nullptr}, {out, logsumexp}, {real(kScale), integer(0)});
+  run(KEEL_OP_ATTENTION, {&views[0], &views[1], &views[2], nullptr, nullptr}, {again, logsumexp},
+      {real(kScale), integer(0)});
+  EXPECT_EQ(values(out), values(again));
+}
+
+}  // namespace
+}  // namespace keel::cpu::testing

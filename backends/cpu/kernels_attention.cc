@@ -1,0 +1,136 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/kernels_attention.cc"
+#include <hwy/foreach_target.h>
+// After foreach_target.h, which compiles this file once for each target.
+#include <hwy/contrib/math/math-inl.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "backends/cpu/kernels.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace keel::cpu::kernels {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// body(tag, i) over [0, count): vectors, then one by one.
+template <class Body>
+HWY_INLINE void for_vectors(int64_t count, const Body& body) {
+  const hn::ScalableTag<float> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) body(d, i);
+  const hn::CappedTag<float, 1> one;
+  for (; i < count; ++i) body(one, i);
+}
+
+float largest_f32(const float* x, int64_t count) {
+  const hn::ScalableTag<float> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  float result = -std::numeric_limits<float>::infinity();
+  int64_t i = 0;
+  if (count >= lanes) {
+    auto top = hn::LoadU(d, x);
+    for (i = lanes; i + lanes <= count; i += lanes) top = hn::Max(top, hn::LoadU(d, x + i));
+    result = hn::GetLane(hn::MaxOfLanes(d, top));
+  }
+  for (; i < count; ++i) result = std::max(result, x[i]);
+  return result;
+}
+
+// Highway's Exp takes NaN to 0, this keeps it.
+template <class D, class V>
+HWY_INLINE V exp_of(D d, V x) {
+  return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, x));
+}
+
+float exp_and_sum_f32(float* x, float shift, int64_t count) {
+  const hn::ScalableTag<float> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto top = hn::Set(d, shift);
+  auto even = hn::Zero(d);
+  auto odd = hn::Zero(d);
+  int64_t i = 0;
+  for (; i + 2 * lanes <= count; i += 2 * lanes) {
+    const auto first = exp_of(d, hn::Sub(hn::LoadU(d, x + i), top));
+    const auto second = exp_of(d, hn::Sub(hn::LoadU(d, x + i + lanes), top));
+    hn::StoreU(first, d, x + i);
+    hn::StoreU(second, d, x + i + lanes);
+    even = hn::Add(even, first);
+    odd = hn::Add(odd, second);
+  }
+  float sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(even, odd)));
+  const hn::CappedTag<float, 1> one;
+  for (; i < count; ++i) {
+    const auto value = exp_of(one, hn::Sub(hn::LoadU(one, x + i), hn::Set(one, shift)));
+    hn::StoreU(value, one, x + i);
+    sum += hn::GetLane(value);
+  }
+  return sum;
+}
+
+void softmax_slope_f32(const float* p, float row, float scale, float* dp, int64_t count) {
+  for_vectors(count, [&](auto d, int64_t i) HWY_ATTR {
+    const auto difference = hn::Sub(hn::LoadU(d, dp + i), hn::Set(d, row));
+    const auto weight = hn::Mul(hn::LoadU(d, p + i), hn::Set(d, scale));
+    hn::StoreU(hn::Mul(weight, difference), d, dp + i);
+  });
+}
+
+void blend_f32(const float* a, float of_a, const float* b, float of_b, float* out, int64_t count) {
+  for_vectors(count, [&](auto d, int64_t i) HWY_ATTR {
+    const auto scaled = hn::Mul(hn::LoadU(d, a + i), hn::Set(d, of_a));
+    hn::StoreU(hn::MulAdd(hn::LoadU(d, b + i), hn::Set(d, of_b), scaled), d, out + i);
+  });
+}
+
+double dot_f32(const float* a, const float* b, int64_t count) {
+  const hn::ScalableTag<float> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  auto sums = hn::Zero(d);
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    sums = hn::MulAdd(hn::LoadU(d, a + i), hn::LoadU(d, b + i), sums);
+  }
+  auto sum = static_cast<double>(hn::GetLane(hn::SumOfLanes(d, sums)));
+  for (; i < count; ++i) sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);
+  return sum;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace keel::cpu::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace keel::cpu::kernels {
+
+HWY_EXPORT(largest_f32);
+HWY_EXPORT(exp_and_sum_f32);
+HWY_EXPORT(softmax_slope_f32);
+HWY_EXPORT(blend_f32);
+HWY_EXPORT(dot_f32);
+
+float largest_f32(const float* x, int64_t count) {
+  return HWY_DYNAMIC_DISPATCH(largest_f32)(x, count);
+}
+
+float exp_and_sum_f32(float* x, float shift, int64_t count) {
+  return HWY_DYNAMIC_DISPATCH(exp_and_sum_f32)(x, shift, count);
+}
+
+void softmax_slope_f32(const float* p, float row, float scale, float* dp, int64_t count) {
+  HWY_DYNAMIC_DISPATCH(softmax_slope_f32)(p, row, scale, dp, count);
+}
+
+void blend_f32(const float* a, float of_a, const float* b, float of_b, float* out, int64_t count) {
+  HWY_DYNAMIC_DISPATCH(blend_f32)(a, of_a, b, of_b, out, count);
+}
+
+double dot_f32(const float* a, const float* b, int64_t count) {
+  return HWY_DYNAMIC_DISPATCH(dot_f32)(a, b, count);
+}
+
+}  // namespace keel::cpu::kernels
+#endif  // HWY_ONCE

@@ -1,0 +1,146 @@
+// attention, its gradient and the merge of partial results.
+#include <algorithm>
+
+#include "backends/cuda/ops.h"
+
+namespace keel::cuda {
+namespace {
+
+using simt::KernelId;
+
+// Of a grid's y.
+constexpr int64_t kMaxHeads = 65535;
+// Of a grid's x, in tiles; and windows are computed with signed numbers.
+constexpr int64_t kMaxTokens = int64_t{1} << 31;
+
+// Whether the tensors but cu_seqlens, the inputs from |cu_seqlens| on, are dense float32.
+bool supports(const keel_op_call& call, uint32_t cu_seqlens) {
+  for (uint32_t i = 0; i < call.input_count; ++i) {
+    if (call.inputs[i] == nullptr) continue;
+    if (!is_dense(*call.inputs[i], i < cu_seqlens ? KEEL_FLOAT32 : KEEL_INT32)) return false;
+  }
+  for (uint32_t i = 0; i < call.output_count; ++i) {
+    if (!is_dense(*call.outputs[i], KEEL_FLOAT32)) return false;
+  }
+  return true;
+}
+
+bool supports_heads(const keel_op_call& call, uint32_t cu_seqlens) {
+  return supports(call, cu_seqlens) && call.inputs[0]->shape[1] <= kMaxHeads &&
+         call.inputs[0]->shape[0] <= kMaxTokens && call.inputs[1]->shape[0] <= kMaxTokens;
+}
+
+uint64_t extent(const keel_tensor& tensor, int axis) {
+  return static_cast<uint64_t>(tensor.shape[axis]);
+}
+
+simt::AttentionProblem problem_of(const keel_op_call& call, uint32_t cu_seqlens) {
+  const keel_tensor& q = *call.inputs[0];
+  const keel_tensor& k = *call.inputs[1];
+  const keel_tensor* const of_q = call.inputs[cu_seqlens];
+  const keel_tensor* const of_k = call.inputs[cu_seqlens + 1];
+  return {address_of(q),
+          address_of(k),
+          address_of(*call.inputs[2]),
+          of_q == nullptr ? 0 : address_of(*of_q),
+          of_k == nullptr ? 0 : address_of(*of_k),
+          of_q == nullptr ? 1 : extent(*of_q, 0) - 1,
+          extent(q, 0),
+          extent(k, 0),
+          extent(q, 1),
+          extent(k, 1),
+          extent(q, 2),
+          static_cast<float>(call.attributes[0].f),
+          call.attributes[1].i != 0 ? 1U : 0U};
+}
+
+// Kernels of one kind, of heads up to 64, 128 and 256.
+struct ByWidth {
+  KernelId narrow, middle, wide;
+
+  KernelId of(uint64_t width) const { return width <= 64 ? narrow : width <= 128 ? middle : wide; }
+};
+constexpr ByWidth kForward = {KernelId::attention_64, KernelId::attention_128,
+                              KernelId::attention_256};
+constexpr ByWidth kOfQueries = {KernelId::attention_dq_64, KernelId::attention_dq_128,
+                                KernelId::attention_dq_256};
+constexpr ByWidth kOfKeys = {KernelId::attention_dk_dv_64, KernelId::attention_dk_dv_128,
+                             KernelId::attention_dk_dv_256};
+
+template <typename Arguments>
+keel_status launch_tiles(Stream& stream, const ByWidth& kernels, uint64_t tokens, uint64_t heads,
+                         const Arguments& arguments) {
+  if (tokens == 0) return KEEL_OK;
+  return launch(stream, kernels.of(arguments.problem.width),
+                static_cast<uint32_t>(divide_up(tokens, simt::kAttentionTile)), arguments,
+                static_cast<uint32_t>(heads));
+}
+
+bool supports_attention(const keel_op_call& call) {
+  return supports_heads(call, /*cu_seqlens=*/3);
+}
+
+keel_status run_attention(Stream& stream, const keel_op_call& call, void*) {
+  const simt::AttentionProblem problem = problem_of(call, /*cu_seqlens=*/3);
+  return launch_tiles(stream, kForward, problem.tokens_q, problem.heads,
+                      simt::AttentionArguments{problem, address_of(*call.outputs[0]),
+                                               address_of(*call.outputs[1])});
+}
+
+bool supports_attention_backward(const keel_op_call& call) {
+  return supports_heads(call, /*cu_seqlens=*/6);
+}
+
+uint64_t attention_backward_workspace(const keel_op_call& call) {
+  return extent(*call.inputs[0], 0) * extent(*call.inputs[0], 1) * sizeof(float);
+}
+
+keel_status run_attention_backward(Stream& stream, const keel_op_call& call, void* workspace) {
+  const simt::AttentionProblem problem = problem_of(call, /*cu_seqlens=*/6);
+  const simt::AttentionBackwardArguments arguments = {problem,
+                                                      address_of(*call.inputs[3]),
+                                                      address_of(*call.inputs[4]),
+                                                      address_of(*call.inputs[5]),
+                                                      reinterpret_cast<uintptr_t>(workspace),
+                                                      address_of(*call.outputs[0]),
+                                                      address_of(*call.outputs[1]),
+                                                      address_of(*call.outputs[2])};
+  keel_status status = KEEL_OK;
+  if (problem.tokens_q != 0) {
+    const uint64_t rows = problem.tokens_q * problem.heads;
+    status = launch(stream, KernelId::attention_delta, blocks_for(stream, rows, simt::kWarps),
+                    arguments);
+  }
+  if (status == KEEL_OK) {
+    status = launch_tiles(stream, kOfQueries, problem.tokens_q, problem.heads, arguments);
+  }
+  if (status == KEEL_OK) {
+    status = launch_tiles(stream, kOfKeys, problem.tokens_k, problem.kv_heads, arguments);
+  }
+  return status;
+}
+
+bool supports_attention_merge(const keel_op_call& call) {
+  return supports(call, /*cu_seqlens=*/call.input_count);
+}
+
+keel_status run_attention_merge(Stream& stream, const keel_op_call& call, void*) {
+  const keel_tensor& a = *call.inputs[0];
+  const uint64_t rows = extent(a, 0) * extent(a, 1);
+  if (rows == 0) return KEEL_OK;
+  return launch(stream, KernelId::attention_merge, blocks_for(stream, rows, simt::kWarps),
+                simt::AttentionMergeArguments{
+                    address_of(a), address_of(*call.inputs[1]), address_of(*call.inputs[2]),
+                    address_of(*call.inputs[3]), address_of(*call.outputs[0]),
+                    address_of(*call.outputs[1]), extent(a, 0), extent(a, 1), extent(a, 2)});
+}
+
+}  // namespace
+
+const Op kAttentionOp = {"simt.attention", supports_attention, nullptr, run_attention};
+const Op kAttentionBackwardOp = {"simt.attention_backward", supports_attention_backward,
+                                 attention_backward_workspace, run_attention_backward};
+const Op kAttentionMergeOp = {"simt.attention_merge", supports_attention_merge, nullptr,
+                              run_attention_merge};
+
+}  // namespace keel::cuda

@@ -1,0 +1,136 @@
+// attention, its gradient and the merge of partial results.
+#include <algorithm>
+
+#include "backends/vulkan/ops.h"
+
+namespace keel::vulkan {
+
+namespace {
+
+// Tokens that a workgroup makes.
+constexpr uint64_t kTile = 32;
+
+// Push constants of the three kernels of attention, of which each reads its own.
+struct Arguments {
+  uint64_t q, k, v, cu_seqlens_q, cu_seqlens_k;
+  uint64_t out, dout, logsumexp, delta, dq, dk, dv;
+  uint32_t sequences, tokens_q, tokens_k, heads, kv_heads, width;
+  float scale;
+  uint32_t flags;
+};
+static_assert(sizeof(Arguments) <= kPushConstantBytes);
+
+uint32_t extent(const keel_tensor& tensor, int axis) {
+  return static_cast<uint32_t>(tensor.shape[axis]);
+}
+
+Arguments arguments_of(const keel_op_call& call, uint32_t cu_seqlens) {
+  const keel_tensor& q = *call.inputs[0];
+  const keel_tensor& k = *call.inputs[1];
+  const keel_tensor* const of_q = call.inputs[cu_seqlens];
+  const keel_tensor* const of_k = call.inputs[cu_seqlens + 1];
+  const bool is_packed = of_q != nullptr;
+  Arguments arguments = {};
+  arguments.q = address_of(q);
+  arguments.k = address_of(k);
+  arguments.v = address_of(*call.inputs[2]);
+  arguments.cu_seqlens_q = is_packed ? address_of(*of_q) : 0;
+  arguments.cu_seqlens_k = is_packed ? address_of(*of_k) : 0;
+  arguments.sequences = is_packed ? extent(*of_q, 0) - 1 : 1;
+  arguments.tokens_q = extent(q, 0);
+  arguments.tokens_k = extent(k, 0);
+  arguments.heads = extent(q, 1);
+  arguments.kv_heads = extent(k, 1);
+  arguments.width = extent(q, 2);
+  arguments.scale = static_cast<float>(call.attributes[0].f);
+  arguments.flags = (call.attributes[1].i != 0 ? 1U : 0U) | (is_packed ? 2U : 0U);
+  return arguments;
+}
+
+uint32_t groups(Stream& stream, uint64_t work) {
+  return static_cast<uint32_t>(
+      std::min<uint64_t>(work, stream.device().physical().max_workgroup_count));
+}
+
+// The kernel for heads up to 64, 128 or 256 wide.
+keel_status dispatch_tiles(Stream& stream, Shader shader, const Arguments& arguments,
+                           uint64_t tokens, uint64_t heads) {
+  const uint32_t variant = arguments.width <= 64 ? 0 : arguments.width <= 128 ? 1 : 2;
+  return stream.dispatch({shader, variant}, &arguments, sizeof(arguments),
+                         groups(stream, (tokens + kTile - 1) / kTile * heads));
+}
+
+bool supports_attention(const Device&, const keel_op_call& call) {
+  return is_dense_float_call(call, /*int_inputs=*/0b11000);
+}
+
+keel_status run_attention(Stream& stream, const keel_op_call& call, void*) {
+  Arguments arguments = arguments_of(call, /*cu_seqlens=*/3);
+  arguments.out = address_of(*call.outputs[0]);
+  arguments.logsumexp = address_of(*call.outputs[1]);
+  return dispatch_tiles(stream, Shader::kAttention, arguments, arguments.tokens_q, arguments.heads);
+}
+
+bool supports_attention_backward(const Device&, const keel_op_call& call) {
+  return is_dense_float_call(call, /*int_inputs=*/0b11000000);
+}
+
+uint64_t attention_backward_workspace(const keel_op_call& call) {
+  return static_cast<uint64_t>(kit::element_count(*call.inputs[5])) * sizeof(float);
+}
+
+keel_status run_attention_backward(Stream& stream, const keel_op_call& call, void* workspace) {
+  Arguments arguments = arguments_of(call, /*cu_seqlens=*/6);
+  arguments.dout = address_of(*call.inputs[4]);
+  arguments.logsumexp = address_of(*call.inputs[5]);
+  arguments.delta = reinterpret_cast<uintptr_t>(workspace);
+  arguments.dq = address_of(*call.outputs[0]);
+  arguments.dk = address_of(*call.outputs[1]);
+  arguments.dv = address_of(*call.outputs[2]);
+  struct {
+    uint64_t out, dout, delta;
+    uint32_t tokens, heads, width;
+  } rows = {address_of(*call.inputs[3]), arguments.dout,  arguments.delta,
+            arguments.tokens_q,          arguments.heads, arguments.width};
+  keel_status status =
+      stream.dispatch({Shader::kAttentionDelta}, &rows, sizeof(rows),
+                      groups(stream, uint64_t{arguments.tokens_q} * arguments.heads));
+  if (status != KEEL_OK) return status;
+  status =
+      dispatch_tiles(stream, Shader::kAttentionDq, arguments, arguments.tokens_q, arguments.heads);
+  if (status != KEEL_OK) return status;
+  return dispatch_tiles(stream, Shader::kAttentionDkDv, arguments, arguments.tokens_k,
+                        arguments.kv_heads);
+}
+
+bool supports_attention_merge(const Device&, const keel_op_call& call) {
+  return is_dense_float_call(call);
+}
+
+keel_status run_attention_merge(Stream& stream, const keel_op_call& call, void*) {
+  const keel_tensor& a = *call.inputs[0];
+  struct {
+    uint64_t out_a, lse_a, out_b, lse_b, out, logsumexp;
+    uint32_t tokens, heads, width;
+  } arguments = {address_of(a),
+                 address_of(*call.inputs[1]),
+                 address_of(*call.inputs[2]),
+                 address_of(*call.inputs[3]),
+                 address_of(*call.outputs[0]),
+                 address_of(*call.outputs[1]),
+                 extent(a, 0),
+                 extent(a, 1),
+                 extent(a, 2)};
+  return stream.dispatch({Shader::kAttentionMerge}, &arguments, sizeof(arguments),
+                         groups(stream, uint64_t{arguments.tokens} * arguments.heads));
+}
+
+}  // namespace
+
+const Op kAttentionOp = {"vulkan.attention", supports_attention, nullptr, run_attention};
+const Op kAttentionBackwardOp = {"vulkan.attention_backward", supports_attention_backward,
+                                 attention_backward_workspace, run_attention_backward};
+const Op kAttentionMergeOp = {"vulkan.attention_merge", supports_attention_merge, nullptr,
+                              run_attention_merge};
+
+}  // namespace keel::vulkan
