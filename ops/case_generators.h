@@ -22,6 +22,11 @@ std::vector<Case> embedding_backward_cases();
 std::vector<Case> cross_entropy_cases();
 std::vector<Case> cross_entropy_backward_cases();
 std::vector<Case> adamw_cases();
+std::vector<Case> batched_matmul_cases();
+std::vector<Case> sum_of_squares_cases();
+std::vector<Case> clip_cases();
+std::vector<Case> cross_entropy_shard_cases();
+std::vector<Case> cross_entropy_shard_backward_cases();
 
 }  // namespace keel::ops
 

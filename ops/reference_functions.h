@@ -20,6 +20,11 @@ void embedding_backward_reference(Workspace& w);
 void cross_entropy_reference(Workspace& w);
 void cross_entropy_backward_reference(Workspace& w);
 void adamw_reference(Workspace& w);
+void batched_matmul_reference(Workspace& w);
+void sum_of_squares_reference(Workspace& w);
+void clip_reference(Workspace& w);
+void cross_entropy_shard_reference(Workspace& w);
+void cross_entropy_shard_backward_reference(Workspace& w);
 
 }  // namespace keel::ops
 

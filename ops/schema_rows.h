@@ -25,6 +25,17 @@ extern const Schema kEmbeddingBackward;
 extern const Schema kCrossEntropy;
 extern const Schema kCrossEntropyBackward;
 
+// ---- product
+extern const Schema kBatchedMatmul;
+
+// ---- optimizer
+extern const Schema kSumOfSquares;
+extern const Schema kClip;
+
+// ---- shard
+extern const Schema kCrossEntropyShard;
+extern const Schema kCrossEntropyShardBackward;
+
 }  // namespace keel::ops
 
 #endif  // KEEL_OPS_SCHEMA_ROWS_H_

@@ -17,6 +17,11 @@ bool check_embedding(const keel_op_call& call, CheckError* error);
 bool check_embedding_backward(const keel_op_call& call, CheckError* error);
 bool check_cross_entropy(const keel_op_call& call, CheckError* error);
 bool check_cross_entropy_backward(const keel_op_call& call, CheckError* error);
+bool check_batched_matmul(const keel_op_call& call, CheckError* error);
+bool check_sum_of_squares(const keel_op_call& call, CheckError* error);
+bool check_clip(const keel_op_call& call, CheckError* error);
+bool check_cross_entropy_shard(const keel_op_call& call, CheckError* error);
+bool check_cross_entropy_shard_backward(const keel_op_call& call, CheckError* error);
 
 }  // namespace keel::ops
 
