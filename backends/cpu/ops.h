@@ -50,6 +50,11 @@ extern const Operator kEmbeddingBackwardOperator;
 extern const Operator kCrossEntropyOperator;
 extern const Operator kCrossEntropyBackwardOperator;
 extern const Operator kAdamwOperator;
+extern const Operator kBatchedMatmulOperator;
+extern const Operator kSumOfSquaresOperator;
+extern const Operator kClipOperator;
+extern const Operator kCrossEntropyShardOperator;
+extern const Operator kCrossEntropyShardBackwardOperator;
 
 }  // namespace keel::cpu
 

@@ -48,6 +48,13 @@ extern const Op kEmbeddingOp;
 extern const Op kEmbeddingBackwardOp;
 // ops_matmul.cc
 extern const Op kMatmulOp;
+extern const Op kBatchedMatmulOp;
+// ops_optimizer.cc
+extern const Op kSumOfSquaresOp;
+extern const Op kClipOp;
+// ops_shard.cc
+extern const Op kCrossEntropyShardOp;
+extern const Op kCrossEntropyShardBackwardOp;
 
 // ---- shared by the families --------------------------------------------------
 

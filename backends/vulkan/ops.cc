@@ -13,6 +13,20 @@ const Op* find_op(keel_op_id id) {
       &kCrossEntropyOp, &kCrossEntropyBackwardOp,
       &kAdamwOp,
   };
+  switch (id) {
+    case KEEL_OP_BATCHED_MATMUL:
+      return &kBatchedMatmulOp;
+    case KEEL_OP_SUM_OF_SQUARES:
+      return &kSumOfSquaresOp;
+    case KEEL_OP_CLIP:
+      return &kClipOp;
+    case KEEL_OP_CROSS_ENTROPY_SHARD:
+      return &kCrossEntropyShardOp;
+    case KEEL_OP_CROSS_ENTROPY_SHARD_BACKWARD:
+      return &kCrossEntropyShardBackwardOp;
+    default:
+      break;
+  }
   return id < KEEL_OP_COUNT ? kOps[id] : nullptr;
 }
 

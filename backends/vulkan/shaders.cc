@@ -57,6 +57,18 @@ constexpr uint32_t kMatmulShared[] = {
 constexpr uint32_t kMatmulTexel[] = {
 #include "shaders/matmul_texel.inc"
 };
+constexpr uint32_t kSumOfSquares[] = {
+#include "shaders/sum_of_squares.inc"
+};
+constexpr uint32_t kClip[] = {
+#include "shaders/clip.inc"
+};
+constexpr uint32_t kCrossEntropyShard[] = {
+#include "shaders/cross_entropy_shard.inc"
+};
+constexpr uint32_t kCrossEntropyShardBackward[] = {
+#include "shaders/cross_entropy_shard_backward.inc"
+};
 
 // In the order of Shader.
 constexpr ShaderCode kCode[] = {
@@ -77,6 +89,11 @@ constexpr ShaderCode kCode[] = {
     {kMatmulBegin, std::size(kMatmulBegin), WorkgroupShape::kElements, 0},
     {kMatmulShared, std::size(kMatmulShared), WorkgroupShape::kFixed, 256},
     {kMatmulTexel, std::size(kMatmulTexel), WorkgroupShape::kSubgroup, 0},
+    {kSumOfSquares, std::size(kSumOfSquares), WorkgroupShape::kReduction, 0},
+    {kClip, std::size(kClip), WorkgroupShape::kElements, 0},
+    {kCrossEntropyShard, std::size(kCrossEntropyShard), WorkgroupShape::kReduction, 0},
+    {kCrossEntropyShardBackward, std::size(kCrossEntropyShardBackward), WorkgroupShape::kElements,
+     0},
 };
 static_assert(std::size(kCode) == kShaderCount);
 

@@ -25,8 +25,12 @@ enum class Shader : uint32_t {
   kMatmulBegin,
   kMatmulShared,
   kMatmulTexel,
+  kSumOfSquares,
+  kClip,
+  kCrossEntropyShard,
+  kCrossEntropyShardBackward,
 };
-inline constexpr uint32_t kShaderCount = 17;
+inline constexpr uint32_t kShaderCount = 21;
 
 // How the invocations of a workgroup are counted (constant_id 0).
 enum class WorkgroupShape {
