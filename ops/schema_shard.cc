@@ -47,8 +47,8 @@ constinit const Schema kCrossEntropyShard = {
     "plus infinity; target[i] = logits[i,labels[i]-first], 0 where that column is none of the "
     "shard's. Cross entropy of the whole vocabulary: top = all_reduce(max, by max); total = "
     "all_reduce(sum_exp * exp(max - top), by sum), where a max of minus infinity adds 0; logsumexp "
-    "= top + log(total); loss = logsumexp - all_reduce(target, by sum), and 0 in rows to ignore, whose "
-    "label is negative",
+    "= top + log(total); loss = logsumexp - all_reduce(target, by sum), and 0 in rows to ignore, "
+    "whose label is negative",
     kCrossEntropyShardInputs,
     kCrossEntropyShardOutputs,
     kCrossEntropyShardAttributes,
