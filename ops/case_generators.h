@@ -32,6 +32,11 @@ std::vector<Case> softmax_backward_cases();
 std::vector<Case> attention_cases();
 std::vector<Case> attention_backward_cases();
 std::vector<Case> attention_merge_cases();
+std::vector<Case> batched_matmul_cases();
+std::vector<Case> sum_of_squares_cases();
+std::vector<Case> clip_cases();
+std::vector<Case> cross_entropy_shard_cases();
+std::vector<Case> cross_entropy_shard_backward_cases();
 
 }  // namespace keel::ops
 

@@ -215,6 +215,9 @@ std::vector<Case> adamw_cases() {
   add("no_decay", attributes(0.01, 0.9, 0, 2, 1));
   add("no_momentum", attributes(0.01, 0, 0.1, 2, 1));
   add("no_learning", attributes(0, 0.9, 0.1, 2, 1));
+  for (Case& each : cases) {
+    if (each.inputs[1].dtype == KEEL_BFLOAT16) each.id += "/g_bf16";  // ids name the first dtype
+  }
   return cases;
 }
 

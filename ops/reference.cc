@@ -58,6 +58,10 @@ Integer saturate(double value) {
   return static_cast<Integer>(value);
 }
 
+bool is_integer(keel_dtype dtype) {
+  return dtype == KEEL_INT32 || dtype == KEEL_INT64 || dtype == KEEL_UINT8;
+}
+
 // double to float, to nearest even, with overflow to infinity as IEEE 754 has it.
 float to_float32(double value) {
   return static_cast<float>(value);
@@ -113,6 +117,8 @@ bool element_matches(const Tolerance& tolerance, keel_dtype dtype, double got, d
   if (std::isnan(value)) return std::isnan(got);
   if (std::isnan(got)) return false;
   if (std::isinf(value)) return got == value;
+  // Truncation would let a bound of any size reach the number below.
+  if (is_integer(dtype)) return got == round_to_dtype(value, dtype);
   const double bound =
       tolerance.absolute + tolerance.relative * std::abs(value) + tolerance.scale * magnitude;
   return got >= round_to_dtype(value - bound, dtype) && got <= round_to_dtype(value + bound, dtype);

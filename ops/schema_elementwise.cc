@@ -81,7 +81,9 @@ constexpr AttributeSpec kAdamwAttributes[] = {
     {"step", AttributeKind::kInt, 1, 1, 0x1p53, "t, counted from 1"},
     {"grad_scale", AttributeKind::kFloat, 1, -kInfinity, kInfinity, "multiplies g first"}};
 constexpr DtypeCombination kAdamwDtypes[] = {
-    {{f32, f32, f32, f32}, {f32, f32, f32}, false, {kFlush, 0x1p-22, 0x1p-20, kErrorFloat32}}};
+    {{f32, f32, f32, f32}, {f32, f32, f32}, false, {kFlush, 0x1p-22, 0x1p-20, kErrorFloat32}},
+    {{f32, bf16, f32, f32}, {f32, f32, f32}, true, {kFlush, 0x1p-22, 0x1p-20, kErrorFloat32}},
+};
 
 }  // namespace
 

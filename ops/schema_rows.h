@@ -36,6 +36,16 @@ extern const Schema kSoftmaxBackward;
 extern const Schema kAttention;
 extern const Schema kAttentionBackward;
 extern const Schema kAttentionMerge;
+// ---- product
+extern const Schema kBatchedMatmul;
+
+// ---- optimizer
+extern const Schema kSumOfSquares;
+extern const Schema kClip;
+
+// ---- shard
+extern const Schema kCrossEntropyShard;
+extern const Schema kCrossEntropyShardBackward;
 
 }  // namespace keel::ops
 

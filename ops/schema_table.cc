@@ -41,11 +41,11 @@ constexpr const Schema* kSchemas[] = {
     &kAttention,
     &kAttentionBackward,
     &kAttentionMerge,
-    nullptr,  // batched_matmul
-    nullptr,  // sum_of_squares
-    nullptr,  // clip
-    nullptr,  // cross_entropy_shard
-    nullptr,  // cross_entropy_shard_backward
+    &kBatchedMatmul,
+    &kSumOfSquares,
+    &kClip,
+    &kCrossEntropyShard,
+    &kCrossEntropyShardBackward,
 };
 static_assert(std::size(kSchemas) == KEEL_OP_COUNT - 1);
 

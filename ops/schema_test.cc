@@ -90,6 +90,7 @@ TEST(Cases, CoverEveryDtypeInPlaceAndOptionalInput) {
         for (int64_t extent : each.outputs[o].shape) empty |= extent == 0;
       }
       for (size_t i = 0; i < each.inputs.size(); ++i) {
+        for (int64_t extent : each.inputs[i].shape) empty |= extent == 0;
         if (!each.inputs[i].present) left_out.insert(i);
       }
     }

@@ -39,6 +39,9 @@ struct AdamwFactors {
 };
 void adamw_f32(const AdamwFactors& factors, const float* p, const float* g, const float* m,
                const float* v, float* p_out, float* m_out, float* v_out, int64_t count);
+// g is bfloat16.
+void adamw_bf16(const AdamwFactors& factors, const float* p, const void* g, const float* m,
+                const float* v, float* p_out, float* m_out, float* v_out, int64_t count);
 
 // ---- conversions (kernels_cast.cc) -------------------------------------------
 
@@ -65,6 +68,12 @@ void sum_rows_f32(const float* x, int64_t rows, int64_t columns, int64_t stride,
 double log_sum_exp_f32(const float* x, int64_t count);
 // out[j] = scale * exp(x[j] - log_sum).
 void scaled_softmax_f32(const float* x, float log_sum, float scale, float* out, int64_t count);
+// The sum of x[j]^2: the squares in float32, else as sum_f32.
+double sum_of_squares_f32(const float* x, int64_t count);
+// The largest of x but NaN; minus infinity where there is none.
+float largest_f32(const float* x, int64_t count);
+// The sum of exp(x[j] - shift); |shift| is not minus infinity.
+double sum_exp_f32(const float* x, float shift, int64_t count);
 
 // ---- attention (kernels_attention.cc) ------------------------------------------
 

@@ -64,8 +64,23 @@ struct ShiftedExp {
   }
 };
 
+struct Square {
+  template <class D, class V>
+  HWY_INLINE V operator()(D, V value) const {
+    return hn::Mul(value, value);
+  }
+};
+
 double sum_f32(const float* x, int64_t count) {
   return blocked_sum(x, count, Identity());
+}
+
+double sum_of_squares_f32(const float* x, int64_t count) {
+  return blocked_sum(x, count, Square());
+}
+
+double sum_exp_f32(const float* x, float shift, int64_t count) {
+  return blocked_sum(x, count, ShiftedExp{shift});
 }
 
 void sum_rows_f32(const float* x, int64_t rows, int64_t columns, int64_t stride, float* y) {
@@ -101,6 +116,24 @@ HWY_INLINE float largest(const float* x, int64_t count) {
   return result;
 }
 
+float largest_f32(const float* x, int64_t count) {
+  const hn::ScalableTag<float> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  float result = -std::numeric_limits<float>::infinity();
+  // By comparisons, which NaN never wins; of a maximum it may be the outcome.
+  auto top = hn::Set(d, result);
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const auto value = hn::LoadU(d, x + i);
+    top = hn::IfThenElse(hn::Gt(value, top), value, top);
+  }
+  result = hn::GetLane(hn::MaxOfLanes(d, top));
+  for (; i < count; ++i) {
+    if (x[i] > result) result = x[i];
+  }
+  return result;
+}
+
 double log_sum_exp_f32(const float* x, int64_t count) {
   const float shift = largest(x, count);
   return static_cast<double>(shift) + std::log(blocked_sum(x, count, ShiftedExp{shift}));
@@ -131,6 +164,9 @@ HWY_EXPORT(sum_f32);
 HWY_EXPORT(sum_rows_f32);
 HWY_EXPORT(log_sum_exp_f32);
 HWY_EXPORT(scaled_softmax_f32);
+HWY_EXPORT(sum_of_squares_f32);
+HWY_EXPORT(largest_f32);
+HWY_EXPORT(sum_exp_f32);
 
 double sum_f32(const float* x, int64_t count) {
   return HWY_DYNAMIC_DISPATCH(sum_f32)(x, count);
@@ -146,6 +182,18 @@ double log_sum_exp_f32(const float* x, int64_t count) {
 
 void scaled_softmax_f32(const float* x, float log_sum, float scale, float* out, int64_t count) {
   HWY_DYNAMIC_DISPATCH(scaled_softmax_f32)(x, log_sum, scale, out, count);
+}
+
+double sum_of_squares_f32(const float* x, int64_t count) {
+  return HWY_DYNAMIC_DISPATCH(sum_of_squares_f32)(x, count);
+}
+
+float largest_f32(const float* x, int64_t count) {
+  return HWY_DYNAMIC_DISPATCH(largest_f32)(x, count);
+}
+
+double sum_exp_f32(const float* x, float shift, int64_t count) {
+  return HWY_DYNAMIC_DISPATCH(sum_exp_f32)(x, shift, count);
 }
 
 }  // namespace keel::cpu::kernels

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <functional>
 #include <keel/float_types.hpp>
+#include <limits>
 #include <numeric>
 #include <random>
 #include <vector>
@@ -123,6 +124,29 @@ TEST_P(Kernels, Reductions) {
         return total;
       },
       1e-6, 1e-4);
+}
+
+TEST_P(Kernels, SumsOfSquaresAndExponentials) {
+  const auto x = random_values(9, 4.0f);
+  EXPECT_NEAR(sum_of_squares_f32(x.data(), kCount),
+              std::inner_product(x.begin(), x.end(), x.begin(), 0.0), 1e-2);
+  EXPECT_EQ(largest_f32(x.data(), kCount), *std::max_element(x.begin(), x.end()));
+  double sum = 0;
+  for (const float value : x) sum += std::exp(value - 20.0);
+  // Exponents of -20 are rounded to 2^-20.
+  EXPECT_NEAR(sum_exp_f32(x.data(), 20.0f, kCount), sum, 3e-6 * sum);
+}
+
+TEST_P(Kernels, LargestPassesOverNaN) {
+  for (const size_t at : {0, 1, 600, 1235, 1236}) {
+    auto x = random_values(10);
+    x[at] = 5;
+    x[(at + 1) % x.size()] = std::nanf("");
+    x[(at + 700) % x.size()] = std::nanf("");
+    EXPECT_EQ(largest_f32(x.data(), kCount), 5) << at;
+  }
+  const std::vector<float> none(kCount, std::nanf(""));
+  EXPECT_EQ(largest_f32(none.data(), kCount), -std::numeric_limits<float>::infinity());
 }
 
 TEST_P(Kernels, CastsAreThoseOfFloatTypes) {

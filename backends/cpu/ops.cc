@@ -50,6 +50,16 @@ const Operator* find_operator(keel_op_id op) {
       return &kAttentionBackwardOperator;
     case KEEL_OP_ATTENTION_MERGE:
       return &kAttentionMergeOperator;
+    case KEEL_OP_BATCHED_MATMUL:
+      return &kBatchedMatmulOperator;
+    case KEEL_OP_SUM_OF_SQUARES:
+      return &kSumOfSquaresOperator;
+    case KEEL_OP_CLIP:
+      return &kClipOperator;
+    case KEEL_OP_CROSS_ENTROPY_SHARD:
+      return &kCrossEntropyShardOperator;
+    case KEEL_OP_CROSS_ENTROPY_SHARD_BACKWARD:
+      return &kCrossEntropyShardBackwardOperator;
     default:
       return nullptr;
   }

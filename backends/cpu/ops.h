@@ -60,6 +60,11 @@ extern const Operator kSoftmaxBackwardOperator;
 extern const Operator kAttentionOperator;
 extern const Operator kAttentionBackwardOperator;
 extern const Operator kAttentionMergeOperator;
+extern const Operator kBatchedMatmulOperator;
+extern const Operator kSumOfSquaresOperator;
+extern const Operator kClipOperator;
+extern const Operator kCrossEntropyShardOperator;
+extern const Operator kCrossEntropyShardBackwardOperator;
 
 }  // namespace keel::cpu
 

@@ -236,8 +236,13 @@ void gelu_backward_run(Stream& stream, const keel_op_call& call, void*) {
   });
 }
 
+// All float32, but for gradients that may be bfloat16.
 OpSupport adamw_query(const keel_op_call& call) {
-  return f32_query(call, "adamw");
+  for (uint32_t i = 0; i < call.input_count; ++i) {
+    const keel_dtype dtype = call.inputs[i]->dtype;
+    if (dtype != KEEL_FLOAT32 && (i != 1 || dtype != KEEL_BFLOAT16)) return {};
+  }
+  return {flat(call) ? "adamw" : nullptr};
 }
 
 void adamw_run(Stream& stream, const keel_op_call& call, void*) {
@@ -258,12 +263,20 @@ void adamw_run(Stream& stream, const keel_op_call& call, void*) {
       .weight_decay = static_cast<float>(attributes[4].f),
   };
   const auto* const p = address<const float>(stream, *call.inputs[0]);
-  const auto* const g = address<const float>(stream, *call.inputs[1]);
   const auto* const m = address<const float>(stream, *call.inputs[2]);
   const auto* const v = address<const float>(stream, *call.inputs[3]);
   auto* const p_out = address<float>(stream, *call.outputs[0]);
   auto* const m_out = address<float>(stream, *call.outputs[1]);
   auto* const v_out = address<float>(stream, *call.outputs[2]);
+  if (call.inputs[1]->dtype == KEEL_BFLOAT16) {
+    const auto* const g = address<const uint16_t>(stream, *call.inputs[1]);
+    enqueue_flat(stream, call, [=](int64_t begin, int64_t end) {
+      kernels::adamw_bf16(factors, p + begin, g + begin, m + begin, v + begin, p_out + begin,
+                          m_out + begin, v_out + begin, end - begin);
+    });
+    return;
+  }
+  const auto* const g = address<const float>(stream, *call.inputs[1]);
   enqueue_flat(stream, call, [=](int64_t begin, int64_t end) {
     kernels::adamw_f32(factors, p + begin, g + begin, m + begin, v + begin, p_out + begin,
                        m_out + begin, v_out + begin, end - begin);

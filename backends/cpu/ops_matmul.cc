@@ -1,4 +1,4 @@
-// matmul: c = alpha * op(a) op(b) + beta * c + bias.
+// matmul: c = alpha * op(a) op(b) + beta * c + bias; and batched_matmul, many of them.
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
@@ -142,6 +142,12 @@ Grid cut(const Product& product, int cores) {
   return best;
 }
 
+// Products of one shape; strides in elements, from one product's matrix to the next one's.
+struct Batch {
+  int64_t count = 1;
+  int64_t a = 0, b = 0, c = 0;
+};
+
 // What stays after the tensors are gone: a plain value for the queue.
 struct Work {
   Product product;
@@ -149,6 +155,20 @@ struct Work {
   keel_dtype c_dtype;
   keel_dtype bias_dtype;
   const void* bias;  // of product.n elements, or NULL
+  Batch batch = {};
+
+  // Of the batch, number |index|.
+  Work one(int64_t index) const {
+    const auto move = [&](Matrix& matrix, int64_t stride, keel_dtype of) {
+      matrix.data = static_cast<char*>(matrix.data) + index * stride * kit::dtype_size(of);
+    };
+    Work result = *this;
+    result.batch = {};
+    move(result.product.a, batch.a, dtype);
+    move(result.product.b, batch.b, dtype);
+    move(result.product.c, batch.c, c_dtype);
+    return result;
+  }
 };
 
 float load(const void* data, keel_dtype dtype, int64_t i) {
@@ -188,23 +208,34 @@ keel_status multiply_tile(Work work) {
   return work.dtype == KEEL_FLOAT32 ? gemm::multiply_f32(p) : gemm::multiply_bf16(p, work.c_dtype);
 }
 
+// Products that a core takes at once: of small ones as many as make 2 MFLOP.
+int64_t products_of_a_piece(const Product& product) {
+  const int64_t work = product.m * product.n * std::max<int64_t>(1, product.k);
+  return std::max<int64_t>(1, 1000000 / work);
+}
+
 keel_status multiply(ThreadPool& pool, const Work& work) {
-  const Product& whole = work.product;
-  const Grid grid = cut(whole, pool.cores());
+  const int64_t batch = work.batch.count;
+  // A batch of fewer products than cores shares each among some.
+  const auto cores = static_cast<int>((pool.cores() + batch - 1) / batch);
+  const Grid grid = cut(work.product, cores);
+  const int64_t tiles = grid.rows * grid.columns;
+  const int64_t piece = batch == 1 || tiles > 1 ? 1 : products_of_a_piece(work.product);
   std::atomic<keel_status> failure{KEEL_OK};
   const int64_t size = kit::dtype_size(work.dtype);
   const int64_t c_size = kit::dtype_size(work.c_dtype);
-  pool.parallel_for(grid.rows * grid.columns, 1, [&](int64_t begin, int64_t end) {
+  pool.parallel_for(batch * tiles, piece, [&](int64_t begin, int64_t end) {
     for (int64_t index = begin; index < end; ++index) {
-      const int64_t row = index / grid.columns * grid.tile_rows;
+      const Work whole = work.one(index / tiles);
+      const int64_t row = index % tiles / grid.columns * grid.tile_rows;
       const int64_t column = index % grid.columns * grid.tile_columns;
-      Work tile = work;
+      Work tile = whole;
       Product& p = tile.product;
-      p.m = std::min(grid.tile_rows, whole.m - row);
-      p.n = std::min(grid.tile_columns, whole.n - column);
-      p.a.data = element(whole.a, row, 0, size);
-      p.b.data = element(whole.b, 0, column, size);
-      p.c.data = element(whole.c, row, column, c_size);
+      p.m = std::min(grid.tile_rows, whole.product.m - row);
+      p.n = std::min(grid.tile_columns, whole.product.n - column);
+      p.a.data = element(whole.product.a, row, 0, size);
+      p.b.data = element(whole.product.b, 0, column, size);
+      p.c.data = element(whole.product.c, row, column, c_size);
       if (work.bias != nullptr) {
         tile.bias = static_cast<const char*>(work.bias) + column * kit::dtype_size(work.bias_dtype);
       }
@@ -269,8 +300,68 @@ void matmul_run(Stream& stream, const keel_op_call& op_call, void* workspace) {
   }
 }
 
+// ---- batches -------------------------------------------------------------------
+
+// Any matrix of a batch: they differ in their address alone.
+keel_tensor matrix_of(const keel_tensor& tensor) {
+  keel_tensor matrix = tensor;
+  matrix.rank = 2;
+  for (uint32_t axis = 0; axis < 2; ++axis) {
+    matrix.shape[axis] = tensor.shape[axis + 1];
+    matrix.strides[axis] = tensor.strides[axis + 1];
+  }
+  return matrix;
+}
+
+bool describe_batched(const keel_op_call& call, Call* out_call) {
+  if (call.inputs[0]->rank != 3) return false;
+  const keel_tensor a = matrix_of(*call.inputs[0]);
+  const keel_tensor b = matrix_of(*call.inputs[1]);
+  const keel_tensor c = matrix_of(*call.outputs[0]);
+  const keel_tensor* const inputs[] = {&a, &b};
+  const keel_tensor* const outputs[] = {&c};
+  keel_op_call one = call;
+  one.inputs = inputs;
+  one.outputs = outputs;
+  return describe(one, out_call);
+}
+
+OpSupport batched_matmul_query(const keel_op_call& op_call) {
+  Call call;
+  if (!describe_batched(op_call, &call)) return {};
+  if (is_widened(call)) {
+    return {"batched_matmul_widened", KEEL_OP_COMPOSED, widened_floats(call) * sizeof(float)};
+  }
+  return {call.dtype == KEEL_BFLOAT16 ? "batched_matmul_bf16" : "batched_matmul"};
+}
+
+void batched_matmul_run(Stream& stream, const keel_op_call& op_call, void* workspace) {
+  Call call;
+  if (!describe_batched(op_call, &call) || kit::element_count(*op_call.outputs[0]) == 0) return;
+  Work work = {call.product, call.dtype, call.c_dtype, KEEL_DTYPE_INVALID, nullptr};
+  work.product.a.data = address<void>(stream, *op_call.inputs[0]);
+  work.product.b.data = address<void>(stream, *op_call.inputs[1]);
+  work.product.c.data = address<void>(stream, *op_call.outputs[0]);
+  work.batch = {op_call.outputs[0]->shape[0], op_call.inputs[0]->strides[0],
+                op_call.inputs[1]->strides[0], op_call.outputs[0]->strides[0]};
+  if (!is_widened(call)) {
+    stream.enqueue([=](ThreadPool& pool) { return multiply(pool, work); });
+    return;
+  }
+  // One after the other, through workspace for one.
+  auto* const scratch = static_cast<float*>(workspace);
+  stream.enqueue([=](ThreadPool& pool) -> keel_status {
+    for (int64_t index = 0; index < work.batch.count; ++index) {
+      const keel_status status = multiply_widened(pool, work.one(index), scratch);
+      if (status != KEEL_OK) return status;
+    }
+    return KEEL_OK;
+  });
+}
+
 }  // namespace
 
 const Operator kMatmulOperator = {matmul_query, matmul_run};
+const Operator kBatchedMatmulOperator = {batched_matmul_query, batched_matmul_run};
 
 }  // namespace keel::cpu

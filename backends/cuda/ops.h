@@ -59,6 +59,13 @@ extern const Op kSoftmaxBackwardOp;
 extern const Op kAttentionOp;
 extern const Op kAttentionBackwardOp;
 extern const Op kAttentionMergeOp;
+extern const Op kBatchedMatmulOp;
+// ops_optimizer.cc
+extern const Op kSumOfSquaresOp;
+extern const Op kClipOp;
+// ops_shard.cc
+extern const Op kCrossEntropyShardOp;
+extern const Op kCrossEntropyShardBackwardOp;
 
 // ---- shared by the families --------------------------------------------------
 

@@ -182,7 +182,8 @@ keel_status run_gelu_backward(Stream& stream, const keel_op_call& call, void*) {
 }
 
 bool supports_adamw(const keel_op_call& call) {
-  return are_dense(call, {f32, f32, f32, f32, f32, f32, f32});
+  return are_dense(call, {f32, f32, f32, f32, f32, f32, f32}) ||
+         are_dense(call, {f32, bf16, f32, f32, f32, f32, f32});
 }
 
 keel_status run_adamw(Stream& stream, const keel_op_call& call, void*) {
@@ -214,7 +215,8 @@ keel_status run_adamw(Stream& stream, const keel_op_call& call, void*) {
                                      arguments.p_out, arguments.m_out, arguments.v_out})
                              ? 1
                              : 0;
-  return run_elements(stream, KernelId::adamw, arguments);
+  const bool is_f32 = call.inputs[1]->dtype == f32;
+  return run_elements(stream, is_f32 ? KernelId::adamw : KernelId::adamw_bf16, arguments);
 }
 
 }  // namespace

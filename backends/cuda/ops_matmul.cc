@@ -29,29 +29,30 @@ uint64_t tiles_of(const keel_tensor& c) {
          divide_up(static_cast<uint64_t>(c.shape[1]), simt::kMatmulTile);
 }
 
+// The dtypes that products take: of a and b |in|, of c |out|.
+bool is_multiplied(keel_dtype in, keel_dtype out) {
+  if (in != KEEL_FLOAT32 && in != KEEL_BFLOAT16) return false;
+  return out == in || out == KEEL_FLOAT32;
+}
+
 bool supports_matmul(const keel_op_call& call) {
   const keel_dtype in = call.inputs[0]->dtype;
   const keel_dtype out = call.outputs[0]->dtype;
-  if (in != KEEL_FLOAT32 && in != KEEL_BFLOAT16) return false;
-  if (out != in && out != KEEL_FLOAT32) return false;
   const keel_tensor* const bias = bias_of(call);
-  return is_matrix(*call.inputs[0], in) && is_matrix(*call.inputs[1], in) &&
-         is_matrix(*call.outputs[0], out) && (bias == nullptr || is_dense(*bias, in)) &&
+  return is_multiplied(in, out) && is_matrix(*call.inputs[0], in) &&
+         is_matrix(*call.inputs[1], in) && is_matrix(*call.outputs[0], out) &&
+         (bias == nullptr || is_dense(*bias, in)) &&
          tiles_of(*call.outputs[0]) <= 0x7fffffff;  // of a grid's x
 }
 
-keel_status run_matmul(Stream& stream, const keel_op_call& call, void*) {
-  const keel_tensor& a = *call.inputs[0];
-  const keel_tensor& b = *call.inputs[1];
-  const keel_tensor& c = *call.outputs[0];
-  const keel_tensor* const bias = bias_of(call);
-  if (kit::element_count(c) == 0) return KEEL_OK;
+// Of the product of |a| and |b|; without a bias.
+simt::MatmulArguments arguments_of(const keel_op_call& call, const keel_tensor& a,
+                                   const keel_tensor& b, const keel_tensor& c) {
   const bool trans_a = call.attributes[kTransA].i != 0;
   const bool trans_b = call.attributes[kTransB].i != 0;
   simt::MatmulArguments arguments = {};
   arguments.a = address_of(a);
   arguments.b = address_of(b);
-  arguments.bias = bias == nullptr ? 0 : address_of(*bias);
   arguments.c = address_of(c);
   arguments.m = static_cast<uint64_t>(c.shape[0]);
   arguments.n = static_cast<uint64_t>(c.shape[1]);
@@ -63,14 +64,66 @@ keel_status run_matmul(Stream& stream, const keel_op_call& call, void*) {
   arguments.c_row = row_stride(c);
   arguments.alpha = static_cast<float>(call.attributes[kAlpha].f);
   arguments.beta = static_cast<float>(call.attributes[kBeta].f);
+  return arguments;
+}
+
+keel_status run_matmul(Stream& stream, const keel_op_call& call, void*) {
+  const keel_tensor& a = *call.inputs[0];
+  const keel_tensor& c = *call.outputs[0];
+  const keel_tensor* const bias = bias_of(call);
+  if (kit::element_count(c) == 0) return KEEL_OK;
+  simt::MatmulArguments arguments = arguments_of(call, a, *call.inputs[1], c);
+  arguments.bias = bias == nullptr ? 0 : address_of(*bias);
   const KernelId kernel = a.dtype == KEEL_FLOAT32   ? KernelId::matmul_f32
                           : c.dtype == KEEL_FLOAT32 ? KernelId::matmul_bf16_f32
                                                     : KernelId::matmul_bf16;
   return launch(stream, kernel, static_cast<uint32_t>(tiles_of(c)), arguments);
 }
 
+// ---- batches -----------------------------------------------------------------------
+
+// Any matrix of a batch: they differ in their address alone.
+keel_tensor matrix_of(const keel_tensor& tensor) {
+  keel_tensor matrix = tensor;
+  matrix.rank = 2;
+  for (uint32_t axis = 0; axis < 2; ++axis) {
+    matrix.shape[axis] = tensor.shape[axis + 1];
+    matrix.strides[axis] = tensor.strides[axis + 1];
+  }
+  return matrix;
+}
+
+bool supports_batched_matmul(const keel_op_call& call) {
+  const keel_dtype in = call.inputs[0]->dtype;
+  const keel_dtype out = call.outputs[0]->dtype;
+  if (call.inputs[0]->rank != 3 || !is_multiplied(in, out)) return false;
+  const keel_tensor c = matrix_of(*call.outputs[0]);
+  return is_matrix(matrix_of(*call.inputs[0]), in) && is_matrix(matrix_of(*call.inputs[1]), in) &&
+         is_matrix(c, out) && tiles_of(c) <= 0x7fffffff;
+}
+
+keel_status run_batched_matmul(Stream& stream, const keel_op_call& call, void*) {
+  const keel_tensor& a = *call.inputs[0];
+  const keel_tensor& b = *call.inputs[1];
+  const keel_tensor& c = *call.outputs[0];
+  if (kit::element_count(c) == 0) return KEEL_OK;
+  const keel_tensor first = matrix_of(c);
+  const simt::BatchedMatmulArguments arguments = {
+      arguments_of(call, matrix_of(a), matrix_of(b), first), static_cast<uint64_t>(c.shape[0]),
+      static_cast<uint64_t>(a.strides[0]), static_cast<uint64_t>(b.strides[0]),
+      static_cast<uint64_t>(c.strides[0])};
+  const KernelId kernel = a.dtype == KEEL_FLOAT32   ? KernelId::batched_matmul_f32
+                          : c.dtype == KEEL_FLOAT32 ? KernelId::batched_matmul_bf16_f32
+                                                    : KernelId::batched_matmul_bf16;
+  constexpr uint64_t kMostBlocksY = 65535;
+  return launch(stream, kernel, static_cast<uint32_t>(tiles_of(first)), arguments,
+                static_cast<uint32_t>(std::min(arguments.batch, kMostBlocksY)));
+}
+
 }  // namespace
 
 const Op kMatmulOp = {"simt.matmul", supports_matmul, nullptr, run_matmul};
+const Op kBatchedMatmulOp = {"simt.batched_matmul", supports_batched_matmul, nullptr,
+                             run_batched_matmul};
 
 }  // namespace keel::cuda

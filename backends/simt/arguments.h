@@ -61,6 +61,14 @@ struct MatmulArguments {
 };
 inline constexpr uint32_t kMatmulTile = 64;
 
+// |batch| products like the first one, matrices the given number of elements apart; the grid's y
+// walks over them.
+struct BatchedMatmulArguments {
+  MatmulArguments first;
+  uint64_t batch;
+  uint64_t a_batch, b_batch, c_batch;
+};
+
 // |width|: of a row, in the kernel's units.
 struct EmbeddingArguments {
   Address table, indices, out;
@@ -150,6 +158,37 @@ struct AttentionMergeArguments {
   uint64_t tokens, heads, width;
 };
 
+// The squares of |count| elements in chunks, a block each. Of several chunks the partial results
+// go to |sums| and |flags|, from which sum_of_squares_join makes the outputs.
+struct SumOfSquaresArguments {
+  Address x, sums, flags;
+  uint64_t count, chunk, chunks;
+  Address before;  // 0: none
+  Address total, found;
+};
+
+struct ClipArguments {
+  Address g, sum_of_squares, g_out;
+  uint64_t count;
+  float max_norm;
+  uint32_t is_aligned;
+};
+
+// The first column is the entry |first| of the whole vocabulary.
+struct CrossEntropyShardArguments {
+  Address logits, labels, max, sum_exp, target;
+  uint64_t rows, columns;
+  int64_t first;
+};
+
+struct CrossEntropyShardBackwardArguments {
+  Address logits, labels, logsumexp, dlogits;
+  uint64_t rows, columns;
+  int64_t first;
+  float scale;
+  uint32_t reserved;
+};
+
 // The kernels, which are launched by these names with "keel_" before them. Where two differ by
 // _warp and _block alone, a row is taken by a warp (kWarps rows a block) or by a block.
 #define KEEL_SIMT_KERNELS(X)      \
@@ -223,7 +262,25 @@ struct AttentionMergeArguments {
   X(attention_dk_dv_128)          \
   X(attention_dk_dv_256)          \
   X(attention_delta)              \
-  X(attention_merge)
+  X(attention_merge)              \
+  X(adamw_bf16)                   \
+  X(batched_matmul_f32)           \
+  X(batched_matmul_bf16)          \
+  X(batched_matmul_bf16_f32)      \
+  X(sum_of_squares_f32)           \
+  X(sum_of_squares_bf16)          \
+  X(sum_of_squares_f16)           \
+  X(sum_of_squares_join)          \
+  X(clip_f32)                     \
+  X(clip_bf16)                    \
+  X(shard_loss_f32_warp)          \
+  X(shard_loss_f32_block)         \
+  X(shard_loss_bf16_warp)         \
+  X(shard_loss_bf16_block)        \
+  X(shard_gradient_f32_warp)      \
+  X(shard_gradient_f32_block)     \
+  X(shard_gradient_bf16_warp)     \
+  X(shard_gradient_bf16_block)
 
 enum class KernelId : uint32_t {
 #define KEEL_SIMT_ID(name) name,

@@ -100,6 +100,36 @@ KEEL_SIMT_FUNCTION float gelu_slope(float x) {
   return sigmoid * fmaf(bounded * exponential * sigmoid, slope, 1.0F);
 }
 
+// One step with decoupled weight decay. The corrections come computed in float64: 1 - beta^step
+// loses its digits in float32 for beta near 1. Gradients are |G|, all else float32.
+template <typename G>
+KEEL_SIMT_FUNCTION void adamw(const AdamwArguments& args) {
+  const Global<const float> p(args.p);
+  const Global<const G> g(args.g);
+  const Global<const float> m(args.m);
+  const Global<const float> v(args.v);
+  const Global<float> p_out(args.p_out);
+  const Global<float> m_out(args.m_out);
+  const Global<float> v_out(args.v_out);
+  for_each<4>(args.count, args.is_aligned != 0, [&](auto width, uint64_t i) {
+    constexpr int n = decltype(width)::value;
+    Lanes<float, n> weight = p.template load<n>(i);
+    const Lanes<G, n> gradient = g.template load<n>(i);
+    Lanes<float, n> first = m.template load<n>(i);
+    Lanes<float, n> second = v.template load<n>(i);
+    for (int lane = 0; lane < n; ++lane) {
+      const float slope = to_float(gradient.at[lane]) * args.grad_scale;
+      first.at[lane] = args.beta1 * first.at[lane] + args.one_minus_beta1 * slope;
+      second.at[lane] = args.beta2 * second.at[lane] + args.one_minus_beta2 * slope * slope;
+      const float update = first.at[lane] * args.m_correction /
+                           (sqrtf(second.at[lane] * args.v_correction) + args.epsilon);
+      weight.at[lane] -= args.learning_rate * (update + args.weight_decay * weight.at[lane]);
+    }
+    p_out.template store<n>(i, weight);
+    m_out.template store<n>(i, first);
+    v_out.template store<n>(i, second);
+  });
+}
 }  // namespace
 }  // namespace keel::simt
 
@@ -152,33 +182,9 @@ KEEL_SIMT_KERNEL(gelu_backward, keel::simt::ElementwiseArguments) {
   });
 }
 
-// One step with decoupled weight decay. The corrections come computed in float64: 1 - beta^step
-// loses its digits in float32 for beta near 1.
 KEEL_SIMT_KERNEL(adamw, keel::simt::AdamwArguments) {
-  using namespace keel::simt;
-  const Global<const float> p(args.p);
-  const Global<const float> g(args.g);
-  const Global<const float> m(args.m);
-  const Global<const float> v(args.v);
-  const Global<float> p_out(args.p_out);
-  const Global<float> m_out(args.m_out);
-  const Global<float> v_out(args.v_out);
-  for_each<4>(args.count, args.is_aligned != 0, [&](auto width, uint64_t i) {
-    constexpr int n = decltype(width)::value;
-    Lanes<float, n> weight = p.template load<n>(i);
-    const Lanes<float, n> gradient = g.template load<n>(i);
-    Lanes<float, n> first = m.template load<n>(i);
-    Lanes<float, n> second = v.template load<n>(i);
-    for (int lane = 0; lane < n; ++lane) {
-      const float slope = gradient.at[lane] * args.grad_scale;
-      first.at[lane] = args.beta1 * first.at[lane] + args.one_minus_beta1 * slope;
-      second.at[lane] = args.beta2 * second.at[lane] + args.one_minus_beta2 * slope * slope;
-      const float update = first.at[lane] * args.m_correction /
-                           (sqrtf(second.at[lane] * args.v_correction) + args.epsilon);
-      weight.at[lane] -= args.learning_rate * (update + args.weight_decay * weight.at[lane]);
-    }
-    p_out.template store<n>(i, weight);
-    m_out.template store<n>(i, first);
-    v_out.template store<n>(i, second);
-  });
+  keel::simt::adamw<float>(args);
+}
+KEEL_SIMT_KERNEL(adamw_bf16, keel::simt::AdamwArguments) {
+  keel::simt::adamw<keel::simt::bf16>(args);
 }

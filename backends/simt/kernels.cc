@@ -5,5 +5,7 @@
 #include "backends/simt/loss.cc"
 #include "backends/simt/matmul.cc"
 #include "backends/simt/norm.cc"
+#include "backends/simt/optimizer.cc"
 #include "backends/simt/reduction.cc"
+#include "backends/simt/shard.cc"
 #include "backends/simt/softmax.cc"

@@ -1,5 +1,5 @@
-// matmul through shared memory: a block makes a tile of 64 x 64, a thread 4 x 4 of it. It is the
-// plain way, for where the vendor's library is not: no tensor cores.
+// matmul, and batches of it, through shared memory: a block makes a tile of 64 x 64, a thread 4 x 4
+// of it. It is the plain way, for where the vendor's library is not: no tensor cores.
 #include "backends/simt/simt.h"
 
 namespace keel::simt {
@@ -82,6 +82,17 @@ KEEL_SIMT_FUNCTION void matmul(const MatmulArguments& args) {
   }
 }
 
+template <typename In, typename Out>
+KEEL_SIMT_FUNCTION void batched_matmul(const BatchedMatmulArguments& args) {
+  MatmulArguments each = args.first;
+  for (uint64_t i = block_index().y; i < args.batch; i += grid_size().y) {
+    each.a = args.first.a + i * args.a_batch * sizeof(In);
+    each.b = args.first.b + i * args.b_batch * sizeof(In);
+    each.c = args.first.c + i * args.c_batch * sizeof(Out);
+    matmul<In, Out>(each);
+  }
+}
+
 }  // namespace
 }  // namespace keel::simt
 
@@ -93,4 +104,13 @@ KEEL_SIMT_KERNEL(matmul_bf16, keel::simt::MatmulArguments) {
 }
 KEEL_SIMT_KERNEL(matmul_bf16_f32, keel::simt::MatmulArguments) {
   keel::simt::matmul<keel::simt::bf16, float>(args);
+}
+KEEL_SIMT_KERNEL(batched_matmul_f32, keel::simt::BatchedMatmulArguments) {
+  keel::simt::batched_matmul<float, float>(args);
+}
+KEEL_SIMT_KERNEL(batched_matmul_bf16, keel::simt::BatchedMatmulArguments) {
+  keel::simt::batched_matmul<keel::simt::bf16, keel::simt::bf16>(args);
+}
+KEEL_SIMT_KERNEL(batched_matmul_bf16_f32, keel::simt::BatchedMatmulArguments) {
+  keel::simt::batched_matmul<keel::simt::bf16, float>(args);
 }

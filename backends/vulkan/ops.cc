@@ -37,6 +37,11 @@ const Op* find_op(keel_op_id id) {
       &kAttentionOp,
       &kAttentionBackwardOp,
       &kAttentionMergeOp,
+      &kBatchedMatmulOp,
+      &kSumOfSquaresOp,
+      &kClipOp,
+      &kCrossEntropyShardOp,
+      &kCrossEntropyShardBackwardOp,
   };
   return id < KEEL_OP_COUNT ? kOps[id] : nullptr;
 }

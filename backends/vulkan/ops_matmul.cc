@@ -39,6 +39,7 @@ struct Arguments {
   uint32_t m, n, k, a_stride, b_stride, c_stride;
   float alpha, beta;
   uint32_t has_bias, a_offset, b_offset;
+  uint32_t a_batch, b_batch, c_batch;
 };
 static_assert(sizeof(Arguments) <= kPushConstantBytes);
 
@@ -46,22 +47,25 @@ uint32_t divide_up(uint32_t a, uint32_t b) {
   return (a + b - 1) / b;
 }
 
+// |batch| products, each a row of the grid.
 keel_status dispatch_tiles(Stream& stream, PipelineKey key, const Arguments& arguments,
-                           uint32_t tile_rows, uint32_t tile_columns,
+                           uint32_t batch, uint32_t tile_rows, uint32_t tile_columns,
                            const Stream::Texels* texels) {
   const uint64_t tiles =
       uint64_t{divide_up(arguments.m, tile_rows)} * divide_up(arguments.n, tile_columns);
   const auto groups = static_cast<uint32_t>(
       std::min<uint64_t>(tiles, stream.device().physical().max_workgroup_count));
-  return stream.dispatch(key, &arguments, sizeof(arguments), groups, 1, texels);
+  return stream.dispatch(key, &arguments, sizeof(arguments), groups, batch, texels);
 }
 
 // Finds the texel views of a and b, of vectors where both begin and step by 16 bytes.
-// False where the device, or a block, has none.
+// False where the device, or a block, has none. |a|, |b|: the first of a batch; a block holds
+// all of a tensor.
 bool find_texels(Device& device, const keel_tensor& a, const keel_tensor& b, Arguments* arguments,
                  Stream::Texels* out_texels, bool* out_scalar) {
   if (device.physical().max_texels == 0) return false;
   const keel_tensor* tensors[] = {&a, &b};
+  const uint32_t batch_strides[] = {arguments->a_batch, arguments->b_batch};
   std::array<Place, 2> places;
   bool vectors = true;
   for (uint32_t i = 0; i < places.size(); ++i) {
@@ -70,7 +74,8 @@ bool find_texels(Device& device, const keel_tensor& a, const keel_tensor& b, Arg
         places[i].scalars == VK_NULL_HANDLE) {
       return false;
     }
-    vectors &= places[i].offset % 16 == 0 && row_stride(*tensors[i]) % 4 == 0;
+    vectors &=
+        places[i].offset % 16 == 0 && row_stride(*tensors[i]) % 4 == 0 && batch_strides[i] % 4 == 0;
   }
   arguments->a_offset = static_cast<uint32_t>(places[0].offset / sizeof(float));
   arguments->b_offset = static_cast<uint32_t>(places[1].offset / sizeof(float));
@@ -81,14 +86,18 @@ bool find_texels(Device& device, const keel_tensor& a, const keel_tensor& b, Arg
   return true;
 }
 
-keel_status run_matmul(Stream& stream, const keel_op_call& call, void*) {
-  const keel_tensor& a = *call.inputs[0];
-  const keel_tensor& b = *call.inputs[1];
-  const keel_tensor& c = *call.outputs[0];
-  const keel_tensor* bias = bias_of(call);
+// Products of one shape; strides in elements, from one's matrix to the next one's.
+struct Batch {
+  bool batched;
+  uint32_t count, a, b, c;
+};
+
+// |a|, |b|, |c|: of the first product.
+keel_status run_products(Stream& stream, const keel_op_call& call, const keel_tensor& a,
+                         const keel_tensor& b, const keel_tensor& c, const keel_tensor* bias,
+                         const Batch& batch) {
   const bool trans_a = call.attributes[kTransA].i != 0;
   const bool trans_b = call.attributes[kTransB].i != 0;
-  if (kit::element_count(c) == 0) return KEEL_OK;
   Arguments arguments = {address_of(a),
                          address_of(b),
                          address_of(c),
@@ -103,15 +112,20 @@ keel_status run_matmul(Stream& stream, const keel_op_call& call, void*) {
                          static_cast<float>(call.attributes[kBeta].f),
                          bias == nullptr ? 0U : 1U,
                          0,
-                         0};
+                         0,
+                         batch.a,
+                         batch.b,
+                         batch.c};
+  const uint32_t batched = batch.batched ? 32U : 0U;
   const uint32_t variant = (trans_a ? 1U : 0U) | (trans_b ? 2U : 0U) |
-                           (bias != nullptr || arguments.beta != 0.0F ? 4U : 0U);
+                           (bias != nullptr || arguments.beta != 0.0F ? 4U : 0U) | batched;
   Device& device = stream.device();
   Stream::Texels texels;
   bool scalar = false;
   if (device.matmul_choice() == MatmulChoice::kShared || arguments.k == 0 ||
       !find_texels(device, a, b, &arguments, &texels, &scalar)) {
-    return dispatch_tiles(stream, {Shader::kMatmulShared, variant}, arguments, 64, 64, nullptr);
+    return dispatch_tiles(stream, {Shader::kMatmulShared, variant}, arguments, batch.count, 64, 64,
+                          nullptr);
   }
   // A workgroup is one subgroup and makes 32 rows, its lanes 8 columns each; 16 and 4
   // where half of either would be idle, and with texels of one float, whose four times
@@ -121,16 +135,68 @@ keel_status run_matmul(Stream& stream, const keel_op_call& call, void*) {
   const uint32_t own = (small ? 1U : 0U) | (scalar ? 2U : 0U);
   if ((variant & 4U) != 0) {
     const keel_status begun =
-        stream.dispatch({Shader::kMatmulBegin}, &arguments, sizeof(arguments),
-                        std::min(arguments.m, device.physical().max_workgroup_count));
+        stream.dispatch({Shader::kMatmulBegin, batched}, &arguments, sizeof(arguments),
+                        std::min(arguments.m, device.physical().max_workgroup_count), batch.count);
     if (begun != KEEL_OK) return begun;
   }
-  return dispatch_tiles(stream, {Shader::kMatmulTexel, variant | own << 3}, arguments,
+  return dispatch_tiles(stream, {Shader::kMatmulTexel, variant | own << 3}, arguments, batch.count,
                         small ? 16 : 32, (small ? 4 : 8) * lanes, &texels);
+}
+
+keel_status run_matmul(Stream& stream, const keel_op_call& call, void*) {
+  if (kit::element_count(*call.outputs[0]) == 0) return KEEL_OK;
+  return run_products(stream, call, *call.inputs[0], *call.inputs[1], *call.outputs[0],
+                      bias_of(call), {false, 1, 0, 0, 0});
+}
+
+// ---- batches -----------------------------------------------------------------------
+
+// Number |index| of a batch.
+keel_tensor matrix_of(const keel_tensor& tensor, int64_t index) {
+  keel_tensor matrix = tensor;
+  matrix.rank = 2;
+  for (uint32_t axis = 0; axis < 2; ++axis) {
+    matrix.shape[axis] = tensor.shape[axis + 1];
+    matrix.strides[axis] = tensor.strides[axis + 1];
+  }
+  matrix.byte_offset += static_cast<uint64_t>(index * tensor.strides[0]) * sizeof(float);
+  return matrix;
+}
+
+bool is_batch(const keel_tensor& tensor) {
+  return tensor.rank == 3 && is_matrix(matrix_of(tensor, 0)) &&
+         kit::span_bytes(tensor) / sizeof(float) < static_cast<uint64_t>(kMaxElements);
+}
+
+// A batch of one has no stride to speak of.
+uint32_t batch_stride(const keel_tensor& tensor) {
+  return tensor.shape[0] == 1 ? 0 : static_cast<uint32_t>(tensor.strides[0]);
+}
+
+bool supports_batched_matmul(const Device&, const keel_op_call& call) {
+  return is_batch(*call.inputs[0]) && is_batch(*call.inputs[1]) && is_batch(*call.outputs[0]);
+}
+
+keel_status run_batched_matmul(Stream& stream, const keel_op_call& call, void*) {
+  const keel_tensor& a = *call.inputs[0];
+  const keel_tensor& b = *call.inputs[1];
+  const keel_tensor& c = *call.outputs[0];
+  if (kit::element_count(c) == 0) return KEEL_OK;
+  constexpr int64_t kMostRows = 65535;  // of a grid, on any device
+  for (int64_t index = 0; index < c.shape[0]; index += kMostRows) {
+    const auto count = static_cast<uint32_t>(std::min(kMostRows, c.shape[0] - index));
+    const keel_status status =
+        run_products(stream, call, matrix_of(a, index), matrix_of(b, index), matrix_of(c, index),
+                     nullptr, {true, count, batch_stride(a), batch_stride(b), batch_stride(c)});
+    if (status != KEEL_OK) return status;
+  }
+  return KEEL_OK;
 }
 
 }  // namespace
 
 const Op kMatmulOp = {"vulkan.matmul", supports_matmul, nullptr, run_matmul};
+const Op kBatchedMatmulOp = {"vulkan.batched_matmul", supports_batched_matmul, nullptr,
+                             run_batched_matmul};
 
 }  // namespace keel::vulkan

@@ -87,6 +87,18 @@ constexpr uint32_t kAttentionDkDv[] = {
 constexpr uint32_t kAttentionMerge[] = {
 #include "shaders/attention_merge.inc"
 };
+constexpr uint32_t kSumOfSquares[] = {
+#include "shaders/sum_of_squares.inc"
+};
+constexpr uint32_t kClip[] = {
+#include "shaders/clip.inc"
+};
+constexpr uint32_t kCrossEntropyShard[] = {
+#include "shaders/cross_entropy_shard.inc"
+};
+constexpr uint32_t kCrossEntropyShardBackward[] = {
+#include "shaders/cross_entropy_shard_backward.inc"
+};
 
 // In the order of Shader.
 constexpr ShaderCode kCode[] = {
@@ -117,6 +129,11 @@ constexpr ShaderCode kCode[] = {
     {kAttentionDq, std::size(kAttentionDq), WorkgroupShape::kFixed, 256},
     {kAttentionDkDv, std::size(kAttentionDkDv), WorkgroupShape::kFixed, 256},
     {kAttentionMerge, std::size(kAttentionMerge), WorkgroupShape::kElements, 0},
+    {kSumOfSquares, std::size(kSumOfSquares), WorkgroupShape::kReduction, 0},
+    {kClip, std::size(kClip), WorkgroupShape::kElements, 0},
+    {kCrossEntropyShard, std::size(kCrossEntropyShard), WorkgroupShape::kReduction, 0},
+    {kCrossEntropyShardBackward, std::size(kCrossEntropyShardBackward), WorkgroupShape::kElements,
+     0},
 };
 static_assert(std::size(kCode) == kShaderCount);
 

@@ -35,8 +35,12 @@ enum class Shader : uint32_t {
   kAttentionDq,
   kAttentionDkDv,
   kAttentionMerge,
+  kSumOfSquares,
+  kClip,
+  kCrossEntropyShard,
+  kCrossEntropyShardBackward,
 };
-inline constexpr uint32_t kShaderCount = 27;
+inline constexpr uint32_t kShaderCount = 31;
 
 // How the invocations of a workgroup are counted (constant_id 0).
 enum class WorkgroupShape {

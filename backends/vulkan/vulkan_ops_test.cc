@@ -470,6 +470,48 @@ TEST_P(VulkanMatmul, MatchesReference) {
   }
 }
 
+// Products of a batch, one matrix of b for all, beside what matmul makes of each.
+TEST_P(VulkanMatmul, OfABatchIsOneAfterTheOther) {
+  const int64_t batch = 3, m = 17, n = 40, k = 21;
+  for (int transposes = 0; transposes < 4; ++transposes) {
+    const bool trans_a = (transposes & 1) != 0;
+    const bool trans_b = (transposes & 2) != 0;
+    const int64_t a_rows = trans_a ? k : m;
+    const int64_t b_rows = trans_b ? n : k;
+    const auto old = random_floats(static_cast<size_t>(batch * m * n), 32);
+    keel_tensor a = floats(upload(random_floats(static_cast<size_t>(batch * m * k), 30)),
+                           {batch, a_rows, m * k / a_rows});
+    keel_tensor b = floats(upload(random_floats(static_cast<size_t>(k * n), 31)),
+                           {batch, b_rows, k * n / b_rows});
+    b.strides[0] = 0;
+    keel_tensor c = floats(upload(old), {batch, m, n});
+    const std::vector<keel_attribute> attributes = {integer(trans_a ? 1 : 0),
+                                                    integer(trans_b ? 1 : 0), real(0.5),
+                                                    real(transposes == 0 ? 0.0 : 2.0)};
+    run({KEEL_OP_BATCHED_MATMUL, {a, b}, {c}, attributes});
+    const auto got = download<float>(c.data, old.size());
+    const auto part = [](const keel_tensor& all, int64_t each) {
+      keel_tensor matrix = all;
+      matrix.rank = 2;
+      for (uint32_t axis = 0; axis < 2; ++axis) {
+        matrix.shape[axis] = all.shape[axis + 1];
+        matrix.strides[axis] = all.strides[axis + 1];
+      }
+      matrix.byte_offset += static_cast<uint64_t>(each * all.strides[0]) * sizeof(float);
+      return matrix;
+    };
+    c.data = upload(old);
+    for (int64_t each = 0; each < batch; ++each) {
+      run({KEEL_OP_MATMUL,
+           {part(a, each), part(b, each), keel_tensor{}},
+           {part(c, each)},
+           attributes});
+    }
+    const auto want = download<float>(c.data, old.size());
+    for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-4) << i;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Kernels, VulkanMatmul, testing::Values("shared", "texel"),
                          [](const auto& info) { return std::string(info.param); });
 

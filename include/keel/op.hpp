@@ -75,8 +75,11 @@ constexpr uint32_t float_attributes(keel_op_id op) {
     case KEEL_OP_CROSS_ENTROPY_BACKWARD:
     case KEEL_OP_ATTENTION:
     case KEEL_OP_ATTENTION_BACKWARD:
+    case KEEL_OP_CLIP:
+    case KEEL_OP_CROSS_ENTROPY_SHARD_BACKWARD:
       return 0b1;
     case KEEL_OP_MATMUL:
+    case KEEL_OP_BATCHED_MATMUL:
       return 0b1100;
     case KEEL_OP_ADAMW:
       return 0b1011111;

@@ -24,24 +24,38 @@ layout(push_constant, std430) uniform Arguments {
   uint has_bias;
   uint a_offset;  // matmul_texel: elements from the start of the texel buffer
   uint b_offset;
+  // Of a batch, whose products are the rows of the grid: elements from one matrix to the next.
+  uint a_batch;
+  uint b_batch;
+  uint c_batch;
 };
 
 layout(constant_id = 2) const uint kVariant = 0;
 const bool kTransA = (kVariant & 1) != 0;     // a is stored [k, m]
 const bool kTransB = (kVariant & 2) != 0;     // b is stored [n, k]
 const bool kBlend = (kVariant & 4) != 0;      // there is a beta or a bias
-const uint kVariantRest = kVariant >> 3;      // each kernel's own
+const bool kBatched = (kVariant & 32) != 0;
+const uint kVariantRest = kVariant >> 3 & 3;  // each kernel's own
+
+// Where this workgroup's matrix begins.
+uint first_of(uint batch_stride) {
+  return kBatched ? gl_WorkGroupID.y * batch_stride : 0;
+}
 
 uint a_index(uint row, uint depth) {
-  return kTransA ? depth * a_stride + row : row * a_stride + depth;
+  return first_of(a_batch) + (kTransA ? depth * a_stride + row : row * a_stride + depth);
 }
 
 uint b_index(uint depth, uint column) {
-  return kTransB ? column * b_stride + depth : depth * b_stride + column;
+  return first_of(b_batch) + (kTransB ? column * b_stride + depth : depth * b_stride + column);
+}
+
+uint c_index(uint row, uint column) {
+  return first_of(c_batch) + row * c_stride + column;
 }
 
 void store_c(uint row, uint column, float sum) {
-  const uint index = row * c_stride + column;
+  const uint index = c_index(row, column);
   float value = alpha * sum;
   if (kBlend) {
     if (beta != 0.0) value = fma(beta, c.at[index], value);

@@ -131,7 +131,7 @@ void main() {
     [[unroll]] for (uint i = 0; i < kRows; ++i) {
       [[unroll]] for (uint j = 0; j < kColumns; ++j) {
         if (row0 + i < m && column0 + j < n) {
-          const uint index = (row0 + i) * c_stride + column0 + j;
+          const uint index = c_index(row0 + i, column0 + j);
           // matmul_begin has put beta c + bias there.
           c.at[index] = kBlend ? fma(alpha, sum[i][j], c.at[index]) : alpha * sum[i][j];
         }

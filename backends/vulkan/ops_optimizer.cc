@@ -1,0 +1,91 @@
+// The norm of a gradient, and holding it: sum_of_squares, clip.
+#include <algorithm>
+
+#include "backends/vulkan/ops.h"
+
+namespace keel::vulkan {
+
+namespace {
+
+// ---- sum of squares --------------------------------------------------------------
+
+// A workgroup takes a chunk: of kChunk elements, or of the multiple that leaves kMostChunks,
+// which one workgroup then joins.
+constexpr int64_t kChunk = 4096;
+constexpr int64_t kMostChunks = 4096;
+
+struct Chunks {
+  int64_t elements;  // of the tensor
+  int64_t size;
+  int64_t count;
+};
+
+Chunks chunks_of(const keel_tensor& x) {
+  const int64_t elements = kit::element_count(x);
+  const int64_t most = kChunk * kMostChunks;
+  const int64_t size = std::max<int64_t>(1, (elements + most - 1) / most) * kChunk;
+  return {elements, size, std::max<int64_t>(1, (elements + size - 1) / size)};
+}
+
+bool supports_sum_of_squares(const Device&, const keel_op_call& call) {
+  return is_dense(*call.inputs[0], KEEL_FLOAT32);
+}
+
+uint64_t sum_of_squares_workspace(const keel_op_call& call) {
+  const int64_t chunks = chunks_of(*call.inputs[0]).count;
+  return chunks == 1 ? 0 : 2 * static_cast<uint64_t>(chunks) * sizeof(float);
+}
+
+keel_status run_sum_of_squares(Stream& stream, const keel_op_call& call, void* workspace) {
+  const Chunks chunks = chunks_of(*call.inputs[0]);
+  const uint64_t scratch = reinterpret_cast<uintptr_t>(workspace);
+  struct {
+    uint64_t x, sums, flags, before, total, found;
+    uint32_t count, chunk, chunks, has_before;
+  } arguments = {address_of(*call.inputs[0]),
+                 scratch,
+                 scratch + static_cast<uint64_t>(chunks.count) * sizeof(float),
+                 call.inputs[1] == nullptr ? 0 : address_of(*call.inputs[1]),
+                 address_of(*call.outputs[0]),
+                 address_of(*call.outputs[1]),
+                 static_cast<uint32_t>(chunks.elements),
+                 static_cast<uint32_t>(chunks.size),
+                 static_cast<uint32_t>(chunks.count),
+                 call.inputs[1] == nullptr ? 0U : 1U};
+  const auto groups = static_cast<uint32_t>(
+      std::min<int64_t>(chunks.count, stream.device().physical().max_workgroup_count));
+  const keel_status status =
+      stream.dispatch({Shader::kSumOfSquares}, &arguments, sizeof(arguments), groups);
+  if (status != KEEL_OK || chunks.count == 1) return status;
+  return stream.dispatch({Shader::kSumOfSquares, /*variant=*/1}, &arguments, sizeof(arguments), 1);
+}
+
+// ---- clip ------------------------------------------------------------------------
+
+bool supports_clip(const Device&, const keel_op_call& call) {
+  return is_dense_float_call(call);
+}
+
+keel_status run_clip(Stream& stream, const keel_op_call& call, void*) {
+  const auto count = static_cast<uint32_t>(kit::element_count(*call.inputs[0]));
+  const Spread dealt = spread(stream.device(), Shader::kClip, count);
+  struct {
+    uint64_t g, sum_of_squares, g_out;
+    uint32_t count, span;
+    float max_norm;
+  } arguments = {address_of(*call.inputs[0]),
+                 address_of(*call.inputs[1]),
+                 address_of(*call.outputs[0]),
+                 count,
+                 dealt.span,
+                 static_cast<float>(call.attributes[0].f)};
+  return stream.dispatch({Shader::kClip}, &arguments, sizeof(arguments), dealt.groups);
+}
+
+}  // namespace
+
+const Op kSumOfSquaresOp = {"vulkan.sum_of_squares", supports_sum_of_squares,
+                            sum_of_squares_workspace, run_sum_of_squares};
+const Op kClipOp = {"vulkan.clip", supports_clip, nullptr, run_clip};
+
+}  // namespace keel::vulkan

@@ -1,0 +1,62 @@
+// Losses over a vocabulary in shards: cross_entropy_shard and its gradient.
+#include <algorithm>
+
+#include "backends/vulkan/ops.h"
+
+namespace keel::vulkan {
+
+namespace {
+
+bool supports_shard(const Device&, const keel_op_call& call) {
+  return is_dense_float_call(call, /*int_inputs=*/1u << 1);
+}
+
+keel_status run_cross_entropy_shard(Stream& stream, const keel_op_call& call, void*) {
+  const keel_tensor& logits = *call.inputs[0];
+  struct {
+    uint64_t logits, labels, max, sum_exp, target;
+    uint32_t rows, columns;
+    int32_t first;
+  } arguments = {address_of(logits),
+                 address_of(*call.inputs[1]),
+                 address_of(*call.outputs[0]),
+                 address_of(*call.outputs[1]),
+                 address_of(*call.outputs[2]),
+                 static_cast<uint32_t>(logits.shape[0]),
+                 static_cast<uint32_t>(logits.shape[1]),
+                 static_cast<int32_t>(call.attributes[0].i)};
+  // A row each, walking on by their number.
+  const auto groups = static_cast<uint32_t>(
+      std::min<int64_t>(logits.shape[0], stream.device().physical().max_workgroup_count));
+  return stream.dispatch({Shader::kCrossEntropyShard}, &arguments, sizeof(arguments), groups);
+}
+
+keel_status run_cross_entropy_shard_backward(Stream& stream, const keel_op_call& call, void*) {
+  const keel_tensor& logits = *call.inputs[0];
+  const auto count = static_cast<uint32_t>(kit::element_count(logits));
+  const Spread dealt = spread(stream.device(), Shader::kCrossEntropyShardBackward, count);
+  struct {
+    uint64_t logits, labels, logsumexp, dlogits;
+    uint32_t count, span, columns, first;
+    float scale;
+  } arguments = {address_of(logits),
+                 address_of(*call.inputs[1]),
+                 address_of(*call.inputs[2]),
+                 address_of(*call.outputs[0]),
+                 count,
+                 dealt.span,
+                 static_cast<uint32_t>(logits.shape[1]),
+                 static_cast<uint32_t>(call.attributes[1].i),
+                 static_cast<float>(call.attributes[0].f)};
+  return stream.dispatch({Shader::kCrossEntropyShardBackward}, &arguments, sizeof(arguments),
+                         dealt.groups);
+}
+
+}  // namespace
+
+const Op kCrossEntropyShardOp = {"vulkan.cross_entropy_shard", supports_shard, nullptr,
+                                 run_cross_entropy_shard};
+const Op kCrossEntropyShardBackwardOp = {"vulkan.cross_entropy_shard_backward", supports_shard,
+                                         nullptr, run_cross_entropy_shard_backward};
+
+}  // namespace keel::vulkan

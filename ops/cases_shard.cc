@@ -1,0 +1,105 @@
+// Cases of the losses over a vocabulary in shards.
+#include <string>
+#include <utility>
+
+#include "ops/case_builder.h"
+#include "ops/case_generators.h"
+
+namespace keel::ops {
+namespace {
+
+using D = Distribution;
+
+struct ShardOptions {
+  D logits = D::kLogits;
+  D labels = D::kIndices;
+  int64_t padding = 0;
+  const char* name = "";
+};
+
+// The shard is the second of three.
+constexpr int64_t kShards = 3;
+
+std::string rows_text(int64_t n, int64_t v, const ShardOptions& options) {
+  return std::string("n") + std::to_string(n) + "_v" + std::to_string(v) + options.name;
+}
+
+CaseTensor logits_tensor(keel_dtype dtype, int64_t n, int64_t v, const ShardOptions& options) {
+  CaseTensor tensor = dense(dtype, {n, v}, options.logits);
+  return options.padding == 0 ? tensor : padded(std::move(tensor), options.padding);
+}
+
+Case shard_case(uint32_t combination, int64_t n, int64_t v, const ShardOptions& options) {
+  const keel_dtype dtype = find_schema(KEEL_OP_CROSS_ENTROPY_SHARD)->dtypes[combination].inputs[0];
+  const CaseTensor result = dense(KEEL_FLOAT32, {n}, D::kNaN);
+  return make_case(
+      KEEL_OP_CROSS_ENTROPY_SHARD, combination, rows_text(n, v, options),
+      {logits_tensor(dtype, n, v, options), dense(KEEL_INT32, {n}, options.labels, kShards * v)},
+      {result, result, result}, {int_attribute(v)});
+}
+
+Case shard_backward_case(uint32_t combination, int64_t n, int64_t v, const ShardOptions& options) {
+  const keel_dtype dtype =
+      find_schema(KEEL_OP_CROSS_ENTROPY_SHARD_BACKWARD)->dtypes[combination].inputs[0];
+  // Only float32 logits have a cross_entropy to take it from; any other is as good a number.
+  const D logsumexp = dtype == KEEL_FLOAT32 ? D::kLogSumExp : D::kPositive;
+  return make_case(
+      KEEL_OP_CROSS_ENTROPY_SHARD_BACKWARD, combination, rows_text(n, v, options),
+      {logits_tensor(dtype, n, v, options), dense(KEEL_INT32, {n}, options.labels, kShards * v),
+       dense(KEEL_FLOAT32, {n}, logsumexp)},
+      {dense(dtype, {n, v}, D::kNaN)},
+      {float_attribute(1.0 / static_cast<double>(n + 1)), int_attribute(v)});
+}
+
+// Shapes and contents that both directions get; |make(n, v, options)|.
+template <typename Make>
+std::vector<Case> shard_cases(Make&& make) {
+  std::vector<Case> cases;
+  const std::pair<int64_t, int64_t> shapes[] = {{0, 11},  {1, 1},     {5, 7},     {33, 129},
+                                                {257, 2}, {64, 1000}, {3, 16753}, {1, 65536}};
+  for (const auto& [n, v] : shapes) cases.push_back(make(n, v, ShardOptions{}));
+  cases.push_back(make(67, 31, {.labels = D::kIndicesSomeOutside, .name = "/ignored"}));
+  cases.push_back(make(67, 131, {.logits = D::kMaskedLogits, .name = "/masked"}));
+  cases.push_back(make(257, 1, {.logits = D::kMaskedLogits, .name = "/all_masked"}));
+  cases.push_back(make(67, 131, {.logits = D::kWide, .name = "/wide"}));
+  cases.push_back(make(67, 131, {.logits = D::kSomeNaN, .name = "/some_nan"}));
+  cases.push_back(make(67, 1031, {.logits = D::kSomeNaN, .name = "/some_nan"}));
+  cases.push_back(make(67, 131, {.padding = 5, .name = "/padded"}));
+  return cases;
+}
+
+}  // namespace
+
+std::vector<Case> cross_entropy_shard_cases() {
+  std::vector<Case> cases;
+  for (uint32_t c = 0; c < find_schema(KEEL_OP_CROSS_ENTROPY_SHARD)->dtypes.size(); ++c) {
+    const auto make = [&](int64_t n, int64_t v, const ShardOptions& options) {
+      return shard_case(c, n, v, options);
+    };
+    for (Case& each : shard_cases(make)) cases.push_back(std::move(each));
+    cases.push_back(make(67, 31, {.logits = D::kNonFinite, .name = "/non_finite"}));
+    cases.push_back(make(67, 1, {.logits = D::kNonFinite, .name = "/non_finite"}));
+  }
+  return cases;
+}
+
+std::vector<Case> cross_entropy_shard_backward_cases() {
+  std::vector<Case> cases;
+  for (uint32_t c = 0; c < find_schema(KEEL_OP_CROSS_ENTROPY_SHARD_BACKWARD)->dtypes.size(); ++c) {
+    const auto make = [&](int64_t n, int64_t v, const ShardOptions& options) {
+      return shard_backward_case(c, n, v, options);
+    };
+    for (Case& each : shard_cases(make)) {
+      // A row of minus infinity alone has no logsumexp to subtract, and e^2^20 is no number.
+      if (each.id.ends_with("/all_masked")) continue;
+      if (each.id.ends_with("/wide") && each.inputs[0].dtype != KEEL_FLOAT32) continue;
+      cases.push_back(std::move(each));
+    }
+    cases.push_back(in_place(make(33, 129, {}), 0, 0));
+    cases.push_back(
+        in_place(make(33, 129, {.labels = D::kIndicesSomeOutside, .name = "/ignored"}), 0, 0));
+  }
+  return cases;
+}
+
+}  // namespace keel::ops

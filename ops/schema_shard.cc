@@ -1,0 +1,75 @@
+// Rows of the schema table: losses over a vocabulary that lies in shards, a range of its
+// entries on each rank.
+#include "ops/case_generators.h"
+#include "ops/reference_functions.h"
+#include "ops/schema_parts.h"
+#include "ops/schema_rows.h"
+#include "ops/shape_rules.h"
+
+namespace keel::ops {
+namespace {
+
+constexpr AttributeSpec kFirst = {
+    "first", AttributeKind::kInt, 0,
+    0,       0x1p31 - 1,          "the entry of the whole vocabulary that the shard's column 0 is"};
+
+constexpr InputSpec kCrossEntropyShardInputs[] = {{"logits", "[n,v], v >= 1"}, {"labels", "[n]"}};
+constexpr OutputSpec kCrossEntropyShardOutputs[] = {
+    {"max", "[n]"}, {"sum_exp", "[n]"}, {"target", "[n]"}};
+constexpr AttributeSpec kCrossEntropyShardAttributes[] = {kFirst};
+constexpr DtypeCombination kCrossEntropyShardDtypes[] = {
+    {{f32, i32}, {f32, f32, f32}, false, kTranscendental},
+    {{bf16, i32}, {f32, f32, f32}, true, kTranscendental},
+};
+
+constexpr InputSpec kCrossEntropyShardBackwardInputs[] = {
+    {"logits", "[n,v]"}, {"labels", "[n]"}, {"logsumexp", "[n]"}};
+constexpr OutputSpec kCrossEntropyShardBackwardOutputs[] = {{"dlogits", "[n,v]", 0b1}};
+constexpr AttributeSpec kCrossEntropyShardBackwardAttributes[] = {
+    {"scale", AttributeKind::kFloat, 1, -kInfinity, kInfinity,
+     "the gradient of each row's loss: 1/n for a mean"},
+    kFirst};
+constexpr DtypeCombination kCrossEntropyShardBackwardDtypes[] = {
+    {{f32, i32, f32}, {f32}, false, kTranscendental},
+    {{bf16, i32, f32},
+     {bf16},
+     true,
+     {kTranscendental.absolute, kTranscendental.relative, kTranscendental.scale, kErrorBFloat16}},
+};
+
+}  // namespace
+
+constinit const Schema kCrossEntropyShard = {
+    KEEL_OP_CROSS_ENTROPY_SHARD,
+    "cross_entropy_shard",
+    "max[i] = the largest of logits[i,:] but NaN, minus infinity where there is none; sum_exp[i] = "
+    "sum_j exp(logits[i,j] - max[i]), 0 for a row of minus infinity alone, NaN for one with NaN or "
+    "plus infinity; target[i] = logits[i,labels[i]-first], 0 where that column is none of the "
+    "shard's. Cross entropy of the whole vocabulary: top = all_reduce(max, by max); total = "
+    "all_reduce(sum_exp * exp(max - top), by sum), where a max of minus infinity adds 0; logsumexp "
+    "= top + log(total); loss = logsumexp - all_reduce(target, by sum), and 0 in rows to ignore, "
+    "whose label is negative",
+    kCrossEntropyShardInputs,
+    kCrossEntropyShardOutputs,
+    kCrossEntropyShardAttributes,
+    kCrossEntropyShardDtypes,
+    f32,
+    check_cross_entropy_shard,
+    cross_entropy_shard_cases,
+    cross_entropy_shard_reference};
+constinit const Schema kCrossEntropyShardBackward = {
+    KEEL_OP_CROSS_ENTROPY_SHARD_BACKWARD,
+    "cross_entropy_shard_backward",
+    "dlogits[i,j] = scale * (exp(logits[i,j] - logsumexp[i]) - (first + j == labels[i])), with the "
+    "logsumexp of the whole vocabulary; a negative label marks a row to ignore, which gives 0, any "
+    "other that is none of the shard's is another's",
+    kCrossEntropyShardBackwardInputs,
+    kCrossEntropyShardBackwardOutputs,
+    kCrossEntropyShardBackwardAttributes,
+    kCrossEntropyShardBackwardDtypes,
+    kNone,
+    check_cross_entropy_shard_backward,
+    cross_entropy_shard_backward_cases,
+    cross_entropy_shard_backward_reference};
+
+}  // namespace keel::ops
