@@ -22,6 +22,10 @@ std::vector<Case> embedding_backward_cases();
 std::vector<Case> cross_entropy_cases();
 std::vector<Case> cross_entropy_backward_cases();
 std::vector<Case> adamw_cases();
+std::vector<Case> swiglu_cases();
+std::vector<Case> swiglu_backward_cases();
+std::vector<Case> bias_gelu_cases();
+std::vector<Case> bias_gelu_backward_cases();
 
 }  // namespace keel::ops
 

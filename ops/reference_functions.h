@@ -20,6 +20,10 @@ void embedding_backward_reference(Workspace& w);
 void cross_entropy_reference(Workspace& w);
 void cross_entropy_backward_reference(Workspace& w);
 void adamw_reference(Workspace& w);
+void swiglu_reference(Workspace& w);
+void swiglu_backward_reference(Workspace& w);
+void bias_gelu_reference(Workspace& w);
+void bias_gelu_backward_reference(Workspace& w);
 
 }  // namespace keel::ops
 

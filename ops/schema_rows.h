@@ -25,6 +25,12 @@ extern const Schema kEmbeddingBackward;
 extern const Schema kCrossEntropy;
 extern const Schema kCrossEntropyBackward;
 
+// ---- activations
+extern const Schema kSwiglu;
+extern const Schema kSwigluBackward;
+extern const Schema kBiasGelu;
+extern const Schema kBiasGeluBackward;
+
 }  // namespace keel::ops
 
 #endif  // KEEL_OPS_SCHEMA_ROWS_H_

@@ -17,6 +17,10 @@ bool check_embedding(const keel_op_call& call, CheckError* error);
 bool check_embedding_backward(const keel_op_call& call, CheckError* error);
 bool check_cross_entropy(const keel_op_call& call, CheckError* error);
 bool check_cross_entropy_backward(const keel_op_call& call, CheckError* error);
+bool check_swiglu(const keel_op_call& call, CheckError* error);
+bool check_swiglu_backward(const keel_op_call& call, CheckError* error);
+bool check_bias_gelu(const keel_op_call& call, CheckError* error);
+bool check_bias_gelu_backward(const keel_op_call& call, CheckError* error);
 
 }  // namespace keel::ops
 

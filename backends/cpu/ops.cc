@@ -32,6 +32,14 @@ const Operator* find_operator(keel_op_id op) {
       return &kCrossEntropyBackwardOperator;
     case KEEL_OP_ADAMW:
       return &kAdamwOperator;
+    case KEEL_OP_SWIGLU:
+      return &kSwigluOperator;
+    case KEEL_OP_SWIGLU_BACKWARD:
+      return &kSwigluBackwardOperator;
+    case KEEL_OP_BIAS_GELU:
+      return &kBiasGeluOperator;
+    case KEEL_OP_BIAS_GELU_BACKWARD:
+      return &kBiasGeluBackwardOperator;
     default:
       return nullptr;
   }

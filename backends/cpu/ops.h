@@ -50,6 +50,10 @@ extern const Operator kEmbeddingBackwardOperator;
 extern const Operator kCrossEntropyOperator;
 extern const Operator kCrossEntropyBackwardOperator;
 extern const Operator kAdamwOperator;
+extern const Operator kSwigluOperator;
+extern const Operator kSwigluBackwardOperator;
+extern const Operator kBiasGeluOperator;
+extern const Operator kBiasGeluBackwardOperator;
 
 }  // namespace keel::cpu
 
