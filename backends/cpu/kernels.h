@@ -63,8 +63,8 @@ void swiglu_backward_f32(const float* x, const float* dy, float* dx, int64_t row
 // within 2e-7 |x + bias|, over that by tanh.
 void bias_gelu_f32(bool erf, const float* x, const float* bias, float* y, int64_t rows,
                    int64_t width);
-void bias_gelu_backward_f32(bool erf, const float* x, const float* bias, const float* dy,
-                            float* dx, int64_t rows, int64_t width);
+void bias_gelu_backward_f32(bool erf, const float* x, const float* bias, const float* dy, float* dx,
+                            int64_t rows, int64_t width);
 
 // ---- reductions (kernels_reduce.cc) --------------------------------------------
 
