@@ -37,6 +37,10 @@ std::vector<Case> sum_of_squares_cases();
 std::vector<Case> clip_cases();
 std::vector<Case> cross_entropy_shard_cases();
 std::vector<Case> cross_entropy_shard_backward_cases();
+std::vector<Case> swiglu_cases();
+std::vector<Case> swiglu_backward_cases();
+std::vector<Case> bias_gelu_cases();
+std::vector<Case> bias_gelu_backward_cases();
 
 }  // namespace keel::ops
 

@@ -35,6 +35,10 @@ void sum_of_squares_reference(Workspace& w);
 void clip_reference(Workspace& w);
 void cross_entropy_shard_reference(Workspace& w);
 void cross_entropy_shard_backward_reference(Workspace& w);
+void swiglu_reference(Workspace& w);
+void swiglu_backward_reference(Workspace& w);
+void bias_gelu_reference(Workspace& w);
+void bias_gelu_backward_reference(Workspace& w);
 
 }  // namespace keel::ops
 

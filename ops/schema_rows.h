@@ -46,6 +46,11 @@ extern const Schema kClip;
 // ---- shard
 extern const Schema kCrossEntropyShard;
 extern const Schema kCrossEntropyShardBackward;
+// ---- activations
+extern const Schema kSwiglu;
+extern const Schema kSwigluBackward;
+extern const Schema kBiasGelu;
+extern const Schema kBiasGeluBackward;
 
 }  // namespace keel::ops
 

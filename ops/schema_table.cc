@@ -29,10 +29,10 @@ constexpr const Schema* kSchemas[] = {
     &kRmsNormBackward,
     &kSoftmax,
     &kSoftmaxBackward,
-    nullptr,  // swiglu
-    nullptr,  // swiglu_backward
-    nullptr,  // bias_gelu
-    nullptr,  // bias_gelu_backward
+    &kSwiglu,
+    &kSwigluBackward,
+    &kBiasGelu,
+    &kBiasGeluBackward,
     nullptr,  // rope
     nullptr,  // dropout_add
     nullptr,  // dropout_backward

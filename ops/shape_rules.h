@@ -32,6 +32,10 @@ bool check_sum_of_squares(const keel_op_call& call, CheckError* error);
 bool check_clip(const keel_op_call& call, CheckError* error);
 bool check_cross_entropy_shard(const keel_op_call& call, CheckError* error);
 bool check_cross_entropy_shard_backward(const keel_op_call& call, CheckError* error);
+bool check_swiglu(const keel_op_call& call, CheckError* error);
+bool check_swiglu_backward(const keel_op_call& call, CheckError* error);
+bool check_bias_gelu(const keel_op_call& call, CheckError* error);
+bool check_bias_gelu_backward(const keel_op_call& call, CheckError* error);
 
 }  // namespace keel::ops
 

@@ -57,6 +57,18 @@ CastFunction cast_function(keel_dtype from, keel_dtype to);
 void gelu_f32(const float* x, float* y, int64_t count);
 void gelu_backward_f32(const float* x, const float* dy, float* dx, int64_t count);
 
+// Rows of 2 * |width| (gate, then up) to rows of |width|; the backward writes rows of
+// 2 * |width|, which may be x. A sigmoid under 2^-127 is given as 0.
+void swiglu_f32(const float* x, float* y, int64_t rows, int64_t width);
+void swiglu_backward_f32(const float* x, const float* dy, float* dx, int64_t rows, int64_t width);
+
+// gelu(x + bias) of |rows| rows of |width|; |bias| may be NULL. |erf| chooses the form by erf,
+// within 2e-7 |x + bias|, over that by tanh.
+void bias_gelu_f32(bool erf, const float* x, const float* bias, float* y, int64_t rows,
+                   int64_t width);
+void bias_gelu_backward_f32(bool erf, const float* x, const float* bias, const float* dy, float* dx,
+                            int64_t rows, int64_t width);
+
 // ---- reductions (kernels_reduce.cc) --------------------------------------------
 
 // Blocks of 512 are summed in float32 and the blocks in float64, in order.

@@ -48,17 +48,20 @@ HWY_INLINE V exp_minus_t(D d, V x) {
 }
 
 // A NaN passes through: comparisons with it are false.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V gelu(D d, V value) {
+  const V result = hn::Div(value, hn::Add(hn::Set(d, 1.0f), exp_minus_t(d, value)));
+  return hn::IfThenZeroElse(hn::Lt(value, hn::Set(d, kLowest)), result);
+}
+
 template <class D>
 HWY_INLINE void gelu_step(D d, const float* x, float* y) {
-  const auto value = hn::LoadU(d, x);
-  const auto result = hn::Div(value, hn::Add(hn::Set(d, 1.0f), exp_minus_t(d, value)));
-  hn::StoreU(hn::IfThenZeroElse(hn::Lt(value, hn::Set(d, kLowest)), result), d, y);
+  hn::StoreU(gelu(d, hn::LoadU(d, x)), d, y);
 }
 
 // d/dx x s(t) = s (1 + x (1 - s) t'), where s = 1 / (1 + e) and 1 - s = e s.
-template <class D>
-HWY_INLINE void gelu_backward_step(D d, const float* x, const float* dy, float* dx) {
-  const auto value = hn::LoadU(d, x);
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V gelu_slope(D d, V value) {
   const auto one = hn::Set(d, 1.0f);
   // 1 - s is 0 beyond the upper bound, so that bounding x there changes nothing
   // but spares an infinity times 0.
@@ -69,8 +72,12 @@ HWY_INLINE void gelu_backward_step(D d, const float* x, const float* dy, float* 
   const auto t_slope = hn::MulAdd(hn::Mul(bounded, bounded), hn::Set(d, 3.0f * kB), hn::Set(d, kA));
   auto slope = hn::Mul(sigmoid, hn::MulAdd(hn::Mul(bounded, rest), t_slope, one));
   slope = hn::IfThenZeroElse(hn::Lt(value, hn::Set(d, kLowest)), slope);
-  slope = hn::IfThenElse(hn::IsNaN(value), value, slope);
-  hn::StoreU(hn::Mul(hn::LoadU(d, dy), slope), d, dx);
+  return hn::IfThenElse(hn::IsNaN(value), value, slope);
+}
+
+template <class D>
+HWY_INLINE void gelu_backward_step(D d, const float* x, const float* dy, float* dx) {
+  hn::StoreU(hn::Mul(hn::LoadU(d, dy), gelu_slope(d, hn::LoadU(d, x))), d, dx);
 }
 
 void gelu_f32(const float* x, float* y, int64_t count) {
@@ -91,6 +98,135 @@ void gelu_backward_f32(const float* x, const float* dy, float* dx, int64_t count
   for (; i < count; ++i) gelu_backward_step(one, x + i, dy + i, dx + i);
 }
 
+// ---- gelu by erf
+
+// Beyond it in size, exp(-t^2/2) is 0 in float32 and the distribution function 0 or 1.
+constexpr float kTail = 13.2f;
+
+// The normal distribution function of t and its density exp(-t^2/2), unscaled. The former by
+// the rational-exponential form of Hastings (Abramowitz and Stegun 7.1.26: erf within 1.5e-7),
+// which asks for the same exponential.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V normal_distribution(D d, V t, V* out_density) {
+  const V one = hn::Set(d, 1.0f);
+  const V size = hn::Min(hn::Abs(t), hn::Set(d, kTail));
+  const V density = hn::Exp(d, hn::Mul(hn::Set(d, -0.5f), hn::Mul(size, size)));
+  // 0.3275911 / sqrt(2)
+  const V k = hn::Div(one, hn::MulAdd(hn::Set(d, 0.23164189f), size, one));
+  V series = hn::Set(d, 1.061405429f);
+  series = hn::MulAdd(series, k, hn::Set(d, -1.453152027f));
+  series = hn::MulAdd(series, k, hn::Set(d, 1.421413741f));
+  series = hn::MulAdd(series, k, hn::Set(d, -0.284496736f));
+  series = hn::MulAdd(series, k, hn::Set(d, 0.254829592f));
+  const V tail = hn::Mul(hn::Mul(hn::Set(d, 0.5f), hn::Mul(series, k)), density);
+  *out_density = density;
+  return hn::IfThenElse(hn::Lt(t, hn::Zero(d)), tail, hn::Sub(one, tail));
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V gelu_by_erf(D d, V t) {
+  V density;
+  const V distribution = normal_distribution(d, t, &density);
+  // Spares an infinity times 0.
+  const V result = hn::Mul(t, distribution);
+  return hn::IfThenZeroElse(hn::Lt(t, hn::Set(d, -kTail)), result);
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V gelu_by_erf_slope(D d, V t) {
+  V density;
+  const V distribution = normal_distribution(d, t, &density);
+  const V bounded = hn::Clamp(t, hn::Set(d, -kTail), hn::Set(d, kTail));
+  const V scaled = hn::Mul(bounded, hn::Set(d, 0.3989422804f));
+  return hn::IfThenElse(hn::IsNaN(t), t, hn::MulAdd(scaled, density, distribution));
+}
+
+// ---- rows
+
+// step(d, j) for the lanes of d from j on, over [0, width).
+template <class Step>
+HWY_INLINE void for_row(int64_t width, const Step& step) {
+  const hn::ScalableTag<float> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t j = 0;
+  for (; j + lanes <= width; j += lanes) step(d, j);
+  const hn::CappedTag<float, 1> one;
+  for (; j < width; ++j) step(one, j);
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V biased(D d, const float* x, const float* bias, int64_t j) {
+  const V value = hn::LoadU(d, x + j);
+  return bias == nullptr ? value : hn::Add(value, hn::LoadU(d, bias + j));
+}
+
+void bias_gelu_f32(bool erf, const float* x, const float* bias, float* y, int64_t rows,
+                   int64_t width) {
+  for (; rows > 0; --rows, x += width, y += width) {
+    for_row(width, [&](auto d, int64_t j) HWY_ATTR {
+      const auto t = biased(d, x, bias, j);
+      hn::StoreU(erf ? gelu_by_erf(d, t) : gelu(d, t), d, y + j);
+    });
+  }
+}
+
+void bias_gelu_backward_f32(bool erf, const float* x, const float* bias, const float* dy, float* dx,
+                            int64_t rows, int64_t width) {
+  for (; rows > 0; --rows, x += width, dy += width, dx += width) {
+    for_row(width, [&](auto d, int64_t j) HWY_ATTR {
+      const auto t = biased(d, x, bias, j);
+      const auto slope = erf ? gelu_by_erf_slope(d, t) : gelu_slope(d, t);
+      hn::StoreU(hn::Mul(hn::LoadU(d, dy + j), slope), d, dx + j);
+    });
+  }
+}
+
+// ---- swiglu
+
+// exp(-t), bounded just below the largest float: 1 / (1 + it) is then still a normal number
+// or its neighbour.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V exp_minus(D d, V t) {
+  return hn::Exp(d, hn::Neg(hn::Clamp(t, hn::Set(d, -88.0f), hn::Set(d, 88.0f))));
+}
+
+// 0 where the bound of exp_minus would give too much.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V sigmoid(D d, V t, V exponential) {
+  const V one = hn::Set(d, 1.0f);
+  const V result =
+      hn::IfThenZeroElse(hn::Lt(t, hn::Set(d, -88.0f)), hn::Div(one, hn::Add(one, exponential)));
+  return hn::IfThenElse(hn::IsNaN(t), t, result);
+}
+
+void swiglu_f32(const float* x, float* y, int64_t rows, int64_t width) {
+  for (; rows > 0; --rows, x += 2 * width, y += width) {
+    for_row(width, [&](auto d, int64_t j) HWY_ATTR {
+      const auto gate = hn::LoadU(d, x + j);
+      const auto up = hn::LoadU(d, x + width + j);
+      const auto s = sigmoid(d, gate, exp_minus(d, gate));
+      hn::StoreU(hn::Mul(hn::Mul(gate, s), up), d, y + j);
+    });
+  }
+}
+
+// silu'(t) = s (1 + t (1 - s)), where 1 - s = exp(-t) s has no cancellation.
+void swiglu_backward_f32(const float* x, const float* dy, float* dx, int64_t rows, int64_t width) {
+  for (; rows > 0; --rows, x += 2 * width, dy += width, dx += 2 * width) {
+    for_row(width, [&](auto d, int64_t j) HWY_ATTR {
+      const auto gate = hn::LoadU(d, x + j);
+      const auto up = hn::LoadU(d, x + width + j);
+      const auto dy_j = hn::LoadU(d, dy + j);
+      const auto exponential = exp_minus(d, gate);
+      const auto s = sigmoid(d, gate, exponential);
+      const auto rest = hn::Mul(exponential, s);
+      const auto slope = hn::Mul(s, hn::MulAdd(gate, rest, hn::Set(d, 1.0f)));
+      hn::StoreU(hn::Mul(hn::Mul(dy_j, up), slope), d, dx + j);
+      hn::StoreU(hn::Mul(dy_j, hn::Mul(gate, s)), d, dx + width + j);
+    });
+  }
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace keel::cpu::kernels
 HWY_AFTER_NAMESPACE();
@@ -107,6 +243,29 @@ void gelu_f32(const float* x, float* y, int64_t count) {
 
 void gelu_backward_f32(const float* x, const float* dy, float* dx, int64_t count) {
   HWY_DYNAMIC_DISPATCH(gelu_backward_f32)(x, dy, dx, count);
+}
+
+HWY_EXPORT(bias_gelu_f32);
+HWY_EXPORT(bias_gelu_backward_f32);
+HWY_EXPORT(swiglu_f32);
+HWY_EXPORT(swiglu_backward_f32);
+
+void bias_gelu_f32(bool erf, const float* x, const float* bias, float* y, int64_t rows,
+                   int64_t width) {
+  HWY_DYNAMIC_DISPATCH(bias_gelu_f32)(erf, x, bias, y, rows, width);
+}
+
+void bias_gelu_backward_f32(bool erf, const float* x, const float* bias, const float* dy, float* dx,
+                            int64_t rows, int64_t width) {
+  HWY_DYNAMIC_DISPATCH(bias_gelu_backward_f32)(erf, x, bias, dy, dx, rows, width);
+}
+
+void swiglu_f32(const float* x, float* y, int64_t rows, int64_t width) {
+  HWY_DYNAMIC_DISPATCH(swiglu_f32)(x, y, rows, width);
+}
+
+void swiglu_backward_f32(const float* x, const float* dy, float* dx, int64_t rows, int64_t width) {
+  HWY_DYNAMIC_DISPATCH(swiglu_backward_f32)(x, dy, dx, rows, width);
 }
 
 }  // namespace keel::cpu::kernels

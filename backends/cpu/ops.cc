@@ -60,6 +60,14 @@ const Operator* find_operator(keel_op_id op) {
       return &kCrossEntropyShardOperator;
     case KEEL_OP_CROSS_ENTROPY_SHARD_BACKWARD:
       return &kCrossEntropyShardBackwardOperator;
+    case KEEL_OP_SWIGLU:
+      return &kSwigluOperator;
+    case KEEL_OP_SWIGLU_BACKWARD:
+      return &kSwigluBackwardOperator;
+    case KEEL_OP_BIAS_GELU:
+      return &kBiasGeluOperator;
+    case KEEL_OP_BIAS_GELU_BACKWARD:
+      return &kBiasGeluBackwardOperator;
     default:
       return nullptr;
   }

@@ -65,6 +65,10 @@ extern const Operator kSumOfSquaresOperator;
 extern const Operator kClipOperator;
 extern const Operator kCrossEntropyShardOperator;
 extern const Operator kCrossEntropyShardBackwardOperator;
+extern const Operator kSwigluOperator;
+extern const Operator kSwigluBackwardOperator;
+extern const Operator kBiasGeluOperator;
+extern const Operator kBiasGeluBackwardOperator;
 
 }  // namespace keel::cpu
 

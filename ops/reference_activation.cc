@@ -1,0 +1,93 @@
+// References: activations with a gate or a bias.
+#include <cmath>
+
+#include "ops/reference_functions.h"
+#include "ops/reference_workspace.h"
+
+namespace keel::ops {
+namespace {
+
+double sigmoid(double t) {
+  return 1 / (1 + std::exp(-t));
+}
+
+// Of a sigmoid, as large as its relative error may grow: exp of |t| has one of |t| roundings,
+// and what lies under 2^-126 may be 0, which is 2^-108 in units of 2^-18.
+double sigmoid_size(double t) {
+  return sigmoid(t) * (1 + std::abs(t)) + 0x1p-107;
+}
+
+constexpr double kTanhFactor = 0.79788456080286535588;  // sqrt(2 / pi)
+constexpr double kTanhCubic = 0.044715;
+constexpr double kRootHalf = 0.70710678118654752440;
+constexpr double kDensityAtZero = 0.39894228040143267794;  // 1 / sqrt(2 pi)
+
+double gelu(bool erf, double t) {
+  if (erf) return 0.5 * t * std::erfc(-kRootHalf * t);
+  return 0.5 * t * (1 + std::tanh(kTanhFactor * (t + kTanhCubic * t * t * t)));
+}
+
+double gelu_slope(bool erf, double t) {
+  if (erf) {
+    return 0.5 * std::erfc(-kRootHalf * t) + t * kDensityAtZero * std::exp(-0.5 * t * t);
+  }
+  const double tanh = std::tanh(kTanhFactor * (t + kTanhCubic * t * t * t));
+  const double inner_slope = kTanhFactor * (1 + 3 * kTanhCubic * t * t);
+  return 0.5 * (1 + tanh) + 0.5 * t * (1 - tanh * tanh) * inner_slope;
+}
+
+}  // namespace
+
+void swiglu_reference(Workspace& w) {
+  const auto d = static_cast<size_t>(w.extent(0, 1) / 2);
+  for (size_t i = 0; i < w.count(); ++i) {
+    const size_t at = i / d * 2 * d + i % d;
+    const double gate = w.in(0)[at];
+    const double up = w.in(0)[at + d];
+    w.out(0)[i] = gate * sigmoid(gate) * up;
+    w.size(0)[i] = std::abs(gate * up) * sigmoid_size(gate);
+  }
+}
+
+void swiglu_backward_reference(Workspace& w) {
+  const auto d = static_cast<size_t>(w.extent(0, 1) / 2);
+  for (size_t i = 0; i < w.in(1).size(); ++i) {
+    const size_t at = i / d * 2 * d + i % d;
+    const double gate = w.in(0)[at];
+    const double up = w.in(0)[at + d];
+    const double dy = w.in(1)[i];
+    const double s = sigmoid(gate);
+    w.out(0)[at] = dy * up * s * (1 + gate * (1 - s));
+    w.size(0)[at] = std::abs(dy * up) * sigmoid_size(gate) * (1 + std::abs(gate) * (1 - s));
+    w.out(0)[at + d] = dy * gate * s;
+    w.size(0)[at + d] = std::abs(dy * gate) * sigmoid_size(gate);
+  }
+}
+
+void bias_gelu_reference(Workspace& w) {
+  const auto d = static_cast<size_t>(w.extent(0, 1));
+  const bool biased = w.call().inputs[1] != nullptr;
+  for (size_t i = 0; i < w.count(); ++i) {
+    const double x = w.in(0)[i];
+    const double bias = biased ? w.in(1)[i % d] : 0;
+    w.out(0)[i] = gelu(w.integer(0) != 0, x + bias);
+    w.size(0)[i] = std::abs(x) + std::abs(bias);  // the sum may cancel, and 1 + tanh
+  }
+}
+
+void bias_gelu_backward_reference(Workspace& w) {
+  const auto d = static_cast<size_t>(w.extent(0, 1));
+  const bool biased = w.call().inputs[1] != nullptr;
+  for (size_t i = 0; i < w.count(); ++i) {
+    const double x = w.in(0)[i];
+    const double bias = biased ? w.in(1)[i % d] : 0;
+    const double dy = w.in(2)[i];
+    const double t = x + bias;
+    w.out(0)[i] = dy * gelu_slope(w.integer(0) != 0, t);
+    // From |t| of 6 on the slope is flat: 1, or 0, whatever becomes of the sum.
+    const double rounded = std::abs(t) < 6 ? std::abs(x) + std::abs(bias) + t * t : 0;
+    w.size(0)[i] = std::abs(dy) * (1 + rounded);
+  }
+}
+
+}  // namespace keel::ops
