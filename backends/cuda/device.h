@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "backends/cuda/capture.h"
 #include "backends/cuda/driver.h"
 #include "backends/cuda/kernels.h"
 
@@ -48,6 +49,12 @@ class Device {
     return is_lost() ? keel_status{KEEL_OK} : check(name, result);
   }
 
+  // The bare answer of |body| in the device's context, for what is no failure of the device.
+  template <typename Body>
+  CUresult ask(Body&& body) {
+    return run(std::forward<Body>(body));
+  }
+
   // NULL where the operators' kernels cannot run here.
   const Kernels* kernels() const { return kernels_.get(); }
 
@@ -76,6 +83,7 @@ class Device {
   template <typename Body>
   CUresult run(Body&& body) {
     const Functions& cu = functions();
+    const RelaxedCapture relaxed(cu);
     CUcontext before = nullptr;
     if (cu.CtxGetCurrent(&before) == CUDA_SUCCESS && before == context_) return body(cu);
     CUresult result = cu.CtxPushCurrent(context_);

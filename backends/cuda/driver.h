@@ -67,7 +67,10 @@ namespace keel::cuda {
   X(StreamWaitEvent, 3020)
 
 // NULL where the driver is too old for them.
-#define KEEL_CUDA_OPTIONAL_FUNCTIONS(X) X(FuncGetParamInfo, 12040)
+#define KEEL_CUDA_OPTIONAL_FUNCTIONS(X) \
+  X(FuncGetParamInfo, 12040)            \
+  X(StreamIsCapturing, 10000)           \
+  X(ThreadExchangeStreamCaptureMode, 10010)
 
 struct Functions {
 #define KEEL_CUDA_MEMBER(name, version) PFN_cu##name##_v##version name = nullptr;

@@ -221,6 +221,7 @@ keel_status stream_wrap(keel_plugin_device* device, void* native, keel_plugin_st
 }
 
 keel_status stream_unwrap(keel_plugin_stream* stream, void** out_native) {
+  object(stream).share();
   *out_native = object(stream).native();
   return KEEL_OK;
 }

@@ -34,6 +34,12 @@ constexpr Row kRows[] = {
     KEEL_RESULT(ERROR_NOT_SUPPORTED, "operation not supported"),
     KEEL_RESULT(ERROR_SYSTEM_NOT_READY, "the system is not ready"),
     KEEL_RESULT(ERROR_EXTERNAL_DEVICE, "an error of another device"),
+    KEEL_RESULT(ERROR_STREAM_CAPTURE_UNSUPPORTED,
+                "operation not permitted while a stream is captured"),
+    KEEL_RESULT(ERROR_STREAM_CAPTURE_INVALIDATED, "an earlier call has broken the capture"),
+    KEEL_RESULT(ERROR_STREAM_CAPTURE_UNMATCHED, "the stream is in no capture"),
+    KEEL_RESULT(ERROR_CAPTURED_EVENT, "the event was last recorded in a capture"),
+    KEEL_RESULT(ERROR_STREAM_CAPTURE_WRONG_THREAD, "another thread has begun the capture"),
     KEEL_RESULT(ERROR_UNKNOWN, "unknown error"),
 };
 #undef KEEL_RESULT
