@@ -29,6 +29,7 @@ class Device {
   Device& operator=(const Device&) = delete;
 
   const Functions& functions() const { return driver_.functions(); }
+  Driver& driver() const { return driver_; }
   CUcontext context() const { return context_; }
   CUdevice handle() const { return device_; }
   const std::string& nccl_folder() const { return nccl_folder_; }

@@ -21,6 +21,7 @@ constexpr Row kRows[] = {
     KEEL_RESULT(ERROR_INVALID_IMAGE, "the image of the module is invalid"),
     KEEL_RESULT(ERROR_INVALID_CONTEXT, "invalid device context"),
     KEEL_RESULT(ERROR_NO_BINARY_FOR_GPU, "no image in the module is for this device"),
+    KEEL_RESULT(ERROR_UNSUPPORTED_PTX_VERSION, "the PTX is of a later toolchain"),
     KEEL_RESULT(ERROR_ECC_UNCORRECTABLE, "uncorrectable ECC error"),
     KEEL_RESULT(ERROR_INVALID_HANDLE, "invalid resource handle"),
     KEEL_RESULT(ERROR_NOT_FOUND, "named symbol not found"),
