@@ -87,8 +87,9 @@ std::string cell(std::string text) {
 std::string contender_text(const Json& figure, const std::string& name) {
   for (const Json& contender : figure.at("contenders")) {
     if (contender.at("name") != name) continue;
-    return fmt::format("{:.4g} {}", contender.at("median").get<double>(),
-                       figure.at("unit").get<std::string>());
+    const Json& median = contender.at("median");
+    if (!median.is_number()) return "-";  // what is no number is written as null
+    return fmt::format("{:.4g} {}", median.get<double>(), figure.at("unit").get<std::string>());
   }
   return "-";
 }
@@ -101,6 +102,10 @@ bool is_ratio(const Json& figure) {
 std::string result_text(const Json& figure) {
   const Json& result = figure.at("result");
   const Json& interval = result.at("interval_95");
+  if (!result.at("median").is_number() || !interval.at(0).is_number() ||
+      !interval.at(1).is_number()) {
+    return "not a number";
+  }
   const auto median = result.at("median").get<double>();
   const auto low = interval.at(0).get<double>();
   const auto high = interval.at(1).get<double>();

@@ -51,6 +51,20 @@ constexpr char kFigures[] = R"({"machine": {"cores": 4}, "figures": [
    "target": {"comparison": "at most", "bound": 100}, "met": true},
   {"name": "cuda_matmul/x", "skipped": "no | such library"}]})";
 
+// A rate over no time is none, and JSON has null for it.
+TEST_F(GpuReportTest, AFigureThatIsNoNumber) {
+  write("steps.tsv", "figures\tpassed\t30\t\n");
+  write("figures.json", R"({"figures": [
+    {"name": "cuda_op/add", "unit": "GB/s",
+     "contenders": [{"name": "Keel", "median": null}, {"name": "copy", "median": 1000.0}],
+     "result": {"measure": "ratio of rates", "subject": "Keel", "peer": "copy", "median": null,
+                "interval_95": [null, null]},
+     "target": {"comparison": "at least", "bound": 0.85}, "met": null}]})");
+  const std::string text = to_markdown(read_gpu_run(folder_));
+  EXPECT_TRUE(holds(text, "| cuda_op/add | - | copy: 1000 GB/s | not a number | at least 0.85x |"))
+      << text;
+}
+
 TEST_F(GpuReportTest, TellsOfEachStepWhatItGave) {
   write("steps.tsv",
         "conform-cuda\tfailed\t12\tcore/b failed\nsanitizer\tskipped\t0\tno compute-sanitizer\n"

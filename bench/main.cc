@@ -7,10 +7,12 @@
 #include <chrono>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <fstream>
 #include <keel/keel.hpp>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "bench/calls.h"
@@ -114,10 +116,22 @@ void describe_devices(const Setup& setup, Machine* machine) {
   }
 }
 
+// All of it or, to whoever is stopped in between, what was there before.
 void write_file(const std::string& path, const std::string& text) {
   if (path.empty()) return;
-  std::ofstream file(path);
-  if (!(file << text << std::flush)) throw std::runtime_error("cannot write " + path);
+  std::error_code error;
+  const bool is_replaceable =
+      !std::filesystem::exists(path, error) || std::filesystem::is_regular_file(path, error);
+  // A pipe or a device is written to, not replaced.
+  const std::string written = is_replaceable ? path + ".part" : path;
+  std::ofstream file(written);
+  bool ok = static_cast<bool>(file << text << std::flush);
+  file.close();
+  if (ok && is_replaceable) {
+    std::filesystem::rename(written, path, error);
+    ok = !error;
+  }
+  if (!ok) throw std::runtime_error("cannot write " + path);
 }
 
 bool is_chosen(const std::string& name, const std::vector<std::string>& filters) {

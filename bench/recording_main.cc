@@ -41,24 +41,20 @@ bool run(uint64_t count, bool recorded) {
   const auto recorder = FlightRecorder::create({"bench", 0, kWorld, "cpu:0"});
   const auto segment = make_segment();
   keel::Request request = some_request();
+  request.print = request.fingerprint();
   for (uint64_t at = 0; at < ControlSegment::kPosts; ++at) {
-    segment->post(1, at).fingerprint = request.fingerprint();
+    segment->post(1, at).fingerprint = request.print;
   }
   for (uint64_t sequence = 0; sequence < count; ++sequence) {
     keel::Post& own = segment->post(0, sequence);
     // Neither loop may be computed ahead, or left out.
     asm volatile("" : : "r"(&request), "r"(&own) : "memory");
     if (!recorded) continue;
-    FlightRecorder::Entry* const entry =
-        recorder->begin(sequence, request.collective, request.dtype, request.reduction,
-                        request.root, request.count);
-    own.fingerprint = request.fingerprint();
+    request.print = request.fingerprint();
+    FlightRecorder::Entry* const entry = recorder->begin(sequence, request.print, request.count);
+    own.fingerprint = request.print;
     FlightRecorder::start(entry);
-    bool all_equal = true;
-    for (uint32_t rank = 0; rank < kWorld; ++rank) {
-      all_equal = all_equal && segment->post(rank, sequence).fingerprint == own.fingerprint;
-    }
-    if (!all_equal) return false;
+    if (!(segment->post(1, sequence).fingerprint == request.print)) return false;
     FlightRecorder::finish(entry, KEEL_OK);
   }
   return true;

@@ -1,4 +1,5 @@
-# KEEL_NVCC: CUDA's compiler, for kernels alone. KEEL_NVCC_MISSING says why there is none.
+# KEEL_NVCC: CUDA's compiler, for kernels alone, and KEEL_NVCC_VERSION, as CUDA_VERSION counts.
+# KEEL_NVCC_MISSING says why there is none.
 include(KeelCuda)
 find_program(KEEL_NVCC nvcc HINTS "$ENV{CUDA_PATH}" "$ENV{CUDA_HOME}" /usr/local/cuda
              PATH_SUFFIXES bin)
@@ -20,5 +21,13 @@ else()
   endif()
   if(NOT KEEL_NVCC_STATUS STREQUAL "0")
     set(KEEL_NVCC_MISSING "${KEEL_NVCC} does not compile a kernel with the host's compiler here")
+  endif()
+  if(NOT DEFINED KEEL_NVCC_VERSION)
+    execute_process(COMMAND "${KEEL_NVCC}" --version OUTPUT_VARIABLE said ERROR_QUIET)
+    set(version 99999)  # newer than any driver
+    if(said MATCHES "release ([0-9]+)\\.([0-9]+)")
+      math(EXPR version "${CMAKE_MATCH_1} * 1000 + ${CMAKE_MATCH_2} * 10")
+    endif()
+    set(KEEL_NVCC_VERSION "${version}" CACHE INTERNAL "Of the CUDA that nvcc is from")
   endif()
 endif()

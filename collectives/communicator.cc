@@ -75,6 +75,7 @@ Status Communicator::check(const Request& request, const Ref<Stream>& stream) co
 Status Communicator::enqueue(Request request, const Ref<Stream>& stream) {
   KEEL_RETURN_IF_ERROR(check(request, stream));
   request.algorithm = selection_.choose(request, world());
+  request.print = request.fingerprint();
   ControlSegment& segment = team().segment();
   if (segment.failed()) return segment.failure_status();
   std::unique_lock lock(mutex_);
@@ -109,6 +110,7 @@ bool Communicator::call_at_once(const CallArguments& arguments, const void* send
   }
   Request request = arguments.request(send, receive);
   request.algorithm = Algorithm::kEager;
+  request.print = known->print;
   FlightRecorder::Entry* const entry = record(request);
   std::optional<uint64_t> posted;
   if (run_now(request, sides, entry, &posted)) [[likely]] {
@@ -144,14 +146,16 @@ Status Communicator::leave_locked(Request request, FlightRecorder::Entry* entry,
 
 FlightRecorder::Entry* Communicator::record(const Request& request) {
   if (request.collective != KEEL_SEND_RECV || request.transfers.empty()) {
-    return recorder_->begin(called_++, request.collective, request.dtype, request.reduction,
-                            request.root, request.count);
+    return recorder_->begin(called_++, request.print, request.count);
   }
   // Of a group of messages the first one tells which it is.
   const Transfer& first = request.transfers.front();
-  keel_collective collective = KEEL_SEND_RECV;
-  if (request.transfers.size() == 1) collective = first.sends ? KEEL_SEND : KEEL_RECV;
-  return recorder_->begin(called_++, collective, first.dtype, KEEL_SUM, first.peer, first.count);
+  Request told;
+  told.collective = KEEL_SEND_RECV;
+  if (request.transfers.size() == 1) told.collective = first.sends ? KEEL_SEND : KEEL_RECV;
+  told.dtype = first.dtype;
+  told.root = first.peer;
+  return recorder_->begin(called_++, told.fingerprint(), first.count);
 }
 
 Status Communicator::hold_locked(keel_collective collective, const Ref<Stream>& stream,

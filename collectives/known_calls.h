@@ -43,6 +43,7 @@ struct KnownCall {
 
   bool is_set = false;
   CallArguments arguments;
+  Fingerprint print;
   uint64_t send_bytes = 0;
   uint64_t receive_bytes = 0;
   // Where what the rank has for itself lies in its buffers.
@@ -64,6 +65,7 @@ class KnownCalls {
     KnownCall call = {.is_set = true,
                       .arguments = {request.collective, request.dtype, request.reduction,
                                     request.root, request.count},
+                      .print = request.print,
                       .send_bytes = request.send_bytes(rank, world),
                       .receive_bytes = request.receive_bytes(rank, world)};
     if (request.collective != KEEL_ALL_TO_ALL) {  // in place it is one and the same buffer

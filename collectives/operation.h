@@ -38,9 +38,10 @@ struct Transfer {
 
 // Whether the collective is one of those with arrays.
 constexpr bool has_arrays(keel_collective collective) {
-  return collective == KEEL_ALL_GATHER_V || collective == KEEL_REDUCE_SCATTER_V ||
-         collective == KEEL_ALL_TO_ALL_V || collective == KEEL_GATHER_V ||
-         collective == KEEL_SCATTER_V;
+  constexpr uint64_t kForms = 1u << KEEL_ALL_GATHER_V | 1u << KEEL_REDUCE_SCATTER_V |
+                              1u << KEEL_ALL_TO_ALL_V | 1u << KEEL_GATHER_V | 1u << KEEL_SCATTER_V;
+  static_assert(KEEL_COLLECTIVE_COUNT < 32);
+  return (kForms >> (collective & 63) & 1) != 0;
 }
 
 // One rank's call. |count| as keel.h counts it for the collective.
@@ -54,6 +55,7 @@ struct Request {
   void* receive = nullptr;
   double factor = 1;
   Algorithm algorithm = Algorithm::kDirect;  // as chosen, by all ranks alike
+  Fingerprint print;  // fingerprint(), once that is chosen: posted and recorded as it is
   // Of the forms with arrays, one a rank; empty for the others.
   std::vector<Piece> send_pieces;
   std::vector<Piece> receive_pieces;
@@ -74,8 +76,9 @@ struct Request {
   // Elements of the largest piece.
   uint64_t largest_piece() const;
 
-  // |reduction| is the same for all that do not reduce. In line: it is made in every operation.
-  Fingerprint fingerprint() const {
+  // |reduction| is the same for all that do not reduce. In line: it is made for every operation
+  // that is not known yet.
+  [[gnu::always_inline]] Fingerprint fingerprint() const {
     Fingerprint print;
     print.count = has_arrays(collective) ? hash_of_arrays() : count;
     print.collective = static_cast<uint8_t>(collective);

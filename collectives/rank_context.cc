@@ -15,6 +15,7 @@ RankContext::RankContext(std::shared_ptr<Team> team, uint32_t rank, Ref<Device> 
       has_alias_(device_->claims(KEEL_CLAIM_HOST_ALIAS) && !forbid_alias),
       book_(*device_),
       views_(team_->world()) {
+  if (!team_->is_local()) attach_ = Attach(team_->attendees(), rank_);
   sources.resize(team_->world());
   factors.resize(team_->world());
   any_staged_ = !has_alias_;
@@ -48,7 +49,7 @@ Status RankContext::prepare_stage(const Side& side) {
 }
 
 Status RankContext::locate_side(const void* pointer, uint64_t bytes, bool published,
-                                Side* out_side) {
+                                bool attachable, Side* out_side) {
   *out_side = {};
   out_side->bytes = bytes;
   if (bytes == 0) return {};
@@ -59,10 +60,12 @@ Status RankContext::locate_side(const void* pointer, uint64_t bytes, bool publis
   const bool is_registered =
       !is_allocated && device_->host_registrations().has_same_address(pointer, bytes);
   if (is_registered) {
-    // The caller's own memory: the other ranks of this process reach it, no others.
+    // The caller's own memory: the other ranks of this process reach it, others perhaps.
     out_side->buffer.host = out_side->buffer.device;
     out_side->place.address = reinterpret_cast<uint64_t>(pointer);
-    out_side->staged = published && !team_->is_local();
+    const bool is_foreign = published && !team_->is_local();
+    out_side->attached = is_foreign && attachable && has_alias_ && attach_.is_agreed();
+    out_side->staged = is_foreign && !out_side->attached;
     return {};
   }
   if (!has_alias_) return {};
@@ -79,8 +82,9 @@ Status RankContext::locate_side(const void* pointer, uint64_t bytes, bool publis
   return {};
 }
 
-Status RankContext::make_side(const void* pointer, uint64_t bytes, bool published, Side* out_side) {
-  KEEL_RETURN_IF_ERROR(locate_side(pointer, bytes, published, out_side));
+Status RankContext::make_side(const void* pointer, uint64_t bytes, bool published, Side* out_side,
+                              bool attachable) {
+  KEEL_RETURN_IF_ERROR(locate_side(pointer, bytes, published, attachable, out_side));
   if (!out_side->staged) return {};
   KEEL_RETURN_IF_ERROR(prepare_stage(*out_side));
   out_side->place = stage_->place();
@@ -89,7 +93,7 @@ Status RankContext::make_side(const void* pointer, uint64_t bytes, bool publishe
 
 Status RankContext::make_message_side(const void* pointer, uint64_t bytes, bool published,
                                       Side* out_side) {
-  return locate_side(pointer, bytes, published, out_side);
+  return locate_side(pointer, bytes, published, /*attachable=*/false, out_side);
 }
 
 Status RankContext::make_scratch(Side* out_side) {
@@ -118,6 +122,19 @@ Status RankContext::resolve(uint32_t peer, const Place& place, uint32_t epoch, u
     return failure(KEEL_RANK_FAILED, "{}: {}", team_->name(peer), status.text());
   }
   return status.with_prefix(team_->name(peer) + ": ");
+}
+
+Status RankContext::read_attached(uint32_t peer, uint64_t address, uint64_t size, void* out) {
+  auto* to = static_cast<char*>(out);
+  for (uint64_t done = 0; done < size; done += kStepBytes) {
+    if (done != 0) KEEL_RETURN_IF_ERROR(between_steps());
+    const Status status = read_process(team_->attendee(peer).pid, address + done, to + done,
+                                       std::min(kStepBytes, size - done));
+    if (status.ok()) continue;
+    if (segment().failed()) return segment().failure_status();
+    return failure(KEEL_RANK_FAILED, "{}: {}", team_->name(peer), status.text());
+  }
+  return {};
 }
 
 Status RankContext::reduce_in_steps(const Request& request, char* result, uint64_t count,

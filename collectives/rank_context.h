@@ -15,6 +15,7 @@
 #include "collectives/reduce.h"
 #include "collectives/team.h"
 #include "collectives/transports/arena_book.h"
+#include "collectives/transports/attach.h"
 #include "collectives/transports/peer_memory.h"
 #include "collectives/urgent_traffic.h"
 #include "core/device.h"
@@ -26,8 +27,9 @@ namespace keel {
 struct Side {
   Stage::Buffer buffer;
   uint64_t bytes = 0;
-  bool staged = false;  // the others cannot reach it
-  Place place;          // where they can, or of the stage
+  bool staged = false;    // the others cannot reach it
+  bool attached = false;  // other processes reach it by cross-memory attach
+  Place place;            // where they can, or of the stage
 
   // Becomes |size| bytes of |device|'s memory that the host reaches, or of the host's that the
   // device does, for an operation in which no other rank does; false where the calling thread, by
@@ -85,8 +87,10 @@ class RankContext {
   // Whether the host does not reach the memory of |rank|'s device.
   bool has_leg(uint32_t rank) const { return (team_->attendee(rank).flags & Team::kNoAlias) != 0; }
 
-  // The |bytes| at |pointer|, of which the others shall read something if |published|.
-  Status make_side(const void* pointer, uint64_t bytes, bool published, Side* out_side);
+  // The |bytes| at |pointer|, of which the others shall read something if |published|: whole
+  // ranges, once, if |attachable|.
+  Status make_side(const void* pointer, uint64_t bytes, bool published, Side* out_side,
+                   bool attachable = false);
   // The same for a message, whose stage is its own.
   Status make_message_side(const void* pointer, uint64_t bytes, bool published, Side* out_side);
   // A side that has no buffer, for partial results that another rank gathers.
@@ -97,6 +101,9 @@ class RankContext {
   // |size| bytes at |offset| from |place|, a place of |peer|'s, as an address here.
   Status resolve(uint32_t peer, const Place& place, uint32_t epoch, uint64_t offset, uint64_t size,
                  Patience& patience, const char** out_data);
+  // Where |peer|, in another process, has only told an address.
+  Status read_attached(uint32_t peer, uint64_t address, uint64_t size, void* out);
+  Attach& attach() { return attach_; }
 
   // Next of its collectives, and the last barrier it has been through.
   uint64_t sequence = 0;
@@ -163,7 +170,8 @@ class RankContext {
   }
 
  private:
-  Status locate_side(const void* pointer, uint64_t bytes, bool published, Side* out_side);
+  Status locate_side(const void* pointer, uint64_t bytes, bool published, bool attachable,
+                     Side* out_side);
 
   const std::shared_ptr<Team> team_;
   const uint32_t rank_;
@@ -174,6 +182,7 @@ class RankContext {
   uint64_t window_bytes_ = 0;
   std::unique_ptr<Stage> stage_;
   ArenaBook book_;
+  Attach attach_;
   std::vector<PeerView> views_;
   std::atomic<uint64_t> in_place_{0};
   std::atomic<uint64_t> gave_way_{0};

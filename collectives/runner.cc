@@ -30,7 +30,7 @@ bool Runner::post_now(const Request& request, const Sides& sides, FlightRecorder
   FlightRecorder::start_at_once(entry);
   ++context_.sequence;
   *out_posted = sequence;
-  return segment.poll_posts(sequence, turns) && compare(sequence, {}).ok();
+  return segment.poll_posts(sequence, turns) && compare(sequence, request.print, {}).ok();
 }
 
 bool Runner::try_now(const Request& request, const Sides& sides, FlightRecorder::Entry* entry,
@@ -95,20 +95,24 @@ Status Runner::make_sides(const Request& request, Sides* out_sides) {
     std::memcpy(out_sides->send.buffer.host, original.buffer.host, send_bytes);
     return {};
   }
-  return context_.make_side(request.send, send_bytes, !eager, &out_sides->send);
+  // What is reduced is read by parts, of which each would be a call of the kernel and a copy more.
+  const bool attachable = request.algorithm == Algorithm::kDirect && !reduces(request.collective);
+  return context_.make_side(request.send, send_bytes, !eager, &out_sides->send, attachable);
 }
 
 void Runner::write_post(const Request& request, uint64_t sequence, const Status& ready,
                         const Sides& sides) {
   Post& post = context_.segment().post(context_.rank(), sequence);
-  post.fingerprint = request.fingerprint();
+  post.fingerprint = request.print;
   post.factor = request.factor;
   post.status = ready.code();
   context_.write_leg(&post);
+  post.flags = (sides.send.staged ? Post::kSendStaged : 0u) |
+               (sides.send.attached ? Post::kSendAttached : 0u) |
+               (sides.receive.staged ? Post::kReceiveStaged : 0u) |
+               (request.send == request.receive ? Post::kInPlace : 0u);
+  context_.attach().tell(context_.segment(), sequence, &post);
   if (request.algorithm != Algorithm::kEager) {  // whose data is in the post
-    post.flags = (sides.send.staged ? Post::kSendStaged : 0u) |
-                 (sides.receive.staged ? Post::kReceiveStaged : 0u) |
-                 (request.send == request.receive ? Post::kInPlace : 0u);
     post.send = sides.send.place;
     post.receive = sides.receive.place;
     post.work = sides.work;
@@ -122,15 +126,15 @@ void Runner::write_post(const Request& request, uint64_t sequence, const Status&
   }
 }
 
-Status Runner::compare(uint64_t sequence, const Status& ready) {
+Status Runner::compare(uint64_t sequence, const Fingerprint& print, const Status& ready) {
   ControlSegment& segment = context_.segment();
   if (context_.team().is_urgent()) segment.publish_matched(sequence);
-  const Fingerprint& own = segment.post(context_.rank(), sequence).fingerprint;
   bool all_equal = true;
-  uint32_t failed = UINT32_MAX;
+  uint32_t failed = ready.ok() ? UINT32_MAX : context_.rank();
   for (uint32_t rank = 0; rank < context_.world(); ++rank) {
+    if (rank == context_.rank()) continue;
     const Post& post = segment.post(rank, sequence);
-    all_equal = all_equal && post.fingerprint == own;
+    all_equal = all_equal && post.fingerprint == print;
     if (post.status != KEEL_OK && failed == UINT32_MAX) failed = rank;
   }
   if (all_equal && failed == UINT32_MAX) [[likely]] {
@@ -215,7 +219,7 @@ Status Runner::run_collective(const Request& request, const Status& ready,
     FlightRecorder::start(entry);
   }
   status = context_.await_posts(sequence, patience);
-  if (status.ok()) status = compare(sequence, able);
+  if (status.ok()) status = compare(sequence, request.print, able);
   if (status.ok()) {
     status = native ? act_native(request, patience)
                     : act(request, sequence, sides, direct, steps, patience);

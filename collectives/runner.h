@@ -61,7 +61,7 @@ class Runner {
   Status act(const Request& request, uint64_t sequence, const Sides& sides, DirectAlgorithm& direct,
              StepsAlgorithm& steps, Patience& patience);
   Status act_native(const Request& request, Patience& patience);
-  Status compare(uint64_t sequence, const Status& ready);
+  Status compare(uint64_t sequence, const Fingerprint& print, const Status& ready);
 
   RankContext& context_;
   MessageExchange messages_;

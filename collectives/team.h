@@ -44,6 +44,7 @@ class Team : public std::enable_shared_from_this<Team> {
 
   uint32_t world() const { return static_cast<uint32_t>(attendees_.size()); }
   const Attendee& attendee(uint32_t rank) const { return attendees_[rank]; }
+  const std::vector<Attendee>& attendees() const { return attendees_; }
   bool is_here(uint32_t rank) const { return here_[rank]; }
   // The same in all its processes, and another for each communicator of the host.
   std::string id() const;

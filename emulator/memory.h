@@ -34,7 +34,9 @@ class DeviceRange {
   // NULL, with |*out_error|, where the address space is limited.
   static const DeviceRange* get(std::string* out_error);
 
-  Address begin() const { return begin_; }
+  Address begin() const {
+    return begin_;
+  }
   // Whether any of the |size| bytes lies in the range.
   bool touches(Address address, uint64_t size) const {
     return address < begin_ + kSize && (address >= begin_ || begin_ - address < size);

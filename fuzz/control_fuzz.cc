@@ -171,10 +171,11 @@ class Team {
       } else {
         keel::Request request;
         if (!draw(&request)) continue;
+        request.print = request.fingerprint();
         if (request.collective == KEEL_SEND_RECV) {
           write_mails(request);
         } else {
-          post(request.fingerprint(), request, context.sequence);
+          post(request.print, request, context.sequence);
         }
         write_over(context.sequence);
         status = runner.run(request, {}, &entry, patience);
@@ -241,7 +242,8 @@ class Team {
     own.fingerprint = fingerprint;
     own.factor = bytes_.one_in(4) ? static_cast<double>(bytes_.word()) * 0.5 : 1;
     own.status = KEEL_OK;
-    own.flags = bytes_.below(4);
+    own.flags = bytes_.below(32);
+    own.token = bytes_.word();
     own.send = place();
     own.receive = place();
     own.work = place();

@@ -52,8 +52,20 @@ elif [[ ${KEEL_CUDA_LIBRARY_FOLDER:-} -ef $emulated_folder ]]; then
 fi
 
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+awake=
+cleanup() {
+  [[ ! $awake ]] || kill "$awake" 2>/dev/null
+  rm -rf "$work"
+}
+trap cleanup EXIT
 failed=0
+
+# Without persistence mode a GPU sleeps whenever no program has it open, and every step would
+# begin with seconds of its waking up: somebody who looks now and then keeps it open.
+if [[ ! $emulated ]] && command -v nvidia-smi >/dev/null; then
+  nvidia-smi --loop=3600 >/dev/null 2>&1 </dev/null &
+  awake=$!
+fi
 
 # ---- steps ------------------------------------------------------------------------------
 

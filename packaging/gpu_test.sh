@@ -36,11 +36,18 @@ trap 'rm -rf "$work"' EXIT
 mkdir "$work/bin"
 cat >"$work/bin/nvidia-smi" <<'TEXT'
 #!/bin/sh
+case $1 in --loop=*)
+  echo $$ >"$(dirname "$0")/looks"
+  exec sleep 3600 ;;
+esac
 echo "GPU 9, 580.1, 00000000:01:00.0, 345 MHz, 2619 MHz, 1980 MHz, 2619 MHz, 69 W, 700 W, 33"
 TEXT
 chmod +x "$work/bin/nvidia-smi"
 PATH=$work/bin:$PATH KEEL_CUDA_LIBRARY_FOLDER=$work/none run 0 bare
 expect "$work/bare.md" '^- driver_version: 580.1$' '^- clocks.max.sm: 1980 MHz$'
+looks=$(cat "$work/bin/looks" 2>/dev/null)
+[[ $looks ]] || fail "nobody kept the GPU awake"
+[[ ! $looks || ! -e /proc/$looks ]] || fail "who kept the GPU awake is still there"
 for step in conform-cuda conform-vulkan sanitizer figures ring training; do
   expect "$work/bare" "^skipped  $step .* s  ."
   expect "$work/bare.md" "^\| $step \| skipped \| 0 \| .+ \|$"

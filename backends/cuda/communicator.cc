@@ -221,6 +221,10 @@ keel_status Communicator::settle(const char* name, Time deadline) {
 }
 
 keel_status Communicator::run(const Stream& stream, std::span<const keel_ccl_call> calls) {
+  // Before the library is asked for anything.
+  const keel_status may_run =
+      stream.call("an NCCL group", [](const Functions&) { return CUDA_SUCCESS; });
+  if (may_run != KEEL_OK) return may_run;
   const std::lock_guard lock(mutex_);
   if (native_ == nullptr) return say_aborted();
   std::vector<const void*> sources;

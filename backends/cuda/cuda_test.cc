@@ -2,11 +2,14 @@
 // as a framework meets them.
 #include "backends/cuda/testing/cuda_test.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <keel/plugin_kit.hpp>
+#include <string>
 #include <thread>
+#include <vector>
 
 namespace keel::testing {
 namespace {
@@ -268,6 +271,29 @@ TEST_F(CudaTest, KernelsOfAnotherBuildAreRefused) {
   file.put(static_cast<char>(bytes[within] ^ 1));
   file.close();
   EXPECT_FALSE(has_own_add(load_cuda(driver).at(0)));
+}
+
+// Known before the device is opened: what is claimed and cannot be done would fail conformance.
+TEST_F(CudaTest, KernelsThatTheDriverIsTooOldForAreNotClaimed) {
+  static std::vector<std::string>& lines = *new std::vector<std::string>;
+  lines.clear();
+  ASSERT_KEEL_OK(keel_set_log(
+      KEEL_LOG_WARNING, [](void*, keel_log_level, const char* text) { lines.push_back(text); },
+      nullptr));
+  const OwnDriver driver("version=12040 image=222");
+  const auto devices = load_cuda(driver);
+  ASSERT_FALSE(devices.empty());
+  for (const keel_device device : devices) {
+    EXPECT_EQ(info(device).claims & KEEL_CLAIM_OPS, 0u);
+    EXPECT_FALSE(has_own_add(device));
+    EXPECT_NE(alloc(device, 64), nullptr) << "all else is there";
+  }
+  ASSERT_KEEL_OK(keel_set_log(KEEL_LOG_WARNING, nullptr, nullptr));
+  if (!std::filesystem::exists(driver.kernels())) GTEST_SKIP() << "built without nvcc";
+  const auto told = std::count_if(lines.begin(), lines.end(), [](const std::string& line) {
+    return line.find("CUDA_ERROR_UNSUPPORTED_PTX_VERSION") != std::string::npos;
+  });
+  EXPECT_EQ(told, 1);
 }
 
 // A driver of before 12.4 does not tell what kernels take.

@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "backends/cuda/capture.h"
 #include "backends/cuda/driver.h"
 #include "backends/cuda/kernels.h"
 
@@ -28,6 +29,7 @@ class Device {
   Device& operator=(const Device&) = delete;
 
   const Functions& functions() const { return driver_.functions(); }
+  Driver& driver() const { return driver_; }
   CUcontext context() const { return context_; }
   CUdevice handle() const { return device_; }
   const std::string& nccl_folder() const { return nccl_folder_; }
@@ -46,6 +48,12 @@ class Device {
   keel_status release(const char* name, Body&& body) {
     const CUresult result = run(std::forward<Body>(body));
     return is_lost() ? keel_status{KEEL_OK} : check(name, result);
+  }
+
+  // The bare answer of |body| in the device's context, for what is no failure of the device.
+  template <typename Body>
+  CUresult ask(Body&& body) {
+    return run(std::forward<Body>(body));
   }
 
   // NULL where the operators' kernels cannot run here.
@@ -76,6 +84,7 @@ class Device {
   template <typename Body>
   CUresult run(Body&& body) {
     const Functions& cu = functions();
+    const RelaxedCapture relaxed(cu);
     CUcontext before = nullptr;
     if (cu.CtxGetCurrent(&before) == CUDA_SUCCESS && before == context_) return body(cu);
     CUresult result = cu.CtxPushCurrent(context_);

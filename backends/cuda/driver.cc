@@ -10,7 +10,6 @@
 namespace keel::cuda {
 namespace {
 
-// 12080 is CUDA 12.8.
 std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
@@ -47,16 +46,15 @@ bool Driver::open(const std::string& folder) {
   if (dladdr(reinterpret_cast<void*>(get_version), &info) != 0 && info.dli_fname != nullptr) {
     path = info.dli_fname;
   }
-  int version = 0;
-  const CUresult asked = get_version(&version);
+  const CUresult asked = get_version(&version_);
   if (asked != CUDA_SUCCESS) {
     reason_ =
         "unusable CUDA driver " + path + ": cuDriverGetVersion: error " + std::to_string(asked);
     return false;
   }
-  description_ = "CUDA " + version_text(version) + ", " + path;
-  if (version < kOldest) {
-    reason_ = "the driver " + path + " is for CUDA " + version_text(version) +
+  description_ = "CUDA " + version_text(version_) + ", " + path;
+  if (version_ < kOldest) {
+    reason_ = "the driver " + path + " is for CUDA " + version_text(version_) +
               ", too old: " + version_text(kOldest) + " is the first that is used";
     return false;
   }
@@ -102,6 +100,14 @@ bool Driver::start() {
   }
   reason_ = description_ + ": the driver shows no device";
   return true;
+}
+
+void Driver::warn_once(const std::string& text) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!warnings_.insert(text).second) return;
+  }
+  kit::log(KEEL_LOG_WARNING, "%s", text.c_str());
 }
 
 std::string Driver::text_of(const char* call, CUresult result) const {

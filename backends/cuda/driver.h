@@ -8,6 +8,8 @@
 #include <keel/abi.h>
 
 #include <keel/plugin_kit.hpp>
+#include <mutex>
+#include <set>
 #include <string>
 
 #include "backends/cuda/host_registrations.h"
@@ -67,7 +69,10 @@ namespace keel::cuda {
   X(StreamWaitEvent, 3020)
 
 // NULL where the driver is too old for them.
-#define KEEL_CUDA_OPTIONAL_FUNCTIONS(X) X(FuncGetParamInfo, 12040)
+#define KEEL_CUDA_OPTIONAL_FUNCTIONS(X) \
+  X(FuncGetParamInfo, 12040)            \
+  X(StreamIsCapturing, 10000)           \
+  X(ThreadExchangeStreamCaptureMode, 10010)
 
 struct Functions {
 #define KEEL_CUDA_MEMBER(name, version) PFN_cu##name##_v##version name = nullptr;
@@ -77,7 +82,8 @@ struct Functions {
 };
 
 // Started once for all instances of its folder, and never stopped: a driver leaves threads and
-// exit handlers behind. Immutable but for its registrations and NVML; thread-safe.
+// exit handlers behind. Immutable but for its registrations, NVML
+// and what was logged; thread-safe.
 class Driver {
  public:
   // The oldest that is used: what the plugin calls has been there since.
@@ -87,6 +93,8 @@ class Driver {
   static Driver& of(const std::string& folder);
 
   int device_count() const { return device_count_; }
+  // 12080 is CUDA 12.8.
+  int version() const { return version_; }
   // Why there is no device.
   const std::string& reason() const { return reason_; }
   const Functions& functions() const { return functions_; }
@@ -95,6 +103,9 @@ class Driver {
   HostRegistrations& registrations() { return registrations_; }
   // From the same folder.
   Nvml& nvml() { return nvml_; }
+
+  // Logs |text|, in the process once.
+  void warn_once(const std::string& text);
 
   // "cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected"
   std::string text_of(const char* call, CUresult result) const;
@@ -109,6 +120,9 @@ class Driver {
   Functions functions_;
   HostRegistrations registrations_;
   Nvml nvml_;
+  std::mutex mutex_;
+  std::set<std::string> warnings_;
+  int version_ = 0;
   int device_count_ = 0;
   std::string reason_;
   std::string description_;

@@ -23,17 +23,20 @@ Event::~Event() {
 }
 
 keel_status Event::record(const Stream& stream) {
-  return device_.call("cuEventRecord", [&](const Functions& cu) {
-    return cu.EventRecord(native_, stream.native());
-  });
+  return stream.call("cuEventRecord",
+                     [&](const Functions& cu) { return cu.EventRecord(native_, stream.native()); });
 }
 
 keel_status Event::query() {
-  return device_.call("cuEventQuery", [&](const Functions& cu) { return cu.EventQuery(native_); });
+  return device_.call("cuEventQuery", [&](const Functions& cu) {
+    // What a capture keeps from being asked is not over: its memory must not be handed out.
+    const CUresult result = cu.EventQuery(native_);
+    return is_of_capture(result) ? CUDA_ERROR_NOT_READY : result;
+  });
 }
 
 keel_status Event::hold_back(const Stream& stream) {
-  return device_.call("cuStreamWaitEvent", [&](const Functions& cu) {
+  return stream.call("cuStreamWaitEvent", [&](const Functions& cu) {
     return cu.StreamWaitEvent(stream.native(), native_, CU_EVENT_WAIT_DEFAULT);
   });
 }

@@ -59,6 +59,19 @@ int Instance::lowest_capability() const {
   return lowest_capability_;
 }
 
+bool Instance::has_kernels(uint32_t ordinal, int major) const {
+  if (!Kernels::are_for(major)) return false;
+  if (Kernels::surely_load(driver().version())) return true;
+  const std::lock_guard lock(mutex_);
+  if (const auto tried = loads_kernels_.find(major); tried != loads_kernels_.end()) {
+    return tried->second;
+  }
+  std::unique_ptr<Device> device;
+  // One that is in use by somebody else, say, may be free the next time.
+  if (Device::open(driver(), ordinal, nccl_folder_, &device) != KEEL_OK) return false;
+  return loads_kernels_[major] = device->kernels() != nullptr;
+}
+
 keel_status Instance::describe(uint32_t ordinal, keel_device_info* out_info) const {
   Driver& driver = this->driver();
   const Functions& cu = driver.functions();
@@ -99,7 +112,7 @@ keel_status Instance::describe(uint32_t ordinal, keel_device_info* out_info) con
   if (attribute(CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED, 0) != 0) {
     out_info->claims |= KEEL_CLAIM_PRIORITY;
   }
-  if (Kernels::are_for(attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0))) {
+  if (has_kernels(ordinal, attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0))) {
     out_info->claims |= KEEL_CLAIM_OPS;
   }
   // Without this the host may not touch managed memory while the device works.

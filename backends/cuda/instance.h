@@ -3,6 +3,7 @@
 
 #include <keel/abi.h>
 
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -31,6 +32,10 @@ class Instance {
   keel_status describe(uint32_t ordinal, keel_device_info* out_info) const;
 
  private:
+  // Whether devices of compute capability |major|.x take the operators' kernels. On a driver older
+  // than these it is tried once, on |ordinal|, in a context that is there meanwhile.
+  bool has_kernels(uint32_t ordinal, int major) const;
+
   Instance(std::string folder, std::string nccl_folder)
       : folder_(std::move(folder)), nccl_folder_(std::move(nccl_folder)) {}
 
@@ -38,6 +43,8 @@ class Instance {
   const std::string nccl_folder_;
   mutable std::once_flag capability_asked_;
   mutable int lowest_capability_ = 0;
+  mutable std::mutex mutex_;
+  mutable std::map<int, bool> loads_kernels_;  // by the major capability, where it was tried
 };
 
 }  // namespace keel::cuda

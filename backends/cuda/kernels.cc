@@ -23,6 +23,10 @@ bool Kernels::are_for(int major) {
   return !simt::cuda_image().empty() && (major == 0 || major >= kOldestMajor);
 }
 
+bool Kernels::surely_load(int driver_version) {
+  return driver_version >= simt::cuda_image_version();
+}
+
 std::unique_ptr<Kernels> Kernels::load(Device& device) {
   std::unique_ptr<Kernels> kernels(new Kernels);
   int major = 0;
@@ -49,8 +53,9 @@ std::unique_ptr<Kernels> Kernels::load(Device& device) {
   });
   if (status == KEEL_OK && result == CUDA_SUCCESS && kernels->module_ != nullptr) return kernels;
   if (result != CUDA_SUCCESS) {
-    kit::log(KEEL_LOG_WARNING, "cuda: the operators' kernels cannot be loaded: %s: error %d", what,
-             static_cast<int>(result));
+    device.driver().warn_once(
+        "cuda: the operators' kernels cannot be loaded, and are not claimed: " +
+        device.driver().text_of(what, result) + "; " + device.driver().description());
   }
   if (kernels->module_ != nullptr) kernels->unload(device);
   return nullptr;

@@ -21,6 +21,10 @@ class Kernels {
   // the driver does not tell, which loading then finds out.
   static bool are_for(int major);
 
+  // Whether a driver is new enough for them; only loading tells what an older one says, which may
+  // not know the PTX.
+  static bool surely_load(int driver_version);
+
   // NULL, with a warning in the log, where they cannot be loaded; without one where there are none.
   static std::unique_ptr<Kernels> load(Device& device);
   // Before it is destroyed, with the device that it was loaded on.

@@ -108,7 +108,7 @@ keel_status Kernel::launch(Stream& stream, const keel_launch& launch) {
   }
   // The driver reads through the pointers and writes nothing.
   void** const arguments = const_cast<void**>(launch.arguments);
-  return stream.device().call("cuLaunchKernel", [&](const Functions& cu) {
+  return stream.call("cuLaunchKernel", [&](const Functions& cu) {
     return cu.LaunchKernel(function_, launch.grid[0], launch.grid[1], launch.grid[2],
                            launch.block[0], launch.block[1], launch.block[2],
                            launch.dynamic_shared_bytes, stream.native(), arguments,

@@ -2,8 +2,11 @@
 #include <cuda.h>
 #include <dlfcn.h>
 
+#include <cstdio>
 #include <keel/keel.hpp>
 #include <optional>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "backends/cuda/testing/cuda_test.h"
@@ -15,8 +18,8 @@ namespace {
 // current.
 class CudaNativeTest : public CudaFixture {
  protected:
-  void start(const std::string& faults = "") {
-    driver_.emplace("devices=2" + (faults.empty() ? "" : " faults=" + faults));
+  void start(const std::string& faults = "", const std::string& more = "") {
+    driver_.emplace("devices=2" + (faults.empty() ? "" : " faults=" + faults) + more);
     devices_ = load_cuda(*driver_);
     ASSERT_EQ(devices_.size(), 2u);
     library_ = dlopen((driver_->folder() + "/libcuda.so.1").c_str(), RTLD_NOW | RTLD_NOLOAD);
@@ -58,6 +61,16 @@ class CudaNativeTest : public CudaFixture {
     EXPECT_EQ(native<decltype(&cuMemsetD32Async)>("cuMemsetD32Async")(
                   reinterpret_cast<CUdeviceptr>(memory), value, count, stream),
               CUDA_SUCCESS);
+  }
+  // Into a graph, in the mode that frameworks use.
+  void begin_capture(CUstream stream) const {
+    EXPECT_EQ(native<decltype(&cuStreamBeginCapture)>("cuStreamBeginCapture_v2")(
+                  stream, CU_STREAM_CAPTURE_MODE_GLOBAL),
+              CUDA_SUCCESS);
+  }
+  CUresult end_capture(CUstream stream) const {
+    CUgraph graph = nullptr;
+    return native<decltype(&cuStreamEndCapture)>("cuStreamEndCapture")(stream, &graph);
   }
   keel_stream wrap(CUstream stream) const {
     keel_stream wrapped = {};
@@ -220,6 +233,67 @@ TEST_F(CudaNativeTest, GatesHoldKeelsWorkAlone) {
   EXPECT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
   EXPECT_EQ(read(devices_[0], memory, 1), std::vector<uint32_t>{1});
   EXPECT_KEEL_OK(keel_stream_destroy(stream));
+  destroy(theirs);
+}
+
+// Whatever Keel calls, on the thread that captures and on others, breaks no capture of theirs.
+TEST_F(CudaNativeTest, KeelGoesOnBesideACapture) {
+  start();
+  const CUstream theirs = create();
+  begin_capture(theirs);
+  const auto work = [&] {
+    const keel_stream stream = new_stream(devices_[0]);
+    void* const memory = alloc(devices_[0], 64 << 20);
+    ASSERT_KEEL_OK(fill(stream, memory, 7, 10));
+    const keel_event event = record(stream);
+    EXPECT_KEEL_OK(keel_event_wait(event, kPatience));
+    EXPECT_EQ(read(devices_[0], memory, 10), std::vector<uint32_t>(10, 7));
+    EXPECT_KEEL_OK(keel_free(devices_[0], memory));
+    EXPECT_KEEL_OK(keel_memory_trim(devices_[0]));
+    EXPECT_KEEL_OK(keel_stream_destroy(stream));
+  };
+  work();
+  std::thread(work).join();
+  EXPECT_EQ(end_capture(theirs), CUDA_SUCCESS);
+  destroy(theirs);
+}
+
+TEST_F(CudaNativeTest, AStreamThatIsCapturedTakesNoWork) {
+  start();
+  const CUstream theirs = create();
+  const keel_stream keels = new_stream(devices_[0]);
+  void* handle = nullptr;
+  ASSERT_KEEL_OK(keel_stream_unwrap(keels, &handle));
+  void* const memory = alloc(devices_[0], 64);
+  const keel_stream wrapped = wrap(theirs);
+  for (const auto& [stream, native] :
+       {std::pair(wrapped, theirs), std::pair(keels, static_cast<CUstream>(handle))}) {
+    char name[32];
+    std::snprintf(name, sizeof(name), "stream %p", static_cast<void*>(native));
+    begin_capture(native);
+    EXPECT_FAILS(KEEL_FAILED_PRECONDITION, name, fill(stream, memory, 1, 1));
+    EXPECT_EQ(keel_stream_query(stream), KEEL_NOT_READY);
+    EXPECT_EQ(end_capture(native), CUDA_SUCCESS) << "nothing of Keel's has reached it";
+    EXPECT_KEEL_OK(fill(stream, memory, 2, 1));
+    EXPECT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+    EXPECT_EQ(read(devices_[0], memory, 1), std::vector<uint32_t>{2});
+  }
+  EXPECT_KEEL_OK(keel_stream_destroy(wrapped));
+  destroy(theirs);
+}
+
+// Of a driver that lets no thread keep out of captures: an event that cannot be asked is not over.
+TEST_F(CudaNativeTest, AnEventThatACaptureHides) {
+  start("stall:fill@1=50", " missing=cuThreadExchangeStreamCaptureMode");
+  const CUstream theirs = create();
+  const keel_stream stream = new_stream(devices_[0]);
+  void* const memory = alloc(devices_[0], 64);
+  ASSERT_KEEL_OK(fill(stream, memory, 1, 1));
+  const keel_event event = record(stream);
+  begin_capture(theirs);
+  EXPECT_EQ(keel_event_query(event), KEEL_NOT_READY);
+  EXPECT_EQ(end_capture(theirs), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  EXPECT_KEEL_OK(keel_event_wait(event, kPatience));
   destroy(theirs);
 }
 

@@ -2,9 +2,11 @@
 
 #include <dlfcn.h>
 
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string_view>
 
 namespace keel::cuda {
 namespace {
@@ -14,6 +16,16 @@ std::string version_text(int version) {
   const int major = version < 10000 ? version / 1000 : version / 10000;
   const int minor = version < 10000 ? version % 1000 / 100 : version % 10000 / 100;
   return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(version % 100);
+}
+
+// The library takes its environment over what a caller configures.
+void warn_of_blocking(const std::string& name) {
+  const char* const blocking = std::getenv("NCCL_COMM_BLOCKING");
+  if (blocking == nullptr || std::string_view(blocking) != "1") return;
+  kit::log(KEEL_LOG_WARNING,
+           "cuda: NCCL_COMM_BLOCKING=1 in the environment makes the calls of %s block: deadlines "
+           "of collectives, and aborts, come when the library returns; unset it",
+           name.c_str());
 }
 
 constexpr int kFirstWithFloat8 = 22400;
@@ -72,7 +84,10 @@ bool Nccl::open(const std::string& folder) {
 #define KEEL_NCCL_FIND(name) library_.find("nccl" #name, &functions_.name);
   KEEL_NCCL_OPTIONAL_FUNCTIONS(KEEL_NCCL_FIND)
 #undef KEEL_NCCL_FIND
-  if (missing.empty()) return true;
+  if (missing.empty()) {
+    warn_of_blocking(name_);
+    return true;
+  }
   reason_ = "unusable NCCL " + path + ": symbols missing: " + missing;
   return false;
 }

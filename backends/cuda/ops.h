@@ -107,7 +107,7 @@ keel_status launch(Stream& stream, simt::KernelId kernel, uint32_t blocks, Argum
                    uint32_t blocks_y = 1) {
   const CUfunction function = (*stream.device().kernels())[kernel];
   void* parameters[] = {&arguments};
-  return stream.device().call("cuLaunchKernel", [&](const Functions& cu) {
+  return stream.call("cuLaunchKernel", [&](const Functions& cu) {
     return cu.LaunchKernel(function, blocks, blocks_y, 1, simt::kThreads, 1, 1,
                            /*sharedMemBytes=*/0, stream.native(), parameters, /*extra=*/nullptr);
   });

@@ -13,6 +13,9 @@
 //  event_notify are absent: the driver's know no deadline, and its callbacks are left out after a
 //  failure; core asks events instead.
 //
+//  A framework's captures of graphs go on beside all that: calls are made in the relaxed mode. A
+//  stream that both have (wrap, unwrap) takes no work of Keel's while it is captured.
+//
 //  Failures. Work that fails takes its context along, and the driver gives its error to every later
 //  call: that is KEEL_DEVICE_LOST, whose text names the error. It ends when all in the process
 //  have let go of the device.
@@ -27,8 +30,9 @@
 //  Collectives: NCCL's, opened at run time beside the driver. Where it is not there they are not
 //  claimed, and the table says why.
 //
-//  Operators: those of backends/simt, see ops.h, on devices of compute capability 8.0 and later. A
-//  plugin that was built without nvcc has none, and core runs the CPU's on staged copies.
+//  Operators: those of backends/simt, see ops.h, on devices of compute capability 8.0 and later
+//  whose driver takes their image: one that is older than the compiler may not. A plugin that was
+//  built without nvcc has none, and core runs the CPU's on staged copies.
 //
 // Settings: "library_folder", where libcuda.so.1 is; else the environment's
 // KEEL_CUDA_LIBRARY_FOLDER. "nccl_folder", where libnccl.so.2 is; else KEEL_NCCL_LIBRARY_FOLDER,
@@ -221,6 +225,7 @@ keel_status stream_wrap(keel_plugin_device* device, void* native, keel_plugin_st
 }
 
 keel_status stream_unwrap(keel_plugin_stream* stream, void** out_native) {
+  object(stream).share();
   *out_native = object(stream).native();
   return KEEL_OK;
 }

@@ -1,5 +1,7 @@
 #include "backends/cuda/result.h"
 
+#include "backends/cuda/capture.h"
+
 namespace keel::cuda {
 
 bool is_fatal(CUresult result) {
@@ -32,6 +34,7 @@ bool is_fatal(CUresult result) {
 
 keel_status status_of(CUresult result) {
   if (is_fatal(result)) return KEEL_DEVICE_LOST;
+  if (is_of_capture(result)) return KEEL_FAILED_PRECONDITION;
   switch (result) {
     case CUDA_SUCCESS:
       return KEEL_OK;

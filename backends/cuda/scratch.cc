@@ -22,7 +22,7 @@ keel_status Scratch::take(const Stream& stream, uint64_t size, CUdeviceptr* out_
   }
   // An event that was never recorded is no wait.
   if (status == KEEL_OK) {
-    status = device_.call("cuStreamWaitEvent", [&](const Functions& cu) {
+    status = stream.call("cuStreamWaitEvent", [&](const Functions& cu) {
       return cu.StreamWaitEvent(stream.native(), used_, CU_EVENT_WAIT_DEFAULT);
     });
   }
@@ -31,8 +31,8 @@ keel_status Scratch::take(const Stream& stream, uint64_t size, CUdeviceptr* out_
 }
 
 keel_status Scratch::give_back(const Stream& stream) {
-  return device_.call("cuEventRecord",
-                      [&](const Functions& cu) { return cu.EventRecord(used_, stream.native()); });
+  return stream.call("cuEventRecord",
+                     [&](const Functions& cu) { return cu.EventRecord(used_, stream.native()); });
 }
 
 keel_status Scratch::grow(uint64_t size) {

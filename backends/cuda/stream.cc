@@ -44,6 +44,7 @@ keel_status Stream::wrap(Device& device, CUstream native, std::unique_ptr<Stream
                      "cuda: the stream is not one of the device's primary context");
   }
   std::unique_ptr<Stream> stream(new Stream(device, /*is_owned=*/false));
+  stream->share();
   stream->native_ = native;
   *out_stream = std::move(stream);
   return KEEL_OK;
@@ -56,23 +57,44 @@ Stream::~Stream() {
 }
 
 keel_status Stream::query() {
-  return device_.call("cuStreamQuery",
-                      [&](const Functions& cu) { return cu.StreamQuery(native_); });
+  // Asking would break the capture, and no work runs before it has ended.
+  if (is_shared() && is_capturing()) return KEEL_NOT_READY;
+  return device_.call("cuStreamQuery", [&](const Functions& cu) {
+    const CUresult result = cu.StreamQuery(native_);
+    return is_of_capture(result) ? CUDA_ERROR_NOT_READY : result;
+  });
+}
+
+bool Stream::is_capturing() const {
+  const Functions& cu = device_.functions();
+  if (cu.StreamIsCapturing == nullptr) return false;
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  const CUresult asked = device_.ask(
+      [&](const Functions& functions) { return functions.StreamIsCapturing(native_, &status); });
+  // The stream 0 itself cannot be asked while one that waits for it is captured.
+  return is_of_capture(asked) || (asked == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE);
+}
+
+keel_status Stream::refuse_capturing(const char* name) const {
+  return kit::fail(KEEL_FAILED_PRECONDITION,
+                   "cuda: %s: the stream %p is being captured into a graph, which Keel's work "
+                   "cannot be part of",
+                   name, static_cast<void*>(native_));
 }
 
 keel_status Stream::copy(keel_copy_kind kind, void* destination, const void* source,
                          uint64_t size) {
   switch (kind) {
     case KEEL_COPY_HOST_TO_DEVICE:
-      return device_.call("cuMemcpyHtoDAsync", [&](const Functions& cu) {
+      return call("cuMemcpyHtoDAsync", [&](const Functions& cu) {
         return cu.MemcpyHtoDAsync(address(destination), source, size, native_);
       });
     case KEEL_COPY_DEVICE_TO_HOST:
-      return device_.call("cuMemcpyDtoHAsync", [&](const Functions& cu) {
+      return call("cuMemcpyDtoHAsync", [&](const Functions& cu) {
         return cu.MemcpyDtoHAsync(destination, address(source), size, native_);
       });
     case KEEL_COPY_DEVICE_TO_DEVICE:
-      return device_.call("cuMemcpyDtoDAsync", [&](const Functions& cu) {
+      return call("cuMemcpyDtoDAsync", [&](const Functions& cu) {
         return cu.MemcpyDtoDAsync(address(destination), address(source), size, native_);
       });
     default:
@@ -83,7 +105,7 @@ keel_status Stream::copy(keel_copy_kind kind, void* destination, const void* sou
 // Peer access need not be enabled: without it the driver goes through the host.
 keel_status Stream::copy_peer(const Device& destination_device, void* destination,
                               const Device& source_device, const void* source, uint64_t size) {
-  return device_.call("cuMemcpyPeerAsync", [&](const Functions& cu) {
+  return call("cuMemcpyPeerAsync", [&](const Functions& cu) {
     return cu.MemcpyPeerAsync(address(destination), destination_device.context(), address(source),
                               source_device.context(), size, native_);
   });
@@ -94,15 +116,15 @@ keel_status Stream::fill(void* destination, const void* pattern, uint32_t patter
   const CUdeviceptr to = address(destination);
   switch (pattern_size) {
     case 1:
-      return device_.call("cuMemsetD8Async", [&](const Functions& cu) {
+      return call("cuMemsetD8Async", [&](const Functions& cu) {
         return cu.MemsetD8Async(to, read<uint8_t>(pattern), size, native_);
       });
     case 2:
-      return device_.call("cuMemsetD16Async", [&](const Functions& cu) {
+      return call("cuMemsetD16Async", [&](const Functions& cu) {
         return cu.MemsetD16Async(to, read<uint16_t>(pattern), size / 2, native_);
       });
     case 4:
-      return device_.call("cuMemsetD32Async", [&](const Functions& cu) {
+      return call("cuMemsetD32Async", [&](const Functions& cu) {
         return cu.MemsetD32Async(to, read<uint32_t>(pattern), size / 4, native_);
       });
     case 8: {
@@ -119,7 +141,7 @@ keel_status Stream::fill(void* destination, const void* pattern, uint32_t patter
 
 // The driver has no fill with eight bytes: what is there is doubled until all is.
 keel_status Stream::fill_wide(CUdeviceptr destination, const uint32_t (&words)[2], uint64_t size) {
-  return device_.call("a fill by copies", [&](const Functions& cu) {
+  return call("a fill by copies", [&](const Functions& cu) {
     CUresult result = cu.MemsetD32Async(destination, words[0], 1, native_);
     if (result == CUDA_SUCCESS) result = cu.MemsetD32Async(destination + 4, words[1], 1, native_);
     for (uint64_t filled = 8; result == CUDA_SUCCESS && filled < size;) {

@@ -4,7 +4,9 @@
 #include <cuda.h>
 #include <keel/abi.h>
 
+#include <atomic>
 #include <memory>
+#include <utility>
 
 #include "backends/cuda/device.h"
 
@@ -24,6 +26,16 @@ class Stream {
 
   Device& device() const { return device_; }
   CUstream native() const { return native_; }
+  // A framework may capture it from now on.
+  void share() { is_shared_.store(true, std::memory_order_relaxed); }
+
+  // Device::call for what is put on this stream. KEEL_FAILED_PRECONDITION, and no call at all,
+  // while a framework captures it: core could not tell when work is over that a graph repeats.
+  template <typename Body>
+  keel_status call(const char* name, Body&& body) const {
+    if (is_shared() && is_capturing()) return refuse_capturing(name);
+    return device_.call(name, std::forward<Body>(body));
+  }
 
   keel_status query();
   keel_status copy(keel_copy_kind kind, void* destination, const void* source, uint64_t size);
@@ -33,11 +45,15 @@ class Stream {
 
  private:
   explicit Stream(Device& device, bool is_owned = true) : device_(device), is_owned_(is_owned) {}
+  bool is_shared() const { return is_shared_.load(std::memory_order_relaxed); }
+  bool is_capturing() const;
+  keel_status refuse_capturing(const char* name) const;
   keel_status fill_wide(CUdeviceptr destination, const uint32_t (&words)[2], uint64_t size);
 
   Device& device_;
   CUstream native_ = nullptr;
   const bool is_owned_;
+  std::atomic<bool> is_shared_{false};  // with a framework, which has its handle
 };
 
 }  // namespace keel::cuda

@@ -24,4 +24,8 @@ std::span<const std::byte> cuda_image() {
   return {keel_simt_cuda_image, keel_simt_cuda_image_end};
 }
 
+int cuda_image_version() {
+  return KEEL_SIMT_CUDA_VERSION;
+}
+
 }  // namespace keel::simt

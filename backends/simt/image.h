@@ -9,6 +9,8 @@ namespace keel::simt {
 // The fat binary of kernels.cc that was made with this build; empty where there was no nvcc.
 // Aligned to 64 bytes.
 std::span<const std::byte> cuda_image();
+// Of the CUDA that made it, as CUDA_VERSION counts: a driver that is older may refuse it.
+int cuda_image_version();
 
 }  // namespace keel::simt
 

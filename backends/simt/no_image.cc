@@ -7,4 +7,8 @@ std::span<const std::byte> cuda_image() {
   return {};
 }
 
+int cuda_image_version() {
+  return 0;
+}
+
 }  // namespace keel::simt

@@ -311,11 +311,18 @@ Status DirectAlgorithm::copy_round(uint64_t round) {
     const Piece to = request_.receive_piece(rank_, peer, world_);
     const Range range = range_of(to, round);
     if (range.count == 0) continue;
+    char* const destination = target(round, parts == 1 ? 0 : peer, to, range);
+    const uint64_t bytes = range.count * element_;
+    const Post& post = context_.segment().post(peer, sequence_);
+    if ((post.flags & Post::kSendAttached) != 0 && !context_.team().is_here(peer)) {
+      const uint64_t address = post.send.address + (from.offset + range.begin) * element_;
+      KEEL_RETURN_IF_ERROR(context_.read_attached(peer, address, bytes, destination));
+      continue;
+    }
     const char* data = nullptr;
     const uint32_t send_part = request_.send_parts(world_) == 1 ? 0 : rank_;
     KEEL_RETURN_IF_ERROR(source(peer, round, send_part, from, range, &data));
-    KEEL_RETURN_IF_ERROR(copy_in_steps(target(round, parts == 1 ? 0 : peer, to, range), data,
-                                       range.count * element_));
+    KEEL_RETURN_IF_ERROR(copy_in_steps(destination, data, bytes));
   }
   return {};
 }

@@ -6,7 +6,6 @@
 #include <time.h>
 
 #include <atomic>
-#include <bit>
 #include <cstdint>
 
 namespace keel {
@@ -24,27 +23,20 @@ struct alignas(64) FlightEntry {
   std::atomic<uint64_t> count;
   std::atomic<uint64_t> queued;  // ticks
   std::atomic<uint64_t>
-      started;                 // ticks; less than |queued|: an earlier entry's, this one never was
-  std::atomic<uint64_t> done;  // ticks; since kDone
-  // Two numbers each, the first in the lower half: both are written at once.
-  std::atomic<uint64_t> collective_dtype;
-  std::atomic<uint64_t> reduction_root;
+      started;                  // ticks; less than |queued|: an earlier entry's, this one never was
+  std::atomic<uint64_t> done;   // ticks; since kDone
+  std::atomic<uint64_t> kind;   // Fingerprint::kind()
   std::atomic<int32_t> status;  // since kDone
   std::atomic<FlightState> state;
-
-  static constexpr uint64_t pair(uint32_t lower, uint32_t upper) {
-    return lower | uint64_t{upper} << 32;
-  }
 };
 static_assert(sizeof(FlightEntry) == 64);
-static_assert(std::endian::native == std::endian::little, "pairs are read as two numbers");
 static_assert(std::atomic<uint64_t>::is_always_lock_free &&
               std::atomic<FlightState>::is_always_lock_free);
 
 enum class FlightClock : uint32_t { kTsc = 1, kMonotonic = 2 };
 
 struct FlightHeader {
-  static constexpr uint64_t kMagic = 0x31'54'4c'46'4c'45'45'4b;  // "KEELFLT1"
+  static constexpr uint64_t kMagic = 0x32'54'4c'46'4c'45'45'4b;  // "KEELFLT2"
   static constexpr uint64_t kBytes = 4096;
   static constexpr uint32_t kEntries = 1024;
   static constexpr uint64_t kFileBytes = kBytes + kEntries * sizeof(FlightEntry);

@@ -21,12 +21,14 @@ struct PlainEntry {
   uint64_t queued;
   uint64_t started;
   uint64_t done;
-  uint32_t collective;
-  uint32_t dtype;
-  uint32_t reduction;
+  uint8_t collective;
+  uint8_t dtype;
+  uint8_t reduction;
+  uint8_t algorithm;
   uint32_t root;
   int32_t status;
   uint32_t state;
+  uint64_t unused;
 };
 static_assert(sizeof(PlainEntry) == sizeof(FlightEntry));
 

@@ -57,8 +57,18 @@ FlightLog read(const std::string& path) {
   return log;
 }
 
+Fingerprint print_of(uint64_t collective, uint64_t dtype, uint64_t reduction, uint64_t root) {
+  Fingerprint print;
+  print.collective = static_cast<uint8_t>(collective);
+  print.dtype = static_cast<uint8_t>(dtype);
+  print.reduction = static_cast<uint8_t>(reduction);
+  print.root = static_cast<uint32_t>(root);
+  return print;
+}
+
 FlightEntry* record(FlightRecorder& recorder, uint64_t sequence) {
-  return recorder.begin(sequence, KEEL_ALL_REDUCE, KEEL_FLOAT32, KEEL_SUM, 0, 10 * sequence);
+  return recorder.begin(sequence, print_of(KEEL_ALL_REDUCE, KEEL_FLOAT32, KEEL_SUM, 0),
+                        10 * sequence);
 }
 
 // Exit code of |body|, run in a child.
@@ -75,7 +85,7 @@ TEST_F(RecorderTest, WhatIsWrittenIsRead) {
   const auto recorder = FlightRecorder::create(kInfo);
   ASSERT_EQ(fs::path(recorder->path()).parent_path(), folder_);
   FlightRecorder::Entry* one =
-      recorder->begin(7, KEEL_BROADCAST, KEEL_BFLOAT16, KEEL_MAX, 3, 1ull << 40);
+      recorder->begin(7, print_of(KEEL_BROADCAST, KEEL_BFLOAT16, KEEL_MAX, 3), 1ull << 40);
   recorder->start(one);
   recorder->finish(one, KEEL_OK);
   FlightRecorder::Entry* two = record(*recorder, 8);
@@ -401,9 +411,7 @@ TEST_F(RecorderTest, ReadWhileItIsWritten) {
   std::atomic<bool> stop{false};
   std::thread writer([&] {
     for (uint64_t i = 0; !stop.load(std::memory_order_relaxed); ++i) {
-      FlightRecorder::Entry* entry =
-          recorder->begin(i, static_cast<uint32_t>(i), static_cast<uint32_t>(i + 1),
-                          static_cast<uint32_t>(i + 2), static_cast<uint32_t>(i + 3), i * 7);
+      FlightRecorder::Entry* entry = recorder->begin(i, print_of(i, i + 1, i + 2, i + 3), i * 7);
       recorder->start(entry);
       recorder->finish(entry, static_cast<keel_status>(i));
     }
@@ -415,8 +423,9 @@ TEST_F(RecorderTest, ReadWhileItIsWritten) {
     for (const FlightOperation& each : read(recorder->path()).operations) {
       const auto low = static_cast<uint32_t>(each.sequence);
       ++seen;
-      wrong += each.collective != low || each.dtype != low + 1 || each.reduction != low + 2 ||
-               each.root != low + 3 || each.count != each.sequence * 7 ||
+      wrong += each.collective != (low & 255) || each.dtype != ((low + 1) & 255) ||
+               each.reduction != ((low + 2) & 255) || each.root != low + 3 ||
+               each.count != each.sequence * 7 ||
                (each.state == FlightState::kDone &&
                 (static_cast<uint32_t>(each.status) != low || !each.run_ns));
     }

@@ -87,12 +87,13 @@ class Entrance {
 }  // namespace
 
 Status Island::create(const Ref<Device>& device, const NativeId& id, uint32_t index, uint32_t size,
-                      bool is_urgent, const ControlSegment& segment, const Deadline& deadline,
-                      std::unique_ptr<Island>* out_island) {
+                      bool is_urgent, int64_t timeout_ns, const ControlSegment& segment,
+                      const Deadline& deadline, std::unique_ptr<Island>* out_island) {
   Ref<Stream> stream;
   KEEL_RETURN_IF_ERROR(device->lease_stream(&stream, is_urgent));
-  const auto entrance =
-      std::make_shared<Entrance>(device, id, index, size, deadline.remaining_ns());
+  // Not what is left of the deadline: that may be next to nothing, and the library would give up
+  // every later operation after as much.
+  const auto entrance = std::make_shared<Entrance>(device, id, index, size, timeout_ns);
   std::thread([entrance] { entrance->enter(); }).detach();
   keel_plugin_comm* native = nullptr;
   const Status made = entrance->await(segment, deadline, &native);

@@ -35,10 +35,11 @@ class Island {
  public:
   static Status make_id(Device& device, NativeId* out_id);
   // The rank is number |index| of |size| there. Blocks until all have come, or |segment|, of the
-  // communicator it belongs to, has failed.
+  // communicator it belongs to, has failed, or |deadline| has passed. |timeout_ns|: how long the
+  // library may take for each of its calls, this one and those of later operations.
   static Status create(const Ref<Device>& device, const NativeId& id, uint32_t index, uint32_t size,
-                       bool is_urgent, const ControlSegment& segment, const Deadline& deadline,
-                       std::unique_ptr<Island>* out_island);
+                       bool is_urgent, int64_t timeout_ns, const ControlSegment& segment,
+                       const Deadline& deadline, std::unique_ptr<Island>* out_island);
   ~Island();
   Island(const Island&) = delete;
   Island& operator=(const Island&) = delete;

@@ -109,7 +109,8 @@ Status Islands::form(RankContext& context, const Ref<Device>& device, bool forbi
                           wanted.size <= wanted.bytes.size();
     if (can_meet) {
       status = Island::create(device, wanted, islands->index_, islands->size_, team.is_urgent(),
-                              team.segment(), patience.deadline(), &islands->island_);
+                              patience.timeout_ns(), team.segment(), patience.deadline(),
+                              &islands->island_);
     }
   }
   KEEL_RETURN_IF_ERROR(agree(context, status, patience, "could not join its native island"));

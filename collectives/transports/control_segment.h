@@ -5,38 +5,20 @@
 
 #include <keel/keel.h>
 
-#include <array>
 #include <atomic>
-#include <bit>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <type_traits>
 
 #include "collectives/bootstrap/file_descriptor.h"
+#include "collectives/fingerprint.h"
 #include "collectives/selection/selection.h"
 #include "collectives/transports/patience.h"
 #include "core/deadline.h"
 #include "core/status.h"
 
 namespace keel {
-
-// What has to be equal in the calls of all ranks. It travels with each of them.
-struct Fingerprint {
-  uint64_t count = 0;  // of the forms with arrays: a hash of the arrays
-  uint8_t collective = 0;
-  uint8_t dtype = 0;
-  uint8_t reduction = 0;
-  uint8_t algorithm = 0;
-  uint32_t root = 0;
-  // As two words: every rank compares those of all ranks, in every operation.
-  bool operator==(const Fingerprint& other) const {
-    const auto own = std::bit_cast<std::array<uint64_t, 2>>(*this);
-    const auto others = std::bit_cast<std::array<uint64_t, 2>>(other);
-    return own[0] == others[0] && own[1] == others[1];
-  }
-};
-static_assert(sizeof(Fingerprint) == 16 && std::has_unique_object_representations_v<Fingerprint>);
 
 // Where a buffer is. In the process of its owner, |address|; elsewhere |offset| bytes into
 // the shared memory object (device, inode), which the owner hands out.
@@ -52,6 +34,8 @@ struct alignas(64) Post {
   static constexpr uint32_t kSendStaged = 1;  // flags
   static constexpr uint32_t kReceiveStaged = 2;
   static constexpr uint32_t kInPlace = 4;
+  static constexpr uint32_t kSendAttached = 8;  // |send| is an address, also elsewhere
+  static constexpr uint32_t kAttaches = 16;     // the rank reads all others' processes
 
   // Number of the operation plus one, once all else here is written. It shares its cache
   // line with small messages, which therefore cost one transfer between two cores.
@@ -65,12 +49,13 @@ struct alignas(64) Post {
   Place receive;
   Place work;             // scratch that the others read, of algorithms in steps
   uint64_t largest;       // elements of the largest piece this rank sends or receives
+  uint64_t token;         // where the rank's process has its token: see transports/attach.h
   uint32_t memory_epoch;  // changes when objects of earlier places may be gone
   // How fast the rank's device copies to the host and back, in GB/s; 0 is not known. What all
   // ranks have posted with one operation is what they go by in the next.
   float leg_out;
   float leg_in;
-  char text[140];  // with a status that is not KEEL_OK
+  char text[132];  // with a status that is not KEEL_OK
 };
 static_assert(sizeof(Post) == 320);
 

@@ -33,6 +33,8 @@ class Patience {
     return cancelled_.load(std::memory_order_relaxed) ||
            (whole_segment_ != nullptr && has_whole_failed());
   }
+  // From its first question to the deadline.
+  int64_t timeout_ns() const { return timeout_ns_; }
   const Deadline& deadline() {
     if (!deadline_) deadline_ = Deadline::after(timeout_ns_);
     return *deadline_;

@@ -1,6 +1,7 @@
 // Memory of devices and of the host.
 #include <cuda.h>
 
+#include "emulator/faces/cuda/capture.h"
 #include "emulator/faces/cuda/driver.h"
 #include "emulator/faces/cuda/results.h"
 
@@ -13,6 +14,15 @@ CUresult allocate_host(const Here& here, HostMemory::Kind kind, size_t size, voi
   const Status counted = here.chip->count_call(CallKind::kAlloc, &injection);
   if (!counted.ok()) return result_of(counted, *here.chip);
   return Driver::get().host_memory().allocate(kind, size, out_pointer);
+}
+
+// answer_here for what a capture may forbid.
+template <typename Body>
+CUresult answer_unsafe(Body&& body) noexcept {
+  return answer_here([&](const Here& here) {
+    const CUresult allowed = allow_unsafe_call();
+    return allowed == CUDA_SUCCESS ? body(here) : allowed;
+  });
 }
 
 }  // namespace
@@ -32,7 +42,7 @@ CUresult CUDAAPI cuMemGetInfo(size_t* free, size_t* total) {
 }
 
 CUresult CUDAAPI cuMemAlloc(CUdeviceptr* dptr, size_t bytesize) {
-  return answer_here([&](const Here& here) {
+  return answer_unsafe([&](const Here& here) {
     if (dptr == nullptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
     Address address = 0;
     const auto status = here.chip->allocate(bytesize, &address);
@@ -42,7 +52,7 @@ CUresult CUDAAPI cuMemAlloc(CUdeviceptr* dptr, size_t bytesize) {
 }
 
 CUresult CUDAAPI cuMemAllocManaged(CUdeviceptr* dptr, size_t bytesize, unsigned int flags) {
-  return answer_here([&](const Here& here) {
+  return answer_unsafe([&](const Here& here) {
     if (dptr == nullptr || flags != CU_MEM_ATTACH_GLOBAL) return CUDA_ERROR_INVALID_VALUE;
     void* pointer = nullptr;
     const CUresult result = allocate_host(here, HostMemory::Kind::kManaged, bytesize, &pointer);
@@ -52,7 +62,7 @@ CUresult CUDAAPI cuMemAllocManaged(CUdeviceptr* dptr, size_t bytesize, unsigned 
 }
 
 CUresult CUDAAPI cuMemFree(CUdeviceptr dptr) {
-  return answer_here([&](const Here& here) {
+  return answer_unsafe([&](const Here& here) {
     void* const pointer = reinterpret_cast<void*>(dptr);  // NOLINT: an address of either space
     if (!here.chip->memory().is_device_address(pointer, 1)) {
       return Driver::get().host_memory().free(HostMemory::Kind::kManaged, pointer);
@@ -64,27 +74,27 @@ CUresult CUDAAPI cuMemFree(CUdeviceptr dptr) {
 CUresult CUDAAPI cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
   constexpr unsigned int kKnown =
       CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
-  return answer_here([&](const Here& here) {
+  return answer_unsafe([&](const Here& here) {
     if (pp == nullptr || (Flags & ~kKnown) != 0) return CUDA_ERROR_INVALID_VALUE;
     return allocate_host(here, HostMemory::Kind::kPinned, bytesize, pp);
   });
 }
 
 CUresult CUDAAPI cuMemFreeHost(void* p) {
-  return answer_here(
+  return answer_unsafe(
       [&](const Here&) { return Driver::get().host_memory().free(HostMemory::Kind::kPinned, p); });
 }
 
 CUresult CUDAAPI cuMemHostRegister(void* p, size_t bytesize, unsigned int Flags) {
   constexpr unsigned int kKnown = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
-  return answer_here([&](const Here&) {
+  return answer_unsafe([&](const Here&) {
     if ((Flags & ~kKnown) != 0) return CUDA_ERROR_NOT_SUPPORTED;
     return Driver::get().host_memory().add(p, bytesize);
   });
 }
 
 CUresult CUDAAPI cuMemHostUnregister(void* p) {
-  return answer_here([&](const Here&) { return Driver::get().host_memory().remove(p); });
+  return answer_unsafe([&](const Here&) { return Driver::get().host_memory().remove(p); });
 }
 
 CUresult CUDAAPI cuMemHostGetDevicePointer(CUdeviceptr* pdptr, void* p, unsigned int Flags) {

@@ -183,6 +183,8 @@ CUresult CUDAAPI cuModuleLoadDataEx(CUmodule* module, const void* image, unsigne
                                     CUjit_option* options, void** optionValues) {
   return answer_here([&](const Here&) {
     if (module == nullptr || image == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    const CUresult refusal = Driver::get().settings().image;
+    if (refusal != CUDA_SUCCESS && is_fat_binary(image)) return refusal;
     auto loaded = std::make_unique<Module>();
     std::string why;
     CUresult result = HostImage::open(image, &loaded->image, &why);

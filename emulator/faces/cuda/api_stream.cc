@@ -58,6 +58,7 @@ CUresult CUDAAPI cuStreamCreateWithPriority(CUstream* phStream, unsigned int fla
 CUresult CUDAAPI cuStreamDestroy(CUstream hStream) {
   return answer([&] {
     if (hStream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    forget_capture(hStream);
     delete object(hStream);
     return CUDA_SUCCESS;
   });
@@ -73,6 +74,8 @@ CUresult CUDAAPI cuStreamGetCtx(CUstream hStream, CUcontext* pctx) {
 }
 
 CUresult CUDAAPI cuStreamQuery(CUstream hStream) {
+  const CUresult allowed = allow_unsafe_call();
+  if (allowed != CUDA_SUCCESS) return allowed;
   return on_stream(hStream, [](Stream& stream, const Here&) { return stream.query(); });
 }
 
@@ -157,19 +160,31 @@ CUresult CUDAAPI cuEventDestroy(CUevent hEvent) {
 CUresult CUDAAPI cuEventRecord(CUevent hEvent, CUstream hStream) {
   if (hEvent == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   return answer_here([&](const Here& here) {
+    if (is_capturing(hStream)) {
+      object(hEvent)->captured.store(true);
+      return CUDA_SUCCESS;
+    }
     Stream* stream = nullptr;
     const CUresult found = find_stream(here, hStream, &stream);
     if (found != CUDA_SUCCESS) return found;
     if (object(hEvent)->chip != here.chip) return CUDA_ERROR_INVALID_HANDLE;
     const Status status = object(hEvent)->event.record(*stream);
-    if (status.ok()) object(hEvent)->recorded.store(true);
+    if (status.ok()) {
+      object(hEvent)->recorded.store(true);
+      object(hEvent)->captured.store(false);
+    }
     return result_of(status, *here.chip);
   });
 }
 
 CUresult CUDAAPI cuEventQuery(CUevent hEvent) {
   if (hEvent == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  return answer([&] { return result_of(object(hEvent)->event.query(), *object(hEvent)->chip); });
+  return answer([&] {
+    const CUresult allowed = allow_unsafe_call();
+    if (allowed != CUDA_SUCCESS) return allowed;
+    if (object(hEvent)->captured.load()) return CUDA_ERROR_CAPTURED_EVENT;
+    return result_of(object(hEvent)->event.query(), *object(hEvent)->chip);
+  });
 }
 
 CUresult CUDAAPI cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {

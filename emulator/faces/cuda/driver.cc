@@ -15,13 +15,16 @@ Status read_settings(std::string_view text, Settings* out_settings) {
   settings.chips.devices = 2;
   uint64_t version = static_cast<uint64_t>(settings.version);
   uint64_t init = 0;
+  uint64_t image = 0;
   Status status = split_settings(text, &values);
   if (status.ok()) status = take_chip_settings(&values, &settings.chips);
   if (status.ok()) status = take_number(&values, "version", 1000, 99999, &version);
   if (status.ok()) status = take_number(&values, "init", 0, 999, &init);
+  if (status.ok()) status = take_number(&values, "image", 0, 999, &image);
   if (!status.ok()) return status;
   settings.version = static_cast<int>(version);
   settings.init = static_cast<CUresult>(init);
+  settings.image = static_cast<CUresult>(image);
   if (const auto missing = values.extract("missing"); !missing.empty()) {
     std::string_view names = missing.mapped();
     while (!names.empty()) {

@@ -23,6 +23,7 @@ struct Settings {
   ChipSettings chips;
   int version = 13000;            // what cuDriverGetVersion says
   CUresult init = CUDA_SUCCESS;   // what cuInit says
+  CUresult image = CUDA_SUCCESS;  // what cuModuleLoadDataEx says of any fat binary
   std::set<std::string> missing;  // functions that the library does not have
 };
 // From KEEL_EMULATED_CUDA.

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "emulator/event.h"
+#include "emulator/faces/cuda/capture.h"
 #include "emulator/faces/cuda/driver.h"
 #include "emulator/stream.h"
 
@@ -22,6 +23,7 @@ struct EventHandle {
   Event event;
   bool timing;
   std::atomic<bool> recorded{false};
+  std::atomic<bool> captured{false};  // recorded last in a capture
 };
 
 inline StreamHandle* object(CUstream handle) {
@@ -36,6 +38,8 @@ inline EventHandle* object(CUevent handle) {
 inline CUresult find_stream(const Here& here, CUstream handle, Stream** out_stream) {
   if (handle == nullptr || handle == CU_STREAM_LEGACY)
     return here.context->default_stream(out_stream);
+  // Graphs are not emulated: what the real driver would put into one breaks the capture here.
+  if (is_capturing(handle)) return refuse_and_break(handle);
   *out_stream = object(handle)->stream.get();
   return &(*out_stream)->device() == here.chip.get() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }

@@ -21,6 +21,7 @@ constexpr Row kRows[] = {
     KEEL_RESULT(ERROR_INVALID_IMAGE, "the image of the module is invalid"),
     KEEL_RESULT(ERROR_INVALID_CONTEXT, "invalid device context"),
     KEEL_RESULT(ERROR_NO_BINARY_FOR_GPU, "no image in the module is for this device"),
+    KEEL_RESULT(ERROR_UNSUPPORTED_PTX_VERSION, "the PTX is of a later toolchain"),
     KEEL_RESULT(ERROR_ECC_UNCORRECTABLE, "uncorrectable ECC error"),
     KEEL_RESULT(ERROR_INVALID_HANDLE, "invalid resource handle"),
     KEEL_RESULT(ERROR_NOT_FOUND, "named symbol not found"),
@@ -34,6 +35,12 @@ constexpr Row kRows[] = {
     KEEL_RESULT(ERROR_NOT_SUPPORTED, "operation not supported"),
     KEEL_RESULT(ERROR_SYSTEM_NOT_READY, "the system is not ready"),
     KEEL_RESULT(ERROR_EXTERNAL_DEVICE, "an error of another device"),
+    KEEL_RESULT(ERROR_STREAM_CAPTURE_UNSUPPORTED,
+                "operation not permitted while a stream is captured"),
+    KEEL_RESULT(ERROR_STREAM_CAPTURE_INVALIDATED, "an earlier call has broken the capture"),
+    KEEL_RESULT(ERROR_STREAM_CAPTURE_UNMATCHED, "the stream is in no capture"),
+    KEEL_RESULT(ERROR_CAPTURED_EVENT, "the event was last recorded in a capture"),
+    KEEL_RESULT(ERROR_STREAM_CAPTURE_WRONG_THREAD, "another thread has begun the capture"),
     KEEL_RESULT(ERROR_UNKNOWN, "unknown error"),
 };
 #undef KEEL_RESULT

@@ -1,0 +1,32 @@
+// What a rank calls, in sixteen bytes.
+#ifndef KEEL_COLLECTIVES_FINGERPRINT_H_
+#define KEEL_COLLECTIVES_FINGERPRINT_H_
+
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <type_traits>
+
+namespace keel {
+
+// What has to be equal in the calls of all ranks. It travels with each of them.
+struct Fingerprint {
+  uint64_t count = 0;  // of the forms with arrays: a hash of the arrays
+  uint8_t collective = 0;
+  uint8_t dtype = 0;
+  uint8_t reduction = 0;
+  uint8_t algorithm = 0;
+  uint32_t root = 0;
+
+  // All but the count, as one word.
+  uint64_t kind() const { return std::bit_cast<std::array<uint64_t, 2>>(*this)[1]; }
+  // As two words: every rank compares those of all ranks, in every operation.
+  bool operator==(const Fingerprint& other) const {
+    return count == other.count && kind() == other.kind();
+  }
+};
+static_assert(sizeof(Fingerprint) == 16 && std::has_unique_object_representations_v<Fingerprint>);
+
+}  // namespace keel
+
+#endif  // KEEL_COLLECTIVES_FINGERPRINT_H_

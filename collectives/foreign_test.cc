@@ -1,0 +1,212 @@
+// Buffers that Keel did not allocate, between processes: the others read them where they are once
+// all have found that the kernel lets them, and from a copy staged for them before, or where it
+// does not.
+#include <gtest/gtest.h>
+#include <keel/keel.h>
+#include <sys/prctl.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "collectives/bootstrap/testing/child_process.h"
+
+namespace {
+
+using keel::testing::ChildProcess;
+using keel::testing::hear;
+using keel::testing::say;
+
+constexpr uint32_t kWorld = 3;
+constexpr uint64_t kCount = 70'001;
+constexpr int kRounds = 4;
+
+// ---- the worker -----------------------------------------------------------------
+
+uint32_t value(uint32_t rank, uint32_t peer, int round, uint64_t index) {
+  return rank * 1'000'003 + peer * 10'007 + static_cast<uint32_t>(round) * 101 +
+         static_cast<uint32_t>(index);
+}
+
+class Rank {
+ public:
+  explicit Rank(uint32_t rank) : rank_(rank), send_(kWorld * kCount), receive_(kWorld * kCount) {}
+
+  // What went wrong, or nothing.
+  std::string run() {
+    auto options = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
+    options.timeout_ns = 60'000'000'000;
+    const bool is_up = keel_device_get(0, &device_) == KEEL_OK &&
+                       keel_stream_create(device_, 0, &stream_) == KEEL_OK &&
+                       keel_comm_init_env(device_, &options, &comm_) == KEEL_OK &&
+                       keel_host_register(device_, send_.data(), send_.size() * 4) == KEEL_OK &&
+                       keel_host_register(device_, receive_.data(), receive_.size() * 4) == KEEL_OK;
+    if (!is_up) return keel_last_error();
+    for (int round = 0; round < kRounds; ++round) {
+      for (keel_collective each : {KEEL_BROADCAST, KEEL_ALL_GATHER, KEEL_ALL_TO_ALL, KEEL_GATHER,
+                                   KEEL_SCATTER, KEEL_ALL_REDUCE}) {
+        const std::string problem = call(each, round);
+        if (!problem.empty()) return std::to_string(each) + ": " + problem;
+      }
+    }
+    return "";
+  }
+  uint64_t in_place() const {
+    auto stats = KEEL_STRUCT_INIT(keel_comm_stats, KEEL_STRUCT_COMM_STATS);
+    return keel_comm_stats_get(comm_, &stats) == KEEL_OK ? stats.bytes_in_place : 0;
+  }
+  bool end() {
+    return keel_comm_destroy(comm_) == KEEL_OK && keel_stream_destroy(stream_) == KEEL_OK &&
+           keel_host_unregister(device_, send_.data()) == KEEL_OK &&
+           keel_host_unregister(device_, receive_.data()) == KEEL_OK;
+  }
+
+ private:
+  std::string call(keel_collective collective, int round) {
+    for (uint32_t peer = 0; peer < kWorld; ++peer) {
+      for (uint64_t i = 0; i < kCount; ++i) {
+        send_[peer * kCount + i] = value(rank_, peer, round, i);
+      }
+    }
+    std::fill(receive_.begin(), receive_.end(), 0);
+    const auto root = static_cast<uint32_t>(round) % kWorld;
+    if (enqueue(collective, root) != KEEL_OK) return keel_last_error();
+    if (keel_stream_synchronize(stream_, KEEL_TIMEOUT_DEFAULT) != KEEL_OK) return keel_last_error();
+    for (uint32_t part = 0; part < kWorld; ++part) {
+      for (uint64_t i = 0; i < kCount; ++i) {
+        const uint32_t got = receive_[part * kCount + i];
+        if (got == wanted(collective, root, round, part, i)) continue;
+        return "element " + std::to_string(i) + " of part " + std::to_string(part) + " is " +
+               std::to_string(got);
+      }
+    }
+    return "";
+  }
+  keel_status enqueue(keel_collective collective, uint32_t root) {
+    const void* const send = send_.data();
+    void* const receive = receive_.data();
+    constexpr keel_dtype kType = KEEL_UINT32;
+    switch (collective) {
+      case KEEL_BROADCAST:
+        return keel_broadcast(comm_, send, receive, kCount, kType, root, stream_);
+      case KEEL_ALL_GATHER:
+        return keel_all_gather(comm_, send, receive, kCount, kType, stream_);
+      case KEEL_ALL_TO_ALL:
+        return keel_all_to_all(comm_, send, receive, kCount, kType, stream_);
+      case KEEL_GATHER:
+        return keel_gather(comm_, send, receive, kCount, kType, root, stream_);
+      case KEEL_SCATTER:
+        return keel_scatter(comm_, send, receive, kCount, kType, root, stream_);
+      default:
+        return keel_all_reduce(comm_, send, receive, kCount, kType, KEEL_SUM, stream_);
+    }
+  }
+  // In part |part| of the receive buffer.
+  uint32_t wanted(keel_collective collective, uint32_t root, int round, uint32_t part,
+                  uint64_t i) const {
+    switch (collective) {
+      case KEEL_BROADCAST:
+        return part == 0 ? value(root, 0, round, i) : 0;
+      case KEEL_ALL_GATHER:
+        return value(part, 0, round, i);
+      case KEEL_ALL_TO_ALL:
+        return value(part, rank_, round, i);
+      case KEEL_GATHER:
+        return rank_ == root ? value(part, 0, round, i) : 0;
+      case KEEL_SCATTER:
+        return part == 0 ? value(root, rank_, round, i) : 0;
+      default:
+        return part != 0 ? 0
+                         : value(0, 0, round, i) + value(1, 0, round, i) + value(2, 0, round, i);
+    }
+  }
+
+  const uint32_t rank_;
+  std::vector<uint32_t> send_;
+  std::vector<uint32_t> receive_;
+  keel_device device_ = {};
+  keel_stream stream_ = {};
+  keel_comm comm_ = {};
+};
+
+// Tells where a word of this process is, and hears of another's: whether it may be read.
+bool may_read_siblings() {
+  static const uint64_t word = 0x6b65656c;
+  say(std::to_string(getpid()) + " " + std::to_string(reinterpret_cast<uintptr_t>(&word)));
+  const std::string other = hear();
+  const size_t space = other.find(' ');
+  uint64_t got = 0;
+  const iovec local = {&got, sizeof(got)};
+  const iovec remote = {reinterpret_cast<void*>(std::stoull(other.substr(space))), sizeof(got)};
+  return process_vm_readv(std::stoi(other), &local, 1, &remote, 1, 0) == sizeof(got) && got == word;
+}
+
+// Arguments: rank, meeting, KEEL_ATTACH.
+int run_worker(const std::vector<std::string>& arguments) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  alarm(100);
+  for (const char* name : {"KEEL_RANK", "KEEL_LOCAL_RANK"}) setenv(name, arguments[0].c_str(), 1);
+  for (const char* name : {"KEEL_WORLD", "KEEL_LOCAL_WORLD"}) {
+    setenv(name, std::to_string(kWorld).c_str(), 1);
+  }
+  setenv("KEEL_MEETING", arguments[1].c_str(), 1);
+  setenv("KEEL_ATTACH", arguments[2].c_str(), 1);
+  const bool may_attach = may_read_siblings();
+  auto init = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
+  init.backends = "cpu";
+  if (keel_init(&init) != KEEL_OK) return 2;
+  int result = 0;
+  {
+    Rank rank(static_cast<uint32_t>(std::stoul(arguments[0])));
+    std::string problem = rank.run();
+    const std::string in_place = std::to_string(rank.in_place());
+    if (problem.empty() && !rank.end()) problem = keel_last_error();
+    if (!problem.empty()) result = 1;
+    say(!problem.empty() ? problem : may_attach ? in_place : "may not");
+  }
+  return keel_shutdown() == KEEL_OK ? result : 3;
+}
+
+// ---- the tests ------------------------------------------------------------------
+
+// What rank 0 says in the end; of the others that they are done.
+std::string run_ranks(const std::string& attach) {
+  static int runs = 0;
+  const std::string meeting = "foreign-" + std::to_string(getpid()) + "-" + std::to_string(++runs);
+  std::vector<ChildProcess> ranks;
+  std::vector<std::string> places;
+  for (uint32_t rank = 0; rank < kWorld; ++rank) {
+    ranks.emplace_back("rank", std::vector<std::string>{std::to_string(rank), meeting, attach});
+    places.push_back(ranks.back().read_line());
+  }
+  for (uint32_t rank = 0; rank < kWorld; ++rank) {
+    ranks[rank].write_line(places[(rank + 1) % kWorld]);
+  }
+  std::string first;
+  for (ChildProcess& rank : ranks) {
+    const std::string said = rank.read_line();
+    EXPECT_EQ(rank.wait(), 0) << said;
+    if (first.empty()) first = said;
+  }
+  return first;
+}
+
+TEST(Foreign, IsReadWhereItIsOrStagedAndAlwaysRight) {
+  const std::string attached = run_ranks("1");
+  const std::string staged = run_ranks("0");
+  if (attached == "may not") GTEST_SKIP() << "processes here may not read each other";
+  // From the third operation on the buffers it sends from count, too.
+  EXPECT_GE(std::stoull(attached), std::stoull(staged) + (kRounds - 1) * kCount * 4 * 2);
+}
+
+}  // namespace
+
+const std::map<std::string, keel::testing::Worker>& keel::testing::workers() {
+  static const std::map<std::string, Worker> workers = {{"rank", run_worker}};
+  return workers;
+}

@@ -1,0 +1,82 @@
+#include "collectives/transports/attach.h"
+
+#include <sys/uio.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+namespace keel {
+
+Status read_process(int64_t pid, uint64_t address, void* out, uint64_t bytes) {
+  auto* to = static_cast<char*>(out);
+  while (bytes != 0) {
+    const iovec local = {to, bytes};
+    const iovec remote = {reinterpret_cast<void*>(address), bytes};
+    const ssize_t got = process_vm_readv(static_cast<pid_t>(pid), &local, 1, &remote, 1, 0);
+    if (got > 0) {
+      to += got;
+      address += static_cast<uint64_t>(got);
+      bytes -= static_cast<uint64_t>(got);
+      continue;
+    }
+    const int error = got < 0 ? errno : EFAULT;
+    if (error == EINTR) continue;
+    return failure(error == EFAULT ? KEEL_RANK_FAILED : KEEL_UNAVAILABLE,
+                   "{} bytes at {:#x} of process {} cannot be read: {}", bytes, address, pid,
+                   std::strerror(error));
+  }
+  return {};
+}
+
+Attach::Attach(const std::vector<Attendee>& attendees, uint32_t rank)
+    : attendees_(&attendees), rank_(rank) {
+  const char* const wanted = secure_getenv("KEEL_ATTACH");
+  const bool is_off = wanted != nullptr && std::strcmp(wanted, "0") == 0;
+  for (const Attendee& other : attendees) {
+    if (other.process != attendees[rank].process && !is_off) state_ = State::kUnknown;
+  }
+}
+
+template <typename Says>
+bool Attach::all_say(ControlSegment& segment, uint64_t sequence, const Says& says) const {
+  for (uint32_t other = 0; other < attendees_->size(); ++other) {
+    if (other != rank_ && !says(segment.post(other, sequence))) return false;
+  }
+  return true;
+}
+
+bool Attach::can_read_all(ControlSegment& segment, uint64_t sequence) const {
+  const ProcessToken& own = (*attendees_)[rank_].process;
+  const ProcessToken* last = nullptr;  // ranks of one process often follow one another
+  for (uint32_t other = 0; other < attendees_->size(); ++other) {
+    const Attendee& attendee = (*attendees_)[other];
+    if (attendee.process == own || (last != nullptr && attendee.process == *last)) continue;
+    last = &attendee.process;
+    ProcessToken token;
+    const uint64_t address = segment.post(other, sequence).token;
+    if (!read_process(attendee.pid, address, token.bytes.data(), token.bytes.size()).ok() ||
+        token != attendee.process) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void Attach::tell(ControlSegment& segment, uint64_t sequence, Post* post) {
+  if (state_ == State::kNever) return;
+  if (state_ == State::kUnknown) {
+    post->token = reinterpret_cast<uint64_t>((*attendees_)[rank_].process.bytes.data());
+    const auto has_token = [](const Post& theirs) { return theirs.token != 0; };
+    if (sequence == 0 || !all_say(segment, sequence - 1, has_token)) return;
+    state_ = can_read_all(segment, sequence - 1) ? State::kTried : State::kNever;
+    if (state_ == State::kNever) return;
+  }
+  post->flags |= Post::kAttaches;
+  const auto attaches = [](const Post& theirs) { return (theirs.flags & Post::kAttaches) != 0; };
+  if (state_ == State::kTried && sequence != 0 && all_say(segment, sequence - 1, attaches)) {
+    state_ = State::kAgreed;
+  }
+}
+
+}  // namespace keel
