@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <iterator>
 #include <string_view>
 
 #include "core/hindrances.h"
@@ -269,6 +270,19 @@ std::vector<Ref<Stream>> Runtime::streams() {
     if (stream->try_retain()) alive.push_back(Ref<Stream>::adopt(stream));
   }
   return alive;
+}
+
+size_t Runtime::streams_after(const Stream* previous, std::span<Ref<Stream>> out_streams) {
+  std::lock_guard lock(streams_mutex_);
+  // One that is alive is in the list, which keeps its order.
+  auto next = previous == nullptr
+                  ? streams_.begin()
+                  : std::next(std::find(streams_.begin(), streams_.end(), previous));
+  size_t count = 0;
+  for (; next != streams_.end() && count < out_streams.size(); ++next) {
+    if ((*next)->try_retain()) out_streams[count++] = Ref<Stream>::adopt(*next);
+  }
+  return count;
 }
 
 std::vector<Ref<Stream>> Runtime::streams_of(const Device& device) {

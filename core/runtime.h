@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -76,6 +77,10 @@ class Runtime {
   void add_stream(Stream* stream);
   void remove_stream(Stream* stream);
   std::vector<Ref<Stream>> streams();
+  // The same, a few at a time, for what must not fail for want of memory: fills |out_streams| with
+  // those behind |previous|, which the caller keeps alive; NULL is before the first. Returns how
+  // many; 0 at the end.
+  size_t streams_after(const Stream* previous, std::span<Ref<Stream>> out_streams);
   std::vector<Ref<Stream>> streams_of(const Device& device);
 
   // |hook| runs at the beginning of shutdown: layers above end what they own there.

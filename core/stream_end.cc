@@ -148,6 +148,13 @@ Status Stream::close_now(const Deadline& deadline) {
   WakeList wake;
   {
     std::lock_guard lock(mutex_);
+    if (closed_ && wrapped_) {
+      // The end of the device, and a destroy that failed before: the handle is its owner's since,
+      // who may have ended it.
+      device_.keep_unfinished(Ref<Stream>(this));
+      return failure(KEEL_TIMED_OUT, "{}: a native stream of somebody else's is left as it is",
+                     device_.name());
+    }
     closed_ = true;
     legs_.refuse();
     fail(failure(KEEL_CANCELLED, "{}: the stream was destroyed", device_.name()));
