@@ -163,7 +163,7 @@ TEST_F(Malformed, Call) {
   expect(KEEL_INVALID_ARGUMENT, "header");
   start("add/f32/7");
   call_.op = KEEL_OP_COUNT;
-  expect(KEEL_NOT_FOUND, "15 is no operator");
+  expect(KEEL_NOT_FOUND, std::to_string(KEEL_OP_COUNT) + " is no operator");
   start("add/f32/7");
   call_.input_count = 1;
   expect(KEEL_INVALID_ARGUMENT, "add: 1 inputs given, it takes 2");
