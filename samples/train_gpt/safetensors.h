@@ -1,0 +1,83 @@
+// Files of named tensors: eight bytes of the header's length, little-endian, a header in JSON,
+// then the data of all tensors, one behind the other.
+#ifndef KEEL_SAMPLES_TRAIN_GPT_SAFETENSORS_H_
+#define KEEL_SAMPLES_TRAIN_GPT_SAFETENSORS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace train_gpt {
+
+// What is wrong with a file; the text names it, and the tensor where it is one's fault.
+class FileError : public std::runtime_error {
+ public:
+  FileError(const std::filesystem::path& path, const std::string& reason)
+      : std::runtime_error(path.string() + ": " + reason) {}
+};
+
+// A tensor to write. Borrows |data|.
+struct TensorSource {
+  std::string name;
+  std::string dtype;  // "F32"
+  std::vector<int64_t> shape;
+  std::span<const std::byte> data;
+};
+
+using Metadata = std::map<std::string, std::string>;
+
+// Replaces |path| as a whole: the file is written beside it, flushed to the disk and renamed.
+// Whatever happens meanwhile, a full disk or a kill, |path| is the old file or the new one.
+// Throws FileError, after which the old one is still there.
+void write_safetensors(const std::filesystem::path& path, std::span<const TensorSource> tensors,
+                       const Metadata& metadata);
+
+// A file, its header checked: every tensor's dtype is known, its bytes are as many as its shape
+// says, and the tensors fill the file to its end without gap or overlap. Immutable; reading does
+// not move anything that two threads would share.
+class SafetensorsFile {
+ public:
+  struct Tensor {
+    std::string dtype;
+    std::vector<int64_t> shape;
+    uint64_t begin = 0;  // from the beginning of the file
+    uint64_t size = 0;   // bytes
+  };
+
+  // Throws FileError.
+  explicit SafetensorsFile(std::filesystem::path path);
+  SafetensorsFile(const SafetensorsFile&) = delete;
+  SafetensorsFile& operator=(const SafetensorsFile&) = delete;
+  ~SafetensorsFile();
+
+  const std::filesystem::path& path() const { return path_; }
+  const Metadata& metadata() const { return metadata_; }
+  const std::map<std::string, Tensor>& tensors() const { return tensors_; }
+  bool has(const std::string& name) const { return tensors_.count(name) != 0; }
+
+  // The tensor |name| as float32, from F32, BF16 or F16. Throws FileError, naming it, where it is
+  // missing, has another shape, or cannot be read.
+  std::vector<float> read_floats(const std::string& name, std::span<const int64_t> shape) const;
+  // Throws FileError where |key| is missing.
+  const std::string& metadata(const std::string& key) const;
+
+ private:
+  void read_header();
+  void read(uint64_t begin, std::span<std::byte> bytes, const std::string& what) const;
+  [[noreturn]] void refuse(const std::string& reason) const;
+
+  std::filesystem::path path_;
+  int descriptor_ = -1;
+  uint64_t size_ = 0;
+  Metadata metadata_;
+  std::map<std::string, Tensor> tensors_;
+};
+
+}  // namespace train_gpt
+
+#endif  // KEEL_SAMPLES_TRAIN_GPT_SAFETENSORS_H_

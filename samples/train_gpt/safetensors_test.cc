@@ -1,0 +1,286 @@
+// Files that are whole, and files that are not.
+#include "samples/train_gpt/safetensors.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+namespace train_gpt {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+class SafetensorsTest : public testing::Test {
+ protected:
+  SafetensorsTest() {
+    std::string pattern = (fs::temp_directory_path() / "safetensors_test.XXXXXX").string();
+    folder_ = mkdtemp(pattern.data());
+    path_ = folder_ / "model.safetensors";
+  }
+  ~SafetensorsTest() override { fs::remove_all(folder_); }
+
+  static TensorSource floats(std::string name, std::vector<int64_t> shape,
+                             std::span<const float> values) {
+    return {std::move(name), "F32", std::move(shape), std::as_bytes(values)};
+  }
+  // Two tensors and some metadata.
+  void write_whole() const {
+    const std::vector<float> matrix = {
+        1, -2, 3.5F, 1e-40F, std::numeric_limits<float>::infinity(), -0.0F};
+    const std::vector<float> scalar = {7};
+    const std::vector<TensorSource> tensors = {floats("matrix", {2, 3}, matrix),
+                                               floats("scalar", {}, scalar)};
+    write_safetensors(path_, tensors, {{"step", "12"}});
+  }
+  std::string content() const {
+    std::ifstream file(path_, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  void put(const std::string& bytes) const {
+    std::ofstream(path_, std::ios::binary | std::ios::trunc) << bytes;
+  }
+  static std::string with_length(uint64_t length, const std::string& rest) {
+    std::string text;
+    for (int i = 0; i < 8; ++i) text.push_back(static_cast<char>(length >> (8 * i)));
+    return text + rest;
+  }
+  // A file of |header| and |data_bytes| of data.
+  void put(const std::string& header, size_t data_bytes) const {
+    put(with_length(header.size(), header + std::string(data_bytes, '\0')));
+  }
+  // What opening it says; empty if it opens.
+  std::string refusal() const {
+    try {
+      const SafetensorsFile file(path_);
+      return {};
+    } catch (const FileError& error) {
+      return error.what();
+    }
+  }
+  void expect_refusal(const std::vector<std::string>& parts) const {
+    const std::string text = refusal();
+    EXPECT_NE(text.find(path_.string()), std::string::npos) << text;
+    for (const std::string& part : parts) {
+      EXPECT_NE(text.find(part), std::string::npos) << "should say " << part << ", said " << text;
+    }
+  }
+  size_t files_in_folder() const {
+    return static_cast<size_t>(std::distance(fs::directory_iterator(folder_), {}));
+  }
+
+  fs::path folder_, path_;
+};
+
+TEST_F(SafetensorsTest, GivesBackWhatWasWritten) {
+  write_whole();
+  const SafetensorsFile file(path_);
+  EXPECT_EQ(file.metadata("step"), "12");
+  EXPECT_EQ(file.tensors().size(), 2U);
+  const std::vector<float> matrix = file.read_floats("matrix", std::vector<int64_t>{2, 3});
+  ASSERT_EQ(matrix.size(), 6U);
+  EXPECT_EQ(matrix[2], 3.5F);
+  EXPECT_EQ(matrix[3], 1e-40F);
+  EXPECT_TRUE(std::signbit(matrix[5]));
+  EXPECT_EQ(file.read_floats("scalar", {}), std::vector<float>{7});
+  EXPECT_EQ(files_in_folder(), 1U);
+}
+
+// The layout, read by hand.
+TEST_F(SafetensorsTest, BeginsWithTheLengthOfTheHeader) {
+  write_whole();
+  const std::string bytes = content();
+  uint64_t length = 0;
+  for (size_t i = 0; i < 8; ++i) {
+    length |= static_cast<uint64_t>(static_cast<unsigned char>(bytes[i])) << (8 * i);
+  }
+  EXPECT_EQ(length % 8, 0U);
+  const auto header = ordered_json::parse(bytes.substr(8, length));
+  EXPECT_EQ(header["matrix"]["dtype"], "F32");
+  EXPECT_EQ(header["matrix"]["data_offsets"], (std::vector<uint64_t>{0, 24}));
+  EXPECT_EQ(header["scalar"]["data_offsets"], (std::vector<uint64_t>{24, 28}));
+  EXPECT_EQ(header["__metadata__"]["step"], "12");
+  EXPECT_EQ(bytes.size(), 8 + length + 28);
+}
+
+TEST_F(SafetensorsTest, ReadsHalfPrecision) {
+  const std::vector<uint16_t> brain = {0x3f80, 0xc000};  // 1, -2
+  const std::vector<uint16_t> half = {0x3c00, 0xc000};
+  const std::vector<TensorSource> tensors = {
+      {"brain", "BF16", {2}, std::as_bytes(std::span(brain))},
+      {"half", "F16", {2}, std::as_bytes(std::span(half))},
+      {"whole", "I32", {1}, std::as_bytes(std::span(brain))}};
+  write_safetensors(path_, tensors, {});
+  const SafetensorsFile file(path_);
+  const std::vector<int64_t> shape = {2};
+  EXPECT_EQ(file.read_floats("brain", shape), (std::vector<float>{1, -2}));
+  EXPECT_EQ(file.read_floats("half", shape), (std::vector<float>{1, -2}));
+  EXPECT_THROW(file.read_floats("whole", std::vector<int64_t>{1}), FileError);
+}
+
+TEST_F(SafetensorsTest, NamesWhatIsMissing) {
+  write_whole();
+  const SafetensorsFile file(path_);
+  const auto message = [&](const std::string& name, std::vector<int64_t> shape) -> std::string {
+    try {
+      file.read_floats(name, shape);
+      return {};
+    } catch (const FileError& error) {
+      return error.what();
+    }
+  };
+  EXPECT_NE(message("absent", {2}).find("tensor absent: is not in it"), std::string::npos);
+  EXPECT_NE(message("matrix", {3, 2}).find("its shape is [2,3], the model's [3,2]"),
+            std::string::npos);
+  EXPECT_THROW(file.metadata("absent"), FileError);
+}
+
+TEST_F(SafetensorsTest, RefusesEveryTruncation) {
+  write_whole();
+  const std::string whole = content();
+  for (size_t size = 0; size < whole.size(); ++size) {
+    put(whole.substr(0, size));
+    EXPECT_NE(refusal(), "") << size << " of " << whole.size() << " bytes";
+  }
+  put(whole.substr(0, whole.size() - 1));
+  expect_refusal({"tensor scalar", "cut short"});
+  put(whole + "x");
+  expect_refusal({"1 bytes behind its last tensor"});
+}
+
+TEST_F(SafetensorsTest, RefusesHeadersThatLie) {
+  const auto entry = [](const std::string& rest) { return "{\"x\":{" + rest + "}}"; };
+  struct Case {
+    std::string header;
+    size_t data_bytes;
+    std::vector<std::string> expected;
+  };
+  const std::vector<Case> cases = {
+      {"[]", 0, {"not a JSON object"}},
+      {"{", 0, {"not a JSON object"}},
+      {"{\"x\":3}", 0, {"tensor x", "no dtype"}},
+      {entry(R"("dtype":"F31","shape":[1],"data_offsets":[0,4])"), 4, {"tensor x", "F31"}},
+      {entry(R"("dtype":"F32","data_offsets":[0,4])"), 4, {"tensor x", "no shape"}},
+      {entry(R"("dtype":"F32","shape":[-1],"data_offsets":[0,4])"), 4, {"tensor x", "shape"}},
+      {entry(R"("dtype":"F32","shape":[0.5],"data_offsets":[0,4])"), 4, {"tensor x", "shape"}},
+      {entry(R"("dtype":"F32","shape":[1],"data_offsets":[0])"), 4, {"tensor x", "data_offsets"}},
+      {entry(R"("dtype":"F32","shape":[1],"data_offsets":[-4,0])"), 4, {"tensor x"}},
+      {entry(R"("dtype":"F32","shape":[1],"data_offsets":[4,0])"), 4, {"ends before it begins"}},
+      {entry(R"("dtype":"F32","shape":[2],"data_offsets":[0,4])"), 4, {"tensor x", "F32[2]"}},
+      {entry(R"("dtype":"F32","shape":[2],"data_offsets":[0,8])"), 4, {"tensor x", "cut short"}},
+      // 2^62 * 4 elements of 4 bytes wrap to 0 in 64 bits.
+      {entry(R"("dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,0])"),
+       0,
+       {"tensor x", "are not those of"}},
+      {entry(R"("dtype":"F32","shape":[1],"data_offsets":[4,8])"), 8, {"tensor x", "gap"}},
+      {R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
+       R"("y":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})",
+       8,
+       {"tensor y", "overlaps"}},
+      {R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
+       R"("x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
+       4,
+       {"tensor x", "twice"}},
+      {R"({"__metadata__":{"step":3}})", 0, {"metadata step", "not a string"}},
+  };
+  for (const Case& lie : cases) {
+    put(lie.header, lie.data_bytes);
+    expect_refusal(lie.expected);
+  }
+  put(with_length(uint64_t{1} << 62, "{}"));
+  expect_refusal({"more than any has"});
+  put(with_length(3, "{}"));
+  expect_refusal({"header of 3 bytes is cut short"});
+  put("1234567");
+  expect_refusal({"too few"});
+  fs::remove(path_);
+  expect_refusal({"cannot be opened"});
+}
+
+TEST_F(SafetensorsTest, TensorWithoutElementsTakesNoRoom) {
+  const std::vector<float> one = {1};
+  const std::vector<TensorSource> tensors = {floats("a", {0, 3}, {}), floats("b", {1}, one),
+                                             floats("c", {0}, {})};
+  write_safetensors(path_, tensors, {});
+  const SafetensorsFile file(path_);
+  EXPECT_TRUE(file.read_floats("a", std::vector<int64_t>{0, 3}).empty());
+  EXPECT_EQ(file.read_floats("b", std::vector<int64_t>{1}), one);
+}
+
+TEST_F(SafetensorsTest, FullDiskLeavesTheOldFile) {
+  write_whole();
+  const std::string before = content();
+  // A process may write no more than so many bytes to a file: as if the disk ended there.
+  const pid_t child = fork();
+  if (child == 0) {
+    std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit = {1 << 16, 1 << 16};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    const std::vector<float> large(1 << 18, 2.0F);
+    const std::vector<TensorSource> tensors = {floats("large", {1 << 18}, large)};
+    try {
+      write_safetensors(path_, tensors, {});
+    } catch (const FileError& error) {
+      _exit(std::string(error.what()).find("cannot be written") != std::string::npos ? 0 : 2);
+    }
+    _exit(1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  EXPECT_EQ(content(), before);
+  EXPECT_EQ(files_in_folder(), 1U) << "nothing is left of the attempt";
+}
+
+TEST_F(SafetensorsTest, KillLeavesAWholeFile) {
+  constexpr int64_t kCount = 1 << 18;
+  write_whole();
+  for (int round = 0; round < 12; ++round) {
+    const pid_t child = fork();
+    if (child == 0) {
+      for (float value = 1;; ++value) {
+        const std::vector<float> values(kCount, value);
+        const std::vector<TensorSource> tensors = {floats("values", {kCount}, values)};
+        write_safetensors(path_, tensors, {});
+      }
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5 + 7 * round));
+    kill(child, SIGKILL);
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(status));
+    const SafetensorsFile file(path_);  // throws if it is not whole
+    if (!file.has("values")) continue;  // killed before the first was done
+    const std::vector<float> values = file.read_floats("values", std::vector<int64_t>{kCount});
+    EXPECT_EQ(std::count(values.begin(), values.end(), values[0]), kCount);
+  }
+}
+
+TEST_F(SafetensorsTest, RefusesToWriteWhatIsWrong) {
+  const std::vector<float> one = {1};
+  EXPECT_THROW(write_safetensors(path_, std::vector<TensorSource>{floats("x", {2}, one)}, {}),
+               FileError);
+  EXPECT_THROW(
+      write_safetensors(
+          path_, std::vector<TensorSource>{floats("x", {1}, one), floats("x", {1}, one)}, {}),
+      FileError);
+  EXPECT_THROW(write_safetensors(folder_ / "no" / "such",
+                                 std::vector<TensorSource>{floats("x", {1}, one)}, {}),
+               FileError);
+  EXPECT_EQ(files_in_folder(), 0U);
+}
+
+}  // namespace
+}  // namespace train_gpt
