@@ -1,0 +1,57 @@
+// The shape of a model.
+#ifndef KEEL_SAMPLES_TRAIN_GPT_CONFIG_H_
+#define KEEL_SAMPLES_TRAIN_GPT_CONFIG_H_
+
+#include <cstdint>
+#include <string>
+
+namespace train_gpt {
+
+inline constexpr int64_t kVocabulary = 256;  // every byte is a token
+
+// GPT-2: layer norms, learned positions, gelu, biases, and one matrix for the embedding and the
+// head. Llama: RMS norms, rotary positions, swiglu, heads of keys that several heads of queries
+// share, no biases.
+enum class Architecture { kGpt2, kLlama };
+
+// What the products read. Everything between them is float32, as are the main weights, their
+// gradients and the optimizer's state.
+enum class Precision { kFloat32, kBFloat16 };
+
+struct ModelConfig {
+  Architecture architecture = Architecture::kGpt2;
+  int64_t layers = 4;
+  int64_t width = 256;
+  int64_t heads = 4;
+  int64_t kv_heads = 4;      // fewer than heads in Llama alone
+  int64_t mlp_width = 1024;  // of the hidden layer
+  int64_t context = 256;     // tokens of a sequence
+  double norm_epsilon = 1e-5;
+  double rope_theta = 1e4;
+
+  bool is_llama() const { return architecture == Architecture::kLlama; }
+  int64_t head_size() const { return width / heads; }
+  int64_t kv_width() const { return kv_heads * head_size(); }
+  // Of what the first matrix of the MLP gives: swiglu takes gate and up side by side.
+  int64_t up_width() const { return is_llama() ? 2 * mlp_width : mlp_width; }
+
+  friend bool operator==(const ModelConfig&, const ModelConfig&) = default;
+};
+
+// Throws std::invalid_argument for one that cannot be, naming the command line's option.
+void check(const ModelConfig& config);
+
+const char* name(Architecture architecture);  // "gpt2", "llama"
+const char* name(Precision precision);        // "fp32", "bf16"
+
+// One line of JSON, and back; the latter throws std::runtime_error.
+std::string to_json(const ModelConfig& config);
+ModelConfig config_from_json(const std::string& text);
+
+// Of a token's forward and backward: two of each weight and token in a product forward, twice
+// that backward; of attention, the half that causal masks leave.
+double training_flops_per_token(const ModelConfig& config);
+
+}  // namespace train_gpt
+
+#endif  // KEEL_SAMPLES_TRAIN_GPT_CONFIG_H_

@@ -1,0 +1,111 @@
+#include "samples/train_gpt/layers.h"
+
+#include <functional>
+#include <numeric>
+#include <utility>
+
+namespace train_gpt {
+namespace {
+
+// c = op(a) op(b) + beta c + bias
+void product(const keel::Stream& stream, const keel_tensor& a, bool trans_a, const keel_tensor& b,
+             bool trans_b, keel::Operand bias, const keel_tensor& c, double beta = 0) {
+  keel::op(stream, KEEL_OP_MATMUL, {a, b, bias}, {c}, {trans_a, trans_b, /*alpha=*/1.0, beta});
+}
+
+}  // namespace
+
+keel_tensor Arena::take(keel_dtype dtype, std::initializer_list<int64_t> shape) {
+  const int64_t count =
+      std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+  const uint64_t element = dtype == KEEL_BFLOAT16 ? 2 : 4;  // float32 and int32 otherwise
+  buffers_.emplace_back(device_, KEEL_MEMORY_DEVICE, static_cast<uint64_t>(count) * element);
+  bytes_ += buffers_.back().size();
+  return buffers_.back().tensor(dtype, shape);
+}
+
+keel_tensor reshaped(const keel_tensor& tensor, std::initializer_list<int64_t> shape) {
+  keel_tensor view = keel::make_tensor(tensor.data, static_cast<keel_dtype>(tensor.dtype), shape);
+  view.byte_offset = tensor.byte_offset;
+  return view;
+}
+
+void round_operand(const keel::Stream& stream, const Activation& x) {
+  if (x.operand.data == x.value.data) return;
+  keel::op(stream, KEEL_OP_CAST, {x.value}, {x.operand});
+}
+
+// ---- linear
+
+void Linear::forward(const keel::Stream& stream, const keel_tensor& x, const keel_tensor& y) const {
+  product(stream, x, false, weight, true, bias ? keel::Operand(*bias) : nullptr, y);
+}
+
+// dW = dy' x, db = the sum of dy's rows, dx = dy W.
+void Linear::backward(const keel::Stream& stream, const keel_tensor& x, const Activation& d_y,
+                      const keel_tensor& d_x, bool add) const {
+  round_operand(stream, d_y);
+  product(stream, d_y.operand, true, x, false, nullptr, weight_gradient);
+  if (bias_gradient) {
+    keel::op(stream, KEEL_OP_SUM, {d_y.value}, {*bias_gradient}, {/*axis=*/0});
+  }
+  product(stream, d_y.operand, false, weight, false, nullptr, d_x, add ? 1 : 0);
+}
+
+// ---- norms
+
+void Norm::forward(const keel::Stream& stream, const keel_tensor& x, const keel_tensor& y,
+                   const NormStatistics& statistics) const {
+  if (bias) {
+    keel::op(stream, KEEL_OP_LAYER_NORM, {x, gain, *bias}, {y, statistics.mean, statistics.rstd},
+             {epsilon});
+  } else {
+    keel::op(stream, KEEL_OP_RMS_NORM, {x, gain}, {y, statistics.rstd}, {epsilon});
+  }
+}
+
+void Norm::backward(const keel::Stream& stream, const keel_tensor& x,
+                    const NormStatistics& statistics, const keel_tensor& d) const {
+  if (bias) {
+    keel::op(stream, KEEL_OP_LAYER_NORM_BACKWARD, {d, x, gain, statistics.mean, statistics.rstd},
+             {d, gain_gradient, *bias_gradient});
+  } else {
+    keel::op(stream, KEEL_OP_RMS_NORM_BACKWARD, {d, x, gain, statistics.rstd}, {d, gain_gradient});
+  }
+}
+
+// ---- rotary positions
+
+void Rotation::forward(const keel::Stream& stream, const keel_tensor& x) const {
+  turn(stream, x, /*inverse=*/false);
+}
+
+// A rotation's transpose turns back.
+void Rotation::backward(const keel::Stream& stream, const keel_tensor& d) const {
+  turn(stream, d, /*inverse=*/true);
+}
+
+// Pairs are elements i and i + head_size / 2, as in Llama's weights of the Hugging Face layout.
+void Rotation::turn(const keel::Stream& stream, const keel_tensor& x, bool inverse) const {
+  keel::op(stream, KEEL_OP_ROPE, {x, cosines, sines, positions}, {x},
+           {/*interleaved=*/0, /*inverse=*/inverse});
+}
+
+// ---- attention
+
+void Attention::forward(const keel::Stream& stream, const Tensors& tensors,
+                        const keel_tensor& logsumexp) const {
+  keel::op(stream, KEEL_OP_ATTENTION,
+           {tensors.query, tensors.key, tensors.value, boundaries, boundaries},
+           {tensors.output, logsumexp}, {scale, /*causal=*/1});
+}
+
+void Attention::backward(const keel::Stream& stream, const Tensors& tensors,
+                         const keel_tensor& logsumexp, const Tensors& gradients) const {
+  keel::op(stream, KEEL_OP_ATTENTION_BACKWARD,
+           {tensors.query, tensors.key, tensors.value, tensors.output, gradients.output, logsumexp,
+            boundaries, boundaries},
+           {gradients.query, gradients.key, gradients.value}, {scale, /*causal=*/1});
+}
+
+}  // namespace train_gpt
