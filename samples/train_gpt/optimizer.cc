@@ -1,0 +1,70 @@
+#include "samples/train_gpt/optimizer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace train_gpt {
+
+double learning_rate(const OptimizerSettings& settings, int64_t step, int64_t steps) {
+  const double warmup = static_cast<double>(step + 1) / static_cast<double>(settings.warmup + 1);
+  const double progress = static_cast<double>(step) / static_cast<double>(steps);
+  const double cosine = 0.55 + 0.45 * std::cos(std::numbers::pi * progress);
+  return settings.learning_rate * std::min(1.0, warmup) * cosine;
+}
+
+Optimizer::Optimizer(keel::Stream& stream, const ParameterLayout& layout)
+    : stream_(stream),
+      layout_(layout),
+      squared_norm_(keel::Buffer::of<float>(stream.device(), 1)),
+      found_(keel::Buffer::of<int32_t>(stream.device(), 1)) {
+  for (keel::Buffer& moment : moments_) {
+    moment = keel::Buffer::of<float>(stream.device(), static_cast<uint64_t>(layout.size()));
+    stream_.fill(moment, 0.0F);
+  }
+  stream_.fill(squared_norm_, 0.0F);
+}
+
+void Optimizer::update(Weights& weights, const OptimizerSettings& settings, double rate,
+                       int64_t step) {
+  if (settings.clip > 0) {
+    const keel_tensor gradient = weights.gradient().tensor<float>({layout_.size()});
+    const keel_tensor total = squared_norm_.tensor<float>({});
+    keel::op(stream_, KEEL_OP_SUM_OF_SQUARES, {gradient, nullptr},
+             {total, found_.tensor<int32_t>({})});
+    keel::op(stream_, KEEL_OP_CLIP, {gradient, total}, {gradient}, {settings.clip});
+  }
+  const auto step_of = [&](int64_t first, int64_t count, double decay) {
+    if (count == 0) return;
+    const auto part = [&](const keel::Buffer& flat) {
+      keel_tensor tensor = flat.tensor<float>({count});
+      tensor.byte_offset = static_cast<uint64_t>(first) * sizeof(float);
+      return tensor;
+    };
+    const keel_tensor p = part(weights.values());
+    const keel_tensor m = part(first_moment());
+    const keel_tensor v = part(second_moment());
+    keel::op(stream_, KEEL_OP_ADAMW, {p, part(weights.gradient()), m, v}, {p, m, v},
+             {rate, settings.beta1, settings.beta2, settings.epsilon, decay, step,
+              /*grad_scale=*/1.0});
+  };
+  step_of(0, layout_.matrices_size(), settings.weight_decay);
+  step_of(layout_.matrices_size(), layout_.size() - layout_.matrices_size(), 0);
+  weights.refresh();
+}
+
+void Optimizer::upload(std::span<const float> first, std::span<const float> second) {
+  stream_.upload(moments_[0], first);
+  stream_.upload(moments_[1], second);
+}
+
+void Optimizer::download(std::span<float> first, std::span<float> second) {
+  stream_.download(first, moments_[0]);
+  stream_.download(second, moments_[1]);
+}
+
+void Optimizer::read_squared_norm(float* value) {
+  stream_.copy(keel::Device(), value, stream_.device(), squared_norm_.data(), sizeof(float));
+}
+
+}  // namespace train_gpt

@@ -1,0 +1,52 @@
+// What turns gradients into better weights.
+#ifndef KEEL_SAMPLES_TRAIN_GPT_OPTIMIZER_H_
+#define KEEL_SAMPLES_TRAIN_GPT_OPTIMIZER_H_
+
+#include <cstdint>
+#include <keel/keel.hpp>
+#include <span>
+
+#include "samples/train_gpt/weights.h"
+
+namespace train_gpt {
+
+struct OptimizerSettings {
+  double learning_rate = 1e-3;  // its peak
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double epsilon = 1e-8;
+  double weight_decay = 0.1;  // of matrices
+  double clip = 1.0;          // the largest norm of the gradient; 0: any
+  int64_t warmup = 100;       // steps
+};
+
+// Up along a line, then down along a cosine to a tenth. |step| counts from 0.
+double learning_rate(const OptimizerSettings& settings, int64_t step, int64_t steps);
+
+// AdamW with its moments on the device. Members enqueue on the stream. Not thread-safe.
+class Optimizer {
+ public:
+  // |stream| and |layout| outlive this.
+  Optimizer(keel::Stream& stream, const ParameterLayout& layout);
+
+  // Clips the gradient, which is overwritten, and takes a step; |step| counts from 1.
+  void update(Weights& weights, const OptimizerSettings& settings, double rate, int64_t step);
+
+  const keel::Buffer& first_moment() const { return moments_[0]; }
+  const keel::Buffer& second_moment() const { return moments_[1]; }
+  // layout.size() floats each, which stay valid until the stream is done.
+  void upload(std::span<const float> first, std::span<const float> second);
+  void download(std::span<float> first, std::span<float> second);
+  // The norm of the last gradient before it was clipped, squared; 0 where nothing clips.
+  void read_squared_norm(float* value);
+
+ private:
+  keel::Stream& stream_;
+  const ParameterLayout& layout_;
+  keel::Buffer moments_[2];
+  keel::Buffer squared_norm_, found_;
+};
+
+}  // namespace train_gpt
+
+#endif  // KEEL_SAMPLES_TRAIN_GPT_OPTIMIZER_H_
