@@ -1,0 +1,31 @@
+// Trainings that stop and go on: all there is of one in a file.
+#ifndef KEEL_SAMPLES_TRAIN_GPT_CHECKPOINT_H_
+#define KEEL_SAMPLES_TRAIN_GPT_CHECKPOINT_H_
+
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+#include "samples/train_gpt/parameters.h"
+
+namespace train_gpt {
+
+// What the next step depends on, beside the settings of the command line. Floats are flat, as
+// the layout has them.
+struct TrainingState {
+  int64_t step = 0;           // steps done
+  int64_t next_sequence = 0;  // the position in the data
+  uint64_t seed = 0;          // with the position, the whole random state: see Corpus::sequences
+  uint64_t text = 0;          // the fingerprint of the text that the position is one of
+  std::vector<float> values, first_moment, second_moment;
+};
+
+// Replaces |path| as a whole; see write_safetensors. Both throw FileError.
+void save_checkpoint(const std::filesystem::path& path, const ParameterLayout& layout,
+                     const TrainingState& state);
+// Refuses checkpoints of other models than |layout|'s.
+TrainingState load_checkpoint(const std::filesystem::path& path, const ParameterLayout& layout);
+
+}  // namespace train_gpt
+
+#endif  // KEEL_SAMPLES_TRAIN_GPT_CHECKPOINT_H_

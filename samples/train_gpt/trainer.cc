@@ -1,0 +1,158 @@
+#include "samples/train_gpt/trainer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <numbers>
+#include <numeric>
+#include <stdexcept>
+
+namespace train_gpt {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Chips round AdamW in ways of their own, so copies of the weights drift apart by units in the
+// last place; taking rank 0's from time to time keeps them one model.
+constexpr int64_t kAlignEvery = 100;
+
+}  // namespace
+
+Trainer::Trainer(std::span<const keel::Device> devices, const Corpus& corpus,
+                 const ParameterLayout& layout, const TrainingSettings& settings)
+    : corpus_(corpus),
+      layout_(layout),
+      settings_(settings),
+      text_(corpus.fingerprint()),
+      ranks_(keel::Communicator::all(devices)) {
+  const auto world = static_cast<int64_t>(devices.size());
+  if (settings.batch < world || settings.batch % world != 0) {
+    throw std::invalid_argument("--batch " + std::to_string(settings.batch) +
+                                " is not a multiple of the " + std::to_string(world) + " devices");
+  }
+  for (keel::Device device : devices) {
+    workers_.push_back(
+        std::make_unique<Worker>(device, layout, settings.precision, settings.batch / world));
+  }
+  set_values(layout.initial_values(settings.seed));
+}
+
+void Trainer::set_values(std::span<const float> values) {
+  for (const auto& worker : workers_) worker->weights.upload(values);
+  synchronize();
+}
+
+void Trainer::restore(const TrainingState& state) {
+  if (state.text != text_) {
+    throw std::invalid_argument(
+        "the checkpoint's position is one of another text; give the --text that it was trained on");
+  }
+  step_ = state.step;
+  next_sequence_ = state.next_sequence;
+  settings_.seed = state.seed;
+  for (const auto& worker : workers_) {
+    worker->weights.upload(state.values);
+    worker->optimizer.upload(state.first_moment, state.second_moment);
+  }
+  synchronize();
+}
+
+TrainingState Trainer::state() {
+  align_replicas();
+  TrainingState state;
+  state.step = step_;
+  state.next_sequence = next_sequence_;
+  state.seed = settings_.seed;
+  state.text = text_;
+  const auto size = static_cast<size_t>(layout_.size());
+  state.values.resize(size);
+  state.first_moment.resize(size);
+  state.second_moment.resize(size);
+  workers_[0]->weights.download(state.values);
+  workers_[0]->optimizer.download(state.first_moment, state.second_moment);
+  synchronize();
+  return state;
+}
+
+StepResult Trainer::train_step() {
+  const Clock::time_point start = Clock::now();
+  for (const auto& worker : workers_) {
+    corpus_.sequences(settings_.seed, next_sequence_, worker->network.next_batch());
+    next_sequence_ += worker->network.sequences();
+  }
+  // A token counts 1 / tokens wherever it is worked on, so the sum of the devices' gradients is
+  // the gradient of the whole batch.
+  const double scale = 1.0 / static_cast<double>(settings_.batch * layout_.config().context);
+  for (const auto& worker : workers_) {
+    worker->network.forward();
+    worker->network.backward(scale);
+  }
+  for (size_t rank = 0; rank < workers_.size(); ++rank) {
+    const keel::Buffer& gradient = workers_[rank]->weights.gradient();
+    ranks_[rank].all_reduce(gradient.data(), gradient.data(),
+                            static_cast<uint64_t>(layout_.size()) + 1, KEEL_FLOAT32, KEEL_SUM,
+                            workers_[rank]->stream);
+  }
+  const double rate = learning_rate(settings_.optimizer, step_, settings_.steps);
+  for (const auto& worker : workers_) {
+    worker->optimizer.update(worker->weights, settings_.optimizer, rate, step_ + 1);
+  }
+  float loss = 0;
+  float squared_norm = 0;
+  Worker& first = *workers_[0];
+  const keel_tensor sum = first.weights.loss();
+  first.stream.copy(keel::Device(), &loss, first.stream.device(),
+                    static_cast<const std::byte*>(sum.data) + sum.byte_offset, sizeof(loss));
+  first.optimizer.read_squared_norm(&squared_norm);
+  synchronize();
+  ++step_;
+  if (step_ % kAlignEvery == 0) align_replicas();
+  const StepResult result = {step_, loss * scale, std::sqrt(static_cast<double>(squared_norm)),
+                             std::chrono::duration<double>(Clock::now() - start).count()};
+  if (!std::isfinite(result.loss)) {
+    throw std::runtime_error("the loss is not finite after step " + std::to_string(step_) +
+                             "; a smaller --learning-rate may help");
+  }
+  return result;
+}
+
+double Trainer::held_out_bits_per_byte(int64_t sequences) {
+  Network& network = workers_[0]->network;
+  sequences = std::min(sequences, corpus_.held_out_sequences());
+  std::vector<float> losses(static_cast<size_t>(network.sequences() * layout_.config().context));
+  double nats = 0;
+  for (int64_t first = 0; first < sequences; first += network.sequences()) {
+    corpus_.held_out(first, network.next_batch());
+    network.forward();
+    network.read_losses(losses);
+    workers_[0]->stream.synchronize();
+    const int64_t counted = std::min(network.sequences(), sequences - first);
+    nats =
+        std::accumulate(losses.begin(), losses.begin() + counted * layout_.config().context, nats);
+  }
+  return nats / static_cast<double>(sequences * layout_.config().context) / std::numbers::ln2;
+}
+
+void Trainer::align_replicas() {
+  if (workers_.size() == 1) return;
+  const auto broadcast = [&](const auto& buffer_of) {
+    for (size_t rank = 0; rank < workers_.size(); ++rank) {
+      void* data = buffer_of(*workers_[rank]).data();
+      ranks_[rank].broadcast(data, data, static_cast<uint64_t>(layout_.size()), KEEL_FLOAT32,
+                             /*root=*/0, workers_[rank]->stream);
+    }
+  };
+  broadcast([](const Worker& worker) -> const keel::Buffer& { return worker.weights.values(); });
+  broadcast(
+      [](const Worker& worker) -> const keel::Buffer& { return worker.optimizer.first_moment(); });
+  broadcast(
+      [](const Worker& worker) -> const keel::Buffer& { return worker.optimizer.second_moment(); });
+  for (const auto& worker : workers_) worker->weights.refresh();
+  synchronize();
+}
+
+void Trainer::synchronize() {
+  for (const auto& worker : workers_) worker->stream.synchronize();
+}
+
+}  // namespace train_gpt

@@ -1,0 +1,97 @@
+// Data-parallel training: the same model on every device, each with its part of the batch.
+#ifndef KEEL_SAMPLES_TRAIN_GPT_TRAINER_H_
+#define KEEL_SAMPLES_TRAIN_GPT_TRAINER_H_
+
+#include <cstdint>
+#include <functional>
+#include <keel/keel.hpp>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "samples/train_gpt/checkpoint.h"
+#include "samples/train_gpt/data.h"
+#include "samples/train_gpt/network.h"
+#include "samples/train_gpt/optimizer.h"
+#include "samples/train_gpt/parameters.h"
+
+namespace train_gpt {
+
+struct TrainingSettings {
+  int64_t steps = 1000;
+  int64_t batch = 16;  // sequences, over all devices
+  uint64_t seed = 1;
+  Precision precision = Precision::kFloat32;
+  OptimizerSettings optimizer;
+};
+
+struct StepResult {
+  int64_t step;          // counts from 1
+  double loss;           // mean, nats per byte
+  double gradient_norm;  // before it was clipped; 0 where nothing clips
+  double seconds;
+};
+
+// Two trainers of the same settings see the same batches, however many devices they have. One
+// thread drives all devices: it enqueues every device's work before it waits for any.
+class Trainer {
+ public:
+  // |corpus| and |layout| outlive the trainer. |settings|.batch is a multiple of the devices.
+  Trainer(std::span<const keel::Device> devices, const Corpus& corpus,
+          const ParameterLayout& layout, const TrainingSettings& settings);
+
+  int64_t step() const { return step_; }  // steps done
+  size_t world() const { return workers_.size(); }
+
+  // Forgets what was learned for |state|, of load_checkpoint; throws std::invalid_argument where
+  // that is of another text. The seed becomes the state's.
+  void restore(const TrainingState& state);
+  // Sets the weights alone.
+  void set_values(std::span<const float> values);
+  // For save_checkpoint. All devices have rank 0's state then, to the bit: so a training that is
+  // resumed does what the one that went on does, also where chips round in ways of their own.
+  TrainingState state();
+
+  // One step. Throws std::runtime_error when the loss is not finite any more.
+  StepResult train_step();
+
+  // Mean bits per byte of the first |sequences| of the held-out text, on rank 0.
+  double held_out_bits_per_byte(int64_t sequences);
+
+  // Rank 0's, to look at or to write text with.
+  keel::Stream& stream() { return workers_[0]->stream; }
+  Weights& weights() { return workers_[0]->weights; }
+  uint64_t activation_bytes() const { return workers_[0]->network.activation_bytes(); }
+
+ private:
+  struct Worker {
+    Worker(keel::Device device, const ParameterLayout& layout, Precision precision,
+           int64_t sequences)
+        : stream(device),
+          weights(stream, layout, precision),
+          network(stream, weights, sequences),
+          optimizer(stream, layout) {}
+
+    keel::Stream stream;
+    Weights weights;
+    Network network;
+    Optimizer optimizer;
+  };
+
+  void align_replicas();
+  void synchronize();
+
+  const Corpus& corpus_;
+  const ParameterLayout& layout_;
+  TrainingSettings settings_;
+  uint64_t text_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::vector<keel::Communicator> ranks_;
+  int64_t step_ = 0;
+  int64_t next_sequence_ = 0;
+};
+
+}  // namespace train_gpt
+
+#endif  // KEEL_SAMPLES_TRAIN_GPT_TRAINER_H_
