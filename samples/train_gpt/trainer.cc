@@ -24,7 +24,8 @@ Trainer::Trainer(std::span<const keel::Device> devices, const Corpus& corpus,
       layout_(layout),
       settings_(settings),
       text_(corpus.fingerprint()),
-      ranks_(keel::Communicator::all(devices)) {
+      ranks_(keel::Communicator::all(devices)),
+      results_(keel::Buffer::of<float>(devices[0], 2, KEEL_MEMORY_PINNED)) {
   const auto world = static_cast<int64_t>(devices.size());
   if (settings.batch < world || settings.batch % world != 0) {
     throw std::invalid_argument("--batch " + std::to_string(settings.batch) +
@@ -97,17 +98,16 @@ StepResult Trainer::train_step() {
   for (const auto& worker : workers_) {
     worker->optimizer.update(worker->weights, settings_.optimizer, rate, step_ + 1);
   }
-  float loss = 0;
-  float squared_norm = 0;
+  auto* const results = static_cast<float*>(results_.data());  // the loss, the squared norm
   Worker& first = *workers_[0];
   const keel_tensor sum = first.weights.loss();
-  first.stream.copy(keel::Device(), &loss, first.stream.device(),
-                    static_cast<const std::byte*>(sum.data) + sum.byte_offset, sizeof(loss));
-  first.optimizer.read_squared_norm(&squared_norm);
+  first.stream.copy(keel::Device(), results, first.stream.device(),
+                    static_cast<const std::byte*>(sum.data) + sum.byte_offset, sizeof(float));
+  first.optimizer.read_squared_norm(results + 1);
   synchronize();
   ++step_;
   if (step_ % kAlignEvery == 0) align_replicas();
-  const StepResult result = {step_, loss * scale, std::sqrt(static_cast<double>(squared_norm)),
+  const StepResult result = {step_, results[0] * scale, std::sqrt(static_cast<double>(results[1])),
                              std::chrono::duration<double>(Clock::now() - start).count()};
   if (!std::isfinite(result.loss)) {
     throw std::runtime_error("the loss is not finite after step " + std::to_string(step_) +

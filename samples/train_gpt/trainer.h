@@ -88,6 +88,7 @@ class Trainer {
   uint64_t text_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<keel::Communicator> ranks_;
+  keel::Buffer results_;  // pinned: what a step tells the host
   int64_t step_ = 0;
   int64_t next_sequence_ = 0;
 };

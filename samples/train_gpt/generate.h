@@ -1,0 +1,23 @@
+// Text of a trained model.
+#ifndef KEEL_SAMPLES_TRAIN_GPT_GENERATE_H_
+#define KEEL_SAMPLES_TRAIN_GPT_GENERATE_H_
+
+#include <cstdint>
+#include <keel/keel.hpp>
+#include <string>
+#include <string_view>
+
+#include "samples/train_gpt/weights.h"
+
+namespace train_gpt {
+
+// |length| bytes to follow |prompt|, which is not empty; the same for the same seed.
+std::string generate(keel::Stream& stream, const Weights& weights, std::string_view prompt,
+                     int64_t length, double temperature, uint64_t seed);
+
+// Bytes that a terminal and JSON take; '?' for others.
+std::string printable(std::string text);
+
+}  // namespace train_gpt
+
+#endif  // KEEL_SAMPLES_TRAIN_GPT_GENERATE_H_
