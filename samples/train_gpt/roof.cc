@@ -17,11 +17,11 @@ constexpr int kRounds = 3;
 constexpr double kLongEnough = 0.01;
 
 // Numbers of both signs: chips are faster on zeroes than on anything that one would multiply.
-template <typename Element, typename Convert>
-std::vector<Element> noise(int64_t count, Convert&& convert) {
-  std::vector<Element> values(static_cast<size_t>(count));
+template <typename Scalar, typename Convert>
+std::vector<Scalar> noise(int64_t count, Convert&& convert) {
+  std::vector<Scalar> values(static_cast<size_t>(count));
   uint32_t state = 1;
-  for (Element& value : values) {
+  for (Scalar& value : values) {
     state = state * 1664525u + 1013904223u;
     value = convert(static_cast<float>(state >> 8) * 0x1p-23F - 1.0F);
   }
@@ -29,19 +29,21 @@ std::vector<Element> noise(int64_t count, Convert&& convert) {
 }
 
 // Seconds of one product of |size|, the best of some rounds.
-template <typename Element, typename Convert>
+template <typename Scalar, typename Convert>
 double time_product(keel::Stream& stream, int64_t size, Convert&& convert) {
   const keel::Device device = stream.device();
   const auto count = static_cast<uint64_t>(size * size);
-  const auto a = keel::Buffer::of<Element>(device, count);
-  const auto b = keel::Buffer::of<Element>(device, count);
+  const auto a = keel::Buffer::of<Scalar>(device, count);
+  const auto b = keel::Buffer::of<Scalar>(device, count);
   const auto c = keel::Buffer::of<float>(device, count);
-  const std::vector<Element> values = noise<Element>(size * size, convert);
+  const std::vector<Scalar> values = noise<Scalar>(size * size, convert);
   stream.upload(a, values);
   stream.upload(b, values);
+  const keel_dtype dtype = keel::dtype_of<Scalar>;
   const keel::OpCall product(
-      KEEL_OP_MATMUL, {a.tensor<Element>({size, size}), b.tensor<Element>({size, size}), nullptr},
-      {c.tensor<float>({size, size})}, {/*trans_a=*/0, /*trans_b=*/1, /*alpha=*/1.0, /*beta=*/0.0});
+      KEEL_OP_MATMUL, {a.tensor(dtype, {size, size}), b.tensor(dtype, {size, size}), nullptr},
+      {c.tensor(KEEL_FLOAT32, {size, size})},
+      {/*trans_a=*/0, /*trans_b=*/1, /*alpha=*/1.0, /*beta=*/0.0});
   product.run(stream);  // compiles what there is to compile
   stream.synchronize();
   double best = 1e30;

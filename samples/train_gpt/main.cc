@@ -1,0 +1,158 @@
+// Trains a small GPT-2 or Llama on a text, byte by byte, on any device or several at once.
+//
+//   train_gpt --devices cuda:0 --precision bf16 --layers 8 --width 512 --heads 8
+//   train_gpt --model llama --kv-heads 2 --checkpoint run.safetensors --json run.json --svg run.svg
+//   train_gpt --model llama --kv-heads 2 --checkpoint run.safetensors --resume --steps 2000
+//
+// Exit codes: 0, 1 when the run fails, 2 for a mistake in the command line.
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <fstream>
+#include <functional>
+#include <keel/keel.hpp>
+#include <optional>
+#include <stdexcept>
+
+#include "samples/train_gpt/checkpoint.h"
+#include "samples/train_gpt/generate.h"
+#include "samples/train_gpt/hugging_face.h"
+#include "samples/train_gpt/options.h"
+#include "samples/train_gpt/report.h"
+#include "samples/train_gpt/roof.h"
+#include "samples/train_gpt/trainer.h"
+
+namespace train_gpt {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr int64_t kPromptLength = 64;
+constexpr int64_t kHeldOutSequences = 64;
+constexpr double kTemperature = 0.7;
+
+std::vector<keel::Device> open_devices(const Options& options) {
+  std::vector<keel::Device> devices;
+  for (const std::string& name : options.devices) {
+    try {
+      devices.push_back(keel::Device::find(name));
+    } catch (const keel::Error& error) {
+      throw std::invalid_argument("--devices " + name + ": " + error.what());
+    }
+  }
+  return devices;
+}
+
+// Opened before the training: a path that cannot be written should not cost hours.
+std::optional<std::ofstream> open_output(const char* option, const fs::path& path) {
+  if (path.empty()) return std::nullopt;
+  std::ofstream file(path);
+  if (!file) {
+    throw std::invalid_argument(std::string(option) + " " + path.string() + ": cannot be written");
+  }
+  return file;
+}
+
+void finish_output(const char* option, const fs::path& path, std::optional<std::ofstream>& file,
+                   const std::function<void(std::ostream&)>& write) {
+  if (!file) return;
+  write(*file);
+  if (!*file) {
+    throw std::runtime_error(std::string(option) + " " + path.string() + ": cannot be written");
+  }
+}
+
+void begin(const Options& options, const ParameterLayout& layout, Trainer& trainer) {
+  if (!options.import_file.empty()) {
+    trainer.set_values(import_weights(options.import_file, layout));
+  } else if (options.resume) {
+    trainer.restore(load_checkpoint(options.checkpoint, layout));
+  }
+}
+
+void train(const Options& options, const ParameterLayout& layout, Trainer& trainer,
+           Report& report) {
+  const Progress progress(options.training.steps);
+  const Clock::time_point start = Clock::now();
+  size_t interval_begin = 0;
+  while (trainer.step() < options.training.steps) {
+    report.steps.push_back(trainer.train_step());
+    const int64_t step = trainer.step();
+    const bool is_last = step == options.training.steps;
+    if (step % options.report_every == 0 || is_last) {
+      report.intervals.push_back(report.interval(interval_begin));
+      progress.show(report.intervals.back());
+      interval_begin = report.steps.size();
+    }
+    if (!options.checkpoint.empty() && (step % options.checkpoint_every == 0 || is_last)) {
+      save_checkpoint(options.checkpoint, layout, trainer.state());
+    }
+  }
+  report.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+int run(const Options& options) {
+  std::optional<std::ofstream> json = open_output("--json", options.json);
+  std::optional<std::ofstream> svg = open_output("--svg", options.svg);
+  const ParameterLayout layout(options.model);
+  const Corpus corpus = Corpus::load(options.text, options.model.context);
+  const keel::Runtime runtime;
+  const std::vector<keel::Device> devices = open_devices(options);
+
+  Trainer trainer(devices, corpus, layout, options.training);
+  begin(options, layout, trainer);
+
+  Report report;
+  report.model = options.model;
+  report.settings = options.training;
+  report.parameters = layout.count();
+  report.text_bytes = corpus.size();
+  report.activation_bytes = trainer.activation_bytes();
+  report.first_step = trainer.step() + 1;
+  for (keel::Device device : devices) {
+    report.devices.push_back({device.name(), device.info().name,
+                              measure_product_roof(device, options.training.precision)});
+  }
+  print_beginning(report);
+  train(options, layout, trainer, report);
+  if (!options.export_folder.empty()) {
+    export_weights(options.export_folder, layout, trainer.state().values);
+  }
+
+  report.held_out_bits_per_byte = trainer.held_out_bits_per_byte(kHeldOutSequences);
+  const std::string_view prompt = corpus.prompt(kPromptLength);
+  report.prompt = printable(std::string(prompt));
+  report.sample = printable(generate(trainer.stream(), trainer.weights(), prompt,
+                                     options.sample_length, kTemperature, options.training.seed));
+  print_results(report);
+  finish_output("--json", options.json, json, [&](std::ostream& out) { write_json(out, report); });
+  finish_output("--svg", options.svg, svg, [&](std::ostream& out) { write_chart(out, report); });
+  return 0;
+}
+
+}  // namespace
+}  // namespace train_gpt
+
+int main(int argc, char** argv) {
+  constexpr int kFailure = 1;
+  constexpr int kUsage = 2;
+  try {
+    train_gpt::Options options;
+    CLI::App app("Trains a small GPT-2 or Llama on a text, byte by byte", "train_gpt");
+    train_gpt::declare_options(app, options);
+    try {
+      app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+      return app.exit(error) == 0 ? 0 : kUsage;  // 0: --help
+    }
+    train_gpt::complete(app, options);
+    return train_gpt::run(options);
+  } catch (const std::invalid_argument& error) {
+    std::fprintf(stderr, "train_gpt: %s\n", error.what());
+    return kUsage;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "train_gpt: %s\n", error.what());
+    return kFailure;
+  }
+}

@@ -1,0 +1,127 @@
+#include "samples/train_gpt/options.h"
+
+#include <limits>
+#include <map>
+#include <stdexcept>
+
+#include "samples/train_gpt/data.h"
+
+namespace train_gpt {
+namespace {
+
+constexpr int64_t kMany = 1'000'000'000;
+
+// CLI11's own Range takes NaN.
+CLI::Validator finite_between(double low, double high) {
+  return {[=](std::string& text) -> std::string {
+            double value = 0;
+            if (CLI::detail::lexical_cast(text, value) && value >= low && value <= high) return {};
+            return "'" + text + "' is not a number from " + CLI::detail::to_string(low) + " to " +
+                   CLI::detail::to_string(high);
+          },
+          "NUMBER"};
+}
+
+void declare_model(CLI::App& app, ModelConfig& model) {
+  static const std::map<std::string, Architecture> kArchitectures = {
+      {"gpt2", Architecture::kGpt2}, {"llama", Architecture::kLlama}};
+  const auto count = [&](const char* option, int64_t& value, int64_t largest, const char* text) {
+    app.add_option(option, value, text)
+        ->check(CLI::Range(int64_t{1}, largest))
+        ->capture_default_str();
+  };
+  app.add_option("--model", model.architecture, "gpt2 or llama; default: gpt2")
+      ->transform(CLI::CheckedTransformer(kArchitectures));
+  count("--layers", model.layers, 1000, "Layers");
+  count("--width", model.width, 65536, "Features of a token");
+  count("--heads", model.heads, 1024, "Heads of attention");
+  app.add_option("--kv-heads", model.kv_heads, "Heads of keys, of llama; default: as --heads")
+      ->check(CLI::Range(1, 1024));
+  app.add_option("--mlp-width", model.mlp_width,
+                 "Width of the MLP; default: 4 times --width, in llama 8/3 of it")
+      ->check(CLI::Range(1, 1 << 20));
+  count("--context", model.context, 1 << 20, "Bytes of a sequence");
+}
+
+void declare_training(CLI::App& app, Options& options) {
+  static const std::map<std::string, Precision> kPrecisions = {{"fp32", Precision::kFloat32},
+                                                               {"bf16", Precision::kBFloat16}};
+  TrainingSettings& training = options.training;
+  OptimizerSettings& optimizer = training.optimizer;
+  app.add_option("--steps", training.steps, "Steps of training, those of a checkpoint included")
+      ->check(CLI::Range(int64_t{1}, kMany))
+      ->capture_default_str();
+  app.add_option("--batch", training.batch, "Sequences of a step, over all devices")
+      ->check(CLI::Range(int64_t{1}, int64_t{65536}))
+      ->capture_default_str();
+  app.add_option("--precision", training.precision,
+                 "What products read: fp32 or bf16, main weights are fp32; default: fp32")
+      ->transform(CLI::CheckedTransformer(kPrecisions));
+  app.add_option("--seed", training.seed, "Of weights, batches and the sample")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--learning-rate", optimizer.learning_rate, "Its peak")
+      ->check(finite_between(1e-8, 1))
+      ->capture_default_str();
+  app.add_option("--warmup", optimizer.warmup, "Steps up to the peak")
+      ->check(CLI::Range(int64_t{0}, kMany))
+      ->capture_default_str();
+  app.add_option("--weight-decay", optimizer.weight_decay, "Of matrices")
+      ->check(finite_between(0, 10))
+      ->capture_default_str();
+  app.add_option("--clip", optimizer.clip, "Largest norm of the gradient; 0: any")
+      ->check(finite_between(0, 1e6))
+      ->capture_default_str();
+}
+
+}  // namespace
+
+void declare_options(CLI::App& app, Options& options) {
+  app.add_option("--devices", options.devices,
+                 "Devices, separated by commas, each with its part of the batch; default: cpu:0")
+      ->delimiter(',');
+  app.add_option("--text", options.text,
+                 std::string("File to learn; default: all of ") + kDefaultText);
+  declare_model(app, options.model);
+  declare_training(app, options);
+  app.add_option("--checkpoint", options.checkpoint, "Keep the training in this file")
+      ->type_name("FILE");
+  app.add_option("--checkpoint-every", options.checkpoint_every, "Steps between two checkpoints")
+      ->check(CLI::Range(int64_t{1}, kMany))
+      ->capture_default_str();
+  app.add_flag("--resume", options.resume, "Go on from the file of --checkpoint");
+  app.add_option("--import", options.import_file,
+                 "Begin with the weights of this safetensors file of the Hugging Face layout")
+      ->type_name("FILE");
+  app.add_option("--export", options.export_folder,
+                 "At the end, write the weights in the Hugging Face layout")
+      ->type_name("FOLDER");
+  app.add_option("--json", options.json, "Write all that was measured to this file")
+      ->type_name("FILE");
+  app.add_option("--svg", options.svg, "Draw the loss to this file")->type_name("FILE");
+  app.add_option("--report-every", options.report_every, "Steps between two reports")
+      ->check(CLI::Range(int64_t{1}, kMany))
+      ->capture_default_str();
+  app.add_option("--sample-length", options.sample_length, "Bytes to write at the end")
+      ->check(CLI::Range(int64_t{0}, int64_t{1'000'000}))
+      ->capture_default_str();
+}
+
+void complete(const CLI::App& app, Options& options) {
+  ModelConfig& model = options.model;
+  if (app.count("--kv-heads") == 0) model.kv_heads = model.heads;
+  if (app.count("--mlp-width") == 0) {
+    // Swiglu has a third matrix: two thirds of the width make the parameters the same.
+    model.mlp_width = model.is_llama() ? (8 * model.width / 3 + 63) / 64 * 64 : 4 * model.width;
+  }
+  if (options.devices.empty()) throw std::invalid_argument("--devices: none given");
+  if (options.resume && options.checkpoint.empty()) {
+    throw std::invalid_argument("--resume takes --checkpoint, the file to go on from");
+  }
+  if (options.resume && !options.import_file.empty()) {
+    throw std::invalid_argument("--resume and --import: a training begins with one of them");
+  }
+  check(model);
+}
+
+}  // namespace train_gpt
