@@ -59,9 +59,9 @@ class Trainer {
   // Mean bits per byte of the first |sequences| of the held-out text, on rank 0.
   double held_out_bits_per_byte(int64_t sequences);
 
-  // Rank 0's, to look at or to write text with.
-  keel::Stream& stream() { return workers_[0]->stream; }
-  Weights& weights() { return workers_[0]->weights; }
+  // To look at, or to write text with.
+  keel::Stream& stream(size_t rank = 0) { return workers_[rank]->stream; }
+  Weights& weights(size_t rank = 0) { return workers_[rank]->weights; }
   uint64_t activation_bytes() const { return workers_[0]->network.activation_bytes(); }
 
  private:
