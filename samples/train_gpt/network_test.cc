@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <random>
@@ -164,7 +165,8 @@ TEST_P(GradientTest, LooksAtNothingThatComesLater) {
   keel::Stream stream(cpu);
   const ParameterLayout layout(tiny_config(GetParam()));
   Weights weights(stream, layout, Precision::kFloat32);
-  weights.upload(layout.initial_values(3));
+  const std::vector<float> values = layout.initial_values(3);
+  weights.upload(values);
   Network network(stream, weights, /*sequences=*/2);
   const auto logits = [&](int32_t last) {
     const Batch batch = network.next_batch();
