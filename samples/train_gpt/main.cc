@@ -73,6 +73,8 @@ void begin(const Options& options, const ParameterLayout& layout, Trainer& train
 
 void train(const Options& options, const ParameterLayout& layout, Trainer& trainer,
            Report& report) {
+  // Before the first step, for a path that cannot be written to show now.
+  if (!options.checkpoint.empty()) save_checkpoint(options.checkpoint, layout, trainer.state());
   const Progress progress(options.training.steps);
   const Clock::time_point start = Clock::now();
   size_t interval_begin = 0;
@@ -111,7 +113,7 @@ int run(const Options& options) {
   report.activation_bytes = trainer.activation_bytes();
   report.first_step = trainer.step() + 1;
   for (keel::Device device : devices) {
-    report.devices.push_back({device.name(), device.info().name,
+    report.devices.push_back({device.name(), device.info().name, device.chip(),
                               measure_product_roof(device, options.training.precision)});
   }
   print_beginning(report);

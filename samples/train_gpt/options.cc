@@ -1,8 +1,8 @@
 #include "samples/train_gpt/options.h"
 
-#include <limits>
 #include <map>
 #include <stdexcept>
+#include <system_error>
 
 #include "samples/train_gpt/data.h"
 
@@ -117,6 +117,12 @@ void complete(const CLI::App& app, Options& options) {
   if (options.devices.empty()) throw std::invalid_argument("--devices: none given");
   if (options.resume && options.checkpoint.empty()) {
     throw std::invalid_argument("--resume takes --checkpoint, the file to go on from");
+  }
+  std::error_code error;
+  if (!options.resume && !options.checkpoint.empty() &&
+      std::filesystem::exists(options.checkpoint, error)) {
+    throw std::invalid_argument("--checkpoint " + options.checkpoint.string() +
+                                ": is there already; --resume goes on from it");
   }
   if (options.resume && !options.import_file.empty()) {
     throw std::invalid_argument("--resume and --import: a training begins with one of them");

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <numbers>
 #include <numeric>
@@ -56,8 +57,13 @@ ordered_json settings_json(const Report& report) {
 // ---- what a report knows
 
 double Report::roof() const {
-  return std::accumulate(devices.begin(), devices.end(), 0.0,
-                         [](double sum, const DeviceReport& device) { return sum + device.roof; });
+  std::map<uint32_t, double> chips;
+  for (const DeviceReport& device : devices) {
+    double& roof = chips[device.chip];
+    roof = std::max(roof, device.roof);
+  }
+  return std::accumulate(chips.begin(), chips.end(), 0.0,
+                         [](double sum, const auto& chip) { return sum + chip.second; });
 }
 
 Interval Report::interval(size_t first) const {

@@ -15,6 +15,7 @@ namespace train_gpt {
 struct DeviceReport {
   std::string name;      // "vulkan:0"
   std::string hardware;  // what the vendor calls it
+  uint32_t chip;         // several devices may be one chip
   double roof;           // operations a second of products alone
 };
 
@@ -43,7 +44,7 @@ struct Report {
   std::string prompt;
   std::string sample;
 
-  double roof() const;  // of all devices
+  double roof() const;  // of all chips
   // Of |steps|[first] and those behind it.
   Interval interval(size_t first) const;
   // Of the whole run but its first step, which compiles.

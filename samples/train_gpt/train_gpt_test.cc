@@ -188,8 +188,8 @@ TEST_P(TrainerTest, TwoRanksDoWhatOneDoesWithTheBatchOfBoth) {
     difference += std::pow(static_cast<double>(got[i]) - want[i], 2);
     size += std::pow(static_cast<double>(want[i]), 2);
   }
-  EXPECT_LT(std::sqrt(difference), 1e-5 * std::sqrt(size));
-  for (int i = 0; i < 4; ++i) EXPECT_NEAR(two.train_step().loss, one.train_step().loss, 1e-3);
+  EXPECT_LT(std::sqrt(difference), 1e-4 * std::sqrt(size)) << "a lost sequence is 1e-1";
+  for (int i = 0; i < 4; ++i) EXPECT_NEAR(two.train_step().loss, one.train_step().loss, 2e-3);
 }
 
 TEST_P(TrainerTest, GeneratesTheSameTextForTheSameSeed) {
@@ -256,7 +256,14 @@ INSTANTIATE_TEST_SUITE_P(All, TrainerTest,
 
 class HuggingFaceTest : public ArchitectureTest {
  protected:
-  HuggingFaceTest() : layout_(tiny_config(GetParam())), values_(layout_.initial_values(4)) {
+  HuggingFaceTest()
+      : layout_(tiny_config(GetParam())), values_(static_cast<size_t>(layout_.size()), 0.0F) {
+    float next = 1;  // another one for each element, exact in float32
+    for (const Parameter& each : layout_.all()) {
+      for (int64_t i = 0; i < each.size; ++i) {
+        values_[static_cast<size_t>(each.offset + i)] = next++;
+      }
+    }
     export_weights(folder_ / "out", layout_, values_);
   }
   const Parameter& parameter(const std::string& name) const {
@@ -455,17 +462,19 @@ TEST_F(ProgramTest, RefusesBadInputAndNamesTheArgument) {
     int exit_code;
     std::string expected;
   };
+  const std::string text = "--text " + path("text") + " ";
   const std::vector<Case> cases = {
       {"--text " + path("missing"), 2, "there is no such file"},
-      {quick("--context 100000"), 2, "too few for --context 100000"},
-      {quick("--width 15"), 2, "--width 15"},
+      {text + "--context 100000", 2, "too few for --context 100000"},
+      {text + "--width 15", 2, "--width 15"},
       {quick("--kv-heads 1"), 2, "--kv-heads"},
       {quick("--model mamba"), 2, "--model"},
       {quick("--precision fp8"), 2, "--precision"},
       {quick("--devices abacus:0"), 2, "--devices abacus:0"},
-      {quick("--devices cpu:0,cpu:0 --batch 3"), 2, "--batch 3"},
+      {text + "--devices cpu:0,cpu:0 --batch 3", 2, "--batch 3"},
       {quick("--learning-rate nan"), 2, "--learning-rate"},
       {quick("--resume"), 2, "--checkpoint"},
+      {quick("--checkpoint " + path("text")), 2, "is there already"},
       {quick("--resume --checkpoint " + path("none")), 1, "cannot be opened"},
       {quick("--import " + path("text")), 1, "its header claims"},
       {quick("--json " + path("no/such/folder")), 2, "--json"},
