@@ -139,7 +139,8 @@ Batch Network::next_batch() {
 }
 
 void Network::forward() {
-  stream_.copy(batch_, host_batch_);
+  stream_.copy(stream_.device(), batch_.data(), keel::Device(), host_batch_.data(),
+               host_batch_.size());
   embed();
   for (size_t i = 0; i < layers_.size(); ++i) {
     attend(layers_[i], layer_weights_[i]);

@@ -18,7 +18,7 @@ constexpr int64_t kSequences = 3;
 class TinyModel {
  public:
   TinyModel(const ModelConfig& config, Precision precision)
-      : stream_(keel::Device::find("cpu:0")),
+      : stream_(test_device()),
         layout_(config),
         weights_(stream_, layout_, precision),
         network_(stream_, weights_, kSequences) {
@@ -161,8 +161,7 @@ TEST_P(GradientTest, IsTheSameToTheBitTwice) {
 
 // What comes later must not change the logits before it.
 TEST_P(GradientTest, LooksAtNothingThatComesLater) {
-  const keel::Device cpu = keel::Device::find("cpu:0");
-  keel::Stream stream(cpu);
+  keel::Stream stream(test_device());
   const ParameterLayout layout(tiny_config(GetParam()));
   Weights weights(stream, layout, Precision::kFloat32);
   const std::vector<float> values = layout.initial_values(3);

@@ -7,12 +7,19 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <keel/keel.hpp>
 #include <string>
 #include <vector>
 
 #include "samples/train_gpt/config.h"
 
 namespace train_gpt {
+
+// Any backend's first device, for kernels of other chips to be tested through whole models.
+inline keel::Device test_device() {
+  const char* backend = std::getenv("KEEL_TEST_BACKEND");
+  return keel::Device::find(backend == nullptr ? "cpu" : backend);
+}
 
 inline ModelConfig tiny_config(Architecture architecture) {
   ModelConfig config;

@@ -104,7 +104,7 @@ class TrainerTest : public ArchitectureTest {
     settings_.optimizer.warmup = 5;
   }
   Trainer trainer(size_t devices = 1) const {
-    const std::vector<keel::Device> all(devices, keel::Device::find("cpu:0"));
+    const std::vector<keel::Device> all(devices, test_device());
     return Trainer(all, corpus_, layout_, settings_);
   }
 
@@ -221,8 +221,8 @@ TEST_P(TrainerTest, RefusesCheckpointsOfOthers) {
       << message;
 
   const Corpus other_text(lines_of_text(299), 8);
-  const std::vector<keel::Device> cpu = {keel::Device::find("cpu:0")};
-  Trainer of_other_text(cpu, other_text, layout_, settings_);
+  const std::vector<keel::Device> devices = {test_device()};
+  Trainer of_other_text(devices, other_text, layout_, settings_);
   EXPECT_THROW(of_other_text.restore(load_checkpoint(path, layout_)), std::invalid_argument);
 
   fs::resize_file(path, fs::file_size(path) - 1);
