@@ -223,8 +223,8 @@ struct RopeArguments {
 };
 
 // y = residual + kept * factor * (x + bias), bias by columns; |bias| and |residual| 0: none. An
-// element is kept where its word of Philox4x32-10 is not below |threshold|. |is_aligned|: all
-// tensors begin at a multiple of 16 bytes.
+// element is kept where its word of Philox4x32-10 is not below |threshold|. |is_aligned|: x,
+// residual and y begin at multiples of 16 bytes.
 struct DropoutArguments {
   Address x, bias, residual, y;
   uint64_t count, columns;
