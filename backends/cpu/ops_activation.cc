@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <keel/plugin_kit.hpp>
 
-#include "backends/cpu/float_rows.h"
-#include "backends/cpu/ops.h"
+#include "backends/cpu/float_call.h"
 
 namespace keel::cpu {
 namespace {
@@ -15,27 +14,6 @@ using kernels::WrittenFloats;
 
 // Elements of a piece that one core takes: some 50 us of exp.
 constexpr int64_t kPiece = int64_t{1} << 16;
-
-// Whether all tensors are dense, and the first input's dtype is known; the schema has seen to
-// what belongs to it.
-bool runs(const keel_op_call& call) {
-  const auto is_dense = [](const keel_tensor* tensor) {
-    return tensor == nullptr || kit::is_contiguous(*tensor);
-  };
-  const keel_dtype dtype = call.inputs[0]->dtype;
-  return (dtype == KEEL_FLOAT32 || dtype == KEEL_FLOAT16 || dtype == KEEL_BFLOAT16) &&
-         std::all_of(call.inputs, call.inputs + call.input_count, is_dense) &&
-         std::all_of(call.outputs, call.outputs + call.output_count, is_dense);
-}
-
-ReadFloats read(const Stream& stream, const keel_tensor* tensor) {
-  if (tensor == nullptr) return {};
-  return {address<const void>(stream, *tensor), tensor->dtype};
-}
-
-WrittenFloats written(const Stream& stream, const keel_tensor& tensor) {
-  return {address<void>(stream, tensor), tensor.dtype};
-}
 
 // Enqueues body(row, column, count) for all blocks of the rows of |shape|, [rows, width].
 template <typename Body>
@@ -58,7 +36,7 @@ void enqueue_blocks(Stream& stream, const int64_t* shape, const Body& body) {
 // ---- swiglu ------------------------------------------------------------------
 
 OpSupport swiglu_query(const keel_op_call& call) {
-  return {runs(call) ? "swiglu" : nullptr};
+  return {is_dense_float_call(call) ? "swiglu" : nullptr};
 }
 
 void swiglu_run(Stream& stream, const keel_op_call& call, void*) {
@@ -77,7 +55,7 @@ void swiglu_run(Stream& stream, const keel_op_call& call, void*) {
 }
 
 OpSupport swiglu_backward_query(const keel_op_call& call) {
-  return {runs(call) ? "swiglu_backward" : nullptr};
+  return {is_dense_float_call(call) ? "swiglu_backward" : nullptr};
 }
 
 void swiglu_backward_run(Stream& stream, const keel_op_call& call, void*) {
@@ -106,7 +84,7 @@ const float* block_or_none(const ReadFloats& floats, int64_t first, int64_t coun
 }
 
 OpSupport bias_gelu_query(const keel_op_call& call) {
-  return {runs(call) ? "bias_gelu" : nullptr};
+  return {is_dense_float_call(call) ? "bias_gelu" : nullptr};
 }
 
 void bias_gelu_run(Stream& stream, const keel_op_call& call, void*) {
@@ -126,7 +104,7 @@ void bias_gelu_run(Stream& stream, const keel_op_call& call, void*) {
 }
 
 OpSupport bias_gelu_backward_query(const keel_op_call& call) {
-  return {runs(call) ? "bias_gelu_backward" : nullptr};
+  return {is_dense_float_call(call) ? "bias_gelu_backward" : nullptr};
 }
 
 void bias_gelu_backward_run(Stream& stream, const keel_op_call& call, void*) {
