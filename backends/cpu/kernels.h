@@ -114,8 +114,6 @@ double sum_exp_f32(const float* x, float shift, int64_t count);
 
 // ---- attention (kernels_attention.cc) ------------------------------------------
 
-// -infinity where there is none; whether NaN counts is not said.
-float largest_f32(const float* x, int64_t count);
 // x[j] = exp(x[j] - shift); returns their sum.
 float exp_and_sum_f32(float* x, float shift, int64_t count);
 // dp[j] = p[j] * scale * (dp[j] - row).
