@@ -1,11 +1,13 @@
 #include "ops/case_data.h"
 
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <keel/plugin_kit.hpp>
 #include <limits>
 #include <numbers>
 
+#include "ops/philox.h"
 #include "ops/reference.h"
 
 namespace keel::ops {
@@ -191,22 +193,13 @@ void fill_logsumexp(const keel_tensor& logits, const keel_tensor& logsumexp) {
 }  // namespace
 
 uint64_t random_bits(uint64_t seed, uint64_t case_key, uint32_t tensor, uint64_t element) {
-  uint32_t counter[4] = {static_cast<uint32_t>(element),
-                         // Elements below 2^56, tensors below 2^8: a call has no more.
-                         static_cast<uint32_t>(element >> 32) | tensor << 24,
-                         static_cast<uint32_t>(case_key), static_cast<uint32_t>(case_key >> 32)};
-  uint32_t key[2] = {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
-  for (int round = 0; round < 10; ++round) {
-    const uint64_t product0 = uint64_t{0xD2511F53} * counter[0];
-    const uint64_t product1 = uint64_t{0xCD9E8D57} * counter[2];
-    counter[0] = static_cast<uint32_t>(product1 >> 32) ^ counter[1] ^ key[0];
-    counter[1] = static_cast<uint32_t>(product1);
-    counter[2] = static_cast<uint32_t>(product0 >> 32) ^ counter[3] ^ key[1];
-    counter[3] = static_cast<uint32_t>(product0);
-    key[0] += 0x9E3779B9;
-    key[1] += 0xBB67AE85;
-  }
-  return uint64_t{counter[1]} << 32 | counter[0];
+  const std::array<uint32_t, 4> words =
+      philox4x32({static_cast<uint32_t>(element),
+                  // Elements below 2^56, tensors below 2^8: a call has no more.
+                  static_cast<uint32_t>(element >> 32) | tensor << 24,
+                  static_cast<uint32_t>(case_key), static_cast<uint32_t>(case_key >> 32)},
+                 {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
+  return uint64_t{words[1]} << 32 | words[0];
 }
 
 uint64_t case_key(std::string_view id) {

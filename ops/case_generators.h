@@ -41,6 +41,9 @@ std::vector<Case> swiglu_cases();
 std::vector<Case> swiglu_backward_cases();
 std::vector<Case> bias_gelu_cases();
 std::vector<Case> bias_gelu_backward_cases();
+std::vector<Case> rope_cases();
+std::vector<Case> dropout_add_cases();
+std::vector<Case> dropout_backward_cases();
 
 }  // namespace keel::ops
 

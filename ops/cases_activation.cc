@@ -1,4 +1,5 @@
 // Cases of the activations with a gate or a bias.
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -14,6 +15,7 @@ constexpr std::pair<int64_t, int64_t> kShapes[] = {{0, 6},   {5, 0},    {1, 1}, 
                                                    {31, 17}, {257, 33}, {2, 4099}, {64, 1024}};
 
 struct Options {
+  uint32_t combination = 0;  // all tensors have its one dtype
   D distribution = D::kNormal;
   bool bias = true;
   bool erf = false;
@@ -21,6 +23,12 @@ struct Options {
   uint64_t shift = 0;
   const char* name = "";
 };
+
+constexpr keel_dtype kDtypes[] = {KEEL_FLOAT32, KEEL_BFLOAT16, KEEL_FLOAT16};
+
+keel_dtype dtype_of(const Options& options) {
+  return kDtypes[options.combination];
+}
 
 std::string text_of(int64_t n, int64_t d, const Options& options) {
   return "n" + std::to_string(n) + "_d" + std::to_string(d) + options.name;
@@ -31,17 +39,17 @@ CaseTensor placed(CaseTensor tensor, const Options& options) {
   return shifted(std::move(tensor), options.shift);
 }
 
-Case swiglu_case(int64_t n, int64_t d, const Options& options = {}) {
-  return make_case(KEEL_OP_SWIGLU, 0, text_of(n, d, options),
-                   {placed(dense(KEEL_FLOAT32, {n, 2 * d}, options.distribution), options)},
-                   {placed(dense(KEEL_FLOAT32, {n, d}, D::kNaN), options)});
+Case swiglu_case(int64_t n, int64_t d, const Options& options) {
+  return make_case(KEEL_OP_SWIGLU, options.combination, text_of(n, d, options),
+                   {placed(dense(dtype_of(options), {n, 2 * d}, options.distribution), options)},
+                   {placed(dense(dtype_of(options), {n, d}, D::kNaN), options)});
 }
 
-Case swiglu_backward_case(int64_t n, int64_t d, const Options& options = {}) {
-  return make_case(KEEL_OP_SWIGLU_BACKWARD, 0, text_of(n, d, options),
-                   {placed(dense(KEEL_FLOAT32, {n, 2 * d}, options.distribution), options),
-                    placed(dense(KEEL_FLOAT32, {n, d}), options)},
-                   {placed(dense(KEEL_FLOAT32, {n, 2 * d}, D::kNaN), options)});
+Case swiglu_backward_case(int64_t n, int64_t d, const Options& options) {
+  return make_case(KEEL_OP_SWIGLU_BACKWARD, options.combination, text_of(n, d, options),
+                   {placed(dense(dtype_of(options), {n, 2 * d}, options.distribution), options),
+                    placed(dense(dtype_of(options), {n, d}), options)},
+                   {placed(dense(dtype_of(options), {n, 2 * d}, D::kNaN), options)});
 }
 
 std::string form_text(int64_t n, int64_t d, const Options& options) {
@@ -50,22 +58,22 @@ std::string form_text(int64_t n, int64_t d, const Options& options) {
 }
 
 CaseTensor bias_tensor(int64_t d, const Options& options) {
-  return options.bias ? shifted(dense(KEEL_FLOAT32, {d}), options.shift) : absent();
+  return options.bias ? shifted(dense(dtype_of(options), {d}), options.shift) : absent();
 }
 
 Case bias_gelu_case(int64_t n, int64_t d, const Options& options) {
-  return make_case(
-      KEEL_OP_BIAS_GELU, 0, form_text(n, d, options),
-      {placed(dense(KEEL_FLOAT32, {n, d}, options.distribution), options), bias_tensor(d, options)},
-      {placed(dense(KEEL_FLOAT32, {n, d}, D::kNaN), options)},
-      {int_attribute(options.erf ? 1 : 0)});
+  return make_case(KEEL_OP_BIAS_GELU, options.combination, form_text(n, d, options),
+                   {placed(dense(dtype_of(options), {n, d}, options.distribution), options),
+                    bias_tensor(d, options)},
+                   {placed(dense(dtype_of(options), {n, d}, D::kNaN), options)},
+                   {int_attribute(options.erf ? 1 : 0)});
 }
 
 Case bias_gelu_backward_case(int64_t n, int64_t d, const Options& options) {
-  return make_case(KEEL_OP_BIAS_GELU_BACKWARD, 0, form_text(n, d, options),
-                   {placed(dense(KEEL_FLOAT32, {n, d}, options.distribution), options),
-                    bias_tensor(d, options), placed(dense(KEEL_FLOAT32, {n, d}), options)},
-                   {placed(dense(KEEL_FLOAT32, {n, d}, D::kNaN), options)},
+  return make_case(KEEL_OP_BIAS_GELU_BACKWARD, options.combination, form_text(n, d, options),
+                   {placed(dense(dtype_of(options), {n, d}, options.distribution), options),
+                    bias_tensor(d, options), placed(dense(dtype_of(options), {n, d}), options)},
+                   {placed(dense(dtype_of(options), {n, d}, D::kNaN), options)},
                    {int_attribute(options.erf ? 1 : 0)});
 }
 
@@ -88,9 +96,24 @@ void add_variants(std::vector<Case>* cases, const Make& make, const Options& bas
                                                 {D::kSomeNaN, "/some_nan"},
                                                 {D::kSubnormal, "/subnormal"}};
   for (const auto& [distribution, name] : contents) {
+    // Beyond float16, or products of which it keeps few digits or none.
+    const bool is_extreme = distribution == D::kWide || distribution == D::kSubnormal;
+    if (is_extreme && dtype_of(base) == KEEL_FLOAT16) continue;
     options = base;
     options.distribution = distribution;
     add(options, name);
+  }
+}
+
+// add(options) for each dtype and form, with and without a bias.
+template <typename Add>
+void for_each_bias_gelu(const Add& add) {
+  for (uint32_t c = 0; c < std::size(kDtypes); ++c) {
+    for (const bool erf : {false, true}) {
+      for (const bool bias : {false, true}) {
+        add(Options{.combination = c, .bias = bias, .erf = erf});
+      }
+    }
   }
 }
 
@@ -98,40 +121,39 @@ void add_variants(std::vector<Case>* cases, const Make& make, const Options& bas
 
 std::vector<Case> swiglu_cases() {
   std::vector<Case> cases;
-  add_variants(&cases, swiglu_case, {});
+  for (uint32_t c = 0; c < std::size(kDtypes); ++c) {
+    add_variants(&cases, swiglu_case, {.combination = c});
+  }
   return cases;
 }
 
 std::vector<Case> swiglu_backward_cases() {
   std::vector<Case> cases;
-  add_variants(&cases, swiglu_backward_case, {});
-  cases.push_back(in_place(swiglu_backward_case(31, 17), 0, 0));
+  for (uint32_t c = 0; c < std::size(kDtypes); ++c) {
+    const Options options = {.combination = c};
+    add_variants(&cases, swiglu_backward_case, options);
+    cases.push_back(in_place(swiglu_backward_case(31, 17, options), 0, 0));
+  }
   return cases;
 }
 
 std::vector<Case> bias_gelu_cases() {
   std::vector<Case> cases;
-  for (const bool erf : {false, true}) {
-    for (const bool bias : {false, true}) {
-      const Options options = {.bias = bias, .erf = erf};
-      add_variants(&cases, bias_gelu_case, options);
-      cases.push_back(in_place(bias_gelu_case(31, 17, options), 0, 0));
-    }
-  }
+  for_each_bias_gelu([&](const Options& options) {
+    add_variants(&cases, bias_gelu_case, options);
+    cases.push_back(in_place(bias_gelu_case(31, 17, options), 0, 0));
+  });
   return cases;
 }
 
 std::vector<Case> bias_gelu_backward_cases() {
   std::vector<Case> cases;
-  for (const bool erf : {false, true}) {
-    for (const bool bias : {false, true}) {
-      const Options options = {.bias = bias, .erf = erf};
-      add_variants(&cases, bias_gelu_backward_case, options);
-      for (const uint32_t input : {0u, 2u}) {
-        cases.push_back(in_place(bias_gelu_backward_case(31, 17, options), 0, input));
-      }
+  for_each_bias_gelu([&](const Options& options) {
+    add_variants(&cases, bias_gelu_backward_case, options);
+    for (const uint32_t input : {0u, 2u}) {
+      cases.push_back(in_place(bias_gelu_backward_case(31, 17, options), 0, input));
     }
-  }
+  });
   return cases;
 }
 

@@ -22,18 +22,28 @@ constexpr double kTanhCubic = 0.044715;
 constexpr double kRootHalf = 0.70710678118654752440;
 constexpr double kDensityAtZero = 0.39894228040143267794;  // 1 / sqrt(2 pi)
 
+// (1 + tanh(u)) / 2 is the sigmoid of 2u, which keeps its digits in the lower tail.
+double twice_u(double t) {
+  return 2 * kTanhFactor * (t + kTanhCubic * t * t * t);
+}
+
 double gelu(bool erf, double t) {
-  if (erf) return 0.5 * t * std::erfc(-kRootHalf * t);
-  return 0.5 * t * (1 + std::tanh(kTanhFactor * (t + kTanhCubic * t * t * t)));
+  return erf ? 0.5 * t * std::erfc(-kRootHalf * t) : t * sigmoid(twice_u(t));
 }
 
 double gelu_slope(bool erf, double t) {
   if (erf) {
     return 0.5 * std::erfc(-kRootHalf * t) + t * kDensityAtZero * std::exp(-0.5 * t * t);
   }
-  const double tanh = std::tanh(kTanhFactor * (t + kTanhCubic * t * t * t));
-  const double inner_slope = kTanhFactor * (1 + 3 * kTanhCubic * t * t);
-  return 0.5 * (1 + tanh) + 0.5 * t * (1 - tanh * tanh) * inner_slope;
+  const double slope_of_twice_u = 2 * kTanhFactor * (1 + 3 * kTanhCubic * t * t);
+  const double s = sigmoid(twice_u(t));
+  return s + t * s * sigmoid(-twice_u(t)) * slope_of_twice_u;
+}
+
+// Of gelu(t), as large as its relative error may grow: the lower tail is an exponential of some
+// t^2 roundings, and what lies under 2^-122 may be 0, which is 2^-104 in units of 2^-18.
+double gelu_size(bool erf, double t) {
+  return std::abs(gelu(erf, t)) * (t < 0 ? 1 + t * t : 1) + 0x1p-104;
 }
 
 }  // namespace
@@ -70,8 +80,14 @@ void bias_gelu_reference(Workspace& w) {
   for (size_t i = 0; i < w.count(); ++i) {
     const double x = w.in(0)[i];
     const double bias = biased ? w.in(1)[i % d] : 0;
-    w.out(0)[i] = gelu(w.integer(0) != 0, x + bias);
-    w.size(0)[i] = std::abs(x) + std::abs(bias);  // the sum may cancel, and 1 + tanh
+    const bool erf = w.integer(0) != 0;
+    const double t = x + bias;
+    w.out(0)[i] = gelu(erf, t);
+    w.size(0)[i] = gelu_size(erf, t);
+    // The sum may cancel; without a bias it is exact.
+    if (biased) {
+      w.size(0)[i] += std::abs(gelu_slope(erf, t)) * (std::abs(x) + std::abs(bias));
+    }
   }
 }
 

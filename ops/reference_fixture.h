@@ -7,6 +7,7 @@
 #include <functional>
 #include <keel/plugin_kit.hpp>
 #include <numeric>
+#include <string>
 #include <vector>
 
 #include "ops/case_data.h"
@@ -74,6 +75,25 @@ inline ReferenceResult run(keel_op_id op, const std::vector<const keel_tensor*>&
   EXPECT_EQ(check_call(call, Check::kAll, &error), KEEL_OK) << error.text;
   EXPECT_EQ(run_reference(call, &result), KEEL_OK);
   return result;
+}
+
+// The text with which a call is refused.
+inline std::string refusal(keel_op_id op, const std::vector<const keel_tensor*>& inputs,
+                           const std::vector<const keel_tensor*>& outputs,
+                           const std::vector<keel_attribute>& attributes) {
+  keel_op_call call = {};
+  call.header = kit::header<keel_op_call>(KEEL_STRUCT_OP_CALL);
+  call.op = op;
+  call.input_count = static_cast<uint32_t>(inputs.size());
+  call.output_count = static_cast<uint32_t>(outputs.size());
+  call.attribute_count = static_cast<uint32_t>(attributes.size());
+  call.inputs = inputs.data();
+  call.outputs = outputs.data();
+  call.attributes = attributes.data();
+  CheckError error;
+  error.text[0] = '\0';
+  EXPECT_EQ(check_call(call, Check::kLayout, &error), KEEL_INVALID_ARGUMENT);
+  return error.text;
 }
 
 inline void expect_near(const std::vector<double>& got, const std::vector<double>& want,

@@ -39,6 +39,9 @@ void swiglu_reference(Workspace& w);
 void swiglu_backward_reference(Workspace& w);
 void bias_gelu_reference(Workspace& w);
 void bias_gelu_backward_reference(Workspace& w);
+void rope_reference(Workspace& w);
+void dropout_add_reference(Workspace& w);
+void dropout_backward_reference(Workspace& w);
 
 }  // namespace keel::ops
 

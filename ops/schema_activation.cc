@@ -12,10 +12,18 @@ namespace {
 
 constexpr InputSpec kSwigluInputs[] = {{"x", "[n,2d]"}};
 constexpr OutputSpec kSwigluOutputs[] = {{"y", "[n,d]"}};
-constexpr DtypeCombination kSwigluDtypes[] = {{{f32}, {f32}, false, kTranscendental}};
+constexpr DtypeCombination kSwigluDtypes[] = {
+    {{f32}, {f32}, false, kTranscendental},
+    {{bf16}, {bf16}, true, transcendental(kErrorBFloat16)},
+    {{f16}, {f16}, true, transcendental(kErrorFloat16)},
+};
 constexpr InputSpec kSwigluBackwardInputs[] = {{"x", "[n,2d]"}, {"dy", "[n,d]"}};
 constexpr OutputSpec kSwigluBackwardOutputs[] = {{"dx", "[n,2d]", 0b01}};
-constexpr DtypeCombination kSwigluBackwardDtypes[] = {{{f32, f32}, {f32}, false, kTranscendental}};
+constexpr DtypeCombination kSwigluBackwardDtypes[] = {
+    {{f32, f32}, {f32}, false, kTranscendental},
+    {{bf16, bf16}, {bf16}, true, transcendental(kErrorBFloat16)},
+    {{f16, f16}, {f16}, true, transcendental(kErrorFloat16)},
+};
 
 // ---- bias_gelu
 
@@ -25,12 +33,19 @@ constexpr AttributeSpec kBiasGeluAttributes[] = {
      "erf(t/sqrt(2)))"}};
 constexpr InputSpec kBiasGeluInputs[] = {{"x", "[n,d]"}, {"bias", "[d]", true}};
 constexpr OutputSpec kBiasGeluOutputs[] = {{"y", "[n,d]", 0b01}};
-constexpr DtypeCombination kBiasGeluDtypes[] = {{{f32, f32}, {f32}, false, kTranscendental}};
+constexpr DtypeCombination kBiasGeluDtypes[] = {
+    {{f32, f32}, {f32}, false, kTranscendental},
+    {{bf16, bf16}, {bf16}, true, transcendental(kErrorBFloat16)},
+    {{f16, f16}, {f16}, true, transcendental(kErrorFloat16)},
+};
 constexpr InputSpec kBiasGeluBackwardInputs[] = {
     {"x", "[n,d]"}, {"bias", "[d]", true}, {"dy", "[n,d]"}};
 constexpr OutputSpec kBiasGeluBackwardOutputs[] = {{"dx", "[n,d]", 0b101}};
 constexpr DtypeCombination kBiasGeluBackwardDtypes[] = {
-    {{f32, f32, f32}, {f32}, false, kTranscendental}};
+    {{f32, f32, f32}, {f32}, false, kTranscendental},
+    {{bf16, bf16, bf16}, {bf16}, true, transcendental(kErrorBFloat16)},
+    {{f16, f16, f16}, {f16}, true, transcendental(kErrorFloat16)},
+};
 
 }  // namespace
 

@@ -14,10 +14,6 @@ constexpr AttributeSpec kAttentionAttributes[] = {
     {"causal", AttributeKind::kInt, 0, 0, 1,
      "1: query i of a sequence sees its keys j <= i + len_k - len_q"}};
 
-constexpr Tolerance transcendental(double error) {
-  return {kTranscendental.absolute, kTranscendental.relative, kTranscendental.scale, error};
-}
-
 // ---- attention
 
 constexpr InputSpec kAttentionInputs[] = {{"q", "[tokens_q,heads,d], 1 <= d <= 256"},

@@ -57,9 +57,6 @@ constexpr DtypeCombination kRmsNormBackwardDtypes[] = {
 
 // ---- softmax
 
-constexpr Tolerance transcendental(double error) {
-  return {kTranscendental.absolute, kTranscendental.relative, kTranscendental.scale, error};
-}
 constexpr InputSpec kSoftmaxInputs[] = {{"x", "[..., m, n]"}, {"mask", "[m,n], or as x", true}};
 constexpr OutputSpec kSoftmaxOutputs[] = {{"y", "as x", 0b1}};
 constexpr AttributeSpec kSoftmaxAttributes[] = {

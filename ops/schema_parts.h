@@ -31,7 +31,10 @@ constexpr Tolerance few_roundings(double error) {
   return {kFlush, 0x1p-23, 0x1p-22, error};
 }
 // exp, log, tanh: 64 u. Vulkan asks 3 + 2|x| units of exp; vendors' fast paths have 20 bits.
-inline constexpr Tolerance kTranscendental = {kFlush, 0x1p-22, 0x1p-18, kErrorFloat32};
+constexpr Tolerance transcendental(double error) {
+  return {kFlush, 0x1p-22, 0x1p-18, error};
+}
+inline constexpr Tolerance kTranscendental = transcendental(kErrorFloat32);
 
 inline constexpr keel_dtype kNone = KEEL_DTYPE_INVALID;
 inline constexpr keel_dtype f32 = KEEL_FLOAT32;

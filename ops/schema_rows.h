@@ -51,6 +51,11 @@ extern const Schema kSwiglu;
 extern const Schema kSwigluBackward;
 extern const Schema kBiasGelu;
 extern const Schema kBiasGeluBackward;
+// ---- rope
+extern const Schema kRope;
+// ---- dropout
+extern const Schema kDropoutAdd;
+extern const Schema kDropoutBackward;
 
 }  // namespace keel::ops
 

@@ -33,9 +33,9 @@ constexpr const Schema* kSchemas[] = {
     &kSwigluBackward,
     &kBiasGelu,
     &kBiasGeluBackward,
-    nullptr,  // rope
-    nullptr,  // dropout_add
-    nullptr,  // dropout_backward
+    &kRope,
+    &kDropoutAdd,
+    &kDropoutBackward,
     nullptr,  // transpose
     nullptr,  // cast_scaled
     &kAttention,

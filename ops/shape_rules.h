@@ -9,7 +9,7 @@
 namespace keel::ops {
 
 bool check_fill(const keel_op_call& call, CheckError* error);
-// All inputs and outputs of one shape: cast, add, scale, axpy, gelu, adamw.
+// All inputs and outputs of one shape: cast, add, scale, axpy, gelu, adamw, dropout_backward.
 bool check_elementwise(const keel_op_call& call, CheckError* error);
 bool check_sum(const keel_op_call& call, CheckError* error);
 bool check_matmul(const keel_op_call& call, CheckError* error);
@@ -36,6 +36,8 @@ bool check_swiglu(const keel_op_call& call, CheckError* error);
 bool check_swiglu_backward(const keel_op_call& call, CheckError* error);
 bool check_bias_gelu(const keel_op_call& call, CheckError* error);
 bool check_bias_gelu_backward(const keel_op_call& call, CheckError* error);
+bool check_rope(const keel_op_call& call, CheckError* error);
+bool check_dropout_add(const keel_op_call& call, CheckError* error);
 
 }  // namespace keel::ops
 

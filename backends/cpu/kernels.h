@@ -57,17 +57,42 @@ CastFunction cast_function(keel_dtype from, keel_dtype to);
 void gelu_f32(const float* x, float* y, int64_t count);
 void gelu_backward_f32(const float* x, const float* dy, float* dx, int64_t count);
 
-// Rows of 2 * |width| (gate, then up) to rows of |width|; the backward writes rows of
-// 2 * |width|, which may be x. A sigmoid under 2^-127 is given as 0.
-void swiglu_f32(const float* x, float* y, int64_t rows, int64_t width);
-void swiglu_backward_f32(const float* x, const float* dy, float* dx, int64_t rows, int64_t width);
+// y = silu(gate) * up, and its gradients; a sigmoid under 2^-127 is given as 0.
+void swiglu_f32(const float* gate, const float* up, float* y, int64_t count);
+void swiglu_backward_f32(const float* gate, const float* up, const float* dy, float* dgate,
+                         float* dup, int64_t count);
 
-// gelu(x + bias) of |rows| rows of |width|; |bias| may be NULL. |erf| chooses the form by erf,
-// within 2e-7 |x + bias|, over that by tanh.
-void bias_gelu_f32(bool erf, const float* x, const float* bias, float* y, int64_t rows,
-                   int64_t width);
+// gelu(x + bias); |bias| may be NULL. |erf| chooses the form by erf over that by tanh, both within
+// 1e-6 of themselves.
+void bias_gelu_f32(bool erf, const float* x, const float* bias, float* y, int64_t count);
 void bias_gelu_backward_f32(bool erf, const float* x, const float* bias, const float* dy, float* dx,
-                            int64_t rows, int64_t width);
+                            int64_t count);
+
+// ---- rope (kernels_rope.cc) ----------------------------------------------------
+
+// Turns the |count| pairs (first, second) by the angles of which cosines and sines are given, or
+// back if |inverse|.
+void rotate_halves_f32(const float* first, const float* second, const float* cosine,
+                       const float* sine, bool inverse, float* first_out, float* second_out,
+                       int64_t count);
+// The same with the two of a pair next to each other.
+void rotate_pairs_f32(const float* x, const float* cosine, const float* sine, bool inverse,
+                      float* y, int64_t count);
+
+// ---- dropout (kernels_dropout.cc) ----------------------------------------------
+
+// What is kept, multiplied by |factor|: element i of the whole where word i % 4 of Philox4x32-10
+// of |key|, counter |offset| + i / 4, is not below |threshold|.
+struct DropoutMask {
+  uint64_t key;
+  uint64_t offset;
+  uint32_t threshold;
+  float factor;
+};
+// y = residual + kept * factor * (x + bias) for the elements from |first| on, a multiple of 4;
+// |bias|, an element each, and |residual| may be NULL.
+void dropout_add_f32(const DropoutMask& mask, int64_t first, const float* x, const float* bias,
+                     const float* residual, float* y, int64_t count);
 
 // ---- reductions (kernels_reduce.cc) --------------------------------------------
 
@@ -89,8 +114,6 @@ double sum_exp_f32(const float* x, float shift, int64_t count);
 
 // ---- attention (kernels_attention.cc) ------------------------------------------
 
-// -infinity where there is none; whether NaN counts is not said.
-float largest_f32(const float* x, int64_t count);
 // x[j] = exp(x[j] - shift); returns their sum.
 float exp_and_sum_f32(float* x, float shift, int64_t count);
 // dp[j] = p[j] * scale * (dp[j] - row).

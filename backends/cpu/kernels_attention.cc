@@ -5,9 +5,6 @@
 #include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
-#include <algorithm>
-#include <limits>
-
 #include "backends/cpu/kernels.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -24,20 +21,6 @@ HWY_INLINE void for_vectors(int64_t count, const Body& body) {
   for (; i + lanes <= count; i += lanes) body(d, i);
   const hn::CappedTag<float, 1> one;
   for (; i < count; ++i) body(one, i);
-}
-
-float largest_f32(const float* x, int64_t count) {
-  const hn::ScalableTag<float> d;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  float result = -std::numeric_limits<float>::infinity();
-  int64_t i = 0;
-  if (count >= lanes) {
-    auto top = hn::LoadU(d, x);
-    for (i = lanes; i + lanes <= count; i += lanes) top = hn::Max(top, hn::LoadU(d, x + i));
-    result = hn::GetLane(hn::MaxOfLanes(d, top));
-  }
-  for (; i < count; ++i) result = std::max(result, x[i]);
-  return result;
 }
 
 // Highway's Exp takes NaN to 0, this keeps it.
@@ -106,15 +89,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace keel::cpu::kernels {
 
-HWY_EXPORT(largest_f32);
 HWY_EXPORT(exp_and_sum_f32);
 HWY_EXPORT(softmax_slope_f32);
 HWY_EXPORT(blend_f32);
 HWY_EXPORT(dot_f32);
-
-float largest_f32(const float* x, int64_t count) {
-  return HWY_DYNAMIC_DISPATCH(largest_f32)(x, count);
-}
 
 float exp_and_sum_f32(float* x, float shift, int64_t count) {
   return HWY_DYNAMIC_DISPATCH(exp_and_sum_f32)(x, shift, count);

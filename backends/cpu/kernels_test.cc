@@ -103,6 +103,110 @@ TEST_P(Kernels, Gelu) {
       2e-6, 1e-6);
 }
 
+// As close in the tails as in the middle: erfc has no cancellation.
+TEST_P(Kernels, GeluByErf) {
+  std::vector<float> t(kCount), y(kCount), slope(kCount);
+  for (size_t i = 0; i < t.size(); ++i) t[i] = -12.5f + 0.0202f * static_cast<float>(i);
+  const std::vector<float> ones(kCount, 1.0f);
+  bias_gelu_f32(true, t.data(), nullptr, y.data(), kCount);
+  bias_gelu_backward_f32(true, t.data(), nullptr, ones.data(), slope.data(), kCount);
+  const auto distribution = [&](size_t i) { return 0.5 * std::erfc(-M_SQRT1_2 * t[i]); };
+  const auto density = [&](size_t i) {
+    return std::exp(-0.5 * double{t[i]} * t[i]) / std::sqrt(2 * M_PI);
+  };
+  // Without fused products the exponential loses the rounding error of the square.
+  const double relative = GetParam() == HWY_EMU128 ? 1e-5 : 1e-6;
+  expect_near(
+      y, [&](size_t i) { return t[i] * distribution(i); }, relative, 1e-37);
+  expect_near(
+      slope, [&](size_t i) { return distribution(i) + t[i] * density(i); }, 2e-6, 1e-6);
+  const float ends[] = {-std::numeric_limits<float>::infinity(), -1e30f, 1e30f,
+                        std::numeric_limits<float>::quiet_NaN()};
+  bias_gelu_f32(true, ends, nullptr, y.data(), 4);
+  EXPECT_EQ(y[0], 0);
+  EXPECT_EQ(y[1], 0);
+  EXPECT_EQ(y[2], 1e30f);
+  EXPECT_TRUE(std::isnan(y[3]));
+}
+
+TEST_P(Kernels, Swiglu) {
+  const auto gate = random_values(31, 8.0f), up = random_values(32), dy = random_values(33);
+  std::vector<float> y(kCount), dgate(kCount), dup(kCount);
+  swiglu_f32(gate.data(), up.data(), y.data(), kCount);
+  swiglu_backward_f32(gate.data(), up.data(), dy.data(), dgate.data(), dup.data(), kCount);
+  const auto sigmoid = [&](size_t i) { return 1 / (1 + std::exp(-double{gate[i]})); };
+  expect_near(
+      y, [&](size_t i) { return gate[i] * sigmoid(i) * up[i]; }, 2e-6, 0);
+  expect_near(
+      dup, [&](size_t i) { return dy[i] * gate[i] * sigmoid(i); }, 2e-6, 0);
+  expect_near(
+      dgate,
+      [&](size_t i) {
+        return double{dy[i]} * up[i] * sigmoid(i) * (1 + gate[i] * (1 - sigmoid(i)));
+      },
+      2e-6, 2e-6);
+  const float ends[] = {-std::numeric_limits<float>::max(), -100, 100,
+                        std::numeric_limits<float>::quiet_NaN()};
+  const float ones[] = {1, 1, 1, 1};
+  swiglu_backward_f32(ends, ones, ones, dgate.data(), dup.data(), 4);
+  EXPECT_EQ(dgate[0], 0);
+  EXPECT_EQ(dgate[1], 0);
+  EXPECT_EQ(dgate[2], 1);
+  EXPECT_EQ(dup[2], 100);
+  EXPECT_TRUE(std::isnan(dgate[3]) && std::isnan(dup[3]));
+}
+
+TEST_P(Kernels, Rope) {
+  const auto x = random_values(41), cosine = random_values(42), sine = random_values(43);
+  constexpr int64_t kPairs = kCount / 2;
+  std::vector<float> halves(2 * kPairs), pairs(2 * kPairs);
+  for (const bool inverse : {false, true}) {
+    rotate_halves_f32(x.data(), x.data() + kPairs, cosine.data(), sine.data(), inverse,
+                      halves.data(), halves.data() + kPairs, kPairs);
+    rotate_pairs_f32(x.data(), cosine.data(), sine.data(), inverse, pairs.data(), kPairs);
+    for (size_t j = 0; j < kPairs; ++j) {
+      const double c = cosine[j];
+      const double s = inverse ? -sine[j] : sine[j];
+      const auto expect_turned = [&](double a, double b, float a_out, float b_out) {
+        EXPECT_NEAR(a_out, a * c - b * s, 4e-6) << j;
+        EXPECT_NEAR(b_out, b * c + a * s, 4e-6) << j;
+      };
+      expect_turned(x[j], x[j + kPairs], halves[j], halves[j + kPairs]);
+      expect_turned(x[2 * j], x[2 * j + 1], pairs[2 * j], pairs[2 * j + 1]);
+    }
+  }
+}
+
+// By the known answers of Philox4x32-10, and the same however an array is cut.
+TEST_P(Kernels, Dropout) {
+  const auto x = random_values(51), bias = random_values(52), residual = random_values(53);
+  // The words of counter 0 and key 0 are 6627e8d5, e169c58d, bc57ac4c and 9b00dbd8.
+  std::vector<float> y(kCount), cut(kCount);
+  dropout_add_f32({0, 0, 0x9b00dbd8, 2.0f}, 0, x.data(), nullptr, nullptr, y.data(), kCount);
+  EXPECT_EQ(y[0], 0);
+  EXPECT_EQ(y[1], 2 * x[1]);
+  EXPECT_EQ(y[2], 2 * x[2]);
+  EXPECT_EQ(y[3], 2 * x[3]);
+  dropout_add_f32({0, 0, 0x9b00dbd9, 2.0f}, 0, x.data(), nullptr, nullptr, y.data(), 4);
+  EXPECT_EQ(y[3], 0);
+  // The lower word of the counter runs over on the way.
+  const DropoutMask mask = {0x123456789abcdef0u, 0xffffffe0u, 0x80000000u, 2.0f};
+  dropout_add_f32(mask, 0, x.data(), bias.data(), residual.data(), y.data(), kCount);
+  for (const int64_t at : {4, 500, 128}) {
+    dropout_add_f32(mask, 0, x.data(), bias.data(), residual.data(), cut.data(), at);
+    dropout_add_f32(mask, at, x.data() + at, bias.data() + at, residual.data() + at,
+                    cut.data() + at, kCount - at);
+    EXPECT_EQ(y, cut) << at;
+  }
+  int64_t kept = 0;
+  for (size_t i = 0; i < y.size(); ++i) {
+    if (y[i] == residual[i]) continue;
+    EXPECT_EQ(y[i], residual[i] + 2 * (x[i] + bias[i])) << i;
+    ++kept;
+  }
+  EXPECT_NEAR(static_cast<double>(kept) / kCount, 0.5, 0.08);
+}
+
 TEST_P(Kernels, Reductions) {
   const auto x = random_values(6, 4.0f);
   EXPECT_NEAR(sum_f32(x.data(), kCount), std::accumulate(x.begin(), x.end(), 0.0), 1e-3);

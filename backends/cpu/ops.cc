@@ -68,6 +68,12 @@ const Operator* find_operator(keel_op_id op) {
       return &kBiasGeluOperator;
     case KEEL_OP_BIAS_GELU_BACKWARD:
       return &kBiasGeluBackwardOperator;
+    case KEEL_OP_ROPE:
+      return &kRopeOperator;
+    case KEEL_OP_DROPOUT_ADD:
+      return &kDropoutAddOperator;
+    case KEEL_OP_DROPOUT_BACKWARD:
+      return &kDropoutBackwardOperator;
     default:
       return nullptr;
   }

@@ -69,6 +69,9 @@ extern const Operator kSwigluOperator;
 extern const Operator kSwigluBackwardOperator;
 extern const Operator kBiasGeluOperator;
 extern const Operator kBiasGeluBackwardOperator;
+extern const Operator kRopeOperator;
+extern const Operator kDropoutAddOperator;
+extern const Operator kDropoutBackwardOperator;
 
 }  // namespace keel::cpu
 

@@ -1,100 +1,127 @@
-// swiglu and bias_gelu with their gradients: activations of rows.
+// swiglu and bias_gelu with their gradients: activations of rows. 16-bit types are computed in
+// float32 and rounded once.
 #include <algorithm>
 #include <keel/plugin_kit.hpp>
 
-#include "backends/cpu/kernels.h"
-#include "backends/cpu/ops.h"
+#include "backends/cpu/float_call.h"
 
 namespace keel::cpu {
 namespace {
 
+using kernels::kBlock;
+using kernels::ReadFloats;
+using kernels::WrittenFloats;
+
 // Elements of a piece that one core takes: some 50 us of exp.
 constexpr int64_t kPiece = int64_t{1} << 16;
 
-bool dense_f32(const keel_op_call& call) {
-  const auto fits = [](const keel_tensor* tensor) {
-    return tensor == nullptr || (tensor->dtype == KEEL_FLOAT32 && kit::is_contiguous(*tensor));
-  };
-  return std::all_of(call.inputs, call.inputs + call.input_count, fits) &&
-         std::all_of(call.outputs, call.outputs + call.output_count, fits);
-}
-
-// Enqueues body(first row, rows) over pieces of the rows of |width|.
+// Enqueues body(row, column, count) for all blocks of the rows of |shape|, [rows, width].
 template <typename Body>
-void enqueue_rows(Stream& stream, int64_t rows, int64_t width, const Body& body) {
+void enqueue_blocks(Stream& stream, const int64_t* shape, const Body& body) {
+  const int64_t rows = shape[0];
+  const int64_t width = shape[1];
   if (width == 0) return;
-  const int64_t piece = std::max<int64_t>(1, kPiece / width);
   stream.enqueue([=](ThreadPool& pool) -> keel_status {
-    pool.parallel_for(rows, piece, [=](int64_t begin, int64_t end) { body(begin, end - begin); });
+    pool.parallel_for(rows, std::max<int64_t>(1, kPiece / width), [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        for (int64_t column = 0; column < width; column += kBlock) {
+          body(row, column, std::min(kBlock, width - column));
+        }
+      }
+    });
     return KEEL_OK;
   });
-}
-
-const float* optional_address(const Stream& stream, const keel_tensor* tensor) {
-  return tensor == nullptr ? nullptr : address<const float>(stream, *tensor);
 }
 
 // ---- swiglu ------------------------------------------------------------------
 
 OpSupport swiglu_query(const keel_op_call& call) {
-  return {dense_f32(call) ? "swiglu" : nullptr};
+  return {is_dense_float_call(call) ? "swiglu" : nullptr};
 }
 
 void swiglu_run(Stream& stream, const keel_op_call& call, void*) {
-  const auto* const x = address<const float>(stream, *call.inputs[0]);
-  auto* const y = address<float>(stream, *call.outputs[0]);
+  const ReadFloats x = read(stream, call.inputs[0]);
+  const WrittenFloats y = written(stream, *call.outputs[0]);
   const int64_t width = call.outputs[0]->shape[1];
-  enqueue_rows(stream, call.outputs[0]->shape[0], width, [=](int64_t row, int64_t rows) {
-    kernels::swiglu_f32(x + row * 2 * width, y + row * width, rows, width);
+  enqueue_blocks(stream, call.outputs[0]->shape, [=](int64_t row, int64_t column, int64_t count) {
+    float room[3][kBlock];
+    const int64_t gate = 2 * row * width + column;
+    const int64_t at = row * width + column;
+    float* const out = y.block(at, room[2]);
+    kernels::swiglu_f32(x.block(gate, count, room[0]), x.block(gate + width, count, room[1]), out,
+                        count);
+    y.finish(at, count, out);
   });
 }
 
 OpSupport swiglu_backward_query(const keel_op_call& call) {
-  return {dense_f32(call) ? "swiglu_backward" : nullptr};
+  return {is_dense_float_call(call) ? "swiglu_backward" : nullptr};
 }
 
 void swiglu_backward_run(Stream& stream, const keel_op_call& call, void*) {
-  const auto* const x = address<const float>(stream, *call.inputs[0]);
-  const auto* const dy = address<const float>(stream, *call.inputs[1]);
-  auto* const dx = address<float>(stream, *call.outputs[0]);
+  const ReadFloats x = read(stream, call.inputs[0]);
+  const ReadFloats dy = read(stream, call.inputs[1]);
+  const WrittenFloats dx = written(stream, *call.outputs[0]);
   const int64_t width = call.inputs[1]->shape[1];
-  enqueue_rows(stream, call.inputs[1]->shape[0], width, [=](int64_t row, int64_t rows) {
-    kernels::swiglu_backward_f32(x + row * 2 * width, dy + row * width, dx + row * 2 * width, rows,
-                                 width);
+  enqueue_blocks(stream, call.inputs[1]->shape, [=](int64_t row, int64_t column, int64_t count) {
+    float room[5][kBlock];
+    const int64_t gate = 2 * row * width + column;
+    const int64_t up = gate + width;
+    float* const dgate = dx.block(gate, room[3]);
+    float* const dup = dx.block(up, room[4]);
+    kernels::swiglu_backward_f32(x.block(gate, count, room[0]), x.block(up, count, room[1]),
+                                 dy.block(row * width + column, count, room[2]), dgate, dup, count);
+    dx.finish(gate, count, dgate);
+    dx.finish(up, count, dup);
   });
 }
 
 // ---- bias_gelu ---------------------------------------------------------------
 
+// NULL where there is none.
+const float* block_or_none(const ReadFloats& floats, int64_t first, int64_t count, float* room) {
+  return floats ? floats.block(first, count, room) : nullptr;
+}
+
 OpSupport bias_gelu_query(const keel_op_call& call) {
-  return {dense_f32(call) ? "bias_gelu" : nullptr};
+  return {is_dense_float_call(call) ? "bias_gelu" : nullptr};
 }
 
 void bias_gelu_run(Stream& stream, const keel_op_call& call, void*) {
   const bool erf = call.attributes[0].i != 0;
-  const auto* const x = address<const float>(stream, *call.inputs[0]);
-  const float* const bias = optional_address(stream, call.inputs[1]);
-  auto* const y = address<float>(stream, *call.outputs[0]);
+  const ReadFloats x = read(stream, call.inputs[0]);
+  const ReadFloats bias = read(stream, call.inputs[1]);
+  const WrittenFloats y = written(stream, *call.outputs[0]);
   const int64_t width = call.outputs[0]->shape[1];
-  enqueue_rows(stream, call.outputs[0]->shape[0], width, [=](int64_t row, int64_t rows) {
-    kernels::bias_gelu_f32(erf, x + row * width, bias, y + row * width, rows, width);
+  enqueue_blocks(stream, call.outputs[0]->shape, [=](int64_t row, int64_t column, int64_t count) {
+    float room[3][kBlock];
+    const int64_t at = row * width + column;
+    float* const out = y.block(at, room[2]);
+    kernels::bias_gelu_f32(erf, x.block(at, count, room[0]),
+                           block_or_none(bias, column, count, room[1]), out, count);
+    y.finish(at, count, out);
   });
 }
 
 OpSupport bias_gelu_backward_query(const keel_op_call& call) {
-  return {dense_f32(call) ? "bias_gelu_backward" : nullptr};
+  return {is_dense_float_call(call) ? "bias_gelu_backward" : nullptr};
 }
 
 void bias_gelu_backward_run(Stream& stream, const keel_op_call& call, void*) {
   const bool erf = call.attributes[0].i != 0;
-  const auto* const x = address<const float>(stream, *call.inputs[0]);
-  const float* const bias = optional_address(stream, call.inputs[1]);
-  const auto* const dy = address<const float>(stream, *call.inputs[2]);
-  auto* const dx = address<float>(stream, *call.outputs[0]);
+  const ReadFloats x = read(stream, call.inputs[0]);
+  const ReadFloats bias = read(stream, call.inputs[1]);
+  const ReadFloats dy = read(stream, call.inputs[2]);
+  const WrittenFloats dx = written(stream, *call.outputs[0]);
   const int64_t width = call.outputs[0]->shape[1];
-  enqueue_rows(stream, call.outputs[0]->shape[0], width, [=](int64_t row, int64_t rows) {
-    kernels::bias_gelu_backward_f32(erf, x + row * width, bias, dy + row * width, dx + row * width,
-                                    rows, width);
+  enqueue_blocks(stream, call.outputs[0]->shape, [=](int64_t row, int64_t column, int64_t count) {
+    float room[4][kBlock];
+    const int64_t at = row * width + column;
+    float* const out = dx.block(at, room[3]);
+    kernels::bias_gelu_backward_f32(erf, x.block(at, count, room[0]),
+                                    block_or_none(bias, column, count, room[1]),
+                                    dy.block(at, count, room[2]), out, count);
+    dx.finish(at, count, out);
   });
 }
 

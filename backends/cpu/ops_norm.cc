@@ -1,11 +1,10 @@
 // layer_norm, rms_norm, softmax and their gradients: rows, which lie along the last axis.
 #include <algorithm>
 #include <cmath>
-#include <initializer_list>
 #include <keel/plugin_kit.hpp>
 
+#include "backends/cpu/float_call.h"
 #include "backends/cpu/kernels_norm.h"
-#include "backends/cpu/ops.h"
 
 namespace keel::cpu {
 namespace {
@@ -15,21 +14,6 @@ using kernels::WrittenFloats;
 
 // Elements of a piece that one core takes: some 50 us.
 constexpr int64_t kPiece = int64_t{1} << 16;
-
-bool is_float(keel_dtype dtype) {
-  return dtype == KEEL_FLOAT32 || dtype == KEEL_FLOAT16 || dtype == KEEL_BFLOAT16;
-}
-
-// Whether all tensors are dense, and the first input's dtype is known; the schema has seen to
-// what belongs to it.
-bool runs(const keel_op_call& call) {
-  const auto is_dense = [](const keel_tensor* tensor) {
-    return tensor == nullptr || kit::is_contiguous(*tensor);
-  };
-  return is_float(call.inputs[0]->dtype) &&
-         std::all_of(call.inputs, call.inputs + call.input_count, is_dense) &&
-         std::all_of(call.outputs, call.outputs + call.output_count, is_dense);
-}
 
 struct Rows {
   explicit Rows(const keel_tensor& tensor)
@@ -42,15 +26,6 @@ struct Rows {
   int64_t columns;
   int64_t count;
 };
-
-ReadFloats read(const Stream& stream, const keel_tensor* tensor) {
-  if (tensor == nullptr) return {};
-  return {address<const void>(stream, *tensor), tensor->dtype};
-}
-
-WrittenFloats written(const Stream& stream, const keel_tensor& tensor) {
-  return {address<void>(stream, tensor), tensor.dtype};
-}
 
 // Enqueues body(row) for all |rows|.
 template <typename Body>
@@ -70,7 +45,7 @@ float reciprocal_root(double value) {
 // ---- layer_norm, rms_norm ------------------------------------------------------
 
 OpSupport layer_norm_query(const keel_op_call& call) {
-  return {runs(call) ? "layer_norm" : nullptr};
+  return {is_dense_float_call(call) ? "layer_norm" : nullptr};
 }
 
 void layer_norm_run(Stream& stream, const keel_op_call& call, void*) {
@@ -93,7 +68,7 @@ void layer_norm_run(Stream& stream, const keel_op_call& call, void*) {
 }
 
 OpSupport rms_norm_query(const keel_op_call& call) {
-  return {runs(call) ? "rms_norm" : nullptr};
+  return {is_dense_float_call(call) ? "rms_norm" : nullptr};
 }
 
 void rms_norm_run(Stream& stream, const keel_op_call& call, void*) {
@@ -126,7 +101,7 @@ struct Slices {
 };
 
 OpSupport norm_backward_query(const keel_op_call& call, const char* name) {
-  if (!runs(call)) return {};
+  if (!is_dense_float_call(call)) return {};
   const Rows rows(*call.inputs[0]);
   const int64_t sums = call.output_count - 1;
   return {.name = name,
@@ -186,7 +161,7 @@ void norm_backward_run(Stream& stream, const keel_op_call& call, void* workspace
 // ---- softmax -------------------------------------------------------------------
 
 OpSupport softmax_query(const keel_op_call& call) {
-  return {runs(call) ? "softmax" : nullptr};
+  return {is_dense_float_call(call) ? "softmax" : nullptr};
 }
 
 void softmax_run(Stream& stream, const keel_op_call& call, void*) {
@@ -212,7 +187,7 @@ void softmax_run(Stream& stream, const keel_op_call& call, void*) {
 }
 
 OpSupport softmax_backward_query(const keel_op_call& call) {
-  return {runs(call) ? "softmax_backward" : nullptr};
+  return {is_dense_float_call(call) ? "softmax_backward" : nullptr};
 }
 
 void softmax_backward_run(Stream& stream, const keel_op_call& call, void*) {

@@ -66,6 +66,16 @@ extern const Op kClipOp;
 // ops_shard.cc
 extern const Op kCrossEntropyShardOp;
 extern const Op kCrossEntropyShardBackwardOp;
+// ops_activation.cc
+extern const Op kSwigluOp;
+extern const Op kSwigluBackwardOp;
+extern const Op kBiasGeluOp;
+extern const Op kBiasGeluBackwardOp;
+// ops_rope.cc
+extern const Op kRopeOp;
+// ops_dropout.cc
+extern const Op kDropoutAddOp;
+extern const Op kDropoutBackwardOp;
 
 // ---- shared by the families --------------------------------------------------
 
@@ -86,8 +96,25 @@ inline bool are_dense(const keel_op_call& call, std::initializer_list<keel_dtype
   return true;
 }
 
+// Whether all tensors that are given are dense, and the first input is float32 or of a 16-bit
+// float type; the schema has seen to what belongs to it.
+inline bool is_dense_float_call(const keel_op_call& call) {
+  const auto is_packed = [](const keel_tensor* tensor) {
+    return tensor == nullptr || kit::is_contiguous(*tensor);
+  };
+  const keel_dtype dtype = call.inputs[0]->dtype;
+  return (dtype == KEEL_FLOAT32 || dtype == KEEL_BFLOAT16 || dtype == KEEL_FLOAT16) &&
+         std::all_of(call.inputs, call.inputs + call.input_count, is_packed) &&
+         std::all_of(call.outputs, call.outputs + call.output_count, is_packed);
+}
+
 inline simt::Address address_of(const keel_tensor& tensor) {
   return reinterpret_cast<uintptr_t>(tensor.data) + tensor.byte_offset;
+}
+
+// 0 for an optional input that is left out.
+inline simt::Address address_or_none(const keel_tensor* tensor) {
+  return tensor == nullptr ? 0 : address_of(*tensor);
 }
 
 inline uint64_t divide_up(uint64_t a, uint64_t b) {

@@ -38,22 +38,6 @@ keel_status launch_rows(Stream& stream, const RowKernels& kernels, const Rows& r
                 blocks_for(stream, rows.count, is_short ? simt::kWarps : 1), arguments);
 }
 
-simt::Address address_or_none(const keel_tensor* tensor) {
-  return tensor == nullptr ? 0 : address_of(*tensor);
-}
-
-// Whether all tensors are dense, and the first input's dtype is known; the schema has seen to
-// what belongs to it.
-bool supports(const keel_op_call& call) {
-  const auto is_packed = [](const keel_tensor* tensor) {
-    return tensor == nullptr || kit::is_contiguous(*tensor);
-  };
-  const keel_dtype dtype = call.inputs[0]->dtype;
-  return (dtype == KEEL_FLOAT32 || dtype == KEEL_BFLOAT16 || dtype == KEEL_FLOAT16) &&
-         std::all_of(call.inputs, call.inputs + call.input_count, is_packed) &&
-         std::all_of(call.outputs, call.outputs + call.output_count, is_packed);
-}
-
 // ---- layer_norm, rms_norm ----------------------------------------------------------
 
 constexpr KernelsOfDtypes kNorm = {{KernelId::norm_f32_warp, KernelId::norm_f32_block},
@@ -200,13 +184,14 @@ keel_status run_softmax_backward(Stream& stream, const keel_op_call& call, void*
 
 }  // namespace
 
-const Op kLayerNormOp = {"simt.layer_norm", supports, nullptr, run_layer_norm};
-const Op kLayerNormBackwardOp = {"simt.layer_norm_backward", supports, norm_backward_workspace,
-                                 run_norm_backward};
-const Op kRmsNormOp = {"simt.rms_norm", supports, nullptr, run_rms_norm};
-const Op kRmsNormBackwardOp = {"simt.rms_norm_backward", supports, norm_backward_workspace,
-                               run_norm_backward};
-const Op kSoftmaxOp = {"simt.softmax", supports, nullptr, run_softmax};
-const Op kSoftmaxBackwardOp = {"simt.softmax_backward", supports, nullptr, run_softmax_backward};
+const Op kLayerNormOp = {"simt.layer_norm", is_dense_float_call, nullptr, run_layer_norm};
+const Op kLayerNormBackwardOp = {"simt.layer_norm_backward", is_dense_float_call,
+                                 norm_backward_workspace, run_norm_backward};
+const Op kRmsNormOp = {"simt.rms_norm", is_dense_float_call, nullptr, run_rms_norm};
+const Op kRmsNormBackwardOp = {"simt.rms_norm_backward", is_dense_float_call,
+                               norm_backward_workspace, run_norm_backward};
+const Op kSoftmaxOp = {"simt.softmax", is_dense_float_call, nullptr, run_softmax};
+const Op kSoftmaxBackwardOp = {"simt.softmax_backward", is_dense_float_call, nullptr,
+                               run_softmax_backward};
 
 }  // namespace keel::cuda

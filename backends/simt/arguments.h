@@ -189,6 +189,52 @@ struct CrossEntropyShardBackwardArguments {
   uint32_t reserved;
 };
 
+// Rows of y are |width| long, those of x twice that. |is_aligned|: all rows begin at multiples of
+// 16 bytes.
+struct SwigluArguments {
+  Address x, y;
+  uint64_t rows, width;
+  uint32_t is_aligned;
+  uint32_t reserved;
+};
+
+struct SwigluBackwardArguments {
+  Address x, dy, dx;
+  uint64_t rows, width;
+  uint32_t is_aligned;
+  uint32_t reserved;
+};
+
+// |out| is y, or dx where there is |dy|. |bias| 0: none. |is_aligned|: all rows begin at multiples
+// of 16 bytes; without a bias, all tensors do.
+struct BiasGeluArguments {
+  Address x, bias, dy, out;
+  uint64_t count, columns;
+  uint32_t by_erf;
+  uint32_t is_aligned;
+};
+
+// x is [tokens, heads, 2 * half]. |pairs|: a pair's two are neighbours, else |half| apart.
+struct RopeArguments {
+  Address x, cosines, sines, positions, y;
+  uint64_t tokens, heads, half, table_rows;
+  uint32_t pairs;
+  uint32_t inverse;
+};
+
+// y = residual + kept * factor * (x + bias), bias by columns; |bias| and |residual| 0: none. An
+// element is kept where its word of Philox4x32-10 is not below |threshold|. |is_aligned|: x,
+// residual and y begin at multiples of 16 bytes.
+struct DropoutArguments {
+  Address x, bias, residual, y;
+  uint64_t count, columns;
+  uint64_t seed, offset;
+  float factor;
+  uint32_t threshold;
+  uint32_t is_aligned;
+  uint32_t reserved;
+};
+
 // The kernels, which are launched by these names with "keel_" before them. Where two differ by
 // _warp and _block alone, a row is taken by a warp (kWarps rows a block) or by a block.
 #define KEEL_SIMT_KERNELS(X)      \
@@ -280,7 +326,25 @@ struct CrossEntropyShardBackwardArguments {
   X(shard_gradient_f32_warp)      \
   X(shard_gradient_f32_block)     \
   X(shard_gradient_bf16_warp)     \
-  X(shard_gradient_bf16_block)
+  X(shard_gradient_bf16_block)    \
+  X(swiglu_f32)                   \
+  X(swiglu_backward_f32)          \
+  X(bias_gelu_f32)                \
+  X(bias_gelu_backward_f32)       \
+  X(swiglu_bf16)                  \
+  X(swiglu_backward_bf16)         \
+  X(bias_gelu_bf16)               \
+  X(bias_gelu_backward_bf16)      \
+  X(swiglu_f16)                   \
+  X(swiglu_backward_f16)          \
+  X(bias_gelu_f16)                \
+  X(bias_gelu_backward_f16)       \
+  X(rope_f32)                     \
+  X(rope_bf16)                    \
+  X(rope_f16)                     \
+  X(dropout_f32)                  \
+  X(dropout_bf16)                 \
+  X(dropout_f16)
 
 enum class KernelId : uint32_t {
 #define KEEL_SIMT_ID(name) name,

@@ -1,5 +1,7 @@
 // All kernels as one piece, which becomes one image of each target.
+#include "backends/simt/activation.cc"
 #include "backends/simt/attention.cc"
+#include "backends/simt/dropout.cc"
 #include "backends/simt/elementwise.cc"
 #include "backends/simt/embedding.cc"
 #include "backends/simt/loss.cc"
@@ -7,5 +9,6 @@
 #include "backends/simt/norm.cc"
 #include "backends/simt/optimizer.cc"
 #include "backends/simt/reduction.cc"
+#include "backends/simt/rope.cc"
 #include "backends/simt/shard.cc"
 #include "backends/simt/softmax.cc"

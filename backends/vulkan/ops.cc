@@ -25,13 +25,13 @@ const Op* find_op(keel_op_id id) {
       &kRmsNormBackwardOp,
       &kSoftmaxOp,
       &kSoftmaxBackwardOp,
-      nullptr,  // swiglu
-      nullptr,  // swiglu_backward
-      nullptr,  // bias_gelu
-      nullptr,  // bias_gelu_backward
-      nullptr,  // rope
-      nullptr,  // dropout_add
-      nullptr,  // dropout_backward
+      &kSwigluOp,
+      &kSwigluBackwardOp,
+      &kBiasGeluOp,
+      &kBiasGeluBackwardOp,
+      &kRopeOp,
+      &kDropoutAddOp,
+      &kDropoutBackwardOp,
       nullptr,  // transpose
       nullptr,  // cast_scaled
       &kAttentionOp,

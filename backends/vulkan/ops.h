@@ -62,6 +62,16 @@ extern const Op kClipOp;
 // ops_shard.cc
 extern const Op kCrossEntropyShardOp;
 extern const Op kCrossEntropyShardBackwardOp;
+// ops_activation.cc
+extern const Op kSwigluOp;
+extern const Op kSwigluBackwardOp;
+extern const Op kBiasGeluOp;
+extern const Op kBiasGeluBackwardOp;
+// ops_rope.cc
+extern const Op kRopeOp;
+// ops_dropout.cc
+extern const Op kDropoutAddOp;
+extern const Op kDropoutBackwardOp;
 
 // ---- shared by the families --------------------------------------------------
 
@@ -92,6 +102,11 @@ inline uint64_t address_of(const keel_tensor& tensor) {
   return reinterpret_cast<uintptr_t>(tensor.data) + tensor.byte_offset;
 }
 
+// 0 for an optional input that is left out.
+inline uint64_t address_or_none(const keel_tensor* tensor) {
+  return tensor == nullptr ? 0 : address_of(*tensor);
+}
+
 // How |count| elements are dealt out: each of |groups| workgroups takes |span|.
 struct Spread {
   uint32_t groups;
@@ -107,6 +122,15 @@ inline Spread spread(Device& device, Shader shader, uint32_t count) {
   const uint64_t rounds = (count + local * most - 1) / (local * most);
   const uint64_t span = local * (rounds == 0 ? 1 : rounds);
   return {static_cast<uint32_t>((count + span - 1) / span), static_cast<uint32_t>(span)};
+}
+
+// Records |key| over |count| elements; |arguments| has members count and span.
+template <typename Arguments>
+keel_status run_elements(Stream& stream, PipelineKey key, Arguments arguments, int64_t count) {
+  const Spread dealt = spread(stream.device(), key.shader, static_cast<uint32_t>(count));
+  arguments.count = static_cast<uint32_t>(count);
+  arguments.span = dealt.span;
+  return stream.dispatch(key, &arguments, sizeof(arguments), dealt.groups);
 }
 
 }  // namespace keel::vulkan

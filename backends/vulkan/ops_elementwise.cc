@@ -13,15 +13,6 @@ bool supports_floats(const Device&, const keel_op_call& call) {
   return is_dense_float_call(call);
 }
 
-// Records |shader| over |count| elements; |arguments| has members count and span.
-template <typename Arguments>
-keel_status run_elements(Stream& stream, PipelineKey key, Arguments arguments, int64_t count) {
-  const Spread dealt = spread(stream.device(), key.shader, static_cast<uint32_t>(count));
-  arguments.count = static_cast<uint32_t>(count);
-  arguments.span = dealt.span;
-  return stream.dispatch(key, &arguments, sizeof(arguments), dealt.groups);
-}
-
 // ---- fill ----------------------------------------------------------------------
 
 bool supports_fill(const Device&, const keel_op_call& call) {

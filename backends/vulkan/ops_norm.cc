@@ -21,10 +21,6 @@ uint32_t row_groups(Stream& stream, const Rows& rows) {
   return std::min(rows.count, stream.device().physical().max_workgroup_count);
 }
 
-uint64_t address_or_none(const keel_tensor* tensor) {
-  return tensor == nullptr ? 0 : address_of(*tensor);
-}
-
 bool supports_floats(const Device&, const keel_op_call& call) {
   return is_dense_float_call(call);
 }

@@ -99,6 +99,24 @@ constexpr uint32_t kCrossEntropyShard[] = {
 constexpr uint32_t kCrossEntropyShardBackward[] = {
 #include "shaders/cross_entropy_shard_backward.inc"
 };
+constexpr uint32_t kSwiglu[] = {
+#include "shaders/swiglu.inc"
+};
+constexpr uint32_t kSwigluBackward[] = {
+#include "shaders/swiglu_backward.inc"
+};
+constexpr uint32_t kBiasGelu[] = {
+#include "shaders/bias_gelu.inc"
+};
+constexpr uint32_t kBiasGeluBackward[] = {
+#include "shaders/bias_gelu_backward.inc"
+};
+constexpr uint32_t kRope[] = {
+#include "shaders/rope.inc"
+};
+constexpr uint32_t kDropout[] = {
+#include "shaders/dropout.inc"
+};
 
 // In the order of Shader.
 constexpr ShaderCode kCode[] = {
@@ -134,6 +152,12 @@ constexpr ShaderCode kCode[] = {
     {kCrossEntropyShard, std::size(kCrossEntropyShard), WorkgroupShape::kReduction, 0},
     {kCrossEntropyShardBackward, std::size(kCrossEntropyShardBackward), WorkgroupShape::kElements,
      0},
+    {kSwiglu, std::size(kSwiglu), WorkgroupShape::kElements, 0},
+    {kSwigluBackward, std::size(kSwigluBackward), WorkgroupShape::kElements, 0},
+    {kBiasGelu, std::size(kBiasGelu), WorkgroupShape::kElements, 0},
+    {kBiasGeluBackward, std::size(kBiasGeluBackward), WorkgroupShape::kElements, 0},
+    {kRope, std::size(kRope), WorkgroupShape::kElements, 0},
+    {kDropout, std::size(kDropout), WorkgroupShape::kElements, 0},
 };
 static_assert(std::size(kCode) == kShaderCount);
 

@@ -39,8 +39,14 @@ enum class Shader : uint32_t {
   kClip,
   kCrossEntropyShard,
   kCrossEntropyShardBackward,
+  kSwiglu,
+  kSwigluBackward,
+  kBiasGelu,
+  kBiasGeluBackward,
+  kRope,
+  kDropout,
 };
-inline constexpr uint32_t kShaderCount = 31;
+inline constexpr uint32_t kShaderCount = 37;
 
 // How the invocations of a workgroup are counted (constant_id 0).
 enum class WorkgroupShape {

@@ -77,6 +77,8 @@ constexpr uint32_t float_attributes(keel_op_id op) {
     case KEEL_OP_ATTENTION_BACKWARD:
     case KEEL_OP_CLIP:
     case KEEL_OP_CROSS_ENTROPY_SHARD_BACKWARD:
+    case KEEL_OP_DROPOUT_ADD:
+    case KEEL_OP_DROPOUT_BACKWARD:
       return 0b1;
     case KEEL_OP_MATMUL:
     case KEEL_OP_BATCHED_MATMUL:

@@ -1,0 +1,37 @@
+// Calls whose tensors are dense and float32 or of a 16-bit float type, computed in float32.
+#ifndef KEEL_BACKENDS_CPU_FLOAT_CALL_H_
+#define KEEL_BACKENDS_CPU_FLOAT_CALL_H_
+
+#include <algorithm>
+#include <keel/plugin_kit.hpp>
+
+#include "backends/cpu/float_rows.h"
+#include "backends/cpu/ops.h"
+
+namespace keel::cpu {
+
+// Whether all tensors are dense, and the first input's dtype is known; the schema has seen to
+// what belongs to it.
+inline bool is_dense_float_call(const keel_op_call& call) {
+  const auto is_dense = [](const keel_tensor* tensor) {
+    return tensor == nullptr || kit::is_contiguous(*tensor);
+  };
+  const keel_dtype dtype = call.inputs[0]->dtype;
+  return (dtype == KEEL_FLOAT32 || dtype == KEEL_FLOAT16 || dtype == KEEL_BFLOAT16) &&
+         std::all_of(call.inputs, call.inputs + call.input_count, is_dense) &&
+         std::all_of(call.outputs, call.outputs + call.output_count, is_dense);
+}
+
+// None for an optional input that is left out.
+inline kernels::ReadFloats read(const Stream& stream, const keel_tensor* tensor) {
+  if (tensor == nullptr) return {};
+  return {address<const void>(stream, *tensor), tensor->dtype};
+}
+
+inline kernels::WrittenFloats written(const Stream& stream, const keel_tensor& tensor) {
+  return {address<void>(stream, tensor), tensor.dtype};
+}
+
+}  // namespace keel::cpu
+
+#endif  // KEEL_BACKENDS_CPU_FLOAT_CALL_H_

@@ -1,0 +1,113 @@
+// swiglu and bias_gelu with their gradients.
+#include "backends/cuda/ops.h"
+
+namespace keel::cuda {
+namespace {
+
+using simt::KernelId;
+
+struct KernelsOfDtypes {
+  KernelId f32, bf16, f16;
+
+  KernelId of(keel_dtype dtype) const {
+    return dtype == KEEL_FLOAT32 ? f32 : dtype == KEEL_BFLOAT16 ? bf16 : f16;
+  }
+};
+
+// Elements that a thread takes at a time where rows are aligned.
+uint64_t lanes_of(const keel_tensor& tensor) {
+  return 16 / kit::dtype_size(tensor.dtype);
+}
+
+// Whether rows of |width| elements, and the tensors, begin at multiples of 16 bytes.
+uint32_t are_aligned(const keel_tensor& first, uint64_t width,
+                     std::initializer_list<simt::Address> addresses) {
+  const bool aligned =
+      width % lanes_of(first) == 0 &&
+      std::all_of(addresses.begin(), addresses.end(), [](simt::Address a) { return a % 16 == 0; });
+  return aligned ? 1 : 0;
+}
+
+template <typename Arguments>
+keel_status launch_elements(Stream& stream, const KernelsOfDtypes& kernels, const keel_tensor& x,
+                            uint64_t count, const Arguments& arguments) {
+  if (count == 0) return KEEL_OK;
+  return launch(stream, kernels.of(x.dtype),
+                blocks_for(stream, count, simt::kThreads * lanes_of(x)), arguments);
+}
+
+// ---- swiglu ----------------------------------------------------------------------
+
+constexpr KernelsOfDtypes kSwiglu = {KernelId::swiglu_f32, KernelId::swiglu_bf16,
+                                     KernelId::swiglu_f16};
+constexpr KernelsOfDtypes kSwigluBackward = {
+    KernelId::swiglu_backward_f32, KernelId::swiglu_backward_bf16, KernelId::swiglu_backward_f16};
+
+keel_status run_swiglu(Stream& stream, const keel_op_call& call, void*) {
+  const keel_tensor& x = *call.inputs[0];
+  const simt::Address from = address_of(x);
+  const simt::Address to = address_of(*call.outputs[0]);
+  const auto rows = static_cast<uint64_t>(x.shape[0]);
+  const auto width = static_cast<uint64_t>(x.shape[1] / 2);
+  return launch_elements(
+      stream, kSwiglu, x, rows * width,
+      simt::SwigluArguments{from, to, rows, width, are_aligned(x, width, {from, to}), 0});
+}
+
+keel_status run_swiglu_backward(Stream& stream, const keel_op_call& call, void*) {
+  const keel_tensor& x = *call.inputs[0];
+  const simt::Address from = address_of(x);
+  const simt::Address dy = address_of(*call.inputs[1]);
+  const simt::Address to = address_of(*call.outputs[0]);
+  const auto rows = static_cast<uint64_t>(x.shape[0]);
+  const auto width = static_cast<uint64_t>(x.shape[1] / 2);
+  return launch_elements(stream, kSwigluBackward, x, rows * width,
+                         simt::SwigluBackwardArguments{from, dy, to, rows, width,
+                                                       are_aligned(x, width, {from, dy, to}), 0});
+}
+
+// ---- bias_gelu -------------------------------------------------------------------
+
+constexpr KernelsOfDtypes kBiasGelu = {KernelId::bias_gelu_f32, KernelId::bias_gelu_bf16,
+                                       KernelId::bias_gelu_f16};
+constexpr KernelsOfDtypes kBiasGeluBackward = {KernelId::bias_gelu_backward_f32,
+                                               KernelId::bias_gelu_backward_bf16,
+                                               KernelId::bias_gelu_backward_f16};
+
+// |dy| NULL: forward.
+keel_status run_either(Stream& stream, const keel_op_call& call, const keel_tensor* dy,
+                       const KernelsOfDtypes& kernels) {
+  const keel_tensor& x = *call.inputs[0];
+  simt::BiasGeluArguments arguments = {};
+  arguments.x = address_of(x);
+  arguments.bias = address_or_none(call.inputs[1]);
+  arguments.dy = address_or_none(dy);
+  arguments.out = address_of(*call.outputs[0]);
+  arguments.count = static_cast<uint64_t>(kit::element_count(x));
+  arguments.columns = static_cast<uint64_t>(x.shape[1]);
+  arguments.by_erf = call.attributes[0].i != 0 ? 1 : 0;
+  // Without a bias the rows are one.
+  const uint64_t width = arguments.bias == 0 ? 0 : arguments.columns;
+  arguments.is_aligned =
+      are_aligned(x, width, {arguments.x, arguments.bias, arguments.dy, arguments.out});
+  return launch_elements(stream, kernels, x, arguments.count, arguments);
+}
+
+keel_status run_bias_gelu(Stream& stream, const keel_op_call& call, void*) {
+  return run_either(stream, call, nullptr, kBiasGelu);
+}
+
+keel_status run_bias_gelu_backward(Stream& stream, const keel_op_call& call, void*) {
+  return run_either(stream, call, call.inputs[2], kBiasGeluBackward);
+}
+
+}  // namespace
+
+const Op kSwigluOp = {"simt.swiglu", is_dense_float_call, nullptr, run_swiglu};
+const Op kSwigluBackwardOp = {"simt.swiglu_backward", is_dense_float_call, nullptr,
+                              run_swiglu_backward};
+const Op kBiasGeluOp = {"simt.bias_gelu", is_dense_float_call, nullptr, run_bias_gelu};
+const Op kBiasGeluBackwardOp = {"simt.bias_gelu_backward", is_dense_float_call, nullptr,
+                                run_bias_gelu_backward};
+
+}  // namespace keel::cuda

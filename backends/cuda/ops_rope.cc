@@ -1,0 +1,35 @@
+// Rotary position embedding.
+#include "backends/cuda/ops.h"
+
+namespace keel::cuda {
+namespace {
+
+using simt::KernelId;
+
+// Pairs that a thread takes at a time where all is aligned, at least.
+constexpr uint64_t kLanes = 4;
+
+keel_status run_rope(Stream& stream, const keel_op_call& call, void*) {
+  const keel_tensor& x = *call.inputs[0];
+  const keel_tensor& cosines = *call.inputs[1];
+  const auto pairs = static_cast<uint64_t>(kit::element_count(x) / 2);
+  if (pairs == 0) return KEEL_OK;
+  const KernelId kernel = x.dtype == KEEL_FLOAT32    ? KernelId::rope_f32
+                          : x.dtype == KEEL_BFLOAT16 ? KernelId::rope_bf16
+                                                     : KernelId::rope_f16;
+  return launch(
+      stream, kernel, blocks_for(stream, pairs, simt::kThreads * kLanes),
+      simt::RopeArguments{address_of(x), address_of(cosines), address_of(*call.inputs[2]),
+                          address_of(*call.inputs[3]), address_of(*call.outputs[0]),
+                          static_cast<uint64_t>(x.shape[0]), static_cast<uint64_t>(x.shape[1]),
+                          static_cast<uint64_t>(cosines.shape[1]),
+                          static_cast<uint64_t>(cosines.shape[0]),
+                          static_cast<uint32_t>(call.attributes[0].i),
+                          static_cast<uint32_t>(call.attributes[1].i)});
+}
+
+}  // namespace
+
+const Op kRopeOp = {"simt.rope", is_dense_float_call, nullptr, run_rope};
+
+}  // namespace keel::cuda

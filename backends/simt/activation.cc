@@ -1,0 +1,181 @@
+// swiglu and bias_gelu with their gradients. 16-bit types are computed in float32 and rounded
+// once. An output may be an input: a thread reads its elements before it writes them.
+#include "backends/simt/gelu.h"
+#include "backends/simt/rows.h"
+
+namespace keel::simt {
+namespace {
+
+// ---- swiglu
+
+// 1 / (1 + e^-t), and e^-t, held below overflow.
+struct Sigmoid {
+  float value;
+  float exponential;
+};
+
+// A sigmoid under 2^-127 is given as 0, so that nothing is an infinity times 0.
+KEEL_SIMT_FUNCTION Sigmoid sigmoid(float t) {
+  if (!(t == t)) return {t, t};
+  const float exponential = expf(-fminf(fmaxf(t, -88.0F), 88.0F));
+  return {t < -88.0F ? 0.0F : 1 / (1 + exponential), exponential};
+}
+
+// Rows of x are two of y's side by side: the gates and what they let through.
+template <typename T>
+KEEL_SIMT_FUNCTION void swiglu(const SwigluArguments& args) {
+  const Global<const T> x(args.x);
+  const Global<T> y(args.y);
+  const uint64_t width = args.width;
+  for_each<kLanes<T>>(args.rows * width, args.is_aligned != 0, [&](auto lanes, uint64_t i) {
+    constexpr int n = decltype(lanes)::value;
+    const uint64_t gate = i + i / width * width;
+    Lanes<T, n> value = x.template load<n>(gate);
+    const Lanes<T, n> up = x.template load<n>(gate + width);
+    for (int lane = 0; lane < n; ++lane) {
+      const float t = to_float(value.at[lane]);
+      value.at[lane] = Round<T>::of(t * sigmoid(t).value * to_float(up.at[lane]));
+    }
+    y.template store<n>(i, value);
+  });
+}
+
+// silu'(t) = s (1 + t (1 - s)), where 1 - s = e^-t s has no cancellation.
+template <typename T>
+KEEL_SIMT_FUNCTION void swiglu_backward(const SwigluBackwardArguments& args) {
+  const Global<const T> x(args.x);
+  const Global<const T> dy(args.dy);
+  const Global<T> dx(args.dx);
+  const uint64_t width = args.width;
+  for_each<kLanes<T>>(args.rows * width, args.is_aligned != 0, [&](auto lanes, uint64_t i) {
+    constexpr int n = decltype(lanes)::value;
+    const uint64_t gate = i + i / width * width;
+    Lanes<T, n> value = x.template load<n>(gate);
+    Lanes<T, n> up = x.template load<n>(gate + width);
+    const Lanes<T, n> gradient = dy.template load<n>(i);
+    for (int lane = 0; lane < n; ++lane) {
+      const float t = to_float(value.at[lane]);
+      const float slope_of_y = to_float(gradient.at[lane]);
+      const Sigmoid s = sigmoid(t);
+      const float slope = s.value * fmaf(t, s.exponential * s.value, 1.0F);
+      value.at[lane] = Round<T>::of(slope_of_y * to_float(up.at[lane]) * slope);
+      up.at[lane] = Round<T>::of(slope_of_y * (t * s.value));
+    }
+    dx.template store<n>(gate, value);
+    dx.template store<n>(gate + width, up);
+  });
+}
+
+// ---- bias_gelu
+
+// Beyond it in size, e^(-t^2/2) leaves the normal numbers, and the distribution function is 0 or 1.
+constexpr float kNormalTail = 13.2F;
+
+// The normal distribution function and its density e^(-t^2/2), unscaled.
+struct Normal {
+  float distribution;
+  float density;
+};
+
+// Within a few units of both tails' last places: the upper tail is the density times Mills' ratio,
+// which is k = 1 / (1 + 0.35 |t|) times a polynomial of k. The square is carried with its rounding
+// error, which the exponential would multiply by up to 87.
+KEEL_SIMT_FUNCTION Normal normal(float t) {
+  const float size = fminf(fabsf(t), kNormalTail);
+  const float square = size * size;
+  const float exponential = expf(-0.5F * square);
+  const float density = fmaf(-0.5F * exponential, fmaf(size, size, -square), exponential);
+  const float k = 1 / fmaf(0.35F, size, 1.0F);
+  float series = -0.02886442924F;
+  series = fmaf(series, k, 0.14268861073F);
+  series = fmaf(series, k, -0.25325383941F);
+  series = fmaf(series, k, 0.15659268007F);
+  series = fmaf(series, k, -0.02149599317F);
+  series = fmaf(series, k, 0.10489490570F);
+  series = fmaf(series, k, 0.11997067614F);
+  series = fmaf(series, k, 0.13984512874F);
+  series = fmaf(series, k, 0.13962224759F);
+  const float tail = series * k * density;
+  return {t < 0 ? tail : 1 - tail, density};
+}
+
+KEEL_SIMT_FUNCTION float gelu_by_erf(float t) {
+  if (t < -kNormalTail) return 0;  // spares an infinity times 0
+  return t * normal(t).distribution;
+}
+
+KEEL_SIMT_FUNCTION float gelu_by_erf_slope(float t) {
+  if (!(t == t)) return t;
+  const Normal at = normal(t);
+  const float bounded = fminf(fmaxf(t, -kNormalTail), kNormalTail);
+  return fmaf(0.3989422804F * bounded, at.density, at.distribution);
+}
+
+// The sum with the bias of the element's column.
+template <typename T, int n>
+KEEL_SIMT_FUNCTION Lanes<float, n> biased(const BiasGeluArguments& args, uint64_t i) {
+  const Global<const T> x(args.x);
+  const Global<const T> bias(args.bias);
+  const Lanes<T, n> value = x.template load<n>(i);
+  Lanes<T, n> offset = {};
+  if (args.bias != 0) offset = bias.template load<n>(i % args.columns);
+  Lanes<float, n> sum;
+  for (int lane = 0; lane < n; ++lane) {
+    sum.at[lane] = to_float(value.at[lane]);
+    if (args.bias != 0) sum.at[lane] += to_float(offset.at[lane]);
+  }
+  return sum;
+}
+
+template <typename T>
+KEEL_SIMT_FUNCTION void bias_gelu(const BiasGeluArguments& args) {
+  const Global<T> y(args.out);
+  for_each<kLanes<T>>(args.count, args.is_aligned != 0, [&](auto lanes, uint64_t i) {
+    constexpr int n = decltype(lanes)::value;
+    const Lanes<float, n> t = biased<T, n>(args, i);
+    Lanes<T, n> result;
+    for (int lane = 0; lane < n; ++lane) {
+      const float value = t.at[lane];
+      result.at[lane] = Round<T>::of(args.by_erf != 0 ? gelu_by_erf(value) : gelu_of(value));
+    }
+    y.template store<n>(i, result);
+  });
+}
+
+template <typename T>
+KEEL_SIMT_FUNCTION void bias_gelu_backward(const BiasGeluArguments& args) {
+  const Global<const T> dy(args.dy);
+  const Global<T> dx(args.out);
+  for_each<kLanes<T>>(args.count, args.is_aligned != 0, [&](auto lanes, uint64_t i) {
+    constexpr int n = decltype(lanes)::value;
+    const Lanes<float, n> t = biased<T, n>(args, i);
+    Lanes<T, n> gradient = dy.template load<n>(i);
+    for (int lane = 0; lane < n; ++lane) {
+      const float value = t.at[lane];
+      const float slope = args.by_erf != 0 ? gelu_by_erf_slope(value) : gelu_slope(value);
+      gradient.at[lane] = Round<T>::of(to_float(gradient.at[lane]) * slope);
+    }
+    dx.template store<n>(i, gradient);
+  });
+}
+
+}  // namespace
+}  // namespace keel::simt
+
+#define KEEL_SIMT_ACTIVATION(type, T)                                             \
+  KEEL_SIMT_KERNEL(swiglu_##type, keel::simt::SwigluArguments) {                  \
+    keel::simt::swiglu<T>(args);                                                  \
+  }                                                                               \
+  KEEL_SIMT_KERNEL(swiglu_backward_##type, keel::simt::SwigluBackwardArguments) { \
+    keel::simt::swiglu_backward<T>(args);                                         \
+  }                                                                               \
+  KEEL_SIMT_KERNEL(bias_gelu_##type, keel::simt::BiasGeluArguments) {             \
+    keel::simt::bias_gelu<T>(args);                                               \
+  }                                                                               \
+  KEEL_SIMT_KERNEL(bias_gelu_backward_##type, keel::simt::BiasGeluArguments) {    \
+    keel::simt::bias_gelu_backward<T>(args);                                      \
+  }
+KEEL_SIMT_ACTIVATION(f32, float)
+KEEL_SIMT_ACTIVATION(bf16, keel::simt::bf16)
+KEEL_SIMT_ACTIVATION(f16, keel::simt::f16)
+#undef KEEL_SIMT_ACTIVATION

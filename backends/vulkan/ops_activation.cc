@@ -1,0 +1,81 @@
+// swiglu and bias_gelu with their gradients.
+#include "backends/vulkan/ops.h"
+
+namespace keel::vulkan {
+
+namespace {
+
+bool supports_floats(const Device&, const keel_op_call& call) {
+  return is_dense_float_call(call);
+}
+
+// ---- swiglu ----------------------------------------------------------------------
+
+keel_status run_swiglu(Stream& stream, const keel_op_call& call, void*) {
+  const keel_tensor& y = *call.outputs[0];
+  struct {
+    uint64_t x, y;
+    uint32_t count, span, width;
+  } arguments = {address_of(*call.inputs[0]), address_of(y), 0, 0,
+                 static_cast<uint32_t>(y.shape[1])};
+  return run_elements(stream, {Shader::kSwiglu}, arguments, kit::element_count(y));
+}
+
+keel_status run_swiglu_backward(Stream& stream, const keel_op_call& call, void*) {
+  const keel_tensor& dy = *call.inputs[1];
+  struct {
+    uint64_t x, dy, dx;
+    uint32_t count, span, width;
+  } arguments = {
+      address_of(*call.inputs[0]),       address_of(dy), address_of(*call.outputs[0]), 0, 0,
+      static_cast<uint32_t>(dy.shape[1])};
+  return run_elements(stream, {Shader::kSwigluBackward}, arguments, kit::element_count(dy));
+}
+
+// ---- bias_gelu -------------------------------------------------------------------
+
+keel_status run_bias_gelu(Stream& stream, const keel_op_call& call, void*) {
+  const keel_tensor* const bias = call.inputs[1];
+  const keel_tensor& y = *call.outputs[0];
+  struct {
+    uint64_t x, bias, y;
+    uint32_t count, span, columns, has_bias, by_erf;
+  } arguments = {address_of(*call.inputs[0]),
+                 address_or_none(bias),
+                 address_of(y),
+                 0,
+                 0,
+                 static_cast<uint32_t>(y.shape[1]),
+                 bias != nullptr ? 1u : 0u,
+                 call.attributes[0].i != 0 ? 1u : 0u};
+  return run_elements(stream, {Shader::kBiasGelu}, arguments, kit::element_count(y));
+}
+
+keel_status run_bias_gelu_backward(Stream& stream, const keel_op_call& call, void*) {
+  const keel_tensor* const bias = call.inputs[1];
+  const keel_tensor& dx = *call.outputs[0];
+  struct {
+    uint64_t x, bias, dy, dx;
+    uint32_t count, span, columns, has_bias, by_erf;
+  } arguments = {address_of(*call.inputs[0]),
+                 address_or_none(bias),
+                 address_of(*call.inputs[2]),
+                 address_of(dx),
+                 0,
+                 0,
+                 static_cast<uint32_t>(dx.shape[1]),
+                 bias != nullptr ? 1u : 0u,
+                 call.attributes[0].i != 0 ? 1u : 0u};
+  return run_elements(stream, {Shader::kBiasGeluBackward}, arguments, kit::element_count(dx));
+}
+
+}  // namespace
+
+const Op kSwigluOp = {"vulkan.swiglu", supports_floats, nullptr, run_swiglu};
+const Op kSwigluBackwardOp = {"vulkan.swiglu_backward", supports_floats, nullptr,
+                              run_swiglu_backward};
+const Op kBiasGeluOp = {"vulkan.bias_gelu", supports_floats, nullptr, run_bias_gelu};
+const Op kBiasGeluBackwardOp = {"vulkan.bias_gelu_backward", supports_floats, nullptr,
+                                run_bias_gelu_backward};
+
+}  // namespace keel::vulkan

@@ -1,0 +1,40 @@
+// Rotary position embedding.
+#include "backends/vulkan/ops.h"
+
+namespace keel::vulkan {
+
+namespace {
+
+bool supports_rope(const Device&, const keel_op_call& call) {
+  return is_dense_float_call(call, /*int_inputs=*/1u << 3);
+}
+
+keel_status run_rope(Stream& stream, const keel_op_call& call, void*) {
+  const keel_tensor& table = *call.inputs[1];
+  const keel_tensor& y = *call.outputs[0];
+  struct {
+    uint64_t x, cosines, sines, positions, y;
+    uint32_t count, span, heads, half_width;
+    int32_t table_rows;
+    uint32_t interleaved;
+    float direction;
+  } arguments = {address_of(*call.inputs[0]),
+                 address_of(table),
+                 address_of(*call.inputs[2]),
+                 address_of(*call.inputs[3]),
+                 address_of(y),
+                 0,
+                 0,
+                 static_cast<uint32_t>(y.shape[1]),
+                 static_cast<uint32_t>(table.shape[1]),
+                 static_cast<int32_t>(table.shape[0]),
+                 static_cast<uint32_t>(call.attributes[0].i),
+                 call.attributes[1].i != 0 ? -1.0f : 1.0f};
+  return run_elements(stream, {Shader::kRope}, arguments, kit::element_count(y) / 2);
+}
+
+}  // namespace
+
+const Op kRopeOp = {"vulkan.rope", supports_rope, nullptr, run_rope};
+
+}  // namespace keel::vulkan

@@ -1,0 +1,43 @@
+// Rows of the schema table: positions.
+#include "ops/case_generators.h"
+#include "ops/reference_functions.h"
+#include "ops/schema_parts.h"
+#include "ops/schema_rows.h"
+#include "ops/shape_rules.h"
+
+namespace keel::ops {
+namespace {
+
+constexpr InputSpec kRopeInputs[] = {{"x", "[tokens,heads,d], d even"},
+                                     {"cos", "[positions,d/2]"},
+                                     {"sin", "as cos"},
+                                     {"positions", "[tokens]"}};
+constexpr OutputSpec kRopeOutputs[] = {{"y", "as x", 0b1}};
+constexpr AttributeSpec kRopeAttributes[] = {
+    {"interleaved", AttributeKind::kInt, 0, 0, 1,
+     "0: pair j is the elements j and j + d/2 of a head; 1: 2j and 2j + 1"},
+    {"inverse", AttributeKind::kInt, 0, 0, 1, "1: turns back, which is the gradient"}};
+constexpr DtypeCombination kRopeDtypes[] = {
+    {{f32, f32, f32, i32}, {f32}, false, few_roundings(kErrorFloat32)},
+    {{bf16, f32, f32, i32}, {bf16}, true, few_roundings(kErrorBFloat16)},
+    {{f16, f32, f32, i32}, {f16}, true, few_roundings(kErrorFloat16)},
+};
+
+}  // namespace
+
+constinit const Schema kRope = {
+    KEEL_OP_ROPE,
+    "rope",
+    "each pair (a, b) of a head becomes (a c - b s, b c + a s), with c and s of its column in the "
+    "row of cos and sin that positions names for the token, and -s for s if inverse; a token "
+    "whose position is no row gives zeroes",
+    kRopeInputs,
+    kRopeOutputs,
+    kRopeAttributes,
+    kRopeDtypes,
+    kNone,
+    check_rope,
+    rope_cases,
+    rope_reference};
+
+}  // namespace keel::ops
