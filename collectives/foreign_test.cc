@@ -200,7 +200,7 @@ TEST(Foreign, IsReadWhereItIsOrStagedAndAlwaysRight) {
   const std::string attached = run_ranks("1");
   const std::string staged = run_ranks("0");
   if (attached == "may not") GTEST_SKIP() << "processes here may not read each other";
-  // From the third operation on the buffers it sends from count, too.
+  // From the fourth operation on the buffers it sends from count, too.
   EXPECT_GE(std::stoull(attached), std::stoull(staged) + (kRounds - 1) * kCount * 4 * 2);
 }
 

@@ -64,7 +64,8 @@ Status RankContext::locate_side(const void* pointer, uint64_t bytes, bool publis
     out_side->buffer.host = out_side->buffer.device;
     out_side->place.address = reinterpret_cast<uint64_t>(pointer);
     const bool is_foreign = published && !team_->is_local();
-    out_side->attached = is_foreign && attachable && has_alias_ && attach_.is_agreed();
+    out_side->attached = is_foreign && attachable && has_alias_ && attach_.is_agreed() &&
+                         lets_others_read(pointer, bytes);
     out_side->staged = is_foreign && !out_side->attached;
     return {};
   }
@@ -130,9 +131,12 @@ Status RankContext::read_attached(uint32_t peer, uint64_t address, uint64_t size
     if (done != 0) KEEL_RETURN_IF_ERROR(between_steps());
     const Status status = read_process(team_->attendee(peer).pid, address + done, to + done,
                                        std::min(kStepBytes, size - done));
-    if (status.ok()) continue;
+    // Looked at after each part: where another rank has failed, |peer| may have given its buffer
+    // back to its caller before this one was done with it.
     if (segment().failed()) return segment().failure_status();
-    return failure(KEEL_RANK_FAILED, "{}: {}", team_->name(peer), status.text());
+    if (status.ok()) continue;
+    return failure(KEEL_RANK_FAILED, "{}: {}; KEEL_ATTACH=0 does without", team_->name(peer),
+                   status.text());
   }
   return {};
 }

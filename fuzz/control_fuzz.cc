@@ -242,8 +242,7 @@ class Team {
     own.fingerprint = fingerprint;
     own.factor = bytes_.one_in(4) ? static_cast<double>(bytes_.word()) * 0.5 : 1;
     own.status = KEEL_OK;
-    own.flags = bytes_.below(32);
-    own.token = bytes_.word();
+    own.flags = bytes_.below(4);
     own.send = place();
     own.receive = place();
     own.work = place();
@@ -253,6 +252,12 @@ class Team {
     for (const keel::Piece& piece : request.send_pieces) {
       *layout++ = piece.offset;
       *layout++ = piece.count;
+    }
+    if (bytes_.one_in(8)) {
+      // At an address that the forked process has, too, or at none.
+      static const char there[1 << 16] = {};
+      own.flags |= keel::Post::kSendAttached;
+      own.send.address = reinterpret_cast<uint64_t>(there) + (bytes_.one_in(4) ? bytes_.word() : 0);
     }
     theirs_->publish_post(1, sequence);
     if (theirs_->crowded()) {

@@ -15,12 +15,15 @@ namespace keel {
 // KEEL_UNAVAILABLE where there is no such process, or none that lets itself be read;
 // KEEL_RANK_FAILED where it has no such memory.
 Status read_process(int64_t pid, uint64_t address, void* out, uint64_t bytes);
+// Whether this process's |bytes| >= 1 at |pointer| can be read so: not device or secret memory, nor
+// that of a process that has closed itself to others since. Two calls of the kernel.
+bool lets_others_read(const void* pointer, uint64_t bytes);
 
 // Which ranks may be told an address instead of having a copy staged for them. Whether a process
 // may read another is the kernel's to say (ptrace_scope, containers, users), so each rank tries,
 // once, on the other processes' tokens, whose addresses come with their posts, and says so in
-// the posts after: who finds that all others can, publishes addresses from then on. Once a
-// rank can it always can, so a post of old that says so is as good as a new one. KEEL_ATTACH=0
+// the posts after: who finds that all others can, publishes addresses from then on. What one
+// could once it can later, so a post of old that says so is as good as a new one. KEEL_ATTACH=0
 // turns it off. For one thread.
 class Attach {
  public:

@@ -20,7 +20,7 @@ namespace keel {
 
 namespace {
 
-constexpr uint64_t kMagic = 0x31676573'6c65656b;  // "keelseg1"
+constexpr uint64_t kMagic = 0x32676573'6c65656b;  // "keelseg2"
 constexpr uint32_t kSteps = 4;                    // a rank is at most two ahead: see arrive()
 
 // Turns before a wait parks. With a core for each rank: about 50 us of pauses, ten times
