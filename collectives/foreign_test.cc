@@ -1,15 +1,20 @@
 // Buffers that Keel did not allocate, between processes: the others read them where they are once
 // all have found that the kernel lets them, and from a copy staged for them before, or where it
-// does not.
+// does not. Nobody tries while all buffers are Keel's own.
 #include <gtest/gtest.h>
 #include <keel/keel.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
+#include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <map>
 #include <string>
 #include <vector>
@@ -35,7 +40,8 @@ uint32_t value(uint32_t rank, uint32_t peer, int round, uint64_t index) {
 
 class Rank {
  public:
-  explicit Rank(uint32_t rank) : rank_(rank), send_(kWorld * kCount), receive_(kWorld * kCount) {}
+  // |foreign|: its buffers are its own, registered with Keel; else the device's.
+  Rank(uint32_t rank, bool foreign) : rank_(rank), foreign_(foreign) {}
 
   // What went wrong, or nothing.
   std::string run() {
@@ -43,9 +49,8 @@ class Rank {
     options.timeout_ns = 60'000'000'000;
     const bool is_up = keel_device_get(0, &device_) == KEEL_OK &&
                        keel_stream_create(device_, 0, &stream_) == KEEL_OK &&
-                       keel_comm_init_env(device_, &options, &comm_) == KEEL_OK &&
-                       keel_host_register(device_, send_.data(), send_.size() * 4) == KEEL_OK &&
-                       keel_host_register(device_, receive_.data(), receive_.size() * 4) == KEEL_OK;
+                       keel_comm_init_env(device_, &options, &comm_) == KEEL_OK && make(&send_) &&
+                       make(&receive_);
     if (!is_up) return keel_last_error();
     for (int round = 0; round < kRounds; ++round) {
       for (keel_collective each : {KEEL_BROADCAST, KEEL_ALL_GATHER, KEEL_ALL_TO_ALL, KEEL_GATHER,
@@ -62,18 +67,37 @@ class Rank {
   }
   bool end() {
     return keel_comm_destroy(comm_) == KEEL_OK && keel_stream_destroy(stream_) == KEEL_OK &&
-           keel_host_unregister(device_, send_.data()) == KEEL_OK &&
-           keel_host_unregister(device_, receive_.data()) == KEEL_OK;
+           give_back(send_) && give_back(receive_);
   }
 
  private:
+  static constexpr uint64_t kBytes = kWorld * kCount * sizeof(uint32_t);
+
+  bool make(uint32_t** out) {
+    void* memory = nullptr;
+    bool is_made = false;
+    if (foreign_) {
+      memory = std::malloc(kBytes);
+      is_made = keel_host_register(device_, memory, kBytes) == KEEL_OK;
+    } else {
+      is_made = keel_alloc(device_, KEEL_MEMORY_DEVICE, kBytes, &memory) == KEEL_OK;
+    }
+    *out = static_cast<uint32_t*>(memory);
+    return is_made;
+  }
+  bool give_back(uint32_t* memory) {
+    if (!foreign_) return keel_free(device_, memory) == KEEL_OK;
+    const bool is_over = keel_host_unregister(device_, memory) == KEEL_OK;
+    std::free(memory);
+    return is_over;
+  }
   std::string call(keel_collective collective, int round) {
     for (uint32_t peer = 0; peer < kWorld; ++peer) {
       for (uint64_t i = 0; i < kCount; ++i) {
         send_[peer * kCount + i] = value(rank_, peer, round, i);
       }
     }
-    std::fill(receive_.begin(), receive_.end(), 0);
+    std::fill(receive_, receive_ + kWorld * kCount, 0);
     const auto root = static_cast<uint32_t>(round) % kWorld;
     if (enqueue(collective, root) != KEEL_OK) return keel_last_error();
     if (keel_stream_synchronize(stream_, KEEL_TIMEOUT_DEFAULT) != KEEL_OK) return keel_last_error();
@@ -88,8 +112,8 @@ class Rank {
     return "";
   }
   keel_status enqueue(keel_collective collective, uint32_t root) {
-    const void* const send = send_.data();
-    void* const receive = receive_.data();
+    const void* const send = send_;
+    void* const receive = receive_;
     constexpr keel_dtype kType = KEEL_UINT32;
     switch (collective) {
       case KEEL_BROADCAST:
@@ -127,8 +151,9 @@ class Rank {
   }
 
   const uint32_t rank_;
-  std::vector<uint32_t> send_;
-  std::vector<uint32_t> receive_;
+  const bool foreign_;
+  uint32_t* send_ = nullptr;  // on the CPU
+  uint32_t* receive_ = nullptr;
   keel_device device_ = {};
   keel_stream stream_ = {};
   keel_comm comm_ = {};
@@ -146,9 +171,23 @@ bool may_read_siblings() {
   return process_vm_readv(std::stoi(other), &local, 1, &remote, 1, 0) == sizeof(got) && got == word;
 }
 
-// Arguments: rank, meeting, KEEL_ATTACH.
+// This process is ended if it, or a thread that it starts from now on, reads another's memory.
+void forbid_attach() {
+  static sock_filter rules[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program = {sizeof(rules) / sizeof(rules[0]), rules};
+  prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+  prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+}
+
+// Arguments: rank, meeting, KEEL_ATTACH, whose the buffers are.
 int run_worker(const std::vector<std::string>& arguments) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);  // where only parents may read their children
   alarm(100);
   for (const char* name : {"KEEL_RANK", "KEEL_LOCAL_RANK"}) setenv(name, arguments[0].c_str(), 1);
   for (const char* name : {"KEEL_WORLD", "KEEL_LOCAL_WORLD"}) {
@@ -156,13 +195,15 @@ int run_worker(const std::vector<std::string>& arguments) {
   }
   setenv("KEEL_MEETING", arguments[1].c_str(), 1);
   setenv("KEEL_ATTACH", arguments[2].c_str(), 1);
+  const bool foreign = arguments[3] == "foreign";
   const bool may_attach = may_read_siblings();
+  if (!foreign) forbid_attach();
   auto init = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
   init.backends = "cpu";
   if (keel_init(&init) != KEEL_OK) return 2;
   int result = 0;
   {
-    Rank rank(static_cast<uint32_t>(std::stoul(arguments[0])));
+    Rank rank(static_cast<uint32_t>(std::stoul(arguments[0])), foreign);
     std::string problem = rank.run();
     const std::string in_place = std::to_string(rank.in_place());
     if (problem.empty() && !rank.end()) problem = keel_last_error();
@@ -174,14 +215,15 @@ int run_worker(const std::vector<std::string>& arguments) {
 
 // ---- the tests ------------------------------------------------------------------
 
-// What rank 0 says in the end; of the others that they are done.
-std::string run_ranks(const std::string& attach) {
+// What rank 0 says in the end; of the others that they are done. |attach| is each rank's.
+std::string run_ranks(const std::vector<std::string>& attach, const std::string& buffers) {
   static int runs = 0;
   const std::string meeting = "foreign-" + std::to_string(getpid()) + "-" + std::to_string(++runs);
   std::vector<ChildProcess> ranks;
   std::vector<std::string> places;
   for (uint32_t rank = 0; rank < kWorld; ++rank) {
-    ranks.emplace_back("rank", std::vector<std::string>{std::to_string(rank), meeting, attach});
+    ranks.emplace_back(
+        "rank", std::vector<std::string>{std::to_string(rank), meeting, attach[rank], buffers});
     places.push_back(ranks.back().read_line());
   }
   for (uint32_t rank = 0; rank < kWorld; ++rank) {
@@ -197,11 +239,22 @@ std::string run_ranks(const std::string& attach) {
 }
 
 TEST(Foreign, IsReadWhereItIsOrStagedAndAlwaysRight) {
-  const std::string attached = run_ranks("1");
-  const std::string staged = run_ranks("0");
+  const std::string attached = run_ranks({"1", "1", "1"}, "foreign");
+  const std::string staged = run_ranks({"0", "0", "0"}, "foreign");
   if (attached == "may not") GTEST_SKIP() << "processes here may not read each other";
-  // From the fourth operation on the buffers it sends from count, too.
-  EXPECT_GE(std::stoull(attached), std::stoull(staged) + (kRounds - 1) * kCount * 4 * 2);
+  // Rank 0 receives in each of the rounds two parts of others by all_gather and two by all_to_all,
+  // one by broadcast and by scatter where it is not the root (rounds 1 and 2), two by gather where
+  // it is (0 and 3). The first three operations of all are still staged.
+  constexpr uint64_t kParts = (kRounds - 1) * 4 + 2 * 2 + 2 * 2;
+  EXPECT_GE(std::stoull(attached), std::stoull(staged) + kParts * kCount * sizeof(uint32_t));
+}
+
+TEST(Foreign, IsStagedWhereOneRankDoesNotWantToBeRead) {
+  EXPECT_EQ(run_ranks({"1", "0", "1"}, "foreign"), run_ranks({"0", "0", "0"}, "foreign"));
+}
+
+TEST(Foreign, NobodyTriesToReadOthersWhileBuffersAreKeels) {
+  run_ranks({"1", "1", "1"}, "own");
 }
 
 }  // namespace

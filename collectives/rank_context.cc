@@ -64,8 +64,10 @@ Status RankContext::locate_side(const void* pointer, uint64_t bytes, bool publis
     out_side->buffer.host = out_side->buffer.device;
     out_side->place.address = reinterpret_cast<uint64_t>(pointer);
     const bool is_foreign = published && !team_->is_local();
-    out_side->attached = is_foreign && attachable && has_alias_ && attach_.is_agreed() &&
-                         lets_others_read(pointer, bytes);
+    if (is_foreign && attachable && has_alias_) {
+      attach_.want();
+      out_side->attached = attach_.is_agreed() && lets_others_read(pointer, bytes);
+    }
     out_side->staged = is_foreign && !out_side->attached;
     return {};
   }

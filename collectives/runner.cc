@@ -51,6 +51,10 @@ Status Runner::run_messages(const Request& request, const Status& ready,
       if (!act.may()) return context_.segment().failure_status();
       status = messages_.run(request.transfers, patience);
     }
+    // As below: a sender elsewhere may have stopped waiting for this rank.
+    if (status.ok() && !context_.team().is_local() && context_.segment().failed()) {
+      status = context_.segment().failure_status();
+    }
     if (status.ok() || (status.code() == KEEL_INVALID_ARGUMENT && !context_.segment().failed())) {
       return status;
     }
@@ -130,13 +134,16 @@ Status Runner::compare(uint64_t sequence, const Fingerprint& print, const Status
   ControlSegment& segment = context_.segment();
   if (context_.team().is_urgent()) segment.publish_matched(sequence);
   bool all_equal = true;
+  uint32_t flags = 0;
   uint32_t failed = ready.ok() ? UINT32_MAX : context_.rank();
   for (uint32_t rank = 0; rank < context_.world(); ++rank) {
     if (rank == context_.rank()) continue;
     const Post& post = segment.post(rank, sequence);
     all_equal = all_equal && post.fingerprint == print;
+    flags |= post.flags;
     if (post.status != KEEL_OK && failed == UINT32_MAX) failed = rank;
   }
+  if ((flags & Post::kWantsAttach) != 0) context_.attach().wake(sequence);
   if (all_equal && failed == UINT32_MAX) [[likely]] {
     return {};
   }
@@ -228,6 +235,10 @@ Status Runner::run_collective(const Request& request, const Status& ready,
         status = status.with_prefix(fmt::format("{}: ", context_.team().name(rank)));
       }
       segment.abort(status);
+    } else if (!context_.team().is_local() && segment.failed()) {
+      // Where a rank of another process has failed, a third one may have given its buffer back to
+      // its caller while this one still read it.
+      status = segment.failure_status();
     }
   }
   // Also where the ranks only do not match: what was fetched for it is the caller's again.

@@ -47,16 +47,8 @@ Attach::Attach(const std::vector<Attendee>& attendees, uint32_t rank)
   const char* const wanted = secure_getenv("KEEL_ATTACH");
   const bool is_off = wanted != nullptr && std::strcmp(wanted, "0") == 0;
   for (const Attendee& other : attendees) {
-    if (other.process != attendees[rank].process && !is_off) state_ = State::kUnknown;
+    if (other.process != attendees[rank].process && !is_off) state_ = State::kAsleep;
   }
-}
-
-template <typename Says>
-bool Attach::all_say(ControlSegment& segment, uint64_t sequence, const Says& says) const {
-  for (uint32_t other = 0; other < attendees_->size(); ++other) {
-    if (other != rank_ && !says(segment.post(other, sequence))) return false;
-  }
-  return true;
 }
 
 bool Attach::can_read_all(ControlSegment& segment, uint64_t sequence) const {
@@ -76,19 +68,27 @@ bool Attach::can_read_all(ControlSegment& segment, uint64_t sequence) const {
   return true;
 }
 
-void Attach::tell(ControlSegment& segment, uint64_t sequence, Post* post) {
-  if (state_ == State::kNever) return;
-  if (state_ == State::kUnknown) {
-    post->token = reinterpret_cast<uint64_t>((*attendees_)[rank_].process.bytes.data());
-    const auto has_token = [](const Post& theirs) { return theirs.token != 0; };
-    if (sequence == 0 || !all_say(segment, sequence - 1, has_token)) return;
-    state_ = can_read_all(segment, sequence - 1) ? State::kTried : State::kNever;
-    if (state_ == State::kNever) return;
+bool Attach::all_can(ControlSegment& segment, uint64_t sequence) const {
+  for (uint32_t rank = 0; rank < attendees_->size(); ++rank) {
+    if ((segment.post(rank, sequence).flags & Post::kAttaches) == 0) return false;
   }
-  post->flags |= Post::kAttaches;
-  const auto attaches = [](const Post& theirs) { return (theirs.flags & Post::kAttaches) != 0; };
-  if (state_ == State::kTried && sequence != 0 && all_say(segment, sequence - 1, attaches)) {
-    state_ = State::kAgreed;
+  return true;
+}
+
+void Attach::tell_on(ControlSegment& segment, uint64_t sequence, Post* post) {
+  if (state_ == State::kAsleep) {
+    post->flags |= Post::kWantsAttach;
+    return wake(sequence);
+  }
+  switch (sequence - woken_) {
+    case 1:
+      post->token = reinterpret_cast<uint64_t>((*attendees_)[rank_].process.bytes.data());
+      break;
+    case 2:
+      if (can_read_all(segment, sequence - 1)) post->flags |= Post::kAttaches;
+      break;
+    default:
+      state_ = all_can(segment, sequence - 1) ? State::kAgreed : State::kNever;
   }
 }
 

@@ -21,30 +21,45 @@ bool lets_others_read(const void* pointer, uint64_t bytes);
 
 // Which ranks may be told an address instead of having a copy staged for them. Whether a process
 // may read another is the kernel's to say (ptrace_scope, containers, users), so each rank tries,
-// once, on the other processes' tokens, whose addresses come with their posts, and says so in
-// the posts after: who finds that all others can, publishes addresses from then on. What one
-// could once it can later, so a post of old that says so is as good as a new one. KEEL_ATTACH=0
-// turns it off. For one thread.
+// on the other processes' tokens. Nobody does before a rank has had to stage a buffer for want of
+// it, which its post says: a sandbox may end a process for trying. All ranks have seen that post,
+// and go on together: with the next operation they post where their tokens are, with the one
+// after whether they read all others', and if all did, addresses are published from the third on;
+// if not, never. KEEL_ATTACH=0 turns it off. For one thread.
 class Attach {
  public:
   Attach() = default;  // never: all ranks are in one process
   Attach(const std::vector<Attendee>& attendees, uint32_t rank);
 
+  // This rank has a buffer that others could read so.
+  void want() { is_wanted_ = true; }
+  // Some other rank had one in operation |sequence|, whose post says so.
+  void wake(uint64_t sequence) {
+    if (state_ != State::kAsleep) return;
+    state_ = State::kAwake;
+    woken_ = sequence;
+  }
   // What this rank says, with the post of operation |sequence|; the posts of the operation
   // before, which are all there, are looked at for it.
-  void tell(ControlSegment& segment, uint64_t sequence, Post* post);
-  // Whether all others can.
+  void tell(ControlSegment& segment, uint64_t sequence, Post* post) {
+    if (state_ == State::kAwake || (is_wanted_ && state_ == State::kAsleep)) [[unlikely]] {
+      tell_on(segment, sequence, post);
+    }
+  }
+  // Whether all others can read this process.
   bool is_agreed() const { return state_ == State::kAgreed; }
 
  private:
-  enum class State : uint8_t { kNever, kUnknown, kTried, kAgreed };
+  enum class State : uint8_t { kNever, kAsleep, kAwake, kAgreed };
 
+  void tell_on(ControlSegment& segment, uint64_t sequence, Post* post);
+  // By the posts of |sequence|.
   bool can_read_all(ControlSegment& segment, uint64_t sequence) const;
-  // Whether |says|(post) of all other ranks' posts of |sequence|.
-  template <typename Says>
-  bool all_say(ControlSegment& segment, uint64_t sequence, const Says& says) const;
+  bool all_can(ControlSegment& segment, uint64_t sequence) const;
 
   State state_ = State::kNever;
+  bool is_wanted_ = false;
+  uint64_t woken_ = 0;
   const std::vector<Attendee>* attendees_ = nullptr;
   uint32_t rank_ = 0;
 };
