@@ -172,6 +172,15 @@ TEST_F(Conform, CrashIsACrashAndTheRestIsRun) {
   EXPECT_EQ(outcome("async/timing/monotone"), "pass");
 }
 
+TEST_F(Conform, TheCallersChoiceOfTestsIsNotTheWorkers) {
+  setenv("GTEST_FILTER", "Nothing.*", 1);
+  const int status = run("none", "--filter core/device/info");
+  unsetenv("GTEST_FILTER");
+  EXPECT_EQ(status, 0) << output_;
+  ASSERT_FALSE(report_.at("results").empty()) << output_;
+  EXPECT_EQ(report_.at("results").at(0).at("outcome"), "pass") << output_;
+}
+
 TEST_F(Conform, WhatAPluginWritesToTheRunnerIsPassedOver) {
   EXPECT_EQ(run("scribble", "--level core"), 0) << output_;
   EXPECT_EQ(level("core").at("certified"), true) << output_;

@@ -12,7 +12,9 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 #include <system_error>
+#include <vector>
 
 namespace keel::conformance {
 
@@ -77,7 +79,14 @@ WorkerProcess::WorkerProcess(const WorkerRequest& request) {
   std::string program = "keel";
   std::string command = kWorkerCommand;
   char* arguments[] = {program.data(), command.data(), nullptr};
-  const int error = posix_spawn(&pid_, "/proc/self/exe", &actions, &attributes, arguments, environ);
+  // A caller's GTEST_FILTER, GTEST_OUTPUT and the like are meant for its own tests.
+  std::vector<char*> environment;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    if (!std::string_view(*variable).starts_with("GTEST_")) environment.push_back(*variable);
+  }
+  environment.push_back(nullptr);
+  const int error =
+      posix_spawn(&pid_, "/proc/self/exe", &actions, &attributes, arguments, environment.data());
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   close(input);

@@ -1,6 +1,7 @@
 // The C functions of memory and copies.
 #include <array>
 #include <keel/plugin_kit.hpp>
+#include <new>
 #include <utility>
 
 #include "core/api.h"
@@ -153,9 +154,18 @@ keel_status keel_host_register(keel_device device, void* pointer, uint64_t size)
     KEEL_RETURN_IF_ERROR(
         found->check(table->host_register(found->native(), pointer, size, &device_pointer),
                      "memory.host_register"));
-    found->host_registrations().add(pointer, size, device_pointer);
-    if (keel::validation::enabled()) {
-      keel::validation::note_registration(*found, pointer, size);
+    try {
+      found->host_registrations().add(pointer, size, device_pointer);
+      if (keel::validation::enabled()) {
+        keel::validation::note_registration(*found, pointer, size);
+      }
+    } catch (const std::bad_alloc&) {
+      // Whoever is refused has nothing to unregister.
+      found->host_registrations().remove(pointer);
+      if (KEEL_HAS(keel_memory_table, table, host_unregister)) {
+        table->host_unregister(found->native(), pointer);
+      }
+      return Status::no_memory();
     }
     return {};
   });

@@ -180,6 +180,26 @@ TEST_F(OutOfMemoryTest, OfTheHostWithinABackend) {
   }
 }
 
+// Who is refused has registered nothing, and may try again.
+TEST_F(OutOfMemoryTest, OfTheHostAtARegistration) {
+  const keel_device device = load("sim", {{"devices", "1"}}).at(0);
+  std::vector<char> memory(1 << 16);
+  for (int index = 0;; ++index) {
+    t_until_failure = index;
+    const keel_status status = keel_host_register(device, memory.data(), memory.size());
+    const bool has_starved = t_until_failure < 0;
+    t_until_failure = -1;
+    if (status != KEEL_OK) {
+      EXPECT_EQ(status, KEEL_OUT_OF_MEMORY) << "allocation " << index << ": " << keel_last_error();
+      ASSERT_KEEL_OK(keel_host_register(device, memory.data(), memory.size()))
+          << "after allocation " << index;
+    }
+    ASSERT_KEEL_OK(keel_host_unregister(device, memory.data()));
+    if (!has_starved) break;
+    ASSERT_LT(index, kAllocations);
+  }
+}
+
 // With room for the blocks that nothing is done with.
 keel_device load_sim(const std::string& faults) {
   return load("sim", {{"devices", "1"}, {"memory_mib", "32768"}, {"faults", faults}}).at(0);
