@@ -15,14 +15,18 @@
 #include "samples/train_gpt/checkpoint.h"
 #include "samples/train_gpt/generate.h"
 #include "samples/train_gpt/hugging_face.h"
-#include "samples/train_gpt/safetensors.h"
 #include "samples/train_gpt/test_fixture.h"
 #include "samples/train_gpt/trainer.h"
+#include "tensorfile/safetensors.h"
 
 namespace train_gpt {
 namespace {
 
 namespace fs = std::filesystem;
+using keel::tensorfile::FileError;
+using keel::tensorfile::SafetensorsFile;
+using keel::tensorfile::TensorSource;
+using keel::tensorfile::write_safetensors;
 
 // ---- data
 
