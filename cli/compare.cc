@@ -40,7 +40,7 @@ struct Findings {
   uint64_t tensors = 0, equal = 0, close = 0, apart = 0;  // files that one lacks are none
   uint64_t steps = 0;                                     // files of both folders
   std::optional<TensorComparison> first;                  // that parts
-  std::vector<TensorComparison> differing;  // in the order in which they came to be
+  std::vector<TensorComparison> differing;                // in the order in which they came to be
 
   void add(const TensorComparison& each) {
     if (!each.name.empty() && (tensors == 0 || each.file != last_file_)) {
@@ -120,13 +120,11 @@ std::string row(const TensorComparison& each, size_t width) {
   const bool has_figures = each.outcome == Outcome::kClose || each.outcome == Outcome::kApart;
   if (has_figures) {
     const Difference& difference = each.difference;
-    text += fmt::format(" {:>9.2e} {:>10.2e} {:>9.2e} {:>10} {:>10.7f}  {:<12}",
-                        difference.relative_norm, difference.largest_absolute,
-                        difference.largest_relative,
-                        difference.largest_ulps ? std::to_string(*difference.largest_ulps) : "-",
-                        difference.cosine,
-                        difference.largest_absolute_at ? place_text(*difference.largest_absolute_at)
-                                                       : "-");
+    text += fmt::format(
+        " {:>9.2e} {:>10.2e} {:>9.2e} {:>10} {:>10.7f}  {:<12}", difference.relative_norm,
+        difference.largest_absolute, difference.largest_relative,
+        difference.largest_ulps ? std::to_string(*difference.largest_ulps) : "-", difference.cosine,
+        difference.largest_absolute_at ? place_text(*difference.largest_absolute_at) : "-");
   } else {
     text += fmt::format(" {:>9} {:>10} {:>9} {:>10} {:>10}  {:<12}", "-", "-", "-", "-", "-", "-");
   }
@@ -195,9 +193,9 @@ std::string verdict(const Findings& findings) {
   if (findings.close == 0) {
     return fmt::format("the same to the bit: {}\n", tensors_text(findings));
   }
-  const auto worst = std::max_element(
-      findings.differing.begin(), findings.differing.end(),
-      [](const auto& x, const auto& y) { return x.excess() < y.excess(); });
+  const auto worst =
+      std::max_element(findings.differing.begin(), findings.differing.end(),
+                       [](const auto& x, const auto& y) { return x.excess() < y.excess(); });
   return fmt::format(
       "the same within their tolerance: {}, {} of them to the bit; the worst is {}, which differs "
       "by {:.3g} of its norm\n",
@@ -299,8 +297,8 @@ std::string check_tolerance(const std::string& text) {
 }  // namespace
 
 void add_compare_command(CLI::App& app, int* exit_code) {
-  CLI::App* command =
-      app.add_subcommand("compare", "Show the first tensor in which two runs part, and by how much");
+  CLI::App* command = app.add_subcommand(
+      "compare", "Show the first tensor in which two runs part, and by how much");
   command->footer(
       "A and B are safetensors files, or folders of them with a file a step. Exit codes: 0 if\n"
       "they are the same within the tolerance, 1 if they part, 2 if they cannot be compared.\n"

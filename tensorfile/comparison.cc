@@ -42,9 +42,8 @@ class FilePair {
   void compare(const std::string& file, const Visit& visit) const {
     const std::vector<std::string> names = ordered_names(a_, b_);
     if (names.empty()) throw FileError(a_.path(), "has no tensors, nor has " + b_.path().string());
-    const bool is_one_model = std::any_of(names.begin(), names.end(), [&](const auto& name) {
-      return a_.has(name) && b_.has(name);
-    });
+    const bool is_one_model = std::any_of(
+        names.begin(), names.end(), [&](const auto& name) { return a_.has(name) && b_.has(name); });
     if (!is_one_model) {
       throw FileError(a_.path(), "has no tensor in common with " + b_.path().string() +
                                      ": they are of different models, or named in other ways");

@@ -95,7 +95,7 @@ TEST_F(ComparisonTest, GoesInTheOrderInWhichTheyCameToBe) {
   EXPECT_EQ(found[1].layer, "layers.1");
   EXPECT_EQ(found[1].outcome, Outcome::kApart);
   EXPECT_EQ(found[1].difference.relative_norm, 1);
-  EXPECT_EQ(found[1].excess(), 1e5);
+  EXPECT_DOUBLE_EQ(found[1].excess(), 1e5);
 }
 
 TEST_F(ComparisonTest, TellsWhatIsMissingOrOfAnotherShape) {

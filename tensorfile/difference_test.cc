@@ -66,7 +66,7 @@ TEST_F(DifferenceTest, FromZeroIsInfinite) {
   EXPECT_EQ(away.largest_relative, 1);
   away = of({0, 1e-30F}, {0, 0});
   EXPECT_EQ(away.relative_norm, 1);
-  EXPECT_EQ(of({1, 2}, {-1, -2}).cosine, -1);
+  EXPECT_DOUBLE_EQ(of({1, 2}, {-1, -2}).cosine, -1);
   const Difference signs = of({0.0F, 1}, {-0.0F, 1});
   EXPECT_FALSE(signs.equal_bits);
   EXPECT_EQ(signs.relative_norm, 0);

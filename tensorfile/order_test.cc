@@ -13,8 +13,16 @@ using testing::TensorFolder;
 using Names = std::vector<std::string>;
 
 TEST(NaturalOrder, ComparesNumbersAsNumbers) {
-  Names names = {"layers.10.up", "layers.2.up", "head", "layers.2.down", "layers.02.up",
-                 "layers.2",     "",            "10",   "9",             "layers.1.x12.y"};
+  Names names = {"layers.10.up",
+                 "layers.2.up",
+                 "head",
+                 "layers.2.down",
+                 "layers.02.up",
+                 "layers.2",
+                 "",
+                 "10",
+                 "9",
+                 "layers.1.x12.y"};
   std::sort(names.begin(), names.end(), natural_less);
   EXPECT_EQ(names, (Names{"", "9", "10", "head", "layers.1.x12.y", "layers.2", "layers.2.down",
                           "layers.02.up", "layers.2.up", "layers.10.up"}));

@@ -114,7 +114,8 @@ std::string header_text(const fs::path& path, std::span<const TensorSource> tens
     const std::optional<uint64_t> bytes = bytes_of(tensor.dtype, tensor.shape);
     if (element_size(tensor.dtype) == 0 || bytes != tensor.data.size()) {
       throw FileError(path, "tensor " + tensor.name + ": " + std::to_string(tensor.data.size()) +
-                                " bytes are not those of " + tensor.dtype + shape_text(tensor.shape));
+                                " bytes are not those of " + tensor.dtype +
+                                shape_text(tensor.shape));
     }
     if (header.contains(tensor.name)) {
       throw FileError(path, "tensor " + tensor.name + " is given twice");
