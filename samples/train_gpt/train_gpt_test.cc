@@ -457,6 +457,17 @@ TEST_F(ProgramTest, TrainsStopsAndGoesOn) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
 }
 
+TEST_F(ProgramTest, DumpsItsFirstSteps) {
+  const Outcome outcome = run_program(quick("--steps 3 --dump-steps 2 --dump " + path("steps")));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_TRUE(fs::exists(path("steps/step_000001.safetensors")));
+  EXPECT_TRUE(fs::exists(path("steps/step_000002.safetensors")));
+  EXPECT_FALSE(fs::exists(path("steps/step_000003.safetensors")));
+  const Outcome again = run_program(quick("--steps 1 --dump " + path("steps")));
+  EXPECT_EQ(again.exit_code, 2);
+  EXPECT_NE(again.output.find("is there already"), std::string::npos) << again.output;
+}
+
 TEST_F(ProgramTest, RefusesBadInputAndNamesTheArgument) {
   if (std::getenv("KEEL_CPU_GUARD") != nullptr || std::getenv("KEEL_VALIDATE") != nullptr) {
     GTEST_SKIP() << "it is refused before anything runs; once is enough";
