@@ -16,10 +16,18 @@ using Visit = std::function<void(const TensorComparison&)>;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-double tolerance_of(const std::string& dtype, const ComparisonOptions& options) {
+// Of a tensor in a file whose floats were calculated with |precision|, null for that of storage.
+double tolerance_of(const std::string& dtype, const Dtype* precision,
+                    const ComparisonOptions& options) {
   const Dtype& found = *find_dtype(dtype);
-  return found.kind == Dtype::Kind::kFloat ? options.tolerance.value_or(found.tolerance)
-                                           : found.tolerance;
+  if (found.kind != Dtype::Kind::kFloat) return found.tolerance;
+  if (options.tolerance) return *options.tolerance;
+  return precision == nullptr ? found.tolerance : std::max(found.tolerance, precision->tolerance);
+}
+
+const Dtype* precision_of(const SafetensorsFile& file) {
+  const auto found = file.metadata().find(kPrecisionKey);
+  return found == file.metadata().end() ? nullptr : find_dtype(found->second);
 }
 
 Outcome judge(const Difference& difference, double tolerance) {
@@ -31,7 +39,11 @@ Outcome judge(const Difference& difference, double tolerance) {
 class FilePair {
  public:
   FilePair(const fs::path& a, const fs::path& b, const ComparisonOptions& options)
-      : options_(options), a_(a), b_(b) {
+      : options_(options),
+        a_(a),
+        b_(b),
+        precision_a_(precision_of(a_)),
+        precision_b_(precision_of(b_)) {
     for (const SafetensorsFile* file : {&a_, &b_}) {
       for (std::string& name : metadata_lines(*file, kRoundingKey)) {
         rounding_.insert(std::move(name));
@@ -78,8 +90,8 @@ class FilePair {
     }
     comparison.tolerance = rounding_.count(name) != 0
                                ? kInfinity
-                               : std::max(tolerance_of(comparison.dtype_a, options_),
-                                          tolerance_of(comparison.dtype_b, options_));
+                               : std::max(tolerance_of(comparison.dtype_a, precision_a_, options_),
+                                          tolerance_of(comparison.dtype_b, precision_b_, options_));
     comparison.difference = difference(a_, b_, name);
     comparison.outcome = judge(comparison.difference, comparison.tolerance);
     return comparison;
@@ -87,6 +99,7 @@ class FilePair {
 
   const ComparisonOptions& options_;
   SafetensorsFile a_, b_;
+  const Dtype *precision_a_, *precision_b_;
   std::set<std::string> rounding_;
 };
 

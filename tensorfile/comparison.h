@@ -34,8 +34,8 @@ struct TensorComparison {
   Outcome outcome = Outcome::kEqual;
   std::string dtype_a, dtype_b;  // empty where the tensor is missing
   std::vector<int64_t> shape_a, shape_b;
-  // Of the relative norm: the wider one of two dtypes. Infinite where a file's metadata say that
-  // the tensor is nothing but rounding.
+  // Of the relative norm: the widest of both dtypes and both files' precision. Infinite where a
+  // file's metadata say that the tensor is nothing but rounding.
   double tolerance = 0;
   Difference difference;  // where the shapes are equal
 
@@ -49,6 +49,10 @@ struct ComparisonOptions {
 
 // The metadata key under which a file lists tensors that are zero but for rounding, a line each.
 inline constexpr const char* kRoundingKey = "rounding";
+
+// The metadata key of the dtype in which a file's floats were calculated, where that is narrower
+// than the one they are stored in: its tolerance is theirs.
+inline constexpr const char* kPrecisionKey = "precision";
 
 // Calls |visit| with every tensor of |a| and |b|, two files or two folders, in the order in which
 // they came to be: files of folders by the numbers in their names, tensors as ordered_names has

@@ -129,6 +129,24 @@ TEST_F(ComparisonTest, TwoDtypesHaveTheWiderTolerance) {
   EXPECT_EQ(found.at(0).tolerance, 2e-2);
 }
 
+TEST_F(ComparisonTest, PrecisionWidensTheTolerance) {
+  const auto write = [&](const std::string& name, float value, const std::string& precision) {
+    folder_.add("x", {value});
+    folder_.add_as<int32_t>("I32", "y", {static_cast<int32_t>(value)});
+    return folder_.write(name, {{kPrecisionKey, precision}});
+  };
+  const auto tolerance = [&](const std::string& a, const std::string& b) {
+    const auto found = all(write("a", 1, a), write("b", 1.01F, b));
+    EXPECT_EQ(found.at(1).tolerance, 0) << "of whole numbers";
+    return found.at(0).tolerance;
+  };
+  EXPECT_EQ(tolerance("BF16", "F32"), 2e-2);
+  EXPECT_EQ(tolerance("F32", "F16"), 4e-3);
+  EXPECT_EQ(tolerance("F64", "F64"), 1e-5) << "no narrower than it is stored";
+  EXPECT_EQ(tolerance("bananas", ""), 1e-5);
+  EXPECT_EQ(all(folder_.path() / "a", write("b", 1, "BF16"), 1e-3).at(0).tolerance, 1e-3);
+}
+
 TEST_F(ComparisonTest, RoundingAloneIsNoParting) {
   const auto write = [&](const std::string& name, float value) {
     folder_.add("key.bias", {value});

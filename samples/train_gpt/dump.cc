@@ -133,9 +133,14 @@ void Dump::operator()(Trainer& trainer) {
   }
   std::string order;
   for (const TensorSource& tensor : tensors) order += tensor.name + '\n';
+  const char* const precision =
+      trainer.weights().precision() == Precision::kBFloat16 ? "BF16" : "F32";
   const int64_t step = trainer.step() + 1;
   write_safetensors(folder_ / fmt::format("step_{:06}.safetensors", step), tensors,
-                    {{"step", std::to_string(step)}, {"order", order}, {"rounding", rounding}});
+                    {{"step", std::to_string(step)},
+                     {"precision", precision},
+                     {"order", order},
+                     {"rounding", rounding}});
 }
 
 }  // namespace train_gpt
