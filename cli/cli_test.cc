@@ -33,7 +33,8 @@ const json* find_named(const json& list, const std::string& key, const std::stri
 
 TEST(Cli, EveryHelpSucceedsAndShowsAnExample) {
   for (const std::vector<std::string>& command :
-       std::vector<std::vector<std::string>>{{"devices"},
+       std::vector<std::vector<std::string>>{{"compare"},
+                                             {"devices"},
                                              {"flight"},
                                              {"ops"},
                                              {"ops", "list"},

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "cli/command.h"
+#include "cli/compare.h"
 #include "cli/devices.h"
 #include "cli/flight.h"
 #include "cli/ops.h"
@@ -42,6 +43,7 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   app.footer("'keel COMMAND --help' shows examples.");
   int exit_code = 0;
+  keel::cli::add_compare_command(app, &exit_code);
   keel::cli::add_devices_command(app);
   keel::cli::add_flight_command(app);
   keel::cli::add_ops_command(app);

@@ -25,13 +25,15 @@ const std::map<std::string, Set> kMay = {
     {"collectives", {"keel", "core", "ops"}},
     {"lib", {"keel"}},
     {"conformance", {"keel", "core", "ops", "collectives"}},
-    {"cli", {"keel", "core", "ops", "collectives", "conformance", "bench"}},
-    {"samples", {"keel"}},
+    {"tensorfile", {"keel"}},
+    {"cli", {"keel", "core", "ops", "collectives", "conformance", "tensorfile", "bench"}},
+    {"samples", {"keel", "tensorfile"}},
     {"bench", {"keel", "core", "ops", "collectives", "samples", "backends"}},
     {"backends", {"keel"}},
     {"emulator", {"keel", "ops", "vendor"}},
     {"vendor", {}},
-    {"fuzz", {"keel", "core", "collectives", "backends", "conformance", "emulator", "cli"}},
+    {"fuzz",
+     {"keel", "core", "collectives", "backends", "conformance", "emulator", "tensorfile", "cli"}},
 };
 const Set kVendorSide = {"keel/abi.h", "keel/cpu_kernel.h", "keel/plugin_kit.hpp",
                          "keel/float_types.hpp"};
@@ -109,6 +111,8 @@ TEST(ArrowsTest, AForbiddenIncludeIsCaught) {
   EXPECT_NE(objection("emulator/stream.h", "keel/abi.h"), "");
   EXPECT_NE(objection("emulator/stream.h", "core/status.h"), "");
   EXPECT_NE(objection("samples/x.cc", "core/status.h"), "");
+  EXPECT_NE(objection("tensorfile/safetensors.cc", "core/status.h"), "");
+  EXPECT_EQ(objection("samples/x.cc", "tensorfile/safetensors.h"), "");
   EXPECT_NE(objection("core/device.cc", "vendor/nvml.h"), "");
   EXPECT_EQ(objection("backends/cuda/nvml.h", "vendor/nvml.h"), "");
   EXPECT_EQ(objection("backends/sim/plugin.cc", "emulator/device.h"), "");

@@ -4,12 +4,16 @@
 #include <charconv>
 #include <string>
 
-#include "samples/train_gpt/safetensors.h"
+#include "tensorfile/safetensors.h"
 
 namespace train_gpt {
 namespace {
 
 namespace fs = std::filesystem;
+using keel::tensorfile::FileError;
+using keel::tensorfile::SafetensorsFile;
+using keel::tensorfile::TensorSource;
+using keel::tensorfile::write_safetensors;
 
 constexpr const char* kFormat = "keel train_gpt 1";
 

@@ -5,12 +5,16 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
-#include "samples/train_gpt/safetensors.h"
+#include "tensorfile/safetensors.h"
 
 namespace train_gpt {
 namespace {
 
 namespace fs = std::filesystem;
+using keel::tensorfile::FileError;
+using keel::tensorfile::SafetensorsFile;
+using keel::tensorfile::TensorSource;
+using keel::tensorfile::write_safetensors;
 
 // Rows of a parameter; of a vector, each is one element.
 struct Piece {

@@ -3,6 +3,7 @@
 //   train_gpt --devices cuda:0 --precision bf16 --layers 8 --width 512 --heads 8
 //   train_gpt --model llama --kv-heads 2 --checkpoint run.safetensors --json run.json --svg run.svg
 //   train_gpt --model llama --kv-heads 2 --checkpoint run.safetensors --resume --steps 2000
+//   train_gpt --devices vulkan:0 --steps 1 --dump b && keel compare a b
 //
 // Exit codes: 0, 1 when the run fails, 2 for a mistake in the command line.
 #include <chrono>
@@ -15,6 +16,7 @@
 #include <stdexcept>
 
 #include "samples/train_gpt/checkpoint.h"
+#include "samples/train_gpt/dump.h"
 #include "samples/train_gpt/generate.h"
 #include "samples/train_gpt/hugging_face.h"
 #include "samples/train_gpt/options.h"
@@ -75,11 +77,13 @@ void train(const Options& options, const ParameterLayout& layout, Trainer& train
            Report& report) {
   // Before the first step, for a path that cannot be written to show now.
   if (!options.checkpoint.empty()) save_checkpoint(options.checkpoint, layout, trainer.state());
+  Trainer::Observer observe;
+  if (!options.dump.empty()) observe = Dump(options.dump, options.dump_steps);
   const Progress progress(options.training.steps);
   const Clock::time_point start = Clock::now();
   size_t interval_begin = 0;
   while (trainer.step() < options.training.steps) {
-    report.steps.push_back(trainer.train_step());
+    report.steps.push_back(trainer.train_step(observe));
     const int64_t step = trainer.step();
     const bool is_last = step == options.training.steps;
     if (step % options.report_every == 0 || is_last) {

@@ -274,6 +274,17 @@ void Network::read_losses(std::span<float> values) {
   stream_.copy(keel::Device(), values.data(), stream_.device(), losses_.data, values.size_bytes());
 }
 
+std::vector<Network::Boundary> Network::boundaries() const {
+  std::vector<Boundary> boundaries = {{"embedding", layers_[0].input}};
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    const std::string layer = "layers." + std::to_string(i) + ".";
+    boundaries.push_back({layer + "attention", layers_[i].middle});
+    boundaries.push_back(
+        {layer + "output", i + 1 < layers_.size() ? layers_[i + 1].input : output_});
+  }
+  return boundaries;
+}
+
 void Network::read_logits(int64_t token, std::span<float> values) {
   const auto* row = static_cast<const float*>(logits_.data) + token * kVocabulary;
   stream_.copy(keel::Device(), values.data(), stream_.device(), row, values.size_bytes());

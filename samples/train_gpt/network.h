@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <keel/keel.hpp>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "samples/train_gpt/data.h"
@@ -36,6 +37,16 @@ class Network {
   // Enqueue copies to the host, which stay valid until the stream is done.
   void read_losses(std::span<float> values);                 // sequences * context
   void read_logits(int64_t token, std::span<float> values);  // kVocabulary of them
+
+  // What the last forward pass left between the layers, in its order: "embedding", then of each
+  // layer "layers.0.attention" and "layers.0.output", both with the residual. Float32,
+  // [tokens, width]; a backward pass leaves them as they are.
+  struct Boundary {
+    std::string name;
+    keel_tensor tensor;
+  };
+  std::vector<Boundary> boundaries() const;
+  const keel_tensor& losses() const { return losses_; }  // [tokens]
 
  private:
   // What a layer's forward pass leaves for its backward pass.

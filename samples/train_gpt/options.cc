@@ -99,6 +99,12 @@ void declare_options(CLI::App& app, Options& options) {
   app.add_option("--json", options.json, "Write all that was measured to this file")
       ->type_name("FILE");
   app.add_option("--svg", options.svg, "Draw the loss to this file")->type_name("FILE");
+  app.add_option("--dump", options.dump,
+                 "Write what the first steps calculate to this folder, for keel compare")
+      ->type_name("FOLDER");
+  app.add_option("--dump-steps", options.dump_steps, "Steps of --dump")
+      ->check(CLI::Range(int64_t{1}, kMany))
+      ->capture_default_str();
   app.add_option("--report-every", options.report_every, "Steps between two reports")
       ->check(CLI::Range(int64_t{1}, kMany))
       ->capture_default_str();
@@ -123,6 +129,11 @@ void complete(const CLI::App& app, Options& options) {
       std::filesystem::exists(options.checkpoint, error)) {
     throw std::invalid_argument("--checkpoint " + options.checkpoint.string() +
                                 ": is there already; --resume goes on from it");
+  }
+  if (!options.dump.empty() && std::filesystem::exists(options.dump, error) &&
+      !std::filesystem::is_empty(options.dump, error)) {
+    throw std::invalid_argument("--dump " + options.dump.string() +
+                                ": is there already, and not an empty folder");
   }
   if (options.resume && !options.import_file.empty()) {
     throw std::invalid_argument("--resume and --import: a training begins with one of them");

@@ -22,6 +22,8 @@ struct Options {
   std::filesystem::path import_file;  // weights of the Hugging Face layout
   std::filesystem::path export_folder;
   std::filesystem::path json, svg;
+  std::filesystem::path dump;  // a folder
+  int64_t dump_steps = 1;
   bool resume = false;
   int64_t checkpoint_every = 500;
   int64_t report_every = 20;

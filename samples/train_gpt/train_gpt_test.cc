@@ -15,14 +15,18 @@
 #include "samples/train_gpt/checkpoint.h"
 #include "samples/train_gpt/generate.h"
 #include "samples/train_gpt/hugging_face.h"
-#include "samples/train_gpt/safetensors.h"
 #include "samples/train_gpt/test_fixture.h"
 #include "samples/train_gpt/trainer.h"
+#include "tensorfile/safetensors.h"
 
 namespace train_gpt {
 namespace {
 
 namespace fs = std::filesystem;
+using keel::tensorfile::FileError;
+using keel::tensorfile::SafetensorsFile;
+using keel::tensorfile::TensorSource;
+using keel::tensorfile::write_safetensors;
 
 // ---- data
 
@@ -451,6 +455,17 @@ TEST_F(ProgramTest, TrainsStopsAndGoesOn) {
   outcome =
       run_program(quick("--steps 1 --model llama --import " + path("out") + "/model.safetensors"));
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+}
+
+TEST_F(ProgramTest, DumpsItsFirstSteps) {
+  const Outcome outcome = run_program(quick("--steps 3 --dump-steps 2 --dump " + path("steps")));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_TRUE(fs::exists(path("steps/step_000001.safetensors")));
+  EXPECT_TRUE(fs::exists(path("steps/step_000002.safetensors")));
+  EXPECT_FALSE(fs::exists(path("steps/step_000003.safetensors")));
+  const Outcome again = run_program(quick("--steps 1 --dump " + path("steps")));
+  EXPECT_EQ(again.exit_code, 2);
+  EXPECT_NE(again.output.find("is there already"), std::string::npos) << again.output;
 }
 
 TEST_F(ProgramTest, RefusesBadInputAndNamesTheArgument) {

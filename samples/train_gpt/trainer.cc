@@ -75,7 +75,7 @@ TrainingState Trainer::state() {
   return state;
 }
 
-StepResult Trainer::train_step() {
+StepResult Trainer::train_step(const Observer& observe) {
   const Clock::time_point start = Clock::now();
   for (const auto& worker : workers_) {
     corpus_.sequences(settings_.seed, next_sequence_, worker->network.next_batch());
@@ -94,6 +94,7 @@ StepResult Trainer::train_step() {
                             static_cast<uint64_t>(layout_.size()) + 1, KEEL_FLOAT32, KEEL_SUM,
                             workers_[rank]->stream);
   }
+  if (observe) observe(*this);
   const double rate = learning_rate(settings_.optimizer, step_, settings_.steps);
   for (const auto& worker : workers_) {
     worker->optimizer.update(worker->weights, settings_.optimizer, rate, step_ + 1);

@@ -53,8 +53,10 @@ class Trainer {
   // resumed does what the one that went on does, also where chips round in ways of their own.
   TrainingState state();
 
+  // Sees all that the step calculated before the optimizer changes anything of it.
+  using Observer = std::function<void(Trainer&)>;
   // One step. Throws std::runtime_error when the loss is not finite any more.
-  StepResult train_step();
+  StepResult train_step(const Observer& observe = {});
 
   // Mean bits per byte of the first |sequences| of the held-out text, on rank 0.
   double held_out_bits_per_byte(int64_t sequences);
@@ -62,6 +64,7 @@ class Trainer {
   // To look at, or to write text with.
   keel::Stream& stream(size_t rank = 0) { return workers_[rank]->stream; }
   Weights& weights(size_t rank = 0) { return workers_[rank]->weights; }
+  Network& network(size_t rank = 0) { return workers_[rank]->network; }
   uint64_t activation_bytes() const { return workers_[0]->network.activation_bytes(); }
 
  private:

@@ -1,7 +1,7 @@
 // Files of named tensors: eight bytes of the header's length, little-endian, a header in JSON,
 // then the data of all tensors, one behind the other.
-#ifndef KEEL_SAMPLES_TRAIN_GPT_SAFETENSORS_H_
-#define KEEL_SAMPLES_TRAIN_GPT_SAFETENSORS_H_
+#ifndef KEEL_TENSORFILE_SAFETENSORS_H_
+#define KEEL_TENSORFILE_SAFETENSORS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace train_gpt {
+namespace keel::tensorfile {
 
 // What is wrong with a file; the text names it, and the tensor where it is one's fault.
 class FileError : public std::runtime_error {
@@ -28,6 +28,9 @@ struct TensorSource {
   std::vector<int64_t> shape;
   std::span<const std::byte> data;
 };
+
+// "[2,3]"
+std::string shape_text(std::span<const int64_t> shape);
 
 using Metadata = std::map<std::string, std::string>;
 
@@ -64,12 +67,16 @@ class SafetensorsFile {
   // The tensor |name| as float32, from F32, BF16 or F16. Throws FileError, naming it, where it is
   // missing, has another shape, or cannot be read.
   std::vector<float> read_floats(const std::string& name, std::span<const int64_t> shape) const;
+  // As many bytes of the tensor |name| as |bytes| has, from its byte |offset| on: for tensors that
+  // are larger than memory. Throws FileError where they are not there, or cannot be read.
+  void read(const std::string& name, uint64_t offset, std::span<std::byte> bytes) const;
   // Throws FileError where |key| is missing.
   const std::string& metadata(const std::string& key) const;
 
  private:
   void read_header();
-  void read(uint64_t begin, std::span<std::byte> bytes, const std::string& what) const;
+  const Tensor& find(const std::string& name) const;
+  void read_at(uint64_t begin, std::span<std::byte> bytes, const std::string& what) const;
   [[noreturn]] void refuse(const std::string& reason) const;
 
   std::filesystem::path path_;
@@ -79,6 +86,6 @@ class SafetensorsFile {
   std::map<std::string, Tensor> tensors_;
 };
 
-}  // namespace train_gpt
+}  // namespace keel::tensorfile
 
-#endif  // KEEL_SAMPLES_TRAIN_GPT_SAFETENSORS_H_
+#endif  // KEEL_TENSORFILE_SAFETENSORS_H_

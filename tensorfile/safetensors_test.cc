@@ -1,5 +1,5 @@
 // Files that are whole, and files that are not.
-#include "samples/train_gpt/safetensors.h"
+#include "tensorfile/safetensors.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -17,7 +17,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-namespace train_gpt {
+namespace keel::tensorfile {
 namespace {
 
 namespace fs = std::filesystem;
@@ -193,6 +193,13 @@ TEST_F(SafetensorsTest, RefusesHeadersThatLie) {
        R"("x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
        4,
        {"tensor x", "twice"}},
+      {R"({"x":{"dtype":"F32","shape":[[1]],"data_offsets":[0,4]}})", 4, {"nests deeper"}},
+      {entry(R"("dtype":"F32","shape":[18446744073709551616],"data_offsets":[0,0])"),
+       0,
+       {"tensor x", "shape"}},
+      {entry(R"("dtype":"F32","shape":[0],"data_offsets":[18446744073709551615,0])"),
+       0,
+       {"tensor x", "data_offsets"}},
       {R"({"__metadata__":{"step":3}})", 0, {"metadata step", "not a string"}},
   };
   for (const Case& lie : cases) {
@@ -207,6 +214,31 @@ TEST_F(SafetensorsTest, RefusesHeadersThatLie) {
   expect_refusal({"too few"});
   fs::remove(path_);
   expect_refusal({"cannot be opened"});
+}
+
+// What a parser would take a stack, or memory, for.
+TEST_F(SafetensorsTest, RefusesHeadersThatNestWithoutEnd) {
+  put(std::string(1'000'000, '['), 0);
+  expect_refusal({"nests deeper"});
+  std::string objects;
+  for (int i = 0; i < 100'000; ++i) objects += "{\"x\":";
+  put(objects, 0);
+  expect_refusal({"nests deeper"});
+  // Brackets of names are none.
+  put(R"({"[[[[[\"{{{{{{":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 4);
+  EXPECT_EQ(refusal(), "");
+}
+
+TEST_F(SafetensorsTest, ReadsPartsOfATensor) {
+  write_whole();
+  const SafetensorsFile file(path_);
+  float value = 0;
+  file.read("matrix", 2 * sizeof(float), std::as_writable_bytes(std::span(&value, 1)));
+  EXPECT_EQ(value, 3.5F);
+  std::vector<std::byte> more(5);
+  EXPECT_THROW(file.read("matrix", 20, more), FileError);
+  EXPECT_THROW(file.read("matrix", UINT64_MAX, more), FileError);
+  EXPECT_THROW(file.read("absent", 0, more), FileError);
 }
 
 TEST_F(SafetensorsTest, TensorWithoutElementsTakesNoRoom) {
@@ -283,4 +315,4 @@ TEST_F(SafetensorsTest, RefusesToWriteWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace train_gpt
+}  // namespace keel::tensorfile

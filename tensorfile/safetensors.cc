@@ -1,4 +1,4 @@
-#include "samples/train_gpt/safetensors.h"
+#include "tensorfile/safetensors.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -15,7 +15,9 @@
 #include <set>
 #include <utility>
 
-namespace train_gpt {
+#include "tensorfile/dtypes.h"
+
+namespace keel::tensorfile {
 namespace {
 
 namespace fs = std::filesystem;
@@ -35,12 +37,8 @@ std::string reason_of(int error) {
 
 // 0: unknown.
 uint64_t element_size(const std::string& dtype) {
-  static const std::map<std::string, uint64_t> kSizes = {
-      {"F64", 8}, {"F32", 4}, {"F16", 2},  {"BF16", 2},    {"I64", 8},
-      {"I32", 4}, {"I16", 2}, {"I8", 1},   {"U64", 8},     {"U32", 4},
-      {"U16", 2}, {"U8", 1},  {"BOOL", 1}, {"F8_E4M3", 1}, {"F8_E5M2", 1}};
-  const auto found = kSizes.find(dtype);
-  return found == kSizes.end() ? 0 : found->second;
+  const Dtype* const found = find_dtype(dtype);
+  return found == nullptr ? 0 : found->size;
 }
 
 // Nothing where the product is beyond 64 bits.
@@ -50,14 +48,6 @@ std::optional<uint64_t> bytes_of(const std::string& dtype, std::span<const int64
     if (__builtin_mul_overflow(bytes, static_cast<uint64_t>(size), &bytes)) return std::nullopt;
   }
   return bytes;
-}
-
-std::string text_of(std::span<const int64_t> shape) {
-  std::string text = "[";
-  for (size_t axis = 0; axis < shape.size(); ++axis) {
-    text += (axis == 0 ? "" : ",") + std::to_string(shape[axis]);
-  }
-  return text + "]";
 }
 
 // ---- writing
@@ -124,7 +114,8 @@ std::string header_text(const fs::path& path, std::span<const TensorSource> tens
     const std::optional<uint64_t> bytes = bytes_of(tensor.dtype, tensor.shape);
     if (element_size(tensor.dtype) == 0 || bytes != tensor.data.size()) {
       throw FileError(path, "tensor " + tensor.name + ": " + std::to_string(tensor.data.size()) +
-                                " bytes are not those of " + tensor.dtype + text_of(tensor.shape));
+                                " bytes are not those of " + tensor.dtype +
+                                shape_text(tensor.shape));
     }
     if (header.contains(tensor.name)) {
       throw FileError(path, "tensor " + tensor.name + " is given twice");
@@ -140,6 +131,27 @@ std::string header_text(const fs::path& path, std::span<const TensorSource> tens
 }
 
 // ---- reading
+
+// Before it is parsed, as each level takes memory: a header nests an object, a tensor, a shape.
+bool nests_too_deep(const std::string& text) {
+  constexpr int kDeepest = 3;
+  int depth = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size() && depth <= kDeepest; ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;  // whatever is escaped
+      if (c == '"') in_string = false;
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '{' || c == '[') {
+      ++depth;
+    } else if (c == '}' || c == ']') {
+      --depth;
+    }
+  }
+  return depth > kDeepest;
+}
 
 // A key that stands twice would have two readers see two files.
 json parse_header(const std::string& text, std::string* twice) {
@@ -185,7 +197,7 @@ std::string describe(const json& entry, uint64_t data_size, SafetensorsFile::Ten
   const std::optional<uint64_t> bytes = bytes_of(tensor->dtype, tensor->shape);
   if (bytes != end - begin) {
     return "its " + std::to_string(end - begin) + " bytes are not those of " + tensor->dtype +
-           text_of(tensor->shape);
+           shape_text(tensor->shape);
   }
   tensor->begin = begin;
   tensor->size = end - begin;
@@ -193,6 +205,14 @@ std::string describe(const json& entry, uint64_t data_size, SafetensorsFile::Ten
 }
 
 }  // namespace
+
+std::string shape_text(std::span<const int64_t> shape) {
+  std::string text = "[";
+  for (size_t axis = 0; axis < shape.size(); ++axis) {
+    text += (axis == 0 ? "" : ",") + std::to_string(shape[axis]);
+  }
+  return text + "]";
+}
 
 void write_safetensors(const fs::path& path, std::span<const TensorSource> tensors,
                        const Metadata& metadata) {
@@ -232,7 +252,7 @@ void SafetensorsFile::read_header() {
     refuse("has " + std::to_string(size_) + " bytes, too few for the length of a header");
   }
   std::array<std::byte, kLengthBytes> bytes;
-  read(0, bytes, "the header's length");
+  read_at(0, bytes, "the header's length");
   uint64_t length = 0;
   for (size_t i = 0; i < bytes.size(); ++i) length |= static_cast<uint64_t>(bytes[i]) << (8 * i);
   if (length > kMaxHeaderBytes) {
@@ -243,7 +263,8 @@ void SafetensorsFile::read_header() {
            std::to_string(size_));
   }
   std::string text(static_cast<size_t>(length), '\0');
-  read(kLengthBytes, std::as_writable_bytes(std::span(text)), "the header");
+  read_at(kLengthBytes, std::as_writable_bytes(std::span(text)), "the header");
+  if (nests_too_deep(text)) refuse("its header nests deeper than any does");
   std::string twice;
   const json header = parse_header(text, &twice);
   if (!header.is_object()) refuse("its header is not a JSON object");
@@ -286,23 +307,21 @@ void SafetensorsFile::read_header() {
 
 std::vector<float> SafetensorsFile::read_floats(const std::string& name,
                                                 std::span<const int64_t> shape) const {
-  const auto found = tensors_.find(name);
-  if (found == tensors_.end()) refuse("tensor " + name + ": is not in it");
-  const Tensor& tensor = found->second;
+  const Tensor& tensor = find(name);
   if (!std::equal(shape.begin(), shape.end(), tensor.shape.begin(), tensor.shape.end())) {
-    refuse("tensor " + name + ": its shape is " + text_of(tensor.shape) + ", the model's " +
-           text_of(shape));
+    refuse("tensor " + name + ": its shape is " + shape_text(tensor.shape) + ", the model's " +
+           shape_text(shape));
   }
   if (tensor.dtype == "F32") {
     std::vector<float> values(tensor.size / sizeof(float));
-    read(tensor.begin, std::as_writable_bytes(std::span(values)), "tensor " + name);
+    read_at(tensor.begin, std::as_writable_bytes(std::span(values)), "tensor " + name);
     return values;
   }
   if (tensor.dtype != "BF16" && tensor.dtype != "F16") {
     refuse("tensor " + name + ": its dtype is " + tensor.dtype + ", not F32, BF16 or F16");
   }
   std::vector<uint16_t> codes(tensor.size / sizeof(uint16_t));
-  read(tensor.begin, std::as_writable_bytes(std::span(codes)), "tensor " + name);
+  read_at(tensor.begin, std::as_writable_bytes(std::span(codes)), "tensor " + name);
   std::vector<float> values(codes.size());
   const bool brain = tensor.dtype == "BF16";
   std::transform(codes.begin(), codes.end(), values.begin(), [brain](uint16_t code) {
@@ -312,14 +331,29 @@ std::vector<float> SafetensorsFile::read_floats(const std::string& name,
   return values;
 }
 
+void SafetensorsFile::read(const std::string& name, uint64_t offset,
+                           std::span<std::byte> bytes) const {
+  const Tensor& tensor = find(name);
+  if (offset > tensor.size || bytes.size() > tensor.size - offset) {
+    refuse("tensor " + name + ": has " + std::to_string(tensor.size) + " bytes, fewer than asked");
+  }
+  read_at(tensor.begin + offset, bytes, "tensor " + name);
+}
+
 const std::string& SafetensorsFile::metadata(const std::string& key) const {
   const auto found = metadata_.find(key);
   if (found == metadata_.end()) refuse("its metadata have no " + key);
   return found->second;
 }
 
-void SafetensorsFile::read(uint64_t begin, std::span<std::byte> bytes,
-                           const std::string& what) const {
+const SafetensorsFile::Tensor& SafetensorsFile::find(const std::string& name) const {
+  const auto found = tensors_.find(name);
+  if (found == tensors_.end()) refuse("tensor " + name + ": is not in it");
+  return found->second;
+}
+
+void SafetensorsFile::read_at(uint64_t begin, std::span<std::byte> bytes,
+                              const std::string& what) const {
   while (!bytes.empty()) {
     const ssize_t count = pread(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(begin));
     if (count < 0 && errno == EINTR) continue;
@@ -334,4 +368,4 @@ void SafetensorsFile::refuse(const std::string& reason) const {
   throw FileError(path_, reason);
 }
 
-}  // namespace train_gpt
+}  // namespace keel::tensorfile

@@ -1,0 +1,329 @@
+#include "cli/compare.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/command.h"
+#include "tensorfile/comparison.h"
+
+namespace keel::cli {
+namespace {
+
+using tensorfile::Difference;
+using tensorfile::Outcome;
+using tensorfile::Place;
+using tensorfile::shape_text;
+using tensorfile::TensorComparison;
+
+constexpr size_t kShown = 20;  // tensors, unless all are asked for
+
+struct CompareOptions {
+  std::string a, b;
+  double tolerance = 0;
+  bool has_tolerance = false;
+  bool all = false;
+  std::string json;
+};
+
+// What two runs are to each other.
+struct Findings {
+  uint64_t tensors = 0, equal = 0, close = 0, apart = 0;  // files that one lacks are none
+  uint64_t steps = 0;                                     // files of both folders
+  std::optional<TensorComparison> first;                  // that parts
+  std::vector<TensorComparison> differing;                // in the order in which they came to be
+
+  void add(const TensorComparison& each) {
+    if (!each.name.empty() && (tensors == 0 || each.file != last_file_)) {
+      ++steps;
+      last_file_ = each.file;
+    }
+    const bool is_apart = parts(each.outcome);
+    if (!each.name.empty()) ++tensors;
+    equal += each.outcome == Outcome::kEqual ? 1 : 0;
+    close += each.outcome == Outcome::kClose ? 1 : 0;
+    apart += is_apart ? 1 : 0;
+    if (is_apart && !first) first = each;
+    if (each.outcome != Outcome::kEqual) differing.push_back(each);
+  }
+
+ private:
+  std::string last_file_;
+};
+
+const char* name_of(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::kEqual:
+      return "equal";
+    case Outcome::kClose:
+      return "close";
+    case Outcome::kApart:
+      return "apart";
+    case Outcome::kShapes:
+      return "shapes";
+    case Outcome::kOnlyInA:
+      return "only in A";
+    case Outcome::kOnlyInB:
+      return "only in B";
+  }
+  return "?";
+}
+
+// "step_2.safetensors: layers.3.query.weight", or a part of it.
+std::string full_name(const TensorComparison& each) {
+  if (each.file.empty()) return each.name;
+  return each.name.empty() ? each.file : each.file + ": " + each.name;
+}
+
+std::string place_text(const Place& place) {
+  return shape_text(place.index);
+}
+
+std::string dtype_text(const TensorComparison& each) {
+  if (each.dtype_a.empty() || each.dtype_b.empty()) return each.dtype_a + each.dtype_b;
+  return each.dtype_a == each.dtype_b ? each.dtype_a : each.dtype_a + "/" + each.dtype_b;
+}
+
+std::string unlike_text(const Difference& difference) {
+  const Place& first = *difference.first_unlike;
+  return fmt::format("{} NaN or infinities that one alone has, the first at {}: {} and {}",
+                     difference.unlike, place_text(first), first.a, first.b);
+}
+
+// What no figure tells.
+std::string remark(const TensorComparison& each) {
+  switch (each.outcome) {
+    case Outcome::kShapes:
+      return fmt::format("{} in A, {} in B", shape_text(each.shape_a), shape_text(each.shape_b));
+    case Outcome::kOnlyInA:
+    case Outcome::kOnlyInB:
+      return name_of(each.outcome);
+    default:
+      break;
+  }
+  if (each.difference.unlike > 0) return unlike_text(each.difference);
+  if (std::isinf(each.tolerance)) return "rounding alone";
+  return parts(each.outcome) ? "apart" : "";
+}
+
+std::string row(const TensorComparison& each, size_t width) {
+  std::string text = fmt::format("{:<{}}  {:<8}", full_name(each), width, dtype_text(each));
+  const bool has_figures = each.outcome == Outcome::kClose || each.outcome == Outcome::kApart;
+  if (has_figures) {
+    const Difference& difference = each.difference;
+    text += fmt::format(
+        " {:>9.2e} {:>10.2e} {:>9.2e} {:>10} {:>10.7f}  {:<12}", difference.relative_norm,
+        difference.largest_absolute, difference.largest_relative,
+        difference.largest_ulps ? std::to_string(*difference.largest_ulps) : "-", difference.cosine,
+        difference.largest_absolute_at ? place_text(*difference.largest_absolute_at) : "-");
+  } else {
+    text += fmt::format(" {:>9} {:>10} {:>9} {:>10} {:>10}  {:<12}", "-", "-", "-", "-", "-", "-");
+  }
+  text += "  " + remark(each);
+  text.erase(text.find_last_not_of(' ') + 1);
+  return text + '\n';
+}
+
+void print_table(const Findings& findings, bool all) {
+  std::vector<TensorComparison> shown = findings.differing;
+  if (shown.empty()) return;
+  if (!all) {
+    std::stable_sort(shown.begin(), shown.end(),
+                     [](const auto& x, const auto& y) { return x.excess() > y.excess(); });
+    shown.resize(std::min(shown.size(), kShown));
+  }
+  size_t width = 0;
+  for (const TensorComparison& each : shown) width = std::max(width, full_name(each).size());
+  print(fmt::format("{:<{}}  {:<8} {:>9} {:>10} {:>9} {:>10} {:>10}  {:<12}  \n", "tensor", width,
+                    "dtype", "rel.norm", "max abs", "max rel", "max ulps", "cosine", "at"));
+  for (const TensorComparison& each : shown) print(row(each, width));
+  const size_t left_out = findings.differing.size() - shown.size();
+  if (left_out != 0) {
+    print(fmt::format("{} more that differ less; --all shows them, in the order of the runs\n",
+                      left_out));
+  }
+  print("\n");
+}
+
+std::string tensors_text(const Findings& findings) {
+  const std::string text =
+      fmt::format("{} tensor{}", findings.tensors, findings.tensors == 1 ? "" : "s");
+  return findings.steps < 2 ? text : fmt::format("{} of {} steps", text, findings.steps);
+}
+
+// Why the first that parts does.
+std::string reason(const TensorComparison& first) {
+  switch (first.outcome) {
+    case Outcome::kOnlyInA:
+      return "is only in A";
+    case Outcome::kOnlyInB:
+      return "is only in B";
+    case Outcome::kShapes:
+      return "has the shape " + remark(first);
+    default:
+      break;
+  }
+  if (first.difference.unlike > 0) return "has " + unlike_text(first.difference);
+  const Place& at = *first.difference.largest_absolute_at;
+  return fmt::format(
+      "differs by {:.3g} of its norm, where {:.3g} is tolerated; at most by {:.3g}, at {}: {} and "
+      "{}",
+      first.difference.relative_norm, first.tolerance, first.difference.largest_absolute,
+      place_text(at), at.a, at.b);
+}
+
+std::string verdict(const Findings& findings) {
+  if (findings.first) {
+    const TensorComparison& first = *findings.first;
+    std::string where = first.layer.empty() ? "" : ", layer " + first.layer;
+    if (!first.file.empty() && !first.name.empty()) where += ", of " + first.file;
+    return fmt::format("they part at {}{}: it {}; {} of {} part\n",
+                       first.name.empty() ? first.file : first.name, where, reason(first),
+                       findings.apart, tensors_text(findings));
+  }
+  if (findings.close == 0) {
+    return fmt::format("the same to the bit: {}\n", tensors_text(findings));
+  }
+  const auto worst =
+      std::max_element(findings.differing.begin(), findings.differing.end(),
+                       [](const auto& x, const auto& y) { return x.excess() < y.excess(); });
+  return fmt::format(
+      "the same within their tolerance: {}, {} of them to the bit; the worst is {}, which differs "
+      "by {:.3g} of its norm\n",
+      tensors_text(findings), findings.equal, full_name(*worst), worst->difference.relative_norm);
+}
+
+// ---- JSON
+
+// Infinities and NaN are no numbers of JSON.
+Json number(double value) {
+  if (std::isfinite(value)) return value;
+  return fmt::format("{}", value);
+}
+
+Json place_json(const std::optional<Place>& place) {
+  if (!place) return nullptr;
+  return {{"index", place->index}, {"a", number(place->a)}, {"b", number(place->b)}};
+}
+
+Json text_or_null(const std::string& text) {
+  return text.empty() ? Json(nullptr) : Json(text);
+}
+
+Json tensor_json(const TensorComparison& each) {
+  Json json = {{"file", text_or_null(each.file)},
+               {"tensor", text_or_null(each.name)},
+               {"layer", text_or_null(each.layer)},
+               {"outcome", name_of(each.outcome)},
+               {"dtype_a", text_or_null(each.dtype_a)},
+               {"dtype_b", text_or_null(each.dtype_b)},
+               {"shape_a", each.dtype_a.empty() ? Json(nullptr) : Json(each.shape_a)},
+               {"shape_b", each.dtype_b.empty() ? Json(nullptr) : Json(each.shape_b)}};
+  if (each.outcome != Outcome::kClose && each.outcome != Outcome::kApart) return json;
+  const Difference& difference = each.difference;
+  json["tolerance"] = number(each.tolerance);
+  json["relative_norm"] = number(difference.relative_norm);
+  json["largest_absolute"] = number(difference.largest_absolute);
+  json["largest_absolute_at"] = place_json(difference.largest_absolute_at);
+  json["largest_relative"] = number(difference.largest_relative);
+  json["largest_relative_at"] = place_json(difference.largest_relative_at);
+  json["largest_ulps"] = difference.largest_ulps ? Json(*difference.largest_ulps) : Json(nullptr);
+  json["cosine"] = difference.cosine;
+  json["unlike"] = difference.unlike;
+  json["first_unlike"] = place_json(difference.first_unlike);
+  return json;
+}
+
+Json findings_json(const CompareOptions& options, const Findings& findings) {
+  Json differing = Json::array();
+  for (const TensorComparison& each : findings.differing) differing.push_back(tensor_json(each));
+  return {{"a", options.a},
+          {"b", options.b},
+          {"same", !findings.first.has_value()},
+          {"tensors", findings.tensors},
+          {"steps", findings.steps},
+          {"equal", findings.equal},
+          {"close", findings.close},
+          {"apart", findings.apart},
+          {"first", findings.first ? tensor_json(*findings.first) : Json(nullptr)},
+          {"differing", differing}};
+}
+
+// ---- the command
+
+int run(const CompareOptions& options) {
+  std::ofstream json;
+  if (!options.json.empty()) {
+    json.open(options.json);  // now: what cannot be written should not cost the comparison
+    if (!json) throw UsageError("--json " + options.json + ": cannot be written");
+  }
+  Findings findings;
+  tensorfile::ComparisonOptions how;
+  if (options.has_tolerance) how.tolerance = options.tolerance;
+  try {
+    tensorfile::compare(options.a, options.b, how,
+                        [&](const TensorComparison& each) { findings.add(each); });
+  } catch (const tensorfile::FileError& error) {
+    throw UsageError(error.what());
+  }
+  print_table(findings, options.all);
+  print(verdict(findings));
+  if (json.is_open()) {
+    const Json all = findings_json(options, findings);
+    json << all.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) << '\n';
+    json.close();
+    if (!json) throw UsageError("--json " + options.json + ": cannot be written");
+  }
+  return findings.first ? 1 : 0;
+}
+
+// CLI11's own numbers take NaN.
+std::string check_tolerance(const std::string& text) {
+  double value = 0;
+  const bool is_tolerance =
+      CLI::detail::lexical_cast(text, value) && value >= 0 && std::isfinite(value);
+  return is_tolerance ? "" : "'" + text + "' is no tolerance: a number from 0 on";
+}
+
+}  // namespace
+
+void add_compare_command(CLI::App& app, int* exit_code) {
+  CLI::App* command = app.add_subcommand(
+      "compare", "Show the first tensor in which two runs part, and by how much");
+  command->footer(
+      "A and B are safetensors files, or folders of them with a file a step. Exit codes: 0 if\n"
+      "they are the same within the tolerance, 1 if they part, 2 if they cannot be compared.\n"
+      "Examples:\n"
+      "  train_gpt --devices cpu:0 --steps 3 --dump a --dump-steps 3\n"
+      "  train_gpt --devices vulkan:0 --steps 3 --dump b --dump-steps 3\n"
+      "  keel compare a b\n"
+      "  keel compare before.safetensors after.safetensors --rtol 0 --all --json out.json");
+  auto options = std::make_shared<CompareOptions>();
+  command->add_option("A", options->a, "A file or a folder")->required();
+  command->add_option("B", options->b, "The other one")->required();
+  CLI::Option* const tolerance =
+      command
+          ->add_option("--rtol", options->tolerance,
+                       "Tolerance of ||a - b|| / ||a|| for all floats; default: F64 1e-12, F32 "
+                       "1e-5, F16 4e-3, BF16 2e-2, F8_E4M3 0.1, F8_E5M2 0.2")
+          ->check(check_tolerance);
+  command->add_flag("--all", options->all,
+                    "Show every tensor that differs, in the order of the runs, not the worst 20");
+  command->add_option("--json", options->json, "Write all that was found to this file")
+      ->type_name("FILE");
+  command->callback([options, tolerance, exit_code] {
+    options->has_tolerance = tolerance->count() != 0;
+    *exit_code = run(*options);
+  });
+}
+
+}  // namespace keel::cli

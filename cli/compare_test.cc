@@ -1,0 +1,148 @@
+// `keel compare` as a user sees it: what it says of two runs, and its exit codes.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "cli/testing/keel_command.h"
+#include "tensorfile/order.h"
+#include "tensorfile/testing/tensor_folder.h"
+
+namespace {
+
+using keel::cli::testing::contains;
+using keel::cli::testing::keel;
+using keel::cli::testing::lines;
+using keel::cli::testing::Result;
+using nlohmann::json;
+
+class Compare : public testing::Test {
+ protected:
+  // A step of a run of two layers, the second of which has |value|.
+  std::string step(const std::string& name, float value) {
+    folder_.add("embedding", {1, 2, 3});
+    folder_.add("layers.0.output", {1, 2, 3});
+    folder_.add("layers.1.output", {1, value, 3}, {1, 3});
+    folder_.add("loss", {value});
+    return folder_.write(
+        name, {{keel::tensorfile::kOrderKey, "embedding\nlayers.0.output\nlayers.1.output\nloss"}});
+  }
+  std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
+  static void expect_last_line(const Result& result, const std::string& part) {
+    ASSERT_FALSE(result.out.empty()) << result.error;
+    EXPECT_TRUE(contains(lines(result.out).back(), part)) << result.out;
+  }
+
+  keel::tensorfile::testing::TensorFolder folder_;
+};
+
+TEST_F(Compare, SameRunsAreTheSame) {
+  const std::string a = step("a", 2);
+  const Result result = keel({"compare", a, a});
+  EXPECT_EQ(result.exit_code, 0) << result.error;
+  EXPECT_EQ(result.out, "the same to the bit: 4 tensors\n");
+}
+
+TEST_F(Compare, CloseRunsAreTheSameToo) {
+  const Result result = keel({"compare", step("a", 2), step("b", 2.000001F)});
+  EXPECT_EQ(result.exit_code, 0) << result.error;
+  expect_last_line(result,
+                   "the same within their tolerance: 4 tensors, 2 of them to the bit; the "
+                   "worst is loss, which differs by 4.77e-07 of its norm");
+}
+
+TEST_F(Compare, NamesTheFirstTensorAndItsLayer) {
+  const Result result = keel({"compare", step("a", 2), step("b", 2.5)});
+  EXPECT_EQ(result.exit_code, 1) << result.error;
+  expect_last_line(result,
+                   "they part at layers.1.output, layer layers.1: it differs by 0.134 of "
+                   "its norm, where 1e-05 is tolerated; at most by 0.5, at [0,1]: 2 and "
+                   "2.5; 2 of 4 tensors part");
+  const std::vector<std::string> all = lines(result.out);
+  ASSERT_GE(all.size(), 3U);
+  EXPECT_TRUE(contains(all[1], "loss")) << "the worst comes first\n" << result.out;
+  const Result in_order = keel({"compare", path("a"), path("b"), "--all"});
+  EXPECT_TRUE(contains(lines(in_order.out).at(1), "layers.1.output")) << in_order.out;
+  EXPECT_EQ(keel({"compare", path("a"), path("b"), "--rtol", "0.5"}).exit_code, 0);
+  EXPECT_EQ(keel({"compare", path("a"), path("b"), "--rtol", "0"}).exit_code, 1);
+}
+
+TEST_F(Compare, FoldersPartInAStep) {
+  for (const int number : {1, 2, 10}) {
+    const std::string name = "/step_" + std::to_string(number) + ".safetensors";
+    step("a" + name, 2);
+    step("b" + name, number == 1 ? 2 : std::numeric_limits<float>::quiet_NaN());
+  }
+  const Result result = keel({"compare", path("a"), path("b"), "--json", path("out.json")});
+  EXPECT_EQ(result.exit_code, 1) << result.error;
+  expect_last_line(result,
+                   "they part at layers.1.output, layer layers.1, of step_2.safetensors: "
+                   "it has 1 NaN or infinities that one alone has, the first at [0,1]: 2 "
+                   "and nan; 4 of 12 tensors of 3 steps part");
+  std::ifstream file(path("out.json"));
+  const json out = json::parse(file);
+  EXPECT_EQ(out.at("same"), false);
+  EXPECT_EQ(out.at("tensors"), 12);
+  EXPECT_EQ(out.at("steps"), 3);
+  EXPECT_EQ(out.at("equal"), 8);
+  EXPECT_EQ(out.at("first").at("file"), "step_2.safetensors");
+  EXPECT_EQ(out.at("first").at("tensor"), "layers.1.output");
+  EXPECT_EQ(out.at("first").at("layer"), "layers.1");
+  EXPECT_EQ(out.at("first").at("unlike"), 1);
+  EXPECT_EQ(out.at("first").at("first_unlike").at("b"), "nan");
+  EXPECT_EQ(out.at("first").at("shape_a"), (std::vector<int>{1, 3}));
+  EXPECT_EQ(out.at("differing").size(), 4U);
+
+  step("a/step_11.safetensors", 2);
+  step("b/step_2.safetensors", 2);
+  step("b/step_10.safetensors", 2);
+  const Result shorter = keel({"compare", path("a"), path("b")});
+  EXPECT_EQ(shorter.exit_code, 1);
+  expect_last_line(shorter, "they part at step_11.safetensors: it is only in A");
+}
+
+TEST_F(Compare, AnotherModelsTensorsPart) {
+  const std::string a = step("a", 2);
+  folder_.add("embedding", {1, 2}, {2});
+  folder_.add("loss", {2});
+  const std::string other = folder_.write("other");
+  const Result result = keel({"compare", a, other});
+  EXPECT_EQ(result.exit_code, 1);
+  expect_last_line(result, "they part at embedding: it has the shape [3] in A, [2] in B; 3 of 4");
+  EXPECT_TRUE(contains(result.out, "only in A")) << result.out;
+}
+
+TEST_F(Compare, SaysHowManyItDoesNotShow) {
+  for (const float value : {1.0F, 2.0F}) {
+    for (int i = 0; i < 25; ++i) folder_.add("layers." + std::to_string(i) + ".x", {value});
+    folder_.write(value == 1 ? "a" : "b");
+  }
+  const Result result = keel({"compare", path("a"), path("b")});
+  EXPECT_TRUE(contains(result.out, "5 more that differ less; --all")) << result.out;
+  EXPECT_TRUE(contains(result.out, "part at layers.0.x")) << result.out;
+  EXPECT_EQ(lines(keel({"compare", path("a"), path("b"), "--all"}).out).size(), 28U);
+}
+
+TEST_F(Compare, WhatCannotBeComparedIsAMistake) {
+  const std::string a = step("a", 2);
+  const auto refused = [&](std::vector<std::string> arguments, const std::string& part) {
+    arguments.insert(arguments.begin(), "compare");
+    const Result result = keel(arguments);
+    EXPECT_EQ(result.exit_code, 2) << part << result.out;
+    EXPECT_TRUE(contains(result.error, part)) << part << " is not in " << result.error;
+    EXPECT_EQ(result.out, "");
+  };
+  refused({a}, "B");
+  refused({a, path("absent")}, "absent: cannot be opened");
+  refused({a, path("")}, "is a folder");
+  std::ofstream(path("text")) << "not a file of tensors";
+  refused({path("text"), a}, "text: its header claims");
+  folder_.add("x", {1});
+  refused({a, folder_.write("x")}, "no tensor in common");
+  refused({a, a, "--rtol", "nan"}, "--rtol");
+  refused({a, a, "--rtol", "-1"}, "--rtol");
+  refused({a, a, "--json", path("no/such/folder")}, "--json");
+}
+
+}  // namespace

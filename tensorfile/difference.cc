@@ -1,0 +1,177 @@
+#include "tensorfile/difference.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <span>
+
+#include "tensorfile/dtypes.h"
+
+namespace keel::tensorfile {
+namespace {
+
+using Tensor = SafetensorsFile::Tensor;
+
+constexpr uint64_t kPiece = 1 << 16;  // elements
+
+// A tensor, read piece by piece.
+class Reader {
+ public:
+  Reader(const SafetensorsFile& file, const std::string& name)
+      : file_(file), name_(name), dtype_(*find_dtype(file.tensors().at(name).dtype)) {}
+
+  const Dtype& dtype() const { return dtype_; }
+  // Valid until the next call.
+  std::span<const std::byte> read(uint64_t first, uint64_t count) {
+    bytes_.resize(static_cast<size_t>(count * dtype_.size));
+    file_.read(name_, first * dtype_.size, bytes_);
+    return bytes_;
+  }
+
+ private:
+  const SafetensorsFile& file_;
+  const std::string& name_;
+  const Dtype& dtype_;
+  std::vector<std::byte> bytes_;
+};
+
+uint64_t elements(const Tensor& tensor) {
+  return tensor.size / find_dtype(tensor.dtype)->size;
+}
+
+std::vector<int64_t> index_of(uint64_t element, const std::vector<int64_t>& shape) {
+  std::vector<int64_t> index(shape.size());
+  for (size_t axis = shape.size(); axis-- > 0;) {
+    const auto size = static_cast<uint64_t>(shape[axis]);
+    index[axis] = static_cast<int64_t>(element % size);
+    element /= size;
+  }
+  return index;
+}
+
+// Stops at the first piece that differs: most tensors differ early or not at all.
+bool are_equal_bits(Reader& a, Reader& b, uint64_t count) {
+  if (&a.dtype() != &b.dtype()) return false;
+  for (uint64_t first = 0; first < count; first += kPiece) {
+    const uint64_t size = std::min(kPiece, count - first);
+    const std::span<const std::byte> bytes_a = a.read(first, size);
+    const std::span<const std::byte> bytes_b = b.read(first, size);
+    if (std::memcmp(bytes_a.data(), bytes_b.data(), bytes_a.size()) != 0) return false;
+  }
+  return true;
+}
+
+// Two elements that are not both finite.
+template <typename Value>
+bool are_unlike(Value a, Value b) {
+  if (std::isnan(a) || std::isnan(b)) return std::isnan(a) != std::isnan(b);
+  return a != b;  // an infinity, and its opposite or a finite value
+}
+
+// |Value| is wide enough to tell neighbours of both dtypes apart, and for the squares of the
+// largest and the smallest.
+template <typename Value>
+class Measure {
+ public:
+  void add(uint64_t first, std::span<const Value> a, std::span<const Value> b) {
+    Value square_a = 0, square_b = 0, square_difference = 0, product = 0;
+    for (size_t i = 0; i < a.size(); ++i) {
+      if (!std::isfinite(a[i]) || !std::isfinite(b[i])) {
+        if (are_unlike(a[i], b[i]) && unlike_++ == 0) first_unlike_ = {first + i, a[i], b[i]};
+        continue;
+      }
+      const Value difference = std::abs(a[i] - b[i]);
+      square_a += a[i] * a[i];
+      square_b += b[i] * b[i];
+      product += a[i] * b[i];
+      if (difference == 0) continue;
+      square_difference += difference * difference;
+      const Value relative = difference / std::max(std::abs(a[i]), std::abs(b[i]));
+      if (difference > absolute_.size) absolute_ = {first + i, a[i], b[i], difference};
+      if (relative > relative_.size) relative_ = {first + i, a[i], b[i], relative};
+    }
+    // Sums of pieces: a sum over all elements, one by one, would lose the small ones at its end.
+    square_a_ += square_a;
+    square_b_ += square_b;
+    square_difference_ += square_difference;
+    product_ += product;
+  }
+
+  Difference result(const std::vector<int64_t>& shape) const {
+    Difference result;
+    const auto place = [&](const Extreme& extreme) -> Place {
+      return {index_of(extreme.element, shape), static_cast<double>(extreme.a),
+              static_cast<double>(extreme.b)};
+    };
+    if (absolute_.size > 0) {
+      result.largest_absolute = static_cast<double>(absolute_.size);
+      result.largest_absolute_at = place(absolute_);
+      result.largest_relative = static_cast<double>(relative_.size);
+      result.largest_relative_at = place(relative_);
+      result.relative_norm =
+          static_cast<double>(std::sqrt(square_difference_) / std::sqrt(square_a_));
+    }
+    if (square_a_ > 0 && square_b_ > 0) {
+      const Value cosine = product_ / (std::sqrt(square_a_) * std::sqrt(square_b_));
+      result.cosine = static_cast<double>(std::clamp(cosine, Value{-1}, Value{1}));
+    } else if (square_a_ > 0 || square_b_ > 0) {
+      result.cosine = 0;
+    }
+    result.unlike = unlike_;
+    if (unlike_ > 0) result.first_unlike = place(first_unlike_);
+    return result;
+  }
+
+ private:
+  struct Extreme {
+    uint64_t element = 0;
+    Value a = 0, b = 0;
+    Value size = 0;
+  };
+
+  Value square_a_ = 0, square_b_ = 0, square_difference_ = 0, product_ = 0;
+  Extreme absolute_, relative_, first_unlike_;
+  uint64_t unlike_ = 0;
+};
+
+template <typename Value>
+Difference measure(Reader& a, Reader& b, const Tensor& tensor) {
+  Measure<Value> all;
+  const bool in_ulps = &a.dtype() == &b.dtype() && a.dtype().kind == Dtype::Kind::kFloat;
+  uint64_t largest = 0;
+  std::vector<Value> values_a, values_b;
+  const uint64_t count = elements(tensor);
+  for (uint64_t first = 0; first < count; first += kPiece) {
+    const uint64_t size = std::min(kPiece, count - first);
+    const std::span<const std::byte> bytes_a = a.read(first, size);
+    const std::span<const std::byte> bytes_b = b.read(first, size);
+    values_a.resize(static_cast<size_t>(size));
+    values_b.resize(values_a.size());
+    decode<Value>(a.dtype(), bytes_a, values_a);
+    decode<Value>(b.dtype(), bytes_b, values_b);
+    all.add(first, values_a, values_b);
+    if (in_ulps) largest = std::max(largest, largest_ulps(a.dtype(), bytes_a, bytes_b));
+  }
+  Difference result = all.result(tensor.shape);
+  if (in_ulps) result.largest_ulps = largest;
+  return result;
+}
+
+}  // namespace
+
+Difference difference(const SafetensorsFile& a, const SafetensorsFile& b, const std::string& name) {
+  const Tensor& tensor = a.tensors().at(name);
+  Reader reader_a(a, name);
+  Reader reader_b(b, name);
+  if (are_equal_bits(reader_a, reader_b, elements(tensor))) {
+    Difference none;
+    none.equal_bits = true;
+    return none;
+  }
+  if (reader_a.dtype().fits_double && reader_b.dtype().fits_double) {
+    return measure<double>(reader_a, reader_b, tensor);
+  }
+  return measure<long double>(reader_a, reader_b, tensor);
+}
+
+}  // namespace keel::tensorfile

@@ -1,0 +1,43 @@
+// How far two tensors of one shape lie from each other.
+#ifndef KEEL_TENSORFILE_DIFFERENCE_H_
+#define KEEL_TENSORFILE_DIFFERENCE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tensorfile/safetensors.h"
+
+namespace keel::tensorfile {
+
+// An element in which both tensors differ.
+struct Place {
+  std::vector<int64_t> index;
+  double a = 0, b = 0;
+};
+
+// NaN and infinities count apart: all figures but |unlike| are of the elements that are finite in
+// both tensors.
+struct Difference {
+  bool equal_bits = false;  // all figures are zero then, and the cosine 1
+  double largest_absolute = 0;
+  std::optional<Place> largest_absolute_at;
+  double largest_relative = 0;  // |a - b| / max(|a|, |b|)
+  std::optional<Place> largest_relative_at;
+  double relative_norm = 0;  // ||a - b|| / ||a||; infinite where a is zero and b is not
+  double cosine = 1;         // of the angle between both; 0 where one is zero
+  // Values of the dtype from one to the other, where both have one float dtype.
+  std::optional<uint64_t> largest_ulps;
+  // Elements that are NaN, or an infinity, in one and something else in the other.
+  uint64_t unlike = 0;
+  std::optional<Place> first_unlike;
+};
+
+// Reads pieces of a megabyte or so, however large the tensor is. Both files have the tensor
+// |name|, in one shape; their dtypes may differ. Throws FileError where one cannot be read.
+Difference difference(const SafetensorsFile& a, const SafetensorsFile& b, const std::string& name);
+
+}  // namespace keel::tensorfile
+
+#endif  // KEEL_TENSORFILE_DIFFERENCE_H_
