@@ -76,6 +76,10 @@ extern const Op kRopeOp;
 // ops_dropout.cc
 extern const Op kDropoutAddOp;
 extern const Op kDropoutBackwardOp;
+// ops_layout.cc
+extern const Op kTransposeOp;
+// ops_scaled.cc
+extern const Op kCastScaledOp;
 
 // ---- shared by the families --------------------------------------------------
 
