@@ -109,7 +109,9 @@ TEST_P(CpuOps, CastScaledFromEveryCode) {
       const float want = dtype == KEEL_FLOAT8_E4M3FN ? to_float(static_cast<float8_e4m3_t>(i))
                                                      : to_float(static_cast<float8_e5m2_t>(i));
       EXPECT_EQ(std::isnan(got[i]), std::isnan(want)) << i;
-      if (!std::isnan(want)) EXPECT_EQ(got[i], want) << i;
+      if (!std::isnan(want)) {
+        EXPECT_EQ(got[i], want) << i;
+      }
     }
   }
 }
