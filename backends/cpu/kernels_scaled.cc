@@ -24,7 +24,7 @@ struct E4m3 {
   static constexpr float kLeast = 0x1p-6f;           // normal
   static constexpr float kStep = 0x1p-9f;            // of subnormals
   static constexpr uint32_t kLargest = 0x43e00000u;  // 448
-  static constexpr uint32_t kSpecial = 0x7f;         // from this code on: NaN
+  static constexpr uint32_t kLastFinite = 0x7e;      // code; then NaN
 };
 struct E5m2 {
   static constexpr int kShift = 21;
@@ -32,7 +32,7 @@ struct E5m2 {
   static constexpr float kLeast = 0x1p-14f;
   static constexpr float kStep = 0x1p-16f;
   static constexpr uint32_t kLargest = 0x47600000u;  // 57344
-  static constexpr uint32_t kSpecial = 0x7c;         // infinity, then NaN
+  static constexpr uint32_t kLastFinite = 0x7b;      // then infinity, then NaN
 };
 
 uint32_t largest_magnitude_f32(const float* x, int64_t count) {
@@ -87,7 +87,7 @@ HWY_INLINE void decode(D d, const uint8_t* x, float* y) {
   const auto subnormal = hn::BitCast(du, hn::Mul(steps, hn::Set(d, Type::kStep)));
   const auto is_small = hn::Lt(shifted, hn::Set(du, 1u << 23));
   auto bits = hn::IfThenElse(is_small, subnormal, normal);
-  const auto is_special = hn::Ge(magnitude, hn::Set(du, Type::kSpecial));
+  const auto is_special = hn::Gt(magnitude, hn::Set(du, Type::kLastFinite));
   // The quiet NaN, but for the first of two or more: infinity.
   const auto is_infinite = hn::And(is_special, hn::Lt(magnitude, hn::Set(du, 0x7d)));
   bits = hn::IfThenElse(is_special, hn::Set(du, 0x7fc00000u), bits);
