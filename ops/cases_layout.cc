@@ -1,5 +1,6 @@
 // Cases of what moves elements.
 #include <cstdio>
+#include <keel/plugin_kit.hpp>
 #include <utility>
 
 #include "ops/case_builder.h"
@@ -87,6 +88,9 @@ std::vector<Case> transpose_cases() {
     }
 
     const Transposition plane = {{67, 35}, 0x10};
+    // Rows of 16 bytes, each as one element.
+    const Transposition rows = {{33, 34, int64_t{16} / kit::dtype_size(dtype)}, 0x102};
+    add(rows, dense(dtype, rows.shape, values));
     const CaseTensor x = dense(dtype, plane.shape, values);
     add(plane, shifted(x, 3), "/x_unaligned");
     cases.push_back(transpose_case(c, plane, x, "/y_unaligned"));
