@@ -47,6 +47,10 @@ FloatLimits float_limits(keel_dtype dtype) {
       return {0x1p-14, 0x1p-24, 65504};
     case KEEL_BFLOAT16:
       return {0x1p-126, 0x1p-133, 0x1.fep127};
+    case KEEL_FLOAT8_E4M3FN:
+      return {0x1p-6, 0x1p-9, 448};
+    case KEEL_FLOAT8_E5M2:
+      return {0x1p-14, 0x1p-16, 57344};
     default:
       return {0x1p-126, 0x1p-149, 0x1.fffffep127};
   }
@@ -74,6 +78,25 @@ double tie(uint64_t bits) {
   const auto beside = static_cast<double>(static_cast<int>(bits >> 32 & 3) - 1);
   const double mantissa = 1 + (step + 0.5) / steps + (beside == 2 ? 0 : beside * 0x1p-23);
   return sign_of(bits) * std::ldexp(mantissa, static_cast<int>(bits >> 40 & 31) - 15);
+}
+
+double integer(keel_dtype dtype, uint64_t bits) {
+  const auto word = static_cast<uint32_t>(bits >> 32);
+  switch (dtype) {
+    case KEEL_INT8:
+      return static_cast<int8_t>(word);
+    case KEEL_INT16:
+      return static_cast<int16_t>(word);
+    case KEEL_UINT8:
+      return static_cast<uint8_t>(word);
+    case KEEL_UINT16:
+      return static_cast<uint16_t>(word);
+    case KEEL_UINT32:
+    case KEEL_UINT64:
+      return word;
+    default:
+      return static_cast<int32_t>(word);
+  }
 }
 
 double some_index(int64_t bound, uint64_t bits) {
@@ -105,7 +128,11 @@ double draw(const CaseTensor& tensor, uint64_t bits) {
     case Distribution::kMaskedLogits:
       return bits % 5 == 0 ? -kInfinity : 4 * normal(bits);
     case Distribution::kIntegers:
-      return static_cast<int32_t>(bits >> 32);
+      return integer(tensor.dtype, bits);
+    case Distribution::kEighths:
+      return sign_of(bits) * static_cast<double>(bits >> 8 & 511) / 8;
+    case Distribution::kPowerOfTwo:
+      return std::exp2(static_cast<double>(bits >> 8 & 15) - 8);
     case Distribution::kIndices:
       return some_index(tensor.bound, bits);
     case Distribution::kIndicesSomeOutside: {

@@ -44,6 +44,8 @@ std::vector<Case> bias_gelu_backward_cases();
 std::vector<Case> rope_cases();
 std::vector<Case> dropout_add_cases();
 std::vector<Case> dropout_backward_cases();
+std::vector<Case> transpose_cases();
+std::vector<Case> cast_scaled_cases();
 
 }  // namespace keel::ops
 

@@ -23,6 +23,10 @@ const char* short_name(keel_dtype dtype) {
       return "i64";
     case KEEL_UINT8:
       return "u8";
+    case KEEL_FLOAT8_E4M3FN:
+      return "e4m3";
+    case KEEL_FLOAT8_E5M2:
+      return "e5m2";
     default:
       return kit::dtype_name(dtype);
   }

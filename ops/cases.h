@@ -21,7 +21,9 @@ enum class Distribution : uint8_t {
   kLogits,              // normal, deviation 4
   kMaskedLogits,        // the same, one in five minus infinity
   kLogSumExp,           // of the rows of input 0, made by the reference
-  kIntegers,            // every value of the dtype
+  kIntegers,            // every value of the dtype, of the 64-bit ones 32 bits
+  kEighths,             // multiples of 1/8 up to 64: many halfway between neighbours in 8 bits
+  kPowerOfTwo,          // 2^-8 .. 2^7
   kIndices,             // 0 .. bound - 1
   kBoundaries,          // of sequences of growing length, the first may be empty: 0 ... bound
   kIndicesSomeOutside,  // one in four of -1, bound, and the extremes of int32

@@ -35,13 +35,15 @@ What holds for all of them:
   rounded. "NMSE" is the allowed mean-square error of a whole output, relative to its energy.
 )";
 
-// 0x1p-22 as "2^-22"; other numbers in short.
+// 0x1p-22 as "2^-22", integers of many digits in hexadecimal; other numbers in short.
 std::string number(double value) {
   char text[32];
   int exponent = 0;
   if (value > 0 && std::isfinite(value) && std::frexp(value, &exponent) == 0.5 &&
       std::abs(exponent) > 12) {
     std::snprintf(text, sizeof(text), "2^%d", exponent - 1);
+  } else if (value >= 1e6 && value < 0x1p53 && std::floor(value) == value) {
+    std::snprintf(text, sizeof(text), "0x%llx", static_cast<unsigned long long>(value));
   } else {
     std::snprintf(text, sizeof(text), "%g", value);
   }

@@ -28,18 +28,34 @@ void store(void* data, int64_t element, Element value) {
 
 double load_element(const void* data, keel_dtype dtype, int64_t element) {
   switch (dtype) {
+    case KEEL_INT8:
+      return load<int8_t>(data, element);
+    case KEEL_INT16:
+      return load<int16_t>(data, element);
     case KEEL_INT32:
       return load<int32_t>(data, element);
     case KEEL_INT64:
       return static_cast<double>(load<int64_t>(data, element));
     case KEEL_UINT8:
       return load<uint8_t>(data, element);
+    case KEEL_UINT16:
+      return load<uint16_t>(data, element);
+    case KEEL_UINT32:
+      return load<uint32_t>(data, element);
+    case KEEL_UINT64:
+      return static_cast<double>(load<uint64_t>(data, element));
+    case KEEL_FLOAT8_E4M3FN:
+      return to_float(load<float8_e4m3_t>(data, element));
+    case KEEL_FLOAT8_E5M2:
+      return to_float(load<float8_e5m2_t>(data, element));
     case KEEL_FLOAT16:
       return to_float(load<float16_t>(data, element));
     case KEEL_BFLOAT16:
       return to_float(load<bfloat16_t>(data, element));
     case KEEL_FLOAT32:
       return load<float>(data, element);
+    case KEEL_FLOAT64:
+      return load<double>(data, element);
     default:  // no schema allows another
       return std::numeric_limits<double>::quiet_NaN();
   }
@@ -59,7 +75,7 @@ Integer saturate(double value) {
 }
 
 bool is_integer(keel_dtype dtype) {
-  return dtype == KEEL_INT32 || dtype == KEEL_INT64 || dtype == KEEL_UINT8;
+  return dtype >= KEEL_INT8 && dtype <= KEEL_UINT64;
 }
 
 // double to float, to nearest even, with overflow to infinity as IEEE 754 has it.
@@ -95,18 +111,34 @@ std::vector<double> read_tensor(const keel_tensor& tensor) {
 
 void store_element(void* data, keel_dtype dtype, int64_t element, double value) {
   switch (dtype) {
+    case KEEL_INT8:
+      return store(data, element, saturate<int8_t>(value));
+    case KEEL_INT16:
+      return store(data, element, saturate<int16_t>(value));
     case KEEL_INT32:
       return store(data, element, saturate<int32_t>(value));
     case KEEL_INT64:
       return store(data, element, saturate<int64_t>(value));
     case KEEL_UINT8:
       return store(data, element, saturate<uint8_t>(value));
+    case KEEL_UINT16:
+      return store(data, element, saturate<uint16_t>(value));
+    case KEEL_UINT32:
+      return store(data, element, saturate<uint32_t>(value));
+    case KEEL_UINT64:
+      return store(data, element, saturate<uint64_t>(value));
+    case KEEL_FLOAT8_E4M3FN:
+      return store(data, element, to_float8_e4m3(to_float32(value)));
+    case KEEL_FLOAT8_E5M2:
+      return store(data, element, to_float8_e5m2(to_float32(value)));
     case KEEL_FLOAT16:
       return store(data, element, to_float16(to_float32(value)));
     case KEEL_BFLOAT16:
       return store(data, element, to_bfloat16(to_float32(value)));
     case KEEL_FLOAT32:
       return store(data, element, to_float32(value));
+    case KEEL_FLOAT64:
+      return store(data, element, value);
     default:
       return;  // no schema allows another
   }

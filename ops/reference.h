@@ -30,7 +30,7 @@ struct ReferenceResult {
 keel_status run_reference(const keel_op_call& call, ReferenceResult* out_result);
 
 // |value| as an element of |dtype|, back in double: rounded to float32 and from there to
-// the 16-bit types, to nearest with ties to even; truncated and saturated for integers.
+// the 16- and 8-bit types, to nearest with ties to even; truncated and saturated for integers.
 double round_to_dtype(double value, keel_dtype dtype);
 // Element |index| of a host tensor in row-major order: any dtype, any strides.
 std::vector<double> read_tensor(const keel_tensor& tensor);

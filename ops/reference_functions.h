@@ -42,6 +42,8 @@ void bias_gelu_backward_reference(Workspace& w);
 void rope_reference(Workspace& w);
 void dropout_add_reference(Workspace& w);
 void dropout_backward_reference(Workspace& w);
+void transpose_reference(Workspace& w);
+void cast_scaled_reference(Workspace& w);
 
 }  // namespace keel::ops
 

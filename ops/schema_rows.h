@@ -56,6 +56,10 @@ extern const Schema kRope;
 // ---- dropout
 extern const Schema kDropoutAdd;
 extern const Schema kDropoutBackward;
+// ---- layout
+extern const Schema kTranspose;
+// ---- scaled
+extern const Schema kCastScaled;
 
 }  // namespace keel::ops
 

@@ -38,6 +38,8 @@ bool check_bias_gelu(const keel_op_call& call, CheckError* error);
 bool check_bias_gelu_backward(const keel_op_call& call, CheckError* error);
 bool check_rope(const keel_op_call& call, CheckError* error);
 bool check_dropout_add(const keel_op_call& call, CheckError* error);
+bool check_transpose(const keel_op_call& call, CheckError* error);
+bool check_cast_scaled(const keel_op_call& call, CheckError* error);
 
 }  // namespace keel::ops
 

@@ -94,6 +94,15 @@ struct DropoutMask {
 void dropout_add_f32(const DropoutMask& mask, int64_t first, const float* x, const float* bias,
                      const float* residual, float* y, int64_t count);
 
+// ---- 8-bit floats (kernels_scaled.cc) -------------------------------------------
+
+// The largest |x| by its bits, which order NaN above all else; 0 for none.
+uint32_t largest_magnitude_f32(const float* x, int64_t count);
+// y = scale * x, rounded to float32 and then to |dtype|, KEEL_FLOAT8_E4M3FN or KEEL_FLOAT8_E5M2:
+// to the nearest even, the largest finite number instead of what is larger.
+void scale_to_float8(keel_dtype dtype, const float* x, float scale, uint8_t* y, int64_t count);
+void float8_to_f32(keel_dtype dtype, const uint8_t* x, float* y, int64_t count);
+
 // ---- reductions (kernels_reduce.cc) --------------------------------------------
 
 // Blocks of 512 are summed in float32 and the blocks in float64, in order.

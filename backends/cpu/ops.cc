@@ -74,6 +74,10 @@ const Operator* find_operator(keel_op_id op) {
       return &kDropoutAddOperator;
     case KEEL_OP_DROPOUT_BACKWARD:
       return &kDropoutBackwardOperator;
+    case KEEL_OP_TRANSPOSE:
+      return &kTransposeOperator;
+    case KEEL_OP_CAST_SCALED:
+      return &kCastScaledOperator;
     default:
       return nullptr;
   }

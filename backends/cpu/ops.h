@@ -72,6 +72,8 @@ extern const Operator kBiasGeluBackwardOperator;
 extern const Operator kRopeOperator;
 extern const Operator kDropoutAddOperator;
 extern const Operator kDropoutBackwardOperator;
+extern const Operator kTransposeOperator;
+extern const Operator kCastScaledOperator;
 
 }  // namespace keel::cpu
 

@@ -235,6 +235,34 @@ struct DropoutArguments {
   uint32_t reserved;
 };
 
+// An axis of a transposition: its steps in x and in y, in units.
+struct TransposeAxis {
+  uint64_t extent, from, to;
+};
+inline constexpr uint32_t kTransposeOuter = 6;
+// Units along a side of a tile.
+inline constexpr uint32_t kTransposeTile = 32;
+
+// |column| is y's innermost axis. In tiles, |row| is any other; else the next to it, and |outer|
+// are those before, slowest first. |count|: units.
+struct TransposeArguments {
+  Address x, y;
+  TransposeAxis column, row;
+  TransposeAxis outer[kTransposeOuter];
+  uint64_t count, tiles;
+  uint32_t outer_count;
+  uint32_t reserved;
+};
+
+// y = scale * x, in chunks, a block each. Of several chunks the largest magnitudes go to |largest|,
+// of which cast_scaled_join makes |amax|. |is_aligned|: x and y begin at multiples of 16 bytes.
+struct CastScaledArguments {
+  Address x, scale, y, amax, largest;
+  uint64_t count, chunk, chunks;
+  uint32_t is_aligned;
+  uint32_t reserved;
+};
+
 // The kernels, which are launched by these names with "keel_" before them. Where two differ by
 // _warp and _block alone, a row is taken by a warp (kWarps rows a block) or by a block.
 #define KEEL_SIMT_KERNELS(X)      \
@@ -344,7 +372,30 @@ struct DropoutArguments {
   X(rope_f16)                     \
   X(dropout_f32)                  \
   X(dropout_bf16)                 \
-  X(dropout_f16)
+  X(dropout_f16)                  \
+  X(transpose_1)                  \
+  X(transpose_2)                  \
+  X(transpose_4)                  \
+  X(transpose_8)                  \
+  X(transpose_16)                 \
+  X(transpose_tiles_1)            \
+  X(transpose_tiles_2)            \
+  X(transpose_tiles_4)            \
+  X(transpose_tiles_8)            \
+  X(transpose_tiles_16)           \
+  X(cast_scaled_f32_e4m3)         \
+  X(cast_scaled_f32_e5m2)         \
+  X(cast_scaled_bf16_e4m3)        \
+  X(cast_scaled_bf16_e5m2)        \
+  X(cast_scaled_f16_e4m3)         \
+  X(cast_scaled_f16_e5m2)         \
+  X(cast_scaled_e4m3_f32)         \
+  X(cast_scaled_e5m2_f32)         \
+  X(cast_scaled_e4m3_bf16)        \
+  X(cast_scaled_e5m2_bf16)        \
+  X(cast_scaled_e4m3_f16)         \
+  X(cast_scaled_e5m2_f16)         \
+  X(cast_scaled_join)
 
 enum class KernelId : uint32_t {
 #define KEEL_SIMT_ID(name) name,

@@ -32,8 +32,8 @@ const Op* find_op(keel_op_id id) {
       &kRopeOp,
       &kDropoutAddOp,
       &kDropoutBackwardOp,
-      nullptr,  // transpose
-      nullptr,  // cast_scaled
+      &kTransposeOp,
+      &kCastScaledOp,
       &kAttentionOp,
       &kAttentionBackwardOp,
       &kAttentionMergeOp,

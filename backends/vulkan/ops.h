@@ -1,7 +1,8 @@
 // The operators of this backend: what each can run, and the commands it records.
 //
-// Tensors are float32 (casts apart) and contiguous; matmul also takes rows that
-// lie further apart. Whatever else is asked for is answered with KEEL_OP_NONE.
+// Tensors are float32 (casts and transpose apart) and contiguous; matmul also takes rows
+// that lie further apart, transpose any input. Whatever else is asked for is answered with
+// KEEL_OP_NONE.
 #ifndef KEEL_BACKENDS_VULKAN_OPS_H_
 #define KEEL_BACKENDS_VULKAN_OPS_H_
 
@@ -72,6 +73,10 @@ extern const Op kRopeOp;
 // ops_dropout.cc
 extern const Op kDropoutAddOp;
 extern const Op kDropoutBackwardOp;
+// ops_layout.cc
+extern const Op kTransposeOp;
+// ops_scaled.cc
+extern const Op kCastScaledOp;
 
 // ---- shared by the families --------------------------------------------------
 

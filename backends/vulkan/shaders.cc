@@ -117,6 +117,24 @@ constexpr uint32_t kRope[] = {
 constexpr uint32_t kDropout[] = {
 #include "shaders/dropout.inc"
 };
+constexpr uint32_t kTranspose1[] = {
+#include "shaders/transpose_1.inc"
+};
+constexpr uint32_t kTranspose2[] = {
+#include "shaders/transpose_2.inc"
+};
+constexpr uint32_t kTranspose4[] = {
+#include "shaders/transpose_4.inc"
+};
+constexpr uint32_t kTranspose8[] = {
+#include "shaders/transpose_8.inc"
+};
+constexpr uint32_t kTranspose16[] = {
+#include "shaders/transpose_16.inc"
+};
+constexpr uint32_t kCastScaled[] = {
+#include "shaders/cast_scaled.inc"
+};
 
 // In the order of Shader.
 constexpr ShaderCode kCode[] = {
@@ -158,6 +176,12 @@ constexpr ShaderCode kCode[] = {
     {kBiasGeluBackward, std::size(kBiasGeluBackward), WorkgroupShape::kElements, 0},
     {kRope, std::size(kRope), WorkgroupShape::kElements, 0},
     {kDropout, std::size(kDropout), WorkgroupShape::kElements, 0},
+    {kTranspose1, std::size(kTranspose1), WorkgroupShape::kFixed, 256},
+    {kTranspose2, std::size(kTranspose2), WorkgroupShape::kFixed, 256},
+    {kTranspose4, std::size(kTranspose4), WorkgroupShape::kFixed, 256},
+    {kTranspose8, std::size(kTranspose8), WorkgroupShape::kFixed, 256},
+    {kTranspose16, std::size(kTranspose16), WorkgroupShape::kFixed, 256},
+    {kCastScaled, std::size(kCastScaled), WorkgroupShape::kElements, 0},
 };
 static_assert(std::size(kCode) == kShaderCount);
 

@@ -45,8 +45,14 @@ enum class Shader : uint32_t {
   kBiasGeluBackward,
   kRope,
   kDropout,
+  kTranspose1,
+  kTranspose2,
+  kTranspose4,
+  kTranspose8,
+  kTranspose16,
+  kCastScaled,
 };
-inline constexpr uint32_t kShaderCount = 37;
+inline constexpr uint32_t kShaderCount = 43;
 
 // How the invocations of a workgroup are counted (constant_id 0).
 enum class WorkgroupShape {
