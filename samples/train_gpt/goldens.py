@@ -123,7 +123,7 @@ def parameter_shapes(config):
     return shapes
 
 
-def initial_weights(config, dtype):
+def initial_weights(config):
     """Uniform, by a counter through all elements; around 1 for the gains of norms. Large, and
     zero nowhere, unlike those that a training begins with: so every term of the gradient counts.
     """
@@ -135,8 +135,7 @@ def initial_weights(config, dtype):
             uniform = (mix(counter) >> 40) / 2**23 - 1  # 24 bits: exact in float32
             values.append(mean + 0.25 * uniform)
             counter += 1
-        tensor = torch.tensor(values, dtype=torch.float32).to(dtype).reshape(shape)
-        weights[name] = tensor.requires_grad_()
+        weights[name] = torch.tensor(values).reshape(shape).requires_grad_()
     return weights
 
 
@@ -215,38 +214,50 @@ def learning_rate(training, step):
     return training["learning_rate"] * warmup * cosine
 
 
-def train(config, training, dtype=torch.float32):
-    """The first gradient by parameter, and each step's loss and norm of the gradient."""
-    text = lines_of_text(training["lines"])
-    weights = initial_weights(config, dtype)
-    matrices = [weight for weight in weights.values() if weight.dim() == 2]
-    vectors = [weight for weight in weights.values() if weight.dim() == 1]
-    optimizer = torch.optim.AdamW(
-        [
-            {"params": matrices, "weight_decay": training["weight_decay"]},
-            {"params": vectors, "weight_decay": 0.0},
-        ],
-        betas=(training["beta1"], training["beta2"]),
-        eps=training["epsilon"],
-    )
-    first_gradient, losses, norms = {}, [], []
+def mean_loss(weights, config, training, text, step):
     batch = training["batch"]
-    for step in range(training["steps"]):
-        tokens, labels = sequences(text, config["context"], training["seed"], step * batch, batch)
-        optimizer.zero_grad()
-        loss = functional.cross_entropy(
-            logits(weights, config, tokens).flatten(0, 1), labels.flatten()
+    tokens, labels = sequences(text, config["context"], training["seed"], step * batch, batch)
+    return functional.cross_entropy(logits(weights, config, tokens).flatten(0, 1), labels.flatten())
+
+
+class Trainer:
+    def __init__(self, weights, config, training, text):
+        self.weights, self.config, self.training, self.text = weights, config, training, text
+        self.step = 0
+        matrices = [weight for weight in weights.values() if weight.dim() == 2]
+        vectors = [weight for weight in weights.values() if weight.dim() == 1]
+        self.optimizer = torch.optim.AdamW(
+            [
+                {"params": matrices, "weight_decay": training["weight_decay"]},
+                {"params": vectors, "weight_decay": 0.0},
+            ],
+            betas=(training["beta1"], training["beta2"]),
+            eps=training["epsilon"],
         )
+
+    def train_step(self):
+        """The loss, and the norm of its gradient before it was clipped."""
+        self.optimizer.zero_grad()
+        loss = mean_loss(self.weights, self.config, self.training, self.text, self.step)
         loss.backward()
-        if step == 0:
-            first_gradient = {name: weight.grad.clone() for name, weight in weights.items()}
-        length = torch.nn.utils.clip_grad_norm_(list(weights.values()), training["clip"])
-        for group in optimizer.param_groups:
-            group["lr"] = learning_rate(training, step)
-        optimizer.step()
-        losses.append(loss.item())
-        norms.append(length.item())
-    return first_gradient, losses, norms
+        norm = torch.nn.utils.clip_grad_norm_(list(self.weights.values()), self.training["clip"])
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate(self.training, self.step)
+        self.optimizer.step()
+        self.step += 1
+        return loss.item(), norm.item()
+
+
+def golden(config, training):
+    """The tensors of a file."""
+    text = lines_of_text(training["lines"])
+    weights = initial_weights(config)
+    mean_loss(weights, config, training, text, step=0).backward()
+    tensors = {"gradient." + name: weight.grad.clone() for name, weight in weights.items()}
+    trainer = Trainer(weights, config, training, text)
+    steps = [trainer.train_step() for _ in range(training["steps"])]
+    tensors["losses"], tensors["gradient_norms"] = torch.tensor(steps).unbind(dim=1)
+    return tensors
 
 
 # ---- the files
@@ -255,7 +266,7 @@ def train(config, training, dtype=torch.float32):
 def write_safetensors(path, tensors, metadata):
     header, data = {"__metadata__": metadata}, b""
     for name, tensor in tensors.items():
-        values = tensor.float().flatten().tolist()
+        values = tensor.flatten().tolist()
         begin = len(data)
         data += struct.pack(f"<{len(values)}f", *values)
         shape = list(tensor.shape)
@@ -272,19 +283,14 @@ def main():
     output = parser.parse_args().output
     torch.set_num_threads(1)  # sums in one order
     for name, config in CONFIGS.items():
-        gradient, losses, norms = train(config, TRAINING)
-        tensors = {"gradient." + parameter: tensor for parameter, tensor in gradient.items()}
-        tensors["losses"] = torch.tensor(losses)
-        tensors["gradient_norms"] = torch.tensor(norms)
-        write_safetensors(
-            output / f"{name}.safetensors",
-            tensors,
-            {
-                "config": json.dumps(config),
-                "training": json.dumps(TRAINING),
-                "torch": torch.__version__,
-            },
-        )
+        metadata = {
+            "config": json.dumps(config),
+            "training": json.dumps(TRAINING),
+            "torch": torch.__version__,
+        }
+        tensors = golden(config, TRAINING)
+        write_safetensors(output / f"{name}.safetensors", tensors, metadata)
+        losses = tensors["losses"].tolist()
         print(f"{name}: loss {losses[0]:.4f} to {losses[-1]:.4f}, PyTorch {torch.__version__}")
 
 
