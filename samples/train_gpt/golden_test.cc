@@ -1,6 +1,8 @@
 // The same model, weights, text and settings give the same training as in PyTorch.
 #include "samples/train_gpt/golden.h"
 
+#include <algorithm>
+
 #include "samples/train_gpt/test_fixture.h"
 
 namespace train_gpt {
