@@ -87,6 +87,11 @@ class SquareProduct {
   std::vector<float> a_, b_, c_;
 };
 
+std::string figure_of(const Shape& shape) {
+  return fmt::format("ops_attention/{}/{}x{}", shape.causal ? "causal" : "full", shape.tokens,
+                     shape.width);
+}
+
 Figure attention_of(const Shape& shape, CpuRoof& roof, const Setup& setup) {
   const uint32_t cores = setup.cpu->info().compute_units;
   const int64_t size = setup.quick ? 128 : 1024;
@@ -100,8 +105,7 @@ Figure attention_of(const Shape& shape, CpuRoof& roof, const Setup& setup) {
       {kMultiplyAdds, roof.operations(), [&] { roof.run(); }},
   };
   Figure figure;
-  figure.name = fmt::format("ops_attention/{}/{}x{}", shape.causal ? "causal" : "full",
-                            shape.tokens, shape.width);
+  figure.name = figure_of(shape);
   figure.about = fmt::format(
       "float32 attention and its gradient through keel_op_run, {} tokens, {} heads of {}{}, "
       "counted "
@@ -134,8 +138,8 @@ std::vector<Figure> ops_attention(Setup& setup) {
       for (const int64_t tokens : {512, 1024, 2048, 4096}) {
         if (setup.quick && tokens > 512) continue;
         const int64_t counted = setup.quick ? head_tokens : tokens;
-        figures.push_back(
-            attention_of({counted, head_tokens / counted, width, causal}, roof, setup));
+        const Shape shape = {counted, head_tokens / counted, width, causal};
+        if (setup.wants(figure_of(shape))) figures.push_back(attention_of(shape, roof, setup));
       }
     }
   }

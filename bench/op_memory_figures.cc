@@ -150,6 +150,14 @@ std::unique_ptr<OpCall> cast(OpTensors& tensors, keel_dtype dtype, Extents e) {
 constexpr int64_t kWidth = 1024;
 constexpr int64_t kVocabulary = 32768;
 
+const char* name_of(keel_dtype dtype) {
+  return dtype == KEEL_FLOAT32 ? "float32" : "bfloat16";
+}
+
+std::string figure_of(const Operator& op) {
+  return fmt::format("ops_memory/{}/{}", op.name, name_of(op.dtype));
+}
+
 // The names are PyTorch's process's too.
 constexpr Operator kOperators[] = {
     {"layer_norm", KEEL_FLOAT32, kWidth, 2, true, layer_norm},
@@ -195,8 +203,8 @@ class Comparison {
   std::vector<Figure> take(const Operator& op) {
     const int64_t element_size = op.dtype == KEEL_FLOAT32 ? 4 : 2;
     const Extents extents = sizes_.with_columns(op.columns, element_size);
-    const std::string dtype = op.dtype == KEEL_FLOAT32 ? "float32" : "bfloat16";
-    const std::string name = fmt::format("ops_memory/{}/{}", op.name, dtype);
+    const std::string dtype = name_of(op.dtype);
+    const std::string name = figure_of(op);
     const std::string shape = fmt::format("{}x{}", extents.rows, extents.columns);
     const double bytes =
         op.streams * static_cast<double>(extents.rows * extents.columns * element_size);
@@ -281,10 +289,11 @@ std::vector<Figure> ops_memory(Setup& setup) {
   Comparison comparison(setup);
   std::vector<Figure> figures;
   for (const Operator& op : kOperators) {
+    if (!setup.wants(figure_of(op))) continue;
     try {
       for (Figure& figure : comparison.take(op)) figures.push_back(std::move(figure));
     } catch (const std::exception& error) {  // of PyTorch's process too
-      figures.push_back(Figure::fail(fmt::format("ops_memory/{}", op.name), error.what()));
+      figures.push_back(Figure::fail(figure_of(op), error.what()));
     }
   }
   figures.push_back(comparison.torch() == nullptr ? Figure::skip(kMean, comparison.no_torch())
