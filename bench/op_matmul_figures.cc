@@ -102,8 +102,7 @@ class Products {
 
   Figure take(const Setup& setup) {
     Figure figure;
-    figure.name =
-        fmt::format("ops_matmul/{}/{}x{}x{}", name_of(dtype_), product_.m, product_.n, product_.k);
+    figure.name = figure_of(product_, dtype_);
     if (matrices_.front().c == nullptr) {
       return Figure::skip(figure.name, "the host does not reach the device's memory");
     }
