@@ -21,7 +21,7 @@ class TorchPeer {
   TorchPeer(const TorchPeer&) = delete;
   TorchPeer& operator=(const TorchPeer&) = delete;
 
-  const std::string& name() const { return name_; }  // "PyTorch 1.13.1"
+  const std::string& name() const { return name_; }  // "PyTorch 1.13.0a0, AVX2"
   // The seconds that |repetitions| runs took, without making the tensors: those of the operator
   // that was asked for last are kept. |shape|: "16384x1024". Throws what the process says of a
   // failure, or when it is gone.
