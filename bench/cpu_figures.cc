@@ -23,26 +23,6 @@ std::vector<float> random_values(int64_t count) {
   return values;
 }
 
-// The multiply-adds of one core on each of |cores| at once.
-class Roof {
- public:
-  explicit Roof(uint32_t cores) {
-    for (uint32_t i = 1; i < cores; ++i) others_.push_back(std::make_unique<Worker>());
-    operations_ = run_cpu_multiply_adds() * cores;
-  }
-  double operations() const { return operations_; }
-  void run() {
-    for (const auto& other : others_) other->start(task_);
-    task_();
-    for (const auto& other : others_) other->wait();
-  }
-
- private:
-  const std::function<void()> task_ = [] { run_cpu_multiply_adds(); };
-  double operations_;
-  std::vector<std::unique_ptr<Worker>> others_;
-};
-
 // |per_wait| products are enqueued, and run by oneDNN, before anybody waits: a training
 // step waits once in hundreds of operators, and what a wait costs is core_stream_handoff's.
 Figure cpu_matmul_of(int64_t size, int per_wait, const Setup& setup) {
@@ -62,7 +42,7 @@ Figure cpu_matmul_of(int64_t size, int per_wait, const Setup& setup) {
       KEEL_OP_MATMUL,
       {device_a.tensor<float>({size, size}), device_b.tensor<float>({size, size}), nullptr},
       {device_c.tensor<float>({size, size})}, {0, 0, 1.0, 0.0});
-  Roof roof(cores);
+  CpuRoof roof(cores);
 
   const double operations = 2.0 * static_cast<double>(size * size * size) * per_wait;
   const Contender contenders[] = {
@@ -74,7 +54,7 @@ Figure cpu_matmul_of(int64_t size, int per_wait, const Setup& setup) {
       {"oneDNN", operations,
        [&] {
          for (int i = 0; i < per_wait; ++i) {
-           OnednnPeer::multiply(size, a.data(), b.data(), c.data(), cores);
+           OnednnPeer::multiply({size, size, size}, a.data(), b.data(), c.data(), cores);
          }
        }},
       {"multiply-adds in registers", roof.operations(), [&] { roof.run(); }},

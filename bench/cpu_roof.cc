@@ -54,5 +54,16 @@ double run_cpu_multiply_adds() {
   return HWY_DYNAMIC_DISPATCH(multiply_adds)();
 }
 
+CpuRoof::CpuRoof(uint32_t cores) {
+  for (uint32_t i = 1; i < cores; ++i) others_.push_back(std::make_unique<Worker>());
+  operations_ = run_cpu_multiply_adds() * cores;
+}
+
+void CpuRoof::run() {
+  for (const auto& other : others_) other->start(task_);
+  task_();
+  for (const auto& other : others_) other->wait();
+}
+
 }  // namespace keel::bench
 #endif

@@ -3,6 +3,11 @@
 #define KEEL_BENCH_CPU_ROOF_H_
 
 #include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "bench/worker.h"
 
 namespace keel::bench {
 
@@ -10,6 +15,19 @@ namespace keel::bench {
 // on the calling thread. Returns the number of floating-point operations done, two for
 // each multiply-add: a constant.
 double run_cpu_multiply_adds();
+
+// The same on each of |cores| at once.
+class CpuRoof {
+ public:
+  explicit CpuRoof(uint32_t cores);
+  double operations() const { return operations_; }  // of one run
+  void run();
+
+ private:
+  const std::function<void()> task_ = [] { run_cpu_multiply_adds(); };
+  double operations_;
+  std::vector<std::unique_ptr<Worker>> others_;
+};
 
 }  // namespace keel::bench
 

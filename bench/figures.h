@@ -2,6 +2,7 @@
 #ifndef KEEL_BENCH_FIGURES_H_
 #define KEEL_BENCH_FIGURES_H_
 
+#include <algorithm>
 #include <keel/keel.hpp>
 #include <memory>
 #include <optional>
@@ -14,6 +15,15 @@
 #include "bench/report.h"
 
 namespace keel::bench {
+
+// Whether |name|, of a figure or of several, contains one of |filters|, or has one that a filter
+// names. Without filters all are chosen.
+inline bool is_chosen(const std::string& name, const std::vector<std::string>& filters) {
+  const auto chooses = [&](const std::string& filter) {
+    return name.find(filter) != std::string::npos || filter.starts_with(name + "/");
+  };
+  return filters.empty() || std::any_of(filters.begin(), filters.end(), chooses);
+}
 
 // What this machine has to offer.
 struct Setup {
@@ -29,6 +39,10 @@ struct Setup {
   std::unique_ptr<RawCuda> raw_cuda;
   std::string no_raw_cuda;
   bool quick = false;  // small sizes, where it is only to be seen that a figure can be taken
+  std::vector<std::string> filters;  // of the command line
+
+  // Those that take long ask before.
+  bool wants(const std::string& figure) const { return is_chosen(figure, filters); }
 };
 
 // What |setup| lacks gives a skipped figure with the reason; a failure is thrown, or a failed
@@ -53,6 +67,10 @@ std::vector<Figure> core_overhead(Setup& setup);
 std::vector<Figure> core_gates(Setup& setup);
 std::vector<Figure> core_first_operation(Setup& setup);
 std::vector<Figure> core_trace(Setup& setup);
+std::vector<Figure> ops_matmul(Setup& setup);
+std::vector<Figure> ops_memory(Setup& setup);
+std::vector<Figure> ops_attention(Setup& setup);
+std::vector<Figure> ops_call(Setup& setup);
 std::vector<Figure> cuda_calls(Setup& setup);
 std::vector<Figure> cuda_operators(Setup& setup);
 std::vector<Figure> cuda_matmul(Setup& setup);

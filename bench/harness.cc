@@ -4,6 +4,7 @@
 #include <cmath>
 #include <random>
 #include <thread>
+#include <utility>
 
 namespace keel::bench {
 
@@ -54,7 +55,10 @@ std::vector<Timings> race(std::span<const Contender> contenders, const RaceOptio
         {contender.name, contender.work, fill_round(contender, round_seconds), /*seconds=*/{}});
     std::this_thread::sleep_for(options.pause);
   }
+  constexpr uint32_t kLeastRounds = 5;
+  const Clock::time_point start = Clock::now();
   for (uint32_t round = 0; round < options.rounds; ++round) {
+    if (round >= kLeastRounds && Clock::now() - start > options.enough) break;
     for (size_t turn = 0; turn < contenders.size(); ++turn) {
       const size_t next = (round + turn) % contenders.size();
       const uint64_t repetitions = timings[next].repetitions;
@@ -78,6 +82,22 @@ double median(std::vector<double> values) {
 
 double fastest(const Timings& timings) {
   return *std::min_element(timings.seconds.begin(), timings.seconds.end());
+}
+
+Timings geometric_mean(std::string name, std::span<const Timings* const> parts) {
+  const auto mean_of = [&](const auto& value_of) {
+    double logarithms = 0;
+    for (const Timings* part : parts) logarithms += std::log(value_of(*part));
+    return std::exp(logarithms / static_cast<double>(parts.size()));
+  };
+  size_t rounds = parts.front()->seconds.size();
+  for (const Timings* part : parts) rounds = std::min(rounds, part->seconds.size());
+  Timings mean = {std::move(name), mean_of([](const Timings& part) { return part.work; }),
+                  /*repetitions=*/1, std::vector<double>(rounds)};
+  for (size_t round = 0; round < rounds; ++round) {
+    mean.seconds[round] = mean_of([&](const Timings& part) { return part.seconds[round]; });
+  }
+  return mean;
 }
 
 Estimate estimate_median(std::span<const double> values) {

@@ -37,6 +37,9 @@ struct RaceOptions {
   // Between contenders: OpenMP's threads spin for a millisecond or two after their last
   // parallel region, on the cores of whoever comes next.
   std::chrono::nanoseconds pause = std::chrono::milliseconds(5);
+  // After this long no round begins but the first five: of runs that take a second each, fewer
+  // have to do.
+  std::chrono::nanoseconds enough = std::chrono::nanoseconds::max();
 };
 
 // Warms up, then times. Each round starts with the next contender in turn, so that none
@@ -46,6 +49,10 @@ std::vector<Timings> race(std::span<const Contender> contenders, const RaceOptio
 // |values| is not empty.
 double median(std::vector<double> values);
 double fastest(const Timings& timings);
+// One contender's on several comparisons, taken together: geometric means of the work and, round by
+// round, of the seconds, so that ratios of two of these are the geometric means of the ratios.
+// Rounds that not all have are left out. |parts| is not empty.
+Timings geometric_mean(std::string name, std::span<const Timings* const> parts);
 
 // A median with the interval that holds it with 95% confidence.
 struct Estimate {

@@ -55,6 +55,15 @@ TEST(Race, AsksTheClockOfAContenderThatHasOne) {
   EXPECT_EQ(runs, 1 + 1 + 2 + kShort.rounds * 3u);
 }
 
+TEST(Race, EndsAfterFiveRoundsWhenThatIsEnough) {
+  RaceOptions options = kShort;
+  options.enough = std::chrono::nanoseconds(0);
+  const std::vector<Contender> contenders = {{"idle", 1, [] {}}};
+  EXPECT_EQ(race(contenders, options)[0].seconds.size(), 5u);
+  options.rounds = 3;
+  EXPECT_EQ(race(contenders, options)[0].seconds.size(), 3u);
+}
+
 TEST(Race, LetsExceptionsThrough) {
   const std::vector<Contender> contenders = {
       {"broken", 1, [] { throw std::runtime_error("no device"); }}};
@@ -83,6 +92,20 @@ TEST(Estimate, IsRepeatable) {
   const std::vector<double> values = {3, 1, 4, 1, 5, 9, 2, 6};
   EXPECT_EQ(estimate_median(values).low, estimate_median(values).low);
   EXPECT_EQ(estimate_median(values).high, estimate_median(values).high);
+}
+
+TEST(GeometricMean, OfTheRatiosOfTwoComparisons) {
+  const Timings quick_peer = {"peer", /*work=*/2, 1, {2, 4, 2}};
+  const Timings quick = {"subject", /*work=*/2, 1, {1, 2, 1}};  // twice as fast
+  const Timings slow_peer = {"peer", /*work=*/32, 1, {8, 8}};
+  const Timings slow = {"subject", /*work=*/32, 1, {1, 1}};  // eight times as fast
+  const Timings* const subjects[] = {&quick, &slow};
+  const Timings* const peers[] = {&quick_peer, &slow_peer};
+  const Timings subject = geometric_mean("all", subjects);
+  EXPECT_EQ(subject.name, "all");
+  EXPECT_DOUBLE_EQ(subject.work, 8);
+  EXPECT_EQ(subject.seconds.size(), 2u);
+  EXPECT_DOUBLE_EQ(rate_ratio(subject, geometric_mean("theirs", peers)).median, 4);
 }
 
 TEST(Ratio, PairsTheRounds) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <keel/keel.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <ctime>
@@ -43,6 +44,12 @@ std::string utc_now() {
 double load_average() {
   double load = 0;
   return getloadavg(&load, 1) == 1 ? load : -1;
+}
+
+uint64_t cache_bytes() {
+  constexpr uint64_t kGuess = uint64_t{32} << 20;
+  const int64_t bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
+  return bytes > 0 ? static_cast<uint64_t>(bytes) : kGuess;
 }
 
 Machine examine_machine() {

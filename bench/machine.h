@@ -26,6 +26,8 @@ struct Machine {
 // cuda_*.
 Machine examine_machine();
 double load_average();
+// Of the largest cache that a core has; a guess where the system does not say.
+uint64_t cache_bytes();
 
 }  // namespace keel::bench
 

@@ -4,6 +4,7 @@
 #include <omp.h>
 
 #include <oneapi/dnnl/dnnl.hpp>
+#include <unordered_map>
 
 namespace keel::bench {
 
@@ -16,12 +17,54 @@ std::string OnednnPeer::describe() {
   return fmt::format("oneDNN {}.{}.{}", version->major, version->minor, version->patch);
 }
 
-void OnednnPeer::multiply(int64_t size, const float* a, const float* b, float* c,
+void OnednnPeer::multiply(const Product& product, const float* a, const float* b, float* c,
                           uint32_t threads) {
   omp_set_num_threads(static_cast<int>(threads));
-  dnnl::error::wrap_c_api(dnnl_sgemm('N', 'N', size, size, size, /*alpha=*/1.0f, a, size, b, size,
-                                     /*beta=*/0.0f, c, size),
+  dnnl::error::wrap_c_api(dnnl_sgemm('N', 'N', product.m, product.n, product.k, /*alpha=*/1.0f, a,
+                                     product.k, b, product.n, /*beta=*/0.0f, c, product.n),
                           "dnnl_sgemm failed");
+}
+
+struct OnednnProduct::Compiled {
+  dnnl::engine engine{dnnl::engine::kind::cpu, 0};
+  dnnl::stream stream{engine};
+  dnnl::matmul primitive;
+  dnnl::memory a, b, c;
+  std::unordered_map<int, dnnl::memory> arguments;
+  int threads = 1;
+};
+
+OnednnProduct::OnednnProduct(const Product& product, bool bfloat16, uint32_t threads)
+    : compiled_(std::make_unique<Compiled>()) {
+  using dnnl::memory;
+  Compiled& made = *compiled_;
+  made.threads = static_cast<int>(threads);
+  omp_set_num_threads(made.threads);  // the kernel is cut for as many
+  const auto type = bfloat16 ? memory::data_type::bf16 : memory::data_type::f32;
+  const auto describe = [&](int64_t rows, int64_t columns) {
+    return memory::desc({rows, columns}, type, memory::dims{columns, 1});
+  };
+  const memory::desc a = describe(product.m, product.k);
+  const memory::desc b = describe(product.k, product.n);
+  const memory::desc c = describe(product.m, product.n);
+  made.primitive =
+      dnnl::matmul(dnnl::matmul::primitive_desc(dnnl::matmul::desc(a, b, c), made.engine));
+  made.a = memory(a, made.engine, DNNL_MEMORY_NONE);
+  made.b = memory(b, made.engine, DNNL_MEMORY_NONE);
+  made.c = memory(c, made.engine, DNNL_MEMORY_NONE);
+  made.arguments = {{DNNL_ARG_SRC, made.a}, {DNNL_ARG_WEIGHTS, made.b}, {DNNL_ARG_DST, made.c}};
+}
+
+OnednnProduct::~OnednnProduct() = default;
+
+void OnednnProduct::run(const void* a, const void* b, void* c) {
+  Compiled& made = *compiled_;
+  omp_set_num_threads(made.threads);
+  made.a.set_data_handle(const_cast<void*>(a));
+  made.b.set_data_handle(const_cast<void*>(b));
+  made.c.set_data_handle(c);
+  made.primitive.execute(made.stream, made.arguments);
+  made.stream.wait();
 }
 
 }  // namespace keel::bench

@@ -3,17 +3,37 @@
 #define KEEL_BENCH_ONEDNN_PEER_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
+
+#include "bench/product.h"
 
 namespace keel::bench {
 
 struct OnednnPeer {
-  // False where the build has none; multiply() then throws.
+  // False where the build has none; the rest then throws.
   static bool is_here();
   // "oneDNN 2.6.3", or why there is none.
   static std::string describe();
-  // c = a b, all [size, size] float32, row-major, on |threads| threads.
-  static void multiply(int64_t size, const float* a, const float* b, float* c, uint32_t threads);
+  // c = a b in float32 by dnnl_sgemm, on |threads| threads.
+  static void multiply(const Product& product, const float* a, const float* b, float* c,
+                       uint32_t threads);
+};
+
+// The library's other way: a primitive, compiled for its shape beforehand, of matrices that stay
+// as the caller stores them. All three are bfloat16, or float32.
+class OnednnProduct {
+ public:
+  OnednnProduct(const Product& product, bool bfloat16, uint32_t threads);
+  ~OnednnProduct();
+  OnednnProduct(const OnednnProduct&) = delete;
+  OnednnProduct& operator=(const OnednnProduct&) = delete;
+
+  void run(const void* a, const void* b, void* c);
+
+ private:
+  struct Compiled;
+  std::unique_ptr<Compiled> compiled_;
 };
 
 }  // namespace keel::bench

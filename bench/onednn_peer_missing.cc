@@ -12,8 +12,18 @@ std::string OnednnPeer::describe() {
   return "built without oneDNN";
 }
 
-void OnednnPeer::multiply(int64_t, const float*, const float*, float*, uint32_t) {
+void OnednnPeer::multiply(const Product&, const float*, const float*, float*, uint32_t) {
   throw std::logic_error(describe());
 }
+
+struct OnednnProduct::Compiled {};
+
+OnednnProduct::OnednnProduct(const Product&, bool, uint32_t) {
+  throw std::logic_error(OnednnPeer::describe());
+}
+
+OnednnProduct::~OnednnProduct() = default;
+
+void OnednnProduct::run(const void*, const void*, void*) {}
 
 }  // namespace keel::bench

@@ -231,11 +231,12 @@ std::string to_line(const Figure& figure) {
   return line;
 }
 
-std::string to_markdown(const Machine& machine, const std::vector<Figure>& figures) {
+std::string to_markdown(const Machine& machine, const std::vector<Figure>& figures, bool quick) {
   std::string text = fmt::format(
       "{}, {} cores, load {:.2f} before and {:.2f} after. {}; {}; {}; Keel {}, {}. {}\n\n",
       machine.cpu, machine.cores, machine.load_before, machine.load_after, machine.vulkan_device,
       machine.vulkan_driver, machine.onednn, machine.keel, machine.compiler, machine.date);
+  if (quick) text += "Quick: small sizes and few rounds, which measure nothing.\n\n";
   text +=
       "| figure | Keel | against | result [95%] | target | | physical limit |\n"
       "|---|---|---|---|---|---|---|\n";
@@ -263,9 +264,10 @@ std::string to_markdown(const Machine& machine, const std::vector<Figure>& figur
   return text;
 }
 
-std::string to_json(const Machine& machine, const std::vector<Figure>& figures) {
+std::string to_json(const Machine& machine, const std::vector<Figure>& figures, bool quick) {
   nlohmann::ordered_json json = {
       {"format", 2}, {"date", machine.date}, {"machine", machine_json(machine)}};
+  if (quick) json["quick"] = true;
   json["figures"] = nlohmann::ordered_json::array();
   for (const Figure& figure : figures) json["figures"].push_back(figure_json(figure));
   return json.dump(2) + "\n";

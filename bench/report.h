@@ -63,9 +63,10 @@ struct Figure {
 
 // One line for the console: the figure, its result, and whether the target is met.
 std::string to_line(const Figure& figure);
-std::string to_markdown(const Machine& machine, const std::vector<Figure>& figures);
+// |quick|: of a run that was to show no more than that they can be taken.
+std::string to_markdown(const Machine& machine, const std::vector<Figure>& figures, bool quick);
 // "format": 2.
-std::string to_json(const Machine& machine, const std::vector<Figure>& figures);
+std::string to_json(const Machine& machine, const std::vector<Figure>& figures, bool quick);
 
 }  // namespace keel::bench
 

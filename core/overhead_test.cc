@@ -112,6 +112,11 @@ TEST_F(OverheadTest, OperatorsAllocateNothing) {
   call.inputs = inputs;
   call.outputs = outputs;
   EXPECT_EQ(count([&] { return keel_op_run(stream_, &call); }), 0u);
+  const keel_tensor* const two_inputs[] = {&x, &x};
+  call.op = KEEL_OP_ADD;
+  call.input_count = 2;
+  call.inputs = two_inputs;
+  EXPECT_EQ(count([&] { return keel_op_run(stream_, &call); }), 0u);
 }
 
 }  // namespace

@@ -1,0 +1,309 @@
+// Matrix products of the CPU device in many shapes, against the better of oneDNN and OpenBLAS.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench/copy_pass.h"
+#include "bench/cpu_roof.h"
+#include "bench/figures.h"
+#include "bench/onednn_peer.h"
+#include "bench/op_tensors.h"
+#include "bench/openblas_peer.h"
+
+namespace keel::bench {
+
+namespace {
+
+constexpr char kKeel[] = "Keel";
+constexpr char kMultiplyAdds[] = "multiply-adds in registers";
+
+constexpr Product kShapes[] = {
+    {64, 64, 64},
+    {128, 128, 128},
+    {256, 256, 256},
+    {512, 512, 512},
+    {1024, 1024, 1024},
+    {2048, 2048, 2048},
+    {4096, 4096, 4096},
+    // A layer of width 768 on 512 tokens, up and down.
+    {512, 3072, 768},
+    {512, 768, 3072},
+    // Long in one direction or in two.
+    {4096, 64, 64},
+    {4096, 64, 1024},
+    {64, 4096, 1024},
+    {64, 64, 4096},
+    {4096, 4096, 64},
+    // So few rows or columns that the other matrix is read for next to nothing.
+    {1, 4096, 4096},
+    {4096, 1, 4096},
+    {8, 4096, 4096},
+};
+
+struct Peers {
+  explicit Peers(uint32_t cores)
+      : cores(cores), roof(cores), copy(cores, /*pair_bytes=*/4 * cache_bytes()) {}
+  uint32_t cores;
+  CpuRoof roof;
+  CopyPass copy;
+  std::unique_ptr<OpenblasPeer> openblas;  // null: there is none
+};
+
+const char* name_of(keel_dtype dtype) {
+  return dtype == KEEL_FLOAT32 ? "float32" : "bfloat16";
+}
+
+std::string figure_of(const Product& product, keel_dtype dtype) {
+  return fmt::format("ops_matmul/{}/{}x{}x{}", name_of(dtype), product.m, product.n, product.k);
+}
+
+// One set of matrices, where the peers find them: Keel's own memory, so that pages are alike.
+struct Matrices {
+  void* a;
+  void* b;
+  void* c;
+};
+
+double as_double(const void* values, keel_dtype dtype, size_t i) {
+  return dtype == KEEL_FLOAT32
+             ? static_cast<double>(static_cast<const float*>(values)[i])
+             : static_cast<double>(to_float(static_cast<const bfloat16_t*>(values)[i]));
+}
+
+// The products of one shape and dtype, by all that have one.
+class Products {
+ public:
+  Products(const Product& product, keel_dtype dtype, Peers& peers, const Setup& setup)
+      : product_(product),
+        dtype_(dtype),
+        peers_(peers),
+        device_(*setup.cpu),
+        bytes_(product.elements() * (dtype == KEEL_FLOAT32 ? 4 : 2)),
+        keel_(device_, sets_for(setup), [&](OpTensors& tensors) { return make(tensors); }) {
+    for (size_t i = 0; i < keel_.sets(); ++i) {
+      OpCall& call = keel_.call(i);
+      matrices_.push_back({host_address(device_, call.input(0)),
+                           host_address(device_, call.input(1)),
+                           host_address(device_, call.output(0))});
+    }
+    if (peers.openblas && dtype == KEEL_BFLOAT16) wide_c_.resize(c_elements());
+    // Two milliseconds, by what a core may do, to a wait: what a wait costs is told by others.
+    constexpr double kOperations = 50e9;
+    constexpr double kBytes = 5e9;
+    const double seconds =
+        std::max(product.operations() / kOperations, bytes_ / kBytes) / peers.cores;
+    per_wait_ = std::max<uint64_t>(1, static_cast<uint64_t>(2e-3 / seconds));
+  }
+
+  Figure take(const Setup& setup) {
+    Figure figure;
+    figure.name = figure_of(product_, dtype_);
+    if (matrices_.front().c == nullptr) {
+      return Figure::skip(figure.name, "the host does not reach the device's memory");
+    }
+    std::vector<Contender> contenders = products();
+    const size_t peers = contenders.size() - 1;
+    const std::string wrong = find_wrong(contenders);
+    if (!wrong.empty()) return Figure::fail(figure.name, wrong + " has another product");
+    add_limits(contenders);
+
+    figure.about = fmt::format(
+        "{} product [{},{}] [{},{}] through keel_op_run, one keel_stream_synchronize for {}{}, "
+        "against the best of the others, on as many threads ({}) and the same memory.",
+        name_of(dtype_), product_.m, product_.k, product_.k, product_.n, per_wait_,
+        keel_.sets() == 1
+            ? ""
+            : fmt::format(", {} sets of matrices in turn, more than caches hold", keel_.sets()),
+        peers_.cores);
+    figure.unit = Unit::kGigaflops;
+    RaceOptions options = setup.race;
+    options.enough = std::chrono::seconds(4);
+    figure.timings = race(contenders, options);
+    const auto is_faster = [](const Timings& one, const Timings& other) {
+      return median(one.seconds) / one.work < median(other.seconds) / other.work;
+    };
+    const auto first_peer = figure.timings.begin() + 1;
+    const auto first_limit = first_peer + static_cast<std::ptrdiff_t>(peers);
+    figure.subject = kKeel;
+    figure.peer = std::min_element(first_peer, first_limit, is_faster)->name;
+    figure.limit = std::max_element(first_limit, figure.timings.end(), is_faster)->name;
+    figure.target = Target{0.97};
+    return figure;
+  }
+
+ private:
+  // Few rows or columns: the matrix that is read once for them lies in memory, as the weights of a
+  // model do, and not in a cache.
+  size_t sets_for(const Setup& setup) const {
+    if (std::min(product_.m, product_.n) > 16 || setup.quick) return 1;
+    return static_cast<size_t>(std::ceil(4 * static_cast<double>(cache_bytes()) / bytes_));
+  }
+  size_t c_elements() const { return static_cast<size_t>(product_.m * product_.n); }
+
+  std::unique_ptr<OpCall> make(OpTensors& tensors) const {
+    const auto [m, n, k] = product_;
+    return std::unique_ptr<OpCall>(new OpCall(
+        KEEL_OP_MATMUL, {tensors.uniform(dtype_, {m, k}), tensors.uniform(dtype_, {k, n}), nullptr},
+        {tensors.uniform(dtype_, {m, n})}, {0, 0, 1.0, 0.0}));
+  }
+
+  template <typename Multiply>
+  Contender peer(std::string name, Multiply multiply) {
+    return {std::move(name), product_.operations() * static_cast<double>(per_wait_),
+            [this, multiply = std::move(multiply)] {
+              for (uint64_t i = 0; i < per_wait_; ++i) {
+                multiply(matrices_[next_]);
+                next_ = (next_ + 1) % matrices_.size();
+              }
+            }};
+  }
+
+  // Keel's first: its backend says which instructions oneDNN may use, for all of the process.
+  std::vector<Contender> products() {
+    std::vector<Contender> contenders;
+    contenders.push_back({kKeel, product_.operations() * static_cast<double>(per_wait_),
+                          [this] { keel_.run(per_wait_); }});
+    const bool is_wide = dtype_ == KEEL_FLOAT32;
+    if (OnednnPeer::is_here()) {
+      if (is_wide) {
+        contenders.push_back(
+            peer(OnednnPeer::describe() + " sgemm", [this](const Matrices& matrices) {
+              OnednnPeer::multiply(product_, static_cast<const float*>(matrices.a),
+                                   static_cast<const float*>(matrices.b),
+                                   static_cast<float*>(matrices.c), peers_.cores);
+            }));
+      }
+      keel_.run(1);
+      const auto compiled = std::make_shared<OnednnProduct>(product_, !is_wide, peers_.cores);
+      contenders.push_back(
+          peer(OnednnPeer::describe() + " matmul", [compiled](const Matrices& matrices) {
+            compiled->run(matrices.a, matrices.b, matrices.c);
+          }));
+    }
+    if (peers_.openblas && is_wide) {
+      contenders.push_back(peer(peers_.openblas->name(), [this](const Matrices& matrices) {
+        peers_.openblas->multiply(product_, static_cast<const float*>(matrices.a),
+                                  static_cast<const float*>(matrices.b),
+                                  static_cast<float*>(matrices.c), peers_.cores);
+      }));
+    }
+    if (peers_.openblas && !is_wide && peers_.openblas->has_bf16()) {
+      contenders.push_back(peer(peers_.openblas->name(), [this](const Matrices& matrices) {
+        peers_.openblas->multiply_bf16(product_, matrices.a, matrices.b, wide_c_.data(),
+                                       peers_.cores);
+      }));
+    }
+    return contenders;
+  }
+
+  // The name of one whose product is not Keel's; empty: all are.
+  std::string find_wrong(const std::vector<Contender>& contenders) {
+    const double allowed = dtype_ == KEEL_FLOAT32 ? 1e-5 : 1e-2;
+    std::vector<double> wanted;
+    for (const Contender& contender : contenders) {
+      std::memset(matrices_.front().c, 0, c_elements() * (dtype_ == KEEL_FLOAT32 ? 4 : 2));
+      // Who has come to which set is nobody's to know: all of them are written.
+      const uint64_t runs = (matrices_.size() + per_wait_ - 1) / per_wait_;
+      for (uint64_t i = 0; i < runs; ++i) contender.run();
+      const bool is_apart =
+          dtype_ == KEEL_BFLOAT16 && peers_.openblas && contender.name == peers_.openblas->name();
+      if (is_apart) continue;  // of whichever set came last
+      double difference = 0;
+      double energy = 0;
+      for (size_t i = 0; i < c_elements(); ++i) {
+        const double value = as_double(matrices_.front().c, dtype_, i);
+        if (contender.name == kKeel) wanted.push_back(value);
+        difference += (value - wanted[i]) * (value - wanted[i]);
+        energy += wanted[i] * wanted[i];
+      }
+      if (!(std::sqrt(difference) <= allowed * std::sqrt(energy))) return contender.name;
+    }
+    return {};
+  }
+
+  // What holds a product up at least: its operations or, where the caches hold not all of it, its
+  // bytes.
+  void add_limits(std::vector<Contender>& contenders) {
+    contenders.push_back({kMultiplyAdds, peers_.roof.operations(), [this] { peers_.roof.run(); }});
+    if (keel_.sets() == 1 && bytes_ <= static_cast<double>(cache_bytes())) return;
+    const double waited = static_cast<double>(per_wait_);
+    contenders.push_back(
+        {peers_.copy.name() + " of as many bytes", product_.operations() * waited,
+         [this, waited] { peers_.copy.move(static_cast<uint64_t>(bytes_ * waited)); }});
+  }
+
+  const Product product_;
+  const keel_dtype dtype_;
+  Peers& peers_;
+  const Device device_;
+  const double bytes_;  // of the three matrices
+  OpRotation keel_;
+  std::vector<Matrices> matrices_;
+  size_t next_ = 0;
+  uint64_t per_wait_ = 1;
+  std::vector<float> wide_c_;  // where OpenBLAS puts products of bfloat16 matrices
+};
+
+// All shapes of one dtype together.
+Figure mean_of(keel_dtype dtype, std::span<const Figure> figures) {
+  constexpr char kPeer[] = "the best peer of each";
+  constexpr char kLimit[] = "the limit of each";
+  std::vector<const Timings*> subjects, peers, limits;
+  for (const Figure& figure : figures) {
+    if (!figure.skipped.empty()) continue;
+    subjects.push_back(&figure.find(figure.subject));
+    peers.push_back(&figure.find(figure.peer));
+    limits.push_back(&figure.find(figure.limit));
+  }
+  Figure mean;
+  mean.name = fmt::format("ops_matmul/{}/mean", name_of(dtype));
+  if (subjects.empty()) return Figure::skip(mean.name, "none of the shapes was taken");
+  mean.about = fmt::format("the geometric mean over {} shapes.", subjects.size());
+  mean.unit = Unit::kGigaflops;
+  mean.timings = {geometric_mean(kKeel, subjects), geometric_mean(kPeer, peers),
+                  geometric_mean(kLimit, limits)};
+  mean.subject = kKeel;
+  mean.peer = kPeer;
+  mean.limit = kLimit;
+  return mean;
+}
+
+}  // namespace
+
+std::vector<Figure> ops_matmul(Setup& setup) {
+  constexpr char kName[] = "ops_matmul";
+  if (!setup.cpu) return {Figure::skip(kName, setup.no_cpu)};
+  Peers peers(setup.cpu->info().compute_units);
+  std::string no_openblas;
+  peers.openblas = OpenblasPeer::open(&no_openblas);
+  if (!OnednnPeer::is_here() && !peers.openblas) {
+    return {Figure::skip(kName, OnednnPeer::describe() + "; " + no_openblas)};
+  }
+  std::vector<Figure> figures;
+  if (!peers.openblas) figures.push_back(Figure::skip("ops_matmul/openblas", no_openblas));
+  for (const keel_dtype dtype : {KEEL_FLOAT32, KEEL_BFLOAT16}) {
+    if (dtype == KEEL_BFLOAT16 && !OnednnPeer::is_here() && !peers.openblas->has_bf16()) {
+      figures.push_back(Figure::skip("ops_matmul/bfloat16", OnednnPeer::describe()));
+      continue;
+    }
+    const size_t first = figures.size();
+    for (const Product& shape : kShapes) {
+      if (!setup.wants(figure_of(shape, dtype))) continue;
+      if (setup.quick && shape.operations() > 1e8) continue;
+      figures.push_back(Products(shape, dtype, peers, setup).take(setup));
+    }
+    if (figures.size() > first) {
+      figures.push_back(mean_of(dtype, std::span(figures).subspan(first)));
+    }
+  }
+  figures.push_back(
+      Figure::skip("ops_matmul/prepacked", "no operator of Keel's takes prepacked weights"));
+  return figures;
+}
+
+}  // namespace keel::bench

@@ -1,0 +1,58 @@
+// Tensors of a device for one operator, and the operator on several equal sets of them.
+#ifndef KEEL_BENCH_OP_TENSORS_H_
+#define KEEL_BENCH_OP_TENSORS_H_
+
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <keel/keel.hpp>
+#include <memory>
+#include <vector>
+
+namespace keel::bench {
+
+// Allocates and owns them. The values are such that no operator makes infinities or subnormals of
+// them, and in no order.
+class OpTensors {
+ public:
+  explicit OpTensors(Device device) : stream_(device) {}
+
+  keel_tensor uniform(keel_dtype dtype, std::initializer_list<int64_t> shape, float low = -2,
+                      float high = 2);
+  // int32 in [0, bound).
+  keel_tensor labels(int64_t count, int64_t bound);
+
+ private:
+  keel_tensor add(keel_dtype dtype, std::initializer_list<int64_t> shape, const void* values,
+                  uint64_t value_bytes);
+
+  Stream stream_;
+  std::vector<Buffer> memory_;
+};
+
+// Where the host finds the elements of a tensor that lies in memory of |device|; null where it
+// cannot.
+void* host_address(Device device, const keel_tensor& tensor);
+
+// One operator on sets of tensors that it goes through in turn.
+class OpRotation {
+ public:
+  using Make = std::function<std::unique_ptr<OpCall>(OpTensors& tensors)>;
+
+  OpRotation(Device device, size_t sets, const Make& make);
+
+  size_t sets() const { return calls_.size(); }
+  OpCall& call(size_t set) { return *calls_[set]; }
+  // Enqueues |count| calls and waits for all of them.
+  void run(uint64_t count);
+
+ private:
+  OpTensors tensors_;
+  std::vector<std::unique_ptr<OpCall>> calls_;
+  Stream stream_;
+  size_t next_ = 0;
+};
+
+}  // namespace keel::bench
+
+#endif  // KEEL_BENCH_OP_TENSORS_H_

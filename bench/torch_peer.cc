@@ -1,0 +1,144 @@
+#include "bench/torch_peer.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <stdexcept>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+extern char** environ;
+
+namespace keel::bench {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Debian's, which python3-torch is installed for; another may be first in PATH.
+constexpr char kInterpreter[] = "/usr/bin/python3";
+constexpr std::chrono::seconds kPatience{120};  // of one answer
+
+std::string script() {
+  const auto program = std::filesystem::read_symlink("/proc/self/exe");
+  return (program.parent_path() / "peers" / "torch_ops.py").string();
+}
+
+// What the process has in its environment beside ours. glibc gives large blocks back to the system
+// as they are freed; PyTorch, which allocates each result anew, would be timed for faulting their
+// pages in.
+constexpr const char* kSettings[] = {"MALLOC_MMAP_MAX_=0", "MALLOC_TRIM_THRESHOLD_=68719476736"};
+
+}  // namespace
+
+std::unique_ptr<TorchPeer> TorchPeer::start(uint32_t threads, uint32_t sets, std::string* out_why) {
+  if (!std::filesystem::exists(script())) {
+    *out_why = script() + " is missing";
+    return nullptr;
+  }
+  // A socket rather than pipes: a write to a process that is gone can be kept from ending this one.
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+    throw std::system_error(errno, std::generic_category(), "socketpair");
+  }
+  std::unique_ptr<TorchPeer> peer(new TorchPeer);
+  peer->socket_ = ends[0];
+
+  std::vector<std::string> words = {kInterpreter, "-I", script(), std::to_string(threads),
+                                    std::to_string(sets)};
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  std::vector<char*> environment;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    if (!std::string_view(*variable).starts_with("MALLOC_")) environment.push_back(*variable);
+  }
+  for (const char* setting : kSettings) environment.push_back(const_cast<char*>(setting));
+  environment.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], STDIN_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+  const int failure = posix_spawn(&peer->process_, kInterpreter, &actions, nullptr,
+                                  arguments.data(), environment.data());
+  posix_spawn_file_actions_destroy(&actions);
+  close(ends[1]);
+  if (failure != 0) {
+    peer->process_ = -1;
+    *out_why = fmt::format("there is no {}", kInterpreter);
+    return nullptr;
+  }
+  const std::string greeting = peer->receive();
+  constexpr std::string_view kReady = "ready ";
+  if (!greeting.starts_with(kReady)) {
+    *out_why = greeting;
+    return nullptr;
+  }
+  peer->name_ = "PyTorch " + greeting.substr(kReady.size());
+  return peer;
+}
+
+TorchPeer::~TorchPeer() {
+  if (socket_ >= 0) close(socket_);
+  if (process_ < 0) return;
+  // It ends when nobody speaks to it any more; what it computes meanwhile nobody wants.
+  kill(process_, SIGKILL);
+  waitpid(process_, nullptr, 0);
+}
+
+double TorchPeer::run(const std::string& operator_name, const std::string& shape,
+                      const std::string& dtype, uint64_t repetitions) {
+  send(fmt::format("run {} {} {} {}\n", operator_name, shape, dtype, repetitions));
+  const std::string answer = receive();
+  char* end = nullptr;
+  const double seconds = std::strtod(answer.c_str(), &end);
+  if (end == answer.c_str() || *end != '\0') {
+    throw std::runtime_error(fmt::format("{}, {}: {}", name_, operator_name, answer));
+  }
+  return seconds;
+}
+
+void TorchPeer::send(const std::string& line) {
+  std::string_view left = line;
+  while (!left.empty()) {
+    const ssize_t sent = ::send(socket_, left.data(), left.size(), MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0) throw std::system_error(errno, std::generic_category(), script());
+    left.remove_prefix(static_cast<size_t>(sent));
+  }
+}
+
+std::string TorchPeer::receive() {
+  const Clock::time_point deadline = Clock::now() + kPatience;
+  while (true) {
+    const size_t end = received_.find('\n');
+    if (end != std::string::npos) {
+      std::string line = received_.substr(0, end);
+      received_.erase(0, end + 1);
+      return line;
+    }
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+    pollfd waited = {socket_, POLLIN, 0};
+    const int ready = poll(&waited, 1, static_cast<int>(std::max<int64_t>(left.count(), 0)));
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready <= 0) throw std::runtime_error(script() + " does not answer");
+    char buffer[4096];
+    const ssize_t got = read(socket_, buffer, sizeof(buffer));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) throw std::runtime_error(script() + " has ended");
+    received_.append(buffer, static_cast<size_t>(got));
+  }
+}
+
+}  // namespace keel::bench
