@@ -8,12 +8,13 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
-#include "samples/train_gpt/safetensors.h"
 #include "samples/train_gpt/test_fixture.h"
+#include "tensorfile/safetensors.h"
 
 namespace train_gpt {
 namespace {
 
+using keel::tensorfile::SafetensorsFile;
 using nlohmann::json;
 
 // splitmix64's finaliser.
