@@ -1,10 +1,10 @@
 // transpose: elements in another order, whatever is in them.
 #include <algorithm>
 #include <cstring>
+#include <keel/permutation.hpp>
 #include <keel/plugin_kit.hpp>
 
 #include "backends/cpu/ops.h"
-#include "backends/permutation.h"
 
 namespace keel::cpu {
 namespace {

@@ -1,8 +1,8 @@
 // transpose.
 #include <array>
+#include <keel/permutation.hpp>
 
 #include "backends/cuda/ops.h"
-#include "backends/permutation.h"
 
 namespace keel::cuda {
 namespace {

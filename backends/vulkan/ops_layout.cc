@@ -1,7 +1,7 @@
 // transpose.
 #include <algorithm>
+#include <keel/permutation.hpp>
 
-#include "backends/permutation.h"
 #include "backends/vulkan/ops.h"
 
 namespace keel::vulkan {

@@ -1,7 +1,7 @@
-// A transposition as loops over memory, for the kernels of any backend: axes that can be walked
-// as one are one, and elements are as wide as addresses and steps let them be.
-#ifndef KEEL_BACKENDS_PERMUTATION_H_
-#define KEEL_BACKENDS_PERMUTATION_H_
+// For plugins: a transposition as loops over memory, for the kernels of any chip. Axes that can be
+// walked as one are one, and elements are as wide as addresses and steps let them be.
+#ifndef KEEL_PERMUTATION_HPP_
+#define KEEL_PERMUTATION_HPP_
 
 #include <cstdint>
 #include <keel/plugin_kit.hpp>
@@ -100,4 +100,4 @@ inline Permutation make_permutation(const keel_op_call& call, uint32_t max_unit)
 
 }  // namespace keel
 
-#endif  // KEEL_BACKENDS_PERMUTATION_H_
+#endif  // KEEL_PERMUTATION_HPP_
