@@ -1,6 +1,6 @@
 // A plugin for dispatch_test alone: one device whose memory is its own, whose streams
-// run everything at once, and which has a single poor kernel, so that selection and the
-// fallback have something to decide on every machine.
+// run everything at once, and which has two kernels, a poor one among them, so that selection and
+// the fallback have something to decide on every machine.
 #include <keel/abi.h>
 
 #include <cstdlib>
@@ -81,10 +81,20 @@ keel_status stream_wait_event(keel_plugin_stream*, keel_plugin_event*) {
   return KEEL_OK;
 }
 
-// Only dense float32 addition, and not even well: by way of a workspace.
+uint64_t g_queries = 0;
+
+// Only dense float32: axpy, and, not even well, addition: by way of a workspace.
 keel_status op_query(keel_plugin_device*, const keel_op_call* call, keel_op_support* out_support) {
+  ++g_queries;
   out_support->level = KEEL_OP_NONE;
-  if (call->op != KEEL_OP_ADD || call->outputs[0]->dtype != KEEL_FLOAT32) return KEEL_OK;
+  if (call->outputs[0]->dtype != KEEL_FLOAT32) return KEEL_OK;
+  if (call->op == KEEL_OP_AXPY && kit::is_contiguous(*call->inputs[0]) &&
+      kit::is_contiguous(*call->inputs[1]) && kit::is_contiguous(*call->outputs[0])) {
+    out_support->level = KEEL_OP_NATIVE;
+    out_support->kernel = "axpy";
+    return KEEL_OK;
+  }
+  if (call->op != KEEL_OP_ADD) return KEEL_OK;
   if (!kit::is_contiguous(*call->inputs[0]) || !kit::is_contiguous(*call->inputs[1]) ||
       !kit::is_contiguous(*call->outputs[0])) {
     return kit::fail(KEEL_OK, "add: wants dense tensors");
@@ -96,6 +106,16 @@ keel_status op_query(keel_plugin_device*, const keel_op_call* call, keel_op_supp
   return KEEL_OK;
 }
 keel_status op_run(keel_plugin_stream*, const keel_op_call* call, void* workspace) {
+  if (call->op == KEEL_OP_AXPY) {
+    const auto* x = kit::first_element<const float>(*call->inputs[0]);
+    const auto* y = kit::first_element<const float>(*call->inputs[1]);
+    auto* out = kit::first_element<float>(*call->outputs[0]);
+    const auto alpha = static_cast<float>(call->attributes[0].f);
+    for (int64_t i = 0; i < kit::element_count(*call->outputs[0]); ++i) {
+      out[i] = alpha * x[i] + y[i];
+    }
+    return KEEL_OK;
+  }
   if (workspace == nullptr) return kit::fail(KEEL_INTERNAL, "no workspace");
   std::memset(workspace, 0xff, kWorkspaceBytes);
   const auto* a = kit::first_element<const float>(*call->inputs[0]);
@@ -158,6 +178,11 @@ const keel_plugin kPlugin = [] {
 }();
 
 }  // namespace
+
+// How often the plugin was asked what it supports.
+extern "C" KEEL_EXPORT uint64_t keel_dispatch_test_queries() {
+  return g_queries;
+}
 
 extern "C" KEEL_EXPORT keel_status keel_plugin_query_v0(const keel_host* host,
                                                         const keel_plugin** out_plugin) {

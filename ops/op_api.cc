@@ -3,6 +3,7 @@
 
 #include "core/api.h"
 #include "core/profiler.h"
+#include "ops/checked_calls.h"
 #include "ops/dispatch.h"
 #include "ops/kernel_registry.h"
 #include "ops/schema.h"
@@ -19,6 +20,7 @@ using keel::return_text;
 using keel::Status;
 using keel::Stream;
 using keel::ops::Candidate;
+using keel::ops::CheckedCalls;
 using keel::ops::explain_selection;
 using keel::ops::FallbackPolicy;
 using keel::ops::KernelRegistry;
@@ -34,26 +36,54 @@ Status check_layout(const keel_op_call* call) {
   return code == KEEL_OK ? Status() : Status(code, error.text);
 }
 
-}  // namespace
-
-keel_status keel_op_run(keel_stream stream, const keel_op_call* call) {
+// keel_op_run of any call.
+keel_status run_in_full(keel_stream stream, const keel_op_call* call) {
   return api_call([&]() -> Status {
     KEEL_REQUIRE(call)
     keel::EpochSection section;
     Stream* found = nullptr;
     KEEL_RETURN_IF_ERROR(find_stream(stream, &found));
+    Device& device = found->device();
     const bool profiled = keel::observers::active(keel::ObserverSlot::kProfiler);
     const keel::ops::Schema* schema = profiled ? keel::ops::find_schema(call->op) : nullptr;
-    keel::EnqueueCall enqueue(schema == nullptr ? "unknown operator" : schema->name,
-                              found->device(), stream);
+    keel::EnqueueCall enqueue(schema == nullptr ? "unknown operator" : schema->name, device,
+                              stream);
+    const uint64_t generation = CheckedCalls::generation();
     Candidate best;
-    Status status = choose_kernel(found->device(), *call, &best);
+    Status status = choose_kernel(device, *call, &best);
     if (!status.ok()) return enqueue.end(std::move(status));
-    if (is_ready(best)) return enqueue.end(submit_kernel(*found, best, *call));
+    if (is_ready(best)) {
+      // A custom kernel that did not accept the call may do so the next time.
+      if (KernelRegistry::get().first(call->op) == nullptr) {
+        CheckedCalls::remember(generation, device, *call);
+      }
+      return enqueue.end(submit_kernel(*found, best, *call));
+    }
     const Ref<Stream> kept(found);  // what follows may wait, or be the caller's own code
     section.leave();
     return enqueue.end(run_op(kept, stream, *call, best));
   });
+}
+
+}  // namespace
+
+keel_status keel_op_run(keel_stream stream, const keel_op_call* call) {
+  // A call that this thread has made before.
+  const auto usual = [&](const keel::epoch::Participant& thread, keel_status* out_status) {
+    Stream* found = keel::Runtime::opened().stream_handles().peek(stream.id);
+    if (found == nullptr || call == nullptr) return false;
+    Device& device = found->device();
+    if (!CheckedCalls::contain(thread, device, *call)) return false;
+    const auto run = [&](keel_plugin_stream* native) {
+      return device.op_table()->run(native, call, /*workspace=*/nullptr);
+    };
+    if (!found->submit_at_once(run, out_status)) return false;
+    if (*out_status != KEEL_OK) [[unlikely]] {
+      *out_status = keel::report_answer(device, *out_status, "op.run");
+    }
+    return true;
+  };
+  return keel::api_short_call(usual, [&] { return run_in_full(stream, call); });
 }
 
 keel_status keel_op_plan_get(keel_device device, const keel_op_call* call, keel_op_plan* out_plan) {
