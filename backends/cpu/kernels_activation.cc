@@ -2,9 +2,9 @@
 #define HWY_TARGET_INCLUDE "backends/cpu/kernels_activation.cc"
 #include <hwy/foreach_target.h>
 // After foreach_target.h, which compiles this file once for each target.
-#include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
+#include "backends/cpu/exp-inl.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/vectors-inl.h"
 
@@ -44,7 +44,7 @@ HWY_INLINE V exp_minus_t(D d, V x) {
       hn::Add(product_rest, hn::Set(d, kARest)));
   const V high = hn::Mul(bounded, factor);
   const V low = hn::MulAdd(bounded, factor_rest, hn::MulSub(bounded, factor, high));
-  const V exponential = hn::Exp(d, hn::Neg(high));
+  const V exponential = exp_in_range(d, hn::Neg(high));
   return hn::NegMulAdd(exponential, low, exponential);  // exp(-high) (1 - low)
 }
 
@@ -117,7 +117,7 @@ HWY_INLINE V normal_distribution(D d, V t, V* out_density) {
   const V square = hn::Mul(size, size);
   const V square_rest = hn::MulSub(size, size, square);
   const V half = hn::Set(d, 0.5f);
-  const V exponential = hn::Exp(d, hn::Neg(hn::Mul(half, square)));
+  const V exponential = exp_in_range(d, hn::Neg(hn::Mul(half, square)));
   const V density = hn::NegMulAdd(hn::Mul(half, exponential), square_rest, exponential);
   const V k = hn::Div(one, hn::MulAdd(hn::Set(d, 0.35f), size, one));
   V series = hn::Set(d, -0.02886442924f);
@@ -180,7 +180,7 @@ void bias_gelu_backward_f32(bool erf, const float* x, const float* bias, const f
 // or its neighbour.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V exp_minus(D d, V t) {
-  return hn::Exp(d, hn::Neg(hn::Clamp(t, hn::Set(d, -88.0f), hn::Set(d, 88.0f))));
+  return exp_in_range(d, hn::Neg(hn::Clamp(t, hn::Set(d, -88.0f), hn::Set(d, 88.0f))));
 }
 
 // 0 where the bound of exp_minus would give too much.

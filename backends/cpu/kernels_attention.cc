@@ -2,9 +2,9 @@
 #define HWY_TARGET_INCLUDE "backends/cpu/kernels_attention.cc"
 #include <hwy/foreach_target.h>
 // After foreach_target.h, which compiles this file once for each target.
-#include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
+#include "backends/cpu/exp-inl.h"
 #include "backends/cpu/kernels.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -23,12 +23,6 @@ HWY_INLINE void for_vectors(int64_t count, const Body& body) {
   for (; i < count; ++i) body(one, i);
 }
 
-// Highway's Exp takes NaN to 0, this keeps it.
-template <class D, class V>
-HWY_INLINE V exp_of(D d, V x) {
-  return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(d, x));
-}
-
 float exp_and_sum_f32(float* x, float shift, int64_t count) {
   const hn::ScalableTag<float> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -37,8 +31,8 @@ float exp_and_sum_f32(float* x, float shift, int64_t count) {
   auto odd = hn::Zero(d);
   int64_t i = 0;
   for (; i + 2 * lanes <= count; i += 2 * lanes) {
-    const auto first = exp_of(d, hn::Sub(hn::LoadU(d, x + i), top));
-    const auto second = exp_of(d, hn::Sub(hn::LoadU(d, x + i + lanes), top));
+    const auto first = exp_in_range(d, hn::Sub(hn::LoadU(d, x + i), top));
+    const auto second = exp_in_range(d, hn::Sub(hn::LoadU(d, x + i + lanes), top));
     hn::StoreU(first, d, x + i);
     hn::StoreU(second, d, x + i + lanes);
     even = hn::Add(even, first);
@@ -47,7 +41,7 @@ float exp_and_sum_f32(float* x, float shift, int64_t count) {
   float sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(even, odd)));
   const hn::CappedTag<float, 1> one;
   for (; i < count; ++i) {
-    const auto value = exp_of(one, hn::Sub(hn::LoadU(one, x + i), hn::Set(one, shift)));
+    const auto value = exp_in_range(one, hn::Sub(hn::LoadU(one, x + i), hn::Set(one, shift)));
     hn::StoreU(value, one, x + i);
     sum += hn::GetLane(value);
   }

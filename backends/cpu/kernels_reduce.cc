@@ -2,13 +2,13 @@
 #define HWY_TARGET_INCLUDE "backends/cpu/kernels_reduce.cc"
 #include <hwy/foreach_target.h>
 // After foreach_target.h, which compiles this file once for each target.
-#include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "backends/cpu/exp-inl.h"
 #include "backends/cpu/kernels.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -54,13 +54,20 @@ struct Identity {
   }
 };
 
-// exp(x - shift); Highway's Exp takes NaN to 0, this keeps it.
+// exp(x - shift).
 struct ShiftedExp {
   float shift;
   template <class D, class V>
   HWY_INLINE V operator()(D d, V value) const {
-    const V shifted = hn::Sub(value, hn::Set(d, shift));
-    return hn::IfThenElse(hn::IsNaN(shifted), shifted, hn::Exp(d, shifted));
+    return exp(d, hn::Sub(value, hn::Set(d, shift)));
+  }
+};
+// The same of x up to |top|, or of any x where there is NaN: the sum is NaN then.
+struct ExpBelow {
+  float top;
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V value) const {
+    return exp_in_range(d, hn::Sub(value, hn::Set(d, top)));
   }
 };
 
@@ -108,9 +115,14 @@ HWY_INLINE float largest(const float* x, int64_t count) {
   float result = -std::numeric_limits<float>::infinity();
   int64_t i = 0;
   if (count >= lanes) {
-    auto top = hn::LoadU(d, x);
-    for (i = lanes; i + lanes <= count; i += lanes) top = hn::Max(top, hn::LoadU(d, x + i));
-    result = hn::GetLane(hn::MaxOfLanes(d, top));
+    // Two, for the next maximum not to wait for the one before.
+    auto even = hn::LoadU(d, x);
+    auto odd = even;
+    for (i = lanes; i + 2 * lanes <= count; i += 2 * lanes) {
+      even = hn::Max(even, hn::LoadU(d, x + i));
+      odd = hn::Max(odd, hn::LoadU(d, x + i + lanes));
+    }
+    result = hn::GetLane(hn::MaxOfLanes(d, hn::Max(even, odd)));
   }
   for (; i < count; ++i) result = std::max(result, x[i]);
   return result;
@@ -135,8 +147,8 @@ float largest_f32(const float* x, int64_t count) {
 }
 
 double log_sum_exp_f32(const float* x, int64_t count) {
-  const float shift = largest(x, count);
-  return static_cast<double>(shift) + std::log(blocked_sum(x, count, ShiftedExp{shift}));
+  const float top = largest(x, count);
+  return static_cast<double>(top) + std::log(blocked_sum(x, count, ExpBelow{top}));
 }
 
 void scaled_softmax_f32(const float* x, float log_sum, float scale, float* out, int64_t count) {

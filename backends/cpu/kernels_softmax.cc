@@ -2,13 +2,13 @@
 #define HWY_TARGET_INCLUDE "backends/cpu/kernels_softmax.cc"
 #include <hwy/foreach_target.h>
 // After foreach_target.h, which compiles this file once for each target.
-#include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "backends/cpu/exp-inl.h"
 #include "backends/cpu/kernels_norm.h"
 #include "backends/cpu/vectors-inl.h"
 
@@ -32,26 +32,67 @@ HWY_INLINE void load_exponents(const SoftmaxRow& row, const ReadFloats& x, int64
   for (int64_t i = 0; i < width; ++i) out[i] = mask[i] != 0 ? kHidden : out[i];
 }
 
-// Highway's Exp takes NaN to 0, this keeps it.
+// Of |value| up to |top|.
 template <class D>
-HWY_INLINE hn::Vec<D> shifted_exp(D d, hn::Vec<D> value, float shift) {
-  const auto shifted = hn::Sub(value, hn::Set(d, shift));
-  return hn::IfThenElse(hn::IsNaN(shifted), shifted, hn::Exp(d, shifted));
+HWY_INLINE hn::Vec<D> exp_below(D d, hn::Vec<D> value, float top) {
+  return exp_in_range(d, hn::Sub(value, hn::Set(d, top)));
 }
 
 // Where there is NaN the result may be less than the largest: the sum is NaN then.
 HWY_INLINE float largest(const float* x, int64_t count) {
   const hn::ScalableTag<float> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  auto top = hn::Set(d, kHidden);
+  // Two, for the next maximum not to wait for the one before.
+  auto even = hn::Set(d, kHidden);
+  auto odd = even;
   int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) top = hn::Max(top, hn::LoadU(d, x + i));
-  float result = hn::GetLane(hn::MaxOfLanes(d, top));
+  for (; i + 2 * lanes <= count; i += 2 * lanes) {
+    even = hn::Max(even, hn::LoadU(d, x + i));
+    odd = hn::Max(odd, hn::LoadU(d, x + i + lanes));
+  }
+  float result = hn::GetLane(hn::MaxOfLanes(d, hn::Max(even, odd)));
   for (; i < count; ++i) result = std::max(result, x[i]);
   return result;
 }
 
-void softmax(const SoftmaxRow& row, const ReadFloats& x, const WrittenFloats& y, int64_t count) {
+// What lies before |row.visible|, at most kShortRow elements, with one exponential each: those of
+// the sum are kept. False where there is NaN, which not all of the row may become; then nothing is
+// written.
+constexpr int64_t kShortRow = 4096;  // 16 KiB of the first-level cache
+HWY_INLINE bool softmax_of_short_row(const SoftmaxRow& row, const ReadFloats& x,
+                                     const WrittenFloats& y) {
+  float values[kShortRow];
+  float top = std::numeric_limits<float>::lowest();
+  for (int64_t first = 0; first < row.visible; first += kBlock) {
+    const int64_t width = std::min(kBlock, row.visible - first);
+    load_exponents(row, x, first, width, values + first);
+    top = std::max(top, largest(values + first, width));
+  }
+  double sum = 0;
+  for (int64_t first = 0; first < row.visible; first += kBlock) {
+    float* const block = values + first;
+    const int64_t width = std::min(kBlock, row.visible - first);
+    sum += static_cast<double>(vector_sum(width, [=](auto d, int64_t i) HWY_ATTR {
+      const auto value = exp_below(d, hn::LoadU(d, block + i), top);
+      hn::StoreU(value, d, block + i);
+      return value;
+    }));
+  }
+  if (std::isnan(sum)) return false;
+  const float factor = sum == 0 ? 0.0f : static_cast<float>(1 / sum);
+  for (int64_t first = 0; first < row.visible; first += kBlock) {
+    const float* const from = values + first;
+    const int64_t width = std::min(kBlock, row.visible - first);
+    float* const to = y.block(first, values + first);
+    for_each_vector(width, [=](auto d, int64_t i) HWY_ATTR {
+      hn::StoreU(hn::Mul(hn::LoadU(d, from + i), hn::Set(d, factor)), d, to + i);
+    });
+    y.finish(first, width, to);
+  }
+  return true;
+}
+
+HWY_INLINE void softmax_of_row(const SoftmaxRow& row, const ReadFloats& x, const WrittenFloats& y) {
   float exponents[kBlock];
   // A number below all others, so that a row that sees nothing has the sum 0.
   float top = std::numeric_limits<float>::lowest();
@@ -65,7 +106,7 @@ void softmax(const SoftmaxRow& row, const ReadFloats& x, const WrittenFloats& y,
       top = block_top;
     }
     sum += static_cast<double>(vector_sum(width, [&](auto d, int64_t i) HWY_ATTR {
-      return shifted_exp(d, hn::LoadU(d, exponents + i), top);
+      return exp_below(d, hn::LoadU(d, exponents + i), top);
     }));
   }
   const float factor = sum == 0 ? 0.0f : static_cast<float>(1 / sum);
@@ -75,16 +116,21 @@ void softmax(const SoftmaxRow& row, const ReadFloats& x, const WrittenFloats& y,
     float* const to = y.block(first, exponents);
     for_each_vector(width, [&](auto d, int64_t i) HWY_ATTR {
       const auto exponent = hn::LoadU(d, exponents + i);
-      const auto value = hn::Mul(shifted_exp(d, exponent, top), hn::Set(d, factor));
+      const auto value = hn::Mul(exp_below(d, exponent, top), hn::Set(d, factor));
       // Not 0 * factor: that is NaN where another element is.
       const auto is_hidden = hn::Eq(exponent, hn::Set(d, kHidden));
       hn::StoreU(hn::IfThenZeroElse(is_hidden, value), d, to + i);
     });
     y.finish(first, width, to);
   }
+}
+
+void softmax(const SoftmaxRow& row, const ReadFloats& x, const WrittenFloats& y, int64_t count) {
+  if (row.visible > kShortRow || !softmax_of_short_row(row, x, y)) softmax_of_row(row, x, y);
+  float zeroes[kBlock];
   for (int64_t first = row.visible; first < count; first += kBlock) {
     const int64_t width = std::min(kBlock, count - first);
-    float* const to = y.block(first, exponents);
+    float* const to = y.block(first, zeroes);
     std::fill_n(to, width, 0.0f);
     y.finish(first, width, to);
   }

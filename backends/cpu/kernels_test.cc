@@ -241,6 +241,42 @@ TEST_P(Kernels, SumsOfSquaresAndExponentials) {
   EXPECT_NEAR(sum_exp_f32(x.data(), 20.0f, kCount), sum, 3e-6 * sum);
 }
 
+TEST_P(Kernels, ExponentialsOfAllNumbers) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  std::vector<float> x;
+  for (float value = -87.3f; value < 88.7f; value += 0.00719f) x.push_back(value);
+  std::vector<float> y(x.size());
+  const auto count = static_cast<int64_t>(x.size());
+  scaled_softmax_f32(x.data(), 0.0f, 1.0f, y.data(), count);
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double want = std::exp(static_cast<double>(x[i]));
+    ASSERT_NEAR(y[i], want, 0x1.8p-23 * want) << x[i];
+  }
+  // The last one below the range, then the first ones beyond it, each in whole vectors and alone.
+  const float edges[] = {0.0f,     -0.0f,   88.7228317f, 88.7228394f, 1e30f,
+                         infinity, -87.34f, -103.0f,     -1e30f,      -infinity};
+  const float wanted[] = {1.0f,     1.0f,     static_cast<float>(std::exp(88.72283172607422)),
+                          infinity, infinity, infinity,
+                          0.0f,     0.0f,     0.0f,
+                          0.0f};
+  for (size_t i = 0; i < std::size(edges); ++i) {
+    const std::vector<float> same(67, edges[i]);
+    std::vector<float> out(same.size());
+    scaled_softmax_f32(same.data(), 0.0f, 1.0f, out.data(), 67);
+    for (const float value : out) {
+      if (std::isinf(wanted[i])) {
+        ASSERT_EQ(value, wanted[i]) << edges[i];
+      } else {
+        ASSERT_NEAR(value, wanted[i], 0x1.8p-23 * static_cast<double>(wanted[i])) << edges[i];
+      }
+    }
+  }
+  const std::vector<float> unknown(67, std::numeric_limits<float>::quiet_NaN());
+  std::vector<float> out(unknown.size());
+  scaled_softmax_f32(unknown.data(), 0.0f, 1.0f, out.data(), 67);
+  for (const float value : out) ASSERT_TRUE(std::isnan(value));
+}
+
 TEST_P(Kernels, LargestPassesOverNaN) {
   for (const size_t at : {0, 1, 600, 1235, 1236}) {
     auto x = random_values(10);
