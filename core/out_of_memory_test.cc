@@ -203,6 +203,40 @@ TEST_F(OutOfMemoryTest, OfTheHostAtARegistration) {
   }
 }
 
+// What follows a copy that failed so does not run beside a part of it.
+TEST_F(OutOfMemoryTest, OfTheHostInACopyBetweenDevices) {
+  const Settings settings[] = {{{"no_peer", "1"}}, {{"no_peer", "1"}, {"no_alias", "1"}}};
+  for (const Settings& each : settings) {
+    const std::vector<keel_device> devices = load("fake", each);
+    const std::vector<uint32_t> words = pattern(kWords, 3);
+    void* const source = alloc_filled(devices[0], words);
+    bool has_starved = true;
+    for (int index = 0; has_starved && index < kAllocations; ++index) {
+      void* const destination = alloc_filled(devices[1], pattern(kWords, 4));
+      const keel_stream stream = new_stream(devices[0]);
+      keel_status status = KEEL_OK;
+      keel_status seen = KEEL_OK;
+      {
+        const FakePause pause;
+        t_until_failure = index;
+        status = keel_copy(stream, devices[1], destination, devices[0], source, 4 * kWords);
+        has_starved = t_until_failure < 0;
+        t_until_failure = -1;
+        seen = keel_stream_query(stream);
+      }
+      EXPECT_TRUE(status == KEEL_OK || status == KEEL_OUT_OF_MEMORY) << keel_last_error();
+      ASSERT_KEEL_OK(keel_stream_destroy(stream));
+      const bool has_copied = read(devices[1], destination, kWords) == words;
+      EXPECT_TRUE(has_copied || status != KEEL_OK);
+      EXPECT_FALSE(has_copied && seen == KEEL_OK)
+          << "allocation " << index << ": the stream goes on before the copy is over";
+      ASSERT_KEEL_OK(keel_free(devices[1], destination));
+    }
+    EXPECT_FALSE(has_starved);
+    if (HasFailure()) return;
+  }
+}
+
 // |ask|, a callable keel_status(char* text, uint64_t* size), at each of its allocations in turn.
 template <typename Ask>
 void expect_told(const Ask& ask) {
