@@ -2,9 +2,16 @@
 #ifndef KEEL_CORE_DRAIN_H_
 #define KEEL_CORE_DRAIN_H_
 
+#include <cstdint>
+
 #include "core/status.h"
 
 namespace keel {
+
+// How long a stream of the runtime's own that has failed is waited for before another takes its
+// place. An empty one needs no time where the plugin synchronizes, and else as long as the chip
+// takes for one event.
+inline constexpr int64_t kQuickRecoveryNs = 1'000'000;
 
 // Whether work may still run for all that |drained| says: it was not over in time, or could not
 // be asked for, as there was no memory for an event, or the stream takes none now.

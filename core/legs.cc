@@ -33,7 +33,7 @@ Status Legs::take(Device& device, Ref<Stream>* out_leg) {
   }
   // Without the lock: a recovery may let other streams go on.
   if (former &&
-      (!former->has_failed() || former->recover(Deadline::after(0)).ok())) {
+      (!former->has_failed() || former->recover(Deadline::after(kQuickRecoveryNs)).ok())) {
     *out_leg = std::move(former);
     return {};
   }

@@ -133,6 +133,22 @@ TEST_P(StreamEndTest, FreedMemoryWaitsForWhoKeepsADroppedGate) {
   EXPECT_EQ(alloc(device_, kBytes), used);
 }
 
+// The next one would begin with a stream of its own, and one more each time.
+TEST_P(StreamEndTest, AFailedStreamOfTheRuntimesIsUsedAgain) {
+  Device& device = stream_->device();
+  Ref<Stream> leased;
+  ASSERT_TRUE(device.lease_stream(&leased).ok());
+  const Stream* const first = leased.get();
+  for (int i = 0; i < 20; ++i) {
+    leased->fail_and_drop(failure(KEEL_DATA_LOSS, "the loader lost a batch"));
+    device.return_stream(std::move(leased));
+    ASSERT_TRUE(device.lease_stream(&leased).ok());
+    ASSERT_EQ(leased.get(), first) << i;
+    EXPECT_FALSE(leased->has_failed());
+  }
+  device.return_stream(std::move(leased));
+}
+
 // Whether the thread sleeps, as on a lock that another one holds.
 bool is_asleep(pid_t thread) {
   std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/stat");
