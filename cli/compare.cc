@@ -15,6 +15,7 @@
 
 #include "cli/command.h"
 #include "tensorfile/comparison.h"
+#include "tensorfile/printable.h"
 
 namespace keel::cli {
 namespace {
@@ -22,6 +23,7 @@ namespace {
 using tensorfile::Difference;
 using tensorfile::Outcome;
 using tensorfile::Place;
+using tensorfile::printable;
 using tensorfile::shape_text;
 using tensorfile::TensorComparison;
 
@@ -80,8 +82,20 @@ const char* name_of(Outcome outcome) {
 
 // "step_2.safetensors: layers.3.query.weight", or a part of it.
 std::string full_name(const TensorComparison& each) {
-  if (each.file.empty()) return each.name;
-  return each.name.empty() ? each.file : each.file + ": " + each.name;
+  if (each.file.empty()) return printable(each.name);
+  return printable(each.name.empty() ? each.file : each.file + ": " + each.name);
+}
+
+// Integers that no double tells from their neighbours.
+bool is_long_integer(long double value) {
+  return std::abs(value) > 0x1p53L && value >= -0x1p63L && value < 0x1p64L &&
+         std::trunc(value) == value;
+}
+
+std::string value_text(long double value) {
+  if (!is_long_integer(value)) return fmt::format("{}", static_cast<double>(value));
+  if (value < 0) return fmt::format("{}", static_cast<int64_t>(value));
+  return fmt::format("{}", static_cast<uint64_t>(value));
 }
 
 std::string place_text(const Place& place) {
@@ -96,7 +110,8 @@ std::string dtype_text(const TensorComparison& each) {
 std::string unlike_text(const Difference& difference) {
   const Place& first = *difference.first_unlike;
   return fmt::format("{} NaN or infinities that one alone has, the first at {}: {} and {}",
-                     difference.unlike, place_text(first), first.a, first.b);
+                     difference.unlike, place_text(first), value_text(first.a),
+                     value_text(first.b));
 }
 
 // What no figure tells.
@@ -178,7 +193,7 @@ std::string reason(const TensorComparison& first) {
       "differs by {:.3g} of its norm, where {:.3g} is tolerated; at most by {:.3g}, at {}: {} and "
       "{}",
       first.difference.relative_norm, first.tolerance, first.difference.largest_absolute,
-      place_text(at), at.a, at.b);
+      place_text(at), value_text(at.a), value_text(at.b));
 }
 
 std::string verdict(const Findings& findings) {
@@ -186,8 +201,8 @@ std::string verdict(const Findings& findings) {
     const TensorComparison& first = *findings.first;
     std::string where = first.layer.empty() ? "" : ", layer " + first.layer;
     if (!first.file.empty() && !first.name.empty()) where += ", of " + first.file;
-    return fmt::format("they part at {}{}: it {}; {} of {} part\n",
-                       first.name.empty() ? first.file : first.name, where, reason(first),
+    where = (first.name.empty() ? first.file : first.name) + where;
+    return fmt::format("they part at {}: it {}; {} of {} part\n", printable(where), reason(first),
                        findings.apart, tensors_text(findings));
   }
   if (findings.close == 0) {
@@ -210,9 +225,14 @@ Json number(double value) {
   return fmt::format("{}", value);
 }
 
+Json value_json(long double value) {
+  if (!is_long_integer(value)) return number(static_cast<double>(value));
+  return value < 0 ? Json(static_cast<int64_t>(value)) : Json(static_cast<uint64_t>(value));
+}
+
 Json place_json(const std::optional<Place>& place) {
   if (!place) return nullptr;
-  return {{"index", place->index}, {"a", number(place->a)}, {"b", number(place->b)}};
+  return {{"index", place->index}, {"a", value_json(place->a)}, {"b", value_json(place->b)}};
 }
 
 Json text_or_null(const std::string& text) {

@@ -124,6 +124,57 @@ TEST_F(Compare, SaysHowManyItDoesNotShow) {
   EXPECT_EQ(lines(keel({"compare", path("a"), path("b"), "--all"}).out).size(), 28U);
 }
 
+// No double is 2^53 + 1, nor the largest of either kind.
+TEST_F(Compare, LongIntegersAreToldToTheLastDigit) {
+  const auto write = [&](const std::string& name, int64_t step, uint64_t hash, int64_t least) {
+    folder_.add_as("I64", "step", std::vector<int64_t>{step});
+    folder_.add_as("U64", "hash", std::vector<uint64_t>{hash});
+    folder_.add_as("I64", "least", std::vector<int64_t>{least});
+    return folder_.write(name, {{keel::tensorfile::kOrderKey, "step\nhash\nleast"}});
+  };
+  const std::string a = write("a", 9007199254740993, UINT64_MAX, INT64_MIN + 1);
+  const std::string b = write("b", 9007199254740995, UINT64_MAX - 1, INT64_MIN);
+  const Result result = keel({"compare", a, b, "--json", path("out.json")});
+  EXPECT_EQ(result.exit_code, 1) << result.error;
+  expect_last_line(result, "at most by 2, at [0]: 9007199254740993 and 9007199254740995; 3 of 3");
+  std::ifstream file(path("out.json"));
+  const json differing = json::parse(file).at("differing");
+  const auto place = [&](size_t tensor) { return differing.at(tensor).at("largest_absolute_at"); };
+  EXPECT_EQ(place(0).at("a"), 9007199254740993);
+  EXPECT_EQ(place(0).at("b"), 9007199254740995);
+  EXPECT_EQ(place(1).at("a"), UINT64_MAX);
+  EXPECT_EQ(place(1).at("b"), UINT64_MAX - 1);
+  EXPECT_EQ(place(2).at("a"), INT64_MIN + 1);
+  EXPECT_EQ(place(2).at("b"), INT64_MIN);
+}
+
+// They may be anything, also what a terminal obeys.
+TEST_F(Compare, NamesDoNothingToATerminal) {
+  const std::string name = "layers.0.\x1b[2Jweight\n\u009b1m\"\u00e4";
+  for (const float value : {1.0F, 2.0F}) {
+    folder_.add("x", {1});
+    folder_.add(name, {value});
+    folder_.write((value == 1 ? "a/step\x1b_1" : "b/step\x1b_1") + std::string(".safetensors"));
+  }
+  const Result result = keel({"compare", path("a"), path("b"), "--json", path("out.json")});
+  EXPECT_EQ(result.exit_code, 1) << result.error;
+  EXPECT_FALSE(contains(result.out, "\x1b")) << result.out;
+  EXPECT_FALSE(contains(result.out, "\u009b")) << result.out;
+  expect_last_line(result, "part at layers.0.\\x1b[2Jweight\\x0a\\xc2\\x9b1m\"\u00e4, layer ");
+  expect_last_line(result, ", of step\\x1b_1.safetensors: it");
+  EXPECT_EQ(lines(result.out).size(), 4U) << result.out;
+  std::ifstream file(path("out.json"));
+  EXPECT_EQ(json::parse(file).at("first").at("tensor"), name) << "a program reads it as it is";
+
+  folder_.add(name, {1, 2});
+  const std::string cut = folder_.write("cut");
+  std::filesystem::resize_file(cut, std::filesystem::file_size(cut) - 4);
+  const Result refused = keel({"compare", cut, cut});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_FALSE(contains(refused.error, "\x1b")) << refused.error;
+  EXPECT_TRUE(contains(refused.error, "layers.0.\\x1b[2J")) << refused.error;
+}
+
 TEST_F(Compare, WhatCannotBeComparedIsAMistake) {
   const std::string a = step("a", 2);
   const auto refused = [&](std::vector<std::string> arguments, const std::string& part) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <new>
 
 #include "core/runtime.h"
 #include "core/staging.h"
@@ -72,16 +73,28 @@ class Leg {
                                                                       : stream->fence(&start));
     return stream_->wait(start);
   }
-  // |stream| goes on after this leg.
+  // |stream| goes on after this leg. Where that cannot be had, it fails: what is enqueued next
+  // would run beside the leg, and a recovery waits for it.
   Status end(const Ref<Stream>& stream) {
     if (!foreign_) return {};
-    Ref<EventRecord> done;
-    KEEL_RETURN_IF_ERROR(stream_->record(0, &done));
-    return stream->wait(done);
+    Status status;
+    try {
+      status = hold_back(*stream);
+    } catch (const std::bad_alloc&) {
+      status = Status::no_memory();
+    }
+    if (!status.ok()) stream->fail_and_drop(status);
+    return status;
   }
   const Ref<Stream>& stream() const { return stream_; }
 
  private:
+  Status hold_back(Stream& stream) {
+    Ref<EventRecord> done;
+    KEEL_RETURN_IF_ERROR(stream_->record(0, &done));
+    return stream.wait(done);
+  }
+
   Ref<Stream> stream_;
   bool foreign_ = false;
 };
@@ -145,7 +158,11 @@ Status copy_staged(const Ref<Stream>& stream, const CopyPath& path, const Endpoi
   };
   Status submitted;
   for (uint64_t chunk = 0; chunk < chunks && submitted.ok(); ++chunk) {
-    submitted = submit_chunk(chunk);
+    try {
+      submitted = submit_chunk(chunk);
+    } catch (const std::bad_alloc&) {
+      submitted = Status::no_memory();
+    }
   }
   // Also after a failure half-way: the chunks before it use the caller's memory.
   const Status out_ended = out.end(stream);

@@ -3,6 +3,7 @@
 #include <new>
 #include <utility>
 
+#include "core/drain.h"
 #include "core/epoch.h"
 #include "core/hindrances.h"
 #include "core/staging.h"
@@ -103,7 +104,8 @@ Status Device::lease_stream(Ref<Stream>* out_stream, bool urgent) {
   // streams go on. For want of memory none is usable.
   const auto is_usable = [](Stream& stream) {
     try {
-      return stream.has_failed() ? stream.recover(Deadline::after(0)).ok() : stream.is_idle();
+      return stream.has_failed() ? stream.recover(Deadline::after(kQuickRecoveryNs)).ok()
+                                 : stream.is_idle();
     } catch (const std::bad_alloc&) {
       return false;
     }

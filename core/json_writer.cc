@@ -1,5 +1,6 @@
 #include "core/json_writer.h"
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -74,6 +75,12 @@ void JsonWriter::text_or_null(const char* value) {
 void JsonWriter::boolean(bool value) {
   begin_value();
   out_ += value ? "true" : "false";
+}
+
+void JsonWriter::number(double value) {
+  if (!std::isfinite(value)) return null();
+  begin_value();
+  fmt::format_to(std::back_inserter(out_), "{}", value);
 }
 
 void JsonWriter::null() {

@@ -31,6 +31,7 @@ class JsonWriter {
   void text_or_null(const char* value);
   void boolean(bool value);
   void null();
+  void number(double value);  // null where it is none
   template <std::integral Integer>
   void number(Integer value) {
     begin_value();

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 
@@ -45,6 +46,9 @@ TEST(JsonWriterTest, NestsAndIndents) {
   json.key("list").begin_array();
   json.number(-1);
   json.number(UINT64_MAX);
+  json.number(0.1);
+  json.number(3.2e15);
+  json.number(std::numeric_limits<double>::quiet_NaN());
   json.boolean(true);
   json.begin_object();
   json.end_object();
@@ -58,6 +62,9 @@ TEST(JsonWriterTest, NestsAndIndents) {
   "list": [
     -1,
     18446744073709551615,
+    0.1,
+    3200000000000000,
+    null,
     true,
     {}
   ],

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/device.h"
+#include "core/drain.h"
 #include "core/stream.h"
 
 namespace keel {
@@ -31,7 +32,8 @@ Status Legs::take(Device& device, Ref<Stream>* out_leg) {
     former = find_locked(device);
   }
   // Without the lock: a recovery may let other streams go on.
-  if (former && (!former->has_failed() || former->recover(Deadline::after(0)).ok())) {
+  if (former &&
+      (!former->has_failed() || former->recover(Deadline::after(kQuickRecoveryNs)).ok())) {
     *out_leg = std::move(former);
     return {};
   }
@@ -75,7 +77,7 @@ Status Legs::drain(const Deadline& deadline, uint64_t* out_enqueued) {
   if (out_enqueued != nullptr) *out_enqueued = enqueued;
   for (const Ref<Stream>& leg : legs) {
     const Status drained = leg->drain_leg(deadline);
-    if (drained.code() == KEEL_TIMED_OUT) return drained;
+    if (may_still_run(drained)) return drained;
   }
   return {};
 }

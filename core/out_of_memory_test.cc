@@ -1,6 +1,9 @@
 // Memory runs out, the host's or the device's, at each allocation of a short run in turn:
 // the call that needed it says so, and the same run passes right afterwards.
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -198,6 +201,74 @@ TEST_F(OutOfMemoryTest, OfTheHostAtARegistration) {
     if (!has_starved) break;
     ASSERT_LT(index, kAllocations);
   }
+}
+
+// What follows a copy that failed so does not run beside a part of it.
+TEST_F(OutOfMemoryTest, OfTheHostInACopyBetweenDevices) {
+  const Settings settings[] = {{{"no_peer", "1"}}, {{"no_peer", "1"}, {"no_alias", "1"}}};
+  for (const Settings& each : settings) {
+    const std::vector<keel_device> devices = load("fake", each);
+    const std::vector<uint32_t> words = pattern(kWords, 3);
+    void* const source = alloc_filled(devices[0], words);
+    bool has_starved = true;
+    for (int index = 0; has_starved && index < kAllocations; ++index) {
+      void* const destination = alloc_filled(devices[1], pattern(kWords, 4));
+      const keel_stream stream = new_stream(devices[0]);
+      keel_status status = KEEL_OK;
+      keel_status seen = KEEL_OK;
+      {
+        const FakePause pause;
+        t_until_failure = index;
+        status = keel_copy(stream, devices[1], destination, devices[0], source, 4 * kWords);
+        has_starved = t_until_failure < 0;
+        t_until_failure = -1;
+        seen = keel_stream_query(stream);
+      }
+      EXPECT_TRUE(status == KEEL_OK || status == KEEL_OUT_OF_MEMORY) << keel_last_error();
+      ASSERT_KEEL_OK(keel_stream_destroy(stream));
+      const bool has_copied = read(devices[1], destination, kWords) == words;
+      EXPECT_TRUE(has_copied || status != KEEL_OK);
+      EXPECT_FALSE(has_copied && seen == KEEL_OK)
+          << "allocation " << index << ": the stream goes on before the copy is over";
+      ASSERT_KEEL_OK(keel_free(devices[1], destination));
+    }
+    EXPECT_FALSE(has_starved);
+    if (HasFailure()) return;
+  }
+}
+
+// |ask|, a callable keel_status(char* text, uint64_t* size), at each of its allocations in turn.
+template <typename Ask>
+void expect_told(const Ask& ask) {
+  std::string text(1 << 20, '\0');
+  bool has_starved = true;
+  for (int index = 0; has_starved; ++index) {
+    uint64_t size = text.size();
+    t_until_failure = index;
+    const keel_status status = ask(text.data(), &size);
+    has_starved = t_until_failure < 0;
+    t_until_failure = -1;
+    ASSERT_EQ(status, has_starved ? KEEL_OUT_OF_MEMORY : KEEL_OK)
+        << "allocation " << index << ": " << keel_last_error();
+    EXPECT_TRUE(!has_starved || std::strcmp(keel_last_error(), "out of host memory") == 0)
+        << keel_last_error();
+    EXPECT_TRUE(has_starved || index > 20) << "hardly anything is allocated";
+  }
+}
+
+TEST_F(OutOfMemoryTest, OfTheHostWhereQuestionsAreAnswered) {
+  char folder[] = "/tmp/keel-flight-XXXXXX";
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  setenv("KEEL_FLIGHT_DIR", folder, 1);
+  const std::vector<keel_device> devices = load("cpu", {{"devices", "2"}});
+  keel_comm comms[2] = {};
+  ASSERT_KEEL_OK(keel_comm_init_all(devices.data(), 2, nullptr, comms));
+  std::ofstream(std::string(folder) + "/flight-1-1") << "junk";
+  expect_told([&](char* text, uint64_t* size) { return keel_comm_explain(comms[0], text, size); });
+  expect_told([&](char* text, uint64_t* size) { return keel_flight_read(nullptr, text, size); });
+  for (const keel_comm comm : comms) EXPECT_KEEL_OK(keel_comm_destroy(comm));
+  unsetenv("KEEL_FLIGHT_DIR");
+  std::filesystem::remove_all(folder);
 }
 
 // With room for the blocks that nothing is done with.

@@ -4,6 +4,7 @@
 #include <new>
 #include <thread>
 
+#include "core/drain.h"
 #include "core/log.h"
 #include "core/progress.h"
 #include "core/runtime.h"
@@ -157,7 +158,7 @@ Status Stream::place_record(const Ref<EventRecord>& record, WakeList& wake) {
   // Also on a failed stream: what was submitted before still uses its memory.
   const Status recorded =
       known.code() == KEEL_DEVICE_LOST ? known : submit_record(record, known, wake);
-  if (recorded.ok() || known.ok()) return recorded;
+  if (recorded.ok() || known.ok() || may_still_run(recorded)) return recorded;
   record->mark_done(known, wake);
   return {};
 }

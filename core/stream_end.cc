@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/drain.h"
 #include "core/log.h"
 #include "core/runtime.h"
 #include "core/stream.h"
@@ -41,7 +42,7 @@ Status Stream::recover(const Deadline& deadline) {
   while (true) {
     uint64_t drained_to = 0;
     drained = drain(deadline, /*for_good=*/false, &drained_to);
-    if (drained.code() == KEEL_TIMED_OUT || drained.code() == KEEL_DEVICE_LOST) return drained;
+    if (may_still_run(drained) || drained.code() == KEEL_DEVICE_LOST) return drained;
     uint64_t legs_drained_to = 0;
     KEEL_RETURN_IF_ERROR(legs_.drain(deadline, &legs_drained_to));
     // Records of before, looked at later, still learn what failed below them.
@@ -104,16 +105,25 @@ Status Stream::drain(const Deadline& deadline, bool for_good, uint64_t* out_orde
     native = native_;
     if (!synchronizes) {
       WakeList wake;
-      KEEL_RETURN_IF_ERROR(records_.take(*this, 0, &last));
-      last->set_position(0);  // asks for this stream's work alone
-      KEEL_RETURN_IF_ERROR(submit_record(last, {}, wake));
+      Status marked = records_.take(*this, 0, &last);
+      if (marked.ok()) {
+        last->set_position(0);  // asks for this stream's work alone
+        marked = submit_record(last, {}, wake);
+      }
+      // Its owner may capture it, and then it takes no event. An older one tells as well if Keel
+      // has put nothing behind it.
+      if (wrapped_ && may_still_run(marked)) {
+        last = fence_position_ == position_ ? fence_ : nullptr;
+        if (last || position_ == 0) marked = {};
+      }
+      KEEL_RETURN_IF_ERROR(marked);
     }
     drained_ = for_good;
     if (out_order != nullptr) *out_order = records_submitted_;
   }
-  if (!synchronizes) return last->wait(deadline);
+  if (!synchronizes) return last ? known_over(last->wait(deadline)) : Status();
   const keel_status code = table->synchronize(native, deadline.remaining_ns());
-  if (code != KEEL_TIMED_OUT) return device_.check(code, "stream.synchronize");
+  if (code != KEEL_TIMED_OUT) return known_over(device_.check(code, "stream.synchronize"));
   take_plugin_text();
   return failure(KEEL_TIMED_OUT, "{}: the deadline passed while a stream was drained",
                  device_.name());
@@ -129,7 +139,7 @@ Status Stream::drain_leg(const Deadline& deadline) {
                           device_.name()));
   }
   const Status drained = drain(deadline);
-  if (drained.code() == KEEL_TIMED_OUT) return drained;
+  if (may_still_run(drained)) return drained;
   std::lock_guard lock(mutex_);
   observers::tell([&](Observer& observer) { observer.host_saw_idle(*this); });
   return drained;
@@ -163,10 +173,10 @@ Status Stream::close_now(const Deadline& deadline) {
   advance_all(wake);
   Status drained = await_keepers(deadline);
   if (drained.ok()) drained = drain(deadline);
-  if (drained.code() != KEEL_TIMED_OUT) drained = legs_.drain(deadline);
+  if (!may_still_run(drained)) drained = legs_.drain(deadline);
   // Once more: another thread's record may have come in between.
-  if (drained.code() != KEEL_TIMED_OUT) drained = drain(deadline, /*for_good=*/true);
-  if (drained.code() == KEEL_TIMED_OUT) {
+  if (!may_still_run(drained)) drained = drain(deadline, /*for_good=*/true);
+  if (may_still_run(drained)) {
     device_.keep_unfinished(Ref<Stream>(this));
     return drained;
   }

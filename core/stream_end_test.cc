@@ -133,6 +133,22 @@ TEST_P(StreamEndTest, FreedMemoryWaitsForWhoKeepsADroppedGate) {
   EXPECT_EQ(alloc(device_, kBytes), used);
 }
 
+// The next one would begin with a stream of its own, and one more each time.
+TEST_P(StreamEndTest, AFailedStreamOfTheRuntimesIsUsedAgain) {
+  Device& device = stream_->device();
+  Ref<Stream> leased;
+  ASSERT_TRUE(device.lease_stream(&leased).ok());
+  const Stream* const first = leased.get();
+  for (int i = 0; i < 20; ++i) {
+    leased->fail_and_drop(failure(KEEL_DATA_LOSS, "the loader lost a batch"));
+    device.return_stream(std::move(leased));
+    ASSERT_TRUE(device.lease_stream(&leased).ok());
+    ASSERT_EQ(leased.get(), first) << i;
+    EXPECT_FALSE(leased->has_failed());
+  }
+  device.return_stream(std::move(leased));
+}
+
 // Whether the thread sleeps, as on a lock that another one holds.
 bool is_asleep(pid_t thread) {
   std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/stat");
@@ -266,6 +282,97 @@ TEST_P(LegEndTest, ARecoveryWaitsForThePartOnAnotherDevice) {
   found->fail_and_drop(failure(KEEL_DATA_LOSS, "the loader lost a batch"));
   ASSERT_KEEL_OK(keel_stream_recover(stream_, kPatience));
   expect_copied_before(stream_);
+}
+
+// ---- no memory to tell by -------------------------------------------------------------
+
+// On a chip that neither synchronizes nor has an event to spare.
+class NoEventTest : public KeelTest {
+ protected:
+  static constexpr size_t kWords = 4096;
+
+  void SetUp() override {
+    KeelTest::SetUp();
+    devices_ = load("fake", {{"devices", "2"}, {"refuse_events", "1"}, {"no_peer", "1"}});
+    stream_ = new_stream(devices_[0]);
+    ASSERT_TRUE(find_stream(stream_, &found_).ok());
+  }
+  void TearDown() override {
+    records_.clear();
+    found_ = nullptr;
+    KeelTest::TearDown();
+  }
+  // All of the records that |stream| has are in its queue; no other can be made.
+  static void use_up_records(Stream& stream, std::vector<Ref<EventRecord>>* out_records) {
+    while (true) {
+      Ref<EventRecord> made;
+      const Status status = stream.record(0, &made);
+      if (!status.ok()) {
+        EXPECT_EQ(status.code(), KEEL_OUT_OF_MEMORY) << status.text();
+        return;
+      }
+      out_records->push_back(std::move(made));
+    }
+  }
+
+  std::vector<keel_device> devices_;
+  keel_stream stream_ = {};
+  Ref<Stream> found_;
+  std::vector<Ref<EventRecord>> records_;
+};
+
+TEST_F(NoEventTest, AStreamThatCannotBeAskedIsNotRecovered) {
+  void* const used = alloc(devices_[0], 4 * kWords);
+  {
+    const FakePause pause;
+    use_up_records(*found_, &records_);
+    ASSERT_KEEL_OK(fill(stream_, used, 7, kWords));
+    found_->fail_and_drop(failure(KEEL_DATA_LOSS, "the loader lost a batch"));
+    EXPECT_EQ(keel_stream_recover(stream_, kPatience), KEEL_OUT_OF_MEMORY);
+    EXPECT_NE(std::string(keel_last_error()).find("no memory for an event"), std::string::npos)
+        << keel_last_error();
+    EXPECT_TRUE(found_->has_failed());
+  }
+  EXPECT_KEEL_OK(keel_stream_recover(stream_, kPatience));
+  EXPECT_KEEL_OK(keel_stream_synchronize(stream_, kPatience));
+}
+
+// Its memory would be somebody else's while it is written to.
+TEST_F(NoEventTest, AStreamThatCannotBeAskedIsNotOver) {
+  void* const used = alloc(devices_[0], 4 * kWords);
+  {
+    const FakePause pause;
+    use_up_records(*found_, &records_);
+    ASSERT_KEEL_OK(fill(stream_, used, 7, kWords));
+    EXPECT_EQ(keel_stream_destroy(stream_), KEEL_OUT_OF_MEMORY);
+    ASSERT_KEEL_OK(keel_free(devices_[0], used));
+    EXPECT_NE(alloc(devices_[0], 4 * kWords), used);
+  }
+}
+
+// The CPU's stream itself has nothing to wait for.
+TEST_F(NoEventTest, APartThatCannotBeAskedIsNotOver) {
+  const keel_device cpu = load("cpu", {{"devices", "1"}}).at(0);
+  const keel_stream whole = new_stream(cpu);
+  void* const source = alloc_filled(cpu, pattern(kWords, 1));
+  void* const destination = alloc(devices_[0], 4 * kWords);
+  const auto copy = [&] {
+    return keel_copy(whole, devices_[0], destination, cpu, source, 4 * kWords);
+  };
+  ASSERT_KEEL_OK(copy());  // leaves a record for the next one
+  ASSERT_KEEL_OK(keel_stream_synchronize(whole, kPatience));
+  Ref<Stream> stream;
+  ASSERT_TRUE(find_stream(whole, &stream).ok());
+  Ref<Stream> leg;
+  ASSERT_TRUE(stream->leg(found_->device(), &leg).ok());
+  {
+    const FakePause pause;
+    ASSERT_KEEL_OK(copy());
+    use_up_records(*leg, &records_);
+    stream->fail_and_drop(failure(KEEL_DATA_LOSS, "the loader lost a batch"));
+    EXPECT_EQ(keel_stream_recover(whole, kPatience), KEEL_OUT_OF_MEMORY) << keel_last_error();
+  }
+  EXPECT_KEEL_OK(keel_stream_recover(whole, kPatience));
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, LegEndTest, ::testing::Values("fake", "fake_polled"),

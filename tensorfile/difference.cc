@@ -100,8 +100,7 @@ class Measure {
   Difference result(const std::vector<int64_t>& shape) const {
     Difference result;
     const auto place = [&](const Extreme& extreme) -> Place {
-      return {index_of(extreme.element, shape), static_cast<double>(extreme.a),
-              static_cast<double>(extreme.b)};
+      return {index_of(extreme.element, shape), extreme.a, extreme.b};
     };
     if (absolute_.size > 0) {
       result.largest_absolute = static_cast<double>(absolute_.size);

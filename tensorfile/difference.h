@@ -14,7 +14,7 @@ namespace keel::tensorfile {
 // An element in which both tensors differ.
 struct Place {
   std::vector<int64_t> index;
-  double a = 0, b = 0;
+  long double a = 0, b = 0;  // as their dtypes have them: 64-bit integers fit no double
 };
 
 // NaN and infinities count apart: all figures but |unlike| are of the elements that are finite in

@@ -30,29 +30,43 @@ bool lies_inside(uint64_t offset, uint64_t length, uint64_t size) {
   return offset <= size && length <= size - offset;
 }
 
+constexpr const char* kHeadersBehindEnd = "its headers lie behind its end: is it cut short?";
+
 const char* find_elf_defect(const char* data, uint64_t size) {
   if (size < sizeof(Elf64_Ehdr)) return "it is too short for an ELF header";
   const auto header = read<Elf64_Ehdr>(data);
   if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB) {
     return "it is no 64-bit little-endian ELF file";
   }
+  const bool has_sections = header.e_shnum != 0 || header.e_shoff != 0;
   if ((header.e_phnum != 0 && header.e_phentsize != sizeof(Elf64_Phdr)) ||
-      (header.e_shnum != 0 && header.e_shentsize != sizeof(Elf64_Shdr))) {
+      (has_sections && header.e_shentsize != sizeof(Elf64_Shdr))) {
     return "its headers have sizes that nobody knows";
   }
-  if (!lies_inside(header.e_phoff, uint64_t{header.e_phnum} * sizeof(Elf64_Phdr), size) ||
-      !lies_inside(header.e_shoff, uint64_t{header.e_shnum} * sizeof(Elf64_Shdr), size)) {
-    return "its headers lie behind its end: is it cut short?";
+  uint64_t sections = header.e_shnum;
+  uint64_t segments = header.e_phnum;
+  // Where they are too many for the header's fields, the first section has their numbers.
+  if (header.e_shoff != 0) {
+    if (!lies_inside(header.e_shoff, sizeof(Elf64_Shdr), size)) return kHeadersBehindEnd;
+    const auto first = read<Elf64_Shdr>(data, header.e_shoff);
+    if (sections == 0) sections = first.sh_size;
+    if (segments == PN_XNUM) segments = first.sh_info;
   }
-  for (uint16_t i = 0; i < header.e_phnum; ++i) {
+  if (segments > size / sizeof(Elf64_Phdr) || sections > size / sizeof(Elf64_Shdr) ||
+      !lies_inside(header.e_phoff, segments * sizeof(Elf64_Phdr), size) ||
+      !lies_inside(header.e_shoff, sections * sizeof(Elf64_Shdr), size)) {
+    return kHeadersBehindEnd;
+  }
+  for (uint64_t i = 0; i < segments; ++i) {
     const auto segment = read<Elf64_Phdr>(data, header.e_phoff + i * sizeof(Elf64_Phdr));
     if (!lies_inside(segment.p_offset, segment.p_filesz, size)) {
       return "a segment ends behind its end: is it cut short?";
     }
   }
-  for (uint16_t i = 0; i < header.e_shnum; ++i) {
+  for (uint64_t i = 0; i < sections; ++i) {
     const auto section = read<Elf64_Shdr>(data, header.e_shoff + i * sizeof(Elf64_Shdr));
-    if (section.sh_type != SHT_NOBITS && !lies_inside(section.sh_offset, section.sh_size, size)) {
+    const bool has_bytes = section.sh_type != SHT_NOBITS && section.sh_type != SHT_NULL;
+    if (has_bytes && !lies_inside(section.sh_offset, section.sh_size, size)) {
       return "a section ends behind its end: is it cut short?";
     }
   }

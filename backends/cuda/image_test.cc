@@ -77,6 +77,33 @@ TEST(CudaImageTest, OffsetsThatLieAreRefused) {
   EXPECT_NE(defect(cubin.image()), "");
 }
 
+// More than the header's fields hold: the first section has the numbers, and may lie as well.
+TEST(CudaImageTest, NumbersInTheFirstSection) {
+  const auto image = [](uint64_t sections, uint32_t segments, uint64_t offset) {
+    Cubin cubin;
+    cubin.header.e_shnum = 0;
+    cubin.header.e_shoff = offset;
+    if (segments != 0) {
+      cubin.header.e_phnum = PN_XNUM;
+      cubin.header.e_phentsize = sizeof(Elf64_Phdr);
+      cubin.header.e_phoff = sizeof(cubin.header);
+    }
+    cubin.section.sh_type = SHT_NULL;
+    cubin.section.sh_size = sections;
+    cubin.section.sh_info = segments;
+    return cubin.image();
+  };
+  constexpr uint64_t kOffset = sizeof(Elf64_Ehdr) + 100;
+  EXPECT_EQ(defect(image(1, 0, kOffset)), "");
+  for (const uint64_t sections : {uint64_t{2}, uint64_t{1} << 58, UINT64_MAX}) {
+    EXPECT_NE(defect(image(sections, 0, kOffset)), "") << sections;
+  }
+  EXPECT_NE(defect(image(1, UINT32_MAX, kOffset)), "");
+  for (const uint64_t offset : {kOffset + 1, kOffset + sizeof(Elf64_Shdr), UINT64_MAX}) {
+    EXPECT_NE(defect(image(1, 0, offset)), "") << offset;
+  }
+}
+
 TEST(CudaImageTest, FatBinaries) {
   struct {
     uint32_t magic = 0xba55ed50;

@@ -282,6 +282,47 @@ TEST_F(CudaNativeTest, AStreamThatIsCapturedTakesNoWork) {
   destroy(theirs);
 }
 
+// The capture goes on, and what Keel had put on the stream before keeps its memory.
+TEST_F(CudaNativeTest, AStreamThatIsCapturedMayRunWhenItIsDestroyed) {
+  start("stall:fill@1=200,stall:fill@2=200");
+  const CUstream theirs = create();
+  const keel_stream keels = new_stream(devices_[0]);
+  void* handle = nullptr;
+  ASSERT_KEEL_OK(keel_stream_unwrap(keels, &handle));
+  const keel_stream wrapped = wrap(theirs);
+  for (const auto& [stream, native] :
+       {std::pair(wrapped, theirs), std::pair(keels, static_cast<CUstream>(handle))}) {
+    void* const used = alloc(devices_[0], 3 << 20);
+    ASSERT_KEEL_OK(fill(stream, used, 1, 1));
+    begin_capture(native);
+    EXPECT_FAILS(KEEL_FAILED_PRECONDITION, "is being captured", keel_stream_destroy(stream));
+    ASSERT_KEEL_OK(keel_free(devices_[0], used));
+    EXPECT_NE(alloc(devices_[0], 3 << 20), used) << "the fill may be at it";
+    EXPECT_EQ(end_capture(native), CUDA_SUCCESS);
+  }
+  EXPECT_EQ(query(theirs), CUDA_ERROR_NOT_READY) << "the fill was over all the time";
+  destroy(theirs);
+}
+
+// What was put on it is known to be over.
+TEST_F(CudaNativeTest, AStreamThatIsCapturedEndsWhereItsWorkHasEnded) {
+  start();
+  const CUstream theirs = create();
+  void* const memory = alloc(devices_[0], 64);
+  for (const bool has_work : {false, true}) {
+    const keel_stream stream = wrap(theirs);
+    if (has_work) {
+      ASSERT_KEEL_OK(fill(stream, memory, 1, 1));
+      ASSERT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+    }
+    begin_capture(theirs);
+    EXPECT_KEEL_OK(keel_stream_destroy(stream));
+    EXPECT_EQ(end_capture(theirs), CUDA_SUCCESS);
+  }
+  EXPECT_KEEL_OK(keel_free(devices_[0], memory));
+  destroy(theirs);
+}
+
 // Of a driver that lets no thread keep out of captures: an event that cannot be asked is not over.
 TEST_F(CudaNativeTest, AnEventThatACaptureHides) {
   start("stall:fill@1=50", " missing=cuThreadExchangeStreamCaptureMode");

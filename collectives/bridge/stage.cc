@@ -6,11 +6,15 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <new>
+#include <thread>
 
 #include "collectives/bootstrap/share_server.h"
 #include "collectives/bootstrap/shared_file.h"
 #include "core/copy.h"
+#include "core/drain.h"
 #include "core/log.h"
 #include "core/observer.h"
 #include "core/staging.h"
@@ -110,8 +114,8 @@ void Stage::settle() {
   // Copies of a window end in milliseconds, or never, on a device that hangs.
   constexpr int64_t kPatienceNs = 5'000'000'000;
   const Deadline deadline = Deadline::after(kPatienceNs);
-  leaving_.settle(deadline);
-  entering_.settle(deadline);
+  if (to_host_) leaving_.settle(*to_host_, deadline);
+  if (to_device_) entering_.settle(*to_device_, deadline);
 }
 
 Status Stage::fetch(uint64_t round, const Buffer& buffer, uint64_t offset, uint64_t window_offset,
@@ -170,7 +174,14 @@ Status Stage::Way::begin(Stream& stream, uint64_t round, uint32_t count, uint64_
 Status Stage::Way::end(Stream& stream, uint64_t round, uint32_t count, uint64_t bytes) {
   Window& window = windows_[round % count];
   window.bytes += bytes;
-  return stream.record(window.begun ? KEEL_EVENT_TIMING : 0, &window.done);
+  Status recorded;
+  try {
+    recorded = stream.record(window.begun ? KEEL_EVENT_TIMING : 0, &window.done);
+  } catch (const std::bad_alloc&) {
+    recorded = Status::no_memory();
+  }
+  has_untold_ = has_untold_ || !recorded.ok();
+  return recorded;
 }
 
 Status Stage::Way::await(uint64_t round, uint32_t count, Patience& patience) {
@@ -203,14 +214,24 @@ void Stage::Way::measure(const Window& window) {
   ++measured_;
 }
 
-void Stage::Way::settle(const Deadline& deadline) {
+void Stage::Way::settle(Stream& stream, const Deadline& deadline) {
   for (const Window& window : windows_) {
     if (window.done) (void)window.done->wait(deadline);
+  }
+  // As often as there is no memory to be told of the rest.
+  constexpr auto kPause = std::chrono::milliseconds(1);
+  while (has_untold_) {
+    try {
+      has_untold_ = may_still_run(stream.drain(deadline));
+    } catch (const std::bad_alloc&) {
+    }
+    if (deadline.passed()) return;
+    if (has_untold_) std::this_thread::sleep_for(kPause);
   }
 }
 
 bool Stage::Way::is_idle() const {
-  return std::all_of(windows_.begin(), windows_.end(), [](const Window& window) {
+  return !has_untold_ && std::all_of(windows_.begin(), windows_.end(), [](const Window& window) {
     return !window.done || window.done->state() == EventRecord::State::kDone;
   });
 }

@@ -94,7 +94,8 @@ class Stage {
     Status begin(Stream& stream, uint64_t round, uint32_t count, uint64_t bytes);
     Status end(Stream& stream, uint64_t round, uint32_t count, uint64_t bytes);
     Status await(uint64_t round, uint32_t count, Patience& patience);
-    void settle(const Deadline& deadline);
+    // |stream|: that they went to.
+    void settle(Stream& stream, const Deadline& deadline);
     bool is_idle() const;
     double rate() const { return measured_ < kMeasured ? 0 : rate_; }
 
@@ -111,6 +112,7 @@ class Stage {
     void measure(const Window& window);
 
     std::array<Window, ExchangePlan::kMostWindows> windows_;
+    bool has_untold_ = false;  // a copy under way that no record stands behind
     double rate_ = 0;
     uint32_t measured_ = 0;
   };

@@ -8,20 +8,20 @@
 #include <charconv>
 #include <cstring>
 #include <keel/plugin_kit.hpp>
-#include <map>
-#include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "collectives/flight/flight_folder.h"
 #include "collectives/flight/flight_report.h"
 #include "collectives/operation.h"
 #include "core/api.h"
+#include "core/json_writer.h"
 
 namespace keel {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 struct UnreadableFlight {
   std::string file;
@@ -73,72 +73,97 @@ Status find_flights(const std::string& where, FoundFlights* out) {
   return {};
 }
 
-Json microseconds(const std::optional<int64_t>& ns) {
-  return ns ? Json(static_cast<double>(*ns) / 1000) : Json(nullptr);
+void write_microseconds(JsonWriter& json, const std::optional<int64_t>& ns) {
+  if (ns) {
+    json.number(static_cast<double>(*ns) / 1000);
+  } else {
+    json.null();
+  }
 }
 
-Json operation_json(const FlightOperation& operation) {
+void write_operation(JsonWriter& json, const FlightOperation& operation) {
+  const bool is_done = operation.state == FlightState::kDone;
   const char* state = operation.state == FlightState::kQueued    ? "queued"
                       : operation.state == FlightState::kRunning ? "running"
                       : operation.status == KEEL_OK              ? "done"
                                                                  : "failed";
-  Json json;
-  json["sequence"] = operation.sequence;
-  json["operation"] = collective_name(operation.collective);
-  json["count"] = operation.count;
-  json["dtype"] = kit::dtype_name(operation.dtype);
-  json["reduction"] = reduction_name(operation.reduction);
-  json["root"] = operation.root;
-  json["state"] = state;
-  json["status"] =
-      operation.state == FlightState::kDone ? Json(status_name(operation.status)) : Json(nullptr);
-  json["queued_ns"] = operation.queued_ns;
-  json["age_us"] = microseconds(operation.age_ns);
-  json["wait_us"] = microseconds(operation.wait_ns);
-  json["duration_us"] = microseconds(operation.run_ns);
-  return json;
+  json.begin_object();
+  json.key("sequence").number(operation.sequence);
+  json.key("operation").text(collective_name(operation.collective));
+  json.key("count").number(operation.count);
+  json.key("dtype").text(kit::dtype_name(operation.dtype));
+  json.key("reduction").text(reduction_name(operation.reduction));
+  json.key("root").number(operation.root);
+  json.key("state").text(state);
+  json.key("status").text_or_null(is_done ? status_name(operation.status) : nullptr);
+  json.key("queued_ns").number(operation.queued_ns);
+  write_microseconds(json.key("age_us"), operation.age_ns);
+  write_microseconds(json.key("wait_us"), operation.wait_ns);
+  write_microseconds(json.key("duration_us"), operation.run_ns);
+  json.end_object();
 }
 
-Json rank_json(const std::string& file, const FlightLog& log) {
-  Json json;
-  json["rank"] = log.rank;
-  json["device"] = log.device;
-  json["pid"] = log.pid;
-  json["alive"] = log.alive;
-  json["file"] = file;
-  json["created_ns"] = log.created_ns;
-  json["unrecorded"] = log.unrecorded;
-  json["torn"] = log.torn;
-  json["operations"] = Json::array();
-  for (const FlightOperation& operation : log.operations) {
-    json["operations"].push_back(operation_json(operation));
+void write_rank(JsonWriter& json, const std::string& file, const FlightLog& log) {
+  json.begin_object();
+  json.key("rank").number(log.rank);
+  json.key("device").text(log.device);
+  json.key("pid").number(log.pid);
+  json.key("alive").boolean(log.alive);
+  json.key("file").text(file);
+  json.key("created_ns").number(log.created_ns);
+  json.key("unrecorded").number(log.unrecorded);
+  json.key("torn").number(log.torn);
+  json.key("operations").begin_array();
+  for (const FlightOperation& operation : log.operations) write_operation(json, operation);
+  json.end_array();
+  json.end_object();
+}
+
+void write_communicators(JsonWriter& json, const FoundFlights& found) {
+  json.begin_array();
+  const FlightLog* former = nullptr;
+  for (const auto& [file, log] : found.logs) {
+    const bool is_another =
+        former == nullptr || former->communicator != log.communicator || former->world != log.world;
+    if (is_another) {
+      if (former != nullptr) {
+        json.end_array();
+        json.end_object();
+      }
+      json.begin_object();
+      json.key("name").text(log.communicator);
+      json.key("world").number(log.world);
+      json.key("ranks").begin_array();
+    }
+    write_rank(json, file, log);
+    former = &log;
   }
-  return json;
+  if (former != nullptr) {
+    json.end_array();
+    json.end_object();
+  }
+  json.end_array();
 }
 
 std::string flights_json(FoundFlights found) {
-  std::stable_sort(found.logs.begin(), found.logs.end(), [](const auto& a, const auto& b) {
-    return a.second.communicator != b.second.communicator
-               ? a.second.communicator < b.second.communicator
-               : a.second.rank < b.second.rank;
+  std::sort(found.logs.begin(), found.logs.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.second.communicator, a.second.rank, a.first) <
+           std::tie(b.second.communicator, b.second.rank, b.first);
   });
-  Json json;
-  json["communicators"] = Json::array();
-  Json& communicators = json["communicators"];
-  for (const auto& [file, log] : found.logs) {
-    if (communicators.empty() || communicators.back()["name"] != log.communicator ||
-        communicators.back()["world"] != log.world) {
-      communicators.push_back(
-          {{"name", log.communicator}, {"world", log.world}, {"ranks", Json::array()}});
-    }
-    communicators.back()["ranks"].push_back(rank_json(file, log));
-  }
-  json["unreadable"] = Json::array();
+  std::string text;
+  JsonWriter json(&text);
+  json.begin_object();
+  write_communicators(json.key("communicators"), found);
+  json.key("unreadable").begin_array();
   for (const UnreadableFlight& each : found.unreadable) {
-    json["unreadable"].push_back({{"file", each.file}, {"reason", each.reason}});
+    json.begin_object();
+    json.key("file").text(each.file);
+    json.key("reason").text(each.reason);
+    json.end_object();
   }
-  // Names in a file may be any bytes.
-  return json.dump(1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
+  json.end_array();
+  json.end_object();
+  return text;
 }
 
 }  // namespace

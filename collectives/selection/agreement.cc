@@ -1,8 +1,7 @@
 #include "collectives/selection/agreement.h"
 
-#include <nlohmann/json.hpp>
-
 #include "collectives/operation.h"
+#include "core/json_writer.h"
 #include "core/log.h"
 
 namespace keel {
@@ -10,7 +9,9 @@ namespace keel {
 namespace {
 
 std::string json_text(const std::string& text) {
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  std::string out;
+  append_json_string(out, text);
+  return out;
 }
 
 }  // namespace

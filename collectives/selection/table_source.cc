@@ -4,10 +4,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <string_view>
 
 #include "collectives/bootstrap/file_descriptor.h"
@@ -54,14 +55,17 @@ Status read_rules(const std::string& path, std::vector<Rule>* out_rules) {
   return status.with_prefix(path + ": ");
 }
 
-// "model name" of the first processor.
+// "model name" of the first processor. Not through a stream of the standard library's: for want
+// of memory it would be another one.
 std::string processor_name() {
-  std::ifstream file("/proc/cpuinfo");
-  std::string line;
-  for (uint32_t i = 0; i < 64 && std::getline(file, line); ++i) {
-    if (line.starts_with("model name")) return line;
-  }
-  return {};
+  const FileDescriptor file(open("/proc/cpuinfo", O_RDONLY | O_CLOEXEC));
+  std::array<char, 4096> bytes;
+  const ssize_t got = file ? read(file.get(), bytes.data(), bytes.size()) : 0;
+  const std::string_view text(bytes.data(), static_cast<size_t>(std::max<ssize_t>(got, 0)));
+  const size_t name = text.find("\nmodel name");
+  if (name == std::string_view::npos) return {};
+  const std::string_view line = text.substr(name + 1);
+  return std::string(line.substr(0, line.find('\n')));
 }
 
 std::string machine_key() {

@@ -8,6 +8,8 @@
 //   fail_copy_at=N lose_at=N      the Nth copy of the instance fails asynchronously with
 //                                 KEEL_DATA_LOSS, or with KEEL_DEVICE_LOST
 //   refuse_copy_at=N              the Nth copy is refused when it is enqueued
+//   refuse_events=1               no event is created while the plugin is paused:
+//                                 KEEL_OUT_OF_MEMORY
 //   unbacked=1                    addresses with no memory behind them: for look-ups only
 //   fail_open=1                   no device can be opened
 //   long_texts=1                  texts of device_info and its health have no end
@@ -381,6 +383,10 @@ keel_status stream_fill(keel_plugin_stream* handle, void* destination, const voi
 keel_status event_create(keel_plugin_device* handle, uint32_t flags,
                          keel_plugin_event** out_event) {
   Device& device = object<Device>(handle);
+  if (device.instance.setting("refuse_events") != 0) {
+    const std::lock_guard lock(g_pause_mutex);
+    if (g_paused) return kit::fail(KEEL_OUT_OF_MEMORY, "fake: no memory for an event");
+  }
   return kit::guard([&] {
     *out_event = reinterpret_cast<keel_plugin_event*>(
         new Event{device, (flags & KEEL_EVENT_TIMING) != 0, nullptr, nullptr, {}});
@@ -569,11 +575,11 @@ constexpr keel_kernel_table kKernelTable = {
 
 keel_status create_instance(const keel_instance_settings* settings,
                             keel_plugin_instance** out_instance) {
-  constexpr std::array kKeys = {"devices",        "no_notify",   "no_alias",  "no_fill",
-                                "no_pinned",      "no_pageable", "no_peer",   "no_kernels",
-                                "memory",         "lose_at",     "fail_open", "fail_copy_at",
-                                "refuse_copy_at", "unbacked",    "max_alloc", "pci_bus",
-                                "pci_style",      "uuid",        "numa",      "long_texts"};
+  constexpr std::array kKeys = {
+      "devices",        "no_notify",  "no_alias",     "no_fill", "no_pinned", "no_pageable",
+      "no_peer",        "no_kernels", "memory",       "lose_at", "fail_open", "fail_copy_at",
+      "refuse_copy_at", "unbacked",   "max_alloc",    "pci_bus", "pci_style", "uuid",
+      "numa",           "long_texts", "refuse_events"};
   return kit::guard([&] {
     auto instance = std::make_unique<Instance>();
     instance->settings["devices"] = 2;

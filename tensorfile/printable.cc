@@ -1,0 +1,64 @@
+#include "tensorfile/printable.h"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace keel::tensorfile {
+namespace {
+
+// Bytes of the well-formed UTF-8 character at the start of |text|, and the character; 0 bytes if
+// there is none.
+size_t decode_utf8(std::string_view text, uint32_t* out_character) {
+  const auto lead = static_cast<unsigned char>(text[0]);
+  const size_t length = lead < 0x80   ? 1
+                        : lead < 0xc2 ? 0
+                        : lead < 0xe0 ? 2
+                        : lead < 0xf0 ? 3
+                        : lead < 0xf5 ? 4
+                                      : 0;
+  if (length == 0 || text.size() < length) return 0;
+  uint32_t character = length == 1 ? lead : lead & (0x7fu >> length);
+  for (size_t i = 1; i < length; ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    if ((byte & 0xc0) != 0x80) return 0;
+    character = character << 6 | (byte & 0x3fu);
+  }
+  const bool is_overlong =
+      (length == 3 && character < 0x800) || (length == 4 && character < 0x10000);
+  const bool is_surrogate = character >= 0xd800 && character < 0xe000;
+  if (is_overlong || is_surrogate || character > 0x10ffff) return 0;
+  *out_character = character;
+  return length;
+}
+
+// Those of ASCII and the second block of them, which begins with what many terminals take for ESC
+// [.
+bool is_control(uint32_t character) {
+  return character < 0x20 || (character >= 0x7f && character < 0xa0);
+}
+
+}  // namespace
+
+std::string printable(std::string_view text) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string out;
+  while (!text.empty()) {
+    uint32_t character = 0;
+    const size_t length = decode_utf8(text, &character);
+    const size_t taken = length == 0 ? 1 : length;
+    if (length != 0 && !is_control(character)) {
+      out.append(text, 0, taken);
+    } else {
+      for (const char each : text.substr(0, taken)) {
+        const auto byte = static_cast<unsigned char>(each);
+        out += "\\x";
+        out += kDigits[byte >> 4];
+        out += kDigits[byte & 15];
+      }
+    }
+    text.remove_prefix(taken);
+  }
+  return out;
+}
+
+}  // namespace keel::tensorfile
