@@ -1,20 +1,12 @@
-// Trainings: what they learn, that they go on where they stopped, and the program itself.
-#include <sys/wait.h>
-
+// Trainings: what they learn, and that they go on where they stopped.
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <keel/keel.hpp>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "samples/train_gpt/chart.h"
 #include "samples/train_gpt/checkpoint.h"
 #include "samples/train_gpt/generate.h"
-#include "samples/train_gpt/hugging_face.h"
 #include "samples/train_gpt/test_fixture.h"
 #include "samples/train_gpt/trainer.h"
 #include "tensorfile/safetensors.h"
@@ -24,8 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using keel::tensorfile::FileError;
-using keel::tensorfile::SafetensorsFile;
-using keel::tensorfile::TensorSource;
 using keel::tensorfile::write_safetensors;
 
 // ---- data
@@ -256,114 +246,6 @@ INSTANTIATE_TEST_SUITE_P(All, TrainerTest,
                          testing::Values(Architecture::kGpt2, Architecture::kLlama),
                          architecture_name);
 
-// ---- the Hugging Face layout
-
-class HuggingFaceTest : public ArchitectureTest {
- protected:
-  HuggingFaceTest()
-      : layout_(tiny_config(GetParam())), values_(static_cast<size_t>(layout_.size()), 0.0F) {
-    float next = 1;  // another one for each element, exact in float32
-    for (const Parameter& each : layout_.all()) {
-      for (int64_t i = 0; i < each.size; ++i) {
-        values_[static_cast<size_t>(each.offset + i)] = next++;
-      }
-    }
-    export_weights(folder_ / "out", layout_, values_);
-  }
-  const Parameter& parameter(const std::string& name) const {
-    return *std::find_if(layout_.all().begin(), layout_.all().end(),
-                         [&](const Parameter& each) { return each.name == name; });
-  }
-  float at(const std::string& name, int64_t row, int64_t column) const {
-    const Parameter& each = parameter(name);
-    return values_[static_cast<size_t>(each.offset + row * each.shape[1] + column)];
-  }
-
-  ParameterLayout layout_;
-  std::vector<float> values_;
-  Folder folder_;
-};
-
-TEST_P(HuggingFaceTest, ComesBackToTheBit) {
-  EXPECT_TRUE(same_bits(import_weights(folder_ / "out/model.safetensors", layout_), values_));
-}
-
-TEST_P(HuggingFaceTest, HasTheirShapes) {
-  const SafetensorsFile file(folder_ / "out/model.safetensors");
-  std::ifstream config_file(folder_ / "out/config.json");
-  const nlohmann::json config = nlohmann::json::parse(config_file);
-  if (GetParam() == Architecture::kGpt2) {
-    EXPECT_EQ(config["model_type"], "gpt2");
-    EXPECT_EQ(file.tensors().size(), 2U + 2 * 12 + 2);
-    EXPECT_FALSE(file.has("lm_head.weight"));
-    // [inputs, outputs]: the query's, the key's and the value's outputs side by side.
-    const std::vector<float> weight =
-        file.read_floats("h.1.attn.c_attn.weight", std::vector<int64_t>{16, 48});
-    EXPECT_EQ(weight[3 * 48 + 2], at("layers.1.query.weight", 2, 3));
-    EXPECT_EQ(weight[3 * 48 + 16 + 2], at("layers.1.key.weight", 2, 3));
-    EXPECT_EQ(weight[15 * 48 + 47], at("layers.1.value.weight", 15, 15));
-    EXPECT_EQ(file.read_floats("h.0.mlp.c_fc.weight", std::vector<int64_t>{16, 24})[24 + 5],
-              at("layers.0.up.weight", 5, 1));
-    EXPECT_EQ(file.read_floats("wpe.weight", std::vector<int64_t>{8, 16})[17],
-              at("positions.weight", 1, 1));
-  } else {
-    EXPECT_EQ(config["num_key_value_heads"], 2);
-    EXPECT_EQ(file.tensors().size(), 1U + 2 * 9 + 2);
-    // [outputs, inputs], as ours.
-    EXPECT_EQ(file.read_floats("model.layers.1.self_attn.k_proj.weight",
-                               std::vector<int64_t>{8, 16})[2 * 16 + 3],
-              at("layers.1.key.weight", 2, 3));
-    EXPECT_EQ(file.read_floats("model.layers.0.mlp.gate_proj.weight",
-                               std::vector<int64_t>{24, 16})[5 * 16 + 1],
-              at("layers.0.up.weight", 5, 1));
-    EXPECT_EQ(file.read_floats("model.layers.0.mlp.up_proj.weight",
-                               std::vector<int64_t>{24, 16})[5 * 16 + 1],
-              at("layers.0.up.weight", 24 + 5, 1));
-  }
-}
-
-TEST_P(HuggingFaceTest, NamesTheTensorOfAnotherShape) {
-  ModelConfig config = layout_.config();
-  config.mlp_width = 32;
-  const ParameterLayout other(config);
-  const std::string message =
-      message_of<FileError>([&] { import_weights(folder_ / "out/model.safetensors", other); });
-  const char* tensor = GetParam() == Architecture::kGpt2 ? "tensor h.0.mlp.c_fc.weight: its shape"
-                                                         : "tensor model.layers.0.mlp.gate_proj";
-  EXPECT_NE(message.find(tensor), std::string::npos) << message;
-}
-
-// As GPT2LMHeadModel saves them, and as a Llama whose head is its embedding does.
-TEST_P(HuggingFaceTest, TakesTheOtherNames) {
-  const SafetensorsFile file(folder_ / "out/model.safetensors");
-  std::vector<std::vector<float>> data;
-  std::vector<TensorSource> tensors;
-  for (const auto& [name, tensor] : file.tensors()) {
-    if (name == "lm_head.weight") continue;
-    data.push_back(file.read_floats(name, tensor.shape));
-  }
-  size_t next = 0;
-  for (const auto& [name, tensor] : file.tensors()) {
-    if (name == "lm_head.weight") continue;
-    tensors.push_back({GetParam() == Architecture::kGpt2 ? "transformer." + name : name, "F32",
-                       tensor.shape, std::as_bytes(std::span<const float>(data[next++]))});
-  }
-  write_safetensors(folder_ / "other", tensors, {});
-  const std::vector<float> values = import_weights(folder_ / "other", layout_);
-  if (GetParam() == Architecture::kGpt2) {
-    EXPECT_TRUE(same_bits(values, values_));
-    return;
-  }
-  const Parameter& tokens = parameter("tokens.weight");
-  const Parameter& head = parameter("head.weight");
-  EXPECT_TRUE(std::equal(values.begin() + head.offset, values.begin() + head.offset + head.size,
-                         values.begin() + tokens.offset));
-}
-
-INSTANTIATE_TEST_SUITE_P(All, HuggingFaceTest,
-                         testing::Values(Architecture::kGpt2, Architecture::kLlama),
-                         architecture_name);
-
 // ---- config and chart
 
 TEST(Config, ComesBackFromJson) {
@@ -388,120 +270,6 @@ TEST(Chart, DrawsWhatIsThere) {
   EXPECT_NE(svg.find("a &amp; b"), std::string::npos);
   EXPECT_NE(svg.find("<polyline"), std::string::npos);
   EXPECT_NE(loss_chart({}, 1, "nothing").find("</svg>"), std::string::npos);
-}
-
-// ---- the program
-
-struct Outcome {
-  int exit_code;
-  std::string output;  // both streams
-};
-
-Outcome run_program(const std::string& arguments) {
-  const char* folder = std::getenv("KEEL_TEST_BIN");
-  const std::string command =
-      std::string(folder == nullptr ? "." : folder) + "/train_gpt " + arguments + " 2>&1";
-  Outcome outcome{-1, {}};
-  FILE* pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) return outcome;
-  std::array<char, 4096> chunk;
-  size_t count = 0;
-  while ((count = fread(chunk.data(), 1, chunk.size(), pipe)) > 0) {
-    outcome.output.append(chunk.data(), count);
-  }
-  const int status = pclose(pipe);
-  if (WIFEXITED(status)) outcome.exit_code = WEXITSTATUS(status);
-  return outcome;
-}
-
-class ProgramTest : public testing::Test {
- protected:
-  ProgramTest() { std::ofstream(folder_ / "text", std::ios::binary) << lines_of_text(300); }
-  std::string path(const std::string& name) const { return (folder_ / name).string(); }
-  // A training of a moment.
-  std::string quick(const std::string& more) const {
-    return "--text " + path("text") +
-           " --layers 1 --width 16 --heads 2 --context 16 --batch 4 --warmup 2 --report-every 5 "
-           "--sample-length 10 " +
-           more;
-  }
-  Folder folder_;
-};
-
-TEST_F(ProgramTest, TrainsStopsAndGoesOn) {
-  const std::string checkpoint = " --model llama --checkpoint " + path("run.safetensors");
-  Outcome outcome = run_program(quick("--steps 10 --json " + path("run.json") + " --svg " +
-                                      path("run.svg") + " --export " + path("out") + checkpoint));
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
-  std::ifstream file(path("run.json"));
-  const nlohmann::json run = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
-  ASSERT_TRUE(run.is_object()) << outcome.output;
-  EXPECT_EQ(run["losses_nats_per_byte"].size(), 10U);
-  EXPECT_EQ(run["intervals"].size(), 2U);
-  EXPECT_GT(run["mfu"].get<double>(), 0);
-  EXPECT_EQ(run["sample"].get<std::string>().size(), 10U);
-  EXPECT_TRUE(fs::exists(path("run.svg")));
-  EXPECT_TRUE(fs::exists(path("out/model.safetensors")));
-
-  outcome = run_program(
-      quick("--steps 12 --resume --devices cpu:0,cpu:0 --json " + path("more.json") + checkpoint));
-  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
-  std::ifstream more_file(path("more.json"));
-  const nlohmann::json more = nlohmann::json::parse(more_file, nullptr, false);
-  ASSERT_TRUE(more.is_object()) << outcome.output;
-  EXPECT_EQ(more["first_step"], 11);
-  EXPECT_EQ(more["losses_nats_per_byte"].size(), 2U);
-
-  outcome =
-      run_program(quick("--steps 1 --model llama --import " + path("out") + "/model.safetensors"));
-  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
-}
-
-TEST_F(ProgramTest, DumpsItsFirstSteps) {
-  const Outcome outcome = run_program(quick("--steps 3 --dump-steps 2 --dump " + path("steps")));
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
-  EXPECT_TRUE(fs::exists(path("steps/step_000001.safetensors")));
-  EXPECT_TRUE(fs::exists(path("steps/step_000002.safetensors")));
-  EXPECT_FALSE(fs::exists(path("steps/step_000003.safetensors")));
-  const Outcome again = run_program(quick("--steps 1 --dump " + path("steps")));
-  EXPECT_EQ(again.exit_code, 2);
-  EXPECT_NE(again.output.find("is there already"), std::string::npos) << again.output;
-}
-
-TEST_F(ProgramTest, RefusesBadInputAndNamesTheArgument) {
-  if (std::getenv("KEEL_CPU_GUARD") != nullptr || std::getenv("KEEL_VALIDATE") != nullptr) {
-    GTEST_SKIP() << "it is refused before anything runs; once is enough";
-  }
-  struct Case {
-    std::string arguments;
-    int exit_code;
-    std::string expected;
-  };
-  const std::string text = "--text " + path("text") + " ";
-  const std::vector<Case> cases = {
-      {"--text " + path("missing"), 2, "there is no such file"},
-      {text + "--context 100000", 2, "too few for --context 100000"},
-      {text + "--width 15", 2, "--width 15"},
-      {quick("--kv-heads 1"), 2, "--kv-heads"},
-      {quick("--model mamba"), 2, "--model"},
-      {quick("--precision fp8"), 2, "--precision"},
-      {quick("--devices abacus:0"), 2, "--devices abacus:0"},
-      {text + "--devices cpu:0,cpu:0 --batch 3", 2, "--batch 3"},
-      {quick("--learning-rate nan"), 2, "--learning-rate"},
-      {quick("--resume"), 2, "--checkpoint"},
-      {quick("--checkpoint " + path("text")), 2, "is there already"},
-      {quick("--resume --checkpoint " + path("none")), 1, "cannot be opened"},
-      {quick("--import " + path("text")), 1, "its header claims"},
-      {quick("--json " + path("no/such/folder")), 2, "--json"},
-      {quick("--frobnicate"), 2, "--frobnicate"},
-  };
-  for (const Case& bad : cases) {
-    const Outcome outcome = run_program(bad.arguments);
-    EXPECT_EQ(outcome.exit_code, bad.exit_code) << bad.arguments << outcome.output;
-    EXPECT_NE(outcome.output.find(bad.expected), std::string::npos)
-        << bad.arguments << " should say " << bad.expected << ", said\n"
-        << outcome.output;
-  }
 }
 
 }  // namespace

@@ -1,0 +1,129 @@
+// The program itself.
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "samples/train_gpt/test_fixture.h"
+
+namespace train_gpt {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Outcome {
+  int exit_code;
+  std::string output;  // both streams
+};
+
+Outcome run_program(const std::string& arguments) {
+  const char* folder = std::getenv("KEEL_TEST_BIN");
+  const std::string command =
+      std::string(folder == nullptr ? "." : folder) + "/train_gpt " + arguments + " 2>&1";
+  Outcome outcome{-1, {}};
+  FILE* pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) return outcome;
+  std::array<char, 4096> chunk;
+  size_t count = 0;
+  while ((count = fread(chunk.data(), 1, chunk.size(), pipe)) > 0) {
+    outcome.output.append(chunk.data(), count);
+  }
+  const int status = pclose(pipe);
+  if (WIFEXITED(status)) outcome.exit_code = WEXITSTATUS(status);
+  return outcome;
+}
+
+class ProgramTest : public testing::Test {
+ protected:
+  ProgramTest() { std::ofstream(folder_ / "text", std::ios::binary) << lines_of_text(300); }
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  // A training of a moment.
+  std::string quick(const std::string& more) const {
+    return "--text " + path("text") +
+           " --layers 1 --width 16 --heads 2 --context 16 --batch 4 --warmup 2 --report-every 5 "
+           "--sample-length 10 " +
+           more;
+  }
+  Folder folder_;
+};
+
+TEST_F(ProgramTest, TrainsStopsAndGoesOn) {
+  const std::string checkpoint = " --model llama --checkpoint " + path("run.safetensors");
+  Outcome outcome = run_program(quick("--steps 10 --json " + path("run.json") + " --svg " +
+                                      path("run.svg") + " --export " + path("out") + checkpoint));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  std::ifstream file(path("run.json"));
+  const nlohmann::json run = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
+  ASSERT_TRUE(run.is_object()) << outcome.output;
+  EXPECT_EQ(run["losses_nats_per_byte"].size(), 10U);
+  EXPECT_EQ(run["intervals"].size(), 2U);
+  EXPECT_GT(run["mfu"].get<double>(), 0);
+  EXPECT_EQ(run["sample"].get<std::string>().size(), 10U);
+  EXPECT_TRUE(fs::exists(path("run.svg")));
+  EXPECT_TRUE(fs::exists(path("out/model.safetensors")));
+
+  outcome = run_program(
+      quick("--steps 12 --resume --devices cpu:0,cpu:0 --json " + path("more.json") + checkpoint));
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  std::ifstream more_file(path("more.json"));
+  const nlohmann::json more = nlohmann::json::parse(more_file, nullptr, false);
+  ASSERT_TRUE(more.is_object()) << outcome.output;
+  EXPECT_EQ(more["first_step"], 11);
+  EXPECT_EQ(more["losses_nats_per_byte"].size(), 2U);
+
+  outcome =
+      run_program(quick("--steps 1 --model llama --import " + path("out") + "/model.safetensors"));
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+}
+
+TEST_F(ProgramTest, DumpsItsFirstSteps) {
+  const Outcome outcome = run_program(quick("--steps 3 --dump-steps 2 --dump " + path("steps")));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_TRUE(fs::exists(path("steps/step_000001.safetensors")));
+  EXPECT_TRUE(fs::exists(path("steps/step_000002.safetensors")));
+  EXPECT_FALSE(fs::exists(path("steps/step_000003.safetensors")));
+  const Outcome again = run_program(quick("--steps 1 --dump " + path("steps")));
+  EXPECT_EQ(again.exit_code, 2);
+  EXPECT_NE(again.output.find("is there already"), std::string::npos) << again.output;
+}
+
+TEST_F(ProgramTest, RefusesBadInputAndNamesTheArgument) {
+  if (std::getenv("KEEL_CPU_GUARD") != nullptr || std::getenv("KEEL_VALIDATE") != nullptr) {
+    GTEST_SKIP() << "it is refused before anything runs; once is enough";
+  }
+  struct Case {
+    std::string arguments;
+    int exit_code;
+    std::string expected;
+  };
+  const std::string text = "--text " + path("text") + " ";
+  const std::vector<Case> cases = {
+      {"--text " + path("missing"), 2, "there is no such file"},
+      {text + "--context 100000", 2, "too few for --context 100000"},
+      {text + "--width 15", 2, "--width 15"},
+      {quick("--kv-heads 1"), 2, "--kv-heads"},
+      {quick("--model mamba"), 2, "--model"},
+      {quick("--precision fp8"), 2, "--precision"},
+      {quick("--devices abacus:0"), 2, "--devices abacus:0"},
+      {text + "--devices cpu:0,cpu:0 --batch 3", 2, "--batch 3"},
+      {quick("--learning-rate nan"), 2, "--learning-rate"},
+      {quick("--resume"), 2, "--checkpoint"},
+      {quick("--checkpoint " + path("text")), 2, "is there already"},
+      {quick("--resume --checkpoint " + path("none")), 1, "cannot be opened"},
+      {quick("--import " + path("text")), 1, "its header claims"},
+      {quick("--json " + path("no/such/folder")), 2, "--json"},
+      {quick("--frobnicate"), 2, "--frobnicate"},
+  };
+  for (const Case& bad : cases) {
+    const Outcome outcome = run_program(bad.arguments);
+    EXPECT_EQ(outcome.exit_code, bad.exit_code) << bad.arguments << outcome.output;
+    EXPECT_NE(outcome.output.find(bad.expected), std::string::npos)
+        << bad.arguments << " should say " << bad.expected << ", said\n"
+        << outcome.output;
+  }
+}
+
+}  // namespace
+}  // namespace train_gpt
