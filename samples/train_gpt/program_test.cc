@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdio>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "samples/train_gpt/test_fixture.h"
@@ -39,6 +40,10 @@ class ProgramTest : public testing::Test {
  protected:
   ProgramTest() { std::ofstream(folder_ / "text", std::ios::binary) << lines_of_text(300); }
   std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  std::string contents(const std::string& name) const {
+    std::ifstream file(folder_ / name, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
   // A training of a moment.
   std::string quick(const std::string& more) const {
     return "--text " + path("text") +
@@ -76,6 +81,23 @@ TEST_F(ProgramTest, TrainsStopsAndGoesOn) {
   outcome =
       run_program(quick("--steps 1 --model llama --import " + path("out") + "/model.safetensors"));
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+}
+
+TEST_F(ProgramTest, KeepsTheCheckpointBeforeWeightsThatAreNotFinite) {
+  const std::string arguments = quick("--model llama --checkpoint " + path("run.safetensors"));
+  Outcome outcome = run_program(arguments + " --steps 2");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  // Somebody's tool wrote a NaN into it.
+  std::fstream file(folder_ / "run.safetensors", std::ios::binary | std::ios::in | std::ios::out);
+  const std::string nan("\0\0\xc0\x7f", 4);
+  file.seekp(-4, std::ios::end);
+  file.write(nan.data(), 4);
+  file.close();
+  const std::string before = contents("run.safetensors");
+  outcome = run_program(arguments + " --resume --steps 3");
+  EXPECT_EQ(outcome.exit_code, 1) << outcome.output;
+  EXPECT_NE(outcome.output.find("is not finite"), std::string::npos) << outcome.output;
+  EXPECT_EQ(contents("run.safetensors"), before);
 }
 
 TEST_F(ProgramTest, DumpsItsFirstSteps) {

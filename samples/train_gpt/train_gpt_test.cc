@@ -135,6 +135,35 @@ TEST_P(TrainerTest, ClipsTheGradient) {
   EXPECT_NEAR(std::sqrt(sum), 0.01, 1e-4);
 }
 
+// As the backward pass of a loss that is finite may.
+TEST_P(TrainerTest, StopsAtAGradientThatIsNotFinite) {
+  const float nan = std::nanf("");
+  const Trainer::Observer poison = [&](Trainer& trainer) {
+    trainer.stream().copy(trainer.stream().device(), trainer.weights().gradient().data(),
+                          keel::Device(), &nan, sizeof(nan));
+  };
+  for (const double clip : {0.0, 1.0}) {
+    settings_.optimizer.clip = clip;
+    Trainer learner = trainer();
+    EXPECT_GT(learner.train_step().gradient_norm, 0) << "also where nothing clips";
+    const std::string message = message_of<std::runtime_error>([&] { learner.train_step(poison); });
+    EXPECT_NE(message.find("the gradient is not finite in step 2"), std::string::npos) << message;
+    EXPECT_THROW(learner.state(), std::runtime_error) << "for no checkpoint to have it";
+  }
+}
+
+// Of a byte that the text has not: no loss and no gradient of a Llama knows of it.
+TEST_P(TrainerTest, HasNoStateThatIsNotFinite) {
+  Trainer learner = trainer();
+  const Parameter& tokens = layout_.all()[layout_.ids().tokens];
+  std::vector<float> values = layout_.initial_values(1);
+  values[static_cast<size_t>(tokens.offset + tokens.size - 1)] = std::nanf("");
+  learner.set_values(values);
+  if (layout_.config().is_llama()) learner.train_step();
+  const std::string message = message_of<std::runtime_error>([&] { learner.state(); });
+  EXPECT_NE(message.find(tokens.name + " is not finite"), std::string::npos) << message;
+}
+
 TEST_P(TrainerTest, ResumesToTheBit) {
   const fs::path path = folder_ / "run.safetensors";
   for (const Precision precision : {Precision::kFloat32, Precision::kBFloat16}) {

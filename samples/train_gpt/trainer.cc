@@ -25,7 +25,7 @@ Trainer::Trainer(std::span<const keel::Device> devices, const Corpus& corpus,
       settings_(settings),
       text_(corpus.fingerprint()),
       ranks_(keel::Communicator::all(devices)),
-      results_(keel::Buffer::of<float>(devices[0], 2, KEEL_MEMORY_PINNED)) {
+      figures_(devices[0], KEEL_MEMORY_PINNED, sizeof(Figures)) {
   const auto world = static_cast<int64_t>(devices.size());
   if (settings.batch < world || settings.batch % world != 0) {
     throw std::invalid_argument("--batch " + std::to_string(settings.batch) +
@@ -72,7 +72,22 @@ TrainingState Trainer::state() {
   workers_[0]->weights.download(state.values);
   workers_[0]->optimizer.download(state.first_moment, state.second_moment);
   synchronize();
+  check_finite(state);
   return state;
+}
+
+void Trainer::check_finite(const TrainingState& state) const {
+  for (const auto& floats : {&state.values, &state.first_moment, &state.second_moment}) {
+    for (const Parameter& parameter : layout_.all()) {
+      const auto first = floats->begin() + parameter.offset;
+      if (std::all_of(first, first + parameter.size, [](float x) { return std::isfinite(x); })) {
+        continue;
+      }
+      throw std::runtime_error(
+          parameter.name + (floats == &state.values ? "" : ", a moment of its gradient,") +
+          " is not finite after step " + std::to_string(step_) + "; nothing is saved of it");
+    }
+  }
 }
 
 StepResult Trainer::train_step(const Observer& observe) {
@@ -99,19 +114,23 @@ StepResult Trainer::train_step(const Observer& observe) {
   for (const auto& worker : workers_) {
     worker->optimizer.update(worker->weights, settings_.optimizer, rate, step_ + 1);
   }
-  auto* const results = static_cast<float*>(results_.data());  // the loss, the squared norm
+  auto* const figures = static_cast<Figures*>(figures_.data());
   Worker& first = *workers_[0];
   const keel_tensor sum = first.weights.loss();
-  first.stream.copy(keel::Device(), results, first.stream.device(),
+  first.stream.copy(keel::Device(), &figures->loss, first.stream.device(),
                     static_cast<const std::byte*>(sum.data) + sum.byte_offset, sizeof(float));
-  first.optimizer.read_squared_norm(results + 1);
+  first.optimizer.read_norm(&figures->squared_norm, &figures->found);
   synchronize();
   ++step_;
   if (step_ % kAlignEvery == 0) align_replicas();
-  const StepResult result = {step_, results[0] * scale, std::sqrt(static_cast<double>(results[1])),
+  const StepResult result = {step_, figures->loss * scale,
+                             std::sqrt(static_cast<double>(figures->squared_norm)),
                              std::chrono::duration<double>(Clock::now() - start).count()};
-  if (!std::isfinite(result.loss)) {
-    throw std::runtime_error("the loss is not finite after step " + std::to_string(step_) +
+  // The loss is that of the weights before the step; what they are now, the gradient tells.
+  const bool has_loss = std::isfinite(result.loss);
+  if (!has_loss || figures->found != 0 || !std::isfinite(result.gradient_norm)) {
+    throw std::runtime_error(std::string(has_loss ? "the gradient" : "the loss") +
+                             " is not finite in step " + std::to_string(step_) +
                              "; a smaller --learning-rate may help");
   }
   return result;

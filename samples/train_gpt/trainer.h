@@ -29,7 +29,7 @@ struct TrainingSettings {
 struct StepResult {
   int64_t step;          // counts from 1
   double loss;           // mean, nats per byte
-  double gradient_norm;  // before it was clipped; 0 where nothing clips
+  double gradient_norm;  // before it was clipped
   double seconds;
 };
 
@@ -51,11 +51,14 @@ class Trainer {
   void set_values(std::span<const float> values);
   // For save_checkpoint. All devices have rank 0's state then, to the bit: so a training that is
   // resumed does what the one that went on does, also where chips round in ways of their own.
+  // Throws std::runtime_error, naming the parameter, where one of it is not finite: a state that
+  // no training can go on from should replace no other.
   TrainingState state();
 
   // Sees all that the step calculated before the optimizer changes anything of it.
   using Observer = std::function<void(Trainer&)>;
-  // One step. Throws std::runtime_error when the loss is not finite any more.
+  // One step. Throws std::runtime_error when the loss or the gradient is not finite any more;
+  // the weights are lost then.
   StepResult train_step(const Observer& observe = {});
 
   // Mean bits per byte of the first |sequences| of the held-out text, on rank 0.
@@ -82,6 +85,13 @@ class Trainer {
     Optimizer optimizer;
   };
 
+  // What a step tells the host.
+  struct Figures {
+    float loss, squared_norm;
+    int32_t found;  // 1: an element of the gradient is not finite
+  };
+
+  void check_finite(const TrainingState& state) const;
   void align_replicas();
   void synchronize();
 
@@ -91,7 +101,7 @@ class Trainer {
   uint64_t text_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<keel::Communicator> ranks_;
-  keel::Buffer results_;  // pinned: what a step tells the host
+  keel::Buffer figures_;  // pinned: Figures
   int64_t step_ = 0;
   int64_t next_sequence_ = 0;
 };
