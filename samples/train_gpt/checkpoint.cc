@@ -37,6 +37,15 @@ Integer number(const SafetensorsFile& file, const std::string& key) {
   return value;
 }
 
+// Beyond what any training reaches, positions in the data would overflow.
+void check_count(const SafetensorsFile& file, const std::string& key, int64_t count) {
+  constexpr int64_t kLargest = int64_t{1} << 53;
+  if (count < 0 || count > kLargest) {
+    throw FileError(file.path(), "metadata " + key + ": " + std::to_string(count) +
+                                     " is not from 0 to " + std::to_string(kLargest));
+  }
+}
+
 void check_origin(const SafetensorsFile& file, const ParameterLayout& layout) {
   const auto format = file.metadata().find("format");
   if (format == file.metadata().end() || format->second != kFormat) {
@@ -87,9 +96,8 @@ TrainingState load_checkpoint(const fs::path& path, const ParameterLayout& layou
   state.next_sequence = number<int64_t>(file, "next_sequence");
   state.seed = number<uint64_t>(file, "seed");
   state.text = number<uint64_t>(file, "text");
-  if (state.step < 0 || state.next_sequence < 0) {
-    throw FileError(path, "metadata: a step or a sequence before the first");
-  }
+  check_count(file, "step", state.step);
+  check_count(file, "next_sequence", state.next_sequence);
   for (const Part& part : kParts) {
     std::vector<float>& floats = state.*part.floats;
     floats.assign(static_cast<size_t>(layout.size()), 0.0F);

@@ -14,6 +14,21 @@ void require(bool holds, const std::string& complaint) {
   if (!holds) throw std::invalid_argument(complaint);
 }
 
+// The library's own conversions round 2.7, and take true for 1.
+int64_t integer(const ordered_json& json, const std::string& key) {
+  const ordered_json& value = json.at(key);
+  const bool is_integer =
+      value.is_number_unsigned() ? value.get<uint64_t>() <= INT64_MAX : value.is_number_integer();
+  require(is_integer, key + " " + value.dump() + " is not an integer");
+  return value;
+}
+
+double number(const ordered_json& json, const std::string& key) {
+  const ordered_json& value = json.at(key);
+  require(value.is_number(), key + " " + value.dump() + " is not a number");
+  return value;
+}
+
 }  // namespace
 
 void check(const ModelConfig& config) {
@@ -64,14 +79,14 @@ ModelConfig config_from_json(const std::string& text) {
     require(architecture == "gpt2" || architecture == "llama",
             "unknown architecture " + architecture);
     config.architecture = architecture == "gpt2" ? Architecture::kGpt2 : Architecture::kLlama;
-    config.layers = json.at("layers");
-    config.width = json.at("width");
-    config.heads = json.at("heads");
-    config.kv_heads = json.at("kv_heads");
-    config.mlp_width = json.at("mlp_width");
-    config.context = json.at("context");
-    config.norm_epsilon = json.at("norm_epsilon");
-    config.rope_theta = json.at("rope_theta");
+    config.layers = integer(json, "layers");
+    config.width = integer(json, "width");
+    config.heads = integer(json, "heads");
+    config.kv_heads = integer(json, "kv_heads");
+    config.mlp_width = integer(json, "mlp_width");
+    config.context = integer(json, "context");
+    config.norm_epsilon = number(json, "norm_epsilon");
+    config.rope_theta = number(json, "rope_theta");
     check(config);
     return config;
   } catch (const std::exception& error) {

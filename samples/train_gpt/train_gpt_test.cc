@@ -16,6 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using keel::tensorfile::FileError;
+using keel::tensorfile::Metadata;
 using keel::tensorfile::write_safetensors;
 
 // ---- data
@@ -100,6 +101,19 @@ class TrainerTest : public ArchitectureTest {
   Trainer trainer(size_t devices = 1) const {
     const std::vector<keel::Device> all(devices, test_device());
     return Trainer(all, corpus_, layout_, settings_);
+  }
+  // Of a checkpoint without tensors that has |changes| in its metadata.
+  std::string refusal(const Metadata& changes) const {
+    Metadata metadata = {{"format", "keel train_gpt 1"},
+                         {"model", to_json(layout_.config())},
+                         {"step", "1"},
+                         {"next_sequence", "8"},
+                         {"seed", "1"},
+                         {"text", "0"}};
+    for (const auto& [key, value] : changes) metadata[key] = value;
+    const fs::path path = folder_ / "refused.safetensors";
+    write_safetensors(path, {}, metadata);
+    return message_of<FileError>([&] { load_checkpoint(path, layout_); });
   }
 
   keel::Runtime runtime_;
@@ -259,16 +273,19 @@ TEST_P(TrainerTest, RefusesCheckpointsOfOthers) {
 }
 
 TEST_P(TrainerTest, NamesTheTensorThatACheckpointLacks) {
-  const fs::path path = folder_ / "run.safetensors";
-  write_safetensors(path, {},
-                    {{"format", "keel train_gpt 1"},
-                     {"model", to_json(layout_.config())},
-                     {"step", "1"},
-                     {"next_sequence", "8"},
-                     {"seed", "1"},
-                     {"text", "0"}});
-  const std::string message = message_of<FileError>([&] { load_checkpoint(path, layout_); });
+  const std::string message = refusal({});
   EXPECT_NE(message.find("tensor tokens.weight: is not in it"), std::string::npos) << message;
+}
+
+// One that was taken made the search for its place in the data endless.
+TEST_P(TrainerTest, RefusesPositionsThatNoTrainingReaches) {
+  for (const char* key : {"step", "next_sequence"}) {
+    for (const char* lie : {"-1", "9223372036854775807", "9007199254740993", "1e3"}) {
+      const std::string message = refusal({{key, lie}});
+      EXPECT_NE(message.find("metadata " + std::string(key)), std::string::npos) << message;
+      EXPECT_NE(message.find(lie), std::string::npos) << message;
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, TrainerTest,
@@ -282,6 +299,20 @@ TEST(Config, ComesBackFromJson) {
   EXPECT_EQ(config_from_json(to_json(config)), config);
   EXPECT_THROW(config_from_json("{}"), std::runtime_error);
   EXPECT_THROW(config_from_json("["), std::runtime_error);
+}
+
+TEST(Config, RefusesWhatIsNoNumber) {
+  for (const auto& [right, wrong] :
+       {std::pair("\"layers\":2", "\"layers\":2.7"), std::pair("\"layers\":2", "\"layers\":true"),
+        std::pair("\"layers\":2", "\"layers\":18446744073709551615"),
+        std::pair("\"context\":8", "\"context\":8.0"),
+        std::pair("\"rope_theta\":10000.0", "\"rope_theta\":true")}) {
+    std::string text = to_json(tiny_config(Architecture::kLlama));
+    ASSERT_NE(text.find(right), std::string::npos) << text;
+    text.replace(text.find(right), std::string(right).size(), wrong);
+    const std::string message = message_of<std::runtime_error>([&] { config_from_json(text); });
+    EXPECT_NE(message.find(" is not a"), std::string::npos) << wrong << ": " << message;
+  }
 }
 
 TEST(Config, CountsOperations) {
