@@ -11,6 +11,7 @@
 namespace train_gpt {
 namespace {
 
+namespace fs = std::filesystem;
 using keel::tensorfile::FileError;
 using keel::tensorfile::SafetensorsFile;
 using keel::tensorfile::TensorSource;
@@ -35,6 +36,24 @@ class HuggingFaceTest : public ArchitectureTest {
   float at(const std::string& name, int64_t row, int64_t column) const {
     const Parameter& each = parameter(name);
     return values_[static_cast<size_t>(each.offset + row * each.shape[1] + column)];
+  }
+
+  // What is said when the weights are taken for those of |other|.
+  std::string refusal_for(const ParameterLayout& other) const {
+    return message_of<FileError>([&] { import_weights(folder_ / "out/model.safetensors", other); });
+  }
+  // Writes the tensors again, with another one.
+  void add_tensor(const std::string& name, const std::vector<int64_t>& shape,
+                  const std::vector<float>& values) {
+    const SafetensorsFile file(folder_ / "out/model.safetensors");
+    std::vector<std::vector<float>> data;
+    std::vector<TensorSource> tensors;
+    for (const auto& [theirs, tensor] : file.tensors()) {
+      data.push_back(file.read_floats(theirs, tensor.shape));
+      tensors.push_back({theirs, "F32", tensor.shape, std::as_bytes(std::span(data.back()))});
+    }
+    tensors.push_back({name, "F32", shape, std::as_bytes(std::span(values))});
+    write_safetensors(folder_ / "out/model.safetensors", tensors, {});
   }
 
   ParameterLayout layout_;
@@ -84,11 +103,88 @@ TEST_P(HuggingFaceTest, NamesTheTensorOfAnotherShape) {
   ModelConfig config = layout_.config();
   config.mlp_width = 32;
   const ParameterLayout other(config);
-  const std::string message =
-      message_of<FileError>([&] { import_weights(folder_ / "out/model.safetensors", other); });
+  fs::remove(folder_ / "out/config.json");
+  const std::string message = refusal_for(other);
   const char* tensor = GetParam() == Architecture::kGpt2 ? "tensor h.0.mlp.c_fc.weight: its shape"
                                                          : "tensor model.layers.0.mlp.gate_proj";
   EXPECT_NE(message.find(tensor), std::string::npos) << message;
+}
+
+// Heads, positions and norms of another model, and every tensor has the same shape.
+TEST_P(HuggingFaceTest, RefusesTheConfigOfAnotherModel) {
+  const bool is_llama = GetParam() == Architecture::kLlama;
+  ModelConfig heads = layout_.config();
+  heads.heads = 2;
+  heads.kv_heads = is_llama ? 1 : 2;
+  std::string message = refusal_for(ParameterLayout(heads));
+  EXPECT_NE(message.find(is_llama ? "num_attention_heads is 4, not 2" : "n_head is 4, not 2"),
+            std::string::npos)
+      << message;
+  ModelConfig norm = layout_.config();
+  norm.norm_epsilon = 1e-3;
+  message = refusal_for(ParameterLayout(norm));
+  EXPECT_NE(message.find("eps"), std::string::npos) << message;
+  EXPECT_NE(message.find("is 1e-05, not 0.001"), std::string::npos) << message;
+  if (is_llama) {
+    ModelConfig theta = layout_.config();
+    theta.rope_theta = 5e5;
+    message = refusal_for(ParameterLayout(theta));
+    EXPECT_NE(message.find("rope_theta is 10000.0, not 500000.0"), std::string::npos) << message;
+  }
+  std::ofstream(folder_ / "out/config.json") << "[1]";
+  message = refusal_for(layout_);
+  EXPECT_NE(message.find("config.json: is not a JSON object"), std::string::npos) << message;
+}
+
+TEST_P(HuggingFaceTest, TakesConfigsOfOtherVersions) {
+  const auto write = [&](const char* text) {
+    std::ofstream(folder_ / "out/config.json") << text;
+    return refusal_for(layout_);
+  };
+  if (GetParam() == Architecture::kGpt2) {
+    EXPECT_NE(write(R"({"n_inner": null})").find("n_inner is 64, not 24"), std::string::npos);
+    EXPECT_EQ(write(R"({"n_inner": 24})"), "");
+    return;
+  }
+  EXPECT_NE(write("{}").find("rms_norm_eps is 1e-06"), std::string::npos) << "their default";
+  EXPECT_EQ(write(R"({"rms_norm_eps": 1e-5, "rope_parameters": {"rope_theta": 10000}})"), "");
+  EXPECT_NE(write(R"({"rms_norm_eps": 1e-5, "rope_parameters": {"rope_theta": 20000}})")
+                .find("rope_theta is 20000"),
+            std::string::npos);
+  EXPECT_NE(write(R"({"rms_norm_eps": 1e-5, "rope_parameters": {"rope_type": "yarn"}})")
+                .find("rope_scaling"),
+            std::string::npos);
+}
+
+TEST_P(HuggingFaceTest, RefusesTensorsLeftOver) {
+  ModelConfig config = layout_.config();
+  config.layers = 1;
+  fs::remove(folder_ / "out/config.json");
+  std::string message = refusal_for(ParameterLayout(config));
+  const bool is_llama = GetParam() == Architecture::kLlama;
+  EXPECT_NE(message.find(is_llama ? "tensor model.layers.1." : "tensor h.1."), std::string::npos)
+      << message;
+
+  add_tensor(is_llama ? "model.layers.0.self_attn.rotary_emb.inv_freq" : "h.0.attn.bias", {2},
+             {1, 0.5F});
+  EXPECT_EQ(refusal_for(layout_), "");
+  if (is_llama) {
+    add_tensor("model.layers.0.self_attn.q_proj.bias", {16}, std::vector<float>(16, 1.0F));
+    message = refusal_for(layout_);
+    EXPECT_NE(message.find("q_proj.bias"), std::string::npos) << message;
+    return;
+  }
+  const Parameter& tokens = parameter("tokens.weight");
+  std::vector<float> head(values_.begin() + tokens.offset,
+                          values_.begin() + tokens.offset + tokens.size);
+  export_weights(folder_ / "out", layout_, values_);
+  add_tensor("lm_head.weight", tokens.shape, head);
+  EXPECT_EQ(refusal_for(layout_), "") << "the head is the embedding's table";
+  export_weights(folder_ / "out", layout_, values_);
+  head[5] += 1;
+  add_tensor("lm_head.weight", tokens.shape, head);
+  message = refusal_for(layout_);
+  EXPECT_NE(message.find("tensor lm_head.weight"), std::string::npos) << message;
 }
 
 // As GPT2LMHeadModel saves them, and as a Llama whose head is its embedding does.
