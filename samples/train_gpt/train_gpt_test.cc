@@ -1,6 +1,8 @@
 // Trainings: what they learn, and that they go on where they stopped.
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <future>
 #include <keel/keel.hpp>
 #include <set>
 
@@ -227,6 +229,22 @@ TEST_P(TrainerTest, TwoRanksDoWhatOneDoesWithTheBatchOfBoth) {
   }
   EXPECT_LT(std::sqrt(difference), 1e-4 * std::sqrt(size)) << "a lost sequence is 1e-1";
   for (int i = 0; i < 4; ++i) EXPECT_NEAR(two.train_step().loss, one.train_step().loss, 2e-3);
+}
+
+// The other may still read what the caller is about to free.
+TEST_P(TrainerTest, WaitsForAllDevicesWhenOneFails) {
+  Trainer learner = trainer(2);
+  keel::Gate failed;
+  keel::Gate slow;
+  learner.stream(0).wait(failed);
+  learner.stream(1).wait(slow);
+  failed.fail(KEEL_RANK_FAILED, "the first rank is gone");
+  const std::vector<float> values = layout_.initial_values(2);
+  std::future<void> upload = std::async(std::launch::async, [&] { learner.set_values(values); });
+  EXPECT_EQ(upload.wait_for(std::chrono::milliseconds(200)), std::future_status::timeout);
+  slow.open();
+  const std::string message = message_of<keel::Error>([&] { upload.get(); });
+  EXPECT_NE(message.find("the first rank is gone"), std::string::npos) << message;
 }
 
 TEST_P(TrainerTest, GeneratesTheSameTextForTheSameSeed) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <exception>
 #include <numbers>
 #include <numeric>
 #include <stdexcept>
@@ -39,8 +40,9 @@ Trainer::Trainer(std::span<const keel::Device> devices, const Corpus& corpus,
 }
 
 void Trainer::set_values(std::span<const float> values) {
-  for (const auto& worker : workers_) worker->weights.upload(values);
-  synchronize();
+  complete([&] {
+    for (const auto& worker : workers_) worker->weights.upload(values);
+  });
 }
 
 void Trainer::restore(const TrainingState& state) {
@@ -51,11 +53,12 @@ void Trainer::restore(const TrainingState& state) {
   step_ = state.step;
   next_sequence_ = state.next_sequence;
   settings_.seed = state.seed;
-  for (const auto& worker : workers_) {
-    worker->weights.upload(state.values);
-    worker->optimizer.upload(state.first_moment, state.second_moment);
-  }
-  synchronize();
+  complete([&] {
+    for (const auto& worker : workers_) {
+      worker->weights.upload(state.values);
+      worker->optimizer.upload(state.first_moment, state.second_moment);
+    }
+  });
 }
 
 TrainingState Trainer::state() {
@@ -69,9 +72,10 @@ TrainingState Trainer::state() {
   state.values.resize(size);
   state.first_moment.resize(size);
   state.second_moment.resize(size);
-  workers_[0]->weights.download(state.values);
-  workers_[0]->optimizer.download(state.first_moment, state.second_moment);
-  synchronize();
+  complete([&] {
+    workers_[0]->weights.download(state.values);
+    workers_[0]->optimizer.download(state.first_moment, state.second_moment);
+  });
   check_finite(state);
   return state;
 }
@@ -92,13 +96,31 @@ void Trainer::check_finite(const TrainingState& state) const {
 
 StepResult Trainer::train_step(const Observer& observe) {
   const Clock::time_point start = Clock::now();
+  // A token counts 1 / tokens wherever it is worked on, so the sum of the devices' gradients is
+  // the gradient of the whole batch.
+  const double scale = 1.0 / static_cast<double>(settings_.batch * layout_.config().context);
+  complete([&] { enqueue_step(scale, observe); });
+  ++step_;
+  if (step_ % kAlignEvery == 0) align_replicas();
+  const auto& figures = *static_cast<const Figures*>(figures_.data());
+  const StepResult result = {step_, figures.loss * scale,
+                             std::sqrt(static_cast<double>(figures.squared_norm)),
+                             std::chrono::duration<double>(Clock::now() - start).count()};
+  // The loss is that of the weights before the step; what they are now, the gradient tells.
+  const bool has_loss = std::isfinite(result.loss);
+  if (!has_loss || figures.found != 0 || !std::isfinite(result.gradient_norm)) {
+    throw std::runtime_error(std::string(has_loss ? "the gradient" : "the loss") +
+                             " is not finite in step " + std::to_string(step_) +
+                             "; a smaller --learning-rate may help");
+  }
+  return result;
+}
+
+void Trainer::enqueue_step(double scale, const Observer& observe) {
   for (const auto& worker : workers_) {
     corpus_.sequences(settings_.seed, next_sequence_, worker->network.next_batch());
     next_sequence_ += worker->network.sequences();
   }
-  // A token counts 1 / tokens wherever it is worked on, so the sum of the devices' gradients is
-  // the gradient of the whole batch.
-  const double scale = 1.0 / static_cast<double>(settings_.batch * layout_.config().context);
   for (const auto& worker : workers_) {
     worker->network.forward();
     worker->network.backward(scale);
@@ -120,20 +142,6 @@ StepResult Trainer::train_step(const Observer& observe) {
   first.stream.copy(keel::Device(), &figures->loss, first.stream.device(),
                     static_cast<const std::byte*>(sum.data) + sum.byte_offset, sizeof(float));
   first.optimizer.read_norm(&figures->squared_norm, &figures->found);
-  synchronize();
-  ++step_;
-  if (step_ % kAlignEvery == 0) align_replicas();
-  const StepResult result = {step_, figures->loss * scale,
-                             std::sqrt(static_cast<double>(figures->squared_norm)),
-                             std::chrono::duration<double>(Clock::now() - start).count()};
-  // The loss is that of the weights before the step; what they are now, the gradient tells.
-  const bool has_loss = std::isfinite(result.loss);
-  if (!has_loss || figures->found != 0 || !std::isfinite(result.gradient_norm)) {
-    throw std::runtime_error(std::string(has_loss ? "the gradient" : "the loss") +
-                             " is not finite in step " + std::to_string(step_) +
-                             "; a smaller --learning-rate may help");
-  }
-  return result;
 }
 
 double Trainer::held_out_bits_per_byte(int64_t sequences) {
@@ -162,17 +170,32 @@ void Trainer::align_replicas() {
                              /*root=*/0, workers_[rank]->stream);
     }
   };
-  broadcast([](const Worker& worker) -> const keel::Buffer& { return worker.weights.values(); });
-  broadcast(
-      [](const Worker& worker) -> const keel::Buffer& { return worker.optimizer.first_moment(); });
-  broadcast(
-      [](const Worker& worker) -> const keel::Buffer& { return worker.optimizer.second_moment(); });
-  for (const auto& worker : workers_) worker->weights.refresh();
-  synchronize();
+  complete([&] {
+    broadcast([](const Worker& worker) -> const keel::Buffer& { return worker.weights.values(); });
+    broadcast([](const Worker& worker) -> const keel::Buffer& {
+      return worker.optimizer.first_moment();
+    });
+    broadcast([](const Worker& worker) -> const keel::Buffer& {
+      return worker.optimizer.second_moment();
+    });
+    for (const auto& worker : workers_) worker->weights.refresh();
+  });
 }
 
-void Trainer::synchronize() {
-  for (const auto& worker : workers_) worker->stream.synchronize();
+void Trainer::complete(const std::function<void()>& enqueue) {
+  std::exception_ptr failure;
+  const auto attempt = [&](const auto& action) {
+    try {
+      action();
+    } catch (...) {
+      if (!failure) failure = std::current_exception();
+    }
+  };
+  attempt(enqueue);
+  // Ranks whose peer was not enqueued would wait for it until their timeout.
+  if (failure) attempt([&] { ranks_[0].abort(); });
+  for (const auto& worker : workers_) attempt([&] { worker->stream.synchronize(); });
+  if (failure) std::rethrow_exception(failure);
 }
 
 }  // namespace train_gpt

@@ -91,9 +91,12 @@ class Trainer {
     int32_t found;  // 1: an element of the gradient is not finite
   };
 
+  void enqueue_step(double scale, const Observer& observe);
   void check_finite(const TrainingState& state) const;
   void align_replicas();
-  void synchronize();
+  // Calls |enqueue| and waits for all devices, whatever it or one of them throws: the others may
+  // still read or write memory that goes with the caller. Throws the first failure.
+  void complete(const std::function<void()>& enqueue);
 
   const Corpus& corpus_;
   const ParameterLayout& layout_;
