@@ -8,18 +8,12 @@
 #include <filesystem>
 #include <map>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
-namespace keel::tensorfile {
+#include "tensorfile/file_error.h"
 
-// What is wrong with a file; the text names it, and the tensor where it is one's fault.
-class FileError : public std::runtime_error {
- public:
-  FileError(const std::filesystem::path& path, const std::string& reason)
-      : std::runtime_error(path.string() + ": " + reason) {}
-};
+namespace keel::tensorfile {
 
 // A tensor to write. Borrows |data|.
 struct TensorSource {

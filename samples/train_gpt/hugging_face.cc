@@ -7,6 +7,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "tensorfile/replacement.h"
 #include "tensorfile/safetensors.h"
 
 namespace train_gpt {
@@ -14,6 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using keel::tensorfile::FileError;
+using keel::tensorfile::replace_file;
 using keel::tensorfile::SafetensorsFile;
 using keel::tensorfile::TensorSource;
 using keel::tensorfile::write_safetensors;
@@ -283,10 +285,9 @@ void export_weights(const fs::path& folder, const ParameterLayout& layout,
     tensors.push_back({mappings[i].name, "F32", shape_of(layout, mappings[i]),
                        std::as_bytes(std::span<const float>(data[i]))});
   }
+  // First: weights are told by it.
+  replace_file(folder / "config.json", config_json(layout.config()).dump(2) + "\n");
   write_safetensors(folder / "model.safetensors", tensors, {{"format", "pt"}});
-  std::ofstream file(folder / "config.json");
-  file << config_json(layout.config()).dump(2) << '\n' << std::flush;
-  if (!file) throw FileError(folder / "config.json", "cannot be written");
 }
 
 std::vector<float> import_weights(const fs::path& path, const ParameterLayout& layout) {

@@ -11,8 +11,8 @@
 
 namespace train_gpt {
 
-// Writes |folder|/model.safetensors and config.json. |values| are flat, as the layout has them.
-// Throws FileError.
+// Replaces |folder|/config.json, then model.safetensors, each as a whole. |values| are flat, as the
+// layout has them. Throws FileError.
 void export_weights(const std::filesystem::path& folder, const ParameterLayout& layout,
                     std::span<const float> values);
 

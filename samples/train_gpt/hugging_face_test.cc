@@ -99,6 +99,15 @@ TEST_P(HuggingFaceTest, HasTheirShapes) {
   }
 }
 
+TEST_P(HuggingFaceTest, KeepsTheWeightsWhereTheirConfigCannotBeWritten) {
+  fs::remove(folder_ / "out/config.json");
+  fs::create_directory(folder_ / "out/config.json");
+  EXPECT_THROW(export_weights(folder_ / "out", layout_, std::vector<float>(values_.size(), 0.0F)),
+               FileError);
+  fs::remove(folder_ / "out/config.json");
+  EXPECT_TRUE(same_bits(import_weights(folder_ / "out/model.safetensors", layout_), values_));
+}
+
 TEST_P(HuggingFaceTest, NamesTheTensorOfAnotherShape) {
   ModelConfig config = layout_.config();
   config.mlp_width = 32;
