@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdio>
 #include <string>
 
 #include "tensorfile/safetensors.h"
@@ -86,6 +87,18 @@ void save_checkpoint(const fs::path& path, const ParameterLayout& layout,
                      {"next_sequence", std::to_string(state.next_sequence)},
                      {"seed", std::to_string(state.seed)},
                      {"text", std::to_string(state.text)}});
+}
+
+bool try_save_checkpoint(const fs::path& path, const ParameterLayout& layout,
+                         const TrainingState& state) {
+  try {
+    save_checkpoint(path, layout, state);
+    return true;
+  } catch (const FileError& error) {
+    std::fprintf(stderr, "train_gpt: no checkpoint of step %lld, the training goes on: %s\n",
+                 static_cast<long long>(state.step), error.what());
+    return false;
+  }
 }
 
 TrainingState load_checkpoint(const fs::path& path, const ParameterLayout& layout) {

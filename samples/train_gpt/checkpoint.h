@@ -20,9 +20,13 @@ struct TrainingState {
   std::vector<float> values, first_moment, second_moment;
 };
 
-// Replaces |path| as a whole; see write_safetensors. Both throw FileError.
+// Replaces |path| as a whole; see write_safetensors. Throws FileError, as load_checkpoint does.
 void save_checkpoint(const std::filesystem::path& path, const ParameterLayout& layout,
                      const TrainingState& state);
+// For a save that others follow: where it fails, the old file stays, stderr says why, and false is
+// returned.
+bool try_save_checkpoint(const std::filesystem::path& path, const ParameterLayout& layout,
+                         const TrainingState& state);
 // Refuses checkpoints of other models than |layout|'s.
 TrainingState load_checkpoint(const std::filesystem::path& path, const ParameterLayout& layout);
 

@@ -9,10 +9,8 @@
 #include <chrono>
 #include <cstdio>
 #include <exception>
-#include <fstream>
 #include <functional>
 #include <keel/keel.hpp>
-#include <optional>
 #include <stdexcept>
 
 #include "samples/train_gpt/checkpoint.h"
@@ -20,6 +18,7 @@
 #include "samples/train_gpt/generate.h"
 #include "samples/train_gpt/hugging_face.h"
 #include "samples/train_gpt/options.h"
+#include "samples/train_gpt/output.h"
 #include "samples/train_gpt/report.h"
 #include "samples/train_gpt/roof.h"
 #include "samples/train_gpt/trainer.h"
@@ -44,25 +43,6 @@ std::vector<keel::Device> open_devices(const Options& options) {
     }
   }
   return devices;
-}
-
-// Opened before the training: a path that cannot be written should not cost hours.
-std::optional<std::ofstream> open_output(const char* option, const fs::path& path) {
-  if (path.empty()) return std::nullopt;
-  std::ofstream file(path);
-  if (!file) {
-    throw std::invalid_argument(std::string(option) + " " + path.string() + ": cannot be written");
-  }
-  return file;
-}
-
-void finish_output(const char* option, const fs::path& path, std::optional<std::ofstream>& file,
-                   const std::function<void(std::ostream&)>& write) {
-  if (!file) return;
-  write(*file);
-  if (!*file) {
-    throw std::runtime_error(std::string(option) + " " + path.string() + ": cannot be written");
-  }
 }
 
 void begin(const Options& options, const ParameterLayout& layout, Trainer& trainer) {
@@ -91,16 +71,33 @@ void train(const Options& options, const ParameterLayout& layout, Trainer& train
       progress.show(report.intervals.back());
       interval_begin = report.steps.size();
     }
-    if (!options.checkpoint.empty() && (step % options.checkpoint_every == 0 || is_last)) {
+    report.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    if (options.checkpoint.empty()) continue;
+    if (is_last) {
       save_checkpoint(options.checkpoint, layout, trainer.state());
+    } else if (step % options.checkpoint_every == 0) {
+      try_save_checkpoint(options.checkpoint, layout, trainer.state());
     }
   }
-  report.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Trains, and looks at what was learned.
+void fill(Report& report, const Options& options, const Corpus& corpus,
+          const ParameterLayout& layout, Trainer& trainer) {
+  train(options, layout, trainer, report);
+  if (!options.export_folder.empty()) {
+    export_weights(options.export_folder, layout, trainer.state().values);
+  }
+  report.held_out_bits_per_byte = trainer.held_out_bits_per_byte(kHeldOutSequences);
+  const std::string_view prompt = corpus.prompt(kPromptLength);
+  report.prompt = printable(std::string(prompt));
+  report.sample = printable(generate(trainer.stream(), trainer.weights(), prompt,
+                                     options.sample_length, kTemperature, options.training.seed));
 }
 
 int run(const Options& options) {
-  std::optional<std::ofstream> json = open_output("--json", options.json);
-  std::optional<std::ofstream> svg = open_output("--svg", options.svg);
+  const Output json("--json", options.json);
+  const Output svg("--svg", options.svg);
   const ParameterLayout layout(options.model);
   const Corpus corpus = Corpus::load(options.text, options.model.context);
   const keel::Runtime runtime;
@@ -121,19 +118,24 @@ int run(const Options& options) {
                               measure_product_roof(device, options.training.precision)});
   }
   print_beginning(report);
-  train(options, layout, trainer, report);
-  if (!options.export_folder.empty()) {
-    export_weights(options.export_folder, layout, trainer.state().values);
+  std::exception_ptr failure;
+  const auto attempt = [&](const std::function<void()>& action) {
+    try {
+      action();
+    } catch (const std::exception& error) {
+      if (failure) std::fprintf(stderr, "train_gpt: %s\n", error.what());
+      if (!failure) failure = std::current_exception();
+      if (report.failure.empty()) report.failure = error.what();
+    }
+  };
+  attempt([&] { fill(report, options, corpus, layout, trainer); });
+  if (!failure) print_results(report);
+  // Of a run that failed, the steps until then; without one, the results of the run before stay.
+  if (!failure || !report.steps.empty()) {
+    attempt([&] { json.write([&](std::ostream& out) { write_json(out, report); }); });
+    attempt([&] { svg.write([&](std::ostream& out) { write_chart(out, report); }); });
   }
-
-  report.held_out_bits_per_byte = trainer.held_out_bits_per_byte(kHeldOutSequences);
-  const std::string_view prompt = corpus.prompt(kPromptLength);
-  report.prompt = printable(std::string(prompt));
-  report.sample = printable(generate(trainer.stream(), trainer.weights(), prompt,
-                                     options.sample_length, kTemperature, options.training.seed));
-  print_results(report);
-  finish_output("--json", options.json, json, [&](std::ostream& out) { write_json(out, report); });
-  finish_output("--svg", options.svg, svg, [&](std::ostream& out) { write_chart(out, report); });
+  if (failure) std::rethrow_exception(failure);
   return 0;
 }
 

@@ -100,6 +100,33 @@ TEST_F(ProgramTest, KeepsTheCheckpointBeforeWeightsThatAreNotFinite) {
   EXPECT_EQ(contents("run.safetensors"), before);
 }
 
+TEST_F(ProgramTest, KeepsTheResultsBeforeARunThatDoesNothing) {
+  std::ofstream(folder_ / "run.json") << "results";
+  std::ofstream(folder_ / "run.svg") << "a picture";
+  const std::string outputs = "--json " + path("run.json") + " --svg " + path("run.svg");
+  const Outcome outcome = run_program(quick("--devices abacus:0 " + outputs));
+  EXPECT_EQ(outcome.exit_code, 2) << outcome.output;
+  EXPECT_EQ(contents("run.json"), "results");
+  EXPECT_EQ(contents("run.svg"), "a picture");
+}
+
+TEST_F(ProgramTest, WritesTheStepsOfARunThatFails) {
+  const Outcome outcome = run_program(quick("--steps 5 --json " + path("run.json") + " --svg " +
+                                            path("run.svg") + " --export " + path("text")));
+  EXPECT_EQ(outcome.exit_code, 1) << outcome.output;
+  const nlohmann::json run = nlohmann::json::parse(contents("run.json"), nullptr, false);
+  ASSERT_TRUE(run.is_object()) << outcome.output;
+  EXPECT_EQ(run["losses_nats_per_byte"].size(), 5U);
+  EXPECT_NE(run.value("failure", "").find(path("text")), std::string::npos) << run;
+  EXPECT_NE(contents("run.svg").find("</svg>"), std::string::npos);
+}
+
+TEST_F(ProgramTest, WritesIntoPipes) {
+  const Outcome outcome = run_program(quick("--steps 1 --json /dev/stdout"));
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_NE(outcome.output.find("\"losses_nats_per_byte\""), std::string::npos) << outcome.output;
+}
+
 TEST_F(ProgramTest, DumpsItsFirstSteps) {
   const Outcome outcome = run_program(quick("--steps 3 --dump-steps 2 --dump " + path("steps")));
   ASSERT_EQ(outcome.exit_code, 0) << outcome.output;

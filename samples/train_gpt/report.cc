@@ -160,24 +160,30 @@ void write_json(std::ostream& out, const Report& report) {
   }
   ordered_json losses = ordered_json::array();
   for (const StepResult& step : report.steps) losses.push_back(step.loss);
-  const ordered_json all = {{"version", 1},
-                            {"model", ordered_json::parse(to_json(report.model))},
-                            {"parameters", report.parameters},
-                            {"settings", settings_json(report)},
-                            {"text_bytes", report.text_bytes},
-                            {"devices", devices},
-                            {"first_step", report.first_step},
-                            {"seconds", report.seconds},
-                            {"flops_per_token", training_flops_per_token(report.model)},
-                            {"activation_bytes", report.activation_bytes},
-                            {"tokens_per_second", report.tokens_per_second()},
-                            {"mfu", report.utilization()},
-                            {"losses_nats_per_byte", losses},
-                            {"intervals", intervals},
-                            {"held_out_bits_per_byte", report.held_out_bits_per_byte},
-                            {"prompt", report.prompt},
-                            {"sample", report.sample}};
-  out << all.dump(/*indent=*/2) << '\n' << std::flush;
+  ordered_json all = {{"version", 1},
+                      {"model", ordered_json::parse(to_json(report.model))},
+                      {"parameters", report.parameters},
+                      {"settings", settings_json(report)},
+                      {"text_bytes", report.text_bytes},
+                      {"devices", devices},
+                      {"first_step", report.first_step},
+                      {"seconds", report.seconds},
+                      {"flops_per_token", training_flops_per_token(report.model)},
+                      {"activation_bytes", report.activation_bytes},
+                      {"tokens_per_second", report.tokens_per_second()},
+                      {"mfu", report.utilization()},
+                      {"losses_nats_per_byte", losses},
+                      {"intervals", intervals}};
+  if (report.failure.empty()) {
+    all["held_out_bits_per_byte"] = report.held_out_bits_per_byte;
+    all["prompt"] = report.prompt;
+    all["sample"] = report.sample;
+  } else {
+    all["failure"] = report.failure;
+  }
+  // A failure may name a file whose name is no UTF-8.
+  out << all.dump(/*indent=*/2, ' ', false, ordered_json::error_handler_t::replace) << '\n'
+      << std::flush;
 }
 
 void write_chart(std::ostream& out, const Report& report) {

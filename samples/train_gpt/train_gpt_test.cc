@@ -290,6 +290,18 @@ TEST_P(TrainerTest, RefusesCheckpointsOfOthers) {
   EXPECT_NE(message.find("not a checkpoint of train_gpt"), std::string::npos) << message;
 }
 
+TEST_P(TrainerTest, GoesOnWithoutACheckpointThatOthersFollow) {
+  const TrainingState state = trainer().state();
+  const fs::path path = folder_ / "gone/run.safetensors";
+  testing::internal::CaptureStderr();
+  EXPECT_FALSE(try_save_checkpoint(path, layout_, state));
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find(path.string() + ": cannot be written"), std::string::npos) << said;
+  fs::create_directory(folder_ / "gone");
+  EXPECT_TRUE(try_save_checkpoint(path, layout_, state));
+  EXPECT_TRUE(same_bits(load_checkpoint(path, layout_).values, state.values));
+}
+
 TEST_P(TrainerTest, NamesTheTensorThatACheckpointLacks) {
   const std::string message = refusal({});
   EXPECT_NE(message.find("tensor tokens.weight: is not in it"), std::string::npos) << message;
