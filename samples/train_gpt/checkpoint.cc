@@ -12,6 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using keel::tensorfile::FileError;
+using keel::tensorfile::Metadata;
 using keel::tensorfile::SafetensorsFile;
 using keel::tensorfile::TensorSource;
 using keel::tensorfile::write_safetensors;
@@ -67,6 +68,17 @@ void check_origin(const SafetensorsFile& file, const ParameterLayout& layout) {
   }
 }
 
+void load_settings(const SafetensorsFile& file, TrainingState& state) {
+  const std::string& settings = file.metadata("settings");
+  try {
+    state.settings = settings_from_json(settings);
+  } catch (const std::runtime_error& error) {
+    throw FileError(file.path(), "metadata settings: " + std::string(error.what()));
+  }
+  state.settings->seed = state.seed;
+  state.devices = number<int64_t>(file, "devices");
+}
+
 }  // namespace
 
 void save_checkpoint(const fs::path& path, const ParameterLayout& layout,
@@ -80,13 +92,17 @@ void save_checkpoint(const fs::path& path, const ParameterLayout& layout,
                                                       static_cast<size_t>(parameter.size)))});
     }
   }
-  write_safetensors(path, tensors,
-                    {{"format", kFormat},
-                     {"model", to_json(layout.config())},
-                     {"step", std::to_string(state.step)},
-                     {"next_sequence", std::to_string(state.next_sequence)},
-                     {"seed", std::to_string(state.seed)},
-                     {"text", std::to_string(state.text)}});
+  Metadata metadata = {{"format", kFormat},
+                       {"model", to_json(layout.config())},
+                       {"step", std::to_string(state.step)},
+                       {"next_sequence", std::to_string(state.next_sequence)},
+                       {"seed", std::to_string(state.seed)},
+                       {"text", std::to_string(state.text)}};
+  if (state.settings) {
+    metadata["settings"] = to_json(*state.settings);
+    metadata["devices"] = std::to_string(state.devices);
+  }
+  write_safetensors(path, tensors, metadata);
 }
 
 bool try_save_checkpoint(const fs::path& path, const ParameterLayout& layout,
@@ -111,6 +127,7 @@ TrainingState load_checkpoint(const fs::path& path, const ParameterLayout& layou
   state.text = number<uint64_t>(file, "text");
   check_count(file, "step", state.step);
   check_count(file, "next_sequence", state.next_sequence);
+  if (file.metadata().count("settings") != 0) load_settings(file, state);
   for (const Part& part : kParts) {
     std::vector<float>& floats = state.*part.floats;
     floats.assign(static_cast<size_t>(layout.size()), 0.0F);

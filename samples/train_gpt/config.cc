@@ -3,6 +3,8 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "samples/train_gpt/json.h"
+
 namespace train_gpt {
 namespace {
 
@@ -12,21 +14,6 @@ constexpr int64_t kMaxHeadSize = 256;  // of the attention operator
 
 void require(bool holds, const std::string& complaint) {
   if (!holds) throw std::invalid_argument(complaint);
-}
-
-// The library's own conversions round 2.7, and take true for 1.
-int64_t integer(const ordered_json& json, const std::string& key) {
-  const ordered_json& value = json.at(key);
-  const bool is_integer =
-      value.is_number_unsigned() ? value.get<uint64_t>() <= INT64_MAX : value.is_number_integer();
-  require(is_integer, key + " " + value.dump() + " is not an integer");
-  return value;
-}
-
-double number(const ordered_json& json, const std::string& key) {
-  const ordered_json& value = json.at(key);
-  require(value.is_number(), key + " " + value.dump() + " is not a number");
-  return value;
 }
 
 }  // namespace

@@ -11,7 +11,9 @@
 #include <exception>
 #include <functional>
 #include <keel/keel.hpp>
+#include <optional>
 #include <stdexcept>
+#include <utility>
 
 #include "samples/train_gpt/checkpoint.h"
 #include "samples/train_gpt/dump.h"
@@ -45,12 +47,21 @@ std::vector<keel::Device> open_devices(const Options& options) {
   return devices;
 }
 
-void begin(const Options& options, const ParameterLayout& layout, Trainer& trainer) {
-  if (!options.import_file.empty()) {
-    trainer.set_values(import_weights(options.import_file, layout));
-  } else if (options.resume) {
-    trainer.restore(load_checkpoint(options.checkpoint, layout));
+// What --resume goes on from; its settings become those of |options|.
+std::optional<TrainingState> load(Options& options, const ParameterLayout& layout) {
+  if (!options.resume) return std::nullopt;
+  TrainingState state = load_checkpoint(options.checkpoint, layout);
+  const std::string differences = take_settings(options, state);
+  if (!differences.empty()) {
+    std::printf("goes on otherwise than until the checkpoint: %s\n", differences.c_str());
   }
+  return state;
+}
+
+void begin(const Options& options, const ParameterLayout& layout,
+           const std::optional<TrainingState>& state, Trainer& trainer) {
+  if (!options.import_file.empty()) trainer.set_values(import_weights(options.import_file, layout));
+  if (state) trainer.restore(*state);
 }
 
 void train(const Options& options, const ParameterLayout& layout, Trainer& trainer,
@@ -95,7 +106,7 @@ void fill(Report& report, const Options& options, const Corpus& corpus,
                                      options.sample_length, kTemperature, options.training.seed));
 }
 
-int run(const Options& options) {
+int run(Options options) {
   const Output json("--json", options.json);
   const Output svg("--svg", options.svg);
   const ParameterLayout layout(options.model);
@@ -103,8 +114,10 @@ int run(const Options& options) {
   const keel::Runtime runtime;
   const std::vector<keel::Device> devices = open_devices(options);
 
+  std::optional<TrainingState> state = load(options, layout);
   Trainer trainer(devices, corpus, layout, options.training);
-  begin(options, layout, trainer);
+  begin(options, layout, state, trainer);
+  state.reset();  // as large as the model three times
 
   Report report;
   report.model = options.model;
@@ -155,7 +168,7 @@ int main(int argc, char** argv) {
       return app.exit(error) == 0 ? 0 : kUsage;  // 0: --help
     }
     train_gpt::complete(app, options);
-    return train_gpt::run(options);
+    return train_gpt::run(std::move(options));
   } catch (const std::invalid_argument& error) {
     std::fprintf(stderr, "train_gpt: %s\n", error.what());
     return kUsage;

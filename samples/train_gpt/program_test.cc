@@ -100,6 +100,31 @@ TEST_F(ProgramTest, KeepsTheCheckpointBeforeWeightsThatAreNotFinite) {
   EXPECT_EQ(contents("run.safetensors"), before);
 }
 
+TEST_F(ProgramTest, GoesOnAsItWasTrained) {
+  const std::string checkpoint = " --checkpoint " + path("run.safetensors");
+  Outcome outcome =
+      run_program(quick("--steps 2 --learning-rate 0.02 --precision bf16 --seed 5" + checkpoint));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  outcome =
+      run_program(quick("--resume --steps 3 --clip 0.5 --seed 6 --devices cpu:0,cpu:0 --json " +
+                        path("run.json") + checkpoint));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_NE(outcome.output.find("--steps 3, not 2; --clip 0.5, not 1.0; 2 devices, not 1; "
+                                "the checkpoint's --seed 5, not 6\n"),
+            std::string::npos)
+      << outcome.output;
+  const nlohmann::json run = nlohmann::json::parse(contents("run.json"), nullptr, false);
+  ASSERT_TRUE(run.is_object()) << outcome.output;
+  const nlohmann::json& settings = run["settings"];
+  EXPECT_EQ(settings["learning_rate"], 0.02);
+  EXPECT_EQ(settings["precision"], "bf16");
+  EXPECT_EQ(settings["clip"], 0.5);
+  EXPECT_EQ(settings["seed"], 5);
+  outcome = run_program(quick("--resume --devices cpu:0,cpu:0" + checkpoint));
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_EQ(outcome.output.find("otherwise"), std::string::npos) << outcome.output;
+}
+
 TEST_F(ProgramTest, KeepsTheResultsBeforeARunThatDoesNothing) {
   std::ofstream(folder_ / "run.json") << "results";
   std::ofstream(folder_ / "run.svg") << "a picture";

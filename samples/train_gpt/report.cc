@@ -36,22 +36,6 @@ double bits(double nats) {
   return nats / std::numbers::ln2;
 }
 
-ordered_json settings_json(const Report& report) {
-  const TrainingSettings& settings = report.settings;
-  const OptimizerSettings& optimizer = settings.optimizer;
-  return {{"steps", settings.steps},
-          {"batch", settings.batch},
-          {"seed", settings.seed},
-          {"precision", name(settings.precision)},
-          {"learning_rate", optimizer.learning_rate},
-          {"beta1", optimizer.beta1},
-          {"beta2", optimizer.beta2},
-          {"epsilon", optimizer.epsilon},
-          {"weight_decay", optimizer.weight_decay},
-          {"clip", optimizer.clip},
-          {"warmup", optimizer.warmup}};
-}
-
 }  // namespace
 
 // ---- what a report knows
@@ -163,7 +147,7 @@ void write_json(std::ostream& out, const Report& report) {
   ordered_json all = {{"version", 1},
                       {"model", ordered_json::parse(to_json(report.model))},
                       {"parameters", report.parameters},
-                      {"settings", settings_json(report)},
+                      {"settings", ordered_json::parse(to_json(report.settings))},
                       {"text_bytes", report.text_bytes},
                       {"devices", devices},
                       {"first_step", report.first_step},

@@ -307,6 +307,28 @@ TEST_P(TrainerTest, NamesTheTensorThatACheckpointLacks) {
   EXPECT_NE(message.find("tensor tokens.weight: is not in it"), std::string::npos) << message;
 }
 
+TEST_P(TrainerTest, CheckpointsHaveTheSettings) {
+  settings_.precision = Precision::kBFloat16;
+  settings_.optimizer.weight_decay = 0.3;
+  settings_.seed = UINT64_MAX;
+  const fs::path path = folder_ / "run.safetensors";
+  save_checkpoint(path, layout_, trainer(2).state());
+  const TrainingState state = load_checkpoint(path, layout_);
+  ASSERT_TRUE(state.settings.has_value());
+  EXPECT_EQ(to_json(*state.settings), to_json(settings_));
+  EXPECT_EQ(state.devices, 2);
+
+  const std::string text = to_json(settings_);
+  const auto refusal_of = [&](const std::string& right, const std::string& wrong) {
+    std::string lie = text;
+    lie.replace(lie.find(right), right.size(), wrong);
+    return refusal({{"settings", lie}, {"devices", "2"}});
+  };
+  EXPECT_NE(refusal_of("\"batch\":8", "\"batch\":0").find("batch 0 is not"), std::string::npos);
+  EXPECT_NE(refusal_of("\"steps\":60", "\"steps\":6.5").find("steps 6.5"), std::string::npos);
+  EXPECT_NE(refusal_of("bf16", "fp8").find("unknown precision fp8"), std::string::npos);
+}
+
 // One that was taken made the search for its place in the data endless.
 TEST_P(TrainerTest, RefusesPositionsThatNoTrainingReaches) {
   for (const char* key : {"step", "next_sequence"}) {

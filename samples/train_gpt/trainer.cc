@@ -68,6 +68,8 @@ TrainingState Trainer::state() {
   state.next_sequence = next_sequence_;
   state.seed = settings_.seed;
   state.text = text_;
+  state.settings = settings_;
+  state.devices = static_cast<int64_t>(workers_.size());
   const auto size = static_cast<size_t>(layout_.size());
   state.values.resize(size);
   state.first_moment.resize(size);

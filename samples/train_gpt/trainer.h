@@ -15,16 +15,9 @@
 #include "samples/train_gpt/network.h"
 #include "samples/train_gpt/optimizer.h"
 #include "samples/train_gpt/parameters.h"
+#include "samples/train_gpt/settings.h"
 
 namespace train_gpt {
-
-struct TrainingSettings {
-  int64_t steps = 1000;
-  int64_t batch = 16;  // sequences, over all devices
-  uint64_t seed = 1;
-  Precision precision = Precision::kFloat32;
-  OptimizerSettings optimizer;
-};
 
 struct StepResult {
   int64_t step;          // counts from 1
