@@ -100,9 +100,37 @@ class TrainerTest : public ArchitectureTest {
     settings_.optimizer.learning_rate = 1e-2;
     settings_.optimizer.warmup = 5;
   }
+  // Beside the CPU, the emulated chip.
+  static void SetUpTestSuite() { setenv("KEEL_SIM_DEVICES", "1", /*overwrite=*/0); }
+
+  Trainer trainer(const std::vector<keel::Device>& devices) const {
+    return Trainer(devices, corpus_, layout_, settings_);
+  }
   Trainer trainer(size_t devices = 1) const {
-    const std::vector<keel::Device> all(devices, test_device());
-    return Trainer(all, corpus_, layout_, settings_);
+    return trainer(std::vector<keel::Device>(devices, test_device()));
+  }
+  void expect_resumes_to_the_bit(const std::vector<keel::Device>& devices) {
+    const fs::path path = folder_ / "run.safetensors";
+    settings_.seed = 1;
+    Trainer whole = trainer(devices);
+    for (int i = 0; i < 3; ++i) whole.train_step();
+    save_checkpoint(path, layout_, whole.state());
+    std::vector<double> losses;
+    for (int i = 0; i < 3; ++i) losses.push_back(whole.train_step().loss);
+
+    settings_.seed = 99;  // the checkpoint's counts
+    Trainer resumed = trainer(devices);
+    resumed.restore(load_checkpoint(path, layout_));
+    EXPECT_EQ(resumed.step(), 3);
+    for (const double loss : losses) EXPECT_EQ(resumed.train_step().loss, loss);
+    const TrainingState want = whole.state();
+    const TrainingState got = resumed.state();
+    EXPECT_EQ(got.step, want.step);
+    EXPECT_EQ(got.next_sequence, want.next_sequence);
+    EXPECT_EQ(got.seed, want.seed);
+    EXPECT_TRUE(same_bits(got.values, want.values));
+    EXPECT_TRUE(same_bits(got.first_moment, want.first_moment));
+    EXPECT_TRUE(same_bits(got.second_moment, want.second_moment));
   }
   // Of a checkpoint without tensors that has |changes| in its metadata.
   std::string refusal(const Metadata& changes) const {
@@ -181,30 +209,20 @@ TEST_P(TrainerTest, HasNoStateThatIsNotFinite) {
 }
 
 TEST_P(TrainerTest, ResumesToTheBit) {
-  const fs::path path = folder_ / "run.safetensors";
   for (const Precision precision : {Precision::kFloat32, Precision::kBFloat16}) {
     settings_.precision = precision;
-    Trainer whole = trainer();
-    for (int i = 0; i < 3; ++i) whole.train_step();
-    save_checkpoint(path, layout_, whole.state());
-    std::vector<double> losses;
-    for (int i = 0; i < 3; ++i) losses.push_back(whole.train_step().loss);
-
-    settings_.seed = 99;  // the checkpoint's counts
-    Trainer resumed = trainer();
-    settings_.seed = 1;
-    resumed.restore(load_checkpoint(path, layout_));
-    EXPECT_EQ(resumed.step(), 3);
-    for (const double loss : losses) EXPECT_EQ(resumed.train_step().loss, loss);
-    const TrainingState want = whole.state();
-    const TrainingState got = resumed.state();
-    EXPECT_EQ(got.step, want.step);
-    EXPECT_EQ(got.next_sequence, want.next_sequence);
-    EXPECT_EQ(got.seed, want.seed);
-    EXPECT_TRUE(same_bits(got.values, want.values));
-    EXPECT_TRUE(same_bits(got.first_moment, want.first_moment));
-    EXPECT_TRUE(same_bits(got.second_moment, want.second_moment));
+    expect_resumes_to_the_bit({test_device()});
+    expect_resumes_to_the_bit({test_device(), test_device()});
+    expect_resumes_to_the_bit({keel::Device::find("cpu"), keel::Device::find("sim")});
   }
+}
+
+// Gradients cross between them through the host.
+TEST_P(TrainerTest, ChipsOfTwoVendorsDoWhatOneDoes) {
+  Trainer one = trainer();
+  Trainer two = trainer({keel::Device::find("cpu"), keel::Device::find("sim")});
+  EXPECT_NEAR(two.train_step().loss, one.train_step().loss, 1e-5);
+  for (int i = 0; i < 4; ++i) EXPECT_NEAR(two.train_step().loss, one.train_step().loss, 2e-3);
 }
 
 TEST_P(TrainerTest, TwoRanksDoWhatOneDoesWithTheBatchOfBoth) {
