@@ -79,8 +79,10 @@ void declare_training(CLI::App& app, Options& options) {
 }  // namespace
 
 void declare_options(CLI::App& app, Options& options) {
-  app.add_option("--devices", options.devices,
-                 "Devices, separated by commas, each with its part of the batch; default: cpu:0")
+  app.add_option(
+         "--devices", options.devices,
+         "Devices, separated by commas, each with its part of the batch; default: cpu:0. Under "
+         "a launcher, as keel run, each process takes one of them")
       ->delimiter(',');
   app.add_option("--text", options.text,
                  std::string("File to learn; default: all of ") + kDefaultText);

@@ -19,10 +19,12 @@ struct Outcome {
   std::string output;  // both streams
 };
 
-Outcome run_program(const std::string& arguments) {
-  const char* folder = std::getenv("KEEL_TEST_BIN");
-  const std::string command =
-      std::string(folder == nullptr ? "." : folder) + "/train_gpt " + arguments + " 2>&1";
+// |launcher|: what comes before the program.
+Outcome run_program(const std::string& arguments, const std::string& launcher = {}) {
+  const char* variable = std::getenv("KEEL_TEST_BIN");
+  const std::string folder = variable == nullptr ? "." : variable;
+  const std::string command = (launcher.empty() ? "" : folder + "/" + launcher + " ") + folder +
+                              "/train_gpt " + arguments + " 2>&1";
   Outcome outcome{-1, {}};
   FILE* pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) return outcome;
@@ -150,6 +152,37 @@ TEST_F(ProgramTest, WritesIntoPipes) {
   const Outcome outcome = run_program(quick("--steps 1 --json /dev/stdout"));
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
   EXPECT_NE(outcome.output.find("\"losses_nats_per_byte\""), std::string::npos) << outcome.output;
+}
+
+TEST_F(ProgramTest, ProcessesDoWhatDevicesOfOneDo) {
+  const auto losses_of = [&](const std::string& name) {
+    const nlohmann::json run = nlohmann::json::parse(contents(name), nullptr, false);
+    return run.value("losses_nats_per_byte", std::vector<double>());
+  };
+  const std::string launcher = "keel run -n 2 --";
+  const std::string steps = quick("--steps 4 --devices cpu:0,cpu:0");
+  Outcome outcome = run_program(steps + " --json " + path("one.json"));
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  outcome = run_program(steps + " --json " + path("two.json") + " --checkpoint " +
+                            path("run.safetensors") + " --export " + path("out"),
+                        launcher);
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  const size_t first = outcome.output.find("held-out text");
+  EXPECT_NE(first, std::string::npos) << outcome.output;
+  EXPECT_EQ(outcome.output.find("held-out text", first + 1), std::string::npos) << outcome.output;
+  EXPECT_TRUE(fs::exists(path("out/model.safetensors")));
+  const std::vector<double> want = losses_of("one.json");
+  const std::vector<double> got = losses_of("two.json");
+  ASSERT_EQ(got.size(), 4U);
+  ASSERT_EQ(want.size(), 4U);
+  for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-4);
+
+  outcome =
+      run_program(quick("--resume --steps 6 --checkpoint " + path("run.safetensors")), launcher);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  outcome = run_program(quick("--dump " + path("steps")), launcher);
+  EXPECT_NE(outcome.exit_code, 0);
+  EXPECT_NE(outcome.output.find("--dump"), std::string::npos) << outcome.output;
 }
 
 TEST_F(ProgramTest, DumpsItsFirstSteps) {

@@ -7,6 +7,7 @@
 #include <numbers>
 #include <numeric>
 #include <stdexcept>
+#include <utility>
 
 namespace train_gpt {
 namespace {
@@ -21,20 +22,26 @@ constexpr int64_t kAlignEvery = 100;
 
 Trainer::Trainer(std::span<const keel::Device> devices, const Corpus& corpus,
                  const ParameterLayout& layout, const TrainingSettings& settings)
+    : Trainer(devices, keel::Communicator::all(devices), corpus, layout, settings) {}
+
+Trainer::Trainer(std::span<const keel::Device> devices, std::vector<keel::Communicator> ranks,
+                 const Corpus& corpus, const ParameterLayout& layout,
+                 const TrainingSettings& settings)
     : corpus_(corpus),
       layout_(layout),
       settings_(settings),
       text_(corpus.fingerprint()),
-      ranks_(keel::Communicator::all(devices)),
+      ranks_(std::move(ranks)),
+      world_(ranks_[0].world()),
+      first_rank_(ranks_[0].rank()),
       figures_(devices[0], KEEL_MEMORY_PINNED, sizeof(Figures)) {
-  const auto world = static_cast<int64_t>(devices.size());
-  if (settings.batch < world || settings.batch % world != 0) {
+  if (settings.batch < world_ || settings.batch % world_ != 0) {
     throw std::invalid_argument("--batch " + std::to_string(settings.batch) +
-                                " is not a multiple of the " + std::to_string(world) + " devices");
+                                " is not a multiple of the " + std::to_string(world_) + " devices");
   }
   for (keel::Device device : devices) {
     workers_.push_back(
-        std::make_unique<Worker>(device, layout, settings.precision, settings.batch / world));
+        std::make_unique<Worker>(device, layout, settings.precision, settings.batch / world_));
   }
   set_values(layout.initial_values(settings.seed));
 }
@@ -69,7 +76,7 @@ TrainingState Trainer::state() {
   state.seed = settings_.seed;
   state.text = text_;
   state.settings = settings_;
-  state.devices = static_cast<int64_t>(workers_.size());
+  state.devices = world_;
   const auto size = static_cast<size_t>(layout_.size());
   state.values.resize(size);
   state.first_moment.resize(size);
@@ -119,10 +126,12 @@ StepResult Trainer::train_step(const Observer& observe) {
 }
 
 void Trainer::enqueue_step(double scale, const Observer& observe) {
+  int64_t next = next_sequence_ + first_rank_ * settings_.batch / world_;
   for (const auto& worker : workers_) {
-    corpus_.sequences(settings_.seed, next_sequence_, worker->network.next_batch());
-    next_sequence_ += worker->network.sequences();
+    corpus_.sequences(settings_.seed, next, worker->network.next_batch());
+    next += worker->network.sequences();
   }
+  next_sequence_ += settings_.batch;
   for (const auto& worker : workers_) {
     worker->network.forward();
     worker->network.backward(scale);
@@ -164,7 +173,7 @@ double Trainer::held_out_bits_per_byte(int64_t sequences) {
 }
 
 void Trainer::align_replicas() {
-  if (workers_.size() == 1) return;
+  if (world_ == 1) return;
   const auto broadcast = [&](const auto& buffer_of) {
     for (size_t rank = 0; rank < workers_.size(); ++rank) {
       void* data = buffer_of(*workers_[rank]).data();
