@@ -8,20 +8,12 @@
 #include <filesystem>
 #include <map>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
-#include "tensorfile/printable.h"
+#include "tensorfile/file_error.h"
 
 namespace keel::tensorfile {
-
-// What is wrong with a file; the text names it, and the tensor where it is one's fault.
-class FileError : public std::runtime_error {
- public:
-  FileError(const std::filesystem::path& path, const std::string& reason)
-      : std::runtime_error(printable(path.string() + ": " + reason)) {}
-};
 
 // A tensor to write. Borrows |data|.
 struct TensorSource {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdio>
 #include <string>
 
 #include "tensorfile/safetensors.h"
@@ -11,6 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using keel::tensorfile::FileError;
+using keel::tensorfile::Metadata;
 using keel::tensorfile::SafetensorsFile;
 using keel::tensorfile::TensorSource;
 using keel::tensorfile::write_safetensors;
@@ -37,6 +39,15 @@ Integer number(const SafetensorsFile& file, const std::string& key) {
   return value;
 }
 
+// Beyond what any training reaches, positions in the data would overflow.
+void check_count(const SafetensorsFile& file, const std::string& key, int64_t count) {
+  constexpr int64_t kLargest = int64_t{1} << 53;
+  if (count < 0 || count > kLargest) {
+    throw FileError(file.path(), "metadata " + key + ": " + std::to_string(count) +
+                                     " is not from 0 to " + std::to_string(kLargest));
+  }
+}
+
 void check_origin(const SafetensorsFile& file, const ParameterLayout& layout) {
   const auto format = file.metadata().find("format");
   if (format == file.metadata().end() || format->second != kFormat) {
@@ -57,6 +68,17 @@ void check_origin(const SafetensorsFile& file, const ParameterLayout& layout) {
   }
 }
 
+void load_settings(const SafetensorsFile& file, TrainingState& state) {
+  const std::string& settings = file.metadata("settings");
+  try {
+    state.settings = settings_from_json(settings);
+  } catch (const std::runtime_error& error) {
+    throw FileError(file.path(), "metadata settings: " + std::string(error.what()));
+  }
+  state.settings->seed = state.seed;
+  state.devices = number<int64_t>(file, "devices");
+}
+
 }  // namespace
 
 void save_checkpoint(const fs::path& path, const ParameterLayout& layout,
@@ -70,13 +92,29 @@ void save_checkpoint(const fs::path& path, const ParameterLayout& layout,
                                                       static_cast<size_t>(parameter.size)))});
     }
   }
-  write_safetensors(path, tensors,
-                    {{"format", kFormat},
-                     {"model", to_json(layout.config())},
-                     {"step", std::to_string(state.step)},
-                     {"next_sequence", std::to_string(state.next_sequence)},
-                     {"seed", std::to_string(state.seed)},
-                     {"text", std::to_string(state.text)}});
+  Metadata metadata = {{"format", kFormat},
+                       {"model", to_json(layout.config())},
+                       {"step", std::to_string(state.step)},
+                       {"next_sequence", std::to_string(state.next_sequence)},
+                       {"seed", std::to_string(state.seed)},
+                       {"text", std::to_string(state.text)}};
+  if (state.settings) {
+    metadata["settings"] = to_json(*state.settings);
+    metadata["devices"] = std::to_string(state.devices);
+  }
+  write_safetensors(path, tensors, metadata);
+}
+
+bool try_save_checkpoint(const fs::path& path, const ParameterLayout& layout,
+                         const TrainingState& state) {
+  try {
+    save_checkpoint(path, layout, state);
+    return true;
+  } catch (const FileError& error) {
+    std::fprintf(stderr, "train_gpt: no checkpoint of step %lld, the training goes on: %s\n",
+                 static_cast<long long>(state.step), error.what());
+    return false;
+  }
 }
 
 TrainingState load_checkpoint(const fs::path& path, const ParameterLayout& layout) {
@@ -87,9 +125,9 @@ TrainingState load_checkpoint(const fs::path& path, const ParameterLayout& layou
   state.next_sequence = number<int64_t>(file, "next_sequence");
   state.seed = number<uint64_t>(file, "seed");
   state.text = number<uint64_t>(file, "text");
-  if (state.step < 0 || state.next_sequence < 0) {
-    throw FileError(path, "metadata: a step or a sequence before the first");
-  }
+  check_count(file, "step", state.step);
+  check_count(file, "next_sequence", state.next_sequence);
+  if (file.metadata().count("settings") != 0) load_settings(file, state);
   for (const Part& part : kParts) {
     std::vector<float>& floats = state.*part.floats;
     floats.assign(static_cast<size_t>(layout.size()), 0.0F);

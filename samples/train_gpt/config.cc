@@ -3,6 +3,8 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "samples/train_gpt/json.h"
+
 namespace train_gpt {
 namespace {
 
@@ -64,14 +66,14 @@ ModelConfig config_from_json(const std::string& text) {
     require(architecture == "gpt2" || architecture == "llama",
             "unknown architecture " + architecture);
     config.architecture = architecture == "gpt2" ? Architecture::kGpt2 : Architecture::kLlama;
-    config.layers = json.at("layers");
-    config.width = json.at("width");
-    config.heads = json.at("heads");
-    config.kv_heads = json.at("kv_heads");
-    config.mlp_width = json.at("mlp_width");
-    config.context = json.at("context");
-    config.norm_epsilon = json.at("norm_epsilon");
-    config.rope_theta = json.at("rope_theta");
+    config.layers = integer(json, "layers");
+    config.width = integer(json, "width");
+    config.heads = integer(json, "heads");
+    config.kv_heads = integer(json, "kv_heads");
+    config.mlp_width = integer(json, "mlp_width");
+    config.context = integer(json, "context");
+    config.norm_epsilon = number(json, "norm_epsilon");
+    config.rope_theta = number(json, "rope_theta");
     check(config);
     return config;
   } catch (const std::exception& error) {

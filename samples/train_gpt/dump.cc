@@ -61,7 +61,7 @@ std::vector<size_t> backward_order(const ModelIds& ids) {
 Tensor gather(Trainer& trainer, const std::string& name,
               const std::function<keel_tensor(Network&)>& of) {
   Tensor gathered{name, {}, {}};
-  for (size_t rank = 0; rank < trainer.world(); ++rank) {
+  for (size_t rank = 0; rank < trainer.workers(); ++rank) {
     const keel_tensor part = of(trainer.network(rank));
     const std::span<const int64_t> shape(part.shape, part.rank);
     const size_t begin = gathered.values.size();

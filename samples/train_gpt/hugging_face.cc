@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string_view>
 #include <system_error>
 
+#include "tensorfile/replacement.h"
 #include "tensorfile/safetensors.h"
 
 namespace train_gpt {
@@ -12,9 +15,11 @@ namespace {
 
 namespace fs = std::filesystem;
 using keel::tensorfile::FileError;
+using keel::tensorfile::replace_file;
 using keel::tensorfile::SafetensorsFile;
 using keel::tensorfile::TensorSource;
 using keel::tensorfile::write_safetensors;
+using nlohmann::json;
 
 // Rows of a parameter; of a vector, each is one element.
 struct Piece {
@@ -176,6 +181,90 @@ std::string name_in(const SafetensorsFile& file, const std::string& name) {
   return name;
 }
 
+// Of a config.json: what the model of |config| has under |key|, and what is meant where the key is
+// missing or null, for older ones have fewer. Null: nothing is known then.
+struct Trait {
+  const char* key;
+  json ours;
+  json otherwise;
+};
+
+std::vector<Trait> traits_of(const ModelConfig& config) {
+  if (config.is_llama()) {
+    // No max_position_embeddings: rotary positions have no weights, so any --context will do.
+    return {{"model_type", "llama", nullptr},
+            {"vocab_size", kVocabulary, nullptr},
+            {"num_hidden_layers", config.layers, nullptr},
+            {"hidden_size", config.width, nullptr},
+            {"intermediate_size", config.mlp_width, nullptr},
+            {"num_attention_heads", config.heads, nullptr},
+            {"num_key_value_heads", config.kv_heads, nullptr},
+            {"head_dim", config.head_size(), nullptr},
+            {"rms_norm_eps", config.norm_epsilon, 1e-6},
+            {"rope_theta", config.rope_theta, 1e4},
+            {"rope_scaling", nullptr, nullptr},
+            {"hidden_act", "silu", "silu"},
+            {"attention_bias", false, false},
+            {"mlp_bias", false, false}};
+  }
+  return {{"model_type", "gpt2", nullptr},
+          {"vocab_size", kVocabulary, nullptr},
+          {"n_layer", config.layers, nullptr},
+          {"n_embd", config.width, nullptr},
+          {"n_inner", config.mlp_width, 4 * config.width},
+          {"n_head", config.heads, nullptr},
+          {"n_positions", config.context, nullptr},
+          {"layer_norm_epsilon", config.norm_epsilon, 1e-5},
+          {"activation_function", "gelu_new", "gelu_new"},
+          {"scale_attn_weights", true, true},
+          {"scale_attn_by_inverse_layer_idx", false, false}};
+}
+
+void check_config(const fs::path& path, const ModelConfig& model) {
+  std::error_code error;
+  if (!fs::exists(path, error)) return;
+  std::ifstream file(path);
+  json config = json::parse(file, nullptr, /*allow_exceptions=*/false);
+  if (!config.is_object()) throw FileError(path, "is not a JSON object");
+  // Where newer ones have what older ones have in rope_theta and rope_scaling.
+  if (const json rope = config.value("rope_parameters", json()); rope.is_object()) {
+    config["rope_theta"] = rope.value("rope_theta", json());
+    if (rope.value("rope_type", json("default")) != "default") config["rope_scaling"] = rope;
+  }
+  for (const auto& [key, ours, otherwise] : traits_of(model)) {
+    const auto found = config.find(key);
+    const bool is_given = found != config.end() && !found->is_null();
+    if (!is_given && otherwise.is_null()) continue;
+    const json& theirs = is_given ? *found : otherwise;
+    if (theirs != ours) {
+      throw FileError(path, "is of another model: " + std::string(key) + " is " + theirs.dump() +
+                                ", not " + ours.dump());
+    }
+  }
+}
+
+// A tensor that is left over would be part of what the model calculates, but for these.
+void check_left_over(const SafetensorsFile& file, const std::set<std::string>& taken,
+                     const ModelConfig& model) {
+  constexpr std::string_view kNoParameters[] = {".attn.bias", ".attn.masked_bias",
+                                                ".rotary_emb.inv_freq"};
+  for (const auto& [name, tensor] : file.tensors()) {
+    const std::string_view text = name;
+    if (taken.count(name) != 0 ||
+        std::any_of(std::begin(kNoParameters), std::end(kNoParameters),
+                    [&](std::string_view ending) { return text.ends_with(ending); })) {
+      continue;
+    }
+    const std::string table = name_in(file, "wte.weight");
+    if (!model.is_llama() && name == "lm_head.weight" &&
+        tensor.shape == file.tensors().at(table).shape &&
+        file.read_floats(name, tensor.shape) == file.read_floats(table, tensor.shape)) {
+      continue;
+    }
+    throw FileError(file.path(), "tensor " + name + ": the model has no such parameter");
+  }
+}
+
 }  // namespace
 
 void export_weights(const fs::path& folder, const ParameterLayout& layout,
@@ -196,21 +285,24 @@ void export_weights(const fs::path& folder, const ParameterLayout& layout,
     tensors.push_back({mappings[i].name, "F32", shape_of(layout, mappings[i]),
                        std::as_bytes(std::span<const float>(data[i]))});
   }
+  // First: weights are told by it.
+  replace_file(folder / "config.json", config_json(layout.config()).dump(2) + "\n");
   write_safetensors(folder / "model.safetensors", tensors, {{"format", "pt"}});
-  std::ofstream file(folder / "config.json");
-  file << config_json(layout.config()).dump(2) << '\n' << std::flush;
-  if (!file) throw FileError(folder / "config.json", "cannot be written");
 }
 
 std::vector<float> import_weights(const fs::path& path, const ParameterLayout& layout) {
+  check_config(path.parent_path() / "config.json", layout.config());
   const SafetensorsFile file(path);
+  std::set<std::string> taken;
   std::vector<float> values(static_cast<size_t>(layout.size()), 0.0F);
   for (const Mapping& mapping : MappingBuilder(layout).build()) {
-    const std::vector<float> tensor =
-        file.read_floats(name_in(file, mapping.name), shape_of(layout, mapping));
+    const std::string name = name_in(file, mapping.name);
+    const std::vector<float> tensor = file.read_floats(name, shape_of(layout, mapping));
+    taken.insert(name);
     for_each_element(layout, mapping,
                      [&](size_t ours, size_t theirs) { values[ours] = tensor[theirs]; });
   }
+  check_left_over(file, taken, layout.config());
   return values;
 }
 

@@ -11,15 +11,16 @@
 
 namespace train_gpt {
 
-// Writes |folder|/model.safetensors and config.json. |values| are flat, as the layout has them.
-// Throws FileError.
+// Replaces |folder|/config.json, then model.safetensors, each as a whole. |values| are flat, as the
+// layout has them. Throws FileError.
 void export_weights(const std::filesystem::path& folder, const ParameterLayout& layout,
                     std::span<const float> values);
 
 // Reads |file|, of float32, bfloat16 or float16. Names may begin with "transformer.", and a Llama
 // without a head of its own has its embedding's. Tensors that are no parameters, as the masks of
-// old files, are left alone. Throws FileError, naming the tensor that is missing or of another
-// shape.
+// old files, are left alone. Throws FileError, naming the tensor that is missing, of another shape
+// or none of the model's, or what the config.json beside |file|, where there is one, says of
+// another model: many differ in no tensor.
 std::vector<float> import_weights(const std::filesystem::path& file, const ParameterLayout& layout);
 
 }  // namespace train_gpt

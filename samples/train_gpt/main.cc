@@ -4,22 +4,25 @@
 //   train_gpt --model llama --kv-heads 2 --checkpoint run.safetensors --json run.json --svg run.svg
 //   train_gpt --model llama --kv-heads 2 --checkpoint run.safetensors --resume --steps 2000
 //   train_gpt --devices vulkan:0 --steps 1 --dump b && keel compare a b
+//   keel run -n 2 -- train_gpt --devices cuda:0,cuda:1
 //
 // Exit codes: 0, 1 when the run fails, 2 for a mistake in the command line.
 #include <chrono>
 #include <cstdio>
 #include <exception>
-#include <fstream>
 #include <functional>
 #include <keel/keel.hpp>
 #include <optional>
+#include <span>
 #include <stdexcept>
+#include <utility>
 
 #include "samples/train_gpt/checkpoint.h"
 #include "samples/train_gpt/dump.h"
 #include "samples/train_gpt/generate.h"
 #include "samples/train_gpt/hugging_face.h"
 #include "samples/train_gpt/options.h"
+#include "samples/train_gpt/output.h"
 #include "samples/train_gpt/report.h"
 #include "samples/train_gpt/roof.h"
 #include "samples/train_gpt/trainer.h"
@@ -46,37 +49,74 @@ std::vector<keel::Device> open_devices(const Options& options) {
   return devices;
 }
 
-// Opened before the training: a path that cannot be written should not cost hours.
-std::optional<std::ofstream> open_output(const char* option, const fs::path& path) {
-  if (path.empty()) return std::nullopt;
-  std::ofstream file(path);
-  if (!file) {
-    throw std::invalid_argument(std::string(option) + " " + path.string() + ": cannot be written");
-  }
-  return file;
-}
-
-void finish_output(const char* option, const fs::path& path, std::optional<std::ofstream>& file,
-                   const std::function<void(std::ostream&)>& write) {
-  if (!file) return;
-  write(*file);
-  if (!*file) {
-    throw std::runtime_error(std::string(option) + " " + path.string() + ": cannot be written");
+// Several processes of a launcher train together; otherwise this one is all.
+struct Place {
+  uint32_t rank = 0;
+  uint32_t world = 1;
+};
+Place find_place() {
+  try {
+    const keel_launch_info info = keel::launch_info();
+    return {info.rank, info.world};
+  } catch (const keel::Error& error) {
+    if (error.status() != KEEL_NOT_FOUND) throw;
+    return {};
   }
 }
 
-void begin(const Options& options, const ParameterLayout& layout, Trainer& trainer) {
-  if (!options.import_file.empty()) {
-    trainer.set_values(import_weights(options.import_file, layout));
-  } else if (options.resume) {
-    trainer.restore(load_checkpoint(options.checkpoint, layout));
+// A process takes one device, from the front of --devices again where they are too few. The first
+// alone writes files: the others would write the same.
+void share(Options& options, const Place& place) {
+  if (place.world == 1) return;
+  if (!options.dump.empty()) {
+    throw std::invalid_argument("--dump: takes one process, with all devices");
   }
+  std::vector<std::string> dealt;
+  for (size_t rank = 0; rank < place.world; ++rank) {
+    dealt.push_back(options.devices[rank % options.devices.size()]);
+  }
+  options.devices = dealt;
+  if (place.rank == 0) return;
+  options.json.clear();
+  options.svg.clear();
+}
+
+Trainer make_trainer(const std::vector<keel::Device>& devices, const Place& place,
+                     const Corpus& corpus, const ParameterLayout& layout,
+                     const TrainingSettings& settings) {
+  if (place.world == 1) return Trainer(devices, corpus, layout, settings);
+  const std::span<const keel::Device> own = std::span(devices).subspan(place.rank, 1);
+  std::vector<keel::Communicator> ranks;
+  ranks.push_back(keel::Communicator::from_environment(own[0]));
+  return Trainer(own, std::move(ranks), corpus, layout, settings);
+}
+
+// What --resume goes on from; its settings become those of |options|.
+std::optional<TrainingState> load(Options& options, const ParameterLayout& layout,
+                                  const Place& place) {
+  if (!options.resume) return std::nullopt;
+  TrainingState state = load_checkpoint(options.checkpoint, layout);
+  const std::string differences = take_settings(options, state);
+  if (!differences.empty() && place.rank == 0) {
+    std::printf("goes on otherwise than until the checkpoint: %s\n", differences.c_str());
+  }
+  return state;
+}
+
+void begin(const Options& options, const ParameterLayout& layout,
+           const std::optional<TrainingState>& state, Trainer& trainer) {
+  if (!options.import_file.empty()) trainer.set_values(import_weights(options.import_file, layout));
+  if (state) trainer.restore(*state);
 }
 
 void train(const Options& options, const ParameterLayout& layout, Trainer& trainer,
            Report& report) {
+  const auto save = [&](auto&& write) {
+    const TrainingState state = trainer.state();
+    if (trainer.is_first()) write(options.checkpoint, layout, state);
+  };
   // Before the first step, for a path that cannot be written to show now.
-  if (!options.checkpoint.empty()) save_checkpoint(options.checkpoint, layout, trainer.state());
+  if (!options.checkpoint.empty()) save(save_checkpoint);
   Trainer::Observer observe;
   if (!options.dump.empty()) observe = Dump(options.dump, options.dump_steps);
   const Progress progress(options.training.steps);
@@ -86,28 +126,51 @@ void train(const Options& options, const ParameterLayout& layout, Trainer& train
     report.steps.push_back(trainer.train_step(observe));
     const int64_t step = trainer.step();
     const bool is_last = step == options.training.steps;
-    if (step % options.report_every == 0 || is_last) {
+    if (trainer.is_first() && (step % options.report_every == 0 || is_last)) {
       report.intervals.push_back(report.interval(interval_begin));
       progress.show(report.intervals.back());
       interval_begin = report.steps.size();
     }
-    if (!options.checkpoint.empty() && (step % options.checkpoint_every == 0 || is_last)) {
-      save_checkpoint(options.checkpoint, layout, trainer.state());
+    report.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    if (options.checkpoint.empty()) continue;
+    if (is_last) {
+      save(save_checkpoint);
+    } else if (step % options.checkpoint_every == 0) {
+      save(try_save_checkpoint);
     }
   }
-  report.seconds = std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-int run(const Options& options) {
-  std::optional<std::ofstream> json = open_output("--json", options.json);
-  std::optional<std::ofstream> svg = open_output("--svg", options.svg);
+// Trains, and looks at what was learned.
+void fill(Report& report, const Options& options, const Corpus& corpus,
+          const ParameterLayout& layout, Trainer& trainer) {
+  train(options, layout, trainer, report);
+  if (!options.export_folder.empty()) {
+    const TrainingState state = trainer.state();
+    if (trainer.is_first()) export_weights(options.export_folder, layout, state.values);
+  }
+  if (!trainer.is_first()) return;
+  report.held_out_bits_per_byte = trainer.held_out_bits_per_byte(kHeldOutSequences);
+  const std::string_view prompt = corpus.prompt(kPromptLength);
+  report.prompt = printable(std::string(prompt));
+  report.sample = printable(generate(trainer.stream(), trainer.weights(), prompt,
+                                     options.sample_length, kTemperature, options.training.seed));
+}
+
+int run(Options options) {
+  const keel::Runtime runtime;
+  const Place place = find_place();
+  share(options, place);
+  const Output json("--json", options.json);
+  const Output svg("--svg", options.svg);
   const ParameterLayout layout(options.model);
   const Corpus corpus = Corpus::load(options.text, options.model.context);
-  const keel::Runtime runtime;
   const std::vector<keel::Device> devices = open_devices(options);
 
-  Trainer trainer(devices, corpus, layout, options.training);
-  begin(options, layout, trainer);
+  std::optional<TrainingState> state = load(options, layout, place);
+  Trainer trainer = make_trainer(devices, place, corpus, layout, options.training);
+  begin(options, layout, state, trainer);
+  state.reset();  // as large as the model three times
 
   Report report;
   report.model = options.model;
@@ -116,24 +179,30 @@ int run(const Options& options) {
   report.text_bytes = corpus.size();
   report.activation_bytes = trainer.activation_bytes();
   report.first_step = trainer.step() + 1;
-  for (keel::Device device : devices) {
+  // One process measures: together they would measure one another.
+  for (keel::Device device : trainer.is_first() ? devices : std::vector<keel::Device>()) {
     report.devices.push_back({device.name(), device.info().name, device.chip(),
                               measure_product_roof(device, options.training.precision)});
   }
-  print_beginning(report);
-  train(options, layout, trainer, report);
-  if (!options.export_folder.empty()) {
-    export_weights(options.export_folder, layout, trainer.state().values);
+  if (trainer.is_first()) print_beginning(report);
+  std::exception_ptr failure;
+  const auto attempt = [&](const std::function<void()>& action) {
+    try {
+      action();
+    } catch (const std::exception& error) {
+      if (failure) std::fprintf(stderr, "train_gpt: %s\n", error.what());
+      if (!failure) failure = std::current_exception();
+      if (report.failure.empty()) report.failure = error.what();
+    }
+  };
+  attempt([&] { fill(report, options, corpus, layout, trainer); });
+  if (!failure && trainer.is_first()) print_results(report);
+  // Of a run that failed, the steps until then; without one, the results of the run before stay.
+  if (!failure || !report.steps.empty()) {
+    attempt([&] { json.write([&](std::ostream& out) { write_json(out, report); }); });
+    attempt([&] { svg.write([&](std::ostream& out) { write_chart(out, report); }); });
   }
-
-  report.held_out_bits_per_byte = trainer.held_out_bits_per_byte(kHeldOutSequences);
-  const std::string_view prompt = corpus.prompt(kPromptLength);
-  report.prompt = printable(std::string(prompt));
-  report.sample = printable(generate(trainer.stream(), trainer.weights(), prompt,
-                                     options.sample_length, kTemperature, options.training.seed));
-  print_results(report);
-  finish_output("--json", options.json, json, [&](std::ostream& out) { write_json(out, report); });
-  finish_output("--svg", options.svg, svg, [&](std::ostream& out) { write_chart(out, report); });
+  if (failure) std::rethrow_exception(failure);
   return 0;
 }
 
@@ -153,7 +222,7 @@ int main(int argc, char** argv) {
       return app.exit(error) == 0 ? 0 : kUsage;  // 0: --help
     }
     train_gpt::complete(app, options);
-    return train_gpt::run(options);
+    return train_gpt::run(std::move(options));
   } catch (const std::invalid_argument& error) {
     std::fprintf(stderr, "train_gpt: %s\n", error.what());
     return kUsage;

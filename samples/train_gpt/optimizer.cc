@@ -22,16 +22,15 @@ Optimizer::Optimizer(keel::Stream& stream, const ParameterLayout& layout)
     moment = keel::Buffer::of<float>(stream.device(), static_cast<uint64_t>(layout.size()));
     stream_.fill(moment, 0.0F);
   }
-  stream_.fill(squared_norm_, 0.0F);
 }
 
 void Optimizer::update(Weights& weights, const OptimizerSettings& settings, double rate,
                        int64_t step) {
+  const keel_tensor gradient = weights.gradient().tensor<float>({layout_.size()});
+  const keel_tensor total = squared_norm_.tensor<float>({});
+  keel::op(stream_, KEEL_OP_SUM_OF_SQUARES, {gradient, nullptr},
+           {total, found_.tensor<int32_t>({})});
   if (settings.clip > 0) {
-    const keel_tensor gradient = weights.gradient().tensor<float>({layout_.size()});
-    const keel_tensor total = squared_norm_.tensor<float>({});
-    keel::op(stream_, KEEL_OP_SUM_OF_SQUARES, {gradient, nullptr},
-             {total, found_.tensor<int32_t>({})});
     keel::op(stream_, KEEL_OP_CLIP, {gradient, total}, {gradient}, {settings.clip});
   }
   const auto step_of = [&](int64_t first, int64_t count, double decay) {
@@ -63,8 +62,9 @@ void Optimizer::download(std::span<float> first, std::span<float> second) {
   stream_.download(second, moments_[1]);
 }
 
-void Optimizer::read_squared_norm(float* value) {
-  stream_.copy(keel::Device(), value, stream_.device(), squared_norm_.data(), sizeof(float));
+void Optimizer::read_norm(float* squared, int32_t* found) {
+  stream_.copy(keel::Device(), squared, stream_.device(), squared_norm_.data(), sizeof(float));
+  stream_.copy(keel::Device(), found, stream_.device(), found_.data(), sizeof(int32_t));
 }
 
 }  // namespace train_gpt

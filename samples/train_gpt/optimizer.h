@@ -37,8 +37,9 @@ class Optimizer {
   // layout.size() floats each, which stay valid until the stream is done.
   void upload(std::span<const float> first, std::span<const float> second);
   void download(std::span<float> first, std::span<float> second);
-  // The norm of the last gradient before it was clipped, squared; 0 where nothing clips.
-  void read_squared_norm(float* value);
+  // Of the last gradient, before it was clipped: its norm, squared, and 1 where an element is NaN
+  // or infinite, else 0.
+  void read_norm(float* squared, int32_t* found);
 
  private:
   keel::Stream& stream_;

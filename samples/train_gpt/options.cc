@@ -1,6 +1,8 @@
 #include "samples/train_gpt/options.h"
 
+#include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <system_error>
 
@@ -77,8 +79,10 @@ void declare_training(CLI::App& app, Options& options) {
 }  // namespace
 
 void declare_options(CLI::App& app, Options& options) {
-  app.add_option("--devices", options.devices,
-                 "Devices, separated by commas, each with its part of the batch; default: cpu:0")
+  app.add_option(
+         "--devices", options.devices,
+         "Devices, separated by commas, each with its part of the batch; default: cpu:0. Under "
+         "a launcher, as keel run, each process takes one of them")
       ->delimiter(',');
   app.add_option("--text", options.text,
                  std::string("File to learn; default: all of ") + kDefaultText);
@@ -89,7 +93,8 @@ void declare_options(CLI::App& app, Options& options) {
   app.add_option("--checkpoint-every", options.checkpoint_every, "Steps between two checkpoints")
       ->check(CLI::Range(int64_t{1}, kMany))
       ->capture_default_str();
-  app.add_flag("--resume", options.resume, "Go on from the file of --checkpoint");
+  app.add_flag("--resume", options.resume,
+               "Go on from the file of --checkpoint, with its settings but those that are given");
   app.add_option("--import", options.import_file,
                  "Begin with the weights of this safetensors file of the Hugging Face layout")
       ->type_name("FILE");
@@ -114,6 +119,9 @@ void declare_options(CLI::App& app, Options& options) {
 }
 
 void complete(const CLI::App& app, Options& options) {
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->count() > 0) options.given.insert(option->get_name());
+  }
   ModelConfig& model = options.model;
   if (app.count("--kv-heads") == 0) model.kv_heads = model.heads;
   if (app.count("--mlp-width") == 0) {
@@ -139,6 +147,40 @@ void complete(const CLI::App& app, Options& options) {
     throw std::invalid_argument("--resume and --import: a training begins with one of them");
   }
   check(model);
+}
+
+std::string take_settings(Options& options, const TrainingState& state) {
+  using nlohmann::ordered_json;
+  std::string differences;
+  const auto differ = [&](const std::string& now, const std::string& before) {
+    differences += (differences.empty() ? "" : "; ") + now + ", not " + before;
+  };
+  const uint64_t seed = options.training.seed;
+  if (state.settings) {
+    ordered_json ours = ordered_json::parse(to_json(options.training));
+    const ordered_json theirs = ordered_json::parse(to_json(*state.settings));
+    for (const auto& [key, value] : theirs.items()) {
+      if (key == "seed") continue;
+      std::string option = "--" + key;
+      std::replace(option.begin(), option.end(), '_', '-');
+      if (options.given.count(option) == 0) {
+        ours[key] = value;
+      } else if (ours[key] != value) {
+        differ(option + " " + ours[key].dump(), value.dump());
+      }
+    }
+    options.training = settings_from_json(ours.dump());
+    const auto devices = static_cast<int64_t>(options.devices.size());
+    if (devices != state.devices) {
+      differ(std::to_string(devices) + " devices", std::to_string(state.devices));
+    }
+  }
+  // With the position in the data: another seed would begin another epoch in its middle.
+  options.training.seed = state.seed;
+  if (options.given.count("--seed") != 0 && seed != state.seed) {
+    differ("the checkpoint's --seed " + std::to_string(state.seed), std::to_string(seed));
+  }
+  return differences;
 }
 
 }  // namespace train_gpt

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -28,12 +29,16 @@ struct Options {
   int64_t checkpoint_every = 500;
   int64_t report_every = 20;
   int64_t sample_length = 300;
+  std::set<std::string> given;  // the names of those that are on the command line
 };
 
 void declare_options(CLI::App& app, Options& options);
 // Fills in what follows from other options. Throws std::invalid_argument for options that do
 // not go together.
 void complete(const CLI::App& app, Options& options);
+// What the command line has not given becomes |state|'s, of the training that --resume goes on
+// with. What differs from there, in words for the user; empty: nothing.
+std::string take_settings(Options& options, const TrainingState& state);
 
 }  // namespace train_gpt
 

@@ -36,22 +36,6 @@ double bits(double nats) {
   return nats / std::numbers::ln2;
 }
 
-ordered_json settings_json(const Report& report) {
-  const TrainingSettings& settings = report.settings;
-  const OptimizerSettings& optimizer = settings.optimizer;
-  return {{"steps", settings.steps},
-          {"batch", settings.batch},
-          {"seed", settings.seed},
-          {"precision", name(settings.precision)},
-          {"learning_rate", optimizer.learning_rate},
-          {"beta1", optimizer.beta1},
-          {"beta2", optimizer.beta2},
-          {"epsilon", optimizer.epsilon},
-          {"weight_decay", optimizer.weight_decay},
-          {"clip", optimizer.clip},
-          {"warmup", optimizer.warmup}};
-}
-
 }  // namespace
 
 // ---- what a report knows
@@ -160,24 +144,30 @@ void write_json(std::ostream& out, const Report& report) {
   }
   ordered_json losses = ordered_json::array();
   for (const StepResult& step : report.steps) losses.push_back(step.loss);
-  const ordered_json all = {{"version", 1},
-                            {"model", ordered_json::parse(to_json(report.model))},
-                            {"parameters", report.parameters},
-                            {"settings", settings_json(report)},
-                            {"text_bytes", report.text_bytes},
-                            {"devices", devices},
-                            {"first_step", report.first_step},
-                            {"seconds", report.seconds},
-                            {"flops_per_token", training_flops_per_token(report.model)},
-                            {"activation_bytes", report.activation_bytes},
-                            {"tokens_per_second", report.tokens_per_second()},
-                            {"mfu", report.utilization()},
-                            {"losses_nats_per_byte", losses},
-                            {"intervals", intervals},
-                            {"held_out_bits_per_byte", report.held_out_bits_per_byte},
-                            {"prompt", report.prompt},
-                            {"sample", report.sample}};
-  out << all.dump(/*indent=*/2) << '\n' << std::flush;
+  ordered_json all = {{"version", 1},
+                      {"model", ordered_json::parse(to_json(report.model))},
+                      {"parameters", report.parameters},
+                      {"settings", ordered_json::parse(to_json(report.settings))},
+                      {"text_bytes", report.text_bytes},
+                      {"devices", devices},
+                      {"first_step", report.first_step},
+                      {"seconds", report.seconds},
+                      {"flops_per_token", training_flops_per_token(report.model)},
+                      {"activation_bytes", report.activation_bytes},
+                      {"tokens_per_second", report.tokens_per_second()},
+                      {"mfu", report.utilization()},
+                      {"losses_nats_per_byte", losses},
+                      {"intervals", intervals}};
+  if (report.failure.empty()) {
+    all["held_out_bits_per_byte"] = report.held_out_bits_per_byte;
+    all["prompt"] = report.prompt;
+    all["sample"] = report.sample;
+  } else {
+    all["failure"] = report.failure;
+  }
+  // A failure may name a file whose name is no UTF-8.
+  out << all.dump(/*indent=*/2, ' ', false, ordered_json::error_handler_t::replace) << '\n'
+      << std::flush;
 }
 
 void write_chart(std::ostream& out, const Report& report) {

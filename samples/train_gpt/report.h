@@ -40,6 +40,8 @@ struct Report {
   std::vector<StepResult> steps;
   std::vector<Interval> intervals;
   double seconds = 0;
+  std::string failure;  // why the run failed; empty: it did not
+  // What follows, a run that failed has not.
   double held_out_bits_per_byte = 0;
   std::string prompt;
   std::string sample;

@@ -1,20 +1,14 @@
-// Trainings: what they learn, that they go on where they stopped, and the program itself.
-#include <sys/wait.h>
-
+// Trainings: what they learn, and that they go on where they stopped.
 #include <algorithm>
-#include <array>
+#include <chrono>
 #include <cmath>
-#include <cstdio>
-#include <fstream>
-#include <iterator>
+#include <future>
 #include <keel/keel.hpp>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "samples/train_gpt/chart.h"
 #include "samples/train_gpt/checkpoint.h"
 #include "samples/train_gpt/generate.h"
-#include "samples/train_gpt/hugging_face.h"
 #include "samples/train_gpt/test_fixture.h"
 #include "samples/train_gpt/trainer.h"
 #include "tensorfile/safetensors.h"
@@ -24,8 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using keel::tensorfile::FileError;
-using keel::tensorfile::SafetensorsFile;
-using keel::tensorfile::TensorSource;
+using keel::tensorfile::Metadata;
 using keel::tensorfile::write_safetensors;
 
 // ---- data
@@ -107,9 +100,50 @@ class TrainerTest : public ArchitectureTest {
     settings_.optimizer.learning_rate = 1e-2;
     settings_.optimizer.warmup = 5;
   }
+  // Beside the CPU, the emulated chip.
+  static void SetUpTestSuite() { setenv("KEEL_SIM_DEVICES", "1", /*overwrite=*/0); }
+
+  Trainer trainer(const std::vector<keel::Device>& devices) const {
+    return Trainer(devices, corpus_, layout_, settings_);
+  }
   Trainer trainer(size_t devices = 1) const {
-    const std::vector<keel::Device> all(devices, test_device());
-    return Trainer(all, corpus_, layout_, settings_);
+    return trainer(std::vector<keel::Device>(devices, test_device()));
+  }
+  void expect_resumes_to_the_bit(const std::vector<keel::Device>& devices) {
+    const fs::path path = folder_ / "run.safetensors";
+    settings_.seed = 1;
+    Trainer whole = trainer(devices);
+    for (int i = 0; i < 3; ++i) whole.train_step();
+    save_checkpoint(path, layout_, whole.state());
+    std::vector<double> losses;
+    for (int i = 0; i < 3; ++i) losses.push_back(whole.train_step().loss);
+
+    settings_.seed = 99;  // the checkpoint's counts
+    Trainer resumed = trainer(devices);
+    resumed.restore(load_checkpoint(path, layout_));
+    EXPECT_EQ(resumed.step(), 3);
+    for (const double loss : losses) EXPECT_EQ(resumed.train_step().loss, loss);
+    const TrainingState want = whole.state();
+    const TrainingState got = resumed.state();
+    EXPECT_EQ(got.step, want.step);
+    EXPECT_EQ(got.next_sequence, want.next_sequence);
+    EXPECT_EQ(got.seed, want.seed);
+    EXPECT_TRUE(same_bits(got.values, want.values));
+    EXPECT_TRUE(same_bits(got.first_moment, want.first_moment));
+    EXPECT_TRUE(same_bits(got.second_moment, want.second_moment));
+  }
+  // Of a checkpoint without tensors that has |changes| in its metadata.
+  std::string refusal(const Metadata& changes) const {
+    Metadata metadata = {{"format", "keel train_gpt 1"},
+                         {"model", to_json(layout_.config())},
+                         {"step", "1"},
+                         {"next_sequence", "8"},
+                         {"seed", "1"},
+                         {"text", "0"}};
+    for (const auto& [key, value] : changes) metadata[key] = value;
+    const fs::path path = folder_ / "refused.safetensors";
+    write_safetensors(path, {}, metadata);
+    return message_of<FileError>([&] { load_checkpoint(path, layout_); });
   }
 
   keel::Runtime runtime_;
@@ -145,31 +179,50 @@ TEST_P(TrainerTest, ClipsTheGradient) {
   EXPECT_NEAR(std::sqrt(sum), 0.01, 1e-4);
 }
 
+// As the backward pass of a loss that is finite may.
+TEST_P(TrainerTest, StopsAtAGradientThatIsNotFinite) {
+  const float nan = std::nanf("");
+  const Trainer::Observer poison = [&](Trainer& trainer) {
+    trainer.stream().copy(trainer.stream().device(), trainer.weights().gradient().data(),
+                          keel::Device(), &nan, sizeof(nan));
+  };
+  for (const double clip : {0.0, 1.0}) {
+    settings_.optimizer.clip = clip;
+    Trainer learner = trainer();
+    EXPECT_GT(learner.train_step().gradient_norm, 0) << "also where nothing clips";
+    const std::string message = message_of<std::runtime_error>([&] { learner.train_step(poison); });
+    EXPECT_NE(message.find("the gradient is not finite in step 2"), std::string::npos) << message;
+    EXPECT_THROW(learner.state(), std::runtime_error) << "for no checkpoint to have it";
+  }
+}
+
+// Of a byte that the text has not: no loss and no gradient of a Llama knows of it.
+TEST_P(TrainerTest, HasNoStateThatIsNotFinite) {
+  Trainer learner = trainer();
+  const Parameter& tokens = layout_.all()[layout_.ids().tokens];
+  std::vector<float> values = layout_.initial_values(1);
+  values[static_cast<size_t>(tokens.offset + tokens.size - 1)] = std::nanf("");
+  learner.set_values(values);
+  if (layout_.config().is_llama()) learner.train_step();
+  const std::string message = message_of<std::runtime_error>([&] { learner.state(); });
+  EXPECT_NE(message.find(tokens.name + " is not finite"), std::string::npos) << message;
+}
+
 TEST_P(TrainerTest, ResumesToTheBit) {
-  const fs::path path = folder_ / "run.safetensors";
   for (const Precision precision : {Precision::kFloat32, Precision::kBFloat16}) {
     settings_.precision = precision;
-    Trainer whole = trainer();
-    for (int i = 0; i < 3; ++i) whole.train_step();
-    save_checkpoint(path, layout_, whole.state());
-    std::vector<double> losses;
-    for (int i = 0; i < 3; ++i) losses.push_back(whole.train_step().loss);
-
-    settings_.seed = 99;  // the checkpoint's counts
-    Trainer resumed = trainer();
-    settings_.seed = 1;
-    resumed.restore(load_checkpoint(path, layout_));
-    EXPECT_EQ(resumed.step(), 3);
-    for (const double loss : losses) EXPECT_EQ(resumed.train_step().loss, loss);
-    const TrainingState want = whole.state();
-    const TrainingState got = resumed.state();
-    EXPECT_EQ(got.step, want.step);
-    EXPECT_EQ(got.next_sequence, want.next_sequence);
-    EXPECT_EQ(got.seed, want.seed);
-    EXPECT_TRUE(same_bits(got.values, want.values));
-    EXPECT_TRUE(same_bits(got.first_moment, want.first_moment));
-    EXPECT_TRUE(same_bits(got.second_moment, want.second_moment));
+    expect_resumes_to_the_bit({test_device()});
+    expect_resumes_to_the_bit({test_device(), test_device()});
+    expect_resumes_to_the_bit({keel::Device::find("cpu"), keel::Device::find("sim")});
   }
+}
+
+// Gradients cross between them through the host.
+TEST_P(TrainerTest, ChipsOfTwoVendorsDoWhatOneDoes) {
+  Trainer one = trainer();
+  Trainer two = trainer({keel::Device::find("cpu"), keel::Device::find("sim")});
+  EXPECT_NEAR(two.train_step().loss, one.train_step().loss, 1e-5);
+  for (int i = 0; i < 4; ++i) EXPECT_NEAR(two.train_step().loss, one.train_step().loss, 2e-3);
 }
 
 TEST_P(TrainerTest, TwoRanksDoWhatOneDoesWithTheBatchOfBoth) {
@@ -194,6 +247,22 @@ TEST_P(TrainerTest, TwoRanksDoWhatOneDoesWithTheBatchOfBoth) {
   }
   EXPECT_LT(std::sqrt(difference), 1e-4 * std::sqrt(size)) << "a lost sequence is 1e-1";
   for (int i = 0; i < 4; ++i) EXPECT_NEAR(two.train_step().loss, one.train_step().loss, 2e-3);
+}
+
+// The other may still read what the caller is about to free.
+TEST_P(TrainerTest, WaitsForAllDevicesWhenOneFails) {
+  Trainer learner = trainer(2);
+  keel::Gate failed;
+  keel::Gate slow;
+  learner.stream(0).wait(failed);
+  learner.stream(1).wait(slow);
+  failed.fail(KEEL_RANK_FAILED, "the first rank is gone");
+  const std::vector<float> values = layout_.initial_values(2);
+  std::future<void> upload = std::async(std::launch::async, [&] { learner.set_values(values); });
+  EXPECT_EQ(upload.wait_for(std::chrono::milliseconds(200)), std::future_status::timeout);
+  slow.open();
+  const std::string message = message_of<keel::Error>([&] { upload.get(); });
+  EXPECT_NE(message.find("the first rank is gone"), std::string::npos) << message;
 }
 
 TEST_P(TrainerTest, GeneratesTheSameTextForTheSameSeed) {
@@ -239,128 +308,57 @@ TEST_P(TrainerTest, RefusesCheckpointsOfOthers) {
   EXPECT_NE(message.find("not a checkpoint of train_gpt"), std::string::npos) << message;
 }
 
+TEST_P(TrainerTest, GoesOnWithoutACheckpointThatOthersFollow) {
+  const TrainingState state = trainer().state();
+  const fs::path path = folder_ / "gone/run.safetensors";
+  testing::internal::CaptureStderr();
+  EXPECT_FALSE(try_save_checkpoint(path, layout_, state));
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find(path.string() + ": cannot be written"), std::string::npos) << said;
+  fs::create_directory(folder_ / "gone");
+  EXPECT_TRUE(try_save_checkpoint(path, layout_, state));
+  EXPECT_TRUE(same_bits(load_checkpoint(path, layout_).values, state.values));
+}
+
 TEST_P(TrainerTest, NamesTheTensorThatACheckpointLacks) {
-  const fs::path path = folder_ / "run.safetensors";
-  write_safetensors(path, {},
-                    {{"format", "keel train_gpt 1"},
-                     {"model", to_json(layout_.config())},
-                     {"step", "1"},
-                     {"next_sequence", "8"},
-                     {"seed", "1"},
-                     {"text", "0"}});
-  const std::string message = message_of<FileError>([&] { load_checkpoint(path, layout_); });
+  const std::string message = refusal({});
   EXPECT_NE(message.find("tensor tokens.weight: is not in it"), std::string::npos) << message;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, TrainerTest,
-                         testing::Values(Architecture::kGpt2, Architecture::kLlama),
-                         architecture_name);
+TEST_P(TrainerTest, CheckpointsHaveTheSettings) {
+  settings_.precision = Precision::kBFloat16;
+  settings_.optimizer.weight_decay = 0.3;
+  settings_.seed = UINT64_MAX;
+  const fs::path path = folder_ / "run.safetensors";
+  save_checkpoint(path, layout_, trainer(2).state());
+  const TrainingState state = load_checkpoint(path, layout_);
+  ASSERT_TRUE(state.settings.has_value());
+  EXPECT_EQ(to_json(*state.settings), to_json(settings_));
+  EXPECT_EQ(state.devices, 2);
 
-// ---- the Hugging Face layout
+  const std::string text = to_json(settings_);
+  const auto refusal_of = [&](const std::string& right, const std::string& wrong) {
+    std::string lie = text;
+    lie.replace(lie.find(right), right.size(), wrong);
+    return refusal({{"settings", lie}, {"devices", "2"}});
+  };
+  EXPECT_NE(refusal_of("\"batch\":8", "\"batch\":0").find("batch 0 is not"), std::string::npos);
+  EXPECT_NE(refusal_of("\"steps\":60", "\"steps\":6.5").find("steps 6.5"), std::string::npos);
+  EXPECT_NE(refusal_of("bf16", "fp8").find("unknown precision fp8"), std::string::npos);
+}
 
-class HuggingFaceTest : public ArchitectureTest {
- protected:
-  HuggingFaceTest()
-      : layout_(tiny_config(GetParam())), values_(static_cast<size_t>(layout_.size()), 0.0F) {
-    float next = 1;  // another one for each element, exact in float32
-    for (const Parameter& each : layout_.all()) {
-      for (int64_t i = 0; i < each.size; ++i) {
-        values_[static_cast<size_t>(each.offset + i)] = next++;
-      }
+// One that was taken made the search for its place in the data endless.
+TEST_P(TrainerTest, RefusesPositionsThatNoTrainingReaches) {
+  for (const char* key : {"step", "next_sequence"}) {
+    for (const char* lie : {"-1", "9223372036854775807", "9007199254740993", "1e3"}) {
+      const std::string message = refusal({{key, lie}});
+      EXPECT_NE(message.find("metadata " + std::string(key)), std::string::npos) << message;
+      EXPECT_NE(message.find(lie), std::string::npos) << message;
     }
-    export_weights(folder_ / "out", layout_, values_);
-  }
-  const Parameter& parameter(const std::string& name) const {
-    return *std::find_if(layout_.all().begin(), layout_.all().end(),
-                         [&](const Parameter& each) { return each.name == name; });
-  }
-  float at(const std::string& name, int64_t row, int64_t column) const {
-    const Parameter& each = parameter(name);
-    return values_[static_cast<size_t>(each.offset + row * each.shape[1] + column)];
-  }
-
-  ParameterLayout layout_;
-  std::vector<float> values_;
-  Folder folder_;
-};
-
-TEST_P(HuggingFaceTest, ComesBackToTheBit) {
-  EXPECT_TRUE(same_bits(import_weights(folder_ / "out/model.safetensors", layout_), values_));
-}
-
-TEST_P(HuggingFaceTest, HasTheirShapes) {
-  const SafetensorsFile file(folder_ / "out/model.safetensors");
-  std::ifstream config_file(folder_ / "out/config.json");
-  const nlohmann::json config = nlohmann::json::parse(config_file);
-  if (GetParam() == Architecture::kGpt2) {
-    EXPECT_EQ(config["model_type"], "gpt2");
-    EXPECT_EQ(file.tensors().size(), 2U + 2 * 12 + 2);
-    EXPECT_FALSE(file.has("lm_head.weight"));
-    // [inputs, outputs]: the query's, the key's and the value's outputs side by side.
-    const std::vector<float> weight =
-        file.read_floats("h.1.attn.c_attn.weight", std::vector<int64_t>{16, 48});
-    EXPECT_EQ(weight[3 * 48 + 2], at("layers.1.query.weight", 2, 3));
-    EXPECT_EQ(weight[3 * 48 + 16 + 2], at("layers.1.key.weight", 2, 3));
-    EXPECT_EQ(weight[15 * 48 + 47], at("layers.1.value.weight", 15, 15));
-    EXPECT_EQ(file.read_floats("h.0.mlp.c_fc.weight", std::vector<int64_t>{16, 24})[24 + 5],
-              at("layers.0.up.weight", 5, 1));
-    EXPECT_EQ(file.read_floats("wpe.weight", std::vector<int64_t>{8, 16})[17],
-              at("positions.weight", 1, 1));
-  } else {
-    EXPECT_EQ(config["num_key_value_heads"], 2);
-    EXPECT_EQ(file.tensors().size(), 1U + 2 * 9 + 2);
-    // [outputs, inputs], as ours.
-    EXPECT_EQ(file.read_floats("model.layers.1.self_attn.k_proj.weight",
-                               std::vector<int64_t>{8, 16})[2 * 16 + 3],
-              at("layers.1.key.weight", 2, 3));
-    EXPECT_EQ(file.read_floats("model.layers.0.mlp.gate_proj.weight",
-                               std::vector<int64_t>{24, 16})[5 * 16 + 1],
-              at("layers.0.up.weight", 5, 1));
-    EXPECT_EQ(file.read_floats("model.layers.0.mlp.up_proj.weight",
-                               std::vector<int64_t>{24, 16})[5 * 16 + 1],
-              at("layers.0.up.weight", 24 + 5, 1));
   }
 }
 
-TEST_P(HuggingFaceTest, NamesTheTensorOfAnotherShape) {
-  ModelConfig config = layout_.config();
-  config.mlp_width = 32;
-  const ParameterLayout other(config);
-  const std::string message =
-      message_of<FileError>([&] { import_weights(folder_ / "out/model.safetensors", other); });
-  const char* tensor = GetParam() == Architecture::kGpt2 ? "tensor h.0.mlp.c_fc.weight: its shape"
-                                                         : "tensor model.layers.0.mlp.gate_proj";
-  EXPECT_NE(message.find(tensor), std::string::npos) << message;
-}
-
-// As GPT2LMHeadModel saves them, and as a Llama whose head is its embedding does.
-TEST_P(HuggingFaceTest, TakesTheOtherNames) {
-  const SafetensorsFile file(folder_ / "out/model.safetensors");
-  std::vector<std::vector<float>> data;
-  std::vector<TensorSource> tensors;
-  for (const auto& [name, tensor] : file.tensors()) {
-    if (name == "lm_head.weight") continue;
-    data.push_back(file.read_floats(name, tensor.shape));
-  }
-  size_t next = 0;
-  for (const auto& [name, tensor] : file.tensors()) {
-    if (name == "lm_head.weight") continue;
-    tensors.push_back({GetParam() == Architecture::kGpt2 ? "transformer." + name : name, "F32",
-                       tensor.shape, std::as_bytes(std::span<const float>(data[next++]))});
-  }
-  write_safetensors(folder_ / "other", tensors, {});
-  const std::vector<float> values = import_weights(folder_ / "other", layout_);
-  if (GetParam() == Architecture::kGpt2) {
-    EXPECT_TRUE(same_bits(values, values_));
-    return;
-  }
-  const Parameter& tokens = parameter("tokens.weight");
-  const Parameter& head = parameter("head.weight");
-  EXPECT_TRUE(std::equal(values.begin() + head.offset, values.begin() + head.offset + head.size,
-                         values.begin() + tokens.offset));
-}
-
-INSTANTIATE_TEST_SUITE_P(All, HuggingFaceTest,
+INSTANTIATE_TEST_SUITE_P(All, TrainerTest,
                          testing::Values(Architecture::kGpt2, Architecture::kLlama),
                          architecture_name);
 
@@ -371,6 +369,20 @@ TEST(Config, ComesBackFromJson) {
   EXPECT_EQ(config_from_json(to_json(config)), config);
   EXPECT_THROW(config_from_json("{}"), std::runtime_error);
   EXPECT_THROW(config_from_json("["), std::runtime_error);
+}
+
+TEST(Config, RefusesWhatIsNoNumber) {
+  for (const auto& [right, wrong] :
+       {std::pair("\"layers\":2", "\"layers\":2.7"), std::pair("\"layers\":2", "\"layers\":true"),
+        std::pair("\"layers\":2", "\"layers\":18446744073709551615"),
+        std::pair("\"context\":8", "\"context\":8.0"),
+        std::pair("\"rope_theta\":10000.0", "\"rope_theta\":true")}) {
+    std::string text = to_json(tiny_config(Architecture::kLlama));
+    ASSERT_NE(text.find(right), std::string::npos) << text;
+    text.replace(text.find(right), std::string(right).size(), wrong);
+    const std::string message = message_of<std::runtime_error>([&] { config_from_json(text); });
+    EXPECT_NE(message.find(" is not a"), std::string::npos) << wrong << ": " << message;
+  }
 }
 
 TEST(Config, CountsOperations) {
@@ -388,120 +400,6 @@ TEST(Chart, DrawsWhatIsThere) {
   EXPECT_NE(svg.find("a &amp; b"), std::string::npos);
   EXPECT_NE(svg.find("<polyline"), std::string::npos);
   EXPECT_NE(loss_chart({}, 1, "nothing").find("</svg>"), std::string::npos);
-}
-
-// ---- the program
-
-struct Outcome {
-  int exit_code;
-  std::string output;  // both streams
-};
-
-Outcome run_program(const std::string& arguments) {
-  const char* folder = std::getenv("KEEL_TEST_BIN");
-  const std::string command =
-      std::string(folder == nullptr ? "." : folder) + "/train_gpt " + arguments + " 2>&1";
-  Outcome outcome{-1, {}};
-  FILE* pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) return outcome;
-  std::array<char, 4096> chunk;
-  size_t count = 0;
-  while ((count = fread(chunk.data(), 1, chunk.size(), pipe)) > 0) {
-    outcome.output.append(chunk.data(), count);
-  }
-  const int status = pclose(pipe);
-  if (WIFEXITED(status)) outcome.exit_code = WEXITSTATUS(status);
-  return outcome;
-}
-
-class ProgramTest : public testing::Test {
- protected:
-  ProgramTest() { std::ofstream(folder_ / "text", std::ios::binary) << lines_of_text(300); }
-  std::string path(const std::string& name) const { return (folder_ / name).string(); }
-  // A training of a moment.
-  std::string quick(const std::string& more) const {
-    return "--text " + path("text") +
-           " --layers 1 --width 16 --heads 2 --context 16 --batch 4 --warmup 2 --report-every 5 "
-           "--sample-length 10 " +
-           more;
-  }
-  Folder folder_;
-};
-
-TEST_F(ProgramTest, TrainsStopsAndGoesOn) {
-  const std::string checkpoint = " --model llama --checkpoint " + path("run.safetensors");
-  Outcome outcome = run_program(quick("--steps 10 --json " + path("run.json") + " --svg " +
-                                      path("run.svg") + " --export " + path("out") + checkpoint));
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
-  std::ifstream file(path("run.json"));
-  const nlohmann::json run = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
-  ASSERT_TRUE(run.is_object()) << outcome.output;
-  EXPECT_EQ(run["losses_nats_per_byte"].size(), 10U);
-  EXPECT_EQ(run["intervals"].size(), 2U);
-  EXPECT_GT(run["mfu"].get<double>(), 0);
-  EXPECT_EQ(run["sample"].get<std::string>().size(), 10U);
-  EXPECT_TRUE(fs::exists(path("run.svg")));
-  EXPECT_TRUE(fs::exists(path("out/model.safetensors")));
-
-  outcome = run_program(
-      quick("--steps 12 --resume --devices cpu:0,cpu:0 --json " + path("more.json") + checkpoint));
-  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
-  std::ifstream more_file(path("more.json"));
-  const nlohmann::json more = nlohmann::json::parse(more_file, nullptr, false);
-  ASSERT_TRUE(more.is_object()) << outcome.output;
-  EXPECT_EQ(more["first_step"], 11);
-  EXPECT_EQ(more["losses_nats_per_byte"].size(), 2U);
-
-  outcome =
-      run_program(quick("--steps 1 --model llama --import " + path("out") + "/model.safetensors"));
-  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
-}
-
-TEST_F(ProgramTest, DumpsItsFirstSteps) {
-  const Outcome outcome = run_program(quick("--steps 3 --dump-steps 2 --dump " + path("steps")));
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
-  EXPECT_TRUE(fs::exists(path("steps/step_000001.safetensors")));
-  EXPECT_TRUE(fs::exists(path("steps/step_000002.safetensors")));
-  EXPECT_FALSE(fs::exists(path("steps/step_000003.safetensors")));
-  const Outcome again = run_program(quick("--steps 1 --dump " + path("steps")));
-  EXPECT_EQ(again.exit_code, 2);
-  EXPECT_NE(again.output.find("is there already"), std::string::npos) << again.output;
-}
-
-TEST_F(ProgramTest, RefusesBadInputAndNamesTheArgument) {
-  if (std::getenv("KEEL_CPU_GUARD") != nullptr || std::getenv("KEEL_VALIDATE") != nullptr) {
-    GTEST_SKIP() << "it is refused before anything runs; once is enough";
-  }
-  struct Case {
-    std::string arguments;
-    int exit_code;
-    std::string expected;
-  };
-  const std::string text = "--text " + path("text") + " ";
-  const std::vector<Case> cases = {
-      {"--text " + path("missing"), 2, "there is no such file"},
-      {text + "--context 100000", 2, "too few for --context 100000"},
-      {text + "--width 15", 2, "--width 15"},
-      {quick("--kv-heads 1"), 2, "--kv-heads"},
-      {quick("--model mamba"), 2, "--model"},
-      {quick("--precision fp8"), 2, "--precision"},
-      {quick("--devices abacus:0"), 2, "--devices abacus:0"},
-      {text + "--devices cpu:0,cpu:0 --batch 3", 2, "--batch 3"},
-      {quick("--learning-rate nan"), 2, "--learning-rate"},
-      {quick("--resume"), 2, "--checkpoint"},
-      {quick("--checkpoint " + path("text")), 2, "is there already"},
-      {quick("--resume --checkpoint " + path("none")), 1, "cannot be opened"},
-      {quick("--import " + path("text")), 1, "its header claims"},
-      {quick("--json " + path("no/such/folder")), 2, "--json"},
-      {quick("--frobnicate"), 2, "--frobnicate"},
-  };
-  for (const Case& bad : cases) {
-    const Outcome outcome = run_program(bad.arguments);
-    EXPECT_EQ(outcome.exit_code, bad.exit_code) << bad.arguments << outcome.output;
-    EXPECT_NE(outcome.output.find(bad.expected), std::string::npos)
-        << bad.arguments << " should say " << bad.expected << ", said\n"
-        << outcome.output;
-  }
 }
 
 }  // namespace

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <exception>
 #include <numbers>
 #include <numeric>
 #include <stdexcept>
+#include <utility>
 
 namespace train_gpt {
 namespace {
@@ -20,27 +22,34 @@ constexpr int64_t kAlignEvery = 100;
 
 Trainer::Trainer(std::span<const keel::Device> devices, const Corpus& corpus,
                  const ParameterLayout& layout, const TrainingSettings& settings)
+    : Trainer(devices, keel::Communicator::all(devices), corpus, layout, settings) {}
+
+Trainer::Trainer(std::span<const keel::Device> devices, std::vector<keel::Communicator> ranks,
+                 const Corpus& corpus, const ParameterLayout& layout,
+                 const TrainingSettings& settings)
     : corpus_(corpus),
       layout_(layout),
       settings_(settings),
       text_(corpus.fingerprint()),
-      ranks_(keel::Communicator::all(devices)),
-      results_(keel::Buffer::of<float>(devices[0], 2, KEEL_MEMORY_PINNED)) {
-  const auto world = static_cast<int64_t>(devices.size());
-  if (settings.batch < world || settings.batch % world != 0) {
+      ranks_(std::move(ranks)),
+      world_(ranks_[0].world()),
+      first_rank_(ranks_[0].rank()),
+      figures_(devices[0], KEEL_MEMORY_PINNED, sizeof(Figures)) {
+  if (settings.batch < world_ || settings.batch % world_ != 0) {
     throw std::invalid_argument("--batch " + std::to_string(settings.batch) +
-                                " is not a multiple of the " + std::to_string(world) + " devices");
+                                " is not a multiple of the " + std::to_string(world_) + " devices");
   }
   for (keel::Device device : devices) {
     workers_.push_back(
-        std::make_unique<Worker>(device, layout, settings.precision, settings.batch / world));
+        std::make_unique<Worker>(device, layout, settings.precision, settings.batch / world_));
   }
   set_values(layout.initial_values(settings.seed));
 }
 
 void Trainer::set_values(std::span<const float> values) {
-  for (const auto& worker : workers_) worker->weights.upload(values);
-  synchronize();
+  complete([&] {
+    for (const auto& worker : workers_) worker->weights.upload(values);
+  });
 }
 
 void Trainer::restore(const TrainingState& state) {
@@ -51,11 +60,12 @@ void Trainer::restore(const TrainingState& state) {
   step_ = state.step;
   next_sequence_ = state.next_sequence;
   settings_.seed = state.seed;
-  for (const auto& worker : workers_) {
-    worker->weights.upload(state.values);
-    worker->optimizer.upload(state.first_moment, state.second_moment);
-  }
-  synchronize();
+  complete([&] {
+    for (const auto& worker : workers_) {
+      worker->weights.upload(state.values);
+      worker->optimizer.upload(state.first_moment, state.second_moment);
+    }
+  });
 }
 
 TrainingState Trainer::state() {
@@ -65,25 +75,63 @@ TrainingState Trainer::state() {
   state.next_sequence = next_sequence_;
   state.seed = settings_.seed;
   state.text = text_;
+  state.settings = settings_;
+  state.devices = world_;
   const auto size = static_cast<size_t>(layout_.size());
   state.values.resize(size);
   state.first_moment.resize(size);
   state.second_moment.resize(size);
-  workers_[0]->weights.download(state.values);
-  workers_[0]->optimizer.download(state.first_moment, state.second_moment);
-  synchronize();
+  complete([&] {
+    workers_[0]->weights.download(state.values);
+    workers_[0]->optimizer.download(state.first_moment, state.second_moment);
+  });
+  check_finite(state);
   return state;
+}
+
+void Trainer::check_finite(const TrainingState& state) const {
+  for (const auto& floats : {&state.values, &state.first_moment, &state.second_moment}) {
+    for (const Parameter& parameter : layout_.all()) {
+      const auto first = floats->begin() + parameter.offset;
+      if (std::all_of(first, first + parameter.size, [](float x) { return std::isfinite(x); })) {
+        continue;
+      }
+      throw std::runtime_error(
+          parameter.name + (floats == &state.values ? "" : ", a moment of its gradient,") +
+          " is not finite after step " + std::to_string(step_) + "; nothing is saved of it");
+    }
+  }
 }
 
 StepResult Trainer::train_step(const Observer& observe) {
   const Clock::time_point start = Clock::now();
-  for (const auto& worker : workers_) {
-    corpus_.sequences(settings_.seed, next_sequence_, worker->network.next_batch());
-    next_sequence_ += worker->network.sequences();
-  }
   // A token counts 1 / tokens wherever it is worked on, so the sum of the devices' gradients is
   // the gradient of the whole batch.
   const double scale = 1.0 / static_cast<double>(settings_.batch * layout_.config().context);
+  complete([&] { enqueue_step(scale, observe); });
+  ++step_;
+  if (step_ % kAlignEvery == 0) align_replicas();
+  const auto& figures = *static_cast<const Figures*>(figures_.data());
+  const StepResult result = {step_, figures.loss * scale,
+                             std::sqrt(static_cast<double>(figures.squared_norm)),
+                             std::chrono::duration<double>(Clock::now() - start).count()};
+  // The loss is that of the weights before the step; what they are now, the gradient tells.
+  const bool has_loss = std::isfinite(result.loss);
+  if (!has_loss || figures.found != 0 || !std::isfinite(result.gradient_norm)) {
+    throw std::runtime_error(std::string(has_loss ? "the gradient" : "the loss") +
+                             " is not finite in step " + std::to_string(step_) +
+                             "; a smaller --learning-rate may help");
+  }
+  return result;
+}
+
+void Trainer::enqueue_step(double scale, const Observer& observe) {
+  int64_t next = next_sequence_ + first_rank_ * settings_.batch / world_;
+  for (const auto& worker : workers_) {
+    corpus_.sequences(settings_.seed, next, worker->network.next_batch());
+    next += worker->network.sequences();
+  }
+  next_sequence_ += settings_.batch;
   for (const auto& worker : workers_) {
     worker->network.forward();
     worker->network.backward(scale);
@@ -99,22 +147,12 @@ StepResult Trainer::train_step(const Observer& observe) {
   for (const auto& worker : workers_) {
     worker->optimizer.update(worker->weights, settings_.optimizer, rate, step_ + 1);
   }
-  auto* const results = static_cast<float*>(results_.data());  // the loss, the squared norm
+  auto* const figures = static_cast<Figures*>(figures_.data());
   Worker& first = *workers_[0];
   const keel_tensor sum = first.weights.loss();
-  first.stream.copy(keel::Device(), results, first.stream.device(),
+  first.stream.copy(keel::Device(), &figures->loss, first.stream.device(),
                     static_cast<const std::byte*>(sum.data) + sum.byte_offset, sizeof(float));
-  first.optimizer.read_squared_norm(results + 1);
-  synchronize();
-  ++step_;
-  if (step_ % kAlignEvery == 0) align_replicas();
-  const StepResult result = {step_, results[0] * scale, std::sqrt(static_cast<double>(results[1])),
-                             std::chrono::duration<double>(Clock::now() - start).count()};
-  if (!std::isfinite(result.loss)) {
-    throw std::runtime_error("the loss is not finite after step " + std::to_string(step_) +
-                             "; a smaller --learning-rate may help");
-  }
-  return result;
+  first.optimizer.read_norm(&figures->squared_norm, &figures->found);
 }
 
 double Trainer::held_out_bits_per_byte(int64_t sequences) {
@@ -135,7 +173,7 @@ double Trainer::held_out_bits_per_byte(int64_t sequences) {
 }
 
 void Trainer::align_replicas() {
-  if (workers_.size() == 1) return;
+  if (world_ == 1) return;
   const auto broadcast = [&](const auto& buffer_of) {
     for (size_t rank = 0; rank < workers_.size(); ++rank) {
       void* data = buffer_of(*workers_[rank]).data();
@@ -143,17 +181,32 @@ void Trainer::align_replicas() {
                              /*root=*/0, workers_[rank]->stream);
     }
   };
-  broadcast([](const Worker& worker) -> const keel::Buffer& { return worker.weights.values(); });
-  broadcast(
-      [](const Worker& worker) -> const keel::Buffer& { return worker.optimizer.first_moment(); });
-  broadcast(
-      [](const Worker& worker) -> const keel::Buffer& { return worker.optimizer.second_moment(); });
-  for (const auto& worker : workers_) worker->weights.refresh();
-  synchronize();
+  complete([&] {
+    broadcast([](const Worker& worker) -> const keel::Buffer& { return worker.weights.values(); });
+    broadcast([](const Worker& worker) -> const keel::Buffer& {
+      return worker.optimizer.first_moment();
+    });
+    broadcast([](const Worker& worker) -> const keel::Buffer& {
+      return worker.optimizer.second_moment();
+    });
+    for (const auto& worker : workers_) worker->weights.refresh();
+  });
 }
 
-void Trainer::synchronize() {
-  for (const auto& worker : workers_) worker->stream.synchronize();
+void Trainer::complete(const std::function<void()>& enqueue) {
+  std::exception_ptr failure;
+  const auto attempt = [&](const auto& action) {
+    try {
+      action();
+    } catch (...) {
+      if (!failure) failure = std::current_exception();
+    }
+  };
+  attempt(enqueue);
+  // Ranks whose peer was not enqueued would wait for it until their timeout.
+  if (failure) attempt([&] { ranks_[0].abort(); });
+  for (const auto& worker : workers_) attempt([&] { worker->stream.synchronize(); });
+  if (failure) std::rethrow_exception(failure);
 }
 
 }  // namespace train_gpt

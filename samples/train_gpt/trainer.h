@@ -1,4 +1,5 @@
-// Data-parallel training: the same model on every device, each with its part of the batch.
+// Data-parallel training: the same model on every device, each with its part of the batch. The
+// devices may be those of several processes.
 #ifndef KEEL_SAMPLES_TRAIN_GPT_TRAINER_H_
 #define KEEL_SAMPLES_TRAIN_GPT_TRAINER_H_
 
@@ -15,21 +16,14 @@
 #include "samples/train_gpt/network.h"
 #include "samples/train_gpt/optimizer.h"
 #include "samples/train_gpt/parameters.h"
+#include "samples/train_gpt/settings.h"
 
 namespace train_gpt {
-
-struct TrainingSettings {
-  int64_t steps = 1000;
-  int64_t batch = 16;  // sequences, over all devices
-  uint64_t seed = 1;
-  Precision precision = Precision::kFloat32;
-  OptimizerSettings optimizer;
-};
 
 struct StepResult {
   int64_t step;          // counts from 1
   double loss;           // mean, nats per byte
-  double gradient_norm;  // before it was clipped; 0 where nothing clips
+  double gradient_norm;  // before it was clipped
   double seconds;
 };
 
@@ -40,31 +34,40 @@ class Trainer {
   // |corpus| and |layout| outlive the trainer. |settings|.batch is a multiple of the devices.
   Trainer(std::span<const keel::Device> devices, const Corpus& corpus,
           const ParameterLayout& layout, const TrainingSettings& settings);
+  // The same with |ranks|, one a device and one behind the other, of a communicator that has those
+  // of other processes too. These do the same then, with the same corpus, layout and settings.
+  Trainer(std::span<const keel::Device> devices, std::vector<keel::Communicator> ranks,
+          const Corpus& corpus, const ParameterLayout& layout, const TrainingSettings& settings);
 
-  int64_t step() const { return step_; }  // steps done
-  size_t world() const { return workers_.size(); }
+  int64_t step() const { return step_; }              // steps done
+  size_t workers() const { return workers_.size(); }  // devices of this process
+  // Of several processes, one alone: the others have the same weights, and nothing else to tell.
+  bool is_first() const { return first_rank_ == 0; }
 
   // Forgets what was learned for |state|, of load_checkpoint; throws std::invalid_argument where
   // that is of another text. The seed becomes the state's.
   void restore(const TrainingState& state);
   // Sets the weights alone.
   void set_values(std::span<const float> values);
-  // For save_checkpoint. All devices have rank 0's state then, to the bit: so a training that is
-  // resumed does what the one that went on does, also where chips round in ways of their own.
+  // For save_checkpoint; all processes take part. All devices have rank 0's state then, to the bit:
+  // so a training that is resumed does what the one that went on does, also where chips round in
+  // ways of their own. Throws std::runtime_error, naming the parameter, where one of it is not
+  // finite: a state that no training can go on from should replace no other.
   TrainingState state();
 
   // Sees all that the step calculated before the optimizer changes anything of it.
   using Observer = std::function<void(Trainer&)>;
-  // One step. Throws std::runtime_error when the loss is not finite any more.
+  // One step. Throws std::runtime_error when the loss or the gradient is not finite any more;
+  // the weights are lost then.
   StepResult train_step(const Observer& observe = {});
 
-  // Mean bits per byte of the first |sequences| of the held-out text, on rank 0.
+  // Mean bits per byte of the first |sequences| of the held-out text, on the first device.
   double held_out_bits_per_byte(int64_t sequences);
 
-  // To look at, or to write text with.
-  keel::Stream& stream(size_t rank = 0) { return workers_[rank]->stream; }
-  Weights& weights(size_t rank = 0) { return workers_[rank]->weights; }
-  Network& network(size_t rank = 0) { return workers_[rank]->network; }
+  // To look at, or to write text with; of this process's devices.
+  keel::Stream& stream(size_t worker = 0) { return workers_[worker]->stream; }
+  Weights& weights(size_t worker = 0) { return workers_[worker]->weights; }
+  Network& network(size_t worker = 0) { return workers_[worker]->network; }
   uint64_t activation_bytes() const { return workers_[0]->network.activation_bytes(); }
 
  private:
@@ -82,16 +85,28 @@ class Trainer {
     Optimizer optimizer;
   };
 
+  // What a step tells the host.
+  struct Figures {
+    float loss, squared_norm;
+    int32_t found;  // 1: an element of the gradient is not finite
+  };
+
+  void enqueue_step(double scale, const Observer& observe);
+  void check_finite(const TrainingState& state) const;
   void align_replicas();
-  void synchronize();
+  // Calls |enqueue| and waits for all devices, whatever it or one of them throws: the others may
+  // still read or write memory that goes with the caller. Throws the first failure.
+  void complete(const std::function<void()>& enqueue);
 
   const Corpus& corpus_;
   const ParameterLayout& layout_;
   TrainingSettings settings_;
   uint64_t text_;
   std::vector<std::unique_ptr<Worker>> workers_;
-  std::vector<keel::Communicator> ranks_;
-  keel::Buffer results_;  // pinned: what a step tells the host
+  std::vector<keel::Communicator> ranks_;  // of the workers
+  int64_t world_;                          // devices of all processes
+  int64_t first_rank_;
+  keel::Buffer figures_;  // pinned: Figures
   int64_t step_ = 0;
   int64_t next_sequence_ = 0;
 };

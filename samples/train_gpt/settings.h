@@ -1,0 +1,28 @@
+// How a model is trained.
+#ifndef KEEL_SAMPLES_TRAIN_GPT_SETTINGS_H_
+#define KEEL_SAMPLES_TRAIN_GPT_SETTINGS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "samples/train_gpt/config.h"
+#include "samples/train_gpt/optimizer.h"
+
+namespace train_gpt {
+
+struct TrainingSettings {
+  int64_t steps = 1000;
+  int64_t batch = 16;  // sequences, over all devices
+  uint64_t seed = 1;
+  Precision precision = Precision::kFloat32;
+  OptimizerSettings optimizer;
+};
+
+// One line of JSON, whose keys are the command line's options where there are such, and back, but
+// for the seed; the latter throws std::runtime_error.
+std::string to_json(const TrainingSettings& settings);
+TrainingSettings settings_from_json(const std::string& text);
+
+}  // namespace train_gpt
+
+#endif  // KEEL_SAMPLES_TRAIN_GPT_SETTINGS_H_

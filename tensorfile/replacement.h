@@ -1,0 +1,41 @@
+// Files that are replaced as a whole.
+#ifndef KEEL_TENSORFILE_REPLACEMENT_H_
+#define KEEL_TENSORFILE_REPLACEMENT_H_
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string_view>
+
+#include "tensorfile/file_error.h"
+
+namespace keel::tensorfile {
+
+// A file that is there as a whole under its name, or not at all: it is written beside it, as
+// PATH.partial.PID. Members throw FileError.
+class Replacement {
+ public:
+  explicit Replacement(std::filesystem::path path);
+  Replacement(const Replacement&) = delete;
+  Replacement& operator=(const Replacement&) = delete;
+  // Without finish(), the old file stays.
+  ~Replacement();
+
+  void write(std::span<const std::byte> bytes);
+  // Flushes it to the disk and gives it its name.
+  void finish();
+
+ private:
+  [[noreturn]] void fail(int error) const;
+
+  std::filesystem::path path_, partial_;
+  int descriptor_ = -1;
+  bool done_ = false;
+};
+
+// Replaces |path| by |text|. Throws FileError, after which the old file is still there.
+void replace_file(const std::filesystem::path& path, std::string_view text);
+
+}  // namespace keel::tensorfile
+
+#endif  // KEEL_TENSORFILE_REPLACEMENT_H_
