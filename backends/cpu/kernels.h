@@ -52,18 +52,13 @@ CastFunction cast_function(keel_dtype from, keel_dtype to);
 
 // ---- activations (kernels_activation.cc) --------------------------------------
 
-// The tanh form, as x * sigmoid(2u), within 1e-6 relative; results under 1e-37
-// may be 0.
-void gelu_f32(const float* x, float* y, int64_t count);
-void gelu_backward_f32(const float* x, const float* dy, float* dx, int64_t count);
-
 // y = silu(gate) * up, and its gradients; a sigmoid under 2^-127 is given as 0.
 void swiglu_f32(const float* gate, const float* up, float* y, int64_t count);
 void swiglu_backward_f32(const float* gate, const float* up, const float* dy, float* dgate,
                          float* dup, int64_t count);
 
 // gelu(x + bias); |bias| may be NULL. |erf| chooses the form by erf over that by tanh, both within
-// 1e-6 of themselves.
+// 1e-6 of themselves; results under 1e-37 may be 0.
 void bias_gelu_f32(bool erf, const float* x, const float* bias, float* y, int64_t count);
 void bias_gelu_backward_f32(bool erf, const float* x, const float* bias, const float* dy, float* dx,
                             int64_t count);
