@@ -55,6 +55,7 @@ struct Calls::State {
   keel_tensor x = {};
   keel_tensor y = {};
   const keel_tensor* inputs[1] = {&x};
+  keel_attribute form = {};  // of gelu: by tanh
   const keel_tensor* outputs[1] = {&y};
   keel_op_call call = KEEL_STRUCT_INIT(keel_op_call, KEEL_STRUCT_OP_CALL);
 
@@ -76,9 +77,10 @@ struct Calls::State {
     x = source.tensor<float>({kBytes / sizeof(float)});
     y = destination.tensor<float>({kBytes / sizeof(float)});
     call.op = KEEL_OP_GELU;
-    call.input_count = call.output_count = 1;
+    call.input_count = call.output_count = call.attribute_count = 1;
     call.inputs = inputs;
     call.outputs = outputs;
+    call.attributes = &form;
     check(plugin.device->open(nullptr, 0, &native_device));
     check(plugin.stream->create(native_device, 0, &native_stream));
     check(plugin.stream->event_create(native_device, 0, &native_event));

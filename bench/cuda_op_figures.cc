@@ -108,7 +108,7 @@ std::unique_ptr<OpCall> make_cast(Tensors& tensors, const Sizes& sizes, double* 
 std::unique_ptr<OpCall> make_gelu(Tensors& tensors, const Sizes& sizes, double* bytes) {
   *bytes = 2 * kFloat * static_cast<double>(sizes.elements);
   const auto x = [&] { return tensors.floats({sizes.elements}); };
-  return std::unique_ptr<OpCall>(new OpCall(KEEL_OP_GELU, {x()}, {x()}));
+  return std::unique_ptr<OpCall>(new OpCall(KEEL_OP_GELU, {x()}, {x()}, {/*form=*/0}));
 }
 
 // In place, as training does it: four tensors are read, and three of them written.

@@ -113,12 +113,12 @@ std::unique_ptr<OpCall> cross_entropy_backward(OpTensors& tensors, keel_dtype dt
 
 std::unique_ptr<OpCall> gelu(OpTensors& tensors, keel_dtype dtype, Extents e) {
   const auto x = [&] { return tensors.uniform(dtype, {e.rows, e.columns}); };
-  return call(KEEL_OP_GELU, {x()}, {x()});
+  return call(KEEL_OP_GELU, {x()}, {x()}, {/*form=*/0});
 }
 
 std::unique_ptr<OpCall> gelu_backward(OpTensors& tensors, keel_dtype dtype, Extents e) {
   const auto x = [&] { return tensors.uniform(dtype, {e.rows, e.columns}); };
-  return call(KEEL_OP_GELU_BACKWARD, {x(), x()}, {x()});
+  return call(KEEL_OP_GELU_BACKWARD, {x(), x()}, {x()}, {/*form=*/0});
 }
 
 std::unique_ptr<OpCall> swiglu(OpTensors& tensors, keel_dtype dtype, Extents e) {

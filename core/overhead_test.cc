@@ -108,13 +108,16 @@ TEST_F(OverheadTest, OperatorsAllocateNothing) {
   const keel_tensor* const outputs[] = {&y};
   auto call = KEEL_STRUCT_INIT(keel_op_call, KEEL_STRUCT_OP_CALL);
   call.op = KEEL_OP_GELU;
-  call.input_count = call.output_count = 1;
+  const keel_attribute form = {};
+  call.input_count = call.output_count = call.attribute_count = 1;
+  call.attributes = &form;
   call.inputs = inputs;
   call.outputs = outputs;
   EXPECT_EQ(count([&] { return keel_op_run(stream_, &call); }), 0u);
   const keel_tensor* const two_inputs[] = {&x, &x};
   call.op = KEEL_OP_ADD;
   call.input_count = 2;
+  call.attribute_count = 0;
   call.inputs = two_inputs;
   EXPECT_EQ(count([&] { return keel_op_run(stream_, &call); }), 0u);
 }

@@ -150,6 +150,8 @@ double draw(const CaseTensor& tensor, uint64_t bits) {
     }
     case Distribution::kSomeNaN:
       return bits % 16 == 0 ? kNaN : normal(bits);
+    case Distribution::kSomeFarBelow:
+      return bits % 16 == 0 ? -1000 * (1 + Uniforms(bits).first) : normal(bits);
     case Distribution::kSubnormal:
       return sign_of(bits) * 2 * Uniforms(bits).first * float_limits(tensor.dtype).smallest_normal;
     case Distribution::kBoundaries:  // by the element

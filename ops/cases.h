@@ -31,6 +31,7 @@ enum class Distribution : uint8_t {
   kSpecial,             // NaN, infinities, both zeroes, subnormals, largest; half of all
   kNonFinite,           // normal, one in sixteen NaN or an infinity
   kSomeNaN,             // normal, one in sixteen NaN
+  kSomeFarBelow,        // normal, one in sixteen so low that e^-x is infinite even in float64
   kSubnormal,           // subnormals of the dtype, and normals beside them
   kNaN                  // content that must not be read; all bits set in an integer
 };

@@ -138,6 +138,11 @@ std::vector<Case> attention_backward_cases() {
   for (uint32_t c = 0; c < combinations; ++c) {
     cases.push_back(attention_backward_case(c, {37, 41, 2, 1, 8},
                                             {.logsumexp = D::kMaskedLogits, .name = "/masked"}));
+    // Infinite probabilities: gradients of one key or query are infinities, of several also NaN.
+    for (const Extents& e : {Extents{37, 41, 2, 1, 8}, {37, 1, 2, 1, 3}}) {
+      cases.push_back(attention_backward_case(
+          c, e, {.logsumexp = D::kSomeFarBelow, .name = "/logsumexp_far_below"}));
+    }
   }
   return cases;
 }

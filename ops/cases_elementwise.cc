@@ -106,6 +106,28 @@ void add_variant(std::vector<Case>* cases, keel_op_id op, const std::string& nam
   }
 }
 
+// Cases of gelu or its gradient in both forms; the arguments are the inputs' distributions.
+std::vector<Case> gelu_cases_of(keel_op_id op, const std::vector<Distribution>& usual,
+                                const std::vector<Distribution>& saturated,
+                                const std::vector<Distribution>& logits,
+                                const std::vector<Distribution>& some_nan) {
+  std::vector<Case> cases;
+  for (const bool erf : {false, true}) {
+    const Attributes form = {int_attribute(erf ? 1 : 0)};
+    std::vector<Case> of_form = elementwise_cases(op, usual, form);
+    add_variant(&of_form, op, "saturated", saturated, form);
+    add_variant(&of_form, op, "logits", logits, form);
+    add_variant(&of_form, op, "some_nan", some_nan, form);
+    for (Case& each : of_form) {
+      // Beyond float16.
+      if (each.inputs[0].dtype == KEEL_FLOAT16 && each.id.ends_with("/saturated")) continue;
+      if (erf) each.id += "/erf";  // the other form came first, and its ids stay
+      cases.push_back(std::move(each));
+    }
+  }
+  return cases;
+}
+
 }  // namespace
 
 std::vector<Case> fill_cases() {
@@ -178,20 +200,13 @@ std::vector<Case> axpy_cases() {
 
 std::vector<Case> gelu_cases() {
   using D = Distribution;
-  std::vector<Case> cases = elementwise_cases(KEEL_OP_GELU, {D::kNormal}, {});
-  add_variant(&cases, KEEL_OP_GELU, "saturated", {D::kWide}, {});
-  add_variant(&cases, KEEL_OP_GELU, "logits", {D::kLogits}, {});
-  add_variant(&cases, KEEL_OP_GELU, "some_nan", {D::kSomeNaN}, {});
-  return cases;
+  return gelu_cases_of(KEEL_OP_GELU, {D::kNormal}, {D::kWide}, {D::kLogits}, {D::kSomeNaN});
 }
 
 std::vector<Case> gelu_backward_cases() {
   using D = Distribution;
-  std::vector<Case> cases = elementwise_cases(KEEL_OP_GELU_BACKWARD, {D::kNormal, D::kNormal}, {});
-  add_variant(&cases, KEEL_OP_GELU_BACKWARD, "saturated", {D::kWide, D::kNormal}, {});
-  add_variant(&cases, KEEL_OP_GELU_BACKWARD, "logits", {D::kLogits, D::kNormal}, {});
-  add_variant(&cases, KEEL_OP_GELU_BACKWARD, "some_nan", {D::kSomeNaN, D::kSomeNaN}, {});
-  return cases;
+  return gelu_cases_of(KEEL_OP_GELU_BACKWARD, {D::kNormal, D::kNormal}, {D::kWide, D::kNormal},
+                       {D::kLogits, D::kNormal}, {D::kSomeNaN, D::kSomeNaN});
 }
 
 std::vector<Case> adamw_cases() {

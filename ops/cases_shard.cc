@@ -13,6 +13,7 @@ using D = Distribution;
 struct ShardOptions {
   D logits = D::kLogits;
   D labels = D::kIndices;
+  D logsumexp = D::kLogSumExp;  // of the gradient
   int64_t padding = 0;
   const char* name = "";
 };
@@ -42,7 +43,8 @@ Case shard_backward_case(uint32_t combination, int64_t n, int64_t v, const Shard
   const keel_dtype dtype =
       find_schema(KEEL_OP_CROSS_ENTROPY_SHARD_BACKWARD)->dtypes[combination].inputs[0];
   // Only float32 logits have a cross_entropy to take it from; any other is as good a number.
-  const D logsumexp = dtype == KEEL_FLOAT32 ? D::kLogSumExp : D::kPositive;
+  const bool has_own = options.logsumexp != D::kLogSumExp || dtype == KEEL_FLOAT32;
+  const D logsumexp = has_own ? options.logsumexp : D::kPositive;
   return make_case(
       KEEL_OP_CROSS_ENTROPY_SHARD_BACKWARD, combination, rows_text(n, v, options),
       {logits_tensor(dtype, n, v, options), dense(KEEL_INT32, {n}, options.labels, kShards * v),
@@ -95,6 +97,9 @@ std::vector<Case> cross_entropy_shard_backward_cases() {
       if (each.id.ends_with("/wide") && each.inputs[0].dtype != KEEL_FLOAT32) continue;
       cases.push_back(std::move(each));
     }
+    // A logsumexp that is no row's: e^(logit - logsumexp) is infinity, NaN or 0.
+    cases.push_back(make(67, 31, {.logsumexp = D::kNonFinite, .name = "/logsumexp_non_finite"}));
+    cases.push_back(make(67, 31, {.logsumexp = D::kSomeFarBelow, .name = "/logsumexp_far_below"}));
     cases.push_back(in_place(make(33, 129, {}), 0, 0));
     cases.push_back(
         in_place(make(33, 129, {.labels = D::kIndicesSomeOutside, .name = "/ignored"}), 0, 0));

@@ -72,6 +72,7 @@ Case embedding_backward_case(int64_t v, int64_t d, int64_t n, D indices, const c
 struct LogitsOptions {
   D logits = D::kLogits;
   D labels = D::kIndices;
+  D logsumexp = D::kLogSumExp;  // of the gradient
   int64_t padding = 0;
   const char* name = "";
 };
@@ -95,7 +96,7 @@ Case cross_entropy_backward_case(int64_t n, int64_t v, double scale,
                                  const LogitsOptions& options = {}) {
   return make_case(KEEL_OP_CROSS_ENTROPY_BACKWARD, 0, rows_text(n, v, options),
                    {logits_tensor(n, v, options), dense(KEEL_INT32, {n}, options.labels, v),
-                    dense(KEEL_FLOAT32, {n}, D::kLogSumExp)},
+                    dense(KEEL_FLOAT32, {n}, options.logsumexp)},
                    {result(KEEL_FLOAT32, {n, v})}, {float_attribute(scale)});
 }
 
@@ -222,6 +223,11 @@ std::vector<Case> cross_entropy_backward_cases() {
   std::vector<Case> cases = logits_cases([](int64_t n, int64_t v, const LogitsOptions& options) {
     return cross_entropy_backward_case(n, v, 1.0 / static_cast<double>(n + 1), options);
   });
+  // A logsumexp that is no row's: e^(logit - logsumexp) is infinity, NaN or 0.
+  cases.push_back(cross_entropy_backward_case(
+      67, 31, 0.25, {.logsumexp = D::kNonFinite, .name = "/logsumexp_non_finite"}));
+  cases.push_back(cross_entropy_backward_case(
+      67, 31, 0.25, {.logsumexp = D::kSomeFarBelow, .name = "/logsumexp_far_below"}));
   cases.push_back(in_place(cross_entropy_backward_case(33, 129, 0.25), 0, 0));
   cases.push_back(
       in_place(cross_entropy_backward_case(33, 129, 0.25,

@@ -1,4 +1,4 @@
-// References: activations with a gate or a bias.
+// References: activations, alone and with a gate or a bias.
 #include <cmath>
 
 #include "ops/reference_functions.h"
@@ -46,7 +46,30 @@ double gelu_size(bool erf, double t) {
   return std::abs(gelu(erf, t)) * (t < 0 ? 1 + t * t : 1) + 0x1p-104;
 }
 
+// Of gelu'(t), t a sum of |terms| in size.
+double gelu_slope_size(double t, double terms) {
+  // From |t| of 6 on the slope is flat: 1, or 0, whatever becomes of the sum.
+  return 1 + (std::abs(t) < 6 ? terms + t * t : 0);
+}
+
 }  // namespace
+
+void gelu_reference(Workspace& w) {
+  for (size_t i = 0; i < w.count(); ++i) {
+    const double x = w.in(0)[i];
+    w.out(0)[i] = gelu(w.integer(0) != 0, x);
+    w.size(0)[i] = std::abs(x);  // 1 + tanh and 1 + erf cancel to the left of 0
+  }
+}
+
+void gelu_backward_reference(Workspace& w) {
+  for (size_t i = 0; i < w.count(); ++i) {
+    const double x = w.in(0)[i];
+    const double dy = w.in(1)[i];
+    w.out(0)[i] = dy * gelu_slope(w.integer(0) != 0, x);
+    w.size(0)[i] = std::abs(dy) * gelu_slope_size(x, std::abs(x));
+  }
+}
 
 void swiglu_reference(Workspace& w) {
   const auto d = static_cast<size_t>(w.extent(0, 1) / 2);
@@ -100,9 +123,7 @@ void bias_gelu_backward_reference(Workspace& w) {
     const double dy = w.in(2)[i];
     const double t = x + bias;
     w.out(0)[i] = dy * gelu_slope(w.integer(0) != 0, t);
-    // From |t| of 6 on the slope is flat: 1, or 0, whatever becomes of the sum.
-    const double rounded = std::abs(t) < 6 ? std::abs(x) + std::abs(bias) + t * t : 0;
-    w.size(0)[i] = std::abs(dy) * (1 + rounded);
+    w.size(0)[i] = std::abs(dy) * gelu_slope_size(t, std::abs(x) + std::abs(bias));
   }
 }
 

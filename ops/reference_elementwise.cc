@@ -17,9 +17,6 @@ void combine(Workspace& w, double alpha, const std::vector<double>& x, double be
   }
 }
 
-constexpr double kGeluFactor = 0.79788456080286535588;  // sqrt(2 / pi)
-constexpr double kGeluCubic = 0.044715;
-
 }  // namespace
 
 void fill_reference(Workspace& w) {
@@ -36,28 +33,6 @@ void scale_reference(Workspace& w) {
   for (size_t i = 0; i < w.count(); ++i) {
     w.out(0)[i] = w.real(0) * w.in(0)[i];
     w.size(0)[i] = std::abs(w.out(0)[i]);
-  }
-}
-
-void gelu_reference(Workspace& w) {
-  for (size_t i = 0; i < w.count(); ++i) {
-    const double x = w.in(0)[i];
-    w.out(0)[i] = 0.5 * x * (1 + std::tanh(kGeluFactor * (x + kGeluCubic * x * x * x)));
-    w.size(0)[i] = std::abs(x);  // 1 + tanh cancels to the left of 0
-  }
-}
-
-void gelu_backward_reference(Workspace& w) {
-  for (size_t i = 0; i < w.count(); ++i) {
-    const double x = w.in(0)[i];
-    const double dy = w.in(1)[i];
-    const double inner = kGeluFactor * (x + kGeluCubic * x * x * x);
-    const double slope = kGeluFactor * (1 + 3 * kGeluCubic * x * x);
-    const double tanh = std::tanh(inner);
-    w.out(0)[i] = dy * (0.5 * (1 + tanh) + 0.5 * x * (1 - tanh * tanh) * slope);
-    // 1 - tanh^2 cancels while tanh is not yet 1 in float32, which it is from 9.02 on.
-    const double cancelled = std::abs(inner) < 9.02 ? 0.5 * std::abs(x) * slope : 0;
-    w.size(0)[i] = std::abs(dy) * (1 + cancelled);
   }
 }
 

@@ -50,7 +50,7 @@ TEST(Reference, RunsEveryCaseAndIsCloseToItsOwnRounding) {
 
 TEST(Reference, LeavesTheOutputsAlone) {
   Host x({3}, std::vector<float>{1, 2, 3});
-  run(KEEL_OP_GELU, {&x.tensor}, {&x.tensor});
+  run(KEEL_OP_GELU, {&x.tensor}, {&x.tensor}, {int_attribute(0)});
   EXPECT_EQ(x.floats, (std::vector<float>{1, 2, 3}));
 }
 
@@ -128,9 +128,18 @@ TEST(Reference, Sum) {
 
 TEST(Reference, GeluAtKnownPoints) {
   Host x({4}, std::vector<float>{0, 1, -1, 10});
-  const std::vector<double> values = run(KEEL_OP_GELU, {&x.tensor}, {&x.tensor}).outputs[0].values;
+  const std::vector<double> values =
+      run(KEEL_OP_GELU, {&x.tensor}, {&x.tensor}, {int_attribute(0)}).outputs[0].values;
   // tanh(0.7978845608 * 1.044715) = 0.6823838...
   expect_near(values, {0, 0.8411919906082768, -0.15880800939172324, 10}, 1e-12);
+}
+
+TEST(Reference, GeluByErfAtKnownPoints) {
+  Host x({4}, std::vector<float>{0, 1, -1, 10});
+  const std::vector<double> values =
+      run(KEEL_OP_GELU, {&x.tensor}, {&x.tensor}, {int_attribute(1)}).outputs[0].values;
+  // The normal distribution function at 1 is 0.8413447...
+  expect_near(values, {0, 0.8413447460685429, -0.15865525393145707, 10}, 1e-12);
 }
 
 TEST(Reference, CrossEntropy) {
@@ -194,11 +203,16 @@ TEST(Gradient, Gelu) {
   Host x({40}, points);
   Host dy({40}, random_floats(40, 1));
   Host dx({40}, std::vector<float>(40));
-  const std::vector<double> want = central_differences(&x.floats, [&] {
-    return dot(run(KEEL_OP_GELU, {&x.tensor}, {&dx.tensor}).outputs[0].values, dy.floats);
-  });
-  expect_near(run(KEEL_OP_GELU_BACKWARD, {&x.tensor, &dy.tensor}, {&dx.tensor}).outputs[0].values,
-              want, 2e-6);
+  for (const int64_t form : {0, 1}) {
+    const std::vector<keel_attribute> attributes = {int_attribute(form)};
+    const std::vector<double> want = central_differences(&x.floats, [&] {
+      return dot(run(KEEL_OP_GELU, {&x.tensor}, {&dx.tensor}, attributes).outputs[0].values,
+                 dy.floats);
+    });
+    const ReferenceResult slopes =
+        run(KEEL_OP_GELU_BACKWARD, {&x.tensor, &dy.tensor}, {&dx.tensor}, attributes);
+    expect_near(slopes.outputs[0].values, want, 2e-6);
+  }
 }
 
 TEST(Gradient, Embedding) {

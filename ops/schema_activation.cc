@@ -1,4 +1,5 @@
-// Rows of the schema table: activations with what models fuse into them, a gate or a bias.
+// Rows of the schema table: activations, alone and with what models fuse into them, a gate or a
+// bias.
 #include "ops/case_generators.h"
 #include "ops/reference_functions.h"
 #include "ops/schema_parts.h"
@@ -25,12 +26,27 @@ constexpr DtypeCombination kSwigluBackwardDtypes[] = {
     {{f16, f16}, {f16}, true, transcendental(kErrorFloat16)},
 };
 
-// ---- bias_gelu
+// ---- gelu
 
-constexpr AttributeSpec kBiasGeluAttributes[] = {
+constexpr AttributeSpec kGeluAttributes[] = {
     {"form", AttributeKind::kInt, 0, 0, 1,
      "0: gelu(t) = 0.5 t (1 + tanh(sqrt(2/pi) (t + 0.044715 t^3))); 1: 0.5 t (1 + "
      "erf(t/sqrt(2)))"}};
+constexpr DtypeCombination kGeluDtypes[] = {
+    {{f32}, {f32}, false, kTranscendental},
+    {{bf16}, {bf16}, true, transcendental(kErrorBFloat16)},
+    {{f16}, {f16}, true, transcendental(kErrorFloat16)},
+};
+constexpr InputSpec kGeluBackwardInputs[] = {{"x", "any"}, {"dy", "as x"}};
+constexpr OutputSpec kGeluBackwardOutputs[] = {{"dx", "as x", 0b10}};
+constexpr DtypeCombination kGeluBackwardDtypes[] = {
+    {{f32, f32}, {f32}, false, kTranscendental},
+    {{bf16, bf16}, {bf16}, true, transcendental(kErrorBFloat16)},
+    {{f16, f16}, {f16}, true, transcendental(kErrorFloat16)},
+};
+
+// ---- bias_gelu
+
 constexpr InputSpec kBiasGeluInputs[] = {{"x", "[n,d]"}, {"bias", "[d]", true}};
 constexpr OutputSpec kBiasGeluOutputs[] = {{"y", "[n,d]", 0b01}};
 constexpr DtypeCombination kBiasGeluDtypes[] = {
@@ -49,6 +65,13 @@ constexpr DtypeCombination kBiasGeluBackwardDtypes[] = {
 
 }  // namespace
 
+constinit const Schema kGelu = {KEEL_OP_GELU,         "gelu",          "y = gelu(x)", kUnaryInputs,
+                                kUnaryInPlaceOutputs, kGeluAttributes, kGeluDtypes,   kNone,
+                                check_elementwise,    gelu_cases,      gelu_reference};
+constinit const Schema kGeluBackward = {
+    KEEL_OP_GELU_BACKWARD, "gelu_backward",     "dx = dy * gelu'(x)",   kGeluBackwardInputs,
+    kGeluBackwardOutputs,  kGeluAttributes,     kGeluBackwardDtypes,    kNone,
+    check_elementwise,     gelu_backward_cases, gelu_backward_reference};
 constinit const Schema kSwiglu = {
     KEEL_OP_SWIGLU,
     "swiglu",
@@ -79,7 +102,7 @@ constinit const Schema kBiasGelu = {
     "y = gelu(x + bias), bias added to every row; without one it is 0",
     kBiasGeluInputs,
     kBiasGeluOutputs,
-    kBiasGeluAttributes,
+    kGeluAttributes,
     kBiasGeluDtypes,
     kNone,
     check_bias_gelu,
@@ -91,7 +114,7 @@ constinit const Schema kBiasGeluBackward = {
     "dx = dy * gelu'(x + bias); the gradient of bias is sum of dx over the rows",
     kBiasGeluBackwardInputs,
     kBiasGeluBackwardOutputs,
-    kBiasGeluAttributes,
+    kGeluAttributes,
     kBiasGeluBackwardDtypes,
     kNone,
     check_bias_gelu_backward,

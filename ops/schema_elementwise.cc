@@ -60,13 +60,6 @@ constexpr DtypeCombination kAxpyDtypes[] = {
     {{bf16, f32}, {f32}, true, few_roundings(kErrorFloat32)},
 };
 
-// ---- gelu
-
-constexpr DtypeCombination kGeluDtypes[] = {{{f32}, {f32}, false, kTranscendental}};
-constexpr InputSpec kGeluBackwardInputs[] = {{"x", "any"}, {"dy", "as x"}};
-constexpr OutputSpec kGeluBackwardOutputs[] = {{"dx", "as x", 0b10}};
-constexpr DtypeCombination kGeluBackwardDtypes[] = {{{f32, f32}, {f32}, false, kTranscendental}};
-
 // ---- adamw
 
 constexpr InputSpec kAdamwInputs[] = {{"p", "any"}, {"g", "as p"}, {"m", "as p"}, {"v", "as p"}};
@@ -114,23 +107,6 @@ constinit const Schema kScale = {
 constinit const Schema kAxpy = {
     KEEL_OP_AXPY, "axpy", "out = alpha * x + y", kAxpyInputs, kAxpyOutputs,  kAlphaAttributes,
     kAxpyDtypes,  kNone,  check_elementwise,     axpy_cases,  axpy_reference};
-constinit const Schema kGelu = {KEEL_OP_GELU,
-                                "gelu",
-                                "y = 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))",
-                                kUnaryInputs,
-                                kUnaryInPlaceOutputs,
-                                {},
-                                kGeluDtypes,
-                                kNone,
-                                check_elementwise,
-                                gelu_cases,
-                                gelu_reference};
-constinit const Schema kGeluBackward = {KEEL_OP_GELU_BACKWARD,  "gelu_backward",
-                                        "dx = dy * gelu'(x)",   kGeluBackwardInputs,
-                                        kGeluBackwardOutputs,   {},
-                                        kGeluBackwardDtypes,    kNone,
-                                        check_elementwise,      gelu_backward_cases,
-                                        gelu_backward_reference};
 constinit const Schema kAdamw = {
     KEEL_OP_ADAMW,
     "adamw",

@@ -52,18 +52,13 @@ CastFunction cast_function(keel_dtype from, keel_dtype to);
 
 // ---- activations (kernels_activation.cc) --------------------------------------
 
-// The tanh form, as x * sigmoid(2u), within 1e-6 relative; results under 1e-37
-// may be 0.
-void gelu_f32(const float* x, float* y, int64_t count);
-void gelu_backward_f32(const float* x, const float* dy, float* dx, int64_t count);
-
 // y = silu(gate) * up, and its gradients; a sigmoid under 2^-127 is given as 0.
 void swiglu_f32(const float* gate, const float* up, float* y, int64_t count);
 void swiglu_backward_f32(const float* gate, const float* up, const float* dy, float* dgate,
                          float* dup, int64_t count);
 
 // gelu(x + bias); |bias| may be NULL. |erf| chooses the form by erf over that by tanh, both within
-// 1e-6 of themselves.
+// 1e-6 of themselves; results under 1e-37 may be 0.
 void bias_gelu_f32(bool erf, const float* x, const float* bias, float* y, int64_t count);
 void bias_gelu_backward_f32(bool erf, const float* x, const float* bias, const float* dy, float* dx,
                             int64_t count);
@@ -112,7 +107,7 @@ double sum_f32(const float* x, int64_t count);
 void sum_rows_f32(const float* x, int64_t rows, int64_t columns, int64_t stride, float* y);
 // log of the sum of exp(x[j]).
 double log_sum_exp_f32(const float* x, int64_t count);
-// out[j] = scale * exp(x[j] - log_sum).
+// out[j] = scale * exp(x[j] - log_sum), infinities included.
 void scaled_softmax_f32(const float* x, float log_sum, float scale, float* out, int64_t count);
 // The sum of x[j]^2: the squares in float32, else as sum_f32.
 double sum_of_squares_f32(const float* x, int64_t count);

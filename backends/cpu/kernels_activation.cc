@@ -55,11 +55,6 @@ HWY_INLINE V gelu(D d, V value) {
   return hn::IfThenZeroElse(hn::Lt(value, hn::Set(d, kLowest)), result);
 }
 
-template <class D>
-HWY_INLINE void gelu_step(D d, const float* x, float* y) {
-  hn::StoreU(gelu(d, hn::LoadU(d, x)), d, y);
-}
-
 // d/dx x s(t) = s (1 + x (1 - s) t'), where s = 1 / (1 + e) and 1 - s = e s.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V gelu_slope(D d, V value) {
@@ -74,29 +69,6 @@ HWY_INLINE V gelu_slope(D d, V value) {
   auto slope = hn::Mul(sigmoid, hn::MulAdd(hn::Mul(bounded, rest), t_slope, one));
   slope = hn::IfThenZeroElse(hn::Lt(value, hn::Set(d, kLowest)), slope);
   return hn::IfThenElse(hn::IsNaN(value), value, slope);
-}
-
-template <class D>
-HWY_INLINE void gelu_backward_step(D d, const float* x, const float* dy, float* dx) {
-  hn::StoreU(hn::Mul(hn::LoadU(d, dy), gelu_slope(d, hn::LoadU(d, x))), d, dx);
-}
-
-void gelu_f32(const float* x, float* y, int64_t count) {
-  const hn::ScalableTag<float> d;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) gelu_step(d, x + i, y + i);
-  const hn::CappedTag<float, 1> one;
-  for (; i < count; ++i) gelu_step(one, x + i, y + i);
-}
-
-void gelu_backward_f32(const float* x, const float* dy, float* dx, int64_t count) {
-  const hn::ScalableTag<float> d;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) gelu_backward_step(d, x + i, dy + i, dx + i);
-  const hn::CappedTag<float, 1> one;
-  for (; i < count; ++i) gelu_backward_step(one, x + i, dy + i, dx + i);
 }
 
 // ---- gelu by erf
@@ -222,17 +194,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace keel::cpu::kernels {
-
-HWY_EXPORT(gelu_f32);
-HWY_EXPORT(gelu_backward_f32);
-
-void gelu_f32(const float* x, float* y, int64_t count) {
-  HWY_DYNAMIC_DISPATCH(gelu_f32)(x, y, count);
-}
-
-void gelu_backward_f32(const float* x, const float* dy, float* dx, int64_t count) {
-  HWY_DYNAMIC_DISPATCH(gelu_backward_f32)(x, dy, dx, count);
-}
 
 HWY_EXPORT(bias_gelu_f32);
 HWY_EXPORT(bias_gelu_backward_f32);

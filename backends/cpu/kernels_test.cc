@@ -75,9 +75,9 @@ TEST_P(Kernels, ResultsDoNotDependOnHowAnArrayIsCut) {
   axpy_f32(a.data(), 0.3f, b.data(), cut.data(), 501);
   axpy_f32(a.data() + 501, 0.3f, b.data() + 501, cut.data() + 501, kCount - 501);
   EXPECT_EQ(whole, cut);
-  gelu_f32(a.data(), whole.data(), kCount);
-  gelu_f32(a.data(), cut.data(), 501);
-  gelu_f32(a.data() + 501, cut.data() + 501, kCount - 501);
+  bias_gelu_f32(false, a.data(), nullptr, whole.data(), kCount);
+  bias_gelu_f32(false, a.data(), nullptr, cut.data(), 501);
+  bias_gelu_f32(false, a.data() + 501, nullptr, cut.data() + 501, kCount - 501);
   EXPECT_EQ(whole, cut);
 }
 
@@ -85,8 +85,8 @@ TEST_P(Kernels, Gelu) {
   const auto x = random_values(5, 3.0f);
   const auto ones = std::vector<float>(kCount, 1.0f);
   std::vector<float> y(kCount), slope(kCount);
-  gelu_f32(x.data(), y.data(), kCount);
-  gelu_backward_f32(x.data(), ones.data(), slope.data(), kCount);
+  bias_gelu_f32(false, x.data(), nullptr, y.data(), kCount);
+  bias_gelu_backward_f32(false, x.data(), nullptr, ones.data(), slope.data(), kCount);
   const double c = std::sqrt(2.0 / M_PI);
   const auto u = [&](size_t i) { return c * (x[i] + 0.044715 * std::pow(double{x[i]}, 3)); };
   // Without fused products the tail loses the correction of the argument.

@@ -1,5 +1,5 @@
-// swiglu and bias_gelu with their gradients: activations of rows. 16-bit types are computed in
-// float32 and rounded once.
+// gelu, swiglu and bias_gelu with their gradients. 16-bit types are computed in float32 and
+// rounded once.
 #include <algorithm>
 #include <keel/plugin_kit.hpp>
 
@@ -30,6 +30,55 @@ void enqueue_blocks(Stream& stream, const int64_t* shape, const Body& body) {
       }
     });
     return KEEL_OK;
+  });
+}
+
+// Enqueues body(first, count) for all blocks of |elements|.
+template <typename Body>
+void enqueue_blocks(Stream& stream, int64_t elements, const Body& body) {
+  stream.enqueue([=](ThreadPool& pool) -> keel_status {
+    pool.parallel_for(elements, kPiece, [&](int64_t begin, int64_t end) {
+      for (int64_t first = begin; first < end; first += kBlock) {
+        body(first, std::min(kBlock, end - first));
+      }
+    });
+    return KEEL_OK;
+  });
+}
+
+// ---- gelu --------------------------------------------------------------------
+
+OpSupport gelu_query(const keel_op_call& call) {
+  return {is_dense_float_call(call) ? "gelu" : nullptr};
+}
+
+void gelu_run(Stream& stream, const keel_op_call& call, void*) {
+  const bool erf = call.attributes[0].i != 0;
+  const ReadFloats x = read(stream, call.inputs[0]);
+  const WrittenFloats y = written(stream, *call.outputs[0]);
+  enqueue_blocks(stream, kit::element_count(*call.outputs[0]), [=](int64_t first, int64_t count) {
+    float room[2][kBlock];
+    float* const out = y.block(first, room[1]);
+    kernels::bias_gelu_f32(erf, x.block(first, count, room[0]), /*bias=*/nullptr, out, count);
+    y.finish(first, count, out);
+  });
+}
+
+OpSupport gelu_backward_query(const keel_op_call& call) {
+  return {is_dense_float_call(call) ? "gelu_backward" : nullptr};
+}
+
+void gelu_backward_run(Stream& stream, const keel_op_call& call, void*) {
+  const bool erf = call.attributes[0].i != 0;
+  const ReadFloats x = read(stream, call.inputs[0]);
+  const ReadFloats dy = read(stream, call.inputs[1]);
+  const WrittenFloats dx = written(stream, *call.outputs[0]);
+  enqueue_blocks(stream, kit::element_count(*call.outputs[0]), [=](int64_t first, int64_t count) {
+    float room[3][kBlock];
+    float* const out = dx.block(first, room[2]);
+    kernels::bias_gelu_backward_f32(erf, x.block(first, count, room[0]), /*bias=*/nullptr,
+                                    dy.block(first, count, room[1]), out, count);
+    dx.finish(first, count, out);
   });
 }
 
@@ -127,6 +176,8 @@ void bias_gelu_backward_run(Stream& stream, const keel_op_call& call, void*) {
 
 }  // namespace
 
+const Operator kGeluOperator = {gelu_query, gelu_run};
+const Operator kGeluBackwardOperator = {gelu_backward_query, gelu_backward_run};
 const Operator kSwigluOperator = {swiglu_query, swiglu_run};
 const Operator kSwigluBackwardOperator = {swiglu_backward_query, swiglu_backward_run};
 const Operator kBiasGeluOperator = {bias_gelu_query, bias_gelu_run};

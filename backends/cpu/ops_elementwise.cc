@@ -1,4 +1,4 @@
-// fill, cast, add, scale, axpy, gelu and adamw: each element by itself.
+// fill, cast, add, scale, axpy and adamw: each element by itself.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -205,36 +205,7 @@ void axpy_run(Stream& stream, const keel_op_call& call, void*) {
   });
 }
 
-// ---- gelu, adamw ---------------------------------------------------------------
-
-OpSupport f32_query(const keel_op_call& call, const char* name) {
-  return {all_of_dtype(call, KEEL_FLOAT32) && flat(call) ? name : nullptr};
-}
-
-OpSupport gelu_query(const keel_op_call& call) {
-  return f32_query(call, "gelu");
-}
-
-void gelu_run(Stream& stream, const keel_op_call& call, void*) {
-  const auto* const x = address<const float>(stream, *call.inputs[0]);
-  auto* const y = address<float>(stream, *call.outputs[0]);
-  enqueue_flat(stream, call, [=](int64_t begin, int64_t end) {
-    kernels::gelu_f32(x + begin, y + begin, end - begin);
-  });
-}
-
-OpSupport gelu_backward_query(const keel_op_call& call) {
-  return f32_query(call, "gelu_backward");
-}
-
-void gelu_backward_run(Stream& stream, const keel_op_call& call, void*) {
-  const auto* const x = address<const float>(stream, *call.inputs[0]);
-  const auto* const dy = address<const float>(stream, *call.inputs[1]);
-  auto* const dx = address<float>(stream, *call.outputs[0]);
-  enqueue_flat(stream, call, [=](int64_t begin, int64_t end) {
-    kernels::gelu_backward_f32(x + begin, dy + begin, dx + begin, end - begin);
-  });
-}
+// ---- adamw ---------------------------------------------------------------------
 
 // All float32, but for gradients that may be bfloat16.
 OpSupport adamw_query(const keel_op_call& call) {
@@ -290,8 +261,6 @@ const Operator kCastOperator = {cast_query, cast_run};
 const Operator kAddOperator = {add_query, add_run};
 const Operator kScaleOperator = {scale_query, scale_run};
 const Operator kAxpyOperator = {axpy_query, axpy_run};
-const Operator kGeluOperator = {gelu_query, gelu_run};
-const Operator kGeluBackwardOperator = {gelu_backward_query, gelu_backward_run};
 const Operator kAdamwOperator = {adamw_query, adamw_run};
 
 }  // namespace keel::cpu

@@ -186,13 +186,13 @@ TEST_P(CpuOps, GeluOverItsRange) {
     data[static_cast<size_t>(i)] = -12.0f + 0.001f * static_cast<float>(i);
   const DeviceTensor x = floats({kCount}, data);
   DeviceTensor y(device(), KEEL_FLOAT32, {kCount});
-  run(KEEL_OP_GELU, {x}, {y});
+  run(KEEL_OP_GELU, {x}, {y}, {integer(0)});
   expect_near(
       values(y), [&](size_t i) { return gelu(data[i]); }, 1e-6, 1e-37);
 
   const auto upstream = random_values(kCount, 10);
   const DeviceTensor dy = floats({kCount}, upstream);
-  run(KEEL_OP_GELU_BACKWARD, {x, dy}, {dy});
+  run(KEEL_OP_GELU_BACKWARD, {x, dy}, {dy}, {integer(0)});
   expect_near(
       values(dy), [&](size_t i) { return upstream[i] * gelu_slope(data[i]); }, 2e-6, 1e-6);
 
@@ -200,8 +200,8 @@ TEST_P(CpuOps, GeluOverItsRange) {
   const DeviceTensor special = floats({4}, {inf, 1e30f, -1e30f, std::nanf("")});
   const DeviceTensor ones = floats({4}, {1, 1, 1, 1});
   DeviceTensor result(device(), KEEL_FLOAT32, {4}), slope(device(), KEEL_FLOAT32, {4});
-  run(KEEL_OP_GELU, {special}, {result});
-  run(KEEL_OP_GELU_BACKWARD, {special, ones}, {slope});
+  run(KEEL_OP_GELU, {special}, {result}, {integer(0)});
+  run(KEEL_OP_GELU_BACKWARD, {special, ones}, {slope}, {integer(0)});
   const auto g = values(result), s = values(slope);
   EXPECT_EQ(g[0], inf);
   EXPECT_EQ(g[1], 1e30f);

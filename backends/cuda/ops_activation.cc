@@ -1,4 +1,4 @@
-// swiglu and bias_gelu with their gradients.
+// gelu, swiglu and bias_gelu with their gradients.
 #include "backends/cuda/ops.h"
 
 namespace keel::cuda {
@@ -66,7 +66,7 @@ keel_status run_swiglu_backward(Stream& stream, const keel_op_call& call, void*)
                                                        are_aligned(x, width, {from, dy, to}), 0});
 }
 
-// ---- bias_gelu -------------------------------------------------------------------
+// ---- gelu, bias_gelu -------------------------------------------------------------------
 
 constexpr KernelsOfDtypes kBiasGelu = {KernelId::bias_gelu_f32, KernelId::bias_gelu_bf16,
                                        KernelId::bias_gelu_f16};
@@ -74,35 +74,44 @@ constexpr KernelsOfDtypes kBiasGeluBackward = {KernelId::bias_gelu_backward_f32,
                                                KernelId::bias_gelu_backward_bf16,
                                                KernelId::bias_gelu_backward_f16};
 
-// |dy| NULL: forward.
-keel_status run_either(Stream& stream, const keel_op_call& call, const keel_tensor* dy,
-                       const KernelsOfDtypes& kernels) {
+// |bias| NULL: none; |dy| NULL: forward.
+keel_status run_either(Stream& stream, const keel_op_call& call, const keel_tensor* bias,
+                       const keel_tensor* dy, const KernelsOfDtypes& kernels) {
   const keel_tensor& x = *call.inputs[0];
   simt::BiasGeluArguments arguments = {};
   arguments.x = address_of(x);
-  arguments.bias = address_or_none(call.inputs[1]);
+  arguments.bias = address_or_none(bias);
   arguments.dy = address_or_none(dy);
   arguments.out = address_of(*call.outputs[0]);
   arguments.count = static_cast<uint64_t>(kit::element_count(x));
-  arguments.columns = static_cast<uint64_t>(x.shape[1]);
+  arguments.columns = bias == nullptr ? 0 : static_cast<uint64_t>(bias->shape[0]);
   arguments.by_erf = call.attributes[0].i != 0 ? 1 : 0;
-  // Without a bias the rows are one.
-  const uint64_t width = arguments.bias == 0 ? 0 : arguments.columns;
+  // Without a bias the rows are one, and have no columns.
   arguments.is_aligned =
-      are_aligned(x, width, {arguments.x, arguments.bias, arguments.dy, arguments.out});
+      are_aligned(x, arguments.columns, {arguments.x, arguments.bias, arguments.dy, arguments.out});
   return launch_elements(stream, kernels, x, arguments.count, arguments);
 }
 
+keel_status run_gelu(Stream& stream, const keel_op_call& call, void*) {
+  return run_either(stream, call, nullptr, nullptr, kBiasGelu);
+}
+
+keel_status run_gelu_backward(Stream& stream, const keel_op_call& call, void*) {
+  return run_either(stream, call, nullptr, call.inputs[1], kBiasGeluBackward);
+}
+
 keel_status run_bias_gelu(Stream& stream, const keel_op_call& call, void*) {
-  return run_either(stream, call, nullptr, kBiasGelu);
+  return run_either(stream, call, call.inputs[1], nullptr, kBiasGelu);
 }
 
 keel_status run_bias_gelu_backward(Stream& stream, const keel_op_call& call, void*) {
-  return run_either(stream, call, call.inputs[2], kBiasGeluBackward);
+  return run_either(stream, call, call.inputs[1], call.inputs[2], kBiasGeluBackward);
 }
 
 }  // namespace
 
+const Op kGeluOp = {"simt.gelu", is_dense_float_call, nullptr, run_gelu};
+const Op kGeluBackwardOp = {"simt.gelu_backward", is_dense_float_call, nullptr, run_gelu_backward};
 const Op kSwigluOp = {"simt.swiglu", is_dense_float_call, nullptr, run_swiglu};
 const Op kSwigluBackwardOp = {"simt.swiglu_backward", is_dense_float_call, nullptr,
                               run_swiglu_backward};

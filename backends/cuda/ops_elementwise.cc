@@ -1,4 +1,4 @@
-// Element-wise operators: fill, cast, add, scale, axpy, gelu, adamw.
+// Element-wise operators: fill, cast, add, scale, axpy, adamw.
 #include <cmath>
 #include <cstring>
 #include <keel/float_types.hpp>
@@ -163,23 +163,7 @@ keel_status run_axpy(Stream& stream, const keel_op_call& call, void*) {
                    call.attributes[0].f);
 }
 
-// ---- gelu, adamw -----------------------------------------------------------------
-
-bool supports_gelu(const keel_op_call& call) {
-  return are_dense(call, {f32, f32});
-}
-
-keel_status run_gelu(Stream& stream, const keel_op_call& call, void*) {
-  return run_usual(stream, call, KernelId::gelu);
-}
-
-bool supports_gelu_backward(const keel_op_call& call) {
-  return are_dense(call, {f32, f32, f32});
-}
-
-keel_status run_gelu_backward(Stream& stream, const keel_op_call& call, void*) {
-  return run_usual(stream, call, KernelId::gelu_backward);
-}
+// ---- adamw -----------------------------------------------------------------------
 
 bool supports_adamw(const keel_op_call& call) {
   return are_dense(call, {f32, f32, f32, f32, f32, f32, f32}) ||
@@ -226,9 +210,6 @@ const Op kCastOp = {"simt.cast", supports_cast, nullptr, run_cast};
 const Op kAddOp = {"simt.add", supports_add, nullptr, run_add};
 const Op kScaleOp = {"simt.scale", supports_scale, nullptr, run_scale};
 const Op kAxpyOp = {"simt.axpy", supports_axpy, nullptr, run_axpy};
-const Op kGeluOp = {"simt.gelu", supports_gelu, nullptr, run_gelu};
-const Op kGeluBackwardOp = {"simt.gelu_backward", supports_gelu_backward, nullptr,
-                            run_gelu_backward};
 const Op kAdamwOp = {"simt.adamw", supports_adamw, nullptr, run_adamw};
 
 }  // namespace keel::cuda

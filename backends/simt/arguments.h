@@ -282,8 +282,6 @@ struct CastScaledArguments {
   X(scale_bf16)                   \
   X(axpy_f32)                     \
   X(axpy_bf16)                    \
-  X(gelu)                         \
-  X(gelu_backward)                \
   X(adamw)                        \
   X(sum_rows_warp)                \
   X(sum_rows_block)               \

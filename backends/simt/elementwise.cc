@@ -1,7 +1,6 @@
-// cast, add, scale, axpy, gelu and adamw: each element by itself. 16-bit types are computed in
+// cast, add, scale, axpy and adamw: each element by itself. 16-bit types are computed in
 // float32 and rounded once. An output may be an input: a thread reads its elements before it
 // writes them.
-#include "backends/simt/gelu.h"
 #include "backends/simt/simt.h"
 
 namespace keel::simt {
@@ -125,32 +124,6 @@ KEEL_SIMT_ELEMENTWISE(scale_bf16, scale<keel::simt::bf16>)
 KEEL_SIMT_ELEMENTWISE(axpy_f32, axpy<float>)
 KEEL_SIMT_ELEMENTWISE(axpy_bf16, axpy<keel::simt::bf16>)
 #undef KEEL_SIMT_ELEMENTWISE
-
-KEEL_SIMT_KERNEL(gelu, keel::simt::ElementwiseArguments) {
-  using namespace keel::simt;
-  const Global<const float> x(args.in[0]);
-  const Global<float> y(args.out);
-  for_each<4>(args.count, args.is_aligned != 0, [&](auto width, uint64_t i) {
-    constexpr int n = decltype(width)::value;
-    Lanes<float, n> value = x.template load<n>(i);
-    for (int lane = 0; lane < n; ++lane) value.at[lane] = gelu_of(value.at[lane]);
-    y.template store<n>(i, value);
-  });
-}
-
-KEEL_SIMT_KERNEL(gelu_backward, keel::simt::ElementwiseArguments) {
-  using namespace keel::simt;
-  const Global<const float> x(args.in[0]);
-  const Global<const float> dy(args.in[1]);
-  const Global<float> dx(args.out);
-  for_each<4>(args.count, args.is_aligned != 0, [&](auto width, uint64_t i) {
-    constexpr int n = decltype(width)::value;
-    const Lanes<float, n> value = x.template load<n>(i);
-    Lanes<float, n> gradient = dy.template load<n>(i);
-    for (int lane = 0; lane < n; ++lane) gradient.at[lane] *= gelu_slope(value.at[lane]);
-    dx.template store<n>(i, gradient);
-  });
-}
 
 KEEL_SIMT_KERNEL(adamw, keel::simt::AdamwArguments) {
   keel::simt::adamw<float>(args);

@@ -1,4 +1,4 @@
-// swiglu and bias_gelu with their gradients.
+// gelu, swiglu and bias_gelu with their gradients.
 #include "backends/vulkan/ops.h"
 
 namespace keel::vulkan {
@@ -32,10 +32,10 @@ keel_status run_swiglu_backward(Stream& stream, const keel_op_call& call, void*)
   return run_elements(stream, {Shader::kSwigluBackward}, arguments, kit::element_count(dy));
 }
 
-// ---- bias_gelu -------------------------------------------------------------------
+// ---- gelu, bias_gelu -------------------------------------------------------------------
 
-keel_status run_bias_gelu(Stream& stream, const keel_op_call& call, void*) {
-  const keel_tensor* const bias = call.inputs[1];
+// Without a bias the columns are of no account.
+keel_status run_forward(Stream& stream, const keel_op_call& call, const keel_tensor* bias) {
   const keel_tensor& y = *call.outputs[0];
   struct {
     uint64_t x, bias, y;
@@ -45,32 +45,50 @@ keel_status run_bias_gelu(Stream& stream, const keel_op_call& call, void*) {
                  address_of(y),
                  0,
                  0,
-                 static_cast<uint32_t>(y.shape[1]),
+                 bias != nullptr ? static_cast<uint32_t>(bias->shape[0]) : 1u,
                  bias != nullptr ? 1u : 0u,
                  call.attributes[0].i != 0 ? 1u : 0u};
   return run_elements(stream, {Shader::kBiasGelu}, arguments, kit::element_count(y));
 }
 
-keel_status run_bias_gelu_backward(Stream& stream, const keel_op_call& call, void*) {
-  const keel_tensor* const bias = call.inputs[1];
+keel_status run_backward(Stream& stream, const keel_op_call& call, const keel_tensor* bias,
+                         const keel_tensor& dy) {
   const keel_tensor& dx = *call.outputs[0];
   struct {
     uint64_t x, bias, dy, dx;
     uint32_t count, span, columns, has_bias, by_erf;
   } arguments = {address_of(*call.inputs[0]),
                  address_or_none(bias),
-                 address_of(*call.inputs[2]),
+                 address_of(dy),
                  address_of(dx),
                  0,
                  0,
-                 static_cast<uint32_t>(dx.shape[1]),
+                 bias != nullptr ? static_cast<uint32_t>(bias->shape[0]) : 1u,
                  bias != nullptr ? 1u : 0u,
                  call.attributes[0].i != 0 ? 1u : 0u};
   return run_elements(stream, {Shader::kBiasGeluBackward}, arguments, kit::element_count(dx));
 }
 
+keel_status run_gelu(Stream& stream, const keel_op_call& call, void*) {
+  return run_forward(stream, call, nullptr);
+}
+
+keel_status run_gelu_backward(Stream& stream, const keel_op_call& call, void*) {
+  return run_backward(stream, call, nullptr, *call.inputs[1]);
+}
+
+keel_status run_bias_gelu(Stream& stream, const keel_op_call& call, void*) {
+  return run_forward(stream, call, call.inputs[1]);
+}
+
+keel_status run_bias_gelu_backward(Stream& stream, const keel_op_call& call, void*) {
+  return run_backward(stream, call, call.inputs[1], *call.inputs[2]);
+}
+
 }  // namespace
 
+const Op kGeluOp = {"vulkan.gelu", supports_floats, nullptr, run_gelu};
+const Op kGeluBackwardOp = {"vulkan.gelu_backward", supports_floats, nullptr, run_gelu_backward};
 const Op kSwigluOp = {"vulkan.swiglu", supports_floats, nullptr, run_swiglu};
 const Op kSwigluBackwardOp = {"vulkan.swiglu_backward", supports_floats, nullptr,
                               run_swiglu_backward};

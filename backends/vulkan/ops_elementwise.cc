@@ -1,4 +1,4 @@
-// Element-wise operators: fill, cast, add, scale, axpy, gelu, adamw.
+// Element-wise operators: fill, cast, add, scale, axpy, adamw.
 #include <cmath>
 #include <cstring>
 #include <keel/float_types.hpp>
@@ -136,24 +136,6 @@ keel_status run_axpy(Stream& stream, const keel_op_call& call, void*) {
   return run_elements(stream, {Shader::kAxpy}, arguments, kit::element_count(*call.outputs[0]));
 }
 
-keel_status run_gelu(Stream& stream, const keel_op_call& call, void*) {
-  struct {
-    uint64_t x, y;
-    uint32_t count, span;
-  } arguments = {address_of(*call.inputs[0]), address_of(*call.outputs[0]), 0, 0};
-  return run_elements(stream, {Shader::kGelu}, arguments, kit::element_count(*call.outputs[0]));
-}
-
-keel_status run_gelu_backward(Stream& stream, const keel_op_call& call, void*) {
-  struct {
-    uint64_t x, dy, dx;
-    uint32_t count, span;
-  } arguments = {address_of(*call.inputs[0]), address_of(*call.inputs[1]),
-                 address_of(*call.outputs[0]), 0, 0};
-  return run_elements(stream, {Shader::kGeluBackward}, arguments,
-                      kit::element_count(*call.outputs[0]));
-}
-
 // ---- adamw -----------------------------------------------------------------------
 
 keel_status run_adamw(Stream& stream, const keel_op_call& call, void*) {
@@ -191,8 +173,6 @@ const Op kCastOp = {"vulkan.cast", supports_cast, nullptr, run_cast};
 const Op kAddOp = {"vulkan.add", supports_floats, nullptr, run_add};
 const Op kScaleOp = {"vulkan.scale", supports_floats, nullptr, run_scale};
 const Op kAxpyOp = {"vulkan.axpy", supports_floats, nullptr, run_axpy};
-const Op kGeluOp = {"vulkan.gelu", supports_floats, nullptr, run_gelu};
-const Op kGeluBackwardOp = {"vulkan.gelu_backward", supports_floats, nullptr, run_gelu_backward};
 const Op kAdamwOp = {"vulkan.adamw", supports_floats, nullptr, run_adamw};
 
 }  // namespace keel::vulkan

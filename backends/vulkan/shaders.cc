@@ -21,12 +21,6 @@ constexpr uint32_t kScale[] = {
 constexpr uint32_t kAxpy[] = {
 #include "shaders/axpy.inc"
 };
-constexpr uint32_t kGelu[] = {
-#include "shaders/gelu.inc"
-};
-constexpr uint32_t kGeluBackward[] = {
-#include "shaders/gelu_backward.inc"
-};
 constexpr uint32_t kSumRows[] = {
 #include "shaders/sum_rows.inc"
 };
@@ -143,8 +137,6 @@ constexpr ShaderCode kCode[] = {
     {kAdd, std::size(kAdd), WorkgroupShape::kElements, 0},
     {kScale, std::size(kScale), WorkgroupShape::kElements, 0},
     {kAxpy, std::size(kAxpy), WorkgroupShape::kElements, 0},
-    {kGelu, std::size(kGelu), WorkgroupShape::kElements, 0},
-    {kGeluBackward, std::size(kGeluBackward), WorkgroupShape::kElements, 0},
     {kSumRows, std::size(kSumRows), WorkgroupShape::kReduction, 0},
     {kSumColumns, std::size(kSumColumns), WorkgroupShape::kElements, 0},
     {kEmbedding, std::size(kEmbedding), WorkgroupShape::kElements, 0},

@@ -13,8 +13,6 @@ enum class Shader : uint32_t {
   kAdd,
   kScale,
   kAxpy,
-  kGelu,
-  kGeluBackward,
   kSumRows,
   kSumColumns,
   kEmbedding,
@@ -52,7 +50,7 @@ enum class Shader : uint32_t {
   kTranspose16,
   kCastScaled,
 };
-inline constexpr uint32_t kShaderCount = 43;
+inline constexpr uint32_t kShaderCount = 41;
 
 // How the invocations of a workgroup are counted (constant_id 0).
 enum class WorkgroupShape {

@@ -101,12 +101,12 @@ TEST_F(VulkanOps, GeluAndItsGradientOverTheWholeRange) {
     gradient[i] = dy[i] * (sigmoid + (rest == 0.0 ? 0.0 : v * sigmoid * rest * 2.0 * slope));
     if (sigmoid == 0.0) gradient[i] = 0.0;
   }
-  run({KEEL_OP_GELU, {floats(device_x, {n})}, {floats(out, {n})}, {}});
+  run({KEEL_OP_GELU, {floats(device_x, {n})}, {floats(out, {n})}, {integer(0)}});
   expect_near(out, expected, 3e-6, 1e-7, "gelu");
   run({KEEL_OP_GELU_BACKWARD,
        {floats(device_x, {n}), floats(device_dy, {n})},
        {floats(device_dy, {n})},
-       {}});
+       {integer(0)}});
   expect_near(device_dy, gradient, 5e-6, 1e-6, "gelu_backward");
 }
 

@@ -161,8 +161,10 @@ class CheckedOp : public CheckedTest {
     call_.op = KEEL_OP_GELU;
     call_.input_count = 1;
     call_.output_count = 1;
+    call_.attribute_count = 1;
     call_.inputs = inputs_;
     call_.outputs = outputs_;
+    call_.attributes = &form_;
   }
   keel_status run(void* workspace = nullptr) { return op().run(stream_, &call_, workspace); }
 
@@ -170,6 +172,7 @@ class CheckedOp : public CheckedTest {
   keel_tensor output_ = {};
   const keel_tensor* inputs_[1] = {&input_};
   const keel_tensor* outputs_[1] = {&output_};
+  const keel_attribute form_ = {};
   keel_op_call call_ = KEEL_STRUCT_INIT(keel_op_call, KEEL_STRUCT_OP_CALL);
 };
 

@@ -86,9 +86,9 @@ void Model::forward() {
   keel::op(stream_, KEEL_OP_EMBEDDING, {layout_.view(parameters_, kEmbeddingTable), v.contexts},
            {v.embedded});
   linear(v.input, kWeight1, kBias1, v.linear1);
-  keel::op(stream_, KEEL_OP_GELU, {v.linear1}, {v.hidden1});
+  keel::op(stream_, KEEL_OP_GELU, {v.linear1}, {v.hidden1}, {/*form=*/0});
   linear(v.hidden1, kWeight2, kBias2, v.linear2);
-  keel::op(stream_, KEEL_OP_GELU, {v.linear2}, {v.hidden2});
+  keel::op(stream_, KEEL_OP_GELU, {v.linear2}, {v.hidden2}, {/*form=*/0});
   linear(v.hidden2, kWeight3, kBias3, v.logits);
   keel::op(stream_, KEEL_OP_CROSS_ENTROPY, {v.logits, v.labels}, {v.losses, v.logsumexp});
 }
@@ -100,9 +100,9 @@ void Model::backward(double scale) {
   keel::op(stream_, KEEL_OP_CROSS_ENTROPY_BACKWARD, {v.logits, v.labels, v.logsumexp}, {d_logits},
            {scale});
   linear_backward(v.hidden2, d_logits, kWeight3, kBias3, v.d_hidden2);
-  keel::op(stream_, KEEL_OP_GELU_BACKWARD, {v.linear2, v.d_hidden2}, {v.d_hidden2});
+  keel::op(stream_, KEEL_OP_GELU_BACKWARD, {v.linear2, v.d_hidden2}, {v.d_hidden2}, {/*form=*/0});
   linear_backward(v.hidden1, v.d_hidden2, kWeight2, kBias2, v.d_hidden1);
-  keel::op(stream_, KEEL_OP_GELU_BACKWARD, {v.linear1, v.d_hidden1}, {v.d_hidden1});
+  keel::op(stream_, KEEL_OP_GELU_BACKWARD, {v.linear1, v.d_hidden1}, {v.d_hidden1}, {/*form=*/0});
   linear_backward(v.input, v.d_hidden1, kWeight1, kBias1, v.d_input);
   keel::op(stream_, KEEL_OP_EMBEDDING_BACKWARD, {v.d_embedded, v.contexts},
            {layout_.view(gradient_, kEmbeddingTable)});

@@ -251,8 +251,11 @@ void Network::run_mlp(const Layer& layer, const LayerWeights& weights, const kee
   weights.mlp_norm.forward(stream_, layer.middle, layer.mlp_input.value, layer.mlp_statistics);
   round_operand(stream_, layer.mlp_input);
   weights.up.forward(stream_, layer.mlp_input.operand, layer.up);
-  keel::op(stream_, config_.is_llama() ? KEEL_OP_SWIGLU : KEEL_OP_GELU, {layer.up},
-           {layer.hidden.value});
+  if (config_.is_llama()) {
+    keel::op(stream_, KEEL_OP_SWIGLU, {layer.up}, {layer.hidden.value});
+  } else {
+    keel::op(stream_, KEEL_OP_GELU, {layer.up}, {layer.hidden.value}, {/*form=*/0});
+  }
   round_operand(stream_, layer.hidden);
   const keel_tensor branch = reshaped(scratch_, {tokens_, config_.width});
   weights.down.forward(stream_, layer.hidden.operand, branch);
@@ -261,8 +264,11 @@ void Network::run_mlp(const Layer& layer, const LayerWeights& weights, const kee
 
 void Network::run_mlp_backward(const Layer& layer, const LayerWeights& weights) {
   weights.down.backward(stream_, layer.hidden.operand, d_.residual, d_.hidden);
-  keel::op(stream_, config_.is_llama() ? KEEL_OP_SWIGLU_BACKWARD : KEEL_OP_GELU_BACKWARD,
-           {layer.up, d_.hidden}, {d_.up.value});
+  if (config_.is_llama()) {
+    keel::op(stream_, KEEL_OP_SWIGLU_BACKWARD, {layer.up, d_.hidden}, {d_.up.value});
+  } else {
+    keel::op(stream_, KEEL_OP_GELU_BACKWARD, {layer.up, d_.hidden}, {d_.up.value}, {/*form=*/0});
+  }
   weights.up.backward(stream_, layer.mlp_input.operand, d_.up, d_.branch);
   weights.mlp_norm.backward(stream_, layer.middle, layer.mlp_statistics, d_.branch);
   keel::op(stream_, KEEL_OP_ADD, {d_.residual.value, d_.branch}, {d_.residual.value});

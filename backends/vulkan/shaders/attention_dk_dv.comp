@@ -38,7 +38,7 @@ void main() {
             float p = 0.0;
             float slope = 0.0;
             if (sees(own_column(j), first + own_row() + i)) {
-              p = exact_exp(scale * weights[i][j] - logsumexp.at[rows + query]);
+              p = exp_or_infinity(scale * weights[i][j] - logsumexp.at[rows + query]);
               slope = scale * p * (slopes[i][j] - delta.at[rows + query]);
             }
             weights[i][j] = p;

@@ -31,7 +31,7 @@ void main() {
           const uint query = first + own_row() + i;
           float slope = 0.0;
           if (sees(own_row() + i, key + own_column(j))) {
-            const float p = exact_exp(scale * slopes[i][j] - logsumexp.at[rows + query]);
+            const float p = exp_or_infinity(scale * slopes[i][j] - logsumexp.at[rows + query]);
             slope = scale * p * (of_values[i][j] - delta.at[rows + query]);
           }
           slopes[i][j] = slope;

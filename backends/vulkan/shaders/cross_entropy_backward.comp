@@ -22,7 +22,7 @@ void main() {
     const int label = labels.at[row];
     float value = 0.0;
     if (label >= 0 && label < int(columns)) {
-      const float probability = exact_exp(logits.at[i] - logsumexp.at[row]);
+      const float probability = exp_or_infinity(logits.at[i] - logsumexp.at[row]);
       value = scale * (probability - (column == label ? 1.0 : 0.0));
     }
     dlogits.at[i] = value;

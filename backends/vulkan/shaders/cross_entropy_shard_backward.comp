@@ -23,7 +23,7 @@ void main() {
     const int label = labels.at[row];
     float value = 0.0;
     if (label >= 0) {
-      const float probability = exact_exp(logits.at[i] - logsumexp.at[row]);
+      const float probability = exp_or_infinity(logits.at[i] - logsumexp.at[row]);
       value = scale * (probability - (uint(label) == first + column ? 1.0 : 0.0));
     }
     dlogits.at[i] = value;

@@ -1,11 +1,9 @@
 // exp and log to about 1e-7 relative. Vulkan asks for 3 + 2|x| ulp of exp and
 // drivers take it: lavapipe's log is a short polynomial.
 
-// 2^n * e^r with r = x - n ln 2 in two parts; |precise| keeps a compiler from
-// joining them again.
-// Held at e^88.5 above, 0 below -87 (the float's last normal value); NaN stays NaN.
-float exact_exp(float exponent) {
-  const float x = clamp(exponent, -87.0, 88.5);
+// e^x for x in [-87, 88.72283], a float's largest logarithm: 2^n * e^r with r = x - n ln 2 in two
+// parts; |precise| keeps a compiler from joining them again.
+float exp_within_range(float x) {
   const float n = roundEven(x * 1.44269504088896341);
   precise float r = x - n * 0.693359375;
   r = r + n * 2.12194440e-4;
@@ -18,10 +16,23 @@ float exact_exp(float exponent) {
   p = fma(p, r * r, r) + 1.0;
   // n is at most 128: two factors, since 2^128 is no float.
   const int half_n = int(n) >> 1;
-  const float result = p * intBitsToFloat((half_n + 127) << 23) *
-                       intBitsToFloat((int(n) - half_n + 127) << 23);
+  return p * intBitsToFloat((half_n + 127) << 23) *
+         intBitsToFloat((int(n) - half_n + 127) << 23);
+}
+
+// Held at e^88.5 above, 0 below -87 (the float's last normal value); NaN stays NaN.
+float exact_exp(float exponent) {
   if (isnan(exponent)) return exponent;
-  return exponent < -87.0 ? 0.0 : result;
+  return exponent < -87.0 ? 0.0 : exp_within_range(clamp(exponent, -87.0, 88.5));
+}
+
+// The same, but infinity for what is beyond the floats: a probability by a logsumexp that is not
+// its row's own may be any number.
+float exp_or_infinity(float exponent) {
+  const float kLargest = 88.72283;
+  if (exponent > kLargest) return uintBitsToFloat(0x7f800000u);
+  if (isnan(exponent)) return exponent;
+  return exponent < -87.0 ? 0.0 : exp_within_range(clamp(exponent, -87.0, kLargest));
 }
 
 // -infinity for 0, NaN for NaN. For normal x > 0: m in [sqrt(1/2), sqrt(2)), log m by the series of atanh.
