@@ -23,7 +23,9 @@ enum class Shader : uint32_t {
   kCrossEntropyBackward,
   kAdamw,
   kMatmulBegin,
+  kMatmulEnd,
   kMatmulShared,
+  kMatmulShared16,
   kMatmulTexel,
   kNorm,
   kNormBackward,
@@ -52,7 +54,7 @@ enum class Shader : uint32_t {
   kTranspose16,
   kCastScaled,
 };
-inline constexpr uint32_t kShaderCount = 43;
+inline constexpr uint32_t kShaderCount = 45;
 
 // How the invocations of a workgroup are counted (constant_id 0).
 enum class WorkgroupShape {
