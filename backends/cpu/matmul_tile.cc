@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <keel/plugin_kit.hpp>
 #include <new>
-#include <utility>
 #include <vector>
 
 #include "backends/cpu/float_rows.h"
@@ -70,22 +69,11 @@ keel_status multiply_straight(const Tile& tile) {
         tile.dtype == KEEL_FLOAT32 ? gemm::multiply_f32(p) : gemm::multiply_bf16(p, tile.c_dtype);
     if (status != KEEL_OK) return status;
   }
+  // All at once: in bands that fit a cache of one core each would pack b anew, which costs more
+  // than it spares.
   if (tile.activation == Activation::kNone) return KEEL_OK;
   for (int64_t i = 0; i < p.m; ++i) {
     activate(tile.activation, static_cast<float*>(p.c.data) + i * p.c.stride, p.n);
-  }
-  return KEEL_OK;
-}
-
-// In bands of rows: the activation finds its operands in the cache, and b's panels, which each
-// band packs anew, are used for 64 rows at least.
-keel_status multiply_bands(const Tile& tile) {
-  constexpr int64_t kElements = int64_t{1} << 17;  // 512 KiB of c
-  const auto [m, n] = std::pair(tile.product.m, tile.product.n);
-  const int64_t rows = std::max<int64_t>(64, kElements / n / 8 * 8);
-  for (int64_t i = 0; i < m; i += rows) {
-    const keel_status status = multiply_straight(tile.part(i, 0, std::min(rows, m - i), n));
-    if (status != KEEL_OK) return status;
   }
   return KEEL_OK;
 }
@@ -95,9 +83,9 @@ keel_status multiply_bands(const Tile& tile) {
 // A block of c is summed up in float32 beside c, over panels of a and b that are widened there:
 // what is widened is used from the cache, and c is rounded once. A panel of a is widened anew for
 // each block beside it and one of b for each below it, which costs few percent of the product.
-constexpr int64_t kRows = 256;
-constexpr int64_t kColumns = 256;
-constexpr int64_t kDepth = 1024;
+constexpr int64_t kRows = 384;
+constexpr int64_t kColumns = 384;
+constexpr int64_t kDepth = 384;
 
 // Lines that begin at 64 bytes and in different sets of the cache.
 int64_t pitch_of(int64_t length) {
@@ -229,7 +217,6 @@ bool is_widened(keel_dtype dtype) {
 
 keel_status multiply_tile(const Tile& tile) try {
   if (is_widened(tile.dtype) || rounds_twice(tile)) return multiply_staged(tile);
-  if (tile.activation != Activation::kNone) return multiply_bands(tile);
   return multiply_straight(tile);
 } catch (const std::bad_alloc&) {
   return KEEL_OUT_OF_MEMORY;
