@@ -80,12 +80,19 @@ keel_status multiply_straight(const Tile& tile) {
 
 // ---- through float32 -----------------------------------------------------------
 
-// A block of c is summed up in float32 beside c, over panels of a and b that are widened there:
-// what is widened is used from the cache, and c is rounded once. A panel of a is widened anew for
-// each block beside it and one of b for each below it, which costs few percent of the product.
-constexpr int64_t kRows = 384;
-constexpr int64_t kColumns = 384;
+// A block of c of 16 bits is summed up in float32 beside c and rounded once, over panels of a and
+// b that are widened there, and used from the cache. A panel is widened anew for each block that
+// reads it, which costs some percent of the product.
+constexpr int64_t kRows = 512;
+constexpr int64_t kColumns = 768;
 constexpr int64_t kDepth = 384;
+
+// The extent of the fewest equal parts of |whole| that are no larger than |most|.
+int64_t equal_part(int64_t whole, int64_t most) {
+  if (whole <= most) return whole;
+  const int64_t parts = (whole + most - 1) / most;
+  return ((whole + parts - 1) / parts + 15) / 16 * 16;
+}
 
 // Lines that begin at 64 bytes and in different sets of the cache.
 int64_t pitch_of(int64_t length) {
@@ -142,9 +149,9 @@ keel_status multiply_staged(const Tile& tile) {
   const Product& whole = tile.product;
   const bool widened = is_widened(tile.dtype);
   const bool narrows = tile.c_dtype != KEEL_FLOAT32;
-  const int64_t rows = std::min(whole.m, kRows);
-  const int64_t columns = std::min(whole.n, kColumns);
-  const int64_t depth = widened ? std::min(whole.k, kDepth) : whole.k;
+  const int64_t rows = equal_part(whole.m, kRows);
+  const int64_t columns = equal_part(whole.n, kColumns);
+  const int64_t depth = widened ? equal_part(whole.k, kDepth) : whole.k;
   const int64_t a_room = widened ? room_for(rows, depth) : 0;
   const int64_t b_room = widened ? room_for(depth, columns) : 0;
   const int64_t c_room = narrows ? rows * pitch_of(columns) : 0;
