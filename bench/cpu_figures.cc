@@ -41,7 +41,7 @@ Figure cpu_matmul_of(int64_t size, int per_wait, const Setup& setup) {
   const OpCall matmul(
       KEEL_OP_MATMUL,
       {device_a.tensor<float>({size, size}), device_b.tensor<float>({size, size}), nullptr},
-      {device_c.tensor<float>({size, size})}, {0, 0, 1.0, 0.0});
+      {device_c.tensor<float>({size, size})}, {0, 0, 1.0, 0.0, 0});
   CpuRoof roof(cores);
 
   const double operations = 2.0 * static_cast<double>(size * size * size) * per_wait;

@@ -71,7 +71,7 @@ class Matrices {
                                : b_.tensor<Type>({product.k, product.n}),
                nullptr},
               {c_.tensor<Type>({product.m, product.n})},
-              {product.trans_a ? 1 : 0, product.trans_b ? 1 : 0, 1.0, 0.0}) {
+              {product.trans_a ? 1 : 0, product.trans_b ? 1 : 0, 1.0, 0.0, 0}) {
     const std::vector<Type> values = random_values<Type>((1 << 20) / sizeof(Type));
     fill_random(stream, a_, values);
     fill_random(stream, b_, values);

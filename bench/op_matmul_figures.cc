@@ -149,7 +149,7 @@ class Products {
     const auto [m, n, k] = product_;
     return std::unique_ptr<OpCall>(new OpCall(
         KEEL_OP_MATMUL, {tensors.uniform(dtype_, {m, k}), tensors.uniform(dtype_, {k, n}), nullptr},
-        {tensors.uniform(dtype_, {m, n})}, {0, 0, 1.0, 0.0}));
+        {tensors.uniform(dtype_, {m, n})}, {0, 0, 1.0, 0.0, 0}));
   }
 
   template <typename Multiply>

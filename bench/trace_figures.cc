@@ -34,7 +34,7 @@ class Products {
         c_(Buffer::of<float>(device, elements())),
         matmul_(KEEL_OP_MATMUL,
                 {a_.tensor<float>({size, size}), b_.tensor<float>({size, size}), nullptr},
-                {c_.tensor<float>({size, size})}, {0, 0, 1.0, 0.0}) {
+                {c_.tensor<float>({size, size})}, {0, 0, 1.0, 0.0, 0}) {
     stream_.fill<float>(a_, 1.0f);
     stream_.fill<float>(b_, 0.5f);
     run(2);

@@ -61,7 +61,7 @@ std::vector<Figure> vulkan_matmul(Setup& setup) {
   stream.upload(b, ones);
   const OpCall matmul(KEEL_OP_MATMUL,
                       {a.tensor<float>({kSize, kSize}), b.tensor<float>({kSize, kSize}), nullptr},
-                      {c.tensor<float>({kSize, kSize})}, {0, 0, 1.0, 0.0});
+                      {c.tensor<float>({kSize, kSize})}, {0, 0, 1.0, 0.0, 0});
   RawVulkan& raw = *setup.raw_vulkan;
   const Contender contenders[] = {
       {"Keel", 2.0 * kSize * kSize * kSize,

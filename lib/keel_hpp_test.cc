@@ -335,9 +335,9 @@ TEST_F(KeelHpp, MatmulWithAndWithoutBias) {
   const keel_tensor ta = a.tensor<float>({2, 3});
   const keel_tensor tb = b.tensor<float>({3, 2});
   const keel_tensor tc = c.tensor<float>({2, 2});
-  keel::op(stream, KEEL_OP_MATMUL, {ta, tb, nullptr}, {tc}, {0, 0, 1, 0});
+  keel::op(stream, KEEL_OP_MATMUL, {ta, tb, nullptr}, {tc}, {0, 0, 1, 0, 0});
   stream.download(plain, c);
-  keel::op(stream, KEEL_OP_MATMUL, {ta, tb, bias.tensor<float>({2})}, {tc}, {0, 0, 1, 0});
+  keel::op(stream, KEEL_OP_MATMUL, {ta, tb, bias.tensor<float>({2})}, {tc}, {0, 0, 1, 0, 0});
   stream.download(biased, c);
   stream.synchronize();
   EXPECT_EQ(plain, (std::vector<float>{58, 64, 139, 154}));

@@ -25,7 +25,10 @@ struct MatmulOptions {
   int64_t padding = 0;  // between the rows of a, b and c
   uint64_t shift = 0;   // elements before the first of each
   const char* name = "";
+  int64_t activation = 0;
 };
+
+constexpr const char* kActivations[] = {"", "/gelu", "/gelu_erf", "/silu"};
 
 Case matmul_case(uint32_t combination, bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k,
                  const MatmulOptions& options = {}) {
@@ -38,6 +41,7 @@ Case matmul_case(uint32_t combination, bool trans_a, bool trans_b, int64_t m, in
   std::string suffix = std::string(trans_a ? "t" : "n") + (trans_b ? "t" : "n") + "/m" +
                        std::to_string(m) + "_n" + std::to_string(n) + "_k" + std::to_string(k);
   if (options.bias) suffix += "/bias";
+  suffix += kActivations[options.activation];
   if (*options.name != '\0') suffix += std::string("/") + options.name;
   return make_case(
       KEEL_OP_MATMUL, combination, suffix,
@@ -46,7 +50,34 @@ Case matmul_case(uint32_t combination, bool trans_a, bool trans_b, int64_t m, in
        options.bias ? shifted(dense(dtypes.inputs[2], {n}), options.shift) : absent()},
       {place(dense(dtypes.outputs[0], {m, n}, options.beta == 0 ? D::kNaN : D::kNormal))},
       {int_attribute(trans_a ? 1 : 0), int_attribute(trans_b ? 1 : 0),
-       float_attribute(options.alpha), float_attribute(options.beta)});
+       float_attribute(options.alpha), float_attribute(options.beta),
+       int_attribute(options.activation)});
+}
+
+// One combination of dtypes with each activation.
+void add_activated(std::vector<Case>* cases, uint32_t c) {
+  for (int64_t activation = 1; activation <= 3; ++activation) {
+    const auto add = [&](bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k,
+                         MatmulOptions options = {}) {
+      options.activation = activation;
+      cases->push_back(matmul_case(c, trans_a, trans_b, m, n, k, options));
+    };
+    // Both ends of an activation come up: sums are normal with a deviation of sqrt(k).
+    for (int transposes = 0; transposes < 4; ++transposes) {
+      add((transposes & 2) != 0, (transposes & 1) != 0, 33, 65, 17, {.bias = true});
+    }
+    add(false, false, 33, 65, 17);
+    add(false, false, 33, 65, 17, {.bias = true, .alpha = -0.7, .beta = 0.3, .name = "alpha_beta"});
+    add(false, false, 33, 65, 17, {.alpha = 0.25, .beta = 1, .name = "accumulate"});
+    add(false, true, 33, 65, 17, {.bias = true, .padding = 3, .name = "padded"});
+    add(false, true, 33, 65, 17, {.bias = true, .shift = 1, .name = "unaligned"});
+    add(false, false, 33, 65, 17, {.distribution = D::kWide, .name = "wide"});
+    // So few terms that infinities are left among the NaN.
+    add(false, false, 33, 65, 2, {.distribution = D::kNonFinite, .name = "non_finite"});
+    add(false, false, 7, 5, 0, {.bias = true, .beta = 0.5});
+    add(false, true, 1, 129, 64);
+    add(false, true, 130, 258, 66, {.bias = true});
+  }
 }
 
 // ---- embedding, cross entropy -------------------------------------------------------------
@@ -182,6 +213,7 @@ std::vector<Case> matmul_cases() {
     cases.push_back(matmul_case(c, false, false, 33, 65, 17,
                                 {.distribution = D::kNonFinite, .name = "non_finite"}));
     cases.push_back(matmul_case(c, false, true, 256, 512, 384, {.bias = true}));
+    add_activated(&cases, c);
   }
   return cases;
 }

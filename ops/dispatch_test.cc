@@ -53,7 +53,8 @@ TEST_F(Dispatch, FallbackReadsOutputsThatAccumulate) {
   const keel_tensor a = tensor(stream, poor_, {2, 2}, {1, 2, 3, 4});
   const keel_tensor bias = tensor(stream, poor_, {2}, {100, 200});
   const keel_tensor c = tensor(stream, poor_, {2, 2}, {1, 1, 1, 1});
-  Call matmul(KEEL_OP_MATMUL, {a, a, bias}, {c}, {integer(0), integer(1), real(1), real(10)});
+  Call matmul(KEEL_OP_MATMUL, {a, a, bias}, {c},
+              {integer(0), integer(1), real(1), real(10), integer(0)});
   ASSERT_OK(keel_op_run(stream, &matmul.call));
   EXPECT_EQ(read(stream, poor_, c, 4), (std::vector<float>{115, 221, 121, 235}));
 }
@@ -93,7 +94,7 @@ TEST_F(Dispatch, FallbackWritesRows) {
     keel_tensor c = tensor(stream, poor_, {2, 2}, std::vector<float>(count, 7));
     std::copy_n(layout.strides, 2, c.strides);
     Call matmul(KEEL_OP_MATMUL, {a, b, keel_tensor{}}, {c},
-                {integer(0), integer(0), real(1), real(0)});
+                {integer(0), integer(0), real(1), real(0), integer(0)});
     const uint64_t before = fallbacks();
     ASSERT_OK(keel_op_run(stream, &matmul.call));
     EXPECT_EQ(read(stream, poor_, c, count), layout.expected);

@@ -1,21 +1,24 @@
 // References: activations, alone and with a gate or a bias.
+#include "ops/reference_activation.h"
+
 #include <cmath>
 
 #include "ops/reference_functions.h"
 #include "ops/reference_workspace.h"
 
 namespace keel::ops {
-namespace {
 
 double sigmoid(double t) {
   return 1 / (1 + std::exp(-t));
 }
 
-// Of a sigmoid, as large as its relative error may grow: exp of |t| has one of |t| roundings,
+// As large as the relative error of a sigmoid may grow: exp of |t| has one of |t| roundings,
 // and what lies under 2^-126 may be 0, which is 2^-108 in units of 2^-18.
 double sigmoid_size(double t) {
   return sigmoid(t) * (1 + std::abs(t)) + 0x1p-107;
 }
+
+namespace {
 
 constexpr double kTanhFactor = 0.79788456080286535588;  // sqrt(2 / pi)
 constexpr double kTanhCubic = 0.044715;
@@ -26,6 +29,8 @@ constexpr double kDensityAtZero = 0.39894228040143267794;  // 1 / sqrt(2 pi)
 double twice_u(double t) {
   return 2 * kTanhFactor * (t + kTanhCubic * t * t * t);
 }
+
+}  // namespace
 
 double gelu(bool erf, double t) {
   return erf ? 0.5 * t * std::erfc(-kRootHalf * t) : t * sigmoid(twice_u(t));
@@ -45,6 +50,8 @@ double gelu_slope(bool erf, double t) {
 double gelu_size(bool erf, double t) {
   return std::abs(gelu(erf, t)) * (t < 0 ? 1 + t * t : 1) + 0x1p-104;
 }
+
+namespace {
 
 // Of gelu'(t), t a sum of |terms| in size.
 double gelu_slope_size(double t, double terms) {

@@ -14,6 +14,8 @@ TEST(BatchedMatmul, IsOneMatmulAfterTheOther) {
     const bool tb = (transposes & 1) != 0;
     const std::vector<keel_attribute> attributes = {int_attribute(ta), int_attribute(tb),
                                                     float_attribute(-0.5), float_attribute(2)};
+    std::vector<keel_attribute> of_one = attributes;
+    of_one.push_back(int_attribute(0));  // no activation
     using Shape = std::vector<int64_t>;
     const Shape a_shape = ta ? Shape{k, m} : Shape{m, k};
     const Shape b_shape = tb ? Shape{n, k} : Shape{k, n};
@@ -33,7 +35,7 @@ TEST(BatchedMatmul, IsOneMatmulAfterTheOther) {
       Host one_b(b_shape, part(b, each, k * n));
       Host one_c({m, n}, part(c, each, m * n));
       const std::vector<double> want =
-          run(KEEL_OP_MATMUL, {&one_a.tensor, &one_b.tensor, nullptr}, {&one_c.tensor}, attributes)
+          run(KEEL_OP_MATMUL, {&one_a.tensor, &one_b.tensor, nullptr}, {&one_c.tensor}, of_one)
               .outputs[0]
               .values;
       expect_near({got.begin() + each * m * n, got.begin() + (each + 1) * m * n}, want, 1e-12);

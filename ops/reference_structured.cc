@@ -4,6 +4,7 @@
 #include <limits>
 #include <span>
 
+#include "ops/reference_activation.h"
 #include "ops/reference_functions.h"
 #include "ops/reference_workspace.h"
 
@@ -11,6 +12,48 @@ namespace keel::ops {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// ---- matmul's activations, by their numbers
+
+enum { kNoActivation, kGeluByTanh, kGeluByErf, kSilu };
+
+double activation_of(int64_t activation, double t) {
+  return activation == kSilu ? t * sigmoid(t) : gelu(activation == kGeluByErf, t);
+}
+
+double activation_slope(int64_t activation, double t) {
+  if (activation != kSilu) return gelu_slope(activation == kGeluByErf, t);
+  return sigmoid(t) * (1 + t * sigmoid(-t));
+}
+
+double activation_size(int64_t activation, double t) {
+  return activation == kSilu ? std::abs(t) * sigmoid_size(t)
+                             : gelu_size(activation == kGeluByErf, t);
+}
+
+// The activation of a sum |*value| of size |*size| in the places of both.
+void activate(int64_t activation, double* value, double* size) {
+  const double t = *value;
+  if (activation == kNoActivation || std::isnan(t)) return;
+  if (std::isinf(t)) {
+    *value = t < 0 ? 0 : t;  // the limits
+    *size = 0;
+    return;
+  }
+  // The sum is off by up to 2^-22 of its size: as far as its activation is steep nearby.
+  constexpr double kSteepest = 1.13;
+  const double off = 0x1p-22 * *size;
+  double slope = kSteepest;
+  if (off < 0.25) {
+    slope = 0;
+    for (const double near : {t - off, t, t + off}) {
+      slope = std::max(slope, std::abs(activation_slope(activation, near)));
+    }
+  }
+  *value = activation_of(activation, t);
+  // Its own error is in units of 2^-18.
+  *size = slope * *size + 16 * activation_size(activation, t);
+}
 
 }  // namespace
 
@@ -67,6 +110,7 @@ void matmul_reference(Workspace& w) {
         value += w.in(2)[j];
         size += std::abs(w.in(2)[j]);
       }
+      activate(w.integer(4), &value, &size);
       w.out(0)[i * n + j] = value;
       w.size(0)[i * n + j] = size;
     }

@@ -96,7 +96,7 @@ TEST(Reference, Matmul) {
     const ReferenceResult result =
         run(KEEL_OP_MATMUL, {&left.tensor, &right.tensor, &bias.tensor}, {&c.tensor},
             {int_attribute(ta ? 1 : 0), int_attribute(tb ? 1 : 0), float_attribute(0.5),
-             float_attribute(-2)});
+             float_attribute(-2), int_attribute(0)});
     expect_near(result.outputs[0].values, want, 1e-12);
   }
 }
@@ -105,11 +105,55 @@ TEST(Reference, MatmulWithBetaZeroDoesNotReadC) {
   Host a({1, 2}, std::vector<float>{1, 2});
   Host b({2, 1}, std::vector<float>{3, 4});
   Host c({1, 1}, std::vector<float>{std::nanf("")});
-  const ReferenceResult result =
-      run(KEEL_OP_MATMUL, {&a.tensor, &b.tensor, nullptr}, {&c.tensor},
-          {int_attribute(0), int_attribute(0), float_attribute(1), float_attribute(0)});
+  const ReferenceResult result = run(KEEL_OP_MATMUL, {&a.tensor, &b.tensor, nullptr}, {&c.tensor},
+                                     {int_attribute(0), int_attribute(0), float_attribute(1),
+                                      float_attribute(0), int_attribute(0)});
   EXPECT_EQ(result.outputs[0].values[0], 11);
   EXPECT_DOUBLE_EQ(result.outputs[0].magnitudes[0], std::sqrt(2) * 11);
+}
+
+// Of 1 * x + bias, beside what the operators of the activations make of x and bias.
+TEST(Reference, MatmulEndsInAnActivation) {
+  Host x({4, 1}, std::vector<float>{0, 1, -3, 10});
+  Host one({1, 1}, std::vector<float>{1});
+  Host bias({1}, std::vector<float>{0.5F});
+  Host c({4, 1}, std::vector<float>(4));
+  const auto matmul = [&](int64_t activation) {
+    return run(KEEL_OP_MATMUL, {&x.tensor, &one.tensor, &bias.tensor}, {&c.tensor},
+               {int_attribute(0), int_attribute(0), float_attribute(1), float_attribute(0),
+                int_attribute(activation)})
+        .outputs[0]
+        .values;
+  };
+  for (const int64_t form : {0, 1}) {
+    expect_near(
+        matmul(1 + form),
+        run(KEEL_OP_BIAS_GELU, {&x.tensor, &bias.tensor}, {&c.tensor}, {int_attribute(form)})
+            .outputs[0]
+            .values,
+        1e-12);
+  }
+  const auto silu = [](double t) { return t / (1 + std::exp(-t)); };
+  expect_near(matmul(3), {silu(0.5), silu(1.5), silu(-2.5), silu(10.5)}, 1e-12);
+}
+
+// At the ends the limits: nothing of an infinity times 0. NaN stays.
+TEST(Reference, ActivationsOfInfinities) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  Host x({3, 1}, std::vector<float>{infinity, -infinity, std::nanf("")});
+  Host one({1, 1}, std::vector<float>{1});
+  Host c({3, 1}, std::vector<float>(3));
+  for (const int64_t activation : {1, 2, 3}) {
+    const std::vector<double> got =
+        run(KEEL_OP_MATMUL, {&x.tensor, &one.tensor, nullptr}, {&c.tensor},
+            {int_attribute(0), int_attribute(0), float_attribute(1), float_attribute(0),
+             int_attribute(activation)})
+            .outputs[0]
+            .values;
+    EXPECT_EQ(got[0], infinity);
+    EXPECT_EQ(got[1], 0);
+    EXPECT_TRUE(std::isnan(got[2]));
+  }
 }
 
 TEST(Reference, Sum) {

@@ -21,6 +21,8 @@ constexpr DtypeCombination kBatchedMatmulDtypes[] = {
     {{f32, f32}, {f32}, false, few_roundings(kErrorFloat32)},
     {{bf16, bf16}, {bf16}, true, few_roundings(kErrorBFloat16)},
     {{bf16, bf16}, {f32}, true, few_roundings(kErrorFloat32)},
+    {{f16, f16}, {f16}, true, few_roundings(kErrorFloat16)},
+    {{f16, f16}, {f32}, true, few_roundings(kErrorFloat32)},
 };
 
 }  // namespace

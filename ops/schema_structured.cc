@@ -27,11 +27,16 @@ constexpr AttributeSpec kMatmulAttributes[] = {
     {"trans_b", AttributeKind::kInt, 0, 0, 1, "1: b is stored transposed"},
     {"alpha", AttributeKind::kFloat, 1, -kInfinity, kInfinity, "the factor of the product"},
     {"beta", AttributeKind::kFloat, 0, -kInfinity, kInfinity,
-     "the factor of c's old content, which 0 leaves unread"}};
+     "the factor of c's old content, which 0 leaves unread"},
+    {"activation", AttributeKind::kInt, 0, 0, 3,
+     "of the sum in float32, before it is rounded to c: 0: none; 1: gelu by tanh; 2: gelu by erf, "
+     "both as in bias_gelu; 3: silu(t) = t / (1 + exp(-t))"}};
 constexpr DtypeCombination kMatmulDtypes[] = {
     {{f32, f32, f32}, {f32}, false, few_roundings(kErrorFloat32)},
     {{bf16, bf16, bf16}, {bf16}, true, few_roundings(kErrorBFloat16)},
     {{bf16, bf16, bf16}, {f32}, true, few_roundings(kErrorFloat32)},
+    {{f16, f16, f16}, {f16}, true, few_roundings(kErrorFloat16)},
+    {{f16, f16, f16}, {f32}, true, few_roundings(kErrorFloat32)},
 };
 
 // ---- embedding
@@ -79,8 +84,8 @@ constinit const Schema kSum = {
 constinit const Schema kMatmul = {
     KEEL_OP_MATMUL,
     "matmul",
-    "c = alpha * op(a) op(b) + beta * c + bias, where op transposes what is stored transposed; "
-    "bias is added to every row",
+    "c = activation(alpha * op(a) op(b) + beta * c + bias), where op transposes what is stored "
+    "transposed; bias is added to every row",
     kMatmulInputs,
     kMatmulOutputs,
     kMatmulAttributes,

@@ -52,7 +52,9 @@ CastFunction cast_function(keel_dtype from, keel_dtype to);
 
 // ---- activations (kernels_activation.cc) --------------------------------------
 
-// y = silu(gate) * up, and its gradients; a sigmoid under 2^-127 is given as 0.
+// x / (1 + exp(-x)), and y = silu(gate) * up with its gradients; a sigmoid under 2^-127 is given
+// as 0.
+void silu_f32(const float* x, float* y, int64_t count);
 void swiglu_f32(const float* gate, const float* up, float* y, int64_t count);
 void swiglu_backward_f32(const float* gate, const float* up, const float* dy, float* dgate,
                          float* dup, int64_t count);

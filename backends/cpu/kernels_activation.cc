@@ -172,6 +172,15 @@ void swiglu_f32(const float* gate, const float* up, float* y, int64_t count) {
   });
 }
 
+void silu_f32(const float* x, float* y, int64_t count) {
+  for_each_vector(count, [&](auto d, int64_t i) HWY_ATTR {
+    const auto t = hn::LoadU(d, x + i);
+    const auto result = hn::Mul(t, sigmoid(d, t, exp_minus(d, t)));
+    // Spares an infinity times 0.
+    hn::StoreU(hn::IfThenZeroElse(hn::Lt(t, hn::Set(d, -88.0f)), result), d, y + i);
+  });
+}
+
 // silu'(t) = s (1 + t (1 - s)), where 1 - s = exp(-t) s has no cancellation.
 void swiglu_backward_f32(const float* gate, const float* up, const float* dy, float* dgate,
                          float* dup, int64_t count) {
@@ -197,6 +206,7 @@ namespace keel::cpu::kernels {
 
 HWY_EXPORT(bias_gelu_f32);
 HWY_EXPORT(bias_gelu_backward_f32);
+HWY_EXPORT(silu_f32);
 HWY_EXPORT(swiglu_f32);
 HWY_EXPORT(swiglu_backward_f32);
 
@@ -207,6 +217,10 @@ void bias_gelu_f32(bool erf, const float* x, const float* bias, float* y, int64_
 void bias_gelu_backward_f32(bool erf, const float* x, const float* bias, const float* dy, float* dx,
                             int64_t count) {
   HWY_DYNAMIC_DISPATCH(bias_gelu_backward_f32)(erf, x, bias, dy, dx, count);
+}
+
+void silu_f32(const float* x, float* y, int64_t count) {
+  HWY_DYNAMIC_DISPATCH(silu_f32)(x, y, count);
 }
 
 void swiglu_f32(const float* gate, const float* up, float* y, int64_t count) {

@@ -10,7 +10,16 @@
 namespace keel::cpu::testing {
 namespace {
 
-INSTANTIATE_TEST_SUITE_P(Cores, CpuOps, ::testing::Values("1", "2"),
+template <typename Small>
+struct Narrow;
+
+class CpuMatmul : public CpuOps {
+ protected:
+  template <typename Small>
+  void expect_products_of(const Narrow<Small>& type);
+};
+
+INSTANTIATE_TEST_SUITE_P(Cores, CpuMatmul, ::testing::Values("1", "2"),
                          [](const auto& info) { return std::string("cores") + info.param; });
 
 struct Shape {
@@ -22,6 +31,12 @@ struct Case {
   bool transposed_a, transposed_b;
   double alpha, beta;
   bool biased;
+  int64_t activation = 0;
+
+  std::vector<keel_attribute> attributes() const {
+    return {integer(transposed_a), integer(transposed_b), real(alpha), real(beta),
+            integer(activation)};
+  }
 };
 
 std::vector<Case> cases() {
@@ -40,14 +55,37 @@ std::vector<Case> cases() {
         all.push_back({shape, transposed_a, transposed_b, 0.5, -2.0, true});
         all.push_back({shape, transposed_a, transposed_b, -1.5, 0.0, true});
         all.push_back({shape, transposed_a, transposed_b, 1.0, 1.0, false});
+        const int64_t activation = 1 + static_cast<int64_t>(all.size()) / 5 % 3;
+        all.push_back({shape, transposed_a, transposed_b, 0.2, 0.0, true, activation});
       }
     }
+  }
+  // Beyond what is widened at once, along each side.
+  for (const bool transposed : {false, true}) {
+    for (int64_t activation = 0; activation <= 3; ++activation) {
+      all.push_back({{540, 820, 40}, transposed, !transposed, 0.2, 0.5, true, activation});
+    }
+    all.push_back({{20, 270, 2500}, transposed, transposed, 0.1, 0.5, false, 2});
   }
   return all;
 }
 
-// alpha * op(a) op(b) + beta * c + bias at (i, j), and the sum of magnitudes that
-// bounds the rounding.
+double activated(int64_t activation, double t) {
+  const double cubic = std::sqrt(2 / std::acos(-1.0)) * (t + 0.044715 * t * t * t);
+  switch (activation) {
+    case 1:
+      return t / (1 + std::exp(-2 * cubic));
+    case 2:
+      return 0.5 * t * std::erfc(-t / std::sqrt(2.0));
+    case 3:
+      return t / (1 + std::exp(-t));
+    default:
+      return t;
+  }
+}
+
+// activation(alpha * op(a) op(b) + beta * c + bias) at (i, j), and the sum of magnitudes
+// that bounds the rounding.
 struct Reference {
   const Case& with;
   const std::vector<float>&a, &b, &c, &bias;
@@ -64,7 +102,7 @@ struct Reference {
     const double before = with.beta == 0 ? 0 : with.beta * c[static_cast<size_t>(i * n + j)];
     const double added = with.biased ? bias[static_cast<size_t>(j)] : 0;
     *out_magnitude = std::abs(with.alpha) * magnitude + std::abs(before) + std::abs(added);
-    return with.alpha * sum + before + added;
+    return activated(with.activation, with.alpha * sum + before + added);
   }
 };
 
@@ -89,7 +127,7 @@ std::vector<float> widened(const std::vector<Element>& values, Convert convert) 
   return result;
 }
 
-TEST_P(CpuOps, MatmulInFloat32) {
+TEST_P(CpuMatmul, InFloat32) {
   for (const Case& with : cases()) {
     const auto [m, n, k] = with.shape;
     const auto a = random_values(static_cast<size_t>(m * k), 1);
@@ -103,46 +141,95 @@ TEST_P(CpuOps, MatmulInFloat32) {
     const DeviceTensor tbias = floats({n}, bias), tc = floats({m, n}, c);
     run(KEEL_OP_MATMUL,
         with.biased ? Tensors{ta, tb, tbias} : Tensors{ta, tb, static_cast<keel_tensor*>(nullptr)},
-        {tc},
-        {integer(with.transposed_a), integer(with.transposed_b), real(with.alpha),
-         real(with.beta)});
-    expect_product(values(tc), {with, a, b, c, bias}, 2e-6, 0);
+        {tc}, with.attributes());
+    expect_product(values(tc), {with, a, b, c, bias}, 2e-6, with.activation == 0 ? 0 : 2e-6);
   }
 }
 
-TEST_P(CpuOps, MatmulInBfloat16) {
-  const auto to_float_of = [](bfloat16_t value) { return to_float(value); };
+// Products of a 16-bit type, into float32 and into itself; |rounding| is half of what lies between
+// neighbours. A sum that were rounded before its activation would be off by several of them where
+// gelu falls to 0.
+template <typename Small>
+struct Narrow {
+  keel_dtype dtype;
+  Small (*narrow)(float);
+  double rounding;
+};
+
+template <typename Small>
+void CpuMatmul::expect_products_of(const Narrow<Small>& type) {
+  const auto wide = [](Small value) { return to_float(value); };
   for (const Case& with : cases()) {
     const auto [m, n, k] = with.shape;
-    const auto a16 =
-        narrowed<bfloat16_t>(random_values(static_cast<size_t>(m * k), 1), to_bfloat16);
-    const auto b16 =
-        narrowed<bfloat16_t>(random_values(static_cast<size_t>(k * n), 2), to_bfloat16);
-    const auto bias16 = narrowed<bfloat16_t>(random_values(static_cast<size_t>(n), 3), to_bfloat16);
-    const auto c16 =
-        narrowed<bfloat16_t>(random_values(static_cast<size_t>(m * n), 4), to_bfloat16);
-    const auto a = widened(a16, to_float_of), b = widened(b16, to_float_of);
-    const auto bias = widened(bias16, to_float_of), c = widened(c16, to_float_of);
+    const auto drawn = [&](int64_t count, uint32_t seed) {
+      return narrowed<Small>(random_values(static_cast<size_t>(count), seed), type.narrow);
+    };
+    const auto a16 = drawn(m * k, 1), b16 = drawn(k * n, 2), bias16 = drawn(n, 3);
+    const auto c16 = drawn(m * n, 4);
+    const auto a = widened(a16, wide), b = widened(b16, wide);
+    const auto bias = widened(bias16, wide), c = widened(c16, wide);
     const DeviceTensor ta =
-        with.transposed_a ? tensor(KEEL_BFLOAT16, {k, m}, a16) : tensor(KEEL_BFLOAT16, {m, k}, a16);
+        with.transposed_a ? tensor(type.dtype, {k, m}, a16) : tensor(type.dtype, {m, k}, a16);
     const DeviceTensor tb =
-        with.transposed_b ? tensor(KEEL_BFLOAT16, {n, k}, b16) : tensor(KEEL_BFLOAT16, {k, n}, b16);
-    const DeviceTensor tbias = tensor(KEEL_BFLOAT16, {n}, bias16);
-    const DeviceTensor c_narrow = tensor(KEEL_BFLOAT16, {m, n}, c16), c_wide = floats({m, n}, c);
+        with.transposed_b ? tensor(type.dtype, {n, k}, b16) : tensor(type.dtype, {k, n}, b16);
+    const DeviceTensor tbias = tensor(type.dtype, {n}, bias16);
+    const DeviceTensor c_narrow = tensor(type.dtype, {m, n}, c16), c_wide = floats({m, n}, c);
     const Tensors inputs = with.biased ? Tensors{ta, tb, tbias} : Tensors{ta, tb};
-    const std::vector<keel_attribute> attributes = {
-        integer(with.transposed_a), integer(with.transposed_b), real(with.alpha), real(with.beta)};
-    run(KEEL_OP_MATMUL, inputs, {c_wide}, attributes);
-    expect_product(values(c_wide), {with, a, b, c, bias}, 2e-6, 0);
-    run(KEEL_OP_MATMUL, inputs, {c_narrow}, attributes);
-    // beta * c + bias is rounded before the product is added, when both are there.
-    const double early = with.biased && with.beta != 0 ? 0.004 : 2e-6;
-    expect_product(widened(values<bfloat16_t>(c_narrow), to_float_of), {with, a, b, c, bias}, early,
-                   0.004);
+    run(KEEL_OP_MATMUL, inputs, {c_wide}, with.attributes());
+    expect_product(values(c_wide), {with, a, b, c, bias}, 2e-6, 2e-6);
+    run(KEEL_OP_MATMUL, inputs, {c_narrow}, with.attributes());
+    expect_product(widened(values<Small>(c_narrow), wide), {with, a, b, c, bias}, 2e-6,
+                   type.rounding);
   }
 }
 
-TEST_P(CpuOps, MatmulOfViews) {
+TEST_P(CpuMatmul, InBfloat16) {
+  expect_products_of<bfloat16_t>({KEEL_BFLOAT16, to_bfloat16, 0.00391});
+}
+
+TEST_P(CpuMatmul, InFloat16) {
+  expect_products_of<float16_t>({KEEL_FLOAT16, to_float16, 0.00049});
+}
+
+// The limits of the activations at both ends, and NaN.
+TEST_P(CpuMatmul, ActivationsOfInfinities) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const DeviceTensor x = floats({3, 1}, {infinity, -infinity, std::nanf("")});
+  const DeviceTensor one = floats({1, 1}, {1});
+  DeviceTensor c(device(), KEEL_FLOAT32, {3, 1});
+  for (int64_t activation = 1; activation <= 3; ++activation) {
+    run(KEEL_OP_MATMUL, {x, one}, {c},
+        {integer(0), integer(0), real(1), real(0), integer(activation)});
+    const std::vector<float> got = values(c);
+    EXPECT_EQ(got[0], infinity) << activation;
+    EXPECT_EQ(got[1], 0) << activation;
+    EXPECT_TRUE(std::isnan(got[2])) << activation;
+  }
+}
+
+TEST_P(CpuMatmul, BatchesInFloat16) {
+  const int64_t batch = 5, m = 9, n = 33, k = 70;
+  const auto a16 = narrowed<float16_t>(random_values(batch * m * k, 1), to_float16);
+  const auto b16 = narrowed<float16_t>(random_values(batch * k * n, 2), to_float16);
+  const DeviceTensor a = tensor(KEEL_FLOAT16, {batch, m, k}, a16);
+  const DeviceTensor b = tensor(KEEL_FLOAT16, {batch, n, k}, b16);
+  DeviceTensor c(device(), KEEL_FLOAT32, {batch, m, n});
+  run(KEEL_OP_BATCHED_MATMUL, {a, b}, {c}, {integer(0), integer(1), real(0.5), real(0)});
+  expect_near(
+      values(c),
+      [&](size_t index) {
+        const size_t each = index / (m * n), row = index / n % m, column = index % n;
+        double sum = 0;
+        for (size_t p = 0; p < k; ++p) {
+          sum += double{to_float(a16[(each * m + row) * k + p])} *
+                 double{to_float(b16[(each * n + column) * k + p])};
+        }
+        return 0.5 * sum;
+      },
+      1e-6, 1e-4);
+}
+
+TEST_P(CpuMatmul, OfViews) {
   // a: columns 3 to 8 of a [6, 10]; b: a [9, 7] seen as [7, 9] transposed; c: the
   // first 9 columns of a [6, 12].
   const auto data_a = random_values(60, 1), data_b = random_values(63, 2);
@@ -154,7 +241,7 @@ TEST_P(CpuOps, MatmulOfViews) {
   std::swap(vb.shape[0], vb.shape[1]);
   std::swap(vb.strides[0], vb.strides[1]);
   vc.shape[1] = 9;
-  run(KEEL_OP_MATMUL, {a, b}, {c}, {integer(0), integer(0), real(1), real(0)});
+  run(KEEL_OP_MATMUL, {a, b}, {c}, {integer(0), integer(0), real(1), real(0), integer(0)});
   const auto result = download<float>(stream_, c.data(), 72);
   for (size_t i = 0; i < 6; ++i) {
     for (size_t j = 0; j < 12; ++j) {
@@ -165,20 +252,22 @@ TEST_P(CpuOps, MatmulOfViews) {
     }
   }
   va.strides[1] = 2;
-  EXPECT_EQ(query(KEEL_OP_MATMUL, {a, b}, {c}, {integer(0), integer(0), real(1), real(0)}).level,
-            KEEL_OP_NONE);
+  EXPECT_EQ(
+      query(KEEL_OP_MATMUL, {a, b}, {c}, {integer(0), integer(0), real(1), real(0), integer(0)})
+          .level,
+      KEEL_OP_NONE);
 }
 
-TEST_P(CpuOps, MatmulOverNothingIsBetaTimesC) {
+TEST_P(CpuMatmul, OverNothingIsBetaTimesC) {
   DeviceTensor a(device(), KEEL_FLOAT32, {2, 0}), b(device(), KEEL_FLOAT32, {0, 3});
   const DeviceTensor c = floats({2, 3}, {1, 2, 3, 4, 5, 6}), bias = floats({3}, {10, 20, 30});
-  run(KEEL_OP_MATMUL, {a, b, bias}, {c}, {integer(0), integer(0), real(1), real(2)});
+  run(KEEL_OP_MATMUL, {a, b, bias}, {c}, {integer(0), integer(0), real(1), real(2), integer(0)});
   EXPECT_EQ(values(c), (std::vector<float>{12, 24, 36, 18, 30, 42}));
-  run(KEEL_OP_MATMUL, {a, b}, {c}, {integer(0), integer(0), real(1), real(0)});
+  run(KEEL_OP_MATMUL, {a, b}, {c}, {integer(0), integer(0), real(1), real(0), integer(0)});
   EXPECT_EQ(values(c), std::vector<float>(6, 0.0f));
 }
 
-TEST_P(CpuOps, MatmulStartsNoThreadsOfItsOwn) {
+TEST_P(CpuMatmul, StartsNoThreadsOfItsOwn) {
   const auto threads = [] {
     return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
   };
@@ -186,7 +275,7 @@ TEST_P(CpuOps, MatmulStartsNoThreadsOfItsOwn) {
   const auto a = random_values(512 * 512, 1);
   const DeviceTensor x = floats({512, 512}, a);
   DeviceTensor y(device(), KEEL_FLOAT32, {512, 512});
-  run(KEEL_OP_MATMUL, {x, x}, {y}, {integer(0), integer(0), real(1), real(0)});
+  run(KEEL_OP_MATMUL, {x, x}, {y}, {integer(0), integer(0), real(1), real(0), integer(0)});
   // Fewer, when a thread of the test before was still on its way out.
   EXPECT_LE(threads(), before);
 }

@@ -6,7 +6,7 @@ namespace {
 
 using simt::KernelId;
 
-enum { kTransA, kTransB, kAlpha, kBeta };
+enum { kTransA, kTransB, kAlpha, kBeta, kActivation };
 
 // A matrix whose rows are contiguous.
 bool is_matrix(const keel_tensor& tensor, keel_dtype dtype) {
@@ -31,9 +31,26 @@ uint64_t tiles_of(const keel_tensor& c) {
 
 // The dtypes that products take: of a and b |in|, of c |out|.
 bool is_multiplied(keel_dtype in, keel_dtype out) {
-  if (in != KEEL_FLOAT32 && in != KEEL_BFLOAT16) return false;
+  if (in != KEEL_FLOAT32 && in != KEEL_BFLOAT16 && in != KEEL_FLOAT16) return false;
   return out == in || out == KEEL_FLOAT32;
 }
+
+// One kernel for each pair of those.
+struct KernelsOfDtypes {
+  KernelId f32, bf16, bf16_f32, f16, f16_f32;
+
+  KernelId of(keel_dtype in, keel_dtype out) const {
+    if (in == KEEL_FLOAT32) return f32;
+    if (in == KEEL_BFLOAT16) return out == KEEL_FLOAT32 ? bf16_f32 : bf16;
+    return out == KEEL_FLOAT32 ? f16_f32 : f16;
+  }
+};
+constexpr KernelsOfDtypes kMatmul = {KernelId::matmul_f32, KernelId::matmul_bf16,
+                                     KernelId::matmul_bf16_f32, KernelId::matmul_f16,
+                                     KernelId::matmul_f16_f32};
+constexpr KernelsOfDtypes kBatchedMatmul = {
+    KernelId::batched_matmul_f32, KernelId::batched_matmul_bf16, KernelId::batched_matmul_bf16_f32,
+    KernelId::batched_matmul_f16, KernelId::batched_matmul_f16_f32};
 
 bool supports_matmul(const keel_op_call& call) {
   const keel_dtype in = call.inputs[0]->dtype;
@@ -45,7 +62,7 @@ bool supports_matmul(const keel_op_call& call) {
          tiles_of(*call.outputs[0]) <= 0x7fffffff;  // of a grid's x
 }
 
-// Of the product of |a| and |b|; without a bias.
+// Of the product of |a| and |b|; without a bias or an activation.
 simt::MatmulArguments arguments_of(const keel_op_call& call, const keel_tensor& a,
                                    const keel_tensor& b, const keel_tensor& c) {
   const bool trans_a = call.attributes[kTransA].i != 0;
@@ -74,10 +91,9 @@ keel_status run_matmul(Stream& stream, const keel_op_call& call, void*) {
   if (kit::element_count(c) == 0) return KEEL_OK;
   simt::MatmulArguments arguments = arguments_of(call, a, *call.inputs[1], c);
   arguments.bias = bias == nullptr ? 0 : address_of(*bias);
-  const KernelId kernel = a.dtype == KEEL_FLOAT32   ? KernelId::matmul_f32
-                          : c.dtype == KEEL_FLOAT32 ? KernelId::matmul_bf16_f32
-                                                    : KernelId::matmul_bf16;
-  return launch(stream, kernel, static_cast<uint32_t>(tiles_of(c)), arguments);
+  arguments.activation = static_cast<uint32_t>(call.attributes[kActivation].i);
+  return launch(stream, kMatmul.of(a.dtype, c.dtype), static_cast<uint32_t>(tiles_of(c)),
+                arguments);
 }
 
 // ---- batches -----------------------------------------------------------------------
@@ -112,12 +128,9 @@ keel_status run_batched_matmul(Stream& stream, const keel_op_call& call, void*) 
       arguments_of(call, matrix_of(a), matrix_of(b), first), static_cast<uint64_t>(c.shape[0]),
       static_cast<uint64_t>(a.strides[0]), static_cast<uint64_t>(b.strides[0]),
       static_cast<uint64_t>(c.strides[0])};
-  const KernelId kernel = a.dtype == KEEL_FLOAT32   ? KernelId::batched_matmul_f32
-                          : c.dtype == KEEL_FLOAT32 ? KernelId::batched_matmul_bf16_f32
-                                                    : KernelId::batched_matmul_bf16;
   constexpr uint64_t kMostBlocksY = 65535;
-  return launch(stream, kernel, static_cast<uint32_t>(tiles_of(first)), arguments,
-                static_cast<uint32_t>(std::min(arguments.batch, kMostBlocksY)));
+  return launch(stream, kBatchedMatmul.of(a.dtype, c.dtype), static_cast<uint32_t>(tiles_of(first)),
+                arguments, static_cast<uint32_t>(std::min(arguments.batch, kMostBlocksY)));
 }
 
 }  // namespace

@@ -2,24 +2,12 @@
 // once. An output may be an input: a thread reads its elements before it writes them.
 #include "backends/simt/gelu.h"
 #include "backends/simt/rows.h"
+#include "backends/simt/sigmoid.h"
 
 namespace keel::simt {
 namespace {
 
 // ---- swiglu
-
-// 1 / (1 + e^-t), and e^-t, held below overflow.
-struct Sigmoid {
-  float value;
-  float exponential;
-};
-
-// A sigmoid under 2^-127 is given as 0, so that nothing is an infinity times 0.
-KEEL_SIMT_FUNCTION Sigmoid sigmoid(float t) {
-  if (!(t == t)) return {t, t};
-  const float exponential = expf(-fminf(fmaxf(t, -88.0F), 88.0F));
-  return {t < -88.0F ? 0.0F : 1 / (1 + exponential), exponential};
-}
 
 // Rows of x are two of y's side by side: the gates and what they let through.
 template <typename T>
@@ -67,49 +55,6 @@ KEEL_SIMT_FUNCTION void swiglu_backward(const SwigluBackwardArguments& args) {
 }
 
 // ---- bias_gelu
-
-// Beyond it in size, e^(-t^2/2) leaves the normal numbers, and the distribution function is 0 or 1.
-constexpr float kNormalTail = 13.2F;
-
-// The normal distribution function and its density e^(-t^2/2), unscaled.
-struct Normal {
-  float distribution;
-  float density;
-};
-
-// Within a few units of both tails' last places: the upper tail is the density times Mills' ratio,
-// which is k = 1 / (1 + 0.35 |t|) times a polynomial of k. The square is carried with its rounding
-// error, which the exponential would multiply by up to 87.
-KEEL_SIMT_FUNCTION Normal normal(float t) {
-  const float size = fminf(fabsf(t), kNormalTail);
-  const float square = size * size;
-  const float exponential = expf(-0.5F * square);
-  const float density = fmaf(-0.5F * exponential, fmaf(size, size, -square), exponential);
-  const float k = 1 / fmaf(0.35F, size, 1.0F);
-  float series = -0.02886442924F;
-  series = fmaf(series, k, 0.14268861073F);
-  series = fmaf(series, k, -0.25325383941F);
-  series = fmaf(series, k, 0.15659268007F);
-  series = fmaf(series, k, -0.02149599317F);
-  series = fmaf(series, k, 0.10489490570F);
-  series = fmaf(series, k, 0.11997067614F);
-  series = fmaf(series, k, 0.13984512874F);
-  series = fmaf(series, k, 0.13962224759F);
-  const float tail = series * k * density;
-  return {t < 0 ? tail : 1 - tail, density};
-}
-
-KEEL_SIMT_FUNCTION float gelu_by_erf(float t) {
-  if (t < -kNormalTail) return 0;  // spares an infinity times 0
-  return t * normal(t).distribution;
-}
-
-KEEL_SIMT_FUNCTION float gelu_by_erf_slope(float t) {
-  if (!(t == t)) return t;
-  const Normal at = normal(t);
-  const float bounded = fminf(fmaxf(t, -kNormalTail), kNormalTail);
-  return fmaf(0.3989422804F * bounded, at.density, at.distribution);
-}
 
 // The sum with the bias of the element's column.
 template <typename T, int n>

@@ -58,8 +58,12 @@ struct MatmulArguments {
   uint64_t b_row, b_column;  // [k,n]
   uint64_t c_row;
   float alpha, beta;  // beta 0: c is not read
+  uint32_t activation;
+  uint32_t reserved;
 };
 inline constexpr uint32_t kMatmulTile = 64;
+// Of the sum, before it is rounded; by the numbers of the operator's attribute.
+enum : uint32_t { kNoActivation, kGeluByTanh, kGeluByErf, kSilu };
 
 // |batch| products like the first one, matrices the given number of elements apart; the grid's y
 // walks over them.
@@ -316,6 +320,8 @@ struct CastScaledArguments {
   X(matmul_f32)                   \
   X(matmul_bf16)                  \
   X(matmul_bf16_f32)              \
+  X(matmul_f16)                   \
+  X(matmul_f16_f32)               \
   X(embedding_2)                  \
   X(embedding_4)                  \
   X(embedding_16)                 \
@@ -339,6 +345,8 @@ struct CastScaledArguments {
   X(batched_matmul_f32)           \
   X(batched_matmul_bf16)          \
   X(batched_matmul_bf16_f32)      \
+  X(batched_matmul_f16)           \
+  X(batched_matmul_f16_f32)       \
   X(sum_of_squares_f32)           \
   X(sum_of_squares_bf16)          \
   X(sum_of_squares_f16)           \

@@ -1,5 +1,7 @@
 // matmul, and batches of it, through shared memory: a block makes a tile of 64 x 64, a thread 4 x 4
 // of it. It is the plain way, for where the vendor's library is not: no tensor cores.
+#include "backends/simt/gelu.h"
+#include "backends/simt/sigmoid.h"
 #include "backends/simt/simt.h"
 
 namespace keel::simt {
@@ -30,6 +32,19 @@ KEEL_SIMT_FUNCTION void load_tile(const Global<const T>& matrix, uint64_t from, 
       value = to_float(matrix[(from + row) * outer + (k + step) * inner]);
     }
     tile[step * kPitch + row] = value;
+  }
+}
+
+KEEL_SIMT_FUNCTION float activated(uint32_t activation, float sum) {
+  switch (activation) {
+    case kGeluByTanh:
+      return gelu_of(sum);
+    case kGeluByErf:
+      return gelu_by_erf(sum);
+    case kSilu:
+      return silu(sum);
+    default:
+      return sum;
   }
 }
 
@@ -77,7 +92,7 @@ KEEL_SIMT_FUNCTION void matmul(const MatmulArguments& args) {
       float value = args.alpha * sums[i][j].value();
       if (args.beta != 0) value = fmaf(args.beta, to_float(c[row * args.c_row + column]), value);
       if (args.bias != 0) value += to_float(bias[column]);
-      c[row * args.c_row + column] = Round<Out>::of(value);
+      c[row * args.c_row + column] = Round<Out>::of(activated(args.activation, value));
     }
   }
 }
@@ -96,21 +111,16 @@ KEEL_SIMT_FUNCTION void batched_matmul(const BatchedMatmulArguments& args) {
 }  // namespace
 }  // namespace keel::simt
 
-KEEL_SIMT_KERNEL(matmul_f32, keel::simt::MatmulArguments) {
-  keel::simt::matmul<float, float>(args);
-}
-KEEL_SIMT_KERNEL(matmul_bf16, keel::simt::MatmulArguments) {
-  keel::simt::matmul<keel::simt::bf16, keel::simt::bf16>(args);
-}
-KEEL_SIMT_KERNEL(matmul_bf16_f32, keel::simt::MatmulArguments) {
-  keel::simt::matmul<keel::simt::bf16, float>(args);
-}
-KEEL_SIMT_KERNEL(batched_matmul_f32, keel::simt::BatchedMatmulArguments) {
-  keel::simt::batched_matmul<float, float>(args);
-}
-KEEL_SIMT_KERNEL(batched_matmul_bf16, keel::simt::BatchedMatmulArguments) {
-  keel::simt::batched_matmul<keel::simt::bf16, keel::simt::bf16>(args);
-}
-KEEL_SIMT_KERNEL(batched_matmul_bf16_f32, keel::simt::BatchedMatmulArguments) {
-  keel::simt::batched_matmul<keel::simt::bf16, float>(args);
-}
+#define KEEL_SIMT_MATMUL(types, In, Out)                                         \
+  KEEL_SIMT_KERNEL(matmul_##types, keel::simt::MatmulArguments) {                \
+    keel::simt::matmul<In, Out>(args);                                           \
+  }                                                                              \
+  KEEL_SIMT_KERNEL(batched_matmul_##types, keel::simt::BatchedMatmulArguments) { \
+    keel::simt::batched_matmul<In, Out>(args);                                   \
+  }
+KEEL_SIMT_MATMUL(f32, float, float)
+KEEL_SIMT_MATMUL(bf16, keel::simt::bf16, keel::simt::bf16)
+KEEL_SIMT_MATMUL(bf16_f32, keel::simt::bf16, float)
+KEEL_SIMT_MATMUL(f16, keel::simt::f16, keel::simt::f16)
+KEEL_SIMT_MATMUL(f16_f32, keel::simt::f16, float)
+#undef KEEL_SIMT_MATMUL

@@ -8,15 +8,15 @@ namespace keel::vulkan {
 
 namespace {
 
-enum { kTransA, kTransB, kAlpha, kBeta };
+enum { kTransA, kTransB, kAlpha, kBeta, kActivation };
 
-// A float32 matrix whose rows are contiguous, and lie apart by 32 bits' worth at most.
-bool is_matrix(const keel_tensor& tensor) {
-  if (tensor.rank != 2 || tensor.dtype != KEEL_FLOAT32) return false;
+// A matrix whose rows are contiguous, and lie apart by 32 bits' worth at most.
+bool is_matrix(const keel_tensor& tensor, keel_dtype dtype) {
+  if (tensor.rank != 2 || tensor.dtype != dtype) return false;
   if (tensor.shape[0] == 0 || tensor.shape[1] == 0) return true;
   if (tensor.shape[1] != 1 && tensor.strides[1] != 1) return false;
   if (tensor.shape[0] != 1 && tensor.strides[0] < tensor.shape[1]) return false;
-  return kit::span_bytes(tensor) / sizeof(float) < static_cast<uint64_t>(kMaxElements);
+  return kit::span_bytes(tensor) / kit::dtype_size(dtype) < static_cast<uint64_t>(kMaxElements);
 }
 
 uint32_t row_stride(const keel_tensor& tensor) {
@@ -27,19 +27,30 @@ const keel_tensor* bias_of(const keel_op_call& call) {
   return call.input_count > 2 ? call.inputs[2] : nullptr;
 }
 
-bool supports_matmul(const Device&, const keel_op_call& call) {
-  const keel_tensor* bias = bias_of(call);
-  return is_matrix(*call.inputs[0]) && is_matrix(*call.inputs[1]) && is_matrix(*call.outputs[0]) &&
-         (bias == nullptr || is_dense(*bias, KEEL_FLOAT32));
+// The dtypes that products take: of a and b |in|, of c |out|.
+bool is_multiplied(const Device& device, keel_dtype in, keel_dtype out) {
+  if (in == KEEL_FLOAT32) return out == KEEL_FLOAT32;
+  return (in == KEEL_FLOAT16 || in == KEEL_BFLOAT16) && (out == in || out == KEEL_FLOAT32) &&
+         device.physical().storage_16bit;
 }
 
-// Push constants of both kernels.
+bool supports_matmul(const Device& device, const keel_op_call& call) {
+  const keel_dtype in = call.inputs[0]->dtype;
+  const keel_dtype out = call.outputs[0]->dtype;
+  const keel_tensor* bias = bias_of(call);
+  return is_multiplied(device, in, out) && is_matrix(*call.inputs[0], in) &&
+         is_matrix(*call.inputs[1], in) && is_matrix(*call.outputs[0], out) &&
+         (bias == nullptr || is_dense(*bias, in));
+}
+
+// Push constants of all kernels.
 struct Arguments {
   uint64_t a, b, c, bias;
   uint32_t m, n, k, a_stride, b_stride, c_stride;
   float alpha, beta;
   uint32_t has_bias, a_offset, b_offset;
   uint32_t a_batch, b_batch, c_batch;
+  uint32_t activation;
 };
 static_assert(sizeof(Arguments) <= kPushConstantBytes);
 
@@ -98,27 +109,35 @@ keel_status run_products(Stream& stream, const keel_op_call& call, const keel_te
                          const Batch& batch) {
   const bool trans_a = call.attributes[kTransA].i != 0;
   const bool trans_b = call.attributes[kTransB].i != 0;
-  Arguments arguments = {address_of(a),
-                         address_of(b),
-                         address_of(c),
-                         bias == nullptr ? 0 : address_of(*bias),
-                         static_cast<uint32_t>(c.shape[0]),
-                         static_cast<uint32_t>(c.shape[1]),
-                         static_cast<uint32_t>(a.shape[trans_a ? 0 : 1]),
-                         row_stride(a),
-                         row_stride(b),
-                         row_stride(c),
-                         static_cast<float>(call.attributes[kAlpha].f),
-                         static_cast<float>(call.attributes[kBeta].f),
-                         bias == nullptr ? 0U : 1U,
-                         0,
-                         0,
-                         batch.a,
-                         batch.b,
-                         batch.c};
+  Arguments arguments = {
+      address_of(a),
+      address_of(b),
+      address_of(c),
+      bias == nullptr ? 0 : address_of(*bias),
+      static_cast<uint32_t>(c.shape[0]),
+      static_cast<uint32_t>(c.shape[1]),
+      static_cast<uint32_t>(a.shape[trans_a ? 0 : 1]),
+      row_stride(a),
+      row_stride(b),
+      row_stride(c),
+      static_cast<float>(call.attributes[kAlpha].f),
+      static_cast<float>(call.attributes[kBeta].f),
+      bias == nullptr ? 0U : 1U,
+      0,
+      0,
+      batch.a,
+      batch.b,
+      batch.c,
+      batch.batched ? 0U : static_cast<uint32_t>(call.attributes[kActivation].i)};
   const uint32_t batched = batch.batched ? 32U : 0U;
   const uint32_t variant = (trans_a ? 1U : 0U) | (trans_b ? 2U : 0U) |
                            (bias != nullptr || arguments.beta != 0.0F ? 4U : 0U) | batched;
+  if (a.dtype != KEEL_FLOAT32) {
+    const uint32_t types =
+        (a.dtype == KEEL_BFLOAT16 ? 1U : 0U) | (c.dtype == KEEL_FLOAT32 ? 2U : 0U);
+    return dispatch_tiles(stream, {Shader::kMatmulShared16, variant | types << 3}, arguments,
+                          batch.count, 64, 64, nullptr);
+  }
   Device& device = stream.device();
   Stream::Texels texels;
   bool scalar = false;
@@ -133,14 +152,20 @@ keel_status run_products(Stream& stream, const keel_op_call& call, const keel_te
   const uint32_t lanes = device.pipelines().local_size(Shader::kMatmulTexel);
   const bool small = scalar || arguments.m <= 16 || arguments.n <= 4 * lanes;
   const uint32_t own = (small ? 1U : 0U) | (scalar ? 2U : 0U);
+  const auto dispatch_rows = [&](Shader shader) {
+    return stream.dispatch({shader, batched}, &arguments, sizeof(arguments),
+                           std::min(arguments.m, device.physical().max_workgroup_count),
+                           batch.count);
+  };
   if ((variant & 4U) != 0) {
-    const keel_status begun =
-        stream.dispatch({Shader::kMatmulBegin, batched}, &arguments, sizeof(arguments),
-                        std::min(arguments.m, device.physical().max_workgroup_count), batch.count);
+    const keel_status begun = dispatch_rows(Shader::kMatmulBegin);
     if (begun != KEEL_OK) return begun;
   }
-  return dispatch_tiles(stream, {Shader::kMatmulTexel, variant | own << 3}, arguments, batch.count,
-                        small ? 16 : 32, (small ? 4 : 8) * lanes, &texels);
+  const keel_status multiplied =
+      dispatch_tiles(stream, {Shader::kMatmulTexel, variant | own << 3}, arguments, batch.count,
+                     small ? 16 : 32, (small ? 4 : 8) * lanes, &texels);
+  if (multiplied != KEEL_OK || arguments.activation == 0) return multiplied;
+  return dispatch_rows(Shader::kMatmulEnd);
 }
 
 keel_status run_matmul(Stream& stream, const keel_op_call& call, void*) {
@@ -159,13 +184,14 @@ keel_tensor matrix_of(const keel_tensor& tensor, int64_t index) {
     matrix.shape[axis] = tensor.shape[axis + 1];
     matrix.strides[axis] = tensor.strides[axis + 1];
   }
-  matrix.byte_offset += static_cast<uint64_t>(index * tensor.strides[0]) * sizeof(float);
+  matrix.byte_offset +=
+      static_cast<uint64_t>(index * tensor.strides[0]) * kit::dtype_size(tensor.dtype);
   return matrix;
 }
 
-bool is_batch(const keel_tensor& tensor) {
-  return tensor.rank == 3 && is_matrix(matrix_of(tensor, 0)) &&
-         kit::span_bytes(tensor) / sizeof(float) < static_cast<uint64_t>(kMaxElements);
+bool is_batch(const keel_tensor& tensor, keel_dtype dtype) {
+  return tensor.rank == 3 && is_matrix(matrix_of(tensor, 0), dtype) &&
+         kit::span_bytes(tensor) / kit::dtype_size(dtype) < static_cast<uint64_t>(kMaxElements);
 }
 
 // A batch of one has no stride to speak of.
@@ -173,8 +199,11 @@ uint32_t batch_stride(const keel_tensor& tensor) {
   return tensor.shape[0] == 1 ? 0 : static_cast<uint32_t>(tensor.strides[0]);
 }
 
-bool supports_batched_matmul(const Device&, const keel_op_call& call) {
-  return is_batch(*call.inputs[0]) && is_batch(*call.inputs[1]) && is_batch(*call.outputs[0]);
+bool supports_batched_matmul(const Device& device, const keel_op_call& call) {
+  const keel_dtype in = call.inputs[0]->dtype;
+  const keel_dtype out = call.outputs[0]->dtype;
+  return is_multiplied(device, in, out) && is_batch(*call.inputs[0], in) &&
+         is_batch(*call.inputs[1], in) && is_batch(*call.outputs[0], out);
 }
 
 keel_status run_batched_matmul(Stream& stream, const keel_op_call& call, void*) {

@@ -45,8 +45,14 @@ constexpr uint32_t kAdamw[] = {
 constexpr uint32_t kMatmulBegin[] = {
 #include "shaders/matmul_begin.inc"
 };
+constexpr uint32_t kMatmulEnd[] = {
+#include "shaders/matmul_end.inc"
+};
 constexpr uint32_t kMatmulShared[] = {
 #include "shaders/matmul_shared.inc"
+};
+constexpr uint32_t kMatmulShared16[] = {
+#include "shaders/matmul_shared_16.inc"
 };
 constexpr uint32_t kMatmulTexel[] = {
 #include "shaders/matmul_texel.inc"
@@ -145,7 +151,9 @@ constexpr ShaderCode kCode[] = {
     {kCrossEntropyBackward, std::size(kCrossEntropyBackward), WorkgroupShape::kElements, 0},
     {kAdamw, std::size(kAdamw), WorkgroupShape::kElements, 0},
     {kMatmulBegin, std::size(kMatmulBegin), WorkgroupShape::kElements, 0},
+    {kMatmulEnd, std::size(kMatmulEnd), WorkgroupShape::kElements, 0},
     {kMatmulShared, std::size(kMatmulShared), WorkgroupShape::kFixed, 256},
+    {kMatmulShared16, std::size(kMatmulShared16), WorkgroupShape::kFixed, 256},
     {kMatmulTexel, std::size(kMatmulTexel), WorkgroupShape::kSubgroup, 0},
     {kNorm, std::size(kNorm), WorkgroupShape::kReduction, 0},
     {kNormBackward, std::size(kNormBackward), WorkgroupShape::kReduction, 0},

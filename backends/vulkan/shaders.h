@@ -21,7 +21,9 @@ enum class Shader : uint32_t {
   kCrossEntropyBackward,
   kAdamw,
   kMatmulBegin,
+  kMatmulEnd,
   kMatmulShared,
+  kMatmulShared16,
   kMatmulTexel,
   kNorm,
   kNormBackward,
@@ -50,7 +52,7 @@ enum class Shader : uint32_t {
   kTranspose16,
   kCastScaled,
 };
-inline constexpr uint32_t kShaderCount = 41;
+inline constexpr uint32_t kShaderCount = 43;
 
 // How the invocations of a workgroup are counted (constant_id 0).
 enum class WorkgroupShape {

@@ -1,56 +1,13 @@
 // The operators of the built plugin, each against a float64 reference.
-#include <gtest/gtest.h>
-
-#include <cmath>
 #include <functional>
 #include <keel/float_types.hpp>
 #include <limits>
-#include <random>
-#include <string>
-#include <vector>
 
-#include "backends/vulkan/test_plugin.h"
+#include "backends/vulkan/ops_fixture.h"
 
 namespace keel::vulkan {
 
 namespace {
-
-std::vector<float> random_floats(size_t count, uint32_t seed, float scale = 1.0F) {
-  std::mt19937 engine(seed);
-  std::normal_distribution<float> normal(0.0F, scale);
-  std::vector<float> data(count);
-  for (float& value : data) value = normal(engine);
-  return data;
-}
-
-std::vector<int32_t> random_ints(size_t count, uint32_t seed, int32_t low, int32_t high) {
-  std::mt19937 engine(seed);
-  std::uniform_int_distribution<int32_t> uniform(low, high);
-  std::vector<int32_t> data(count);
-  for (int32_t& value : data) value = uniform(engine);
-  return data;
-}
-
-class VulkanOps : public VulkanTest {
- protected:
-  static keel_tensor floats(void* data, std::initializer_list<int64_t> shape) {
-    return kit::make_tensor(data, KEEL_FLOAT32, shape);
-  }
-  static keel_tensor ints(void* data, std::initializer_list<int64_t> shape) {
-    return kit::make_tensor(data, KEEL_INT32, shape);
-  }
-
-  // Each element within |relative| of |expected|, or |absolute| near zero.
-  void expect_near(void* device, const std::vector<double>& expected, double relative,
-                   double absolute, const std::string& what) {
-    const std::vector<float> got = download<float>(device, expected.size());
-    for (size_t i = 0; i < got.size(); ++i) {
-      const double bound = relative * std::fabs(expected[i]) + absolute;
-      ASSERT_LE(std::fabs(static_cast<double>(got[i]) - expected[i]), bound)
-          << what << "[" << i << "]: " << got[i] << ", expected " << expected[i];
-    }
-  }
-};
 
 constexpr int64_t kCounts[] = {1, 7, 64, 1000, 100003};
 
@@ -224,7 +181,7 @@ TEST_F(VulkanOps, EmptyTensorsDoNothing) {
   run({KEEL_OP_MATMUL,
        {floats(nullptr, {0, 3}), floats(nullptr, {3, 5})},
        {floats(nullptr, {0, 5})},
-       {integer(0), integer(0), real(1), real(0)}});
+       {integer(0), integer(0), real(1), real(0), integer(0)}});
 }
 
 TEST_F(VulkanOps, EmbeddingAndItsGradient) {
@@ -364,156 +321,10 @@ TEST_F(VulkanOps, StridedCallsAreDeclined) {
   EXPECT_EQ(query({KEEL_OP_MATMUL,
                    {transposed, dense},
                    {dense},
-                   {integer(0), integer(0), real(1), real(0)}})
+                   {integer(0), integer(0), real(1), real(0), integer(0)}})
                 .level,
             static_cast<uint32_t>(KEEL_OP_NONE));
 }
-
-// ---- matmul ------------------------------------------------------------------------
-
-struct Product {
-  int64_t m, n, k;
-  bool trans_a, trans_b, bias;
-  double alpha, beta;
-  int64_t padding;  // extra elements between rows
-};
-
-// Both kernels, whichever this device would choose.
-class VulkanMatmul : public VulkanOps, public testing::WithParamInterface<const char*> {
- protected:
-  void SetUp() override { open({{"matmul_kernel", GetParam()}}); }
-
-  void check(const Product& p) {
-    const auto rows = [&](int64_t r, int64_t c, uint32_t seed, keel_tensor* out) {
-      const int64_t stride = c + p.padding;
-      const auto data = random_floats(static_cast<size_t>(r * stride), seed);
-      *out = floats(upload(data), {r, c});
-      out->strides[0] = stride;
-      return data;
-    };
-    keel_tensor ta;
-    keel_tensor tb;
-    keel_tensor tc;
-    const auto a = rows(p.trans_a ? p.k : p.m, p.trans_a ? p.m : p.k, 20, &ta);
-    const auto b = rows(p.trans_b ? p.n : p.k, p.trans_b ? p.k : p.n, 21, &tb);
-    auto c = rows(p.m, p.n, 22, &tc);
-    if (p.beta == 0.0) {
-      // c must not be read.
-      std::fill(c.begin(), c.end(), std::numeric_limits<float>::quiet_NaN());
-      ASSERT_EQ(streams_->copy(stream_, KEEL_COPY_HOST_TO_DEVICE, tc.data, c.data(), c.size() * 4),
-                KEEL_OK);
-    }
-    const auto bias = random_floats(static_cast<size_t>(p.n), 23);
-    std::vector<keel_tensor> inputs = {ta, tb};
-    inputs.push_back(p.bias ? floats(upload(bias), {p.n}) : keel_tensor{});
-    run({KEEL_OP_MATMUL,
-         inputs,
-         {tc},
-         {integer(p.trans_a ? 1 : 0), integer(p.trans_b ? 1 : 0), real(p.alpha), real(p.beta)}});
-    const auto got = download<float>(tc.data, c.size());
-    const auto at = [](const std::vector<float>& x, const keel_tensor& t, int64_t i, int64_t j) {
-      return double{x[static_cast<size_t>(i * t.strides[0] + j)]};
-    };
-    for (int64_t i = 0; i < p.m; ++i) {
-      for (int64_t j = 0; j < p.n; ++j) {
-        double sum = 0;
-        double size = 0;  // of what is added up
-        for (int64_t l = 0; l < p.k; ++l) {
-          const double term = (p.trans_a ? at(a, ta, l, i) : at(a, ta, i, l)) *
-                              (p.trans_b ? at(b, tb, j, l) : at(b, tb, l, j));
-          sum += term;
-          size += std::fabs(term);
-        }
-        double expected = p.alpha * sum;
-        if (p.beta != 0.0) expected += p.beta * at(c, tc, i, j);
-        if (p.bias) expected += bias[static_cast<size_t>(j)];
-        ASSERT_NEAR(at(got, tc, i, j), expected, 1e-6 * (size + std::fabs(expected)) + 1e-6)
-            << p.m << "x" << p.n << "x" << p.k << " trans " << p.trans_a << p.trans_b << " at " << i
-            << "," << j;
-      }
-      // Nothing is written between the rows.
-      for (int64_t j = p.n; j < p.n + p.padding; ++j) {
-        const auto index = static_cast<size_t>(i * tc.strides[0] + j);
-        ASSERT_EQ(std::memcmp(&got[index], &c[index], 4), 0);
-      }
-    }
-  }
-};
-
-TEST_P(VulkanMatmul, MatchesReference) {
-  const std::tuple<int64_t, int64_t, int64_t> shapes[] = {
-      {1, 1, 1},    {1, 17, 5},    {13, 1, 9},    {8, 16, 8},    {33, 47, 29},
-      {64, 64, 64}, {65, 129, 67}, {128, 96, 50}, {100, 200, 1}, {16, 32, 0}};
-  // Each shape with every transposition; what c is mixed with takes turns, since each
-  // new combination is compiled for up to a second on a CPU driver.
-  int turn = 0;
-  for (const auto& [m, n, k] : shapes) {
-    for (int transposes = 0; transposes < 4; ++transposes) {
-      const bool trans_a = (transposes & 1) != 0;
-      const bool trans_b = (transposes & 2) != 0;
-      switch ((turn++ + transposes) % 4) {
-        case 0:
-          check({m, n, k, trans_a, trans_b, false, 1.0, 0.0, 0});
-          break;
-        case 1:
-          check({m, n, k, trans_a, trans_b, true, 0.5, 0.0, 3});
-          break;
-        case 2:
-          check({m, n, k, trans_a, trans_b, false, 1.5, 2.0, 1});
-          break;
-        default:
-          check({m, n, k, trans_a, trans_b, true, 1.0, 1.0, 0});
-          break;
-      }
-    }
-    ++turn;
-  }
-}
-
-// Products of a batch, one matrix of b for all, beside what matmul makes of each.
-TEST_P(VulkanMatmul, OfABatchIsOneAfterTheOther) {
-  const int64_t batch = 3, m = 17, n = 40, k = 21;
-  for (int transposes = 0; transposes < 4; ++transposes) {
-    const bool trans_a = (transposes & 1) != 0;
-    const bool trans_b = (transposes & 2) != 0;
-    const int64_t a_rows = trans_a ? k : m;
-    const int64_t b_rows = trans_b ? n : k;
-    const auto old = random_floats(static_cast<size_t>(batch * m * n), 32);
-    keel_tensor a = floats(upload(random_floats(static_cast<size_t>(batch * m * k), 30)),
-                           {batch, a_rows, m * k / a_rows});
-    keel_tensor b = floats(upload(random_floats(static_cast<size_t>(k * n), 31)),
-                           {batch, b_rows, k * n / b_rows});
-    b.strides[0] = 0;
-    keel_tensor c = floats(upload(old), {batch, m, n});
-    const std::vector<keel_attribute> attributes = {integer(trans_a ? 1 : 0),
-                                                    integer(trans_b ? 1 : 0), real(0.5),
-                                                    real(transposes == 0 ? 0.0 : 2.0)};
-    run({KEEL_OP_BATCHED_MATMUL, {a, b}, {c}, attributes});
-    const auto got = download<float>(c.data, old.size());
-    const auto part = [](const keel_tensor& all, int64_t each) {
-      keel_tensor matrix = all;
-      matrix.rank = 2;
-      for (uint32_t axis = 0; axis < 2; ++axis) {
-        matrix.shape[axis] = all.shape[axis + 1];
-        matrix.strides[axis] = all.strides[axis + 1];
-      }
-      matrix.byte_offset += static_cast<uint64_t>(each * all.strides[0]) * sizeof(float);
-      return matrix;
-    };
-    c.data = upload(old);
-    for (int64_t each = 0; each < batch; ++each) {
-      run({KEEL_OP_MATMUL,
-           {part(a, each), part(b, each), keel_tensor{}},
-           {part(c, each)},
-           attributes});
-    }
-    const auto want = download<float>(c.data, old.size());
-    for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-4) << i;
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(Kernels, VulkanMatmul, testing::Values("shared", "texel"),
-                         [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
 

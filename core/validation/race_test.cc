@@ -298,7 +298,7 @@ TEST_P(FallbackRaceTest, LeavesTheGapsBetweenRowsAlone) {
   const keel_tensor y = matrix(y_, kPitch);
   const keel_tensor* const inputs[] = {&x, &x, nullptr};
   const keel_tensor* const outputs[] = {&y};
-  keel_attribute attributes[4] = {};  // neither transposed
+  keel_attribute attributes[5] = {};  // neither transposed, no activation
   attributes[2].f = 1;
   auto call = KEEL_STRUCT_INIT(keel_op_call, KEEL_STRUCT_OP_CALL);
   call.op = KEEL_OP_MATMUL;
@@ -307,7 +307,7 @@ TEST_P(FallbackRaceTest, LeavesTheGapsBetweenRowsAlone) {
   call.outputs = outputs;
   call.output_count = 1;
   call.attributes = attributes;
-  call.attribute_count = 4;
+  call.attribute_count = 5;
   const auto with_fill_at = [&](int64_t word) {
     ASSERT_KEEL_OK(keel_op_run(a_, &call));
     ASSERT_KEEL_OK(fill(b_, static_cast<uint32_t*>(y_) + word, 7, 4));

@@ -7,7 +7,7 @@
 //   auto x = keel::Buffer::of<float>(gpu, 1024);
 //   stream.upload(x, host_x);
 //   keel_tensor a = x.tensor<float>({32, 32});
-//   keel::op(stream, KEEL_OP_MATMUL, {a, a, nullptr}, {c}, {0, 0, 1.0, 0.0});
+//   keel::op(stream, KEEL_OP_MATMUL, {a, a, nullptr}, {c}, {0, 0, 1.0, 0.0, 0});
 //   stream.synchronize();
 //
 // Rules that hold for everything here, unless a comment says otherwise:

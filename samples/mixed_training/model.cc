@@ -125,17 +125,17 @@ void Model::linear(const keel_tensor& x, ParameterId weight, ParameterId bias,
                    const keel_tensor& y) {
   keel::op(stream_, KEEL_OP_MATMUL,
            {x, layout_.view(parameters_, weight), layout_.view(parameters_, bias)}, {y},
-           {/*trans_a=*/0, /*trans_b=*/0, /*alpha=*/1.0, /*beta=*/0.0});
+           {/*trans_a=*/0, /*trans_b=*/0, /*alpha=*/1.0, /*beta=*/0.0, /*activation=*/0});
 }
 
 // dW = x' dy, db = sum of dy's rows, dx = dy W'.
 void Model::linear_backward(const keel_tensor& x, const keel_tensor& dy, ParameterId weight,
                             ParameterId bias, const keel_tensor& dx) {
   keel::op(stream_, KEEL_OP_MATMUL, {x, dy, nullptr}, {layout_.view(gradient_, weight)},
-           {/*trans_a=*/1, /*trans_b=*/0, /*alpha=*/1.0, /*beta=*/0.0});
+           {/*trans_a=*/1, /*trans_b=*/0, /*alpha=*/1.0, /*beta=*/0.0, /*activation=*/0});
   keel::op(stream_, KEEL_OP_SUM, {dy}, {layout_.view(gradient_, bias)}, {/*axis=*/0});
   keel::op(stream_, KEEL_OP_MATMUL, {dy, layout_.view(parameters_, weight), nullptr}, {dx},
-           {/*trans_a=*/0, /*trans_b=*/1, /*alpha=*/1.0, /*beta=*/0.0});
+           {/*trans_a=*/0, /*trans_b=*/1, /*alpha=*/1.0, /*beta=*/0.0, /*activation=*/0});
 }
 
 void Model::read_gradient(std::span<float> values) {

@@ -128,12 +128,12 @@ class Rank {
         compute_, KEEL_OP_MATMUL,
         {inputs_.tensor<float>({kBatch, kWidth}), error.tensor<float>({kBatch, kWidth}), nullptr},
         {keel::make_tensor(gradient, KEEL_FLOAT32, {kWidth, kWidth})},
-        {/*trans_a=*/1, /*trans_b=*/0, /*alpha=*/1.0, /*beta=*/0.0});
+        {/*trans_a=*/1, /*trans_b=*/0, /*alpha=*/1.0, /*beta=*/0.0, /*activation=*/0});
     keel::op(
         compute_, KEEL_OP_MATMUL,
         {error.tensor<float>({kBatch, kWidth}), weights_.tensor<float>({kWidth, kWidth}), nullptr},
         {previous.tensor<float>({kBatch, kWidth})},
-        {/*trans_a=*/0, /*trans_b=*/1, /*alpha=*/1.0, /*beta=*/0.0});
+        {/*trans_a=*/0, /*trans_b=*/1, /*alpha=*/1.0, /*beta=*/0.0, /*activation=*/0});
   }
   // Over the ranks, as soon as the bucket is computed.
   void average(int bucket) {

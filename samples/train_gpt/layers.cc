@@ -10,7 +10,8 @@ namespace {
 // c = op(a) op(b) + beta c + bias
 void product(const keel::Stream& stream, const keel_tensor& a, bool trans_a, const keel_tensor& b,
              bool trans_b, keel::Operand bias, const keel_tensor& c, double beta = 0) {
-  keel::op(stream, KEEL_OP_MATMUL, {a, b, bias}, {c}, {trans_a, trans_b, /*alpha=*/1.0, beta});
+  keel::op(stream, KEEL_OP_MATMUL, {a, b, bias}, {c},
+           {trans_a, trans_b, /*alpha=*/1.0, beta, /*activation=*/0});
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ double time_product(keel::Stream& stream, int64_t size, Convert&& convert) {
   const keel::OpCall product(
       KEEL_OP_MATMUL, {a.tensor(dtype, {size, size}), b.tensor(dtype, {size, size}), nullptr},
       {c.tensor(KEEL_FLOAT32, {size, size})},
-      {/*trans_a=*/0, /*trans_b=*/1, /*alpha=*/1.0, /*beta=*/0.0});
+      {/*trans_a=*/0, /*trans_b=*/1, /*alpha=*/1.0, /*beta=*/0.0, /*activation=*/0});
   product.run(stream);  // compiles what there is to compile
   stream.synchronize();
   double best = 1e30;

@@ -1,4 +1,4 @@
-// What the matmul kernels share: c[m, n] = alpha op(a) op(b) + beta c + bias, row
+// What the matmul kernels share: c[m, n] = activation(alpha op(a) op(b) + beta c + bias), row
 // strides in elements, unit stride within a row.
 #extension GL_EXT_buffer_reference : require
 
@@ -28,6 +28,7 @@ layout(push_constant, std430) uniform Arguments {
   uint a_batch;
   uint b_batch;
   uint c_batch;
+  uint activation;  // by the numbers of the operator's attribute
 };
 
 layout(constant_id = 2) const uint kVariant = 0;
@@ -52,14 +53,4 @@ uint b_index(uint depth, uint column) {
 
 uint c_index(uint row, uint column) {
   return first_of(c_batch) + row * c_stride + column;
-}
-
-void store_c(uint row, uint column, float sum) {
-  const uint index = c_index(row, column);
-  float value = alpha * sum;
-  if (kBlend) {
-    if (beta != 0.0) value = fma(beta, c.at[index], value);
-    if (has_bias != 0) value += bias.at[column];
-  }
-  c.at[index] = value;
 }

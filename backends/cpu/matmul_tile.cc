@@ -1,0 +1,232 @@
+#include "backends/cpu/matmul_tile.h"
+
+#include <algorithm>
+#include <keel/plugin_kit.hpp>
+#include <new>
+#include <vector>
+
+#include "backends/cpu/float_rows.h"
+#include "backends/cpu/kernels.h"
+
+namespace keel::cpu {
+namespace {
+
+using gemm::Matrix;
+using gemm::Product;
+using kernels::kBlock;
+using kernels::ReadFloats;
+using kernels::WrittenFloats;
+
+void activate(Activation activation, float* x, int64_t count) {
+  switch (activation) {
+    case Activation::kNone:
+      return;
+    case Activation::kGeluByTanh:
+    case Activation::kGeluByErf:
+      return kernels::bias_gelu_f32(activation == Activation::kGeluByErf, x, nullptr, x, count);
+    case Activation::kSilu:
+      return kernels::silu_f32(x, x, count);
+  }
+}
+
+// to = beta * c + bias, which the product is then added to. |to| is as large as c, or is c.
+void begin(const Tile& tile, const Matrix& to, keel_dtype to_dtype) {
+  const Product& p = tile.product;
+  const ReadFloats old(p.c.data, tile.c_dtype);
+  const ReadFloats bias = tile.is_biased() ? ReadFloats(tile.bias, tile.bias_dtype) : ReadFloats();
+  const WrittenFloats sum(to.data, to_dtype);
+  for (int64_t i = 0; i < p.m; ++i) {
+    for (int64_t j = 0; j < p.n; j += kBlock) {
+      float room[3][kBlock];
+      const int64_t count = std::min(kBlock, p.n - j);
+      const int64_t at = i * to.stride + j;
+      float* const y = sum.block(at, room[0]);
+      const float* const added = bias ? bias.block(j, count, room[1]) : nullptr;
+      if (p.beta != 0.0f) {
+        kernels::scale_f32(old.block(i * p.c.stride + j, count, room[2]), p.beta, y, count);
+        if (added != nullptr) kernels::add_f32(y, added, y, count);
+      } else if (added != nullptr) {
+        std::copy_n(added, count, y);
+      } else {
+        std::fill_n(y, count, 0.0f);
+      }
+      sum.finish(at, count, y);
+    }
+  }
+}
+
+// ---- straight into c -----------------------------------------------------------
+
+// c holds the sum in float32, or has no activation and nothing that would be rounded twice.
+keel_status multiply_straight(const Tile& tile) {
+  Product p = tile.product;
+  if (tile.is_biased() || p.k == 0) {
+    begin(tile, p.c, tile.c_dtype);
+    p.beta = 1.0f;
+  }
+  if (p.k != 0) {
+    const keel_status status =
+        tile.dtype == KEEL_FLOAT32 ? gemm::multiply_f32(p) : gemm::multiply_bf16(p, tile.c_dtype);
+    if (status != KEEL_OK) return status;
+  }
+  // All at once: in bands that fit a cache of one core each would pack b anew, which costs more
+  // than it spares.
+  if (tile.activation == Activation::kNone) return KEEL_OK;
+  for (int64_t i = 0; i < p.m; ++i) {
+    activate(tile.activation, static_cast<float*>(p.c.data) + i * p.c.stride, p.n);
+  }
+  return KEEL_OK;
+}
+
+// ---- through float32 -----------------------------------------------------------
+
+// A block of c of 16 bits is summed up in float32 beside c and rounded once, over panels of a and
+// b that are widened there, and used from the cache. A panel is widened anew for each block that
+// reads it, which costs some percent of the product.
+constexpr int64_t kRows = 512;
+constexpr int64_t kColumns = 768;
+constexpr int64_t kDepth = 384;
+
+// The extent of the fewest equal parts of |whole| that are no larger than |most|.
+int64_t equal_part(int64_t whole, int64_t most) {
+  if (whole <= most) return whole;
+  const int64_t parts = (whole + most - 1) / most;
+  return ((whole + parts - 1) / parts + 15) / 16 * 16;
+}
+
+// Lines that begin at 64 bytes and in different sets of the cache.
+int64_t pitch_of(int64_t length) {
+  return (length + 15) / 16 * 16 + 16;
+}
+
+// Floats for a matrix of these extents, stored either way.
+int64_t room_for(int64_t rows, int64_t columns) {
+  return std::max(rows * pitch_of(columns), columns * pitch_of(rows));
+}
+
+// The |rows| x |columns| from (row, column) on as float32 at |room|, transposed if they were.
+Matrix widen(const Matrix& matrix, keel_dtype dtype, int64_t row, int64_t column, int64_t rows,
+             int64_t columns, float* room) {
+  const int64_t lines = matrix.transposed ? columns : rows;
+  const int64_t length = matrix.transposed ? rows : columns;
+  const int64_t size = kit::dtype_size(dtype);
+  const char* const first = element(matrix, row, column, size);
+  const kernels::CastFunction cast = kernels::cast_function(dtype, KEEL_FLOAT32);
+  for (int64_t line = 0; line < lines; ++line) {
+    cast(first + line * matrix.stride * size, room + line * pitch_of(length), length);
+  }
+  return {room, pitch_of(length), matrix.transposed};
+}
+
+// The calling thread's, which it keeps. Throws std::bad_alloc.
+float* room_of_thread(int64_t floats) {
+  thread_local std::vector<float> room;
+  constexpr size_t kAlignment = 16;  // floats
+  const size_t wanted = static_cast<size_t>(floats) + kAlignment;
+  if (room.size() < wanted) {
+    room.clear();  // nothing is worth copying
+    room.resize(wanted);
+  }
+  const size_t past = reinterpret_cast<uintptr_t>(room.data()) / sizeof(float) % kAlignment;
+  return room.data() + (kAlignment - past) % kAlignment;
+}
+
+// c = activation(sum), where |sum| is c itself or lies beside it.
+void finish(const Tile& tile, const Matrix& sum) {
+  const Product& p = tile.product;
+  const bool narrows = tile.c_dtype != KEEL_FLOAT32;
+  const int64_t size = kit::dtype_size(tile.c_dtype);
+  const kernels::CastFunction cast =
+      narrows ? kernels::cast_function(KEEL_FLOAT32, tile.c_dtype) : nullptr;
+  for (int64_t i = 0; i < p.m; ++i) {
+    float* const row = static_cast<float*>(sum.data) + i * sum.stride;
+    activate(tile.activation, row, p.n);
+    if (narrows) cast(row, element(p.c, i, 0, size), p.n);
+  }
+}
+
+keel_status multiply_staged(const Tile& tile) {
+  const Product& whole = tile.product;
+  const bool widened = is_widened(tile.dtype);
+  const bool narrows = tile.c_dtype != KEEL_FLOAT32;
+  const int64_t rows = equal_part(whole.m, kRows);
+  const int64_t columns = equal_part(whole.n, kColumns);
+  const int64_t depth = widened ? equal_part(whole.k, kDepth) : whole.k;
+  const int64_t a_room = widened ? room_for(rows, depth) : 0;
+  const int64_t b_room = widened ? room_for(depth, columns) : 0;
+  const int64_t c_room = narrows ? rows * pitch_of(columns) : 0;
+  float* const a = room_of_thread(a_room + b_room + c_room);
+  float* const b = a + a_room;
+  float* const c = b + b_room;
+  for (int64_t j = 0; j < whole.n; j += columns) {
+    Matrix b_panel = {};
+    for (int64_t i = 0; i < whole.m; i += rows) {
+      const Tile block =
+          tile.part(i, j, std::min(rows, whole.m - i), std::min(columns, whole.n - j));
+      Product p = block.product;
+      if (narrows) p.c = {c, pitch_of(columns), /*transposed=*/false};
+      if (tile.is_biased() || (narrows && p.beta != 0.0f) || p.k == 0) {
+        begin(block, p.c, KEEL_FLOAT32);
+        p.beta = 1.0f;
+      }
+      for (int64_t l = 0; l < whole.k; l += depth) {
+        p.k = std::min(depth, whole.k - l);
+        if (widened) {
+          p.a = widen(block.product.a, tile.dtype, 0, l, p.m, p.k, a);
+          // A panel as deep as k serves all blocks of its columns.
+          if (i == 0 || depth < whole.k) {
+            b_panel = widen(block.product.b, tile.dtype, l, 0, p.k, p.n, b);
+          }
+          p.b = b_panel;
+        }
+        const keel_status status =
+            widened ? gemm::multiply_f32(p) : gemm::multiply_bf16(p, KEEL_FLOAT32);
+        if (status != KEEL_OK) return status;
+        p.beta = 1.0f;
+      }
+      finish(block, p.c);
+    }
+  }
+  return KEEL_OK;
+}
+
+// Whether c, of 16 bits, cannot hold what comes before its one rounding.
+bool rounds_twice(const Tile& tile) {
+  return tile.c_dtype != KEEL_FLOAT32 &&
+         (tile.activation != Activation::kNone || (tile.is_biased() && tile.product.beta != 0.0f));
+}
+
+}  // namespace
+
+char* element(const Matrix& matrix, int64_t row, int64_t column, int64_t size) {
+  const int64_t offset =
+      matrix.transposed ? column * matrix.stride + row : row * matrix.stride + column;
+  return static_cast<char*>(matrix.data) + offset * size;
+}
+
+Tile Tile::part(int64_t row, int64_t column, int64_t rows, int64_t columns) const {
+  const int64_t size = kit::dtype_size(dtype);
+  Tile result = *this;
+  result.product.m = rows;
+  result.product.n = columns;
+  result.product.a.data = element(product.a, row, 0, size);
+  result.product.b.data = element(product.b, 0, column, size);
+  result.product.c.data = element(product.c, row, column, kit::dtype_size(c_dtype));
+  if (is_biased()) {
+    result.bias = static_cast<const char*>(bias) + column * kit::dtype_size(bias_dtype);
+  }
+  return result;
+}
+
+bool is_widened(keel_dtype dtype) {
+  return dtype == KEEL_FLOAT16 || (dtype == KEEL_BFLOAT16 && !gemm::has_bf16());
+}
+
+keel_status multiply_tile(const Tile& tile) try {
+  if (is_widened(tile.dtype) || rounds_twice(tile)) return multiply_staged(tile);
+  return multiply_straight(tile);
+} catch (const std::bad_alloc&) {
+  return KEEL_OUT_OF_MEMORY;
+}
+
+}  // namespace keel::cpu
