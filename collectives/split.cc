@@ -85,6 +85,13 @@ Status split_team(RankContext& context, int32_t color, int32_t key, uint32_t fla
   KEEL_RETURN_IF_ERROR(met);
   for (uint32_t member : members) {
     if (!takes_part || fetched[member] == KEEL_OK) continue;
+    if (context.segment().failed()) return context.segment().failure_status();
+    // The member has seen the end of the process that it was to fetch from, which may have told of
+    // its own part before.
+    if (fetched[member] == KEEL_RANK_FAILED) {
+      return failure(KEEL_RANK_FAILED, "{} failed before {} could enter the new communicator",
+                     team.name(first), team.name(member));
+    }
     return failure(KEEL_RANK_FAILED, "{} could not enter the new communicator", team.name(member));
   }
   return takes_part ? Team::join(std::move(meeting), out_team) : Status();
