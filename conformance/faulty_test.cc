@@ -181,17 +181,6 @@ TEST_F(Conform, TheCallersChoiceOfTestsIsNotTheWorkers) {
   EXPECT_EQ(report_.at("results").at(0).at("outcome"), "pass") << output_;
 }
 
-// All cases were over: the last of them is told.
-TEST_F(Conform, AWorkerThatFailsBehindItsLastCase) {
-  EXPECT_EQ(run("bad_exit", "--filter core/device/info"), 1);
-  const Json& last = report_.at("results").back();
-  EXPECT_EQ(last.at("outcome"), "crash") << output_;
-  for (const char* part :
-       {"after its last case: ", "exited with status 3", "what was left could not be saved"}) {
-    EXPECT_NE(last.at("message").get<std::string>().find(part), std::string::npos) << last;
-  }
-}
-
 TEST_F(Conform, WhatAPluginWritesToTheRunnerIsPassedOver) {
   EXPECT_EQ(run("scribble", "--level core"), 0) << output_;
   EXPECT_EQ(level("core").at("certified"), true) << output_;

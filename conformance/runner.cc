@@ -46,17 +46,6 @@ Death autopsy(WorkerProcess& worker, WorkerProcess::Read read, const RunSettings
   return death;
 }
 
-// Lets a worker that is done leave main, where exit handlers, a leak checker or a tool around it
-// may still have something to say. How it died, where it did not end well.
-std::optional<Death> see_out(WorkerProcess& worker, const RunSettings& settings) {
-  const bool has_ended = worker.await_end(case_deadline(settings));
-  if (has_ended && worker.has_ended_well()) return std::nullopt;
-  Death death = autopsy(
-      worker, has_ended ? WorkerProcess::Read::kClosed : WorkerProcess::Read::kTimedOut, settings);
-  death.text = "after its last case: " + death.text;
-  return death;
-}
-
 struct BatchEnd {
   std::vector<CaseResult> results;     // of the cases that ended
   std::optional<std::string> running;  // the case that had begun and not ended
@@ -91,7 +80,6 @@ BatchEnd run_batch(const RunSettings& settings, const std::vector<std::string>& 
         end.death = Death{Outcome::kFail, answer.text};
         return end;
       case WorkerAnswer::Type::kDone:
-        end.death = see_out(worker, settings);
         return end;
       case WorkerAnswer::Type::kTarget:
         continue;

@@ -169,9 +169,8 @@ int worker_main() {
     std::cerr << "keel " << kWorkerCommand << " is for `keel conform` to start\n";
     return 2;
   }
-  // Not destroyed: threads of a plugin may still look at what cases hold. Static, and so within
-  // reach of a leak checker to the end.
-  static auto& environment = *new Environment;
+  // Not destroyed: threads of a plugin may still look at what cases hold.
+  auto& environment = *new Environment;
   environment.seed = request.seed;
   std::string error;
   bool usage = false;
@@ -182,7 +181,7 @@ int worker_main() {
   const char* validate = std::getenv("KEEL_VALIDATE");
   if (validate != nullptr && std::string_view(validate) == "1") ProblemLog::get().listen();
   keel_op_forbid_fallback(1);  // the CPU's kernels are not what is under test
-  static const auto& cases = *new std::vector<Case>(make_catalogue(environment));
+  const auto& cases = *new std::vector<Case>(make_catalogue(environment));
   if (request.cases.empty()) {
     describe(environment, cases);
   } else {

@@ -144,21 +144,6 @@ WorkerProcess::Read WorkerProcess::read(Clock::time_point deadline, WorkerAnswer
   }
 }
 
-bool WorkerProcess::await_end(Clock::time_point deadline) {
-  while (!has_ended(pid_)) {
-    if (Clock::now() >= deadline) return false;
-    take_printed();  // it may print more than a pipe holds
-    usleep(1000);
-  }
-  return true;
-}
-
-bool WorkerProcess::has_ended_well() const {
-  siginfo_t info = {};
-  return waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-         info.si_pid == pid_ && info.si_code == CLD_EXITED && info.si_status == 0;
-}
-
 std::string WorkerProcess::finish() {
   if (pid_ < 0) return "ended";
   int status = 0;

@@ -27,10 +27,6 @@ class WorkerProcess {
   // The next answer; lines that are none are passed over. kClosed when the worker has closed its
   // end, which is to say ended.
   Read read(Clock::time_point deadline, WorkerAnswer* out_answer);
-  // Whether it has ended on its own by |deadline|. A process that it left behind is not waited for.
-  bool await_end(Clock::time_point deadline);
-  // Of one that has ended: with status 0, by itself.
-  bool has_ended_well() const;
   // Ends it, if it has not ended, and says how it did: "killed by signal 11
   // (Segmentation fault)", "exited with status 3".
   std::string finish();
