@@ -3,8 +3,8 @@
 
 #include <atomic>
 #include <fstream>
-#include <string>
 #include <set>
+#include <string>
 #include <thread>
 
 #include "core/api.h"

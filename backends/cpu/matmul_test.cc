@@ -61,12 +61,9 @@ std::vector<Case> cases() {
     }
   }
   // Beyond what is widened at once, along each side.
-  for (const bool transposed : {false, true}) {
-    for (const int64_t activation : {0, 3}) {
-      all.push_back({{540, 820, 40}, transposed, !transposed, 0.2, 0.5, true, activation});
-    }
-    all.push_back({{20, 270, 2500}, transposed, transposed, 0.1, 0.5, false, 2});
-  }
+  all.push_back({{540, 820, 40}, false, true, 0.2, 0.5, true, 3});
+  all.push_back({{540, 820, 40}, true, false, 0.2, 0.5, true, 0});
+  all.push_back({{20, 270, 2500}, true, true, 0.1, 0.5, false, 2});
   return all;
 }
 
