@@ -6,22 +6,12 @@
 
 #include "backends/cpu/exp-inl.h"
 #include "backends/cpu/kernels.h"
+#include "backends/cpu/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace keel::cpu::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
-
-// body(tag, i) over [0, count): vectors, then one by one.
-template <class Body>
-HWY_INLINE void for_vectors(int64_t count, const Body& body) {
-  const hn::ScalableTag<float> d;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) body(d, i);
-  const hn::CappedTag<float, 1> one;
-  for (; i < count; ++i) body(one, i);
-}
 
 float exp_and_sum_f32(float* x, float shift, int64_t count) {
   const hn::ScalableTag<float> d;
@@ -49,7 +39,7 @@ float exp_and_sum_f32(float* x, float shift, int64_t count) {
 }
 
 void softmax_slope_f32(const float* p, float row, float scale, float* dp, int64_t count) {
-  for_vectors(count, [&](auto d, int64_t i) HWY_ATTR {
+  for_each_vector(count, [&](auto d, int64_t i) HWY_ATTR {
     const auto difference = hn::Sub(hn::LoadU(d, dp + i), hn::Set(d, row));
     const auto weight = hn::Mul(hn::LoadU(d, p + i), hn::Set(d, scale));
     hn::StoreU(hn::Mul(weight, difference), d, dp + i);
@@ -57,7 +47,7 @@ void softmax_slope_f32(const float* p, float row, float scale, float* dp, int64_
 }
 
 void blend_f32(const float* a, float of_a, const float* b, float of_b, float* out, int64_t count) {
-  for_vectors(count, [&](auto d, int64_t i) HWY_ATTR {
+  for_each_vector(count, [&](auto d, int64_t i) HWY_ATTR {
     const auto scaled = hn::Mul(hn::LoadU(d, a + i), hn::Set(d, of_a));
     hn::StoreU(hn::MulAdd(hn::LoadU(d, b + i), hn::Set(d, of_b), scaled), d, out + i);
   });

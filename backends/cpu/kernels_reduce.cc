@@ -10,6 +10,7 @@
 
 #include "backends/cpu/exp-inl.h"
 #include "backends/cpu/kernels.h"
+#include "backends/cpu/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace keel::cpu::kernels {
@@ -109,25 +110,6 @@ void sum_rows_f32(const float* x, int64_t rows, int64_t columns, int64_t stride,
   }
 }
 
-HWY_INLINE float largest(const float* x, int64_t count) {
-  const hn::ScalableTag<float> d;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  float result = -std::numeric_limits<float>::infinity();
-  int64_t i = 0;
-  if (count >= lanes) {
-    // Two, for the next maximum not to wait for the one before.
-    auto even = hn::LoadU(d, x);
-    auto odd = even;
-    for (i = lanes; i + 2 * lanes <= count; i += 2 * lanes) {
-      even = hn::Max(even, hn::LoadU(d, x + i));
-      odd = hn::Max(odd, hn::LoadU(d, x + i + lanes));
-    }
-    result = hn::GetLane(hn::MaxOfLanes(d, hn::Max(even, odd)));
-  }
-  for (; i < count; ++i) result = std::max(result, x[i]);
-  return result;
-}
-
 float largest_f32(const float* x, int64_t count) {
   const hn::ScalableTag<float> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -147,7 +129,7 @@ float largest_f32(const float* x, int64_t count) {
 }
 
 double log_sum_exp_f32(const float* x, int64_t count) {
-  const float top = largest(x, count);
+  const float top = vector_largest(x, count);
   return static_cast<double>(top) + std::log(blocked_sum(x, count, ExpBelow{top}));
 }
 

@@ -38,23 +38,6 @@ HWY_INLINE hn::Vec<D> exp_below(D d, hn::Vec<D> value, float top) {
   return exp_in_range(d, hn::Sub(value, hn::Set(d, top)));
 }
 
-// Where there is NaN the result may be less than the largest: the sum is NaN then.
-HWY_INLINE float largest(const float* x, int64_t count) {
-  const hn::ScalableTag<float> d;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  // Two, for the next maximum not to wait for the one before.
-  auto even = hn::Set(d, kHidden);
-  auto odd = even;
-  int64_t i = 0;
-  for (; i + 2 * lanes <= count; i += 2 * lanes) {
-    even = hn::Max(even, hn::LoadU(d, x + i));
-    odd = hn::Max(odd, hn::LoadU(d, x + i + lanes));
-  }
-  float result = hn::GetLane(hn::MaxOfLanes(d, hn::Max(even, odd)));
-  for (; i < count; ++i) result = std::max(result, x[i]);
-  return result;
-}
-
 // What lies before |row.visible|, at most kShortRow elements, with one exponential each: those of
 // the sum are kept. False where there is NaN, which not all of the row may become; then nothing is
 // written.
@@ -66,7 +49,7 @@ HWY_INLINE bool softmax_of_short_row(const SoftmaxRow& row, const ReadFloats& x,
   for (int64_t first = 0; first < row.visible; first += kBlock) {
     const int64_t width = std::min(kBlock, row.visible - first);
     load_exponents(row, x, first, width, values + first);
-    top = std::max(top, largest(values + first, width));
+    top = std::max(top, vector_largest(values + first, width));
   }
   double sum = 0;
   for (int64_t first = 0; first < row.visible; first += kBlock) {
@@ -100,7 +83,7 @@ HWY_INLINE void softmax_of_row(const SoftmaxRow& row, const ReadFloats& x, const
   for (int64_t first = 0; first < row.visible; first += kBlock) {
     const int64_t width = std::min(kBlock, row.visible - first);
     load_exponents(row, x, first, width, exponents);
-    const float block_top = largest(exponents, width);
+    const float block_top = vector_largest(exponents, width);
     if (block_top > top) {
       sum *= std::exp(static_cast<double>(top) - static_cast<double>(block_top));
       top = block_top;

@@ -55,6 +55,20 @@ void begin(const Tile& tile, const Matrix& to, keel_dtype to_dtype) {
   }
 }
 
+// c = activation(sum), where |sum| is c itself or lies beside it.
+void finish(const Tile& tile, const Matrix& sum) {
+  const Product& p = tile.product;
+  const bool narrows = tile.c_dtype != KEEL_FLOAT32;
+  const int64_t size = kit::dtype_size(tile.c_dtype);
+  const kernels::CastFunction cast =
+      narrows ? kernels::cast_function(KEEL_FLOAT32, tile.c_dtype) : nullptr;
+  for (int64_t i = 0; i < p.m; ++i) {
+    float* const row = static_cast<float*>(sum.data) + i * sum.stride;
+    activate(tile.activation, row, p.n);
+    if (narrows) cast(row, element(p.c, i, 0, size), p.n);
+  }
+}
+
 // ---- straight into c -----------------------------------------------------------
 
 // c holds the sum in float32, or has no activation and nothing that would be rounded twice.
@@ -71,10 +85,7 @@ keel_status multiply_straight(const Tile& tile) {
   }
   // All at once: in bands that fit a cache of one core each would pack b anew, which costs more
   // than it spares.
-  if (tile.activation == Activation::kNone) return KEEL_OK;
-  for (int64_t i = 0; i < p.m; ++i) {
-    activate(tile.activation, static_cast<float*>(p.c.data) + i * p.c.stride, p.n);
-  }
+  if (tile.activation != Activation::kNone) finish(tile, p.c);
   return KEEL_OK;
 }
 
@@ -129,20 +140,6 @@ float* room_of_thread(int64_t floats) {
   }
   const size_t past = reinterpret_cast<uintptr_t>(room.data()) / sizeof(float) % kAlignment;
   return room.data() + (kAlignment - past) % kAlignment;
-}
-
-// c = activation(sum), where |sum| is c itself or lies beside it.
-void finish(const Tile& tile, const Matrix& sum) {
-  const Product& p = tile.product;
-  const bool narrows = tile.c_dtype != KEEL_FLOAT32;
-  const int64_t size = kit::dtype_size(tile.c_dtype);
-  const kernels::CastFunction cast =
-      narrows ? kernels::cast_function(KEEL_FLOAT32, tile.c_dtype) : nullptr;
-  for (int64_t i = 0; i < p.m; ++i) {
-    float* const row = static_cast<float*>(sum.data) + i * sum.stride;
-    activate(tile.activation, row, p.n);
-    if (narrows) cast(row, element(p.c, i, 0, size), p.n);
-  }
 }
 
 keel_status multiply_staged(const Tile& tile) {

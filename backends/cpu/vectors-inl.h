@@ -9,7 +9,9 @@
 
 #include <hwy/highway.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 
 HWY_BEFORE_NAMESPACE();
 namespace keel::cpu::kernels {
@@ -44,6 +46,24 @@ HWY_INLINE float vector_sum(int64_t count, const Term& term) {
   const hn::CappedTag<float, 1> one;
   for (; i < count; ++i) sum += hn::GetLane(term(one, i));
   return sum;
+}
+
+// The largest of |x|, minus infinity of none. Where there is NaN it may be less; a sum of what is
+// made of all of |x| tells.
+HWY_INLINE float vector_largest(const float* x, int64_t count) {
+  const hn::ScalableTag<float> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  // Two, for the next maximum not to wait for the one before.
+  auto even = hn::Set(d, -std::numeric_limits<float>::infinity());
+  auto odd = even;
+  int64_t i = 0;
+  for (; i + 2 * lanes <= count; i += 2 * lanes) {
+    even = hn::Max(even, hn::LoadU(d, x + i));
+    odd = hn::Max(odd, hn::LoadU(d, x + i + lanes));
+  }
+  float result = hn::GetLane(hn::MaxOfLanes(d, hn::Max(even, odd)));
+  for (; i < count; ++i) result = std::max(result, x[i]);
+  return result;
 }
 
 }  // namespace HWY_NAMESPACE
