@@ -3,6 +3,7 @@
 #ifndef KEEL_COLLECTIVES_FLIGHT_FLIGHT_FORMAT_H_
 #define KEEL_COLLECTIVES_FLIGHT_FLIGHT_FORMAT_H_
 
+#include <keel/abi.h>
 #include <time.h>
 
 #include <atomic>
@@ -10,12 +11,13 @@
 
 namespace keel {
 
-// Of an entry. What is in flight compares greater than kDone: begin() asks for just that.
+// Of an entry. What is in flight compares greater than kDone: begin() asks for just that. A file
+// has no kRunning: what was started is kQueued there, and its |started| is not before its |queued|.
 enum class FlightState : uint32_t { kEmpty = 0, kDone = 1, kQueued = 2, kRunning = 3 };
 
 // One operation, one cache line. Every store is a release, which on x86-64 is a plain move.
-// A reader takes |sequence| and |state| first, the rest next, |sequence| once more last: if
-// the two agree, the rest is whole, and at least as new as |state|.
+// A reader takes |sequence| and |outcome| first, the rest next, |sequence| once more last: if
+// the two agree, the rest is whole, and at least as new as |outcome| was.
 struct alignas(64) FlightEntry {
   static constexpr uint64_t kWriting = ~0ull;  // |sequence| while the entry is rewritten
 
@@ -23,20 +25,27 @@ struct alignas(64) FlightEntry {
   std::atomic<uint64_t> count;
   std::atomic<uint64_t> queued;  // ticks
   std::atomic<uint64_t>
-      started;                  // ticks; less than |queued|: an earlier entry's, this one never was
-  std::atomic<uint64_t> done;   // ticks; since kDone
-  std::atomic<uint64_t> kind;   // Fingerprint::kind()
-  std::atomic<int32_t> status;  // since kDone
-  std::atomic<FlightState> state;
+      started;                 // ticks; less than |queued|: an earlier entry's, this one never was
+  std::atomic<uint64_t> done;  // ticks; since kDone
+  std::atomic<uint64_t> kind;  // Fingerprint::kind()
+  // Low half: FlightState. High half, since kDone: keel_status. One word, so one store.
+  std::atomic<uint64_t> outcome;
+
+  static constexpr uint64_t outcome_of(FlightState state, keel_status status = KEEL_OK) {
+    return uint64_t{static_cast<uint32_t>(status)} << 32 | static_cast<uint32_t>(state);
+  }
+  static constexpr uint32_t state_of(uint64_t outcome) { return static_cast<uint32_t>(outcome); }
+  static constexpr int32_t status_of(uint64_t outcome) {
+    return static_cast<int32_t>(outcome >> 32);
+  }
 };
 static_assert(sizeof(FlightEntry) == 64);
-static_assert(std::atomic<uint64_t>::is_always_lock_free &&
-              std::atomic<FlightState>::is_always_lock_free);
+static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
 enum class FlightClock : uint32_t { kTsc = 1, kMonotonic = 2 };
 
 struct FlightHeader {
-  static constexpr uint64_t kMagic = 0x32'54'4c'46'4c'45'45'4b;  // "KEELFLT2"
+  static constexpr uint64_t kMagic = 0x33'54'4c'46'4c'45'45'4b;  // "KEELFLT3"
   static constexpr uint64_t kBytes = 4096;
   static constexpr uint32_t kEntries = 1024;
   static constexpr uint64_t kFileBytes = kBytes + kEntries * sizeof(FlightEntry);

@@ -26,8 +26,7 @@ struct PlainEntry {
   uint8_t reduction;
   uint8_t algorithm;
   uint32_t root;
-  int32_t status;
-  uint32_t state;
+  uint64_t outcome;
   uint64_t unused;
 };
 static_assert(sizeof(PlainEntry) == sizeof(FlightEntry));
@@ -134,7 +133,7 @@ Status check_header(const PlainHeader& header) {
   return {};
 }
 
-FlightOperation operation_of(const PlainEntry& entry, FlightState state, const Clock& clock) {
+FlightOperation operation_of(const PlainEntry& entry, bool is_done, const Clock& clock) {
   FlightOperation operation;
   operation.sequence = entry.sequence;
   operation.count = entry.count;
@@ -142,13 +141,16 @@ FlightOperation operation_of(const PlainEntry& entry, FlightState state, const C
   operation.dtype = entry.dtype;
   operation.reduction = entry.reduction;
   operation.root = entry.root;
-  operation.state = state;
+  // Of an entry's former operation |started| lies before |queued|: this one was not started.
+  const bool started = entry.started - entry.queued < 1ull << 63;
+  operation.state = is_done   ? FlightState::kDone
+                    : started ? FlightState::kRunning
+                              : FlightState::kQueued;
   operation.queued_ns = clock.at(entry.queued);
   operation.age_ns = clock.age(entry.queued);
-  const bool started = state != FlightState::kQueued && entry.started - entry.queued < 1ull << 63;
   if (started) operation.wait_ns = clock.between(entry.queued, entry.started);
-  if (state == FlightState::kDone) {
-    operation.status = entry.status;
+  if (is_done) {
+    operation.status = FlightEntry::status_of(entry.outcome);
     if (started) {
       operation.run_ns = std::max<int64_t>(0, clock.between(entry.started, entry.done));
     }
@@ -214,20 +216,21 @@ Status parse_flight(const std::array<std::span<const std::byte>, 3>& reads, cons
   std::vector<std::pair<uint64_t, FlightOperation>> found;  // by ticks since the start
   for (uint32_t i = 0; i < FlightHeader::kEntries; ++i) {
     const PlainEntry first = entry_at(reads[0], i);
-    if (first.state == static_cast<uint32_t>(FlightState::kEmpty)) continue;
+    const uint32_t state = FlightEntry::state_of(first.outcome);
+    if (state == static_cast<uint32_t>(FlightState::kEmpty)) continue;
     const PlainEntry entry = entry_at(reads[1], i);
     const uint64_t last = entry_at(reads[2], i).sequence;
     if (first.sequence == FlightEntry::kWriting || first.sequence != last) {
       ++log.torn;
       continue;
     }
-    if (first.state > static_cast<uint32_t>(FlightState::kRunning)) {
-      return failure(KEEL_DATA_LOSS, "has state {} in entry {}", first.state, i);
+    if (state > static_cast<uint32_t>(FlightState::kQueued)) {
+      return failure(KEEL_DATA_LOSS, "has state {} in entry {}", state, i);
     }
     PlainEntry whole = entry;
     whole.sequence = first.sequence;
-    found.emplace_back(entry.queued - header.ticks,
-                       operation_of(whole, static_cast<FlightState>(first.state), clock));
+    const bool is_done = state == static_cast<uint32_t>(FlightState::kDone);
+    found.emplace_back(entry.queued - header.ticks, operation_of(whole, is_done, clock));
   }
   std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
     return a.first != b.first ? a.first < b.first : a.second.sequence < b.second.sequence;

@@ -369,7 +369,7 @@ TEST_F(RecorderTest, LiesAreRefused) {
   expect_refused(offsetof(FlightHeader, world), 1u);
   expect_refused(offsetof(FlightHeader, ticks_per_us), std::nan(""));
   expect_refused(offsetof(FlightHeader, ticks_per_us), 0.0);
-  expect_refused(Image::entry(0, offsetof(FlightEntry, state)), 4u);
+  expect_refused(Image::entry(0, offsetof(FlightEntry, outcome)), uint64_t{3});
 
   const auto expect_unreadable = [&](const std::string& path, keel_status code) {
     const Status status = read_flight(path, &log);
