@@ -18,15 +18,25 @@ namespace {
                  tensor, what, device.name());
 }
 
+// Optimizer state that a GPU has no room for is stepped where it lies: in pinned memory of that
+// GPU, or in the caller's own.
+[[gnu::cold]] bool is_registered(Device& device, const void* first, uint64_t bytes) {
+  return device.info().type == KEEL_DEVICE_CPU &&
+         device.host_registrations().has_same_address(first, bytes);
+}
+
 // NULL if |tensor| is fine, else what it is instead.
 const char* check_tensor_memory(Device& device, const keel_tensor& tensor) {
   const uint64_t bytes = kit::span_bytes(tensor);
   if (bytes == 0) return nullptr;
   const auto first = reinterpret_cast<uintptr_t>(kit::first_element(tensor));
   Allocation allocation;
-  if (!device.memory().find(kit::first_element(tensor), &allocation)) {
-    return "its data is not memory of";
+  const bool found = device.memory().find(kit::first_element(tensor), &allocation);
+  if ((!found || allocation.kind == KEEL_MEMORY_PINNED) &&
+      is_registered(device, kit::first_element(tensor), bytes)) {
+    return nullptr;
   }
+  if (!found) return "its data is not memory of";
   if (bytes > allocation.size - (first - reinterpret_cast<uintptr_t>(allocation.base))) {
     return "it reaches past its allocation on";
   }

@@ -23,6 +23,9 @@ What holds for all of them:
 - Where the CPU's kernel runs for another device, a tensor whose elements lie in rows with one gap
   between, at most 1024 of them, is copied row by row. With other gaps the whole span is copied
   there and, of an output, back: no other stream may write the gaps meanwhile.
+- Tensors are memory of the stream's device. On a CPU device they may also be memory registered with
+  it (`keel_host_register`): a GPU's pinned memory, or the caller's own, in which an optimizer's
+  state is stepped where it lies.
 - Attributes are given by position, all of them, floats as float64.
 - An output overlaps nothing, except that it may be exactly an input (same address, same layout)
   where "may be" names one. Spans of memory are compared, from first element to last.

@@ -92,13 +92,28 @@ keel_status query(keel_plugin_device* handle, const keel_op_call* op,
   return code;
 }
 
-// The bytes of the call's tensors and of its workspace.
+// Device memory, but on a CPU device host memory may be registered to serve in its place.
+Space space_of(CheckedDevice& device, const void* pointer, uint64_t bytes) {
+  if (device.info.type != KEEL_DEVICE_CPU) return Space::kDevice;
+  std::lock_guard lock(device.mutex);
+  if (device.allocations.find(Space::kDevice, pointer) != nullptr) return Space::kDevice;
+  const auto address = reinterpret_cast<uintptr_t>(pointer);
+  auto next = device.registered.upper_bound(address);
+  if (next == device.registered.begin()) return Space::kDevice;
+  const Block& registered = (--next)->second;
+  const uint64_t offset = address - registered.base;
+  return offset < registered.size && bytes <= registered.size - offset ? Space::kHost
+                                                                       : Space::kDevice;
+}
+
+// The bytes of the call's tensors.
 std::vector<Range> ranges_of(CheckedDevice& device, const keel_op_call& op) {
   std::vector<Range> ranges;
   const auto add = [&](const keel_tensor* tensor, const char* argument) {
     if (tensor == nullptr || kit::span_bytes(*tensor) == 0) return;
-    ranges.push_back(
-        {device, Space::kDevice, kit::first_element(*tensor), kit::span_bytes(*tensor), argument});
+    const void* const first = kit::first_element(*tensor);
+    const uint64_t bytes = kit::span_bytes(*tensor);
+    ranges.push_back({device, space_of(device, first, bytes), first, bytes, argument});
   };
   for (uint32_t i = 0; i < op.input_count; ++i) add(op.inputs[i], "an input");
   for (uint32_t o = 0; o < op.output_count; ++o) add(op.outputs[o], "an output");
