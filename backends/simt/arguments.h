@@ -73,16 +73,18 @@ struct BatchedMatmulArguments {
   uint64_t a_batch, b_batch, c_batch;
 };
 
-// |width|: of a row, in the kernel's units.
+// |first|: the index that row 0 of the table has. |width|: of a row, in the kernel's units.
 struct EmbeddingArguments {
   Address table, indices, out;
   uint64_t table_rows, width, count;
+  int64_t first;
 };
 
 // |dtable| is all zeroes before.
 struct EmbeddingBackwardArguments {
   Address dout, indices, dtable;
   uint64_t table_rows, width, count;
+  int64_t first;
 };
 
 struct CrossEntropyArguments {
@@ -325,7 +327,9 @@ struct CastScaledArguments {
   X(embedding_2)                  \
   X(embedding_4)                  \
   X(embedding_16)                 \
-  X(embedding_backward)           \
+  X(embedding_backward_f32)       \
+  X(embedding_backward_bf16)      \
+  X(embedding_backward_f16)       \
   X(cross_entropy_warp)           \
   X(cross_entropy_block)          \
   X(cross_entropy_backward_warp)  \
