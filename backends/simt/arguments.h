@@ -261,13 +261,17 @@ struct TransposeArguments {
 };
 
 // y = scale * x, in chunks, a block each. Of several chunks the largest magnitudes go to |largest|,
-// of which cast_scaled_join makes |amax|. |is_aligned|: x and y begin at multiples of 16 bytes.
+// of which cast_scaled_join makes |amax|. Rows of x are |columns| long and |gap| apart, modulo
+// 2^64: less than nothing where they overlap; |gap| 0: it is dense. |is_aligned|: x and y begin at
+// multiples of 16 bytes, and rows are multiples of kCastScaledLanes elements long and apart.
 struct CastScaledArguments {
   Address x, scale, y, amax, largest;
+  uint64_t columns, gap;
   uint64_t count, chunk, chunks;
   uint32_t is_aligned;
   uint32_t reserved;
 };
+inline constexpr int kCastScaledLanes = 8;
 
 // The kernels, which are launched by these names with "keel_" before them. Where two differ by
 // _warp and _block alone, a row is taken by a warp (kWarps rows a block) or by a block.
