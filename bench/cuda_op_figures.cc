@@ -138,7 +138,7 @@ std::unique_ptr<OpCall> make_embedding(Tensors& tensors, const Sizes& sizes, dou
   *bytes = kFloat * static_cast<double>(2 * sizes.elements + rows);
   return std::unique_ptr<OpCall>(new OpCall(
       KEEL_OP_EMBEDDING, {tensors.floats({rows, sizes.columns}), tensors.indices(rows, rows)},
-      {tensors.floats({rows, sizes.columns})}));
+      {tensors.floats({rows, sizes.columns})}, {/*first=*/0}));
 }
 
 // The copy that bandwidth is measured by: of as much as a tensor, from one set to the next.

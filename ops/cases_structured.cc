@@ -80,25 +80,64 @@ void add_activated(std::vector<Case>* cases, uint32_t c) {
   }
 }
 
-// ---- embedding, cross entropy -------------------------------------------------------------
+// ---- embedding -----------------------------------------------------------------------------
 
-Case embedding_case(uint32_t combination, int64_t v, int64_t d, int64_t n, D indices,
-                    D table = D::kNormal, const char* name = "") {
-  const keel_dtype dtype = find_schema(KEEL_OP_EMBEDDING)->dtypes[combination].outputs[0];
-  return make_case(KEEL_OP_EMBEDDING, combination,
-                   std::string("v") + std::to_string(v) + "_d" + std::to_string(d) + "_n" +
-                       std::to_string(n) + name,
-                   {dense(dtype, {v, d}, table), dense(KEEL_INT32, {n}, indices, v)},
-                   {result(dtype, {n, d})});
+struct EmbeddingOptions {
+  D indices = D::kIndices;
+  D values = D::kNormal;    // of the table, or of the gradient of its rows
+  int64_t vocabulary = -1;  // what indices are of; -1: as many as the table has rows
+  int64_t first = 0;
+  uint64_t shift = 0;  // elements before the first of each tensor but the indices
+  const char* name = "";
+};
+
+std::string table_text(int64_t v, int64_t d, int64_t n, const EmbeddingOptions& options) {
+  return std::string("v") + std::to_string(v) + "_d" + std::to_string(d) + "_n" +
+         std::to_string(n) + options.name;
 }
 
-Case embedding_backward_case(int64_t v, int64_t d, int64_t n, D indices, const char* name = "") {
-  return make_case(KEEL_OP_EMBEDDING_BACKWARD, 0,
-                   std::string("v") + std::to_string(v) + "_d" + std::to_string(d) + "_n" +
-                       std::to_string(n) + name,
-                   {dense(KEEL_FLOAT32, {n, d}), dense(KEEL_INT32, {n}, indices, v)},
-                   {result(KEEL_FLOAT32, {v, d})});
+CaseTensor indices_tensor(int64_t v, int64_t n, const EmbeddingOptions& options) {
+  return dense(KEEL_INT32, {n}, options.indices, options.vocabulary < 0 ? v : options.vocabulary);
 }
+
+Case embedding_case(uint32_t combination, int64_t v, int64_t d, int64_t n,
+                    const EmbeddingOptions& options) {
+  const DtypeCombination& dtypes = find_schema(KEEL_OP_EMBEDDING)->dtypes[combination];
+  return make_case(KEEL_OP_EMBEDDING, combination, table_text(v, d, n, options),
+                   {shifted(dense(dtypes.inputs[0], {v, d}, options.values), options.shift),
+                    indices_tensor(v, n, options)},
+                   {shifted(result(dtypes.outputs[0], {n, d}), options.shift)},
+                   {int_attribute(options.first)});
+}
+
+Case embedding_backward_case(uint32_t combination, int64_t v, int64_t d, int64_t n,
+                             const EmbeddingOptions& options) {
+  const DtypeCombination& dtypes = find_schema(KEEL_OP_EMBEDDING_BACKWARD)->dtypes[combination];
+  return make_case(KEEL_OP_EMBEDDING_BACKWARD, combination, table_text(v, d, n, options),
+                   {shifted(dense(dtypes.inputs[0], {n, d}, options.values), options.shift),
+                    indices_tensor(v, n, options)},
+                   {shifted(result(dtypes.outputs[0], {v, d}), options.shift)},
+                   {int_attribute(options.first)});
+}
+
+// Tables that are a range of a larger vocabulary; |add(v, d, n, options)|.
+template <typename Add>
+void add_ranges(Add&& add) {
+  add(17, 64, 129, {.vocabulary = 51, .first = 17, .name = "/middle"});
+  add(17, 64, 129, {.vocabulary = 51, .first = 34, .name = "/last"});
+  add(17, 5, 129,
+      {.indices = D::kIndicesSomeOutside,
+       .vocabulary = 51,
+       .first = 17,
+       .name = "/middle/outside"});
+  add(17, 5, 33, {.first = 17, .name = "/elsewhere"});
+  add(0, 4, 9, {.vocabulary = 51, .first = 17, .name = "/middle"});
+  // The largest of int32 is the last row, its smallest less |first| no int32.
+  add(17, 5, 33,
+      {.indices = D::kIndicesSomeOutside, .first = (int64_t{1} << 31) - 17, .name = "/end"});
+}
+
+// ---- cross entropy -------------------------------------------------------------------------
 
 struct LogitsOptions {
   D logits = D::kLogits;
@@ -221,28 +260,43 @@ std::vector<Case> matmul_cases() {
 std::vector<Case> embedding_cases() {
   std::vector<Case> cases;
   for (uint32_t c = 0; c < find_schema(KEEL_OP_EMBEDDING)->dtypes.size(); ++c) {
-    cases.push_back(embedding_case(c, 1, 1, 1, D::kIndices));
-    cases.push_back(embedding_case(c, 17, 5, 33, D::kIndices));
-    cases.push_back(embedding_case(c, 101, 768, 7, D::kIndices));
-    cases.push_back(embedding_case(c, 50257, 3, 1031, D::kIndices));
-    cases.push_back(embedding_case(c, 5, 3, 0, D::kIndices));
-    cases.push_back(embedding_case(c, 5, 0, 3, D::kIndices));
-    cases.push_back(embedding_case(c, 17, 64, 129, D::kIndicesSomeOutside, D::kNormal, "/outside"));
-    cases.push_back(embedding_case(c, 0, 4, 9, D::kIndicesSomeOutside, D::kNormal, "/outside"));
-    cases.push_back(embedding_case(c, 17, 5, 33, D::kIndices, D::kSpecial, "/special"));
+    const auto add = [&](int64_t v, int64_t d, int64_t n, const EmbeddingOptions& options = {}) {
+      cases.push_back(embedding_case(c, v, d, n, options));
+    };
+    add(1, 1, 1);
+    add(17, 5, 33);
+    add(101, 768, 7);
+    add(50257, 3, 1031);
+    add(5, 3, 0);
+    add(5, 0, 3);
+    add(17, 64, 129, {.indices = D::kIndicesSomeOutside, .name = "/outside"});
+    add(0, 4, 9, {.indices = D::kIndicesSomeOutside, .name = "/outside"});
+    add(17, 5, 33, {.values = D::kSpecial, .name = "/special"});
+    add(17, 64, 33, {.shift = 1, .name = "/unaligned"});
+    add_ranges(add);
   }
   return cases;
 }
 
 std::vector<Case> embedding_backward_cases() {
-  return {embedding_backward_case(1, 1, 1, D::kIndices),
-          embedding_backward_case(17, 5, 33, D::kIndices),
-          embedding_backward_case(101, 768, 7, D::kIndices),
-          embedding_backward_case(5003, 3, 1031, D::kIndices),
-          embedding_backward_case(5, 3, 0, D::kIndices),
-          embedding_backward_case(0, 3, 0, D::kIndices),
-          embedding_backward_case(3, 33, 1009, D::kIndices, "/repeated"),
-          embedding_backward_case(17, 64, 129, D::kIndicesSomeOutside, "/outside")};
+  std::vector<Case> cases;
+  for (uint32_t c = 0; c < find_schema(KEEL_OP_EMBEDDING_BACKWARD)->dtypes.size(); ++c) {
+    const auto add = [&](int64_t v, int64_t d, int64_t n, const EmbeddingOptions& options = {}) {
+      cases.push_back(embedding_backward_case(c, v, d, n, options));
+    };
+    add(1, 1, 1);
+    add(17, 5, 33);
+    add(101, 768, 7);
+    add(5003, 3, 1031);
+    add(5, 3, 0);
+    add(0, 3, 0);
+    add(3, 33, 1009, {.name = "/repeated"});
+    add(17, 64, 129, {.indices = D::kIndicesSomeOutside, .name = "/outside"});
+    add(17, 64, 33, {.values = D::kSomeNaN, .name = "/some_nan"});
+    add(17, 64, 33, {.shift = 1, .name = "/unaligned"});
+    add_ranges(add);
+  }
+  return cases;
 }
 
 std::vector<Case> cross_entropy_cases() {

@@ -121,10 +121,10 @@ void embedding_reference(Workspace& w) {
   const int64_t v = w.extent(0, 0);
   const auto d = static_cast<size_t>(w.extent(0, 1));
   for (size_t i = 0; i < w.in(1).size(); ++i) {
-    const auto index = static_cast<int64_t>(w.in(1)[i]);
-    if (index < 0 || index >= v) continue;
-    const double* row = w.in(0).data() + static_cast<size_t>(index) * d;
-    std::copy(row, row + d, w.out(0).begin() + static_cast<ptrdiff_t>(i * d));
+    const int64_t row = static_cast<int64_t>(w.in(1)[i]) - w.integer(0);
+    if (row < 0 || row >= v) continue;
+    const double* from = w.in(0).data() + static_cast<size_t>(row) * d;
+    std::copy(from, from + d, w.out(0).begin() + static_cast<ptrdiff_t>(i * d));
   }
 }
 
@@ -133,9 +133,9 @@ void embedding_backward_reference(Workspace& w) {
   const auto d = static_cast<size_t>(w.extent(0, 1));
   std::vector<double> terms(static_cast<size_t>(v), 0);
   for (size_t i = 0; i < w.in(1).size(); ++i) {
-    const auto index = static_cast<int64_t>(w.in(1)[i]);
-    if (index < 0 || index >= v) continue;
-    const auto row = static_cast<size_t>(index);
+    const int64_t offset = static_cast<int64_t>(w.in(1)[i]) - w.integer(0);
+    if (offset < 0 || offset >= v) continue;
+    const auto row = static_cast<size_t>(offset);
     terms[row] += 1;
     for (size_t j = 0; j < d; ++j) {
       w.out(0)[row * d + j] += w.in(0)[i * d + j];

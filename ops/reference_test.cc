@@ -6,6 +6,8 @@
 #include <keel/plugin_kit.hpp>
 #include <limits>
 #include <numeric>
+#include <string>
+#include <utility>
 
 #include "ops/case_builder.h"
 #include "ops/case_data.h"
@@ -215,12 +217,67 @@ TEST(Reference, EmbeddingAndItsBackward) {
   Host indices({4}, std::vector<int32_t>{1, -1, 1, 2});
   Host out({4, 2}, std::vector<float>{1, 10, 2, 20, 3, 30, 4, 40});
   EXPECT_EQ(
-      run(KEEL_OP_EMBEDDING, {&table.tensor, &indices.tensor}, {&out.tensor}).outputs[0].values,
+      run(KEEL_OP_EMBEDDING, {&table.tensor, &indices.tensor}, {&out.tensor}, {int_attribute(0)})
+          .outputs[0]
+          .values,
       (std::vector<double>{3, 4, 0, 0, 3, 4, 0, 0}));
-  EXPECT_EQ(run(KEEL_OP_EMBEDDING_BACKWARD, {&out.tensor, &indices.tensor}, {&table.tensor})
+  EXPECT_EQ(run(KEEL_OP_EMBEDDING_BACKWARD, {&out.tensor, &indices.tensor}, {&table.tensor},
+                {int_attribute(0)})
                 .outputs[0]
                 .values,
             (std::vector<double>{0, 0, 4, 40}));
+}
+
+// Rows 5 and 6 of a vocabulary, and 2^31 - 2 and 2^31 - 1, the last that have an index.
+TEST(Reference, EmbeddingOfARangeOfTheVocabulary) {
+  Host table({2, 2}, std::vector<float>{1, 2, 3, 4});
+  Host out({4, 2}, std::vector<float>{1, 10, 2, 20, 3, 30, 4, 40});
+  constexpr int64_t kLast = int64_t{1} << 31;
+  for (const int64_t first : {int64_t{5}, kLast - 2}) {
+    const std::vector<keel_attribute> attributes = {int_attribute(first)};
+    const auto row = [&](int64_t index) { return static_cast<int32_t>(first + index); };
+    Host indices({4}, std::vector<int32_t>{row(1), row(-1), row(1), row(0)});
+    EXPECT_EQ(run(KEEL_OP_EMBEDDING, {&table.tensor, &indices.tensor}, {&out.tensor}, attributes)
+                  .outputs[0]
+                  .values,
+              (std::vector<double>{3, 4, 0, 0, 3, 4, 1, 2}));
+    EXPECT_EQ(
+        run(KEEL_OP_EMBEDDING_BACKWARD, {&out.tensor, &indices.tensor}, {&table.tensor}, attributes)
+            .outputs[0]
+            .values,
+        (std::vector<double>{4, 40, 4, 40}));
+    // What a whole vocabulary would have there, and no index at all.
+    Host elsewhere({4}, std::vector<int32_t>{1, 0, -1, std::numeric_limits<int32_t>::min()});
+    EXPECT_EQ(run(KEEL_OP_EMBEDDING, {&table.tensor, &elsewhere.tensor}, {&out.tensor}, attributes)
+                  .outputs[0]
+                  .values,
+              std::vector<double>(8, 0));
+    EXPECT_EQ(run(KEEL_OP_EMBEDDING_BACKWARD, {&out.tensor, &elsewhere.tensor}, {&table.tensor},
+                  attributes)
+                  .outputs[0]
+                  .values,
+              std::vector<double>(4, 0));
+  }
+}
+
+TEST(Reference, EmbeddingRefusesRangesThatNoIndexReaches) {
+  Host table({2, 2}, std::vector<float>{1, 2, 3, 4});
+  Host indices({4}, std::vector<int32_t>{0, 1, 2, 3});
+  Host out({4, 2}, std::vector<float>(8));
+  const std::pair<int64_t, std::string> refused[] = {
+      {-1, "attribute first: -1 is not within"},
+      {(int64_t{1} << 31) - 1, "attribute first: 2147483647 and 2 rows"}};
+  for (const auto& [first, text] : refused) {
+    const std::vector<keel_attribute> attributes = {int_attribute(first)};
+    EXPECT_NE(
+        refusal(KEEL_OP_EMBEDDING, {&table.tensor, &indices.tensor}, {&out.tensor}, attributes)
+            .find("embedding: " + text),
+        std::string::npos);
+    EXPECT_NE(refusal(KEEL_OP_EMBEDDING_BACKWARD, {&out.tensor, &indices.tensor}, {&table.tensor},
+                      attributes)
+                  .find("embedding_backward: " + text),
+              std::string::npos);
+  }
 }
 
 TEST(Reference, AdamwFirstStepMovesByTheLearningRate) {
@@ -265,15 +322,18 @@ TEST(Gradient, Embedding) {
   Host dout({7, 3}, random_floats(21, 1));
   Host out({7, 3}, std::vector<float>(21));
   Host dtable({5, 3}, std::vector<float>(15));
-  const std::vector<double> want = central_differences(&table.floats, [&] {
-    return dot(
-        run(KEEL_OP_EMBEDDING, {&table.tensor, &indices.tensor}, {&out.tensor}).outputs[0].values,
-        dout.floats);
-  });
-  expect_near(run(KEEL_OP_EMBEDDING_BACKWARD, {&dout.tensor, &indices.tensor}, {&dtable.tensor})
-                  .outputs[0]
-                  .values,
-              want, 1e-9);
+  for (const int64_t first : {0, 2}) {
+    const std::vector<keel_attribute> attributes = {int_attribute(first)};
+    const std::vector<double> want = central_differences(&table.floats, [&] {
+      return dot(run(KEEL_OP_EMBEDDING, {&table.tensor, &indices.tensor}, {&out.tensor}, attributes)
+                     .outputs[0]
+                     .values,
+                 dout.floats);
+    });
+    const ReferenceResult sums = run(KEEL_OP_EMBEDDING_BACKWARD, {&dout.tensor, &indices.tensor},
+                                     {&dtable.tensor}, attributes);
+    expect_near(sums.outputs[0].values, want, 1e-9);
+  }
 }
 
 TEST(Gradient, CrossEntropy) {

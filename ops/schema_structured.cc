@@ -43,14 +43,21 @@ constexpr DtypeCombination kMatmulDtypes[] = {
 
 constexpr InputSpec kEmbeddingInputs[] = {{"table", "[v,d]"}, {"indices", "[n]"}};
 constexpr OutputSpec kEmbeddingOutputs[] = {{"out", "[n,d]"}};
+constexpr AttributeSpec kEmbeddingAttributes[] = {
+    {"first", AttributeKind::kInt, 0, 0, 0x1p31 - 1,
+     "the index that the table's row 0 has; first + v is at most 2^31"}};
 constexpr DtypeCombination kEmbeddingDtypes[] = {
     {{f32, i32}, {f32}, false, rounded_once(kErrorExact)},
     {{bf16, i32}, {bf16}, true, rounded_once(kErrorExact)},
+    {{f16, i32}, {f16}, true, rounded_once(kErrorExact)},
 };
 constexpr InputSpec kEmbeddingBackwardInputs[] = {{"dout", "[n,d]"}, {"indices", "[n]"}};
 constexpr OutputSpec kEmbeddingBackwardOutputs[] = {{"dtable", "[v,d]"}};
 constexpr DtypeCombination kEmbeddingBackwardDtypes[] = {
-    {{f32, i32}, {f32}, false, few_roundings(kErrorFloat32)}};
+    {{f32, i32}, {f32}, false, few_roundings(kErrorFloat32)},
+    {{bf16, i32}, {f32}, true, few_roundings(kErrorFloat32)},
+    {{f16, i32}, {f32}, true, few_roundings(kErrorFloat32)},
+};
 
 // ---- cross entropy
 
@@ -97,10 +104,12 @@ constinit const Schema kMatmul = {
 constinit const Schema kEmbedding = {
     KEEL_OP_EMBEDDING,
     "embedding",
-    "out[i] = table[indices[i]], bit for bit; an index outside [0,v) gives a row of zeroes",
+    "out[i] = table[indices[i]-first], bit for bit; an index outside [first,first+v) gives a row "
+    "of zeroes. Of a table that lies in shards, a range of its rows on each rank, "
+    "all_reduce(out, by sum) gives the rows of the whole",
     kEmbeddingInputs,
     kEmbeddingOutputs,
-    {},
+    kEmbeddingAttributes,
     kEmbeddingDtypes,
     kNone,
     check_embedding,
@@ -109,11 +118,11 @@ constinit const Schema kEmbedding = {
 constinit const Schema kEmbeddingBackward = {
     KEEL_OP_EMBEDDING_BACKWARD,
     "embedding_backward",
-    "dtable[j] = the sum of dout[i] over all i with indices[i] == j, in the order of i; every "
-    "row is written, indices outside [0,v) add to none",
+    "dtable[j] = the sum of dout[i] over all i with indices[i] == first + j, in the order of i; "
+    "every row is written, indices outside [first,first+v) add to none",
     kEmbeddingBackwardInputs,
     kEmbeddingBackwardOutputs,
-    {},
+    kEmbeddingAttributes,
     kEmbeddingBackwardDtypes,
     f32,
     check_embedding_backward,

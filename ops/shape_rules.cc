@@ -30,6 +30,16 @@ bool integer_range(keel_dtype dtype, double* out_minimum, double* out_beyond) {
   }
 }
 
+// Whether int32 has an index for every row of a table that begins at attribute first. One that
+// begins at 0 may be longer: what no index names is never read.
+bool has_range(const keel_op_call& call, CheckError* error, int64_t rows) {
+  constexpr int64_t kIndices = int64_t{1} << 31;
+  const int64_t first = call.attributes[0].i;
+  if (first == 0 || rows <= kIndices - first) return true;
+  return refuse(call, error, "attribute first: %lld and %lld rows from there on reach beyond 2^31",
+                static_cast<long long>(first), static_cast<long long>(rows));
+}
+
 }  // namespace
 
 bool check_fill(const keel_op_call& call, CheckError* error) {
@@ -99,7 +109,9 @@ bool check_embedding(const keel_op_call& call, CheckError* error) {
   const keel_tensor& indices = *call.inputs[1];
   return has_rank(call, error, "input table", table, 2) &&
          has_rank(call, error, "input indices", indices, 1) &&
-         has_shape(call, error, "output out", *call.outputs[0], {indices.shape[0], table.shape[1]});
+         has_shape(call, error, "output out", *call.outputs[0],
+                   {indices.shape[0], table.shape[1]}) &&
+         has_range(call, error, table.shape[0]);
 }
 
 bool check_embedding_backward(const keel_op_call& call, CheckError* error) {
@@ -109,7 +121,8 @@ bool check_embedding_backward(const keel_op_call& call, CheckError* error) {
   return has_rank(call, error, "input dout", dout, 2) &&
          has_shape(call, error, "input indices", indices, {dout.shape[0]}) &&
          has_rank(call, error, "output dtable", dtable, 2) &&
-         has_shape(call, error, "output dtable", dtable, {dtable.shape[0], dout.shape[1]});
+         has_shape(call, error, "output dtable", dtable, {dtable.shape[0], dout.shape[1]}) &&
+         has_range(call, error, dtable.shape[0]);
 }
 
 bool check_cross_entropy(const keel_op_call& call, CheckError* error) {

@@ -3,8 +3,7 @@
 #include <cstring>
 #include <keel/plugin_kit.hpp>
 
-#include "backends/cpu/kernels.h"
-#include "backends/cpu/ops.h"
+#include "backends/cpu/float_call.h"
 
 namespace keel::cpu {
 namespace {
@@ -13,14 +12,7 @@ namespace {
 constexpr int64_t kPieceBytes = int64_t{1} << 18;
 
 OpSupport embedding_query(const keel_op_call& call) {
-  const keel_tensor& table = *call.inputs[0];
-  const keel_tensor& indices = *call.inputs[1];
-  const keel_tensor& out = *call.outputs[0];
-  const bool known = table.dtype == KEEL_FLOAT32 || table.dtype == KEEL_BFLOAT16;
-  const bool runs = known && out.dtype == table.dtype && indices.dtype == KEEL_INT32 &&
-                    kit::is_contiguous(table) && kit::is_contiguous(indices) &&
-                    kit::is_contiguous(out);
-  return {runs ? "embedding" : nullptr};
+  return {is_dense_float_call(call) ? "embedding" : nullptr};
 }
 
 void embedding_run(Stream& stream, const keel_op_call& call, void*) {
@@ -29,19 +21,20 @@ void embedding_run(Stream& stream, const keel_op_call& call, void*) {
   const auto* const indices = address<const int32_t>(stream, *call.inputs[1]);
   auto* const out = address<char>(stream, *call.outputs[0]);
   const int64_t count = kit::element_count(*call.inputs[1]);
-  const int64_t words = shape.shape[0];
+  const int64_t rows = shape.shape[0];
+  const int64_t first = call.attributes[0].i;
   const int64_t row_bytes = shape.shape[1] * kit::dtype_size(shape.dtype);
   if (row_bytes == 0) return;
   const int64_t piece = std::max<int64_t>(1, kPieceBytes / row_bytes);
   stream.enqueue([=](ThreadPool& pool) -> keel_status {
     pool.parallel_for(count, piece, [=](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        const int64_t index = indices[i];
-        char* const row = out + i * row_bytes;
-        if (index >= 0 && index < words) {
-          std::memcpy(row, table + index * row_bytes, static_cast<size_t>(row_bytes));
+        const int64_t row = indices[i] - first;
+        char* const to = out + i * row_bytes;
+        if (row >= 0 && row < rows) {
+          std::memcpy(to, table + row * row_bytes, static_cast<size_t>(row_bytes));
         } else {
-          std::memset(row, 0, static_cast<size_t>(row_bytes));
+          std::memset(to, 0, static_cast<size_t>(row_bytes));
         }
       }
     });
@@ -50,37 +43,40 @@ void embedding_run(Stream& stream, const keel_op_call& call, void*) {
 }
 
 OpSupport embedding_backward_query(const keel_op_call& call) {
-  const keel_tensor& gradient = *call.inputs[0];
-  const keel_tensor& indices = *call.inputs[1];
-  const keel_tensor& table = *call.outputs[0];
-  const bool runs = gradient.dtype == KEEL_FLOAT32 && indices.dtype == KEEL_INT32 &&
-                    table.dtype == KEEL_FLOAT32 && kit::is_contiguous(gradient) &&
-                    kit::is_contiguous(indices) && kit::is_contiguous(table);
-  return {runs ? "embedding_backward" : nullptr};
+  return {is_dense_float_call(call) ? "embedding_backward" : nullptr};
+}
+
+// sum += the |width| elements of |gradient| from |first| on.
+void add_row(const kernels::ReadFloats& gradient, int64_t first, int64_t width, float* sum) {
+  float room[kernels::kBlock];
+  for (int64_t j = 0; j < width; j += kernels::kBlock) {
+    const int64_t count = std::min(kernels::kBlock, width - j);
+    kernels::add_f32(sum + j, gradient.block(first + j, count, room), sum + j, count);
+  }
 }
 
 // A core owns a range of the table's rows and walks all indices for those that
 // fall into it, in order: no two cores touch a row, and the order of a row's sum
 // does not depend on how many there are.
 void embedding_backward_run(Stream& stream, const keel_op_call& call, void*) {
-  const auto* const gradient = address<const float>(stream, *call.inputs[0]);
+  const kernels::ReadFloats gradient = read(stream, call.inputs[0]);
   const auto* const indices = address<const int32_t>(stream, *call.inputs[1]);
   auto* const table = address<float>(stream, *call.outputs[0]);
   const int64_t count = kit::element_count(*call.inputs[1]);
-  const int64_t words = call.outputs[0]->shape[0];
+  const int64_t rows = call.outputs[0]->shape[0];
   const int64_t width = call.outputs[0]->shape[1];
-  if (words == 0 || width == 0) return;
+  const int64_t first = call.attributes[0].i;
+  if (rows == 0 || width == 0) return;
   stream.enqueue([=](ThreadPool& pool) -> keel_status {
     // One range a core, since each walks all indices; a small call stays on one.
-    const int64_t work = (words + count) * width * int64_t{sizeof(float)};
+    const int64_t work = (rows + count) * width * int64_t{sizeof(float)};
     const int64_t ranges = std::clamp<int64_t>(work / kPieceBytes, 1, pool.cores());
-    pool.parallel_for(words, (words + ranges - 1) / ranges, [=](int64_t begin, int64_t end) {
+    pool.parallel_for(rows, (rows + ranges - 1) / ranges, [=](int64_t begin, int64_t end) {
       std::fill(table + begin * width, table + end * width, 0.0f);
       for (int64_t i = 0; i < count; ++i) {
-        const int64_t index = indices[i];
-        if (index < begin || index >= end) continue;
-        float* const row = table + index * width;
-        kernels::add_f32(row, gradient + i * width, row, width);
+        const int64_t row = indices[i] - first;
+        if (row < begin || row >= end) continue;
+        add_row(gradient, i * width, width, table + row * width);
       }
     });
     return KEEL_OK;

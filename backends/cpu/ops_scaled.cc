@@ -4,6 +4,7 @@
 #include <atomic>
 #include <bit>
 #include <keel/plugin_kit.hpp>
+#include <keel/rows.hpp>
 
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/ops.h"
@@ -70,7 +71,7 @@ class Largest {
 };
 
 OpSupport cast_scaled_query(const keel_op_call& call) {
-  const bool runs = kit::is_contiguous(*call.inputs[0]) && kit::is_contiguous(*call.outputs[0]);
+  const bool runs = find_rows(*call.inputs[0]) && kit::is_contiguous(*call.outputs[0]);
   return {runs ? "cast_scaled" : nullptr};
 }
 
@@ -79,6 +80,7 @@ void cast_scaled_run(Stream& stream, const keel_op_call& call, void*) {
   const Elements y = {address<char>(stream, *call.outputs[0]), call.outputs[0]->dtype};
   const auto* const scale = address<const float>(stream, *call.inputs[1]);
   auto* const amax = address<float>(stream, *call.outputs[1]);
+  const Rows rows = *find_rows(*call.inputs[0]);
   const int64_t count = kit::element_count(*call.inputs[0]);
   stream.enqueue([=](ThreadPool& pool) -> keel_status {
     const float factor = *scale;
@@ -86,11 +88,14 @@ void cast_scaled_run(Stream& stream, const keel_op_call& call, void*) {
     pool.parallel_for(count, kPiece, [&](int64_t begin, int64_t end) {
       std::array<float, kBlock> room;
       uint32_t own = 0;
-      for (int64_t i = begin; i < end; i += kBlock) {
-        const int64_t some = std::min(kBlock, end - i);
-        const float* const wide = widened(x, i, some, room.data());
+      for (int64_t i = begin; i < end;) {
+        const int64_t column = i % rows.columns;
+        const int64_t some = std::min({kBlock, end - i, rows.columns - column});
+        const int64_t from = i / rows.columns * rows.step + column;
+        const float* const wide = widened(x, from, some, room.data());
         own = std::max(own, kernels::largest_magnitude_f32(wide, some));
         store_scaled(y, i, some, wide, factor);
+        i += some;
       }
       largest.add(own);
     });

@@ -224,7 +224,7 @@ TEST_P(CpuOps, EmbeddingAndItsGradient) {
   const DeviceTensor table = floats({words, width}, weights);
   const DeviceTensor indices = tensor(KEEL_INT32, {count}, picked);
   DeviceTensor out(device(), KEEL_FLOAT32, {count, width});
-  run(KEEL_OP_EMBEDDING, {table, indices}, {out});
+  run(KEEL_OP_EMBEDDING, {table, indices}, {out}, {integer(0)});
   const auto rows = values(out);
   const auto in_range = [&](size_t i) { return picked[i] >= 0 && picked[i] < words; };
   for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
@@ -238,7 +238,7 @@ TEST_P(CpuOps, EmbeddingAndItsGradient) {
   const auto upstream = random_values(static_cast<size_t>(count * width), 13);
   const DeviceTensor gradient = floats({count, width}, upstream);
   DeviceTensor sums(device(), KEEL_FLOAT32, {words, width});
-  run(KEEL_OP_EMBEDDING_BACKWARD, {gradient, indices}, {sums});
+  run(KEEL_OP_EMBEDDING_BACKWARD, {gradient, indices}, {sums}, {integer(0)});
   // Exactly: in float32, in the order of the indices.
   std::vector<float> expected(static_cast<size_t>(words * width), 0.0f);
   for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
@@ -248,6 +248,34 @@ TEST_P(CpuOps, EmbeddingAndItsGradient) {
     }
   }
   EXPECT_EQ(values(sums), expected);
+}
+
+// Gradients that are widened in several blocks, of the tokens 300 to 399.
+TEST_P(CpuOps, EmbeddingGradientOfARangeFrom16Bits) {
+  const int64_t first = 300, words = 100, width = 1100, count = 701;
+  std::vector<int32_t> picked;
+  std::mt19937 generator(21);
+  for (int64_t i = 0; i < count; ++i) picked.push_back(static_cast<int32_t>(generator() % 500));
+  const DeviceTensor indices = tensor(KEEL_INT32, {count}, picked);
+  const std::vector<float> upstream = random_values(static_cast<size_t>(count * width), 22);
+  const auto expect_sums = [&](keel_dtype dtype, auto narrow) {
+    const auto rows = narrowed<decltype(narrow(0.0f))>(upstream, narrow);
+    const DeviceTensor gradient = tensor(dtype, {count, width}, rows);
+    DeviceTensor sums(device(), KEEL_FLOAT32, {words, width});
+    run(KEEL_OP_EMBEDDING_BACKWARD, {gradient, indices}, {sums}, {integer(first)});
+    // Exactly: in float32, in the order of the indices.
+    std::vector<float> expected(static_cast<size_t>(words * width), 0.0f);
+    for (size_t i = 0; i < picked.size(); ++i) {
+      const int64_t row = picked[i] - first;
+      if (row < 0 || row >= words) continue;
+      for (size_t j = 0; j < static_cast<size_t>(width); ++j) {
+        expected[static_cast<size_t>(row * width) + j] += to_float(rows[i * width + j]);
+      }
+    }
+    EXPECT_EQ(values(sums), expected);
+  };
+  expect_sums(KEEL_BFLOAT16, [](float value) { return to_bfloat16(value); });
+  expect_sums(KEEL_FLOAT16, [](float value) { return to_float16(value); });
 }
 
 TEST_P(CpuOps, CrossEntropyAndItsGradient) {

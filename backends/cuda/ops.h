@@ -1,8 +1,8 @@
 // The operators of this backend: what each can run, and the kernels of backends/simt that it
 // launches.
 //
-// Tensors are contiguous; matmul also takes rows that lie further apart, transpose any input.
-// Whatever else is asked for is answered with KEEL_OP_NONE, and core runs the CPU's.
+// Tensors are contiguous; matmul and cast_scaled also take rows that lie further apart, transpose
+// any input. Whatever else is asked for is answered with KEEL_OP_NONE, and core runs the CPU's.
 #ifndef KEEL_BACKENDS_CUDA_OPS_H_
 #define KEEL_BACKENDS_CUDA_OPS_H_
 

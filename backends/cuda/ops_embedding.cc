@@ -6,14 +6,6 @@ namespace {
 
 using simt::KernelId;
 
-constexpr keel_dtype f32 = KEEL_FLOAT32;
-constexpr keel_dtype bf16 = KEEL_BFLOAT16;
-constexpr keel_dtype i32 = KEEL_INT32;
-
-bool supports_embedding(const keel_op_call& call) {
-  return are_dense(call, {f32, i32, f32}) || are_dense(call, {bf16, i32, bf16});
-}
-
 keel_status run_embedding(Stream& stream, const keel_op_call& call, void*) {
   const keel_tensor& table = *call.inputs[0];
   const keel_tensor& out = *call.outputs[0];
@@ -26,17 +18,14 @@ keel_status run_embedding(Stream& stream, const keel_op_call& call, void*) {
                           : unit == 4 ? KernelId::embedding_4
                                       : KernelId::embedding_2;
   const auto count = static_cast<uint64_t>(out.shape[0]);
-  return launch(
-      stream, kernel, blocks_for(stream, count, simt::kWarps),
-      simt::EmbeddingArguments{address_of(table), address_of(*call.inputs[1]), address_of(out),
-                               static_cast<uint64_t>(table.shape[0]), row_bytes / unit, count});
-}
-
-bool supports_embedding_backward(const keel_op_call& call) {
-  return are_dense(call, {f32, i32, f32});
+  return launch(stream, kernel, blocks_for(stream, count, simt::kWarps),
+                simt::EmbeddingArguments{address_of(table), address_of(*call.inputs[1]),
+                                         address_of(out), static_cast<uint64_t>(table.shape[0]),
+                                         row_bytes / unit, count, call.attributes[0].i});
 }
 
 keel_status run_embedding_backward(Stream& stream, const keel_op_call& call, void*) {
+  const keel_tensor& rows = *call.inputs[0];
   const keel_tensor& table = *call.outputs[0];
   const uint64_t bytes = kit::span_bytes(table);
   if (bytes == 0) return KEEL_OK;
@@ -44,17 +33,20 @@ keel_status run_embedding_backward(Stream& stream, const keel_op_call& call, voi
   const keel_status status = stream.fill(kit::first_element(table), &zero, sizeof(zero), bytes);
   const auto count = static_cast<uint64_t>(call.inputs[1]->shape[0]);
   if (status != KEEL_OK || count == 0) return status;
-  return launch(
-      stream, KernelId::embedding_backward, blocks_for(stream, count, simt::kWarps),
-      simt::EmbeddingBackwardArguments{address_of(*call.inputs[0]), address_of(*call.inputs[1]),
-                                       address_of(table), static_cast<uint64_t>(table.shape[0]),
-                                       static_cast<uint64_t>(table.shape[1]), count});
+  const KernelId kernel = rows.dtype == KEEL_FLOAT32    ? KernelId::embedding_backward_f32
+                          : rows.dtype == KEEL_BFLOAT16 ? KernelId::embedding_backward_bf16
+                                                        : KernelId::embedding_backward_f16;
+  return launch(stream, kernel, blocks_for(stream, count, simt::kWarps),
+                simt::EmbeddingBackwardArguments{
+                    address_of(rows), address_of(*call.inputs[1]), address_of(table),
+                    static_cast<uint64_t>(table.shape[0]), static_cast<uint64_t>(table.shape[1]),
+                    count, call.attributes[0].i});
 }
 
 }  // namespace
 
-const Op kEmbeddingOp = {"simt.embedding", supports_embedding, nullptr, run_embedding};
-const Op kEmbeddingBackwardOp = {"simt.embedding_backward", supports_embedding_backward, nullptr,
+const Op kEmbeddingOp = {"simt.embedding", is_dense_float_call, nullptr, run_embedding};
+const Op kEmbeddingBackwardOp = {"simt.embedding_backward", is_dense_float_call, nullptr,
                                  run_embedding_backward};
 
 }  // namespace keel::cuda

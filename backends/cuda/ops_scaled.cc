@@ -1,4 +1,6 @@
 // cast_scaled.
+#include <keel/rows.hpp>
+
 #include "backends/cuda/ops.h"
 
 namespace keel::cuda {
@@ -28,13 +30,14 @@ constexpr Cast kCasts[] = {
 // NULL for a pair that there is no kernel for.
 const Cast* find_cast(const keel_op_call& call) {
   for (const Cast& cast : kCasts) {
-    if (are_dense(call, {cast.from, f32, cast.to, f32})) return &cast;
+    if (call.inputs[0]->dtype == cast.from && call.outputs[0]->dtype == cast.to) return &cast;
   }
   return nullptr;
 }
 
 bool supports_cast_scaled(const keel_op_call& call) {
-  return find_cast(call) != nullptr;
+  return find_cast(call) != nullptr && find_rows(*call.inputs[0]) &&
+         kit::is_contiguous(*call.outputs[0]);
 }
 
 // A block takes a chunk: of kChunk elements, or of the multiple that leaves kMostChunks, whose
@@ -72,7 +75,12 @@ keel_status run_cast_scaled(Stream& stream, const keel_op_call& call, void* work
   const Chunks chunks = chunks_of(arguments.count);
   arguments.chunk = chunks.size;
   arguments.chunks = chunks.count;
-  arguments.is_aligned = arguments.x % 16 == 0 && arguments.y % 16 == 0 ? 1 : 0;
+  const Rows rows = *find_rows(*call.inputs[0]);
+  arguments.columns = static_cast<uint64_t>(rows.columns);
+  arguments.gap = static_cast<uint64_t>(rows.step - rows.columns);
+  const bool has_aligned_rows = rows.are_dense() || (rows.columns % simt::kCastScaledLanes == 0 &&
+                                                     rows.step % simt::kCastScaledLanes == 0);
+  arguments.is_aligned = has_aligned_rows && arguments.x % 16 == 0 && arguments.y % 16 == 0 ? 1 : 0;
   const keel_status status =
       launch(stream, find_cast(call)->kernel, blocks_for(stream, chunks.count, 1), arguments);
   if (status != KEEL_OK || chunks.count == 1) return status;

@@ -73,16 +73,18 @@ struct BatchedMatmulArguments {
   uint64_t a_batch, b_batch, c_batch;
 };
 
-// |width|: of a row, in the kernel's units.
+// |first|: the index that row 0 of the table has. |width|: of a row, in the kernel's units.
 struct EmbeddingArguments {
   Address table, indices, out;
   uint64_t table_rows, width, count;
+  int64_t first;
 };
 
 // |dtable| is all zeroes before.
 struct EmbeddingBackwardArguments {
   Address dout, indices, dtable;
   uint64_t table_rows, width, count;
+  int64_t first;
 };
 
 struct CrossEntropyArguments {
@@ -259,13 +261,17 @@ struct TransposeArguments {
 };
 
 // y = scale * x, in chunks, a block each. Of several chunks the largest magnitudes go to |largest|,
-// of which cast_scaled_join makes |amax|. |is_aligned|: x and y begin at multiples of 16 bytes.
+// of which cast_scaled_join makes |amax|. Rows of x are |columns| long and |gap| apart, modulo
+// 2^64: less than nothing where they overlap; |gap| 0: it is dense. |is_aligned|: x and y begin at
+// multiples of 16 bytes, and rows are multiples of kCastScaledLanes elements long and apart.
 struct CastScaledArguments {
   Address x, scale, y, amax, largest;
+  uint64_t columns, gap;
   uint64_t count, chunk, chunks;
   uint32_t is_aligned;
   uint32_t reserved;
 };
+inline constexpr int kCastScaledLanes = 8;
 
 // The kernels, which are launched by these names with "keel_" before them. Where two differ by
 // _warp and _block alone, a row is taken by a warp (kWarps rows a block) or by a block.
@@ -325,7 +331,9 @@ struct CastScaledArguments {
   X(embedding_2)                  \
   X(embedding_4)                  \
   X(embedding_16)                 \
-  X(embedding_backward)           \
+  X(embedding_backward_f32)       \
+  X(embedding_backward_bf16)      \
+  X(embedding_backward_f16)       \
   X(cross_entropy_warp)           \
   X(cross_entropy_block)          \
   X(cross_entropy_backward_warp)  \

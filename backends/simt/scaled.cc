@@ -20,14 +20,15 @@ KEEL_SIMT_FUNCTION void cast_scaled(const CastScaledArguments& args) {
   const Global<const From> x(args.x);
   const Global<To> y(args.y);
   const float scale = Global<const float>(args.scale)[0];
-  constexpr int kLanes = 8;
+  constexpr int kLanes = kCastScaledLanes;
   for (uint64_t chunk = block_index().x; chunk < args.chunks; chunk += grid_size().x) {
     const uint64_t begin = chunk * args.chunk;  // as aligned as the tensor
     const uint64_t end = begin + args.chunk < args.count ? begin + args.chunk : args.count;
     float largest = 0;
     const auto move = [&](auto width, uint64_t i) {
       constexpr int n = decltype(width)::value;
-      const Lanes<From, n> from = x.template load<n>(i);
+      const uint64_t gaps = args.gap == 0 ? 0 : i / args.columns * args.gap;
+      const Lanes<From, n> from = x.template load<n>(i + gaps);
       Lanes<To, n> to;
       for (int lane = 0; lane < n; ++lane) {
         const float value = to_float(from.at[lane]);

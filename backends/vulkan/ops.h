@@ -1,8 +1,8 @@
 // The operators of this backend: what each can run, and the commands it records.
 //
-// Tensors are float32 (casts, products and transpose apart) and contiguous; products also take
-// rows that lie further apart, transpose any input. Whatever else is asked for is answered with
-// KEEL_OP_NONE.
+// Tensors are float32 (casts, products, embeddings and transpose apart) and contiguous; products
+// and cast_scaled also take rows that lie further apart, transpose any input. Whatever else is
+// asked for is answered with KEEL_OP_NONE.
 #ifndef KEEL_BACKENDS_VULKAN_OPS_H_
 #define KEEL_BACKENDS_VULKAN_OPS_H_
 

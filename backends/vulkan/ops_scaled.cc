@@ -1,4 +1,6 @@
 // cast_scaled.
+#include <keel/rows.hpp>
+
 #include "backends/vulkan/ops.h"
 
 namespace keel::vulkan {
@@ -29,7 +31,8 @@ bool supports_cast_scaled(const Device& device, const keel_op_call& call) {
   if (type_of(x.dtype) < 0 || type_of(y.dtype) < 0) return false;
   // One shader for all types: it asks for what any of them needs.
   if (!device.physical().kernels.storage_8bit || !device.physical().storage_16bit) return false;
-  return is_dense(x, x.dtype) && is_dense(y, y.dtype);
+  return find_rows(x) && kit::span_bytes(x) / kit::dtype_size(x.dtype) < uint64_t{kMaxElements} &&
+         is_dense(y, y.dtype);
 }
 
 keel_status run_cast_scaled(Stream& stream, const keel_op_call& call, void*) {
@@ -40,10 +43,18 @@ keel_status run_cast_scaled(Stream& stream, const keel_op_call& call, void*) {
   const keel_status status =
       stream.fill(kit::first_element(amax), &zero, sizeof(zero), sizeof(zero));
   if (status != KEEL_OK) return status;
+  const Rows rows = *find_rows(x);
   struct {
     uint64_t x, scale, y, amax;
-    uint32_t count, span;
-  } arguments = {address_of(x), address_of(*call.inputs[1]), address_of(y), address_of(amax), 0, 0};
+    uint32_t count, span, columns, gap;
+  } arguments = {address_of(x),
+                 address_of(*call.inputs[1]),
+                 address_of(y),
+                 address_of(amax),
+                 0,
+                 0,
+                 static_cast<uint32_t>(rows.columns),
+                 static_cast<uint32_t>(rows.step - rows.columns)};
   const int variant = 5 * type_of(x.dtype) + type_of(y.dtype);
   return run_elements(stream, {Shader::kCastScaled, static_cast<uint32_t>(variant)}, arguments,
                       kit::element_count(y));

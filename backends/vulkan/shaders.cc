@@ -27,11 +27,17 @@ constexpr uint32_t kSumRows[] = {
 constexpr uint32_t kSumColumns[] = {
 #include "shaders/sum_columns.inc"
 };
-constexpr uint32_t kEmbedding[] = {
-#include "shaders/embedding.inc"
+constexpr uint32_t kEmbedding2[] = {
+#include "shaders/embedding_2.inc"
+};
+constexpr uint32_t kEmbedding4[] = {
+#include "shaders/embedding_4.inc"
 };
 constexpr uint32_t kEmbeddingBackward[] = {
 #include "shaders/embedding_backward.inc"
+};
+constexpr uint32_t kEmbeddingBackward16[] = {
+#include "shaders/embedding_backward_16.inc"
 };
 constexpr uint32_t kCrossEntropy[] = {
 #include "shaders/cross_entropy.inc"
@@ -145,8 +151,10 @@ constexpr ShaderCode kCode[] = {
     {kAxpy, std::size(kAxpy), WorkgroupShape::kElements, 0},
     {kSumRows, std::size(kSumRows), WorkgroupShape::kReduction, 0},
     {kSumColumns, std::size(kSumColumns), WorkgroupShape::kElements, 0},
-    {kEmbedding, std::size(kEmbedding), WorkgroupShape::kElements, 0},
+    {kEmbedding2, std::size(kEmbedding2), WorkgroupShape::kElements, 0},
+    {kEmbedding4, std::size(kEmbedding4), WorkgroupShape::kElements, 0},
     {kEmbeddingBackward, std::size(kEmbeddingBackward), WorkgroupShape::kSubgroup, 0},
+    {kEmbeddingBackward16, std::size(kEmbeddingBackward16), WorkgroupShape::kSubgroup, 0},
     {kCrossEntropy, std::size(kCrossEntropy), WorkgroupShape::kReduction, 0},
     {kCrossEntropyBackward, std::size(kCrossEntropyBackward), WorkgroupShape::kElements, 0},
     {kAdamw, std::size(kAdamw), WorkgroupShape::kElements, 0},

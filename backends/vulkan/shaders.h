@@ -15,8 +15,10 @@ enum class Shader : uint32_t {
   kAxpy,
   kSumRows,
   kSumColumns,
-  kEmbedding,
+  kEmbedding2,
+  kEmbedding4,
   kEmbeddingBackward,
+  kEmbeddingBackward16,
   kCrossEntropy,
   kCrossEntropyBackward,
   kAdamw,
@@ -52,7 +54,7 @@ enum class Shader : uint32_t {
   kTranspose16,
   kCastScaled,
 };
-inline constexpr uint32_t kShaderCount = 43;
+inline constexpr uint32_t kShaderCount = 45;
 
 // How the invocations of a workgroup are counted (constant_id 0).
 enum class WorkgroupShape {

@@ -177,7 +177,7 @@ TEST_F(VulkanOps, EmptyTensorsDoNothing) {
   run({KEEL_OP_EMBEDDING,
        {floats(nullptr, {0, 4}), ints(nullptr, {0})},
        {floats(nullptr, {0, 4})},
-       {}});
+       {integer(0)}});
   run({KEEL_OP_MATMUL,
        {floats(nullptr, {0, 3}), floats(nullptr, {3, 5})},
        {floats(nullptr, {0, 5})},
@@ -206,7 +206,7 @@ TEST_F(VulkanOps, EmbeddingAndItsGradient) {
     run({KEEL_OP_EMBEDDING,
          {floats(upload(table), {v, d}), ints(device_indices, {n})},
          {floats(out, {n, d})},
-         {}});
+         {integer(0)}});
     expect_near(out, rows, 0, 0, "embedding");
     void* device_dout = upload(dout);
     void* dtable = alloc(gradient.size() * 4);
@@ -214,7 +214,7 @@ TEST_F(VulkanOps, EmbeddingAndItsGradient) {
       run({KEEL_OP_EMBEDDING_BACKWARD,
            {floats(device_dout, {n, d}), ints(device_indices, {n})},
            {floats(dtable, {v, d})},
-           {}});
+           {integer(0)}});
     };
     backward();
     expect_near(dtable, gradient, 1e-5, 1e-5, "embedding_backward");

@@ -84,7 +84,7 @@ void Model::forward() {
   stream_.copy(stream_.device(), batch_.data(), keel::Device(), host_batch_.data(),
                bytes(rows_ * (kContext + 1)));
   keel::op(stream_, KEEL_OP_EMBEDDING, {layout_.view(parameters_, kEmbeddingTable), v.contexts},
-           {v.embedded});
+           {v.embedded}, {/*first=*/0});
   linear(v.input, kWeight1, kBias1, v.linear1);
   keel::op(stream_, KEEL_OP_GELU, {v.linear1}, {v.hidden1}, {/*form=*/0});
   linear(v.hidden1, kWeight2, kBias2, v.linear2);
@@ -105,7 +105,7 @@ void Model::backward(double scale) {
   keel::op(stream_, KEEL_OP_GELU_BACKWARD, {v.linear1, v.d_hidden1}, {v.d_hidden1}, {/*form=*/0});
   linear_backward(v.input, v.d_hidden1, kWeight1, kBias1, v.d_input);
   keel::op(stream_, KEEL_OP_EMBEDDING_BACKWARD, {v.d_embedded, v.contexts},
-           {layout_.view(gradient_, kEmbeddingTable)});
+           {layout_.view(gradient_, kEmbeddingTable)}, {/*first=*/0});
 }
 
 void Model::update(const AdamW& settings) {

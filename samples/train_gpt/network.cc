@@ -173,10 +173,12 @@ void Network::backward(double scale) {
 void Network::embed() {
   const ModelIds& ids = weights_.layout().ids();
   const keel_tensor& x = layers_[0].input;
-  keel::op(stream_, KEEL_OP_EMBEDDING, {weights_.value(ids.tokens), token_ids_}, {x});
+  keel::op(stream_, KEEL_OP_EMBEDDING, {weights_.value(ids.tokens), token_ids_}, {x},
+           {/*first=*/0});
   if (config_.is_llama()) return;
   const keel_tensor places = reshaped(scratch_, {tokens_, config_.width});
-  keel::op(stream_, KEEL_OP_EMBEDDING, {weights_.value(ids.positions), positions_}, {places});
+  keel::op(stream_, KEEL_OP_EMBEDDING, {weights_.value(ids.positions), positions_}, {places},
+           {/*first=*/0});
   keel::op(stream_, KEEL_OP_ADD, {x, places}, {x});
 }
 
@@ -185,14 +187,14 @@ void Network::embed_backward() {
   const keel_tensor& d = d_.residual.value;
   const keel_tensor gradient = weights_.value_gradient(ids.tokens);
   if (config_.is_llama()) {
-    keel::op(stream_, KEEL_OP_EMBEDDING_BACKWARD, {d, token_ids_}, {gradient});
+    keel::op(stream_, KEEL_OP_EMBEDDING_BACKWARD, {d, token_ids_}, {gradient}, {/*first=*/0});
     return;
   }
   // The table is the head's weight too, whose gradient is there already.
-  keel::op(stream_, KEEL_OP_EMBEDDING_BACKWARD, {d, token_ids_}, {d_.tokens});
+  keel::op(stream_, KEEL_OP_EMBEDDING_BACKWARD, {d, token_ids_}, {d_.tokens}, {/*first=*/0});
   keel::op(stream_, KEEL_OP_ADD, {gradient, d_.tokens}, {gradient});
   keel::op(stream_, KEEL_OP_EMBEDDING_BACKWARD, {d, positions_},
-           {weights_.value_gradient(ids.positions)});
+           {weights_.value_gradient(ids.positions)}, {/*first=*/0});
 }
 
 // ---- attention: middle = input + projection(attention(norm(input)))

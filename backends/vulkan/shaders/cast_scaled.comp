@@ -26,6 +26,8 @@ layout(push_constant, std430) uniform Arguments {
   Largest amax;
   uint count;
   uint span;
+  uint columns;  // of a row of x
+  uint gap;      // between its rows, modulo 2^32: less than nothing where they overlap
 };
 
 // Source and destination types: 5 * source + destination.
@@ -65,7 +67,7 @@ void main() {
   const float factor = scale.at[0];
   uint largest = 0;
   FOR_EACH_ELEMENT(i, count, span) {
-    const uint bits = load(i);
+    const uint bits = load(gap == 0 ? i : i + i / columns * gap);
     const uint magnitude = bits & 0x7fffffffu;
     largest = max(largest, magnitude > 0x7f800000u ? 0x7fc00000u : magnitude);
     precise const float product = factor * uintBitsToFloat(bits);
