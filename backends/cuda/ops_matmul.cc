@@ -1,4 +1,7 @@
-// Matrix products.
+// Matrix products: by the vendor's library where it takes them, else by backends/simt.
+#include <limits>
+
+#include "backends/cuda/library_products.h"
 #include "backends/cuda/ops.h"
 
 namespace keel::cuda {
@@ -133,10 +136,109 @@ keel_status run_batched_matmul(Stream& stream, const keel_op_call& call, void*) 
                 arguments, static_cast<uint32_t>(std::min(arguments.batch, kMostBlocksY)));
 }
 
+// ---- by the vendor's library ---------------------------------------------------------
+
+// What a kernel can make use of, in bytes; a tensor whose address is not known yet is taken to
+// begin where an allocation does.
+uint16_t alignment_of(const keel_tensor& tensor) {
+  const simt::Address address = address_of(tensor);
+  if (address % 256 == 0) return 256;
+  return static_cast<uint16_t>(std::min<simt::Address>(address & (~address + 1), 16));
+}
+
+// The library counts in int32, and along a grid's z what it has of a batch.
+bool is_counted(int64_t extent, int64_t most = std::numeric_limits<int32_t>::max()) {
+  return extent >= 1 && extent <= most;
+}
+
+// |call|'s product for the library; false where that is not the library's: something is empty, or
+// asked for that BLAS means otherwise (by a factor of 0 it does not read a and b, whatever they
+// hold) or the library does not say exactly (its gelu, and all other activations).
+bool product_of(const keel_op_call& call, const keel_tensor& a, const keel_tensor& b,
+                const keel_tensor& c, const keel_tensor* bias, Product* out_product) {
+  const bool trans_a = call.attributes[kTransA].i != 0;
+  Product& product = *out_product;
+  product = {};
+  product.m = c.shape[0];
+  product.n = c.shape[1];
+  product.k = a.shape[trans_a ? 0 : 1];
+  product.batch = 1;
+  product.in = a.dtype;
+  product.out = c.dtype;
+  product.trans_a = trans_a;
+  product.trans_b = call.attributes[kTransB].i != 0;
+  product.bias = bias != nullptr;
+  if (!is_counted(product.m) || !is_counted(product.n) || !is_counted(product.k)) return false;
+  if (static_cast<float>(call.attributes[kAlpha].f) == 0) return false;
+  if (bias != nullptr && product.in != product.out) return false;  // it would be of c's dtype
+  product.a_row = static_cast<int64_t>(row_stride(a));
+  product.b_row = static_cast<int64_t>(row_stride(b));
+  product.c_row = static_cast<int64_t>(row_stride(c));
+  product.a_alignment = alignment_of(a);
+  product.b_alignment = alignment_of(b);
+  product.c_alignment = alignment_of(c);
+  product.bias_alignment = bias == nullptr ? 0 : alignment_of(*bias);
+  return true;
+}
+
+bool product_of_matmul(const keel_op_call& call, Product* out_product) {
+  return call.attributes[kActivation].i == 0 &&
+         product_of(call, *call.inputs[0], *call.inputs[1], *call.outputs[0], bias_of(call),
+                    out_product);
+}
+
+bool product_of_batched_matmul(const keel_op_call& call, Product* out_product) {
+  constexpr int64_t kMostMatrices = 65535;
+  const keel_tensor& a = *call.inputs[0];
+  const keel_tensor& b = *call.inputs[1];
+  const keel_tensor& c = *call.outputs[0];
+  if (!is_counted(c.shape[0], kMostMatrices) || a.strides[0] < 0 || b.strides[0] < 0 ||
+      !product_of(call, matrix_of(a), matrix_of(b), matrix_of(c), /*bias=*/nullptr, out_product)) {
+    return false;
+  }
+  out_product->batch = c.shape[0];
+  if (out_product->batch == 1) return true;  // there is no step, whatever the tensor says
+  out_product->a_batch = a.strides[0];
+  out_product->b_batch = b.strides[0];
+  out_product->c_batch = c.strides[0];
+  return true;
+}
+
+template <bool (*kProductOf)(const keel_op_call&, Product*)>
+bool library_takes(Device& device, const keel_op_call& call, uint64_t* out_workspace_bytes) {
+  Product product;
+  return kProductOf(call, &product) &&
+         device.library_products().takes(product, out_workspace_bytes);
+}
+
+template <bool (*kProductOf)(const keel_op_call&, Product*)>
+keel_status run_by_library(Stream& stream, const keel_op_call& call, void* workspace,
+                           bool* out_ran) {
+  Product product;
+  *out_ran = false;
+  if (!kProductOf(call, &product)) return KEEL_OK;
+  const auto pointer = [](const keel_tensor* tensor) {
+    return tensor == nullptr ? nullptr : reinterpret_cast<void*>(address_of(*tensor));
+  };
+  const Factors factors = {pointer(call.inputs[0]),
+                           pointer(call.inputs[1]),
+                           pointer(bias_of(call)),
+                           pointer(call.outputs[0]),
+                           static_cast<float>(call.attributes[kAlpha].f),
+                           static_cast<float>(call.attributes[kBeta].f)};
+  return stream.device().library_products().run(stream, product, factors, workspace, out_ran);
+}
+
+constexpr LibraryOp kMatmulByLibrary = {"cublaslt.matmul", library_takes<product_of_matmul>,
+                                        run_by_library<product_of_matmul>};
+constexpr LibraryOp kBatchedMatmulByLibrary = {"cublaslt.batched_matmul",
+                                               library_takes<product_of_batched_matmul>,
+                                               run_by_library<product_of_batched_matmul>};
+
 }  // namespace
 
-const Op kMatmulOp = {"simt.matmul", supports_matmul, nullptr, run_matmul};
+const Op kMatmulOp = {"simt.matmul", supports_matmul, nullptr, run_matmul, &kMatmulByLibrary};
 const Op kBatchedMatmulOp = {"simt.batched_matmul", supports_batched_matmul, nullptr,
-                             run_batched_matmul};
+                             run_batched_matmul, &kBatchedMatmulByLibrary};
 
 }  // namespace keel::cuda
