@@ -44,9 +44,9 @@ class Attributes {
 cublasStatus_t lay_out(const CublasLtFunctions& lt, keel_dtype dtype, int64_t rows, int64_t columns,
                        int64_t row, int64_t batch, int64_t batch_stride,
                        cublasLtMatrixLayoutOpaque_t* out_layout) {
-  const cublasStatus_t made =
-      lt.MatrixLayoutInit_internal(out_layout, sizeof(*out_layout), type_of(dtype),
-                                   static_cast<uint64_t>(columns), static_cast<uint64_t>(rows), row);
+  const cublasStatus_t made = lt.MatrixLayoutInit_internal(
+      out_layout, sizeof(*out_layout), type_of(dtype), static_cast<uint64_t>(columns),
+      static_cast<uint64_t>(rows), row);
   if (batch == 1) return made;
   return Attributes<cublasLtMatrixLayoutAttribute_t, cublasLtMatrixLayoutOpaque_t>(
              lt.MatrixLayoutSetAttribute, out_layout, made)
@@ -82,8 +82,7 @@ cublasStatus_t describe(const CublasLtFunctions& lt, const Product& product, con
       lt.MatmulDescSetAttribute, out_operation,
       lt.MatmulDescInit_internal(out_operation, sizeof(*out_operation), CUBLAS_COMPUTE_32F,
                                  CUDA_R_32F));
-  attributes
-      .set(CUBLASLT_MATMUL_DESC_TRANSA, transposition(product.trans_b))
+  attributes.set(CUBLASLT_MATMUL_DESC_TRANSA, transposition(product.trans_b))
       .set(CUBLASLT_MATMUL_DESC_TRANSB, transposition(product.trans_a));
   if (product.bias) {
     attributes.set(CUBLASLT_MATMUL_DESC_EPILOGUE, static_cast<uint32_t>(CUBLASLT_EPILOGUE_BIAS))

@@ -1,6 +1,6 @@
-// Matrix products of the CUDA backend through keel.h, with the cuBLASLt over the emulated chip: what
-// goes through the library and what does not, that both are right, libraries that cannot be used,
-// and failures.
+// Matrix products of the CUDA backend through keel.h, with the cuBLASLt over the emulated chip:
+// what goes through the library and what does not, that both are right, libraries that cannot be
+// used, and failures.
 #include <cuda.h>
 #include <dlfcn.h>
 
@@ -61,7 +61,8 @@ class Matrices {
         is_batch_(question.batch != 0) {
     const auto count = static_cast<size_t>(batch * step_) + shift_ + 1;
     for (size_t i = 0; i < count; ++i) {
-      values_.push_back(rounded<Type>(static_cast<int>((i * 7 + static_cast<size_t>(seed)) % 7) - 3));
+      values_.push_back(
+          rounded<Type>(static_cast<int>((i * 7 + static_cast<size_t>(seed)) % 7) - 3));
     }
     batch_ = batch;
   }
@@ -140,11 +141,11 @@ class MatmulLibraryTest : public CudaFixture {
     row.byte_offset = q.shift * sizeof(In);
     std::optional<OpCall> call;
     if (q.batch != 0) {
-      call.emplace(KEEL_OP_BATCHED_MATMUL,
-                   std::initializer_list<Operand>{a.tensor(a_memory), b.tensor(b_memory)},
-                   std::initializer_list<Operand>{c.tensor(c_memory)},
-                   std::initializer_list<Attribute>{q.trans_a ? 1 : 0, q.trans_b ? 1 : 0, q.alpha,
-                                                    q.beta});
+      call.emplace(
+          KEEL_OP_BATCHED_MATMUL,
+          std::initializer_list<Operand>{a.tensor(a_memory), b.tensor(b_memory)},
+          std::initializer_list<Operand>{c.tensor(c_memory)},
+          std::initializer_list<Attribute>{q.trans_a ? 1 : 0, q.trans_b ? 1 : 0, q.alpha, q.beta});
     } else {
       call.emplace(KEEL_OP_MATMUL,
                    std::initializer_list<Operand>{a.tensor(a_memory), b.tensor(b_memory),
@@ -381,8 +382,7 @@ TEST_F(MatmulLibraryTest, TheFolderOfTheLibrary) {
   EXPECT_EQ(kernel({{"cublaslt_folder", own}}), kByLibrary);
   setenv("KEEL_CUBLASLT_LIBRARY_FOLDER", own.c_str(), 1);
   EXPECT_EQ(kernel({}), kByLibrary);
-  EXPECT_EQ(kernel({{"cublaslt_folder", driver.folder()}}), kByOwnKernel)
-      << "a setting goes first";
+  EXPECT_EQ(kernel({{"cublaslt_folder", driver.folder()}}), kByOwnKernel) << "a setting goes first";
   unsetenv("KEEL_CUBLASLT_LIBRARY_FOLDER");
 }
 
@@ -420,8 +420,7 @@ TEST_F(MatmulLibraryTest, AStreamThatIsCaptured) {
   const Buffer a = Buffer::of<float>(device_, 64 * 8);
   const Buffer b = Buffer::of<float>(device_, 64 * 8);
   const Buffer c = Buffer::of<float>(device_, 64 * 64);
-  const OpCall call(KEEL_OP_MATMUL,
-                    {a.tensor<float>({64, 8}), b.tensor<float>({8, 64}), nullptr},
+  const OpCall call(KEEL_OP_MATMUL, {a.tensor<float>({64, 8}), b.tensor<float>({8, 64}), nullptr},
                     {c.tensor<float>({64, 64})}, {0, 0, 1.0, 0.0, 0});
   void* context = nullptr;
   ASSERT_KEEL_OK(keel_device_native_handle(device_.get(), 0, &context));

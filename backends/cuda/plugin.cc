@@ -31,9 +31,10 @@
 //  claimed, and the table says why.
 //
 //  Operators: cuBLASLt's matrix products, opened at run time beside the driver, where it is there
-//  and has a kernel for them; else, and all others, those of backends/simt, see ops.h. All of it on devices of compute capability 8.0 and later
-//  whose driver takes their image: one that is older than the compiler may not. A plugin that was
-//  built without nvcc has none, and core runs the CPU's on staged copies.
+//  and has a kernel for them; else, and all others, those of backends/simt, see ops.h. All of it on
+//  devices of compute capability 8.0 and later whose driver takes their image: one that is older
+//  than the compiler may not. A plugin that was built without nvcc has none, and core runs the
+//  CPU's on staged copies.
 //
 // Settings: "library_folder", where libcuda.so.1 is; else the environment's
 // KEEL_CUDA_LIBRARY_FOLDER. "nccl_folder", where libnccl.so.2 is; else KEEL_NCCL_LIBRARY_FOLDER,
@@ -131,8 +132,7 @@ keel_status device_open(keel_plugin_instance* instance, uint32_t ordinal,
   return kit::guard([&] {
     std::unique_ptr<Device> device;
     const Instance& from = object(instance);
-    return give(Device::open(from.driver(), ordinal, from.folders(), &device), &device,
-                out_device);
+    return give(Device::open(from.driver(), ordinal, from.folders(), &device), &device, out_device);
   });
 }
 

@@ -121,8 +121,8 @@ std::string objection(const Algorithm& algorithm, const Product& product,
   for (size_t i = 0; i < std::size(addresses); ++i) {
     if (addresses[i] == 0) return "a matrix that is nowhere";
     if (addresses[i] % algorithm.alignment[i] != 0) {
-      return fmt::format("matrix {} is less aligned than the {} bytes that were promised", "ABCD"[i],
-                         algorithm.alignment[i]);
+      return fmt::format("matrix {} is less aligned than the {} bytes that were promised",
+                         "ABCD"[i], algorithm.alignment[i]);
     }
   }
   if (product.problem.has_bias() &&
@@ -267,8 +267,7 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t matLayout
   });
 }
 
-cublasStatus_t cublasLtMatmulPreferenceInit_internal(cublasLtMatmulPreference_t pref,
-                                                     size_t size) {
+cublasStatus_t cublasLtMatmulPreferenceInit_internal(cublasLtMatmulPreference_t pref, size_t size) {
   return answer([&] { return set_up(Preference(), size, pref); });
 }
 
@@ -314,8 +313,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     }
     *returnAlgoCount = 0;
     Problem problem;
-    const cublasStatus_t result =
-        read_problem(operationDesc, Adesc, Bdesc, Cdesc, Ddesc, &problem);
+    const cublasStatus_t result = read_problem(operationDesc, Adesc, Bdesc, Cdesc, Ddesc, &problem);
     if (result != CUBLAS_STATUS_SUCCESS) return result;
     const auto wanted = load<Preference>(*preference);
     if (wanted.mark != Preference::kMark) {
@@ -387,13 +385,12 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t lightHandle, cublasLtMatmulDesc_t
     uint64_t bytes = 0;
     (void)extent_of(product.problem.d, &bytes);
     const Status launched =
-        on->launch(work_of(product), {product.d, bytes},
-                   [product](keel::emulator::Access& access) {
-                     const Status status = run_product(product, access);
-                     // Through the driver's interface only a number comes back.
-                     if (!status.ok()) (void)fail(CUBLAS_STATUS_EXECUTION_FAILED, status.text());
-                     return status;
-                   });
+        on->launch(work_of(product), {product.d, bytes}, [product](keel::emulator::Access& access) {
+          const Status status = run_product(product, access);
+          // Through the driver's interface only a number comes back.
+          if (!status.ok()) (void)fail(CUBLAS_STATUS_EXECUTION_FAILED, status.text());
+          return status;
+        });
     if (launched.ok()) library.products.fetch_add(1);
     return result_of(launched);
   });

@@ -64,10 +64,10 @@ class CublasLtFaceTest : public ::testing::Test {
   }
   static void lay_out(cublasLtMatrixLayoutOpaque_t* layout, uint64_t rows, uint64_t columns,
                       int64_t leading = 0, cudaDataType type = CUDA_R_32F) {
-    EXPECT_EQ(LT(cublasLtMatrixLayoutInit_internal)(
-                  layout, sizeof(*layout), type, rows, columns,
-                  leading == 0 ? static_cast<int64_t>(rows) : leading),
-              CUBLAS_STATUS_SUCCESS);
+    EXPECT_EQ(
+        LT(cublasLtMatrixLayoutInit_internal)(layout, sizeof(*layout), type, rows, columns,
+                                              leading == 0 ? static_cast<int64_t>(rows) : leading),
+        CUBLAS_STATUS_SUCCESS);
   }
   template <typename Value>
   cublasStatus_t set(cublasLtMatmulDescAttributes_t attribute, Value value) {
@@ -76,21 +76,22 @@ class CublasLtFaceTest : public ::testing::Test {
   void prefer(uint64_t workspace, uint32_t alignment = 256) {
     EXPECT_EQ(LT(cublasLtMatmulPreferenceInit_internal)(&preference_, sizeof(preference_)),
               CUBLAS_STATUS_SUCCESS);
-    EXPECT_EQ(LT(cublasLtMatmulPreferenceSetAttribute)(&preference_,
-                                                       CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                                       &workspace, sizeof(workspace)),
-              CUBLAS_STATUS_SUCCESS);
-    EXPECT_EQ(LT(cublasLtMatmulPreferenceSetAttribute)(&preference_,
-                                                       CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
-                                                       &alignment, sizeof(alignment)),
-              CUBLAS_STATUS_SUCCESS);
+    EXPECT_EQ(
+        LT(cublasLtMatmulPreferenceSetAttribute)(
+            &preference_, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof(workspace)),
+        CUBLAS_STATUS_SUCCESS);
+    for (const auto attribute :
+         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
+      EXPECT_EQ(LT(cublasLtMatmulPreferenceSetAttribute)(&preference_, attribute, &alignment,
+                                                         sizeof(alignment)),
+                CUBLAS_STATUS_SUCCESS);
+    }
   }
 
   cublasStatus_t ask() {
     int count = 0;
-    const cublasStatus_t result =
-        LT(cublasLtMatmulAlgoGetHeuristic)(handle_, &operation_, &a_, &b_, &d_, &d_, &preference_,
-                                           1, &found_, &count);
+    const cublasStatus_t result = LT(cublasLtMatmulAlgoGetHeuristic)(
+        handle_, &operation_, &a_, &b_, &d_, &d_, &preference_, 1, &found_, &count);
     EXPECT_EQ(count, result == CUBLAS_STATUS_SUCCESS ? 1 : 0);
     return result;
   }
@@ -109,8 +110,8 @@ class CublasLtFaceTest : public ::testing::Test {
   }
   // Once all that was enqueued is done; what the driver says of it.
   CUresult read(uint64_t offset, std::vector<float>* out_values) const {
-    return DRIVER(cuMemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2")(
-        out_values->data(), memory_ + offset, out_values->size() * 4, stream_);
+    return DRIVER(cuMemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2")(out_values->data(), memory_ + offset,
+                                                             out_values->size() * 4, stream_);
   }
 
   CUstream stream_ = nullptr;

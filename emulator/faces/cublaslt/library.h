@@ -18,12 +18,12 @@ namespace keel::emulator::cublaslt {
 
 // What the face is asked to be. See docs/emulator.md.
 struct Settings {
-  size_t version = CUBLAS_VERSION;  // what cublasLtGetVersion says
+  size_t version = CUBLAS_VERSION;                   // what cublasLtGetVersion says
   cublasStatus_t create = CUBLAS_STATUS_SUCCESS;     // what cublasLtCreate says
   cublasStatus_t heuristic = CUBLAS_STATUS_SUCCESS;  // what the heuristic says of any product
   cublasStatus_t matmul = CUBLAS_STATUS_SUCCESS;     // what cublasLtMatmul says
-  bool kernels = true;         // false: the heuristic finds none, and says that all is well
-  uint64_t workspace = 4096;   // bytes that a kernel wants for a long k
+  bool kernels = true;        // false: the heuristic finds none, and says that all is well
+  uint64_t workspace = 4096;  // bytes that a kernel wants for a long k
 };
 // From KEEL_EMULATED_CUBLASLT.
 Status read_settings(std::string_view text, Settings* out_settings);

@@ -97,8 +97,7 @@ Status run_product(const Product& product, Access& access) {
   if (status.ok() && adds) status = reach(access, product.c, problem.c, &c);
   if (status.ok()) status = reach(access, product.d, problem.d, &d);
   if (status.ok() && problem.has_bias()) {
-    status =
-        access.reach(problem.operation.bias, problem.m * size_of(problem.d.type), &bias);
+    status = access.reach(problem.operation.bias, problem.m * size_of(problem.d.type), &bias);
   }
   if (status.ok() && product.workspace_bytes != 0) {
     status = access.reach(product.workspace, product.workspace_bytes, &workspace);
@@ -112,8 +111,7 @@ Status run_product(const Product& product, Access& access) {
     // Of b the columns, so that both are read along k.
     const std::vector<double> right =
         rows_of(problem.b, b, i, problem.operation.trans_b != CUBLAS_OP_T);
-    const uint64_t first =
-        static_cast<uint64_t>(i) * static_cast<uint64_t>(problem.d.batch_stride);
+    const uint64_t first = static_cast<uint64_t>(i) * static_cast<uint64_t>(problem.d.batch_stride);
     for (uint64_t column = 0; column < problem.n; ++column) {
       for (uint64_t row = 0; row < problem.m; ++row) {
         double sum = 0;

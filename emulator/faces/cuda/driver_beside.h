@@ -50,7 +50,8 @@ class DriverBeside {
  private:
   static Status said(CUresult result) {
     if (result == CUDA_SUCCESS) return {};
-    return {Code::kDeviceLost, fmt::format("the driver says CUresult {}", static_cast<int>(result))};
+    return {Code::kDeviceLost,
+            fmt::format("the driver says CUresult {}", static_cast<int>(result))};
   }
 
   decltype(&keel_emulated_cuda_chip) chip_ = nullptr;
