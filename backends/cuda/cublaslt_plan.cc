@@ -62,7 +62,7 @@ cublasStatus_t prefer(const CublasLtFunctions& lt, const Product& product,
   return Attributes<cublasLtMatmulPreferenceAttributes_t, cublasLtMatmulPreferenceOpaque_t>(
              lt.MatmulPreferenceSetAttribute, out_preference,
              lt.MatmulPreferenceInit_internal(out_preference, sizeof(*out_preference)))
-      .set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kProductWorkspaceBytes)
+      .set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, LibraryProducts::kWorkspaceBytes)
       .set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
            static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE))
       .set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, uint32_t{product.b_alignment})
@@ -122,7 +122,7 @@ cublasStatus_t plan_product(const CublasLtFunctions& lt, cublasLtHandle_t handle
     if (status == CUBLAS_STATUS_INVALID_VALUE) status = CUBLAS_STATUS_NOT_SUPPORTED;
   }
   if (status != CUBLAS_STATUS_SUCCESS) return status;
-  if (count == 0 || found.workspaceSize > kProductWorkspaceBytes) {
+  if (count == 0 || found.workspaceSize > LibraryProducts::kWorkspaceBytes) {
     return CUBLAS_STATUS_NOT_SUPPORTED;
   }
   out_plan->algorithm = found.algo;

@@ -15,10 +15,6 @@
 
 namespace keel::cuda {
 
-// What the library may use beside the matrices. Every product that uses any is given all of it, so
-// that core's allocator hands a stream the same block each time.
-inline constexpr uint64_t kProductWorkspaceBytes = 32 << 20;
-
 // The library only reads it, from any thread.
 struct ProductPlan {
   cublasLtMatmulDescOpaque_t operation;

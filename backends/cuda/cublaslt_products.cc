@@ -115,7 +115,7 @@ keel_status LibraryProducts::Plans::run(const Stream& stream, ProductPlan& plan,
       result = lt.Matmul(handle_, operation, &factors.alpha, factors.b, &plan.first, factors.a,
                          &plan.second, &factors.beta, factors.c, &plan.result, factors.c,
                          &plan.result, &plan.algorithm, workspace,
-                         workspace == nullptr ? 0 : kProductWorkspaceBytes, stream.native());
+                         workspace == nullptr ? 0 : kWorkspaceBytes, stream.native());
     }
     if (result == CUBLAS_STATUS_SUCCESS) return CUDA_SUCCESS;
     // The library tells only that something is wrong; of a context that died, the driver what of.
@@ -142,7 +142,7 @@ LibraryProducts::~LibraryProducts() = default;
 bool LibraryProducts::takes(const Product& product, uint64_t* out_workspace_bytes) {
   const std::shared_ptr<ProductPlan> plan = plans_->find(product);
   if (plan == nullptr) return false;
-  *out_workspace_bytes = plan->workspace_bytes == 0 ? 0 : kProductWorkspaceBytes;
+  *out_workspace_bytes = plan->workspace_bytes == 0 ? 0 : kWorkspaceBytes;
   return true;
 }
 

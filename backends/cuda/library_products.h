@@ -48,15 +48,19 @@ class LibraryProducts {
   // |folder|: where the library is looked for; empty: where the dynamic loader looks, and in
   // CUDA's own folder.
   LibraryProducts(Device& device, std::string folder);
+  // What the library may use beside the matrices. Every product that uses any is given all of it,
+  // so that core's allocator hands a stream the same block each time.
+  static constexpr uint64_t kWorkspaceBytes = 32 << 20;
+
   // All that was run is over. Before the device lets go of its context.
   ~LibraryProducts();
   LibraryProducts(const LibraryProducts&) = delete;
   LibraryProducts& operator=(const LibraryProducts&) = delete;
 
-  // Whether run() makes |product|, then with so much workspace: 0, or as much as any product.
+  // Whether run() makes |product|, then with so much workspace: 0 or kWorkspaceBytes.
   bool takes(const Product& product, uint64_t* out_workspace_bytes);
 
-  // Enqueues it. |workspace|: what takes() said, or NULL. Where |*out_ran| is false nothing was
+  // Enqueues it. |workspace|: kWorkspaceBytes, or NULL. Where |*out_ran| is false nothing was
   // enqueued, and the status is KEEL_OK: the library does not take it, or not without a workspace.
   keel_status run(const Stream& stream, const Product& product, const Factors& factors,
                   void* workspace, bool* out_ran);
