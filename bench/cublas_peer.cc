@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <stdexcept>
 #include <utility>
@@ -46,7 +47,10 @@ struct Functions {
 // Opened once and kept, as the driver.
 bool open_library(Functions* out_functions, std::string* out_reason) {
   static void* const library = [] {
-    void* const found = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
+    // The one that the plugin was told to use.
+    const char* const folder = std::getenv("KEEL_CUBLASLT_LIBRARY_FOLDER");
+    const std::string told = folder == nullptr || *folder == '\0' ? "" : folder + std::string("/");
+    void* const found = dlopen((told + kLibrary).c_str(), RTLD_NOW | RTLD_LOCAL);
     if (found != nullptr) return found;
     return dlopen((kToolkitFolder + std::string(kLibrary)).c_str(), RTLD_NOW | RTLD_LOCAL);
   }();

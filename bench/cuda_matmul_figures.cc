@@ -141,6 +141,7 @@ Figure matmul_of(const std::string& name, const Product& product, Setup& setup) 
   raw.wait();
   compare(mine, sets[0]->result(stream), std::is_same_v<Type, float> ? 1e-4 : 1e-2);
 
+  const std::string kernel = sets[0]->call().plan(*setup.cuda).kernel;
   StreamClock clock(stream);
   const Contender contenders[] = {
       {"Keel", product.operations(), /*run=*/nullptr,
@@ -161,11 +162,12 @@ Figure matmul_of(const std::string& name, const Product& product, Setup& setup) 
   Figure figure;
   figure.name = name;
   figure.about = fmt::format(
-      "{} product of [{}, {}]{} and [{}, {}]{} through keel_op_run, against {} with 32 MiB of "
+      "{} product of [{}, {}]{} and [{}, {}]{} through keel_op_run (by {}), against {} with 32 MiB "
+      "of "
       "workspace and the kernel that its heuristic names, by the device's clock.",
       std::is_same_v<Type, float> ? "float32" : "bfloat16", product.m, product.k,
       product.trans_a ? " (stored transposed)" : "", product.k, product.n,
-      product.trans_b ? " (stored transposed)" : "", cublas->describe());
+      product.trans_b ? " (stored transposed)" : "", kernel, cublas->describe());
   figure.unit = Unit::kGigaflops;
   figure.timings = race(contenders, setup.race);
   figure.subject = "Keel";

@@ -1,6 +1,7 @@
 #include "conformance/emulated_libraries.h"
 
 #include <dlfcn.h>
+#include <fmt/format.h>
 #include <keel/keel.h>
 
 #include <algorithm>
@@ -33,6 +34,13 @@ bool use_emulated_libraries(std::string* error) {
   }
   if (!found) *error = "there are no emulated libraries in " + folder.string();
   return found;
+}
+
+std::string marshalling_of(std::string_view kernel) {
+  // docs/emulator.md has what stands for each library.
+  if (!kernel.starts_with("cublaslt.")) return {};
+  return fmt::format("{}{} is the emulated library's, which computes as the reference does",
+                     kMarshalling, kernel);
 }
 
 }  // namespace keel::conformance

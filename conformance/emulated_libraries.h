@@ -2,6 +2,7 @@
 #define KEEL_CONFORMANCE_EMULATED_LIBRARIES_H_
 
 #include <string>
+#include <string_view>
 
 namespace keel::conformance {
 
@@ -10,6 +11,12 @@ namespace keel::conformance {
 // this process and those it starts. Before Keel is up and there are other threads. False, with a
 // sentence, where there are none.
 bool use_emulated_libraries(std::string* error);
+
+// How the message of a case begins that passed, but by a kernel of a library whose work the
+// emulator has the reference do: it shows that the plugin asks the library rightly, no more.
+inline constexpr std::string_view kMarshalling = "marshalling: ";
+// That message; empty for a kernel that ran itself.
+std::string marshalling_of(std::string_view kernel);
 
 }  // namespace keel::conformance
 

@@ -113,6 +113,7 @@ void collect_devices(Environment* environment) {
 bool start_environment(const PluginChoice& choice, uint32_t timeout_seconds,
                        Environment* out_environment, std::string* error, bool* usage) {
   Environment& environment = *out_environment;
+  environment.emulated = choice.emulated;
   environment.wait_ns = int64_t{timeout_seconds} * 1'000'000'000 / 4;
   uint32_t index = 0;
   if (!load(choice, environment.wait_ns, &index, error, usage)) return false;

@@ -29,6 +29,7 @@ struct NamedDevice {
 
 struct Environment {
   Target target;
+  bool emulated = false;  // on the libraries that stand over the emulated chip
   uint64_t seed = 42;
   // For waits that should succeed: a quarter of a case's deadline, so that a wait that
   // does not, and the clean-up behind it, end before the worker is killed.

@@ -1,6 +1,7 @@
 #include "conformance/harness.h"
 
 #include <fmt/format.h>
+#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstring>
@@ -64,6 +65,10 @@ void must_be(keel_status wanted, keel_status status, std::string_view what, Wher
 void unsupported(const std::string& reason) {
   live_streams().drain();
   throw CaseUnsupported(reason);
+}
+
+void note(const std::string& text) {
+  GTEST_SUCCEED() << text;
 }
 
 // ---- objects --------------------------------------------------------------------------

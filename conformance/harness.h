@@ -53,6 +53,8 @@ void must_be(keel_status wanted, keel_status status, std::string_view what,
              Where where = Where::current());
 // Only for what was not claimed, or a machine that lacks something.
 [[noreturn]] void unsupported(const std::string& reason);
+// Adds |text| to what the report says of the case, whatever comes of it.
+void note(const std::string& text);
 
 // ---- objects: made or the case fails, destroyed in every case -----------------------
 

@@ -8,10 +8,13 @@
 namespace keel::conformance {
 
 std::string to_text(const WorkerRequest& request) {
-  const nlohmann::json json = {
-      {"backend", request.choice.backend},          {"plugin", request.choice.plugin},
-      {"ordinal", request.choice.ordinal},          {"seed", request.seed},
-      {"timeout_seconds", request.timeout_seconds}, {"cases", request.cases}};
+  const nlohmann::json json = {{"backend", request.choice.backend},
+                               {"plugin", request.choice.plugin},
+                               {"ordinal", request.choice.ordinal},
+                               {"emulated", request.choice.emulated},
+                               {"seed", request.seed},
+                               {"timeout_seconds", request.timeout_seconds},
+                               {"cases", request.cases}};
   return json.dump();
 }
 
@@ -21,6 +24,7 @@ bool from_text(const std::string& text, WorkerRequest* out_request) {
     json.at("backend").get_to(out_request->choice.backend);
     json.at("plugin").get_to(out_request->choice.plugin);
     out_request->choice.ordinal = get_count<uint32_t>(json.at("ordinal"));
+    json.at("emulated").get_to(out_request->choice.emulated);
     out_request->seed = get_count<uint64_t>(json.at("seed"));
     out_request->timeout_seconds = get_count<uint32_t>(json.at("timeout_seconds"));
     json.at("cases").get_to(out_request->cases);

@@ -10,7 +10,7 @@ using Type = WorkerAnswer::Type;
 
 TEST(Protocol, RequestsAreReadBack) {
   WorkerRequest request;
-  request.choice = {"cpu", "/a \"file\"", 3};
+  request.choice = {"cpu", "/a \"file\"", 3, /*emulated=*/true};
   request.seed = UINT64_MAX;
   request.timeout_seconds = 7;
   request.cases = {"core/a", "ops/b"};
@@ -19,6 +19,7 @@ TEST(Protocol, RequestsAreReadBack) {
   EXPECT_EQ(read.choice.backend, "cpu");
   EXPECT_EQ(read.choice.plugin, "/a \"file\"");
   EXPECT_EQ(read.choice.ordinal, 3U);
+  EXPECT_TRUE(read.choice.emulated);
   EXPECT_EQ(read.seed, UINT64_MAX);
   EXPECT_EQ(read.timeout_seconds, 7U);
   EXPECT_EQ(read.cases, request.cases);

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "conformance/certificate.h"
+#include "conformance/emulated_libraries.h"
 #include "conformance/support_table.h"
 
 namespace keel::conformance {
@@ -209,6 +210,13 @@ TEST(Certificate, ResultsOfCertifiedLevelsCount) {
   EXPECT_EQ(results_digest(report), before);
   report.results[0].outcome = Outcome::kUnsupported;
   EXPECT_NE(results_digest(report), before);
+}
+
+// By a library whose work the emulator has the reference do, and by kernels that run themselves.
+TEST(EmulatedLibraries, WhatIsMarshalling) {
+  EXPECT_TRUE(marshalling_of("cublaslt.matmul").starts_with(kMarshalling));
+  EXPECT_EQ(marshalling_of("simt.matmul"), "");
+  EXPECT_EQ(marshalling_of(""), "");
 }
 
 }  // namespace

@@ -197,6 +197,16 @@ int run_session(const SessionOptions& options, Report* out_report) {
     report.results = run_cases(report.settings, plan.ids,
                                [&](const CaseResult& result) { progress.add(result); });
     progress.end();
+    const auto marshalled =
+        std::count_if(report.results.begin(), report.results.end(), [](const CaseResult& result) {
+          return result.outcome == Outcome::kPass && result.message.starts_with(kMarshalling);
+        });
+    if (marshalled != 0) {
+      report.notes.push_back(fmt::format(
+          "{} of the cases that passed are marked marshalling: the emulated library computes as "
+          "the reference does",
+          marshalled));
+    }
   }
   std::vector<CaseResult> before = report.results;
   apply_waivers(waivers, &report.results, &report.notes);

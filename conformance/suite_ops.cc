@@ -8,6 +8,7 @@
 #include <keel/plugin_kit.hpp>
 #include <memory>
 
+#include "conformance/emulated_libraries.h"
 #include "conformance/harness.h"
 #include "ops/case_data.h"
 #include "ops/cases.h"
@@ -107,7 +108,12 @@ class OpRun {
     const keel_status status = keel_op_plan_get(context_.device(), &call, &plan);
     const bool has_kernel = status == KEEL_OK && plan.fallback == 0;
     if (status != KEEL_OK) must_be(KEEL_UNSUPPORTED, status, "keel_op_plan_get");
-    if (has_kernel) return;
+    if (has_kernel) {
+      const std::string mark =
+          context_.environment.emulated ? marshalling_of(plan.kernel) : std::string();
+      if (!mark.empty()) note(mark);
+      return;
+    }
     if (promised())
       fail_case("the device claims OPS, which promises this call, but has no kernel for it");
     unsupported("the device has no kernel for this call");

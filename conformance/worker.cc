@@ -116,7 +116,9 @@ class Reporter : public testing::EmptyTestEventListener {
     std::string message;
     for (int i = 0; i < result.total_part_count(); ++i) {
       std::string text = result.GetTestPartResult(i).message();
-      if (text.starts_with("Failed\n")) text.erase(0, 7);
+      for (const std::string_view head : {"Failed\n", "Succeeded\n"}) {
+        if (text.starts_with(head)) text.erase(0, head.size());
+      }
       message += (message.empty() ? "" : "\n") + text;
     }
     while (message.ends_with('\n')) message.pop_back();

@@ -6,23 +6,30 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "backends/cuda/capture.h"
 #include "backends/cuda/driver.h"
 #include "backends/cuda/kernels.h"
+#include "backends/cuda/library_products.h"
 
 namespace keel::cuda {
 
 // 90 of a device of compute capability 9.0; 0 where the driver does not say.
 int capability_of(const Functions& cu, CUdevice device);
 
+// Where Nvidia's libraries beside the driver are looked for; empty: where the dynamic loader looks.
+struct LibraryFolders {
+  std::string nccl;
+  std::string cublaslt;
+};
+
 // A device with its primary context, which the framework in the process uses too. Thread-safe.
 class Device {
  public:
-  // |nccl_folder|: where NCCL is looked for.
-  static keel_status open(Driver& driver, uint32_t ordinal, const std::string& nccl_folder,
+  static keel_status open(Driver& driver, uint32_t ordinal, const LibraryFolders& folders,
                           std::unique_ptr<Device>* out_device);
   ~Device();
   Device(const Device&) = delete;
@@ -32,7 +39,7 @@ class Device {
   Driver& driver() const { return driver_; }
   CUcontext context() const { return context_; }
   CUdevice handle() const { return device_; }
-  const std::string& nccl_folder() const { return nccl_folder_; }
+  const std::string& nccl_folder() const { return folders_.nccl; }
   int compute_capability() const { return capability_of(functions(), device_); }
 
   // Runs |body|, which calls |name| of the functions it is given, in the device's context, and
@@ -58,6 +65,8 @@ class Device {
 
   // NULL where the operators' kernels cannot run here.
   const Kernels* kernels() const { return kernels_.get(); }
+  // Matrix products that the vendor's library makes in the place of those.
+  LibraryProducts& library_products() { return *library_products_; }
 
   // The native priority that stands for |priority|.
   int native_priority(int32_t priority) const;
@@ -74,8 +83,7 @@ class Device {
   keel_status native_handle(uint32_t which, void** out_handle) const;
 
  private:
-  Device(Driver& driver, CUdevice device, std::string nccl_folder)
-      : driver_(driver), device_(device), nccl_folder_(std::move(nccl_folder)) {}
+  Device(Driver& driver, CUdevice device, const LibraryFolders& folders);
 
   bool is_lost() const { return loss_.load(std::memory_order_acquire) != CUDA_SUCCESS; }
   keel_status say_lost() const;
@@ -96,12 +104,13 @@ class Device {
 
   Driver& driver_;
   const CUdevice device_;
-  const std::string nccl_folder_;
+  const LibraryFolders folders_;
   CUcontext context_ = nullptr;
   int least_priority_ = 0;
   int greatest_priority_ = 0;
   std::atomic<CUresult> loss_{CUDA_SUCCESS};
   std::unique_ptr<Kernels> kernels_;
+  std::optional<LibraryProducts> library_products_;  // while there is a context
 };
 
 }  // namespace keel::cuda

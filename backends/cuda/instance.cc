@@ -25,24 +25,29 @@ constexpr uint64_t kClaims = KEEL_CLAIM_PINNED | KEEL_CLAIM_HOST_REGISTER | KEEL
 keel_status Instance::create(const keel_instance_settings* settings,
                              std::unique_ptr<Instance>* out_instance) {
   // The environment of a process with more rights than its user is not the user's to set.
-  const char* const folder = secure_getenv("KEEL_CUDA_LIBRARY_FOLDER");
-  const char* const nccl_folder = secure_getenv("KEEL_NCCL_LIBRARY_FOLDER");
-  std::string chosen = folder == nullptr ? "" : folder;
-  std::optional<std::string> chosen_nccl;
-  if (nccl_folder != nullptr) chosen_nccl = nccl_folder;
+  const auto environment = [](const char* name) {
+    const char* const value = secure_getenv(name);
+    return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+  };
+  std::optional<std::string> folder = environment("KEEL_CUDA_LIBRARY_FOLDER");
+  std::optional<std::string> nccl = environment("KEEL_NCCL_LIBRARY_FOLDER");
+  std::optional<std::string> cublaslt = environment("KEEL_CUBLASLT_LIBRARY_FOLDER");
   const uint32_t count = settings == nullptr ? 0 : settings->count;
   for (uint32_t i = 0; i < count; ++i) {
     const std::string_view key = settings->keys[i];
     if (key == "library_folder") {
-      chosen = settings->values[i];
+      folder = settings->values[i];
     } else if (key == "nccl_folder") {
-      chosen_nccl = settings->values[i];
+      nccl = settings->values[i];
+    } else if (key == "cublaslt_folder") {
+      cublaslt = settings->values[i];
     } else {
       return kit::fail(KEEL_INVALID_ARGUMENT, "cuda: setting '%s' is not known", settings->keys[i]);
     }
   }
-  std::string nccl = chosen_nccl.value_or(chosen);
-  out_instance->reset(new Instance(std::move(chosen), std::move(nccl)));
+  std::string drivers = folder.value_or("");
+  LibraryFolders folders = {nccl.value_or(drivers), cublaslt.value_or(drivers)};
+  out_instance->reset(new Instance(std::move(drivers), std::move(folders)));
   return KEEL_OK;
 }
 
@@ -68,7 +73,7 @@ bool Instance::has_kernels(uint32_t ordinal, int major) const {
   }
   std::unique_ptr<Device> device;
   // One that is in use by somebody else, say, may be free the next time.
-  if (Device::open(driver(), ordinal, nccl_folder_, &device) != KEEL_OK) return false;
+  if (Device::open(driver(), ordinal, folders_, &device) != KEEL_OK) return false;
   return loads_kernels_[major] = device->kernels() != nullptr;
 }
 
@@ -119,7 +124,7 @@ keel_status Instance::describe(uint32_t ordinal, keel_device_info* out_info) con
   if (attribute(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, 0) != 0) {
     out_info->claims |= KEEL_CLAIM_MANAGED;
   }
-  if (has_collectives(nccl_folder_)) out_info->claims |= KEEL_CLAIM_CCL;
+  if (has_collectives(nccl_folder())) out_info->claims |= KEEL_CLAIM_CCL;
   out_info->memory_bytes = memory;
   out_info->max_alloc_bytes = 0;
   out_info->alignment = 256;

@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "backends/cuda/device.h"
 #include "backends/cuda/driver.h"
 
 namespace keel::cuda {
@@ -18,14 +19,15 @@ class Instance {
  public:
   // "library_folder": where libcuda.so.1 is; else the environment's KEEL_CUDA_LIBRARY_FOLDER,
   // else where the dynamic loader looks. "nccl_folder": where libnccl.so.2 is; else
-  // KEEL_NCCL_LIBRARY_FOLDER, else where the driver was looked for.
+  // KEEL_NCCL_LIBRARY_FOLDER, else where the driver was looked for. "cublaslt_folder": where
+  // libcublasLt.so is; else KEEL_CUBLASLT_LIBRARY_FOLDER, else where the driver was looked for.
   static keel_status create(const keel_instance_settings* settings,
                             std::unique_ptr<Instance>* out_instance);
 
   // Opened and started by the first who asks, which may take seconds.
   Driver& driver() const { return Driver::of(folder_); }
-  // Where NCCL is looked for; empty: where the dynamic loader looks.
-  const std::string& nccl_folder() const { return nccl_folder_; }
+  const LibraryFolders& folders() const { return folders_; }
+  const std::string& nccl_folder() const { return folders_.nccl; }
   // The lowest compute capability of all devices: what their NCCL can do together.
   int lowest_capability() const;
   // Fills in all but the header.
@@ -36,11 +38,11 @@ class Instance {
   // than these it is tried once, on |ordinal|, in a context that is there meanwhile.
   bool has_kernels(uint32_t ordinal, int major) const;
 
-  Instance(std::string folder, std::string nccl_folder)
-      : folder_(std::move(folder)), nccl_folder_(std::move(nccl_folder)) {}
+  Instance(std::string folder, LibraryFolders folders)
+      : folder_(std::move(folder)), folders_(std::move(folders)) {}
 
   const std::string folder_;
-  const std::string nccl_folder_;
+  const LibraryFolders folders_;
   mutable std::once_flag capability_asked_;
   mutable int lowest_capability_ = 0;
   mutable std::mutex mutex_;

@@ -18,6 +18,15 @@
 
 namespace keel::cuda {
 
+// An operator by a library of the vendor's, which may take a call of it or not.
+struct LibraryOp {
+  const char* kernel;  // name, for keel_op_support
+  // Whether run() takes |call|, which the Op supports; then with so many bytes of device memory.
+  bool (*takes)(Device& device, const keel_op_call& call, uint64_t* out_workspace_bytes);
+  // Where |*out_ran| is false nothing was enqueued: the Op's own run() is to.
+  keel_status (*run)(Stream& stream, const keel_op_call& call, void* workspace, bool* out_ran);
+};
+
 struct Op {
   const char* kernel;  // name, for keel_op_support
   // Whether this very call can run. Touches no data.
@@ -25,6 +34,8 @@ struct Op {
   // Bytes of device memory that run() wants; NULL: never any.
   uint64_t (*workspace)(const keel_op_call& call);
   keel_status (*run)(Stream& stream, const keel_op_call& call, void* workspace);
+  // Goes before all this where it takes the call. NULL: there is none. Not with a |workspace|.
+  const LibraryOp* library = nullptr;
 };
 
 // NULL for an operator this backend has no kernel for.

@@ -1,4 +1,7 @@
-// Matrix products.
+// Matrix products: by the vendor's library where it takes them, else by backends/simt.
+#include <limits>
+
+#include "backends/cuda/library_products.h"
 #include "backends/cuda/ops.h"
 
 namespace keel::cuda {
@@ -133,10 +136,173 @@ keel_status run_batched_matmul(Stream& stream, const keel_op_call& call, void*) 
                 arguments, static_cast<uint32_t>(std::min(arguments.batch, kMostBlocksY)));
 }
 
+// ---- by the vendor's library ---------------------------------------------------------
+
+// What a kernel can make use of, in bytes; a tensor whose address is not known yet is taken to
+// begin where an allocation does.
+uint16_t alignment_of(const keel_tensor& tensor) {
+  const simt::Address address = address_of(tensor);
+  if (address % 256 == 0) return 256;
+  return static_cast<uint16_t>(std::min<simt::Address>(address & (~address + 1), 16));
+}
+
+// The library counts in int32, and along a grid's z what it has of a batch.
+bool is_counted(int64_t extent, int64_t most = std::numeric_limits<int32_t>::max()) {
+  return extent >= 1 && extent <= most;
+}
+
+// A call as the library makes it, alone or with a kernel behind it that ends what it has summed.
+struct LibraryCall {
+  Product product;
+  bool is_ended;        // by a kernel: bias, activation, and beta where there are |sums_bytes|
+  uint64_t sums_bytes;  // of float32 sums beside c; 0: c takes them
+};
+
+// The product of |a| and |b|; false where it is not the library's: something is empty, too large,
+// or meant otherwise by BLAS, which by a factor of 0 does not read a and b, whatever they hold.
+bool product_of(const keel_op_call& call, const keel_tensor& a, const keel_tensor& b,
+                const keel_tensor& c, Product* out_product) {
+  const bool trans_a = call.attributes[kTransA].i != 0;
+  Product& product = *out_product;
+  product = {};
+  product.m = c.shape[0];
+  product.n = c.shape[1];
+  product.k = a.shape[trans_a ? 0 : 1];
+  if (!is_counted(product.m) || !is_counted(product.n) || !is_counted(product.k)) return false;
+  if (static_cast<float>(call.attributes[kAlpha].f) == 0) return false;
+  product.batch = 1;
+  product.in = a.dtype;
+  product.out = c.dtype;
+  product.trans_a = trans_a;
+  product.trans_b = call.attributes[kTransB].i != 0;
+  product.a_row = static_cast<int64_t>(row_stride(a));
+  product.b_row = static_cast<int64_t>(row_stride(b));
+  product.c_row = static_cast<int64_t>(row_stride(c));
+  product.a_alignment = alignment_of(a);
+  product.b_alignment = alignment_of(b);
+  product.c_alignment = alignment_of(c);
+  return true;
+}
+
+// The library adds a bias of c's dtype. What it means by gelu, and how well it computes it, it does
+// not say, and it has no other activation: sums in float32 are ended by a kernel, those of a c of
+// 16 bits beside it.
+bool split_matmul(const keel_op_call& call, LibraryCall* out_call) {
+  constexpr uint64_t kMostSums = uint64_t{1} << 30;
+  const keel_tensor& c = *call.outputs[0];
+  const keel_tensor* const bias = bias_of(call);
+  Product& product = out_call->product;
+  if (!product_of(call, *call.inputs[0], *call.inputs[1], c, &product)) return false;
+  out_call->is_ended =
+      call.attributes[kActivation].i != 0 || (bias != nullptr && product.in != product.out);
+  out_call->sums_bytes = 0;
+  if (!out_call->is_ended) {
+    product.bias = bias != nullptr;
+    if (product.bias) product.bias_alignment = alignment_of(*bias);
+  } else if (product.out != KEEL_FLOAT32) {
+    const uint64_t elements = static_cast<uint64_t>(product.m) * static_cast<uint64_t>(product.n);
+    if (elements > kMostSums / sizeof(float)) return false;
+    out_call->sums_bytes = divide_up(elements * sizeof(float), 256) * 256;
+    product.out = KEEL_FLOAT32;
+    product.c_row = product.n;
+    product.c_alignment = 256;
+  }
+  return true;
+}
+
+bool split_batched_matmul(const keel_op_call& call, LibraryCall* out_call) {
+  constexpr int64_t kMostMatrices = 65535;
+  const keel_tensor& a = *call.inputs[0];
+  const keel_tensor& b = *call.inputs[1];
+  const keel_tensor& c = *call.outputs[0];
+  *out_call = {};
+  Product& product = out_call->product;
+  if (!is_counted(c.shape[0], kMostMatrices) || a.strides[0] < 0 || b.strides[0] < 0 ||
+      !product_of(call, matrix_of(a), matrix_of(b), matrix_of(c), &product)) {
+    return false;
+  }
+  product.batch = c.shape[0];
+  if (product.batch == 1) return true;  // there is no step, whatever the tensor says
+  product.a_batch = a.strides[0];
+  product.b_batch = b.strides[0];
+  product.c_batch = c.strides[0];
+  return true;
+}
+
+constexpr KernelsOfDtypes kMatmulEnd = {KernelId::matmul_end_f32, KernelId::matmul_end_bf16,
+                                        KernelId::matmul_end_bf16_f32, KernelId::matmul_end_f16,
+                                        KernelId::matmul_end_f16_f32};
+
+// Ends |sums|, which are c itself or lie beside it.
+keel_status end_matmul(Stream& stream, const keel_op_call& call, const LibraryCall& split,
+                       const void* sums) {
+  const keel_tensor& c = *call.outputs[0];
+  const keel_tensor* const bias = bias_of(call);
+  simt::MatmulEndArguments arguments = {};
+  arguments.sums = reinterpret_cast<uintptr_t>(sums);
+  arguments.bias = address_or_none(bias);
+  arguments.c = address_of(c);
+  arguments.rows = static_cast<uint64_t>(split.product.m);
+  arguments.columns = static_cast<uint64_t>(split.product.n);
+  arguments.sums_row = static_cast<uint64_t>(split.product.c_row);
+  arguments.c_row = row_stride(c);
+  arguments.beta = split.sums_bytes == 0 ? 0.0F : static_cast<float>(call.attributes[kBeta].f);
+  arguments.activation = static_cast<uint32_t>(call.attributes[kActivation].i);
+  const bool is_aligned = (arguments.columns | arguments.sums_row | arguments.c_row) % 4 == 0 &&
+                          (arguments.sums | arguments.bias | arguments.c) % 16 == 0;
+  arguments.is_aligned = is_aligned ? 1 : 0;
+  return launch(stream, kMatmulEnd.of(call.inputs[0]->dtype, c.dtype),
+                blocks_for(stream, arguments.rows * arguments.columns, simt::kThreads * 4),
+                arguments);
+}
+
+template <bool (*kSplit)(const keel_op_call&, LibraryCall*)>
+bool library_takes(Device& device, const keel_op_call& call, uint64_t* out_workspace_bytes) {
+  LibraryCall split;
+  if (!kSplit(call, &split)) return false;
+  if (!device.library_products().takes(split.product, out_workspace_bytes)) return false;
+  // Both, so that what is behind the sums is there for whatever plan the call will be run by.
+  if (split.sums_bytes != 0) {
+    *out_workspace_bytes = split.sums_bytes + LibraryProducts::kWorkspaceBytes;
+  }
+  return true;
+}
+
+template <bool (*kSplit)(const keel_op_call&, LibraryCall*)>
+keel_status run_by_library(Stream& stream, const keel_op_call& call, void* workspace,
+                           bool* out_ran) {
+  *out_ran = false;
+  LibraryCall split;
+  if (!kSplit(call, &split)) return KEEL_OK;
+  const bool has_sums = split.sums_bytes != 0;
+  if (has_sums && workspace == nullptr) return KEEL_OK;  // its question was of another alignment
+  const auto pointer = [](const keel_tensor* tensor) {
+    return reinterpret_cast<void*>(address_or_none(tensor));
+  };
+  Factors factors = {};
+  factors.a = pointer(call.inputs[0]);
+  factors.b = pointer(call.inputs[1]);
+  factors.bias = pointer(bias_of(call));
+  factors.c = has_sums ? workspace : pointer(call.outputs[0]);
+  factors.alpha = static_cast<float>(call.attributes[kAlpha].f);
+  factors.beta = has_sums ? 0.0F : static_cast<float>(call.attributes[kBeta].f);
+  void* const rest = has_sums ? static_cast<char*>(workspace) + split.sums_bytes : workspace;
+  const keel_status status =
+      stream.device().library_products().run(stream, split.product, factors, rest, out_ran);
+  if (status != KEEL_OK || !*out_ran || !split.is_ended) return status;
+  return end_matmul(stream, call, split, factors.c);
+}
+
+constexpr LibraryOp kMatmulByLibrary = {"cublaslt.matmul", library_takes<split_matmul>,
+                                        run_by_library<split_matmul>};
+constexpr LibraryOp kBatchedMatmulByLibrary = {"cublaslt.batched_matmul",
+                                               library_takes<split_batched_matmul>,
+                                               run_by_library<split_batched_matmul>};
+
 }  // namespace
 
-const Op kMatmulOp = {"simt.matmul", supports_matmul, nullptr, run_matmul};
+const Op kMatmulOp = {"simt.matmul", supports_matmul, nullptr, run_matmul, &kMatmulByLibrary};
 const Op kBatchedMatmulOp = {"simt.batched_matmul", supports_batched_matmul, nullptr,
-                             run_batched_matmul};
+                             run_batched_matmul, &kBatchedMatmulByLibrary};
 
 }  // namespace keel::cuda

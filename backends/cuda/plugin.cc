@@ -30,13 +30,16 @@
 //  Collectives: NCCL's, opened at run time beside the driver. Where it is not there they are not
 //  claimed, and the table says why.
 //
-//  Operators: those of backends/simt, see ops.h, on devices of compute capability 8.0 and later
-//  whose driver takes their image: one that is older than the compiler may not. A plugin that was
-//  built without nvcc has none, and core runs the CPU's on staged copies.
+//  Operators: cuBLASLt's matrix products, opened at run time beside the driver, where it is there
+//  and has a kernel for them; else, and all others, those of backends/simt, see ops.h. All of it on
+//  devices of compute capability 8.0 and later whose driver takes their image: one that is older
+//  than the compiler may not. A plugin that was built without nvcc has none, and core runs the
+//  CPU's on staged copies.
 //
 // Settings: "library_folder", where libcuda.so.1 is; else the environment's
 // KEEL_CUDA_LIBRARY_FOLDER. "nccl_folder", where libnccl.so.2 is; else KEEL_NCCL_LIBRARY_FOLDER,
-// else where the driver was looked for.
+// else where the driver was looked for. "cublaslt_folder", where libcublasLt.so is; else
+// KEEL_CUBLASLT_LIBRARY_FOLDER, else where the driver was looked for.
 //
 // Not offered: export, native gates.
 #include <keel/abi.h>
@@ -129,8 +132,7 @@ keel_status device_open(keel_plugin_instance* instance, uint32_t ordinal,
   return kit::guard([&] {
     std::unique_ptr<Device> device;
     const Instance& from = object(instance);
-    return give(Device::open(from.driver(), ordinal, from.nccl_folder(), &device), &device,
-                out_device);
+    return give(Device::open(from.driver(), ordinal, from.folders(), &device), &device, out_device);
   });
 }
 
@@ -348,17 +350,26 @@ constexpr keel_kernel_table kKernelTable = {
 
 keel_status op_query(keel_plugin_device* device, const keel_op_call* call,
                      keel_op_support* out_support) {
-  const Op* const op = find_op(call->op);
-  out_support->level = KEEL_OP_NONE;
-  out_support->score = 0;
-  out_support->workspace_bytes = 0;
-  out_support->kernel = nullptr;
-  if (op == nullptr || object(device).kernels() == nullptr || !op->supports(*call)) return KEEL_OK;
-  out_support->level = KEEL_OP_NATIVE;
-  out_support->score = 100;
-  out_support->workspace_bytes = op->workspace == nullptr ? 0 : op->workspace(*call);
-  out_support->kernel = op->kernel;
-  return KEEL_OK;
+  return kit::guard([&]() -> keel_status {
+    const Op* const op = find_op(call->op);
+    out_support->level = KEEL_OP_NONE;
+    out_support->score = 0;
+    out_support->workspace_bytes = 0;
+    out_support->kernel = nullptr;
+    if (op == nullptr || object(device).kernels() == nullptr || !op->supports(*call)) {
+      return KEEL_OK;
+    }
+    out_support->level = KEEL_OP_NATIVE;
+    out_support->score = 100;
+    if (op->library != nullptr &&
+        op->library->takes(object(device), *call, &out_support->workspace_bytes)) {
+      out_support->kernel = op->library->kernel;
+      return KEEL_OK;
+    }
+    out_support->workspace_bytes = op->workspace == nullptr ? 0 : op->workspace(*call);
+    out_support->kernel = op->kernel;
+    return KEEL_OK;
+  });
 }
 
 keel_status op_run(keel_plugin_stream* stream, const keel_op_call* call, void* workspace) {
@@ -366,6 +377,11 @@ keel_status op_run(keel_plugin_stream* stream, const keel_op_call* call, void* w
     const Op* const op = find_op(call->op);
     if (op == nullptr || object(stream).device().kernels() == nullptr || !op->supports(*call)) {
       return kit::fail(KEEL_UNSUPPORTED, "cuda: no kernel for this call of op %u", call->op);
+    }
+    if (op->library != nullptr) {
+      bool ran = false;
+      const keel_status status = op->library->run(object(stream), *call, workspace, &ran);
+      if (ran) return status;
     }
     return op->run(object(stream), *call, workspace);
   });

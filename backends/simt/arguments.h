@@ -73,6 +73,19 @@ struct BatchedMatmulArguments {
   uint64_t a_batch, b_batch, c_batch;
 };
 
+// What is left of matmul where the products were summed elsewhere: c = activation(sums + beta * c +
+// bias). c may be the sums. |is_aligned|: rows, columns and addresses are of multiples of 4
+// elements.
+struct MatmulEndArguments {
+  Address sums, bias, c;  // bias 0: none
+  uint64_t rows, columns;
+  uint64_t sums_row, c_row;
+  float beta;  // 0: c is not read
+  uint32_t activation;
+  uint32_t is_aligned;
+  uint32_t reserved;
+};
+
 // |first|: the index that row 0 of the table has. |width|: of a row, in the kernel's units.
 struct EmbeddingArguments {
   Address table, indices, out;
@@ -328,6 +341,11 @@ inline constexpr int kCastScaledLanes = 8;
   X(matmul_bf16_f32)              \
   X(matmul_f16)                   \
   X(matmul_f16_f32)               \
+  X(matmul_end_f32)               \
+  X(matmul_end_bf16)              \
+  X(matmul_end_bf16_f32)          \
+  X(matmul_end_f16)               \
+  X(matmul_end_f16_f32)           \
   X(embedding_2)                  \
   X(embedding_4)                  \
   X(embedding_16)                 \

@@ -1,5 +1,6 @@
 // matmul, and batches of it, through shared memory: a block makes a tile of 64 x 64, a thread 4 x 4
-// of it. It is the plain way, for where the vendor's library is not: no tensor cores.
+// of it. It is the plain way, for where the vendor's library is not: no tensor cores. And what the
+// library leaves over of a product that it has summed.
 #include "backends/simt/gelu.h"
 #include "backends/simt/sigmoid.h"
 #include "backends/simt/simt.h"
@@ -108,6 +109,31 @@ KEEL_SIMT_FUNCTION void batched_matmul(const BatchedMatmulArguments& args) {
   }
 }
 
+// |In|: of the bias.
+template <typename In, typename Out>
+KEEL_SIMT_FUNCTION void matmul_end(const MatmulEndArguments& args) {
+  const Global<const float> sums(args.sums);
+  const Global<const In> bias(args.bias);
+  const Global<Out> c(args.c);
+  for_each<4>(args.rows * args.columns, args.is_aligned != 0, [&](auto lanes, uint64_t i) {
+    constexpr int n = decltype(lanes)::value;
+    const uint64_t row = i / args.columns;
+    const uint64_t column = i % args.columns;
+    const Lanes<float, n> sum = sums.template load<n>(row * args.sums_row + column);
+    Lanes<In, n> offset = {};
+    Lanes<Out, n> value = {};
+    if (args.bias != 0) offset = bias.template load<n>(column);
+    if (args.beta != 0) value = c.template load<n>(row * args.c_row + column);
+    for (int lane = 0; lane < n; ++lane) {
+      float t = sum.at[lane];
+      if (args.beta != 0) t = fmaf(args.beta, to_float(value.at[lane]), t);
+      if (args.bias != 0) t += to_float(offset.at[lane]);
+      value.at[lane] = Round<Out>::of(activated(args.activation, t));
+    }
+    c.template store<n>(row * args.c_row + column, value);
+  });
+}
+
 }  // namespace
 }  // namespace keel::simt
 
@@ -117,6 +143,9 @@ KEEL_SIMT_FUNCTION void batched_matmul(const BatchedMatmulArguments& args) {
   }                                                                              \
   KEEL_SIMT_KERNEL(batched_matmul_##types, keel::simt::BatchedMatmulArguments) { \
     keel::simt::batched_matmul<In, Out>(args);                                   \
+  }                                                                              \
+  KEEL_SIMT_KERNEL(matmul_end_##types, keel::simt::MatmulEndArguments) {         \
+    keel::simt::matmul_end<In, Out>(args);                                       \
   }
 KEEL_SIMT_MATMUL(f32, float, float)
 KEEL_SIMT_MATMUL(bf16, keel::simt::bf16, keel::simt::bf16)

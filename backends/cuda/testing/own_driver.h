@@ -1,5 +1,6 @@
 // A driver for one test: a copy of the library over the emulated chip, which begins anew, with
-// the kernels that stand for the plugin's own beside it; and NCCL, where the test wants one.
+// the kernels that stand for the plugin's own beside it; NCCL and cuBLASLt, where the test wants
+// them.
 #ifndef KEEL_BACKENDS_CUDA_TESTING_OWN_DRIVER_H_
 #define KEEL_BACKENDS_CUDA_TESTING_OWN_DRIVER_H_
 
@@ -32,6 +33,7 @@ class OwnDriver {
   ~OwnDriver() {
     unsetenv("KEEL_EMULATED_CUDA");
     unsetenv("KEEL_EMULATED_NCCL");
+    unsetenv("KEEL_EMULATED_CUBLASLT");
     std::filesystem::remove_all(folder_);
   }
   OwnDriver(const OwnDriver&) = delete;
@@ -43,6 +45,13 @@ class OwnDriver {
     std::filesystem::copy_file(file, folder_ + "/libnccl.so.2");
     setenv("KEEL_EMULATED_NCCL", settings.c_str(), 1);
   }
+
+  // The same with cuBLASLt, and KEEL_EMULATED_CUBLASLT.
+  void add_cublaslt(const std::string& file, const std::string& settings = "") const {
+    std::filesystem::copy_file(file, cublaslt());
+    setenv("KEEL_EMULATED_CUBLASLT", settings.c_str(), 1);
+  }
+  std::string cublaslt() const { return folder_ + "/libcublasLt.so.13"; }
 
   const std::string& folder() const { return folder_; }
   // Not there in a build without nvcc.

@@ -1,10 +1,8 @@
 #include "emulator/faces/nccl/library.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <cstdlib>
-#include <filesystem>
 #include <utility>
 
 #include "emulator/settings.h"
@@ -13,21 +11,6 @@ namespace keel::emulator::nccl {
 namespace {
 
 thread_local std::string t_error;
-
-// The driver's library beside this one: its like may be loaded from elsewhere, too.
-void* open_driver(std::string* out_path) {
-  Dl_info info = {};
-  if (dladdr(reinterpret_cast<void*>(&ncclGetVersion), &info) == 0 || info.dli_fname == nullptr) {
-    return nullptr;
-  }
-  *out_path = std::filesystem::path(info.dli_fname).replace_filename("libcuda.so.1");
-  return dlopen(out_path->c_str(), RTLD_NOW | RTLD_LOCAL);
-}
-
-Status driver_status(CUresult result) {
-  if (result == CUDA_SUCCESS) return {};
-  return {Code::kDeviceLost, fmt::format("the driver says CUresult {}", static_cast<int>(result))};
-}
 
 }  // namespace
 
@@ -59,24 +42,15 @@ Library::Library() {
     trouble_ = {trouble_.code(), "KEEL_EMULATED_NCCL: " + trouble_.text()};
     return;
   }
-  std::string path;
-  void* const driver = open_driver(&path);
-  if (driver != nullptr) {
-    chip_ = reinterpret_cast<decltype(chip_)>(dlsym(driver, "keel_emulated_cuda_chip"));
-    stream_ = reinterpret_cast<decltype(stream_)>(dlsym(driver, "keel_emulated_cuda_stream"));
-  }
-  if (chip_ != nullptr && stream_ != nullptr) return;
-  trouble_ = {
-      Code::kUnavailable,
-      fmt::format("'{}' is no driver of the emulated chip: this library works on no other", path)};
+  trouble_ = driver_.open(reinterpret_cast<void*>(&ncclGetVersion));
 }
 
 Status Library::chip(std::shared_ptr<Device>* out_chip) const {
-  return trouble_.ok() ? driver_status(chip_(out_chip)) : trouble_;
+  return trouble_.ok() ? driver_.chip(out_chip) : trouble_;
 }
 
 Status Library::stream(cudaStream_t handle, Stream** out_stream) const {
-  return trouble_.ok() ? driver_status(stream_(handle, out_stream)) : trouble_;
+  return trouble_.ok() ? driver_.stream(handle, out_stream) : trouble_;
 }
 
 ncclResult_t fail(ncclResult_t result, std::string text) {

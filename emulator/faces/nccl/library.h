@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "emulator/device.h"
-#include "emulator/faces/cuda/sharing.h"
+#include "emulator/faces/cuda/driver_beside.h"
 #include "emulator/status.h"
 #include "emulator/stream.h"
 
@@ -45,8 +45,7 @@ class Library {
 
   Settings settings_;
   Status trouble_;
-  decltype(&keel_emulated_cuda_chip) chip_ = nullptr;
-  decltype(&keel_emulated_cuda_stream) stream_ = nullptr;
+  cuda::DriverBeside driver_;
   std::atomic<uint64_t> groups_{0};
 };
 

@@ -1,0 +1,22 @@
+// Built in the place of cublaslt.cc and cublaslt_products.cc where there is no cublasLt.h.
+#include "backends/cuda/library_products.h"
+
+namespace keel::cuda {
+
+class LibraryProducts::Plans {};
+
+LibraryProducts::LibraryProducts(Device& /*device*/, std::string /*folder*/) {}
+
+LibraryProducts::~LibraryProducts() = default;
+
+bool LibraryProducts::takes(const Product& /*product*/, uint64_t* /*out_workspace_bytes*/) {
+  return false;
+}
+
+keel_status LibraryProducts::run(const Stream& /*stream*/, const Product& /*product*/,
+                                 const Factors& /*factors*/, void* /*workspace*/, bool* out_ran) {
+  *out_ran = false;
+  return KEEL_OK;
+}
+
+}  // namespace keel::cuda

@@ -1,0 +1,490 @@
+// Matrix products of the CUDA backend through keel.h, with the cuBLASLt over the emulated chip:
+// what goes through the library and what does not, that both are right, libraries that cannot be
+// used, and failures.
+#include <cuda.h>
+#include <dlfcn.h>
+
+#include <cmath>
+#include <keel/keel.hpp>
+#include <optional>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+#include "backends/cuda/testing/cuda_test.h"
+
+namespace keel::testing {
+namespace {
+
+constexpr char kByLibrary[] = "cublaslt.matmul";
+constexpr char kByOwnKernel[] = "simt.matmul";
+
+struct Question {
+  int64_t m = 5, n = 7, k = 9;
+  bool trans_a = false, trans_b = false, bias = false;
+  double alpha = 1, beta = 0;
+  int64_t activation = 0;
+  int64_t batch = 0;    // 0: matmul
+  int64_t padding = 0;  // between rows, and between the matrices of a batch
+  uint64_t shift = 0;   // elements before the first
+};
+
+template <typename Type>
+Type rounded(double value) {
+  if constexpr (std::is_same_v<Type, bfloat16_t>) {
+    return to_bfloat16(static_cast<float>(value));
+  } else if constexpr (std::is_same_v<Type, float16_t>) {
+    return to_float16(static_cast<float>(value));
+  } else {
+    return static_cast<float>(value);
+  }
+}
+double number(float value) {
+  return value;
+}
+template <typename Type>
+double number(Type value) {
+  return to_float(value);
+}
+
+double activated(int64_t activation, double t) {
+  switch (activation) {
+    case 1:
+      return t / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (t + 0.044715 * t * t * t)));
+    case 2:
+      return t / 2 * std::erfc(-t / std::sqrt(2));
+    case 3:
+      return t / (1 + std::exp(-t));
+    default:
+      return t;
+  }
+}
+
+// Matrices in host memory as in the device's, of small whole numbers, and so are the gaps: sums of
+// their products are exact.
+template <typename Type>
+class Matrices {
+ public:
+  Matrices(int64_t batch, int64_t rows, int64_t columns, const Question& question, int seed)
+      : rows_(rows),
+        columns_(columns),
+        row_(columns + question.padding),
+        step_(rows * row_ + question.padding),
+        shift_(question.shift),
+        is_batch_(question.batch != 0) {
+    const auto count = static_cast<size_t>(batch * step_) + shift_ + 1;
+    for (size_t i = 0; i < count; ++i) {
+      values_.push_back(
+          rounded<Type>(static_cast<int>((i * 7 + static_cast<size_t>(seed)) % 7) - 3));
+    }
+    batch_ = batch;
+  }
+
+  std::vector<Type>& values() { return values_; }
+  size_t place(int64_t i, int64_t row, int64_t column) const {
+    return shift_ + static_cast<size_t>(i * step_ + row * row_ + column);
+  }
+  double at(int64_t i, int64_t row, int64_t column) const {
+    return number(values_[place(i, row, column)]);
+  }
+  keel_tensor tensor(const Buffer& buffer) const {
+    keel_tensor tensor = is_batch_ ? buffer.tensor<Type>({batch_, rows_, columns_})
+                                   : buffer.tensor<Type>({rows_, columns_});
+    tensor.byte_offset = shift_ * sizeof(Type);
+    if (is_batch_) tensor.strides[0] = step_;
+    tensor.strides[tensor.rank - 2] = row_;
+    return tensor;
+  }
+
+ private:
+  int64_t batch_ = 0;
+  int64_t rows_;
+  int64_t columns_;
+  int64_t row_;
+  int64_t step_;
+  uint64_t shift_;
+  bool is_batch_;
+  std::vector<Type> values_;
+};
+
+class MatmulLibraryTest : public CudaFixture {
+ protected:
+  // |library|: as in KEEL_EMULATED_CUBLASLT; |chips|: as in KEEL_EMULATED_CUDA.
+  void start(const std::string& library = "", const std::string& chips = "devices=1",
+             const char* file = KEEL_EMULATED_CUBLASLT_FILE) {
+    driver_.emplace(chips);
+    if (!std::filesystem::exists(driver_->kernels())) GTEST_SKIP() << "a build without nvcc";
+    if (file != nullptr) driver_->add_cublaslt(file, library);
+    device_ = Device(load_cuda(*driver_).at(0));
+    stream_.emplace(device_);
+  }
+  void TearDown() override {
+    stream_.reset();
+    CudaFixture::TearDown();
+  }
+
+  // What the library has counted: "heuristics" or "products".
+  uint64_t count(const std::string& what) const {
+    void* const library = dlopen(driver_->cublaslt().c_str(), RTLD_NOW | RTLD_NOLOAD);
+    const auto counter = reinterpret_cast<uint64_t (*)()>(
+        library == nullptr ? nullptr : dlsym(library, ("keel_emulated_cublaslt_" + what).c_str()));
+    return counter == nullptr ? 0 : counter();
+  }
+
+  // A function of the driver.
+  template <typename Function>
+  Function native(const char* name) const {
+    return reinterpret_cast<Function>(
+        dlsym(dlopen((driver_->folder() + "/libcuda.so.1").c_str(), RTLD_NOW | RTLD_NOLOAD), name));
+  }
+
+  // Runs the product, which has to come out exact where there is no activation, and leave gaps
+  // alone; the kernel's name.
+  template <typename In, typename Out = In>
+  std::string run(const Question& q) {
+    const int64_t batch = q.batch == 0 ? 1 : q.batch;
+    Matrices<In> a(batch, q.trans_a ? q.k : q.m, q.trans_a ? q.m : q.k, q, 1);
+    Matrices<In> b(batch, q.trans_b ? q.n : q.k, q.trans_b ? q.k : q.n, q, 2);
+    Matrices<Out> c(batch, q.m, q.n, q, 3);
+    Matrices<In> bias(1, 1, q.n, q, 4);
+    const Buffer a_memory = upload(a);
+    const Buffer b_memory = upload(b);
+    const Buffer c_memory = upload(c);
+    const Buffer bias_memory = upload(bias);
+    keel_tensor row = bias_memory.tensor<In>({q.n});
+    row.byte_offset = q.shift * sizeof(In);
+    std::optional<OpCall> call;
+    if (q.batch != 0) {
+      call.emplace(
+          KEEL_OP_BATCHED_MATMUL,
+          std::initializer_list<Operand>{a.tensor(a_memory), b.tensor(b_memory)},
+          std::initializer_list<Operand>{c.tensor(c_memory)},
+          std::initializer_list<Attribute>{q.trans_a ? 1 : 0, q.trans_b ? 1 : 0, q.alpha, q.beta});
+    } else {
+      call.emplace(KEEL_OP_MATMUL,
+                   std::initializer_list<Operand>{a.tensor(a_memory), b.tensor(b_memory),
+                                                  q.bias ? Operand(row) : Operand(nullptr)},
+                   std::initializer_list<Operand>{c.tensor(c_memory)},
+                   std::initializer_list<Attribute>{q.trans_a ? 1 : 0, q.trans_b ? 1 : 0, q.alpha,
+                                                    q.beta, q.activation});
+    }
+    const std::string kernel = call->plan(device_).kernel;
+    call->run(*stream_);
+    std::vector<Out> got(c.values().size());
+    stream_->download(got, c_memory);
+    stream_->synchronize();
+    std::vector<Out> wanted = c.values();
+    for (int64_t i = 0; i < batch; ++i) {
+      for (int64_t row_index = 0; row_index < q.m; ++row_index) {
+        for (int64_t column = 0; column < q.n; ++column) {
+          double sum = 0;
+          for (int64_t l = 0; l < q.k; ++l) {
+            sum += (q.trans_a ? a.at(i, l, row_index) : a.at(i, row_index, l)) *
+                   (q.trans_b ? b.at(i, column, l) : b.at(i, l, column));
+          }
+          double value = q.alpha * sum + q.beta * c.at(i, row_index, column);
+          if (q.bias) value += bias.at(0, 0, column);
+          wanted[c.place(i, row_index, column)] = rounded<Out>(activated(q.activation, value));
+        }
+      }
+    }
+    expect_same(got, wanted, q.activation == 0 ? 0 : std::is_same_v<Out, float> ? 1e-5 : 1e-2);
+    return kernel;
+  }
+
+  template <typename Type>
+  Buffer upload(Matrices<Type>& matrices) {
+    Buffer memory = Buffer::of<Type>(device_, matrices.values().size());
+    stream_->upload(memory, matrices.values());
+    return memory;
+  }
+  template <typename Type>
+  static void expect_same(const std::vector<Type>& got, const std::vector<Type>& wanted,
+                          double tolerance) {
+    ASSERT_EQ(got.size(), wanted.size());
+    for (size_t i = 0; i < got.size(); ++i) {
+      const double value = number(wanted[i]);
+      ASSERT_NEAR(number(got[i]), value, tolerance * (0.1 + std::abs(value))) << "element " << i;
+    }
+  }
+
+  std::optional<OwnDriver> driver_;
+  Device device_;
+  std::optional<Stream> stream_;
+};
+
+TEST_F(MatmulLibraryTest, EachTranspositionOfEachDtype) {
+  ASSERT_NO_FATAL_FAILURE(start());
+  if (IsSkipped()) return;
+  for (const bool trans_a : {false, true}) {
+    for (const bool trans_b : {false, true}) {
+      const Question q = {.trans_a = trans_a, .trans_b = trans_b};
+      EXPECT_EQ(run<float>(q), kByLibrary);
+      EXPECT_EQ(run<bfloat16_t>(q), kByLibrary);
+      EXPECT_EQ((run<bfloat16_t, float>(q)), kByLibrary);
+      EXPECT_EQ(run<float16_t>(q), kByLibrary);
+      EXPECT_EQ((run<float16_t, float>(q)), kByLibrary);
+    }
+  }
+  EXPECT_EQ(count("products"), 20u);
+}
+
+TEST_F(MatmulLibraryTest, FactorsBiasesAndOldContents) {
+  ASSERT_NO_FATAL_FAILURE(start());
+  if (IsSkipped()) return;
+  EXPECT_EQ(run<float>({.bias = true, .alpha = -2, .beta = 3}), kByLibrary);
+  EXPECT_EQ(run<bfloat16_t>({.trans_b = true, .bias = true}), kByLibrary);
+  EXPECT_EQ(run<float16_t>({.trans_a = true, .bias = true, .beta = 1}), kByLibrary);
+  // The gradient of a weight, added to what is there.
+  EXPECT_EQ((run<bfloat16_t, float>({.trans_a = true, .beta = 1})), kByLibrary);
+}
+
+TEST_F(MatmulLibraryTest, StridesAndPlacesBetweenAlignments) {
+  ASSERT_NO_FATAL_FAILURE(start());
+  if (IsSkipped()) return;
+  EXPECT_EQ(run<float>({.bias = true, .padding = 3}), kByLibrary);
+  EXPECT_EQ(run<bfloat16_t>({.trans_a = true, .bias = true, .padding = 5, .shift = 1}), kByLibrary);
+  EXPECT_EQ(run<float>({.m = 1}), kByLibrary);
+  EXPECT_EQ(run<float>({.n = 1, .trans_b = true}), kByLibrary);
+  EXPECT_EQ(run<float>({.m = 1, .n = 1, .k = 1}), kByLibrary);
+}
+
+TEST_F(MatmulLibraryTest, Batches) {
+  ASSERT_NO_FATAL_FAILURE(start());
+  if (IsSkipped()) return;
+  const std::string batched = "cublaslt.batched_matmul";
+  EXPECT_EQ(run<float>({.batch = 3}), batched);
+  EXPECT_EQ(run<float>({.batch = 1, .padding = 2}), batched);
+  EXPECT_EQ(run<bfloat16_t>({.trans_b = true, .beta = 2, .batch = 4, .padding = 3}), batched);
+  EXPECT_EQ((run<float16_t, float>({.trans_a = true, .batch = 2, .shift = 1})), batched);
+}
+
+// What the library has no epilogue for is a kernel's of Keel's, behind its sums.
+TEST_F(MatmulLibraryTest, Activations) {
+  ASSERT_NO_FATAL_FAILURE(start());
+  if (IsSkipped()) return;
+  for (const int64_t activation : {1, 2, 3}) {
+    Question q = {.m = 9, .n = 12, .bias = true, .alpha = 0.25, .beta = 0.5};
+    q.activation = activation;
+    for (const int64_t padding : {0, 3, 4}) {
+      q.padding = padding;
+      EXPECT_EQ(run<float>(q), kByLibrary);
+      EXPECT_EQ(run<bfloat16_t>(q), kByLibrary);
+      EXPECT_EQ(run<float16_t>(q), kByLibrary);
+      EXPECT_EQ((run<bfloat16_t, float>(q)), kByLibrary);
+    }
+    q.bias = false;
+    q.beta = 0;
+    q.k = 80;
+    q.shift = 1;
+    EXPECT_EQ(run<float>(q), kByLibrary);
+    EXPECT_EQ(run<float16_t>(q), kByLibrary);
+  }
+  EXPECT_EQ(count("products"), 42u);
+}
+
+TEST_F(MatmulLibraryTest, ABiasOfAnotherType) {
+  ASSERT_NO_FATAL_FAILURE(start());
+  if (IsSkipped()) return;
+  EXPECT_EQ((run<bfloat16_t, float>({.bias = true, .beta = 1})), kByLibrary);
+  EXPECT_EQ((run<float16_t, float>({.n = 8, .bias = true, .padding = 8})), kByLibrary);
+}
+
+// Sums that the library splits: they get what they want beside the result.
+TEST_F(MatmulLibraryTest, AWorkspace) {
+  ASSERT_NO_FATAL_FAILURE(start("workspace=100000"));
+  if (IsSkipped()) return;
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(run<float>({.k = 80}), kByLibrary);
+  EXPECT_EQ(count("products"), 3u);
+}
+
+TEST_F(MatmulLibraryTest, APlanIsMadeOnce) {
+  ASSERT_NO_FATAL_FAILURE(start());
+  if (IsSkipped()) return;
+  for (int i = 0; i < 4; ++i) run<float>({.bias = true});
+  EXPECT_EQ(count("heuristics"), 1u) << "the bias is elsewhere each time, and aligned the same";
+  run<float>({.bias = true, .alpha = 2, .beta = 1});
+  EXPECT_EQ(count("heuristics"), 1u) << "factors are no part of it";
+  run<float>({.m = 6, .bias = true});
+  EXPECT_EQ(count("heuristics"), 2u);
+  run<float>({.trans_a = true, .bias = true});
+  EXPECT_EQ(count("heuristics"), 3u);
+  run<float>({.bias = true, .shift = 1});
+  EXPECT_EQ(count("heuristics"), 4u);
+  EXPECT_EQ(count("products"), 8u);
+}
+
+TEST_F(MatmulLibraryTest, ManyThreadsWithOnePlan) {
+  ASSERT_NO_FATAL_FAILURE(start());
+  if (IsSkipped()) return;
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([this, thread] {
+      const Device device = device_;
+      Stream stream(device);
+      const std::vector<float> ones(64, 1);
+      const std::vector<float> biases(8, static_cast<float>(thread));
+      const Buffer a = Buffer::of<float>(device, 64);
+      const Buffer c = Buffer::of<float>(device, 64);
+      const Buffer bias = Buffer::of<float>(device, 8);
+      stream.upload(a, ones);
+      stream.upload(bias, biases);
+      for (int i = 0; i < 20; ++i) {
+        op(stream, KEEL_OP_MATMUL,
+           {a.tensor<float>({8, 8}), a.tensor<float>({8, 8}), bias.tensor<float>({8})},
+           {c.tensor<float>({8, 8})}, {0, 0, 1.0, 0.0, 0});
+      }
+      std::vector<float> got(64);
+      stream.download(got, c);
+      stream.synchronize();
+      EXPECT_EQ(got, std::vector<float>(64, 8.0f + static_cast<float>(thread)));
+    });
+  }
+  for (std::thread& each : threads) each.join();
+  EXPECT_EQ(count("products"), 80u);
+}
+
+// ---- what is not the library's ----------------------------------------------------------
+
+TEST_F(MatmulLibraryTest, WhatKeelsKernelsMake) {
+  ASSERT_NO_FATAL_FAILURE(start());
+  if (IsSkipped()) return;
+  EXPECT_EQ(run<float>({.alpha = 0, .beta = 1}), kByOwnKernel);
+  EXPECT_EQ(run<float>({.k = 0, .beta = 2}), kByOwnKernel);
+  EXPECT_EQ(count("heuristics"), 0u);
+  EXPECT_EQ(count("products"), 0u);
+}
+
+TEST_F(MatmulLibraryTest, AProductThatTheLibraryHasNoKernelFor) {
+  for (const char* settings : {"kernels=0", "heuristic=15", "heuristic=7"}) {
+    ASSERT_NO_FATAL_FAILURE(start(settings));
+    if (IsSkipped()) return;
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(run<float>({.bias = true}), kByOwnKernel);
+    EXPECT_EQ(count("heuristics"), 1u) << settings << ": the answer is kept";
+    EXPECT_EQ(count("products"), 0u);
+    stream_.reset();
+  }
+}
+
+// One that it has planned: nothing was enqueued, so it goes the other way, then and later.
+TEST_F(MatmulLibraryTest, AProductThatTheLibraryRefusesWhenItIsToRun) {
+  ASSERT_NO_FATAL_FAILURE(start("matmul=15"));
+  if (IsSkipped()) return;
+  EXPECT_EQ(run<float>({}), kByLibrary);
+  EXPECT_EQ(run<float>({}), kByOwnKernel);
+}
+
+TEST_F(MatmulLibraryTest, NoLibrary) {
+  std::string log;
+  keel_set_log(
+      KEEL_LOG_INFO,
+      [](void* user, keel_log_level, const char* text) {
+        static_cast<std::string*>(user)->append(text).append("\n");
+      },
+      &log);
+  const auto skipped = [&] { return IsSkipped(); };
+  const auto try_with = [&](const char* settings, const char* file) {
+    log.clear();
+    start(settings, "devices=1", file);
+    if (!skipped()) {
+      EXPECT_EQ(run<float>({.bias = true}), kByOwnKernel);
+    }
+    stream_.reset();
+    return log;
+  };
+  const std::string missing = try_with("", nullptr);
+  if (!skipped()) {
+    EXPECT_HAS(missing, "matrix products by Keel's own kernels: no cuBLASLt: ");
+    EXPECT_HAS(try_with("", KEEL_EMULATED_CUBLASLT_BARE),
+               "symbols missing: cublasLtMatmul, cublasLtMatrixLayoutSetAttribute");
+    EXPECT_HAS(try_with("version=110902", KEEL_EMULATED_CUBLASLT_FILE),
+               "is cuBLASLt 11.9.2, too old: 12.0.0 is the first that is used");
+    EXPECT_HAS(try_with("create=1", KEEL_EMULATED_CUBLASLT_FILE),
+               "cublasLtCreate: CUBLAS_STATUS_NOT_INITIALIZED");
+  }
+  keel_set_log(KEEL_LOG_WARNING, nullptr, nullptr);
+}
+
+TEST_F(MatmulLibraryTest, TheFolderOfTheLibrary) {
+  const OwnDriver driver("devices=1");
+  if (!std::filesystem::exists(driver.kernels())) GTEST_SKIP() << "a build without nvcc";
+  // It works on the driver that is in its folder, or in the one above.
+  const std::string own = driver.folder() + "/cublaslt";
+  std::filesystem::create_directories(own);
+  std::filesystem::copy_file(KEEL_EMULATED_CUBLASLT_FILE, own + "/libcublasLt.so.12");
+  const auto kernel = [&](const Settings& more) {
+    Settings settings = {{"library_folder", driver.folder()}};
+    settings.insert(more.begin(), more.end());
+    device_ = Device(load("cuda", settings).at(0));
+    stream_.emplace(device_);
+    const std::string made_by = run<float>({});
+    stream_.reset();
+    return made_by;
+  };
+  EXPECT_EQ(kernel({}), kByOwnKernel);
+  EXPECT_EQ(kernel({{"cublaslt_folder", own}}), kByLibrary);
+  setenv("KEEL_CUBLASLT_LIBRARY_FOLDER", own.c_str(), 1);
+  EXPECT_EQ(kernel({}), kByLibrary);
+  EXPECT_EQ(kernel({{"cublaslt_folder", driver.folder()}}), kByOwnKernel) << "a setting goes first";
+  unsetenv("KEEL_CUBLASLT_LIBRARY_FOLDER");
+}
+
+// ---- failures ------------------------------------------------------------------------------
+
+TEST_F(MatmulLibraryTest, AFailureOfTheCallIsNamed) {
+  ASSERT_NO_FATAL_FAILURE(start("matmul=13"));
+  if (IsSkipped()) return;
+  try {
+    run<float>({});
+    FAIL() << "it ran";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), KEEL_INTERNAL);
+    EXPECT_HAS(error.what(), "cublasLtMatmul: CUBLAS_STATUS_EXECUTION_FAILED");
+  }
+}
+
+TEST_F(MatmulLibraryTest, AFailureOfTheWorkIsTheDevices) {
+  ASSERT_NO_FATAL_FAILURE(start("", "devices=1 faults=fail:op@1"));
+  if (IsSkipped()) return;
+  try {
+    run<float>({});
+    FAIL() << "it ran";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.status(), KEEL_DEVICE_LOST) << error.what();
+    EXPECT_HAS(error.what(), "CUDA_ERROR_LAUNCH_FAILED");
+  }
+}
+
+// A product cannot be part of a framework's graph; the capture goes on, also where the library is
+// asked about a new product meanwhile.
+TEST_F(MatmulLibraryTest, AStreamThatIsCaptured) {
+  ASSERT_NO_FATAL_FAILURE(start());
+  if (IsSkipped()) return;
+  const Buffer a = Buffer::of<float>(device_, 64 * 8);
+  const Buffer b = Buffer::of<float>(device_, 64 * 8);
+  const Buffer c = Buffer::of<float>(device_, 64 * 64);
+  const OpCall call(KEEL_OP_MATMUL, {a.tensor<float>({64, 8}), b.tensor<float>({8, 64}), nullptr},
+                    {c.tensor<float>({64, 64})}, {0, 0, 1.0, 0.0, 0});
+  void* context = nullptr;
+  ASSERT_KEEL_OK(keel_device_native_handle(device_.get(), 0, &context));
+  const auto inside = static_cast<CUstream>(stream_->native());
+  ASSERT_EQ(
+      native<decltype(&cuCtxPushCurrent)>("cuCtxPushCurrent_v2")(static_cast<CUcontext>(context)),
+      CUDA_SUCCESS);
+  ASSERT_EQ(native<decltype(&cuStreamBeginCapture)>("cuStreamBeginCapture_v2")(
+                inside, CU_STREAM_CAPTURE_MODE_GLOBAL),
+            CUDA_SUCCESS);
+  EXPECT_EQ(std::string(call.plan(device_).kernel), kByLibrary);
+  EXPECT_FAILS(KEEL_FAILED_PRECONDITION, "is being captured",
+               keel_op_run(stream_->get(), &call.get()));
+  EXPECT_EQ(count("products"), 0u);
+  CUgraph graph = nullptr;
+  EXPECT_EQ(native<decltype(&cuStreamEndCapture)>("cuStreamEndCapture")(inside, &graph),
+            CUDA_SUCCESS);
+  CUcontext popped = nullptr;
+  EXPECT_EQ(native<decltype(&cuCtxPopCurrent)>("cuCtxPopCurrent_v2")(&popped), CUDA_SUCCESS);
+}
+
+}  // namespace
+}  // namespace keel::testing
