@@ -172,17 +172,34 @@ TEST(SupportTable, AddsUpWhatNoIntHolds) {
   std::remove(file.c_str());
 }
 
-TEST(SupportTable, SaysWhatIsEmulated) {
-  const std::string file = testing::TempDir() + "keel_support_table_emulated.json";
-  for (const bool emulated : {false, true}) {
+TEST(SupportTable, SaysWhatOperatorsWereComputedBy) {
+  const std::string file = testing::TempDir() + "keel_support_table_proof.json";
+  const std::string marshalled = marshalling_of("cublaslt.matmul");
+  const CaseResult own = {"ops/add", Outcome::kPass, 0, ""};
+  const CaseResult library = {"ops/matmul", Outcome::kPass, 0, marshalled};
+  const CaseResult wrong = {"ops/matmul", Outcome::kFail, 0, marshalled};
+  const CaseResult other = {"core/d", Outcome::kPass, 0, marshalled};
+  const struct {
+    bool emulated;
+    std::vector<CaseResult> results;
+    std::string proof;
+  } reports[] = {
+      {false, {own}, "real"},
+      {true, {other, wrong}, "emulated"},
+      {true, {own, wrong}, "own source emulated"},
+      {true, {library, other}, "marshalling only"},
+      {true, {own, library, own}, "own source emulated, 1 of 3 operators' cases marshalling only"},
+  };
+  for (const auto& [emulated, results, proof] : reports) {
     Report report = sample();
     report.target.device_name = "Chip 9";
     report.settings.choice.emulated = emulated;
+    report.results = results;
     std::ofstream(file) << to_json_text(report);
     testing::internal::CaptureStdout();
     EXPECT_EQ(print_support_table({file}), 0);
-    const std::string row = emulated ? "| chip | Chip 9 | emulated |" : "| chip | Chip 9 | real |";
-    EXPECT_NE(testing::internal::GetCapturedStdout().find(row), std::string::npos);
+    const std::string table = testing::internal::GetCapturedStdout();
+    EXPECT_NE(table.find("| chip | Chip 9 | " + proof + " |"), std::string::npos) << table;
   }
   std::remove(file.c_str());
 }

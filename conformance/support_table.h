@@ -7,9 +7,10 @@
 
 namespace keel::conformance {
 
-// Prints a Markdown table to stdout, a row for each of the JSON reports |files|: cases
-// passed by level, in bold where the level is certified, "-" where nothing ran. Returns
-// the exit code: 2, with the file named on stderr, for one that is no report.
+// Prints a Markdown table to stdout, a row for each of the JSON reports |files|: what operators
+// were computed by (docs/conformance.md), and cases passed by level, in bold where the level is
+// certified, "-" where nothing ran. Returns the exit code: 2, with the file named on stderr, for
+// one that is no report.
 int print_support_table(const std::vector<std::string>& files);
 
 }  // namespace keel::conformance
