@@ -16,6 +16,7 @@ bool is_known(keel_dtype dtype) {
 // A sum is finite where all of it is, but for overflow, which costs only the slower way.
 bool all_finite(const gemm::Matrix& rows, int64_t count, int64_t width) {
   const auto* const data = static_cast<const float*>(rows.data);
+  if (rows.stride == width) return std::isfinite(kernels::sum_f32(data, count * width));
   float sum = 0;
   for (int64_t i = 0; i < count; ++i) {
     sum += std::abs(static_cast<float>(kernels::sum_f32(data + i * rows.stride, width)));
@@ -53,6 +54,10 @@ gemm::Matrix Heads::rows(Span tokens, int64_t head, float* scratch) const {
   if (dtype == KEEL_FLOAT32) {
     return {at(tokens.first, head), token_stride, /*transposed=*/false};
   }
+  return gathered(tokens, head, scratch);
+}
+
+gemm::Matrix Heads::gathered(Span tokens, int64_t head, float* scratch) const {
   const kernels::CastFunction widen = kernels::cast_function(dtype, KEEL_FLOAT32);
   for (int64_t i = 0; i < tokens.count; ++i) {
     widen(at(tokens.first + i, head), scratch + i * width, width);
@@ -184,7 +189,7 @@ keel_status multiply_heads(const Block& block, gemm::Matrix a, gemm::Matrix b, i
                              width,
                              a,
                              b,
-                             {scores, kKeys, /*transposed=*/false},
+                             {scores, block.keys.count, /*transposed=*/false},
                              scale,
                              /*beta=*/0.0f});
 }
@@ -199,7 +204,7 @@ keel_status add_weighted(const Block& block, const float* weights, gemm::Matrix 
     return gemm::multiply_f32({targets,
                                width,
                                terms,
-                               {const_cast<float*>(weights), kKeys, of_keys},
+                               {const_cast<float*>(weights), block.keys.count, of_keys},
                                rows,
                                {sums, width, /*transposed=*/false},
                                /*alpha=*/1.0f,
@@ -212,7 +217,7 @@ keel_status add_weighted(const Block& block, const float* weights, gemm::Matrix 
     for (int64_t j = seen.first; j < seen.last; ++j) {
       float* const to = sums + (of_keys ? j : i) * width;
       const float* const from = values + (of_keys ? i : j) * rows.stride;
-      kernels::axpy_f32(from, weights[i * kKeys + j], to, to, width);
+      kernels::axpy_f32(from, weights[block.at(i) + j], to, to, width);
     }
   }
   return KEEL_OK;

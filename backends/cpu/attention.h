@@ -23,7 +23,6 @@ inline constexpr int64_t kMaxWidth = 256;
 // time is multiplying. Fixed, so that results do not depend on the machine.
 inline constexpr int64_t kQueries = 128;
 inline constexpr int64_t kKeys = 256;
-
 // The keys [first, last) that a query sees; none where they are equal.
 struct Window {
   int64_t first, last;
@@ -50,6 +49,10 @@ struct Heads {
   // Tokens of one head as float32, [count, width]: in place, or widened into |scratch|, which has
   // room for it.
   gemm::Matrix rows(Span tokens, int64_t head, float* scratch) const;
+  // The same always in |scratch|, one behind the other: what is read several times, since in place
+  // the rows of many heads lie in few sets of the caches and each in a page of its own; and what is
+  // multiplied with weights, of which dense operands are the fastest.
+  gemm::Matrix gathered(Span tokens, int64_t head, float* scratch) const;
   // Rounds |values| into the head of a token.
   void store(int64_t token, int64_t head, const float* values) const;
 };
@@ -82,6 +85,8 @@ struct Block {
 
   // Columns [first, last) of the scores that query |row| of the block sees.
   Window visible(int64_t row) const;
+  // The row of query |row| in scores of the block, which are dense.
+  int64_t at(int64_t row) const { return row * keys.count; }
   // Whether every query sees every key.
   bool is_whole() const;
 };
@@ -92,7 +97,7 @@ Block narrow(const Window* windows, Span some, Span keys);
 // The keys that any of |queries| sees.
 Span seen_by(const Window* windows, Span queries);
 
-// scores[i, j] = scale * a[i] . b[j] for the queries a and keys b of a block; rows of kKeys.
+// scores[i, j] = scale * a[i] . b[j] for the queries a and keys b of a block; [queries, keys].
 keel_status multiply_heads(const Block& block, gemm::Matrix a, gemm::Matrix b, int64_t width,
                            float scale, float* scores);
 

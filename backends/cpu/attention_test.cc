@@ -1,14 +1,18 @@
 // attention and its gradient over several blocks of queries and keys, and on parts of one packed
 // tensor.
+#include <pthread.h>
+
 #include <algorithm>
 #include <cmath>
+#include <keel/float_types.hpp>
 
 #include "backends/cpu/ops_fixture.h"
 
 namespace keel::cpu::testing {
 namespace {
 
-INSTANTIATE_TEST_SUITE_P(Cores, CpuOps, ::testing::Values("1", "2"),
+// Three: the gradients of two heads of keys are not made head by head then.
+INSTANTIATE_TEST_SUITE_P(Cores, CpuOps, ::testing::Values("1", "2", "3"),
                          [](const auto& info) { return std::string("cores") + info.param; });
 
 constexpr int64_t kTokens = 700;  // six blocks of queries, three of keys
@@ -143,6 +147,53 @@ TEST_P(CpuOps, AttentionReadsPartsOfOneTensor) {
   run(KEEL_OP_ATTENTION, {&views[0], &views[1], &views[2], nullptr, nullptr}, {again, logsumexp},
       {real(kScale), integer(0)});
   EXPECT_EQ(values(out), values(again));
+}
+
+// What attention and its gradient of causal packed sequences of |width| give on a device of
+// |cores|, one behind the other.
+template <typename Element, typename Convert>
+std::vector<Element> results_of(const char* cores, int64_t width, keel_dtype dtype,
+                                Convert convert) {
+  OpRunner runner(cores);
+  const auto heads = [&](int64_t count, uint32_t seed) {
+    const auto drawn = random_values(static_cast<size_t>(kTokens * count * width), seed);
+    return runner.tensor(dtype, {kTokens, count, width}, narrowed<Element>(drawn, convert));
+  };
+  const DeviceTensor q = heads(kHeads, 1), k = heads(kKvHeads, 2), v = heads(kKvHeads, 3);
+  const DeviceTensor dout = heads(kHeads, 4), out = heads(kHeads, 5), dq = heads(kHeads, 6);
+  const DeviceTensor dk = heads(kKvHeads, 7), dv = heads(kKvHeads, 8);
+  const DeviceTensor logsumexp(runner.device(), KEEL_FLOAT32, {kHeads, kTokens});
+  const DeviceTensor cu = runner.tensor<int32_t>(KEEL_INT32, {3}, {0, 300, kTokens});
+  runner.run(KEEL_OP_ATTENTION, {q, k, v, cu, cu}, {out, logsumexp}, {real(0.1), integer(1)});
+  runner.run(KEEL_OP_ATTENTION_BACKWARD, {q, k, v, out, dout, logsumexp, cu, cu}, {dq, dk, dv},
+             {real(0.1), integer(1)});
+  std::vector<Element> all;
+  for (const DeviceTensor* each : {&out, &dq, &dk, &dv}) {
+    const auto values = runner.values<Element>(*each);
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  return all;
+}
+
+TEST(CpuAttention, ResultsDoNotDependOnTheNumberOfCores) {
+  const auto same = [](float value) { return value; };
+  for (const int64_t width : {24, 64}) {
+    const auto one = results_of<float>("1", width, KEEL_FLOAT32, same);
+    EXPECT_EQ(one, results_of<float>("2", width, KEEL_FLOAT32, same)) << width;
+    EXPECT_EQ(one, results_of<float>("3", width, KEEL_FLOAT32, same)) << width;
+  }
+}
+
+// Those of a process may be told to have a small one.
+TEST(CpuAttention, RunsOnThreadsOfASmallStack) {
+  pthread_attr_t before, small;
+  ASSERT_EQ(pthread_getattr_default_np(&before), 0);
+  ASSERT_EQ(pthread_getattr_default_np(&small), 0);
+  ASSERT_EQ(pthread_attr_setstacksize(&small, size_t{256} << 10), 0);
+  ASSERT_EQ(pthread_setattr_default_np(&small), 0);
+  const auto results = results_of<bfloat16_t>("2", 256, KEEL_BFLOAT16, to_bfloat16);
+  EXPECT_EQ(pthread_setattr_default_np(&before), 0);
+  EXPECT_EQ(results, results_of<bfloat16_t>("2", 256, KEEL_BFLOAT16, to_bfloat16));
 }
 
 }  // namespace

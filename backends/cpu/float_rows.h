@@ -37,6 +37,12 @@ class ReadFloats {
     widen_(begin, room, count);
     return room;
   }
+  // Its first |count| elements as float32 wherever they lie, for what is read several times.
+  ReadFloats widened(int64_t count, float* room) const {
+    return widen_ == nullptr ? *this : ReadFloats(block(0, count, room), KEEL_FLOAT32);
+  }
+  // Floats of room that |count| elements take to widen.
+  int64_t room(int64_t count) const { return widen_ == nullptr ? 0 : count; }
 
  private:
   const char* data_ = nullptr;

@@ -16,7 +16,7 @@ namespace keel::cpu::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// One element; loops over these vectorise, but for float16.
+// One element.
 HWY_INLINE float widen(float value) {
   return value;
 }
@@ -50,12 +50,36 @@ HWY_INLINE void narrow(float value, int32_t* out) {
   }
 }
 
+// A vector of bfloat16, which is the upper half of a float32.
+template <class D>
+HWY_INLINE hn::Vec<D> widen_vector(D d, const bfloat16_t* x) {
+  const hn::RebindToUnsigned<D> bits;
+  const hn::Rebind<uint16_t, D> halves;
+  const auto upper = hn::LoadU(halves, reinterpret_cast<const uint16_t*>(x));
+  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(bits, upper)));
+}
+// As to_bfloat16 rounds.
+template <class D>
+HWY_INLINE void narrow_vector(D /*d*/, hn::Vec<D> value, bfloat16_t* y) {
+  const hn::RebindToSigned<D> bits;
+  const hn::Rebind<uint16_t, D> halves;
+  const auto whole = hn::BitCast(bits, value);
+  const auto upper = hn::ShiftRight<16>(whole);
+  const auto odd = hn::And(upper, hn::Set(bits, 1));
+  const auto rounded = hn::ShiftRight<16>(hn::Add(whole, hn::Add(odd, hn::Set(bits, 0x7fff))));
+  const auto quiet = hn::Or(upper, hn::Set(bits, 0x40));
+  const auto is_nan = hn::RebindMask(bits, hn::IsNaN(value));
+  // The sign, which the shifts have spread, goes: what is left fits 16 bits.
+  const auto result = hn::And(hn::IfThenElse(is_nan, quiet, rounded), hn::Set(bits, 0xffff));
+  hn::StoreU(hn::DemoteTo(halves, result), halves, reinterpret_cast<uint16_t*>(y));
+}
+
 template <typename From, typename To>
 void cast(const void* from, void* to, int64_t count) {
   const auto* const x = static_cast<const From*>(from);
   auto* const y = static_cast<To*>(to);
   int64_t i = 0;
-// The processor converts float16 from AVX2 on.
+// The processor converts float16 from AVX2 on; bfloat16 is left to the compiler elsewhere.
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
   const hn::ScalableTag<float> d;
   const hn::Rebind<hwy::float16_t, decltype(d)> d16;
@@ -71,6 +95,12 @@ void cast(const void* from, void* to, int64_t count) {
       const auto half = hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(x + i));
       hn::StoreU(hn::PromoteTo(d, half), d, y + i);
     }
+  }
+  if constexpr (std::is_same_v<From, float> && std::is_same_v<To, bfloat16_t>) {
+    for (; i + lanes <= count; i += lanes) narrow_vector(d, hn::LoadU(d, x + i), y + i);
+  }
+  if constexpr (std::is_same_v<From, bfloat16_t> && std::is_same_v<To, float>) {
+    for (; i + lanes <= count; i += lanes) hn::StoreU(widen_vector(d, x + i), d, y + i);
   }
 #endif
   for (; i < count; ++i) narrow(widen(x[i]), &y[i]);

@@ -15,6 +15,35 @@ namespace keel::cpu::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+// Of a block, from |center|.
+struct Deviations {
+  float sum, sum_of_squares;
+};
+
+HWY_INLINE Deviations deviations(const float* x, float center, int64_t count) {
+  const hn::ScalableTag<float> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  auto even = hn::Zero(d), odd = hn::Zero(d);
+  auto even_squares = hn::Zero(d), odd_squares = hn::Zero(d);
+  int64_t i = 0;
+  for (; i + 2 * lanes <= count; i += 2 * lanes) {
+    const auto first = hn::Sub(hn::LoadU(d, x + i), hn::Set(d, center));
+    const auto second = hn::Sub(hn::LoadU(d, x + i + lanes), hn::Set(d, center));
+    even = hn::Add(even, first);
+    odd = hn::Add(odd, second);
+    even_squares = hn::MulAdd(first, first, even_squares);
+    odd_squares = hn::MulAdd(second, second, odd_squares);
+  }
+  Deviations result = {hn::GetLane(hn::SumOfLanes(d, hn::Add(even, odd))),
+                       hn::GetLane(hn::SumOfLanes(d, hn::Add(even_squares, odd_squares)))};
+  for (; i < count; ++i) {
+    const float deviation = x[i] - center;
+    result.sum += deviation;
+    result.sum_of_squares += deviation * deviation;
+  }
+  return result;
+}
+
 Moments moments(const ReadFloats& x, int64_t count) {
   double sum = 0;
   double squares = 0;  // of the deviations from the mean of what has been read
@@ -27,16 +56,11 @@ Moments moments(const ReadFloats& x, int64_t count) {
         vector_sum(width, [=](auto d, int64_t i) HWY_ATTR { return hn::LoadU(d, block + i); });
     // Near the mean; how far off it is, the deviations themselves tell.
     const float center = block_sum / static_cast<float>(width);
-    const auto off = static_cast<double>(vector_sum(width, [=](auto d, int64_t i) HWY_ATTR {
-      return hn::Sub(hn::LoadU(d, block + i), hn::Set(d, center));
-    }));
-    const float block_squares = vector_sum(width, [=](auto d, int64_t i) HWY_ATTR {
-      const auto deviation = hn::Sub(hn::LoadU(d, block + i), hn::Set(d, center));
-      return hn::Mul(deviation, deviation);
-    });
+    const Deviations deviation = deviations(block, center, width);
+    const auto off = static_cast<double>(deviation.sum);
     const double exact_sum = std::isfinite(center) ? static_cast<double>(center) * terms + off
                                                    : static_cast<double>(block_sum);
-    squares += static_cast<double>(block_squares) - off * off / terms;
+    squares += static_cast<double>(deviation.sum_of_squares) - off * off / terms;
     if (first > 0) {
       const auto before = static_cast<double>(first);
       const double apart = exact_sum / terms - sum / before;

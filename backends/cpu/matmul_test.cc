@@ -48,7 +48,8 @@ std::vector<Case> cases() {
                             {1, 300, 200},
                             {300, 1, 200},
                             {257, 40, 300},
-                            {40, 500, 129}}) {
+                            {40, 500, 129},
+                            {128, 64, 192}}) {
     for (const bool transposed_a : {false, true}) {
       for (const bool transposed_b : {false, true}) {
         all.push_back({shape, transposed_a, transposed_b, 1.0, 0.0, false});
@@ -64,6 +65,8 @@ std::vector<Case> cases() {
   all.push_back({{540, 820, 40}, false, true, 0.2, 0.5, true, 3});
   all.push_back({{540, 820, 40}, true, false, 0.2, 0.5, true, 0});
   all.push_back({{20, 270, 2500}, true, true, 0.1, 0.5, false, 2});
+  // Narrow and of no usual extents, yet large on one core.
+  all.push_back({{331, 53, 2001}, false, true, 0.1, 0.5, false, 0});
   return all;
 }
 

@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <keel/plugin_kit.hpp>
-#include <new>
-#include <vector>
 
 #include "backends/cpu/float_rows.h"
 #include "backends/cpu/kernels.h"
+#include "backends/cpu/scratch.h"
 
 namespace keel::cpu {
 namespace {
@@ -129,19 +128,6 @@ Matrix widen(const Matrix& matrix, keel_dtype dtype, int64_t row, int64_t column
   return {room, pitch_of(length), matrix.transposed};
 }
 
-// The calling thread's, which it keeps. Throws std::bad_alloc.
-float* room_of_thread(int64_t floats) {
-  thread_local std::vector<float> room;
-  constexpr size_t kAlignment = 16;  // floats
-  const size_t wanted = static_cast<size_t>(floats) + kAlignment;
-  if (room.size() < wanted) {
-    room.clear();  // nothing is worth copying
-    room.resize(wanted);
-  }
-  const size_t past = reinterpret_cast<uintptr_t>(room.data()) / sizeof(float) % kAlignment;
-  return room.data() + (kAlignment - past) % kAlignment;
-}
-
 keel_status multiply_staged(const Tile& tile) {
   const Product& whole = tile.product;
   const bool widened = is_widened(tile.dtype);
@@ -152,9 +138,7 @@ keel_status multiply_staged(const Tile& tile) {
   const int64_t a_room = widened ? room_for(rows, depth) : 0;
   const int64_t b_room = widened ? room_for(depth, columns) : 0;
   const int64_t c_room = narrows ? rows * pitch_of(columns) : 0;
-  float* const a = room_of_thread(a_room + b_room + c_room);
-  float* const b = a + a_room;
-  float* const c = b + b_room;
+  const auto [a, b, c] = thread_floats({a_room, b_room, c_room});
   for (int64_t j = 0; j < whole.n; j += columns) {
     Matrix b_panel = {};
     for (int64_t i = 0; i < whole.m; i += rows) {
@@ -219,11 +203,9 @@ bool is_widened(keel_dtype dtype) {
   return dtype == KEEL_FLOAT16 || (dtype == KEEL_BFLOAT16 && !gemm::has_bf16());
 }
 
-keel_status multiply_tile(const Tile& tile) try {
+keel_status multiply_tile(const Tile& tile) {
   if (is_widened(tile.dtype) || rounds_twice(tile)) return multiply_staged(tile);
   return multiply_straight(tile);
-} catch (const std::bad_alloc&) {
-  return KEEL_OUT_OF_MEMORY;
 }
 
 }  // namespace keel::cpu

@@ -34,6 +34,7 @@ char* element(const gemm::Matrix& matrix, int64_t row, int64_t column, int64_t s
 // Whether a and b of |dtype| are multiplied as float32, for want of a product of their own.
 bool is_widened(keel_dtype dtype);
 
+// Throws std::bad_alloc.
 keel_status multiply_tile(const Tile& tile);
 
 }  // namespace keel::cpu

@@ -1,6 +1,6 @@
 // attention and the merge of partial results.
 #include <algorithm>
-#include <atomic>
+#include <array>
 #include <cmath>
 #include <keel/plugin_kit.hpp>
 #include <limits>
@@ -8,6 +8,7 @@
 #include "backends/cpu/attention.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/ops.h"
+#include "backends/cpu/scratch.h"
 
 namespace keel::cpu {
 namespace {
@@ -15,7 +16,6 @@ namespace {
 using attention::Block;
 using attention::Heads;
 using attention::kKeys;
-using attention::kMaxWidth;
 using attention::kQueries;
 using attention::Problem;
 using attention::Span;
@@ -34,16 +34,19 @@ struct Forward {
 // The queries of one block while the keys pass by: FlashAttention's online softmax (Dao, Fu,
 // Ermon, Rudra, Re 2022, arXiv:2205.14135; the order of the loops is FlashAttention-2's, Dao 2023,
 // arXiv:2307.08691). Each row has the largest score so far, the sum of exp(score - largest) and
-// the values weighted with the same; when a larger score comes, both are scaled down. On the
-// stack of its thread, some 650 KiB.
+// the values weighted with the same; when a larger score comes, both are scaled down. Works in
+// its thread's scratch.
 class QueryBlock {
  public:
+  // Throws std::bad_alloc.
   QueryBlock(const Forward& forward, Span queries, int64_t head)
       : forward_(forward),
         problem_(forward.problem),
         queries_(queries),
         head_(head),
-        q_(problem_.q.rows(queries, head, q_scratch_)) {
+        room_(thread_floats({kQueries * kKeys, kQueries * problem_.q.width,
+                             kQueries * problem_.q.width, kKeys * problem_.q.width})),
+        q_(problem_.q.gathered(queries, head, room_[2])) {
     std::fill_n(sums_, queries.count * problem_.q.width, 0.0f);
     std::fill_n(largest_, queries.count, kNothing);
     std::fill_n(total_, queries.count, 0.0);
@@ -74,13 +77,13 @@ class QueryBlock {
     if (status != KEEL_OK) return status;
     for (int64_t i = 0; i < block.queries.count; ++i) weigh(block, i, first + i);
     return attention::add_weighted(block, scores_,
-                                   problem_.v.rows(block.keys, kv_head, key_scratch_),
+                                   problem_.v.gathered(block.keys, kv_head, key_scratch_),
                                    attention::Sums::kOfQueries, width, sums_ + first * width);
   }
 
   // Makes the scores of query |i| of |block|, which is row |row|, weights.
   void weigh(const Block& block, int64_t i, int64_t row) {
-    float* const scores = scores_ + i * kKeys;
+    float* const scores = scores_ + block.at(i);
     const Window seen = block.visible(i);
     std::fill(scores, scores + seen.first, 0.0f);
     std::fill(scores + seen.last, scores + block.keys.count, 0.0f);
@@ -119,31 +122,30 @@ class QueryBlock {
   const Problem& problem_;
   const Span queries_;
   const int64_t head_;
-  alignas(64) float scores_[kQueries * kKeys];
-  alignas(64) float sums_[kQueries * kMaxWidth];
+  const std::array<float*, 4> room_;
+  float* const scores_ = room_[0];  // of a block
+  float* const sums_ = room_[1];
+  const gemm::Matrix q_;
+  float* const key_scratch_ = room_[3];
   float largest_[kQueries];
   double total_[kQueries];
-  // Of 16-bit tensors.
-  alignas(64) float q_scratch_[kQueries * kMaxWidth];
-  alignas(64) float key_scratch_[kKeys * kMaxWidth];
-  const gemm::Matrix q_;
 };
 
 keel_status run_forward(ThreadPool& pool, const Forward& forward) {
   const Problem& problem = forward.problem;
   problem.find_windows();
   const int64_t blocks = (problem.tokens_q + kQueries - 1) / kQueries;
-  std::atomic<keel_status> failure{KEEL_OK};
-  pool.parallel_for(blocks * problem.heads, /*grain=*/1, [&](int64_t begin, int64_t end) {
+  const auto run = [&](int64_t begin, int64_t end) -> keel_status {
     for (int64_t unit = begin; unit < end; ++unit) {
       // The last blocks first: of causal attention they see the most.
       const int64_t first = (blocks - 1 - unit / problem.heads) * kQueries;
       const Span queries = {first, std::min(kQueries, problem.tokens_q - first)};
       const keel_status status = QueryBlock(forward, queries, unit % problem.heads).run();
-      if (status != KEEL_OK) failure.store(status, std::memory_order_relaxed);
+      if (status != KEEL_OK) return status;
     }
-  });
-  return failure.load(std::memory_order_relaxed);
+    return KEEL_OK;
+  };
+  return pool.try_for(blocks * problem.heads, /*grain=*/1, run);
 }
 
 OpSupport attention_query(const keel_op_call& call) {

@@ -1,14 +1,17 @@
-// attention_backward: a pass over the queries makes dq, one over the keys dk and dv. Both compute
-// the probabilities again from logsumexp. Seven products where one pass would do with five, but
-// each sum has one owner, and its order does not depend on who comes first.
+// attention_backward: the probabilities are computed again from logsumexp, for a block of queries
+// and a block of keys at a time. Where heads are enough for all cores, one pass over the blocks of
+// a head makes its three gradients, with five products a block. Else a pass over the queries makes
+// dq and one over the keys dk and dv: seven products, but each block of tokens is a piece of work
+// of its own. Each sum has one owner and the same terms in the same order either way.
 #include <algorithm>
-#include <atomic>
+#include <array>
 #include <keel/plugin_kit.hpp>
 #include <limits>
 
 #include "backends/cpu/attention.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/ops.h"
+#include "backends/cpu/scratch.h"
 
 namespace keel::cpu {
 namespace {
@@ -16,7 +19,6 @@ namespace {
 using attention::Block;
 using attention::Heads;
 using attention::kKeys;
-using attention::kMaxWidth;
 using attention::kQueries;
 using attention::Problem;
 using attention::Span;
@@ -29,9 +31,13 @@ struct Backward {
   Problem problem;
   char *out, *dout, *dq, *dk, *dv;  // dense
   const float* logsumexp;
+  float* dq_sums;  // [heads, tokens, width], in the call's workspace
 
   Heads of_queries(char* data) const { return dense(data, problem.heads); }
   Heads of_keys(char* data) const { return dense(data, problem.kv_heads); }
+  float* dq_sums_of(int64_t query, int64_t head) const {
+    return dq_sums + (head * problem.tokens_q + query) * problem.q.width;
+  }
 
  private:
   Heads dense(char* data, int64_t heads) const {
@@ -40,167 +46,255 @@ struct Backward {
   }
 };
 
-// The probabilities of a block, and the slopes of its scores. On the stack of its thread, as are
-// the sums of both passes: some 1 MiB.
+// The |rows| from |row| on.
+gemm::Matrix from(gemm::Matrix rows, int64_t row) {
+  rows.data = static_cast<float*>(rows.data) + row * rows.stride;
+  return rows;
+}
+
+// Some queries and some keys of a head, the probabilities and the slopes of the scores where they
+// see each other, and what those add to the gradients. Works in its thread's scratch.
 class Slopes {
  public:
-  Slopes(const Backward& backward, int64_t head) : backward_(backward), head_(head) {}
+  // Throws std::bad_alloc.
+  explicit Slopes(const Backward& backward)
+      : backward_(backward),
+        problem_(backward.problem),
+        width_(problem_.q.width),
+        room_(thread_floats({kQueries * kKeys, kQueries * kKeys, kQueries * width_,
+                             kQueries * width_, kKeys * width_, kKeys * width_, width_,
+                             kKeys * width_, kKeys * width_})) {}
 
-  // Both are multiplied with in turn: |heads| is the rows of queries or keys at the time.
-  keel_status find(const Block& block) {
-    const Problem& problem = backward_.problem;
-    const int64_t width = problem.q.width;
-    const int64_t kv_head = problem.kv_head(head_);
-    keel_status status = attention::multiply_heads(block, problem.q.rows(block.queries, head_, a_),
-                                                   problem.k.rows(block.keys, kv_head, b_), width,
-                                                   problem.scale, probabilities_);
-    if (status != KEEL_OK) return status;
-    const gemm::Matrix dout = backward_.of_queries(backward_.dout).rows(block.queries, head_, a_);
-    status = attention::multiply_heads(block, dout, problem.v.rows(block.keys, kv_head, b_), width,
-                                       /*scale=*/1.0f, slopes_);
-    if (status != KEEL_OK) return status;
-    for (int64_t i = 0; i < block.queries.count; ++i) {
-      find_row(block, i, static_cast<const float*>(dout.data) + i * dout.stride);
+  void choose_queries(Span queries, int64_t head) {
+    queries_ = queries;
+    head_ = head;
+    has_queries_ = false;
+    for (int64_t i = 0; i < queries.count; ++i) {
+      // A query with a logsumexp of -infinity sees nothing.
+      const int64_t query = queries.first + i;
+      windows_[i] = logsumexp_of(query) != kNothing ? problem_.windows[query] : Window{0, 0};
     }
+  }
+  void choose_keys(Span keys, int64_t kv_head) {
+    keys_ = keys;
+    kv_head_ = kv_head;
+    has_keys_ = false;
+  }
+  // The keys that any of the queries sees.
+  Span seen_keys() const { return attention::seen_by(windows_, {0, queries_.count}); }
+
+  // Of the queries and keys that were chosen; to be read if any of them see each other.
+  keel_status find() {
+    block_ = attention::narrow(windows_, {0, queries_.count}, keys_);
+    block_.queries.first += queries_.first;
+    if (is_empty()) return KEEL_OK;
+    if (!has_queries_) read_queries();
+    if (!has_keys_) read_keys();
+    keel_status status =
+        attention::multiply_heads(block_, from(q_, first_query()), from(k_, first_key()), width_,
+                                  problem_.scale, probabilities_);
+    if (status != KEEL_OK) return status;
+    status = attention::multiply_heads(block_, from(dout_, first_query()), from(v_, first_key()),
+                                       width_, /*scale=*/1.0f, slopes_);
+    if (status != KEEL_OK) return status;
+    for (int64_t i = 0; i < block_.queries.count; ++i) find_row(i);
     return KEEL_OK;
   }
+  bool is_empty() const { return block_.queries.count == 0; }
 
-  const float* probabilities() const { return probabilities_; }
-  const float* slopes() const { return slopes_; }
-  // Room for the rows of a block's queries or keys.
-  float* scratch() { return a_; }
+  // To the sums of all the queries that were chosen.
+  keel_status add_dq(float* dq) const {
+    return attention::add_weighted(block_, slopes_, from(k_, first_key()), Sums::kOfQueries, width_,
+                                   dq + first_query() * width_);
+  }
+  // To the sums of all the keys that were chosen.
+  keel_status add_dk_dv() const {
+    const int64_t at = first_key() * width_;
+    const keel_status status = attention::add_weighted(
+        block_, probabilities_, from(dout_, first_query()), Sums::kOfKeys, width_, dv_ + at);
+    if (status != KEEL_OK) return status;
+    return attention::add_weighted(block_, slopes_, from(q_, first_query()), Sums::kOfKeys, width_,
+                                   dk_ + at);
+  }
+  void clear_dk_dv() const {
+    std::fill_n(dk_, keys_.count * width_, 0.0f);
+    std::fill_n(dv_, keys_.count * width_, 0.0f);
+  }
+  void store_dk_dv() const {
+    for (int64_t i = 0; i < keys_.count; ++i) {
+      backward_.of_keys(backward_.dk).store(keys_.first + i, kv_head_, dk_ + i * width_);
+      backward_.of_keys(backward_.dv).store(keys_.first + i, kv_head_, dv_ + i * width_);
+    }
+  }
 
  private:
-  void find_row(const Block& block, int64_t i, const float* dout) {
-    const Problem& problem = backward_.problem;
-    const int64_t query = block.queries.first + i;
-    float* const probabilities = probabilities_ + i * kKeys;
-    float* const slopes = slopes_ + i * kKeys;
-    const Window seen = block.visible(i);
+  float logsumexp_of(int64_t query) const {
+    return backward_.logsumexp[head_ * problem_.tokens_q + query];
+  }
+  int64_t first_query() const { return block_.queries.first - queries_.first; }
+  int64_t first_key() const { return block_.keys.first - keys_.first; }
+
+  void read_queries() {
+    const Heads out = backward_.of_queries(backward_.out);
+    q_ = problem_.q.gathered(queries_, head_, room_[2]);
+    dout_ = backward_.of_queries(backward_.dout).gathered(queries_, head_, room_[3]);
+    for (int64_t i = 0; i < queries_.count; ++i) {
+      const gemm::Matrix row = out.rows({queries_.first + i, 1}, head_, room_[6]);
+      own_[i] = static_cast<float>(kernels::dot_f32(static_cast<const float*>(from(dout_, i).data),
+                                                    static_cast<const float*>(row.data), width_));
+    }
+    has_queries_ = true;
+  }
+  void read_keys() {
+    k_ = problem_.k.gathered(keys_, kv_head_, room_[4]);
+    v_ = problem_.v.gathered(keys_, kv_head_, room_[5]);
+    has_keys_ = true;
+  }
+
+  void find_row(int64_t i) {
+    float* const probabilities = probabilities_ + block_.at(i);
+    float* const slopes = slopes_ + block_.at(i);
+    const Window seen = block_.visible(i);
     for (float* const row : {probabilities, slopes}) {
       std::fill(row, row + seen.first, 0.0f);
-      std::fill(row + seen.last, row + block.keys.count, 0.0f);
+      std::fill(row + seen.last, row + block_.keys.count, 0.0f);
     }
     if (seen.first == seen.last) return;
     const int64_t count = seen.last - seen.first;
-    const gemm::Matrix out = backward_.of_queries(backward_.out).rows({query, 1}, head_, row_);
-    const auto own = static_cast<float>(
-        kernels::dot_f32(dout, static_cast<const float*>(out.data), problem.q.width));
-    kernels::scaled_softmax_f32(probabilities + seen.first,
-                                backward_.logsumexp[head_ * problem.tokens_q + query],
+    kernels::scaled_softmax_f32(probabilities + seen.first, logsumexp_of(block_.queries.first + i),
                                 /*scale=*/1.0f, probabilities + seen.first, count);
-    kernels::softmax_slope_f32(probabilities + seen.first, own, problem.scale, slopes + seen.first,
-                               count);
+    kernels::softmax_slope_f32(probabilities + seen.first, own_[first_query() + i], problem_.scale,
+                               slopes + seen.first, count);
   }
 
   const Backward& backward_;
-  const int64_t head_;
-  alignas(64) float probabilities_[kQueries * kKeys];
-  alignas(64) float slopes_[kQueries * kKeys];
-  // Of 16-bit tensors.
-  alignas(64) float a_[std::max(kQueries, kKeys) * kMaxWidth];
-  alignas(64) float b_[kKeys * kMaxWidth];
-  float row_[kMaxWidth];
+  const Problem& problem_;
+  const int64_t width_;
+  const std::array<float*, 9> room_;
+  float* const probabilities_ = room_[0];
+  float* const slopes_ = room_[1];
+  float* const dk_ = room_[7];
+  float* const dv_ = room_[8];
+
+  Span queries_ = {}, keys_ = {};
+  int64_t head_ = 0, kv_head_ = 0;
+  bool has_queries_ = false, has_keys_ = false;  // whether they have been read
+  gemm::Matrix q_ = {}, dout_ = {}, k_ = {}, v_ = {};
+  float own_[kQueries];       // dout . out
+  Window windows_[kQueries];  // of the queries
+  Block block_ = {};          // those that see each other
 };
 
-// A head's queries with a logsumexp of -infinity see nothing.
-struct HeadWindows {
-  HeadWindows(const Backward& backward, Span queries, int64_t head) {
-    const Problem& problem = backward.problem;
-    for (int64_t i = 0; i < queries.count; ++i) {
-      const int64_t query = queries.first + i;
-      const bool sees = backward.logsumexp[head * problem.tokens_q + query] != kNothing;
-      of[i] = sees ? problem.windows[query] : Window{0, 0};
-    }
+// dq of a block of queries: |slopes| has added up its sums.
+void store_dq(const Backward& backward, Span queries, int64_t head) {
+  const Heads dq = backward.of_queries(backward.dq);
+  for (int64_t query = queries.first; query < queries.end(); ++query) {
+    dq.store(query, head, backward.dq_sums_of(query, head));
   }
-  Window of[kQueries];
-};
-
-// The part of |queries| and |keys| that see each other.
-Block find_block(const HeadWindows& windows, Span queries, Span keys) {
-  Block block = attention::narrow(windows.of, {0, queries.count}, keys);
-  block.queries.first += queries.first;
-  return block;
 }
 
 keel_status find_dq(const Backward& backward, Span queries, int64_t head) {
   const Problem& problem = backward.problem;
-  const int64_t width = problem.q.width;
-  alignas(64) float sums[kQueries * kMaxWidth];
-  std::fill_n(sums, queries.count * width, 0.0f);
-  Slopes slopes(backward, head);
-  const HeadWindows windows(backward, queries, head);
-  const Span keys = attention::seen_by(windows.of, {0, queries.count});
-  for (int64_t key = keys.first; key < keys.end(); key += kKeys) {
-    const Block block = find_block(windows, queries, {key, std::min(kKeys, keys.end() - key)});
-    if (block.queries.count == 0) continue;
-    keel_status status = slopes.find(block);
+  float* const sums = backward.dq_sums_of(queries.first, head);
+  std::fill_n(sums, queries.count * problem.q.width, 0.0f);
+  Slopes slopes(backward);
+  slopes.choose_queries(queries, head);
+  const Span seen = slopes.seen_keys();
+  for (int64_t key = seen.first / kKeys * kKeys; key < seen.end(); key += kKeys) {
+    slopes.choose_keys({key, std::min(kKeys, problem.tokens_k - key)}, problem.kv_head(head));
+    keel_status status = slopes.find();
     if (status != KEEL_OK) return status;
-    status = attention::add_weighted(
-        block, slopes.slopes(), problem.k.rows(block.keys, problem.kv_head(head), slopes.scratch()),
-        Sums::kOfQueries, width, sums + (block.queries.first - queries.first) * width);
+    if (slopes.is_empty()) continue;
+    status = slopes.add_dq(sums);
     if (status != KEEL_OK) return status;
   }
-  const Heads dq = backward.of_queries(backward.dq);
-  for (int64_t i = 0; i < queries.count; ++i) dq.store(queries.first + i, head, sums + i * width);
+  store_dq(backward, queries, head);
   return KEEL_OK;
 }
 
-keel_status find_dk_dv(const Backward& backward, Span keys, int64_t kv_head) {
+// dk and dv of a block of keys, and what it adds to the sums of dq if |with_dq|.
+keel_status find_dk_dv(Slopes& slopes, const Backward& backward, Span keys, int64_t kv_head,
+                       bool with_dq) {
   const Problem& problem = backward.problem;
-  const int64_t width = problem.q.width;
-  alignas(64) float dk[kKeys * kMaxWidth];
-  alignas(64) float dv[kKeys * kMaxWidth];
-  std::fill_n(dk, keys.count * width, 0.0f);
-  std::fill_n(dv, keys.count * width, 0.0f);
   const int64_t group = problem.heads / problem.kv_heads;
+  slopes.choose_keys(keys, kv_head);
+  slopes.clear_dk_dv();
   for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-    Slopes slopes(backward, head);
     for (int64_t query = 0; query < problem.tokens_q; query += kQueries) {
-      const Span queries = {query, std::min(kQueries, problem.tokens_q - query)};
-      const HeadWindows windows(backward, queries, head);
-      const Block block = find_block(windows, queries, keys);
-      if (block.queries.count == 0) continue;
-      keel_status status = slopes.find(block);
+      slopes.choose_queries({query, std::min(kQueries, problem.tokens_q - query)}, head);
+      keel_status status = slopes.find();
       if (status != KEEL_OK) return status;
-      const int64_t at = (block.keys.first - keys.first) * width;
-      status = attention::add_weighted(
-          block, slopes.probabilities(),
-          backward.of_queries(backward.dout).rows(block.queries, head, slopes.scratch()),
-          Sums::kOfKeys, width, dv + at);
-      if (status != KEEL_OK) return status;
-      status = attention::add_weighted(block, slopes.slopes(),
-                                       problem.q.rows(block.queries, head, slopes.scratch()),
-                                       Sums::kOfKeys, width, dk + at);
+      if (slopes.is_empty()) continue;
+      status = slopes.add_dk_dv();
+      if (status == KEEL_OK && with_dq) status = slopes.add_dq(backward.dq_sums_of(query, head));
       if (status != KEEL_OK) return status;
     }
   }
-  for (int64_t i = 0; i < keys.count; ++i) {
-    backward.of_keys(backward.dk).store(keys.first + i, kv_head, dk + i * width);
-    backward.of_keys(backward.dv).store(keys.first + i, kv_head, dv + i * width);
+  slopes.store_dk_dv();
+  return KEEL_OK;
+}
+
+// All gradients of the heads that share one of keys and values.
+keel_status find_all(const Backward& backward, int64_t kv_head) {
+  const Problem& problem = backward.problem;
+  const int64_t group = problem.heads / problem.kv_heads;
+  std::fill_n(backward.dq_sums_of(0, kv_head * group), group * problem.tokens_q * problem.q.width,
+              0.0f);
+  Slopes slopes(backward);
+  for (int64_t key = 0; key < problem.tokens_k; key += kKeys) {
+    const Span keys = {key, std::min(kKeys, problem.tokens_k - key)};
+    const keel_status status = find_dk_dv(slopes, backward, keys, kv_head, /*with_dq=*/true);
+    if (status != KEEL_OK) return status;
+  }
+  for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+    store_dq(backward, {0, problem.tokens_q}, head);
   }
   return KEEL_OK;
+}
+
+// Whether heads, each on one core, are done before blocks are, of which each takes seven products
+// instead of five.
+bool is_done_by_heads(int64_t heads, int64_t cores) {
+  const int64_t rounds = (heads + cores - 1) / cores;
+  return rounds * cores * 5 <= heads * 7;
 }
 
 keel_status run_backward(ThreadPool& pool, const Backward& backward) {
   const Problem& problem = backward.problem;
   problem.find_windows();
-  std::atomic<keel_status> failure{KEEL_OK};
+  if (is_done_by_heads(problem.kv_heads, pool.cores())) {
+    return pool.try_for(problem.kv_heads, /*grain=*/1, [&](int64_t head, int64_t end) {
+      keel_status status = KEEL_OK;
+      for (; head < end && status == KEEL_OK; ++head) status = find_all(backward, head);
+      return status;
+    });
+  }
   // |find(span, head)| for all spans of |step| of |tokens|.
   const auto for_each = [&](int64_t tokens, int64_t step, int64_t heads, const auto& find) {
     const int64_t blocks = (tokens + step - 1) / step;
-    pool.parallel_for(blocks * heads, /*grain=*/1, [&](int64_t begin, int64_t end) {
-      for (int64_t unit = begin; unit < end; ++unit) {
+    return pool.try_for(blocks * heads, /*grain=*/1, [&](int64_t unit, int64_t end) {
+      keel_status status = KEEL_OK;
+      for (; unit < end && status == KEEL_OK; ++unit) {
         const int64_t first = unit / heads * step;
-        const keel_status status =
-            find(backward, Span{first, std::min(step, tokens - first)}, unit % heads);
-        if (status != KEEL_OK) failure.store(status, std::memory_order_relaxed);
+        status = find(Span{first, std::min(step, tokens - first)}, unit % heads);
       }
+      return status;
     });
   };
-  for_each(problem.tokens_q, kQueries, problem.heads, find_dq);
-  for_each(problem.tokens_k, kKeys, problem.kv_heads, find_dk_dv);
-  return failure.load(std::memory_order_relaxed);
+  const keel_status status =
+      for_each(problem.tokens_q, kQueries, problem.heads,
+               [&](Span queries, int64_t head) { return find_dq(backward, queries, head); });
+  if (status != KEEL_OK) return status;
+  return for_each(problem.tokens_k, kKeys, problem.kv_heads, [&](Span keys, int64_t kv_head) {
+    Slopes slopes(backward);
+    return find_dk_dv(slopes, backward, keys, kv_head, /*with_dq=*/false);
+  });
+}
+
+// Where the sums of dq lie in the workspace, behind the windows.
+uint64_t dq_sums_offset(const keel_op_call& call) {
+  constexpr uint64_t kLine = Scratch::kAlignment;
+  return (Problem::workspace_bytes(call) + kLine - 1) / kLine * kLine;
 }
 
 OpSupport attention_backward_query(const keel_op_call& call) {
@@ -214,17 +308,20 @@ OpSupport attention_backward_query(const keel_op_call& call) {
                     std::all_of(call.outputs, call.outputs + call.output_count, is_dense) &&
                     logsumexp.dtype == KEEL_FLOAT32 && kit::is_contiguous(logsumexp);
   if (!runs) return {};
-  return {"attention_backward", KEEL_OP_NATIVE, Problem::workspace_bytes(call)};
+  const auto elements = static_cast<uint64_t>(kit::element_count(*call.inputs[0]));
+  return {"attention_backward", KEEL_OP_NATIVE, dq_sums_offset(call) + elements * sizeof(float)};
 }
 
 void attention_backward_run(Stream& stream, const keel_op_call& call, void* workspace) {
-  const Backward backward = {Problem::of(stream, call, /*cu_seqlens=*/6, workspace),
-                             address<char>(stream, *call.inputs[3]),
-                             address<char>(stream, *call.inputs[4]),
-                             address<char>(stream, *call.outputs[0]),
-                             address<char>(stream, *call.outputs[1]),
-                             address<char>(stream, *call.outputs[2]),
-                             address<const float>(stream, *call.inputs[5])};
+  const Backward backward = {
+      Problem::of(stream, call, /*cu_seqlens=*/6, workspace),
+      address<char>(stream, *call.inputs[3]),
+      address<char>(stream, *call.inputs[4]),
+      address<char>(stream, *call.outputs[0]),
+      address<char>(stream, *call.outputs[1]),
+      address<char>(stream, *call.outputs[2]),
+      address<const float>(stream, *call.inputs[5]),
+      reinterpret_cast<float*>(static_cast<char*>(workspace) + dq_sums_offset(call))};
   stream.enqueue([backward](ThreadPool& pool) { return run_backward(pool, backward); });
 }
 

@@ -60,10 +60,12 @@ class DeviceTensor {
   Buffer buffer_;
 };
 
-// Both budgets: one core, where nothing is cut, and two.
-class CpuOps : public ::testing::TestWithParam<const char*> {
- protected:
+// Runs operators on a device of |cores|.
+class OpRunner {
+ public:
   using Tensors = std::vector<const keel_tensor*>;
+
+  explicit OpRunner(const char* cores) : machine_({{"devices", "1"}, {"cores", cores}}) {}
 
   keel_op_support query(keel_op_id op, const Tensors& inputs, const Tensors& outputs,
                         const std::vector<keel_attribute>& attributes) {
@@ -104,7 +106,8 @@ class CpuOps : public ::testing::TestWithParam<const char*> {
 
   keel_plugin_device* device() { return machine_.device(); }
 
-  Machine machine_{{{"devices", "1"}, {"cores", GetParam()}}};
+ protected:
+  Machine machine_;
   StreamHandle stream_{machine_.device()};
 
  private:
@@ -119,6 +122,12 @@ class CpuOps : public ::testing::TestWithParam<const char*> {
             outputs.data(),
             attributes.data()};
   }
+};
+
+// Of both budgets: one core, where nothing is cut, and two.
+class CpuOps : public ::testing::TestWithParam<const char*>, public OpRunner {
+ protected:
+  CpuOps() : OpRunner(GetParam()) {}
 };
 
 inline void expect_near(const std::vector<float>& actual,

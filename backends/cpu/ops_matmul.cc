@@ -1,7 +1,6 @@
 // matmul: c = activation(alpha * op(a) op(b) + beta * c + bias); and batched_matmul, many products
 // without the last two.
 #include <algorithm>
-#include <atomic>
 #include <keel/plugin_kit.hpp>
 
 #include "backends/cpu/matmul_tile.h"
@@ -150,8 +149,7 @@ keel_status multiply(ThreadPool& pool, const Work& work) {
   const Grid grid = cut(product, cores);
   const int64_t tiles = grid.rows * grid.columns;
   const int64_t piece = batch == 1 || tiles > 1 ? 1 : products_of_a_piece(product);
-  std::atomic<keel_status> failure{KEEL_OK};
-  pool.parallel_for(batch * tiles, piece, [&](int64_t begin, int64_t end) {
+  return pool.try_for(batch * tiles, piece, [&](int64_t begin, int64_t end) -> keel_status {
     for (int64_t index = begin; index < end; ++index) {
       const int64_t row = index % tiles / grid.columns * grid.tile_rows;
       const int64_t column = index % grid.columns * grid.tile_columns;
@@ -159,10 +157,10 @@ keel_status multiply(ThreadPool& pool, const Work& work) {
           multiply_tile(work.one(index / tiles)
                             .part(row, column, std::min(grid.tile_rows, product.m - row),
                                   std::min(grid.tile_columns, product.n - column)));
-      if (status != KEEL_OK) failure.store(status, std::memory_order_relaxed);
+      if (status != KEEL_OK) return status;
     }
+    return KEEL_OK;
   });
-  return failure.load(std::memory_order_relaxed);
 }
 
 void run(Stream& stream, const keel_op_call& op_call, Tile tile, const Batch& batch) {

@@ -5,6 +5,7 @@
 
 #include "backends/cpu/float_call.h"
 #include "backends/cpu/kernels_norm.h"
+#include "backends/cpu/scratch.h"
 
 namespace keel::cpu {
 namespace {
@@ -27,14 +28,22 @@ struct Rows {
   int64_t count;
 };
 
+// Enqueues body(first, last) for pieces of all |rows|.
+template <typename Body>
+void enqueue_pieces(Stream& stream, const Rows& rows, const Body& body) {
+  stream.enqueue([=](ThreadPool& pool) -> keel_status {
+    return pool.try_for(rows.count, rows.grain(), [&](int64_t first, int64_t last) -> keel_status {
+      body(first, last);
+      return KEEL_OK;
+    });
+  });
+}
+
 // Enqueues body(row) for all |rows|.
 template <typename Body>
 void enqueue_rows(Stream& stream, const Rows& rows, const Body& body) {
-  stream.enqueue([=](ThreadPool& pool) -> keel_status {
-    pool.parallel_for(rows.count, rows.grain(), [&](int64_t begin, int64_t end) {
-      for (int64_t row = begin; row < end; ++row) body(row);
-    });
-    return KEEL_OK;
+  enqueue_pieces(stream, rows, [=](int64_t first, int64_t last) {
+    for (int64_t row = first; row < last; ++row) body(row);
   });
 }
 
@@ -58,12 +67,20 @@ void layer_norm_run(Stream& stream, const keel_op_call& call, void*) {
   const double eps = call.attributes[0].f;
   const Rows rows(*call.inputs[0]);
   const int64_t columns = rows.columns;
-  enqueue_rows(stream, rows, [=](int64_t row) {
-    const ReadFloats from = x.from(row * columns);
-    const kernels::Moments moments = kernels::moments(from, columns);
-    mean[row] = static_cast<float>(moments.mean);
-    rstd[row] = reciprocal_root(moments.variance + eps);
-    kernels::normalise({mean[row], rstd[row]}, from, gamma, beta, y.from(row * columns), columns);
+  // What is read several times is widened once: a row, and for a piece what belongs to its columns.
+  enqueue_pieces(stream, rows, [=](int64_t first, int64_t last) {
+    const auto [x_room, gamma_room, beta_room] =
+        thread_floats({x.room(columns), gamma.room(columns), beta.room(columns)});
+    const ReadFloats factors = gamma.widened(columns, gamma_room);
+    const ReadFloats offsets = beta.widened(columns, beta_room);
+    for (int64_t row = first; row < last; ++row) {
+      const ReadFloats from = x.from(row * columns).widened(columns, x_room);
+      const kernels::Moments moments = kernels::moments(from, columns);
+      mean[row] = static_cast<float>(moments.mean);
+      rstd[row] = reciprocal_root(moments.variance + eps);
+      kernels::normalise({mean[row], rstd[row]}, from, factors, offsets, y.from(row * columns),
+                         columns);
+    }
   });
 }
 
@@ -79,10 +96,14 @@ void rms_norm_run(Stream& stream, const keel_op_call& call, void*) {
   const double eps = call.attributes[0].f;
   const Rows rows(*call.inputs[0]);
   const int64_t columns = rows.columns;
-  enqueue_rows(stream, rows, [=](int64_t row) {
-    const ReadFloats from = x.from(row * columns);
-    rstd[row] = reciprocal_root(kernels::mean_square(from, columns) + eps);
-    kernels::normalise({0, rstd[row]}, from, gamma, {}, y.from(row * columns), columns);
+  enqueue_pieces(stream, rows, [=](int64_t first, int64_t last) {
+    const auto [x_room, gamma_room] = thread_floats({x.room(columns), gamma.room(columns)});
+    const ReadFloats factors = gamma.widened(columns, gamma_room);
+    for (int64_t row = first; row < last; ++row) {
+      const ReadFloats from = x.from(row * columns).widened(columns, x_room);
+      rstd[row] = reciprocal_root(kernels::mean_square(from, columns) + eps);
+      kernels::normalise({0, rstd[row]}, from, factors, {}, y.from(row * columns), columns);
+    }
   });
 }
 
@@ -134,19 +155,26 @@ void norm_backward_run(Stream& stream, const keel_op_call& call, void* workspace
   const int64_t columns = rows.columns;
   const int64_t sums_of_a_slice = has_mean ? 2 * columns : columns;
   stream.enqueue([=](ThreadPool& pool) -> keel_status {
-    pool.parallel_for(slices.count, 1, [&](int64_t begin, int64_t end) {
+    const auto add_up = [&](int64_t begin, int64_t end) -> keel_status {
+      const auto [dy_room, x_room, gamma_room] =
+          thread_floats({dy.room(columns), x.room(columns), gamma.room(columns)});
+      const ReadFloats gammas = gamma.widened(columns, gamma_room);
       for (int64_t slice = begin; slice < end; ++slice) {
         float* const own = sums + slice * sums_of_a_slice;
         std::fill_n(own, sums_of_a_slice, 0.0f);
         const int64_t last = std::min((slice + 1) * slices.rows, rows.count);
         for (int64_t row = slice * slices.rows; row < last; ++row) {
           const int64_t at = row * columns;
-          kernels::normalise_backward({has_mean ? mean[row] : 0.0f, rstd[row]}, dy.from(at),
-                                      x.from(at), gamma, dx.from(at), own,
+          kernels::normalise_backward({has_mean ? mean[row] : 0.0f, rstd[row]},
+                                      dy.from(at).widened(columns, dy_room),
+                                      x.from(at).widened(columns, x_room), gammas, dx.from(at), own,
                                       has_mean ? own + columns : nullptr, columns);
         }
       }
-    });
+      return KEEL_OK;
+    };
+    const keel_status status = pool.try_for(slices.count, 1, add_up);
+    if (status != KEEL_OK) return status;
     pool.parallel_for(columns, kPiece / Slices::kMost, [&](int64_t begin, int64_t end) {
       const int64_t width = end - begin;
       kernels::sum_rows_f32(sums + begin, slices.count, width, sums_of_a_slice, dgamma + begin);

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <keel/plugin_kit.hpp>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -55,6 +56,18 @@ class ThreadPool {
     job.count = count;
     job.grain = grain;
     run(job);
+  }
+
+  // The same with a |body| that may throw and returns a status: that of a piece that failed,
+  // KEEL_OK where none did.
+  template <typename Body>
+  keel_status try_for(int64_t count, int64_t grain, const Body& body) {
+    std::atomic<keel_status> failure{KEEL_OK};
+    parallel_for(count, grain, [&](int64_t begin, int64_t end) {
+      const keel_status status = kit::guard([&] { return body(begin, end); });
+      if (status != KEEL_OK) failure.store(status, std::memory_order_relaxed);
+    });
+    return failure.load(std::memory_order_relaxed);
   }
 
  private:
