@@ -113,6 +113,10 @@ double log_sum_exp_f32(const float* x, int64_t count);
 void scaled_softmax_f32(const float* x, float log_sum, float scale, float* out, int64_t count);
 // The sum of x[j]^2: the squares in float32, else as sum_f32.
 double sum_of_squares_f32(const float* x, int64_t count);
+// The sum of a[j] * b[j]; of bfloat16 |a| in the second. What is left over a multiple of the
+// vectors' length is summed in float64.
+double dot_f32(const float* a, const float* b, int64_t count);
+double dot_bf16(const void* a, const float* b, int64_t count);
 // The largest of x but NaN; minus infinity where there is none.
 float largest_f32(const float* x, int64_t count);
 // The sum of exp(x[j] - shift); |shift| is not minus infinity.
@@ -126,7 +130,6 @@ float exp_and_sum_f32(float* x, float shift, int64_t count);
 void softmax_slope_f32(const float* p, float row, float scale, float* dp, int64_t count);
 // out = of_a * a + of_b * b.
 void blend_f32(const float* a, float of_a, const float* b, float of_b, float* out, int64_t count);
-double dot_f32(const float* a, const float* b, int64_t count);
 
 }  // namespace keel::cpu::kernels
 

@@ -53,19 +53,6 @@ void blend_f32(const float* a, float of_a, const float* b, float of_b, float* ou
   });
 }
 
-double dot_f32(const float* a, const float* b, int64_t count) {
-  const hn::ScalableTag<float> d;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  auto sums = hn::Zero(d);
-  int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) {
-    sums = hn::MulAdd(hn::LoadU(d, a + i), hn::LoadU(d, b + i), sums);
-  }
-  auto sum = static_cast<double>(hn::GetLane(hn::SumOfLanes(d, sums)));
-  for (; i < count; ++i) sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);
-  return sum;
-}
-
 }  // namespace HWY_NAMESPACE
 }  // namespace keel::cpu::kernels
 HWY_AFTER_NAMESPACE();
@@ -76,7 +63,6 @@ namespace keel::cpu::kernels {
 HWY_EXPORT(exp_and_sum_f32);
 HWY_EXPORT(softmax_slope_f32);
 HWY_EXPORT(blend_f32);
-HWY_EXPORT(dot_f32);
 
 float exp_and_sum_f32(float* x, float shift, int64_t count) {
   return HWY_DYNAMIC_DISPATCH(exp_and_sum_f32)(x, shift, count);
@@ -88,10 +74,6 @@ void softmax_slope_f32(const float* p, float row, float scale, float* dp, int64_
 
 void blend_f32(const float* a, float of_a, const float* b, float of_b, float* out, int64_t count) {
   HWY_DYNAMIC_DISPATCH(blend_f32)(a, of_a, b, of_b, out, count);
-}
-
-double dot_f32(const float* a, const float* b, int64_t count) {
-  return HWY_DYNAMIC_DISPATCH(dot_f32)(a, b, count);
 }
 
 }  // namespace keel::cpu::kernels

@@ -10,6 +10,7 @@
 #include <keel/float_types.hpp>
 
 #include "backends/cpu/kernels.h"
+#include "backends/cpu/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace keel::cpu::kernels {
@@ -50,14 +51,6 @@ HWY_INLINE void narrow(float value, int32_t* out) {
   }
 }
 
-// A vector of bfloat16, which is the upper half of a float32.
-template <class D>
-HWY_INLINE hn::Vec<D> widen_vector(D d, const bfloat16_t* x) {
-  const hn::RebindToUnsigned<D> bits;
-  const hn::Rebind<uint16_t, D> halves;
-  const auto upper = hn::LoadU(halves, reinterpret_cast<const uint16_t*>(x));
-  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(bits, upper)));
-}
 // As to_bfloat16 rounds.
 template <class D>
 HWY_INLINE void narrow_vector(D /*d*/, hn::Vec<D> value, bfloat16_t* y) {
@@ -100,7 +93,7 @@ void cast(const void* from, void* to, int64_t count) {
     for (; i + lanes <= count; i += lanes) narrow_vector(d, hn::LoadU(d, x + i), y + i);
   }
   if constexpr (std::is_same_v<From, bfloat16_t> && std::is_same_v<To, float>) {
-    for (; i + lanes <= count; i += lanes) hn::StoreU(widen_vector(d, x + i), d, y + i);
+    for (; i + lanes <= count; i += lanes) hn::StoreU(load_floats(d, x + i), d, y + i);
   }
 #endif
   for (; i < count; ++i) narrow(widen(x[i]), &y[i]);

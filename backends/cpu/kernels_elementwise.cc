@@ -7,6 +7,7 @@
 #include <keel/float_types.hpp>
 
 #include "backends/cpu/kernels.h"
+#include "backends/cpu/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace keel::cpu::kernels {
@@ -91,24 +92,11 @@ void axpy_bf16(const void* x, float alpha, const float* y, float* out, int64_t c
   for (int64_t i = 0; i < count; ++i) out[i] = alpha * to_float(from[i]) + y[i];
 }
 
-template <class D>
-HWY_INLINE hn::Vec<D> load_gradient(D d, const float* g) {
-  return hn::LoadU(d, g);
-}
-
-// bfloat16: the upper half of a float32.
-template <class D>
-HWY_INLINE hn::Vec<D> load_gradient(D d, const uint16_t* g) {
-  const hn::RebindToUnsigned<D> bits;
-  const hn::Rebind<uint16_t, D> halves;
-  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(bits, hn::LoadU(halves, g))));
-}
-
 template <class D, class Gradient>
 HWY_INLINE void adamw_step(D d, const AdamwFactors& f, const float* p, const Gradient* g,
                            const float* m, const float* v, float* p_out, float* m_out,
                            float* v_out) {
-  const auto gradient = hn::Mul(load_gradient(d, g), hn::Set(d, f.grad_scale));
+  const auto gradient = hn::Mul(load_floats(d, g), hn::Set(d, f.grad_scale));
   const auto mean = hn::MulAdd(hn::Set(d, f.beta1), hn::LoadU(d, m),
                                hn::Mul(hn::Set(d, f.one_minus_beta1), gradient));
   const auto square =
@@ -147,7 +135,7 @@ void adamw_f32(const AdamwFactors& factors, const float* p, const float* g, cons
 
 void adamw_bf16(const AdamwFactors& factors, const float* p, const void* g, const float* m,
                 const float* v, float* p_out, float* m_out, float* v_out, int64_t count) {
-  adamw(factors, p, static_cast<const uint16_t*>(g), m, v, p_out, m_out, v_out, count);
+  adamw(factors, p, static_cast<const bfloat16_t*>(g), m, v, p_out, m_out, v_out, count);
 }
 
 }  // namespace HWY_NAMESPACE

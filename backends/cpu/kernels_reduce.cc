@@ -110,6 +110,42 @@ void sum_rows_f32(const float* x, int64_t rows, int64_t columns, int64_t stride,
   }
 }
 
+// Four sums, for the next product not to wait for the ones before.
+template <class Element>
+HWY_INLINE double dot(const Element* a, const float* b, int64_t count) {
+  const hn::ScalableTag<float> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  auto sum0 = hn::Zero(d);
+  auto sum1 = sum0;
+  auto sum2 = sum0;
+  auto sum3 = sum0;
+  int64_t i = 0;
+  for (; i + 4 * lanes <= count; i += 4 * lanes) {
+    sum0 = hn::MulAdd(load_floats(d, a + i), hn::LoadU(d, b + i), sum0);
+    sum1 = hn::MulAdd(load_floats(d, a + i + lanes), hn::LoadU(d, b + i + lanes), sum1);
+    sum2 = hn::MulAdd(load_floats(d, a + i + 2 * lanes), hn::LoadU(d, b + i + 2 * lanes), sum2);
+    sum3 = hn::MulAdd(load_floats(d, a + i + 3 * lanes), hn::LoadU(d, b + i + 3 * lanes), sum3);
+  }
+  for (; i + lanes <= count; i += lanes) {
+    sum0 = hn::MulAdd(load_floats(d, a + i), hn::LoadU(d, b + i), sum0);
+  }
+  const auto sums = hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3));
+  auto sum = static_cast<double>(hn::GetLane(hn::SumOfLanes(d, sums)));
+  const hn::CappedTag<float, 1> one;
+  for (; i < count; ++i) {
+    sum += static_cast<double>(hn::GetLane(load_floats(one, a + i))) * static_cast<double>(b[i]);
+  }
+  return sum;
+}
+
+double dot_f32(const float* a, const float* b, int64_t count) {
+  return dot(a, b, count);
+}
+
+double dot_bf16(const void* a, const float* b, int64_t count) {
+  return dot(static_cast<const bfloat16_t*>(a), b, count);
+}
+
 float largest_f32(const float* x, int64_t count) {
   const hn::ScalableTag<float> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -159,6 +195,8 @@ HWY_EXPORT(sum_rows_f32);
 HWY_EXPORT(log_sum_exp_f32);
 HWY_EXPORT(scaled_softmax_f32);
 HWY_EXPORT(sum_of_squares_f32);
+HWY_EXPORT(dot_f32);
+HWY_EXPORT(dot_bf16);
 HWY_EXPORT(largest_f32);
 HWY_EXPORT(sum_exp_f32);
 
@@ -180,6 +218,14 @@ void scaled_softmax_f32(const float* x, float log_sum, float scale, float* out, 
 
 double sum_of_squares_f32(const float* x, int64_t count) {
   return HWY_DYNAMIC_DISPATCH(sum_of_squares_f32)(x, count);
+}
+
+double dot_f32(const float* a, const float* b, int64_t count) {
+  return HWY_DYNAMIC_DISPATCH(dot_f32)(a, b, count);
+}
+
+double dot_bf16(const void* a, const float* b, int64_t count) {
+  return HWY_DYNAMIC_DISPATCH(dot_bf16)(a, b, count);
 }
 
 float largest_f32(const float* x, int64_t count) {

@@ -65,6 +65,13 @@ std::vector<Case> cases() {
   all.push_back({{540, 820, 40}, false, true, 0.2, 0.5, true, 3});
   all.push_back({{540, 820, 40}, true, false, 0.2, 0.5, true, 0});
   all.push_back({{20, 270, 2500}, true, true, 0.1, 0.5, false, 2});
+  // Of vectors, beyond what is taken at once.
+  for (const bool transposed : {false, true}) {
+    all.push_back({{1, 5000, 9}, transposed, transposed, 0.5, -2.0, true, 1});
+    all.push_back({{5000, 1, 9}, transposed, !transposed, 0.5, -2.0, true, 3});
+    all.push_back({{1, 3, 1300}, transposed, transposed, 1.0, 0.0, false});
+    all.push_back({{2, 1, 1300}, transposed, transposed, 1.0, 1.0, false});
+  }
   // Narrow and of no usual extents, yet large on one core.
   all.push_back({{331, 53, 2001}, false, true, 0.1, 0.5, false, 0});
   return all;
@@ -256,6 +263,31 @@ TEST_P(CpuMatmul, OfViews) {
       query(KEEL_OP_MATMUL, {a, b}, {c}, {integer(0), integer(0), real(1), real(0), integer(0)})
           .level,
       KEEL_OP_NONE);
+}
+
+TEST_P(CpuMatmul, OfAColumnIntoAColumn) {
+  // c: column 1 of a [5, 3]; b: column 2 of a [4, 3].
+  const auto data_a = random_values(20, 1), data_b = random_values(12, 2);
+  const auto data_c = random_values(15, 3);
+  const DeviceTensor a = floats({5, 4}, data_a);
+  DeviceTensor b = floats({4, 3}, data_b), c = floats({5, 3}, data_c);
+  b.view().shape[1] = 1;
+  b.view().byte_offset = 2 * sizeof(float);
+  c.view().shape[1] = 1;
+  c.view().byte_offset = sizeof(float);
+  const DeviceTensor bias = floats({1}, {0.25F});
+  run(KEEL_OP_MATMUL, {a, b, bias}, {c}, {integer(0), integer(0), real(2), real(3), integer(0)});
+  const auto result = download<float>(stream_, c.data(), 15);
+  for (size_t i = 0; i < 5; ++i) {
+    for (size_t j = 0; j < 3; ++j) {
+      double want = data_c[i * 3 + j];
+      if (j == 1) {
+        want = 3 * want + 0.25;
+        for (size_t p = 0; p < 4; ++p) want += 2.0 * data_a[i * 4 + p] * data_b[p * 3 + 2];
+      }
+      ASSERT_NEAR(result[i * 3 + j], want, 1e-5) << i << "," << j;
+    }
+  }
 }
 
 TEST_P(CpuMatmul, OverNothingIsBetaTimesC) {

@@ -171,6 +171,124 @@ keel_status multiply_staged(const Tile& tile) {
   return KEEL_OK;
 }
 
+// ---- with a vector ---------------------------------------------------------------
+
+// A row or a column of c: y = x W, as fast as memory brings W, which is read once, line by line,
+// and widened on the way. What a library's product gains by packing pays only where W is used
+// again.
+
+// |to| = |count| elements from |first| on, |step| apart, as float32.
+void gather(const char* first, keel_dtype dtype, int64_t step, int64_t count, float* to) {
+  const kernels::CastFunction cast = kernels::cast_function(dtype, KEEL_FLOAT32);
+  if (step == 1) return cast(first, to, count);
+  const int64_t bytes = step * kit::dtype_size(dtype);
+  for (int64_t i = 0; i < count; ++i) cast(first + i * bytes, to + i, 1);
+}
+
+void scatter(const float* from, char* first, keel_dtype dtype, int64_t step, int64_t count) {
+  const kernels::CastFunction cast = kernels::cast_function(KEEL_FLOAT32, dtype);
+  if (step == 1) return cast(from, first, count);
+  const int64_t bytes = step * kit::dtype_size(dtype);
+  for (int64_t i = 0; i < count; ++i) cast(from + i, first + i * bytes, 1);
+}
+
+const float* floats(const char* data) {
+  return reinterpret_cast<const float*>(data);
+}
+
+// Lines of W, |stride| elements apart.
+struct Lines {
+  const char* data;
+  keel_dtype dtype;
+  int64_t stride;
+
+  const char* at(int64_t line, int64_t first) const {
+    return data + (line * stride + first) * kit::dtype_size(dtype);
+  }
+  // x times up to kBlock elements.
+  double dot(const char* part, const float* x, int64_t count) const {
+    if (dtype == KEEL_FLOAT32) return kernels::dot_f32(floats(part), x, count);
+    if (dtype == KEEL_BFLOAT16) return kernels::dot_bf16(part, x, count);
+    float room[kBlock];
+    kernels::cast_function(dtype, KEEL_FLOAT32)(part, room, count);
+    return kernels::dot_f32(room, x, count);
+  }
+  // y += factor * up to kBlock elements.
+  void add_to(float* y, const char* part, float factor, int64_t count) const {
+    if (dtype == KEEL_FLOAT32) return kernels::axpy_f32(floats(part), factor, y, y, count);
+    if (dtype == KEEL_BFLOAT16) return kernels::axpy_bf16(part, factor, y, y, count);
+    float room[kBlock];
+    kernels::cast_function(dtype, KEEL_FLOAT32)(part, room, count);
+    kernels::axpy_f32(room, factor, y, y, count);
+  }
+};
+
+// y[j] = the sum over l of x[l] times element l of line j.
+void multiply_lines(const Lines& lines, const float* x, int64_t length, float* y, int64_t count) {
+  for (int64_t j = 0; j < count; ++j) {
+    double sum = 0;
+    for (int64_t l = 0; l < length; l += kBlock) {
+      sum += lines.dot(lines.at(j, l), x + l, std::min(kBlock, length - l));
+    }
+    y[j] = static_cast<float>(sum);
+  }
+}
+
+// y[j] = the sum over l of x[l] times element j of line l. A part of y that stays in the innermost
+// cache takes all lines before the next one does.
+void add_lines(const Lines& lines, const float* x, int64_t length, float* y, int64_t count) {
+  constexpr int64_t kPart = 8 * kBlock;
+  std::fill_n(y, count, 0.0f);
+  for (int64_t part = 0; part < count; part += kPart) {
+    const int64_t end = std::min(count, part + kPart);
+    for (int64_t l = 0; l < length; ++l) {
+      for (int64_t j = part; j < end; j += kBlock) {
+        lines.add_to(y + j, lines.at(l, j), x[l], std::min(kBlock, end - j));
+      }
+    }
+  }
+}
+
+keel_status multiply_vector(const Tile& tile) {
+  const Product& p = tile.product;
+  const bool is_row = p.m == 1;
+  const Matrix& vector = is_row ? p.a : p.b;
+  const Matrix& matrix = is_row ? p.b : p.a;
+  const int64_t count = is_row ? p.n : p.m;
+  const auto [x, y, old] = thread_floats({p.k, count, p.beta == 0.0f ? 0 : count});
+  gather(static_cast<const char*>(vector.data), tile.dtype,
+         vector.transposed == is_row ? vector.stride : 1, p.k, x);
+  const Lines lines = {static_cast<const char*>(matrix.data), tile.dtype, matrix.stride};
+  if (matrix.transposed == is_row) {
+    multiply_lines(lines, x, p.k, y, count);
+  } else {
+    add_lines(lines, x, p.k, y, count);
+  }
+  if (p.alpha != 1.0f) kernels::scale_f32(y, p.alpha, y, count);
+  const int64_t step = is_row ? 1 : p.c.stride;
+  auto* const c = static_cast<char*>(p.c.data);
+  if (p.beta != 0.0f) {
+    gather(c, tile.c_dtype, step, count, old);
+    kernels::axpy_f32(old, p.beta, y, y, count);
+  }
+  if (tile.is_biased()) {
+    const ReadFloats bias(tile.bias, tile.bias_dtype);
+    float room[kBlock];
+    for (int64_t j = 0; j < count; j += kBlock) {
+      const int64_t width = std::min(kBlock, count - j);
+      if (is_row) {
+        kernels::add_f32(y + j, bias.block(j, width, room), y + j, width);
+      } else {
+        std::fill_n(room, width, *bias.block(0, 1, room));
+        kernels::add_f32(y + j, room, y + j, width);
+      }
+    }
+  }
+  activate(tile.activation, y, count);
+  scatter(y, c, tile.c_dtype, step, count);
+  return KEEL_OK;
+}
+
 // Whether c, of 16 bits, cannot hold what comes before its one rounding.
 bool rounds_twice(const Tile& tile) {
   return tile.c_dtype != KEEL_FLOAT32 &&
@@ -204,6 +322,8 @@ bool is_widened(keel_dtype dtype) {
 }
 
 keel_status multiply_tile(const Tile& tile) {
+  const Product& p = tile.product;
+  if (p.k != 0 && (p.m == 1 || p.n == 1)) return multiply_vector(tile);
   if (is_widened(tile.dtype) || rounds_twice(tile)) return multiply_staged(tile);
   return multiply_straight(tile);
 }

@@ -11,12 +11,26 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <keel/float_types.hpp>
 #include <limits>
 
 HWY_BEFORE_NAMESPACE();
 namespace keel::cpu::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
+
+// A vector of float32, or of bfloat16, which is the upper half of one.
+template <class D>
+HWY_INLINE hn::Vec<D> load_floats(D d, const float* x) {
+  return hn::LoadU(d, x);
+}
+template <class D>
+HWY_INLINE hn::Vec<D> load_floats(D d, const bfloat16_t* x) {
+  const hn::RebindToUnsigned<D> bits;
+  const hn::Rebind<uint16_t, D> halves;
+  const auto upper = hn::LoadU(halves, reinterpret_cast<const uint16_t*>(x));
+  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(bits, upper)));
+}
 
 // body(d, i) for the elements i, i + 1, ... of one vector of d: all of [0, count), whole vectors
 // first, then one at a time. Lambdas are marked HWY_ATTR.
