@@ -109,6 +109,23 @@ void begin(const Options& options, const ParameterLayout& layout,
   if (state) trainer.restore(*state);
 }
 
+// Before the training takes its memory: what is measured needs some for itself, and a training
+// that fits goes on without it.
+std::vector<DeviceReport> look_at(const std::vector<keel::Device>& devices, Precision precision) {
+  std::vector<DeviceReport> reports;
+  for (keel::Device device : devices) {
+    DeviceReport report = {device.name(), device.info().name, device.chip(), std::nullopt};
+    try {
+      report.roof = measure_product_roof(device, precision);
+    } catch (const keel::Error& error) {
+      std::fprintf(stderr, "train_gpt: no MFU: products of %s: %s\n", report.name.c_str(),
+                   error.what());
+    }
+    reports.push_back(std::move(report));
+  }
+  return reports;
+}
+
 void train(const Options& options, const ParameterLayout& layout, Trainer& trainer,
            Report& report) {
   const auto save = [&](auto&& write) {
@@ -168,22 +185,19 @@ int run(Options options) {
   const std::vector<keel::Device> devices = open_devices(options);
 
   std::optional<TrainingState> state = load(options, layout, place);
+  Report report;
+  // One process measures: together they would measure one another.
+  if (place.rank == 0) report.devices = look_at(devices, options.training.precision);
   Trainer trainer = make_trainer(devices, place, corpus, layout, options.training);
   begin(options, layout, state, trainer);
   state.reset();  // as large as the model three times
 
-  Report report;
   report.model = options.model;
   report.settings = options.training;
   report.parameters = layout.count();
   report.text_bytes = corpus.size();
   report.activation_bytes = trainer.activation_bytes();
   report.first_step = trainer.step() + 1;
-  // One process measures: together they would measure one another.
-  for (keel::Device device : trainer.is_first() ? devices : std::vector<keel::Device>()) {
-    report.devices.push_back({device.name(), device.info().name, device.chip(),
-                              measure_product_roof(device, options.training.precision)});
-  }
   if (trainer.is_first()) print_beginning(report);
   std::exception_ptr failure;
   const auto attempt = [&](const std::function<void()>& action) {

@@ -19,11 +19,19 @@ namespace {
 
 using nlohmann::ordered_json;
 
-std::string bar(int64_t done, int64_t total) {
-  constexpr int64_t kWidth = 24;
-  std::string text(static_cast<size_t>(kWidth), '.');
-  std::fill_n(text.begin(), std::min(kWidth, done * kWidth / total), '#');
+std::string bar(int64_t done, int64_t total, int64_t width) {
+  std::string text(static_cast<size_t>(width), '.');
+  std::fill_n(text.begin(), std::min(width, done * width / total), '#');
   return "[" + text + "] ";
+}
+
+ordered_json or_null(std::optional<double> value) {
+  return value ? ordered_json(*value) : ordered_json();
+}
+
+// "45.6 %", of what could be measured.
+std::string percent(std::optional<double> share) {
+  return share ? fmt::format("{:.1f} %", 100 * *share) : "not measured";
 }
 
 // Columns of the terminal; 80 where it does not say.
@@ -40,11 +48,12 @@ double bits(double nats) {
 
 // ---- what a report knows
 
-double Report::roof() const {
+std::optional<double> Report::roof() const {
   std::map<uint32_t, double> chips;
   for (const DeviceReport& device : devices) {
+    if (!device.roof) return std::nullopt;
     double& roof = chips[device.chip];
-    roof = std::max(roof, device.roof);
+    roof = std::max(roof, *device.roof);
   }
   return std::accumulate(chips.begin(), chips.end(), 0.0,
                          [](double sum, const auto& chip) { return sum + chip.second; });
@@ -65,7 +74,7 @@ Interval Report::interval(size_t first) const {
           bits(loss / count),
           last.gradient_norm,
           tokens,
-          tokens * training_flops_per_token(model) / roof(),
+          utilization_at(tokens),
           static_cast<double>(settings.steps - last.step) * seconds_of_steps / count};
 }
 
@@ -73,27 +82,45 @@ double Report::tokens_per_second() const {
   return steps.empty() ? 0 : interval(steps.size() > 1 ? 1 : 0).tokens_per_second;
 }
 
-double Report::utilization() const {
-  return tokens_per_second() * training_flops_per_token(model) / roof();
+std::optional<double> Report::utilization_at(double tokens_a_second) const {
+  const std::optional<double> whole = roof();
+  if (!whole) return std::nullopt;
+  return tokens_a_second * training_flops_per_token(model) / *whole;
+}
+
+std::optional<double> Report::utilization() const {
+  return utilization_at(tokens_per_second());
 }
 
 // ---- progress
 
 Progress::Progress(int64_t steps) : steps_(steps), terminal_(isatty(STDOUT_FILENO) == 1) {}
 
-void Progress::show(const Interval& interval) const {
+std::string progress_line(const Interval& interval, int64_t steps, size_t columns) {
+  constexpr size_t kLongestBar = 24;
+  constexpr size_t kShortestBar = 3;
   const auto seconds = static_cast<long long>(std::lround(interval.seconds_left));
-  std::string line = terminal_ ? bar(interval.step, steps_) : std::string();
-  line += fmt::format(
-      "step {:5}/{}  {}:{:02} left  loss {:.3f} bits/byte  gradient {:.2f}  {:.0f} tokens/s  MFU "
-      "{:.1f} %",
-      interval.step, steps_, seconds / 60, seconds % 60, interval.loss, interval.gradient_norm,
-      interval.tokens_per_second, 100 * interval.utilization);
+  std::string line =
+      fmt::format("{}/{}  {}:{:02} left  {:.3f} bits/byte  norm {:.2f}  {:.0f} tok/s",
+                  interval.step, steps, seconds / 60, seconds % 60, interval.loss,
+                  interval.gradient_norm, interval.tokens_per_second);
+  if (interval.utilization) line += "  MFU " + percent(interval.utilization);
+  if (columns == 0) return "step " + line;
+  constexpr size_t kFrame = 3;  // brackets and a space
+  if (line.size() + kFrame + kShortestBar <= columns) {
+    const size_t width = std::min(kLongestBar, columns - line.size() - kFrame);
+    return bar(interval.step, steps, static_cast<int64_t>(width)) + line;
+  }
+  line.resize(std::min(line.size(), columns));
+  return line;
+}
+
+void Progress::show(const Interval& interval) const {
+  // On a terminal one line, drawn over the one before: a longer one would wrap and scroll.
+  const std::string line = progress_line(interval, steps_, terminal_ ? terminal_columns() - 1 : 0);
   if (!terminal_) {
     std::printf("%s\n", line.c_str());
   } else {
-    // One line, drawn over the one before: a longer one would wrap and scroll.
-    line.resize(std::min(line.size(), terminal_columns() - 1));
     std::printf("\r%s\033[K%s", line.c_str(), interval.step == steps_ ? "\n" : "");
   }
   std::fflush(stdout);
@@ -109,18 +136,19 @@ void print_beginning(const Report& report) {
                                 report.model.context, name(report.settings.precision))
                         .c_str());
   for (const DeviceReport& device : report.devices) {
-    std::printf("%s", fmt::format("  {:<10} {}, products of {:.3g} Tflop/s\n", device.name,
-                                  device.hardware, device.roof / 1e12)
-                          .c_str());
+    const std::string roof = device.roof
+                                 ? fmt::format("products of {:.3g} Tflop/s", *device.roof / 1e12)
+                                 : "products not measured";
+    std::printf("%s", fmt::format("  {:<10} {}, {}\n", device.name, device.hardware, roof).c_str());
   }
   std::fflush(stdout);
 }
 
 void print_results(const Report& report) {
-  std::printf("%s", fmt::format("\n{} steps in {:.1f} s, {:.0f} tokens/s, MFU {:.1f} % of what "
+  std::printf("%s", fmt::format("\n{} steps in {:.1f} s, {:.0f} tokens/s, MFU {} of what "
                                 "products alone reach; {:.1f} MB of activations a device\n",
                                 report.steps.size(), report.seconds, report.tokens_per_second(),
-                                100 * report.utilization(),
+                                percent(report.utilization()),
                                 static_cast<double>(report.activation_bytes) / 1e6)
                         .c_str());
   std::printf("\nafter \"%s\" it writes:\n%s\n", report.prompt.c_str(), report.sample.c_str());
@@ -132,7 +160,7 @@ void write_json(std::ostream& out, const Report& report) {
   for (const DeviceReport& device : report.devices) {
     devices.push_back({{"name", device.name},
                        {"hardware", device.hardware},
-                       {"roof_flops_per_second", device.roof}});
+                       {"roof_flops_per_second", or_null(device.roof)}});
   }
   ordered_json intervals = ordered_json::array();
   for (const Interval& interval : report.intervals) {
@@ -140,7 +168,7 @@ void write_json(std::ostream& out, const Report& report) {
                          {"loss_bits_per_byte", interval.loss},
                          {"gradient_norm", interval.gradient_norm},
                          {"tokens_per_second", interval.tokens_per_second},
-                         {"mfu", interval.utilization}});
+                         {"mfu", or_null(interval.utilization)}});
   }
   ordered_json losses = ordered_json::array();
   for (const StepResult& step : report.steps) losses.push_back(step.loss);
@@ -155,7 +183,7 @@ void write_json(std::ostream& out, const Report& report) {
                       {"flops_per_token", training_flops_per_token(report.model)},
                       {"activation_bytes", report.activation_bytes},
                       {"tokens_per_second", report.tokens_per_second()},
-                      {"mfu", report.utilization()},
+                      {"mfu", or_null(report.utilization())},
                       {"losses_nats_per_byte", losses},
                       {"intervals", intervals}};
   if (report.failure.empty()) {

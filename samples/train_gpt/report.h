@@ -3,6 +3,7 @@
 #define KEEL_SAMPLES_TRAIN_GPT_REPORT_H_
 
 #include <cstdint>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -16,7 +17,8 @@ struct DeviceReport {
   std::string name;      // "vulkan:0"
   std::string hardware;  // what the vendor calls it
   uint32_t chip;         // several devices may be one chip
-  double roof;           // operations a second of products alone
+  // Operations a second of products alone; none where they could not be measured.
+  std::optional<double> roof;
 };
 
 // Mean over the steps since the last one.
@@ -25,7 +27,7 @@ struct Interval {
   double loss;           // bits per byte
   double gradient_norm;  // of the last step
   double tokens_per_second;
-  double utilization;  // of the devices' roofs together: MFU
+  std::optional<double> utilization;  // of the devices' roofs together: MFU
   double seconds_left;
 };
 
@@ -46,13 +48,20 @@ struct Report {
   std::string prompt;
   std::string sample;
 
-  double roof() const;  // of all chips
+  std::optional<double> roof() const;  // of all chips; none where one has none
   // Of |steps|[first] and those behind it.
   Interval interval(size_t first) const;
   // Of the whole run but its first step, which compiles.
   double tokens_per_second() const;
-  double utilization() const;
+  std::optional<double> utilization() const;
+
+ private:
+  std::optional<double> utilization_at(double tokens_a_second) const;
 };
+
+// Of an interval, at most |columns| wide: with a bar where there is room for one. |columns| 0: as
+// wide as it is, without a bar.
+std::string progress_line(const Interval& interval, int64_t steps, size_t columns);
 
 // Shows intervals of a run: on a terminal a bar in place, else one line each.
 class Progress {
