@@ -12,7 +12,8 @@
 namespace keel::tensorfile {
 
 // A file that is there as a whole under its name, or not at all: it is written beside it, as
-// PATH.partial.PID. Members throw FileError.
+// PATH.partial.PID, and locked meanwhile. Files of that name that nobody has locked were left by
+// processes that were killed; the next one removes them. Members throw FileError.
 class Replacement {
  public:
   explicit Replacement(std::filesystem::path path);

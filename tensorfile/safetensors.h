@@ -31,7 +31,7 @@ using Metadata = std::map<std::string, std::string>;
 // Replaces |path| as a whole: the file is written beside it, flushed to the disk and renamed.
 // Whatever happens meanwhile, a full disk or a kill, |path| is the old file or the new one.
 // Throws FileError, after which the old one is still there. A process that is killed leaves the
-// file that it wrote, PATH.partial.PID, behind.
+// file that it wrote, PATH.partial.PID, to the next that writes |path| to remove.
 void write_safetensors(const std::filesystem::path& path, std::span<const TensorSource> tensors,
                        const Metadata& metadata);
 

@@ -1,0 +1,135 @@
+// Files that are replaced as a whole, and what is left of those that were not.
+#include "tensorfile/replacement.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <thread>
+
+namespace keel::tensorfile {
+namespace {
+
+namespace fs = std::filesystem;
+
+class ReplacementTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "keel_replacement_XXXXXX").string();
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    folder_ = name;
+    path_ = folder_ / "weights";
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  static std::string content(const fs::path& path) {
+    std::ifstream file(path);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  fs::path partial(const std::string& of) const { return folder_ / ("weights.partial." + of); }
+  static void touch(const fs::path& path) { std::ofstream(path) << "half"; }
+
+  // A process that begins to replace path_ by "child" and, once it is let go on, finishes.
+  struct Child {
+    pid_t pid;
+    int go_on;  // to close, for it to go on
+  };
+  Child begin() {
+    int begun[2], go_on[2];
+    EXPECT_EQ(pipe(begun), 0);
+    EXPECT_EQ(pipe(go_on), 0);
+    const pid_t pid = fork();
+    if (pid == 0) {
+      close(go_on[1]);
+      char byte = 0;
+      try {
+        Replacement file(path_);
+        if (write(begun[1], &byte, 1) != 1 || read(go_on[0], &byte, 1) != 0) _exit(2);
+        file.write(std::as_bytes(std::span(std::string_view("child"))));
+        file.finish();
+      } catch (const FileError&) {
+        _exit(1);
+      }
+      _exit(0);
+    }
+    close(begun[1]);
+    close(go_on[0]);
+    char byte = 0;
+    EXPECT_EQ(read(begun[0], &byte, 1), 1);
+    close(begun[0]);
+    return {pid, go_on[1]};
+  }
+  static int end_of(const Child& child) {
+    close(child.go_on);
+    int status = -1;
+    EXPECT_EQ(waitpid(child.pid, &status, 0), child.pid);
+    return status;
+  }
+
+  fs::path folder_, path_;
+};
+
+TEST_F(ReplacementTest, IsWholeOrNotThere) {
+  replace_file(path_, "old");
+  {
+    Replacement file(path_);
+    file.write(std::as_bytes(std::span(std::string_view("new"))));
+    EXPECT_EQ(content(path_), "old");
+  }
+  EXPECT_EQ(content(path_), "old");
+  replace_file(path_, "new");
+  EXPECT_EQ(content(path_), "new");
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1);
+}
+
+TEST_F(ReplacementTest, RemovesWhatAKilledProcessHasLeft) {
+  const Child child = begin();
+  EXPECT_TRUE(fs::exists(partial(std::to_string(child.pid))));
+  EXPECT_EQ(kill(child.pid, SIGKILL), 0);
+  EXPECT_TRUE(WIFSIGNALED(end_of(child)));
+  EXPECT_TRUE(fs::exists(partial(std::to_string(child.pid))));
+  replace_file(path_, "next");
+  EXPECT_FALSE(fs::exists(partial(std::to_string(child.pid))));
+  EXPECT_EQ(content(path_), "next");
+}
+
+TEST_F(ReplacementTest, LeavesWhatALivingProcessWrites) {
+  const Child child = begin();
+  replace_file(path_, "next");
+  EXPECT_TRUE(fs::exists(partial(std::to_string(child.pid))));
+  EXPECT_EQ(content(path_), "next");
+  EXPECT_EQ(end_of(child), 0);
+  EXPECT_EQ(content(path_), "child");
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1);
+}
+
+// Of one process both have the same name: the second waits for the first to be done.
+TEST_F(ReplacementTest, ThreadsTakeTurns) {
+  const std::string texts[] = {std::string(1 << 20, 'a'), std::string(1 << 19, 'b')};
+  for (int round = 0; round < 20; ++round) {
+    std::thread other([&] { replace_file(path_, texts[1]); });
+    replace_file(path_, texts[0]);
+    other.join();
+    const std::string got = content(path_);
+    EXPECT_TRUE(got == texts[0] || got == texts[1]) << got.size();
+  }
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1);
+}
+
+TEST_F(ReplacementTest, LeavesFilesOfOtherNames) {
+  const fs::path others[] = {partial("1a"), partial(""), folder_ / "weights.partial",
+                             folder_ / "other.partial.1"};
+  for (const fs::path& other : others) touch(other);
+  touch(partial("1"));
+  replace_file(path_, "next");
+  EXPECT_FALSE(fs::exists(partial("1")));
+  for (const fs::path& other : others) EXPECT_TRUE(fs::exists(other)) << other;
+}
+
+}  // namespace
+}  // namespace keel::tensorfile
