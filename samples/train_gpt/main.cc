@@ -30,7 +30,6 @@
 namespace train_gpt {
 namespace {
 
-namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kPromptLength = 64;
