@@ -11,7 +11,6 @@ using keel::testing::Call;
 using keel::testing::Dispatch;
 using keel::testing::integer;
 using keel::testing::real;
-using keel::testing::test_device;
 
 constexpr int64_t kCount = 1001;
 

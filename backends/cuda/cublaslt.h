@@ -28,6 +28,7 @@ namespace keel::cuda {
   X(MatrixLayoutSetAttribute)
 
 struct CublasLtFunctions {
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a name that is declared takes none.
 #define KEEL_CUBLASLT_MEMBER(name) decltype(&::cublasLt##name) name = nullptr;
   KEEL_CUBLASLT_FUNCTIONS(KEEL_CUBLASLT_MEMBER)
 #undef KEEL_CUBLASLT_MEMBER

@@ -38,6 +38,7 @@ namespace keel::cuda {
   X(CommRegister)
 
 struct NcclFunctions {
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a name that is declared takes none.
 #define KEEL_NCCL_MEMBER(name) decltype(&::nccl##name) name = nullptr;
   KEEL_NCCL_FUNCTIONS(KEEL_NCCL_MEMBER)
   KEEL_NCCL_OPTIONAL_FUNCTIONS(KEEL_NCCL_MEMBER)
