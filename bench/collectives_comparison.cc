@@ -81,6 +81,18 @@ std::vector<Comparison> compare(const Samples& samples,
   return comparisons;
 }
 
+// With memory that the ranks may read of each other, where memory decides.
+std::optional<double> target_of(Setting setting, bool large) {
+  constexpr double kTarget = 3;
+  if (setting == Setting::kProcesses && large) return kTarget;
+  return std::nullopt;
+}
+
+std::optional<bool> is_met(std::optional<double> target, std::optional<double> ratio) {
+  if (!target || !ratio) return std::nullopt;
+  return *ratio >= *target;
+}
+
 std::optional<double> mean_ratio(std::span<const Comparison> comparisons,
                                  std::optional<Estimate> Comparison::*ratio, bool large) {
   std::vector<double> medians;

@@ -42,6 +42,11 @@ double geometric_mean(std::span<const double> values);
 // Sizes below which waiting decides, and from which on memory does.
 inline constexpr uint64_t kLarge = 64 << 10;
 
+// How many times as long the best peer is to take, for each size and in the mean; nothing where no
+// target is set. Whether it does; nothing where there is no target, or no ratio.
+std::optional<double> target_of(Setting setting, bool large);
+std::optional<bool> is_met(std::optional<double> target, std::optional<double> ratio);
+
 // Of the medians of one kind of ratio, of the cells below or from kLarge; nothing where no
 // cell has one.
 std::optional<double> mean_ratio(std::span<const Comparison> comparisons,

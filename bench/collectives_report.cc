@@ -33,27 +33,53 @@ std::string mean_text(const std::optional<double>& mean) {
   return mean ? fmt::format("{:.2f}", *mean) : "–";
 }
 
+// Two cells of a table: what has to be reached, and whether it is.
+std::string target_text(std::optional<double> target, std::optional<double> ratio) {
+  if (!target) return "– | –";
+  const std::optional<bool> met = is_met(target, ratio);
+  return fmt::format("at least {:.2f} | {}", *target,
+                     !met   ? "not measured"
+                     : *met ? "met"
+                            : "missed");
+}
+
+std::optional<double> target_of(const Comparison& comparison, Setting setting) {
+  return bench::target_of(setting, comparison.cell.bytes >= kLarge);
+}
+
+std::optional<double> median_of(const std::optional<Estimate>& ratio) {
+  if (!ratio) return std::nullopt;
+  return ratio->median;
+}
+
 void add_means(const CollectivesReport::PerSetting& part, std::string& text) {
-  text += "| geometric mean of | below 64 KiB | from 64 KiB |\n|---|---|---|\n";
+  text +=
+      "| geometric mean of | below 64 KiB | from 64 KiB | target from 64 KiB | |\n"
+      "|---|---|---|---|---|\n";
   for (const auto& [name, ratio] : kRatios) {
     const std::optional<double> small = mean_ratio(part.comparisons, ratio, /*large=*/false);
     const std::optional<double> large = mean_ratio(part.comparisons, ratio, /*large=*/true);
     if (!small && !large) continue;
-    text += fmt::format("| {} | {} | {} |\n", name, mean_text(small), mean_text(large));
+    const auto target = ratio == &Comparison::peer_ratio
+                            ? bench::target_of(part.setting, /*large=*/true)
+                            : std::nullopt;
+    text += fmt::format("| {} | {} | {} | {} |\n", name, mean_text(small), mean_text(large),
+                        target_text(target, large));
   }
 }
 
 void add_cells(const CollectivesReport::PerSetting& part, std::string& text) {
   text +=
       "| operation | ranks | size | best peer | its algorithm | peer | Keel | Keel, stream | "
-      "direct | peer / Keel | direct / Keel | peer / direct |\n"
-      "|---|---|---|---|---|---|---|---|---|---|---|---|\n";
+      "direct | peer / Keel | target | | direct / Keel | peer / direct |\n"
+      "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
   for (const Comparison& row : part.comparisons) {
-    text += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n",
+    text += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n",
                         peers::name_of(row.cell.operation), row.cell.ranks,
                         size_text(row.cell.bytes), row.peer, row.peer_way, time_text(row.peer_time),
                         time_text(row.keel_time), time_text(row.stream_time),
                         time_text(row.direct_time), ratio_text(row.peer_ratio),
+                        target_text(target_of(row, part.setting), median_of(row.peer_ratio)),
                         ratio_text(row.direct_ratio), ratio_text(row.peer_over_bound));
   }
 }
@@ -69,7 +95,14 @@ nlohmann::ordered_json to_object(const std::optional<Estimate>& estimate) {
   return {{"median", estimate->median}, {"low", estimate->low}, {"high", estimate->high}};
 }
 
-nlohmann::ordered_json to_object(const Comparison& comparison) {
+template <typename Value>
+nlohmann::ordered_json or_null(const std::optional<Value>& value) {
+  if (!value) return nullptr;
+  return *value;
+}
+
+nlohmann::ordered_json to_object(const Comparison& comparison, Setting setting) {
+  const std::optional<double> target = target_of(comparison, setting);
   return {{"op", peers::name_of(comparison.cell.operation)},
           {"ranks", comparison.cell.ranks},
           {"bytes", comparison.cell.bytes},
@@ -80,6 +113,8 @@ nlohmann::ordered_json to_object(const Comparison& comparison) {
           {"keel_stream_us", to_object(comparison.stream_time)},
           {"direct_us", to_object(comparison.direct_time)},
           {"peer_over_keel", to_object(comparison.peer_ratio)},
+          {"target", or_null(target)},
+          {"met", or_null(is_met(target, median_of(comparison.peer_ratio)))},
           {"peer_over_keel_stream", to_object(comparison.stream_ratio)},
           {"direct_over_keel", to_object(comparison.direct_ratio)},
           {"peer_over_direct", to_object(comparison.peer_over_bound)}};
@@ -87,7 +122,9 @@ nlohmann::ordered_json to_object(const Comparison& comparison) {
 
 nlohmann::ordered_json to_object(const CollectivesReport::PerSetting& part) {
   nlohmann::ordered_json cells = nlohmann::ordered_json::array();
-  for (const Comparison& comparison : part.comparisons) cells.push_back(to_object(comparison));
+  for (const Comparison& comparison : part.comparisons) {
+    cells.push_back(to_object(comparison, part.setting));
+  }
   nlohmann::ordered_json means = nlohmann::ordered_json::object();
   for (const auto& [name, ratio] : kRatios) {
     for (const bool large : {false, true}) {
@@ -95,7 +132,14 @@ nlohmann::ordered_json to_object(const CollectivesReport::PerSetting& part) {
       if (mean) means[name][large ? "from_64_kib" : "below_64_kib"] = *mean;
     }
   }
-  return {{"setting", name_of(part.setting)}, {"geometric_means", means}, {"cells", cells}};
+  const std::optional<double> target = bench::target_of(part.setting, /*large=*/true);
+  const std::optional<double> large =
+      mean_ratio(part.comparisons, &Comparison::peer_ratio, /*large=*/true);
+  return {{"setting", name_of(part.setting)},
+          {"geometric_means", means},
+          {"target_from_64_kib", or_null(target)},
+          {"met", or_null(is_met(target, large))},
+          {"cells", cells}};
 }
 
 }  // namespace
@@ -113,7 +157,8 @@ std::string to_markdown(const CollectivesReport& report) {
       "turns; a timed loop of {} s in each; {:.0f} minutes in all.\n\n"
       "Microseconds of one operation, float32, sums: the mean of a loop, of its slowest rank; "
       "the median of the launches. Ratios with the 95% interval of their median, above 1 where "
-      "Keel is faster. Bytes as nccl-tests counts them. Keel waits for every operation, as "
+      "Keel is faster; a target is of peer / Keel. Bytes as nccl-tests counts them. Keel waits for "
+      "every operation, as "
       "MPI's calls do; \"stream\": enqueued one after the other, and waited for together. A "
       "broadcast is followed by a barrier, whose time is in it. Gloo sums in place. **direct** "
       "is a bound: threads that read each other's buffers where they are.\n",

@@ -156,6 +156,32 @@ TEST(Report, MarkdownHasARowACell) {
   EXPECT_EQ(count(text, "2.00 (2.00–2.00)"), all_cells().size() / 2);
 }
 
+TEST(Report, TellsWhatMeetsItsTarget) {
+  CollectivesReport report = some_report();
+  // One large cell falls short, and one was not measured.
+  std::vector<Comparison>& cells = report.settings[0].comparisons;
+  ASSERT_GE(cells[1].cell.bytes, kLarge);
+  ASSERT_GE(cells[3].cell.bytes, kLarge);
+  cells[1].peer_ratio = Estimate{2.5, 2.25, 2.75};
+  cells[3].peer_ratio.reset();
+
+  const std::string text = to_markdown(report);
+  const size_t large = all_cells().size() / 2;
+  EXPECT_NE(text.find("| 2.50 (2.25–2.75) | at least 3.00 | missed | "), std::string::npos);
+  EXPECT_EQ(count(text, "| at least 3.00 | not measured |"), 1u);
+  EXPECT_EQ(count(text, "| at least 3.00 | met |"), large - 2 + 1);  // and the mean
+  EXPECT_EQ(count(text, "at least"), large + 1);  // none of small ones, or of other settings
+
+  const nlohmann::json json = nlohmann::json::parse(to_json(report));
+  const nlohmann::json& processes = json["settings"][0];
+  EXPECT_EQ(processes["target_from_64_kib"], 3);
+  EXPECT_EQ(processes["met"], true);
+  EXPECT_TRUE(processes["cells"][0]["target"].is_null());
+  EXPECT_EQ(processes["cells"][1]["met"], false);
+  EXPECT_TRUE(processes["cells"][3]["met"].is_null());
+  EXPECT_TRUE(json["settings"][1]["met"].is_null());
+}
+
 TEST(Report, SizesAreWrittenInTheirUnits) {
   EXPECT_EQ(size_text(8), "8 B");
   EXPECT_EQ(size_text(1025), "1025 B");

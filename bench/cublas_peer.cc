@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <stdexcept>
-#include <utility>
 
 namespace keel::bench {
 
@@ -22,20 +21,17 @@ constexpr char kLibrary[] = "libcublasLt.so." KEEL_NUMBER_TEXT(CUBLAS_VER_MAJOR)
 // Where the toolkit puts it, if no search path knows it.
 constexpr char kToolkitFolder[] = "/usr/local/cuda/lib64/";
 
-#define KEEL_CUBLAS_FUNCTIONS(X)  \
-  X(Create)                       \
-  X(Destroy)                      \
-  X(GetStatusName)                \
-  X(GetVersion)                   \
-  X(MatmulDescCreate)             \
-  X(MatmulDescDestroy)            \
-  X(MatmulDescSetAttribute)       \
-  X(MatrixLayoutCreate)           \
-  X(MatrixLayoutDestroy)          \
-  X(MatmulPreferenceCreate)       \
-  X(MatmulPreferenceDestroy)      \
-  X(MatmulPreferenceSetAttribute) \
-  X(MatmulAlgoGetHeuristic)       \
+#define KEEL_CUBLAS_FUNCTIONS(X)   \
+  X(Create)                        \
+  X(Destroy)                       \
+  X(GetStatusName)                 \
+  X(GetVersion)                    \
+  X(MatmulDescInit_internal)       \
+  X(MatmulDescSetAttribute)        \
+  X(MatrixLayoutInit_internal)     \
+  X(MatmulPreferenceInit_internal) \
+  X(MatmulPreferenceSetAttribute)  \
+  X(MatmulAlgoGetHeuristic)        \
   X(Matmul)
 
 struct Functions {
@@ -82,17 +78,16 @@ class Library final : public CublasPeer {
   }
 
   ~Library() override {
-    forget();
     if (handle_ != nullptr) (void)lt_.Destroy(handle_);
   }
 
   // A row-major matrix is its transpose in the order of columns, which the library knows best:
   // c^T = op(b)^T op(a)^T, so that b comes first and both keep their flags.
   void prepare(const Product& product, void* workspace, uint64_t workspace_bytes) override {
-    forget();
     const cudaDataType_t type = product.dtype == KEEL_BFLOAT16 ? CUDA_R_16BF : CUDA_R_32F;
-    check(lt_.MatmulDescCreate(&operation_, CUBLAS_COMPUTE_32F, CUDA_R_32F),
-          "cublasLtMatmulDescCreate");
+    check(lt_.MatmulDescInit_internal(&operation_, sizeof(operation_), CUBLAS_COMPUTE_32F,
+                                      CUDA_R_32F),
+          "cublasLtMatmulDescInit");
     set_transposed(CUBLASLT_MATMUL_DESC_TRANSA, product.trans_b);
     set_transposed(CUBLASLT_MATMUL_DESC_TRANSB, product.trans_a);
     make_layout(&first_, type, product.trans_b ? product.n : product.k,
@@ -103,19 +98,17 @@ class Library final : public CublasPeer {
 
     workspace_ = workspace;
     workspace_bytes_ = workspace_bytes;
-    cublasLtMatmulPreference_t preference = nullptr;
-    check(lt_.MatmulPreferenceCreate(&preference), "cublasLtMatmulPreferenceCreate");
+    cublasLtMatmulPreferenceOpaque_t preference;
+    check(lt_.MatmulPreferenceInit_internal(&preference, sizeof(preference)),
+          "cublasLtMatmulPreferenceInit");
+    check(lt_.MatmulPreferenceSetAttribute(&preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                           &workspace_bytes, sizeof(workspace_bytes)),
+          "cublasLtMatmulPreferenceSetAttribute");
     cublasLtMatmulHeuristicResult_t found = {};
     int count = 0;
-    cublasStatus_t status =
-        lt_.MatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                         &workspace_bytes, sizeof(workspace_bytes));
-    if (status == CUBLAS_STATUS_SUCCESS) {
-      status = lt_.MatmulAlgoGetHeuristic(handle_, operation_, first_, second_, result_, result_,
-                                          preference, /*requestedAlgoCount=*/1, &found, &count);
-    }
-    (void)lt_.MatmulPreferenceDestroy(preference);
-    check(status, "cublasLtMatmulAlgoGetHeuristic");
+    check(lt_.MatmulAlgoGetHeuristic(handle_, &operation_, &first_, &second_, &result_, &result_,
+                                     &preference, /*requestedAlgoCount=*/1, &found, &count),
+          "cublasLtMatmulAlgoGetHeuristic");
     if (count == 0) throw std::runtime_error("cuBLASLt knows no kernel for the product");
     algorithm_ = found.algo;
   }
@@ -123,10 +116,10 @@ class Library final : public CublasPeer {
   void multiply(const void* a, const void* b, void* c, void* stream) override {
     const float one = 1;
     const float zero = 0;
-    check(
-        lt_.Matmul(handle_, operation_, &one, b, first_, a, second_, &zero, c, result_, c, result_,
-                   &algorithm_, workspace_, workspace_bytes_, static_cast<cudaStream_t>(stream)),
-        "cublasLtMatmul");
+    check(lt_.Matmul(handle_, &operation_, &one, b, &first_, a, &second_, &zero, c, &result_, c,
+                     &result_, &algorithm_, workspace_, workspace_bytes_,
+                     static_cast<cudaStream_t>(stream)),
+          "cublasLtMatmul");
   }
 
   std::string describe() const override {
@@ -141,29 +134,24 @@ class Library final : public CublasPeer {
   }
   void set_transposed(cublasLtMatmulDescAttributes_t attribute, bool transposed) {
     const int32_t value = transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
-    check(lt_.MatmulDescSetAttribute(operation_, attribute, &value, sizeof(value)),
+    check(lt_.MatmulDescSetAttribute(&operation_, attribute, &value, sizeof(value)),
           "cublasLtMatmulDescSetAttribute");
   }
   // Of what is stored as [rows, columns] in the order of rows.
-  void make_layout(cublasLtMatrixLayout_t* layout, cudaDataType_t type, int64_t rows,
+  void make_layout(cublasLtMatrixLayoutOpaque_t* layout, cudaDataType_t type, int64_t rows,
                    int64_t columns) {
-    check(lt_.MatrixLayoutCreate(layout, type, static_cast<uint64_t>(columns),
-                                 static_cast<uint64_t>(rows), /*ld=*/columns),
-          "cublasLtMatrixLayoutCreate");
-  }
-  void forget() {
-    for (cublasLtMatrixLayout_t* layout : {&first_, &second_, &result_}) {
-      if (*layout != nullptr) (void)lt_.MatrixLayoutDestroy(std::exchange(*layout, nullptr));
-    }
-    if (operation_ != nullptr) (void)lt_.MatmulDescDestroy(std::exchange(operation_, nullptr));
+    check(
+        lt_.MatrixLayoutInit_internal(layout, sizeof(*layout), type, static_cast<uint64_t>(columns),
+                                      static_cast<uint64_t>(rows), /*ld=*/columns),
+        "cublasLtMatrixLayoutInit");
   }
 
   Functions lt_;
   cublasLtHandle_t handle_ = nullptr;
-  cublasLtMatmulDesc_t operation_ = nullptr;
-  cublasLtMatrixLayout_t first_ = nullptr;  // b's, the library's A
-  cublasLtMatrixLayout_t second_ = nullptr;
-  cublasLtMatrixLayout_t result_ = nullptr;
+  cublasLtMatmulDescOpaque_t operation_ = {};
+  cublasLtMatrixLayoutOpaque_t first_ = {};  // b's, the library's A
+  cublasLtMatrixLayoutOpaque_t second_ = {};
+  cublasLtMatrixLayoutOpaque_t result_ = {};
   cublasLtMatmulAlgo_t algorithm_ = {};
   void* workspace_ = nullptr;
   uint64_t workspace_bytes_ = 0;

@@ -48,30 +48,25 @@ double host_seconds(uint64_t repetitions, Call&& call, Wait&& wait) {
   return std::chrono::duration<double>(spent).count();
 }
 
+constexpr char kKeel[] = "Keel";
+constexpr char kDriver[] = "the driver";
+
 // |call| enqueues one operation through Keel, |raw_call| the same by the driver alone.
 template <typename Call, typename RawCall>
-Figure added_time(const std::string& name, const std::string& about, Setup& setup,
-                  const Stream& stream, Call call, RawCall raw_call) {
+void added_time(Figure& figure, const std::string& about, Setup& setup, const Stream& stream,
+                Call call, RawCall raw_call) {
   const Contender contenders[] = {
-      {"Keel", 1, /*run=*/nullptr,
+      {kKeel, 1, /*run=*/nullptr,
        [&](uint64_t repetitions) {
          return host_seconds(repetitions, call, [&] { stream.synchronize(); });
        }},
-      {"the driver", 1, /*run=*/nullptr,
+      {kDriver, 1, /*run=*/nullptr,
        [&](uint64_t repetitions) {
          return host_seconds(repetitions, raw_call, [&] { setup.raw_cuda->wait(); });
        }},
   };
-  Figure figure;
-  figure.name = name;
   figure.about = about + ", until the call returns, against the driver's function alone.";
-  figure.unit = Unit::kNanoseconds;
-  figure.measure = Measure::kDifference;
   figure.timings = race(contenders, setup.race);
-  figure.subject = "Keel";
-  figure.peer = figure.limit = "the driver";
-  figure.target = Target{100};
-  return figure;
 }
 
 struct LoadedKernel {
@@ -92,10 +87,13 @@ std::optional<LoadedKernel> load_kernel(Device device, RawCuda& raw) {
   return std::nullopt;
 }
 
-Figure launch_figure(const std::string& name, Setup& setup) {
+void take_launch(Figure& figure, Setup& setup) {
   RawCuda& raw = *setup.raw_cuda;
   const std::optional<LoadedKernel> loaded = load_kernel(*setup.cuda, raw);
-  if (!loaded) return Figure::skip(name, "the device takes neither PTX nor code for the host");
+  if (!loaded) {
+    figure.leave_out("the device takes neither PTX nor code for the host");
+    return;
+  }
   const Stream stream(*setup.cuda);
   const uint32_t number = 0;
   const void* const arguments[] = {&number};
@@ -107,38 +105,49 @@ Figure launch_figure(const std::string& name, Setup& setup) {
   launch.arguments = arguments;
   launch.argument_sizes = sizes;
   const keel_kernel kernel = loaded->kernel.get();
-  return added_time(
-      name, "launch of a kernel that does nothing", setup, stream,
+  added_time(
+      figure, "launch of a kernel that does nothing", setup, stream,
       [&] { check(keel_kernel_launch(stream.get(), kernel, &launch)); }, [&] { raw.launch(); });
 }
 
-Figure copy_figure(const std::string& name, Setup& setup) {
+void take_copy(Figure& figure, Setup& setup) {
   RawCuda& raw = *setup.raw_cuda;
   Stream stream(*setup.cuda);
   const Buffer memory(*setup.cuda, KEEL_MEMORY_DEVICE, kCopyBytes);
   const Buffer host(*setup.cuda, KEEL_MEMORY_PINNED, kCopyBytes);
-  return added_time(
-      name, fmt::format("copy of {} bytes of pinned memory to the device", kCopyBytes), setup,
+  added_time(
+      figure, fmt::format("copy of {} bytes of pinned memory to the device", kCopyBytes), setup,
       stream, [&] { stream.copy(memory, host); },
       [&] { raw.upload(memory.data(), host.data(), kCopyBytes); });
 }
 
-Figure record_figure(const std::string& name, Setup& setup) {
+void take_record(Figure& figure, Setup& setup) {
   const Stream stream(*setup.cuda);
   Event event;
-  return added_time(
-      name, "record of an event without a time", setup, stream, [&] { event.record(stream); },
+  added_time(
+      figure, "record of an event without a time", setup, stream, [&] { event.record(stream); },
       [&] { setup.raw_cuda->record(); });
+}
+
+CudaFigure make_figure(const char* name, void (*take)(Figure& figure, Setup& setup)) {
+  Figure figure;
+  figure.name = name;
+  figure.unit = Unit::kNanoseconds;
+  figure.measure = Measure::kDifference;
+  figure.subject = kKeel;
+  figure.peer = figure.limit = kDriver;
+  figure.target = Target{100};
+  return {{figure},
+          [take](std::span<Figure> figures, Setup& setup) { take(figures.front(), setup); }};
 }
 
 }  // namespace
 
 std::vector<Figure> cuda_calls(Setup& setup) {
-  return take_cuda_figures(setup, {
-                                      {"cuda_calls/launch", launch_figure},
-                                      {"cuda_calls/copy", copy_figure},
-                                      {"cuda_calls/record", record_figure},
-                                  });
+  take_cuda_figures(setup, {make_figure("cuda_calls/launch", take_launch),
+                            make_figure("cuda_calls/copy", take_copy),
+                            make_figure("cuda_calls/record", take_record)});
+  return {};
 }
 
 }  // namespace keel::bench

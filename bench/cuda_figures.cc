@@ -1,27 +1,47 @@
 #include "bench/cuda_figures.h"
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
+#include <utility>
 
 namespace keel::bench {
 
-std::vector<Figure> take_cuda_figures(Setup& setup, const std::vector<CudaFigure>& figures) {
-  const std::string missing = !setup.cuda                 ? setup.no_cuda
-                              : setup.raw_cuda == nullptr ? setup.no_raw_cuda
-                                                          : "";
-  std::vector<Figure> taken;
-  for (const CudaFigure& figure : figures) {
-    if (!missing.empty()) {
-      taken.push_back(Figure::skip(figure.name, missing));
-      continue;
+namespace {
+
+std::string reason_against_all(const Setup& setup) {
+  if (!setup.cuda) return setup.no_cuda;
+  if (setup.raw_cuda == nullptr) return setup.no_raw_cuda;
+  if (std::chrono::steady_clock::now() >= setup.end) return "no time was left";
+  return "";
+}
+
+}  // namespace
+
+void leave_out(std::span<Figure> figures, const std::string& why) {
+  for (Figure& figure : figures) figure.leave_out(why);
+}
+
+void take_cuda_figures(Setup& setup, std::vector<CudaFigure> figures) {
+  const auto is_wanted = [&](const Figure& figure) { return setup.wants(figure.name); };
+  for (CudaFigure& race : figures) {
+    if (!std::ranges::any_of(race.figures, is_wanted)) continue;
+    if (const std::string why = reason_against_all(setup); !why.empty()) {
+      leave_out(race.figures, why);
+    } else {
+      try {
+        race.take(race.figures, setup);
+      } catch (const std::exception& error) {
+        for (Figure& figure : race.figures) {
+          if (figure.skipped.empty()) figure.give_up(error.what());
+        }
+      }
     }
-    try {
-      taken.push_back(figure.take(figure.name, setup));
-    } catch (const std::exception& error) {
-      taken.push_back(Figure::fail(figure.name, error.what()));
+    for (Figure& figure : race.figures) {
+      figure.emulated = setup.emulated_cuda;
+      if (is_wanted(figure)) setup.publish(std::move(figure));
     }
   }
-  return taken;
 }
 
 bool has_own_kernel(const OpCall& call, Device device) {

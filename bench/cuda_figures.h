@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <keel/keel.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -11,14 +12,25 @@
 
 namespace keel::bench {
 
+// As many equal sets of tensors are gone through in turn, each far larger than a cache, so that
+// none is still in it.
+inline constexpr size_t kCudaSets = 3;
+
+// Of one race.
 struct CudaFigure {
-  std::string name;
-  std::function<Figure(const std::string& name, Setup& setup)> take;
+  // With name, unit, target, subject, peer and limit, which are told of those that cannot be taken
+  // too.
+  std::vector<Figure> figures;
+  // Adds |about| and |timings|, or leaves figures out.
+  std::function<void(std::span<Figure> figures, Setup& setup)> take;
 };
 
-// Takes each. Without a GPU all are skipped; one that throws is a failed figure, and the others
-// are taken all the same: the machine may be there for ten minutes only.
-std::vector<Figure> take_cuda_figures(Setup& setup, const std::vector<CudaFigure>& figures);
+// Takes and publishes each that is wanted. Without a GPU all are skipped; one that throws is a
+// failed figure, and the others are taken all the same: the machine may be there for ten minutes
+// only.
+void take_cuda_figures(Setup& setup, std::vector<CudaFigure> figures);
+
+void leave_out(std::span<Figure> figures, const std::string& why);
 
 // Whether the device runs |call| by a kernel of its own, and not by the CPU's on staged copies.
 bool has_own_kernel(const OpCall& call, Device device);

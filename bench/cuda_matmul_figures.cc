@@ -1,11 +1,15 @@
-// Matrix products on an Nvidia GPU, of the CUDA and of the Vulkan backend, against cuBLASLt.
+// Matrix products on an Nvidia GPU, of the CUDA and of the Vulkan backend, against cuBLASLt and
+// PyTorch.
 #include <fmt/format.h>
 
 #include <cmath>
 #include <cstdlib>
 #include <optional>
 #include <random>
+#include <span>
 #include <stdexcept>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/cublas_peer.h"
@@ -15,14 +19,20 @@ namespace keel::bench {
 
 namespace {
 
+constexpr char kKeel[] = "Keel";
+constexpr char kVulkan[] = "Keel on Vulkan";
+constexpr char kCublas[] = "cuBLASLt";
 constexpr uint64_t kWorkspaceBytes = 32 << 20;
-constexpr size_t kSets = 2;
 constexpr size_t kCompared = 1 << 20;  // elements of a result
 
 // cuBLASLt on the GPU; why not where it cannot be.
 std::unique_ptr<CublasPeer> open_cublas(std::string* out_why) {
-  const char* const folder = std::getenv("KEEL_CUDA_LIBRARY_FOLDER");
-  if (folder != nullptr && *folder != '\0') {
+  const auto is_set = [](const char* variable) {
+    const char* const value = std::getenv(variable);
+    return value != nullptr && *value != '\0';
+  };
+  // Over the emulated driver there is an emulated cuBLASLt to be told of.
+  if (is_set("KEEL_CUDA_LIBRARY_FOLDER") && !is_set("KEEL_CUBLASLT_LIBRARY_FOLDER")) {
     *out_why = "cuBLASLt opens the system's driver, not that of KEEL_CUDA_LIBRARY_FOLDER";
     return nullptr;
   }
@@ -120,60 +130,75 @@ void compare(const std::vector<Type>& mine, const std::vector<Type>& theirs, dou
   }
 }
 
+// A product beside cuBLASLt and PyTorch: as many matrices in turn as kCudaSets.
 template <typename Type>
-Figure matmul_of(const std::string& name, const Product& product, Setup& setup) {
+void take_matmul(std::span<Figure> figures, const Product& product, Setup& setup) {
+  constexpr const char* kDtype = std::is_same_v<Type, float> ? "float32" : "bfloat16";
   Stream stream(*setup.cuda);
   std::vector<std::unique_ptr<Matrices<Type>>> sets;
-  for (size_t i = 0; i < kSets; ++i) {
+  for (size_t i = 0; i < kCudaSets; ++i) {
     sets.push_back(std::make_unique<Matrices<Type>>(stream, product));
-    if (!has_own_kernel(sets[i]->call(), *setup.cuda)) return Figure::skip(name, kNoOwnKernel);
   }
-  std::string why;
-  const std::unique_ptr<CublasPeer> cublas = open_cublas(&why);
-  if (cublas == nullptr) return Figure::skip(name, why);
-  const Buffer workspace(*setup.cuda, KEEL_MEMORY_DEVICE, kWorkspaceBytes);
-  cublas->prepare(product, workspace.data(), workspace.size());
-  RawCuda& raw = *setup.raw_cuda;
-
-  sets[0]->call().run(stream);
-  const std::vector<Type> mine = sets[0]->result(stream);
-  sets[0]->multiply(*cublas, raw.stream());
-  raw.wait();
-  compare(mine, sets[0]->result(stream), std::is_same_v<Type, float> ? 1e-4 : 1e-2);
-
-  const std::string kernel = sets[0]->call().plan(*setup.cuda).kernel;
+  if (!has_own_kernel(sets[0]->call(), *setup.cuda)) {
+    leave_out(figures, kNoOwnKernel);
+    return;
+  }
   StreamClock clock(stream);
-  const Contender contenders[] = {
-      {"Keel", product.operations(), /*run=*/nullptr,
-       [&](uint64_t repetitions) {
+  std::vector<Contender> own = {
+      {kKeel, product.operations(), /*run=*/nullptr, [&](uint64_t repetitions) {
          return clock.seconds_of([&] {
-           for (uint64_t i = 0; i < repetitions; ++i) sets[i % kSets]->call().run(stream);
-         });
-       }},
-      {"cuBLASLt", product.operations(), /*run=*/nullptr,
-       [&](uint64_t repetitions) {
-         return raw.seconds_of([&] {
            for (uint64_t i = 0; i < repetitions; ++i) {
-             sets[i % kSets]->multiply(*cublas, raw.stream());
+             sets[i % kCudaSets]->call().run(stream);
            }
          });
-       }},
-  };
-  Figure figure;
-  figure.name = name;
-  figure.about = fmt::format(
-      "{} product of [{}, {}]{} and [{}, {}]{} through keel_op_run (by {}), against {} with 32 MiB "
-      "of "
-      "workspace and the kernel that its heuristic names, by the device's clock.",
-      std::is_same_v<Type, float> ? "float32" : "bfloat16", product.m, product.k,
-      product.trans_a ? " (stored transposed)" : "", product.k, product.n,
-      product.trans_b ? " (stored transposed)" : "", kernel, cublas->describe());
-  figure.unit = Unit::kGigaflops;
-  figure.timings = race(contenders, setup.race);
-  figure.subject = "Keel";
-  figure.peer = figure.limit = "cuBLASLt";
-  figure.target = Target{0.98};
-  return figure;
+       }}};
+
+  RawCuda& raw = *setup.raw_cuda;
+  std::string why;
+  const std::unique_ptr<CublasPeer> cublas = open_cublas(&why);
+  Buffer workspace;
+  std::string library = kCublas;
+  if (cublas == nullptr) {
+    for (Figure& figure : figures) {
+      if (figure.peer == kCublas) figure.leave_out(why);
+      figure.limit = figure.peer;  // nobody else is here
+    }
+  } else {
+    workspace = Buffer(*setup.cuda, KEEL_MEMORY_DEVICE, kWorkspaceBytes);
+    cublas->prepare(product, workspace.data(), workspace.size());
+    library = cublas->describe();
+    sets[0]->call().run(stream);
+    const std::vector<Type> mine = sets[0]->result(stream);
+    sets[0]->multiply(*cublas, raw.stream());
+    raw.wait();
+    compare(mine, sets[0]->result(stream), std::is_same_v<Type, float> ? 1e-4 : 1e-2);
+    own.push_back({kCublas, product.operations(), /*run=*/nullptr, [&](uint64_t repetitions) {
+                     return raw.seconds_of([&] {
+                       for (uint64_t i = 0; i < repetitions; ++i) {
+                         sets[i % kCudaSets]->multiply(*cublas, raw.stream());
+                       }
+                     });
+                   }});
+  }
+
+  const char* const transposed = product.trans_a   ? "matmul_transposed_a"
+                                 : product.trans_b ? "matmul_transposed_b"
+                                                   : "matmul";
+  setup.cuda_torch->race(own,
+                         {transposed, fmt::format("{}x{}x{}", product.m, product.n, product.k),
+                          kDtype, product.operations()},
+                         figures, setup.race);
+  for (Figure& figure : figures) {
+    figure.about = fmt::format(
+        "{} product of [{}, {}]{} and [{}, {}]{} through keel_op_run (by {}), against {}, by the "
+        "device's clock.",
+        kDtype, product.m, product.k, product.trans_a ? " (stored transposed)" : "", product.k,
+        product.n, product.trans_b ? " (stored transposed)" : "",
+        sets[0]->call().plan(*setup.cuda).kernel,
+        figure.peer == kCublas
+            ? library + " with 32 MiB of workspace and the kernel that its heuristic names"
+            : setup.cuda_torch->describe());
+  }
 }
 
 struct Shape {
@@ -201,15 +226,28 @@ Product product_of(const Shape& shape, keel_dtype dtype, bool quick) {
           shape.trans_a,     shape.trans_b,     dtype};
 }
 
+Figure matmul_figure(const std::string& name, const std::string& peer, double target) {
+  Figure figure;
+  figure.name = name;
+  figure.unit = Unit::kGigaflops;
+  figure.subject = kKeel;
+  figure.peer = peer;
+  figure.limit = kCublas;
+  figure.target = Target{target};
+  return figure;
+}
+
 template <typename Type>
 void add_shapes(std::vector<CudaFigure>& figures) {
-  constexpr bool kIsFloat = std::is_same_v<Type, float>;
   for (const Shape& shape : kShapes) {
-    figures.push_back(
-        {fmt::format("cuda_matmul/{}/{}", kIsFloat ? "float32" : "bfloat16", shape.name),
-         [shape](const std::string& name, Setup& setup) {
-           return matmul_of<Type>(name, product_of(shape, dtype_of<Type>, setup.quick), setup);
-         }});
+    const std::string name = fmt::format(
+        "cuda_matmul/{}/{}", std::is_same_v<Type, float> ? "float32" : "bfloat16", shape.name);
+    figures.push_back({{matmul_figure(name + "/cublaslt", kCublas, 0.98),
+                        matmul_figure(name + "/eager", CudaTorch::contender("eager"), 1.0)},
+                       [shape](std::span<Figure> taken, Setup& setup) {
+                         take_matmul<Type>(taken, product_of(shape, dtype_of<Type>, setup.quick),
+                                           setup);
+                       }});
   }
 }
 
@@ -225,12 +263,14 @@ std::optional<Device> find_vulkan_of(Device cuda) {
   return std::nullopt;
 }
 
-Figure vulkan_figure(const std::string& name, Setup& setup) {
+void take_vulkan(Figure& figure, Setup& setup) {
   const std::optional<Device> vulkan = find_vulkan_of(*setup.cuda);
-  if (!vulkan) return Figure::skip(name, "no Vulkan device is this GPU");
-  std::string why;
-  const std::unique_ptr<CublasPeer> cublas = open_cublas(&why);
-  if (cublas == nullptr) return Figure::skip(name, why);
+  std::string why = "no Vulkan device is this GPU";
+  const std::unique_ptr<CublasPeer> cublas = vulkan ? open_cublas(&why) : nullptr;
+  if (cublas == nullptr) {
+    figure.leave_out(why);
+    return;
+  }
   const int64_t size = setup.quick ? 64 : 4096;
   const Product product = {size, size, size, false, false, KEEL_FLOAT32};
   Stream stream(*setup.cuda);
@@ -248,29 +288,22 @@ Figure vulkan_figure(const std::string& name, Setup& setup) {
 
   // A wait is nothing beside a product of this size.
   const Contender contenders[] = {
-      {"Keel on Vulkan", product.operations(),
+      {kVulkan, product.operations(),
        [&] {
          vulkan_matrices.call().run(vulkan_stream);
          vulkan_stream.synchronize();
        }},
-      {"cuBLASLt", product.operations(),
+      {kCublas, product.operations(),
        [&] {
          matrices.multiply(*cublas, raw.stream());
          raw.wait();
        }},
   };
-  Figure figure;
-  figure.name = name;
   figure.about = fmt::format(
       "float32 product of two {0} x {0} matrices by the Vulkan backend on the GPU, against {1} "
       "without tensor cores, each with a wait.",
       size, cublas->describe());
-  figure.unit = Unit::kGigaflops;
   figure.timings = race(contenders, setup.race);
-  figure.subject = "Keel on Vulkan";
-  figure.peer = figure.limit = "cuBLASLt";
-  figure.target = Target{0.5};
-  return figure;
 }
 
 }  // namespace
@@ -279,11 +312,21 @@ std::vector<Figure> cuda_matmul(Setup& setup) {
   std::vector<CudaFigure> figures;
   add_shapes<float>(figures);
   add_shapes<bfloat16_t>(figures);
-  return take_cuda_figures(setup, figures);
+  take_cuda_figures(setup, std::move(figures));
+  return {};
 }
 
 std::vector<Figure> cuda_vulkan_matmul(Setup& setup) {
-  return take_cuda_figures(setup, {{"cuda_vulkan_matmul", vulkan_figure}});
+  Figure figure;
+  figure.name = "cuda_vulkan_matmul";
+  figure.unit = Unit::kGigaflops;
+  figure.subject = kVulkan;
+  figure.peer = figure.limit = kCublas;
+  figure.target = Target{0.5};
+  take_cuda_figures(setup, {{{figure}, [](std::span<Figure> figures, Setup& all) {
+                               take_vulkan(figures.front(), all);
+                             }}});
+  return {};
 }
 
 }  // namespace keel::bench

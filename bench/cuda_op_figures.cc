@@ -1,152 +1,55 @@
-// Operators that only move memory, and all_reduce over PCIe, against what the driver copies.
+// Operators that do little but move memory, and all_reduce over PCIe, against what the driver
+// copies; the operators against PyTorch too.
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <initializer_list>
 #include <memory>
-#include <numeric>
-#include <random>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "bench/cuda_figures.h"
+#include "bench/memory_operators.h"
 #include "bench/summing_ranks.h"
 
 namespace keel::bench {
 
 namespace {
 
-// Far more than a cache holds, and in turns: 128 MiB of float32, three times.
-struct Sizes {
-  explicit Sizes(bool quick)
-      : elements(quick ? 1 << 16 : 32 << 20),
-        columns(quick ? 64 : 1024),
-        vocabulary(quick ? 1024 : 32768),
-        sets(quick ? 2 : 3) {}
-  int64_t elements;
-  int64_t columns;     // of a row of the embedding
-  int64_t vocabulary;  // of cross_entropy
-  size_t sets;
+constexpr char kKeel[] = "Keel";
+constexpr char kCopy[] = "copy within the device";
+constexpr char kBothWays[] = "copies of the driver, both ways";
+
+// Of a tensor: with three sets of them, far more than a cache holds.
+int64_t tensor_bytes(const Setup& setup) {
+  return setup.quick ? 1 << 18 : 128 << 20;
+}
+
+struct Operator {
+  const char* name;
+  keel_dtype dtype;
+  bool has_torch;  // is held against PyTorch too
 };
 
-// One operator on |sets| equal sets of tensors.
-struct Work {
-  std::vector<Buffer> memory;
-  std::vector<std::unique_ptr<OpCall>> calls;
-  double bytes = 0;  // that one call has to read and to write
+constexpr Operator kOperators[] = {
+    {"layer_norm", KEEL_FLOAT32, true}, {"rms_norm", KEEL_FLOAT32, true},
+    {"softmax", KEEL_FLOAT32, true},    {"cross_entropy", KEEL_FLOAT32, true},
+    {"adamw", KEEL_FLOAT32, true},      {"cast", KEEL_FLOAT32, true},
+    {"embedding", KEEL_FLOAT32, true},  {"gelu", KEEL_FLOAT32, true},
+    {"swiglu", KEEL_FLOAT32, true},     {"layer_norm", KEEL_BFLOAT16, true},
+    {"rms_norm", KEEL_BFLOAT16, true},  {"softmax", KEEL_BFLOAT16, true},
+    {"gelu", KEEL_BFLOAT16, true},      {"swiglu", KEEL_BFLOAT16, true},
+    {"add", KEEL_FLOAT32, false},       {"scale", KEEL_FLOAT32, false},
+    {"axpy", KEEL_FLOAT32, false},
 };
-
-// Hands out the memory of a call.
-class Tensors {
- public:
-  Tensors(Stream& stream, Work& work) : stream_(stream), work_(work) {}
-
-  // Values that no operator here turns into infinities.
-  keel_tensor floats(std::initializer_list<int64_t> shape) {
-    const Buffer& buffer = add(count_of(shape) * sizeof(float));
-    stream_.fill(buffer, 0.5f);
-    return buffer.tensor<float>(shape);
-  }
-  keel_tensor halves(std::initializer_list<int64_t> shape) {
-    return add(count_of(shape) * sizeof(bfloat16_t)).tensor<bfloat16_t>(shape);
-  }
-  // Each number below |bound| about as often, in no order.
-  keel_tensor indices(int64_t count, int64_t bound) {
-    std::vector<int32_t> numbers(static_cast<size_t>(count));
-    for (size_t i = 0; i < numbers.size(); ++i) {
-      numbers[i] = static_cast<int32_t>(static_cast<int64_t>(i) % bound);
-    }
-    std::shuffle(numbers.begin(), numbers.end(), std::mt19937(/*seed=*/1));
-    const Buffer& buffer = add(numbers.size() * sizeof(int32_t));
-    stream_.upload(buffer, numbers);
-    stream_.synchronize();
-    return buffer.tensor<int32_t>({count});
-  }
-
- private:
-  static uint64_t count_of(std::initializer_list<int64_t> shape) {
-    return static_cast<uint64_t>(
-        std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>()));
-  }
-  const Buffer& add(uint64_t bytes) {
-    work_.memory.emplace_back(stream_.device(), KEEL_MEMORY_DEVICE, bytes);
-    return work_.memory.back();
-  }
-
-  Stream& stream_;
-  Work& work_;
-};
-
-// One call on tensors of its own, and the bytes that it has to read and to write.
-using MakeCall = std::unique_ptr<OpCall> (*)(Tensors& tensors, const Sizes& sizes, double* bytes);
-
-constexpr double kFloat = sizeof(float);
-
-std::unique_ptr<OpCall> make_add(Tensors& tensors, const Sizes& sizes, double* bytes) {
-  *bytes = 3 * kFloat * static_cast<double>(sizes.elements);
-  const auto x = [&] { return tensors.floats({sizes.elements}); };
-  return std::unique_ptr<OpCall>(new OpCall(KEEL_OP_ADD, {x(), x()}, {x()}));
-}
-
-std::unique_ptr<OpCall> make_scale(Tensors& tensors, const Sizes& sizes, double* bytes) {
-  *bytes = 2 * kFloat * static_cast<double>(sizes.elements);
-  const auto x = [&] { return tensors.floats({sizes.elements}); };
-  return std::unique_ptr<OpCall>(new OpCall(KEEL_OP_SCALE, {x()}, {x()}, {0.5}));
-}
-
-std::unique_ptr<OpCall> make_axpy(Tensors& tensors, const Sizes& sizes, double* bytes) {
-  *bytes = 3 * kFloat * static_cast<double>(sizes.elements);
-  const auto x = [&] { return tensors.floats({sizes.elements}); };
-  return std::unique_ptr<OpCall>(new OpCall(KEEL_OP_AXPY, {x(), x()}, {x()}, {0.5}));
-}
-
-std::unique_ptr<OpCall> make_cast(Tensors& tensors, const Sizes& sizes, double* bytes) {
-  *bytes = 1.5 * kFloat * static_cast<double>(sizes.elements);
-  return std::unique_ptr<OpCall>(new OpCall(KEEL_OP_CAST, {tensors.floats({sizes.elements})},
-                                            {tensors.halves({sizes.elements})}));
-}
-
-std::unique_ptr<OpCall> make_gelu(Tensors& tensors, const Sizes& sizes, double* bytes) {
-  *bytes = 2 * kFloat * static_cast<double>(sizes.elements);
-  const auto x = [&] { return tensors.floats({sizes.elements}); };
-  return std::unique_ptr<OpCall>(new OpCall(KEEL_OP_GELU, {x()}, {x()}, {/*form=*/0}));
-}
-
-// In place, as training does it: four tensors are read, and three of them written.
-std::unique_ptr<OpCall> make_adamw(Tensors& tensors, const Sizes& sizes, double* bytes) {
-  *bytes = 7 * kFloat * static_cast<double>(sizes.elements);
-  const auto x = [&] { return tensors.floats({sizes.elements}); };
-  const keel_tensor parameter = x();
-  const keel_tensor mean = x();
-  const keel_tensor variance = x();
-  return std::unique_ptr<OpCall>(new OpCall(KEEL_OP_ADAMW, {parameter, x(), mean, variance},
-                                            {parameter, mean, variance},
-                                            {1e-3, 0.9, 0.999, 1e-8, 0.01, 1, 1.0}));
-}
-
-std::unique_ptr<OpCall> make_cross_entropy(Tensors& tensors, const Sizes& sizes, double* bytes) {
-  const int64_t rows = sizes.elements / sizes.vocabulary;
-  *bytes = kFloat * static_cast<double>(sizes.elements + 3 * rows);
-  return std::unique_ptr<OpCall>(new OpCall(
-      KEEL_OP_CROSS_ENTROPY,
-      {tensors.floats({rows, sizes.vocabulary}), tensors.indices(rows, sizes.vocabulary)},
-      {tensors.floats({rows}), tensors.floats({rows})}));
-}
-
-// As many rows as the table has, each once.
-std::unique_ptr<OpCall> make_embedding(Tensors& tensors, const Sizes& sizes, double* bytes) {
-  const int64_t rows = sizes.elements / sizes.columns;
-  *bytes = kFloat * static_cast<double>(2 * sizes.elements + rows);
-  return std::unique_ptr<OpCall>(new OpCall(
-      KEEL_OP_EMBEDDING, {tensors.floats({rows, sizes.columns}), tensors.indices(rows, rows)},
-      {tensors.floats({rows, sizes.columns})}, {/*first=*/0}));
-}
 
 // The copy that bandwidth is measured by: of as much as a tensor, from one set to the next.
 class DeviceCopy {
  public:
-  DeviceCopy(Device device, const Sizes& sizes)
-      : bytes_(static_cast<uint64_t>(sizes.elements) * sizeof(float)) {
-    for (size_t i = 0; i < 2 * sizes.sets; ++i) {
+  DeviceCopy(Device device, int64_t tensor_bytes) : bytes_(static_cast<uint64_t>(tensor_bytes)) {
+    for (size_t i = 0; i < 2 * kCudaSets; ++i) {
       memory_.emplace_back(device, KEEL_MEMORY_DEVICE, bytes_);
     }
   }
@@ -166,51 +69,70 @@ class DeviceCopy {
   std::vector<Buffer> memory_;
 };
 
-Figure operator_figure(const std::string& name, MakeCall make, Setup& setup) {
-  const Sizes sizes(setup.quick);
-  Stream stream(*setup.cuda);
-  Work work;
-  Tensors tensors(stream, work);
-  while (work.calls.size() < sizes.sets) {
-    work.calls.push_back(make(tensors, sizes, &work.bytes));
-    if (!has_own_kernel(*work.calls.back(), *setup.cuda)) return Figure::skip(name, kNoOwnKernel);
+void take_operator(const Operator& op, std::span<Figure> figures, Setup& setup) {
+  const MemoryOperator& memory = memory_operator(op.name);
+  const Extents extents = memory.extents(op.dtype, tensor_bytes(setup));
+  const double bytes = memory.bytes(op.dtype, extents);
+  OpRotation keel(*setup.cuda, kCudaSets,
+                  [&](OpTensors& tensors) { return memory.make(tensors, op.dtype, extents); });
+  if (!has_own_kernel(keel.call(0), *setup.cuda)) {
+    leave_out(figures, kNoOwnKernel);
+    return;
   }
-  const DeviceCopy copy(*setup.cuda, sizes);
-  StreamClock clock(stream);
-  const Contender contenders[] = {
-      {"Keel", work.bytes, /*run=*/nullptr,
-       [&](uint64_t repetitions) {
-         return clock.seconds_of([&] {
-           for (uint64_t i = 0; i < repetitions; ++i)
-             work.calls[i % work.calls.size()]->run(stream);
-         });
-       }},
-      {"copy within the device", copy.bytes(), /*run=*/nullptr,
+  const DeviceCopy copy(*setup.cuda, tensor_bytes(setup));
+  StreamClock clock(keel.stream());
+  const Contender own[] = {
+      {kKeel, bytes, /*run=*/nullptr,
+       [&](uint64_t repetitions) { return clock.seconds_of([&] { keel.enqueue(repetitions); }); }},
+      {kCopy, copy.bytes(), /*run=*/nullptr,
        [&](uint64_t repetitions) { return copy.seconds(*setup.raw_cuda, repetitions); }},
   };
+  setup.cuda_torch->race(own, {op.name, extents.text(), name_of(op.dtype), bytes}, figures,
+                         setup.race);
+  for (Figure& figure : figures) {
+    figure.about = fmt::format(
+        "keel_op_run of {} on {} of {}, counted as the bytes that have to be read and written, "
+        "against {}, by the device's clock, on {} sets of tensors in turn.",
+        op.name, extents.text(), name_of(op.dtype),
+        figure.peer == kCopy ? "cuMemcpyDtoDAsync counted so too" : setup.cuda_torch->describe(),
+        kCudaSets);
+  }
+}
+
+// Against |peer|; the copy is the limit of all.
+Figure operator_figure(const Operator& op, const char* against, const std::string& peer,
+                       std::optional<Target> target) {
   Figure figure;
-  figure.name = name;
-  figure.about = fmt::format(
-      "keel_op_run of {} elements, counted as the bytes that have to be read and written, against "
-      "cuMemcpyDtoDAsync of as many float32, by the device's clock, on {} sets of memory in turn.",
-      sizes.elements, sizes.sets);
+  figure.name = fmt::format("cuda_op/{}/{}/{}", op.name, name_of(op.dtype), against);
   figure.unit = Unit::kGigabytes;
-  figure.timings = race(contenders, setup.race);
-  figure.subject = "Keel";
-  figure.peer = figure.limit = "copy within the device";
-  figure.target = Target{0.85};
+  figure.subject = kKeel;
+  figure.peer = peer;
+  figure.limit = kCopy;
+  figure.target = target;
   return figure;
 }
 
-CudaFigure make_figure(const std::string& name, MakeCall make) {
-  return {"cuda_op/" + name, [make](const std::string& figure_name, Setup& setup) {
-            return operator_figure(figure_name, make, setup);
-          }};
+CudaFigure make_figure(const Operator& op) {
+  std::vector<Figure> figures = {operator_figure(op, "bound", kCopy, Target{0.85})};
+  const auto add = [&](const char* mode, std::optional<Target> target) {
+    figures.push_back(operator_figure(op, mode, CudaTorch::contender(mode), target));
+  };
+  if (op.has_torch) {
+    add("eager", Target{1.5});
+    add("compile", Target{1.0});
+  }
+  // Eager is what its optimizer does by itself; this is the fastest that it has.
+  if (std::string_view(op.name) == "adamw") add("fused", std::nullopt);
+  return {figures,
+          [op](std::span<Figure> taken, Setup& setup) { take_operator(op, taken, setup); }};
 }
 
 // What has to cross PCIe is a rank's bytes to the host and the sum back, at once at best.
-Figure bridge_figure(const std::string& name, Setup& setup) {
-  if (!setup.cpu) return Figure::skip(name, setup.no_cpu);
+void take_bridge(Figure& figure, Setup& setup) {
+  if (!setup.cpu) {
+    figure.leave_out(setup.no_cpu);
+    return;
+  }
   const uint64_t bytes = uint64_t{setup.quick ? 1u : 256u} << 20;
   const Device cuda = *setup.cuda;
   const Device devices[] = {*setup.cpu, cuda};
@@ -221,41 +143,42 @@ Figure bridge_figure(const std::string& name, Setup& setup) {
                          Buffer(cuda, KEEL_MEMORY_PINNED, bytes)};
   const double moved = 2.0 * static_cast<double>(bytes);
   const Contender contenders[] = {
-      {"Keel", moved, [&] { ranks.run(); }},
-      {"copies of the driver, both ways", moved,
+      {kKeel, moved, [&] { ranks.run(); }},
+      {kBothWays, moved,
        [&] {
          setup.raw_cuda->exchange(memory[0].data(), host[0].data(), host[1].data(),
                                   memory[1].data(), bytes);
        }},
   };
-  Figure figure;
-  figure.name = name;
-  figure.unit = Unit::kGigabytes;
   figure.timings = race(contenders, setup.race);
   ranks.check_sums();
   figure.about = fmt::format(
       "sum of {} MiB float32 between a CPU and a CUDA rank, counted as the bytes that have to "
-      "cross "
-      "PCIe, as many each way, against the driver's copies of pinned memory both ways at once.",
+      "cross PCIe, as many each way, against the driver's copies of pinned memory both ways at "
+      "once.",
       bytes >> 20);
-  figure.subject = "Keel";
-  figure.peer = figure.limit = "copies of the driver, both ways";
-  figure.target = Target{0.85};
-  return figure;
 }
 
 }  // namespace
 
 std::vector<Figure> cuda_operators(Setup& setup) {
-  return take_cuda_figures(setup, {make_figure("add", make_add), make_figure("scale", make_scale),
-                                   make_figure("axpy", make_axpy), make_figure("cast", make_cast),
-                                   make_figure("gelu", make_gelu), make_figure("adamw", make_adamw),
-                                   make_figure("cross_entropy", make_cross_entropy),
-                                   make_figure("embedding", make_embedding)});
+  std::vector<CudaFigure> figures;
+  for (const Operator& op : kOperators) figures.push_back(make_figure(op));
+  take_cuda_figures(setup, std::move(figures));
+  return {};
 }
 
 std::vector<Figure> cuda_bridge(Setup& setup) {
-  return take_cuda_figures(setup, {{"cuda_bridge_all_reduce", bridge_figure}});
+  Figure figure;
+  figure.name = "cuda_bridge_all_reduce";
+  figure.unit = Unit::kGigabytes;
+  figure.subject = kKeel;
+  figure.peer = figure.limit = kBothWays;
+  figure.target = Target{0.85};
+  take_cuda_figures(setup, {{{figure}, [](std::span<Figure> figures, Setup& all) {
+                               take_bridge(figures.front(), all);
+                             }}});
+  return {};
 }
 
 }  // namespace keel::bench

@@ -3,12 +3,15 @@
 #define KEEL_BENCH_FIGURES_H_
 
 #include <algorithm>
+#include <chrono>
+#include <functional>
 #include <keel/keel.hpp>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "bench/cuda_torch.h"
 #include "bench/harness.h"
 #include "bench/raw_cuda.h"
 #include "bench/raw_vulkan.h"
@@ -38,15 +41,22 @@ struct Setup {
   std::string no_cuda;
   std::unique_ptr<RawCuda> raw_cuda;
   std::string no_raw_cuda;
+  bool emulated_cuda = false;  // Keel's own emulated chip: its times are none of a GPU
+  std::unique_ptr<CudaTorch> cuda_torch;
   bool quick = false;  // small sizes, where it is only to be seen that a figure can be taken
   std::vector<std::string> filters;  // of the command line
+
+  // No figure of CUDA is begun after.
+  std::chrono::steady_clock::time_point end = std::chrono::steady_clock::time_point::max();
+  // Where figures go one by one, so that who runs out of time has those of before.
+  std::function<void(Figure figure)> publish;
 
   // Those that take long ask before.
   bool wants(const std::string& figure) const { return is_chosen(figure, filters); }
 };
 
 // What |setup| lacks gives a skipped figure with the reason; a failure is thrown, or a failed
-// figure.
+// figure. Those of CUDA publish theirs, and return none.
 using FigureFunction = std::vector<Figure> (*)(Setup& setup);
 
 std::vector<Figure> vulkan_dispatch(Setup& setup);
@@ -57,6 +67,7 @@ std::vector<Figure> bridge_exchange(Setup& setup);
 std::vector<Figure> collective_priority(Setup& setup);
 std::vector<Figure> collective_start(Setup& setup);
 std::vector<Figure> collective_idle(Setup& setup);
+std::vector<Figure> collective_failure(Setup& setup);
 std::vector<Figure> collective_recording(Setup& setup);
 std::vector<Figure> copy_cross(Setup& setup);
 std::vector<Figure> core_stream_handoff(Setup& setup);

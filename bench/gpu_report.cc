@@ -6,6 +6,7 @@
 #include <charconv>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <sstream>
 #include <stdexcept>
 
@@ -56,12 +57,27 @@ Json read_result(const std::filesystem::path& file, const std::string& step) {
 
 // ---- JSON --------------------------------------------------------------------------------
 
+// What an emulated chip took says nothing of any: no figure of it is to be found in a report.
+void leave_out_times(Json& figure) {
+  figure["emulated"] = true;
+  figure["result"] = nullptr;
+  figure["met"] = nullptr;
+  for (Json& contender : figure["contenders"]) {
+    for (const char* time : {"median", "best", "median_seconds", "min_seconds"}) {
+      contender.erase(time);
+    }
+  }
+  figure["physical_limit"]["value"] = nullptr;
+}
+
 // The figures, with "not measured: REASON" where there is nothing.
-Json figures_of(const Json& result) {
+Json figures_of(const Json& result, bool emulated) {
   Json figures = result.value("figures", Json::array());
   for (Json& figure : figures) {
     if (figure.contains("skipped")) {
       figure["skipped"] = kNotMeasured + figure.at("skipped").get<std::string>();
+    } else if (emulated) {
+      leave_out_times(figure);
     }
   }
   return figures;
@@ -94,9 +110,9 @@ std::string contender_text(const Json& figure, const std::string& name) {
   return "-";
 }
 
-// Else a difference of times: the figures here are nothing else.
-bool is_ratio(const Json& figure) {
-  return figure.at("result").at("measure").get<std::string>().starts_with("ratio");
+// "ratio of rates", "difference": else a difference of times, as the figures here are nothing else.
+bool is_ratio(const Json& measured) {
+  return measured.at("measure").get<std::string>().starts_with("ratio");
 }
 
 std::string result_text(const Json& figure) {
@@ -109,43 +125,94 @@ std::string result_text(const Json& figure) {
   const auto median = result.at("median").get<double>();
   const auto low = interval.at(0).get<double>();
   const auto high = interval.at(1).get<double>();
-  if (is_ratio(figure)) return fmt::format("{:.3f}x [{:.3f}, {:.3f}]", median, low, high);
+  if (is_ratio(result)) return fmt::format("{:.3f}x [{:.3f}, {:.3f}]", median, low, high);
   return fmt::format("{:+.4g} {} [{:.4g}, {:.4g}]", median, figure.at("unit").get<std::string>(),
                      low, high);
 }
 
+bool has_target(const Json& figure) {
+  return figure.contains("target") && figure.at("target").is_object();
+}
+
 std::string target_text(const Json& figure) {
+  if (!has_target(figure)) return "-";
   const Json& target = figure.at("target");
-  if (!target.is_object()) return "-";
   return fmt::format("{} {:g}{}", target.at("comparison").get<std::string>(),
                      target.at("bound").get<double>(),
-                     is_ratio(figure) ? "x" : " " + figure.at("unit").get<std::string>() + " more");
+                     is_ratio(target) ? "x" : " " + figure.at("unit").get<std::string>() + " more");
+}
+
+const char* verdict_text(const Json& figure) {
+  if (!has_target(figure)) return "-";
+  if (!figure.at("met").is_boolean()) return "not measured";
+  return figure.at("met").get<bool>() ? "met" : "missed";
+}
+
+std::optional<double> rate_of(const Json& figure, const std::string& name) {
+  for (const Json& contender : figure.at("contenders")) {
+    if (contender.at("name") != name) continue;
+    const Json median = contender.value("median", Json(nullptr));
+    if (median.is_number() && median.get<double>() > 0) return median.get<double>();
+  }
+  return std::nullopt;
+}
+
+// What is the best that anybody could get, and how much that was; of a rate, how many times that
+// of a peer which is not the limit itself: no target beyond that can be met.
+std::string limit_text(const Json& figure) {
+  if (!figure.contains("physical_limit")) return "-";
+  const Json& limit = figure.at("physical_limit");
+  const std::string name = cell(limit.at("contender").get<std::string>());
+  if (!limit.at("value").is_number()) return name;
+  const auto value = limit.at("value").get<double>();
+  std::string text =
+      fmt::format("{}: {:.4g} {}", name, value, figure.at("unit").get<std::string>());
+  const Json& result = figure.at("result");
+  const auto peer = result.at("peer").get<std::string>();
+  const std::optional<double> rate = rate_of(figure, peer);
+  if (rate && peer != limit.at("contender") && result.at("measure") == "ratio of rates") {
+    text += fmt::format(", {:.3f}x {}", value / *rate, cell(peer));
+  }
+  return text;
 }
 
 std::string figure_row(const Json& figure) {
   const std::string name = cell(figure.at("name").get<std::string>());
+  std::string keel;
+  std::string against;
+  std::string result;
   if (figure.contains("skipped")) {
-    return fmt::format("| {} | {} | | | | |\n", name,
-                       cell(figure.at("skipped").get<std::string>()));
+    keel = cell(figure.at("skipped").get<std::string>());
+  } else if (figure.at("result").is_null()) {
+    keel = "taken, on an emulated chip";
+  } else {
+    const auto subject = figure.at("result").at("subject").get<std::string>();
+    const auto peer = figure.at("result").at("peer").get<std::string>();
+    keel = contender_text(figure, subject);
+    against = fmt::format("{}: {}", cell(peer), contender_text(figure, peer));
+    result = result_text(figure);
   }
-  const Json& result = figure.at("result");
-  const auto subject = result.at("subject").get<std::string>();
-  const auto peer = result.at("peer").get<std::string>();
-  const char* const verdict = !figure.at("met").is_boolean() ? "-"
-                              : figure.at("met").get<bool>() ? "met"
-                                                             : "missed";
-  return fmt::format("| {} | {} | {}: {} | {} | {} | {} |\n", name, contender_text(figure, subject),
-                     cell(peer), contender_text(figure, peer), result_text(figure),
-                     target_text(figure), verdict);
+  return fmt::format("| {} | {} | {} | {} | {} | {} | {} |\n", name, keel, against, result,
+                     target_text(figure), verdict_text(figure), limit_text(figure));
 }
 
 std::string figures_text(const GpuRun& run) {
   const GpuStep* const step = find_step(run, kFigures);
   if (step == nullptr) return fmt::format("{}the benchmarks wrote nothing.\n", kNotMeasured);
   std::string text =
-      "| figure | Keel | against | result [95%] | target | |\n|---|---|---|---|---|---|\n";
-  for (const Json& figure : figures_of(*step->result)) text += figure_row(figure);
+      "| figure | Keel | against | result [95%] | target | | physical limit |\n"
+      "|---|---|---|---|---|---|---|\n";
+  for (const Json& figure : figures_of(*step->result, run.emulated)) text += figure_row(figure);
   return text;
+}
+
+// What the figures were held against, or why it was not there.
+std::string pytorch_text(const GpuRun& run) {
+  const GpuStep* const step = find_step(run, kFigures);
+  if (step == nullptr) return "";
+  const Json machine = step->result->value("machine", Json::object());
+  const std::string pytorch = machine.value("cuda_pytorch", "");
+  return pytorch.empty() ? "" : fmt::format("- pytorch: {}\n", pytorch);
 }
 
 // A line a backend: its levels, with what passed and, where something did not, of how many.
@@ -211,7 +278,7 @@ std::string to_json(const GpuRun& run) {
   }
   if (const GpuStep* const step = find_step(run, kFigures)) {
     json["machine"] = step->result->value("machine", Json(nullptr));
-    json["figures"] = figures_of(*step->result);
+    json["figures"] = figures_of(*step->result, run.emulated);
   }
   // Programs' output may hold bytes that are no UTF-8.
   return json.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + "\n";
@@ -223,11 +290,11 @@ std::string to_markdown(const GpuRun& run) {
   if (run.emulated) {
     text +=
         "**Emulated**: the vendor's libraries are Keel's own. This shows that every step can be "
-        "taken, and says nothing of a chip, its driver or its numerics; the times are the "
-        "host's.\n\n";
+        "taken, and says nothing of a chip, its driver or its numerics; no time is reported.\n\n";
   }
   if (run.quick) text += "Quick: small sizes and few rounds, which measure nothing.\n\n";
   for (const auto& [name, value] : run.facts) text += fmt::format("- {}: {}\n", name, value);
+  text += pytorch_text(run);
   text += "\n## Steps\n\n| step | | s | |\n|---|---|---|---|\n";
   for (const GpuStep& step : run.steps) {
     text += fmt::format("| {} | {} | {} | {} |\n", step.name, step.outcome, step.seconds,

@@ -38,18 +38,30 @@ constexpr char kConformance[] = R"({"emulated": false, "target": {"device_name":
   "results": [{"id": "core/a", "outcome": "pass"}, {"id": "core/b", "outcome": "fail"},
               {"id": "core/c", "outcome": "unsupported"}]})";
 
-constexpr char kFigures[] = R"({"machine": {"cores": 4}, "figures": [
+constexpr char kFigures[] = R"({"machine": {"cores": 4, "cuda_pytorch": "PyTorch 9"}, "figures": [
   {"name": "cuda_op/add", "unit": "GB/s",
    "contenders": [{"name": "Keel", "median": 900.0}, {"name": "copy", "median": 1000.0}],
    "result": {"measure": "ratio of rates", "subject": "Keel", "peer": "copy", "median": 0.9,
               "interval_95": [0.89, 0.91]},
-   "target": {"comparison": "at least", "bound": 0.85}, "met": true},
+   "target": {"measure": "ratio of rates", "comparison": "at least", "bound": 0.85}, "met": true,
+   "physical_limit": {"contender": "copy", "value": 1000.0}},
+  {"name": "cuda_op/add/eager", "unit": "GB/s",
+   "contenders": [{"name": "Keel", "median": 900.0}, {"name": "copy", "median": 1000.0},
+                  {"name": "PyTorch, eager", "median": 800.0}],
+   "result": {"measure": "ratio of rates", "subject": "Keel", "peer": "PyTorch, eager",
+              "median": 1.125, "interval_95": [1.12, 1.13]},
+   "target": {"measure": "ratio of rates", "comparison": "at least", "bound": 1.5}, "met": false,
+   "physical_limit": {"contender": "copy", "value": 1000.0}},
   {"name": "cuda_calls/copy", "unit": "ns",
    "contenders": [{"name": "Keel", "median": 900.0}, {"name": "driver", "median": 910.0}],
    "result": {"measure": "difference", "subject": "Keel", "peer": "driver", "median": -10.5,
               "interval_95": [-20.0, 5.0]},
-   "target": {"comparison": "at most", "bound": 100}, "met": true},
-  {"name": "cuda_matmul/x", "skipped": "no | such library"}]})";
+   "target": {"measure": "difference", "comparison": "at most", "bound": 100}, "met": true,
+   "physical_limit": {"contender": "driver", "value": 910.0}},
+  {"name": "cuda_matmul/x", "skipped": "no | such library", "unit": "GFLOP/s",
+   "target": {"measure": "ratio of rates", "comparison": "at least", "bound": 0.98}, "met": null,
+   "physical_limit": {"contender": "cuBLASLt", "value": null}},
+  {"name": "cuda_op/y", "skipped": "failed: no memory", "failed": true}]})";
 
 // A rate over no time is none, and JSON has null for it.
 TEST_F(GpuReportTest, AFigureThatIsNoNumber) {
@@ -59,9 +71,12 @@ TEST_F(GpuReportTest, AFigureThatIsNoNumber) {
      "contenders": [{"name": "Keel", "median": null}, {"name": "copy", "median": 1000.0}],
      "result": {"measure": "ratio of rates", "subject": "Keel", "peer": "copy", "median": null,
                 "interval_95": [null, null]},
-     "target": {"comparison": "at least", "bound": 0.85}, "met": null}]})");
+     "target": {"measure": "ratio of rates", "comparison": "at least", "bound": 0.85},
+     "met": null, "physical_limit": {"contender": "copy", "value": 1000.0}}]})");
   const std::string text = to_markdown(read_gpu_run(folder_));
-  EXPECT_TRUE(holds(text, "| cuda_op/add | - | copy: 1000 GB/s | not a number | at least 0.85x |"))
+  EXPECT_TRUE(holds(text,
+                    "| cuda_op/add | - | copy: 1000 GB/s | not a number | at least 0.85x | "
+                    "not measured | copy: 1000 GB/s |\n"))
       << text;
 }
 
@@ -85,21 +100,34 @@ TEST_F(GpuReportTest, TellsOfEachStepWhatItGave) {
   EXPECT_EQ(results[0].at("id"), "core/b");
   EXPECT_TRUE(json.at("steps")[2].at("result").is_null());
   EXPECT_EQ(json.at("machine").at("cores"), 4);
-  EXPECT_EQ(json.at("figures")[2].at("skipped"), "not measured: no | such library");
+  EXPECT_EQ(json.at("figures")[3].at("skipped"), "not measured: no | such library");
 
   const std::string text = to_markdown(run);
   EXPECT_TRUE(holds(text, "- driver_version: 580.1\n")) << text;
+  EXPECT_TRUE(holds(text, "- pytorch: PyTorch 9\n")) << text;
   EXPECT_TRUE(holds(text, "| sanitizer | skipped | 0 | no compute-sanitizer |\n")) << text;
   EXPECT_TRUE(holds(text, "- **cuda** (GPU 9): core 2 of 3\n")) << text;
   EXPECT_TRUE(holds(text,
                     "| cuda_op/add | 900 GB/s | copy: 1000 GB/s | 0.900x [0.890, 0.910] | "
-                    "at least 0.85x | met |\n"))
+                    "at least 0.85x | met | copy: 1000 GB/s |\n"))
+      << text;
+  // What would be above the limit can be reached by nobody, and that can be seen.
+  EXPECT_TRUE(holds(text,
+                    "| cuda_op/add/eager | 900 GB/s | PyTorch, eager: 800 GB/s | "
+                    "1.125x [1.120, 1.130] | at least 1.5x | missed | "
+                    "copy: 1000 GB/s, 1.250x PyTorch, eager |\n"))
       << text;
   EXPECT_TRUE(holds(text,
                     "| cuda_calls/copy | 900 ns | driver: 910 ns | -10.5 ns [-20, 5] | "
-                    "at most 100 ns more | met |\n"))
+                    "at most 100 ns more | met | driver: 910 ns |\n"))
       << text;
-  EXPECT_TRUE(holds(text, "| cuda_matmul/x | not measured: no / such library | | | | |\n")) << text;
+  // What is not measured has a target all the same.
+  EXPECT_TRUE(holds(text,
+                    "| cuda_matmul/x | not measured: no / such library |  |  | at least 0.98x | "
+                    "not measured | cuBLASLt |\n"))
+      << text;
+  EXPECT_TRUE(holds(text, "| cuda_op/y | not measured: failed: no memory |  |  | - | - | - |\n"))
+      << text;
   EXPECT_FALSE(holds(text, "mulated")) << text;
 }
 
@@ -112,6 +140,27 @@ TEST_F(GpuReportTest, SaysEmulatedIfOneReportDoes) {
   EXPECT_TRUE(run.emulated);
   EXPECT_TRUE(Json::parse(to_json(run)).at("emulated").get<bool>());
   EXPECT_TRUE(holds(to_markdown(run), "**Emulated**"));
+}
+
+// Whoever took them: what an emulated chip needs is no chip's time.
+TEST_F(GpuReportTest, HasNoTimesOfAnEmulatedChip) {
+  write("steps.tsv", "figures\tpassed\t30\t\n");
+  write("figures.json", kFigures);
+  GpuRun run = read_gpu_run(folder_);
+  run.emulated = true;
+  const std::string text = to_markdown(run);
+  EXPECT_TRUE(holds(text,
+                    "| cuda_op/add | taken, on an emulated chip |  |  | at least 0.85x | "
+                    "not measured | copy |\n"))
+      << text;
+  const Json json = Json::parse(to_json(run));
+  EXPECT_TRUE(json.at("figures")[0].at("result").is_null());
+  EXPECT_TRUE(json.at("figures")[0].at("met").is_null());
+  EXPECT_EQ(json.at("figures")[0].at("target").at("bound"), 0.85);
+  for (const char* number : {"900", "910", "1000", "-10.5", "0.89"}) {
+    EXPECT_FALSE(holds(text, number)) << text;
+    EXPECT_FALSE(holds(to_json(run), number)) << to_json(run);
+  }
 }
 
 TEST_F(GpuReportTest, AFileThatWasCutShortIsNone) {

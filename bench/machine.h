@@ -20,10 +20,10 @@ struct Machine {
   std::string vulkan_driver;  // "llvmpipe Mesa 22.3.6 (LLVM 15.0.6)"
   std::string cuda_device;    // as for Vulkan
   std::string cuda_driver;    // "CUDA 13.0, /usr/lib/x86_64-linux-gnu/libcuda.so.1"
+  std::string cuda_pytorch;   // as for Vulkan; empty where no figure asked for it
 };
 
-// All but what follows the measurement and the device: load_after, vulkan_*,
-// cuda_*.
+// All but what follows the measurement and the device: load_after, vulkan_*, cuda_*.
 Machine examine_machine();
 double load_average();
 // Of the largest cache that a core has; a guess where the system does not say.

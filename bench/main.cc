@@ -10,8 +10,10 @@
 #include <filesystem>
 #include <fstream>
 #include <keel/keel.hpp>
+#include <memory>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
@@ -42,6 +44,7 @@ constexpr Entry kFigures[] = {
     {"collective_priority", collective_priority},
     {"collective_start", collective_start},
     {"collective_idle", collective_idle},
+    {"collective_failure", collective_failure},
     {"collective_recording", collective_recording},
     {"copy_cross", copy_cross},
     {"core_stream_handoff", core_stream_handoff},
@@ -56,11 +59,12 @@ constexpr Entry kFigures[] = {
     {"ops_memory", ops_memory},
     {"ops_attention", ops_attention},
     {"ops_call", ops_call},
+    // Those that are soon taken first, where a GPU is there for a while only.
     {"cuda_calls", cuda_calls},
-    {"cuda_op", cuda_operators},
-    {"cuda_matmul", cuda_matmul},
     {"cuda_bridge_all_reduce", cuda_bridge},
     {"cuda_vulkan_matmul", cuda_vulkan_matmul},
+    {"cuda_matmul", cuda_matmul},
+    {"cuda_op", cuda_operators},
 };
 
 std::optional<keel::Device> find_device(const char* backend, std::string* out_why) {
@@ -93,12 +97,14 @@ Setup examine_devices() {
   }
   setup.cuda = find_cuda(&setup.no_cuda);
   if (setup.cuda) {
+    setup.emulated_cuda = std::string_view(setup.cuda->info().name).starts_with("Emulated GPU");
     try {
       setup.raw_cuda = RawCuda::open(setup.cuda->info().uuid, &setup.no_raw_cuda);
     } catch (const std::exception& error) {
       setup.no_raw_cuda = error.what();  // the others' figures are taken all the same
     }
   }
+  setup.cuda_torch = std::make_unique<CudaTorch>(setup.emulated_cuda);
   return setup;
 }
 
@@ -158,6 +164,12 @@ int run(int argc, char** argv) {
       "--quick", quick,
       "Three short rounds, of the figures of CUDA and of operators on little memory: shows that "
       "they can be taken, and measures nothing");
+  uint32_t within = 0;
+  app.add_option("--within", within,
+                 "Seconds after which no figure of CUDA is begun: those that are left are skipped");
+  bool machine_alone = false;
+  app.add_flag("--machine", machine_alone,
+               "Takes no figure, but writes of this machine what a report has of it, as JSON");
   std::string repeated;
   uint64_t count = 1;
   app.add_option("--repeat", repeated,
@@ -199,22 +211,36 @@ int run(int argc, char** argv) {
                   /*pause=*/std::chrono::nanoseconds(0)};
   }
   describe_devices(setup, &machine);
+  if (machine_alone) {
+    machine.load_after = load_average();
+    fmt::print("{}", to_json(machine));
+    return 0;
+  }
 
+  if (within != 0) {
+    setup.end = std::chrono::steady_clock::now() + std::chrono::seconds(within);
+  }
   bool any_failed = false;
   std::vector<Figure> figures;
-  for (const Entry& entry : chosen) {
-    for (Figure& figure : entry.take(setup)) {
-      any_failed |= figure.failed;
-      if (quick) figure.target.reset();  // which such a figure says nothing of
-      fmt::print("{}\n", to_line(figure));
-      std::fflush(stdout);
-      figures.push_back(std::move(figure));
-    }
-    // After each, so that who runs out of time has the figures of before.
+  // After each, so that who runs out of time has the figures of before.
+  const auto write_reports = [&] {
     machine.load_after = load_average();
+    machine.cuda_pytorch = setup.cuda_torch->status();
     write_file(json_path, to_json(machine, figures, quick));
     write_file(markdown_path, to_markdown(machine, figures, quick));
+  };
+  setup.publish = [&](Figure figure) {
+    any_failed |= figure.failed;
+    figure.quick = quick;
+    fmt::print("{}\n", to_line(figure));
+    std::fflush(stdout);
+    figures.push_back(std::move(figure));
+    write_reports();
+  };
+  for (const Entry& entry : chosen) {
+    for (Figure& figure : entry.take(setup)) setup.publish(std::move(figure));
   }
+  write_reports();
   return any_failed ? kFailure : 0;
 }
 

@@ -11,6 +11,7 @@
 
 #include "bench/copy_pass.h"
 #include "bench/figures.h"
+#include "bench/memory_operators.h"
 #include "bench/op_tensors.h"
 #include "bench/torch_peer.h"
 
@@ -21,179 +22,47 @@ namespace {
 constexpr char kKeel[] = "Keel";
 constexpr char kMean[] = "ops_memory/mean/torch";
 
-// The extents that an operator's tensors are made of.
-struct Extents {
-  int64_t rows;
-  int64_t columns;
-};
-
-// The tensors of an operator's extents have 64 MiB, whatever their dtype.
-struct Sizes {
-  explicit Sizes(bool quick) : bytes(quick ? 1 << 18 : 64 << 20) {}
-  int64_t bytes;
-
-  Extents with_columns(int64_t columns, int64_t element_size) const {
-    return {bytes / element_size / columns, columns};
-  }
-};
-
-// How a call of an operator is made, and what it has to read and write: |streams| tensors of
-// |extents|, besides what is small beside them.
+// One that is held against memcpy and PyTorch.
 struct Operator {
   const char* name;
   keel_dtype dtype;
-  int64_t columns;
-  double streams;
   // Whether its arithmetic takes less time than its traffic, so that the traffic is what it should
   // be bound by. Where each element costs an exponential and has but two bytes, both are alike.
   bool memory_bound;
-  std::unique_ptr<OpCall> (*make)(OpTensors& tensors, keel_dtype dtype, Extents extents);
 };
-
-std::unique_ptr<OpCall> call(keel_op_id op, std::initializer_list<Operand> inputs,
-                             std::initializer_list<Operand> outputs,
-                             std::initializer_list<Attribute> attributes = {}) {
-  return std::unique_ptr<OpCall>(new OpCall(op, inputs, outputs, attributes));
-}
-
-std::unique_ptr<OpCall> layer_norm(OpTensors& tensors, keel_dtype dtype, Extents e) {
-  const auto x = [&] { return tensors.uniform(dtype, {e.rows, e.columns}); };
-  const auto row = [&] { return tensors.uniform(dtype, {e.columns}); };
-  const auto statistic = [&] { return tensors.uniform(KEEL_FLOAT32, {e.rows}); };
-  return call(KEEL_OP_LAYER_NORM, {x(), row(), row()}, {x(), statistic(), statistic()}, {1e-5});
-}
-
-std::unique_ptr<OpCall> layer_norm_backward(OpTensors& tensors, keel_dtype dtype, Extents e) {
-  const auto x = [&] { return tensors.uniform(dtype, {e.rows, e.columns}); };
-  const auto sum = [&] { return tensors.uniform(KEEL_FLOAT32, {e.columns}); };
-  const auto statistic = [&] { return tensors.uniform(KEEL_FLOAT32, {e.rows}); };
-  return call(KEEL_OP_LAYER_NORM_BACKWARD,
-              {x(), x(), tensors.uniform(dtype, {e.columns}), statistic(), statistic()},
-              {x(), sum(), sum()});
-}
-
-std::unique_ptr<OpCall> rms_norm(OpTensors& tensors, keel_dtype dtype, Extents e) {
-  const auto x = [&] { return tensors.uniform(dtype, {e.rows, e.columns}); };
-  return call(KEEL_OP_RMS_NORM, {x(), tensors.uniform(dtype, {e.columns})},
-              {x(), tensors.uniform(KEEL_FLOAT32, {e.rows})}, {1e-5});
-}
-
-std::unique_ptr<OpCall> rms_norm_backward(OpTensors& tensors, keel_dtype dtype, Extents e) {
-  const auto x = [&] { return tensors.uniform(dtype, {e.rows, e.columns}); };
-  return call(
-      KEEL_OP_RMS_NORM_BACKWARD,
-      {x(), x(), tensors.uniform(dtype, {e.columns}), tensors.uniform(KEEL_FLOAT32, {e.rows})},
-      {x(), tensors.uniform(KEEL_FLOAT32, {e.columns})});
-}
-
-std::unique_ptr<OpCall> softmax(OpTensors& tensors, keel_dtype dtype, Extents e) {
-  const auto x = [&] { return tensors.uniform(dtype, {e.rows, e.columns}); };
-  return call(KEEL_OP_SOFTMAX, {x(), nullptr}, {x()}, {1.0, 0});
-}
-
-std::unique_ptr<OpCall> softmax_backward(OpTensors& tensors, keel_dtype dtype, Extents e) {
-  const auto x = [&] { return tensors.uniform(dtype, {e.rows, e.columns}); };
-  return call(KEEL_OP_SOFTMAX_BACKWARD, {x(), x()}, {x()}, {1.0});
-}
-
-std::unique_ptr<OpCall> cross_entropy(OpTensors& tensors, keel_dtype dtype, Extents e) {
-  const auto row = [&] { return tensors.uniform(KEEL_FLOAT32, {e.rows}); };
-  return call(KEEL_OP_CROSS_ENTROPY,
-              {tensors.uniform(dtype, {e.rows, e.columns}), tensors.labels(e.rows, e.columns)},
-              {row(), row()});
-}
-
-std::unique_ptr<OpCall> cross_entropy_backward(OpTensors& tensors, keel_dtype dtype, Extents e) {
-  const auto logits = [&] { return tensors.uniform(dtype, {e.rows, e.columns}); };
-  return call(KEEL_OP_CROSS_ENTROPY_BACKWARD,
-              {logits(), tensors.labels(e.rows, e.columns),
-               tensors.uniform(KEEL_FLOAT32, {e.rows}, /*low=*/10, /*high=*/11)},
-              {logits()}, {1.0 / static_cast<double>(e.rows)});
-}
-
-std::unique_ptr<OpCall> gelu(OpTensors& tensors, keel_dtype dtype, Extents e) {
-  const auto x = [&] { return tensors.uniform(dtype, {e.rows, e.columns}); };
-  return call(KEEL_OP_GELU, {x()}, {x()}, {/*form=*/0});
-}
-
-std::unique_ptr<OpCall> gelu_backward(OpTensors& tensors, keel_dtype dtype, Extents e) {
-  const auto x = [&] { return tensors.uniform(dtype, {e.rows, e.columns}); };
-  return call(KEEL_OP_GELU_BACKWARD, {x(), x()}, {x()}, {/*form=*/0});
-}
-
-std::unique_ptr<OpCall> swiglu(OpTensors& tensors, keel_dtype dtype, Extents e) {
-  return call(KEEL_OP_SWIGLU, {tensors.uniform(dtype, {e.rows, 2 * e.columns})},
-              {tensors.uniform(dtype, {e.rows, e.columns})});
-}
-
-std::unique_ptr<OpCall> swiglu_backward(OpTensors& tensors, keel_dtype dtype, Extents e) {
-  const auto x = [&] { return tensors.uniform(dtype, {e.rows, 2 * e.columns}); };
-  return call(KEEL_OP_SWIGLU_BACKWARD, {x(), tensors.uniform(dtype, {e.rows, e.columns})}, {x()});
-}
-
-// In place, as training does it.
-std::unique_ptr<OpCall> adamw(OpTensors& tensors, keel_dtype dtype, Extents e) {
-  const auto x = [&] { return tensors.uniform(dtype, {e.rows, e.columns}); };
-  const keel_tensor parameter = x();
-  const keel_tensor mean = x();
-  const keel_tensor variance = tensors.uniform(dtype, {e.rows, e.columns}, /*low=*/0.5);
-  return call(KEEL_OP_ADAMW, {parameter, x(), mean, variance}, {parameter, mean, variance},
-              {1e-3, 0.9, 0.999, 1e-8, 0.01, 2, 1.0});
-}
-
-std::unique_ptr<OpCall> cast(OpTensors& tensors, keel_dtype dtype, Extents e) {
-  const keel_dtype to = dtype == KEEL_FLOAT32 ? KEEL_BFLOAT16 : KEEL_FLOAT32;
-  return call(KEEL_OP_CAST, {tensors.uniform(dtype, {e.rows, e.columns})},
-              {tensors.uniform(to, {e.rows, e.columns})});
-}
-
-constexpr int64_t kWidth = 1024;
-constexpr int64_t kVocabulary = 32768;
-
-const char* name_of(keel_dtype dtype) {
-  return dtype == KEEL_FLOAT32 ? "float32" : "bfloat16";
-}
 
 std::string figure_of(const Operator& op) {
   return fmt::format("ops_memory/{}/{}", op.name, name_of(op.dtype));
 }
 
-// The names are PyTorch's process's too.
 constexpr Operator kOperators[] = {
-    {"layer_norm", KEEL_FLOAT32, kWidth, 2, true, layer_norm},
-    {"layer_norm_backward", KEEL_FLOAT32, kWidth, 3, true, layer_norm_backward},
-    {"rms_norm", KEEL_FLOAT32, kWidth, 2, true, rms_norm},
-    {"rms_norm_backward", KEEL_FLOAT32, kWidth, 3, true, rms_norm_backward},
-    {"softmax", KEEL_FLOAT32, kWidth, 2, true, softmax},
-    {"softmax_backward", KEEL_FLOAT32, kWidth, 3, true, softmax_backward},
-    {"cross_entropy", KEEL_FLOAT32, kVocabulary, 1, true, cross_entropy},
-    {"cross_entropy_backward", KEEL_FLOAT32, kVocabulary, 2, true, cross_entropy_backward},
-    {"gelu", KEEL_FLOAT32, kWidth, 2, true, gelu},
-    {"gelu_backward", KEEL_FLOAT32, kWidth, 3, true, gelu_backward},
-    {"swiglu", KEEL_FLOAT32, kWidth, 3, true, swiglu},
-    {"swiglu_backward", KEEL_FLOAT32, kWidth, 5, true, swiglu_backward},
-    {"adamw", KEEL_FLOAT32, kWidth, 7, true, adamw},
-    {"cast", KEEL_FLOAT32, kWidth, 1.5, true, cast},
-    {"layer_norm", KEEL_BFLOAT16, kWidth, 2, true, layer_norm},
-    {"layer_norm_backward", KEEL_BFLOAT16, kWidth, 3, true, layer_norm_backward},
-    {"softmax", KEEL_BFLOAT16, kWidth, 2, false, softmax},
-    {"softmax_backward", KEEL_BFLOAT16, kWidth, 3, true, softmax_backward},
-    {"swiglu", KEEL_BFLOAT16, kWidth, 3, false, swiglu},
-    {"swiglu_backward", KEEL_BFLOAT16, kWidth, 5, false, swiglu_backward},
-    {"cast", KEEL_BFLOAT16, kWidth, 3, true, cast},
+    {"layer_norm", KEEL_FLOAT32, true},    {"layer_norm_backward", KEEL_FLOAT32, true},
+    {"rms_norm", KEEL_FLOAT32, true},      {"rms_norm_backward", KEEL_FLOAT32, true},
+    {"softmax", KEEL_FLOAT32, true},       {"softmax_backward", KEEL_FLOAT32, true},
+    {"cross_entropy", KEEL_FLOAT32, true}, {"cross_entropy_backward", KEEL_FLOAT32, true},
+    {"gelu", KEEL_FLOAT32, true},          {"gelu_backward", KEEL_FLOAT32, true},
+    {"swiglu", KEEL_FLOAT32, true},        {"swiglu_backward", KEEL_FLOAT32, true},
+    {"adamw", KEEL_FLOAT32, true},         {"cast", KEEL_FLOAT32, true},
+    {"layer_norm", KEEL_BFLOAT16, true},   {"layer_norm_backward", KEEL_BFLOAT16, true},
+    {"softmax", KEEL_BFLOAT16, false},     {"softmax_backward", KEEL_BFLOAT16, true},
+    {"swiglu", KEEL_BFLOAT16, false},      {"swiglu_backward", KEEL_BFLOAT16, false},
+    {"cast", KEEL_BFLOAT16, true},
 };
 
 class Comparison {
  public:
   Comparison(const Setup& setup)
       : setup_(setup),
-        sizes_(setup.quick),
+        tensor_bytes_(setup.quick ? 1 << 18 : 64 << 20),
         cores_(setup.cpu->info().compute_units),
-        copy_(cores_, /*pair_bytes=*/static_cast<uint64_t>(2 * sizes_.bytes)) {
+        copy_(cores_, /*pair_bytes=*/static_cast<uint64_t>(2 * tensor_bytes_)) {
     // Of a loss, which writes next to nothing, a set has not more than that.
-    const uint64_t wanted = 4 * cache_bytes() / static_cast<uint64_t>(sizes_.bytes);
+    const uint64_t wanted = 4 * cache_bytes() / static_cast<uint64_t>(tensor_bytes_);
     sets_ = setup.quick ? 2 : std::clamp<uint64_t>(wanted, 2, 16);
-    torch_ = TorchPeer::start(cores_, static_cast<uint32_t>(sets_), &no_torch_);
+    TorchOptions options;
+    options.threads = cores_;
+    options.sets = static_cast<uint32_t>(sets_);
+    torch_ = TorchPeer::start(options, &no_torch_);
   }
 
   const TorchPeer* torch() const { return torch_.get(); }
@@ -201,15 +70,13 @@ class Comparison {
 
   // Against memcpy and, where it is there, against PyTorch.
   std::vector<Figure> take(const Operator& op) {
-    const int64_t element_size = op.dtype == KEEL_FLOAT32 ? 4 : 2;
-    const Extents extents = sizes_.with_columns(op.columns, element_size);
+    const MemoryOperator& memory = memory_operator(op.name);
+    const Extents extents = memory.extents(op.dtype, tensor_bytes_);
     const std::string dtype = name_of(op.dtype);
     const std::string name = figure_of(op);
-    const std::string shape = fmt::format("{}x{}", extents.rows, extents.columns);
-    const double bytes =
-        op.streams * static_cast<double>(extents.rows * extents.columns * element_size);
+    const double bytes = memory.bytes(op.dtype, extents);
     OpRotation keel(*setup_.cpu, sets_,
-                    [&](OpTensors& tensors) { return op.make(tensors, op.dtype, extents); });
+                    [&](OpTensors& tensors) { return memory.make(tensors, op.dtype, extents); });
 
     std::vector<Contender> contenders;
     contenders.push_back({kKeel, bytes, /*run=*/nullptr, [&](uint64_t repetitions) {
@@ -221,7 +88,8 @@ class Comparison {
     contenders.push_back({copy_.name(), bytes, [&] { copy_.move(static_cast<uint64_t>(bytes)); }});
     if (torch_) {
       contenders.push_back({torch_->name(), bytes, /*run=*/nullptr, [&](uint64_t repetitions) {
-                              return torch_->run(op.name, shape, dtype, repetitions);
+                              return torch_->run(op.name, extents.text(), dtype, "eager",
+                                                 repetitions);
                             }});
     }
     RaceOptions options = setup_.race;
@@ -250,7 +118,7 @@ class Comparison {
 
  private:
   const Setup& setup_;
-  const Sizes sizes_;
+  const int64_t tensor_bytes_;  // whatever their dtype
   const uint32_t cores_;
   CopyPass copy_;
   uint64_t sets_ = 2;

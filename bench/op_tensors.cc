@@ -61,6 +61,13 @@ keel_tensor OpTensors::labels(int64_t count, int64_t bound) {
   return add(KEEL_INT32, {count}, values.data(), sizeof(int32_t));
 }
 
+keel_tensor OpTensors::permutation(int64_t count) {
+  std::vector<int32_t> values(static_cast<size_t>(count));
+  std::iota(values.begin(), values.end(), 0);
+  std::shuffle(values.begin(), values.end(), std::mt19937(static_cast<uint32_t>(memory_.size())));
+  return add(KEEL_INT32, {count}, values.data(), sizeof(int32_t));
+}
+
 void* host_address(Device device, const keel_tensor& tensor) {
   auto info = KEEL_STRUCT_INIT(keel_memory_info, KEEL_STRUCT_MEMORY_INFO);
   check(keel_memory_find(device.get(), tensor.data, &info));
@@ -74,11 +81,15 @@ OpRotation::OpRotation(Device device, size_t sets, const Make& make)
   for (size_t i = 0; i < sets; ++i) calls_.push_back(make(tensors_));
 }
 
-void OpRotation::run(uint64_t count) {
+void OpRotation::enqueue(uint64_t count) {
   for (uint64_t i = 0; i < count; ++i) {
     calls_[next_]->run(stream_);
     next_ = (next_ + 1) % calls_.size();
   }
+}
+
+void OpRotation::run(uint64_t count) {
+  enqueue(count);
   stream_.synchronize();
 }
 

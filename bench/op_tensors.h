@@ -21,6 +21,8 @@ class OpTensors {
                       float high = 2);
   // int32 in [0, bound).
   keel_tensor labels(int64_t count, int64_t bound);
+  // int32, each number below |count| once.
+  keel_tensor permutation(int64_t count);
 
  private:
   keel_tensor add(keel_dtype dtype, std::initializer_list<int64_t> shape, const void* values,
@@ -43,6 +45,9 @@ class OpRotation {
 
   size_t sets() const { return calls_.size(); }
   OpCall& call(size_t set) { return *calls_[set]; }
+  // What the calls are enqueued on.
+  Stream& stream() { return stream_; }
+  void enqueue(uint64_t count);
   // Enqueues |count| calls and waits for all of them.
   void run(uint64_t count);
 

@@ -1,5 +1,5 @@
-// What ranks cost beside their operations: until they are there, while they wait for nothing, and
-// what is written down of each operation.
+// What ranks cost beside their operations: until they are there, while they wait for nothing, until
+// they know that one has died, and what is written down of each operation.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -105,6 +105,35 @@ std::vector<Figure> collective_idle(Setup& setup) {
   figure.subject = processes.name;
   figure.peer = figure.limit = threads.name;
   figure.target = Target{0};
+  return {figure};
+}
+
+std::vector<Figure> collective_failure(Setup& setup) {
+  Figure figure;
+  figure.name = "collective_failure";
+  if (!setup.cpu) return {Figure::skip(figure.name, setup.no_cpu)};
+  constexpr uint32_t kSizes[] = {2, 4, 8};
+  for (const uint32_t size : kSizes) {
+    Timings timings{fmt::format("{} processes", size), 1, 1, {}};
+    for (uint32_t round = 0; round < setup.race.rounds; ++round) {
+      RankProcesses ranks(size, /*threads=*/1, AfterBarrier::kWaitForLast);
+      ranks.wait_for_all(kDeadline);
+      // By then the others are in the barrier that never ends.
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      const int64_t killed = ranks.kill_last();
+      timings.seconds.push_back(static_cast<double>(ranks.wait_for_failure(kDeadline) - killed) *
+                                1e-9);
+    }
+    figure.timings.push_back(timings);
+  }
+  figure.about =
+      "from the SIGKILL of a process with a rank until all others, which wait for it in an "
+      "operation, have been told that it failed.";
+  figure.unit = Unit::kMilliseconds;
+  figure.measure = Measure::kSubject;
+  figure.subject = figure.timings.back().name;
+  figure.peer = figure.limit = figure.timings.front().name;
+  figure.target = Target{100};
   return {figure};
 }
 

@@ -41,7 +41,10 @@ struct Place {
   uint32_t first = 0;
   uint32_t threads = 0;
   uint32_t world = 0;
+  AfterBarrier then = AfterBarrier::kNothing;
   keel_unique_id id = {};
+
+  bool is_last() const { return first + threads == world; }
 };
 
 class Rank {
@@ -55,10 +58,10 @@ class Rank {
   Rank(const Rank&) = delete;
   Rank& operator=(const Rank&) = delete;
 
-  void meet() const {
+  keel_status meet() const {
     const Stream stream(device_);
     check(keel_barrier(comm_, stream.get()));
-    check(keel_stream_synchronize(stream.get(), kTimeoutNs));
+    return keel_stream_synchronize(stream.get(), kTimeoutNs);
   }
 
  private:
@@ -94,7 +97,7 @@ void run_ranks(const Place& place) {
   in_threads(place.threads, [&](uint32_t i) {
     ranks[i] = std::make_unique<Rank>(place, place.first + i);
     joined[i] = now_ns();
-    ranks[i]->meet();
+    check(ranks[i]->meet());
   });
   times.joined_ns = *std::max_element(joined.begin(), joined.end());
   times.all_there_ns = now_ns();
@@ -102,6 +105,14 @@ void run_ranks(const Place& place) {
               static_cast<long long>(times.up_ns), static_cast<long long>(times.joined_ns),
               static_cast<long long>(times.all_there_ns));
   std::fflush(stdout);
+  if (place.then == AfterBarrier::kWaitForLast && !place.is_last()) {
+    std::vector<keel_status> statuses(place.threads);
+    in_threads(place.threads, [&](uint32_t i) { statuses[i] = ranks[i]->meet(); });
+    const bool are_told = std::all_of(statuses.begin(), statuses.end(),
+                                      [](keel_status each) { return each == KEEL_RANK_FAILED; });
+    std::printf("%lld\n", are_told ? static_cast<long long>(now_ns()) : -1LL);
+    std::fflush(stdout);
+  }
   char nothing = 0;
   while (read(STDIN_FILENO, &nothing, 1) < 0 && errno == EINTR) {
   }
@@ -132,15 +143,15 @@ pid_t spawn(const std::string& program, const std::string& what, int input, int 
 
 }  // namespace
 
-RankProcesses::RankProcesses(uint32_t processes, uint32_t threads) {
+RankProcesses::RankProcesses(uint32_t processes, uint32_t threads, AfterBarrier then) {
   keel_unique_id id = {};
   check(keel_unique_id_create(&id));
   const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
   const auto [input, own_end] = make_pipe();
   input_ = own_end;
   for (uint32_t i = 0; i < processes; ++i) {
-    const std::string what =
-        fmt::format("{}/{}/{}/{}/{}", kName, i * threads, threads, processes * threads, id.text);
+    const std::string what = fmt::format("{}/{}/{}/{}/{}/{}", kName, i * threads, threads,
+                                         processes * threads, static_cast<uint32_t>(then), id.text);
     const auto [output, their_end] = make_pipe();
     children_.push_back({0, output, {}});
     children_.back().pid = spawn(program, what, input, their_end);
@@ -150,31 +161,58 @@ RankProcesses::RankProcesses(uint32_t processes, uint32_t threads) {
   last_spawn_ns_ = now_ns();
 }
 
+std::string RankProcesses::line_of(Child& child, Clock::time_point end) const {
+  size_t length = 0;
+  while ((length = child.text.find('\n')) == std::string::npos) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now());
+    pollfd waited = {child.output, POLLIN, 0};
+    char block[256];
+    ssize_t got = 0;
+    if (left.count() <= 0 || poll(&waited, 1, static_cast<int>(left.count())) == 0 ||
+        (got = read(child.output, block, sizeof(block))) <= 0) {
+      throw std::runtime_error(fmt::format(
+          "process {} of {} with ranks of one communicator {}", &child - children_.data() + 1,
+          children_.size(), left.count() <= 0 ? "is not ready in time" : "has ended"));
+    }
+    child.text.append(block, static_cast<size_t>(got));
+  }
+  const std::string line = child.text.substr(0, length);
+  child.text.erase(0, length + 1);
+  return line;
+}
+
 std::vector<RankMilestones> RankProcesses::wait_for_all(std::chrono::milliseconds deadline) {
   const Clock::time_point end = Clock::now() + deadline;
   std::vector<RankMilestones> all;
   for (Child& child : children_) {
-    while (child.text.find('\n') == std::string::npos) {
-      const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now());
-      pollfd waited = {child.output, POLLIN, 0};
-      char block[256];
-      ssize_t got = 0;
-      if (left.count() <= 0 || poll(&waited, 1, static_cast<int>(left.count())) == 0 ||
-          (got = read(child.output, block, sizeof(block))) <= 0) {
-        throw std::runtime_error(fmt::format(
-            "process {} of {} with ranks of one communicator {}", all.size() + 1, children_.size(),
-            left.count() <= 0 ? "is not ready in time" : "has ended"));
-      }
-      child.text.append(block, static_cast<size_t>(got));
-    }
+    const std::string line = line_of(child, end);
     long long values[4] = {};
-    if (std::sscanf(child.text.c_str(), "%lld %lld %lld %lld", &values[0], &values[1], &values[2],
+    if (std::sscanf(line.c_str(), "%lld %lld %lld %lld", &values[0], &values[1], &values[2],
                     &values[3]) != 4) {
-      throw std::runtime_error("a process with ranks said: " + child.text);
+      throw std::runtime_error("a process with ranks said: " + line);
     }
     all.push_back({values[0], values[1], values[2], values[3]});
   }
   return all;
+}
+
+int64_t RankProcesses::kill_last() {
+  const int64_t time = now_ns();
+  kill(children_.back().pid, SIGKILL);
+  return time;
+}
+
+int64_t RankProcesses::wait_for_failure(std::chrono::milliseconds deadline) {
+  const Clock::time_point end = Clock::now() + deadline;
+  int64_t last = 0;
+  for (size_t i = 0; i + 1 < children_.size(); ++i) {
+    const std::string line = line_of(children_[i], end);
+    const long long told = std::atoll(line.c_str());
+    if (told <= 0)
+      throw std::runtime_error("a rank that another one's death was to reach: " + line);
+    last = std::max<int64_t>(last, told);
+  }
+  return last;
 }
 
 double RankProcesses::cpu_seconds() const {
@@ -209,10 +247,12 @@ bool be_rank_process(const std::string& what) {
   if (!what.starts_with(std::string(kName) + "/")) return false;
   Place place;
   static_assert(sizeof(place.id.text) == 128);
-  if (std::sscanf(what.c_str(), "ranks/%u/%u/%u/%127s", &place.first, &place.threads, &place.world,
-                  place.id.text) != 4) {
+  uint32_t then = 0;
+  if (std::sscanf(what.c_str(), "ranks/%u/%u/%u/%u/%127s", &place.first, &place.threads,
+                  &place.world, &then, place.id.text) != 5) {
     throw std::runtime_error("--repeat " + what);
   }
+  place.then = static_cast<AfterBarrier>(then);
   run_ranks(place);
   return true;
 }

@@ -19,11 +19,17 @@ struct RankMilestones {
   int64_t all_there_ns = 0;  // and have come through their first barrier
 };
 
-// Ranks on the CPU backend, one a thread, that do nothing after their first barrier. Keel is up
-// in this process, which makes the unique id. Used by one thread.
+// What ranks do after their first barrier.
+enum class AfterBarrier : uint32_t {
+  kNothing,
+  kWaitForLast,  // all but those of the last process wait in a barrier to which that never comes
+};
+
+// Ranks on the CPU backend, one a thread. Keel is up in this process, which makes the unique id.
+// Used by one thread.
 class RankProcesses {
  public:
-  RankProcesses(uint32_t processes, uint32_t threads);
+  RankProcesses(uint32_t processes, uint32_t threads, AfterBarrier then = AfterBarrier::kNothing);
   // Lets them end, or kills them where they do not.
   ~RankProcesses();
   RankProcesses(const RankProcesses&) = delete;
@@ -32,6 +38,11 @@ class RankProcesses {
   int64_t last_spawn_ns() const { return last_spawn_ns_; }
   // Waits until all are through the barrier; throws, with what it has from them, after |deadline|.
   std::vector<RankMilestones> wait_for_all(std::chrono::milliseconds deadline);
+  // Kills the last process, which the others wait for; when, by CLOCK_MONOTONIC.
+  int64_t kill_last();
+  // When the ranks of all other processes had been told that a rank has failed; throws where they
+  // are not, or are told something else, after |deadline|.
+  int64_t wait_for_failure(std::chrono::milliseconds deadline);
   // That they have used so far, all together.
   double cpu_seconds() const;
 
@@ -41,6 +52,8 @@ class RankProcesses {
     int output = -1;
     std::string text;  // that has come from it
   };
+
+  std::string line_of(Child& child, std::chrono::steady_clock::time_point end) const;
 
   std::vector<Child> children_;
   int input_ = -1;  // theirs ends when this is closed

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <utility>
@@ -10,6 +11,8 @@
 namespace keel::bench {
 
 namespace {
+
+constexpr char kOnEmulated[] = "taken, on an emulated chip";
 
 const char* unit_name(Unit unit) {
   switch (unit) {
@@ -80,7 +83,8 @@ std::string target_text(const Figure& figure) {
 
 const char* verdict(const Figure& figure) {
   const std::optional<bool> met = figure.met();
-  return !met ? "-" : *met ? "met" : "missed";
+  if (met) return *met ? "met" : "missed";
+  return figure.target ? "not measured" : "-";
 }
 
 std::string result_text(const Figure& figure) {
@@ -99,17 +103,19 @@ std::string result_text(const Figure& figure) {
 }
 
 nlohmann::ordered_json machine_json(const Machine& machine) {
-  return {{"cpu", machine.cpu},
-          {"cores", machine.cores},
-          {"load_before", machine.load_before},
-          {"load_after", machine.load_after},
-          {"compiler", machine.compiler},
-          {"keel", machine.keel},
-          {"onednn", machine.onednn},
-          {"vulkan_device", machine.vulkan_device},
-          {"vulkan_driver", machine.vulkan_driver},
-          {"cuda_device", machine.cuda_device},
-          {"cuda_driver", machine.cuda_driver}};
+  nlohmann::ordered_json json = {{"cpu", machine.cpu},
+                                 {"cores", machine.cores},
+                                 {"load_before", machine.load_before},
+                                 {"load_after", machine.load_after},
+                                 {"compiler", machine.compiler},
+                                 {"keel", machine.keel},
+                                 {"onednn", machine.onednn},
+                                 {"vulkan_device", machine.vulkan_device},
+                                 {"vulkan_driver", machine.vulkan_driver},
+                                 {"cuda_device", machine.cuda_device},
+                                 {"cuda_driver", machine.cuda_driver}};
+  if (!machine.cuda_pytorch.empty()) json["cuda_pytorch"] = machine.cuda_pytorch;
+  return json;
 }
 
 const char* measure_name(const Figure& figure) {
@@ -125,50 +131,89 @@ const char* measure_name(const Figure& figure) {
   }
 }
 
+// What it has to reach: it stands beside what was not measured too.
+nlohmann::ordered_json target_json(const Figure& figure) {
+  if (!figure.target) return nullptr;
+  nlohmann::ordered_json json = {{"measure", measure_name(figure)},
+                                 {"comparison", comparison(figure)},
+                                 {"bound", figure.target->bound}};
+  if (figure.target->instructions > 0) json["instructions"] = figure.target->instructions;
+  return json;
+}
+
+nlohmann::ordered_json contender_json(const Figure& figure, const Timings& timings) {
+  nlohmann::ordered_json json = {{"name", timings.name}};
+  if (!figure.emulated) {
+    json["median"] = median_in_unit(figure.unit, timings);
+    json["best"] = in_unit(figure.unit, timings, fastest(timings));
+    if (figure.unit != Unit::kMebibytes) {
+      json["median_seconds"] = median(timings.seconds);
+      json["min_seconds"] = fastest(timings);
+    }
+  }
+  json["rounds"] = timings.seconds.size();
+  json["repetitions"] = timings.repetitions;
+  return json;
+}
+
+nlohmann::ordered_json result_json(const Figure& figure) {
+  const Estimate result = figure.result();
+  return {{"measure", measure_name(figure)},
+          {"subject", figure.subject},
+          {"peer", figure.peer},
+          {"median", result.median},
+          {"interval_95", {result.low, result.high}}};
+}
+
 nlohmann::ordered_json figure_json(const Figure& figure) {
   nlohmann::ordered_json json = {{"name", figure.name}};
   if (!figure.skipped.empty()) {
     json["skipped"] = figure.skipped;
     if (figure.failed) json["failed"] = true;
+    if (!figure.target) return json;
+    json["unit"] = unit_name(figure.unit);
+    json["target"] = target_json(figure);
+    json["met"] = nullptr;
+    json["physical_limit"] = {{"contender", figure.limit}, {"value", nullptr}};
     return json;
   }
   json["about"] = figure.about;
   json["unit"] = unit_name(figure.unit);
+  if (figure.emulated) json["emulated"] = true;
   for (const Timings& timings : figure.timings) {
-    nlohmann::ordered_json contender = {{"name", timings.name},
-                                        {"median", median_in_unit(figure.unit, timings)},
-                                        {"best", in_unit(figure.unit, timings, fastest(timings))}};
-    if (figure.unit != Unit::kMebibytes) {
-      contender["median_seconds"] = median(timings.seconds);
-      contender["min_seconds"] = fastest(timings);
-    }
-    contender["rounds"] = timings.seconds.size();
-    contender["repetitions"] = timings.repetitions;
-    json["contenders"].push_back(std::move(contender));
+    json["contenders"].push_back(contender_json(figure, timings));
   }
-  const Estimate result = figure.result();
-  json["result"] = {{"measure", measure_name(figure)},
-                    {"subject", figure.subject},
-                    {"peer", figure.peer},
-                    {"median", result.median},
-                    {"interval_95", {result.low, result.high}}};
+  json["result"] = nullptr;
+  if (!figure.emulated) json["result"] = result_json(figure);
   if (figure.instructions) {
     json["instructions"] = {{"subject", figure.instructions->subject},
                             {"peer", figure.instructions->peer}};
   }
-  if (figure.target) {
-    json["target"] = {{"comparison", comparison(figure)}, {"bound", figure.target->bound}};
-    if (figure.target->instructions > 0) {
-      json["target"]["instructions"] = figure.target->instructions;
-    }
-    json["met"] = *figure.met();
-  } else {
-    json["target"] = nullptr;
-    json["met"] = nullptr;
+  json["target"] = target_json(figure);
+  json["met"] = nullptr;
+  if (const std::optional<bool> met = figure.met()) json["met"] = *met;
+  json["physical_limit"] = {{"contender", figure.limit}, {"value", nullptr}};
+  if (!figure.emulated) {
+    json["physical_limit"]["value"] = median_in_unit(figure.unit, figure.find(figure.limit));
   }
-  json["physical_limit"] = {{"contender", figure.limit},
-                            {"value", median_in_unit(figure.unit, figure.find(figure.limit))}};
   return json;
+}
+
+// A cell for each column of to_markdown().
+std::string row_text(const Figure& figure) {
+  if (!figure.skipped.empty()) {
+    return fmt::format("| {} | skipped: {} | | | {} | {} | {} |\n", figure.name, figure.skipped,
+                       figure.target ? target_text(figure) : "",
+                       figure.target ? verdict(figure) : "", figure.limit);
+  }
+  if (figure.emulated) {
+    return fmt::format("| {} | {} | {} | | {} | {} | {} |\n", figure.name, kOnEmulated, figure.peer,
+                       target_text(figure), verdict(figure), figure.limit);
+  }
+  return fmt::format("| {} | {} | {}: {} | {} | {} | {} | {}: {} |\n", figure.name,
+                     with_unit(figure, figure.subject), figure.peer, with_unit(figure, figure.peer),
+                     result_text(figure), target_text(figure), verdict(figure), figure.limit,
+                     with_unit(figure, figure.limit));
 }
 
 }  // namespace
@@ -176,14 +221,24 @@ nlohmann::ordered_json figure_json(const Figure& figure) {
 Figure Figure::skip(std::string name, std::string why) {
   Figure figure;
   figure.name = std::move(name);
-  figure.skipped = std::move(why);
+  figure.leave_out(std::move(why));
   return figure;
 }
 
 Figure Figure::fail(std::string name, const std::string& why) {
-  Figure figure = skip(std::move(name), "failed: " + why);
-  figure.failed = true;
+  Figure figure;
+  figure.name = std::move(name);
+  figure.give_up(why);
   return figure;
+}
+
+void Figure::leave_out(std::string why) {
+  skipped = std::move(why);
+}
+
+void Figure::give_up(const std::string& why) {
+  leave_out("failed: " + why);
+  failed = true;
 }
 
 const Timings& Figure::find(const std::string& contender) const {
@@ -210,11 +265,11 @@ Estimate Figure::result() const {
 }
 
 std::optional<bool> Figure::met() const {
-  if (!target || !skipped.empty()) return std::nullopt;
+  if (!target || !skipped.empty() || quick || emulated) return std::nullopt;
   const double reached = result().median;
   if (is_rate(unit)) return reached >= target->bound;
   const bool few = !instructions || target->instructions == 0 ||
-                   instructions->subject - instructions->peer <= target->instructions;
+                   std::round(instructions->subject - instructions->peer) <= target->instructions;
   return few && reached <= target->bound;
 }
 
@@ -222,6 +277,7 @@ std::string to_line(const Figure& figure) {
   if (!figure.skipped.empty()) {
     return fmt::format("{:<26} skipped: {}", figure.name, figure.skipped);
   }
+  if (figure.emulated) return fmt::format("{:<26} {}", figure.name, kOnEmulated);
   std::string line = fmt::format("{:<26} {}", figure.name, result_text(figure));
   if (figure.target) line += fmt::format("  {} ({})", verdict(figure), target_text(figure));
   for (const Timings& timings : figure.timings) {
@@ -240,20 +296,15 @@ std::string to_markdown(const Machine& machine, const std::vector<Figure>& figur
   text +=
       "| figure | Keel | against | result [95%] | target | | physical limit |\n"
       "|---|---|---|---|---|---|---|\n";
-  for (const Figure& figure : figures) {
-    if (!figure.skipped.empty()) {
-      text += fmt::format("| {} | skipped: {} | | | | | |\n", figure.name, figure.skipped);
-      continue;
-    }
-    text += fmt::format("| {} | {} | {}: {} | {} | {} | {} | {}: {} |\n", figure.name,
-                        with_unit(figure, figure.subject), figure.peer,
-                        with_unit(figure, figure.peer), result_text(figure), target_text(figure),
-                        verdict(figure), figure.limit, with_unit(figure, figure.limit));
-  }
+  for (const Figure& figure : figures) text += row_text(figure);
   text += "\n";
   for (const Figure& figure : figures) {
     if (!figure.skipped.empty()) continue;
     text += fmt::format("- **{}**: {}", figure.name, figure.about);
+    if (figure.emulated) {
+      text += "\n";
+      continue;
+    }
     const char* before = " Medians: ";
     for (const Timings& timings : figure.timings) {
       text += fmt::format("{}{} {}", before, timings.name, with_unit(figure, timings.name));
@@ -262,6 +313,12 @@ std::string to_markdown(const Machine& machine, const std::vector<Figure>& figur
     text += ".\n";
   }
   return text;
+}
+
+std::string to_json(const Machine& machine) {
+  nlohmann::ordered_json json = {{"date", machine.date}};
+  json.update(machine_json(machine));
+  return json.dump(2) + "\n";
 }
 
 std::string to_json(const Machine& machine, const std::vector<Figure>& figures, bool quick) {

@@ -25,7 +25,9 @@ enum class Measure {
 // Of times and bytes at most, of rates at least: a ratio, or a time in the figure's unit.
 struct Target {
   double bound;
-  double instructions = 0;  // that the subject may have more than the peer; 0: any number
+  // That the subject may have more than the peer, in whole ones: what happens once in a thousand
+  // calls is none of a call's. 0: any number.
+  double instructions = 0;
 };
 
 // Of one run, counted by callgrind where the difference of times is small.
@@ -49,15 +51,22 @@ struct Figure {
   std::optional<Instructions> instructions;
   std::string skipped;
   bool failed = false;  // then |skipped| says why
+  // Why what was timed says nothing of the target: it was on small sizes, or on an emulated chip.
+  // Of the latter no time is reported either.
+  bool quick = false;
+  bool emulated = false;
 
   static Figure skip(std::string name, std::string why);
   static Figure fail(std::string name, const std::string& why);
+  // As skip() and fail(), of a figure that keeps its target.
+  void leave_out(std::string why);
+  void give_up(const std::string& why);
 
   const Timings& find(const std::string& contender) const;
   // What |measure| says.
   Estimate result() const;
-  // Nothing without a target or when skipped. Judged by the median, and by the
-  // instructions where they were counted.
+  // Nothing without a target, when skipped, or when nothing was measured. Judged by the median,
+  // and by the instructions where they were counted.
   std::optional<bool> met() const;
 };
 
@@ -65,6 +74,8 @@ struct Figure {
 std::string to_line(const Figure& figure);
 // |quick|: of a run that was to show no more than that they can be taken.
 std::string to_markdown(const Machine& machine, const std::vector<Figure>& figures, bool quick);
+// The members that a report has of it.
+std::string to_json(const Machine& machine);
 // "format": 2.
 std::string to_json(const Machine& machine, const std::vector<Figure>& figures, bool quick);
 

@@ -27,12 +27,19 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // Debian's, which python3-torch is installed for; another may be first in PATH.
-constexpr char kInterpreter[] = "/usr/bin/python3";
+constexpr char kDebians[] = "/usr/bin/python3";
+constexpr char kOfPath[] = "python3";
 constexpr std::chrono::seconds kPatience{120};  // of one answer
 
-std::string script() {
-  const auto program = std::filesystem::read_symlink("/proc/self/exe");
-  return (program.parent_path() / "peers" / "torch_ops.py").string();
+bool is_cpu(const TorchOptions& options) {
+  return options.device == "cpu";
+}
+
+std::vector<std::string> interpreters(const TorchOptions& options) {
+  if (is_cpu(options)) return {kDebians};
+  const char* const told = std::getenv("KEEL_BENCH_PYTHON");
+  if (told != nullptr && *told != '\0') return {told};
+  return {kOfPath, kDebians};
 }
 
 // What the process has in its environment beside ours. glibc gives large blocks back to the system
@@ -42,21 +49,40 @@ constexpr const char* kSettings[] = {"MALLOC_MMAP_MAX_=0", "MALLOC_TRIM_THRESHOL
 
 }  // namespace
 
-std::unique_ptr<TorchPeer> TorchPeer::start(uint32_t threads, uint32_t sets, std::string* out_why) {
-  if (!std::filesystem::exists(script())) {
-    *out_why = script() + " is missing";
+std::string TorchOptions::default_script() {
+  const auto program = std::filesystem::read_symlink("/proc/self/exe");
+  return (program.parent_path() / "peers" / "torch_ops.py").string();
+}
+
+std::unique_ptr<TorchPeer> TorchPeer::start(const TorchOptions& options, std::string* out_why) {
+  if (!std::filesystem::exists(options.script)) {
+    *out_why = options.script + " is missing";
     return nullptr;
   }
+  out_why->clear();
+  for (const std::string& interpreter : interpreters(options)) {
+    std::unique_ptr<TorchPeer> peer(new TorchPeer(options.script));
+    std::string why;
+    if (peer->begin(interpreter, options, &why)) return peer;
+    *out_why += fmt::format("{}{}: {}", out_why->empty() ? "" : "; ", interpreter, why);
+  }
+  return nullptr;
+}
+
+bool TorchPeer::begin(const std::string& interpreter, const TorchOptions& options,
+                      std::string* out_why) {
   // A socket rather than pipes: a write to a process that is gone can be kept from ending this one.
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
     throw std::system_error(errno, std::generic_category(), "socketpair");
   }
-  std::unique_ptr<TorchPeer> peer(new TorchPeer);
-  peer->socket_ = ends[0];
+  socket_ = ends[0];
 
-  std::vector<std::string> words = {kInterpreter, "-I", script(), std::to_string(threads),
-                                    std::to_string(sets)};
+  std::vector<std::string> words = {interpreter};
+  // Debian's is taken as it was installed; another's PyTorch may lie wherever its user put it.
+  if (is_cpu(options)) words.push_back("-I");
+  words.insert(words.end(), {options.script, options.device, std::to_string(options.threads),
+                             std::to_string(options.sets)});
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
@@ -70,36 +96,54 @@ std::unique_ptr<TorchPeer> TorchPeer::start(uint32_t threads, uint32_t sets, std
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-  const int failure = posix_spawn(&peer->process_, kInterpreter, &actions, nullptr,
-                                  arguments.data(), environment.data());
+  // A group of its own: its compiler's processes end with it.
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+  const int failure = posix_spawnp(&process_, interpreter.c_str(), &actions, &attributes,
+                                   arguments.data(), environment.data());
+  posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   close(ends[1]);
   if (failure != 0) {
-    peer->process_ = -1;
-    *out_why = fmt::format("there is no {}", kInterpreter);
-    return nullptr;
+    process_ = -1;
+    *out_why = "is not here";
+    return false;
   }
-  const std::string greeting = peer->receive();
+  std::string greeting;
+  try {
+    greeting = receive();
+  } catch (const std::exception& error) {
+    greeting = error.what();
+  }
   constexpr std::string_view kReady = "ready ";
   if (!greeting.starts_with(kReady)) {
     *out_why = greeting;
-    return nullptr;
+    return false;
   }
-  peer->name_ = "PyTorch " + greeting.substr(kReady.size());
-  return peer;
+  name_ = "PyTorch " + greeting.substr(kReady.size());
+  return true;
 }
 
 TorchPeer::~TorchPeer() {
   if (socket_ >= 0) close(socket_);
   if (process_ < 0) return;
   // It ends when nobody speaks to it any more; what it computes meanwhile nobody wants.
-  kill(process_, SIGKILL);
+  kill(-process_, SIGKILL);
   waitpid(process_, nullptr, 0);
 }
 
+bool TorchPeer::can(const std::string& mode, std::string* out_why) {
+  send(fmt::format("can {}\n", mode));
+  const std::string answer = receive();
+  if (answer == "yes") return true;
+  *out_why = answer;
+  return false;
+}
+
 double TorchPeer::run(const std::string& operator_name, const std::string& shape,
-                      const std::string& dtype, uint64_t repetitions) {
-  send(fmt::format("run {} {} {} {}\n", operator_name, shape, dtype, repetitions));
+                      const std::string& dtype, const std::string& mode, uint64_t repetitions) {
+  send(fmt::format("run {} {} {} {} {}\n", operator_name, shape, dtype, mode, repetitions));
   const std::string answer = receive();
   char* end = nullptr;
   const double seconds = std::strtod(answer.c_str(), &end);
@@ -114,7 +158,10 @@ void TorchPeer::send(const std::string& line) {
   while (!left.empty()) {
     const ssize_t sent = ::send(socket_, left.data(), left.size(), MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0) throw std::system_error(errno, std::generic_category(), script());
+    if (sent < 0) {
+      answers_ = false;
+      throw std::system_error(errno, std::generic_category(), script_);
+    }
     left.remove_prefix(static_cast<size_t>(sent));
   }
 }
@@ -132,11 +179,17 @@ std::string TorchPeer::receive() {
     pollfd waited = {socket_, POLLIN, 0};
     const int ready = poll(&waited, 1, static_cast<int>(std::max<int64_t>(left.count(), 0)));
     if (ready < 0 && errno == EINTR) continue;
-    if (ready <= 0) throw std::runtime_error(script() + " does not answer");
+    if (ready <= 0) {
+      answers_ = false;
+      throw std::runtime_error(script_ + " does not answer");
+    }
     char buffer[4096];
     const ssize_t got = read(socket_, buffer, sizeof(buffer));
     if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) throw std::runtime_error(script() + " has ended");
+    if (got <= 0) {
+      answers_ = false;
+      throw std::runtime_error(script_ + " has ended");
+    }
     received_.append(buffer, static_cast<size_t>(got));
   }
 }

@@ -2,17 +2,19 @@
 """A training step of train_gpt on the CPU, beside the same model in PyTorch: float32, the same
 text and settings, as many threads.
 
-    bench/train_gpt_step.py [--keel build/bin/train_gpt] [--rounds 5] [--steps 6] [--threads N]
-                            [--json FILE]
+    bench/train_gpt_step.py [--programs build/bin] [--rounds 5] [--steps 6] [--threads N]
+                            [--json FILE] [--markdown FILE]
 
 The two take turns, so that both see the same machine; of each, the median of all steps is
 compared, but for the first step of a turn, which warms up. PyTorch is as fast as its BLAS: what it
-has loaded is reported, and Debian's reference implementation is refused, being no peer.
+has loaded is reported, and Debian's reference implementation is refused, being no peer. The limit
+is the time of the step's products at the rate that products alone reach.
 """
 import argparse
 import json
 import os
 import pathlib
+import platform
 import statistics
 import subprocess
 import sys
@@ -37,6 +39,7 @@ CONFIGS = {
     ),
 }  # fmt: skip
 LINES = 12000
+TARGET = 1.3  # times as fast as PyTorch
 
 
 def loaded_blas():
@@ -44,8 +47,13 @@ def loaded_blas():
     return sorted({path for path in maps if "blas" in path and path.startswith("/")})
 
 
-def keel_steps(program, config, steps, threads, folder):
-    """Seconds of each step of a turn but the first."""
+def machine(programs):
+    """As the other benchmarks tell of it."""
+    return json.loads(subprocess.check_output([programs / "keel_bench", "--machine"]))
+
+
+def run_keel(programs, config, steps, threads, folder):
+    """What train_gpt writes of a turn."""
     result = folder / "result.json"
     options = {
         "--model": config["architecture"],
@@ -59,14 +67,12 @@ def keel_steps(program, config, steps, threads, folder):
     for option in ("layers", "width", "heads", "kv_heads", "mlp_width", "context"):
         options["--" + option.replace("_", "-")] = config[option]
     subprocess.run(
-        [program, *(str(word) for option in options.items() for word in option)],
+        [programs / "train_gpt", *(str(word) for option in options.items() for word in option)],
         check=True,
         stdout=subprocess.DEVNULL,
         env=dict(os.environ, KEEL_CPU_CORES=str(threads)),
     )
-    tokens = TRAINING["batch"] * config["context"]
-    intervals = json.loads(result.read_text())["intervals"]
-    return [tokens / interval["tokens_per_second"] for interval in intervals[1:]]
+    return json.loads(result.read_text())
 
 
 def pytorch_steps(trainer, steps):
@@ -80,48 +86,98 @@ def pytorch_steps(trainer, steps):
 
 def compare(arguments, config, folder, text):
     trainer = goldens.Trainer(goldens.initial_weights(config), config, TRAINING, text)
-    keel, pytorch = [], []
+    tokens = TRAINING["batch"] * config["context"]
+    keel, pytorch, limits = [], [], []
     for _ in range(arguments.rounds):
-        keel += keel_steps(arguments.keel, config, arguments.steps, arguments.threads, folder)
+        run = run_keel(arguments.programs, config, arguments.steps, arguments.threads, folder)
+        keel += [tokens / step["tokens_per_second"] for step in run["intervals"][1:]]
+        roof = run["devices"][0]["roof_flops_per_second"]
+        limits += [tokens * run["flops_per_token"] / roof] if roof else []
         pytorch += pytorch_steps(trainer, arguments.steps)
     figure = {
+        "name": f"train_step/{config['architecture']}",
         "model": config,
         "batch": TRAINING["batch"],
         "threads": arguments.threads,
+        "rounds": arguments.rounds,
+        "steps": len(keel),
         "keel_seconds": statistics.median(keel),
         "pytorch_seconds": statistics.median(pytorch),
     }
     figure["ratio"] = figure["pytorch_seconds"] / figure["keel_seconds"]
+    figure["target"] = {"comparison": "at least", "bound": TARGET}
+    figure["met"] = figure["ratio"] >= TARGET
+    figure["physical_limit"] = {
+        "contender": "products alone",
+        "seconds": statistics.median(limits) if limits else None,
+    }
     return figure
+
+
+def markdown(report):
+    of = report["machine"]
+    lines = [
+        f"{of['cpu']}, {of['cores']} cores, load {of['load_before']:.2f} before and "
+        f"{of['load_after']:.2f} after. Keel {of['keel']}, {of['compiler']}; PyTorch "
+        f"{of['pytorch']}, Python {of['python']}, {', '.join(report['blas'])}. {report['date']}",
+        "",
+        "| figure | Keel | PyTorch | result | target | | physical limit |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for figure in report["figures"]:
+        limit = figure["physical_limit"]["seconds"]
+        lines.append(
+            f"| {figure['name']} | {figure['keel_seconds']:.3f} s | "
+            f"{figure['pytorch_seconds']:.3f} s | {figure['ratio']:.2f}x | at least {TARGET}x | "
+            f"{'met' if figure['met'] else 'missed'} | products alone: "
+            f"{'not measured' if limit is None else f'{limit:.3f} s'} |"
+        )
+    return "\n".join(lines) + "\n"
 
 
 def main():
     parser = argparse.ArgumentParser(description="Times a training step beside PyTorch's.")
-    parser.add_argument("--keel", default="build/bin/train_gpt", metavar="PROGRAM")
+    parser.add_argument("--programs", default="build/bin", type=pathlib.Path, metavar="FOLDER",
+                        help="with train_gpt and keel_bench")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=6, help="of each in a round, at least 2")
-    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE")
+    parser.add_argument("--markdown", type=pathlib.Path, metavar="FILE")
     arguments = parser.parse_args()
+    if arguments.rounds < 1 or arguments.steps < 2:
+        parser.error("the first step of a turn warms up: there have to be a round and two steps")
     torch.set_num_threads(arguments.threads)
-    blas = loaded_blas()
-    if any("/blas/" in os.path.realpath(path) for path in blas):
+    blas = [os.path.realpath(path) for path in loaded_blas()]
+    if any("/blas/" in path for path in blas):
         sys.exit(f"{blas[0]} is the reference BLAS; install libopenblas0-pthread")
+    of = machine(arguments.programs)
+    report = {
+        "format": 2,
+        "date": of.pop("date"),
+        "machine": of | {"pytorch": torch.__version__, "python": platform.python_version()},
+        "blas": blas,
+        "figures": [],
+    }
     text = goldens.lines_of_text(LINES)
-    figures = []
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         (folder / "text").write_bytes(text)
         for model, config in CONFIGS.items():
             figure = compare(arguments, config, folder, text)
-            figures.append(figure)
+            report["figures"].append(figure)
             print(
                 f"{model}: Keel {figure['keel_seconds']:.3f} s, PyTorch {torch.__version__} "
-                f"{figure['pytorch_seconds']:.3f} s a step, {figure['ratio']:.2f} times"
+                f"{figure['pytorch_seconds']:.3f} s a step, {figure['ratio']:.2f} times "
+                f"({'met' if figure['met'] else 'missed'}: at least {TARGET})",
+                flush=True,
             )
-    print("BLAS of PyTorch:", *(os.path.realpath(path) for path in blas))
+    report["machine"]["load_after"] = machine(arguments.programs)["load_before"]
+    print("BLAS of PyTorch:", *blas)
     if arguments.json:
-        arguments.json.write_text(json.dumps({"blas": blas, "figures": figures}, indent=2) + "\n")
+        arguments.json.write_text(json.dumps(report, indent=2) + "\n")
+    if arguments.markdown:
+        arguments.markdown.write_text(markdown(report))
 
 
 if __name__ == "__main__":

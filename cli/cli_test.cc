@@ -234,56 +234,6 @@ TEST(CliTopo, APictureThatCannotBeWrittenIsAFailureThatNamesTheFile) {
   }
 }
 
-// ---- ops list ----------------------------------------------------------------------
-
-TEST(CliOpsList, JsonHasEveryRequiredOperatorOnTheCpu) {
-  const Result result = keel({"ops", "list", "--backend", "cpu", "--json"});
-  ASSERT_EQ(result.exit_code, 0) << result.error;
-  const json out = json::parse(result.out);
-  EXPECT_EQ(out.at("backends"), json::array({"cpu"}));
-  const json* matmul = find_named(out.at("ops"), "op", "matmul");
-  ASSERT_NE(matmul, nullptr);
-  EXPECT_EQ(matmul->at("inputs"), json::array({"float32", "float32", "float32"}));
-  for (const json& row : out.at("ops")) {
-    if (row.at("required") == true) {
-      EXPECT_NE(row.at("support").at("cpu").at("level"), "missing") << row.dump();
-    }
-  }
-}
-
-TEST(CliOpsList, NothingIsMissingOnTheCpu) {
-  const Result result = keel({"ops", "list", "--backend", "cpu", "--missing"});
-  EXPECT_EQ(result.exit_code, 0) << result.error;
-  EXPECT_EQ(result.out, "");
-}
-
-TEST(CliOpsList, MarkdownIsTheDocumentation) {
-  const Result result = keel({"ops", "list", "--markdown"});
-  ASSERT_EQ(result.exit_code, 0) << result.error;
-  std::ifstream file(KEEL_SOURCE_DIR "/docs/operators.md");
-  const std::string page((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  EXPECT_EQ(result.out, page);
-}
-
-TEST(CliOpsList, MarkdownExcludesOtherForms) {
-  EXPECT_EQ(keel({"ops", "list", "--markdown", "--json"}).exit_code, 2);
-}
-
-TEST(CliOpsList, UnknownBackendIsNamedAmongThoseThere) {
-  const Result result = keel({"ops", "list", "--backend", "cqu"});
-  EXPECT_EQ(result.exit_code, 2);
-  EXPECT_EQ(result.out, "");
-  EXPECT_TRUE(contains(result.error, "'cqu'")) << result.error;
-  EXPECT_TRUE(contains(result.error, "cpu")) << result.error;
-}
-
-TEST(CliOpsList, BackendWithoutDeviceCannotBeAsked) {
-  const Result result = keel({"ops", "list", "--backend", "skeleton", "--missing"});
-  EXPECT_EQ(result.exit_code, 1);
-  EXPECT_EQ(result.out, "");
-  EXPECT_TRUE(contains(result.error, "skeleton")) << result.error;
-}
-
 // ---- ops explain -------------------------------------------------------------------
 
 TEST(CliOpsExplain, NamesTheKernelThatWouldRun) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 #include <functional>
+#include <iterator>
+#include <keel/plugin_kit.hpp>
 #include <numeric>
 #include <optional>
 #include <string_view>
@@ -150,7 +152,20 @@ std::vector<Case> representative_cases(const Schema& schema) {
 
 std::string dtype_label(const Case& each) {
   const size_t begin = each.id.find('/') + 1;  // "matmul/bf16_f32/nn/..."
-  return each.id.substr(begin, each.id.find('/', begin) - begin);
+  std::string label = each.id.substr(begin, each.id.find('/', begin) - begin);
+  // An id names the first input's dtype and the first output's, which another combination of
+  // the operator may have too: then the input that makes the difference is named as well.
+  const Schema& schema = *ops::find_schema(each.op);
+  const ops::DtypeCombination& own = schema.dtypes[each.combination];
+  for (const ops::DtypeCombination& earlier : schema.dtypes.first(each.combination)) {
+    if (earlier.inputs[0] != own.inputs[0] || earlier.outputs[0] != own.outputs[0]) continue;
+    const auto differs = std::ranges::mismatch(earlier.inputs, own.inputs);
+    if (differs.in2 == std::end(own.inputs)) continue;
+    const auto input = static_cast<size_t>(differs.in2 - std::begin(own.inputs));
+    label += std::string("_") + schema.inputs[input].name + "_" + ops::short_name(*differs.in2);
+    break;
+  }
+  return label;
 }
 
 Case make_case(const Schema& schema, const CaseOptions& options) {
@@ -180,6 +195,7 @@ OpCall make_call(const Case& each) {
         continue;
       }
       tensors.push_back(make_tensor(/*data=*/nullptr, tensor.dtype, tensor.shape, tensor.strides));
+      tensors.back().byte_offset = tensor.offset * kit::dtype_size(tensor.dtype);
       list.emplace_back(tensors.back());
     }
     return list;

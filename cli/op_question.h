@@ -18,7 +18,8 @@ const ops::Schema& find_op(const std::string& name);
 // more than a few elements, so that what a backend says of it holds for ordinary calls.
 std::vector<ops::Case> representative_cases(const ops::Schema& schema);
 
-// "f32", or "bf16_f32" where the result has another dtype: unique within the operator.
+// "f32", or "bf16_f32" where the result has another dtype; "f32_g_bf16" for one that only
+// input g tells from an earlier one. Unique within the operator.
 std::string dtype_label(const ops::Case& each);
 
 // What the command line changes about a case.

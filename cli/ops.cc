@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdio>
 #include <keel/plugin_kit.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -13,19 +14,17 @@
 
 #include "cli/command.h"
 #include "cli/op_question.h"
+#include "cli/op_support.h"
 #include "ops/docs.h"
 #include "ops/schema.h"
+#ifdef KEEL_CLI_CONFORM
+#include "conformance/emulated_libraries.h"
+#endif
 
 namespace keel::cli {
 namespace {
 
 // ---- list ------------------------------------------------------------------------
-
-// One column: a backend, asked through its first device.
-struct Column {
-  std::string backend;
-  Device device;
-};
 
 // One row: a dtype combination of an operator.
 struct Row {
@@ -43,34 +42,6 @@ struct ListOptions {
   bool markdown = false;
   bool json = false;
 };
-
-std::vector<Column> list_columns(const std::string& wanted) {
-  std::vector<Column> columns;
-  if (!wanted.empty()) {
-    const keel_backend_info backend = find_backend(wanted);
-    if (backend.device_count == 0) {
-      throw Error(KEEL_NOT_FOUND,
-                  fmt::format("backend '{}' has no device: {}", wanted, backend.reason));
-    }
-    columns.push_back({wanted, Device::find(wanted)});
-    return columns;
-  }
-  for (const keel_backend_info& backend : backends()) {
-    if (backend.device_count != 0) columns.push_back({backend.name, Device::find(backend.name)});
-  }
-  if (columns.empty()) throw Error(KEEL_NOT_FOUND, "no backend has a device: see 'keel devices'");
-  return columns;
-}
-
-// Nothing where only another backend's kernel could run the call, or none.
-std::optional<keel_op_plan> own_plan(const OpCall& call, Device device) {
-  try {
-    return call.plan(device);
-  } catch (const Error& error) {
-    if (error.status() != KEEL_UNSUPPORTED) throw;
-    return std::nullopt;
-  }
-}
 
 std::vector<Row> list_rows(const std::vector<Column>& columns) {
   check(keel_op_forbid_fallback(1));
@@ -151,10 +122,32 @@ void print_list_json(const std::vector<Row>& rows, const std::vector<Column>& co
   print_json(out);
 }
 
-void run_list(const ListOptions& options) {
-  if (options.markdown) return print(ops::operators_markdown());
+// Says on standard error what the page will lack.
+void print_markdown(const ListOptions& options) {
+#ifdef KEEL_CLI_CONFORM
+  // The page is of the backends, not of this machine's chips.
+  std::string none;
+  conformance::use_emulated_libraries(&none);
+#endif
   const Session session(options.plugins);
-  const std::vector<Column> columns = list_columns(options.backend);
+  std::vector<Column> columns = support_columns(options.backend);
+  std::erase_if(columns, [](const Column& column) {
+    return (column.device.info().claims & KEEL_CLAIM_OPS) == 0;
+  });
+  for (const keel_backend_info& backend : backends()) {
+    if (!options.backend.empty() && backend.name != options.backend) continue;
+    const auto is_it = [&](const Column& column) { return column.backend == backend.name; };
+    if (std::ranges::any_of(columns, is_it)) continue;
+    fmt::print(stderr, "keel: the page has no column of '{}': {}\n", backend.name,
+               backend.device_count == 0 ? backend.reason : "its device has no operators");
+  }
+  print(ops::operators_markdown(support_markdown(columns)));
+}
+
+void run_list(const ListOptions& options) {
+  if (options.markdown) return print_markdown(options);
+  const Session session(options.plugins);
+  const std::vector<Column> columns = support_columns(options.backend);
   const std::vector<Row> rows = list_rows(columns);
   if (options.missing) return print_missing(rows, columns, options.json);
   options.json ? print_list_json(rows, columns) : print_table(rows, columns);
@@ -176,7 +169,10 @@ void add_list_command(CLI::App& ops_command) {
   auto* missing = command->add_flag("--missing", options->missing,
                                     "Only what is required and missing; nothing if all is there");
   auto* json = command->add_flag("--json", options->json, "Print JSON");
-  command->add_flag("--markdown", options->markdown, "Print the operators' documentation instead")
+  command
+      ->add_flag("--markdown", options->markdown,
+                 "Print the operators' documentation instead, a GPU's backend asked on the "
+                 "emulated chip")
       ->excludes(missing)
       ->excludes(json);
   command->callback([options] { run_list(*options); });

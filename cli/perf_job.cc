@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <fstream>
 #include <keel/plugin_kit.hpp>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <thread>
 
 namespace keel::cli {
@@ -252,8 +254,29 @@ void PerfJob::run_table(uint32_t thread, PerfStep step) {
   }
 }
 
+void PerfJob::check_foreign_ways() const {
+  if (options_.processes == 1) {
+    throw UsageError("--tune: what is --foreign has two ways between processes alone: --procs");
+  }
+  const char* const attach = std::getenv("KEEL_ATTACH");
+  if (attach != nullptr && std::string_view(attach) == "0") {
+    throw UsageError("--tune: KEEL_ATTACH=0 leaves one way only for what is --foreign");
+  }
+}
+
+uint64_t PerfJob::bytes_in_place() {
+  uint64_t bytes = 0;
+  for (const auto& rank : ranks_) {
+    auto stats = KEEL_STRUCT_INIT(keel_comm_stats, KEEL_STRUCT_COMM_STATS);
+    check(keel_comm_stats_get(rank->comm(), &stats));
+    bytes += stats.bytes_in_place;
+  }
+  return control_.sum(bytes);
+}
+
 bool PerfJob::tune() {
-  PerfTuning tuning(explain());
+  if (options_.foreign) check_foreign_ways();
+  PerfTuning tuning(explain(), options_.foreign);
   std::vector<const PerfOperation*> operations;
   std::vector<std::string> algorithms;  // in the order in which they are first named
   for (const std::string& name : perf_operation_names()) {
@@ -273,10 +296,13 @@ bool PerfJob::tune() {
   // Several times each, far apart: what else goes on in the machine does not last.
   constexpr uint32_t kPasses = 3;
   Json built_in;
+  uint64_t attached = 0;  // bytes that were read in place, by either way
+  uint64_t staged = 0;
   for (uint32_t at = 0; at < kPasses * algorithms.size(); ++at) {
     const std::string& algorithm = algorithms[at % algorithms.size()];
     const bool is_built_in = algorithm == PerfTuning::kBuiltIn;
-    make_communicators(is_built_in ? "" : algorithm.c_str());
+    if (options_.foreign) setenv("KEEL_ATTACH", is_built_in ? "1" : "0", /*overwrite=*/1);
+    make_communicators(is_built_in || options_.foreign ? "" : algorithm.c_str());
     const Json explained = Json::parse(explain());
     if (is_built_in) built_in = explained;
     run_threads(
@@ -290,6 +316,12 @@ bool PerfJob::tune() {
           team_.abort();
           for (const auto& rank : ranks_) keel_comm_abort(rank->comm());
         });
+    if (options_.foreign) (is_built_in ? attached : staged) = bytes_in_place();
+  }
+  if (options_.foreign && attached <= staged) {
+    // Two times of one and the same say nothing.
+    if (control_.process() == 0) print("# Nothing was read by cross-memory attach: no rules\n");
+    return true;
   }
   if (control_.process() == 0) {
     print(tuning.report());
@@ -315,9 +347,17 @@ void PerfJob::tune_operation(uint32_t thread, const PerfOperation& operation,
     step.counts = operation.counts(size, element_bytes, options_.world());
     const uint64_t bytes = step.counts.send * element_bytes;
     if (bytes == 0) continue;  // less than the smallest part for each rank
-    const bool differs = perf_algorithm_at(built_in, operation.name, bytes) != algorithm &&
-                         perf_algorithm_at(explained, operation.name, bytes) == algorithm;
-    if (algorithm != PerfTuning::kBuiltIn && !differs) continue;
+    const std::string usual = perf_algorithm_at(built_in, operation.name, bytes);
+    if (options_.foreign) {
+      if (usual != "direct") continue;  // the others have no two ways
+      // In the first ones the ranks only find out whether they may read each other.
+      constexpr uint32_t kUntilAgreed = 4;
+      for (uint32_t i = 0; i < kUntilAgreed; ++i) start_all(ranks_of(thread), step);
+    } else if (algorithm != PerfTuning::kBuiltIn) {
+      const bool differs =
+          usual != algorithm && perf_algorithm_at(explained, operation.name, bytes) == algorithm;
+      if (!differs) continue;
+    }
     const PerfTiming timing = time(thread, step);
     if (timing.wrong.value_or(0) != 0) {
       throw std::runtime_error(fmt::format("{} by {} of {} bytes: {} wrong elements",

@@ -32,6 +32,10 @@ class PerfJob {
   void make_communicators(const char* algorithm = nullptr);
   // Times every algorithm, and writes what is the fastest where. Whether all was right.
   bool tune();
+  // UsageError where buffers of --foreign can go one way only.
+  void check_foreign_ways() const;
+  // That the ranks of all processes have read where they were, in their communicators so far.
+  uint64_t bytes_in_place();
   // At the sizes that |algorithm|, by |explained|, does otherwise than |built_in|.
   void tune_operation(uint32_t thread, const PerfOperation& operation, const std::string& algorithm,
                       const Json& explained, const Json& built_in, PerfTuning* tuning);

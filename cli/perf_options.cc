@@ -229,7 +229,7 @@ void add_perf_options(CLI::App& command, const std::shared_ptr<PerfOptions>& opt
                    "Memory of malloc and keel_host_register; CPU devices only");
   command.add_flag("--tune", out->tune,
                    "Measure every algorithm at every size (1K to 16M, times 4) and keep the "
-                   "fastest for this machine");
+                   "fastest for this machine; with --foreign, whether to attach or to stage");
   command.add_flag("--explain", out->explain,
                    "Print how rank 0 goes about it, and of each size what it was to take");
   command

@@ -39,11 +39,15 @@ uint64_t middle(uint64_t smaller, uint64_t larger) {
 
 }  // namespace
 
-PerfTuning::PerfTuning(const std::string& explained)
-    : explained_(Json::parse(explained)), path_(explained_["measured_table"]) {}
+PerfTuning::PerfTuning(const std::string& explained, bool foreign)
+    : explained_(Json::parse(explained)), foreign_(foreign), path_(explained_["measured_table"]) {}
 
 std::vector<std::string> PerfTuning::algorithms(const std::string& operation) const {
   std::vector<std::string> all;
+  if (foreign_) {
+    if (explained_["foreign_buffers"].contains(operation)) all = {kBuiltIn, kStaging};
+    return all;
+  }
   const Json& candidates = explained_["candidates"];
   if (!candidates.contains(operation)) return all;
   all.emplace_back(kBuiltIn);
@@ -91,7 +95,8 @@ std::string PerfTuning::report() const {
 
 std::string PerfTuning::surroundings() const {
   const Json& where = explained_["surroundings"];
-  return fmt::format("{} {} {}", where["ranks"].get<uint32_t>(), where["reach"].get<std::string>(),
+  return fmt::format("{} {} {}", where["ranks"].get<uint32_t>(),
+                     foreign_ ? "foreign" : where["reach"].get<std::string>(),
                      where["cores"].get<std::string>());
 }
 

@@ -15,12 +15,15 @@ namespace keel::cli {
 // What was measured of one operation, and the rules that follow from it. For one thread.
 class PerfTuning {
  public:
-  // What keel_comm_explain says of the communicator that is measured.
-  explicit PerfTuning(const std::string& explained);
+  // What keel_comm_explain says of the communicator that is measured. |foreign|: not which
+  // algorithm is the fastest, but which way of buffers that Keel did not allocate.
+  explicit PerfTuning(const std::string& explained, bool foreign = false);
 
   // What Keel chooses by itself; measured too, for what is no faster by more than kMargin is
   // not worth a rule.
   static constexpr const char* kBuiltIn = "built-in";
+  // What foreign buffers are measured against: that is attached, as built in.
+  static constexpr const char* kStaging = "staging";
   static constexpr double kMargin = 0.05;
 
   // kBuiltIn, and then those that can do |operation|; none: there is no choice.
@@ -50,6 +53,7 @@ class PerfTuning {
   std::string surroundings() const;
 
   Json explained_;
+  bool foreign_;
   std::string path_;
   std::map<std::string, std::map<uint64_t, Times>> measured_;  // of an operation, at a size
 };

@@ -21,6 +21,7 @@ using keel::cli::testing::Result;
 
 constexpr const char* kExplained = R"({"measured_table": "/nowhere/table",
   "surroundings": {"ranks": 4, "reach": "alias", "cores": "enough"},
+  "foreign_buffers": {"all_gather": [{"way": "attach"}]},
   "candidates": {"all_reduce": ["eager", "ring"], "broadcast": ["eager"]},
   "algorithms": {"all_reduce": [{"to": 4096, "algorithm": "eager"}, {"algorithm": "direct"}],
                  "broadcast": [{"algorithm": "ring"}]}})";
@@ -67,6 +68,33 @@ TEST(PerfTuning, ReplacesWhatItMeasuredAndLeavesTheRest) {
             "keel-collectives 1\n# of mine\nall_reduce 1- 8 alias crowded halving\n"
             "broadcast * 4 alias enough knomial\n" +
                 mine);
+}
+
+TEST(PerfTuning, ForeignBuffersHaveRulesOfTheirOwn) {
+  PerfTuning tuning(kExplained, /*foreign=*/true);
+  EXPECT_EQ(tuning.algorithms("all_gather"), (std::vector<std::string>{"built-in", "staging"}));
+  EXPECT_TRUE(tuning.algorithms("all_reduce").empty());
+  tuning.add("all_gather", 16384, "built-in", 10e-6);
+  tuning.add("all_gather", 16384, "staging", 5e-6);
+  tuning.add("all_gather", 65536, "built-in", 10e-6);
+  tuning.add("all_gather", 65536, "staging", 20e-6);
+  const std::string mine = "all_gather 0-32768 4 foreign enough staging\n";
+  EXPECT_EQ(tuning.merged("keel-collectives 1\nall_gather 1- 4 alias enough ring\n"
+                          "all_gather 1- 4 foreign enough staging\n"),
+            "keel-collectives 1\nall_gather 1- 4 alias enough ring\n" + mine);
+}
+
+// Whether processes may read each other is not this test's to say.
+TEST(PerfTuning, ForeignBuffersAreMeasuredBetweenProcesses) {
+  const std::string folder = testing::TempDir() + "keel-tune-foreign-" + std::to_string(getpid());
+  const Result tuned = keel({"perf", "all_gather", "-b", "256K", "-e", "256K", "--procs", "2", "-n",
+                             "2", "--foreign", "--tune", "--timeout", "60"},
+                            {"XDG_CACHE_HOME=" + folder, "KEEL_ALGORITHM=", "KEEL_ATTACH=1"});
+  EXPECT_EQ(tuned.exit_code, 0) << tuned.error << tuned.out;
+  EXPECT_TRUE(contains(tuned.out, "Nothing was read by cross-memory attach") ||
+              contains(tuned.out, "staging "))
+      << tuned.out;
+  std::filesystem::remove_all(folder);
 }
 
 TEST(PerfTuning, SaysWhatIsChosen) {
@@ -119,6 +147,9 @@ TEST(PerfTuning, WhatCannotBeTunedIsSaid) {
   EXPECT_EQ(barrier.exit_code, 2);
   EXPECT_TRUE(contains(barrier.error, "--tune: there is one way only for barrier"))
       << barrier.error;
+  const Result threads = keel({"perf", "all_gather", "-g", "2", "--foreign", "--tune"});
+  EXPECT_EQ(threads.exit_code, 2);
+  EXPECT_TRUE(contains(threads.error, "between processes alone: --procs")) << threads.error;
   const Result nowhere =
       keel({"perf", "all_gather", "-b", "1K", "-e", "1K", "-g", "2", "-n", "1", "--tune"},
            {"XDG_CACHE_HOME=/proc/none"});

@@ -75,6 +75,9 @@ Status Communicator::check(const Request& request, const Ref<Stream>& stream) co
 Status Communicator::enqueue(Request request, const Ref<Stream>& stream) {
   KEEL_RETURN_IF_ERROR(check(request, stream));
   request.algorithm = selection_.choose(request, world());
+  if (request.algorithm == Algorithm::kDirect) {
+    request.foreign = selection_.choose_foreign(request, world());
+  }
   request.print = request.fingerprint();
   ControlSegment& segment = team().segment();
   if (segment.failed()) return segment.failure_status();

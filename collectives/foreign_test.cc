@@ -14,7 +14,9 @@
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <map>
 #include <string>
 #include <vector>
@@ -184,7 +186,7 @@ void forbid_attach() {
   prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
 }
 
-// Arguments: rank, meeting, KEEL_ATTACH, whose the buffers are.
+// Arguments: rank, meeting, KEEL_ATTACH, whose the buffers are, KEEL_COLLECTIVE_TABLE.
 int run_worker(const std::vector<std::string>& arguments) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);  // where only parents may read their children
@@ -195,9 +197,10 @@ int run_worker(const std::vector<std::string>& arguments) {
   }
   setenv("KEEL_MEETING", arguments[1].c_str(), 1);
   setenv("KEEL_ATTACH", arguments[2].c_str(), 1);
-  const bool foreign = arguments[3] == "foreign";
+  setenv("KEEL_COLLECTIVE_TABLE", arguments[4].c_str(), 1);
+  const bool foreign = arguments[3] != "own";
   const bool may_attach = may_read_siblings();
-  if (!foreign) forbid_attach();
+  if (arguments[3] != "foreign") forbid_attach();
   auto init = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
   init.backends = "cpu";
   if (keel_init(&init) != KEEL_OK) return 2;
@@ -215,15 +218,18 @@ int run_worker(const std::vector<std::string>& arguments) {
 
 // ---- the tests ------------------------------------------------------------------
 
-// What rank 0 says in the end; of the others that they are done. |attach| is each rank's.
-std::string run_ranks(const std::vector<std::string>& attach, const std::string& buffers) {
+// What rank 0 says in the end; of the others that they are done. |attach| is each rank's,
+// |table| rank 0's, by which all go. |buffers|: "foreign"; "own" or "untried", the device's and
+// foreign ones, where it is deadly to read another process.
+std::string run_ranks(const std::vector<std::string>& attach, const std::string& buffers,
+                      const std::string& table = "builtin") {
   static int runs = 0;
   const std::string meeting = "foreign-" + std::to_string(getpid()) + "-" + std::to_string(++runs);
   std::vector<ChildProcess> ranks;
   std::vector<std::string> places;
   for (uint32_t rank = 0; rank < kWorld; ++rank) {
-    ranks.emplace_back(
-        "rank", std::vector<std::string>{std::to_string(rank), meeting, attach[rank], buffers});
+    ranks.emplace_back("rank", std::vector<std::string>{std::to_string(rank), meeting, attach[rank],
+                                                        buffers, rank == 0 ? table : "builtin"});
     places.push_back(ranks.back().read_line());
   }
   for (uint32_t rank = 0; rank < kWorld; ++rank) {
@@ -255,6 +261,52 @@ TEST(Foreign, IsStagedWhereOneRankDoesNotWantToBeRead) {
 
 TEST(Foreign, NobodyTriesToReadOthersWhileBuffersAreKeels) {
   run_ranks({"1", "1", "1"}, "own");
+}
+
+// A file with |rules|, for as long as it lives.
+class TableFile {
+ public:
+  explicit TableFile(const std::string& rules)
+      : path_(testing::TempDir() + "keel-foreign-" + std::to_string(getpid()) + ".table") {
+    std::ofstream(path_, std::ios::binary) << "keel-collectives 1\n" << rules;
+  }
+  ~TableFile() { std::remove(path_.c_str()); }
+  TableFile(const TableFile&) = delete;
+  TableFile& operator=(const TableFile&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  const std::string path_;
+};
+
+TEST(Foreign, IsStagedWhereTheTableOfRankZeroSaysSo) {
+  const std::vector<std::string> attach = {"1", "1", "1"};
+  const std::string attached = run_ranks(attach, "foreign");
+  if (attached == "may not") GTEST_SKIP() << "processes here may not read each other";
+  constexpr uint64_t kPartBytes = kCount * sizeof(uint32_t);
+  const auto with = [&](const std::string& rules) {
+    return run_ranks(attach, "foreign", TableFile(rules).path());
+  };
+  // Its own part is read where it is in each of the rounds but the first.
+  const std::string staged = with("all_gather 256K- * foreign * staging\n");
+  EXPECT_GE(std::stoull(attached), std::stoull(staged) + (kRounds - 1) * kPartBytes);
+  EXPECT_EQ(with("all_gather 0-256K * foreign * staging\n"), attached) << "of other sizes";
+  EXPECT_EQ(with("all_gather * * foreign * staging\nall_gather 256K- * foreign * attach\n"),
+            attached);
+}
+
+TEST(Foreign, NobodyTriesToReadOthersWhereTheTableStagesAll) {
+  const TableFile table(
+      "broadcast * * foreign * staging\nall_gather * * foreign * staging\n"
+      "all_to_all * * foreign * staging\ngather * * foreign * staging\n"
+      "scatter * * foreign * staging\n");
+  run_ranks({"1", "1", "1"}, "untried", table.path());
+}
+
+TEST(Foreign, NoTableAttachesWhatTheEnvironmentForbids) {
+  const TableFile table("all_gather * * foreign * attach\nbroadcast * * foreign * attach\n");
+  EXPECT_EQ(run_ranks({"0", "0", "0"}, "foreign", table.path()),
+            run_ranks({"0", "0", "0"}, "foreign"));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "collectives/selection/algorithm.h"
+#include "collectives/selection/foreign.h"
 #include "collectives/transports/control_segment.h"
 #include "core/status.h"
 
@@ -55,6 +56,8 @@ struct Request {
   void* receive = nullptr;
   double factor = 1;
   Algorithm algorithm = Algorithm::kDirect;  // as chosen, by all ranks alike
+  // Of a send buffer that Keel did not allocate, where the operation and the kernel allow it.
+  ForeignWay foreign = ForeignWay::kAttach;
   Fingerprint print;  // fingerprint(), once that is chosen: posted and recorded as it is
   // Of the forms with arrays, one a rank; empty for the others.
   std::vector<Piece> send_pieces;

@@ -99,8 +99,8 @@ Status Runner::make_sides(const Request& request, Sides* out_sides) {
     std::memcpy(out_sides->send.buffer.host, original.buffer.host, send_bytes);
     return {};
   }
-  // What is reduced is read by parts, of which each would be a call of the kernel and a copy more.
-  const bool attachable = request.algorithm == Algorithm::kDirect && !reduces(request.collective);
+  const bool attachable = request.algorithm == Algorithm::kDirect &&
+                          request.foreign == ForeignWay::kAttach && !reduces(request.collective);
   return context_.make_side(request.send, send_bytes, !eager, &out_sides->send, attachable);
 }
 

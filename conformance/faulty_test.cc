@@ -120,6 +120,17 @@ TEST_F(Conform, WrongLastElementIsCaughtByOps) {
   EXPECT_NE(output_.find("--filter 'ops/add/f32/255' --seed 42"), std::string::npos);
 }
 
+TEST_F(Conform, UnrepeatableIsCaughtByOps) {
+  EXPECT_EQ(run("unrepeatable", "--level core,ops"), 1);
+  EXPECT_EQ(level("core").at("certified"), true) << output_;
+  EXPECT_EQ(level("ops").at("certified"), false);
+  EXPECT_EQ(outcome("ops/add/f32/255"), "fail");
+  const Json failure = find("ops/add/f32/255");
+  EXPECT_NE(failure.at("message").get<std::string>().find("of the same inputs, element 0 is"),
+            std::string::npos)
+      << failure;
+}
+
 TEST_F(Conform, EarlyEventIsCaughtByAsync) {
   for (const char* id : {"async/event/not_early/query", "async/event/not_early/wait"}) {
     EXPECT_EQ(run("early_event", std::string("--filter ") + id), 1);

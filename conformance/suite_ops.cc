@@ -10,6 +10,7 @@
 
 #include "conformance/emulated_libraries.h"
 #include "conformance/harness.h"
+#include "ops/case_builder.h"
 #include "ops/case_data.h"
 #include "ops/cases.h"
 #include "ops/reference.h"
@@ -24,19 +25,29 @@ constexpr int64_t kQuickElements = 150'000;
 // Before and behind every tensor; a multiple of any alignment that a kernel may ask of
 // an allocation's begin.
 constexpr uint64_t kRedBytes = 4096;
+// The mean error of fewer says nothing: where the terms of a few sums happen to cancel, what is
+// right for each by the size of its terms is much by that of the sums.
+constexpr size_t kElementsOfAMean = 64;
+// That a workspace may grow by beside what it is for: tiles, alignment.
+constexpr uint64_t kSpareBytes = 64 << 10;
 
 // One tensor of the case in device memory, between red zones.
 class DeviceTensor {
  public:
   DeviceTensor(const Stream& stream, std::span<const std::byte> content)
       : content_(content),
-        image_(content.size() + 2 * kRedBytes, kRedZone),
+        image_(content.size() + 2 * kRedBytes),
         buffer_(stream.device(), KEEL_MEMORY_DEVICE, image_.size()) {
-    std::copy(content.begin(), content.end(), image_.begin() + kRedBytes);
-    stream.upload(buffer_.data(), image_);
+    upload(stream);
   }
 
   void* data() const { return content_.empty() ? nullptr : buffer_.at(kRedBytes); }
+  // As it was in the beginning.
+  void upload(const Stream& stream) {
+    std::fill(image_.begin(), image_.end(), kRedZone);
+    std::copy(content_.begin(), content_.end(), image_.begin() + kRedBytes);
+    stream.upload(buffer_.data(), image_);
+  }
   // Reads it back; after synchronize, image() is the device's.
   void download(const Stream& stream) { stream.download(image_, buffer_.data()); }
   std::span<std::byte> inside() { return {image_.data() + kRedBytes, content_.size()}; }
@@ -66,19 +77,28 @@ class OpRun {
     place();
     const keel_op_call call = data_.rebind(input_pointers_, output_pointers_, &storage_);
     ask(call);
-    must(keel_op_run(stream_.get(), &call), "keel_op_run");
-    for (auto& tensor : inputs_) {
-      if (tensor) tensor->download(stream_);
-    }
-    for (auto& tensor : outputs_) {
-      if (tensor) tensor->download(stream_);
-    }
-    stream_.synchronize();
+    compute(call);
     for (uint32_t i = 0; i < inputs_.size(); ++i) check_input(i);
     for (uint32_t o = 0; o < case_.outputs.size(); ++o) check_output(o);
+    check_repeatable(call);
   }
 
  private:
+  template <typename Body>
+  void for_each_tensor(const Body& body) {
+    for (auto* tensors : {&inputs_, &outputs_}) {
+      for (auto& tensor : *tensors) {
+        if (tensor) body(*tensor);
+      }
+    }
+  }
+
+  void compute(const keel_op_call& call) {
+    must(keel_op_run(stream_.get(), &call), "keel_op_run");
+    for_each_tensor([&](DeviceTensor& tensor) { tensor.download(stream_); });
+    stream_.synchronize();
+  }
+
   void place() {
     for (uint32_t i = 0; i < case_.inputs.size(); ++i) {
       const bool present = case_.inputs[i].present;
@@ -130,11 +150,15 @@ class OpRun {
     }
   }
 
-  void check_output(uint32_t index) {
+  DeviceTensor& output(uint32_t index) {
     const int32_t place = case_.in_place[index];
-    DeviceTensor& tensor = place < 0 ? *outputs_[index] : *inputs_[static_cast<size_t>(place)];
+    return place < 0 ? *outputs_[index] : *inputs_[static_cast<size_t>(place)];
+  }
+
+  void check_output(uint32_t index) {
+    DeviceTensor& tensor = output(index);
     const std::string name = std::string("output ") + schema_.outputs[index].name;
-    if (place < 0) check_red_zones(tensor, name);
+    if (case_.in_place[index] < 0) check_red_zones(tensor, name);
     check_gaps(index, tensor.inside(), name);
     keel_tensor view = *data_.call().outputs[index];
     view.data = tensor.inside().data();
@@ -181,10 +205,47 @@ class OpRun {
                       name, wrong, got.size(), first, got[first], wanted.values[first],
                       wanted.magnitudes[first]));
     }
+    if (got.size() < kElementsOfAMean) return;
     const double error = ops::normalised_error(got, wanted.values, tolerance.absolute);
     check(error <= tolerance.nmse,
           fmt::format("{}: normalised mean-square error {:.3g}, allowed {:.3g}", name, error,
                       tolerance.nmse));
+  }
+
+  // The same inputs give the same bits.
+  void check_repeatable(const keel_op_call& call) {
+    std::vector<std::vector<std::byte>> first;
+    for (uint32_t o = 0; o < case_.outputs.size(); ++o) {
+      const std::span<const std::byte> got = output(o).inside();
+      first.emplace_back(got.begin(), got.end());
+    }
+    for_each_tensor([&](DeviceTensor& tensor) { tensor.upload(stream_); });
+    compute(call);
+    for (uint32_t o = 0; o < case_.outputs.size(); ++o) {
+      check_same_bits(o, first[o], output(o).inside());
+    }
+  }
+
+  void check_same_bits(uint32_t index, std::span<std::byte> first, std::span<std::byte> second) {
+    if (std::equal(first.begin(), first.end(), second.begin())) return;
+    keel_tensor view = *data_.call().outputs[index];
+    const uint32_t size = kit::dtype_size(view.dtype);
+    uint64_t element = 0;
+    uint64_t differing = UINT64_MAX;
+    kit::for_each_element(view, [&](int64_t offset) {
+      const uint64_t at = view.byte_offset + static_cast<uint64_t>(offset) * size;
+      const bool differs = std::memcmp(first.data() + at, second.data() + at, size) != 0;
+      if (differs && differing == UINT64_MAX) differing = element;
+      ++element;
+    });
+    const auto value = [&](std::span<std::byte> of) {
+      view.data = of.data();
+      return differing < element ? ops::read_tensor(view)[differing] : 0.0;
+    };
+    fail_case(
+        fmt::format("output {}: of the same inputs, element {} is {:.17g} in a first run and "
+                    "{:.17g} in a second one",
+                    schema_.outputs[index].name, differing, value(first), value(second)));
   }
 
   const Context& context_;
@@ -199,6 +260,42 @@ class OpRun {
   std::vector<void*> output_pointers_;
   ops::CaseData::Storage storage_;
 };
+
+// ---- memory of attention -----------------------------------------------------------
+
+ops::Case attention_of(keel_op_id op, int64_t tokens) {
+  const ops::CaseTensor heads = ops::dense(KEEL_FLOAT32, {tokens, 1, 16});
+  const ops::CaseTensor rows = ops::dense(KEEL_FLOAT32, {1, tokens});
+  const std::vector<keel_attribute> attributes = {ops::float_attribute(0.25),
+                                                  ops::int_attribute(1)};
+  if (op == KEEL_OP_ATTENTION) {
+    return ops::make_case(op, 0, "memory", {heads, heads, heads, ops::absent(), ops::absent()},
+                          {heads, rows}, attributes);
+  }
+  return ops::make_case(op, 0, "memory",
+                        {heads, heads, heads, heads, heads, rows, ops::absent(), ops::absent()},
+                        {heads, heads, heads}, attributes);
+}
+
+uint64_t workspace_of(const Context& context, keel_op_id op, int64_t tokens) {
+  const ops::CaseData data(attention_of(op, tokens), context.environment.seed);
+  keel_op_plan plan = KEEL_STRUCT_INIT(keel_op_plan, KEEL_STRUCT_OP_PLAN);
+  const keel_status status = keel_op_plan_get(context.device(), &data.call(), &plan);
+  if (status == KEEL_UNSUPPORTED || plan.fallback != 0) {
+    unsupported("the device has no kernel for this call");
+  }
+  must(status, "keel_op_plan_get");
+  return plan.workspace_bytes;
+}
+
+// Fused attention never holds all weights at once: four times the tokens take at most four times
+// the workspace, where the weights take sixteen times the bytes.
+void check_attention_memory(const Context& context, keel_op_id op) {
+  const uint64_t some = workspace_of(context, op, 2048);
+  const uint64_t more = workspace_of(context, op, 8192);
+  check(more <= 4 * some + kSpareBytes,
+        fmt::format("a workspace of {} bytes for 2048 tokens, and of {} for 8192", some, more));
+}
 
 int64_t element_count(const ops::Case& op_case) {
   const auto count = [](const ops::CaseTensor& tensor) {
@@ -220,6 +317,11 @@ void add_ops_cases(const Environment&, std::vector<Case>* cases) {
     cases->push_back({"ops/" + op_case->id, KEEL_CLAIM_OPS,
                       element_count(*op_case) > kQuickElements,
                       [op_case](const Context& context) { OpRun(context, *op_case).run(); }});
+  }
+  for (const keel_op_id op : {KEEL_OP_ATTENTION, KEEL_OP_ATTENTION_BACKWARD}) {
+    cases->push_back({fmt::format("ops/{}/memory", ops::find_schema(op)->name), KEEL_CLAIM_OPS,
+                      /*full=*/false,
+                      [op](const Context& context) { check_attention_memory(context, op); }});
   }
 }
 

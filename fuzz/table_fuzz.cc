@@ -22,6 +22,9 @@ void check_choices(const keel::Selection& selection, const keel::Surroundings& s
       request.dtype = dtype;
       for (uint64_t count = 0; count < 1ull << 40; count = 3 * count + 1) {
         request.count = request.collective == KEEL_BARRIER ? 0 : count;
+        const bool attaches =
+            selection.choose_foreign(request, surroundings.world) == keel::ForeignWay::kAttach;
+        if (attaches && !keel::can_attach(request.collective)) __builtin_trap();
         const keel::Algorithm chosen = selection.choose(request, surroundings.world);
         if (!keel::applies(chosen, request.collective, surroundings.world)) __builtin_trap();
         const uint64_t most = surroundings.staged ? keel::kStagedEagerBytes : keel::kMostEagerBytes;

@@ -29,6 +29,8 @@ CaseTensor absent();
 keel_attribute int_attribute(int64_t value);
 keel_attribute float_attribute(double value);
 
+// "f32", "e4m3"; a dtype of no such name has its whole one.
+const char* short_name(keel_dtype dtype);
 // "7x13"; "scalar" for rank 0.
 std::string shape_text(const std::vector<int64_t>& shape);
 

@@ -154,6 +154,8 @@ double draw(const CaseTensor& tensor, uint64_t bits) {
       return bits % 16 == 0 ? -1000 * (1 + Uniforms(bits).first) : normal(bits);
     case Distribution::kSubnormal:
       return sign_of(bits) * 2 * Uniforms(bits).first * float_limits(tensor.dtype).smallest_normal;
+    case Distribution::kZeroes:
+      return sign_of(bits) * 0.0;
     case Distribution::kBoundaries:  // by the element
     case Distribution::kLogSumExp:   // made from the logits, by CaseData
     case Distribution::kNaN:         // left as set bits

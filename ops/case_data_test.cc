@@ -98,6 +98,17 @@ TEST(Distributions, SpecialHoldsEveryKind) {
   }
 }
 
+TEST(Distributions, ZeroesAreOfBothSigns) {
+  int negative = 0;
+  const std::vector<double> drawn = draw(Distribution::kZeroes);
+  for (double value : drawn) {
+    EXPECT_EQ(value, 0);
+    negative += std::signbit(value) ? 1 : 0;
+  }
+  EXPECT_GT(negative, 0);
+  EXPECT_LT(negative, static_cast<int>(drawn.size()));
+}
+
 TEST(Distributions, TiesAreHalfwayBetween16BitNeighbours) {
   int halfway = 0;
   for (double value : draw(Distribution::kTies)) {

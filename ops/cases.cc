@@ -7,7 +7,6 @@
 #include "ops/case_builder.h"
 
 namespace keel::ops {
-namespace {
 
 const char* short_name(keel_dtype dtype) {
   switch (dtype) {
@@ -31,6 +30,8 @@ const char* short_name(keel_dtype dtype) {
       return kit::dtype_name(dtype);
   }
 }
+
+namespace {
 
 bool is_dense(const CaseTensor& tensor) {
   return tensor.strides == dense(tensor.dtype, tensor.shape).strides;

@@ -33,6 +33,7 @@ enum class Distribution : uint8_t {
   kSomeNaN,             // normal, one in sixteen NaN
   kSomeFarBelow,        // normal, one in sixteen so low that e^-x is infinite even in float64
   kSubnormal,           // subnormals of the dtype, and normals beside them
+  kZeroes,              // of both signs
   kNaN                  // content that must not be read; all bits set in an integer
 };
 

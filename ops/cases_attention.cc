@@ -98,12 +98,13 @@ Case attention_backward_case(uint32_t combination, const Extents& e,
 template <typename Make>
 std::vector<Case> head_cases(size_t combinations, const Make& make) {
   // One of everything; primes; below, at and beside the tile sizes kernels use; nothing to see,
-  // and nobody who looks; shared heads; packed sequences, some of them empty; wide and odd heads.
+  // and nobody who looks; shared heads; packed sequences, some of them empty; heads that are odd,
+  // and of each width for which kernels differ.
   const Extents extents[] = {{1, 1, 1, 1, 1},      {7, 5, 3, 1, 13},     {64, 64, 1, 1, 64},
                              {67, 131, 2, 2, 31},  {131, 67, 1, 1, 16},  {0, 5, 1, 1, 4},
                              {5, 0, 2, 1, 3},      {37, 41, 4, 2, 8, 3}, {3, 41, 2, 1, 5, 5},
                              {41, 3, 2, 1, 5, 5},  {2, 1031, 1, 1, 8},   {5, 9, 1, 1, 256},
-                             {9, 5, 2, 2, 129, 2}, {11, 7, 1, 1, 3, 1}};
+                             {9, 5, 2, 2, 129, 2}, {11, 7, 1, 1, 3, 1},  {70, 67, 2, 1, 100}};
   std::vector<Case> cases;
   for (uint32_t c = 0; c < combinations; ++c) {
     for (const bool causal : {false, true}) {
@@ -115,8 +116,16 @@ std::vector<Case> head_cases(size_t combinations, const Make& make) {
           make(c, {37, 41, 2, 1, 3, 5}, {.causal = causal, .keys = D::kSomeNaN, .name = "/nan"}));
       cases.push_back(
           make(c, {37, 41, 2, 1, 3}, {.causal = causal, .q = D::kSomeNaN, .name = "/nan_q"}));
+      cases.push_back(make(c, {37, 41, 2, 1, 3},
+                           {.causal = causal, .q = D::kNonFinite, .name = "/non_finite_q"}));
+      cases.push_back(make(c, {37, 41, 2, 1, 3, 5},
+                           {.causal = causal, .keys = D::kNonFinite, .name = "/non_finite"}));
+      cases.push_back(
+          make(c, {37, 41, 2, 1, 3},
+               {.causal = causal, .q = D::kZeroes, .keys = D::kZeroes, .name = "/zeroes"}));
     }
     cases.push_back(make(c, {9, 11, 2, 1, 5, 2}, {.padding = 3, .name = "/padded"}));
+    cases.push_back(make(c, {37, 41, 2, 1, 3}, {.q = D::kSubnormal, .name = "/subnormal"}));
   }
   return cases;
 }

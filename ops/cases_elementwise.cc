@@ -231,7 +231,9 @@ std::vector<Case> adamw_cases() {
   add("no_momentum", attributes(0.01, 0, 0.1, 2, 1));
   add("no_learning", attributes(0, 0.9, 0.1, 2, 1));
   for (Case& each : cases) {
-    if (each.inputs[1].dtype == KEEL_BFLOAT16) each.id += "/g_bf16";  // ids name the first dtype
+    // Ids name the first dtype.
+    if (each.inputs[1].dtype == KEEL_BFLOAT16) each.id += "/g_bf16";
+    if (each.inputs[1].dtype == KEEL_FLOAT16) each.id += "/g_f16";
   }
   return cases;
 }

@@ -105,9 +105,13 @@ std::vector<Case> rows_cases(keel_op_id op, const Make& make) {
     for (const Shape& shape : kShapes) cases.push_back(make(c, shape, RowsOptions{}));
     const auto add = [&](const RowsOptions& options) { cases.push_back(make(c, kShape, options)); };
     add({.x = D::kSomeNaN, .name = "/some_nan"});
+    add({.x = D::kSubnormal, .name = "/subnormal"});
     add({.x = D::kFar, .name = "/far"});
     add({.padding = 4, .name = "/padded"});
     add({.shift = 1, .name = "/unaligned"});
+    add({.x = D::kZeroes, .name = "/zeroes"});
+    // Most rows of so few columns hold no NaN and no infinity.
+    cases.push_back(make(c, {61, 5}, {.x = D::kNonFinite, .name = "/non_finite"}));
     cases.push_back(in_place(make(c, kShape, RowsOptions{}), 0, 0));
     cases.push_back(make(c, {3, 10007}, {.x = D::kPositive, .name = "/growing"}));
   }
@@ -123,6 +127,8 @@ void add_forward_cases(keel_op_id op, const Make& make, std::vector<Case>* cases
     };
     add({.x = D::kNonFinite, .name = "/non_finite"});
     add({.eps = 0, .name = "/no_eps"});
+    // Divided by 0: NaN, and no deviation is infinite.
+    add({.x = D::kZeroes, .eps = 0, .name = "/zeroes_no_eps"});
     add({.eps = 3, .name = "/large_eps"});
     // Beyond the range of float16.
     if (c == 0) add({.x = D::kWide, .name = "/wide"});
@@ -214,9 +220,12 @@ std::vector<Case> softmax_cases() {
     add({.x = D::kFar, .name = "/far"});
     add({.x = D::kSomeNaN, .mask = O::kMaskOfAMatrix, .name = "/some_nan"});
     add({.x = D::kNonFinite, .causal = true, .name = "/non_finite"});
+    add({.x = D::kSubnormal, .name = "/subnormal"});
     add({.mask = O::kMaskOfAll, .padding = 4, .name = "/padded"});
     add({.mask = O::kMaskOfAMatrix, .shift = 1, .name = "/unaligned"});
     cases.push_back(in_place(softmax_case(c, {3, 31, 44}, {.mask = O::kMaskOfAMatrix}), 0, 0));
+    add({.x = D::kZeroes, .scale = -1.5, .name = "/zeroes"});
+    cases.push_back(softmax_case(c, {2, 67, 2}, {.x = D::kNonFinite, .name = "/non_finite"}));
     // Rows that see nothing: the first ones of a tall matrix; some where few columns are masked.
     cases.push_back(softmax_case(c, {2, 44, 31}, {.causal = true, .name = "/causal"}));
     cases.push_back(softmax_case(c, {2, 67, 2}, {.mask = O::kMaskOfAll, .name = "/mask"}));
@@ -238,9 +247,13 @@ std::vector<Case> softmax_backward_cases() {
     };
     add(-0.125, {.name = "/scaled"});
     add(1, {.x = D::kSomeNaN, .name = "/some_nan"});
+    add(1, {.x = D::kSubnormal, .name = "/subnormal"});
     add(1, {.padding = 4, .name = "/padded"});
     add(1, {.shift = 1, .name = "/unaligned"});
     cases.push_back(in_place(softmax_backward_case(c, {3, 31, 44}, 0.5), 0, 1));
+    add(1, {.x = D::kZeroes, .name = "/zeroes"});
+    cases.push_back(
+        softmax_backward_case(c, {3, 31, 7}, 0.5, {.x = D::kNonFinite, .name = "/non_finite"}));
   }
   return cases;
 }

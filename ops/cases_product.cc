@@ -15,6 +15,7 @@ struct BatchOptions {
   double alpha = 1;
   double beta = 0;
   D distribution = D::kNormal;
+  bool a_is_zero = false;
   int64_t padding = 0;       // between the rows of a, b and c
   bool interleaved = false;  // row by row: the first rows of all matrices, the second ones, ...
   bool one_a = false;        // the same matrix for all products
@@ -46,7 +47,8 @@ Case batched_case(uint32_t combination, bool trans_a, bool trans_b, int64_t batc
   const Shape b = trans_b ? Shape{batch, n, k} : Shape{batch, k, n};
   return make_case(
       KEEL_OP_BATCHED_MATMUL, combination, suffix,
-      {place(dense(dtypes.inputs[0], a, options.distribution), options.one_a),
+      {place(dense(dtypes.inputs[0], a, options.a_is_zero ? D::kZeroes : options.distribution),
+             options.one_a),
        place(dense(dtypes.inputs[1], b, options.distribution), options.one_b)},
       {place(dense(dtypes.outputs[0], {batch, m, n}, options.beta == 0 ? D::kNaN : D::kNormal),
              false)},
@@ -95,7 +97,15 @@ std::vector<Case> batched_matmul_cases() {
         batched_case(c, false, false, 5, 33, 65, 17, {.distribution = D::kWide, .name = "wide"}));
     cases.push_back(batched_case(c, false, false, 5, 33, 65, 17,
                                  {.distribution = D::kNonFinite, .name = "non_finite"}));
+    // Enlarged to what float16 holds.
+    cases.push_back(
+        batched_case(c, false, false, 5, 33, 65, 17,
+                     {.alpha = 0x1p20, .distribution = D::kSubnormal, .name = "subnormal"}));
     cases.push_back(batched_case(c, false, true, 2, 70, 130, 66));
+    // A product with an infinity is NaN: a kernel may not leave out what is multiplied by 0.
+    cases.push_back(batched_case(
+        c, false, false, 5, 33, 65, 17,
+        {.distribution = D::kNonFinite, .a_is_zero = true, .name = "zero_and_non_finite"}));
   }
   return cases;
 }

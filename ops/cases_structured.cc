@@ -22,6 +22,7 @@ struct MatmulOptions {
   double alpha = 1;
   double beta = 0;
   D distribution = D::kNormal;
+  bool a_is_zero = false;
   int64_t padding = 0;  // between the rows of a, b and c
   uint64_t shift = 0;   // elements before the first of each
   const char* name = "";
@@ -45,7 +46,8 @@ Case matmul_case(uint32_t combination, bool trans_a, bool trans_b, int64_t m, in
   if (*options.name != '\0') suffix += std::string("/") + options.name;
   return make_case(
       KEEL_OP_MATMUL, combination, suffix,
-      {place(dense(dtypes.inputs[0], trans_a ? Shape{k, m} : Shape{m, k}, options.distribution)),
+      {place(dense(dtypes.inputs[0], trans_a ? Shape{k, m} : Shape{m, k},
+                   options.a_is_zero ? D::kZeroes : options.distribution)),
        place(dense(dtypes.inputs[1], trans_b ? Shape{n, k} : Shape{k, n}, options.distribution)),
        options.bias ? shifted(dense(dtypes.inputs[2], {n}), options.shift) : absent()},
       {place(dense(dtypes.outputs[0], {m, n}, options.beta == 0 ? D::kNaN : D::kNormal))},
@@ -151,37 +153,47 @@ std::string rows_text(int64_t n, int64_t v, const LogitsOptions& options) {
   return std::string("n") + std::to_string(n) + "_v" + std::to_string(v) + options.name;
 }
 
-CaseTensor logits_tensor(int64_t n, int64_t v, const LogitsOptions& options) {
-  CaseTensor tensor = dense(KEEL_FLOAT32, {n, v}, options.logits);
+CaseTensor logits_tensor(keel_dtype dtype, int64_t n, int64_t v, const LogitsOptions& options) {
+  CaseTensor tensor = dense(dtype, {n, v}, options.logits);
   return options.padding == 0 ? tensor : padded(std::move(tensor), options.padding);
 }
 
-Case cross_entropy_case(int64_t n, int64_t v, const LogitsOptions& options = {}) {
-  return make_case(KEEL_OP_CROSS_ENTROPY, 0, rows_text(n, v, options),
-                   {logits_tensor(n, v, options), dense(KEEL_INT32, {n}, options.labels, v)},
+Case cross_entropy_case(uint32_t combination, int64_t n, int64_t v, const LogitsOptions& options) {
+  const keel_dtype dtype = find_schema(KEEL_OP_CROSS_ENTROPY)->dtypes[combination].inputs[0];
+  return make_case(KEEL_OP_CROSS_ENTROPY, combination, rows_text(n, v, options),
+                   {logits_tensor(dtype, n, v, options), dense(KEEL_INT32, {n}, options.labels, v)},
                    {result(KEEL_FLOAT32, {n}), result(KEEL_FLOAT32, {n})});
 }
 
-Case cross_entropy_backward_case(int64_t n, int64_t v, double scale,
-                                 const LogitsOptions& options = {}) {
-  return make_case(KEEL_OP_CROSS_ENTROPY_BACKWARD, 0, rows_text(n, v, options),
-                   {logits_tensor(n, v, options), dense(KEEL_INT32, {n}, options.labels, v),
+Case cross_entropy_backward_case(uint32_t combination, int64_t n, int64_t v, double scale,
+                                 const LogitsOptions& options) {
+  const keel_dtype dtype =
+      find_schema(KEEL_OP_CROSS_ENTROPY_BACKWARD)->dtypes[combination].inputs[0];
+  return make_case(KEEL_OP_CROSS_ENTROPY_BACKWARD, combination, rows_text(n, v, options),
+                   {logits_tensor(dtype, n, v, options), dense(KEEL_INT32, {n}, options.labels, v),
                     dense(KEEL_FLOAT32, {n}, options.logsumexp)},
-                   {result(KEEL_FLOAT32, {n, v})}, {float_attribute(scale)});
+                   {result(dtype, {n, v})}, {float_attribute(scale)});
 }
 
-// Shapes and contents that both directions of cross entropy get; |make(n, v, options)|.
+// Shapes and contents that both directions of cross entropy get, of logits of |dtype|;
+// |make(n, v, options)|.
 template <typename Make>
-std::vector<Case> logits_cases(Make&& make) {
+std::vector<Case> logits_cases(keel_dtype dtype, Make&& make) {
   std::vector<Case> cases;
   const std::pair<int64_t, int64_t> shapes[] = {{0, 11},  {1, 1},     {5, 7},     {33, 129},
                                                 {257, 2}, {64, 1000}, {3, 50257}, {1, 65536}};
   for (const auto& [n, v] : shapes) cases.push_back(make(n, v, LogitsOptions{}));
   cases.push_back(make(67, 31, {.labels = D::kIndicesSomeOutside, .name = "/ignored"}));
   cases.push_back(make(67, 131, {.logits = D::kMaskedLogits, .name = "/masked"}));
-  cases.push_back(make(67, 131, {.logits = D::kWide, .name = "/wide"}));
+  if (dtype != KEEL_FLOAT16) cases.push_back(make(67, 131, {.logits = D::kWide, .name = "/wide"}));
   cases.push_back(make(67, 131, {.logits = D::kSomeNaN, .name = "/some_nan"}));
   cases.push_back(make(67, 131, {.padding = 5, .name = "/padded"}));
+  cases.push_back(make(67, 131, {.logits = D::kSubnormal, .name = "/subnormal"}));
+  cases.push_back(make(67, 131, {.logits = D::kZeroes, .name = "/zeroes"}));
+  cases.push_back(make(67, 31, {.logits = D::kNonFinite, .name = "/non_finite"}));
+  cases.push_back(make(257, 2, {.logits = D::kMaskedLogits, .name = "/all_masked"}));
+  // Among so many rows some hold NaN before, and some behind, minus infinity.
+  cases.push_back(make(8209, 2, {.logits = D::kNonFinite, .name = "/non_finite"}));
   return cases;
 }
 
@@ -189,31 +201,37 @@ std::vector<Case> logits_cases(Make&& make) {
 
 std::vector<Case> sum_cases() {
   std::vector<Case> cases;
-  const auto add = [&](CaseTensor x, const char* name) {
-    const int64_t rows = x.shape[0];
-    const int64_t cols = x.shape[1];
-    const std::pair<const char*, int64_t> axes[] = {{"rows", 0}, {"cols", 1}, {"all", -1}};
-    for (const auto& [axis_name, axis] : axes) {
-      std::vector<int64_t> shape;
-      if (axis == 0) shape = {cols};
-      if (axis == 1) shape = {rows};
-      cases.push_back(make_case(KEEL_OP_SUM, 0,
-                                std::string(axis_name) + "/" + shape_text(x.shape) + name, {x},
-                                {result(KEEL_FLOAT32, shape)}, {int_attribute(axis)}));
-    }
-  };
-  const std::pair<int64_t, int64_t> shapes[] = {{1, 1},     {7, 13},    {0, 5},      {5, 0},
-                                                {0, 0},     {1, 65537}, {65537, 1},  {3, 10007},
-                                                {10007, 3}, {128, 256}, {257, 1025}, {512, 512}};
-  for (const auto& [rows, cols] : shapes) add(dense(KEEL_FLOAT32, {rows, cols}), "");
-  add(dense(KEEL_FLOAT32, {3, 65537}, D::kPositive), "/growing");
-  add(dense(KEEL_FLOAT32, {65537, 3}, D::kPositive), "/growing");
-  add(dense(KEEL_FLOAT32, {61, 67}, D::kWide), "/wide");
-  add(dense(KEEL_FLOAT32, {61, 67}, D::kNonFinite), "/non_finite");
-  add(shifted(dense(KEEL_FLOAT32, {61, 67}), 3), "/unaligned");
-  add(padded(dense(KEEL_FLOAT32, {61, 67}), 3), "/padded");
-  add(transposed(dense(KEEL_FLOAT32, {61, 67})), "/transposed");
-  add(broadcast(dense(KEEL_FLOAT32, {61, 67})), "/broadcast");
+  for (uint32_t c = 0; c < find_schema(KEEL_OP_SUM)->dtypes.size(); ++c) {
+    const DtypeCombination& dtypes = find_schema(KEEL_OP_SUM)->dtypes[c];
+    const keel_dtype dtype = dtypes.inputs[0];
+    const auto add = [&](CaseTensor x, const char* name) {
+      const int64_t rows = x.shape[0];
+      const int64_t cols = x.shape[1];
+      const std::pair<const char*, int64_t> axes[] = {{"rows", 0}, {"cols", 1}, {"all", -1}};
+      for (const auto& [axis_name, axis] : axes) {
+        std::vector<int64_t> shape;
+        if (axis == 0) shape = {cols};
+        if (axis == 1) shape = {rows};
+        cases.push_back(make_case(KEEL_OP_SUM, c,
+                                  std::string(axis_name) + "/" + shape_text(x.shape) + name, {x},
+                                  {result(dtypes.outputs[0], shape)}, {int_attribute(axis)}));
+      }
+    };
+    const std::pair<int64_t, int64_t> shapes[] = {{1, 1},     {7, 13},    {0, 5},      {5, 0},
+                                                  {0, 0},     {1, 65537}, {65537, 1},  {3, 10007},
+                                                  {10007, 3}, {128, 256}, {257, 1025}, {512, 512}};
+    for (const auto& [rows, cols] : shapes) add(dense(dtype, {rows, cols}), "");
+    // As far as float16 goes, where that is what the sum is rounded to.
+    const int64_t many = dtypes.outputs[0] == KEEL_FLOAT16 ? 16411 : 65537;
+    add(dense(dtype, {3, many}, D::kPositive), "/growing");
+    add(dense(dtype, {many, 3}, D::kPositive), "/growing");
+    if (dtype != KEEL_FLOAT16) add(dense(dtype, {61, 67}, D::kWide), "/wide");
+    add(dense(dtype, {61, 67}, D::kNonFinite), "/non_finite");
+    add(shifted(dense(dtype, {61, 67}), 3), "/unaligned");
+    add(padded(dense(dtype, {61, 67}), 3), "/padded");
+    add(transposed(dense(dtype, {61, 67})), "/transposed");
+    add(broadcast(dense(dtype, {61, 67})), "/broadcast");
+  }
   return cases;
 }
 
@@ -251,7 +269,15 @@ std::vector<Case> matmul_cases() {
         matmul_case(c, false, false, 33, 65, 17, {.distribution = D::kWide, .name = "wide"}));
     cases.push_back(matmul_case(c, false, false, 33, 65, 17,
                                 {.distribution = D::kNonFinite, .name = "non_finite"}));
+    // Enlarged to what float16 holds.
+    cases.push_back(
+        matmul_case(c, false, false, 33, 65, 17,
+                    {.alpha = 0x1p20, .distribution = D::kSubnormal, .name = "subnormal"}));
     cases.push_back(matmul_case(c, false, true, 256, 512, 384, {.bias = true}));
+    // A product with an infinity is NaN: a kernel may not leave out what is multiplied by 0.
+    cases.push_back(matmul_case(
+        c, false, false, 33, 65, 17,
+        {.distribution = D::kNonFinite, .a_is_zero = true, .name = "zero_and_non_finite"}));
     add_activated(&cases, c);
   }
   return cases;
@@ -293,6 +319,9 @@ std::vector<Case> embedding_backward_cases() {
     add(3, 33, 1009, {.name = "/repeated"});
     add(17, 64, 129, {.indices = D::kIndicesSomeOutside, .name = "/outside"});
     add(17, 64, 33, {.values = D::kSomeNaN, .name = "/some_nan"});
+    add(17, 64, 33, {.values = D::kNonFinite, .name = "/non_finite"});
+    add(17, 64, 33, {.values = D::kSubnormal, .name = "/subnormal"});
+    add(17, 64, 33, {.values = D::kZeroes, .name = "/zeroes"});
     add(17, 64, 33, {.shift = 1, .name = "/unaligned"});
     add_ranges(add);
   }
@@ -300,25 +329,41 @@ std::vector<Case> embedding_backward_cases() {
 }
 
 std::vector<Case> cross_entropy_cases() {
-  return logits_cases([](int64_t n, int64_t v, const LogitsOptions& options) {
-    return cross_entropy_case(n, v, options);
-  });
+  std::vector<Case> cases;
+  const Schema& schema = *find_schema(KEEL_OP_CROSS_ENTROPY);
+  for (uint32_t c = 0; c < schema.dtypes.size(); ++c) {
+    const auto make = [&](int64_t n, int64_t v, const LogitsOptions& options) {
+      return cross_entropy_case(c, n, v, options);
+    };
+    for (Case& each : logits_cases(schema.dtypes[c].inputs[0], make)) {
+      cases.push_back(std::move(each));
+    }
+  }
+  return cases;
 }
 
 std::vector<Case> cross_entropy_backward_cases() {
-  std::vector<Case> cases = logits_cases([](int64_t n, int64_t v, const LogitsOptions& options) {
-    return cross_entropy_backward_case(n, v, 1.0 / static_cast<double>(n + 1), options);
-  });
-  // A logsumexp that is no row's: e^(logit - logsumexp) is infinity, NaN or 0.
-  cases.push_back(cross_entropy_backward_case(
-      67, 31, 0.25, {.logsumexp = D::kNonFinite, .name = "/logsumexp_non_finite"}));
-  cases.push_back(cross_entropy_backward_case(
-      67, 31, 0.25, {.logsumexp = D::kSomeFarBelow, .name = "/logsumexp_far_below"}));
-  cases.push_back(in_place(cross_entropy_backward_case(33, 129, 0.25), 0, 0));
-  cases.push_back(
-      in_place(cross_entropy_backward_case(33, 129, 0.25,
-                                           {.labels = D::kIndicesSomeOutside, .name = "/ignored"}),
-               0, 0));
+  std::vector<Case> cases;
+  const Schema& schema = *find_schema(KEEL_OP_CROSS_ENTROPY_BACKWARD);
+  for (uint32_t c = 0; c < schema.dtypes.size(); ++c) {
+    const auto make = [&](int64_t n, int64_t v, const LogitsOptions& options) {
+      return cross_entropy_backward_case(c, n, v, 1.0 / static_cast<double>(n + 1), options);
+    };
+    for (Case& each : logits_cases(schema.dtypes[c].inputs[0], make)) {
+      cases.push_back(std::move(each));
+    }
+    const auto make_quarter = [&](int64_t n, int64_t v, const LogitsOptions& options) {
+      return cross_entropy_backward_case(c, n, v, 0.25, options);
+    };
+    // A logsumexp that is no row's: e^(logit - logsumexp) is infinity, NaN or 0.
+    cases.push_back(
+        make_quarter(67, 31, {.logsumexp = D::kNonFinite, .name = "/logsumexp_non_finite"}));
+    cases.push_back(
+        make_quarter(67, 31, {.logsumexp = D::kSomeFarBelow, .name = "/logsumexp_far_below"}));
+    cases.push_back(in_place(make_quarter(33, 129, {}), 0, 0));
+    cases.push_back(in_place(
+        make_quarter(33, 129, {.labels = D::kIndicesSomeOutside, .name = "/ignored"}), 0, 0));
+  }
   return cases;
 }
 

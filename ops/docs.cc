@@ -12,14 +12,15 @@ namespace {
 
 constexpr std::string_view kIntroduction = R"(# Operators
 
-Written from the table in `ops/schema_table.cc` by `keel ops list --markdown > docs/operators.md`;
-a test compares the two.
+Written from the table of operators (`ops/schema_*.cc`), and from what the backends answer, by
+`keel ops list --markdown > docs/operators.md`; tests compare the page with both.
 
 What holds for all of them:
 
 - Tensors are row-major unless their strides say otherwise; a backend's kernel may refuse strided
-  ones, and then the CPU's runs. Every address is a multiple of the element size. Shapes do not
-  broadcast: a stride of 0 does, in an input.
+  ones, and then the CPU's runs, or, where that refuses them too, none (`KEEL_UNSUPPORTED`). Every
+  address is a multiple of the element size. Shapes do not broadcast: a stride of 0 does, in an
+  input.
 - Where the CPU's kernel runs for another device, a tensor whose elements lie in rows with one gap
   between, at most 1024 of them, is copied row by row. With other gaps the whole span is copied
   there and, of an output, back: no other stream may write the gaps meanwhile.
@@ -36,6 +37,22 @@ What holds for all of them:
   reference's value, *scale* the size of what went into it (for a sum of k terms: sqrt(k) times the
   sum of |terms|). The bound is taken before rounding to the dtype, so that 0 means correctly
   rounded. "NMSE" is the allowed mean-square error of a whole output, relative to its energy.
+)";
+
+constexpr std::string_view kSupport = R"(
+## Who computes what
+
+Of each operator the combinations of dtypes that a backend has kernels of its own for, by the names
+that `keel ops list` gives them: all of them, some, none (`-`), or one in part, by its shapes and
+attributes. That is of dense tensors. The rest is computed by the CPU's kernels on staged copies,
+or refused where that is forbidden (`keel_op_forbid_fallback`).
+
+The backends were asked about each case of conformance, `vulkan` on lavapipe and `cuda` on the
+emulated chip; a test asks again. The last row counts the cases that each takes, strided tensors
+among them, which not every kernel takes either. They are what a full run of conformance's level
+`ops` passes, and what the table of README.md counts there as of its date, beside two cases of the
+memory that attention takes.
+
 )";
 
 // 0x1p-22 as "2^-22", integers of many digits in hexadecimal; other numbers in short.
@@ -118,8 +135,10 @@ void append_dtypes(const Schema& schema, std::string* out) {
 
 }  // namespace
 
-std::string operators_markdown() {
+std::string operators_markdown(std::string_view support) {
   std::string out(kIntroduction);
+  out += kSupport;
+  for (const std::string_view part : {kSupportBegin, support, kSupportEnd}) out += part;
   for (const Schema* row : schemas()) {
     const Schema& schema = *row;
     out += std::string("\n## ") + schema.name + " (" + std::to_string(schema.op) + ")\n\n`" +

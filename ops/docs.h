@@ -3,10 +3,16 @@
 #define KEEL_OPS_DOCS_H_
 
 #include <string>
+#include <string_view>
 
 namespace keel::ops {
 
-std::string operators_markdown();
+// |support| is the table of which backend computes which operator, lines with their ends.
+std::string operators_markdown(std::string_view support);
+
+// What is around that table.
+inline constexpr std::string_view kSupportBegin = "<!-- support table -->\n";
+inline constexpr std::string_view kSupportEnd = "<!-- end -->\n";
 
 }  // namespace keel::ops
 

@@ -107,7 +107,8 @@ void attention_reference(Workspace& w) {
       double top = -kInfinity;
       for (size_t j = seen.first; j < seen.last; ++j) {
         scores.push_back(all.score(i, j, h));
-        if (!(scores.back().value <= top)) top = scores.back().value;
+        // NaN is the largest, also before minus infinity.
+        if (!std::isnan(top) && !(scores.back().value <= top)) top = scores.back().value;
       }
       const size_t row = h * all.queries + i;
       w.out(1)[row] = top;
@@ -118,6 +119,7 @@ void attention_reference(Workspace& w) {
       // A score's rounding moves its probability, and through the total all the others.
       double moved = 0;
       for (const Heads::Dot& score : scores) {
+        if (score.value == -kInfinity) continue;  // no weight, however it is rounded
         moved += std::exp(score.value - logsumexp) * (score.size + std::abs(score.value - top));
       }
       w.out(1)[row] = logsumexp;
@@ -126,7 +128,10 @@ void attention_reference(Workspace& w) {
       for (size_t j = seen.first; j < seen.last; ++j) {
         const Heads::Dot& score = scores[j - seen.first];
         const double probability = std::exp(score.value - logsumexp);
-        const double size = probability * (1 + score.size + std::abs(score.value - top) + moved);
+        const double size =
+            score.value == -kInfinity
+                ? 0
+                : probability * (1 + score.size + std::abs(score.value - top) + moved);
         for (size_t l = 0; l < all.width; ++l) {
           const double value = w.in(2)[all.key_at(j, h) + l];
           w.out(0)[out + l] += probability * value;
@@ -152,7 +157,9 @@ void attention_backward_reference(Workspace& w) {
         const Heads::Dot score = all.score(i, j, h);
         const double probability = std::exp(score.value - logsumexp);
         const double probability_size =
-            probability * (1 + score.size + std::abs(score.value) + std::abs(logsumexp));
+            score.value == -kInfinity
+                ? 0
+                : probability * (1 + score.size + std::abs(score.value) + std::abs(logsumexp));
         const Heads::Dot of_value = all.dot(dout, query, w.in(2), key);
         const double slope = all.scale * probability * (of_value.value - own.value);
         const double slope_size =

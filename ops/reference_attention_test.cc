@@ -205,6 +205,19 @@ TEST(AttentionReference, SequencesDoNotSeeEachOther) {
   }
 }
 
+TEST(AttentionReference, AScoreOfNaNIsNoMask) {
+  for (const bool first : {true, false}) {
+    Problem problem(1, 2, 1, 1, 1);
+    const float masked = -std::numeric_limits<float>::infinity();
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    problem.q = {1};
+    problem.k = first ? std::vector<float>{nan, masked} : std::vector<float>{masked, nan};
+    const ReferenceResult result = problem.forward();
+    EXPECT_TRUE(std::isnan(result.outputs[0].values[0]));
+    EXPECT_TRUE(std::isnan(result.outputs[1].values[0]));
+  }
+}
+
 TEST(AttentionReference, WhoSeesNothingGivesZeroes) {
   Problem problem(3, 2, 1, 1, 2);
   problem.causal = true;  // query 0 comes before all keys

@@ -149,7 +149,11 @@ void cross_entropy_reference(Workspace& w) {
   const auto v = static_cast<size_t>(w.extent(0, 1));
   for (size_t i = 0; i < w.count(); ++i) {
     const std::span<const double> row(w.in(0).data() + i * v, v);
-    const double top = *std::max_element(row.begin(), row.end());
+    // NaN is the largest: a row that has one is not taken for one of minus infinity alone.
+    double top = -kInfinity;
+    for (double logit : row) {
+      if (!std::isnan(top) && !(logit <= top)) top = logit;
+    }
     double total = 0;
     for (double logit : row) total += std::exp(logit - top);
     const double logsumexp = top == -kInfinity ? top : top + std::log(total);

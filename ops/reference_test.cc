@@ -212,6 +212,20 @@ TEST(Reference, MaskedLogitsDropOut) {
   EXPECT_EQ(result.outputs[0].values[0], kInfinity);
 }
 
+TEST(Reference, NaNBesideMaskedLogitsIsTheirSum) {
+  const auto masked = -std::numeric_limits<float>::infinity();
+  const auto nan = std::numeric_limits<float>::quiet_NaN();
+  Host logits({3, 2}, std::vector<float>{masked, nan, nan, masked, masked, masked});
+  Host labels({3}, std::vector<int32_t>{-1, -1, -1});
+  Host loss({3}, std::vector<float>(3));
+  Host logsumexp({3}, std::vector<float>(3));
+  const ReferenceResult result = run(KEEL_OP_CROSS_ENTROPY, {&logits.tensor, &labels.tensor},
+                                     {&loss.tensor, &logsumexp.tensor});
+  EXPECT_TRUE(std::isnan(result.outputs[1].values[0]));
+  EXPECT_TRUE(std::isnan(result.outputs[1].values[1]));
+  EXPECT_EQ(result.outputs[1].values[2], -kInfinity);
+}
+
 TEST(Reference, EmbeddingAndItsBackward) {
   Host table({2, 2}, std::vector<float>{1, 2, 3, 4});
   Host indices({4}, std::vector<int32_t>{1, -1, 1, 2});

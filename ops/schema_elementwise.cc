@@ -76,6 +76,7 @@ constexpr AttributeSpec kAdamwAttributes[] = {
 constexpr DtypeCombination kAdamwDtypes[] = {
     {{f32, f32, f32, f32}, {f32, f32, f32}, false, {kFlush, 0x1p-22, 0x1p-20, kErrorFloat32}},
     {{f32, bf16, f32, f32}, {f32, f32, f32}, true, {kFlush, 0x1p-22, 0x1p-20, kErrorFloat32}},
+    {{f32, f16, f32, f32}, {f32, f32, f32}, true, {kFlush, 0x1p-22, 0x1p-20, kErrorFloat32}},
 };
 
 }  // namespace

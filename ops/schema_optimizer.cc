@@ -30,6 +30,7 @@ constexpr AttributeSpec kClipAttributes[] = {
 constexpr DtypeCombination kClipDtypes[] = {
     {{f32, f32}, {f32}, false, {kFlush, 0x1p-22, 0x1p-20, kErrorFloat32}},
     {{bf16, f32}, {bf16}, true, {kFlush, 0x1p-22, 0x1p-20, kErrorBFloat16}},
+    {{f16, f32}, {f16}, true, {kFlush, 0x1p-22, 0x1p-20, kErrorFloat16}},
 };
 
 }  // namespace

@@ -20,6 +20,7 @@ constexpr AttributeSpec kCrossEntropyShardAttributes[] = {kFirst};
 constexpr DtypeCombination kCrossEntropyShardDtypes[] = {
     {{f32, i32}, {f32, f32, f32}, false, kTranscendental},
     {{bf16, i32}, {f32, f32, f32}, true, kTranscendental},
+    {{f16, i32}, {f32, f32, f32}, true, kTranscendental},
 };
 
 constexpr InputSpec kCrossEntropyShardBackwardInputs[] = {
@@ -31,10 +32,8 @@ constexpr AttributeSpec kCrossEntropyShardBackwardAttributes[] = {
     kFirst};
 constexpr DtypeCombination kCrossEntropyShardBackwardDtypes[] = {
     {{f32, i32, f32}, {f32}, false, kTranscendental},
-    {{bf16, i32, f32},
-     {bf16},
-     true,
-     {kTranscendental.absolute, kTranscendental.relative, kTranscendental.scale, kErrorBFloat16}},
+    {{bf16, i32, f32}, {bf16}, true, transcendental(kErrorBFloat16)},
+    {{f16, i32, f32}, {f16}, true, transcendental(kErrorFloat16)},
 };
 
 }  // namespace

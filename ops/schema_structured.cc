@@ -15,7 +15,13 @@ constexpr OutputSpec kSumOutputs[] = {{"y", "[cols], [rows] or []"}};
 constexpr AttributeSpec kSumAttributes[] = {
     {"axis", AttributeKind::kInt, -1, -1, 1,
      "0: over the rows, y is [cols]; 1: over the columns, y is [rows]; -1: over all, y is []"}};
-constexpr DtypeCombination kSumDtypes[] = {{{f32}, {f32}, false, few_roundings(kErrorFloat32)}};
+constexpr DtypeCombination kSumDtypes[] = {
+    {{f32}, {f32}, false, few_roundings(kErrorFloat32)},
+    {{bf16}, {bf16}, true, few_roundings(kErrorBFloat16)},
+    {{bf16}, {f32}, true, few_roundings(kErrorFloat32)},
+    {{f16}, {f16}, true, few_roundings(kErrorFloat16)},
+    {{f16}, {f32}, true, few_roundings(kErrorFloat32)},
+};
 
 // ---- matmul
 
@@ -64,7 +70,10 @@ constexpr DtypeCombination kEmbeddingBackwardDtypes[] = {
 constexpr InputSpec kCrossEntropyInputs[] = {{"logits", "[n,v], v >= 1"}, {"labels", "[n]"}};
 constexpr OutputSpec kCrossEntropyOutputs[] = {{"loss", "[n]"}, {"logsumexp", "[n]"}};
 constexpr DtypeCombination kCrossEntropyDtypes[] = {
-    {{f32, i32}, {f32, f32}, false, kTranscendental}};
+    {{f32, i32}, {f32, f32}, false, kTranscendental},
+    {{bf16, i32}, {f32, f32}, true, kTranscendental},
+    {{f16, i32}, {f32, f32}, true, kTranscendental},
+};
 constexpr InputSpec kCrossEntropyBackwardInputs[] = {
     {"logits", "[n,v]"}, {"labels", "[n]"}, {"logsumexp", "[n]"}};
 constexpr OutputSpec kCrossEntropyBackwardOutputs[] = {{"dlogits", "[n,v]", 0b1}};
@@ -72,7 +81,10 @@ constexpr AttributeSpec kCrossEntropyBackwardAttributes[] = {
     {"scale", AttributeKind::kFloat, 1, -kInfinity, kInfinity,
      "the gradient of each row's loss: 1/n for a mean"}};
 constexpr DtypeCombination kCrossEntropyBackwardDtypes[] = {
-    {{f32, i32, f32}, {f32}, false, kTranscendental}};
+    {{f32, i32, f32}, {f32}, false, kTranscendental},
+    {{bf16, i32, f32}, {bf16}, true, transcendental(kErrorBFloat16)},
+    {{f16, i32, f32}, {f16}, true, transcendental(kErrorFloat16)},
+};
 
 }  // namespace
 

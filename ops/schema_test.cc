@@ -381,7 +381,13 @@ TEST(Docs, OperatorsPageIsFresh) {
   std::ifstream file(KEEL_SOURCE_DIR "/docs/operators.md");
   std::stringstream content;
   content << file.rdbuf();
-  EXPECT_TRUE(content.str() == operators_markdown())
+  const std::string page = content.str();
+  // The backends' table is not the schema's: the test of `keel ops list` looks at it.
+  const size_t begin = page.find(kSupportBegin);
+  const size_t end = page.find(kSupportEnd);
+  ASSERT_TRUE(begin < end && end != std::string::npos);
+  const size_t table = begin + kSupportBegin.size();
+  EXPECT_TRUE(page == operators_markdown(page.substr(table, end - table)))
       << "docs/operators.md is stale; refresh it: keel ops list --markdown > docs/operators.md";
 }
 

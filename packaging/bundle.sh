@@ -48,6 +48,7 @@ elf_files() {
 install_tests() {
   mkdir -p "$root/tests"
   cp -a "$build/tests/list.txt" "$build/bin/keel_bench" "$build/bin/keel_gpu_report" "$root/tests/"
+  install -D -m 644 -t "$root/tests/peers" "$build/bin/peers/torch_ops.py"  # keel_bench's
   cp -a "$build/tests/plugins" "$build/tests/faulty" "$build/tests/kernels" "$root/tests/"
   local program
   while IFS=$'\t' read -r _ program _; do

@@ -38,6 +38,7 @@ rm -rf "$work/made"
 bundle=$(cd "$work"/empty/keel-*-linux-x86_64 && pwd)
 inside=${bundle#"$work/empty"}
 
+[[ -f $bundle/tests/peers/torch_ops.py ]] || fail "the benchmarks' PyTorch is missing"
 while read -r soname _; do
   [[ -e $bundle/lib/$soname || -e $bundle/lib/fallback/$soname ]] || fail "README lists $soname"
 done < <(grep -E '^  lib\S+\.so\.[0-9]+ ' "$bundle/README.txt")

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # gpu [--output PREFIX] [--emulated] [--quick] [--root FOLDER]: all that needs a GPU, in one run
-# that nobody watches and that ends within ten minutes: conformance, the sanitizer, figures, a
-# ring and a training over chips of several backends. It installs nothing; what is missing is
-# left out with a line. Writes PREFIX.json and PREFIX.md (./gpu-DATE).
+# that nobody watches and that ends within ten minutes: conformance, the sanitizer, a ring and a
+# training over chips of several backends, and figures beside cuBLASLt and PyTorch. It installs
+# nothing; what is missing is left out with a line. Writes PREFIX.json and PREFIX.md (./gpu-DATE).
 #
 # In a bundle it is tests/gpu; FOLDER is the bundle's or a build's. --emulated: over the emulated
 # driver; --quick: on sizes that measure nothing. Exit codes: 0, 1 when a step failed, 2 for a
-# mistake in the command line. A target that is missed is no failure.
+# mistake in the command line. A target that is missed is no failure. $KEEL_BENCH_PYTHON is the
+# interpreter that has PyTorch, where it is not PATH's python3.
 set -uo pipefail
 export LC_ALL=C
 
@@ -16,7 +17,7 @@ emulated=
 quick=
 readonly deadline=555  # seconds, of all steps; the rest of ten minutes is for what is around them
 
-usage() { sed -n '2,10s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; }
+usage() { sed -n '2,11s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; }
 mistake() { echo "gpu: $*" >&2; exit 2; }
 
 while (($#)); do
@@ -188,12 +189,18 @@ sanitizer() {
   fi
 }
 
+# Last, in what time is left: of figures that are not begun in it each has its line, and time is
+# kept for one that was begun late, which may have to wait for PyTorch's compiler.
 figures() {
+  local limit=300 left=$((deadline - SECONDS)) library=$emulated_folder/cublaslt
+  ((limit < left)) || limit=$left
   if [[ $no_gpu ]]; then  # each figure's line says so
     timeout -k 3 60 "$bench" --filter cuda_ --json "$work/figures.json" >"$work/figures.log" 2>&1
     skip figures "$no_gpu"
   else
-    step figures 150 "$bench" --filter cuda_ $quick --json "$work/figures.json"
+    [[ $emulated && -d $library ]] && local -x KEEL_CUBLASLT_LIBRARY_FOLDER=$library
+    step figures "$limit" "$bench" --filter cuda_ $quick \
+      --within $((limit > 90 ? limit - 45 : limit / 2 + 1)) --json "$work/figures.json"
   fi
   grep -E '^cuda_' "$work/figures.log" | sed 's/^/    /'
 }
@@ -224,16 +231,15 @@ training() {
 }
 
 if [[ $no_gpu ]]; then
-  for name in conform-cuda conform-vulkan sanitizer; do skip $name "$no_gpu"; done
+  for name in conform-cuda conform-vulkan sanitizer ring training; do skip $name "$no_gpu"; done
   figures
-  for name in ring training; do skip $name "$no_gpu"; done
 else
   conform_cuda
   conform_vulkan
   sanitizer
-  figures
   ring
   training
+  figures
   gpu_facts ", afterwards"
 fi
 fact "seconds" "$SECONDS"

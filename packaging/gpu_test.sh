@@ -52,8 +52,10 @@ for step in conform-cuda conform-vulkan sanitizer figures ring training; do
   expect "$work/bare" "^skipped  $step .* s  ."
   expect "$work/bare.md" "^\| $step \| skipped \| 0 \| .+ \|$"
 done
-for figure in calls/launch op/adamw matmul/bfloat16/mlp_up bridge_all_reduce vulkan_matmul; do
-  expect "$work/bare.md" "^\| cuda_$figure \| not measured: .+ \|"
+for figure in calls/launch op/adamw/float32/bound op/softmax/bfloat16/compile \
+  matmul/bfloat16/mlp_up/eager bridge_all_reduce vulkan_matmul; do
+  expect "$work/bare.md" \
+    "^\| cuda_$figure \| not measured: .+ \|  \|  \| at [a-z]+ [0-9.]+.* \| not measured \| .+ \|$"
   expect "$work/bare.json" "\"name\": \"cuda_$figure\""
 done
 expect "$work/bare.json" '"skipped": "not measured: ' '"emulated": false'
@@ -77,11 +79,18 @@ for step in conform-vulkan sanitizer; do
 done
 expect "$work/emulated.json" '"emulated": true' '"certified": true' '"okay": true' '"quick": true'
 expect "$work/emulated.md" '^\*\*Emulated\*\*' '^- \*\*cuda\*\* \(Emulated GPU.*, emulated\): null'
-# What needs no operators is measured, whatever it gives; products lack cuBLASLt at least.
-for figure in calls/launch calls/copy calls/record bridge_all_reduce; do
-  expect "$work/emulated.md" "^\| cuda_$figure \| [0-9.e+]+ [a-zA-Z/]+ \|"
+# What can be taken is, and no time of it is told.
+for figure in calls/launch calls/copy calls/record bridge_all_reduce op/layer_norm/float32/bound \
+  op/softmax/bfloat16/bound op/embedding/float32/bound; do
+  expect "$work/emulated.md" \
+    "^\| cuda_$figure \| taken, on an emulated chip \|  \|  \| at .+ \| not measured \| .+ \|$"
 done
-expect "$work/emulated.md" '^\| cuda_matmul/float32/projection \| not measured: '
+if grep -E '^\| cuda_.*[0-9] (ns|GB/s|GFLOP/s) [|[]' "$work/emulated.md"; then
+  fail "an emulated chip's time is reported"
+fi
+# Without PyTorch, and with one that cannot compile, there is a line for each.
+expect "$work/emulated.md" '^\| cuda_op/gelu/float32/eager \| (taken, on|not measured: ).+ \|$' \
+  '^\| cuda_op/gelu/float32/compile \| (taken, on|not measured: ).+ \|$'
 
 # A driver that fails in the middle: its steps fail, the others go on, and the report is there.
 KEEL_EMULATED_CUDA="faults=refuse:alloc@1+" run 1 broken --emulated --quick

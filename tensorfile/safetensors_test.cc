@@ -7,15 +7,19 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <thread>
+
+#include "tests/testing/small_disk.h"
 
 namespace keel::tensorfile {
 namespace {
@@ -252,9 +256,38 @@ TEST_F(SafetensorsTest, TensorWithoutElementsTakesNoRoom) {
 }
 
 TEST_F(SafetensorsTest, FullDiskLeavesTheOldFile) {
+  constexpr int kCannotMount = 77;
+  const pid_t child = fork();
+  if (child == 0) {
+    if (!mount_small_disk(folder_, "64k")) _exit(kCannotMount);
+    write_whole();
+    const std::string before = content();
+    const std::vector<float> large(1 << 18, 2.0F);
+    const std::vector<TensorSource> tensors = {floats("large", {1 << 18}, large)};
+    try {
+      write_safetensors(path_, tensors, {});
+    } catch (const FileError& error) {
+      const std::string reason = std::strerror(ENOSPC);
+      if (std::string(error.what()).find("cannot be written: " + reason) == std::string::npos) {
+        _exit(2);
+      }
+      _exit(content() != before ? 3 : files_in_folder() != 1 ? 4 : 0);
+    }
+    _exit(1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status)) << status;
+  if (WEXITSTATUS(status) == kCannotMount) {
+    GTEST_SKIP() << "this user cannot mount a small file system";
+  }
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+TEST_F(SafetensorsTest, ALimitOfFilesLeavesTheOldFile) {
   write_whole();
   const std::string before = content();
-  // A process may write no more than so many bytes to a file: as if the disk ended there.
+  // A process may write no more than so many bytes to a file (EFBIG).
   const pid_t child = fork();
   if (child == 0) {
     std::signal(SIGXFSZ, SIG_IGN);

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <keel/float_types.hpp>
+#include <string>
 
 #include "backends/cpu/ops_fixture.h"
 
@@ -197,6 +199,40 @@ TEST(CpuAttention, RunsOnThreadsOfASmallStack) {
   const auto results = results_of<bfloat16_t>("2", 256, KEEL_BFLOAT16, to_bfloat16);
   EXPECT_EQ(pthread_setattr_default_np(&before), 0);
   EXPECT_EQ(results, results_of<bfloat16_t>("2", 256, KEEL_BFLOAT16, to_bfloat16));
+}
+
+int64_t resident_kib(const char* which) {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    int64_t value = 0;
+    if (word == which && status >> value) return value;
+  }
+  return 0;
+}
+
+// The weights of 8192 tokens for each other are 256 MiB; no more than a block of them is there at
+// once.
+TEST(CpuAttention, NeverHoldsAllWeightsAtOnce) {
+  constexpr int64_t kLong = 8192;
+  constexpr int64_t kNarrow = 16;
+  OpRunner runner("2");
+  const auto heads = [&](uint32_t seed) {
+    return runner.tensor(KEEL_FLOAT32, {kLong, 1, kNarrow},
+                         random_values(static_cast<size_t>(kLong * kNarrow), seed));
+  };
+  const DeviceTensor q = heads(1), k = heads(2), v = heads(3), dout = heads(4), out = heads(5);
+  const DeviceTensor dq = heads(6), dk = heads(7), dv = heads(8);
+  const DeviceTensor logsumexp(runner.device(), KEEL_FLOAT32, {1, kLong});
+  // From here on the peak is that of what runs now.
+  if (!(std::ofstream("/proc/self/clear_refs") << 5 << std::flush)) {
+    GTEST_SKIP() << "a process here cannot begin its peak of memory anew";
+  }
+  const int64_t before = resident_kib("VmRSS:");
+  runner.run(KEEL_OP_ATTENTION, {q, k, v, nullptr, nullptr}, {out, logsumexp},
+             {real(0.25), integer(1)});
+  runner.run(KEEL_OP_ATTENTION_BACKWARD, {q, k, v, out, dout, logsumexp, nullptr, nullptr},
+             {dq, dk, dv}, {real(0.25), integer(1)});
+  EXPECT_LT(resident_kib("VmHWM:") - before, 64 << 10);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <keel/abi.h>
 
+#include <algorithm>
 #include <cstdint>
 
 #include "backends/cpu/kernels.h"
@@ -37,6 +38,22 @@ class ReadFloats {
     widen_(begin, room, count);
     return room;
   }
+  // The |element|-th.
+  float operator[](int64_t element) const {
+    float room = 0;
+    return *block(element, 1, &room);
+  }
+  // body(first, block, width) for its first |count| elements in their order: one block where they
+  // lie as float32, else blocks that are widened.
+  template <typename Body>
+  void for_each_block(int64_t count, const Body& body) const {
+    float room[kBlock];
+    const int64_t step = widen_ == nullptr ? count : kBlock;
+    for (int64_t first = 0; first < count; first += step) {
+      const int64_t width = std::min(step, count - first);
+      body(first, block(first, width, room), width);
+    }
+  }
   // Its first |count| elements as float32 wherever they lie, for what is read several times.
   ReadFloats widened(int64_t count, float* room) const {
     return widen_ == nullptr ? *this : ReadFloats(block(0, count, room), KEEL_FLOAT32);
@@ -67,6 +84,14 @@ class WrittenFloats {
   float* block(int64_t first, float* room) const {
     return narrow_ == nullptr ? reinterpret_cast<float*>(data_ + first * size_) : room;
   }
+  // One element.
+  void put(int64_t element, float value) const {
+    float* const to = block(element, &value);
+    *to = value;
+    finish(element, 1, to);
+  }
+  // Makes its first |count| elements 0.
+  void clear(int64_t count) const { std::fill_n(data_, count * size_, '\0'); }
   // The |count| of them have been put there.
   void finish(int64_t first, int64_t count, const float* block) const {
     if (narrow_ != nullptr) narrow_(block, data_ + first * size_, count);

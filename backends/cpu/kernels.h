@@ -39,9 +39,6 @@ struct AdamwFactors {
 };
 void adamw_f32(const AdamwFactors& factors, const float* p, const float* g, const float* m,
                const float* v, float* p_out, float* m_out, float* v_out, int64_t count);
-// g is bfloat16.
-void adamw_bf16(const AdamwFactors& factors, const float* p, const void* g, const float* m,
-                const float* v, float* p_out, float* m_out, float* v_out, int64_t count);
 
 // ---- conversions (kernels_cast.cc) -------------------------------------------
 
@@ -113,14 +110,26 @@ double log_sum_exp_f32(const float* x, int64_t count);
 void scaled_softmax_f32(const float* x, float log_sum, float scale, float* out, int64_t count);
 // The sum of x[j]^2: the squares in float32, else as sum_f32.
 double sum_of_squares_f32(const float* x, int64_t count);
-// The sum of a[j] * b[j]; of bfloat16 |a| in the second. What is left over a multiple of the
-// vectors' length is summed in float64.
+// The sum of a[j] * b[j]. What is left over a multiple of the vectors' length is summed in float64.
 double dot_f32(const float* a, const float* b, int64_t count);
-double dot_bf16(const void* a, const float* b, int64_t count);
 // The largest of x but NaN; minus infinity where there is none.
 float largest_f32(const float* x, int64_t count);
-// The sum of exp(x[j] - shift); |shift| is not minus infinity.
+// The sum of exp(x[j] - shift). Where x and |shift| are minus infinity it is 0.
 double sum_exp_f32(const float* x, float shift, int64_t count);
+
+// ---- lines of a matrix and a vector (kernels_lines.cc) --------------------------
+
+// |lines| are addresses of |line_count| lines of |dtype|, KEEL_FLOAT32 or KEEL_BFLOAT16, at most
+// kLinesAtOnce, which is the faster: memory brings several lines sooner than one after the other.
+// What a line gives does not depend on those beside it.
+inline constexpr int64_t kLinesAtOnce = 4;
+// sums[n] += the sum over j of lines[n][j] * x[j]: blocks of 2048 in float32, the blocks, and what
+// is left over a multiple of the vectors' length, in float64.
+void dot_lines(keel_dtype dtype, const void* const* lines, int64_t line_count, const float* x,
+               int64_t count, double* sums);
+// y[j] += the sum over n of lines[n][j] * factors[n], in order.
+void add_lines(keel_dtype dtype, const void* const* lines, int64_t line_count, const float* factors,
+               float* y, int64_t count);
 
 // ---- attention (kernels_attention.cc) ------------------------------------------
 

@@ -7,7 +7,6 @@
 #include <keel/float_types.hpp>
 
 #include "backends/cpu/kernels.h"
-#include "backends/cpu/vectors-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace keel::cpu::kernels {
@@ -92,11 +91,11 @@ void axpy_bf16(const void* x, float alpha, const float* y, float* out, int64_t c
   for (int64_t i = 0; i < count; ++i) out[i] = alpha * to_float(from[i]) + y[i];
 }
 
-template <class D, class Gradient>
-HWY_INLINE void adamw_step(D d, const AdamwFactors& f, const float* p, const Gradient* g,
+template <class D>
+HWY_INLINE void adamw_step(D d, const AdamwFactors& f, const float* p, const float* g,
                            const float* m, const float* v, float* p_out, float* m_out,
                            float* v_out) {
-  const auto gradient = hn::Mul(load_floats(d, g), hn::Set(d, f.grad_scale));
+  const auto gradient = hn::Mul(hn::LoadU(d, g), hn::Set(d, f.grad_scale));
   const auto mean = hn::MulAdd(hn::Set(d, f.beta1), hn::LoadU(d, m),
                                hn::Mul(hn::Set(d, f.one_minus_beta1), gradient));
   const auto square =
@@ -112,10 +111,8 @@ HWY_INLINE void adamw_step(D d, const AdamwFactors& f, const float* p, const Gra
   hn::StoreU(square, d, v_out);
 }
 
-template <class Gradient>
-HWY_INLINE void adamw(const AdamwFactors& factors, const float* p, const Gradient* g,
-                      const float* m, const float* v, float* p_out, float* m_out, float* v_out,
-                      int64_t count) {
+void adamw_f32(const AdamwFactors& factors, const float* p, const float* g, const float* m,
+               const float* v, float* p_out, float* m_out, float* v_out, int64_t count) {
   const Floats d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t i = 0;
@@ -126,16 +123,6 @@ HWY_INLINE void adamw(const AdamwFactors& factors, const float* p, const Gradien
   for (; i < count; ++i) {
     adamw_step(one, factors, p + i, g + i, m + i, v + i, p_out + i, m_out + i, v_out + i);
   }
-}
-
-void adamw_f32(const AdamwFactors& factors, const float* p, const float* g, const float* m,
-               const float* v, float* p_out, float* m_out, float* v_out, int64_t count) {
-  adamw(factors, p, g, m, v, p_out, m_out, v_out, count);
-}
-
-void adamw_bf16(const AdamwFactors& factors, const float* p, const void* g, const float* m,
-                const float* v, float* p_out, float* m_out, float* v_out, int64_t count) {
-  adamw(factors, p, static_cast<const bfloat16_t*>(g), m, v, p_out, m_out, v_out, count);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -152,7 +139,6 @@ HWY_EXPORT(add_16);
 HWY_EXPORT(scale_16);
 HWY_EXPORT(axpy_bf16);
 HWY_EXPORT(adamw_f32);
-HWY_EXPORT(adamw_bf16);
 
 const char* architecture() {
   const int64_t target = hwy::SupportedTargets() & -hwy::SupportedTargets();  // the best one
@@ -187,11 +173,6 @@ void axpy_bf16(const void* x, float alpha, const float* y, float* out, int64_t c
 void adamw_f32(const AdamwFactors& factors, const float* p, const float* g, const float* m,
                const float* v, float* p_out, float* m_out, float* v_out, int64_t count) {
   HWY_DYNAMIC_DISPATCH(adamw_f32)(factors, p, g, m, v, p_out, m_out, v_out, count);
-}
-
-void adamw_bf16(const AdamwFactors& factors, const float* p, const void* g, const float* m,
-                const float* v, float* p_out, float* m_out, float* v_out, int64_t count) {
-  HWY_DYNAMIC_DISPATCH(adamw_bf16)(factors, p, g, m, v, p_out, m_out, v_out, count);
 }
 
 }  // namespace keel::cpu::kernels

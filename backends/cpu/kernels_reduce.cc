@@ -88,7 +88,8 @@ double sum_of_squares_f32(const float* x, int64_t count) {
 }
 
 double sum_exp_f32(const float* x, float shift, int64_t count) {
-  return blocked_sum(x, count, ShiftedExp{shift});
+  // Minus infinity less itself would be NaN.
+  return blocked_sum(x, count, ShiftedExp{std::max(shift, std::numeric_limits<float>::lowest())});
 }
 
 void sum_rows_f32(const float* x, int64_t rows, int64_t columns, int64_t stride, float* y) {
@@ -110,40 +111,28 @@ void sum_rows_f32(const float* x, int64_t rows, int64_t columns, int64_t stride,
   }
 }
 
-// Four sums, for the next product not to wait for the ones before.
-template <class Element>
-HWY_INLINE double dot(const Element* a, const float* b, int64_t count) {
+double dot_f32(const float* a, const float* b, int64_t count) {
   const hn::ScalableTag<float> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  // Four, for the next product not to wait for the ones before.
   auto sum0 = hn::Zero(d);
   auto sum1 = sum0;
   auto sum2 = sum0;
   auto sum3 = sum0;
   int64_t i = 0;
   for (; i + 4 * lanes <= count; i += 4 * lanes) {
-    sum0 = hn::MulAdd(load_floats(d, a + i), hn::LoadU(d, b + i), sum0);
-    sum1 = hn::MulAdd(load_floats(d, a + i + lanes), hn::LoadU(d, b + i + lanes), sum1);
-    sum2 = hn::MulAdd(load_floats(d, a + i + 2 * lanes), hn::LoadU(d, b + i + 2 * lanes), sum2);
-    sum3 = hn::MulAdd(load_floats(d, a + i + 3 * lanes), hn::LoadU(d, b + i + 3 * lanes), sum3);
+    sum0 = hn::MulAdd(hn::LoadU(d, a + i), hn::LoadU(d, b + i), sum0);
+    sum1 = hn::MulAdd(hn::LoadU(d, a + i + lanes), hn::LoadU(d, b + i + lanes), sum1);
+    sum2 = hn::MulAdd(hn::LoadU(d, a + i + 2 * lanes), hn::LoadU(d, b + i + 2 * lanes), sum2);
+    sum3 = hn::MulAdd(hn::LoadU(d, a + i + 3 * lanes), hn::LoadU(d, b + i + 3 * lanes), sum3);
   }
   for (; i + lanes <= count; i += lanes) {
-    sum0 = hn::MulAdd(load_floats(d, a + i), hn::LoadU(d, b + i), sum0);
+    sum0 = hn::MulAdd(hn::LoadU(d, a + i), hn::LoadU(d, b + i), sum0);
   }
   const auto sums = hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3));
   auto sum = static_cast<double>(hn::GetLane(hn::SumOfLanes(d, sums)));
-  const hn::CappedTag<float, 1> one;
-  for (; i < count; ++i) {
-    sum += static_cast<double>(hn::GetLane(load_floats(one, a + i))) * static_cast<double>(b[i]);
-  }
+  for (; i < count; ++i) sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);
   return sum;
-}
-
-double dot_f32(const float* a, const float* b, int64_t count) {
-  return dot(a, b, count);
-}
-
-double dot_bf16(const void* a, const float* b, int64_t count) {
-  return dot(static_cast<const bfloat16_t*>(a), b, count);
 }
 
 float largest_f32(const float* x, int64_t count) {
@@ -165,7 +154,8 @@ float largest_f32(const float* x, int64_t count) {
 }
 
 double log_sum_exp_f32(const float* x, int64_t count) {
-  const float top = vector_largest(x, count);
+  // Of minus infinity alone nothing is added up: it less itself would be NaN.
+  const float top = std::max(vector_largest(x, count), std::numeric_limits<float>::lowest());
   return static_cast<double>(top) + std::log(blocked_sum(x, count, ExpBelow{top}));
 }
 
@@ -196,7 +186,6 @@ HWY_EXPORT(log_sum_exp_f32);
 HWY_EXPORT(scaled_softmax_f32);
 HWY_EXPORT(sum_of_squares_f32);
 HWY_EXPORT(dot_f32);
-HWY_EXPORT(dot_bf16);
 HWY_EXPORT(largest_f32);
 HWY_EXPORT(sum_exp_f32);
 
@@ -222,10 +211,6 @@ double sum_of_squares_f32(const float* x, int64_t count) {
 
 double dot_f32(const float* a, const float* b, int64_t count) {
   return HWY_DYNAMIC_DISPATCH(dot_f32)(a, b, count);
-}
-
-double dot_bf16(const void* a, const float* b, int64_t count) {
-  return HWY_DYNAMIC_DISPATCH(dot_bf16)(a, b, count);
 }
 
 float largest_f32(const float* x, int64_t count) {

@@ -81,6 +81,53 @@ TEST_P(Kernels, ResultsDoNotDependOnHowAnArrayIsCut) {
   EXPECT_EQ(whole, cut);
 }
 
+// A line alone, beside others, and fewer lines than are taken at once: the same bits.
+TEST_P(Kernels, LinesAndAVectorDoNotDependOnTheLinesBeside) {
+  const auto rows = random_values(13), x = random_values(14);
+  constexpr int64_t kLength = static_cast<int64_t>(kCount) - 8;
+  std::vector<bfloat16_t> halves(kCount);
+  cast_function(KEEL_FLOAT32, KEEL_BFLOAT16)(rows.data(), halves.data(), kCount);
+  for (const bool is_half : {false, true}) {
+    const keel_dtype dtype = is_half ? KEEL_BFLOAT16 : KEEL_FLOAT32;
+    const void* lines[kLinesAtOnce];
+    for (int64_t n = 0; n < kLinesAtOnce; ++n) {
+      lines[n] = is_half ? static_cast<const void*>(&halves[2 * n]) : &rows[2 * n];
+    }
+    const auto at = [&](int64_t n, int64_t j) -> double {
+      return is_half ? to_float(halves[2 * n + j]) : rows[2 * n + j];
+    };
+    double sums[kLinesAtOnce] = {1, 2, 3, 4};
+    dot_lines(dtype, lines, kLinesAtOnce, x.data(), kLength, sums);
+    std::vector<float> y(kLength, 0.5f);
+    add_lines(dtype, lines, kLinesAtOnce, x.data(), y.data(), kLength);
+    std::vector<float> y_alone(kLength, 0.5f);
+    for (int64_t n = 0; n < kLinesAtOnce; ++n) {
+      double wanted = static_cast<double>(n) + 1;
+      double magnitude = wanted;
+      for (int64_t j = 0; j < kLength; ++j) {
+        wanted += at(n, j) * double{x[j]};
+        magnitude += std::abs(at(n, j) * double{x[j]});
+      }
+      EXPECT_NEAR(sums[n], wanted, 1e-5 * magnitude);
+      double alone[] = {static_cast<double>(n) + 1};
+      dot_lines(dtype, lines + n, 1, x.data(), kLength, alone);
+      EXPECT_EQ(alone[0], sums[n]) << n;
+      add_lines(dtype, lines + n, 1, x.data() + n, y_alone.data(), kLength);
+    }
+    EXPECT_EQ(y_alone, y);
+    expect_near(
+        y,
+        [&](size_t j) {
+          double sum = 0.5;
+          for (int64_t n = 0; n < kLinesAtOnce; ++n) {
+            sum += at(n, static_cast<int64_t>(j)) * double{x[n]};
+          }
+          return sum;
+        },
+        1e-6, 1e-6);
+  }
+}
+
 TEST_P(Kernels, Gelu) {
   const auto x = random_values(5, 3.0f);
   const auto ones = std::vector<float>(kCount, 1.0f);
@@ -214,6 +261,10 @@ TEST_P(Kernels, Reductions) {
   double sum = 0;
   for (const float value : x) sum += std::exp(value - top);
   EXPECT_NEAR(log_sum_exp_f32(x.data(), kCount), top + std::log(sum), 1e-6);
+  const float masked = -std::numeric_limits<float>::infinity();
+  const std::vector<float> all_masked(kCount, masked);
+  EXPECT_EQ(log_sum_exp_f32(all_masked.data(), kCount), masked);
+  EXPECT_EQ(sum_exp_f32(all_masked.data(), masked, kCount), 0);
   std::vector<float> out(kCount);
   scaled_softmax_f32(x.data(), 10.0f, 2.0f, out.data(), kCount);
   expect_near(

@@ -69,8 +69,8 @@ std::vector<Case> cases() {
   for (const bool transposed : {false, true}) {
     all.push_back({{1, 5000, 9}, transposed, transposed, 0.5, -2.0, true, 1});
     all.push_back({{5000, 1, 9}, transposed, !transposed, 0.5, -2.0, true, 3});
-    all.push_back({{1, 3, 1300}, transposed, transposed, 1.0, 0.0, false});
-    all.push_back({{2, 1, 1300}, transposed, transposed, 1.0, 1.0, false});
+    all.push_back({{1, 3, 4700}, transposed, transposed, 1.0, 0.0, false});
+    all.push_back({{2, 1, 4700}, transposed, transposed, 1.0, 1.0, false});
   }
   // Narrow and of no usual extents, yet large on one core.
   all.push_back({{331, 53, 2001}, false, true, 0.1, 0.5, false, 0});

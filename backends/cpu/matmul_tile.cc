@@ -13,6 +13,7 @@ namespace {
 using gemm::Matrix;
 using gemm::Product;
 using kernels::kBlock;
+using kernels::kLinesAtOnce;
 using kernels::ReadFloats;
 using kernels::WrittenFloats;
 
@@ -173,8 +174,8 @@ keel_status multiply_staged(const Tile& tile) {
 
 // ---- with a vector ---------------------------------------------------------------
 
-// A row or a column of c: y = x W, as fast as memory brings W, which is read once, line by line,
-// and widened on the way. What a library's product gains by packing pays only where W is used
+// A row or a column of c: y = x W, as fast as memory brings W, which is read once, some lines at a
+// time, and widened on the way. What a library's product gains by packing pays only where W is used
 // again.
 
 // |to| = |count| elements from |first| on, |step| apart, as float32.
@@ -192,59 +193,65 @@ void scatter(const float* from, char* first, keel_dtype dtype, int64_t step, int
   for (int64_t i = 0; i < count; ++i) cast(from + i, first + i * bytes, 1);
 }
 
-const float* floats(const char* data) {
-  return reinterpret_cast<const float*>(data);
-}
+// Up to kLinesAtOnce lines of W, |stride| elements apart, as a type that the kernels take: a part
+// of them at a time, which float16 is widened by.
+class Lines {
+ public:
+  Lines(const void* data, keel_dtype dtype, int64_t stride)
+      : data_(static_cast<const char*>(data)),
+        dtype_(dtype),
+        stride_(stride),
+        part_dtype_(dtype == KEEL_FLOAT16 ? keel_dtype{KEEL_FLOAT32} : dtype),
+        widen_(part_dtype_ == dtype ? nullptr : kernels::cast_function(dtype, part_dtype_)) {}
+  Lines(const Lines&) = delete;
+  Lines& operator=(const Lines&) = delete;
 
-// Lines of W, |stride| elements apart.
-struct Lines {
-  const char* data;
-  keel_dtype dtype;
-  int64_t stride;
+  keel_dtype part_dtype() const { return part_dtype_; }
+  int64_t part_length() const { return widen_ != nullptr ? kBlock : 8 * kBlock; }
+  // The elements [begin, end) of |count| lines from |first| on, until the next call.
+  const void* const* part(int64_t first, int64_t count, int64_t begin, int64_t end) {
+    for (int64_t n = 0; n < count; ++n) {
+      const char* const from = data_ + ((first + n) * stride_ + begin) * kit::dtype_size(dtype_);
+      if (widen_ != nullptr) widen_(from, room_[n], end - begin);
+      lines_[n] = widen_ != nullptr ? static_cast<const void*>(room_[n]) : from;
+    }
+    return lines_;
+  }
 
-  const char* at(int64_t line, int64_t first) const {
-    return data + (line * stride + first) * kit::dtype_size(dtype);
-  }
-  // x times up to kBlock elements.
-  double dot(const char* part, const float* x, int64_t count) const {
-    if (dtype == KEEL_FLOAT32) return kernels::dot_f32(floats(part), x, count);
-    if (dtype == KEEL_BFLOAT16) return kernels::dot_bf16(part, x, count);
-    float room[kBlock];
-    kernels::cast_function(dtype, KEEL_FLOAT32)(part, room, count);
-    return kernels::dot_f32(room, x, count);
-  }
-  // y += factor * up to kBlock elements.
-  void add_to(float* y, const char* part, float factor, int64_t count) const {
-    if (dtype == KEEL_FLOAT32) return kernels::axpy_f32(floats(part), factor, y, y, count);
-    if (dtype == KEEL_BFLOAT16) return kernels::axpy_bf16(part, factor, y, y, count);
-    float room[kBlock];
-    kernels::cast_function(dtype, KEEL_FLOAT32)(part, room, count);
-    kernels::axpy_f32(room, factor, y, y, count);
-  }
+ private:
+  const char* const data_;
+  const keel_dtype dtype_;
+  const int64_t stride_;
+  const keel_dtype part_dtype_;
+  const kernels::CastFunction widen_;
+  const void* lines_[kLinesAtOnce];
+  float room_[kLinesAtOnce][kBlock];
 };
 
 // y[j] = the sum over l of x[l] times element l of line j.
-void multiply_lines(const Lines& lines, const float* x, int64_t length, float* y, int64_t count) {
-  for (int64_t j = 0; j < count; ++j) {
-    double sum = 0;
-    for (int64_t l = 0; l < length; l += kBlock) {
-      sum += lines.dot(lines.at(j, l), x + l, std::min(kBlock, length - l));
+void dot_lines(Lines& lines, const float* x, int64_t length, float* y, int64_t count) {
+  for (int64_t j = 0; j < count; j += kLinesAtOnce) {
+    const int64_t taken = std::min(kLinesAtOnce, count - j);
+    double sums[kLinesAtOnce] = {};
+    for (int64_t begin = 0; begin < length; begin += lines.part_length()) {
+      const int64_t end = std::min(begin + lines.part_length(), length);
+      kernels::dot_lines(lines.part_dtype(), lines.part(j, taken, begin, end), taken, x + begin,
+                         end - begin, sums);
     }
-    y[j] = static_cast<float>(sum);
+    for (int64_t n = 0; n < taken; ++n) y[j + n] = static_cast<float>(sums[n]);
   }
 }
 
 // y[j] = the sum over l of x[l] times element j of line l. A part of y that stays in the innermost
 // cache takes all lines before the next one does.
-void add_lines(const Lines& lines, const float* x, int64_t length, float* y, int64_t count) {
-  constexpr int64_t kPart = 8 * kBlock;
+void add_lines(Lines& lines, const float* x, int64_t length, float* y, int64_t count) {
   std::fill_n(y, count, 0.0f);
-  for (int64_t part = 0; part < count; part += kPart) {
-    const int64_t end = std::min(count, part + kPart);
-    for (int64_t l = 0; l < length; ++l) {
-      for (int64_t j = part; j < end; j += kBlock) {
-        lines.add_to(y + j, lines.at(l, j), x[l], std::min(kBlock, end - j));
-      }
+  for (int64_t begin = 0; begin < count; begin += lines.part_length()) {
+    const int64_t end = std::min(begin + lines.part_length(), count);
+    for (int64_t l = 0; l < length; l += kLinesAtOnce) {
+      const int64_t taken = std::min(kLinesAtOnce, length - l);
+      kernels::add_lines(lines.part_dtype(), lines.part(l, taken, begin, end), taken, x + l,
+                         y + begin, end - begin);
     }
   }
 }
@@ -258,9 +265,9 @@ keel_status multiply_vector(const Tile& tile) {
   const auto [x, y, old] = thread_floats({p.k, count, p.beta == 0.0f ? 0 : count});
   gather(static_cast<const char*>(vector.data), tile.dtype,
          vector.transposed == is_row ? vector.stride : 1, p.k, x);
-  const Lines lines = {static_cast<const char*>(matrix.data), tile.dtype, matrix.stride};
+  Lines lines(matrix.data, tile.dtype, matrix.stride);
   if (matrix.transposed == is_row) {
-    multiply_lines(lines, x, p.k, y, count);
+    dot_lines(lines, x, p.k, y, count);
   } else {
     add_lines(lines, x, p.k, y, count);
   }

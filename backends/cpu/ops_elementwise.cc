@@ -6,6 +6,7 @@
 #include <keel/plugin_kit.hpp>
 
 #include "backends/cpu/device.h"
+#include "backends/cpu/float_call.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/ops.h"
 
@@ -207,11 +208,11 @@ void axpy_run(Stream& stream, const keel_op_call& call, void*) {
 
 // ---- adamw ---------------------------------------------------------------------
 
-// All float32, but for gradients that may be bfloat16.
+// All float32, but for gradients that may be of 16 bits.
 OpSupport adamw_query(const keel_op_call& call) {
   for (uint32_t i = 0; i < call.input_count; ++i) {
     const keel_dtype dtype = call.inputs[i]->dtype;
-    if (dtype != KEEL_FLOAT32 && (i != 1 || dtype != KEEL_BFLOAT16)) return {};
+    if (dtype != KEEL_FLOAT32 && (i != 1 || !is_16_bit(dtype))) return {};
   }
   return {flat(call) ? "adamw" : nullptr};
 }
@@ -239,18 +240,14 @@ void adamw_run(Stream& stream, const keel_op_call& call, void*) {
   auto* const p_out = address<float>(stream, *call.outputs[0]);
   auto* const m_out = address<float>(stream, *call.outputs[1]);
   auto* const v_out = address<float>(stream, *call.outputs[2]);
-  if (call.inputs[1]->dtype == KEEL_BFLOAT16) {
-    const auto* const g = address<const uint16_t>(stream, *call.inputs[1]);
-    enqueue_flat(stream, call, [=](int64_t begin, int64_t end) {
-      kernels::adamw_bf16(factors, p + begin, g + begin, m + begin, v + begin, p_out + begin,
-                          m_out + begin, v_out + begin, end - begin);
-    });
-    return;
-  }
-  const auto* const g = address<const float>(stream, *call.inputs[1]);
+  const kernels::ReadFloats g = read(stream, call.inputs[1]);
   enqueue_flat(stream, call, [=](int64_t begin, int64_t end) {
-    kernels::adamw_f32(factors, p + begin, g + begin, m + begin, v + begin, p_out + begin,
-                       m_out + begin, v_out + begin, end - begin);
+    g.from(begin).for_each_block(end - begin,
+                                 [=](int64_t first, const float* block, int64_t width) {
+                                   const int64_t i = begin + first;
+                                   kernels::adamw_f32(factors, p + i, block, m + i, v + i,
+                                                      p_out + i, m_out + i, v_out + i, width);
+                                 });
   });
 }
 

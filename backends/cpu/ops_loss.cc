@@ -1,42 +1,45 @@
 // sum and cross-entropy: reductions of rows.
 #include <algorithm>
+#include <cmath>
 #include <keel/plugin_kit.hpp>
+#include <limits>
 
+#include "backends/cpu/float_call.h"
 #include "backends/cpu/kernels.h"
+#include "backends/cpu/loss_rows.h"
 #include "backends/cpu/ops.h"
 
 namespace keel::cpu {
 namespace {
 
-// Elements of a piece that one core takes: some 20 us of exp, 30 us of sums from
-// memory.
-constexpr int64_t kPiece = int64_t{1} << 16;
-
-int64_t rows_of_a_piece(int64_t columns) {
-  return std::max<int64_t>(1, kPiece / std::max<int64_t>(1, columns));
-}
-
-bool dense(const keel_tensor& tensor, keel_dtype dtype) {
-  return tensor.dtype == dtype && kit::is_contiguous(tensor);
-}
+using kernels::ReadFloats;
+using kernels::WrittenFloats;
 
 // ---- sum ---------------------------------------------------------------------
 
 OpSupport sum_query(const keel_op_call& call) {
-  const bool runs = dense(*call.inputs[0], KEEL_FLOAT32) && dense(*call.outputs[0], KEEL_FLOAT32) &&
-                    (call.attributes[0].i == -1 || call.inputs[0]->rank == 2);
+  const bool runs =
+      is_dense_float_call(call) && (call.attributes[0].i == -1 || call.inputs[0]->rank == 2);
   return {runs ? "sum" : nullptr};
+}
+
+double sum_of(const ReadFloats& x, int64_t count) {
+  double sum = 0;
+  x.for_each_block(count, [&](int64_t, const float* block, int64_t width) {
+    sum += kernels::sum_f32(block, width);
+  });
+  return sum;
 }
 
 // The whole array in a number of segments that depends on its length alone, so
 // that the result does not depend on the number of cores.
-float sum_all(ThreadPool& pool, const float* x, int64_t count) {
+float sum_all(ThreadPool& pool, const ReadFloats& x, int64_t count) {
   constexpr int64_t kSegments = 64;
-  const int64_t segment = std::max(kPiece, (count + kSegments - 1) / kSegments);
+  const int64_t segment = std::max(kLossPiece, (count + kSegments - 1) / kSegments);
   double partial[kSegments] = {};
   pool.parallel_for(count, segment, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i += segment) {
-      partial[i / segment] = kernels::sum_f32(x + i, std::min(segment, end - i));
+      partial[i / segment] = sum_of(x.from(i), std::min(segment, end - i));
     }
   });
   double sum = 0;
@@ -44,15 +47,44 @@ float sum_all(ThreadPool& pool, const float* x, int64_t count) {
   return static_cast<float>(sum);
 }
 
+// y[j] = the sum over the rows of x[j]. Of 16-bit rows as many are widened at a time as the kernel
+// sums in float32: the order is that of float32 rows.
+void sum_columns(const ReadFloats& x, int64_t rows, int64_t columns, int64_t stride,
+                 const WrittenFloats& y) {
+  if (x.room(1) == 0) {
+    kernels::sum_rows_f32(x.block(0, columns, nullptr), rows, columns, stride, y.block(0, nullptr));
+    return;
+  }
+  constexpr int64_t kRows = 32;
+  constexpr int64_t kColumns = 256;
+  float widened[kRows * kColumns];
+  float sums[kColumns];
+  for (int64_t j = 0; j < columns; j += kColumns) {
+    const int64_t width = std::min(kColumns, columns - j);
+    double total[kColumns] = {};
+    for (int64_t first = 0; first < rows; first += kRows) {
+      const int64_t height = std::min(kRows, rows - first);
+      for (int64_t i = 0; i < height; ++i) {
+        x.block((first + i) * stride + j, width, widened + i * width);
+      }
+      kernels::sum_rows_f32(widened, height, width, width, sums);
+      for (int64_t k = 0; k < width; ++k) total[k] += static_cast<double>(sums[k]);
+    }
+    float* const to = y.block(j, sums);
+    for (int64_t k = 0; k < width; ++k) to[k] = static_cast<float>(total[k]);
+    y.finish(j, width, to);
+  }
+}
+
 void sum_run(Stream& stream, const keel_op_call& call, void*) {
   const keel_tensor& tensor = *call.inputs[0];
-  const auto* const x = address<const float>(stream, tensor);
-  auto* const y = address<float>(stream, *call.outputs[0]);
+  const ReadFloats x = read(stream, &tensor);
+  const WrittenFloats y = written(stream, *call.outputs[0]);
   const int64_t count = kit::element_count(tensor);
   const int64_t axis = call.attributes[0].i;
   if (axis == -1 || (axis == 1 && tensor.shape[0] == 1)) {
     stream.enqueue([=](ThreadPool& pool) -> keel_status {
-      *y = sum_all(pool, x, count);
+      y.put(0, sum_all(pool, x, count));
       return KEEL_OK;
     });
     return;
@@ -63,7 +95,7 @@ void sum_run(Stream& stream, const keel_op_call& call, void*) {
     stream.enqueue([=](ThreadPool& pool) -> keel_status {
       pool.parallel_for(rows, rows_of_a_piece(columns), [=](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
-          y[i] = static_cast<float>(kernels::sum_f32(x + i * columns, columns));
+          y.put(i, static_cast<float>(sum_of(x.from(i * columns), columns)));
         }
       });
       return KEEL_OK;
@@ -75,7 +107,7 @@ void sum_run(Stream& stream, const keel_op_call& call, void*) {
   const int64_t piece = std::max<int64_t>(256, rows_of_a_piece(rows) / 16 * 16);
   stream.enqueue([=](ThreadPool& pool) -> keel_status {
     pool.parallel_for(columns, piece, [=](int64_t begin, int64_t end) {
-      kernels::sum_rows_f32(x + begin, rows, end - begin, columns, y + begin);
+      sum_columns(x.from(begin), rows, end - begin, columns, y.from(begin));
     });
     return KEEL_OK;
   });
@@ -84,13 +116,24 @@ void sum_run(Stream& stream, const keel_op_call& call, void*) {
 // ---- cross-entropy -------------------------------------------------------------
 
 OpSupport cross_entropy_query(const keel_op_call& call) {
-  const bool runs = dense(*call.inputs[0], KEEL_FLOAT32) && dense(*call.inputs[1], KEEL_INT32) &&
-                    dense(*call.outputs[0], KEEL_FLOAT32) && dense(*call.outputs[1], KEEL_FLOAT32);
-  return {runs ? "cross_entropy" : nullptr};
+  return {is_dense_float_call(call) ? "cross_entropy" : nullptr};
+}
+
+double log_sum_exp(const ReadFloats& row, int64_t count) {
+  if (row.room(1) == 0) return kernels::log_sum_exp_f32(row.block(0, count, nullptr), count);
+  float top = -std::numeric_limits<float>::infinity();
+  row.for_each_block(count, [&](int64_t, const float* block, int64_t width) {
+    top = std::max(top, kernels::largest_f32(block, width));
+  });
+  double sum = 0;
+  row.for_each_block(count, [&](int64_t, const float* block, int64_t width) {
+    sum += kernels::sum_exp_f32(block, top, width);
+  });
+  return static_cast<double>(top) + std::log(sum);
 }
 
 void cross_entropy_run(Stream& stream, const keel_op_call& call, void*) {
-  const auto* const logits = address<const float>(stream, *call.inputs[0]);
+  const ReadFloats logits = read(stream, call.inputs[0]);
   const auto* const labels = address<const int32_t>(stream, *call.inputs[1]);
   auto* const loss = address<float>(stream, *call.outputs[0]);
   auto* const log_sums = address<float>(stream, *call.outputs[1]);
@@ -99,9 +142,9 @@ void cross_entropy_run(Stream& stream, const keel_op_call& call, void*) {
   stream.enqueue([=](ThreadPool& pool) -> keel_status {
     pool.parallel_for(rows, rows_of_a_piece(classes), [=](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        const float* const row = logits + i * classes;
+        const ReadFloats row = logits.from(i * classes);
         const int32_t label = labels[i];
-        const double log_sum = kernels::log_sum_exp_f32(row, classes);
+        const double log_sum = log_sum_exp(row, classes);
         log_sums[i] = static_cast<float>(log_sum);
         const bool counted = label >= 0 && label < classes;
         // Subtracted in float64: the difference is small where the model is right.
@@ -113,30 +156,27 @@ void cross_entropy_run(Stream& stream, const keel_op_call& call, void*) {
 }
 
 OpSupport cross_entropy_backward_query(const keel_op_call& call) {
-  const bool runs = dense(*call.inputs[0], KEEL_FLOAT32) && dense(*call.inputs[1], KEEL_INT32) &&
-                    dense(*call.inputs[2], KEEL_FLOAT32) && dense(*call.outputs[0], KEEL_FLOAT32);
-  return {runs ? "cross_entropy_backward" : nullptr};
+  return {is_dense_float_call(call) ? "cross_entropy_backward" : nullptr};
 }
 
 void cross_entropy_backward_run(Stream& stream, const keel_op_call& call, void*) {
-  const auto* const logits = address<const float>(stream, *call.inputs[0]);
+  const ReadFloats logits = read(stream, call.inputs[0]);
   const auto* const labels = address<const int32_t>(stream, *call.inputs[1]);
   const auto* const log_sums = address<const float>(stream, *call.inputs[2]);
-  auto* const gradient = address<float>(stream, *call.outputs[0]);
+  const WrittenFloats gradient = written(stream, *call.outputs[0]);
   const auto scale = static_cast<float>(call.attributes[0].f);
   const int64_t rows = call.inputs[0]->shape[0];
   const int64_t classes = call.inputs[0]->shape[1];
   stream.enqueue([=](ThreadPool& pool) -> keel_status {
     pool.parallel_for(rows, rows_of_a_piece(classes), [=](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        float* const row = gradient + i * classes;
+        const WrittenFloats row = gradient.from(i * classes);
         const int32_t label = labels[i];
         if (label < 0 || label >= classes) {
-          std::fill_n(row, classes, 0.0f);
+          row.clear(classes);
           continue;
         }
-        kernels::scaled_softmax_f32(logits + i * classes, log_sums[i], scale, row, classes);
-        row[label] -= scale;
+        RowGradient{log_sums[i], scale, label}.write(logits.from(i * classes), row, classes);
       }
     });
     return KEEL_OK;

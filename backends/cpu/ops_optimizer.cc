@@ -98,8 +98,8 @@ void sum_of_squares_run(Stream& stream, const keel_op_call& call, void*) {
 
 OpSupport clip_query(const keel_op_call& call) {
   const keel_tensor& g = *call.inputs[0];
-  const bool runs = (g.dtype == KEEL_FLOAT32 || g.dtype == KEEL_BFLOAT16) &&
-                    kit::is_contiguous(g) && kit::is_contiguous(*call.outputs[0]);
+  const bool runs =
+      is_float(g.dtype) && kit::is_contiguous(g) && kit::is_contiguous(*call.outputs[0]);
   return {runs ? "clip" : nullptr};
 }
 

@@ -278,6 +278,35 @@ TEST_P(CpuOps, EmbeddingGradientOfARangeFrom16Bits) {
   expect_sums(KEEL_FLOAT16, [](float value) { return to_float16(value); });
 }
 
+// As of the same numbers in float32, to the bit: in the same order.
+TEST_P(CpuOps, SumsOf16Bits) {
+  const int64_t rows = 1031, columns = 701;
+  const std::vector<float> data = random_values(static_cast<size_t>(rows * columns), 23);
+  const auto expect_sums = [&](keel_dtype dtype, auto narrow) {
+    const auto elements = narrowed<decltype(narrow(0.0f))>(data, narrow);
+    std::vector<float> widened;
+    for (const auto element : elements) widened.push_back(to_float(element));
+    const DeviceTensor x = tensor(dtype, {rows, columns}, elements);
+    const DeviceTensor wide = floats({rows, columns}, widened);
+    const auto expect_along = [&](int64_t axis, std::initializer_list<int64_t> shape) {
+      DeviceTensor want(device(), KEEL_FLOAT32, shape), sums(device(), KEEL_FLOAT32, shape),
+          rounded(device(), dtype, shape);
+      run(KEEL_OP_SUM, {wide}, {want}, {integer(axis)});
+      run(KEEL_OP_SUM, {x}, {sums}, {integer(axis)});
+      run(KEEL_OP_SUM, {x}, {rounded}, {integer(axis)});
+      EXPECT_EQ(values(sums), values(want)) << axis;
+      EXPECT_EQ(values<decltype(narrow(0.0f))>(rounded),
+                narrowed<decltype(narrow(0.0f))>(values(want), narrow))
+          << axis;
+    };
+    expect_along(0, {columns});
+    expect_along(1, {rows});
+    expect_along(-1, {});
+  };
+  expect_sums(KEEL_BFLOAT16, [](float value) { return to_bfloat16(value); });
+  expect_sums(KEEL_FLOAT16, [](float value) { return to_float16(value); });
+}
+
 TEST_P(CpuOps, CrossEntropyAndItsGradient) {
   for (const int64_t classes : {1, 7, 1000, 50257}) {
     const int64_t rows = classes > 10000 ? 9 : 61;
@@ -357,6 +386,59 @@ TEST_P(CpuOps, AdamwFollowsTheFormula) {
     expect_near(
         v, [&](size_t i) { return wanted_v[i]; }, 1e-6, 1e-9);
   }
+}
+
+// As of the same logits in float32, to the bit, but that the gradient is rounded.
+TEST_P(CpuOps, CrossEntropyOf16Bits) {
+  const int64_t rows = 37, classes = 1601;
+  const std::vector<float> data = random_values(static_cast<size_t>(rows * classes), 24, 5.0f);
+  std::vector<int32_t> targets;
+  for (int64_t i = 0; i < rows; ++i) targets.push_back(static_cast<int32_t>(i * 431 % classes));
+  targets[1] = -100;
+  targets[2] = static_cast<int32_t>(classes);
+  const DeviceTensor labels = tensor(KEEL_INT32, {rows}, targets);
+  const auto expect_losses = [&](keel_dtype dtype, auto narrow) {
+    using Element = decltype(narrow(0.0f));
+    const auto elements = narrowed<Element>(data, narrow);
+    std::vector<float> widened;
+    for (const auto element : elements) widened.push_back(to_float(element));
+    const DeviceTensor logits = tensor(dtype, {rows, classes}, elements);
+    const DeviceTensor wide = floats({rows, classes}, widened);
+    DeviceTensor loss(device(), KEEL_FLOAT32, {rows}), sums(device(), KEEL_FLOAT32, {rows});
+    DeviceTensor want_loss(device(), KEEL_FLOAT32, {rows}), want(device(), KEEL_FLOAT32, {rows});
+    run(KEEL_OP_CROSS_ENTROPY, {logits, labels}, {loss, sums});
+    run(KEEL_OP_CROSS_ENTROPY, {wide, labels}, {want_loss, want});
+    EXPECT_EQ(values(loss), values(want_loss));
+    EXPECT_EQ(values(sums), values(want));
+    run(KEEL_OP_CROSS_ENTROPY_BACKWARD, {logits, labels, sums}, {logits}, {real(0.25)});
+    run(KEEL_OP_CROSS_ENTROPY_BACKWARD, {wide, labels, want}, {wide}, {real(0.25)});
+    EXPECT_EQ(values<Element>(logits), narrowed<Element>(values(wide), narrow));
+  };
+  expect_losses(KEEL_BFLOAT16, [](float value) { return to_bfloat16(value); });
+  expect_losses(KEEL_FLOAT16, [](float value) { return to_float16(value); });
+}
+
+// As of the same gradient in float32, to the bit.
+TEST_P(CpuOps, AdamWithGradientsOf16Bits) {
+  const int64_t count = 70001;
+  const auto size = static_cast<size_t>(count);
+  const std::vector<float> p = random_values(size, 25), g = random_values(size, 26);
+  const std::vector<float> m = random_values(size, 27), v(size, 0.5f);
+  const auto expect_step = [&](keel_dtype dtype, auto narrow) {
+    const auto elements = narrowed<decltype(narrow(0.0f))>(g, narrow);
+    std::vector<float> widened;
+    for (const auto element : elements) widened.push_back(to_float(element));
+    const auto step = [&](const DeviceTensor& gradient) {
+      const DeviceTensor parameter = floats({count}, p), mean = floats({count}, m),
+                         square = floats({count}, v);
+      run(KEEL_OP_ADAMW, {parameter, gradient, mean, square}, {parameter, mean, square},
+          {real(1e-3), real(0.9), real(0.99), real(1e-8), real(0.1), integer(3), real(0.5)});
+      return std::vector{values(parameter), values(mean), values(square)};
+    };
+    EXPECT_EQ(step(tensor(dtype, {count}, elements)), step(floats({count}, widened)));
+  };
+  expect_step(KEEL_BFLOAT16, [](float value) { return to_bfloat16(value); });
+  expect_step(KEEL_FLOAT16, [](float value) { return to_float16(value); });
 }
 
 TEST_P(CpuOps, StridedTensorsAreRefusedNotMisread) {

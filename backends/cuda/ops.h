@@ -123,6 +123,16 @@ inline bool is_dense_float_call(const keel_op_call& call) {
          std::all_of(call.outputs, call.outputs + call.output_count, is_packed);
 }
 
+// What an operator has of each float dtype: a kernel, or several of one kind.
+template <typename Kernels>
+struct ByDtype {
+  Kernels f32, bf16, f16;
+
+  constexpr const Kernels& of(keel_dtype dtype) const {
+    return dtype == KEEL_FLOAT32 ? f32 : dtype == KEEL_BFLOAT16 ? bf16 : f16;
+  }
+};
+
 inline simt::Address address_of(const keel_tensor& tensor) {
   return reinterpret_cast<uintptr_t>(tensor.data) + tensor.byte_offset;
 }
@@ -154,6 +164,11 @@ keel_status launch(Stream& stream, simt::KernelId kernel, uint32_t blocks, Argum
                            /*sharedMemBytes=*/0, stream.native(), parameters, /*extra=*/nullptr);
   });
 }
+
+// Enqueues y = x in another dtype, of |count| dense elements, by ops_elementwise.cc; only between
+// dtypes that cast has kernels for.
+keel_status convert(Stream& stream, simt::Address x, keel_dtype from, simt::Address y,
+                    keel_dtype to, uint64_t count);
 
 }  // namespace keel::cuda
 

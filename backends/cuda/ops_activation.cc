@@ -6,13 +6,7 @@ namespace {
 
 using simt::KernelId;
 
-struct KernelsOfDtypes {
-  KernelId f32, bf16, f16;
-
-  KernelId of(keel_dtype dtype) const {
-    return dtype == KEEL_FLOAT32 ? f32 : dtype == KEEL_BFLOAT16 ? bf16 : f16;
-  }
-};
+using Kernels = ByDtype<KernelId>;
 
 // Elements that a thread takes at a time where rows are aligned.
 uint64_t lanes_of(const keel_tensor& tensor) {
@@ -29,7 +23,7 @@ uint32_t are_aligned(const keel_tensor& first, uint64_t width,
 }
 
 template <typename Arguments>
-keel_status launch_elements(Stream& stream, const KernelsOfDtypes& kernels, const keel_tensor& x,
+keel_status launch_elements(Stream& stream, const Kernels& kernels, const keel_tensor& x,
                             uint64_t count, const Arguments& arguments) {
   if (count == 0) return KEEL_OK;
   return launch(stream, kernels.of(x.dtype),
@@ -38,10 +32,9 @@ keel_status launch_elements(Stream& stream, const KernelsOfDtypes& kernels, cons
 
 // ---- swiglu ----------------------------------------------------------------------
 
-constexpr KernelsOfDtypes kSwiglu = {KernelId::swiglu_f32, KernelId::swiglu_bf16,
-                                     KernelId::swiglu_f16};
-constexpr KernelsOfDtypes kSwigluBackward = {
-    KernelId::swiglu_backward_f32, KernelId::swiglu_backward_bf16, KernelId::swiglu_backward_f16};
+constexpr Kernels kSwiglu = {KernelId::swiglu_f32, KernelId::swiglu_bf16, KernelId::swiglu_f16};
+constexpr Kernels kSwigluBackward = {KernelId::swiglu_backward_f32, KernelId::swiglu_backward_bf16,
+                                     KernelId::swiglu_backward_f16};
 
 keel_status run_swiglu(Stream& stream, const keel_op_call& call, void*) {
   const keel_tensor& x = *call.inputs[0];
@@ -68,15 +61,15 @@ keel_status run_swiglu_backward(Stream& stream, const keel_op_call& call, void*)
 
 // ---- gelu, bias_gelu -------------------------------------------------------------------
 
-constexpr KernelsOfDtypes kBiasGelu = {KernelId::bias_gelu_f32, KernelId::bias_gelu_bf16,
-                                       KernelId::bias_gelu_f16};
-constexpr KernelsOfDtypes kBiasGeluBackward = {KernelId::bias_gelu_backward_f32,
-                                               KernelId::bias_gelu_backward_bf16,
-                                               KernelId::bias_gelu_backward_f16};
+constexpr Kernels kBiasGelu = {KernelId::bias_gelu_f32, KernelId::bias_gelu_bf16,
+                               KernelId::bias_gelu_f16};
+constexpr Kernels kBiasGeluBackward = {KernelId::bias_gelu_backward_f32,
+                                       KernelId::bias_gelu_backward_bf16,
+                                       KernelId::bias_gelu_backward_f16};
 
 // |bias| NULL: none; |dy| NULL: forward.
 keel_status run_either(Stream& stream, const keel_op_call& call, const keel_tensor* bias,
-                       const keel_tensor* dy, const KernelsOfDtypes& kernels) {
+                       const keel_tensor* dy, const Kernels& kernels) {
   const keel_tensor& x = *call.inputs[0];
   simt::BiasGeluArguments arguments = {};
   arguments.x = address_of(x);

@@ -13,20 +13,8 @@ constexpr int64_t kMaxHeads = 65535;
 // Of a grid's x, in tiles; and windows are computed with signed numbers.
 constexpr int64_t kMaxTokens = int64_t{1} << 31;
 
-// Whether the tensors but cu_seqlens, the inputs from |cu_seqlens| on, are dense float32.
-bool supports(const keel_op_call& call, uint32_t cu_seqlens) {
-  for (uint32_t i = 0; i < call.input_count; ++i) {
-    if (call.inputs[i] == nullptr) continue;
-    if (!is_dense(*call.inputs[i], i < cu_seqlens ? KEEL_FLOAT32 : KEEL_INT32)) return false;
-  }
-  for (uint32_t i = 0; i < call.output_count; ++i) {
-    if (!is_dense(*call.outputs[i], KEEL_FLOAT32)) return false;
-  }
-  return true;
-}
-
-bool supports_heads(const keel_op_call& call, uint32_t cu_seqlens) {
-  return supports(call, cu_seqlens) && call.inputs[0]->shape[1] <= kMaxHeads &&
+bool supports_heads(const keel_op_call& call) {
+  return is_dense_float_call(call) && call.inputs[0]->shape[1] <= kMaxHeads &&
          call.inputs[0]->shape[0] <= kMaxTokens && call.inputs[1]->shape[0] <= kMaxTokens;
 }
 
@@ -54,18 +42,32 @@ simt::AttentionProblem problem_of(const keel_op_call& call, uint32_t cu_seqlens)
           call.attributes[1].i != 0 ? 1U : 0U};
 }
 
-// Kernels of one kind, of heads up to 64, 128 and 256.
+// Kernels of one kind and dtype, of heads up to 64, 128 and 256.
 struct ByWidth {
   KernelId narrow, middle, wide;
 
   KernelId of(uint64_t width) const { return width <= 64 ? narrow : width <= 128 ? middle : wide; }
 };
-constexpr ByWidth kForward = {KernelId::attention_64, KernelId::attention_128,
-                              KernelId::attention_256};
-constexpr ByWidth kOfQueries = {KernelId::attention_dq_64, KernelId::attention_dq_128,
-                                KernelId::attention_dq_256};
-constexpr ByWidth kOfKeys = {KernelId::attention_dk_dv_64, KernelId::attention_dk_dv_128,
-                             KernelId::attention_dk_dv_256};
+
+constexpr ByDtype<ByWidth> kForward = {
+    {KernelId::attention_f32_64, KernelId::attention_f32_128, KernelId::attention_f32_256},
+    {KernelId::attention_bf16_64, KernelId::attention_bf16_128, KernelId::attention_bf16_256},
+    {KernelId::attention_f16_64, KernelId::attention_f16_128, KernelId::attention_f16_256}};
+constexpr ByDtype<KernelId> kDelta = {KernelId::attention_delta_f32, KernelId::attention_delta_bf16,
+                                      KernelId::attention_delta_f16};
+constexpr ByDtype<ByWidth> kOfQueries = {
+    {KernelId::attention_dq_f32_64, KernelId::attention_dq_f32_128, KernelId::attention_dq_f32_256},
+    {KernelId::attention_dq_bf16_64, KernelId::attention_dq_bf16_128,
+     KernelId::attention_dq_bf16_256},
+    {KernelId::attention_dq_f16_64, KernelId::attention_dq_f16_128,
+     KernelId::attention_dq_f16_256}};
+constexpr ByDtype<ByWidth> kOfKeys = {
+    {KernelId::attention_dk_dv_f32_64, KernelId::attention_dk_dv_f32_128,
+     KernelId::attention_dk_dv_f32_256},
+    {KernelId::attention_dk_dv_bf16_64, KernelId::attention_dk_dv_bf16_128,
+     KernelId::attention_dk_dv_bf16_256},
+    {KernelId::attention_dk_dv_f16_64, KernelId::attention_dk_dv_f16_128,
+     KernelId::attention_dk_dv_f16_256}};
 
 template <typename Arguments>
 keel_status launch_tiles(Stream& stream, const ByWidth& kernels, uint64_t tokens, uint64_t heads,
@@ -76,19 +78,11 @@ keel_status launch_tiles(Stream& stream, const ByWidth& kernels, uint64_t tokens
                 static_cast<uint32_t>(heads));
 }
 
-bool supports_attention(const keel_op_call& call) {
-  return supports_heads(call, /*cu_seqlens=*/3);
-}
-
 keel_status run_attention(Stream& stream, const keel_op_call& call, void*) {
   const simt::AttentionProblem problem = problem_of(call, /*cu_seqlens=*/3);
-  return launch_tiles(stream, kForward, problem.tokens_q, problem.heads,
+  return launch_tiles(stream, kForward.of(call.inputs[0]->dtype), problem.tokens_q, problem.heads,
                       simt::AttentionArguments{problem, address_of(*call.outputs[0]),
                                                address_of(*call.outputs[1])});
-}
-
-bool supports_attention_backward(const keel_op_call& call) {
-  return supports_heads(call, /*cu_seqlens=*/6);
 }
 
 uint64_t attention_backward_workspace(const keel_op_call& call) {
@@ -97,6 +91,7 @@ uint64_t attention_backward_workspace(const keel_op_call& call) {
 
 keel_status run_attention_backward(Stream& stream, const keel_op_call& call, void* workspace) {
   const simt::AttentionProblem problem = problem_of(call, /*cu_seqlens=*/6);
+  const keel_dtype dtype = call.inputs[0]->dtype;
   const simt::AttentionBackwardArguments arguments = {problem,
                                                       address_of(*call.inputs[3]),
                                                       address_of(*call.inputs[4]),
@@ -108,20 +103,20 @@ keel_status run_attention_backward(Stream& stream, const keel_op_call& call, voi
   keel_status status = KEEL_OK;
   if (problem.tokens_q != 0) {
     const uint64_t rows = problem.tokens_q * problem.heads;
-    status = launch(stream, KernelId::attention_delta, blocks_for(stream, rows, simt::kWarps),
-                    arguments);
+    status = launch(stream, kDelta.of(dtype), blocks_for(stream, rows, simt::kWarps), arguments);
   }
   if (status == KEEL_OK) {
-    status = launch_tiles(stream, kOfQueries, problem.tokens_q, problem.heads, arguments);
+    status = launch_tiles(stream, kOfQueries.of(dtype), problem.tokens_q, problem.heads, arguments);
   }
   if (status == KEEL_OK) {
-    status = launch_tiles(stream, kOfKeys, problem.tokens_k, problem.kv_heads, arguments);
+    status = launch_tiles(stream, kOfKeys.of(dtype), problem.tokens_k, problem.kv_heads, arguments);
   }
   return status;
 }
 
 bool supports_attention_merge(const keel_op_call& call) {
-  return supports(call, /*cu_seqlens=*/call.input_count);
+  return are_dense(
+      call, {KEEL_FLOAT32, KEEL_FLOAT32, KEEL_FLOAT32, KEEL_FLOAT32, KEEL_FLOAT32, KEEL_FLOAT32});
 }
 
 keel_status run_attention_merge(Stream& stream, const keel_op_call& call, void*) {
@@ -137,8 +132,8 @@ keel_status run_attention_merge(Stream& stream, const keel_op_call& call, void*)
 
 }  // namespace
 
-const Op kAttentionOp = {"simt.attention", supports_attention, nullptr, run_attention};
-const Op kAttentionBackwardOp = {"simt.attention_backward", supports_attention_backward,
+const Op kAttentionOp = {"simt.attention", supports_heads, nullptr, run_attention};
+const Op kAttentionBackwardOp = {"simt.attention_backward", supports_heads,
                                  attention_backward_workspace, run_attention_backward};
 const Op kAttentionMergeOp = {"simt.attention_merge", supports_attention_merge, nullptr,
                               run_attention_merge};

@@ -1,6 +1,7 @@
 // Element-wise operators: fill, cast, add, scale, axpy, adamw.
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <keel/float_types.hpp>
 
 #include "backends/cuda/ops.h"
@@ -109,19 +110,21 @@ constexpr Cast kCasts[] = {
 };
 
 // NULL for a pair that there is no kernel for.
-const Cast* find_cast(const keel_op_call& call) {
-  for (const Cast& cast : kCasts) {
-    if (are_dense(call, {cast.from, cast.to})) return &cast;
-  }
-  return nullptr;
+const Cast* find_cast(keel_dtype from, keel_dtype to) {
+  const auto* const cast =
+      std::find_if(std::begin(kCasts), std::end(kCasts),
+                   [&](const Cast& each) { return each.from == from && each.to == to; });
+  return cast == std::end(kCasts) ? nullptr : cast;
 }
 
 bool supports_cast(const keel_op_call& call) {
-  return find_cast(call) != nullptr;
+  const keel_dtype from = call.inputs[0]->dtype;
+  const keel_dtype to = call.outputs[0]->dtype;
+  return find_cast(from, to) != nullptr && are_dense(call, {from, to});
 }
 
 keel_status run_cast(Stream& stream, const keel_op_call& call, void*) {
-  return run_usual(stream, call, find_cast(call)->kernel);
+  return run_usual(stream, call, find_cast(call.inputs[0]->dtype, call.outputs[0]->dtype)->kernel);
 }
 
 // ---- add, scale, axpy ------------------------------------------------------------
@@ -167,7 +170,8 @@ keel_status run_axpy(Stream& stream, const keel_op_call& call, void*) {
 
 bool supports_adamw(const keel_op_call& call) {
   return are_dense(call, {f32, f32, f32, f32, f32, f32, f32}) ||
-         are_dense(call, {f32, bf16, f32, f32, f32, f32, f32});
+         are_dense(call, {f32, bf16, f32, f32, f32, f32, f32}) ||
+         are_dense(call, {f32, f16, f32, f32, f32, f32, f32});
 }
 
 keel_status run_adamw(Stream& stream, const keel_op_call& call, void*) {
@@ -199,11 +203,25 @@ keel_status run_adamw(Stream& stream, const keel_op_call& call, void*) {
                                      arguments.p_out, arguments.m_out, arguments.v_out})
                              ? 1
                              : 0;
-  const bool is_f32 = call.inputs[1]->dtype == f32;
-  return run_elements(stream, is_f32 ? KernelId::adamw : KernelId::adamw_bf16, arguments);
+  const keel_dtype dtype = call.inputs[1]->dtype;
+  return run_elements(stream,
+                      dtype == f32    ? KernelId::adamw
+                      : dtype == bf16 ? KernelId::adamw_bf16
+                                      : KernelId::adamw_f16,
+                      arguments);
 }
 
 }  // namespace
+
+keel_status convert(Stream& stream, simt::Address x, keel_dtype from, simt::Address y,
+                    keel_dtype to, uint64_t count) {
+  simt::ElementwiseArguments arguments = {};
+  arguments.in[0] = x;
+  arguments.out = y;
+  arguments.count = count;
+  arguments.is_aligned = is_aligned({x, y}) ? 1 : 0;
+  return run_elements(stream, find_cast(from, to)->kernel, arguments);
+}
 
 const Op kFillOp = {"cuda.fill", supports_fill, nullptr, run_fill};
 const Op kCastOp = {"simt.cast", supports_cast, nullptr, run_cast};

@@ -9,16 +9,8 @@ using simt::KernelId;
 // Rows up to this length are a warp's, longer ones a block's.
 constexpr uint64_t kWarpColumns = 512;
 
-// The kernels of one operation for each dtype.
 struct RowKernels {
   KernelId warp, block;
-};
-struct KernelsOfDtypes {
-  RowKernels f32, bf16, f16;
-
-  const RowKernels& of(keel_dtype dtype) const {
-    return dtype == KEEL_FLOAT32 ? f32 : dtype == KEEL_BFLOAT16 ? bf16 : f16;
-  }
 };
 
 struct Rows {
@@ -40,13 +32,15 @@ keel_status launch_rows(Stream& stream, const RowKernels& kernels, const Rows& r
 
 // ---- layer_norm, rms_norm ----------------------------------------------------------
 
-constexpr KernelsOfDtypes kNorm = {{KernelId::norm_f32_warp, KernelId::norm_f32_block},
-                                   {KernelId::norm_bf16_warp, KernelId::norm_bf16_block},
-                                   {KernelId::norm_f16_warp, KernelId::norm_f16_block}};
-constexpr KernelsOfDtypes kNormBackward = {
+constexpr ByDtype<RowKernels> kNorm = {{KernelId::norm_f32_warp, KernelId::norm_f32_block},
+                                       {KernelId::norm_bf16_warp, KernelId::norm_bf16_block},
+                                       {KernelId::norm_f16_warp, KernelId::norm_f16_block}};
+constexpr ByDtype<RowKernels> kNormBackward = {
     {KernelId::norm_backward_f32_warp, KernelId::norm_backward_f32_block},
     {KernelId::norm_backward_bf16_warp, KernelId::norm_backward_bf16_block},
     {KernelId::norm_backward_f16_warp, KernelId::norm_backward_f16_block}};
+constexpr ByDtype<KernelId> kNormColumns = {KernelId::norm_columns_f32, KernelId::norm_columns_bf16,
+                                            KernelId::norm_columns_f16};
 
 keel_status run_norm(Stream& stream, const keel_op_call& call, simt::Address beta,
                      simt::Address mean, const keel_tensor& rstd) {
@@ -87,7 +81,7 @@ uint64_t norm_backward_workspace(const keel_op_call& call) {
 
 keel_status sum_slices(Stream& stream, simt::Address partials, const keel_tensor& sums,
                        uint64_t columns, uint64_t slices) {
-  return launch(stream, KernelId::sum_columns, blocks_for(stream, columns, simt::kThreads),
+  return launch(stream, KernelId::sum_columns_f32, blocks_for(stream, columns, simt::kThreads),
                 simt::SumColumnsArguments{partials, address_of(sums), slices, columns, slices});
 }
 
@@ -106,10 +100,7 @@ keel_status sum_columns(Stream& stream, const keel_op_call& call, const Rows& ro
       arguments.dbeta = arguments.dgamma + slices * rows.columns * sizeof(float);
     }
   }
-  const keel_dtype dtype = call.inputs[0]->dtype;
-  const KernelId kernel = dtype == KEEL_FLOAT32    ? KernelId::norm_columns_f32
-                          : dtype == KEEL_BFLOAT16 ? KernelId::norm_columns_bf16
-                                                   : KernelId::norm_columns_f16;
+  const KernelId kernel = kNormColumns.of(call.inputs[0]->dtype);
   const uint32_t blocks = blocks_for(stream, rows.columns, simt::kThreads);
   keel_status status = launch(stream, kernel, blocks, arguments, static_cast<uint32_t>(slices));
   if (slices == 1) return status;
@@ -150,10 +141,11 @@ keel_status run_norm_backward(Stream& stream, const keel_op_call& call, void* wo
 
 // ---- softmax -----------------------------------------------------------------------
 
-constexpr KernelsOfDtypes kSoftmax = {{KernelId::softmax_f32_warp, KernelId::softmax_f32_block},
-                                      {KernelId::softmax_bf16_warp, KernelId::softmax_bf16_block},
-                                      {KernelId::softmax_f16_warp, KernelId::softmax_f16_block}};
-constexpr KernelsOfDtypes kSoftmaxBackward = {
+constexpr ByDtype<RowKernels> kSoftmax = {
+    {KernelId::softmax_f32_warp, KernelId::softmax_f32_block},
+    {KernelId::softmax_bf16_warp, KernelId::softmax_bf16_block},
+    {KernelId::softmax_f16_warp, KernelId::softmax_f16_block}};
+constexpr ByDtype<RowKernels> kSoftmaxBackward = {
     {KernelId::softmax_backward_f32_warp, KernelId::softmax_backward_f32_block},
     {KernelId::softmax_backward_bf16_warp, KernelId::softmax_backward_bf16_block},
     {KernelId::softmax_backward_f16_warp, KernelId::softmax_backward_f16_block}};

@@ -64,7 +64,7 @@ keel_status run_sum_of_squares(Stream& stream, const keel_op_call& call, void* w
 // ---- clip ------------------------------------------------------------------------
 
 bool supports_clip(const keel_op_call& call) {
-  return are_dense(call, {f32, f32, f32}) || are_dense(call, {bf16, f32, bf16});
+  return is_dense_float_call(call);
 }
 
 keel_status run_clip(Stream& stream, const keel_op_call& call, void*) {
@@ -77,9 +77,12 @@ keel_status run_clip(Stream& stream, const keel_op_call& call, void*) {
   arguments.max_norm = static_cast<float>(call.attributes[0].f);
   arguments.is_aligned = arguments.g % 16 == 0 && arguments.g_out % 16 == 0 ? 1 : 0;
   if (arguments.count == 0) return KEEL_OK;
+  const KernelId kernel = g.dtype == f32    ? KernelId::clip_f32
+                          : g.dtype == bf16 ? KernelId::clip_bf16
+                                            : KernelId::clip_f16;
   // A thread takes four elements or more at a time where all is aligned.
-  return launch(stream, g.dtype == f32 ? KernelId::clip_f32 : KernelId::clip_bf16,
-                blocks_for(stream, arguments.count, uint64_t{simt::kThreads} * 4), arguments);
+  return launch(stream, kernel, blocks_for(stream, arguments.count, uint64_t{simt::kThreads} * 4),
+                arguments);
 }
 
 }  // namespace

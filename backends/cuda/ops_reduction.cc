@@ -7,7 +7,8 @@ namespace {
 using simt::KernelId;
 
 constexpr keel_dtype f32 = KEEL_FLOAT32;
-constexpr keel_dtype i32 = KEEL_INT32;
+constexpr keel_dtype f16 = KEEL_FLOAT16;
+constexpr keel_dtype bf16 = KEEL_BFLOAT16;
 
 // Rows up to this length are a warp's, longer ones a block's.
 constexpr uint64_t kWarpColumns = 512;
@@ -32,16 +33,40 @@ keel_status launch_rows(Stream& stream, KernelId warp, KernelId block, uint64_t 
 constexpr uint64_t kChunk = 8192;
 constexpr uint64_t kSliceRows = 512;
 
-keel_status sum_rows(Stream& stream, simt::Address x, simt::Address y, uint64_t rows,
-                     uint64_t columns, uint64_t count) {
-  return launch_rows(stream, KernelId::sum_rows_warp, KernelId::sum_rows_block, rows, columns,
-                     simt::SumRowsArguments{x, y, rows, columns, count});
+// The kernels for elements of one dtype. What they write is float32.
+struct SumKernels {
+  KernelId rows_warp, rows_block, columns;
+};
+
+SumKernels sum_kernels(keel_dtype dtype) {
+  switch (dtype) {
+    case bf16:
+      return {KernelId::sum_rows_bf16_warp, KernelId::sum_rows_bf16_block,
+              KernelId::sum_columns_bf16};
+    case f16:
+      return {KernelId::sum_rows_f16_warp, KernelId::sum_rows_f16_block, KernelId::sum_columns_f16};
+    default:
+      return {KernelId::sum_rows_f32_warp, KernelId::sum_rows_f32_block, KernelId::sum_columns_f32};
+  }
 }
 
-keel_status sum_columns(Stream& stream, simt::Address x, simt::Address y, uint64_t rows,
+// What is summed: elements of |dtype| from |address| on.
+struct Summand {
+  simt::Address address;
+  keel_dtype dtype;
+};
+
+keel_status sum_rows(Stream& stream, const Summand& x, simt::Address y, uint64_t rows,
+                     uint64_t columns, uint64_t count) {
+  const SumKernels kernels = sum_kernels(x.dtype);
+  return launch_rows(stream, kernels.rows_warp, kernels.rows_block, rows, columns,
+                     simt::SumRowsArguments{x.address, y, rows, columns, count});
+}
+
+keel_status sum_columns(Stream& stream, const Summand& x, simt::Address y, uint64_t rows,
                         uint64_t columns, uint64_t slices) {
-  return launch(stream, KernelId::sum_columns, blocks_for(stream, columns, simt::kThreads),
-                simt::SumColumnsArguments{x, y, rows, columns, divide_up(rows, slices)},
+  return launch(stream, sum_kernels(x.dtype).columns, blocks_for(stream, columns, simt::kThreads),
+                simt::SumColumnsArguments{x.address, y, rows, columns, divide_up(rows, slices)},
                 static_cast<uint32_t>(slices));
 }
 
@@ -50,10 +75,20 @@ uint64_t column_slices(uint64_t rows) {
 }
 
 bool supports_sum(const keel_op_call& call) {
-  return are_dense(call, {f32, f32});
+  return is_dense_float_call(call);
 }
 
-uint64_t sum_workspace(const keel_op_call& call) {
+// Float32 numbers that begin aligned, and so does what comes behind them.
+uint64_t aligned_bytes(uint64_t floats) {
+  return divide_up(floats, 4) * 4 * sizeof(float);
+}
+
+// Of the sums before they are rounded, where y is of 16 bits.
+uint64_t unrounded_bytes(const keel_tensor& y) {
+  return y.dtype == f32 ? 0 : aligned_bytes(static_cast<uint64_t>(kit::element_count(y)));
+}
+
+uint64_t partial_bytes(const keel_op_call& call) {
   const keel_tensor& x = *call.inputs[0];
   const int64_t axis = call.attributes[0].i;
   if (axis == 1) return 0;
@@ -61,53 +96,89 @@ uint64_t sum_workspace(const keel_op_call& call) {
     const uint64_t slices = column_slices(extent(x, 0));
     return slices == 1 ? 0 : slices * extent(x, 1) * sizeof(float);
   }
-  uint64_t partials = 0;
+  uint64_t bytes = 0;
   for (auto left = static_cast<uint64_t>(kit::element_count(x)); left > kChunk;) {
     left = divide_up(left, kChunk);
-    partials += divide_up(left, 4) * 4;  // each pass begins aligned
+    bytes += aligned_bytes(left);
   }
-  return partials * sizeof(float);
+  return bytes;
+}
+
+uint64_t sum_workspace(const keel_op_call& call) {
+  return unrounded_bytes(*call.outputs[0]) + partial_bytes(call);
+}
+
+// The float32 |sums| of x, which is not empty, by way of |partials|.
+keel_status sum_floats(Stream& stream, const keel_op_call& call, simt::Address sums,
+                       simt::Address partials) {
+  const keel_tensor& tensor = *call.inputs[0];
+  const int64_t axis = call.attributes[0].i;
+  const auto count = static_cast<uint64_t>(kit::element_count(tensor));
+  const uint64_t rows = extent(tensor, 0);
+  const uint64_t columns = extent(tensor, 1);
+  Summand x = {address_of(tensor), tensor.dtype};
+  if (axis == 1) return sum_rows(stream, x, sums, rows, columns, count);
+  if (axis == 0) {
+    const uint64_t slices = column_slices(rows);
+    if (slices == 1) return sum_columns(stream, x, sums, rows, columns, 1);
+    const keel_status status = sum_columns(stream, x, partials, rows, columns, slices);
+    return status == KEEL_OK ? sum_columns(stream, {partials, f32}, sums, slices, columns, 1)
+                             : status;
+  }
+  uint64_t left = count;
+  while (left > kChunk) {
+    const uint64_t chunks = divide_up(left, kChunk);
+    const keel_status status = sum_rows(stream, x, partials, chunks, kChunk, left);
+    if (status != KEEL_OK) return status;
+    x = {partials, f32};
+    partials += aligned_bytes(chunks);
+    left = chunks;
+  }
+  return sum_rows(stream, x, sums, 1, left, left);
 }
 
 keel_status run_sum(Stream& stream, const keel_op_call& call, void* workspace) {
-  const keel_tensor& x = *call.inputs[0];
   const keel_tensor& y = *call.outputs[0];
-  const int64_t axis = call.attributes[0].i;
-  const auto count = static_cast<uint64_t>(kit::element_count(x));
   const uint64_t result_bytes = kit::span_bytes(y);
   if (result_bytes == 0) return KEEL_OK;
-  if (count == 0) {
+  if (kit::element_count(*call.inputs[0]) == 0) {
     const float zero = 0;
-    return stream.fill(kit::first_element(y), &zero, sizeof(zero), result_bytes);
+    return stream.fill(kit::first_element(y), &zero, kit::dtype_size(y.dtype), result_bytes);
   }
-  const uint64_t rows = extent(x, 0);
-  const uint64_t columns = extent(x, 1);
-  simt::Address scratch = reinterpret_cast<uintptr_t>(workspace);
-  if (axis == 1) return sum_rows(stream, address_of(x), address_of(y), rows, columns, count);
-  if (axis == 0) {
-    const uint64_t slices = column_slices(rows);
-    if (slices == 1) return sum_columns(stream, address_of(x), address_of(y), rows, columns, 1);
-    const keel_status status = sum_columns(stream, address_of(x), scratch, rows, columns, slices);
-    return status == KEEL_OK ? sum_columns(stream, scratch, address_of(y), slices, columns, 1)
-                             : status;
-  }
-  simt::Address from = address_of(x);
-  uint64_t left = count;
-  while (left > kChunk) {
-    const uint64_t partials = divide_up(left, kChunk);
-    const keel_status status = sum_rows(stream, from, scratch, partials, kChunk, left);
-    if (status != KEEL_OK) return status;
-    from = scratch;
-    scratch += divide_up(partials, 4) * 4 * sizeof(float);
-    left = partials;
-  }
-  return sum_rows(stream, from, address_of(y), 1, left, left);
+  const simt::Address scratch = reinterpret_cast<uintptr_t>(workspace);
+  if (y.dtype == f32) return sum_floats(stream, call, address_of(y), scratch);
+  const keel_status status = sum_floats(stream, call, scratch, scratch + unrounded_bytes(y));
+  if (status != KEEL_OK) return status;
+  return convert(stream, scratch, f32, address_of(y), y.dtype,
+                 static_cast<uint64_t>(kit::element_count(y)));
 }
 
 // ---- cross entropy ---------------------------------------------------------------
 
+// The kernels for logits of one dtype: rows that are a warp's each, and a block's.
+struct LossKernels {
+  KernelId warp, block, backward_warp, backward_block;
+};
+
+LossKernels loss_kernels(keel_dtype dtype) {
+  switch (dtype) {
+    case bf16:
+      return {KernelId::cross_entropy_bf16_warp, KernelId::cross_entropy_bf16_block,
+              KernelId::cross_entropy_backward_bf16_warp,
+              KernelId::cross_entropy_backward_bf16_block};
+    case f16:
+      return {KernelId::cross_entropy_f16_warp, KernelId::cross_entropy_f16_block,
+              KernelId::cross_entropy_backward_f16_warp,
+              KernelId::cross_entropy_backward_f16_block};
+    default:
+      return {KernelId::cross_entropy_f32_warp, KernelId::cross_entropy_f32_block,
+              KernelId::cross_entropy_backward_f32_warp,
+              KernelId::cross_entropy_backward_f32_block};
+  }
+}
+
 bool supports_cross_entropy(const keel_op_call& call) {
-  return are_dense(call, {f32, i32, f32, f32}) && call.inputs[0]->shape[1] > 0;
+  return is_dense_float_call(call) && call.inputs[0]->shape[1] > 0;
 }
 
 keel_status run_cross_entropy(Stream& stream, const keel_op_call& call, void*) {
@@ -115,15 +186,15 @@ keel_status run_cross_entropy(Stream& stream, const keel_op_call& call, void*) {
   const uint64_t rows = extent(logits, 0);
   const uint64_t columns = extent(logits, 1);
   if (rows == 0) return KEEL_OK;
-  return launch_rows(stream, KernelId::cross_entropy_warp, KernelId::cross_entropy_block, rows,
-                     columns,
+  const LossKernels kernels = loss_kernels(logits.dtype);
+  return launch_rows(stream, kernels.warp, kernels.block, rows, columns,
                      simt::CrossEntropyArguments{address_of(logits), address_of(*call.inputs[1]),
                                                  address_of(*call.outputs[0]),
                                                  address_of(*call.outputs[1]), rows, columns});
 }
 
 bool supports_cross_entropy_backward(const keel_op_call& call) {
-  return are_dense(call, {f32, i32, f32, f32});
+  return is_dense_float_call(call);
 }
 
 keel_status run_cross_entropy_backward(Stream& stream, const keel_op_call& call, void*) {
@@ -131,8 +202,8 @@ keel_status run_cross_entropy_backward(Stream& stream, const keel_op_call& call,
   if (kit::element_count(logits) == 0) return KEEL_OK;
   const uint64_t rows = extent(logits, 0);
   const uint64_t columns = extent(logits, 1);
-  return launch_rows(stream, KernelId::cross_entropy_backward_warp,
-                     KernelId::cross_entropy_backward_block, rows, columns,
+  const LossKernels kernels = loss_kernels(logits.dtype);
+  return launch_rows(stream, kernels.backward_warp, kernels.backward_block, rows, columns,
                      simt::CrossEntropyBackwardArguments{
                          address_of(logits), address_of(*call.inputs[1]),
                          address_of(*call.inputs[2]), address_of(*call.outputs[0]), rows, columns,

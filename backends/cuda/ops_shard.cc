@@ -6,10 +6,6 @@ namespace {
 
 using simt::KernelId;
 
-constexpr keel_dtype f32 = KEEL_FLOAT32;
-constexpr keel_dtype bf16 = KEEL_BFLOAT16;
-constexpr keel_dtype i32 = KEEL_INT32;
-
 // The kernels of one dtype of logits: a row is a warp's up to this length, a longer one a
 // block's.
 constexpr uint64_t kWarpColumns = 512;
@@ -24,18 +20,28 @@ keel_status launch_rows(Stream& stream, const RowKernels& kernels, const Argumen
                 blocks_for(stream, arguments.rows, is_short ? simt::kWarps : 1), arguments);
 }
 
-bool supports_cross_entropy_shard(const keel_op_call& call) {
-  return are_dense(call, {f32, i32, f32, f32, f32}) || are_dense(call, {bf16, i32, f32, f32, f32});
+struct ShardKernels {
+  RowKernels loss, gradient;
+};
+
+ShardKernels shard_kernels(keel_dtype dtype) {
+  switch (dtype) {
+    case KEEL_BFLOAT16:
+      return {{KernelId::shard_loss_bf16_warp, KernelId::shard_loss_bf16_block},
+              {KernelId::shard_gradient_bf16_warp, KernelId::shard_gradient_bf16_block}};
+    case KEEL_FLOAT16:
+      return {{KernelId::shard_loss_f16_warp, KernelId::shard_loss_f16_block},
+              {KernelId::shard_gradient_f16_warp, KernelId::shard_gradient_f16_block}};
+    default:
+      return {{KernelId::shard_loss_f32_warp, KernelId::shard_loss_f32_block},
+              {KernelId::shard_gradient_f32_warp, KernelId::shard_gradient_f32_block}};
+  }
 }
 
 keel_status run_cross_entropy_shard(Stream& stream, const keel_op_call& call, void*) {
   const keel_tensor& logits = *call.inputs[0];
   if (logits.shape[0] == 0) return KEEL_OK;
-  const RowKernels kernels =
-      logits.dtype == f32
-          ? RowKernels{KernelId::shard_loss_f32_warp, KernelId::shard_loss_f32_block}
-          : RowKernels{KernelId::shard_loss_bf16_warp, KernelId::shard_loss_bf16_block};
-  return launch_rows(stream, kernels,
+  return launch_rows(stream, shard_kernels(logits.dtype).loss,
                      simt::CrossEntropyShardArguments{
                          address_of(logits), address_of(*call.inputs[1]),
                          address_of(*call.outputs[0]), address_of(*call.outputs[1]),
@@ -43,19 +49,11 @@ keel_status run_cross_entropy_shard(Stream& stream, const keel_op_call& call, vo
                          static_cast<uint64_t>(logits.shape[1]), call.attributes[0].i});
 }
 
-bool supports_cross_entropy_shard_backward(const keel_op_call& call) {
-  return are_dense(call, {f32, i32, f32, f32}) || are_dense(call, {bf16, i32, f32, bf16});
-}
-
 keel_status run_cross_entropy_shard_backward(Stream& stream, const keel_op_call& call, void*) {
   const keel_tensor& logits = *call.inputs[0];
   if (kit::element_count(logits) == 0) return KEEL_OK;
-  const RowKernels kernels =
-      logits.dtype == f32
-          ? RowKernels{KernelId::shard_gradient_f32_warp, KernelId::shard_gradient_f32_block}
-          : RowKernels{KernelId::shard_gradient_bf16_warp, KernelId::shard_gradient_bf16_block};
   return launch_rows(
-      stream, kernels,
+      stream, shard_kernels(logits.dtype).gradient,
       simt::CrossEntropyShardBackwardArguments{
           address_of(logits), address_of(*call.inputs[1]), address_of(*call.inputs[2]),
           address_of(*call.outputs[0]), static_cast<uint64_t>(logits.shape[0]),
@@ -65,10 +63,9 @@ keel_status run_cross_entropy_shard_backward(Stream& stream, const keel_op_call&
 
 }  // namespace
 
-const Op kCrossEntropyShardOp = {"simt.cross_entropy_shard", supports_cross_entropy_shard, nullptr,
+const Op kCrossEntropyShardOp = {"simt.cross_entropy_shard", is_dense_float_call, nullptr,
                                  run_cross_entropy_shard};
-const Op kCrossEntropyShardBackwardOp = {"simt.cross_entropy_shard_backward",
-                                         supports_cross_entropy_shard_backward, nullptr,
-                                         run_cross_entropy_shard_backward};
+const Op kCrossEntropyShardBackwardOp = {"simt.cross_entropy_shard_backward", is_dense_float_call,
+                                         nullptr, run_cross_entropy_shard_backward};
 
 }  // namespace keel::cuda

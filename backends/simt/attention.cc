@@ -1,7 +1,8 @@
 // attention, its gradient, and the merge of partial results: a block of threads makes a tile of
 // 64 rows, queries or keys, while tiles of the other side pass by (FlashAttention, see the CPU's).
 // A thread has 4 x 4 scores of a pair of tiles and 4 rows of the sums, so that what belongs to a
-// row stays with 16 neighbours. No tensor cores.
+// row stays with 16 neighbours. 16-bit types are float32 in shared memory and registers, and what
+// comes out of them is rounded once. No tensor cores.
 #include "backends/simt/simt.h"
 
 namespace keel::simt {
@@ -439,24 +440,28 @@ KEEL_SIMT_FUNCTION void attention_dk_dv(const AttentionBackwardArguments& args) 
 }  // namespace
 }  // namespace keel::simt
 
-#define KEEL_SIMT_ATTENTION(width)                                                    \
-  KEEL_SIMT_KERNEL(attention_##width, keel::simt::AttentionArguments) {               \
-    keel::simt::attention<width, float>(args);                                        \
-  }                                                                                   \
-  KEEL_SIMT_KERNEL(attention_dq_##width, keel::simt::AttentionBackwardArguments) {    \
-    keel::simt::attention_dq<width, float>(args);                                     \
-  }                                                                                   \
-  KEEL_SIMT_KERNEL(attention_dk_dv_##width, keel::simt::AttentionBackwardArguments) { \
-    keel::simt::attention_dk_dv<width, float>(args);                                  \
+#define KEEL_SIMT_ATTENTION(type, T, width)                                                    \
+  KEEL_SIMT_KERNEL(attention_##type##_##width, keel::simt::AttentionArguments) {               \
+    keel::simt::attention<width, T>(args);                                                     \
+  }                                                                                            \
+  KEEL_SIMT_KERNEL(attention_dq_##type##_##width, keel::simt::AttentionBackwardArguments) {    \
+    keel::simt::attention_dq<width, T>(args);                                                  \
+  }                                                                                            \
+  KEEL_SIMT_KERNEL(attention_dk_dv_##type##_##width, keel::simt::AttentionBackwardArguments) { \
+    keel::simt::attention_dk_dv<width, T>(args);                                               \
   }
-KEEL_SIMT_ATTENTION(64)
-KEEL_SIMT_ATTENTION(128)
-KEEL_SIMT_ATTENTION(256)
+#define KEEL_SIMT_ATTENTION_OF(type, T)                                              \
+  KEEL_SIMT_ATTENTION(type, T, 64)                                                   \
+  KEEL_SIMT_ATTENTION(type, T, 128)                                                  \
+  KEEL_SIMT_ATTENTION(type, T, 256)                                                  \
+  KEEL_SIMT_KERNEL(attention_delta_##type, keel::simt::AttentionBackwardArguments) { \
+    keel::simt::attention_delta<T>(args);                                            \
+  }
+KEEL_SIMT_ATTENTION_OF(f32, float)
+KEEL_SIMT_ATTENTION_OF(bf16, keel::simt::bf16)
+KEEL_SIMT_ATTENTION_OF(f16, keel::simt::f16)
+#undef KEEL_SIMT_ATTENTION_OF
 #undef KEEL_SIMT_ATTENTION
-
-KEEL_SIMT_KERNEL(attention_delta, keel::simt::AttentionBackwardArguments) {
-  keel::simt::attention_delta<float>(args);
-}
 
 // A warp a row. In place, all of it has read the logsumexps before one thread writes.
 KEEL_SIMT_KERNEL(attention_merge, keel::simt::AttentionMergeArguments) {

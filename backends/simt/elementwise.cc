@@ -131,3 +131,6 @@ KEEL_SIMT_KERNEL(adamw, keel::simt::AdamwArguments) {
 KEEL_SIMT_KERNEL(adamw_bf16, keel::simt::AdamwArguments) {
   keel::simt::adamw<keel::simt::bf16>(args);
 }
+KEEL_SIMT_KERNEL(adamw_f16, keel::simt::AdamwArguments) {
+  keel::simt::adamw<keel::simt::f16>(args);
+}

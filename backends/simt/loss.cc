@@ -1,4 +1,5 @@
 // cross_entropy and its gradient. A team takes a row, and reads it once.
+#include "backends/simt/rows.h"
 #include "backends/simt/simt.h"
 
 namespace keel::simt {
@@ -31,26 +32,21 @@ class OnlineLogSum {
   float sum_ = 0;
 };
 
-template <typename Team>
+template <typename T, typename Team>
 KEEL_SIMT_FUNCTION void cross_entropy(const CrossEntropyArguments& args) {
-  const Global<const float> logits(args.logits);
+  const Global<const T> logits(args.logits);
   const Global<const int32_t> labels(args.labels);
   const Global<float> loss(args.loss);
   const Global<float> logsumexp(args.logsumexp);
-  const bool is_aligned = args.logits % 16 == 0 && args.columns % 4 == 0;
+  const bool is_aligned = has_aligned_rows<T>(args.logits, args.columns);
   for_each_row<Team>(args.rows, [&](uint64_t row) {
     const uint64_t begin = row * args.columns;
     OnlineLogSum own;
-    if (is_aligned) {
-      for (uint64_t c = 4 * Team::rank(); c < args.columns; c += 4 * Team::kSize) {
-        const Lanes<float, 4> four = logits.template load<4>(begin + c);
-        for (int lane = 0; lane < 4; ++lane) own.add(four.at[lane]);
-      }
-    } else {
-      for (uint64_t c = Team::rank(); c < args.columns; c += Team::kSize) {
-        own.add(logits[begin + c]);
-      }
-    }
+    for_each_column<Team, kLanes<T>>(args.columns, is_aligned, [&](auto width, uint64_t c) {
+      constexpr int n = decltype(width)::value;
+      const Lanes<T, n> some = logits.template load<n>(begin + c);
+      for (int lane = 0; lane < n; ++lane) own.add(to_float(some.at[lane]));
+    });
     own.template combine<Team>();
     if (Team::rank() != 0) return;
     const float log_of_sum = own.log_of_sum();
@@ -58,20 +54,21 @@ KEEL_SIMT_FUNCTION void cross_entropy(const CrossEntropyArguments& args) {
     float row_loss = 0;
     if (label >= 0 && static_cast<uint64_t>(label) < args.columns) {
       // The difference first: both are often large and close.
-      row_loss = log_of_sum + (own.largest() - logits[begin + static_cast<uint64_t>(label)]);
+      row_loss =
+          log_of_sum + (own.largest() - to_float(logits[begin + static_cast<uint64_t>(label)]));
     }
     loss[row] = row_loss;
     logsumexp[row] = own.largest() + log_of_sum;
   });
 }
 
-template <typename Team>
+template <typename T, typename Team>
 KEEL_SIMT_FUNCTION void cross_entropy_backward(const CrossEntropyBackwardArguments& args) {
-  const Global<const float> logits(args.logits);
+  const Global<const T> logits(args.logits);
   const Global<const int32_t> labels(args.labels);
   const Global<const float> logsumexp(args.logsumexp);
-  const Global<float> dlogits(args.dlogits);
-  const bool is_aligned = args.logits % 16 == 0 && args.dlogits % 16 == 0 && args.columns % 4 == 0;
+  const Global<T> dlogits(args.dlogits);
+  const bool is_aligned = has_aligned_rows<T>(args.logits, args.columns) && args.dlogits % 16 == 0;
   for_each_row<Team>(args.rows, [&](uint64_t row) {
     const uint64_t begin = row * args.columns;
     const int64_t label = labels[row];
@@ -82,34 +79,34 @@ KEEL_SIMT_FUNCTION void cross_entropy_backward(const CrossEntropyBackwardArgumen
       const float hit = column == static_cast<uint64_t>(label) ? 1.0F : 0.0F;
       return args.scale * (expf(logit - log_sum) - hit);
     };
-    if (is_aligned) {
-      for (uint64_t c = 4 * Team::rank(); c < args.columns; c += 4 * Team::kSize) {
-        Lanes<float, 4> four = logits.template load<4>(begin + c);
-        for (int lane = 0; lane < 4; ++lane) {
-          four.at[lane] = gradient(four.at[lane], c + static_cast<uint64_t>(lane));
-        }
-        dlogits.template store<4>(begin + c, four);
+    for_each_column<Team, kLanes<T>>(args.columns, is_aligned, [&](auto width, uint64_t c) {
+      constexpr int n = decltype(width)::value;
+      Lanes<T, n> some = logits.template load<n>(begin + c);
+      for (int lane = 0; lane < n; ++lane) {
+        some.at[lane] =
+            Round<T>::of(gradient(to_float(some.at[lane]), c + static_cast<uint64_t>(lane)));
       }
-    } else {
-      for (uint64_t c = Team::rank(); c < args.columns; c += Team::kSize) {
-        dlogits[begin + c] = gradient(logits[begin + c], c);
-      }
-    }
+      dlogits.template store<n>(begin + c, some);
+    });
   });
 }
 
 }  // namespace
 }  // namespace keel::simt
 
-KEEL_SIMT_KERNEL(cross_entropy_warp, keel::simt::CrossEntropyArguments) {
-  keel::simt::cross_entropy<keel::simt::WarpTeam>(args);
-}
-KEEL_SIMT_KERNEL(cross_entropy_block, keel::simt::CrossEntropyArguments) {
-  keel::simt::cross_entropy<keel::simt::BlockTeam>(args);
-}
-KEEL_SIMT_KERNEL(cross_entropy_backward_warp, keel::simt::CrossEntropyBackwardArguments) {
-  keel::simt::cross_entropy_backward<keel::simt::WarpTeam>(args);
-}
-KEEL_SIMT_KERNEL(cross_entropy_backward_block, keel::simt::CrossEntropyBackwardArguments) {
-  keel::simt::cross_entropy_backward<keel::simt::BlockTeam>(args);
-}
+#define KEEL_SIMT_LOSS(dtype, Type, team, Team)                                         \
+  KEEL_SIMT_KERNEL(cross_entropy_##dtype##_##team, keel::simt::CrossEntropyArguments) { \
+    keel::simt::cross_entropy<Type, keel::simt::Team>(args);                            \
+  }                                                                                     \
+  KEEL_SIMT_KERNEL(cross_entropy_backward_##dtype##_##team,                             \
+                   keel::simt::CrossEntropyBackwardArguments) {                         \
+    keel::simt::cross_entropy_backward<Type, keel::simt::Team>(args);                   \
+  }
+
+KEEL_SIMT_LOSS(f32, float, warp, WarpTeam)
+KEEL_SIMT_LOSS(f32, float, block, BlockTeam)
+KEEL_SIMT_LOSS(bf16, keel::simt::bf16, warp, WarpTeam)
+KEEL_SIMT_LOSS(bf16, keel::simt::bf16, block, BlockTeam)
+KEEL_SIMT_LOSS(f16, keel::simt::f16, warp, WarpTeam)
+KEEL_SIMT_LOSS(f16, keel::simt::f16, block, BlockTeam)
+#undef KEEL_SIMT_LOSS

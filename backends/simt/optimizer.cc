@@ -120,3 +120,6 @@ KEEL_SIMT_KERNEL(clip_f32, keel::simt::ClipArguments) {
 KEEL_SIMT_KERNEL(clip_bf16, keel::simt::ClipArguments) {
   keel::simt::clip<keel::simt::bf16>(args);
 }
+KEEL_SIMT_KERNEL(clip_f16, keel::simt::ClipArguments) {
+  keel::simt::clip<keel::simt::f16>(args);
+}

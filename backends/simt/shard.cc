@@ -122,4 +122,6 @@ KEEL_SIMT_SHARD(f32, float, warp, WarpTeam)
 KEEL_SIMT_SHARD(f32, float, block, BlockTeam)
 KEEL_SIMT_SHARD(bf16, keel::simt::bf16, warp, WarpTeam)
 KEEL_SIMT_SHARD(bf16, keel::simt::bf16, block, BlockTeam)
+KEEL_SIMT_SHARD(f16, keel::simt::f16, warp, WarpTeam)
+KEEL_SIMT_SHARD(f16, keel::simt::f16, block, BlockTeam)
 #undef KEEL_SIMT_SHARD

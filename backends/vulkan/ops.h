@@ -1,13 +1,14 @@
 // The operators of this backend: what each can run, and the commands it records.
 //
-// Tensors are float32 (casts, products, embeddings and transpose apart) and contiguous; products
-// and cast_scaled also take rows that lie further apart, transpose any input. Whatever else is
-// asked for is answered with KEEL_OP_NONE.
+// Tensors are float32 (casts, sums, products, embeddings, losses, optimizers and transpose apart)
+// and contiguous; products and cast_scaled also take rows that lie further apart, transpose any
+// input. Whatever else is asked for is answered with KEEL_OP_NONE.
 #ifndef KEEL_BACKENDS_VULKAN_OPS_H_
 #define KEEL_BACKENDS_VULKAN_OPS_H_
 
 #include <keel/abi.h>
 
+#include <algorithm>
 #include <keel/plugin_kit.hpp>
 
 #include "backends/vulkan/device.h"
@@ -88,19 +89,30 @@ inline bool is_dense(const keel_tensor& tensor, keel_dtype dtype) {
          kit::element_count(tensor) < kMaxElements;
 }
 
-// The outputs and the inputs but those in |int_inputs| (a bit each) are dense
-// float32; those are dense int32.
-inline bool is_dense_float_call(const keel_op_call& call, uint32_t int_inputs = 0) {
-  for (uint32_t i = 0; i < call.input_count; ++i) {
-    if (call.inputs[i] == nullptr) continue;
-    if (!is_dense(*call.inputs[i], (int_inputs >> i & 1u) != 0 ? KEEL_INT32 : KEEL_FLOAT32)) {
-      return false;
-    }
-  }
-  for (uint32_t i = 0; i < call.output_count; ++i) {
-    if (!is_dense(*call.outputs[i], KEEL_FLOAT32)) return false;
-  }
-  return true;
+// Whether elements are float32, or of a 16-bit float type and the device takes these.
+inline bool takes_floats(const Device& device, keel_dtype dtype) {
+  return dtype == KEEL_FLOAT32 ||
+         ((dtype == KEEL_FLOAT16 || dtype == KEEL_BFLOAT16) && device.physical().storage_16bit);
+}
+
+// Whether all tensors that are given are dense; what dtypes belong together the schema has seen to.
+inline bool is_dense_call(const keel_op_call& call) {
+  const auto fits = [](const keel_tensor* tensor) {
+    return tensor == nullptr || is_dense(*tensor, tensor->dtype);
+  };
+  return std::all_of(call.inputs, call.inputs + call.input_count, fits) &&
+         std::all_of(call.outputs, call.outputs + call.output_count, fits);
+}
+
+// What most operators say: float32 or 16-bit floats, which the first input tells, and dense.
+inline bool supports_floats(const Device& device, const keel_op_call& call) {
+  return takes_floats(device, call.inputs[0]->dtype) && is_dense_call(call);
+}
+
+// A kernel of which there are two: for elements that stored_32.glsl reads, and stored_16.glsl.
+inline PipelineKey stored_key(keel_dtype dtype, Shader of_32_bits, Shader of_16_bits) {
+  if (dtype == KEEL_FLOAT32) return {of_32_bits};
+  return {of_16_bits, dtype == KEEL_BFLOAT16 ? 1U : 0U};
 }
 
 inline uint64_t address_of(const keel_tensor& tensor) {
@@ -137,6 +149,11 @@ keel_status run_elements(Stream& stream, PipelineKey key, Arguments arguments, i
   arguments.span = dealt.span;
   return stream.dispatch(key, &arguments, sizeof(arguments), dealt.groups);
 }
+
+// Records y = x in another dtype, of |count| dense elements, by ops_elementwise.cc; only between
+// dtypes that cast takes.
+keel_status convert(Stream& stream, uint64_t x, keel_dtype from, uint64_t y, keel_dtype to,
+                    int64_t count);
 
 }  // namespace keel::vulkan
 

@@ -5,10 +5,6 @@ namespace keel::vulkan {
 
 namespace {
 
-bool supports_floats(const Device&, const keel_op_call& call) {
-  return is_dense_float_call(call);
-}
-
 // ---- swiglu ----------------------------------------------------------------------
 
 keel_status run_swiglu(Stream& stream, const keel_op_call& call, void*) {
@@ -18,7 +14,8 @@ keel_status run_swiglu(Stream& stream, const keel_op_call& call, void*) {
     uint32_t count, span, width;
   } arguments = {address_of(*call.inputs[0]), address_of(y), 0, 0,
                  static_cast<uint32_t>(y.shape[1])};
-  return run_elements(stream, {Shader::kSwiglu}, arguments, kit::element_count(y));
+  return run_elements(stream, stored_key(y.dtype, Shader::kSwiglu, Shader::kSwiglu16), arguments,
+                      kit::element_count(y));
 }
 
 keel_status run_swiglu_backward(Stream& stream, const keel_op_call& call, void*) {
@@ -29,7 +26,9 @@ keel_status run_swiglu_backward(Stream& stream, const keel_op_call& call, void*)
   } arguments = {
       address_of(*call.inputs[0]),       address_of(dy), address_of(*call.outputs[0]), 0, 0,
       static_cast<uint32_t>(dy.shape[1])};
-  return run_elements(stream, {Shader::kSwigluBackward}, arguments, kit::element_count(dy));
+  return run_elements(stream,
+                      stored_key(dy.dtype, Shader::kSwigluBackward, Shader::kSwigluBackward16),
+                      arguments, kit::element_count(dy));
 }
 
 // ---- gelu, bias_gelu -------------------------------------------------------------------
@@ -48,7 +47,8 @@ keel_status run_forward(Stream& stream, const keel_op_call& call, const keel_ten
                  bias != nullptr ? static_cast<uint32_t>(bias->shape[0]) : 1u,
                  bias != nullptr ? 1u : 0u,
                  call.attributes[0].i != 0 ? 1u : 0u};
-  return run_elements(stream, {Shader::kBiasGelu}, arguments, kit::element_count(y));
+  return run_elements(stream, stored_key(y.dtype, Shader::kBiasGelu, Shader::kBiasGelu16),
+                      arguments, kit::element_count(y));
 }
 
 keel_status run_backward(Stream& stream, const keel_op_call& call, const keel_tensor* bias,
@@ -66,7 +66,9 @@ keel_status run_backward(Stream& stream, const keel_op_call& call, const keel_te
                  bias != nullptr ? static_cast<uint32_t>(bias->shape[0]) : 1u,
                  bias != nullptr ? 1u : 0u,
                  call.attributes[0].i != 0 ? 1u : 0u};
-  return run_elements(stream, {Shader::kBiasGeluBackward}, arguments, kit::element_count(dx));
+  return run_elements(stream,
+                      stored_key(dx.dtype, Shader::kBiasGeluBackward, Shader::kBiasGeluBackward16),
+                      arguments, kit::element_count(dx));
 }
 
 keel_status run_gelu(Stream& stream, const keel_op_call& call, void*) {

@@ -52,27 +52,21 @@ uint32_t groups(Stream& stream, uint64_t work) {
       std::min<uint64_t>(work, stream.device().physical().max_workgroup_count));
 }
 
-// The kernel for heads up to 64, 128 or 256 wide.
-keel_status dispatch_tiles(Stream& stream, Shader shader, const Arguments& arguments,
+// The kernel for heads up to 64, 128 or 256 wide: two bits of the variant, above the dtype's.
+keel_status dispatch_tiles(Stream& stream, PipelineKey kernel, const Arguments& arguments,
                            uint64_t tokens, uint64_t heads) {
-  const uint32_t variant = arguments.width <= 64 ? 0 : arguments.width <= 128 ? 1 : 2;
-  return stream.dispatch({shader, variant}, &arguments, sizeof(arguments),
+  kernel.variant |= (arguments.width <= 64 ? 0u : arguments.width <= 128 ? 1u : 2u) << 1;
+  return stream.dispatch(kernel, &arguments, sizeof(arguments),
                          groups(stream, (tokens + kTile - 1) / kTile * heads));
-}
-
-bool supports_attention(const Device&, const keel_op_call& call) {
-  return is_dense_float_call(call, /*int_inputs=*/0b11000);
 }
 
 keel_status run_attention(Stream& stream, const keel_op_call& call, void*) {
   Arguments arguments = arguments_of(call, /*cu_seqlens=*/3);
   arguments.out = address_of(*call.outputs[0]);
   arguments.logsumexp = address_of(*call.outputs[1]);
-  return dispatch_tiles(stream, Shader::kAttention, arguments, arguments.tokens_q, arguments.heads);
-}
-
-bool supports_attention_backward(const Device&, const keel_op_call& call) {
-  return is_dense_float_call(call, /*int_inputs=*/0b11000000);
+  return dispatch_tiles(stream,
+                        stored_key(call.inputs[0]->dtype, Shader::kAttention, Shader::kAttention16),
+                        arguments, arguments.tokens_q, arguments.heads);
 }
 
 uint64_t attention_backward_workspace(const keel_op_call& call) {
@@ -80,6 +74,7 @@ uint64_t attention_backward_workspace(const keel_op_call& call) {
 }
 
 keel_status run_attention_backward(Stream& stream, const keel_op_call& call, void* workspace) {
+  const keel_dtype dtype = call.inputs[0]->dtype;
   Arguments arguments = arguments_of(call, /*cu_seqlens=*/6);
   arguments.dout = address_of(*call.inputs[4]);
   arguments.logsumexp = address_of(*call.inputs[5]);
@@ -93,18 +88,14 @@ keel_status run_attention_backward(Stream& stream, const keel_op_call& call, voi
   } rows = {address_of(*call.inputs[3]), arguments.dout,  arguments.delta,
             arguments.tokens_q,          arguments.heads, arguments.width};
   keel_status status =
-      stream.dispatch({Shader::kAttentionDelta}, &rows, sizeof(rows),
-                      groups(stream, uint64_t{arguments.tokens_q} * arguments.heads));
+      stream.dispatch(stored_key(dtype, Shader::kAttentionDelta, Shader::kAttentionDelta16), &rows,
+                      sizeof(rows), groups(stream, uint64_t{arguments.tokens_q} * arguments.heads));
   if (status != KEEL_OK) return status;
-  status =
-      dispatch_tiles(stream, Shader::kAttentionDq, arguments, arguments.tokens_q, arguments.heads);
+  status = dispatch_tiles(stream, stored_key(dtype, Shader::kAttentionDq, Shader::kAttentionDq16),
+                          arguments, arguments.tokens_q, arguments.heads);
   if (status != KEEL_OK) return status;
-  return dispatch_tiles(stream, Shader::kAttentionDkDv, arguments, arguments.tokens_k,
-                        arguments.kv_heads);
-}
-
-bool supports_attention_merge(const Device&, const keel_op_call& call) {
-  return is_dense_float_call(call);
+  return dispatch_tiles(stream, stored_key(dtype, Shader::kAttentionDkDv, Shader::kAttentionDkDv16),
+                        arguments, arguments.tokens_k, arguments.kv_heads);
 }
 
 keel_status run_attention_merge(Stream& stream, const keel_op_call& call, void*) {
@@ -127,10 +118,10 @@ keel_status run_attention_merge(Stream& stream, const keel_op_call& call, void*)
 
 }  // namespace
 
-const Op kAttentionOp = {"vulkan.attention", supports_attention, nullptr, run_attention};
-const Op kAttentionBackwardOp = {"vulkan.attention_backward", supports_attention_backward,
+const Op kAttentionOp = {"vulkan.attention", supports_floats, nullptr, run_attention};
+const Op kAttentionBackwardOp = {"vulkan.attention_backward", supports_floats,
                                  attention_backward_workspace, run_attention_backward};
-const Op kAttentionMergeOp = {"vulkan.attention_merge", supports_attention_merge, nullptr,
+const Op kAttentionMergeOp = {"vulkan.attention_merge", supports_floats, nullptr,
                               run_attention_merge};
 
 }  // namespace keel::vulkan

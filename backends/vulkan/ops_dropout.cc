@@ -7,10 +7,6 @@ namespace keel::vulkan {
 
 namespace {
 
-bool supports_floats(const Device&, const keel_op_call& call) {
-  return is_dense_float_call(call);
-}
-
 keel_status run_dropout(Stream& stream, const keel_op_call& call, const keel_tensor* bias,
                         const keel_tensor* residual) {
   enum { kP, kSeed, kOffset };
@@ -36,7 +32,8 @@ keel_status run_dropout(Stream& stream, const keel_op_call& call, const keel_ten
                  static_cast<uint32_t>(std::ldexp(p, 32)),
                  static_cast<float>(1 / (1 - p))};
   static_assert(sizeof(arguments) <= kPushConstantBytes);
-  return run_elements(stream, {Shader::kDropout}, arguments, (elements + 3) / 4);
+  return run_elements(stream, stored_key(y.dtype, Shader::kDropout, Shader::kDropout16), arguments,
+                      (elements + 3) / 4);
 }
 
 keel_status run_dropout_add(Stream& stream, const keel_op_call& call, void*) {

@@ -9,10 +9,6 @@ namespace keel::vulkan {
 
 namespace {
 
-bool supports_floats(const Device&, const keel_op_call& call) {
-  return is_dense_float_call(call);
-}
-
 // ---- fill ----------------------------------------------------------------------
 
 bool supports_fill(const Device&, const keel_op_call& call) {
@@ -92,13 +88,9 @@ bool supports_cast(const Device& device, const keel_op_call& call) {
 }
 
 keel_status run_cast(Stream& stream, const keel_op_call& call, void*) {
-  struct {
-    uint64_t x, y;
-    uint32_t count, span;
-  } arguments = {address_of(*call.inputs[0]), address_of(*call.outputs[0]), 0, 0};
-  const int variant = 4 * cast_type(call.inputs[0]->dtype) + cast_type(call.outputs[0]->dtype);
-  return run_elements(stream, {Shader::kCast, static_cast<uint32_t>(variant)}, arguments,
-                      kit::element_count(*call.outputs[0]));
+  const keel_tensor& x = *call.inputs[0];
+  const keel_tensor& y = *call.outputs[0];
+  return convert(stream, address_of(x), x.dtype, address_of(y), y.dtype, kit::element_count(y));
 }
 
 // ---- arithmetic ------------------------------------------------------------------
@@ -109,7 +101,8 @@ keel_status run_add(Stream& stream, const keel_op_call& call, void*) {
     uint32_t count, span;
   } arguments = {address_of(*call.inputs[0]), address_of(*call.inputs[1]),
                  address_of(*call.outputs[0]), 0, 0};
-  return run_elements(stream, {Shader::kAdd}, arguments, kit::element_count(*call.outputs[0]));
+  return run_elements(stream, stored_key(call.inputs[0]->dtype, Shader::kAdd, Shader::kAdd16),
+                      arguments, kit::element_count(*call.outputs[0]));
 }
 
 keel_status run_scale(Stream& stream, const keel_op_call& call, void*) {
@@ -119,7 +112,8 @@ keel_status run_scale(Stream& stream, const keel_op_call& call, void*) {
     float alpha;
   } arguments = {address_of(*call.inputs[0]), address_of(*call.outputs[0]), 0, 0,
                  static_cast<float>(call.attributes[0].f)};
-  return run_elements(stream, {Shader::kScale}, arguments, kit::element_count(*call.outputs[0]));
+  return run_elements(stream, stored_key(call.inputs[0]->dtype, Shader::kScale, Shader::kScale16),
+                      arguments, kit::element_count(*call.outputs[0]));
 }
 
 keel_status run_axpy(Stream& stream, const keel_op_call& call, void*) {
@@ -133,10 +127,15 @@ keel_status run_axpy(Stream& stream, const keel_op_call& call, void*) {
                  0,
                  0,
                  static_cast<float>(call.attributes[0].f)};
-  return run_elements(stream, {Shader::kAxpy}, arguments, kit::element_count(*call.outputs[0]));
+  return run_elements(stream, stored_key(call.inputs[0]->dtype, Shader::kAxpy, Shader::kAxpy16),
+                      arguments, kit::element_count(*call.outputs[0]));
 }
 
 // ---- adamw -----------------------------------------------------------------------
+
+bool supports_adamw(const Device& device, const keel_op_call& call) {
+  return takes_floats(device, call.inputs[1]->dtype) && is_dense_call(call);
+}
 
 keel_status run_adamw(Stream& stream, const keel_op_call& call, void*) {
   enum { kLr, kBeta1, kBeta2, kEps, kWeightDecay, kStep, kGradScale };
@@ -163,16 +162,27 @@ keel_status run_adamw(Stream& stream, const keel_op_call& call, void*) {
   arguments.m_correction = static_cast<float>(1.0 / (1.0 - std::pow(beta1, step)));
   arguments.v_correction = static_cast<float>(1.0 / (1.0 - std::pow(beta2, step)));
   static_assert(sizeof(arguments) <= kPushConstantBytes);
-  return run_elements(stream, {Shader::kAdamw}, arguments, kit::element_count(*call.outputs[0]));
+  return run_elements(stream, stored_key(call.inputs[1]->dtype, Shader::kAdamw, Shader::kAdamw16),
+                      arguments, kit::element_count(*call.outputs[0]));
 }
 
 }  // namespace
+
+keel_status convert(Stream& stream, uint64_t x, keel_dtype from, uint64_t y, keel_dtype to,
+                    int64_t count) {
+  struct {
+    uint64_t x, y;
+    uint32_t count, span;
+  } arguments = {x, y, 0, 0};
+  const int variant = 4 * cast_type(from) + cast_type(to);
+  return run_elements(stream, {Shader::kCast, static_cast<uint32_t>(variant)}, arguments, count);
+}
 
 const Op kFillOp = {"vulkan.fill", supports_fill, nullptr, run_fill};
 const Op kCastOp = {"vulkan.cast", supports_cast, nullptr, run_cast};
 const Op kAddOp = {"vulkan.add", supports_floats, nullptr, run_add};
 const Op kScaleOp = {"vulkan.scale", supports_floats, nullptr, run_scale};
 const Op kAxpyOp = {"vulkan.axpy", supports_floats, nullptr, run_axpy};
-const Op kAdamwOp = {"vulkan.adamw", supports_floats, nullptr, run_adamw};
+const Op kAdamwOp = {"vulkan.adamw", supports_adamw, nullptr, run_adamw};
 
 }  // namespace keel::vulkan

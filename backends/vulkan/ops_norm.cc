@@ -21,10 +21,6 @@ uint32_t row_groups(Stream& stream, const Rows& rows) {
   return std::min(rows.count, stream.device().physical().max_workgroup_count);
 }
 
-bool supports_floats(const Device&, const keel_op_call& call) {
-  return is_dense_float_call(call);
-}
-
 // ---- layer_norm, rms_norm ----------------------------------------------------------
 
 // layer_norm has a mean and may have beta, rms_norm neither.
@@ -48,7 +44,8 @@ keel_status run_norm(Stream& stream, const keel_op_call& call, void*) {
                  has_mean ? 1u : 0u,
                  beta != nullptr ? 1u : 0u,
                  static_cast<float>(call.attributes[0].f)};
-  return stream.dispatch({Shader::kNorm}, &arguments, sizeof(arguments), row_groups(stream, rows));
+  return stream.dispatch(stored_key(call.inputs[0]->dtype, Shader::kNorm, Shader::kNorm16),
+                         &arguments, sizeof(arguments), row_groups(stream, rows));
 }
 
 // Rows that an invocation sums of a column before a second pass takes over; short, since rows of
@@ -113,8 +110,10 @@ keel_status sum_columns(Stream& stream, const keel_op_call& call, const Rows& ro
     arguments.dgamma = reinterpret_cast<uintptr_t>(workspace);
     arguments.dbeta = arguments.dgamma + uint64_t{slices} * rows.columns * sizeof(float);
   }
-  keel_status status = stream.dispatch({Shader::kNormColumns}, &arguments, sizeof(arguments),
-                                       column_groups(stream, Shader::kNormColumns, rows), slices);
+  const PipelineKey key =
+      stored_key(call.inputs[0]->dtype, Shader::kNormColumns, Shader::kNormColumns16);
+  keel_status status = stream.dispatch(key, &arguments, sizeof(arguments),
+                                       column_groups(stream, key.shader, rows), slices);
   if (slices == 1) return status;
   if (status == KEEL_OK) status = sum_slices(stream, arguments.dgamma, dgamma, rows, slices);
   if (status == KEEL_OK && dbeta != nullptr) {
@@ -153,17 +152,12 @@ keel_status run_norm_backward(Stream& stream, const keel_op_call& call, void* wo
                  rows.count,
                  rows.columns,
                  has_mean ? 1u : 0u};
-  return stream.dispatch({Shader::kNormBackward}, &arguments, sizeof(arguments),
-                         row_groups(stream, rows));
+  return stream.dispatch(
+      stored_key(call.inputs[0]->dtype, Shader::kNormBackward, Shader::kNormBackward16), &arguments,
+      sizeof(arguments), row_groups(stream, rows));
 }
 
 // ---- softmax -----------------------------------------------------------------------
-
-bool supports_softmax(const Device&, const keel_op_call& call) {
-  const keel_tensor* const mask = call.inputs[1];
-  return is_dense(*call.inputs[0], KEEL_FLOAT32) && is_dense(*call.outputs[0], KEEL_FLOAT32) &&
-         (mask == nullptr || is_dense(*mask, KEEL_UINT8));
-}
 
 keel_status run_softmax(Stream& stream, const keel_op_call& call, void*) {
   const keel_tensor& x = *call.inputs[0];
@@ -185,8 +179,8 @@ keel_status run_softmax(Stream& stream, const keel_op_call& call, void*) {
                  static_cast<uint32_t>(mask % kWord),
                  static_cast<uint32_t>(call.attributes[1].i),
                  static_cast<float>(call.attributes[0].f)};
-  return stream.dispatch({Shader::kSoftmax}, &arguments, sizeof(arguments),
-                         row_groups(stream, rows));
+  return stream.dispatch(stored_key(x.dtype, Shader::kSoftmax, Shader::kSoftmax16), &arguments,
+                         sizeof(arguments), row_groups(stream, rows));
 }
 
 keel_status run_softmax_backward(Stream& stream, const keel_op_call& call, void*) {
@@ -202,8 +196,9 @@ keel_status run_softmax_backward(Stream& stream, const keel_op_call& call, void*
                  rows.count,
                  rows.columns,
                  static_cast<float>(call.attributes[0].f)};
-  return stream.dispatch({Shader::kSoftmaxBackward}, &arguments, sizeof(arguments),
-                         row_groups(stream, rows));
+  return stream.dispatch(
+      stored_key(call.inputs[0]->dtype, Shader::kSoftmaxBackward, Shader::kSoftmaxBackward16),
+      &arguments, sizeof(arguments), row_groups(stream, rows));
 }
 
 }  // namespace
@@ -214,7 +209,7 @@ const Op kLayerNormBackwardOp = {"vulkan.layer_norm_backward", supports_floats,
 const Op kRmsNormOp = {"vulkan.rms_norm", supports_floats, nullptr, run_norm};
 const Op kRmsNormBackwardOp = {"vulkan.rms_norm_backward", supports_floats, norm_backward_workspace,
                                run_norm_backward};
-const Op kSoftmaxOp = {"vulkan.softmax", supports_softmax, nullptr, run_softmax};
+const Op kSoftmaxOp = {"vulkan.softmax", supports_floats, nullptr, run_softmax};
 const Op kSoftmaxBackwardOp = {"vulkan.softmax_backward", supports_floats, nullptr,
                                run_softmax_backward};
 

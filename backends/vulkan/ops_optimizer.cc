@@ -27,10 +27,6 @@ Chunks chunks_of(const keel_tensor& x) {
   return {elements, size, std::max<int64_t>(1, (elements + size - 1) / size)};
 }
 
-bool supports_sum_of_squares(const Device&, const keel_op_call& call) {
-  return is_dense(*call.inputs[0], KEEL_FLOAT32);
-}
-
 uint64_t sum_of_squares_workspace(const keel_op_call& call) {
   const int64_t chunks = chunks_of(*call.inputs[0]).count;
   return chunks == 1 ? 0 : 2 * static_cast<uint64_t>(chunks) * sizeof(float);
@@ -54,21 +50,19 @@ keel_status run_sum_of_squares(Stream& stream, const keel_op_call& call, void* w
                  call.inputs[1] == nullptr ? 0U : 1U};
   const auto groups = static_cast<uint32_t>(
       std::min<int64_t>(chunks.count, stream.device().physical().max_workgroup_count));
-  const keel_status status =
-      stream.dispatch({Shader::kSumOfSquares}, &arguments, sizeof(arguments), groups);
+  const PipelineKey key =
+      stored_key(call.inputs[0]->dtype, Shader::kSumOfSquares, Shader::kSumOfSquares16);
+  const keel_status status = stream.dispatch(key, &arguments, sizeof(arguments), groups);
   if (status != KEEL_OK || chunks.count == 1) return status;
   return stream.dispatch({Shader::kSumOfSquares, /*variant=*/1}, &arguments, sizeof(arguments), 1);
 }
 
 // ---- clip ------------------------------------------------------------------------
 
-bool supports_clip(const Device&, const keel_op_call& call) {
-  return is_dense_float_call(call);
-}
-
 keel_status run_clip(Stream& stream, const keel_op_call& call, void*) {
   const auto count = static_cast<uint32_t>(kit::element_count(*call.inputs[0]));
-  const Spread dealt = spread(stream.device(), Shader::kClip, count);
+  const PipelineKey key = stored_key(call.inputs[0]->dtype, Shader::kClip, Shader::kClip16);
+  const Spread dealt = spread(stream.device(), key.shader, count);
   struct {
     uint64_t g, sum_of_squares, g_out;
     uint32_t count, span;
@@ -79,13 +73,13 @@ keel_status run_clip(Stream& stream, const keel_op_call& call, void*) {
                  count,
                  dealt.span,
                  static_cast<float>(call.attributes[0].f)};
-  return stream.dispatch({Shader::kClip}, &arguments, sizeof(arguments), dealt.groups);
+  return stream.dispatch(key, &arguments, sizeof(arguments), dealt.groups);
 }
 
 }  // namespace
 
-const Op kSumOfSquaresOp = {"vulkan.sum_of_squares", supports_sum_of_squares,
-                            sum_of_squares_workspace, run_sum_of_squares};
-const Op kClipOp = {"vulkan.clip", supports_clip, nullptr, run_clip};
+const Op kSumOfSquaresOp = {"vulkan.sum_of_squares", supports_floats, sum_of_squares_workspace,
+                            run_sum_of_squares};
+const Op kClipOp = {"vulkan.clip", supports_floats, nullptr, run_clip};
 
 }  // namespace keel::vulkan

@@ -24,26 +24,33 @@ int64_t divide_up(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-keel_status sum_rows(Stream& stream, uint64_t x, uint64_t result, int64_t rows, int64_t columns,
-                     int64_t count) {
+// What is summed: elements of |dtype| from |address| on. The sums are float32.
+struct Summand {
+  uint64_t address;
+  keel_dtype dtype;
+};
+
+keel_status sum_rows(Stream& stream, const Summand& x, uint64_t result, int64_t rows,
+                     int64_t columns, int64_t count) {
   struct {
     uint64_t x, result;
     uint32_t rows, columns, count;
-  } arguments = {x, result, static_cast<uint32_t>(rows), static_cast<uint32_t>(columns),
+  } arguments = {x.address, result, static_cast<uint32_t>(rows), static_cast<uint32_t>(columns),
                  static_cast<uint32_t>(count)};
-  return stream.dispatch({Shader::kSumRows}, &arguments, sizeof(arguments),
-                         row_groups(stream, rows));
+  return stream.dispatch(stored_key(x.dtype, Shader::kSumRows, Shader::kSumRows16), &arguments,
+                         sizeof(arguments), row_groups(stream, rows));
 }
 
-keel_status sum_columns(Stream& stream, uint64_t x, uint64_t result, int64_t rows, int64_t columns,
-                        int64_t slices) {
+keel_status sum_columns(Stream& stream, const Summand& x, uint64_t result, int64_t rows,
+                        int64_t columns, int64_t slices) {
   struct {
     uint64_t x, result;
     uint32_t rows, columns, slice_rows;
-  } arguments = {x, result, static_cast<uint32_t>(rows), static_cast<uint32_t>(columns),
+  } arguments = {x.address, result, static_cast<uint32_t>(rows), static_cast<uint32_t>(columns),
                  static_cast<uint32_t>(divide_up(rows, slices))};
-  const uint32_t local = stream.device().pipelines().local_size(Shader::kSumColumns);
-  return stream.dispatch({Shader::kSumColumns}, &arguments, sizeof(arguments),
+  const PipelineKey key = stored_key(x.dtype, Shader::kSumColumns, Shader::kSumColumns16);
+  const uint32_t local = stream.device().pipelines().local_size(key.shader);
+  return stream.dispatch(key, &arguments, sizeof(arguments),
                          row_groups(stream, divide_up(columns, local)),
                          static_cast<uint32_t>(slices));
 }
@@ -52,11 +59,17 @@ int64_t column_slices(int64_t rows) {
   return std::clamp<int64_t>(divide_up(rows, kSliceRows), 1, 1024);
 }
 
-bool supports_sum(const Device&, const keel_op_call& call) {
-  return call.inputs[0]->rank == 2 && is_dense_float_call(call);
+bool supports_sum(const Device& device, const keel_op_call& call) {
+  return call.inputs[0]->rank == 2 && takes_floats(device, call.inputs[0]->dtype) &&
+         is_dense_call(call);
 }
 
-uint64_t sum_workspace(const keel_op_call& call) {
+// Of the sums before they are rounded, where y is of 16 bits.
+uint64_t unrounded_bytes(const keel_tensor& y) {
+  return y.dtype == KEEL_FLOAT32 ? 0 : static_cast<uint64_t>(kit::element_count(y)) * sizeof(float);
+}
+
+uint64_t partial_bytes(const keel_op_call& call) {
   const keel_tensor& x = *call.inputs[0];
   const int64_t axis = call.attributes[0].i;
   if (axis == 0) {
@@ -72,46 +85,58 @@ uint64_t sum_workspace(const keel_op_call& call) {
   return static_cast<uint64_t>(partials) * sizeof(float);
 }
 
-keel_status run_sum(Stream& stream, const keel_op_call& call, void* workspace) {
-  const keel_tensor& x = *call.inputs[0];
-  const keel_tensor& y = *call.outputs[0];
+uint64_t sum_workspace(const keel_op_call& call) {
+  return unrounded_bytes(*call.outputs[0]) + partial_bytes(call);
+}
+
+// The float32 |sums| of x, which is not empty, by way of |partials|.
+keel_status sum_floats(Stream& stream, const keel_op_call& call, uint64_t sums, uint64_t partials) {
+  const keel_tensor& tensor = *call.inputs[0];
   const int64_t axis = call.attributes[0].i;
-  const int64_t count = kit::element_count(x);
+  const int64_t rows = tensor.shape[0];
+  const int64_t columns = tensor.shape[1];
+  Summand x = {address_of(tensor), tensor.dtype};
+  int64_t left = kit::element_count(tensor);
+  if (axis == 1) return sum_rows(stream, x, sums, rows, columns, left);
+  if (axis == 0) {
+    const int64_t slices = column_slices(rows);
+    if (slices == 1) return sum_columns(stream, x, sums, rows, columns, 1);
+    const keel_status status = sum_columns(stream, x, partials, rows, columns, slices);
+    return status == KEEL_OK
+               ? sum_columns(stream, {partials, KEEL_FLOAT32}, sums, slices, columns, 1)
+               : status;
+  }
+  while (left > kChunk) {
+    const int64_t chunks = divide_up(left, kChunk);
+    const keel_status status = sum_rows(stream, x, partials, chunks, kChunk, left);
+    if (status != KEEL_OK) return status;
+    x = {partials, KEEL_FLOAT32};
+    partials += static_cast<uint64_t>(chunks) * sizeof(float);
+    left = chunks;
+  }
+  return sum_rows(stream, x, sums, 1, left, left);
+}
+
+keel_status run_sum(Stream& stream, const keel_op_call& call, void* workspace) {
+  const keel_tensor& y = *call.outputs[0];
   const uint64_t result_bytes = kit::span_bytes(y);
   if (result_bytes == 0) return KEEL_OK;
-  if (count == 0) {
+  if (kit::element_count(*call.inputs[0]) == 0) {
     const float zero = 0.0F;
-    return stream.fill(kit::first_element(y), &zero, sizeof(zero), result_bytes);
+    return stream.fill(kit::first_element(y), &zero, kit::dtype_size(y.dtype), result_bytes);
   }
-  const uint64_t result = address_of(y);
-  uint64_t scratch = reinterpret_cast<uintptr_t>(workspace);
-  if (axis == 1) return sum_rows(stream, address_of(x), result, x.shape[0], x.shape[1], count);
-  if (axis == 0) {
-    const int64_t slices = column_slices(x.shape[0]);
-    if (slices == 1) {
-      return sum_columns(stream, address_of(x), result, x.shape[0], x.shape[1], 1);
-    }
-    const keel_status status =
-        sum_columns(stream, address_of(x), scratch, x.shape[0], x.shape[1], slices);
-    return status == KEEL_OK ? sum_columns(stream, scratch, result, slices, x.shape[1], 1) : status;
-  }
-  uint64_t from = address_of(x);
-  int64_t left = count;
-  while (left > kChunk) {
-    const int64_t partials = divide_up(left, kChunk);
-    const keel_status status = sum_rows(stream, from, scratch, partials, kChunk, left);
-    if (status != KEEL_OK) return status;
-    from = scratch;
-    scratch += static_cast<uint64_t>(partials) * sizeof(float);
-    left = partials;
-  }
-  return sum_rows(stream, from, result, 1, left, left);
+  const uint64_t scratch = reinterpret_cast<uintptr_t>(workspace);
+  if (y.dtype == KEEL_FLOAT32) return sum_floats(stream, call, address_of(y), scratch);
+  const keel_status status = sum_floats(stream, call, scratch, scratch + unrounded_bytes(y));
+  if (status != KEEL_OK) return status;
+  return convert(stream, scratch, KEEL_FLOAT32, address_of(y), y.dtype, kit::element_count(y));
 }
 
 // ---- cross entropy ---------------------------------------------------------------
 
-bool supports_cross_entropy(const Device&, const keel_op_call& call) {
-  return is_dense_float_call(call, /*int_inputs=*/1u << 1) && call.inputs[0]->shape[1] > 0;
+bool supports_cross_entropy(const Device& device, const keel_op_call& call) {
+  return takes_floats(device, call.inputs[0]->dtype) && is_dense_call(call) &&
+         call.inputs[0]->shape[1] > 0;
 }
 
 keel_status run_cross_entropy(Stream& stream, const keel_op_call& call, void*) {
@@ -125,14 +150,16 @@ keel_status run_cross_entropy(Stream& stream, const keel_op_call& call, void*) {
                  address_of(*call.outputs[1]),
                  static_cast<uint32_t>(logits.shape[0]),
                  static_cast<uint32_t>(logits.shape[1])};
-  return stream.dispatch({Shader::kCrossEntropy}, &arguments, sizeof(arguments),
-                         row_groups(stream, logits.shape[0]));
+  return stream.dispatch(stored_key(logits.dtype, Shader::kCrossEntropy, Shader::kCrossEntropy16),
+                         &arguments, sizeof(arguments), row_groups(stream, logits.shape[0]));
 }
 
 keel_status run_cross_entropy_backward(Stream& stream, const keel_op_call& call, void*) {
   const keel_tensor& logits = *call.inputs[0];
   const auto count = static_cast<uint32_t>(kit::element_count(logits));
-  const Spread dealt = spread(stream.device(), Shader::kCrossEntropyBackward, count);
+  const PipelineKey key =
+      stored_key(logits.dtype, Shader::kCrossEntropyBackward, Shader::kCrossEntropyBackward16);
+  const Spread dealt = spread(stream.device(), key.shader, count);
   struct {
     uint64_t logits, labels, logsumexp, dlogits;
     uint32_t count, span, columns;
@@ -145,8 +172,7 @@ keel_status run_cross_entropy_backward(Stream& stream, const keel_op_call& call,
                  dealt.span,
                  static_cast<uint32_t>(logits.shape[1]),
                  static_cast<float>(call.attributes[0].f)};
-  return stream.dispatch({Shader::kCrossEntropyBackward}, &arguments, sizeof(arguments),
-                         dealt.groups);
+  return stream.dispatch(key, &arguments, sizeof(arguments), dealt.groups);
 }
 
 }  // namespace

@@ -5,10 +5,6 @@ namespace keel::vulkan {
 
 namespace {
 
-bool supports_rope(const Device&, const keel_op_call& call) {
-  return is_dense_float_call(call, /*int_inputs=*/1u << 3);
-}
-
 keel_status run_rope(Stream& stream, const keel_op_call& call, void*) {
   const keel_tensor& table = *call.inputs[1];
   const keel_tensor& y = *call.outputs[0];
@@ -30,11 +26,12 @@ keel_status run_rope(Stream& stream, const keel_op_call& call, void*) {
                  static_cast<int32_t>(table.shape[0]),
                  static_cast<uint32_t>(call.attributes[0].i),
                  call.attributes[1].i != 0 ? -1.0f : 1.0f};
-  return run_elements(stream, {Shader::kRope}, arguments, kit::element_count(y) / 2);
+  return run_elements(stream, stored_key(y.dtype, Shader::kRope, Shader::kRope16), arguments,
+                      kit::element_count(y) / 2);
 }
 
 }  // namespace
 
-const Op kRopeOp = {"vulkan.rope", supports_rope, nullptr, run_rope};
+const Op kRopeOp = {"vulkan.rope", supports_floats, nullptr, run_rope};
 
 }  // namespace keel::vulkan

@@ -7,10 +7,6 @@ namespace keel::vulkan {
 
 namespace {
 
-bool supports_shard(const Device&, const keel_op_call& call) {
-  return is_dense_float_call(call, /*int_inputs=*/1u << 1);
-}
-
 keel_status run_cross_entropy_shard(Stream& stream, const keel_op_call& call, void*) {
   const keel_tensor& logits = *call.inputs[0];
   struct {
@@ -28,13 +24,17 @@ keel_status run_cross_entropy_shard(Stream& stream, const keel_op_call& call, vo
   // A row each, walking on by their number.
   const auto groups = static_cast<uint32_t>(
       std::min<int64_t>(logits.shape[0], stream.device().physical().max_workgroup_count));
-  return stream.dispatch({Shader::kCrossEntropyShard}, &arguments, sizeof(arguments), groups);
+  return stream.dispatch(
+      stored_key(logits.dtype, Shader::kCrossEntropyShard, Shader::kCrossEntropyShard16),
+      &arguments, sizeof(arguments), groups);
 }
 
 keel_status run_cross_entropy_shard_backward(Stream& stream, const keel_op_call& call, void*) {
   const keel_tensor& logits = *call.inputs[0];
   const auto count = static_cast<uint32_t>(kit::element_count(logits));
-  const Spread dealt = spread(stream.device(), Shader::kCrossEntropyShardBackward, count);
+  const PipelineKey key = stored_key(logits.dtype, Shader::kCrossEntropyShardBackward,
+                                     Shader::kCrossEntropyShardBackward16);
+  const Spread dealt = spread(stream.device(), key.shader, count);
   struct {
     uint64_t logits, labels, logsumexp, dlogits;
     uint32_t count, span, columns, first;
@@ -48,15 +48,14 @@ keel_status run_cross_entropy_shard_backward(Stream& stream, const keel_op_call&
                  static_cast<uint32_t>(logits.shape[1]),
                  static_cast<uint32_t>(call.attributes[1].i),
                  static_cast<float>(call.attributes[0].f)};
-  return stream.dispatch({Shader::kCrossEntropyShardBackward}, &arguments, sizeof(arguments),
-                         dealt.groups);
+  return stream.dispatch(key, &arguments, sizeof(arguments), dealt.groups);
 }
 
 }  // namespace
 
-const Op kCrossEntropyShardOp = {"vulkan.cross_entropy_shard", supports_shard, nullptr,
+const Op kCrossEntropyShardOp = {"vulkan.cross_entropy_shard", supports_floats, nullptr,
                                  run_cross_entropy_shard};
-const Op kCrossEntropyShardBackwardOp = {"vulkan.cross_entropy_shard_backward", supports_shard,
+const Op kCrossEntropyShardBackwardOp = {"vulkan.cross_entropy_shard_backward", supports_floats,
                                          nullptr, run_cross_entropy_shard_backward};
 
 }  // namespace keel::vulkan

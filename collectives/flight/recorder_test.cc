@@ -5,8 +5,6 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <keel/keel.h>
-#include <sched.h>
-#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -21,6 +19,7 @@
 #include <thread>
 
 #include "collectives/flight/flight_report.h"
+#include "tests/testing/small_disk.h"
 
 namespace keel {
 namespace {
@@ -259,14 +258,12 @@ TEST_F(RecorderTest, ALimitOfFileSizesDoesNotKill) {
 TEST_F(RecorderTest, AFullDiskDoesNotKill) {
   constexpr int kCannotMount = 77;
   const int code = in_child([this] {
-    if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0 && unshare(CLONE_NEWNS) != 0) {
-      return kCannotMount;
-    }
-    // Of whom this user is, in the new namespace, nobody knows: all files are "nobody's".
-    if (mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
-        mount("none", folder_.c_str(), "tmpfs", 0, "size=16k,mode=0700") != 0) {
-      return kCannotMount;
-    }
+    if (!mount_small_disk(folder_, "16k")) return kCannotMount;
+    // There is room for a file, but not for a recorder's.
+    const std::string small = folder_ + "/small";
+    std::ofstream(small) << "small";
+    EXPECT_EQ(fs::file_size(small), 5U);
+    fs::remove(small);
     expect_private();
     return testing::Test::HasFailure() || files() != 0 ? 1 : 0;
   });

@@ -64,11 +64,12 @@ std::string explain_selection(Team& team, const Selection& selection, const std:
   }
   return fmt::format(
       "\"surroundings\": {{\"ranks\": {}, \"reach\": \"{}\", \"cores\": \"{}\"}}, "
-      "\"algorithms\": {}, \"algorithms_of_narrow_sums\": {}, \"candidates\": {{{}}}, "
+      "\"algorithms\": {}, \"algorithms_of_narrow_sums\": {}, \"foreign_buffers\": {}, "
+      "\"candidates\": {{{}}}, "
       "\"table\": {}, \"measured_table\": {}",
       surroundings.world, surroundings.staged ? "staged" : "alias",
       surroundings.crowded ? "crowded" : "enough", selection.json(false), selection.json(true),
-      candidates, json_text(name), json_text(measured_table_path()));
+      selection.foreign_json(), candidates, json_text(name), json_text(measured_table_path()));
 }
 
 }  // namespace keel

@@ -61,15 +61,81 @@ bool can_do(Algorithm algorithm, keel_collective collective, bool narrow,
   return algorithm != Algorithm::kEager || bytes <= most_eager_bytes(collective, surroundings);
 }
 
-Algorithm best(const std::vector<const Rule*>& rules, keel_collective collective, bool narrow,
-               const Surroundings& surroundings, uint64_t bytes) {
+// Of those |rules| that are for |bytes| and |can_do| it; NULL: none.
+template <typename CanDo>
+const Rule* best(const std::vector<const Rule*>& rules, uint64_t bytes, const CanDo& can_do) {
   const Rule* found = nullptr;
   for (const Rule* rule : rules) {
     if (rule->first_byte_count > bytes || bytes > rule->last_byte_count) continue;
-    if (!can_do(rule->algorithm, collective, narrow, surroundings, bytes)) continue;
+    if (!can_do(*rule)) continue;
     if (found == nullptr || rule->score >= found->score) found = rule;
   }
-  return found == nullptr ? built_in(collective, surroundings, bytes) : found->algorithm;
+  return found;
+}
+
+ForeignWay built_in_foreign(keel_collective collective) {
+  return can_attach(collective) ? ForeignWay::kAttach : ForeignWay::kStaging;
+}
+
+bool can_do(ForeignWay way, keel_collective collective) {
+  return way == ForeignWay::kStaging || can_attach(collective);
+}
+
+// Sizes behind which another may be the best: |ends|, and where |rules| begin and end.
+std::vector<uint64_t> ends_of(const std::vector<const Rule*>& rules, std::vector<uint64_t> ends) {
+  for (const Rule* rule : rules) {
+    if (rule->first_byte_count != 0) ends.push_back(rule->first_byte_count - 1);
+    ends.push_back(rule->last_byte_count);
+  }
+  ends.push_back(UINT64_MAX);
+  std::sort(ends.begin(), ends.end());
+  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+  return ends;
+}
+
+// One range for each run of |ends| that |choose| says the same of; false: there are too many.
+template <typename Choose>
+bool set_ranges(const std::vector<uint64_t>& ends, const Choose& choose, Selection::Range* ranges) {
+  uint32_t count = 0;
+  for (const uint64_t end : ends) {
+    const auto way = static_cast<uint64_t>(choose(end));
+    if (count != 0 && ranges[count - 1].way == way) {
+      ranges[count - 1].last = end;
+      continue;
+    }
+    if (count == Selection::kMostRanges) return false;
+    ranges[count++] = {end, way};
+  }
+  return true;
+}
+
+// Whether they rise and end, and |is_able| says so of each.
+template <typename IsAble>
+bool are_ranges(const Selection::Range* ranges, const IsAble& is_able) {
+  for (uint32_t at = 0; at < Selection::kMostRanges; ++at) {
+    const bool is_rising = at == 0 || ranges[at].last > ranges[at - 1].last;
+    if (!is_rising || !is_able(ranges[at])) return false;
+    if (ranges[at].last == UINT64_MAX) return true;
+  }
+  return false;
+}
+
+const Selection::Range& range_at(const Selection::Range* range, uint64_t bytes) {
+  while (bytes > range->last) ++range;
+  return *range;
+}
+
+// [{"to": 4096, "|key|": "eager"}, ...]; |name|(way) is a string.
+template <typename Name>
+std::string json_of(const Selection::Range* range, const char* key, const Name& name) {
+  std::string text = "[";
+  for (;; ++range) {
+    const bool is_last = range->last == UINT64_MAX;
+    text += is_last ? std::string("{") : fmt::format("{{\"to\": {}, ", range->last);
+    text += fmt::format("\"{}\": \"{}\"}}", key, name(range->way));
+    if (is_last) return text + "]";
+    text += ", ";
+  }
 }
 
 }  // namespace
@@ -82,38 +148,39 @@ bool Rule::fits(const Surroundings& surroundings) const {
 
 Status Selection::make(const std::vector<Rule>& rules, const Surroundings& surroundings,
                        Selection* out_selection) {
+  const auto too_many = [&](const char* what, keel_collective collective) {
+    return failure(KEEL_INVALID_ARGUMENT, "more than {} ranges of bytes for {}{} among {} ranks",
+                   kMostRanges, what, collective_name(collective), surroundings.world);
+  };
   for (uint32_t i = 0; i < KEEL_COLLECTIVE_COUNT; ++i) {
     const auto collective = static_cast<keel_collective>(i);
-    // Sizes behind which another may be the best.
-    std::vector<uint64_t> ends = {built_in_eager_bytes(collective, surroundings),
-                                  most_eager_bytes(collective, surroundings),
-                                  kOneShotReads / surroundings.world, UINT64_MAX};
     std::vector<const Rule*> fitting;
+    std::vector<const Rule*> foreign;
     for (const Rule& rule : rules) {
       if (rule.collective != collective || !rule.fits(surroundings)) continue;
-      fitting.push_back(&rule);
-      if (rule.first_byte_count != 0) ends.push_back(rule.first_byte_count - 1);
-      ends.push_back(rule.last_byte_count);
+      (rule.foreign ? foreign : fitting).push_back(&rule);
     }
-    std::sort(ends.begin(), ends.end());
-    ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+    const std::vector<uint64_t> ends = ends_of(
+        fitting, {built_in_eager_bytes(collective, surroundings),
+                  most_eager_bytes(collective, surroundings), kOneShotReads / surroundings.world});
     for (const bool narrow : {false, true}) {
-      Range* const ranges = out_selection->ranges_[i][narrow ? 1 : 0];
-      uint32_t count = 0;
-      for (const uint64_t end : ends) {
-        const auto algorithm =
-            static_cast<uint64_t>(best(fitting, collective, narrow, surroundings, end));
-        if (count != 0 && ranges[count - 1].algorithm == algorithm) {
-          ranges[count - 1].last = end;
-          continue;
-        }
-        if (count == kMostRanges) {
-          return failure(KEEL_INVALID_ARGUMENT,
-                         "more than {} ranges of bytes for {} among {} ranks", kMostRanges,
-                         collective_name(collective), surroundings.world);
-        }
-        ranges[count++] = {end, algorithm};
+      const auto algorithm_at = [&](uint64_t bytes) {
+        const Rule* const rule = best(fitting, bytes, [&](const Rule& each) {
+          return can_do(each.algorithm, collective, narrow, surroundings, bytes);
+        });
+        return rule == nullptr ? built_in(collective, surroundings, bytes) : rule->algorithm;
+      };
+      if (!set_ranges(ends, algorithm_at, out_selection->ranges_[i][narrow ? 1 : 0])) {
+        return too_many("", collective);
       }
+    }
+    const auto foreign_at = [&](uint64_t bytes) {
+      const Rule* const rule =
+          best(foreign, bytes, [&](const Rule& each) { return can_do(*each.foreign, collective); });
+      return rule == nullptr ? built_in_foreign(collective) : *rule->foreign;
+    };
+    if (!set_ranges(ends_of(foreign, {}), foreign_at, out_selection->foreign_[i])) {
+      return too_many("foreign buffers of ", collective);
     }
   }
   return {};
@@ -122,23 +189,23 @@ Status Selection::make(const std::vector<Rule>& rules, const Surroundings& surro
 Status Selection::check(const Surroundings& surroundings) const {
   for (uint32_t i = 0; i < KEEL_COLLECTIVE_COUNT; ++i) {
     const auto collective = static_cast<keel_collective>(i);
-    const bool is_chosen = applies(Algorithm::kEager, collective, surroundings.world);
+    if (!applies(Algorithm::kEager, collective, surroundings.world)) continue;  // no choice
     for (const bool narrow : {false, true}) {
-      bool ends = !is_chosen;
-      const Range* const ranges = ranges_of(collective, narrow);
-      for (uint32_t at = 0; at < kMostRanges && !ends; ++at) {
-        const auto algorithm = static_cast<Algorithm>(ranges[at].algorithm);
-        const bool is_rising = at == 0 || ranges[at].last > ranges[at - 1].last;
-        if (!is_rising || ranges[at].algorithm >= kAlgorithms ||
-            !can_do(algorithm, collective, narrow, surroundings, ranges[at].last)) {
-          break;
-        }
-        ends = ranges[at].last == UINT64_MAX;
-      }
-      if (!ends) {
+      const bool are_able = are_ranges(ranges_of(collective, narrow), [&](const Range& range) {
+        return range.way < kAlgorithms && can_do(static_cast<Algorithm>(range.way), collective,
+                                                 narrow, surroundings, range.last);
+      });
+      if (!are_able) {
         return failure(KEEL_RANK_FAILED, "its table of algorithms for {} is none",
                        collective_name(collective));
       }
+    }
+    const bool are_able = are_ranges(foreign_[i], [&](const Range& range) {
+      return range.way < kForeignWays && can_do(static_cast<ForeignWay>(range.way), collective);
+    });
+    if (!are_able) {
+      return failure(KEEL_RANK_FAILED, "its table for foreign buffers of {} is none",
+                     collective_name(collective));
     }
   }
   return {};
@@ -152,15 +219,19 @@ Algorithm Selection::choose(const Request& request, uint32_t world) const {
   const keel_collective collective = request.collective;
   if (collective == KEEL_SEND_RECV || has_arrays(collective)) return Algorithm::kDirect;
   const bool narrow = reduces(collective) && loses_by_parts(request.dtype, request.reduction);
-  const uint64_t bytes = bytes_of(request, world);
-  const Range* range = ranges_of(collective, narrow);
-  while (bytes > range->last) ++range;
-  return static_cast<Algorithm>(range->algorithm);
+  return static_cast<Algorithm>(
+      range_at(ranges_of(collective, narrow), bytes_of(request, world)).way);
+}
+
+ForeignWay Selection::choose_foreign(const Request& request, uint32_t world) const {
+  const keel_collective collective = request.collective;
+  if (collective == KEEL_SEND_RECV || has_arrays(collective)) return built_in_foreign(collective);
+  return static_cast<ForeignWay>(range_at(foreign_[collective], bytes_of(request, world)).way);
 }
 
 uint64_t Selection::eager_bytes(keel_collective collective) const {
   const Range& first = ranges_of(collective, false)[0];
-  return first.algorithm == static_cast<uint64_t>(Algorithm::kEager) ? first.last : 0;
+  return first.way == static_cast<uint64_t>(Algorithm::kEager) ? first.last : 0;
 }
 
 std::string Selection::json(bool narrow) const {
@@ -169,22 +240,28 @@ std::string Selection::json(bool narrow) const {
     const auto collective = static_cast<keel_collective>(i);
     if (!find_chosen_collective(collective_name(collective))) continue;
     if (narrow && !reduces(collective)) continue;
-    text += fmt::format("{}\"{}\": [", text.empty() ? "" : ", ", collective_name(collective));
-    for (const Range* range = ranges_of(collective, narrow);; ++range) {
-      const bool is_last = range->last == UINT64_MAX;
-      text += is_last ? std::string("{") : fmt::format("{{\"to\": {}, ", range->last);
-      text += fmt::format("\"algorithm\": \"{}\"}}",
-                          algorithm_name(static_cast<Algorithm>(range->algorithm)));
-      if (is_last) break;
-      text += ", ";
-    }
-    text += "]";
+    text += fmt::format("{}\"{}\": ", text.empty() ? "" : ", ", collective_name(collective));
+    text += json_of(ranges_of(collective, narrow), "algorithm",
+                    [](uint64_t way) { return algorithm_name(static_cast<Algorithm>(way)); });
+  }
+  return "{" + text + "}";
+}
+
+std::string Selection::foreign_json() const {
+  std::string text;
+  for (uint32_t i = 0; i < KEEL_COLLECTIVE_COUNT; ++i) {
+    const auto collective = static_cast<keel_collective>(i);
+    if (!find_chosen_collective(collective_name(collective)) || !can_attach(collective)) continue;
+    text += fmt::format("{}\"{}\": ", text.empty() ? "" : ", ", collective_name(collective));
+    text += json_of(foreign_[i], "way",
+                    [](uint64_t way) { return foreign_way_name(static_cast<ForeignWay>(way)); });
   }
   return "{" + text + "}";
 }
 
 bool Selection::operator==(const Selection& other) const {
-  return json(false) == other.json(false) && json(true) == other.json(true);
+  return json(false) == other.json(false) && json(true) == other.json(true) &&
+         foreign_json() == other.foreign_json();
 }
 
 }  // namespace keel

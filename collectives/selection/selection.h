@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "collectives/selection/algorithm.h"
+#include "collectives/selection/foreign.h"
 #include "core/status.h"
 
 namespace keel {
@@ -39,20 +40,21 @@ struct Rule {
   std::optional<bool> staged;
   std::optional<bool> crowded;
   Algorithm algorithm = Algorithm::kDirect;
+  std::optional<ForeignWay> foreign;  // it is about buffers that Keel did not allocate alone
   uint32_t score = 0;
 
   bool fits(const Surroundings& surroundings) const;
 };
 
 // Rules, resolved for one communicator: for each collective the sizes up to which each
-// algorithm goes. Plain memory, so that rank 0's can be given to all through the segment, and
-// small, so that a choice costs a few comparisons.
+// algorithm goes, and each way of foreign buffers. Plain memory, so that rank 0's can be given to
+// all through the segment, and small, so that a choice costs a few comparisons.
 class Selection {
  public:
   static constexpr uint32_t kMostRanges = 16;
   struct Range {
     uint64_t last = 0;  // bytes; UINT64_MAX ends the ranges of a collective
-    uint64_t algorithm = 0;
+    uint64_t way = 0;   // an Algorithm; of foreign buffers a ForeignWay
   };
 
   // What is built in, where no rule of |rules| fits. KEEL_INVALID_ARGUMENT: more than
@@ -63,11 +65,16 @@ class Selection {
   Status check(const Surroundings& surroundings) const;
 
   Algorithm choose(const Request& request, uint32_t world) const;
+  // How others get at send buffers that Keel did not allocate, where |request| goes direct.
+  ForeignWay choose_foreign(const Request& request, uint32_t world) const;
   // Bytes up to which |collective| is eager; 0: never.
   uint64_t eager_bytes(keel_collective collective) const;
   // {"all_reduce": [{"to": 4096, "algorithm": "eager"}, ...], ...}; the last has no "to".
   // |narrow|: of sums that lose by partial results.
   std::string json(bool narrow) const;
+  // {"broadcast": [{"to": 65536, "way": "staging"}, {"way": "attach"}], ...}: of those collectives
+  // in which there is a choice.
+  std::string foreign_json() const;
   bool operator==(const Selection& other) const;
 
  private:
@@ -76,6 +83,7 @@ class Selection {
   }
 
   Range ranges_[KEEL_COLLECTIVE_COUNT][2][kMostRanges] = {};
+  Range foreign_[KEEL_COLLECTIVE_COUNT][kMostRanges] = {};
 };
 
 // What a rank sends, by which its operation is chosen; of broadcast and scatter, the root.

@@ -151,6 +151,54 @@ TEST(Table, EagerEndsWhereItMust) {
   EXPECT_EQ(make(line, {4, true, false}).eager_bytes(KEEL_ALL_GATHER), 4096u);
 }
 
+std::string foreign_way(const Selection& selection, keel_collective collective, uint64_t count) {
+  return keel::foreign_way_name(selection.choose_foreign(request_of(collective, count), 4));
+}
+
+TEST(Foreign, IsAttachedWhereItIsCopiedUnlessATableSaysOtherwise) {
+  const Selection selection = make("", {4, false, false});
+  for (const keel_collective each : {KEEL_BROADCAST, KEEL_ALL_GATHER, KEEL_ALL_TO_ALL, KEEL_GATHER,
+                                     KEEL_SCATTER, KEEL_ALL_GATHER_V, KEEL_ALL_TO_ALL_V}) {
+    EXPECT_EQ(foreign_way(selection, each, 0), "attach");
+  }
+  for (const keel_collective each : {KEEL_ALL_REDUCE, KEEL_REDUCE, KEEL_REDUCE_SCATTER}) {
+    EXPECT_EQ(foreign_way(selection, each, 1 << 20), "staging");
+  }
+  EXPECT_EQ(selection.foreign_json().find("staging"), std::string::npos);
+}
+
+TEST(Foreign, RangesRanksCoresAndScoresAreHeld) {
+  const std::string lines =
+      "all_gather 0-1M * foreign * staging\n"
+      "all_gather 64K-128K 4 foreign enough attach 101\n"
+      "broadcast * 5- foreign * staging\n"
+      "gather * * foreign crowded staging\n";
+  const Selection selection = make(lines, {4, false, false});
+  EXPECT_EQ(foreign_way(selection, KEEL_ALL_GATHER, (64 << 10) - 1), "staging");
+  EXPECT_EQ(foreign_way(selection, KEEL_ALL_GATHER, 64 << 10), "attach");
+  EXPECT_EQ(foreign_way(selection, KEEL_ALL_GATHER, 128 << 10), "attach");
+  EXPECT_EQ(foreign_way(selection, KEEL_ALL_GATHER, 1 << 20), "staging");
+  EXPECT_EQ(foreign_way(selection, KEEL_ALL_GATHER, (1 << 20) + 1), "attach");
+  EXPECT_EQ(foreign_way(selection, KEEL_BROADCAST, 1 << 20), "attach");
+  EXPECT_EQ(foreign_way(selection, KEEL_GATHER, 1 << 20), "attach");
+  EXPECT_EQ(foreign_way(make(lines, {4, false, true}), KEEL_GATHER, 1 << 20), "staging");
+  EXPECT_NE(selection.foreign_json().find(
+                "\"all_gather\": [{\"to\": 65535, \"way\": \"staging\"}, {\"to\": 131072, \"way\": "
+                "\"attach\"}, {\"to\": 1048576, \"way\": \"staging\"}, {\"way\": \"attach\"}]"),
+            std::string::npos)
+      << selection.foreign_json();
+}
+
+// Neither chooses for the other; and ranks whose tables differ in one alone differ.
+TEST(Foreign, RulesAreNoneOfAlgorithms) {
+  const Selection built_in = make("", {4, false, false});
+  const Selection foreign = make("all_gather * * foreign * staging 1000\n", {4, false, false});
+  EXPECT_EQ(foreign.json(false), built_in.json(false));
+  EXPECT_FALSE(foreign == built_in);
+  const Selection ring = make("all_gather * * * * ring\n", {4, false, false});
+  EXPECT_EQ(ring.foreign_json(), built_in.foreign_json());
+}
+
 TEST(Table, MoreRangesThanThereIsRoomForAreRefused) {
   std::string lines;
   for (int i = 0; i < 20; ++i) {
@@ -193,7 +241,14 @@ TEST(Table, WhatIsWrongIsNamedWithItsLine) {
       {"keel-collectives 1\nall_reduce * 2K * * ring\n",
        "line 2: RANKS is '2K': a number from 1 on, FIRST-LAST, FIRST- or *, such as 2-8"},
       {"keel-collectives 1\nall_reduce * * near * ring\n",
-       "line 2: REACH is 'near': alias, staged or *"},
+       "line 2: REACH is 'near': alias, staged, foreign or *"},
+      {"keel-collectives 1\nall_gather * * foreign * ring\n",
+       "line 2: ALGORITHM is 'ring': attach or staging, where REACH is foreign"},
+      {"keel-collectives 1\n\nall_reduce * * foreign * attach\n",
+       "line 3: ALGORITHM attach does not do all_reduce"},
+      {"keel-collectives 1\nall_gather * * * * attach\n",
+       "line 2: ALGORITHM is 'attach': direct, eager, one_shot, ring, doubling, halving, binomial, "
+       "knomial, bruck, pairwise"},
       {"keel-collectives 1\nall_reduce * * * 8 ring\n",
        "line 2: CORES is '8': enough, crowded or *"},
       {"keel-collectives 1\nall_reduce * * * * rings\n",

@@ -104,16 +104,27 @@ Status read_rule(const std::vector<std::string_view>& words, Rule* out_rule) {
   }
   out_rule->first_world = static_cast<uint32_t>(first);
   out_rule->last_world = static_cast<uint32_t>(last);
-  if (!read_choice(words[3], "alias", "staged", &out_rule->staged)) {
-    return wrong("REACH", words[3], "alias, staged or *");
+  const bool is_foreign = words[3] == "foreign";
+  if (!is_foreign && !read_choice(words[3], "alias", "staged", &out_rule->staged)) {
+    return wrong("REACH", words[3], "alias, staged, foreign or *");
   }
   if (!read_choice(words[4], "enough", "crowded", &out_rule->crowded)) {
     return wrong("CORES", words[4], "enough, crowded or *");
   }
-  const auto algorithm = find_algorithm(words[5]);
-  if (!algorithm) return wrong("ALGORITHM", words[5], algorithm_names());
-  out_rule->algorithm = *algorithm;
-  if (!applies(*algorithm, *collective, /*world=*/2)) {
+  bool is_able = false;
+  if (is_foreign) {
+    out_rule->foreign = find_foreign_way(words[5]);
+    if (!out_rule->foreign) {
+      return wrong("ALGORITHM", words[5], "attach or staging, where REACH is foreign");
+    }
+    is_able = *out_rule->foreign == ForeignWay::kStaging || can_attach(*collective);
+  } else {
+    const auto algorithm = find_algorithm(words[5]);
+    if (!algorithm) return wrong("ALGORITHM", words[5], algorithm_names());
+    out_rule->algorithm = *algorithm;
+    is_able = applies(*algorithm, *collective, /*world=*/2);
+  }
+  if (!is_able) {
     return failure(KEEL_INVALID_ARGUMENT, "ALGORITHM {} does not do {}", quoted(words[5]),
                    quoted(words[0]));
   }

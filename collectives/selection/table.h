@@ -15,7 +15,9 @@ namespace keel {
 //   all_reduce 64K-1M 2-4 alias * ring 20
 // BYTES and RANKS are a number, FIRST-LAST, FIRST-, or * for all; numbers of bytes may end in K,
 // M or G. REACH is alias, staged or *; CORES is enough, crowded or *. SCORE is 1 to 1000, or
-// left out for 100. '#' begins a comment. KEEL_INVALID_ARGUMENT names the line.
+// left out for 100. Where REACH is foreign, the rule is for buffers that Keel did not allocate,
+// and in the place of ALGORITHM is how other processes get at them: attach or staging. '#' begins a
+// comment. KEEL_INVALID_ARGUMENT names the line.
 Status read_table(std::string_view text, std::vector<Rule>* out_rules);
 
 }  // namespace keel

@@ -19,14 +19,14 @@ struct Outcome {
   std::string output;  // both streams
 };
 
-// |launcher|: what comes before the program.
-Outcome run_program(const std::string& arguments, const std::string& launcher = {}) {
+std::string programs() {
   const char* variable = std::getenv("KEEL_TEST_BIN");
-  const std::string folder = variable == nullptr ? "." : variable;
-  const std::string command = (launcher.empty() ? "" : folder + "/" + launcher + " ") + folder +
-                              "/train_gpt " + arguments + " 2>&1";
+  return variable == nullptr ? "." : variable;
+}
+
+Outcome run_command(const std::string& command) {
   Outcome outcome{-1, {}};
-  FILE* pipe = popen(command.c_str(), "r");
+  FILE* pipe = popen((command + " 2>&1").c_str(), "r");
   if (pipe == nullptr) return outcome;
   std::array<char, 4096> chunk;
   size_t count = 0;
@@ -38,10 +38,26 @@ Outcome run_program(const std::string& arguments, const std::string& launcher = 
   return outcome;
 }
 
+// |launcher|: what comes before the program. |settings|: variables, before that.
+Outcome run_program(const std::string& arguments, const std::string& launcher = {},
+                    const std::string& settings = {}) {
+  return run_command(settings + " " + (launcher.empty() ? "" : programs() + "/" + launcher + " ") +
+                     programs() + "/train_gpt " + arguments);
+}
+
+// Whether this is the run with guarded memory or with validation.
+bool is_variant() {
+  return std::getenv("KEEL_CPU_GUARD") != nullptr || std::getenv("KEEL_VALIDATE") != nullptr;
+}
+
 class ProgramTest : public testing::Test {
  protected:
   ProgramTest() { std::ofstream(folder_ / "text", std::ios::binary) << lines_of_text(300); }
   std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  std::vector<double> losses_of(const std::string& name) const {
+    const nlohmann::json run = nlohmann::json::parse(contents(name), nullptr, false);
+    return run.value("losses_nats_per_byte", std::vector<double>());
+  }
   std::string contents(const std::string& name) const {
     std::ifstream file(folder_ / name, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
@@ -155,10 +171,6 @@ TEST_F(ProgramTest, WritesIntoPipes) {
 }
 
 TEST_F(ProgramTest, ProcessesDoWhatDevicesOfOneDo) {
-  const auto losses_of = [&](const std::string& name) {
-    const nlohmann::json run = nlohmann::json::parse(contents(name), nullptr, false);
-    return run.value("losses_nats_per_byte", std::vector<double>());
-  };
   const std::string launcher = "keel run -n 2 --";
   const std::string steps = quick("--steps 4 --devices cpu:0,cpu:0");
   Outcome outcome = run_program(steps + " --json " + path("one.json"));
@@ -185,6 +197,48 @@ TEST_F(ProgramTest, ProcessesDoWhatDevicesOfOneDo) {
   EXPECT_NE(outcome.output.find("--dump"), std::string::npos) << outcome.output;
 }
 
+// Of each backend by itself, and beside the CPU.
+class ProgramOnChip : public ProgramTest, public testing::WithParamInterface<const char*> {
+ protected:
+  // For the program to find the chip: where the emulated libraries of CUDA are.
+  static std::string settings() {
+    if (std::string(GetParam()) != "cuda") return {};
+    return "KEEL_EMULATED_CUDA=devices=1 KEEL_CUDA_LIBRARY_FOLDER=" + programs() +
+           "/../lib/keel/emulated/cuda";
+  }
+};
+
+TEST_P(ProgramOnChip, DoesWhatTheCpuDoes) {
+  if (is_variant()) GTEST_SKIP() << "chips do here what they do without it; once is enough";
+  const std::string chip = std::string(GetParam()) + ":0";
+  const Outcome there = run_command(settings() + " " + programs() + "/keel devices");
+  if (there.output.find(chip) == std::string::npos) GTEST_SKIP() << "there is no " << chip;
+  for (const std::string model : {"gpt2", "llama"}) {
+    const std::string steps = quick("--steps 3 --model " + model + " --json ");
+    Outcome outcome = run_program(steps + path("cpu.json"));
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+    const std::vector<double> want = losses_of("cpu.json");
+    ASSERT_EQ(want.size(), 3U);
+    for (const std::string& devices : {chip, chip + ",cpu:0"}) {
+      SCOPED_TRACE(model + " on " + devices);
+      outcome = run_program(steps + path("chip.json") + " --devices " + devices, {}, settings());
+      ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+      const std::vector<double> got = losses_of("chip.json");
+      ASSERT_EQ(got.size(), 3U);
+      for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-4) << i;
+    }
+    outcome = run_program(steps + path("chip.json") + " --precision bf16 --devices " + chip, {},
+                          settings());
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+    const std::vector<double> rounded = losses_of("chip.json");
+    ASSERT_EQ(rounded.size(), 3U);
+    for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(rounded[i], want[i], 0.05) << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, ProgramOnChip, testing::Values("vulkan", "cuda"),
+                         [](const auto& test) { return std::string(test.param); });
+
 TEST_F(ProgramTest, DumpsItsFirstSteps) {
   const Outcome outcome = run_program(quick("--steps 3 --dump-steps 2 --dump " + path("steps")));
   ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
@@ -197,9 +251,7 @@ TEST_F(ProgramTest, DumpsItsFirstSteps) {
 }
 
 TEST_F(ProgramTest, RefusesBadInputAndNamesTheArgument) {
-  if (std::getenv("KEEL_CPU_GUARD") != nullptr || std::getenv("KEEL_VALIDATE") != nullptr) {
-    GTEST_SKIP() << "it is refused before anything runs; once is enough";
-  }
+  if (is_variant()) GTEST_SKIP() << "it is refused before anything runs; once is enough";
   struct Case {
     std::string arguments;
     int exit_code;

@@ -15,8 +15,7 @@ const uint kRows = 4;  // that shared memory holds to be summed
 float nothing() { return uintBitsToFloat(0xff800000u); }  // -infinity
 
 // Heads are up to 64, 128 or 256 wide: columns of the sums that an invocation has.
-layout(constant_id = 2) const uint kVariant = 0;
-const uint kColumns = 4 << kVariant;
+const uint kColumns = 4 << (kVariant >> 1);
 const uint kWidth = kColumns * kSide;
 
 layout(push_constant, std430) uniform Arguments {
@@ -120,7 +119,7 @@ struct Heads {
 
 float load(Heads from, uint token, uint column) {
   if (token >= from.tokens || column >= width) return 0.0;
-  return from.data.at[(token * from.heads + from.head) * width + column];
+  return load(from.data, (token * from.heads + from.head) * width + column);
 }
 
 // products[i][j] = a[a_first + own_row + i] . b[b_first + own_column(j)].
@@ -189,7 +188,7 @@ void store_rows(Heads to, uint first, float sums[kOwn][kColumns]) {
     if (token >= to.tokens) break;
     for (uint c = 0; c < kColumns; ++c) {
       if (own_column(c) < width) {
-        to.data.at[(token * to.heads + to.head) * width + own_column(c)] = sums[i][c];
+        store(to.data, (token * to.heads + to.head) * width + own_column(c), sums[i][c]);
       }
     }
   }

@@ -1,27 +1,5 @@
 #version 460
-// dx = dy * gelu'(x + bias)
+// bias_gelu_backward of float32.
 #extension GL_GOOGLE_include_directive : require
-#include "elements.glsl"
-#include "math.glsl"
-#include "gelu.glsl"
-#include "bias_gelu.glsl"
-
-layout(push_constant, std430) uniform Arguments {
-  Floats x;
-  Floats bias;
-  Floats dy;
-  Floats dx;
-  uint count;
-  uint span;
-  uint columns;
-  uint has_bias;
-  uint by_erf;
-};
-
-void main() {
-  FOR_EACH_ELEMENT(i, count, span) {
-    float t = x.at[i];
-    if (has_bias != 0) t += bias.at[i % columns];
-    dx.at[i] = dy.at[i] * gelu_slope(t, by_erf != 0);
-  }
-}
+#include "stored_32.glsl"
+#include "bias_gelu_backward.glsl"

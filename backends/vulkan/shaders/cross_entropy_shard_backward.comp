@@ -1,31 +1,5 @@
 #version 460
-// dlogits = scale (softmax - onehot) of a shard's columns, 0 in rows with a negative label.
+// cross_entropy_shard_backward of float32.
 #extension GL_GOOGLE_include_directive : require
-#include "elements.glsl"
-#include "math.glsl"
-
-layout(push_constant, std430) uniform Arguments {
-  Floats logits;
-  Ints labels;
-  Floats logsumexp;
-  Floats dlogits;
-  uint count;
-  uint span;
-  uint columns;
-  uint first;
-  float scale;
-};
-
-void main() {
-  FOR_EACH_ELEMENT(i, count, span) {
-    const uint row = i / columns;
-    const uint column = i - row * columns;
-    const int label = labels.at[row];
-    float value = 0.0;
-    if (label >= 0) {
-      const float probability = exp_or_infinity(logits.at[i] - logsumexp.at[row]);
-      value = scale * (probability - (uint(label) == first + column ? 1.0 : 0.0));
-    }
-    dlogits.at[i] = value;
-  }
-}
+#include "stored_32.glsl"
+#include "cross_entropy_shard_backward.glsl"

@@ -1,42 +1,5 @@
 #version 460
-// dx of layer_norm, and of rms_norm where there is no mean: a workgroup a row.
+// norm_backward of float32.
 #extension GL_GOOGLE_include_directive : require
-#include "elements.glsl"
-#include "reduce.glsl"
-
-layout(push_constant, std430) uniform Arguments {
-  Floats dy;
-  Floats x;
-  Floats gamma;
-  Floats means;
-  Floats rstds;
-  Floats dx;
-  uint rows;
-  uint columns;
-  uint has_mean;
-};
-
-void main() {
-  const uint lane = gl_LocalInvocationID.x;
-  for (uint row = gl_WorkGroupID.x; row < rows; row += gl_NumWorkGroups.x) {
-    const uint begin = row * columns;
-    const float mean = has_mean != 0 ? means.at[row] : 0.0;
-    const float rstd = rstds.at[row];
-    float sum = 0.0;    // of g = dy * gamma
-    float slope = 0.0;  // of g * xhat
-    for (uint c = lane; c < columns; c += gl_WorkGroupSize.x) {
-      const float g = dy.at[begin + c] * gamma.at[c];
-      precise float xhat = (x.at[begin + c] - mean) * rstd;
-      sum += g;
-      slope += g * xhat;
-    }
-    float mean_g = 0.0;
-    if (has_mean != 0) mean_g = reduce_add(sum) / float(columns);
-    const float mean_slope = reduce_add(slope) / float(columns);
-    for (uint c = lane; c < columns; c += gl_WorkGroupSize.x) {
-      const float g = dy.at[begin + c] * gamma.at[c];
-      precise float xhat = (x.at[begin + c] - mean) * rstd;
-      dx.at[begin + c] = rstd * ((g - mean_g) - xhat * mean_slope);
-    }
-  }
-}
+#include "stored_32.glsl"
+#include "norm_backward.glsl"

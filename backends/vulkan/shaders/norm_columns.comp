@@ -1,38 +1,5 @@
 #version 460
-// dgamma and dbeta over the rows of one slice, [slice, column], an invocation a column; of
-// rms_norm, without mean and dbeta, where |has_mean| is 0.
+// norm_columns of float32.
 #extension GL_GOOGLE_include_directive : require
-#include "elements.glsl"
-
-layout(push_constant, std430) uniform Arguments {
-  Floats dy;
-  Floats x;
-  Floats means;
-  Floats rstds;
-  Floats dgamma;
-  Floats dbeta;
-  uint rows;
-  uint columns;
-  uint slice_rows;
-  uint has_mean;
-};
-
-void main() {
-  const uint slice = gl_WorkGroupID.y;
-  const uint first = slice * slice_rows;
-  const uint end = min(rows, first + slice_rows);
-  for (uint column = gl_GlobalInvocationID.x; column < columns;
-       column += gl_NumWorkGroups.x * gl_WorkGroupSize.x) {
-    float factors = 0.0;
-    float offsets = 0.0;
-    for (uint row = first; row < end; ++row) {
-      const float gradient = dy.at[row * columns + column];
-      const float mean = has_mean != 0 ? means.at[row] : 0.0;
-      precise float xhat = (x.at[row * columns + column] - mean) * rstds.at[row];
-      factors += gradient * xhat;
-      offsets += gradient;
-    }
-    dgamma.at[slice * columns + column] = factors;
-    if (has_mean != 0) dbeta.at[slice * columns + column] = offsets;
-  }
-}
+#include "stored_32.glsl"
+#include "norm_columns.glsl"

@@ -1,16 +1,5 @@
 #version 460
-// y = alpha x
+// scale of float32.
 #extension GL_GOOGLE_include_directive : require
-#include "elements.glsl"
-
-layout(push_constant, std430) uniform Arguments {
-  Floats x;
-  Floats y;
-  uint count;
-  uint span;
-  float alpha;
-};
-
-void main() {
-  FOR_EACH_ELEMENT(i, count, span) y.at[i] = alpha * x.at[i];
-}
+#include "stored_32.glsl"
+#include "scale.glsl"

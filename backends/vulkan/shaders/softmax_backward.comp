@@ -1,27 +1,5 @@
 #version 460
-// dx = scale * y * (dy - the sum of y * dy), a workgroup a row.
+// softmax_backward of float32.
 #extension GL_GOOGLE_include_directive : require
-#include "elements.glsl"
-#include "reduce.glsl"
-
-layout(push_constant, std430) uniform Arguments {
-  Floats y;
-  Floats dy;
-  Floats dx;
-  uint rows;
-  uint columns;
-  float scale;
-};
-
-void main() {
-  const uint lane = gl_LocalInvocationID.x;
-  for (uint row = gl_WorkGroupID.x; row < rows; row += gl_NumWorkGroups.x) {
-    const uint begin = row * columns;
-    float dot_product = 0.0;
-    ADD_COLUMNS(dot_product, c, columns, y.at[begin + c] * dy.at[begin + c])
-    dot_product = reduce_add(dot_product);
-    for (uint c = lane; c < columns; c += gl_WorkGroupSize.x) {
-      dx.at[begin + c] = scale * y.at[begin + c] * (dy.at[begin + c] - dot_product);
-    }
-  }
-}
+#include "stored_32.glsl"
+#include "softmax_backward.glsl"

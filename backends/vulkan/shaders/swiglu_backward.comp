@@ -1,29 +1,5 @@
 #version 460
-// dx = dy * up * silu'(gate) | dy * silu(gate), with silu'(t) = s (1 + t (1 - s)), where 1 - s =
-// e^-t s has no cancellation. In place, an invocation reads its elements before it writes them.
+// swiglu_backward of float32.
 #extension GL_GOOGLE_include_directive : require
-#include "elements.glsl"
-#include "math.glsl"
-#include "sigmoid.glsl"
-
-layout(push_constant, std430) uniform Arguments {
-  Floats x;
-  Floats dy;
-  Floats dx;
-  uint count;
-  uint span;
-  uint width;
-};
-
-void main() {
-  FOR_EACH_ELEMENT(i, count, span) {
-    const uint gate = i + i / width * width;
-    const float t = x.at[gate];
-    const float up = x.at[gate + width];
-    const float gradient = dy.at[i];
-    const Sigmoid s = sigmoid(t);
-    const float slope = s.value * fma(t, s.exponential * s.value, 1.0);
-    dx.at[gate] = gradient * up * slope;
-    dx.at[gate + width] = gradient * (t * s.value);
-  }
-}
+#include "stored_32.glsl"
+#include "swiglu_backward.glsl"

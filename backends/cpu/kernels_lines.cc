@@ -1,0 +1,132 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backends/cpu/kernels_lines.cc"
+#include <hwy/foreach_target.h>
+// After foreach_target.h, which compiles this file once for each target.
+#include <hwy/highway.h>
+
+#include <algorithm>
+
+#include "backends/cpu/kernels.h"
+#include "backends/cpu/vectors-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace keel::cpu::kernels {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Elements whose float32 sum is then added in float64: some 64 additions a lane of 16.
+constexpr int64_t kBlock = 2048;
+
+// The elements [begin, end) of four lines. Two partial sums of each, for the next product not to
+// wait for the one before; by name, since vectors of some targets are no elements of arrays.
+template <class Element>
+HWY_INLINE void dot_block(const Element* const* lines, int64_t begin, int64_t end, const float* x,
+                          double* sums) {
+  static_assert(kLinesAtOnce == 4);
+  const hn::ScalableTag<float> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  auto even0 = hn::Zero(d);
+  auto even1 = even0;
+  auto even2 = even0;
+  auto even3 = even0;
+  auto odd0 = even0;
+  auto odd1 = even0;
+  auto odd2 = even0;
+  auto odd3 = even0;
+  int64_t i = begin;
+  for (; i + 2 * lanes <= end; i += 2 * lanes) {
+    const auto x_even = hn::LoadU(d, x + i);
+    const auto x_odd = hn::LoadU(d, x + i + lanes);
+    even0 = hn::MulAdd(load_floats(d, lines[0] + i), x_even, even0);
+    odd0 = hn::MulAdd(load_floats(d, lines[0] + i + lanes), x_odd, odd0);
+    even1 = hn::MulAdd(load_floats(d, lines[1] + i), x_even, even1);
+    odd1 = hn::MulAdd(load_floats(d, lines[1] + i + lanes), x_odd, odd1);
+    even2 = hn::MulAdd(load_floats(d, lines[2] + i), x_even, even2);
+    odd2 = hn::MulAdd(load_floats(d, lines[2] + i + lanes), x_odd, odd2);
+    even3 = hn::MulAdd(load_floats(d, lines[3] + i), x_even, even3);
+    odd3 = hn::MulAdd(load_floats(d, lines[3] + i + lanes), x_odd, odd3);
+  }
+  const float whole[kLinesAtOnce] = {
+      hn::GetLane(hn::SumOfLanes(d, hn::Add(even0, odd0))),
+      hn::GetLane(hn::SumOfLanes(d, hn::Add(even1, odd1))),
+      hn::GetLane(hn::SumOfLanes(d, hn::Add(even2, odd2))),
+      hn::GetLane(hn::SumOfLanes(d, hn::Add(even3, odd3))),
+  };
+  const hn::CappedTag<float, 1> one;
+  for (int64_t n = 0; n < kLinesAtOnce; ++n) {
+    sums[n] += static_cast<double>(whole[n]);
+    for (int64_t j = i; j < end; ++j) {
+      const float element = hn::GetLane(load_floats(one, lines[n] + j));
+      sums[n] += static_cast<double>(element) * static_cast<double>(x[j]);
+    }
+  }
+}
+
+// The last line stands for those that are not there, whose sums nobody wants.
+template <class Element>
+void dot(const void* const* lines, int64_t line_count, const float* x, int64_t count,
+         double* sums) {
+  const Element* of[kLinesAtOnce];
+  double of_all[kLinesAtOnce] = {};
+  for (int64_t n = 0; n < kLinesAtOnce; ++n) {
+    of[n] = static_cast<const Element*>(lines[std::min(n, line_count - 1)]);
+  }
+  for (int64_t i = 0; i < count; i += kBlock) {
+    dot_block(of, i, std::min(i + kBlock, count), x, of_all);
+  }
+  for (int64_t n = 0; n < line_count; ++n) sums[n] += of_all[n];
+}
+
+template <int Lines, class Element>
+void add(const void* const* lines, const float* factors, float* y, int64_t count) {
+  for_each_vector(count, [=](auto d, int64_t i) HWY_ATTR {
+    auto sum = hn::LoadU(d, y + i);
+    for (int n = 0; n < Lines; ++n) {
+      const auto* const line = static_cast<const Element*>(lines[n]);
+      sum = hn::MulAdd(load_floats(d, line + i), hn::Set(d, factors[n]), sum);
+    }
+    hn::StoreU(sum, d, y + i);
+  });
+}
+
+void dot_lines(keel_dtype dtype, const void* const* lines, int64_t line_count, const float* x,
+               int64_t count, double* sums) {
+  return dtype == KEEL_FLOAT32 ? dot<float>(lines, line_count, x, count, sums)
+                               : dot<bfloat16_t>(lines, line_count, x, count, sums);
+}
+
+void add_lines(keel_dtype dtype, const void* const* lines, int64_t line_count, const float* factors,
+               float* y, int64_t count) {
+  const bool is_f32 = dtype == KEEL_FLOAT32;
+  if (line_count == kLinesAtOnce) {
+    return is_f32 ? add<kLinesAtOnce, float>(lines, factors, y, count)
+                  : add<kLinesAtOnce, bfloat16_t>(lines, factors, y, count);
+  }
+  for (int64_t n = 0; n < line_count; ++n) {
+    is_f32 ? add<1, float>(lines + n, factors + n, y, count)
+           : add<1, bfloat16_t>(lines + n, factors + n, y, count);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace keel::cpu::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace keel::cpu::kernels {
+
+HWY_EXPORT(dot_lines);
+HWY_EXPORT(add_lines);
+
+void dot_lines(keel_dtype dtype, const void* const* lines, int64_t line_count, const float* x,
+               int64_t count, double* sums) {
+  HWY_DYNAMIC_DISPATCH(dot_lines)(dtype, lines, line_count, x, count, sums);
+}
+
+void add_lines(keel_dtype dtype, const void* const* lines, int64_t line_count, const float* factors,
+               float* y, int64_t count) {
+  HWY_DYNAMIC_DISPATCH(add_lines)(dtype, lines, line_count, factors, y, count);
+}
+
+}  // namespace keel::cpu::kernels
+#endif  // HWY_ONCE

@@ -1,0 +1,41 @@
+// What the losses of whole rows of logits, and of shards of them, share.
+#ifndef KEEL_BACKENDS_CPU_LOSS_ROWS_H_
+#define KEEL_BACKENDS_CPU_LOSS_ROWS_H_
+
+#include <algorithm>
+#include <cstdint>
+
+#include "backends/cpu/float_rows.h"
+
+namespace keel::cpu {
+
+// Elements of a piece that one core takes: some 20 us of exp, 30 us of sums from
+// memory.
+inline constexpr int64_t kLossPiece = int64_t{1} << 16;
+
+inline int64_t rows_of_a_piece(int64_t columns) {
+  return std::max<int64_t>(1, kLossPiece / std::max<int64_t>(1, columns));
+}
+
+// What the gradient of a row needs beside its logits.
+struct RowGradient {
+  float logsumexp;
+  float scale;
+  int64_t target;  // column of the label, or none of the row's
+
+  // |gradient| is of the logits' dtype.
+  void write(const kernels::ReadFloats& logits, const kernels::WrittenFloats& gradient,
+             int64_t count) const {
+    float room[kernels::kBlock];
+    logits.for_each_block(count, [&](int64_t first, const float* block, int64_t width) {
+      float* const to = gradient.block(first, room);
+      kernels::scaled_softmax_f32(block, logsumexp, scale, to, width);
+      if (target >= first && target < first + width) to[target - first] -= scale;
+      gradient.finish(first, width, to);
+    });
+  }
+};
+
+}  // namespace keel::cpu
+
+#endif  // KEEL_BACKENDS_CPU_LOSS_ROWS_H_

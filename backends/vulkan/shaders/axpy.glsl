@@ -1,0 +1,15 @@
+// result = alpha x + y
+// Before it is included: stored_32.glsl or stored_16.glsl, by which 16-bit tensors are read.
+
+layout(push_constant, std430) uniform Arguments {
+  Floats x;
+  Floats y;
+  Floats result;
+  uint count;
+  uint span;
+  float alpha;
+};
+
+void main() {
+  FOR_EACH_ELEMENT(i, count, span) result.at[i] = alpha * load(x, i) + y.at[i];
+}

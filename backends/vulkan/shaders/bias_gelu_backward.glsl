@@ -1,0 +1,25 @@
+// dx = dy * gelu'(x + bias)
+// Before it is included: stored_32.glsl or stored_16.glsl, by which 16-bit tensors are read.
+#include "math.glsl"
+#include "gelu.glsl"
+#include "bias_gelu.glsl"
+
+layout(push_constant, std430) uniform Arguments {
+  Floats x;
+  Floats bias;
+  Floats dy;
+  Floats dx;
+  uint count;
+  uint span;
+  uint columns;
+  uint has_bias;
+  uint by_erf;
+};
+
+void main() {
+  FOR_EACH_ELEMENT(i, count, span) {
+    float t = load(x, i);
+    if (has_bias != 0) t += load(bias, i % columns);
+    store(dx, i, load(dy, i) * gelu_slope(t, by_erf != 0));
+  }
+}

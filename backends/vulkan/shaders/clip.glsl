@@ -1,0 +1,20 @@
+// g_out = g * min(1, max_norm / (sqrt(sum_of_squares) + 1e-6))
+// Before it is included: stored_32.glsl or stored_16.glsl, by which g is read and g_out
+// written.
+
+layout(push_constant, std430) uniform Arguments {
+  Floats g;
+  Floats sum_of_squares;
+  Floats g_out;
+  uint count;
+  uint span;
+  float max_norm;
+};
+
+void main() {
+  const float sum = sum_of_squares.at[0];
+  float factor = max_norm / (sqrt(sum) + 1e-6);
+  if (factor > 1.0) factor = 1.0;
+  if (isnan(sum)) factor = sum;
+  FOR_EACH_ELEMENT(i, count, span) store(g_out, i, factor * load(g, i));
+}

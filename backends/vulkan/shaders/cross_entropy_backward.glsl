@@ -1,0 +1,29 @@
+// dlogits = scale (softmax - onehot), 0 in rows whose label is outside them.
+// Before it is included: stored_32.glsl or stored_16.glsl, by which logits are read and
+// dlogits written.
+#include "math.glsl"
+
+layout(push_constant, std430) uniform Arguments {
+  Floats logits;
+  Ints labels;
+  Floats logsumexp;
+  Floats dlogits;
+  uint count;
+  uint span;
+  uint columns;
+  float scale;
+};
+
+void main() {
+  FOR_EACH_ELEMENT(i, count, span) {
+    const uint row = i / columns;
+    const int column = int(i - row * columns);
+    const int label = labels.at[row];
+    float value = 0.0;
+    if (label >= 0 && label < int(columns)) {
+      const float probability = exp_or_infinity(load(logits, i) - logsumexp.at[row]);
+      value = scale * (probability - (column == label ? 1.0 : 0.0));
+    }
+    store(dlogits, i, value);
+  }
+}

@@ -1,0 +1,5 @@
+#version 460
+// norm_columns of float16 or bfloat16.
+#extension GL_GOOGLE_include_directive : require
+#include "stored_16.glsl"
+#include "norm_columns.glsl"

@@ -1,0 +1,25 @@
+// dx = scale * y * (dy - the sum of y * dy), a workgroup a row.
+// Before it is included: stored_32.glsl or stored_16.glsl, by which 16-bit tensors are read.
+#include "reduce.glsl"
+
+layout(push_constant, std430) uniform Arguments {
+  Floats y;
+  Floats dy;
+  Floats dx;
+  uint rows;
+  uint columns;
+  float scale;
+};
+
+void main() {
+  const uint lane = gl_LocalInvocationID.x;
+  for (uint row = gl_WorkGroupID.x; row < rows; row += gl_NumWorkGroups.x) {
+    const uint begin = row * columns;
+    float dot_product = 0.0;
+    ADD_COLUMNS(dot_product, c, columns, load(y, begin + c) * load(dy, begin + c))
+    dot_product = reduce_add(dot_product);
+    for (uint c = lane; c < columns; c += gl_WorkGroupSize.x) {
+      store(dx, begin + c, scale * load(y, begin + c) * (load(dy, begin + c) - dot_product));
+    }
+  }
+}

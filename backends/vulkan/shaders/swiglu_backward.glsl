@@ -1,0 +1,27 @@
+// dx = dy * up * silu'(gate) | dy * silu(gate), with silu'(t) = s (1 + t (1 - s)), where 1 - s =
+// e^-t s has no cancellation. In place, an invocation reads its elements before it writes them.
+// Before it is included: stored_32.glsl or stored_16.glsl, by which 16-bit tensors are read.
+#include "math.glsl"
+#include "sigmoid.glsl"
+
+layout(push_constant, std430) uniform Arguments {
+  Floats x;
+  Floats dy;
+  Floats dx;
+  uint count;
+  uint span;
+  uint width;
+};
+
+void main() {
+  FOR_EACH_ELEMENT(i, count, span) {
+    const uint gate = i + i / width * width;
+    const float t = load(x, gate);
+    const float up = load(x, gate + width);
+    const float gradient = load(dy, i);
+    const Sigmoid s = sigmoid(t);
+    const float slope = s.value * fma(t, s.exponential * s.value, 1.0);
+    store(dx, gate, gradient * up * slope);
+    store(dx, gate + width, gradient * (t * s.value));
+  }
+}
