@@ -45,6 +45,7 @@ class Rank {
 
   keel_status obey(const std::string& command, int64_t timeout_ns) {
     if (command == "join") return join(timeout_ns);
+    if (command == "join with patience") return join_with_patience(timeout_ns);
     if (command == "all_reduce") return all_reduce(kCount);
     if (command == "all_reduce less") return all_reduce(kCount - 1);
     if (command == "broadcast") {
@@ -73,6 +74,13 @@ class Rank {
     options_.chunk_bytes = 4096;
     options_.forbid_alias = staged_ ? 1 : 0;
     return keel_comm_init_env(device_, &options_, &comm_);
+  }
+  // All meet, however busy the machine is; the deadline is that of what comes after.
+  keel_status join_with_patience(int64_t timeout_ns) {
+    const keel_status status = join(/*timeout_ns=*/0);
+    if (status != KEEL_OK || timeout_ns == 0) return status;
+    options_.timeout_ns = timeout_ns;
+    return keel_comm_timeout_set(comm_, timeout_ns);
   }
   keel_status all_reduce(uint64_t count) { return all_reduce(comm_, count); }
   keel_status all_reduce(keel_comm comm, uint64_t count) {
@@ -158,6 +166,9 @@ int run_worker(const std::vector<std::string>& arguments) {
 
 // ---- those who tell them --------------------------------------------------------
 
+// What a rank that runs may take to answer on a busy machine: whoever takes longer is stopped.
+constexpr int kDeadlineMs = 2000;
+
 std::string new_meeting() {
   static int meetings = 0;
   return "failures-" + std::to_string(getpid()) + "-" + std::to_string(++meetings);
@@ -195,7 +206,7 @@ class Job {
     }
     for (ChildProcess& child : children_) EXPECT_EQ(child.read_line(), "ready");
     if (!joins) return;
-    tell_all("join");
+    tell_all("join with patience");
     for (ChildProcess& child : children_) EXPECT_EQ(child.read_line(), "KEEL_OK");
   }
   ChildProcess& operator[](uint32_t rank) { return children_[rank]; }
@@ -264,10 +275,8 @@ TEST_P(ProcessFailuresAt, ARankThatIsKilledIsNamedToAllOthers) {
 
 TEST_P(ProcessFailuresAt, ARankThatIsStoppedIsNamedAtTheDeadline) {
   const Scene& scene = GetParam();
-  // The emulated chip, and one whose kernels a processor runs, may take this long to be ready.
-  const int timeout_ms = scene.kind.backend == "cpu" ? 300 : 2000;
   for (const uint32_t victim : {0u, 2u}) {
-    Job job(3, timeout_ms, scene.kind);
+    Job job(3, kDeadlineMs, scene.kind);
     job.tell_all(scene.command);
     ASSERT_EQ(kill(job[victim].pid(), SIGSTOP), 0);
     for (uint32_t rank = 0; rank < 3; ++rank) {
@@ -485,8 +494,7 @@ TEST(ProcessFailures, RanksWhoseWorldsDifferAreTold) {
 
 TEST(ProcessFailures, ARankThatDoesNotComeIsNamedAtTheDeadline) {
   const std::string meeting = new_meeting();
-  ChildProcess ranks[] = {start(0, 3, meeting, /*timeout_ms=*/300),
-                          start(1, 3, meeting, /*timeout_ms=*/300)};
+  ChildProcess ranks[] = {start(0, 3, meeting, kDeadlineMs), start(1, 3, meeting, kDeadlineMs)};
   std::vector<std::future<std::string>> answers;
   for (ChildProcess& rank : ranks) answers.push_back(join(rank));
   for (std::future<std::string>& each : answers) {

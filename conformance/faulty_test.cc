@@ -57,11 +57,14 @@ class Conform : public testing::Test {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   }
 
-  // `keel conform run` on a faulty plugin; its report is in report_.
+  // `keel conform run` on a faulty plugin; its report is in report_. Unless |arguments| say
+  // otherwise, a case has time on a busy machine too.
   int run(const std::string& fault, const std::string& arguments) {
     const fs::path json = folder_ / "report.json";
-    const int status =
-        conform("run --plugin '" + plugin(fault) + "' --json '" + json.string() + "' " + arguments);
+    const std::string patience =
+        arguments.find("--timeout") == std::string::npos ? " --timeout 120 " : " ";
+    const int status = conform("run --plugin '" + plugin(fault) + "' --json '" + json.string() +
+                               "'" + patience + arguments);
     report_ = Json::parse(read(json), nullptr, /*allow_exceptions=*/false);
     return status;
   }
@@ -74,6 +77,26 @@ class Conform : public testing::Test {
     return {{"outcome", ""}, {"message", ""}};
   }
   std::string outcome(const std::string& id) const { return find(id).at("outcome"); }
+  // Runs the same until each of |ids| has failed, at once or one by one: that a race shows is a
+  // matter of chance, and on a busy machine the host may look too late. The first one's message.
+  std::string run_until_caught(const std::string& fault, const std::string& arguments,
+                               std::vector<std::string> ids) {
+    constexpr int kMostRuns = 10;
+    const std::string first = ids.at(0);
+    std::string message;
+    for (int i = 0; i < kMostRuns && !ids.empty(); ++i) {
+      const int status = run(fault, arguments);
+      if (!report_.is_object()) break;
+      std::erase_if(ids, [&](const std::string& id) {
+        if (outcome(id) != "fail") return false;
+        EXPECT_EQ(status, 1) << output_;
+        if (id == first) message = find(id).at("message");
+        return true;
+      });
+    }
+    for (const std::string& id : ids) ADD_FAILURE() << id << " did not fail\n" << output_;
+    return message;
+  }
   Json level(const std::string& name) const {
     for (const Json& each : report_.at("levels")) {
       if (each.at("level") == name) return each;
@@ -132,18 +155,15 @@ TEST_F(Conform, UnrepeatableIsCaughtByOps) {
 }
 
 TEST_F(Conform, EarlyEventIsCaughtByAsync) {
-  for (const char* id : {"async/event/not_early/query", "async/event/not_early/wait"}) {
-    EXPECT_EQ(run("early_event", std::string("--filter ") + id), 1);
-    EXPECT_EQ(outcome(id), "fail") << output_;
+  for (const std::string id : {"async/event/not_early/query", "async/event/not_early/wait"}) {
+    run_until_caught("early_event", "--filter " + id, {id});
   }
 }
 
 TEST_F(Conform, UnorderedCopyIsCaughtByAsync) {
-  EXPECT_EQ(run("unordered_copy", "--filter 'async/order/*'"), 1);
-  for (const char* id : {"async/order/copy_keeps_its_place", "async/order/upload_keeps_its_place",
-                         "async/order/by_event"}) {
-    EXPECT_EQ(outcome(id), "fail") << id << "\n" << output_;
-  }
+  run_until_caught("unordered_copy", "--filter 'async/order/*'",
+                   {"async/order/copy_keeps_its_place", "async/order/upload_keeps_its_place",
+                    "async/order/by_event"});
 }
 
 TEST_F(Conform, FalseOkIsCaughtByMemory) {
@@ -159,7 +179,7 @@ TEST_F(Conform, HangIsATimeoutAndTheRestIsRun) {
 #if defined(__SANITIZE_ADDRESS__)
   constexpr const char* kTimeout = "20";
 #else
-  constexpr const char* kTimeout = "5";
+  constexpr const char* kTimeout = "10";
 #endif
   EXPECT_EQ(run("hang", std::string("--filter 'async/[eg]*/[wh]*' --timeout ") + kTimeout), 1);
   const Json hung = find("async/event/wait_keeps_deadline");
@@ -220,9 +240,8 @@ TEST_P(ConformFault, IsCaught) {
     GTEST_SKIP() << "15 s of work to enqueue, and no code that the other faults do not run";
   }
 #endif
-  EXPECT_EQ(run(fault.plugin, fault.arguments), 1) << output_;
-  for (const char* id : fault.caught) EXPECT_EQ(outcome(id), "fail") << id << "\n" << output_;
-  const std::string message = find(fault.caught[0]).at("message");
+  const std::string message =
+      run_until_caught(fault.plugin, fault.arguments, {fault.caught.begin(), fault.caught.end()});
   EXPECT_NE(message.find(fault.message), std::string::npos) << message;
 }
 
