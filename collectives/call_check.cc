@@ -62,6 +62,18 @@ Status check_pieces(const std::vector<Piece>& pieces, uint32_t element, const ch
   return {};
 }
 
+// What a rank has for itself only it knows: the others' pieces are compared when all have called.
+Status check_own_piece(const Request& request, uint32_t rank) {
+  if (request.collective != KEEL_ALL_TO_ALL_V) return {};
+  const uint64_t sent = request.send_pieces[rank].count;
+  const uint64_t received = request.receive_pieces[rank].count;
+  if (sent == received) return {};
+  return failure(KEEL_INVALID_ARGUMENT,
+                 "send_counts[{0}] is {1}, receive_counts[{0}] is {2}, of what rank {0} has for "
+                 "itself",
+                 rank, sent, received);
+}
+
 Status check_dtype(keel_dtype dtype) {
   if (kit::dtype_size(dtype) != 0) return {};
   return failure(KEEL_INVALID_ARGUMENT, "dtype {} is no dtype", dtype);
@@ -90,6 +102,7 @@ Status check_call(const Request& request, Device& device, Stream& stream, uint32
   KEEL_RETURN_IF_ERROR(check_count(request.count, request.element(), world));
   KEEL_RETURN_IF_ERROR(check_pieces(request.send_pieces, request.element(), "counts"));
   KEEL_RETURN_IF_ERROR(check_pieces(request.receive_pieces, request.element(), "counts"));
+  KEEL_RETURN_IF_ERROR(check_own_piece(request, rank));
   if (reduces(request.collective) && !can_reduce(request.dtype, request.reduction)) {
     return failure(
         request.reduction < KEEL_REDUCTION_COUNT ? KEEL_UNSUPPORTED : KEEL_INVALID_ARGUMENT,

@@ -185,6 +185,43 @@ TEST_F(CollectiveEdges, ExchangesThatOverlapOtherThanInPlaceAreRefused) {
                                  KEEL_UINT8, streams_[0]));
 }
 
+TEST_F(CollectiveEdges, AnExchangeThatDoesNotFitWithItselfIsRefusedAndItGoesOn) {
+  std::array<char*, kWorld> data;
+  for (uint32_t rank = 0; rank < kWorld; ++rank) {
+    data[rank] = static_cast<char*>(allocate(rank, 4096));
+  }
+  const uint64_t counts[kWorld] = {100, 100};
+  const uint64_t fewer[kWorld] = {90, 100};
+  const uint64_t offsets[kWorld] = {0, 100};
+  EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "send_counts[0] is 100, receive_counts[0] is 90",
+               keel_all_to_all_v(comms_[0], data[0], counts, offsets, data[0] + 2048, fewer,
+                                 offsets, KEEL_UINT8, streams_[0]));
+  for (uint32_t rank = 0; rank < kWorld; ++rank) {
+    EXPECT_KEEL_OK(keel_all_to_all_v(comms_[rank], data[rank], counts, offsets, data[rank] + 2048,
+                                     counts, offsets, KEEL_UINT8, streams_[rank]));
+  }
+  for (keel_stream stream : streams_) {
+    EXPECT_KEEL_OK(keel_stream_synchronize(stream, KEEL_TIMEOUT_DEFAULT));
+  }
+}
+
+// Nobody but the two knows of it before all have called.
+TEST_F(CollectiveEdges, AnExchangeThatDoesNotFitAnothersNamesBoth) {
+  const uint64_t counts[kWorld] = {100, 100};
+  const uint64_t fewer[kWorld] = {90, 100};
+  const uint64_t offsets[kWorld] = {0, 100};
+  for (uint32_t rank = 0; rank < kWorld; ++rank) {
+    auto* const data = static_cast<char*>(allocate(rank, 4096));
+    EXPECT_KEEL_OK(keel_all_to_all_v(comms_[rank], data, counts, offsets, data + 2048,
+                                     rank == 1 ? fewer : counts, offsets, KEEL_UINT8,
+                                     streams_[rank]));
+  }
+  for (keel_stream stream : streams_) {
+    EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "rank 0 sends 100 elements to rank 1, which receives 90",
+                 keel_stream_synchronize(stream, KEEL_TIMEOUT_DEFAULT));
+  }
+}
+
 // What is called in a group has no order: ranks may name their communicators in any.
 TEST_F(CollectiveEdges, AGroupOverTwoCommunicatorsHasNoOrder) {
   std::array<keel_comm, kWorld> others;

@@ -169,6 +169,20 @@ class RankContext {
     return factors;
   }
 
+  // What |peer|, which has posted |request| too, sends to this rank. A failure names both where
+  // this rank receives another number of elements: of all_to_all_v only they know.
+  Status read_piece(const Request& request, uint32_t peer, Piece* out_piece) {
+    *out_piece = request.send_piece(peer, rank_);
+    if (request.collective != KEEL_ALL_TO_ALL_V || peer == rank_) return {};
+    const uint64_t* const layout = segment().layout(peer) + 2 * uint64_t{rank_};
+    *out_piece = {layout[0], layout[1]};
+    const uint64_t expected = request.receive_piece(rank_, peer, world()).count;
+    if (out_piece->count == expected) return {};
+    return failure(KEEL_INVALID_ARGUMENT,
+                   "mismatch: rank {} sends {} elements to rank {}, which receives {}", peer,
+                   out_piece->count, rank_, expected);
+  }
+
  private:
   Status locate_side(const void* pointer, uint64_t bytes, bool published, bool attachable,
                      Side* out_side);

@@ -310,6 +310,66 @@ void run_collective(const Context& context, keel_collective collective, keel_dty
                                      stream(rank));
         };
         break;
+      case KEEL_GATHER:
+        what = "keel_gather";
+        run.received = [&](uint32_t rank) {
+          Bytes all;
+          for (uint32_t peer = 0; rank == root && peer < world; ++peer) {
+            const Bytes piece = sent(peer, 0, count);
+            all.insert(all.end(), piece.begin(), piece.end());
+          }
+          return all;
+        };
+        run.offset = [&](uint32_t rank) { return rank == root ? rank * count * element : 0; };
+        run.call = [&](uint32_t rank, const void* send, void* receive) {
+          return keel_gather(ranks.comm(rank), send, rank == root ? receive : nullptr, count, dtype,
+                             root, stream(rank));
+        };
+        break;
+      case KEEL_SCATTER:
+        what = "keel_scatter";
+        run.send = [&](uint32_t rank) {
+          return rank == root ? sent(root, 0, count * world) : Bytes();
+        };
+        run.received = [&](uint32_t rank) { return sent(root, rank * count, count); };
+        run.offset = [&](uint32_t rank) { return rank == root ? rank * count * element : 0; };
+        run.call = [&](uint32_t rank, const void* send, void* receive) {
+          return keel_scatter(ranks.comm(rank), rank == root ? send : nullptr, receive, count,
+                              dtype, root, stream(rank));
+        };
+        break;
+      case KEEL_ALL_TO_ALL_V: {
+        what = "keel_all_to_all_v";
+        // As many one way as the other, so that it goes in place too.
+        const auto between = [&](uint32_t one, uint32_t other) {
+          return count + (one + other) % 3 - 1;
+        };
+        const auto offset_of = [between](uint32_t rank, uint32_t peer) {
+          uint64_t offset = 0;
+          for (uint32_t before = 0; before < peer; ++before) offset += between(rank, before);
+          return offset;
+        };
+        run.send = [&, offset_of](uint32_t rank) { return sent(rank, 0, offset_of(rank, world)); };
+        run.received = [&, between, offset_of](uint32_t rank) {
+          Bytes all;
+          for (uint32_t peer = 0; peer < world; ++peer) {
+            const Bytes piece = sent(peer, offset_of(peer, rank), between(peer, rank));
+            all.insert(all.end(), piece.begin(), piece.end());
+          }
+          return all;
+        };
+        run.call = [&, between, offset_of](uint32_t rank, const void* send, void* receive) {
+          std::vector<uint64_t> counts;
+          std::vector<uint64_t> offsets;
+          for (uint32_t peer = 0; peer < world; ++peer) {
+            counts.push_back(between(rank, peer));
+            offsets.push_back(offset_of(rank, peer));
+          }
+          return keel_all_to_all_v(ranks.comm(rank), send, counts.data(), offsets.data(), receive,
+                                   counts.data(), offsets.data(), dtype, stream(rank));
+        };
+        break;
+      }
       default: {
         const bool is_gather = collective == KEEL_ALL_GATHER;
         what = is_gather ? "keel_all_gather" : "keel_all_to_all";
@@ -513,6 +573,9 @@ void add_collectives_cases(const Environment&, std::vector<Case>* cases) {
     add_one("broadcast/" + name, KEEL_BROADCAST, KEEL_SUM);
     add_one("all_gather/" + name, KEEL_ALL_GATHER, KEEL_SUM);
     add_one("all_to_all/" + name, KEEL_ALL_TO_ALL, KEEL_SUM);
+    add_one("all_to_all_v/" + name, KEEL_ALL_TO_ALL_V, KEEL_SUM);
+    add_one("gather/" + name, KEEL_GATHER, KEEL_SUM);
+    add_one("scatter/" + name, KEEL_SCATTER, KEEL_SUM);
   }
 }
 

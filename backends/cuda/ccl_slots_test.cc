@@ -170,7 +170,7 @@ TEST_F(CudaCclSlotsTest, ALibraryThatIsTooOld) {
 
 TEST_F(CudaCclSlotsTest, MissingSymbolsAreNamed) {
   open(KEEL_EMULATED_NCCL_BARE);
-  expect_unusable({"symbols missing: ncclAllGather, ncclAllReduce, ", ", ncclReduceScatter"});
+  expect_unusable({"symbols missing: ncclAllGather, ncclAllReduce, ", ", ncclSend"});
   EXPECT_EQ(t_error.find("ncclGroupStart"), std::string::npos);
 }
 
@@ -195,6 +195,8 @@ TEST_F(CudaCclSlotsTest, WhatItIsAndCanDo) {
     }
     EXPECT_EQ(can(KEEL_BROADCAST, dtype, KEEL_SUM), has);
     EXPECT_EQ(can(KEEL_ALL_TO_ALL, dtype, KEEL_SUM), has);
+    EXPECT_EQ(can(KEEL_SEND, dtype, KEEL_SUM), has);
+    EXPECT_EQ(can(KEEL_RECV, dtype, KEEL_SUM), has);
     EXPECT_FALSE(can(KEEL_ALL_TO_ALL_V, dtype, KEEL_SUM));
   }
   uint64_t size = 8;
@@ -240,6 +242,25 @@ TEST_F(CudaCclSlotsTest, CallsOfOneGroup) {
   }
   for (uint32_t rank = 0; rank < kWorld; ++rank) {
     EXPECT_EQ(read(rank, data[rank], 5), (std::vector<uint32_t>{3, 63, 101, 3, 3}));
+  }
+}
+
+TEST_F(CudaCclSlotsTest, MessagesOfAGroupGoOnTogether) {
+  open(KEEL_EMULATED_NCCL_FILE);
+  meet();
+  uint32_t* data[kWorld];
+  for (uint32_t rank = 0; rank < kWorld; ++rank) {
+    data[rank] = filled(rank, {1 + rank, 10 + rank, 7, 7});
+    const auto other = static_cast<int32_t>(1 - rank);
+    keel_ccl_call received = call(KEEL_RECV, nullptr, data[rank] + 2, 2);
+    received.root = other;
+    keel_ccl_call sent = call(KEEL_SEND, data[rank], nullptr, 2);
+    sent.root = other;
+    ASSERT_EQ(run(rank, {received, sent}), KEEL_OK) << t_error;
+  }
+  for (uint32_t rank = 0; rank < kWorld; ++rank) {
+    EXPECT_EQ(read(rank, data[rank], 4),
+              (std::vector<uint32_t>{1 + rank, 10 + rank, 2 - rank, 11 - rank}));
   }
 }
 

@@ -322,6 +322,10 @@ ncclResult_t Communicator::enqueue_one(const keel_ccl_call& call, const void* so
       return nccl.ReduceScatter(source, call.receive, call.count, type, reduction, native_, stream);
     case KEEL_ALL_TO_ALL:
       return nccl.AlltoAll(source, call.receive, call.count, type, native_, stream);
+    case KEEL_SEND:
+      return nccl.Send(source, call.count, type, call.root, native_, stream);
+    case KEEL_RECV:
+      return nccl.Recv(call.receive, call.count, type, call.root, native_, stream);
     default:
       return ncclInvalidUsage;
   }

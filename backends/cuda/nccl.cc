@@ -106,6 +106,8 @@ bool Nccl::can(keel_collective collective, keel_dtype dtype, keel_reduction redu
       return reduction < KEEL_REDUCTION_COUNT;
     case KEEL_BROADCAST:
     case KEEL_ALL_GATHER:
+    case KEEL_SEND:
+    case KEEL_RECV:
       return true;
     case KEEL_ALL_TO_ALL:
       return functions_.AlltoAll != nullptr;

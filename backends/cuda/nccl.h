@@ -28,8 +28,10 @@ namespace keel::cuda {
   X(GroupStart)                \
   X(RedOpCreatePreMulSum)      \
   X(RedOpDestroy)              \
+  X(Recv)                      \
   X(Reduce)                    \
-  X(ReduceScatter)
+  X(ReduceScatter)             \
+  X(Send)
 
 // NULL where the library is too old for them: those of buffers came with 2.19, the other with 2.28.
 #define KEEL_NCCL_OPTIONAL_FUNCTIONS(X) \

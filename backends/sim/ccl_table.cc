@@ -40,6 +40,12 @@ bool translate(keel_collective collective, ccl::Collective* out_collective) {
     case KEEL_ALL_TO_ALL:
       *out_collective = ccl::Collective::kAllToAll;
       return true;
+    case KEEL_SEND:
+      *out_collective = ccl::Collective::kSend;
+      return true;
+    case KEEL_RECV:
+      *out_collective = ccl::Collective::kReceive;
+      return true;
     default:
       return false;
   }

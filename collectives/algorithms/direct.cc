@@ -178,21 +178,6 @@ Status DirectAlgorithm::shared_result(uint32_t peer, uint64_t round, const Range
                           patience_, out_data);
 }
 
-Status DirectAlgorithm::peer_piece(uint32_t peer, Piece* out_piece) {
-  if (request_.collective != KEEL_ALL_TO_ALL_V || peer == rank_) {
-    *out_piece = request_.send_piece(peer, rank_);
-    return {};
-  }
-  const uint64_t* const layout = context_.segment().layout(peer) + 2 * uint64_t{rank_};
-  *out_piece = {layout[0], layout[1]};
-  const uint64_t expected = request_.receive_piece(rank_, peer, world_).count;
-  if (out_piece->count == expected) return {};
-  return failure(KEEL_INVALID_ARGUMENT,
-                 "mismatch: rank {} sends {} elements to rank {}, which "
-                 "receives {}",
-                 peer, out_piece->count, rank_, expected);
-}
-
 // ---- rounds ---------------------------------------------------------------------
 
 Status DirectAlgorithm::start() {
@@ -231,7 +216,7 @@ Status DirectAlgorithm::run() {
   if (request_.collective == KEEL_ALL_TO_ALL_V) {
     for (uint32_t peer = 0; peer < world_; ++peer) {
       Piece piece;
-      KEEL_RETURN_IF_ERROR(peer_piece(peer, &piece));
+      KEEL_RETURN_IF_ERROR(context_.read_piece(request_, peer, &piece));
     }
   }
   const auto begin = std::chrono::steady_clock::now();
@@ -307,7 +292,7 @@ Status DirectAlgorithm::copy_round(uint64_t round) {
     const uint32_t peer = (rank_ + turn) % world_;
     if (!reads_from(peer) || is_in_place(peer)) continue;
     Piece from;
-    KEEL_RETURN_IF_ERROR(peer_piece(peer, &from));
+    KEEL_RETURN_IF_ERROR(context_.read_piece(request_, peer, &from));
     const Piece to = request_.receive_piece(rank_, peer, world_);
     const Range range = range_of(to, round);
     if (range.count == 0) continue;

@@ -57,7 +57,6 @@ class DirectAlgorithm {
   Range range_of(const Piece& piece, uint64_t round) const;
   // What |peer| reduces of a window of |count| elements.
   Range share_of(uint32_t peer, uint64_t count) const;
-  Status peer_piece(uint32_t peer, Piece* out_piece);
   // Lets urgent operations go first every few MiB of one piece.
   Status copy_in_steps(char* destination, const char* source, uint64_t bytes);
   bool reads_from(uint32_t peer) const;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "collectives/operation.h"
+#include "core/copy.h"
 #include "core/log.h"
 #include "core/observer.h"
 
@@ -118,18 +119,23 @@ void Island::describe(AccessList& accesses, const keel_ccl_call& call) const {
       call.collective == KEEL_REDUCE_SCATTER || call.collective == KEEL_ALL_TO_ALL;
   const bool receives_pieces =
       call.collective == KEEL_ALL_GATHER || call.collective == KEEL_ALL_TO_ALL;
-  if (call.collective != KEEL_BROADCAST || is_root) {
-    accesses.reads(device_.get(), call.send, sends_pieces ? piece * size_ : piece);
-  }
-  if (call.collective != KEEL_REDUCE || is_root) {
+  const bool reads = call.collective != KEEL_RECV && (call.collective != KEEL_BROADCAST || is_root);
+  const bool writes = call.collective != KEEL_SEND && (call.collective != KEEL_REDUCE || is_root);
+  if (reads) accesses.reads(device_.get(), call.send, sends_pieces ? piece * size_ : piece);
+  if (writes) {
     accesses.writes(device_.get(), call.receive, receives_pieces ? piece * size_ : piece);
   }
 }
 
-Status Island::run(const char* name, std::span<const keel_ccl_call> calls, Team& team,
-                   uint32_t rank, Patience& patience) {
+Status Island::enqueue(const char* name, std::span<const Copy> copies,
+                       std::span<const keel_ccl_call> calls) {
+  for (const Copy& copy : copies) {
+    KEEL_RETURN_IF_ERROR(submit_copy(*stream_, KEEL_COPY_DEVICE_TO_DEVICE, copy.destination,
+                                     copy.source, copy.bytes));
+  }
+  if (calls.empty()) return {};
   const keel_ccl_table* table = device_->ccl_table();
-  KEEL_RETURN_IF_ERROR(stream_->submit(
+  return stream_->submit(
       name,
       [&](AccessList& accesses) {
         for (const keel_ccl_call& call : calls) describe(accesses, call);
@@ -138,7 +144,13 @@ Status Island::run(const char* name, std::span<const keel_ccl_call> calls, Team&
         return device_->check(
             table->run(native_, native, calls.data(), static_cast<uint32_t>(calls.size())),
             "ccl.run");
-      }));
+      });
+}
+
+Status Island::run(const char* name, std::span<const Copy> copies,
+                   std::span<const keel_ccl_call> calls, Team& team, uint32_t rank,
+                   Patience& patience) {
+  KEEL_RETURN_IF_ERROR(enqueue(name, copies, calls));
   Ref<EventRecord> record;
   Status status = stream_->record(0, &record);
   if (status.ok()) status = await(name, record, team.segment(), patience);

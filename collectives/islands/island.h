@@ -44,11 +44,17 @@ class Island {
   Island(const Island&) = delete;
   Island& operator=(const Island&) = delete;
 
-  // Runs |calls| as one group, for |rank| of |team|. A failure of either is one of both: the
-  // team's is returned, and the library is not to be used any more. Only a call that the library
-  // has not taken is left to the caller to tell.
-  Status run(const char* name, std::span<const keel_ccl_call> calls, Team& team, uint32_t rank,
-             Patience& patience);
+  // Within the rank's device.
+  struct Copy {
+    void* destination;
+    const void* source;
+    uint64_t bytes;
+  };
+  // Makes |copies|, and then runs |calls| as one group, for |rank| of |team|. A failure of either
+  // is one of both: the team's is returned, and the library is not to be used any more. Only a call
+  // that the library has not taken is left to the caller to tell.
+  Status run(const char* name, std::span<const Copy> copies, std::span<const keel_ccl_call> calls,
+             Team& team, uint32_t rank, Patience& patience);
 
  private:
   Island(Ref<Device> device, keel_plugin_comm* native, Ref<Stream> stream, uint32_t index,
@@ -60,6 +66,8 @@ class Island {
         size_(size) {}
 
   void describe(AccessList& accesses, const keel_ccl_call& call) const;
+  Status enqueue(const char* name, std::span<const Copy> copies,
+                 std::span<const keel_ccl_call> calls);
   Status await(const char* name, const Ref<EventRecord>& record, const ControlSegment& segment,
                Patience& patience);
   // What the library says is wrong.

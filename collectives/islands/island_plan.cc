@@ -97,9 +97,25 @@ bool IslandPlan::reduces_in_parts(const Request& request) const {
          can(KEEL_REDUCE, request.dtype, request.reduction);
 }
 
+bool IslandPlan::by_messages(const Request& request) const {
+  constexpr uint64_t kPieces = 1u << KEEL_ALL_TO_ALL | 1u << KEEL_ALL_TO_ALL_V |
+                               1u << KEEL_ALL_GATHER_V | 1u << KEEL_GATHER | 1u << KEEL_GATHER_V |
+                               1u << KEEL_SCATTER | 1u << KEEL_SCATTER_V;
+  return is_one() && (kPieces >> request.collective & 1) != 0 &&
+         can(KEEL_SEND, request.dtype, KEEL_SUM) && can(KEEL_RECV, request.dtype, KEEL_SUM) &&
+         !can_whole(request);
+}
+
+// Without arrays: those are more than a call of the library's is made for.
+bool IslandPlan::can_whole(const Request& request) const {
+  return !has_arrays(request.collective) &&
+         can(request.collective, request.dtype, request.reduction);
+}
+
 bool IslandPlan::takes(const Request& request, bool is_small) const {
-  if (!any_ || request.count == 0) return false;
-  if (is_one()) return can(request.collective, request.dtype, request.reduction);
+  // What the arrays say may be known to the rank alone.
+  if (!any_ || (request.count == 0 && !has_arrays(request.collective))) return false;
+  if (is_one()) return can_whole(request) || by_messages(request);
   if (is_small) return false;
   const bool can_broadcast = can(KEEL_BROADCAST, request.dtype, KEEL_SUM);
   switch (request.collective) {

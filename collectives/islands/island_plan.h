@@ -27,7 +27,8 @@ struct NativeRank {
 // that know the same of each other have the same plan. Immutable.
 //
 // How an operation goes:
-//   one island of all ranks   the library does it, where it can
+//   one island of all ranks   the library does it, where it can; what moves pieces only, it does
+//                             by messages where it has no more than those
 //   several                   all_reduce and broadcast: the library within each island, and
 //                             Keel's own algorithms among the islands, on as many lanes as the
 //                             smallest island has ranks: the first of each island exchange the
@@ -56,6 +57,8 @@ class IslandPlan {
   bool can(keel_collective collective, keel_dtype dtype, keel_reduction reduction) const {
     return any_ && common_.has(collective, dtype, reduction);
   }
+  // Whether the library has |request| done by messages among the ranks of the one island.
+  bool by_messages(const Request& request) const;
   // Whether |request|, which all ranks have called, goes the native way. |is_small|: its data
   // travels with the posts of Keel's own way.
   bool takes(const Request& request, bool is_small) const;
@@ -68,6 +71,7 @@ class IslandPlan {
     uint32_t island = 0;
     uint32_t index = 0;
   };
+  bool can_whole(const Request& request) const;
   bool reduces_in_parts(const Request& request) const;
   std::string why_alone(uint32_t rank) const;
 

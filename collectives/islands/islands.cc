@@ -73,7 +73,9 @@ Islands::Islands(RankContext& context, std::shared_ptr<const IslandPlan> plan)
       plan_(std::move(plan)),
       size_(static_cast<uint32_t>(plan_->island(context.rank()).size())),
       index_(plan_->index_of(context.rank())) {
-  calls_.reserve(std::max(plan_->lanes(), plan_->is_even() ? plan_->world() : 1));
+  // Of messages, one to each of the others and one from each.
+  calls_.reserve(std::max(plan_->lanes(), plan_->is_even() ? 2 * plan_->world() : 1));
+  copies_.reserve(2);
 }
 
 Islands::~Islands() = default;
@@ -184,17 +186,67 @@ void Islands::add_call(const Request& request, keel_collective collective, const
 }
 
 Status Islands::run_native(const Request& request, Patience& patience) {
-  if (calls_.empty()) return {};
-  Status status = island_->run(collective_name(request.collective), calls_, context_.team(),
-                               context_.rank(), patience);
+  if (calls_.empty() && copies_.empty()) return {};
+  Status status = island_->run(collective_name(request.collective), copies_, calls_,
+                               context_.team(), context_.rank(), patience);
+  copies_.clear();
   calls_.clear();
   return status;
 }
 
 Status Islands::run_whole(const Request& request, Patience& patience) {
+  if (plan_->by_messages(request)) return run_by_messages(request, patience);
   add_call(request, request.collective, {0, request.count}, request.root, request.send,
            request.receive);
   return run_native(request, patience);
+}
+
+void Islands::add_piece(const Request& request, keel_collective collective, const Piece& piece,
+                        uint32_t peer, const void* buffer) {
+  add_call(request, collective, {piece.offset, piece.count}, plan_->index_of(peer),
+           collective == KEEL_SEND ? buffer : nullptr,
+           collective == KEEL_RECV ? const_cast<void*>(buffer) : nullptr);
+}
+
+// The rank's own piece is copied: not every library sends to the rank that calls it.
+Status Islands::run_by_messages(const Request& request, Patience& patience) {
+  const uint32_t rank = context_.rank();
+  const uint32_t world = context_.world();
+  if (request.collective == KEEL_ALL_TO_ALL_V) {
+    for (uint32_t peer = 0; peer < world; ++peer) {
+      Piece piece;
+      KEEL_RETURN_IF_ERROR(context_.read_piece(request, peer, &piece));
+    }
+  }
+  const bool is_exchange =
+      request.collective == KEEL_ALL_TO_ALL || request.collective == KEEL_ALL_TO_ALL_V;
+  const uint64_t send_bytes = request.send_bytes(rank, world);
+  auto& memory = context_.device().memory();
+  const void* source = request.send;
+  void* scratch = nullptr;
+  if (is_exchange && send_bytes != 0 && request.send == request.receive) {
+    // What comes would overwrite what has still to go.
+    KEEL_RETURN_IF_ERROR(memory.alloc(KEEL_MEMORY_DEVICE, send_bytes, &scratch));
+    copies_.push_back({scratch, source, send_bytes});
+    source = scratch;
+  }
+  for (uint32_t peer = 0; peer < world; ++peer) {
+    const Piece sent = request.send_piece(rank, peer);
+    const Piece received = request.receive_piece(rank, peer, world);
+    if (peer != rank) {
+      add_piece(request, KEEL_SEND, sent, peer, source);
+      add_piece(request, KEEL_RECV, received, peer, request.receive);
+      continue;
+    }
+    const uint64_t element = request.element();
+    const void* const from = static_cast<const char*>(source) + sent.offset * element;
+    void* const to = static_cast<char*>(request.receive) + received.offset * element;
+    if (received.count != 0 && from != to) copies_.push_back({to, from, received.count * element});
+  }
+  Status status = run_native(request, patience);
+  if (scratch == nullptr) return status;
+  const Status freed = memory.free(scratch);
+  return status.ok() ? freed : status;
 }
 
 Status Islands::run_lane(const Request& request, Patience& patience) {

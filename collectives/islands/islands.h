@@ -63,12 +63,16 @@ class Islands {
   Islands(RankContext& context, std::shared_ptr<const IslandPlan> plan);
   Status enter_lane(const Ref<Device>& device, bool forbid_alias, Patience& patience);
   Status run_whole(const Request& request, Patience& patience);
+  // What only moves pieces: a send or a receive for each, in one group.
+  Status run_by_messages(const Request& request, Patience& patience);
   Status run_all_reduce(const Request& request, Patience& patience);
   Status run_broadcast(const Request& request, Patience& patience);
   // Of islands of one size, so that each rank's lane is that of its own piece.
   Status run_all_gather(const Request& request, Patience& patience);
   Status run_reduce_scatter(const Request& request, Patience& patience);
-  // Has the library run |calls_|, the next part of |request|.
+  void add_piece(const Request& request, keel_collective collective, const Piece& piece,
+                 uint32_t peer, const void* buffer);
+  // Makes |copies_| and has the library run |calls_|, the next part of |request|.
   Status run_native(const Request& request, Patience& patience);
   Status run_lane(const Request& request, Patience& patience);
   Share share_of(uint32_t lane, uint64_t count) const;
@@ -83,6 +87,7 @@ class Islands {
   const uint32_t index_;            // in it
   std::unique_ptr<Island> island_;  // none: the rank is alone in its island
   std::unique_ptr<Lane> lane_;      // none: one island, or the rank is in no lane
+  std::vector<Island::Copy> copies_;
   std::vector<keel_ccl_call> calls_;
   std::atomic<uint64_t> operations_{0};
 };

@@ -54,7 +54,13 @@ enum class Collective : uint8_t {
   kAllGather,
   kReduceScatter,
   kAllToAll,
+  kSend,
+  kReceive,
 };
+// Of two ranks, and not of all.
+constexpr bool is_message(Collective collective) {
+  return collective == Collective::kSend || collective == Collective::kReceive;
+}
 constexpr bool reduces(Collective collective) {
   return collective == Collective::kAllReduce || collective == Collective::kReduce ||
          collective == Collective::kReduceScatter;
@@ -65,15 +71,16 @@ struct Call {
   Collective collective = Collective::kAllReduce;
   Type type = Type::kFloat32;
   Reduction reduction = Reduction::kSum;
-  uint32_t root = 0;
+  uint32_t root = 0;  // of a message, the other rank
   Address send = 0;
   Address receive = 0;
   uint64_t count = 0;
   double factor = 1;  // of kScaledSum: the rank's own
 
   uint32_t element() const { return kTypeBytes[static_cast<size_t>(type)]; }
-  // Whether the two are calls of one operation.
+  // Whether the two are calls of one operation; of a message, the two ends of it.
   bool matches(const Call& other) const {
+    if (is_message(collective)) return type == other.type && count == other.count;
     return collective == other.collective && type == other.type && count == other.count &&
            root == other.root && (!reduces(collective) || reduction == other.reduction);
   }

@@ -134,28 +134,41 @@ void Clique::give_up(const UniqueId& id) {
 
 // ---- operations ----------------------------------------------------------------
 
-std::shared_ptr<Operation> Clique::next(uint32_t rank, const Call& call) {
-  const std::lock_guard lock(mutex_);
+Clique::Key Clique::key_of_next(uint32_t rank, const Call& call) {
+  constexpr uint64_t kAll = UINT64_MAX;
   Member& member = members_[rank];
-  const uint64_t number = member.called++;
-  std::shared_ptr<Operation>& entry = open_[number];
-  if (entry == nullptr) entry = std::make_shared<Operation>(world());
-  std::shared_ptr<Operation> operation = entry;
-  if (++operation->taken == world()) open_.erase(number);
-  operation->parts[rank].call = call;
+  if (call.collective == Collective::kSend) return {rank, call.root, member.sent[call.root]++};
+  if (call.collective == Collective::kReceive) {
+    return {call.root, rank, member.received[call.root]++};
+  }
+  return {kAll, kAll, member.called++};
+}
+
+Membership Clique::next(uint32_t rank, const Call& call) {
+  const std::lock_guard lock(mutex_);
+  const Key key = key_of_next(rank, call);
+  std::shared_ptr<Operation>& entry = open_[key];
+  if (entry == nullptr) {
+    entry = std::make_shared<Operation>(is_message(call.collective) ? 2 : world());
+  }
+  Membership self = {entry, rank};
+  if (is_message(call.collective)) self.index = call.collective == Collective::kSend ? 0 : 1;
+  if (++self.operation->taken == self.operation->parts.size()) open_.erase(key);
+  Operation::Part& part = self.part();
+  part.call = call;
+  Member& member = members_[rank];
   // What is over goes with the next one: there are never many.
   std::erase_if(member.under_way,
-                [&](const auto& each) { return each.second->parts[rank].read->is_done(); });
+                [](const Membership& each) { return each.part().read->is_done(); });
   if (member.aborted) {
     // Nobody would end it.
-    const Operation::Part& part = operation->parts[rank];
     for (const auto& each : {part.met, part.read, part.hung}) {
       (void)each->complete({}, Clock::now());
     }
-    return operation;
+    return self;
   }
-  member.under_way.emplace(number, operation);
-  return operation;
+  member.under_way.push_back(self);
+  return self;
 }
 
 // Whoever waits is told with no lock held.
@@ -164,12 +177,11 @@ static void complete_all(const std::vector<std::shared_ptr<Completion>>& complet
   for (const auto& completion : completions) completion->complete_and_notify({}, now);
 }
 
-void Clique::arrive(Operation& operation, uint32_t rank) {
+void Clique::arrive(Operation& operation) {
   std::vector<std::shared_ptr<Completion>> met;
   {
     const std::lock_guard lock(mutex_);
-    operation.parts[rank].arrived = true;
-    if (++operation.arrived < world()) return;
+    if (++operation.arrived < operation.parts.size()) return;
     for (const Operation::Part& part : operation.parts) met.push_back(part.met);
   }
   complete_all(met);
@@ -179,7 +191,7 @@ void Clique::finish_reading(Operation& operation) {
   std::vector<std::shared_ptr<Completion>> read;
   {
     const std::lock_guard lock(mutex_);
-    if (++operation.have_read < world()) return;
+    if (++operation.have_read < operation.parts.size()) return;
     for (const Operation::Part& part : operation.parts) read.push_back(part.read);
   }
   complete_all(read);
@@ -187,10 +199,16 @@ void Clique::finish_reading(Operation& operation) {
 
 Status Clique::check(const Operation& operation) const {
   const std::lock_guard lock(mutex_);
-  for (uint32_t rank = 1; rank < world(); ++rank) {
-    if (operation.parts[rank].call.matches(operation.parts[0].call)) continue;
+  const std::vector<Operation::Part>& parts = operation.parts;
+  for (uint32_t rank = 1; rank < parts.size(); ++rank) {
+    if (parts[rank].call.matches(parts[0].call)) continue;
+    if (!is_message(parts[0].call.collective)) {
+      return {Code::kInvalidArgument,
+              fmt::format("the calls of ranks 0 and {} do not fit together", rank)};
+    }
     return {Code::kInvalidArgument,
-            fmt::format("the calls of ranks 0 and {} do not fit together", rank)};
+            fmt::format("rank {} receives something else than rank {} sends", parts[0].call.root,
+                        parts[1].call.root)};
   }
   return {};
 }
@@ -202,8 +220,8 @@ void Clique::abort(uint32_t rank) {
     Member& member = members_[rank];
     if (member.aborted) return;
     member.aborted = true;
-    for (const auto& [number, operation] : member.under_way) {
-      const Operation::Part& part = operation->parts[rank];
+    for (const Membership& each : member.under_way) {
+      const Operation::Part& part = each.part();
       ended.insert(ended.end(), {part.met, part.read, part.hung});
     }
     member.under_way.clear();

@@ -22,20 +22,19 @@ namespace keel::emulator::ccl {
 // What ranks meet by. It means something in the process that made it alone.
 using UniqueId = std::array<std::byte, 128>;
 
-// One operation, as far as its ranks have come. Guarded by the clique's mutex, but for what
-// |met| and |read| order.
+// One operation, as far as its ranks have come: a part a rank of a collective; a message has two,
+// first its sender's. Guarded by the clique's mutex, but for what |met| and |read| order.
 struct Operation {
   // One rank's part.
   struct Part {
     Call call;
-    bool arrived = false;
     std::shared_ptr<Completion> met = std::make_shared<Completion>();   // all have arrived
     std::shared_ptr<Completion> read = std::make_shared<Completion>();  // all have read
     // For a rank that hangs: only an abort ends it.
     std::shared_ptr<Completion> hung = std::make_shared<Completion>();
     std::vector<std::byte> result;  // the rank's own, between reading and writing
   };
-  explicit Operation(uint32_t world) : parts(world) {}
+  explicit Operation(uint32_t ranks) : parts(ranks) {}
 
   std::vector<Part> parts;
   uint32_t arrived = 0;
@@ -43,8 +42,17 @@ struct Operation {
   uint32_t taken = 0;  // ranks that know of it
 };
 
+// A rank's part of an operation.
+struct Membership {
+  std::shared_ptr<Operation> operation;
+  uint32_t index = 0;
+
+  Operation::Part& part() const { return operation->parts[index]; }
+};
+
 // The ranks that have met by one id, and the operations they are at: the n-th of each rank
-// belongs together. Thread-safe.
+// belongs together, and so does the n-th message that a rank sends to another with the n-th that
+// that one receives from it. Thread-safe.
 class Clique {
  public:
   static UniqueId make_id();
@@ -63,9 +71,9 @@ class Clique {
   Device& device(uint32_t rank) const { return *devices_[rank]; }
 
   // The rank's next operation, with its call noted.
-  std::shared_ptr<Operation> next(uint32_t rank, const Call& call);
+  Membership next(uint32_t rank, const Call& call);
   // The rank's buffers are ready.
-  void arrive(Operation& operation, uint32_t rank);
+  void arrive(Operation& operation);
   // It has read what it needs of the others'.
   void finish_reading(Operation& operation);
   // Whether the calls fit together; all have arrived.
@@ -82,12 +90,17 @@ class Clique {
   struct Member {
     bool aborted = false;
     Status error;
-    std::map<uint64_t, std::shared_ptr<Operation>> under_way;
+    std::vector<Membership> under_way;
     uint64_t called = 0;
+    std::map<uint32_t, uint64_t> sent;      // messages to each rank
+    std::map<uint32_t, uint64_t> received;  // from each
   };
+  // Of a message, its ends and its number between these; of all ranks, the number alone.
+  using Key = std::array<uint64_t, 3>;
 
   void start(uint32_t world);
   std::string missing() const;
+  Key key_of_next(uint32_t rank, const Call& call);
 
   mutable std::mutex mutex_;
   std::condition_variable came_;
@@ -95,7 +108,7 @@ class Clique {
   uint32_t come_ = 0;
   bool given_up_ = false;
   std::vector<Member> members_;
-  std::map<uint64_t, std::shared_ptr<Operation>> open_;  // that not all ranks know of
+  std::map<Key, std::shared_ptr<Operation>> open_;  // that not all their ranks know of
 };
 
 }  // namespace keel::emulator::ccl

@@ -19,6 +19,8 @@ Result result_of(const Call& call, uint32_t rank, uint32_t world) {
   switch (call.collective) {
     case Collective::kReduce:
       return {call.receive, rank == call.root ? piece : 0};
+    case Collective::kSend:
+      return {0, 0};
     case Collective::kAllGather:
     case Collective::kAllToAll:
       return {call.receive, piece * world};
@@ -45,16 +47,22 @@ Status reach_peer(const Clique& clique, const Operation::Part& part, uint32_t ra
 }
 
 // Computes the rank's result from all ranks' buffers, which nobody writes meanwhile.
-Status compute(const Clique& clique, Operation& operation, uint32_t rank) {
-  const Parts& parts = operation.parts;
-  const Call& own = parts[rank].call;
+Status compute(const Clique& clique, const Membership& self, uint32_t rank) {
+  const Parts& parts = self.operation->parts;
+  const Call& own = self.part().call;
   const uint32_t world = clique.world();
   const uint64_t piece = own.count * own.element();
-  std::vector<std::byte>& result = operation.parts[rank].result;
+  std::vector<std::byte>& result = self.part().result;
   result.resize(result_of(own, rank, world).size);
   if (result.empty()) return {};
   std::vector<Access> accesses;
   accesses.reserve(world);
+  if (own.collective == Collective::kReceive) {
+    const std::byte* data = nullptr;
+    Status status = reach_peer(clique, parts[0], rank, own.root, 0, piece, accesses, &data);
+    if (status.ok()) std::memcpy(result.data(), data, piece);
+    return status;
+  }
   std::vector<const std::byte*> sources;
   std::vector<double> factors;
   const bool is_broadcast = own.collective == Collective::kBroadcast;
@@ -77,6 +85,11 @@ Status compute(const Clique& clique, Operation& operation, uint32_t rank) {
     std::memcpy(result.data() + i * piece, sources[i], piece);
   }
   return {};
+}
+
+// What a stream ends with whose rank has aborted.
+Status aborted(bool outlives) {
+  return outlives ? Status() : Status(Code::kCancelled, "the communicator was aborted");
 }
 
 }  // namespace
@@ -123,82 +136,117 @@ Status Communicator::run(Stream& stream, std::span<const Call> calls) {
     Status status = device_->count_call(CallKind::kCcl, &injection);
     if (!status.ok()) return status;
   }
-  for (size_t i = 0; i < calls.size(); ++i) {
-    Status status = enqueue(stream, calls[i], injections[i]);
+  for (size_t i = 0, end = 0; i < calls.size(); i = end) {
+    end = i + 1;
+    while (is_message(calls[i].collective) && end < calls.size() &&
+           is_message(calls[end].collective)) {
+      ++end;
+    }
+    const std::span<const Injection> own(injections);
+    Status status = enqueue(stream, calls.subspan(i, end - i), own.subspan(i, end - i));
     if (!status.ok()) return status;  // the device is lost, and with it all of the stream
   }
   return {};
 }
 
-Status Communicator::enqueue(Stream& stream, const Call& call, const Injection& injection) {
-  const std::shared_ptr<Operation> operation = clique_->next(rank_, call);
-  const auto clique = clique_;
-  const uint32_t rank = rank_;
-  const Operation::Part& part = operation->parts[rank];
-  const bool outlives = traits_.streams_outlive_failures;
-  const auto is_aborted = [=] { return clique->is_aborted(rank); };
-  // What the stream ends with.
-  const auto aborted = [=] {
-    return outlives ? Status() : Status(Code::kCancelled, "the communicator was aborted");
-  };
-  Injection before = injection;  // all but what the result will be like
+// A call on its way.
+struct Communicator::Step {
+  Membership self;
+  Result result;
+  Injection injection;
+
+  // Only an abort ends it.
+  bool hangs() const {
+    return injection.fail || (injection.stall && injection.stall_for.count() == 0);
+  }
+};
+
+Status Communicator::enqueue_arrival(Stream& stream, const Step& step) {
+  Injection before = step.injection;  // all but what the result will be like
   before.corrupt = false;
-  const bool hangs = injection.fail || (injection.stall && injection.stall_for.count() == 0);
-  if (hangs) {
+  if (step.hangs()) {
     before.fail = false;
     before.stall = false;
   }
-  Status status = stream.launch_part(
+  return stream.launch_part(
       {}, {},
-      [=](Access&) {
-        if (injection.fail) {
-          clique->report(
-              rank, {Code::kFailed, fmt::format("{}: injected failure of {}",
-                                                clique->device(rank).name(), injection.call())});
+      [=, clique = clique_, rank = rank_](Access&) {
+        if (step.injection.fail) {
+          clique->report(rank, {Code::kFailed,
+                                fmt::format("{}: injected failure of {}",
+                                            clique->device(rank).name(), step.injection.call())});
         }
-        if (!hangs) clique->arrive(*operation, rank);
+        if (!step.hangs()) clique->arrive(*step.self.operation);
         return Status();
       },
       before);
-  if (status.ok() && hangs) status = stream.wait(part.hung);
-  if (status.ok()) status = stream.wait(part.met);
-  const Result result = result_of(call, rank, clique->world());
-  const Work work = {EngineKind::kPeer, static_cast<double>(result.size)};
-  if (status.ok()) {
-    status = stream.launch_part(work, {},
-                                [=](Access&) {
-                                  if (is_aborted()) return aborted();
-                                  Status done = clique->check(*operation);
-                                  if (done.ok()) done = compute(*clique, *operation, rank);
-                                  if (!done.ok()) {
-                                    clique->report(rank, done);
-                                    const bool is_hidden =
-                                        outlives && done.code() != Code::kIllegalAddress;
-                                    return is_hidden ? Status() : done;
-                                  }
-                                  clique->finish_reading(*operation);
-                                  return done;
-                                },
-                                {});
-  }
-  // In place, what others have still to read must not be overwritten.
-  if (status.ok()) status = stream.wait(part.read);
-  if (!status.ok()) return status;
+}
+
+Status Communicator::enqueue_reading(Stream& stream, const Step& step) {
+  const Work work = {EngineKind::kPeer, static_cast<double>(step.result.size)};
+  return stream.launch_part(work, {},
+                            [self = step.self, clique = clique_, rank = rank_,
+                             outlives = traits_.streams_outlive_failures](Access&) {
+                              if (clique->is_aborted(rank)) return aborted(outlives);
+                              Status done = clique->check(*self.operation);
+                              if (done.ok()) done = compute(*clique, self, rank);
+                              if (!done.ok()) {
+                                clique->report(rank, done);
+                                const bool is_hidden =
+                                    outlives && done.code() != Code::kIllegalAddress;
+                                return is_hidden ? Status() : done;
+                              }
+                              clique->finish_reading(*self.operation);
+                              return done;
+                            },
+                            {});
+}
+
+Status Communicator::enqueue_result(Stream& stream, const Step& step) {
   Injection after;
-  after.corrupt = injection.corrupt && result.size != 0;
+  after.corrupt = step.injection.corrupt && step.result.size != 0;
   return stream.launch_part(
-      {}, result,
-      [=](Access& access) {
-        if (is_aborted()) return aborted();
+      {}, step.result,
+      [self = step.self, result = step.result, clique = clique_, rank = rank_,
+       outlives = traits_.streams_outlive_failures](Access& access) {
+        if (clique->is_aborted(rank)) return aborted(outlives);
         if (result.size == 0) return Status();
         std::byte* to = nullptr;
         Status done = access.reach(result.address, result.size, &to);
-        std::vector<std::byte>& from = operation->parts[rank].result;
+        std::vector<std::byte>& from = self.part().result;
         if (done.ok()) std::memcpy(to, from.data(), result.size);
         from = {};
         return done;
       },
       after);
+}
+
+Status Communicator::enqueue(Stream& stream, std::span<const Call> calls,
+                             std::span<const Injection> injections) {
+  std::vector<Step> steps;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    steps.push_back({clique_->next(rank_, calls[i]), result_of(calls[i], rank_, clique_->world()),
+                     injections[i]});
+  }
+  Status status;
+  for (const Step& step : steps) {
+    if (status.ok()) status = enqueue_arrival(stream, step);
+  }
+  for (const Step& step : steps) {
+    if (status.ok() && step.hangs()) status = stream.wait(step.self.part().hung);
+    if (status.ok()) status = stream.wait(step.self.part().met);
+  }
+  for (const Step& step : steps) {
+    if (status.ok()) status = enqueue_reading(stream, step);
+  }
+  // In place, what others have still to read must not be overwritten.
+  for (const Step& step : steps) {
+    if (status.ok()) status = stream.wait(step.self.part().read);
+  }
+  for (const Step& step : steps) {
+    if (status.ok()) status = enqueue_result(stream, step);
+  }
+  return status;
 }
 
 }  // namespace keel::emulator::ccl

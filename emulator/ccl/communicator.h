@@ -40,8 +40,9 @@ class Communicator {
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  // Enqueues |calls| on |stream|, a stream of the rank's device: all of them or none.
-  // kUnsupported for a type that the chip has not.
+  // Enqueues |calls| on |stream|, a stream of the rank's device: all of them or none. Messages
+  // that follow each other go on together, whatever their order. kUnsupported for a type that the
+  // chip has not.
   Status run(Stream& stream, std::span<const Call> calls);
   // What runs fails on its stream, and no later call is taken. The other ranks are told.
   void abort() { clique_->abort(rank_); }
@@ -54,8 +55,16 @@ class Communicator {
                const Traits& traits)
       : device_(std::move(device)), clique_(std::move(clique)), rank_(rank), traits_(traits) {}
 
+  struct Step;
+
   Status check(const Call& call) const;
-  Status enqueue(Stream& stream, const Call& call, const Injection& injection);
+  // Of all |calls| together: that they have come, that the others have, that they read, that
+  // these have read, and what came of it.
+  Status enqueue(Stream& stream, std::span<const Call> calls,
+                 std::span<const Injection> injections);
+  Status enqueue_arrival(Stream& stream, const Step& step);
+  Status enqueue_reading(Stream& stream, const Step& step);
+  Status enqueue_result(Stream& stream, const Step& step);
 
   const std::shared_ptr<Device> device_;
   const std::shared_ptr<Clique> clique_;

@@ -111,6 +111,63 @@ TEST_F(CclTest, InPlaceAndOneAfterTheOther) {
   }
 }
 
+// Each to each, itself too, in one group, in an order that would hold all up one by one.
+TEST_F(CclTest, MessagesOfAGroupGoOnTogether) {
+  meet(3);
+  Address receive[3];
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    const Address send = filled(rank, {rank * 10, rank * 10 + 1, rank * 10 + 2});
+    receive[rank] = filled(rank, {7, 7, 7});
+    std::vector<Call> calls;
+    for (const Collective collective : {Collective::kReceive, Collective::kSend}) {
+      for (uint32_t peer = 0; peer < 3; ++peer) {
+        Call one = call(collective, send + peer * 4, receive[rank] + peer * 4, 1);
+        one.root = peer;
+        calls.push_back(one);
+      }
+    }
+    expect_ok(ranks_[rank]->run(*streams_[rank], calls));
+  }
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(result(rank, receive[rank], 3), (std::vector<uint32_t>{rank, 10 + rank, 20 + rank}));
+  }
+}
+
+// Two ranks of three; the third one is at something else, and several follow each other.
+TEST_F(CclTest, AMessageIsOfTwoRanksAlone) {
+  meet(3);
+  const Address send = filled(0, {1, 2, 3, 4});
+  const Address receive = filled(2, {7, 7, 7, 7});
+  for (uint32_t i = 0; i < 4; ++i) {
+    Call sent = call(Collective::kSend, send + i * 4, 0, 1);
+    sent.root = 2;
+    expect_ok(run(0, sent));
+  }
+  for (uint32_t i = 0; i < 4; ++i) {
+    expect_ok(run(2, call(Collective::kReceive, 0, receive + (3 - i) * 4, 1)));
+  }
+  EXPECT_EQ(result(2, receive, 4), (std::vector<uint32_t>{4, 3, 2, 1}));
+  const Address all[3] = {filled(0, {1}), filled(1, {2}), filled(2, {3})};
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    expect_ok(run(rank, call(Collective::kAllReduce, all[rank], all[rank], 1)));
+  }
+  for (uint32_t rank = 0; rank < 3; ++rank) EXPECT_EQ(result(rank, all[rank], 1)[0], 6u);
+}
+
+TEST_F(CclTest, AMessageThatDoesNotFitFailsAtBothEnds) {
+  meet(2);
+  Call sent = call(Collective::kSend, filled(0, {1, 2}), 0, 2);
+  sent.root = 1;
+  expect_ok(run(0, sent));
+  const Address receive = filled(1, {7, 7});
+  expect_ok(run(1, call(Collective::kReceive, 0, receive, 1)));
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    const char* const text = "rank 1 receives something else than rank 0 sends";
+    expect_fails(Code::kInvalidArgument, text, streams_[rank]->synchronize(patience()));
+    expect_fails(Code::kInvalidArgument, text, ranks_[rank]->async_error());
+  }
+}
+
 TEST_F(CclTest, EnqueueingReturnsBeforeTheOthersHaveCalled) {
   meet(2);
   const Address data[2] = {filled(0, {1}), filled(1, {2})};

@@ -1,4 +1,4 @@
-// Collectives and groups.
+// Collectives, messages and groups.
 #include <nccl.h>
 
 #include <exception>
@@ -20,7 +20,7 @@ struct Arguments {
   size_t count;
   ncclDataType_t type;
   ncclRedOp_t reduction = ncclSum;
-  int root = 0;
+  int root = 0;  // of a message, the other rank
 };
 
 ncclResult_t take(Collective collective, const Arguments& arguments, ncclComm_t comm,
@@ -38,7 +38,7 @@ ncclResult_t take(Collective collective, const Arguments& arguments, ncclComm_t 
     call.reduction = ccl::Reduction::kScaledSum;
   }
   if (arguments.root < 0 || static_cast<uint32_t>(arguments.root) >= rank.world()) {
-    return fail(ncclInvalidArgument, "no such root");
+    return fail(ncclInvalidArgument, ccl::is_message(collective) ? "no such peer" : "no such root");
   }
   // The library sends and receives at once: what has come would be sent on.
   if (collective == Collective::kAllToAll && arguments.send == arguments.receive) {
@@ -116,6 +116,17 @@ ncclResult_t ncclReduceScatter(const void* sendbuff, void* recvbuff, size_t recv
 ncclResult_t ncclAlltoAll(const void* sendbuff, void* recvbuff, size_t count,
                           ncclDataType_t datatype, ncclComm_t comm, cudaStream_t stream) {
   return run(Collective::kAllToAll, {sendbuff, recvbuff, count, datatype}, comm, stream);
+}
+
+ncclResult_t ncclSend(const void* sendbuff, size_t count, ncclDataType_t datatype, int peer,
+                      ncclComm_t comm, cudaStream_t stream) {
+  return run(Collective::kSend, {sendbuff, nullptr, count, datatype, ncclSum, peer}, comm, stream);
+}
+
+ncclResult_t ncclRecv(void* recvbuff, size_t count, ncclDataType_t datatype, int peer,
+                      ncclComm_t comm, cudaStream_t stream) {
+  return run(Collective::kReceive, {nullptr, recvbuff, count, datatype, ncclSum, peer}, comm,
+             stream);
 }
 
 }  // extern "C"

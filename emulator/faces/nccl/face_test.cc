@@ -136,6 +136,28 @@ TEST_F(NcclFaceTest, WorksOnTheDriversStreamsAndMemory) {
   }
 }
 
+// Around the ring, in groups that each would wait for another's.
+TEST_F(NcclFaceTest, MessagesInGroups) {
+  for (uint32_t rank = 0; rank < kWorld; ++rank) write(rank, {rank + 1, 0, 0, 0});
+  for (uint32_t rank = 0; rank < kWorld; ++rank) {
+    push(rank);
+    const Rank& self = ranks_[rank];
+    const int right = static_cast<int>((rank + 1) % kWorld);
+    const int left = static_cast<int>((rank + kWorld - 1) % kWorld);
+    ASSERT_EQ(NCCL(ncclGroupStart)(), ncclSuccess);
+    EXPECT_EQ(NCCL(ncclSend)(memory(rank), 1, ncclUint32, right, self.comm, self.stream),
+              ncclSuccess);
+    EXPECT_EQ(NCCL(ncclRecv)(static_cast<uint32_t*>(memory(rank)) + 1, 1, ncclUint32, left,
+                             self.comm, self.stream),
+              ncclSuccess);
+    ASSERT_EQ(NCCL(ncclGroupEnd)(), ncclSuccess) << error();
+    pop();
+  }
+  for (uint32_t rank = 0; rank < kWorld; ++rank) {
+    EXPECT_EQ(read(rank)[1], (rank + kWorld - 1) % kWorld + 1) << rank;
+  }
+}
+
 // One thread that drives several ranks: nothing goes before the end of the group.
 TEST_F(NcclFaceTest, AGroupOfSeveralRanks) {
   for (uint32_t rank = 0; rank < kWorld; ++rank) write(rank, {rank + 1, 0, 0, 0});
