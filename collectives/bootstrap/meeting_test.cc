@@ -214,7 +214,8 @@ TEST(MeetingTest, WhoGaveUpIsTold) {
   ASSERT_TRUE(serve_meeting(make_segment, &id).ok());
   Meeting meeting;
   EXPECT_EQ(attend(id, 2, 3, &meeting, kShortNs).code(), KEEL_TIMED_OUT);
-  const Status status = attend(id, 0, 3, &meeting, kShortNs);
+  // Long enough for the news that rank 2 has gone.
+  const Status status = attend(id, 0, 3, &meeting, 20 * kShortNs);
   EXPECT_EQ(status.code(), KEEL_TIMED_OUT);
   EXPECT_NE(std::string(status.text()).find("ranks 1, 2 of 3 have not come (rank 2 had, and gave"),
             std::string::npos)

@@ -55,7 +55,7 @@ class IslandsTest : public KeelTest {
 
   // For operations that will not end.
   void hurry() {
-    for (keel_comm comm : comms_) ASSERT_KEEL_OK(keel_comm_timeout_set(comm, kSecond / 5));
+    for (keel_comm comm : comms_) ASSERT_KEEL_OK(keel_comm_timeout_set(comm, kSecond));
   }
 
   uint64_t native_operations(uint32_t rank = 0) {
