@@ -129,7 +129,7 @@ endfunction()
 function(keel_add_test test_name target environment threads)
   add_test(NAME ${test_name} COMMAND ${target}
            "--gtest_output=xml:${CMAKE_BINARY_DIR}/test-results/${test_name}.xml")
-  set_tests_properties(${test_name} PROPERTIES TIMEOUT 600 ENVIRONMENT
+  set_tests_properties(${test_name} PROPERTIES TIMEOUT 1200 ENVIRONMENT
     "KEEL_PLUGIN_PATH=${KEEL_PLUGIN_OUTPUT_DIRECTORY};KEEL_TEST_BIN=${CMAKE_BINARY_DIR}/bin;${environment}")
   if(threads)
     set_tests_properties(${test_name} PROPERTIES LABELS threads)
