@@ -140,8 +140,9 @@ TEST_P(DumpTest, SeveralDevicesHaveTheWholeBatch) {
   for (const TensorComparison& each : compare("one", "two")) {
     if (each.file != kFirstStep) continue;
     EXPECT_FALSE(parts(each.outcome)) << each.name << " " << each.difference.relative_norm;
+    // Not to the bit: how a product is summed up may follow from the number of its rows.
     if (each.name.starts_with("activations")) {
-      EXPECT_EQ(each.outcome, Outcome::kEqual) << each.name;
+      EXPECT_LT(each.difference.relative_norm, 1e-6) << each.name;
     }
   }
 }
