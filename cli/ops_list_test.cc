@@ -97,7 +97,8 @@ TEST(CliOpsList, ADtypeHasOneNameInItsOperator) {
   const Result result = keel({"ops", "list", "--backend", "cpu", "--json"});
   ASSERT_EQ(result.exit_code, 0) << result.error;
   std::set<std::pair<std::string, std::string>> names;
-  for (const json& row : json::parse(result.out).at("ops")) {
+  const json out = json::parse(result.out);
+  for (const json& row : out.at("ops")) {
     EXPECT_TRUE(names.emplace(row.at("op"), row.at("dtype")).second) << row.dump();
   }
   // What only its gradient tells from the other.
