@@ -104,7 +104,7 @@ int64_t reduced(keel_dtype dtype, keel_reduction reduction, uint32_t world, uint
         result += value;
     }
   }
-  if (reduction != KEEL_AVG) return result;
+  if (reduction != KEEL_AVG || world == 0) return result;
   return result / world;
 }
 
