@@ -1,6 +1,8 @@
 #include "collectives/islands/islands.h"
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <utility>
 
 #include "collectives/exchange.h"
@@ -40,16 +42,30 @@ std::vector<NativeRank> ranks_of(const Team& team) {
   return ranks;
 }
 
-// The failure of the first rank that had one: |own|'s in its own words.
+// What each rank says of its own part; its words where it failed.
+struct Outcome {
+  int32_t code;
+  std::array<char, 252> why;  // terminated
+};
+
+Outcome outcome_of(const Status& status) {
+  Outcome outcome = {static_cast<int32_t>(status.code()), {}};
+  std::strncpy(outcome.why.data(), status.text(), outcome.why.size() - 1);
+  return outcome;
+}
+
+// The failure of the first rank that had one; |own| to the rank that it is of.
 Status agree(RankContext& context, const Status& own, Patience& patience, const char* what) {
-  std::vector<int32_t> statuses;
-  const Status met =
-      exchange(context, kIslandsCollective, static_cast<int32_t>(own.code()), patience, &statuses);
+  std::vector<Outcome> outcomes;
+  const Status met = exchange(context, kIslandsCollective, outcome_of(own), patience, &outcomes);
   KEEL_RETURN_IF_ERROR(own);
   KEEL_RETURN_IF_ERROR(met);
   for (uint32_t rank = 0; rank < context.world(); ++rank) {
-    if (statuses[rank] == KEEL_OK) continue;
-    return failure(KEEL_RANK_FAILED, "{} {}", context.team().name(rank), what);
+    Outcome& outcome = outcomes[rank];
+    if (outcome.code == KEEL_OK) continue;
+    outcome.why.back() = '\0';
+    return failure(KEEL_RANK_FAILED, "{} {}: {}", context.team().name(rank), what,
+                   outcome.why.data());
   }
   return {};
 }
