@@ -66,8 +66,10 @@ Status split_team(RankContext& context, int32_t color, int32_t key, uint32_t fla
           failure(KEEL_RANK_FAILED, "{} could not make the new communicator", team.name(first));
     } else {
       const auto is_given_up = [&] { return patience.cancelled() || context.segment().failed(); };
-      status = fetch_object(team.attendee(first).process, invitation.segment, patience.deadline(),
-                            is_given_up, &meeting.segment);
+      status = team.is_here(first)
+                   ? ShareServer::get().open(invitation.segment, &meeting.segment)
+                   : fetch_object(team.attendee(first).process, invitation.segment,
+                                  patience.deadline(), is_given_up, &meeting.segment);
       // It has ended, and this rank sees it before whoever watches its process.
       if (status.code() == KEEL_UNAVAILABLE) {
         status = failure(KEEL_RANK_FAILED, "{}: {}", team.name(first), status.text());

@@ -154,7 +154,10 @@ class OutOfMemoryTest : public KeelTest {
       starved.fail_at = index;
       const keel_status status = starved.go();
       t_until_failure = -1;
-      EXPECT_TRUE(status == KEEL_OK || status == KEEL_OUT_OF_MEMORY)
+      // A thread that waits for its stream may run another rank's part, and hears of that one.
+      const bool is_other_rank = status == KEEL_RANK_FAILED &&
+                                 std::strstr(keel_last_error(), "out of host memory") != nullptr;
+      EXPECT_TRUE(status == KEEL_OK || status == KEEL_OUT_OF_MEMORY || is_other_rank)
           << "allocation " << index << ": " << keel_status_name(status) << ": "
           << keel_last_error();
       EXPECT_TRUE(starved.has_starved()) << "the run makes but " << index << " allocations";

@@ -80,6 +80,26 @@ bool ShareServer::has(const ObjectId& id) {
   return objects_.contains(id);
 }
 
+Status ShareServer::open(const ObjectId& id, FileDescriptor* out_fd) {
+  std::lock_guard lock(mutex_);
+  int fd = -1;
+  KEEL_RETURN_IF_ERROR(find_locked(id, &fd));
+  FileDescriptor own(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  if (!own) return system_failure(errno, "F_DUPFD_CLOEXEC");
+  *out_fd = std::move(own);
+  return {};
+}
+
+Status ShareServer::find_locked(const ObjectId& id, int* out_fd) {
+  const auto found = objects_.find(id);
+  if (found == objects_.end()) {
+    return failure(KEEL_NOT_FOUND, "process {} does not share object {}:{}", getpid(), id.device,
+                   id.inode);
+  }
+  *out_fd = found->second.fd.get();
+  return {};
+}
+
 void ShareServer::on_peer(FileDescriptor socket, const Peer& peer) {
   const int number = socket.get();
   uint64_t connection = 0;
@@ -109,12 +129,9 @@ Status ShareServer::answer(int socket, const Peer& peer) {
   ObjectId id;
   KEEL_RETURN_IF_ERROR(parse_request(packet.bytes, &id));
   std::lock_guard lock(mutex_);  // so that it is not closed, and its number another file's
-  const auto found = objects_.find(id);
-  if (found == objects_.end()) {
-    return failure(KEEL_NOT_FOUND, "process {} does not share object {}:{}", getpid(), id.device,
-                   id.inode);
-  }
-  const std::array<int, 1> descriptors = {found->second.fd.get()};
+  int fd = -1;
+  KEEL_RETURN_IF_ERROR(find_locked(id, &fd));
+  const std::array<int, 1> descriptors = {fd};
   return send_packet(socket, write_answer({}), descriptors)
       .with_prefix(fmt::format("handing an object to process {}: ", peer.pid));
 }

@@ -35,6 +35,9 @@ class ShareServer {
   // it. An id that is unknown is fine.
   void withdraw(const ObjectId& id);
   bool has(const ObjectId& id);
+  // What this process published as |id|, without asking itself; a descriptor of the caller's own.
+  // KEEL_NOT_FOUND; KEEL_UNAVAILABLE when it may open no more files.
+  Status open(const ObjectId& id, FileDescriptor* out_fd);
 
  private:
   struct Object {
@@ -47,6 +50,7 @@ class ShareServer {
   void on_peer(FileDescriptor socket, const Peer& peer);
   void on_request(int socket, const Peer& peer);
   Status answer(int socket, const Peer& peer);
+  Status find_locked(const ObjectId& id, int* out_fd);
 
   ProcessToken token_;
   Status token_status_;

@@ -178,6 +178,19 @@ TEST(ShareServerTest, IsCounted) {
   EXPECT_EQ(gone.code(), KEEL_NOT_FOUND) << gone.text();
 }
 
+TEST(ShareServerTest, ItsOwnNeedsNoQuestion) {
+  const Shared shared = share_hello();
+  FileDescriptor found;
+  const Status opened = ShareServer::get().open(shared.id, &found);
+  ASSERT_TRUE(opened.ok()) << opened.text();
+  EXPECT_EQ(id_of(found), shared.id);
+  ShareServer::get().withdraw(shared.id);
+  char text[6] = {};
+  EXPECT_EQ(pread(found.get(), text, 5, 0), 5);
+  EXPECT_STREQ(text, "hello");
+  EXPECT_EQ(ShareServer::get().open(shared.id, &found).code(), KEEL_NOT_FOUND);
+}
+
 TEST(ShareServerTest, WhatMayShrinkIsNotShared) {
   ObjectId id;
   const Status status = ShareServer::get().publish(make_object(F_SEAL_GROW), &id);
