@@ -86,6 +86,41 @@ struct Call {
   }
 };
 
+// Whether a call has a root, a type and a count with which the sizes below can be worked out.
+constexpr bool is_possible(const Call& call, uint32_t world) {
+  return call.root < world && static_cast<uint32_t>(call.type) < kTypes &&
+         call.count <= UINT64_MAX / 16 / world;
+}
+// Bytes of the call's send buffer that others may read, and of its result: rank |rank|'s.
+inline uint64_t sent_bytes(const Call& call, uint32_t rank, uint32_t world) {
+  const uint64_t piece = call.count * call.element();
+  switch (call.collective) {
+    case Collective::kReceive:
+      return 0;
+    case Collective::kBroadcast:
+      return rank == call.root ? piece : 0;
+    case Collective::kReduceScatter:
+    case Collective::kAllToAll:
+      return piece * world;
+    default:
+      return piece;
+  }
+}
+inline uint64_t result_bytes(const Call& call, uint32_t rank, uint32_t world) {
+  const uint64_t piece = call.count * call.element();
+  switch (call.collective) {
+    case Collective::kSend:
+      return 0;
+    case Collective::kReduce:
+      return rank == call.root ? piece : 0;
+    case Collective::kAllGather:
+    case Collective::kAllToAll:
+      return piece * world;
+    default:
+      return piece;
+  }
+}
+
 }  // namespace keel::emulator::ccl
 
 #endif  // KEEL_EMULATOR_CCL_CALL_H_

@@ -49,87 +49,149 @@ UniqueId Clique::make_id() {
   return id;
 }
 
-void Clique::start(uint32_t world) {
-  devices_.resize(world);
-  members_.resize(world);
+std::string door_of(const UniqueId& id) {
+  std::string name = "keel-emulated-ccl-";
+  for (size_t i = 0; i < sizeof(process_token()); ++i) {
+    name += fmt::format("{:02x}", std::to_integer<unsigned>(id[i]));
+  }
+  return name;
+}
+
+std::string own_door() {
+  UniqueId id = {};
+  std::memcpy(id.data(), process_token().data(), sizeof(process_token()));
+  return door_of(id);
+}
+
+bool Clique::is_ours(const UniqueId& id) {
+  return std::memcmp(id.data(), process_token().data(), sizeof(process_token())) == 0;
+}
+
+// ---- meeting -------------------------------------------------------------------
+
+Status Clique::find(const UniqueId& id, std::shared_ptr<Clique>* out_clique) {
+  Registry& known = registry();
+  const std::lock_guard lock(known.mutex);
+  const auto found = known.cliques.find(id);
+  if (found == known.cliques.end()) {
+    return {Code::kInvalidArgument, is_ours(id) ? "the unique id was used already"
+                                                : "the unique id is none of this process"};
+  }
+  *out_clique = found->second;
+  return {};
 }
 
 std::string Clique::missing() const {
   std::string ranks;
-  for (size_t rank = 0; rank < devices_.size(); ++rank) {
-    if (devices_[rank] == nullptr) ranks += fmt::format("{}{}", ranks.empty() ? "" : ", ", rank);
+  for (size_t rank = 0; rank < members_.size(); ++rank) {
+    if (!members_[rank].has_come) ranks += fmt::format("{}{}", ranks.empty() ? "" : ", ", rank);
   }
   return ranks;
 }
 
-Status Clique::meet(const UniqueId& id, std::shared_ptr<Device> device, uint32_t rank,
-                    uint32_t world, Time deadline, std::shared_ptr<Clique>* out_clique) {
+Status Clique::enter_locked(uint32_t rank, uint32_t world, std::shared_ptr<Device> device) {
   if (world == 0 || rank >= world) {
     return {Code::kInvalidArgument, fmt::format("rank {} of {}", rank, world)};
   }
-  std::shared_ptr<Clique> clique;
-  {
-    Registry& known = registry();
-    const std::lock_guard lock(known.mutex);
-    if (const auto found = known.cliques.find(id); found != known.cliques.end()) {
-      clique = found->second;
-    }
-  }
-  if (clique == nullptr) {
-    const bool is_ours =
-        std::memcmp(id.data(), process_token().data(), sizeof(process_token())) == 0;
+  if (given_up_) return {Code::kUnavailable, "a rank has given up waiting"};
+  if (come_ == 0) members_.resize(world);
+  if (this->world() != world) {
     return {Code::kInvalidArgument,
-            is_ours ? "the unique id was used already" : "the unique id is none of this process"};
+            fmt::format("a world of {} ranks, where others said {}", world, this->world())};
   }
-  std::unique_lock lock(clique->mutex_);
-  if (clique->given_up_) return {Code::kUnavailable, "a rank has given up waiting"};
-  if (clique->come_ == 0) clique->start(world);
-  if (clique->world() != world) {
-    return {Code::kInvalidArgument,
-            fmt::format("a world of {} ranks, where others said {}", world, clique->world())};
-  }
-  if (clique->devices_[rank] != nullptr) {
+  if (members_[rank].has_come) {
     return {Code::kInvalidArgument, fmt::format("rank {} is there already", rank)};
   }
-  for (uint32_t other = 0; other < world; ++other) {
-    if (clique->devices_[other] != device) continue;
+  for (uint32_t other = 0; other < world && device != nullptr; ++other) {
+    if (members_[other].device != device) continue;
     return {Code::kInvalidArgument,
             fmt::format("rank {} is on {}, as rank {}", rank, device->name(), other)};
   }
-  clique->devices_[rank] = std::move(device);
-  ++clique->come_;
-  clique->came_.notify_all();
-  const auto is_over = [&] { return clique->come_ == world || clique->given_up_; };
-  const bool in_time = deadline == Time::max() ? (clique->came_.wait(lock, is_over), true)
-                                               : clique->came_.wait_until(lock, deadline, is_over);
-  if (in_time && !clique->given_up_) {
+  members_[rank].has_come = true;
+  members_[rank].device = std::move(device);
+  ++come_;
+  came_.notify_all();
+  return {};
+}
+
+std::vector<Guest> Clique::guests_locked() const {
+  std::vector<Guest> guests;
+  for (const Member& member : members_) {
+    if (member.guest.met) guests.push_back(member.guest);
+  }
+  return guests;
+}
+
+// With no lock held.
+static void tell(const std::vector<Guest>& guests, const Status& status) {
+  for (const Guest& guest : guests) guest.met(status);
+}
+
+Status Clique::meet(const UniqueId& id, std::shared_ptr<Device> device, uint32_t rank,
+                    uint32_t world, Time deadline, std::shared_ptr<Clique>* out_clique) {
+  std::shared_ptr<Clique> clique;
+  Status status = find(id, &clique);
+  if (!status.ok()) return status;
+  std::unique_lock lock(clique->mutex_);
+  status = clique->enter_locked(rank, world, std::move(device));
+  if (!status.ok()) return status;
+  if (clique->come_ == world) {
+    const std::vector<Guest> guests = clique->guests_locked();
     lock.unlock();
     forget(id);
+    tell(guests, {});
     *out_clique = std::move(clique);
     return {};
   }
-  if (in_time) return {Code::kUnavailable, "a rank has given up waiting"};
-  clique->given_up_ = true;
-  clique->came_.notify_all();
-  const std::string who = clique->missing();
+  const auto is_over = [&] { return clique->come_ == world || clique->given_up_; };
+  const bool in_time = deadline == Time::max() ? (clique->came_.wait(lock, is_over), true)
+                                               : clique->came_.wait_until(lock, deadline, is_over);
+  if (!in_time) {
+    const std::string who = clique->missing();
+    lock.unlock();
+    give_up(id);
+    return {Code::kTimedOut, fmt::format("ranks {} did not come in time", who)};
+  }
+  if (clique->given_up_) return {Code::kUnavailable, "a rank has given up waiting"};
   lock.unlock();
-  forget(id);
-  return {Code::kTimedOut, fmt::format("ranks {} did not come in time", who)};
+  *out_clique = std::move(clique);
+  return {};
+}
+
+Status Clique::admit(const UniqueId& id, uint32_t rank, uint32_t world, Guest guest,
+                     std::shared_ptr<Clique>* out_clique) {
+  std::shared_ptr<Clique> clique;
+  Status status = find(id, &clique);
+  if (!status.ok()) return status;
+  std::vector<Guest> guests;
+  {
+    const std::lock_guard lock(clique->mutex_);
+    status = clique->enter_locked(rank, world, nullptr);
+    if (!status.ok()) return status;
+    clique->members_[rank].guest = std::move(guest);
+    if (clique->come_ == world) guests = clique->guests_locked();
+  }
+  if (!guests.empty()) {
+    forget(id);
+    tell(guests, {});
+  }
+  *out_clique = std::move(clique);
+  return {};
 }
 
 void Clique::give_up(const UniqueId& id) {
   std::shared_ptr<Clique> clique;
+  if (!find(id, &clique).ok()) return;
+  std::vector<Guest> guests;
   {
-    Registry& known = registry();
-    const std::lock_guard lock(known.mutex);
-    const auto found = known.cliques.find(id);
-    if (found == known.cliques.end()) return;
-    clique = found->second;
-    known.cliques.erase(found);
+    const std::lock_guard lock(clique->mutex_);
+    if (clique->given_up_ || (clique->come_ != 0 && clique->come_ == clique->world())) return;
+    clique->given_up_ = true;
+    clique->came_.notify_all();
+    guests = clique->guests_locked();
   }
-  const std::lock_guard lock(clique->mutex_);
-  clique->given_up_ = true;
-  clique->came_.notify_all();
+  forget(id);
+  tell(guests, {Code::kUnavailable, "a rank has given up waiting"});
 }
 
 // ---- operations ----------------------------------------------------------------
@@ -214,7 +276,9 @@ Status Clique::check(const Operation& operation) const {
 }
 
 void Clique::abort(uint32_t rank) {
+  const Status why = {Code::kUnavailable, fmt::format("rank {} has aborted", rank)};
   std::vector<std::shared_ptr<Completion>> ended;
+  std::vector<Guest> guests;
   {
     const std::lock_guard lock(mutex_);
     Member& member = members_[rank];
@@ -227,10 +291,12 @@ void Clique::abort(uint32_t rank) {
     member.under_way.clear();
     for (uint32_t other = 0; other < world(); ++other) {
       if (other == rank || !members_[other].error.ok()) continue;
-      members_[other].error = {Code::kUnavailable, fmt::format("rank {} has aborted", rank)};
+      members_[other].error = why;
+      if (members_[other].guest.failed) guests.push_back(members_[other].guest);
     }
   }
   complete_all(ended);
+  for (const Guest& guest : guests) guest.failed(why);
 }
 
 bool Clique::is_aborted(uint32_t rank) const {

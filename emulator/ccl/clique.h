@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -13,41 +14,23 @@
 
 #include "emulator/bell.h"
 #include "emulator/ccl/call.h"
-#include "emulator/completion.h"
+#include "emulator/ccl/operation.h"
 #include "emulator/device.h"
 #include "emulator/status.h"
 
 namespace keel::emulator::ccl {
 
-// What ranks meet by. It means something in the process that made it alone.
+// What ranks meet by, in the process that made it.
 using UniqueId = std::array<std::byte, 128>;
 
-// One operation, as far as its ranks have come: a part a rank of a collective; a message has two,
-// first its sender's. Guarded by the clique's mutex, but for what |met| and |read| order.
-struct Operation {
-  // One rank's part.
-  struct Part {
-    Call call;
-    std::shared_ptr<Completion> met = std::make_shared<Completion>();   // all have arrived
-    std::shared_ptr<Completion> read = std::make_shared<Completion>();  // all have read
-    // For a rank that hangs: only an abort ends it.
-    std::shared_ptr<Completion> hung = std::make_shared<Completion>();
-    std::vector<std::byte> result;  // the rank's own, between reading and writing
-  };
-  explicit Operation(uint32_t ranks) : parts(ranks) {}
+// The name at which the process that made |id|, or this one, lets ranks of others in: open_hub().
+std::string door_of(const UniqueId& id);
+std::string own_door();
 
-  std::vector<Part> parts;
-  uint32_t arrived = 0;
-  uint32_t have_read = 0;
-  uint32_t taken = 0;  // ranks that know of it
-};
-
-// A rank's part of an operation.
-struct Membership {
-  std::shared_ptr<Operation> operation;
-  uint32_t index = 0;
-
-  Operation::Part& part() const { return operation->parts[index]; }
+// Who hears for a rank of another process. Called with no lock held.
+struct Guest {
+  std::function<void(const Status&)> met;     // once: all have come, or nobody can any more
+  std::function<void(const Status&)> failed;  // at most once: a rank's error
 };
 
 // The ranks that have met by one id, and the operations they are at: the n-th of each rank
@@ -62,13 +45,18 @@ class Clique {
   // meet by the id any more (kUnavailable).
   static Status meet(const UniqueId& id, std::shared_ptr<Device> device, uint32_t rank,
                      uint32_t world, Time deadline, std::shared_ptr<Clique>* out_clique);
+  // The same for a rank of another process, without waiting.
+  static Status admit(const UniqueId& id, uint32_t rank, uint32_t world, Guest guest,
+                      std::shared_ptr<Clique>* out_clique);
+  static bool is_ours(const UniqueId& id);
 
   // Whoever waits in meet() by |id| comes back with kUnavailable, and nobody can meet by it any
   // more; nothing where all have met.
   static void give_up(const UniqueId& id);
 
-  uint32_t world() const { return static_cast<uint32_t>(devices_.size()); }
-  Device& device(uint32_t rank) const { return *devices_[rank]; }
+  uint32_t world() const { return static_cast<uint32_t>(members_.size()); }
+  // NULL: the rank is another process's.
+  Device* device(uint32_t rank) const { return members_[rank].device.get(); }
 
   // The rank's next operation, with its call noted.
   Membership next(uint32_t rank, const Call& call);
@@ -88,6 +76,9 @@ class Clique {
 
  private:
   struct Member {
+    bool has_come = false;           // constant, as the next two, once all have come
+    std::shared_ptr<Device> device;  // NULL: another process's
+    Guest guest;
     bool aborted = false;
     Status error;
     std::vector<Membership> under_way;
@@ -98,16 +89,18 @@ class Clique {
   // Of a message, its ends and its number between these; of all ranks, the number alone.
   using Key = std::array<uint64_t, 3>;
 
-  void start(uint32_t world);
+  static Status find(const UniqueId& id, std::shared_ptr<Clique>* out_clique);
+  // Takes the rank's place, once nothing is against it.
+  Status enter_locked(uint32_t rank, uint32_t world, std::shared_ptr<Device> device);
+  std::vector<Guest> guests_locked() const;
   std::string missing() const;
   Key key_of_next(uint32_t rank, const Call& call);
 
   mutable std::mutex mutex_;
   std::condition_variable came_;
-  std::vector<std::shared_ptr<Device>> devices_;  // constant once all have come
+  std::vector<Member> members_;  // none before the first has come
   uint32_t come_ = 0;
   bool given_up_ = false;
-  std::vector<Member> members_;
   std::map<Key, std::shared_ptr<Operation>> open_;  // that not all their ranks know of
 };
 

@@ -6,85 +6,16 @@
 #include <utility>
 #include <vector>
 
-#include "emulator/ccl/arithmetic.h"
+#include "emulator/ccl/clique_seat.h"
+#include "emulator/ccl/remote_seat.h"
 
 namespace keel::emulator::ccl {
 namespace {
 
-using Parts = std::vector<Operation::Part>;
-
-// Bytes of the rank's result, and where it goes.
+// Where the rank's result goes.
 Result result_of(const Call& call, uint32_t rank, uint32_t world) {
-  const uint64_t piece = call.count * call.element();
-  switch (call.collective) {
-    case Collective::kReduce:
-      return {call.receive, rank == call.root ? piece : 0};
-    case Collective::kSend:
-      return {0, 0};
-    case Collective::kAllGather:
-    case Collective::kAllToAll:
-      return {call.receive, piece * world};
-    default:
-      return {call.receive, piece};
-  }
-}
-
-// |piece| bytes from |offset| of the send buffer of |peer|, as the host finds them.
-Status reach_peer(const Clique& clique, const Operation::Part& part, uint32_t rank, uint32_t peer,
-                  uint64_t offset, uint64_t piece, std::vector<Access>& accesses,
-                  const std::byte** out_data) {
-  Device& device = clique.device(peer);
-  // Not this device's loss, nor its bad address: its stream fails, and it goes on.
-  const Status alive = device.alive();
-  if (!alive.ok()) return {Code::kUnavailable, alive.text()};
-  std::byte* data = nullptr;
-  Status status =
-      accesses.emplace_back(device.memory()).reach(part.call.send + offset, piece, &data);
-  *out_data = data;
-  if (status.ok()) return status;
-  const Code code = peer == rank ? status.code() : Code::kUnavailable;
-  return {code, fmt::format("rank {}: {}", peer, status.text())};
-}
-
-// Computes the rank's result from all ranks' buffers, which nobody writes meanwhile.
-Status compute(const Clique& clique, const Membership& self, uint32_t rank) {
-  const Parts& parts = self.operation->parts;
-  const Call& own = self.part().call;
-  const uint32_t world = clique.world();
-  const uint64_t piece = own.count * own.element();
-  std::vector<std::byte>& result = self.part().result;
-  result.resize(result_of(own, rank, world).size);
-  if (result.empty()) return {};
-  std::vector<Access> accesses;
-  accesses.reserve(world);
-  if (own.collective == Collective::kReceive) {
-    const std::byte* data = nullptr;
-    Status status = reach_peer(clique, parts[0], rank, own.root, 0, piece, accesses, &data);
-    if (status.ok()) std::memcpy(result.data(), data, piece);
-    return status;
-  }
-  std::vector<const std::byte*> sources;
-  std::vector<double> factors;
-  const bool is_broadcast = own.collective == Collective::kBroadcast;
-  const bool has_pieces =
-      own.collective == Collective::kReduceScatter || own.collective == Collective::kAllToAll;
-  for (uint32_t peer = 0; peer < world; ++peer) {
-    if (is_broadcast && peer != own.root) continue;
-    const std::byte* data = nullptr;
-    Status status = reach_peer(clique, parts[peer], rank, peer, has_pieces ? rank * piece : 0,
-                               piece, accesses, &data);
-    if (!status.ok()) return status;
-    sources.push_back(data);
-    factors.push_back(parts[peer].call.factor);
-  }
-  if (reduces(own.collective)) {
-    reduce(own.type, own.reduction, sources, factors, own.count, result.data());
-    return {};
-  }
-  for (size_t i = 0; i < sources.size(); ++i) {
-    std::memcpy(result.data() + i * piece, sources[i], piece);
-  }
-  return {};
+  const uint64_t bytes = result_bytes(call, rank, world);
+  return {bytes == 0 ? 0 : call.receive, bytes};
 }
 
 // What a stream ends with whose rank has aborted.
@@ -99,11 +30,25 @@ Status Communicator::create(const UniqueId& id, std::shared_ptr<Device> device, 
                             std::unique_ptr<Communicator>* out_communicator) {
   Status status = device->alive();
   if (!status.ok()) return status;
-  std::shared_ptr<Clique> clique;
-  status = Clique::meet(id, device, rank, world, deadline, &clique);
+  std::shared_ptr<Seat> seat;
+  if (Clique::is_ours(id)) {
+    std::shared_ptr<Clique> clique;
+    status = Clique::meet(id, device, rank, world, deadline, &clique);
+    if (status.ok()) seat = std::make_shared<CliqueSeat>(std::move(clique), rank);
+  } else {
+    status = RemoteSeat::create(id, device, rank, world, deadline, &seat);
+  }
   if (!status.ok()) return status;
-  out_communicator->reset(new Communicator(std::move(device), std::move(clique), rank, traits));
+  out_communicator->reset(new Communicator(std::move(device), std::move(seat), rank, traits));
   return {};
+}
+
+void Communicator::give_up(const UniqueId& id) {
+  if (Clique::is_ours(id)) {
+    Clique::give_up(id);
+  } else {
+    RemoteSeat::give_up(id);
+  }
 }
 
 Status Communicator::check(const Call& call) const {
@@ -111,11 +56,10 @@ Status Communicator::check(const Call& call) const {
     return {Code::kUnsupported,
             fmt::format("the chip has no {}", kTypeNames[static_cast<size_t>(call.type)])};
   }
-  if (call.root >= clique_->world()) {
-    return {Code::kInvalidArgument,
-            fmt::format("root {} of {} ranks", call.root, clique_->world())};
+  if (call.root >= seat_->world()) {
+    return {Code::kInvalidArgument, fmt::format("root {} of {} ranks", call.root, seat_->world())};
   }
-  if (call.count > UINT64_MAX / 16 / clique_->world()) {
+  if (call.count > UINT64_MAX / 16 / seat_->world()) {
     return {Code::kInvalidArgument, fmt::format("a count of {}", call.count)};
   }
   return {};
@@ -126,7 +70,7 @@ Status Communicator::run(Stream& stream, std::span<const Call> calls) {
     return {Code::kInvalidArgument, fmt::format("a stream of {}, the rank is on {}",
                                                 stream.device().name(), device_->name())};
   }
-  if (clique_->is_aborted(rank_)) return {Code::kUnavailable, "the communicator was aborted"};
+  if (seat_->is_aborted()) return {Code::kUnavailable, "the communicator was aborted"};
   for (const Call& call : calls) {
     Status status = check(call);
     if (!status.ok()) return status;
@@ -170,13 +114,12 @@ Status Communicator::enqueue_arrival(Stream& stream, const Step& step) {
   }
   return stream.launch_part(
       {}, {},
-      [=, clique = clique_, rank = rank_](Access&) {
+      [=, seat = seat_, name = device_->name()](Access&) {
         if (step.injection.fail) {
-          clique->report(rank, {Code::kFailed,
-                                fmt::format("{}: injected failure of {}",
-                                            clique->device(rank).name(), step.injection.call())});
+          seat->report({Code::kFailed,
+                        fmt::format("{}: injected failure of {}", name, step.injection.call())});
         }
-        if (!step.hangs()) clique->arrive(*step.self.operation);
+        if (!step.hangs()) seat->arrive(step.self);
         return Status();
       },
       before);
@@ -184,22 +127,20 @@ Status Communicator::enqueue_arrival(Stream& stream, const Step& step) {
 
 Status Communicator::enqueue_reading(Stream& stream, const Step& step) {
   const Work work = {EngineKind::kPeer, static_cast<double>(step.result.size)};
-  return stream.launch_part(work, {},
-                            [self = step.self, clique = clique_, rank = rank_,
-                             outlives = traits_.streams_outlive_failures](Access&) {
-                              if (clique->is_aborted(rank)) return aborted(outlives);
-                              Status done = clique->check(*self.operation);
-                              if (done.ok()) done = compute(*clique, self, rank);
-                              if (!done.ok()) {
-                                clique->report(rank, done);
-                                const bool is_hidden =
-                                    outlives && done.code() != Code::kIllegalAddress;
-                                return is_hidden ? Status() : done;
-                              }
-                              clique->finish_reading(*self.operation);
-                              return done;
-                            },
-                            {});
+  return stream.launch_part(
+      work, {},
+      [self = step.self, seat = seat_, outlives = traits_.streams_outlive_failures](Access&) {
+        if (seat->is_aborted()) return aborted(outlives);
+        Status done = seat->compute(self);
+        if (!done.ok()) {
+          seat->report(done);
+          const bool is_hidden = outlives && done.code() != Code::kIllegalAddress;
+          return is_hidden ? Status() : done;
+        }
+        seat->finish_reading(self);
+        return done;
+      },
+      {});
 }
 
 Status Communicator::enqueue_result(Stream& stream, const Step& step) {
@@ -207,9 +148,9 @@ Status Communicator::enqueue_result(Stream& stream, const Step& step) {
   after.corrupt = step.injection.corrupt && step.result.size != 0;
   return stream.launch_part(
       {}, step.result,
-      [self = step.self, result = step.result, clique = clique_, rank = rank_,
+      [self = step.self, result = step.result, seat = seat_,
        outlives = traits_.streams_outlive_failures](Access& access) {
-        if (clique->is_aborted(rank)) return aborted(outlives);
+        if (seat->is_aborted()) return aborted(outlives);
         if (result.size == 0) return Status();
         std::byte* to = nullptr;
         Status done = access.reach(result.address, result.size, &to);
@@ -225,8 +166,8 @@ Status Communicator::enqueue(Stream& stream, std::span<const Call> calls,
                              std::span<const Injection> injections) {
   std::vector<Step> steps;
   for (size_t i = 0; i < calls.size(); ++i) {
-    steps.push_back({clique_->next(rank_, calls[i]), result_of(calls[i], rank_, clique_->world()),
-                     injections[i]});
+    steps.push_back(
+        {seat_->next(calls[i]), result_of(calls[i], rank_, seat_->world()), injections[i]});
   }
   Status status;
   for (const Step& step : steps) {

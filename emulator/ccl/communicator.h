@@ -8,6 +8,7 @@
 #include "emulator/bell.h"
 #include "emulator/ccl/call.h"
 #include "emulator/ccl/clique.h"
+#include "emulator/ccl/seat.h"
 #include "emulator/device.h"
 #include "emulator/status.h"
 #include "emulator/stream.h"
@@ -26,15 +27,18 @@ struct Traits {
 };
 
 // One rank in the emulated chip's own library of collectives, as NCCL's are on Nvidia's: its
-// operations run on streams, in the order of the calls, and read the memory of the other ranks'
-// devices, all in this process. A rank that hangs hangs all, until each aborts. Thread-safe but
+// operations run on streams, in the order of the calls, and read what the other ranks' devices
+// hold, in this process or, where the process that made the id lets them in (see open_hub), in
+// several. A rank that hangs hangs all, until each aborts. Thread-safe but
 // for run(), which one thread at a time calls. Analogue: ncclComm_t.
 class Communicator {
  public:
-  // Blocks until all ranks have come: see Clique::meet.
+  // Blocks until all ranks have come: see Clique::meet and RemoteSeat::create.
   static Status create(const UniqueId& id, std::shared_ptr<Device> device, uint32_t rank,
                        uint32_t world, Time deadline, const Traits& traits,
                        std::unique_ptr<Communicator>* out_communicator);
+  // See Clique::give_up; in this process.
+  static void give_up(const UniqueId& id);
   // Aborts what has not ended.
   ~Communicator() { abort(); }
   Communicator(const Communicator&) = delete;
@@ -45,15 +49,15 @@ class Communicator {
   // chip has not.
   Status run(Stream& stream, std::span<const Call> calls);
   // What runs fails on its stream, and no later call is taken. The other ranks are told.
-  void abort() { clique_->abort(rank_); }
+  void abort() { seat_->abort(); }
   // Success, or what went wrong while nobody asked: an operation of this rank that hangs, calls
   // that do not match, a rank that has aborted.
-  Status async_error() const { return clique_->error(rank_); }
+  Status async_error() const { return seat_->error(); }
 
  private:
-  Communicator(std::shared_ptr<Device> device, std::shared_ptr<Clique> clique, uint32_t rank,
+  Communicator(std::shared_ptr<Device> device, std::shared_ptr<Seat> seat, uint32_t rank,
                const Traits& traits)
-      : device_(std::move(device)), clique_(std::move(clique)), rank_(rank), traits_(traits) {}
+      : device_(std::move(device)), seat_(std::move(seat)), rank_(rank), traits_(traits) {}
 
   struct Step;
 
@@ -67,7 +71,7 @@ class Communicator {
   Status enqueue_result(Stream& stream, const Step& step);
 
   const std::shared_ptr<Device> device_;
-  const std::shared_ptr<Clique> clique_;
+  const std::shared_ptr<Seat> seat_;
   const uint32_t rank_;
   const Traits traits_;
 };

@@ -6,6 +6,7 @@
 #include <new>
 #include <utility>
 
+#include "emulator/ccl/hub.h"
 #include "emulator/faces/nccl/group.h"
 #include "emulator/faces/nccl/library.h"
 #include "emulator/faces/nccl/rank.h"
@@ -104,6 +105,8 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* uniqueId) {
   if (uniqueId == nullptr) return fail(ncclInvalidArgument, "uniqueId is NULL");
   if (!Library::get().trouble().ok()) return result_of(Library::get().trouble());
   try {
+    const keel::emulator::Status opened = ccl::open_hub();
+    if (!opened.ok()) return result_of(opened);
     const ccl::UniqueId id = ccl::Clique::make_id();
     std::memcpy(uniqueId, id.data(), id.size());
     return ncclSuccess;

@@ -39,7 +39,7 @@ Rank::~Rank() {
     is_ending_ = true;
     changed_.notify_all();
   }
-  ccl::Clique::give_up(id_);
+  ccl::Communicator::give_up(id_);
   if (worker_.joinable()) worker_.join();
 }
 

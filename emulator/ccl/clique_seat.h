@@ -1,0 +1,42 @@
+#ifndef KEEL_EMULATOR_CCL_CLIQUE_SEAT_H_
+#define KEEL_EMULATOR_CCL_CLIQUE_SEAT_H_
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "emulator/ccl/clique.h"
+#include "emulator/ccl/seat.h"
+
+namespace keel::emulator::ccl {
+
+// A place in a clique of this process, whoever sits there: what ranks of other processes send was
+// noted in their parts.
+class CliqueSeat : public Seat {
+ public:
+  CliqueSeat(std::shared_ptr<Clique> clique, uint32_t rank)
+      : clique_(std::move(clique)), rank_(rank) {}
+
+  uint32_t world() const override { return clique_->world(); }
+  Membership next(const Call& call) override { return clique_->next(rank_, call); }
+  void arrive(const Membership& self) override { clique_->arrive(*self.operation); }
+  Status compute(const Membership& self) override;
+  void finish_reading(const Membership& self) override { clique_->finish_reading(*self.operation); }
+
+  void abort() override { clique_->abort(rank_); }
+  bool is_aborted() const override { return clique_->is_aborted(rank_); }
+  void report(const Status& status) override { clique_->report(rank_, status); }
+  Status error() const override { return clique_->error(rank_); }
+
+ private:
+  // |piece| bytes from |offset| of what the rank |peer| sends, as the host finds them.
+  Status reach(const Operation::Part& part, uint32_t peer, uint64_t offset, uint64_t piece,
+               std::vector<Access>& accesses, const std::byte** out_data) const;
+
+  const std::shared_ptr<Clique> clique_;
+  const uint32_t rank_;
+};
+
+}  // namespace keel::emulator::ccl
+
+#endif  // KEEL_EMULATOR_CCL_CLIQUE_SEAT_H_

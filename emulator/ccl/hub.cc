@@ -1,0 +1,116 @@
+#include "emulator/ccl/hub.h"
+
+#include <pthread.h>
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <thread>
+#include <utility>
+
+#include "emulator/ccl/clique.h"
+#include "emulator/ccl/clique_seat.h"
+#include "emulator/ccl/link.h"
+
+namespace keel::emulator::ccl {
+namespace {
+
+// A rank of another process, for which this one sits down.
+class Visit : public std::enable_shared_from_this<Visit> {
+ public:
+  explicit Visit(int socket) : link_(std::make_shared<Link>(socket)) {}
+
+  // Until the other end has gone.
+  void serve() {
+    Message message;
+    if (!link_->receive(&message) || message.frame.kind != MessageKind::kHello) return;
+    const UniqueId id = message.frame.id;
+    if (!enter(message.frame)) return;
+    while (link_->receive(&message)) take(std::move(message));
+    // Whoever leaves before all have come will not come; after that it has aborted.
+    Clique::give_up(id);
+    seat_->abort();
+    seat_ = nullptr;  // the clique knows this object
+    link_->close();
+  }
+
+ private:
+  bool enter(const Frame& hello) {
+    const Guest guest = {[self = shared_from_this()](const Status& status) {
+                           if (status.ok()) self->has_met_.store(true);
+                           self->link_->send(Frame{.kind = MessageKind::kWelcome}, status);
+                         },
+                         [link = link_](const Status& status) {
+                           link->send(Frame{.kind = MessageKind::kFailure}, status);
+                         }};
+    std::shared_ptr<Clique> clique;
+    const Status status = Clique::admit(hello.id, hello.rank, hello.world, guest, &clique);
+    if (!status.ok()) {
+      link_->send(Frame{.kind = MessageKind::kWelcome}, status);
+      Message rest;
+      while (link_->receive(&rest)) {  // it goes once it has heard
+      }
+      return false;
+    }
+    seat_ = std::make_shared<CliqueSeat>(std::move(clique), hello.rank);
+    return true;
+  }
+
+  void take(Message message) {
+    const uint64_t number = message.frame.number;
+    if (!has_met_.load()) return;
+    if (message.frame.kind == MessageKind::kCall) {
+      const Call& call = message.frame.call;
+      if (is_possible(call, seat_->world())) under_way_[number] = seat_->next(call);
+      return;
+    }
+    const auto found = under_way_.find(number);
+    if (message.frame.kind != MessageKind::kArrival || found == under_way_.end()) return;
+    const Membership self = std::move(found->second);
+    under_way_.erase(found);
+    Operation::Part& part = self.part();
+    part.trouble = message.status();
+    if (part.trouble.ok()) part.sent = std::move(message.payload);
+    part.met->notify([seat = seat_, link = link_, self, number](const Status&) {
+      if (seat->is_aborted()) return;
+      const Status done = seat->compute(self);
+      const Frame frame = {.kind = MessageKind::kResult, .number = number};
+      if (!done.ok()) {
+        link->send(frame, done);
+        return;
+      }
+      link->send(frame, std::move(self.part().result));
+      seat->finish_reading(self);
+    });
+    seat_->arrive(self);
+  }
+
+  const std::shared_ptr<Link> link_;
+  std::shared_ptr<CliqueSeat> seat_;
+  std::atomic<bool> has_met_{false};
+  std::map<uint64_t, Membership> under_way_;  // called for, not arrived
+};
+
+// Threads of this process until it ends.
+void admit_all(int listening) {
+  pthread_setname_np(pthread_self(), "keel-emu-hub");
+  while (true) {
+    const int socket = Link::accept_from(listening);
+    if (socket < 0) continue;
+    std::thread([visit = std::make_shared<Visit>(socket)] { visit->serve(); }).detach();
+  }
+}
+
+}  // namespace
+
+Status open_hub() {
+  static const bool is_open = [] {
+    const int listening = Link::listen_at(own_door());
+    if (listening < 0) return false;
+    std::thread([listening] { admit_all(listening); }).detach();
+    return true;
+  }();
+  return is_open ? Status() : Status(Code::kUnavailable, "no other process can be let in");
+}
+
+}  // namespace keel::emulator::ccl

@@ -1,0 +1,66 @@
+#ifndef KEEL_EMULATOR_CCL_REMOTE_SEAT_H_
+#define KEEL_EMULATOR_CCL_REMOTE_SEAT_H_
+
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "emulator/bell.h"
+#include "emulator/ccl/link.h"
+#include "emulator/ccl/seat.h"
+#include "emulator/device.h"
+
+namespace keel::emulator::ccl {
+
+// A place in a clique of another process: what the rank sends goes there, and its result comes
+// from there.
+class RemoteSeat : public Seat {
+ public:
+  // Blocks until all have come. kInvalidArgument where no process lets anybody in by |id|, else
+  // as Clique::meet.
+  static Status create(const UniqueId& id, std::shared_ptr<Device> device, uint32_t rank,
+                       uint32_t world, Time deadline, std::shared_ptr<Seat>* out_seat);
+  // Whoever of this process waits in create() by |id| comes back with kUnavailable.
+  static void give_up(const UniqueId& id);
+  ~RemoteSeat() override;
+
+  uint32_t world() const override { return world_; }
+  Membership next(const Call& call) override;
+  void arrive(const Membership& self) override;
+  Status compute(const Membership& self) override;
+  void finish_reading(const Membership&) override {}
+
+  void abort() override;
+  bool is_aborted() const override;
+  void report(const Status& status) override;
+  Status error() const override;
+
+ private:
+  RemoteSeat(int socket, std::shared_ptr<Device> device, uint32_t rank, uint32_t world)
+      : device_(std::move(device)), rank_(rank), world_(world), link_(socket) {}
+  Status await_welcome(Time deadline);
+  // What the other process says, on a thread of its own.
+  void listen();
+  void take(Message message);
+
+  const std::shared_ptr<Device> device_;
+  const uint32_t rank_;
+  const uint32_t world_;
+  Link link_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool is_welcome_ = false;  // or refused
+  Status welcome_;
+  bool is_aborted_ = false;
+  Status error_;
+  uint64_t called_ = 0;
+  std::map<uint64_t, Membership> under_way_;
+  std::thread listener_;
+};
+
+}  // namespace keel::emulator::ccl
+
+#endif  // KEEL_EMULATOR_CCL_REMOTE_SEAT_H_
