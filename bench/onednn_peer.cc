@@ -17,6 +17,18 @@ std::string OnednnPeer::describe() {
   return fmt::format("oneDNN {}.{}.{}", version->major, version->minor, version->patch);
 }
 
+bool OnednnPeer::has_bf16() {
+  static const bool has = [] {
+    try {
+      OnednnProduct({16, 16, 16}, /*bfloat16=*/true, /*threads=*/1);
+      return true;
+    } catch (const dnnl::error&) {
+      return false;
+    }
+  }();
+  return has;
+}
+
 void OnednnPeer::multiply(const Product& product, const float* a, const float* b, float* c,
                           uint32_t threads) {
   omp_set_num_threads(static_cast<int>(threads));

@@ -15,6 +15,8 @@ struct OnednnPeer {
   static bool is_here();
   // "oneDNN 2.6.3", or why there is none.
   static std::string describe();
+  // Whether it has bfloat16 products on this processor.
+  static bool has_bf16();
   // c = a b in float32 by dnnl_sgemm, on |threads| threads.
   static void multiply(const Product& product, const float* a, const float* b, float* c,
                        uint32_t threads);

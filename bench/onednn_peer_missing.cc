@@ -12,6 +12,10 @@ std::string OnednnPeer::describe() {
   return "built without oneDNN";
 }
 
+bool OnednnPeer::has_bf16() {
+  return false;
+}
+
 void OnednnPeer::multiply(const Product&, const float*, const float*, float*, uint32_t) {
   throw std::logic_error(describe());
 }

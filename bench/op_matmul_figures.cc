@@ -169,15 +169,15 @@ class Products {
     contenders.push_back({kKeel, product_.operations() * static_cast<double>(per_wait_),
                           [this] { keel_.run(per_wait_); }});
     const bool is_wide = dtype_ == KEEL_FLOAT32;
-    if (OnednnPeer::is_here()) {
-      if (is_wide) {
-        contenders.push_back(
-            peer(OnednnPeer::describe() + " sgemm", [this](const Matrices& matrices) {
-              OnednnPeer::multiply(product_, static_cast<const float*>(matrices.a),
-                                   static_cast<const float*>(matrices.b),
-                                   static_cast<float*>(matrices.c), peers_.cores);
-            }));
-      }
+    if (OnednnPeer::is_here() && is_wide) {
+      contenders.push_back(
+          peer(OnednnPeer::describe() + " sgemm", [this](const Matrices& matrices) {
+            OnednnPeer::multiply(product_, static_cast<const float*>(matrices.a),
+                                 static_cast<const float*>(matrices.b),
+                                 static_cast<float*>(matrices.c), peers_.cores);
+          }));
+    }
+    if (is_wide ? OnednnPeer::is_here() : OnednnPeer::has_bf16()) {
       keel_.run(1);
       const auto compiled = std::make_shared<OnednnProduct>(product_, !is_wide, peers_.cores);
       contenders.push_back(
@@ -287,8 +287,12 @@ std::vector<Figure> ops_matmul(Setup& setup) {
   std::vector<Figure> figures;
   if (!peers.openblas) figures.push_back(Figure::skip("ops_matmul/openblas", no_openblas));
   for (const keel_dtype dtype : {KEEL_FLOAT32, KEEL_BFLOAT16}) {
-    if (dtype == KEEL_BFLOAT16 && !OnednnPeer::is_here() && !peers.openblas->has_bf16()) {
-      figures.push_back(Figure::skip("ops_matmul/bfloat16", OnednnPeer::describe()));
+    const bool has_peer = dtype == KEEL_FLOAT32 || OnednnPeer::has_bf16() ||
+                          (peers.openblas && peers.openblas->has_bf16());
+    if (!has_peer) {
+      figures.push_back(Figure::skip(
+          "ops_matmul/bfloat16",
+          OnednnPeer::describe() + ": no bfloat16 product on this processor; nor has OpenBLAS"));
       continue;
     }
     const size_t first = figures.size();
