@@ -20,7 +20,7 @@ std::string OnednnPeer::describe() {
 bool OnednnPeer::has_bf16() {
   static const bool has = [] {
     try {
-      OnednnProduct({16, 16, 16}, /*bfloat16=*/true, /*threads=*/1);
+      const OnednnProduct product({16, 16, 16}, /*bfloat16=*/true, /*threads=*/1);
       return true;
     } catch (const dnnl::error&) {
       return false;

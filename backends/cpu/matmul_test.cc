@@ -72,6 +72,10 @@ std::vector<Case> cases() {
     all.push_back({{1, 3, 4700}, transposed, transposed, 1.0, 0.0, false});
     all.push_back({{2, 1, 4700}, transposed, transposed, 1.0, 1.0, false});
   }
+  // Rows of b that are a multiple of 2 KiB apart, whole and as tiles.
+  all.push_back({{24, 512, 33}, false, false, 0.5, -2.0, true, 1});
+  all.push_back({{70, 1024, 65}, true, false, 1.0, 0.0, false});
+  all.push_back({{300, 1024, 40}, false, false, 1.0, 1.0, true});
   // Narrow and of no usual extents, yet large on one core.
   all.push_back({{331, 53, 2001}, false, true, 0.1, 0.5, false, 0});
   return all;
