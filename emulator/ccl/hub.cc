@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include <atomic>
+#include <exception>
 #include <map>
 #include <memory>
 #include <thread>
@@ -21,20 +22,32 @@ class Visit : public std::enable_shared_from_this<Visit> {
   explicit Visit(int socket) : link_(std::make_shared<Link>(socket)) {}
 
   // Until the other end has gone.
-  void serve() {
-    Message message;
-    if (!link_->receive(&message) || message.frame.kind != MessageKind::kHello) return;
-    const UniqueId id = message.frame.id;
-    if (!enter(message.frame)) return;
-    while (link_->receive(&message)) take(std::move(message));
-    // Whoever leaves before all have come will not come; after that it has aborted.
-    Clique::give_up(id);
-    seat_->abort();
-    seat_ = nullptr;  // the clique knows this object
-    link_->close();
+  void run() {
+    try {
+      serve();
+    } catch (const std::exception&) {  // no memory for what it says: it is shown out
+    }
+    leave();
   }
 
  private:
+  void serve() {
+    Message message;
+    if (!link_->receive(&message) || message.frame.kind != MessageKind::kHello) return;
+    id_ = message.frame.id;
+    if (!enter(message.frame)) return;
+    while (link_->receive(&message)) take(std::move(message));
+  }
+
+  // Whoever leaves before all have come will not come; after that it has aborted.
+  void leave() {
+    link_->close();
+    if (seat_ == nullptr) return;
+    Clique::give_up(id_);
+    seat_->abort();
+    seat_ = nullptr;  // the clique knows this object
+  }
+
   bool enter(const Frame& hello) {
     const Guest guest = {[self = shared_from_this()](const Status& status) {
                            if (status.ok()) self->has_met_.store(true);
@@ -86,6 +99,7 @@ class Visit : public std::enable_shared_from_this<Visit> {
   }
 
   const std::shared_ptr<Link> link_;
+  UniqueId id_ = {};
   std::shared_ptr<CliqueSeat> seat_;
   std::atomic<bool> has_met_{false};
   std::map<uint64_t, Membership> under_way_;  // called for, not arrived
@@ -97,7 +111,10 @@ void admit_all(int listening) {
   while (true) {
     const int socket = Link::accept_from(listening);
     if (socket < 0) continue;
-    std::thread([visit = std::make_shared<Visit>(socket)] { visit->serve(); }).detach();
+    try {
+      std::thread([visit = std::make_shared<Visit>(socket)] { visit->run(); }).detach();
+    } catch (const std::exception&) {  // no thread, or no memory: the visitor finds nobody
+    }
   }
 }
 

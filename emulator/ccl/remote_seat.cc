@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <exception>
 #include <utility>
 #include <vector>
 
@@ -78,8 +79,12 @@ Status RemoteSeat::await_welcome(Time deadline) {
 
 void RemoteSeat::listen() {
   pthread_setname_np(pthread_self(), "keel-emu-seat");
-  Message message;
-  while (link_.receive(&message)) take(std::move(message));
+  try {
+    Message message;
+    while (link_.receive(&message)) take(std::move(message));
+  } catch (const std::exception&) {  // no memory for what came
+    link_.close();
+  }
   const std::lock_guard lock(mutex_);
   if (!is_welcome_) welcome_ = {Code::kUnavailable, "a rank has given up waiting"};
   is_welcome_ = true;
