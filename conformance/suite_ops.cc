@@ -25,6 +25,8 @@ constexpr int64_t kQuickElements = 150'000;
 // Before and behind every tensor; a multiple of any alignment that a kernel may ask of
 // an allocation's begin.
 constexpr uint64_t kRedBytes = 4096;
+// No number, as any float: what was read of it shows in the result, too.
+constexpr std::byte kRed{0xff};
 // The mean error of fewer says nothing: where the terms of a few sums happen to cancel, what is
 // right for each by the size of its terms is much by that of the sums.
 constexpr size_t kElementsOfAMean = 64;
@@ -44,7 +46,7 @@ class DeviceTensor {
   void* data() const { return content_.empty() ? nullptr : buffer_.at(kRedBytes); }
   // As it was in the beginning.
   void upload(const Stream& stream) {
-    std::fill(image_.begin(), image_.end(), kRedZone);
+    std::fill(image_.begin(), image_.end(), kRed);
     std::copy(content_.begin(), content_.end(), image_.begin() + kRedBytes);
     stream.upload(buffer_.data(), image_);
   }
@@ -166,7 +168,7 @@ class OpRun {
   }
 
   static void check_red_zones(const DeviceTensor& tensor, const std::string& name) {
-    const std::vector<std::byte> red(kRedBytes, kRedZone);
+    const std::vector<std::byte> red(kRedBytes, kRed);
     check_equal(tensor.before(), red, name + ": the red zone before it was written to");
     check_equal(tensor.behind(), red, name + ": the red zone behind it was written to");
   }
