@@ -5,7 +5,9 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
+#include <keel/plugin_kit.hpp>
 #include <string>
 
 #include "backends/cuda/testing/cuda_test.h"
@@ -24,6 +26,54 @@ class CudaFaultsTest : public CudaFixture {
     std::ifstream file(KEEL_TEST_KERNELS, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
   }
+  // One of them, which writes 3, 4, ... to 64 words.
+  keel_kernel kernel_of(keel_device device) {
+    const std::string image = kernels();
+    keel_kernel kernel = {};
+    modules_.emplace_back();
+    EXPECT_KEEL_OK(
+        keel_module_load(device, KEEL_BINARY_CUBIN, image.data(), image.size(), &modules_.back()));
+    EXPECT_KEEL_OK(keel_kernel_find(modules_.back(), "number", &kernel));
+    return kernel;
+  }
+  static keel_status launch(keel_stream stream, keel_kernel kernel, const void* words) {
+    const uint32_t first = 3;
+    const void* const arguments[] = {&words, &first};
+    const uint32_t sizes[] = {sizeof(words), sizeof(first)};
+    auto launch = KEEL_STRUCT_INIT(keel_launch, KEEL_STRUCT_LAUNCH);
+    launch.grid[0] = launch.grid[1] = launch.grid[2] = 1;
+    launch.block[0] = 64;
+    launch.block[1] = launch.block[2] = 1;
+    launch.argument_count = 2;
+    launch.arguments = arguments;
+    launch.argument_sizes = sizes;
+    return keel_kernel_launch(stream, kernel, &launch);
+  }
+  void expect_launches(keel_device device) {
+    void* const memory = alloc(device, 256);
+    const keel_stream stream = new_stream(device);
+    EXPECT_KEEL_OK(launch(stream, kernel_of(device), memory));
+    EXPECT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+    EXPECT_EQ(read(device, memory, 64).at(63), 66u);
+  }
+  // What |enqueue| enqueues on its stream ends with |error|, and the device with it. It has 256
+  // bytes to use.
+  void expect_lost_by(keel_device device, const char* error,
+                      const std::function<keel_status(keel_stream, char* memory)>& enqueue) {
+    void* const memory = alloc(device, 256);
+    const keel_stream stream = new_stream(device);
+    const keel_stream bystander = new_stream(device);
+    ASSERT_KEEL_OK(enqueue(stream, static_cast<char*>(memory)));
+    EXPECT_FAILS(KEEL_DEVICE_LOST, error, keel_stream_synchronize(stream, kPatience));
+    EXPECT_EQ(keel_stream_synchronize(bystander, kPatience), KEEL_DEVICE_LOST);
+    EXPECT_EQ(fill(stream, memory, 0, 64), KEEL_DEVICE_LOST);
+  }
+  void TearDown() override {
+    for (const keel_module module : modules_) EXPECT_KEEL_OK(keel_module_unload(module));
+    CudaFixture::TearDown();
+  }
+
+  std::vector<keel_module> modules_;
 };
 
 TEST_F(CudaFaultsTest, ADeviceIsLostWithMuchInFlight) {
@@ -82,41 +132,42 @@ TEST_F(CudaFaultsTest, OneDeviceIsFull) {
 TEST_F(CudaFaultsTest, AKernelWithABadPointer) {
   const OwnDriver driver("devices=2");
   const auto devices = load_cuda(driver);
-  const std::string image = kernels();
-  for (const keel_device device : {devices.at(0), devices.at(1)}) {
-    const bool is_bad = device.id == devices[0].id;
-    keel_module module = {};
-    keel_kernel kernel = {};
-    ASSERT_KEEL_OK(
-        keel_module_load(device, KEEL_BINARY_CUBIN, image.data(), image.size(), &module));
-    ASSERT_KEEL_OK(keel_kernel_find(module, "number", &kernel));
-    const keel_stream stream = new_stream(device);
-    const keel_stream bystander = new_stream(device);
-    void* const memory = alloc_filled(device, std::vector<uint32_t>(64, 0));
-    // Far behind all that was ever allocated.
-    const void* const pointer = is_bad ? static_cast<char*>(memory) + (uint64_t{1} << 34) : memory;
-    const uint32_t first = 3;
-    const void* const arguments[] = {&pointer, &first};
-    const uint32_t sizes[] = {sizeof(pointer), sizeof(first)};
-    auto launch = KEEL_STRUCT_INIT(keel_launch, KEEL_STRUCT_LAUNCH);
-    launch.grid[0] = launch.grid[1] = launch.grid[2] = 1;
-    launch.block[0] = 64;
-    launch.block[1] = launch.block[2] = 1;
-    launch.argument_count = 2;
-    launch.arguments = arguments;
-    launch.argument_sizes = sizes;
-    ASSERT_KEEL_OK(keel_kernel_launch(stream, kernel, &launch));
-    if (is_bad) {
-      EXPECT_FAILS(KEEL_DEVICE_LOST, "CUDA_ERROR_ILLEGAL_ADDRESS",
-                   keel_stream_synchronize(stream, kPatience));
-      EXPECT_EQ(keel_stream_synchronize(bystander, kPatience), KEEL_DEVICE_LOST);
-      EXPECT_EQ(keel_kernel_launch(stream, kernel, &launch), KEEL_DEVICE_LOST);
-    } else {
-      EXPECT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
-      EXPECT_EQ(read(device, memory, 64).at(63), 66u);
-    }
-    EXPECT_KEEL_OK(keel_module_unload(module));
-  }
+  // Far behind all that was ever allocated.
+  expect_lost_by(devices.at(0), "CUDA_ERROR_ILLEGAL_ADDRESS",
+                 [&](keel_stream stream, char* memory) {
+                   return launch(stream, kernel_of(devices[0]), memory + (uint64_t{1} << 34));
+                 });
+  expect_launches(devices.at(1));
+}
+
+// As by an assertion in it: the caller's kernel.
+TEST_F(CudaFaultsTest, AKernelThatTraps) {
+  const OwnDriver driver("devices=2 faults=0/fail:op@1");
+  const auto devices = load_cuda(driver);
+  expect_lost_by(devices.at(0), "CUDA_ERROR_LAUNCH_FAILED", [&](keel_stream stream, char* memory) {
+    return launch(stream, kernel_of(devices[0]), memory);
+  });
+  expect_launches(devices.at(1));
+}
+
+TEST_F(CudaFaultsTest, AnOperatorsKernelThatTraps) {
+  const OwnDriver driver("devices=2 faults=0/fail:op@1");
+  const auto devices = load_cuda(driver);
+  const auto add = [](keel_stream stream, void* memory) {
+    const keel_tensor values = kit::make_tensor(memory, KEEL_FLOAT32, {64});
+    const keel_tensor* const both[] = {&values, &values};
+    auto call = KEEL_STRUCT_INIT(keel_op_call, KEEL_STRUCT_OP_CALL);
+    call.op = KEEL_OP_ADD;
+    call.input_count = 2;
+    call.inputs = both;
+    call.output_count = 1;
+    call.outputs = both;
+    return keel_op_run(stream, &call);
+  };
+  expect_lost_by(devices.at(0), "CUDA_ERROR_LAUNCH_FAILED", add);
+  const keel_stream stream = new_stream(devices.at(1));
+  EXPECT_KEEL_OK(add(stream, alloc(devices[1], 256)));
+  EXPECT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
 }
 
 TEST_F(CudaFaultsTest, BinariesOfOtherArchitectures) {
