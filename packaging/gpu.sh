@@ -127,6 +127,34 @@ gpu_facts() {
   fi
 }
 
+# use_wheel NAME FILE...: unless KEEL_NAME_LIBRARY_FOLDER says where a vendor's library is, or the
+# loader has it, that of the interpreter with PyTorch, whose wheels bring one.
+use_wheel() {
+  local variable=KEEL_$1_LIBRARY_FOLDER name=$1 file folder
+  shift
+  if [[ ! ${!variable:-} && ! $emulated ]]; then
+    for file; do
+      PATH=$PATH:/sbin ldconfig -p 2>/dev/null | grep -qF "$file " && return
+      # Where the plugin looks too, for this one.
+      [[ $name != CUBLASLT || ! -e /usr/local/cuda/lib64/$file ]] || return
+    done
+    folder=$(timeout 20 "${KEEL_BENCH_PYTHON:-python3}" - "$@" 2>/dev/null <<'PYTHON'
+import glob, importlib.util, os, sys
+spec = importlib.util.find_spec("nvidia")
+for name in sys.argv[1:]:
+    for root in spec.submodule_search_locations if spec else []:
+        for found in sorted(glob.glob(os.path.join(root, "*", "lib", name))):
+            print(os.path.dirname(found))
+            sys.exit()
+PYTHON
+    )
+    [[ ! $folder ]] || export "$variable=$folder"
+  fi
+  [[ ! ${!variable:-} ]] || fact "$name library" "of ${!variable}"
+}
+use_wheel CUBLASLT libcublasLt.so.13 libcublasLt.so.12
+use_wheel NCCL libnccl.so.2
+
 devices=$(timeout -k 3 60 "$keel" devices 2>&1)
 # "1 ready", "0 no device: no CUDA driver: ...".
 cuda=$(sed -n 's/^cuda  *\([0-9]*\)  */\1 /p' <<<"$devices" | tail -n 1)
@@ -183,9 +211,10 @@ sanitizer() {
   elif [[ ,${claims// /,}, != *,ops,* ]]; then
     skip sanitizer "the backend has no operators of its own"
   else
-    # Conformance makes calls that have to fail: only what kernels do is looked at.
-    step sanitizer 110 "$program" --target-processes all --report-api-errors no \
-      --error-exitcode 99 "$keel" conform run --backend cuda --level ops --timeout 100
+    # Conformance makes calls that have to fail: only what kernels do is looked at. The first of
+    # its processes, which starts the others, makes none at all.
+    step sanitizer 110 "$program" --target-processes all --require-cuda-init=no \
+      --report-api-errors no --error-exitcode 99 "$keel" conform run --backend cuda --level ops --timeout 100
   fi
 }
 

@@ -43,7 +43,17 @@ esac
 echo "GPU 9, 580.1, 00000000:01:00.0, 345 MHz, 2619 MHz, 1980 MHz, 2619 MHz, 69 W, 700 W, 33"
 TEXT
 chmod +x "$work/bin/nvidia-smi"
-PATH=$work/bin:$PATH KEEL_CUDA_LIBRARY_FOLDER=$work/none run 0 bare
+# PyTorch's wheels bring the vendor's libraries into a folder that no loader knows.
+wheels=$work/site/nvidia
+mkdir -p "$wheels/nccl/lib"
+touch "$wheels/nccl/lib/libnccl.so.2"
+ln -s /bin/true "$work/bin/ldconfig"
+PYTHONPATH=$work/site PATH=$work/bin:$PATH KEEL_CUDA_LIBRARY_FOLDER=$work/none \
+  KEEL_CUBLASLT_LIBRARY_FOLDER=$work/told run 0 bare
+expect "$work/bare.md" "^- CUBLASLT library: of $work/told$"
+if command -v python3 >/dev/null; then
+  expect "$work/bare.md" "^- NCCL library: of $wheels/nccl/lib$"
+fi
 expect "$work/bare.md" '^- driver_version: 580.1$' '^- clocks.max.sm: 1980 MHz$'
 looks=$(cat "$work/bin/looks" 2>/dev/null)
 [[ $looks ]] || fail "nobody kept the GPU awake"
