@@ -169,6 +169,16 @@ keel_status Device::peer_enable(const Device& peer) {
   });
 }
 
+void Device::connect(Device& peer) {
+  const uint64_t bit = uint64_t{1} << (static_cast<uint32_t>(peer.device_) % 64);
+  if ((connected_.load(std::memory_order_relaxed) & bit) != 0 || &peer == this) return;
+  connected_.fetch_or(bit, std::memory_order_relaxed);
+  // Where there are no such wires, or one of them is lost, the copy itself says what there is to
+  // say.
+  (void)peer_enable(peer);
+  (void)peer.peer_enable(*this);
+}
+
 keel_status Device::native_handle(uint32_t which, void** out_handle) const {
   switch (which) {
     case 0:

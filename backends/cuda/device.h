@@ -79,6 +79,9 @@ class Device {
   // Never fails for a device that is unwell: that is the answer.
   keel_status health(keel_device_health* out_health);
   keel_status peer_enable(const Device& peer);
+  // Before a copy between the two: the first one enables both, so that it, too, goes over the wires
+  // that there are. The driver takes others through the host.
+  void connect(Device& peer);
   // 0: the CUcontext; 1: the CUdevice.
   keel_status native_handle(uint32_t which, void** out_handle) const;
 
@@ -109,6 +112,7 @@ class Device {
   int least_priority_ = 0;
   int greatest_priority_ = 0;
   std::atomic<CUresult> loss_{CUDA_SUCCESS};
+  std::atomic<uint64_t> connected_{0};  // a bit a device, by number, whatever came of it
   std::unique_ptr<Kernels> kernels_;
   std::optional<LibraryProducts> library_products_;  // while there is a context
 };

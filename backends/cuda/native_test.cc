@@ -107,6 +107,33 @@ TEST_F(CudaNativeTest, OneOrderOfBothKindsOfWork) {
 }
 
 // Work that Keel has not seen is waited for in every way.
+// The driver would take them through the host.
+TEST_F(CudaNativeTest, CopiesBetweenDevicesEnableThemAsPeers) {
+  start();
+  const std::vector<uint32_t> words = pattern(1000, 3);
+  void* const here = alloc_filled(devices_[0], words);
+  void* const there = alloc(devices_[1], 4000);
+  const keel_stream stream = new_stream(devices_[0]);
+  ASSERT_KEEL_OK(keel_copy(stream, devices_[1], there, devices_[0], here, 4000));
+  ASSERT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+  EXPECT_EQ(read(devices_[1], there, 1000), words);
+  void* contexts[2] = {};
+  for (uint32_t i = 0; i < 2; ++i) {
+    ASSERT_KEEL_OK(keel_device_native_handle(devices_[i], 0, &contexts[i]));
+  }
+  for (uint32_t i = 0; i < 2; ++i) {
+    CUcontext popped = nullptr;
+    EXPECT_EQ(native<decltype(&cuCtxPushCurrent)>("cuCtxPushCurrent_v2")(
+                  static_cast<CUcontext>(contexts[i])),
+              CUDA_SUCCESS);
+    EXPECT_EQ(native<decltype(&cuCtxEnablePeerAccess)>("cuCtxEnablePeerAccess")(
+                  static_cast<CUcontext>(contexts[1 - i]), 0),
+              CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)
+        << i;
+    EXPECT_EQ(native<decltype(&cuCtxPopCurrent)>("cuCtxPopCurrent_v2")(&popped), CUDA_SUCCESS);
+  }
+}
+
 TEST_F(CudaNativeTest, NativeWorkIsWaitedFor) {
   start("stall:fill@1=50,stall:fill@2=50,stall:fill@3=50,stall:fill@4=50");
   const CUstream theirs = create();

@@ -103,8 +103,9 @@ keel_status Stream::copy(keel_copy_kind kind, void* destination, const void* sou
 }
 
 // Peer access need not be enabled: without it the driver goes through the host.
-keel_status Stream::copy_peer(const Device& destination_device, void* destination,
-                              const Device& source_device, const void* source, uint64_t size) {
+keel_status Stream::copy_peer(Device& destination_device, void* destination, Device& source_device,
+                              const void* source, uint64_t size) {
+  destination_device.connect(source_device);
   return call("cuMemcpyPeerAsync", [&](const Functions& cu) {
     return cu.MemcpyPeerAsync(address(destination), destination_device.context(), address(source),
                               source_device.context(), size, native_);

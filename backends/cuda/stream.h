@@ -39,8 +39,8 @@ class Stream {
 
   keel_status query();
   keel_status copy(keel_copy_kind kind, void* destination, const void* source, uint64_t size);
-  keel_status copy_peer(const Device& destination_device, void* destination,
-                        const Device& source_device, const void* source, uint64_t size);
+  keel_status copy_peer(Device& destination_device, void* destination, Device& source_device,
+                        const void* source, uint64_t size);
   keel_status fill(void* destination, const void* pattern, uint32_t pattern_size, uint64_t size);
 
  private:
