@@ -2,6 +2,7 @@
 // own results against the serial reference.
 #include <gtest/gtest.h>
 #include <keel/keel.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -77,6 +78,25 @@ std::vector<std::unique_ptr<Reference>> make_references(uint32_t world, bool sta
   return references;
 }
 
+std::string explain(keel_comm comm) {
+  return keel::api_detail::read_text(
+      [&](char* out, uint64_t* size) { return keel_comm_explain(comm, out, size); });
+}
+
+// The core that is number |index| of those that this process may use, and no other, from now on.
+bool bind_to_core(uint32_t index) {
+  cpu_set_t all;
+  cpu_set_t own;
+  CPU_ZERO(&own);
+  if (sched_getaffinity(0, sizeof(all), &all) != 0) return false;
+  for (size_t core = 0; core < CPU_SETSIZE; ++core) {
+    if (!CPU_ISSET(core, &all) || index-- != 0) continue;
+    CPU_SET(core, &own);
+    return sched_setaffinity(0, sizeof(own), &own) == 0;
+  }
+  return false;
+}
+
 // Arguments: first rank, threads, world, backends, "staged" or "alias", meeting ("-": an id,
 // which rank 0 says and the others hear), what to run, an algorithm ("-": none).
 int run_worker(const std::vector<std::string>& arguments) {
@@ -94,6 +114,7 @@ int run_worker(const std::vector<std::string>& arguments) {
   if (arguments[7] != "-" && (what != "agreement" || first == 0)) {
     setenv("KEEL_ALGORITHM", arguments[7].c_str(), 1);
   }
+  if (what == "bound" && !bind_to_core(first)) return 5;
   setenv("KEEL_CPU_DEVICES", "2", 1);
   setenv("KEEL_SIM_DEVICES", backends == "sim" ? "2" : "1", 1);
   auto init = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
@@ -121,8 +142,7 @@ int run_worker(const std::vector<std::string>& arguments) {
   if (what == "cases" || what == "agreement") references = make_references(world, staged);
   const Program cases = [&](uint32_t rank, keel_device device, keel_comm comm,
                             keel_stream stream) -> std::string {
-    const std::string explained = keel::api_detail::read_text(
-        [&](char* out, uint64_t* size) { return keel_comm_explain(comm, out, size); });
+    const std::string explained = explain(comm);
     const std::string used = "\"algorithm\": \"" + arguments[7] + "\"";
     if (arguments[7] != "-" && explained.find(used) == std::string::npos) return explained;
     for (const auto& reference : references) {
@@ -148,8 +168,16 @@ int run_worker(const std::vector<std::string>& arguments) {
     }
     return "";
   };
-  const std::map<std::string, Program> programs = {
-      {"cases", cases}, {"agreement", cases}, {"interleaving", interleaving}, {"product", product}};
+  // A core for each rank, though none of their processes may use more than one.
+  const Program bound = [](uint32_t, keel_device, keel_comm comm, keel_stream) -> std::string {
+    const std::string explained = explain(comm);
+    return explained.find("\"cores\": \"enough\"") != std::string::npos ? "" : explained;
+  };
+  const std::map<std::string, Program> programs = {{"cases", cases},
+                                                   {"agreement", cases},
+                                                   {"interleaving", interleaving},
+                                                   {"product", product},
+                                                   {"bound", bound}};
   const std::vector<keel_device> available = keel::testing::all_devices();
   std::vector<std::string> problems(threads);
   std::vector<std::thread> running;
@@ -221,6 +249,13 @@ class Processes : public testing::TestWithParam<Job> {};
 
 TEST_P(Processes, EveryRankHasWhatTheReferenceHas) {
   run_job(GetParam());
+}
+
+TEST(ProcessesOfALauncher, HaveACoreEachWhereTheyAreBoundToOne) {
+  cpu_set_t all;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(all), &all), 0);
+  if (CPU_COUNT(&all) < 2) GTEST_SKIP() << "one core";
+  run_job({2, 1, "cpu", false, "bound"});
 }
 
 INSTANTIATE_TEST_SUITE_P(Processes, Processes,

@@ -29,12 +29,23 @@ Registry& registry() {
   return created;
 }
 
-// Cores that this process may use.
-uint32_t core_count() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
-  return static_cast<uint32_t>(CPU_COUNT(&set));
+// Cores that some rank's process may use: launchers bind each to cores of its own.
+uint32_t core_count(const std::vector<Attendee>& attendees) {
+  cpu_set_t all;
+  CPU_ZERO(&all);
+  const Attendee* last = nullptr;
+  for (const Attendee& attendee : attendees) {
+    if (last != nullptr && attendee.process == last->process) continue;
+    last = &attendee;
+    const bool is_here = attendee.process == ShareServer::get().token();
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    // One that has ended, or that another namespace counts, adds none.
+    if (sched_getaffinity(is_here ? 0 : static_cast<pid_t>(attendee.pid), sizeof(set), &set) == 0) {
+      CPU_OR(&all, &all, &set);
+    }
+  }
+  return static_cast<uint32_t>(CPU_COUNT(&all));
 }
 
 }  // namespace
@@ -56,7 +67,7 @@ Team::~Team() {
 
 Status Team::make_segment(const std::vector<Attendee>& attendees, FileDescriptor* out_segment) {
   const auto world = static_cast<uint32_t>(attendees.size());
-  return ControlSegment::create(world, world > core_count(), out_segment);
+  return ControlSegment::create(world, world > core_count(attendees), out_segment);
 }
 
 Status Team::check_priorities(const std::vector<Attendee>& attendees) {
