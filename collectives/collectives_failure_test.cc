@@ -381,6 +381,22 @@ TEST_F(CollectiveFailures, EveryFunctionKnowsAHandleThatIsNone) {
     EXPECT_FAILS(KEEL_INVALID_HANDLE, "comm",
                  keel_reduce_scatter(none, p, p, 1, KEEL_FLOAT32, KEEL_SUM, s));
     EXPECT_FAILS(KEEL_INVALID_HANDLE, "comm", keel_barrier(none, s));
+    EXPECT_FAILS(KEEL_INVALID_HANDLE, "comm",
+                 keel_reduce(none, p, p, 1, KEEL_FLOAT32, KEEL_SUM, 0, s));
+    EXPECT_FAILS(KEEL_INVALID_HANDLE, "comm", keel_all_to_all(none, p, p, 1, KEEL_FLOAT32, s));
+    EXPECT_FAILS(KEEL_INVALID_HANDLE, "comm", keel_gather(none, p, p, 1, KEEL_FLOAT32, 0, s));
+    EXPECT_FAILS(KEEL_INVALID_HANDLE, "comm", keel_scatter(none, p, p, 1, KEEL_FLOAT32, 0, s));
+    EXPECT_FAILS(KEEL_INVALID_HANDLE, "comm", keel_send(none, p, 1, KEEL_FLOAT32, 1, s));
+    EXPECT_FAILS(KEEL_INVALID_HANDLE, "comm", keel_recv(none, p, 1, KEEL_FLOAT32, 1, s));
+    EXPECT_FAILS(KEEL_INVALID_HANDLE, "comm",
+                 keel_send_recv(none, p, 1, 1, p, 1, 1, KEEL_FLOAT32, s));
+    EXPECT_FAILS(KEEL_INVALID_HANDLE, "comm", keel_comm_finalize(none, 0));
+    EXPECT_FAILS(KEEL_INVALID_HANDLE, "comm", keel_comm_timeout_set(none, 1));
+    keel_comm part = {};
+    EXPECT_FAILS(KEEL_INVALID_HANDLE, "comm", keel_comm_split(none, 0, 0, nullptr, &part));
+    EXPECT_FAILS(KEEL_INVALID_HANDLE, "comm", keel_comm_duplicate(none, nullptr, &part));
+    keel_reduction reduction = 0;
+    EXPECT_FAILS(KEEL_INVALID_HANDLE, "comm", keel_premul_sum_create(none, 2.0, &reduction));
   }
   EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "out_rank", keel_comm_rank(comms_[0], nullptr, &world));
   EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "out_world", keel_comm_rank(comms_[0], &rank, nullptr));

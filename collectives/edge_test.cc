@@ -241,6 +241,58 @@ TEST_F(CollectiveEdges, AGroupOverTwoCommunicatorsHasNoOrder) {
   for (keel_comm comm : others) EXPECT_KEEL_OK(keel_comm_destroy(comm));
 }
 
+// The first operation of each rank waits for a gate; only the outermost end enqueues anything.
+TEST_F(CollectiveEdges, AGroupWithinAGroupEndsWithTheOuterOne) {
+  auto stats = KEEL_STRUCT_INIT(keel_comm_stats, KEEL_STRUCT_COMM_STATS);
+  EXPECT_KEEL_OK(keel_group_start());
+  for (uint32_t rank = 0; rank < kWorld; ++rank) {
+    void* const data = allocate(rank, 400);
+    EXPECT_KEEL_OK(keel_group_start());
+    EXPECT_KEEL_OK(keel_send_recv(comms_[rank], data, 50, 1 - rank, static_cast<char*>(data) + 200,
+                                  50, 1 - rank, KEEL_INT32, streams_[rank]));
+    EXPECT_KEEL_OK(keel_group_end());
+  }
+  for (uint32_t rank = 0; rank < kWorld; ++rank) {
+    EXPECT_KEEL_OK(keel_comm_finalize(comms_[rank], kSecond * 10));
+    EXPECT_KEEL_OK(keel_comm_stats_get(comms_[rank], &stats));
+    EXPECT_EQ(stats.operations, 0u) << "rank " << rank;
+  }
+  EXPECT_KEEL_OK(keel_group_end());
+  for (uint32_t rank = 0; rank < kWorld; ++rank) {
+    EXPECT_KEEL_OK(keel_stream_synchronize(streams_[rank], kSecond * 10));
+    EXPECT_KEEL_OK(keel_comm_stats_get(comms_[rank], &stats));
+    EXPECT_EQ(stats.operations, 1u) << "rank " << rank;
+  }
+}
+
+TEST_F(CollectiveEdges, AGroupThatWasNotStartedDoesNotEnd) {
+  EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "keel_group_start", keel_group_end());
+  EXPECT_KEEL_OK(keel_group_start());
+  EXPECT_KEEL_OK(keel_group_end());
+  EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "keel_group_start", keel_group_end());
+}
+
+TEST_F(CollectiveEdges, FinalizeWaitsForWhatTheRankHasEnqueued) {
+  keel_gate gate;
+  ASSERT_KEEL_OK(keel_gate_create(&gate));
+  for (uint32_t rank = 0; rank < kWorld; ++rank) {
+    void* const data = allocate(rank, 400);
+    EXPECT_KEEL_OK(keel_stream_wait_gate(streams_[rank], gate));
+    EXPECT_KEEL_OK(
+        keel_all_reduce(comms_[rank], data, data, 100, KEEL_INT32, KEEL_MAX, streams_[rank]));
+  }
+  EXPECT_EQ(keel_comm_finalize(comms_[0], kSecond / 50), KEEL_TIMED_OUT) << keel_last_error();
+  EXPECT_KEEL_OK(keel_gate_open(gate, KEEL_OK, nullptr));
+  auto stats = KEEL_STRUCT_INIT(keel_comm_stats, KEEL_STRUCT_COMM_STATS);
+  for (uint32_t rank = 0; rank < kWorld; ++rank) {
+    EXPECT_KEEL_OK(keel_comm_finalize(comms_[rank], kSecond * 10));
+    EXPECT_KEEL_OK(keel_comm_stats_get(comms_[rank], &stats));
+    EXPECT_EQ(stats.operations, 1u);
+    EXPECT_KEEL_OK(keel_stream_synchronize(streams_[rank], kSecond * 10));
+  }
+  EXPECT_KEEL_OK(keel_gate_destroy(gate));
+}
+
 TEST_F(CollectiveEdges, AMessageWhoseBufferIsGoneIsToldToItsPeer) {
   if (!has_host_alias()) GTEST_SKIP() << "its memory is looked up when the call is made here";
   void* const sent = allocate(0, 4096);
