@@ -81,16 +81,42 @@ std::vector<Comparison> compare(const Samples& samples,
   return comparisons;
 }
 
-// With memory that the ranks may read of each other, where memory decides.
-std::optional<double> target_of(Setting setting, bool large) {
-  constexpr double kTarget = 3;
-  if (setting == Setting::kProcesses && large) return kTarget;
+std::optional<Target> mean_target(Setting setting, bool large) {
+  switch (setting) {
+    case Setting::kProcesses:
+      return Target{large ? 3 : 1.3};
+    case Setting::kForeign:
+      return Target{1.3};
+    case Setting::kThreads:
+      return Target{3};
+  }
   return std::nullopt;
 }
 
-std::optional<bool> is_met(std::optional<double> target, std::optional<double> ratio) {
+// Below kLarge the machine's noise is a part of the times: none may be slower for certain.
+std::optional<Target> peer_target(Setting setting, uint64_t bytes) {
+  switch (setting) {
+    case Setting::kProcesses:
+      return bytes >= kLarge ? Target{1.5} : Target{0.95, /*of_low=*/true};
+    case Setting::kForeign:
+      return Target{1};
+    case Setting::kThreads:
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+// Where what the ranks do between them is little beside the memory.
+std::optional<Target> direct_target(Setting setting, uint64_t bytes) {
+  constexpr uint64_t kFirst = 1 << 20;
+  if (setting == Setting::kProcesses && bytes >= kFirst) return Target{0.85};
+  return std::nullopt;
+}
+
+std::optional<bool> is_met(const std::optional<Target>& target,
+                           const std::optional<Estimate>& ratio) {
   if (!target || !ratio) return std::nullopt;
-  return *ratio >= *target;
+  return (target->of_low ? ratio->low : ratio->median) >= target->bound;
 }
 
 std::optional<double> mean_ratio(std::span<const Comparison> comparisons,

@@ -42,10 +42,19 @@ double geometric_mean(std::span<const double> values);
 // Sizes below which waiting decides, and from which on memory does.
 inline constexpr uint64_t kLarge = 64 << 10;
 
-// How many times as long the best peer is to take, for each size and in the mean; nothing where no
-// target is set. Whether it does; nothing where there is no target, or no ratio.
-std::optional<double> target_of(Setting setting, bool large);
-std::optional<bool> is_met(std::optional<double> target, std::optional<double> ratio);
+// What a ratio is to reach, or the lower end of its interval.
+struct Target {
+  double bound = 0;
+  bool of_low = false;
+};
+// Of peer / Keel, in the mean and in each cell, below or from kLarge; and of direct / Keel in a
+// cell. Nothing where no target is set.
+std::optional<Target> mean_target(Setting setting, bool large);
+std::optional<Target> peer_target(Setting setting, uint64_t bytes);
+std::optional<Target> direct_target(Setting setting, uint64_t bytes);
+// Nothing where there is no target, or no ratio.
+std::optional<bool> is_met(const std::optional<Target>& target,
+                           const std::optional<Estimate>& ratio);
 
 // Of the medians of one kind of ratio, of the cells below or from kLarge; nothing where no
 // cell has one.

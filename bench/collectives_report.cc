@@ -34,53 +34,53 @@ std::string mean_text(const std::optional<double>& mean) {
 }
 
 // Two cells of a table: what has to be reached, and whether it is.
-std::string target_text(std::optional<double> target, std::optional<double> ratio) {
+std::string target_text(const std::optional<Target>& target, const std::optional<Estimate>& ratio) {
   if (!target) return "– | –";
   const std::optional<bool> met = is_met(target, ratio);
-  return fmt::format("at least {:.2f} | {}", *target,
+  return fmt::format("{} {:.2f} | {}", target->of_low ? "surely" : "at least", target->bound,
                      !met   ? "not measured"
                      : *met ? "met"
                             : "missed");
 }
 
-std::optional<double> target_of(const Comparison& comparison, Setting setting) {
-  return bench::target_of(setting, comparison.cell.bytes >= kLarge);
-}
-
-std::optional<double> median_of(const std::optional<Estimate>& ratio) {
-  if (!ratio) return std::nullopt;
-  return ratio->median;
+// Of a mean there is no interval.
+std::optional<Estimate> estimate_of(const std::optional<double>& mean) {
+  if (!mean) return std::nullopt;
+  return Estimate{*mean, *mean, *mean};
 }
 
 void add_means(const CollectivesReport::PerSetting& part, std::string& text) {
   text +=
-      "| geometric mean of | below 64 KiB | from 64 KiB | target from 64 KiB | |\n"
-      "|---|---|---|---|---|\n";
+      "| geometric mean of | below 64 KiB | target | | from 64 KiB | target | |\n"
+      "|---|---|---|---|---|---|---|\n";
   for (const auto& [name, ratio] : kRatios) {
     const std::optional<double> small = mean_ratio(part.comparisons, ratio, /*large=*/false);
     const std::optional<double> large = mean_ratio(part.comparisons, ratio, /*large=*/true);
     if (!small && !large) continue;
-    const auto target = ratio == &Comparison::peer_ratio
-                            ? bench::target_of(part.setting, /*large=*/true)
-                            : std::nullopt;
-    text += fmt::format("| {} | {} | {} | {} |\n", name, mean_text(small), mean_text(large),
-                        target_text(target, large));
+    const auto target = [&](bool is_large) {
+      return ratio == &Comparison::peer_ratio ? mean_target(part.setting, is_large) : std::nullopt;
+    };
+    text += fmt::format("| {} | {} | {} | {} | {} |\n", name, mean_text(small),
+                        target_text(target(false), estimate_of(small)), mean_text(large),
+                        target_text(target(true), estimate_of(large)));
   }
 }
 
 void add_cells(const CollectivesReport::PerSetting& part, std::string& text) {
   text +=
       "| operation | ranks | size | best peer | its algorithm | peer | Keel | Keel, stream | "
-      "direct | peer / Keel | target | | direct / Keel | peer / direct |\n"
-      "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
+      "direct | peer / Keel | target | | direct / Keel | target | | peer / direct |\n"
+      "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
   for (const Comparison& row : part.comparisons) {
-    text += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n",
+    text += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n",
                         peers::name_of(row.cell.operation), row.cell.ranks,
                         size_text(row.cell.bytes), row.peer, row.peer_way, time_text(row.peer_time),
                         time_text(row.keel_time), time_text(row.stream_time),
                         time_text(row.direct_time), ratio_text(row.peer_ratio),
-                        target_text(target_of(row, part.setting), median_of(row.peer_ratio)),
-                        ratio_text(row.direct_ratio), ratio_text(row.peer_over_bound));
+                        target_text(peer_target(part.setting, row.cell.bytes), row.peer_ratio),
+                        ratio_text(row.direct_ratio),
+                        target_text(direct_target(part.setting, row.cell.bytes), row.direct_ratio),
+                        ratio_text(row.peer_over_bound));
   }
 }
 
@@ -101,8 +101,16 @@ nlohmann::ordered_json or_null(const std::optional<Value>& value) {
   return *value;
 }
 
+nlohmann::ordered_json to_object(const std::optional<Target>& target,
+                                 const std::optional<Estimate>& ratio) {
+  if (!target) return nullptr;
+  return {{"bound", target->bound},
+          {"of", target->of_low ? "low" : "median"},
+          {"met", or_null(is_met(target, ratio))}};
+}
+
 nlohmann::ordered_json to_object(const Comparison& comparison, Setting setting) {
-  const std::optional<double> target = target_of(comparison, setting);
+  const uint64_t bytes = comparison.cell.bytes;
   return {{"op", peers::name_of(comparison.cell.operation)},
           {"ranks", comparison.cell.ranks},
           {"bytes", comparison.cell.bytes},
@@ -113,10 +121,11 @@ nlohmann::ordered_json to_object(const Comparison& comparison, Setting setting) 
           {"keel_stream_us", to_object(comparison.stream_time)},
           {"direct_us", to_object(comparison.direct_time)},
           {"peer_over_keel", to_object(comparison.peer_ratio)},
-          {"target", or_null(target)},
-          {"met", or_null(is_met(target, median_of(comparison.peer_ratio)))},
+          {"peer_over_keel_target", to_object(peer_target(setting, bytes), comparison.peer_ratio)},
           {"peer_over_keel_stream", to_object(comparison.stream_ratio)},
           {"direct_over_keel", to_object(comparison.direct_ratio)},
+          {"direct_over_keel_target",
+           to_object(direct_target(setting, bytes), comparison.direct_ratio)},
           {"peer_over_direct", to_object(comparison.peer_over_bound)}};
 }
 
@@ -132,13 +141,15 @@ nlohmann::ordered_json to_object(const CollectivesReport::PerSetting& part) {
       if (mean) means[name][large ? "from_64_kib" : "below_64_kib"] = *mean;
     }
   }
-  const std::optional<double> target = bench::target_of(part.setting, /*large=*/true);
-  const std::optional<double> large =
-      mean_ratio(part.comparisons, &Comparison::peer_ratio, /*large=*/true);
+  nlohmann::ordered_json targets = nlohmann::ordered_json::object();
+  for (const bool large : {false, true}) {
+    targets[large ? "from_64_kib" : "below_64_kib"] =
+        to_object(mean_target(part.setting, large),
+                  estimate_of(mean_ratio(part.comparisons, &Comparison::peer_ratio, large)));
+  }
   return {{"setting", name_of(part.setting)},
           {"geometric_means", means},
-          {"target_from_64_kib", or_null(target)},
-          {"met", or_null(is_met(target, large))},
+          {"mean_targets", targets},
           {"cells", cells}};
 }
 
@@ -157,9 +168,9 @@ std::string to_markdown(const CollectivesReport& report) {
       "turns; a timed loop of {} s in each; {:.0f} minutes in all.\n\n"
       "Microseconds of one operation, float32, sums: the mean of a loop, of its slowest rank; "
       "the median of the launches. Ratios with the 95% interval of their median, above 1 where "
-      "Keel is faster; a target is of peer / Keel. Bytes as nccl-tests counts them. Keel waits for "
-      "every operation, as "
-      "MPI's calls do; \"stream\": enqueued one after the other, and waited for together. A "
+      "Keel is faster; a target is of the ratio before it, \"surely\" of the lower end of its "
+      "interval. Bytes as nccl-tests counts them. Keel waits for every operation, as MPI's calls "
+      "do; \"stream\": enqueued one after the other, and waited for together. A "
       "broadcast is followed by a barrier, whose time is in it. Gloo sums in place. **direct** "
       "is a bound: threads that read each other's buffers where they are.\n",
       report.machine.cpu, report.machine.cores, report.machine.load_before,
@@ -182,7 +193,7 @@ std::string to_json(const CollectivesReport& report) {
   for (const CollectivesReport::PerSetting& part : report.settings) {
     settings.push_back(to_object(part));
   }
-  const nlohmann::ordered_json json = {{"format", 1},
+  const nlohmann::ordered_json json = {{"format", 2},
                                        {"machine",
                                         {{"cpu", report.machine.cpu},
                                          {"cores", report.machine.cores},

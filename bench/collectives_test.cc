@@ -131,7 +131,7 @@ TEST(Comparison, MeansAreGeometricAndApartBySize) {
 
 TEST(Report, JsonHasEveryCellAndMean) {
   const nlohmann::json json = nlohmann::json::parse(to_json(some_report()));
-  EXPECT_EQ(json["format"], 1);
+  EXPECT_EQ(json["format"], 2);
   ASSERT_EQ(json["settings"].size(), 3u);
   const nlohmann::json& processes = json["settings"][0];
   EXPECT_EQ(processes["setting"], "processes, Keel's buffers");
@@ -156,30 +156,51 @@ TEST(Report, MarkdownHasARowACell) {
   EXPECT_EQ(count(text, "2.00 (2.00–2.00)"), all_cells().size() / 2);
 }
 
+TEST(Targets, OfCellsAndOfMeans) {
+  EXPECT_EQ(mean_target(Setting::kProcesses, /*large=*/true)->bound, 3);
+  EXPECT_EQ(mean_target(Setting::kProcesses, /*large=*/false)->bound, 1.3);
+  EXPECT_EQ(mean_target(Setting::kForeign, /*large=*/true)->bound, 1.3);
+  EXPECT_EQ(mean_target(Setting::kThreads, /*large=*/false)->bound, 3);
+  EXPECT_EQ(peer_target(Setting::kProcesses, kLarge)->bound, 1.5);
+  EXPECT_FALSE(peer_target(Setting::kThreads, kLarge));
+  EXPECT_EQ(direct_target(Setting::kProcesses, 1 << 20)->bound, 0.85);
+  EXPECT_FALSE(direct_target(Setting::kProcesses, (1 << 20) - 1));
+
+  // Of a small one no part of the interval may be below.
+  const std::optional<Target> small = peer_target(Setting::kProcesses, kLarge - 1);
+  EXPECT_EQ(is_met(small, Estimate{1.2, 0.94, 1.3}), false);
+  EXPECT_EQ(is_met(small, Estimate{1.0, 0.95, 1.3}), true);
+  const std::optional<Target> large = peer_target(Setting::kProcesses, kLarge);
+  EXPECT_EQ(is_met(large, Estimate{1.5, 1.1, 1.9}), true);
+  EXPECT_EQ(is_met(large, std::nullopt), std::nullopt);
+  EXPECT_EQ(is_met(std::nullopt, Estimate{1, 1, 1}), std::nullopt);
+}
+
 TEST(Report, TellsWhatMeetsItsTarget) {
   CollectivesReport report = some_report();
   // One large cell falls short, and one was not measured.
   std::vector<Comparison>& cells = report.settings[0].comparisons;
   ASSERT_GE(cells[1].cell.bytes, kLarge);
   ASSERT_GE(cells[3].cell.bytes, kLarge);
-  cells[1].peer_ratio = Estimate{2.5, 2.25, 2.75};
+  cells[1].peer_ratio = Estimate{1.25, 1.2, 1.3};
   cells[3].peer_ratio.reset();
 
   const std::string text = to_markdown(report);
   const size_t large = all_cells().size() / 2;
-  EXPECT_NE(text.find("| 2.50 (2.25–2.75) | at least 3.00 | missed | "), std::string::npos);
-  EXPECT_EQ(count(text, "| at least 3.00 | not measured |"), 1u);
-  EXPECT_EQ(count(text, "| at least 3.00 | met |"), large - 2 + 1);  // and the mean
-  EXPECT_EQ(count(text, "at least"), large + 1);  // none of small ones, or of other settings
+  EXPECT_NE(text.find("| 1.25 (1.20–1.30) | at least 1.50 | missed | "), std::string::npos);
+  EXPECT_EQ(count(text, "| at least 1.50 | not measured |"), 1u);
+  EXPECT_EQ(count(text, "| at least 1.50 | met |"), large - 2);
+  EXPECT_EQ(count(text, "| surely 0.95 | met |"), all_cells().size() - large);
+  EXPECT_EQ(count(text, "| at least 3.00 | met |"), 1u);  // the mean
 
   const nlohmann::json json = nlohmann::json::parse(to_json(report));
   const nlohmann::json& processes = json["settings"][0];
-  EXPECT_EQ(processes["target_from_64_kib"], 3);
-  EXPECT_EQ(processes["met"], true);
-  EXPECT_TRUE(processes["cells"][0]["target"].is_null());
-  EXPECT_EQ(processes["cells"][1]["met"], false);
-  EXPECT_TRUE(processes["cells"][3]["met"].is_null());
-  EXPECT_TRUE(json["settings"][1]["met"].is_null());
+  EXPECT_EQ(processes["mean_targets"]["from_64_kib"]["bound"], 3);
+  EXPECT_EQ(processes["mean_targets"]["from_64_kib"]["met"], true);
+  EXPECT_EQ(processes["cells"][0]["peer_over_keel_target"]["of"], "low");
+  EXPECT_EQ(processes["cells"][1]["peer_over_keel_target"]["met"], false);
+  EXPECT_TRUE(processes["cells"][3]["peer_over_keel_target"]["met"].is_null());
+  EXPECT_TRUE(processes["cells"][0]["direct_over_keel_target"].is_null());
 }
 
 TEST(Report, SizesAreWrittenInTheirUnits) {
