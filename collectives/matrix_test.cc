@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 #include <keel/keel.h>
 
+#include <keel/float_types.hpp>
 #include <keel/keel.hpp>
 #include <map>
 #include <numeric>
+#include <random>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -129,11 +131,56 @@ class Ranks {
     for (const CaseRun& run : runs) EXPECT_EQ(run.check(), "");
   }
 
+  // What each rank has of |sent|, one of each, after an all_reduce of |count| elements.
+  std::vector<std::string> all_reduce(const std::vector<std::string>& sent, uint64_t count,
+                                      keel_dtype dtype, keel_reduction reduction) {
+    std::vector<void*> memory(sent.size());
+    std::vector<std::string> got = sent;
+    for (uint32_t rank = 0; rank < sent.size(); ++rank) {
+      const uint64_t bytes = sent[rank].size();
+      EXPECT_KEEL_OK(keel_alloc(devices_[rank], KEEL_MEMORY_DEVICE, bytes, &memory[rank]));
+      EXPECT_KEEL_OK(keel_copy(streams_[rank], devices_[rank], memory[rank], KEEL_HOST,
+                               sent[rank].data(), bytes));
+    }
+    for (uint32_t rank = 0; rank < sent.size(); ++rank) {
+      EXPECT_KEEL_OK(keel_all_reduce(comms_[rank], memory[rank], memory[rank], count, dtype,
+                                     reduction, streams_[rank]));
+      EXPECT_KEEL_OK(keel_copy(streams_[rank], KEEL_HOST, got[rank].data(), devices_[rank],
+                               memory[rank], got[rank].size()));
+    }
+    for (uint32_t rank = 0; rank < sent.size(); ++rank) {
+      EXPECT_KEEL_OK(keel_stream_synchronize(streams_[rank], KEEL_TIMEOUT_DEFAULT));
+      EXPECT_KEEL_OK(keel_free(devices_[rank], memory[rank]));
+    }
+    return got;
+  }
+
  private:
   std::vector<keel_device> devices_;
   std::vector<keel_comm> comms_;
   std::vector<keel_stream> streams_;
 };
+
+// |count| numbers between 0.5 and 1.5 of either sign, no two sums of which are exact.
+std::string inexact(keel_dtype dtype, uint64_t count, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::uniform_real_distribution<double> magnitude(0.5, 1.5);
+  std::string bytes;
+  for (uint64_t i = 0; i < count; ++i) {
+    const double value = random() % 2 == 0 ? magnitude(random) : -magnitude(random);
+    const auto add = [&](auto number) {
+      bytes.append(reinterpret_cast<const char*>(&number), sizeof(number));
+    };
+    if (dtype == KEEL_FLOAT64) {
+      add(value);
+    } else if (dtype == KEEL_FLOAT32) {
+      add(static_cast<float>(value));
+    } else {
+      add(keel::to_bfloat16(static_cast<float>(value)));
+    }
+  }
+  return bytes;
+}
 
 class Matrix : public testing::TestWithParam<std::tuple<uint32_t, bool>> {};
 
@@ -343,5 +390,41 @@ TEST(MatrixCases, AreAsManyAsTheyHaveToBe) {
   EXPECT_EQ(seen.size(), (keel::testing::kOperations - 1) * (KEEL_DTYPE_COUNT - 1));
   EXPECT_LT(cases.size(), 2 * seen.size());
 }
+
+// Whoever adds in an order of its own has other bits than the rest.
+class Bits : public testing::TestWithParam<std::tuple<const char*, bool>> {};
+
+TEST_P(Bits, AreThoseOfAllRanksWhereResultsAreRounded) {
+  const auto [algorithm, staged] = GetParam();
+  for (const uint32_t world : kAlgorithmWorlds) {
+    Ranks ranks(world, staged, algorithm);
+    for (const keel_dtype dtype : {KEEL_FLOAT32, KEEL_FLOAT64, KEEL_BFLOAT16}) {
+      for (const keel_reduction reduction : {KEEL_SUM, KEEL_PROD, KEEL_AVG}) {
+        for (const uint64_t count : {uint64_t{13}, uint64_t{4099}}) {
+          std::vector<std::string> sent;
+          for (uint32_t rank = 0; rank < world; ++rank) {
+            sent.push_back(inexact(dtype, count, 100 * world + rank));
+          }
+          const std::vector<std::string> got = ranks.all_reduce(sent, count, dtype, reduction);
+          for (uint32_t rank = 1; rank < world; ++rank) {
+            ASSERT_TRUE(got[rank] == got[0])
+                << "rank " << rank << " of " << world << ", dtype " << dtype << ", reduction "
+                << reduction << ", " << count << " elements: " << ranks.explain();
+          }
+          ASSERT_TRUE(world == 1 || got[0] != sent[0]);
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Algorithms, Bits,
+                         testing::Combine(testing::Values("one_shot", "ring", "doubling", "halving",
+                                                          "eager", "direct"),
+                                          testing::Bool()),
+                         [](const auto& info) {
+                           return std::string(std::get<0>(info.param)) +
+                                  (std::get<1>(info.param) ? "_staged" : "_alias");
+                         });
 
 }  // namespace
