@@ -118,7 +118,7 @@ TEST(Perf, EveryOperationIsRightInEveryType) {
       perf({"all", "-b", "6000", "-e", "6000", "-g", "3", "-d", "all", "-r", "-1"});
   ASSERT_EQ(result.exit_code, 0) << result.error << result.out;
   const auto table = rows(result);
-  // 14 types: six operations without a root, three with any of three, and a barrier.
+  // 14 types: five operations without a root, four with any of three, and a barrier.
   EXPECT_EQ(table.size(), 14u * (5 + 4 * 3) + 1) << result.out;
   for (const auto& row : table) {
     ASSERT_EQ(row.size(), 13u);
