@@ -327,7 +327,7 @@ Status check_chunk_bytes(uint64_t bytes) {
 
 Status Communicator::enter(std::shared_ptr<Team> team, uint32_t rank, const Ref<Device>& device,
                            const CommunicatorOptions& options, const Deadline& deadline,
-                           Ref<Communicator>* out_communicator) {
+                           Ref<Communicator>* out_communicator, std::unique_ptr<Island> inherited) {
   Selection selection;
   if (rank == 0) {
     team->segment().set_chunk_bytes(options.chunk_bytes);
@@ -353,16 +353,19 @@ Status Communicator::enter(std::shared_ptr<Team> team, uint32_t rank, const Ref<
   auto communicator = make_ref<Communicator>(std::move(team), rank, device, options, selection);
   communicator->context_.step = 1;
   Task task;
-  KEEL_RETURN_IF_ERROR(communicator->begin_islands(&task));
+  KEEL_RETURN_IF_ERROR(communicator->begin_islands(&task, std::move(inherited)));
   KEEL_RETURN_IF_ERROR(communicator->await(task));
   *out_communicator = std::move(communicator);
   return {};
 }
 
-Status Communicator::begin_islands(Task* out_task) {
+Status Communicator::begin_islands(Task* out_task, std::unique_ptr<Island> inherited) {
   if (!Islands::may_form(team())) return {};
-  const auto form = [this](RankContext& context, Patience& patience) {
-    KEEL_RETURN_IF_ERROR(Islands::form(context, device_, forbid_alias_, patience, &islands_));
+  // Shared, since what a task does can be copied.
+  auto held = std::make_shared<std::unique_ptr<Island>>(std::move(inherited));
+  const auto form = [this, held](RankContext& context, Patience& patience) {
+    KEEL_RETURN_IF_ERROR(
+        Islands::form(context, device_, forbid_alias_, std::move(*held), patience, &islands_));
     island_plan_ = islands_->plan();
     if (!island_plan_->any()) islands_ = {};
     runner_.use(islands_.get());
@@ -379,12 +382,17 @@ Status Communicator::split(int32_t color, int32_t key, const CommunicatorOptions
                            Ref<Communicator>* out_part) {
   std::shared_ptr<Team> part;
   uint32_t part_rank = 0;
+  std::unique_ptr<Island> island;
   KEEL_RETURN_IF_ERROR(run_task([&](RankContext& context, Patience& patience) {
-    return split_team(context, color, key, options.flags(*device_), patience, &part, &part_rank);
+    std::vector<Part> parts;
+    Status status = split_team(context, color, key, options.flags(*device_), patience, &part,
+                               &part_rank, islands_ ? &parts : nullptr);
+    if (parts.empty()) return status;
+    return islands_->split(parts, status, options.timeout_ns, patience, &island);
   }));
   if (!part) return {};
   return enter(std::move(part), part_rank, device_, options, Deadline::after(options.timeout_ns),
-               out_part);
+               out_part, std::move(island));
 }
 
 // ---- reductions with a factor ---------------------------------------------------

@@ -66,7 +66,8 @@ class Communicator final : public GateKeeper {
   // A rank of |team|, a new one: waits until all its ranks have come this far.
   static Status enter(std::shared_ptr<Team> team, uint32_t rank, const Ref<Device>& device,
                       const CommunicatorOptions& options, const Deadline& deadline,
-                      Ref<Communicator>* out_communicator);
+                      Ref<Communicator>* out_communicator,
+                      std::unique_ptr<Island> inherited = nullptr);
 
   // Has the thread look for islands, where there may be some; and waits until it has. Before
   // anybody calls. In two steps, for one thread that has several ranks.
@@ -75,7 +76,7 @@ class Communicator final : public GateKeeper {
     bool is_done = false;
     Status result;
   };
-  Status begin_islands(Task* out_task);
+  Status begin_islands(Task* out_task, std::unique_ptr<Island> inherited = nullptr);
   Status await(Task& task);
 
   uint32_t rank() const { return context_.rank(); }

@@ -1,6 +1,8 @@
 #include "collectives/split.h"
 
 #include <algorithm>
+#include <numeric>
+#include <utility>
 #include <vector>
 
 #include "collectives/bootstrap/share_server.h"
@@ -22,10 +24,30 @@ struct Invitation {
 };
 static_assert(sizeof(Invitation) <= sizeof(Post::small));
 
+std::vector<Part> parts_of(const std::vector<Choice>& choices) {
+  std::vector<uint32_t> order(choices.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+    return std::pair(choices[a].color, choices[a].key) <
+           std::pair(choices[b].color, choices[b].key);
+  });
+  std::vector<Part> parts;
+  int32_t last = KEEL_NO_COLOR;
+  for (const uint32_t rank : order) {
+    if (choices[rank].color == KEEL_NO_COLOR) continue;
+    if (choices[rank].color != last) parts.emplace_back();
+    last = choices[rank].color;
+    parts.back().ranks.push_back(rank);
+    parts.back().flags.push_back(choices[rank].flags);
+  }
+  return parts;
+}
+
 }  // namespace
 
 Status split_team(RankContext& context, int32_t color, int32_t key, uint32_t flags,
-                  Patience& patience, std::shared_ptr<Team>* out_team, uint32_t* out_rank) {
+                  Patience& patience, std::shared_ptr<Team>* out_team, uint32_t* out_rank,
+                  std::vector<Part>* out_parts) {
   std::vector<Choice> choices;
   const Choice choice = {color, key, flags};
   KEEL_RETURN_IF_ERROR(exchange(context, kSplitCollective, choice, patience, &choices));
@@ -83,6 +105,11 @@ Status split_team(RankContext& context, int32_t color, int32_t key, uint32_t fla
   const Status met =
       exchange(context, kSplitCollective, static_cast<int32_t>(status.code()), patience, &fetched);
   if (is_published) ShareServer::get().withdraw(own.segment);
+  const auto has_fetched = [](int32_t code) { return code == KEEL_OK; };
+  if (out_parts != nullptr && met.ok() &&
+      std::all_of(fetched.begin(), fetched.end(), has_fetched)) {
+    *out_parts = parts_of(choices);
+  }
   KEEL_RETURN_IF_ERROR(status);
   KEEL_RETURN_IF_ERROR(met);
   for (uint32_t member : members) {

@@ -46,6 +46,7 @@ class Rank {
 
   keel_status obey(const std::string& command) {
     if (command == "join") return keel_comm_init_env(device_, nullptr, &comm_);
+    if (command == "part") return become_a_part();
     if (command == "everything") return run_everything();
     if (command == "all_reduce") {
       return keel_all_reduce(comm_, data_, data_, kCount, KEEL_FLOAT32, KEEL_MAX, stream_);
@@ -56,6 +57,19 @@ class Rank {
   }
 
  private:
+  // All but the first rank, in the order of the ranks from behind; the first is alone.
+  keel_status become_a_part() {
+    keel_comm part = {};
+    const keel_status status =
+        keel_comm_split(comm_, rank_ == 0 ? 0 : 1, -static_cast<int32_t>(rank_), nullptr, &part);
+    if (status != KEEL_OK) return status;
+    keel_comm_destroy(comm_);
+    comm_ = part;
+    const bool is_alone = rank_ == 0;
+    rank_ = is_alone ? 0 : world_ - 1 - rank_;
+    world_ = is_alone ? 1 : world_ - 1;
+    return KEEL_OK;
+  }
   // Says which operations NCCL had no part in, and what does not hold.
   keel_status run_everything() {
     std::string flat;
@@ -82,8 +96,8 @@ class Rank {
     return stats.native_operations;
   }
 
-  const uint32_t rank_;
-  const uint32_t world_;
+  uint32_t rank_;
+  uint32_t world_;
   const keel_device device_;
   keel_stream stream_ = {};
   keel_comm comm_ = {};
@@ -96,6 +110,8 @@ int run_worker(const std::vector<std::string>& arguments) {
   const std::string folder = std::filesystem::path(KEEL_EMULATED_CUDA_FILE).parent_path();
   setenv("KEEL_CUDA_LIBRARY_FOLDER", folder.c_str(), 1);
   setenv("KEEL_EMULATED_CUDA", "devices=4 memory_mib=64", 1);
+  // The one by which all meet: whatever is made of those ranks is a split of the library's own.
+  setenv("KEEL_EMULATED_NCCL", arguments[0] == "0" ? "ids=1" : "ids=0", 1);
   auto init = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
   init.default_timeout_ns = 50 * kSecond;
   init.backends = "cpu,cuda";
@@ -153,16 +169,33 @@ std::string numbers(const std::vector<Operation>& operations) {
   return text;
 }
 
+// What no library is asked for.
+std::string flat_operations() {
+  return numbers({Operation::kReduceScatterV, Operation::kSendRecv, Operation::kPairs,
+                  Operation::kGroupExchange, Operation::kBarrier});
+}
+
 TEST(CudaCclProcessesTest, OneIsland) {
   Job job({"cuda:0", "cuda:1", "cuda:2"});
-  // What no library is asked for.
-  const std::string flat =
-      numbers({Operation::kReduceScatterV, Operation::kSendRecv, Operation::kPairs,
-               Operation::kGroupExchange, Operation::kBarrier});
   job.tell("everything");
   for (size_t rank = 0; rank < 3; ++rank) {
-    EXPECT_EQ(job[rank].read_line(), "flat:" + flat) << "rank " << rank;
+    EXPECT_EQ(job[rank].read_line(), "flat:" + flat_operations()) << "rank " << rank;
     EXPECT_EQ(job[rank].read_line(), "KEEL_OK");
+  }
+  job.end();
+}
+
+TEST(CudaCclProcessesTest, APartOfAnIsland) {
+  Job job({"cuda:0", "cuda:1", "cuda:2"});
+  job.expect_all("part", "KEEL_OK");
+  for (const char* const command : {"everything", "all_reduce", "synchronize"}) {
+    for (const size_t rank : {1, 2}) job[rank].write_line(command);
+    for (const size_t rank : {1, 2}) {
+      if (command == std::string("everything")) {
+        EXPECT_EQ(job[rank].read_line(), "flat:" + flat_operations()) << "rank " << rank;
+      }
+      EXPECT_EQ(job[rank].read_line(), "KEEL_OK") << command;
+    }
   }
   job.end();
 }

@@ -314,14 +314,103 @@ TEST_F(CudaCclSlotsTest, Buffers) {
 }
 
 TEST_F(CudaCclSlotsTest, BuffersOfAnOlderLibrary) {
-  open(KEEL_EMULATED_NCCL_OLDER, "version=21805");
+  open(KEEL_EMULATED_NCCL_OLDER, "version=21701");
   meet();
   void* registration = nullptr;
   EXPECT_EQ(plugin_->ccl->register_buffer(comms_[0], filled(0, {1}), 4, &registration),
             KEEL_UNSUPPORTED);
-  EXPECT_NE(t_error.find("NCCL 2.18.5 registers no buffers"), std::string::npos) << t_error;
+  EXPECT_NE(t_error.find("NCCL 2.17.1 registers no buffers"), std::string::npos) << t_error;
   EXPECT_EQ(plugin_->ccl->capability(instance_, KEEL_ALL_TO_ALL, KEEL_FLOAT32, KEEL_SUM),
             KEEL_UNSUPPORTED);
+}
+
+// ---- splits -----------------------------------------------------------------------------
+
+TEST_F(CudaCclSlotsTest, PartsInAnOrderOfTheirOwn) {
+  open(KEEL_EMULATED_NCCL_FILE);
+  meet();
+  const uint32_t reversed[] = {1, 0};
+  std::array<keel_plugin_comm*, kWorld> parts = {};
+  each_rank([&](uint32_t rank) {
+    EXPECT_EQ(plugin_->ccl->split(comms_[rank], reversed, 2, 1 - rank, kPatience, &parts[rank]),
+              KEEL_OK)
+        << t_error;
+  });
+  ASSERT_NE(parts[0], nullptr);
+  ASSERT_NE(parts[1], nullptr);
+  // They outlive the whole.
+  for (uint32_t rank = 0; rank < kWorld; ++rank) {
+    plugin_->ccl->destroy(comms_[rank]);
+    comms_[rank] = parts[rank];
+  }
+  uint32_t* gathered[kWorld] = {};
+  for (uint32_t rank = 0; rank < kWorld; ++rank) {
+    uint32_t* const own = filled(rank, {rank + 70});
+    gathered[rank] = filled(rank, {0, 0});
+    EXPECT_EQ(run(rank, {call(KEEL_ALL_GATHER, own, gathered[rank], 1)}), KEEL_OK) << t_error;
+  }
+  for (uint32_t rank = 0; rank < kWorld; ++rank) {
+    EXPECT_EQ(settle(streams_[rank][0]), KEEL_OK) << t_error;
+    EXPECT_EQ(read(rank, gathered[rank], 2), (std::vector<uint32_t>{71, 70}));
+  }
+}
+
+TEST_F(CudaCclSlotsTest, APartOfOneAndARankInNone) {
+  open(KEEL_EMULATED_NCCL_FILE);
+  meet();
+  std::array<keel_plugin_comm*, kWorld> parts = {};
+  parts[0] = comms_[0];  // is overwritten
+  each_rank([&](uint32_t rank) {
+    EXPECT_EQ(plugin_->ccl->split(comms_[rank], &rank, rank, 0, kPatience, &parts[rank]), KEEL_OK)
+        << t_error;
+  });
+  EXPECT_EQ(parts[0], nullptr);
+  ASSERT_NE(parts[1], nullptr);
+  plugin_->ccl->destroy(parts[1]);
+  // The whole is as it was.
+  for (uint32_t rank = 0; rank < kWorld; ++rank) {
+    uint32_t* const data = filled(rank, {rank + 1});
+    EXPECT_EQ(run(rank, {call(KEEL_ALL_REDUCE, data, data, 1)}), KEEL_OK) << t_error;
+  }
+  for (uint32_t rank = 0; rank < kWorld; ++rank) {
+    EXPECT_EQ(settle(streams_[rank][0]), KEEL_OK) << t_error;
+    EXPECT_EQ(read(rank, static_cast<uint32_t*>(memory_[rank].back()), 1),
+              std::vector<uint32_t>{3});
+  }
+}
+
+TEST_F(CudaCclSlotsTest, SplitsOfAnOlderLibrary) {
+  open(KEEL_EMULATED_NCCL_OLDER, "version=21701");
+  meet();
+  const uint32_t both[] = {0, 1};
+  keel_plugin_comm* part = nullptr;
+  EXPECT_EQ(plugin_->ccl->split(comms_[0], both, 2, 0, kPatience, &part), KEEL_UNSUPPORTED);
+  EXPECT_NE(t_error.find("NCCL 2.17.1 splits no communicators"), std::string::npos) << t_error;
+  EXPECT_EQ(part, nullptr);
+}
+
+TEST_F(CudaCclSlotsTest, ASplitThatNotAllCall) {
+  open(KEEL_EMULATED_NCCL_FILE);
+  meet();
+  const uint32_t both[] = {0, 1};
+  keel_plugin_comm* part = nullptr;
+  EXPECT_EQ(plugin_->ccl->split(comms_[0], both, 2, 0, 20'000'000, &part), KEEL_TIMED_OUT);
+  EXPECT_NE(t_error.find("not all ranks came in time"), std::string::npos) << t_error;
+  EXPECT_EQ(part, nullptr);
+  // Nobody knows where the other one is: it is over.
+  EXPECT_EQ(plugin_->ccl->split(comms_[0], both, 2, 0, kPatience, &part), KEEL_ABORTED);
+}
+
+TEST_F(CudaCclSlotsTest, ASplitEndsByAnAbortOfAnotherThread) {
+  open(KEEL_EMULATED_NCCL_FILE);
+  meet();
+  const uint32_t both[] = {0, 1};
+  keel_plugin_comm* part = nullptr;
+  std::thread aborting([&] { EXPECT_EQ(plugin_->ccl->abort(comms_[0]), KEEL_OK); });
+  // Before or after the abort: it does not come about.
+  EXPECT_EQ(plugin_->ccl->split(comms_[0], both, 2, 0, kPatience, &part), KEEL_ABORTED);
+  aborting.join();
+  EXPECT_EQ(part, nullptr);
 }
 
 // ---- meeting and ending -----------------------------------------------------------------

@@ -123,6 +123,16 @@ keel_status info(keel_plugin_instance* instance, keel_ccl_info* out_info) {
   });
 }
 
+keel_status split(keel_plugin_comm* comm, const uint32_t* ranks, uint32_t world, uint32_t rank,
+                  int64_t timeout_ns, keel_plugin_comm** out_comm) {
+  return kit::guard([&] {
+    std::unique_ptr<Communicator> part;
+    const keel_status status = object(comm).split({ranks, world}, rank, timeout_ns, &part);
+    if (status == KEEL_OK) *out_comm = reinterpret_cast<keel_plugin_comm*>(part.release());
+    return status;
+  });
+}
+
 constexpr keel_ccl_table kTable = {
     .header = kit::header<keel_ccl_table>(KEEL_STRUCT_CCL_TABLE),
     .capability = capability,
@@ -135,6 +145,7 @@ constexpr keel_ccl_table kTable = {
     .register_buffer = register_buffer,
     .deregister_buffer = deregister_buffer,
     .info = info,
+    .split = split,
 };
 
 }  // namespace

@@ -216,6 +216,86 @@ TEST_F(CudaCclTest, CpuRanksBesideAnIsland) {
   }
 }
 
+// ---- parts ----------------------------------------------------------------------
+
+// What the ranks of |colors| sum up in their parts, each rank on a thread of its own; how many of
+// the parts' operations the library had a part in, by rank.
+std::vector<uint64_t> sum_in_parts(const std::vector<keel_comm>& comms,
+                                   const std::vector<keel_device>& devices,
+                                   const std::vector<keel_stream>& streams,
+                                   const std::vector<int32_t>& colors) {
+  std::vector<uint64_t> native(comms.size());
+  std::vector<std::string> problems(comms.size());
+  std::vector<std::thread> threads;
+  for (uint32_t rank = 0; rank < comms.size(); ++rank) {
+    threads.emplace_back([&, rank] {
+      keel_comm part = {};
+      // In the order of the ranks from behind.
+      if (keel_comm_split(comms[rank], colors[rank], -static_cast<int32_t>(rank), nullptr, &part) !=
+          KEEL_OK) {
+        problems[rank] = keel_last_error();
+        return;
+      }
+      if (colors[rank] == KEEL_NO_COLOR) return;
+      Case made;
+      made.operation = Operation::kAllGather;
+      made.dtype = KEEL_FLOAT32;
+      made.count = 2000;
+      uint32_t part_rank = 0;
+      for (uint32_t other = 0; other < comms.size(); ++other) {
+        if (colors[other] != colors[rank]) continue;
+        ++made.world;
+        if (other > rank) ++part_rank;
+      }
+      --made.world;  // of one, to begin with
+      problems[rank] = run_case(Reference(made), part_rank, devices[rank], part, streams[rank]);
+      auto stats = KEEL_STRUCT_INIT(keel_comm_stats, KEEL_STRUCT_COMM_STATS);
+      EXPECT_KEEL_OK(keel_comm_stats_get(part, &stats));
+      native[rank] = stats.native_operations;
+      EXPECT_KEEL_OK(keel_comm_destroy(part));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::string& problem : problems) EXPECT_EQ(problem, "");
+  return native;
+}
+
+// A library that gives one unique id: parts that use it are of its own making.
+TEST_F(CudaCclTest, PartsAreSplitByTheLibrary) {
+  const OwnDriver driver("devices=4 memory_mib=64");
+  driver.add_nccl(KEEL_EMULATED_NCCL_FILE, "ids=1");
+  make_ranks(load_cuda(driver));
+  const std::vector<int32_t> colors = {7, 3, 7, 3};
+  EXPECT_EQ(sum_in_parts(comms_, devices_, streams_, colors), std::vector<uint64_t>(4, 1));
+  // Some, one alone, and one in none.
+  EXPECT_EQ(sum_in_parts(comms_, devices_, streams_, {1, 1, 2, KEEL_NO_COLOR}),
+            (std::vector<uint64_t>{1, 1, 0, 0}));
+  // All of them, as a duplicate has.
+  EXPECT_EQ(sum_in_parts(comms_, devices_, streams_, {0, 0, 0, 0}), std::vector<uint64_t>(4, 1));
+  EXPECT_EQ(run(scenario(Operation::kAllReduce, KEEL_FLOAT32, 5000)), 1u);
+}
+
+TEST_F(CudaCclTest, PartsOfAnIslandBesideCpuRanks) {
+  const OwnDriver driver("devices=4 memory_mib=64");
+  driver.add_nccl(KEEL_EMULATED_NCCL_FILE, "ids=1");
+  const std::vector<keel_device> cpus = load("cpu");
+  const std::vector<keel_device> gpus = load_cuda(driver);
+  make_ranks({gpus[0], cpus[0], gpus[1], gpus[2], cpus[0], gpus[3]});
+  // The first part goes over an island of two and CPU ranks, by Keel's own way but above 4 KiB.
+  EXPECT_EQ(sum_in_parts(comms_, devices_, streams_, {0, 0, 0, 1, 1, 1}),
+            (std::vector<uint64_t>{0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(sum_in_parts(comms_, devices_, streams_, {0, 1, 0, 0, 1, 0}),
+            (std::vector<uint64_t>{1, 0, 1, 1, 0, 1}));
+}
+
+// Without splits of its own: the parts meet by ids.
+TEST_F(CudaCclTest, PartsOfAnOlderLibraryMeetAnew) {
+  const OwnDriver driver("devices=4 memory_mib=64");
+  driver.add_nccl(KEEL_EMULATED_NCCL_OLDER, "version=21403");
+  make_ranks(load_cuda(driver));
+  EXPECT_EQ(sum_in_parts(comms_, devices_, streams_, {7, 3, 7, 3}), std::vector<uint64_t>(4, 1));
+}
+
 // ---- libraries ------------------------------------------------------------------
 
 TEST_F(CudaCclTest, WithoutALibraryNothingIsClaimedAndAllGoesOn) {

@@ -128,6 +128,39 @@ keel_status Communicator::create(Device& device, const Nccl& nccl, const ncclUni
   return KEEL_OK;
 }
 
+keel_status Communicator::split(std::span<const uint32_t> ranks, uint32_t rank, int64_t timeout_ns,
+                                std::unique_ptr<Communicator>* out_part) {
+  const std::lock_guard lock(mutex_);
+  if (native_ == nullptr) return say_aborted();
+  if (nccl_.functions().CommSplit == nullptr) {
+    return kit::fail(KEEL_UNSUPPORTED, "cuda: %s splits no communicators", nccl_.name().c_str());
+  }
+  const int world = static_cast<int>(ranks.size());
+  std::unique_ptr<Communicator> part(new Communicator(device_, nccl_, world, timeout_ns));
+  const std::lock_guard part_lock(part->mutex_);
+  constexpr const char* kName = "ncclCommSplit";
+  const int color = ranks.empty() ? NCCL_SPLIT_NOCOLOR : static_cast<int>(ranks[0]);
+  // No configuration: the part does not block either, and shares nothing.
+  keel_status status = call(kName, [&](const NcclFunctions& functions) {
+    return functions.CommSplit(native_, color, static_cast<int>(rank), &part->native_, nullptr);
+  });
+  const Time deadline = part->deadline();
+  if (status == KEEL_OK) status = settle(kName, deadline);
+  if (status == KEEL_OK && part->native_ != nullptr) status = part->settle(kName, deadline);
+  if (status != KEEL_OK) {
+    // Nobody knows how far the others are. The whole goes first: the part may be its work still.
+    abort_native();
+    part->abort_native();
+    if (status == KEEL_TIMED_OUT) {
+      return kit::fail(KEEL_TIMED_OUT, "cuda: %s: not all ranks came in time", kName);
+    }
+    return status;
+  }
+  // Declared before its lock, which is given back first.
+  if (part->native_ != nullptr) out_part->swap(part);
+  return KEEL_OK;
+}
+
 Communicator::~Communicator() {
   const std::lock_guard lock(mutex_);
   if (native_ == nullptr) return;

@@ -29,6 +29,10 @@ class Communicator {
   static keel_status create(Device& device, const Nccl& nccl, const ncclUniqueId& id, int rank,
                             int world, int64_t timeout_ns,
                             std::unique_ptr<Communicator>* out_communicator);
+  // Of |ranks| of these, in this order, of which this one is number |rank|; none where there are
+  // none. All ranks call. KEEL_UNSUPPORTED where the library has no splits.
+  keel_status split(std::span<const uint32_t> ranks, uint32_t rank, int64_t timeout_ns,
+                    std::unique_ptr<Communicator>* out_part);
   // What runs is over, or was aborted.
   ~Communicator();
   Communicator(const Communicator&) = delete;

@@ -33,11 +33,13 @@ namespace keel::cuda {
   X(ReduceScatter)             \
   X(Send)
 
-// NULL where the library is too old for them: those of buffers came with 2.19, the other with 2.28.
+// NULL where the library is too old for them: splits came with 2.18, buffers with 2.19, the other
+// with 2.28.
 #define KEEL_NCCL_OPTIONAL_FUNCTIONS(X) \
   X(AlltoAll)                           \
   X(CommDeregister)                     \
-  X(CommRegister)
+  X(CommRegister)                       \
+  X(CommSplit)
 
 struct NcclFunctions {
 // NOLINTNEXTLINE(bugprone-macro-parentheses): a name that is declared takes none.

@@ -147,6 +147,18 @@ keel_status info(keel_plugin_instance*, keel_ccl_info* out_info) {
   return KEEL_OK;
 }
 
+keel_status split(keel_plugin_comm* comm, const uint32_t* ranks, uint32_t world, uint32_t rank,
+                  int64_t timeout_ns, keel_plugin_comm** out_comm) {
+  return kit::guard([&] {
+    std::unique_ptr<ccl::Communicator> made;
+    const int32_t color = world == 0 ? -1 : static_cast<int32_t>(ranks[0]);
+    const emulator::Status status =
+        object(comm).split(color, static_cast<int32_t>(rank), deadline_after(timeout_ns), &made);
+    if (status.ok()) *out_comm = reinterpret_cast<keel_plugin_comm*>(made.release());
+    return answer(status);
+  });
+}
+
 }  // namespace
 
 constinit const keel_ccl_table kCclTable = {
@@ -161,6 +173,7 @@ constinit const keel_ccl_table kCclTable = {
     .register_buffer = nullptr,
     .deregister_buffer = nullptr,
     .info = info,
+    .split = split,
 };
 
 }  // namespace keel::sim

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <keel/plugin_kit.hpp>
 #include <mutex>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "collectives/operation.h"
 #include "core/copy.h"
@@ -29,31 +31,23 @@ Status Island::make_id(Device& device, NativeId* out_id) {
 
 namespace {
 
-// A rank that is about to enter its library's communicator, in a thread of its own: not every
-// library knows a deadline, and then the thread is left behind.
-class Entrance {
+// A call of the library's that makes a communicator, in a thread of its own: not every library
+// knows a deadline, and then the thread is left behind.
+class Making {
  public:
-  Entrance(Ref<Device> device, const NativeId& id, uint32_t index, uint32_t size,
-           int64_t timeout_ns)
-      : device_(std::move(device)), id_(id), index_(index), size_(size), timeout_ns_(timeout_ns) {}
+  using Make = std::function<keel_status(keel_plugin_comm** out_native)>;
 
-  void enter() {
-    keel_plugin_comm* native = nullptr;
-    Status status = device_->check(
-        device_->ccl_table()->init_rank(device_->native(), id_.bytes.data(), id_.size,
-                                        static_cast<int32_t>(index_), static_cast<int32_t>(size_),
-                                        timeout_ns_, &native),
-        "ccl.init_rank");
-    std::lock_guard lock(mutex_);
-    if (is_given_up_ && status.ok()) device_->ccl_table()->destroy(native);
-    native_ = native;
-    status_ = std::move(status);
-    is_over_ = true;
-    over_.notify_all();
+  Making(Ref<Device> device, const char* name, Make make)
+      : device_(std::move(device)), name_(name), make_(std::move(make)) {}
+
+  static std::shared_ptr<Making> start(const Ref<Device>& device, const char* name, Make make) {
+    auto making = std::make_shared<Making>(device, name, std::move(make));
+    std::thread([making] { making->run(); }).detach();
+    return making;
   }
 
-  // Until it has entered, or |segment| has failed, or the deadline has passed by more than a
-  // second, which is the library's to say so itself.
+  // Until it is over, or |segment| has failed, or the deadline has passed by more than a second,
+  // which is the library's to say so itself.
   Status await(const ControlSegment& segment, const Deadline& deadline,
                keel_plugin_comm** out_native) {
     constexpr int64_t kSlackNs = 1'000'000'000;
@@ -68,15 +62,29 @@ class Entrance {
     }
     is_given_up_ = true;
     if (segment.failed()) return segment.failure_status();
-    return failure(KEEL_TIMED_OUT, "{}: ccl.init_rank does not return", device_->name());
+    return failure(KEEL_TIMED_OUT, "{}: {} does not return", device_->name(), name_);
+  }
+  // After that has failed: whether the call comes back within |patience_ns|.
+  bool ends(int64_t patience_ns) {
+    std::unique_lock lock(mutex_);
+    return over_.wait_for(lock, std::chrono::nanoseconds(patience_ns), [&] { return is_over_; });
   }
 
  private:
+  void run() {
+    keel_plugin_comm* native = nullptr;
+    Status status = device_->check(make_(&native), name_);
+    std::lock_guard lock(mutex_);
+    if (is_given_up_ && native != nullptr) device_->ccl_table()->destroy(native);
+    native_ = native;
+    status_ = std::move(status);
+    is_over_ = true;
+    over_.notify_all();
+  }
+
   const Ref<Device> device_;
-  const NativeId id_;
-  const uint32_t index_;
-  const uint32_t size_;
-  const int64_t timeout_ns_;
+  const char* const name_;
+  const Make make_;
   std::mutex mutex_;
   std::condition_variable over_;
   bool is_over_ = false;
@@ -94,8 +102,13 @@ Status Island::create(const Ref<Device>& device, const NativeId& id, uint32_t in
   KEEL_RETURN_IF_ERROR(device->lease_stream(&stream, is_urgent));
   // Not what is left of the deadline: that may be next to nothing, and the library would give up
   // every later operation after as much.
-  const auto entrance = std::make_shared<Entrance>(device, id, index, size, timeout_ns);
-  std::thread([entrance] { entrance->enter(); }).detach();
+  const auto entrance = Making::start(
+      device, "ccl.init_rank",
+      [table = device->ccl_table(), native = device->native(), id, index, size,
+       timeout_ns](keel_plugin_comm** out_native) {
+        return table->init_rank(native, id.bytes.data(), id.size, static_cast<int32_t>(index),
+                                static_cast<int32_t>(size), timeout_ns, out_native);
+      });
   keel_plugin_comm* native = nullptr;
   const Status made = entrance->await(segment, deadline, &native);
   if (!made.ok()) {
@@ -106,8 +119,45 @@ Status Island::create(const Ref<Device>& device, const NativeId& id, uint32_t in
   return {};
 }
 
+Status Island::split(std::span<const uint32_t> members, uint32_t index, bool is_urgent,
+                     int64_t timeout_ns, const ControlSegment& segment, const Deadline& deadline,
+                     std::unique_ptr<Island>* out_island) {
+  const keel_ccl_table* table = device_->ccl_table();
+  if (!KEEL_HAS(keel_ccl_table, table, split)) {
+    return failure(KEEL_UNSUPPORTED, "{}: the plugin has no ccl.split", device_->name());
+  }
+  Ref<Stream> stream;
+  if (!members.empty()) KEEL_RETURN_IF_ERROR(device_->lease_stream(&stream, is_urgent));
+  const auto splitting = Making::start(
+      device_, "ccl.split",
+      [table, whole = native_, ranks = std::vector<uint32_t>(members.begin(), members.end()), index,
+       timeout_ns](keel_plugin_comm** out_native) {
+        return table->split(whole, ranks.data(), static_cast<uint32_t>(ranks.size()), index,
+                            timeout_ns, out_native);
+      });
+  keel_plugin_comm* native = nullptr;
+  const Status made = splitting->await(segment, deadline, &native);
+  if (made.ok() && native != nullptr) {
+    out_island->reset(new Island(device_, native, std::move(stream), index,
+                                 static_cast<uint32_t>(members.size())));
+    return {};
+  }
+  if (stream) device_->return_stream(std::move(stream));
+  if (made.ok() || made.code() == KEEL_UNSUPPORTED) return made;
+  // What waits in the library comes back by an abort, or never.
+  constexpr int64_t kPatienceNs = 5'000'000'000;
+  if (KEEL_HAS(keel_ccl_table, table, abort)) (void)table->abort(native_);
+  is_stuck_ = !splitting->ends(kPatienceNs);
+  return made;
+}
+
 Island::~Island() {
-  device_->ccl_table()->destroy(native_);
+  if (is_stuck_) {
+    log(KEEL_LOG_ERROR, "{}: a native communicator is left behind, its library does not return",
+        device_->name());
+  } else {
+    device_->ccl_table()->destroy(native_);
+  }
   // Where something on it has not ended, the device uses it again only once that has.
   device_->return_stream(std::move(stream_));
 }

@@ -24,7 +24,8 @@ namespace keel {
 struct NativeId {
   int32_t status = KEEL_OK;  // of making it
   uint32_t size = 0;
-  std::array<uint8_t, 8192> bytes = {};  // HCCL's, the longest, has 4,108
+  uint32_t inherited = 0;                // ranks of the island, where a split has made it already
+  std::array<uint8_t, 8184> bytes = {};  // HCCL's, the longest, has 4,108
 };
 
 // A rank in a plugin's own library. Its operations run on a stream of their own and are waited
@@ -40,9 +41,19 @@ class Island {
   static Status create(const Ref<Device>& device, const NativeId& id, uint32_t index, uint32_t size,
                        bool is_urgent, int64_t timeout_ns, const ControlSegment& segment,
                        const Deadline& deadline, std::unique_ptr<Island>* out_island);
+  // Every rank of this island calls: those of |members|, by their numbers here, are one of their
+  // own, in which this is number |index|; |*out_island| stays empty where there are none.
+  // KEEL_UNSUPPORTED where the library has no splits; after any other failure this one is not to be
+  // used any more.
+  Status split(std::span<const uint32_t> members, uint32_t index, bool is_urgent,
+               int64_t timeout_ns, const ControlSegment& segment, const Deadline& deadline,
+               std::unique_ptr<Island>* out_island);
   ~Island();
   Island(const Island&) = delete;
   Island& operator=(const Island&) = delete;
+
+  uint32_t index() const { return index_; }
+  uint32_t size() const { return size_; }
 
   // Within the rank's device.
   struct Copy {
@@ -78,6 +89,7 @@ class Island {
 
   const Ref<Device> device_;
   keel_plugin_comm* const native_;
+  bool is_stuck_ = false;  // a thread is in a call of the library's for good
   Ref<Stream> stream_;
   const uint32_t index_;
   const uint32_t size_;

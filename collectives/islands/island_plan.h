@@ -41,6 +41,8 @@ class IslandPlan {
   explicit IslandPlan(std::vector<NativeRank> ranks);
 
   uint32_t world() const { return static_cast<uint32_t>(ranks_.size()); }
+  // As it was made from.
+  const std::vector<NativeRank>& ranks() const { return ranks_; }
   // In the order of their first ranks; each in the order of the ranks.
   const std::vector<std::vector<uint32_t>>& islands() const { return islands_; }
   uint32_t island_of(uint32_t rank) const { return places_[rank].island; }

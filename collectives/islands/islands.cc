@@ -97,7 +97,8 @@ Islands::Islands(RankContext& context, std::shared_ptr<const IslandPlan> plan)
 Islands::~Islands() = default;
 
 Status Islands::form(RankContext& context, const Ref<Device>& device, bool forbid_alias,
-                     Patience& patience, std::unique_ptr<Islands>* out_islands) {
+                     std::unique_ptr<Island> inherited, Patience& patience,
+                     std::unique_ptr<Islands>* out_islands) {
   Team& team = context.team();
   std::vector<NativeRank> ranks = ranks_of(team);
   NativeOffer own;
@@ -112,7 +113,11 @@ Status Islands::form(RankContext& context, const Ref<Device>& device, bool forbi
   std::unique_ptr<Islands> islands(new Islands(context, std::move(plan)));
   if (islands->plan_->any()) {
     NativeId id;
-    if (status.ok() && islands->size_ > 1 && islands->index_ == 0) {
+    const bool has_inherited =
+        inherited && inherited->size() == islands->size_ && inherited->index() == islands->index_;
+    if (has_inherited) {
+      id.inherited = islands->size_;
+    } else if (status.ok() && islands->size_ > 1 && islands->index_ == 0) {
       status = Island::make_id(*device, &id);
     }
     id.status = static_cast<int32_t>(status.code());
@@ -122,10 +127,15 @@ Status Islands::form(RankContext& context, const Ref<Device>& device, bool forbi
                                   [&](uint32_t rank, const NativeId& theirs) {
                                     if (rank == first) wanted = theirs;
                                   }));
-    // Whose first rank has no id cannot meet; that rank says why below.
+    // Whose first rank has no id cannot meet; that rank says why below. All ranks of an island
+    // have inherited it, or none.
     const bool can_meet = status.ok() && islands->size_ > 1 && wanted.status == KEEL_OK &&
                           wanted.size <= wanted.bytes.size();
-    if (can_meet) {
+    if (has_inherited) {
+      islands->island_ = std::move(inherited);
+    } else if (can_meet && wanted.inherited != 0) {
+      status = failure(KEEL_INTERNAL, "the first rank of its island has another one from a split");
+    } else if (can_meet) {
       status = Island::create(device, wanted, islands->index_, islands->size_, team.is_urgent(),
                               patience.timeout_ns(), team.segment(), patience.deadline(),
                               &islands->island_);
@@ -137,6 +147,75 @@ Status Islands::form(RankContext& context, const Ref<Device>& device, bool forbi
   }
   *out_islands = std::move(islands);
   return {};
+}
+
+namespace {
+
+// Those of |parts| whose ranks are all of the island |island| of |plan|, in its numbers: those that
+// the library can part of it. |ranks_of|: what the islands of a part are made from.
+std::vector<std::vector<uint32_t>> groups_of(const IslandPlan& plan, const std::vector<Part>& parts,
+                                             uint32_t island) {
+  std::vector<std::vector<uint32_t>> groups;
+  for (const Part& part : parts) {
+    std::vector<NativeRank> ranks;
+    for (size_t i = 0; i < part.ranks.size(); ++i) {
+      NativeRank rank = plan.ranks()[part.ranks[i]];
+      const auto why =
+          static_cast<NativeOffer::Why>((part.flags[i] & Team::kNative) >> Team::kNativeShift);
+      // What it has now and had not before is not known here.
+      const bool is_known = rank.why == NativeOffer::Why::kOffered;
+      rank.why = is_known ? why : NativeOffer::Why::kForbidden;
+      ranks.push_back(std::move(rank));
+    }
+    const IslandPlan parted(std::move(ranks));
+    for (const std::vector<uint32_t>& members : parted.islands()) {
+      std::vector<uint32_t> group;
+      for (const uint32_t member : members) {
+        const uint32_t rank = part.ranks[member];
+        if (plan.island_of(rank) == island) group.push_back(plan.index_of(rank));
+      }
+      if (group.size() > 1 && group.size() == members.size()) groups.push_back(std::move(group));
+    }
+  }
+  return groups;
+}
+
+}  // namespace
+
+Status Islands::split(const std::vector<Part>& parts, const Status& so_far, int64_t timeout_ns,
+                      Patience& patience, std::unique_ptr<Island>* out_island) {
+  std::vector<int32_t> codes;
+  const auto all = [&](const auto& is) { return std::all_of(codes.begin(), codes.end(), is); };
+  KEEL_RETURN_IF_ERROR(exchange(context_, kIslandsCollective, static_cast<int32_t>(so_far.code()),
+                                patience, &codes));
+  // The library waits for all.
+  if (!all([](int32_t code) { return code == KEEL_OK; })) return so_far;
+  Status status;
+  const auto groups = groups_of(*plan_, parts, plan_->island_of(context_.rank()));
+  if (island_ && !groups.empty()) {
+    std::span<const uint32_t> own;
+    uint32_t index = 0;
+    for (const std::vector<uint32_t>& group : groups) {
+      const auto found = std::find(group.begin(), group.end(), index_);
+      if (found == group.end()) continue;
+      own = group;
+      index = static_cast<uint32_t>(found - group.begin());
+    }
+    status = island_->split(own, index, context_.team().is_urgent(), timeout_ns, context_.segment(),
+                            patience.deadline(), out_island);
+  }
+  codes.clear();
+  const Status met =
+      exchange(context_, kIslandsCollective, static_cast<int32_t>(status.code()), patience, &codes);
+  // By a unique id, then: all of them, as one that has no splits is waited for by the others.
+  if (met.ok() && all([](int32_t code) { return code == KEEL_OK || code == KEEL_UNSUPPORTED; })) {
+    if (!all([](int32_t code) { return code == KEEL_OK; })) out_island->reset();
+    return {};
+  }
+  out_island->reset();
+  KEEL_RETURN_IF_ERROR(status);
+  KEEL_RETURN_IF_ERROR(met);
+  return failure(KEEL_RANK_FAILED, "a native library did not part its island");
 }
 
 Status Islands::enter_lane(const Ref<Device>& device, bool forbid_alias, Patience& patience) {

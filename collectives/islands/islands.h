@@ -12,6 +12,7 @@
 #include "collectives/islands/island.h"
 #include "collectives/islands/island_plan.h"
 #include "collectives/rank_context.h"
+#include "collectives/split.h"
 #include "core/device.h"
 #include "core/status.h"
 
@@ -28,9 +29,17 @@ class Islands {
   // What is known of |team| before its ranks have told each other of their libraries.
   static IslandPlan plan_without(const Team& team);
   // Every rank of a communicator calls, if may_form(), before all else that it does there.
-  // |forbid_alias|: as the communicator has it.
+  // |forbid_alias|: as the communicator has it. |inherited|: what split() has made for it; none,
+  // else.
   static Status form(RankContext& context, const Ref<Device>& device, bool forbid_alias,
-                     Patience& patience, std::unique_ptr<Islands>* out_islands);
+                     std::unique_ptr<Island> inherited, Patience& patience,
+                     std::unique_ptr<Islands>* out_islands);
+  // Every rank calls, with the same |parts|, within the split that has made them, of which
+  // |so_far| is its own part. Has the library part the rank's island as they do: |*out_island| is
+  // the rank's of its part, where that has one whose ranks are all of one island here, and the
+  // library can. |timeout_ns|, |is_urgent|: of the part.
+  Status split(const std::vector<Part>& parts, const Status& so_far, int64_t timeout_ns,
+               Patience& patience, std::unique_ptr<Island>* out_island);
   ~Islands();
   Islands(const Islands&) = delete;
   Islands& operator=(const Islands&) = delete;

@@ -196,6 +196,7 @@ constexpr keel_ccl_table kTable = {
     .register_buffer = nullptr,
     .deregister_buffer = nullptr,
     .info = info,
+    .split = nullptr,
 };
 
 }  // namespace

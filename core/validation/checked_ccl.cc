@@ -175,6 +175,34 @@ keel_status info(keel_plugin_instance* handle, keel_ccl_info* out_info) {
   return code;
 }
 
+keel_status split(keel_plugin_comm* handle, const uint32_t* ranks, uint32_t world, uint32_t rank,
+                  int64_t timeout_ns, keel_plugin_comm** out_comm) {
+  Call call("ccl.split");
+  std::shared_ptr<CheckedComm> comm;
+  if (!call.find(handle, &comm) || !call.check(out_comm != nullptr, "out_comm is NULL") ||
+      !call.check(world == 0 || ranks != nullptr, "ranks is NULL") ||
+      !call.check(world == 0 || rank < world, "rank {} of {}", rank, world) ||
+      !call.check(timeout_ns >= 0, "timeout_ns is {}", timeout_ns)) {
+    return call.refused();
+  }
+  keel_plugin_comm* native = nullptr;
+  const keel_status code =
+      call.answer(comm->real().ccl->split(comm->native, ranks, world, rank, timeout_ns, &native));
+  if (code != KEEL_OK) return code;
+  if ((native == nullptr) != (world == 0)) {
+    return call.broken("the plugin {} a communicator for {} ranks",
+                       native == nullptr ? "made no" : "made", world);
+  }
+  *out_comm = nullptr;
+  if (native == nullptr) return code;
+  auto part = std::make_shared<CheckedComm>();
+  part->device = comm->device;
+  part->native = native;
+  part->origin = capture_origin();
+  *out_comm = registry<keel_plugin_comm>().insert(std::move(part));
+  return code;
+}
+
 }  // namespace
 
 keel_ccl_table checked_ccl_table(const keel_ccl_table* real) {
@@ -190,6 +218,7 @@ keel_ccl_table checked_ccl_table(const keel_ccl_table* real) {
   KEEL_CHECKED_SLOT(keel_ccl_table, register_buffer, register_buffer)
   KEEL_CHECKED_SLOT(keel_ccl_table, deregister_buffer, deregister_buffer)
   KEEL_CHECKED_SLOT(keel_ccl_table, info, info)
+  KEEL_CHECKED_SLOT(keel_ccl_table, split, split)
   return table;
 }
 

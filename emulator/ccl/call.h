@@ -4,6 +4,7 @@
 #define KEEL_EMULATOR_CCL_CALL_H_
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -56,6 +57,7 @@ enum class Collective : uint8_t {
   kAllToAll,
   kSend,
   kReceive,
+  kSplit,  // moves no data: see Communicator::split
 };
 // Of two ranks, and not of all.
 constexpr bool is_message(Collective collective) {
@@ -76,6 +78,9 @@ struct Call {
   Address receive = 0;
   uint64_t count = 0;
   double factor = 1;  // of kScaledSum: the rank's own
+  // Of kSplit, each rank's own: which part it goes to, none where negative, and where in it.
+  int32_t color = -1;
+  int32_t key = 0;
 
   uint32_t element() const { return kTypeBytes[static_cast<size_t>(type)]; }
   // Whether the two are calls of one operation; of a message, the two ends of it.
@@ -84,6 +89,13 @@ struct Call {
     return collective == other.collective && type == other.type && count == other.count &&
            root == other.root && (!reduces(collective) || reduction == other.reduction);
   }
+};
+
+// What a rank hears of a split, as it lies in memory. |world| 0: it is in no part.
+struct SplitPlace {
+  std::array<std::byte, 128> id = {};  // UniqueId, to meet by
+  uint32_t rank = 0;
+  uint32_t world = 0;
 };
 
 // Whether a call has a root, a type and a count with which the sizes below can be worked out.
@@ -96,6 +108,7 @@ inline uint64_t sent_bytes(const Call& call, uint32_t rank, uint32_t world) {
   const uint64_t piece = call.count * call.element();
   switch (call.collective) {
     case Collective::kReceive:
+    case Collective::kSplit:
       return 0;
     case Collective::kBroadcast:
       return rank == call.root ? piece : 0;
@@ -111,6 +124,8 @@ inline uint64_t result_bytes(const Call& call, uint32_t rank, uint32_t world) {
   switch (call.collective) {
     case Collective::kSend:
       return 0;
+    case Collective::kSplit:
+      return sizeof(SplitPlace);
     case Collective::kReduce:
       return rank == call.root ? piece : 0;
     case Collective::kAllGather:

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <random>
+#include <utility>
 
 namespace keel::emulator::ccl {
 namespace {
@@ -273,6 +274,23 @@ Status Clique::check(const Operation& operation) const {
                         parts[1].call.root)};
   }
   return {};
+}
+
+SplitPlace Clique::place_of(Operation& operation, uint32_t rank) {
+  const std::lock_guard lock(mutex_);
+  const auto order = [&](uint32_t each) { return std::pair(operation.parts[each].call.key, each); };
+  const int32_t color = operation.parts[rank].call.color;
+  SplitPlace place;
+  if (color < 0) return place;
+  for (uint32_t other = 0; other < world(); ++other) {
+    if (operation.parts[other].call.color != color) continue;
+    ++place.world;
+    if (order(other) < order(rank)) ++place.rank;
+  }
+  const auto [entry, is_new] = operation.part_ids.try_emplace(color);
+  if (is_new) entry->second = make_id();
+  place.id = entry->second;
+  return place;
 }
 
 void Clique::abort(uint32_t rank) {

@@ -66,6 +66,9 @@ class Clique {
   void finish_reading(Operation& operation);
   // Whether the calls fit together; all have arrived.
   Status check(const Operation& operation) const;
+  // Where |rank| goes by |operation|, a split whose calls fit together: to those of its color, in
+  // the order of their keys, then of their ranks. Those of one color hear the same id.
+  SplitPlace place_of(Operation& operation, uint32_t rank);
 
   // The rank gives up: what it waits for ends, the others hear of it when they ask.
   void abort(uint32_t rank);

@@ -42,6 +42,11 @@ Status CliqueSeat::compute(const Membership& self) {
   std::vector<std::byte>& result = self.part().result;
   result.resize(result_bytes(own, rank_, world()));
   if (result.empty()) return {};
+  if (own.collective == Collective::kSplit) {
+    const SplitPlace place = clique_->place_of(*self.operation, rank_);
+    std::memcpy(result.data(), &place, sizeof(place));
+    return {};
+  }
   std::vector<Access> accesses;
   accesses.reserve(world());
   if (own.collective == Collective::kReceive) {

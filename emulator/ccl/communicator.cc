@@ -51,6 +51,48 @@ void Communicator::give_up(const UniqueId& id) {
   }
 }
 
+void Communicator::abort() {
+  seat_->abort();
+  const std::lock_guard lock(mutex_);
+  if (joining_) give_up(*joining_);
+}
+
+Status Communicator::split(int32_t color, int32_t key, Time deadline,
+                           std::unique_ptr<Communicator>* out_part) {
+  if (seat_->is_aborted()) return {Code::kUnavailable, "the communicator was aborted"};
+  Call call;
+  call.collective = Collective::kSplit;
+  call.color = color;
+  call.key = key;
+  const Membership self = seat_->next(call);
+  seat_->arrive(self);
+  Status status = self.part().met->wait_until(deadline);
+  if (seat_->is_aborted()) return {Code::kCancelled, "the communicator was aborted"};
+  if (!status.ok()) return status;
+  status = seat_->compute(self);
+  seat_->finish_reading(self);
+  if (!status.ok()) {
+    seat_->report(status);
+    return status;
+  }
+  SplitPlace place;
+  std::memcpy(&place, self.part().result.data(), sizeof(place));
+  if (place.world == 0) {
+    *out_part = nullptr;
+    return {};
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    joining_ = place.id;
+  }
+  // Whoever aborted before could not give up what it did not know of.
+  if (seat_->is_aborted()) give_up(place.id);
+  status = create(place.id, device_, place.rank, place.world, deadline, traits_, out_part);
+  const std::lock_guard lock(mutex_);
+  joining_.reset();
+  return status;
+}
+
 Status Communicator::check(const Call& call) const {
   if ((traits_.types & bit(call.type)) == 0) {
     return {Code::kUnsupported,
@@ -72,6 +114,7 @@ Status Communicator::run(Stream& stream, std::span<const Call> calls) {
   }
   if (seat_->is_aborted()) return {Code::kUnavailable, "the communicator was aborted"};
   for (const Call& call : calls) {
+    if (call.collective == Collective::kSplit) return {Code::kInvalidArgument, "a split"};
     Status status = check(call);
     if (!status.ok()) return status;
   }

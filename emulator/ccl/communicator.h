@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <span>
 
 #include "emulator/bell.h"
@@ -44,12 +46,18 @@ class Communicator {
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
+  uint32_t world() const { return seat_->world(); }
   // Enqueues |calls| on |stream|, a stream of the rank's device: all of them or none. Messages
   // that follow each other go on together, whatever their order. kUnsupported for a type that the
   // chip has not.
   Status run(Stream& stream, std::span<const Call> calls);
+  // Blocks until all ranks have called, and until those of the same |color| have come: in the order
+  // of their |key|s, then of their ranks here, they are a communicator of its own, with the same
+  // traits, which outlives this one. A negative color takes part in none: |*out_part| is empty.
+  // kTimedOut at |deadline|; ends by an abort, too. Analogue: ncclCommSplit.
+  Status split(int32_t color, int32_t key, Time deadline, std::unique_ptr<Communicator>* out_part);
   // What runs fails on its stream, and no later call is taken. The other ranks are told.
-  void abort() { seat_->abort(); }
+  void abort();
   // Success, or what went wrong while nobody asked: an operation of this rank that hangs, calls
   // that do not match, a rank that has aborted.
   Status async_error() const { return seat_->error(); }
@@ -74,6 +82,8 @@ class Communicator {
   const std::shared_ptr<Seat> seat_;
   const uint32_t rank_;
   const Traits traits_;
+  std::mutex mutex_;
+  std::optional<UniqueId> joining_;  // the id by which a split meets
 };
 
 }  // namespace keel::emulator::ccl

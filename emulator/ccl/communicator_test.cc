@@ -111,6 +111,56 @@ TEST_F(CclTest, InPlaceAndOneAfterTheOther) {
   }
 }
 
+TEST_F(CclTest, PartsOfTheRanksAreCommunicators) {
+  meet(4);
+  // 3 and 1 together, in this order; 2 alone; 0 in none.
+  const int32_t colors[] = {-1, 5, 0, 5};
+  const int32_t keys[] = {0, 2, 0, 1};
+  std::unique_ptr<Communicator> parts[4];
+  each_rank([&](uint32_t rank) {
+    expect_ok(ranks_[rank]->split(colors[rank], keys[rank], patience(), &parts[rank]));
+  });
+  EXPECT_EQ(parts[0], nullptr);
+  ASSERT_NE(parts[2], nullptr);
+  EXPECT_EQ(parts[2]->world(), 1u);
+  ASSERT_NE(parts[1], nullptr);
+  ASSERT_NE(parts[3], nullptr);
+  ranks_.clear();  // the parts outlive the whole
+  Address data[4] = {};
+  for (const uint32_t rank : {1u, 3u}) {
+    EXPECT_EQ(parts[rank]->world(), 2u);
+    data[rank] = filled(rank, {rank, 7});
+    const Call made = call(Collective::kAllGather, data[rank], data[rank], 1);
+    expect_ok(parts[rank]->run(*streams_[rank], {&made, 1}));
+  }
+  for (const uint32_t rank : {1u, 3u}) {
+    EXPECT_EQ(result(rank, data[rank], 2), (std::vector<uint32_t>{3, 1})) << rank;
+  }
+  ranks_.resize(4);
+}
+
+TEST_F(CclTest, ASplitThatNotAllCallEnds) {
+  meet(2);
+  std::unique_ptr<Communicator> part;
+  const Status late = ranks_[0]->split(0, 0, Clock::now() + std::chrono::milliseconds(20), &part);
+  EXPECT_EQ(late.code(), Code::kTimedOut) << late.text();
+  EXPECT_EQ(part, nullptr);
+  std::thread aborting([&] { ranks_[1]->abort(); });
+  const Status given_up = ranks_[1]->split(0, 0, patience(), &part);
+  EXPECT_FALSE(given_up.ok());
+  aborting.join();
+}
+
+TEST_F(CclTest, ASplitAgainstAnotherCallFails) {
+  meet(2);
+  const Address data = filled(1, {1});
+  expect_ok(run(1, call(Collective::kAllReduce, data, data, 1)));
+  std::unique_ptr<Communicator> part;
+  const Status status = ranks_[0]->split(0, 0, patience(), &part);
+  EXPECT_EQ(status.code(), Code::kInvalidArgument) << status.text();
+  EXPECT_EQ(part, nullptr);
+}
+
 // Each to each, itself too, in one group, in an order that would hold all up one by one.
 TEST_F(CclTest, MessagesOfAGroupGoOnTogether) {
   meet(3);

@@ -1,8 +1,10 @@
 #ifndef KEEL_EMULATOR_CCL_OPERATION_H_
 #define KEEL_EMULATOR_CCL_OPERATION_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -34,7 +36,8 @@ struct Operation {
   std::vector<Part> parts;
   uint32_t arrived = 0;
   uint32_t have_read = 0;
-  uint32_t taken = 0;  // ranks that know of it
+  uint32_t taken = 0;                                      // ranks that know of it
+  std::map<int32_t, std::array<std::byte, 128>> part_ids;  // of a split: by color
 };
 
 // A rank's part of an operation.

@@ -704,6 +704,14 @@ typedef struct keel_ccl_table {
   keel_status (*deregister_buffer)(keel_plugin_comm* comm, void* registration); /* optional */
   /* Works before a device is open. */
   keel_status (*info)(keel_plugin_instance* instance, keel_ccl_info* out_info);
+  /* Parts |comm|: every rank of it calls, at once, with the |world| of its |ranks| that are to be
+   * a communicator of their own, in their new order, of which this rank is number |rank|; the
+   * lists of two ranks are equal or have none in common. With |world| 0 it is in none, and
+   * *out_comm is NULL. Blocks as init_rank does, and ends by an abort of |comm|, too. What is made
+   * outlives |comm|. Optional: without it, or with KEEL_UNSUPPORTED, the ranks meet by a unique id.
+   * Native: ncclCommSplit (a color and a key), HcclCreateSubCommConfig (a list of ranks). */
+  keel_status (*split)(keel_plugin_comm* comm, const uint32_t* ranks, uint32_t world,
+                       uint32_t rank, int64_t timeout_ns, keel_plugin_comm** out_comm);
 } keel_ccl_table;
 
 /* ---- the plugin --------------------------------------------------------- */

@@ -27,6 +27,8 @@ ncclResult_t take(Collective collective, const Arguments& arguments, ncclComm_t 
                   cudaStream_t handle) {
   if (comm == nullptr) return fail(ncclInvalidArgument, "the communicator is NULL");
   Rank& rank = *Rank::of(comm);
+  const ncclResult_t is_ready = rank.ready();
+  if (is_ready != ncclSuccess) return is_ready;
   Job job = {};
   ccl::Call& call = job.call;
   call.collective = collective;

@@ -104,6 +104,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* uniqueId) {
   static_assert(sizeof(ncclUniqueId) == sizeof(ccl::UniqueId));
   if (uniqueId == nullptr) return fail(ncclInvalidArgument, "uniqueId is NULL");
   if (!Library::get().trouble().ok()) return result_of(Library::get().trouble());
+  if (Library::get().is_out_of_ids()) return fail(ncclSystemError, "no unique id: ids is reached");
   try {
     const keel::emulator::Status opened = ccl::open_hub();
     if (!opened.ok()) return result_of(opened);
@@ -137,6 +138,20 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId c
   } catch (const std::exception& error) {
     return fail(ncclSystemError, error.what());
   }
+}
+
+ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* newcomm,
+                           ncclConfig_t* config) {
+  if (newcomm == nullptr) return fail(ncclInvalidArgument, "newcomm is NULL");
+  *newcomm = nullptr;
+  if (config != nullptr && config->blocking != NCCL_CONFIG_UNDEF_INT) {
+    return fail(ncclInvalidArgument, "the emulated library's parts block as the whole does");
+  }
+  if (color < 0 && color != NCCL_SPLIT_NOCOLOR) {
+    return fail(ncclInvalidArgument, "color is " + std::to_string(color));
+  }
+  if (is_in_group()) return fail(ncclInvalidUsage, "the emulated library splits none in a group");
+  return with_rank(comm, [&](Rank& rank) { return rank.split(color, key, newcomm); });
 }
 
 // All that was enqueued has to end first, and does so on its stream.

@@ -158,6 +158,43 @@ TEST_F(NcclFaceTest, MessagesInGroups) {
   }
 }
 
+// The last two, in the other order, and the first one in none.
+TEST_F(NcclFaceTest, APartOfTheRanks) {
+  ncclComm_t parts[kWorld] = {};
+  each_rank([&](uint32_t rank) {
+    push(rank);
+    const int color = rank == 0 ? NCCL_SPLIT_NOCOLOR : 7;
+    EXPECT_EQ(NCCL(ncclCommSplit)(ranks_[rank].comm, color, -static_cast<int>(rank), &parts[rank],
+                                  nullptr),
+              ncclSuccess)
+        << error();
+    pop();
+  });
+  EXPECT_EQ(parts[0], nullptr);
+  ASSERT_NE(parts[1], nullptr);
+  ASSERT_NE(parts[2], nullptr);
+  for (uint32_t rank = 1; rank < kWorld; ++rank) {
+    write(rank, {rank, rank, rank, rank});
+    push(rank);
+    EXPECT_EQ(NCCL(ncclBroadcast)(memory(rank), memory(rank), 4, ncclUint32, 0, parts[rank],
+                                  ranks_[rank].stream),
+              ncclSuccess)
+        << error();
+    EXPECT_EQ(NCCL(ncclBroadcast)(memory(rank), memory(rank), 4, ncclUint32, 2, parts[rank],
+                                  ranks_[rank].stream),
+              ncclInvalidArgument);
+    pop();
+  }
+  for (uint32_t rank = 1; rank < kWorld; ++rank) {
+    EXPECT_EQ(read(rank), (std::vector<uint32_t>{2, 2, 2, 2}));
+    EXPECT_EQ(NCCL(ncclCommDestroy)(parts[rank]), ncclSuccess);
+  }
+  // The whole is as it was.
+  for (uint32_t rank = 0; rank < kWorld; ++rank) write(rank, {1, 1, 1, 1});
+  for (uint32_t rank = 0; rank < kWorld; ++rank) EXPECT_EQ(all_reduce(rank), ncclSuccess);
+  for (uint32_t rank = 0; rank < kWorld; ++rank) EXPECT_EQ(read(rank)[0], 3u);
+}
+
 // One thread that drives several ranks: nothing goes before the end of the group.
 TEST_F(NcclFaceTest, AGroupOfSeveralRanks) {
   for (uint32_t rank = 0; rank < kWorld; ++rank) write(rank, {rank + 1, 0, 0, 0});

@@ -21,6 +21,7 @@ Status read_settings(std::string_view text, Settings* out_settings) {
   Status status = split_settings(text, &values);
   if (status.ok()) status = take_number(&values, "version", 1000, 99999, &version);
   if (status.ok()) status = take_number(&values, "stuck", 0, UINT64_MAX, &settings.stuck);
+  if (status.ok()) status = take_number(&values, "ids", 0, UINT64_MAX, &settings.ids);
   if (!status.ok()) return status;
   if (!values.empty()) {
     return {Code::kInvalidArgument, fmt::format("'{:.64}' is not known", values.begin()->first)};

@@ -20,6 +20,7 @@ namespace keel::emulator::nccl {
 struct Settings {
   int version = NCCL_VERSION_CODE;  // what ncclGetVersion says
   uint64_t stuck = 0;  // the number of the group that does not get onto its streams; 0: none
+  uint64_t ids = UINT64_MAX;  // unique ids that it gives; after those it fails to
 };
 // From KEEL_EMULATED_NCCL.
 Status read_settings(std::string_view text, Settings* out_settings);
@@ -37,6 +38,8 @@ class Library {
   // Of the calling thread's current context. kUnavailable where there is none.
   Status chip(std::shared_ptr<Device>* out_chip) const;
   Status stream(cudaStream_t handle, Stream** out_stream) const;
+  // Counts a unique id; whether it is one too many.
+  bool is_out_of_ids() { return ++ids_ > settings_.ids; }
   // Counts a group; whether it is the one that gets stuck.
   bool is_stuck() { return ++groups_ == settings_.stuck; }
 
@@ -46,6 +49,7 @@ class Library {
   Settings settings_;
   Status trouble_;
   cuda::DriverBeside driver_;
+  std::atomic<uint64_t> ids_{0};
   std::atomic<uint64_t> groups_{0};
 };
 

@@ -23,28 +23,63 @@ ccl::Traits traits() {
 
 ncclResult_t Rank::create(const ccl::UniqueId& id, std::shared_ptr<Device> chip, uint32_t rank,
                           uint32_t world, bool blocks, ncclComm_t* out_handle) {
-  std::unique_ptr<Rank> made(new Rank(id, std::move(chip), world, blocks));
+  std::unique_ptr<Rank> made(new Rank(id, std::move(chip), blocks));
   Rank& self = *made;
-  const ncclResult_t result = self.begin([&self, rank] {
-    return ccl::Communicator::create(self.id_, self.chip_, rank, self.world_, Time::max(), traits(),
+  const ncclResult_t result = self.begin([&self, rank, world] {
+    return ccl::Communicator::create(self.id_, self.chip_, rank, world, Time::max(), traits(),
                                      &self.member_);
   });
   if (result == ncclSuccess || result == ncclInProgress) *out_handle = made.release()->handle();
   return result;
 }
 
+ncclResult_t Rank::split(int color, int key, ncclComm_t* out_handle) {
+  const ncclResult_t is_ready = ready();
+  if (is_ready != ncclSuccess) return is_ready;
+  std::unique_ptr<Rank> made;
+  if (color >= 0) {
+    made.reset(new Rank({}, chip_, blocks_));
+    made->is_busy_ = true;
+  }
+  const ncclResult_t result = begin([this, color, key, part = made.get()] {
+    std::unique_ptr<ccl::Communicator> unused;
+    Status status;
+    try {
+      status = member_->split(color, key, Time::max(), part == nullptr ? &unused : &part->member_);
+    } catch (const std::bad_alloc&) {
+      status = Status(Code::kOutOfMemory);
+    }
+    if (part != nullptr) part->finish(status);
+    return status;
+  });
+  const bool is_begun = result == ncclSuccess || result == ncclInProgress;
+  if (is_begun && made != nullptr) *out_handle = made.release()->handle();
+  return result;
+}
+
 Rank::~Rank() {
+  ccl::Communicator* member = nullptr;
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     is_ending_ = true;
     changed_.notify_all();
+    if (is_made_) member = member_.get();
   }
+  // Each ends what waits for others.
   ccl::Communicator::give_up(id_);
+  if (member != nullptr) member->abort();
   if (worker_.joinable()) worker_.join();
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return !is_busy_; });
 }
 
 ncclResult_t Rank::begin(std::function<Status()> work) {
-  if (blocks_) return result_of(work());
+  if (blocks_) {
+    const Status status = work();
+    const std::lock_guard lock(mutex_);
+    is_made_ = is_made_ || member_ != nullptr;
+    return result_of(status);
+  }
   const std::lock_guard lock(mutex_);
   if (worker_.joinable()) worker_.join();  // it is over
   is_busy_ = true;
@@ -55,11 +90,17 @@ ncclResult_t Rank::begin(std::function<Status()> work) {
     } catch (const std::bad_alloc&) {
       status = Status(Code::kOutOfMemory);
     }
-    const std::lock_guard done(mutex_);
-    failure_ = std::move(status);
-    is_busy_ = false;
+    finish(std::move(status));
   });
   return ncclInProgress;
+}
+
+void Rank::finish(Status status) {
+  const std::lock_guard lock(mutex_);
+  failure_ = std::move(status);
+  is_made_ = member_ != nullptr;
+  is_busy_ = false;
+  changed_.notify_all();
 }
 
 ncclResult_t Rank::state() {

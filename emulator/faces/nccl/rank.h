@@ -35,14 +35,20 @@ class Rank {
   // NULL handle on failure; in progress where |blocks| is not set.
   static ncclResult_t create(const ccl::UniqueId& id, std::shared_ptr<Device> chip, uint32_t rank,
                              uint32_t world, bool blocks, ncclComm_t* out_handle);
+  // A rank of its part, by a split that all ranks call: see ccl::Communicator::split. Whether it
+  // blocks is as here; until it is over both are in progress. |*out_handle| is NULL on failure and
+  // where |color| is negative.
+  ncclResult_t split(int color, int key, ncclComm_t* out_handle);
   static Rank* of(ncclComm_t handle) { return reinterpret_cast<Rank*>(handle); }
-  // Gives up what it is at, and what runs.
+  // Gives up what it is at, and what runs. One that is still made by a split ends with that, which
+  // ends no later than the rank that is split.
   ~Rank();
   Rank(const Rank&) = delete;
   Rank& operator=(const Rank&) = delete;
 
   ncclComm_t handle() { return reinterpret_cast<ncclComm_t>(this); }
-  uint32_t world() const { return world_; }
+  // Of one that is ready.
+  uint32_t world() const { return member_->world(); }
   // ncclInProgress, or what went wrong.
   ncclResult_t state();
   // ncclInvalidUsage where it is still in progress, or has failed.
@@ -64,16 +70,17 @@ class Rank {
     double factor;
   };
 
-  Rank(const ccl::UniqueId& id, std::shared_ptr<Device> chip, uint32_t world, bool blocks)
-      : id_(id), chip_(std::move(chip)), world_(world), blocks_(blocks) {}
+  Rank(const ccl::UniqueId& id, std::shared_ptr<Device> chip, bool blocks)
+      : id_(id), chip_(std::move(chip)), blocks_(blocks) {}
   // Runs |work| here, or on a thread of its own.
   ncclResult_t begin(std::function<Status()> work);
   Status enqueue(std::span<const Job> jobs);
   void await_abort();
+  // What it was at came to |status|.
+  void finish(Status status);
 
   const ccl::UniqueId id_;
   const std::shared_ptr<Device> chip_;
-  const uint32_t world_;
   const bool blocks_;
   std::unique_ptr<ccl::Communicator> member_;
 
@@ -81,6 +88,7 @@ class Rank {
   std::condition_variable changed_;
   std::thread worker_;
   bool is_busy_ = false;
+  bool is_made_ = false;  // |member_| is there, and stays
   bool is_ending_ = false;
   Status failure_;
   std::map<int, Sum> sums_;
