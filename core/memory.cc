@@ -7,6 +7,7 @@
 
 #include "core/device.h"
 #include "core/epoch.h"
+#include "core/exact_memory.h"
 #include "core/log.h"
 #include "core/observer.h"
 #include "core/runtime.h"
@@ -138,6 +139,10 @@ Status Memory::make_request(keel_memory_kind kind, uint64_t size, Stream* stream
     return failure(KEEL_OUT_OF_MEMORY, "{}: {} bytes, more than one allocation can have ({})",
                    device_.name(), size, limit);
   }
+  if (exact_memory::enabled()) {
+    *out_request = {kind, size, size, SizeClass::kHuge, stream};
+    return {};
+  }
   uint64_t block = (size + granule - 1) & ~(granule - 1);
   if (limit != 0) block = std::min(block, limit);
   const SizeClass size_class = block <= kSmallLimit    ? SizeClass::kSmall
@@ -162,7 +167,11 @@ Status Memory::allocate(keel_memory_kind kind, uint64_t size, Stream* stream, vo
     // Before more is held than ever, what is idle goes back: sizes that do not come again
     // would pile up otherwise. A program in a steady state never gets here.
     const uint64_t after = store_.reserved() + segment;
-    if (after > reserved_peak_) idle = remove_idle(after - reserved_peak_, *wake);
+    if (exact_memory::enabled()) {
+      idle = remove_idle(UINT64_MAX, *wake);
+    } else if (after > reserved_peak_) {
+      idle = remove_idle(after - reserved_peak_, *wake);
+    }
   }
   give_back(idle);
   Status status = allocate_native(request, segment, out_pointer);
@@ -171,6 +180,7 @@ Status Memory::allocate(keel_memory_kind kind, uint64_t size, Stream* stream, vo
 }
 
 bool Memory::take_cached(const Request& request, WakeList& wake, void** out_pointer) {
+  if (exact_memory::enabled()) return false;
   store_.prepare_split();
   MemoryBlock* const block = find_cached(request, wake);
   if (block == nullptr) return false;
@@ -276,6 +286,7 @@ void Memory::poll_all(const std::vector<StreamPoint>& points, WakeList& wake) {
 }
 
 uint64_t Memory::segment_size(const Request& request) const {
+  if (exact_memory::enabled()) return request.block;
   uint64_t size = request.block;
   if (request.size_class == SizeClass::kSmall) size = std::max(size, kSmallSegment);
   if (request.size_class == SizeClass::kMedium) {

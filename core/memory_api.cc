@@ -6,6 +6,7 @@
 
 #include "core/api.h"
 #include "core/copy.h"
+#include "core/exact_memory.h"
 #include "core/profiler.h"
 #include "core/validation/leaks.h"
 #include "core/validation/validation.h"
@@ -44,6 +45,18 @@ namespace {
   });
 }
 
+// Behind a free that was good, where nothing is to be cached: what is idle goes back to the plugin,
+// which may wait for the device.
+template <typename FindDevice>
+[[gnu::noinline, gnu::cold]] void give_back_idle(const FindDevice& find_device_of) {
+  (void)api_call([&]() -> Status {
+    Ref<Device> found;
+    KEEL_RETURN_IF_ERROR(find_device_of(&found));
+    found->memory().trim();
+    return {};
+  });
+}
+
 }  // namespace
 
 keel_status keel_alloc(keel_device device, keel_memory_kind kind, uint64_t size,
@@ -68,12 +81,16 @@ keel_status keel_free(keel_device device, void* pointer) {
     const keel_status noted = note_native_work();
     if (noted != KEEL_OK) return noted;
   }
-  return api_quick_call([&]() -> Status {
+  const keel_status status = api_quick_call([&]() -> Status {
     Device* found = nullptr;
     KEEL_RETURN_IF_ERROR(find_device(device, "device", &found));
     if (keel::validation::enabled()) keel::validation::forget_memory(*found, pointer);
     return found->memory().free(pointer);
   });
+  if (keel::exact_memory::enabled() && status == KEEL_OK) [[unlikely]] {
+    give_back_idle([&](Ref<Device>* out) { return find_device(device, "device", out); });
+  }
+  return status;
 }
 
 keel_status keel_alloc_on_stream(keel_stream stream, uint64_t size, void** out_pointer) {
@@ -92,13 +109,22 @@ keel_status keel_alloc_on_stream(keel_stream stream, uint64_t size, void** out_p
 }
 
 keel_status keel_free_on_stream(keel_stream stream, void* pointer) {
-  return api_quick_call([&]() -> Status {
+  const keel_status status = api_quick_call([&]() -> Status {
     Stream* found = nullptr;
     KEEL_RETURN_IF_ERROR(find_stream(stream, &found));
     if (keel::validation::enabled()) keel::validation::forget_memory(found->device(), pointer);
     found->note_native_work();
     return found->device().memory().free(*found, pointer);
   });
+  if (keel::exact_memory::enabled() && status == KEEL_OK) [[unlikely]] {
+    give_back_idle([&](Ref<Device>* out) -> Status {
+      Ref<Stream> found;
+      KEEL_RETURN_IF_ERROR(find_stream(stream, &found));
+      *out = Ref<Device>(&found->device());
+      return {};
+    });
+  }
+  return status;
 }
 
 keel_status keel_memory_stats_get(keel_device device, keel_memory_stats* out_stats) {

@@ -9,6 +9,7 @@
 #include <iterator>
 #include <string_view>
 
+#include "core/exact_memory.h"
 #include "core/hindrances.h"
 #include "core/log.h"
 #include "core/profiler.h"
@@ -144,6 +145,7 @@ Status Runtime::initialize(const keel_init_options* options) {
   }
   if (timeout_ns == 0) KEEL_RETURN_IF_ERROR(timeout_from_environment(&timeout_ns));
 
+  KEEL_RETURN_IF_ERROR(exact_memory::configure());
   KEEL_RETURN_IF_ERROR(validation::configure(options));
 
   const char* folder = options == nullptr ? nullptr : options->plugin_folder;

@@ -21,6 +21,8 @@ uint64_t rounded(uint64_t size) {
   return (size + Memory::kAlignment - 1) / Memory::kAlignment * Memory::kAlignment;
 }
 
+constexpr unsigned char kMarginByte = 0x5b;
+
 uint64_t physical_memory() {
   return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
          static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
@@ -41,22 +43,31 @@ const DeviceRange* DeviceRange::get(std::string* out_error) {
 }
 
 std::shared_ptr<Storage> Storage::create(uint64_t size) {
-  void* const data = map(size, PROT_READ | PROT_WRITE);
-  if (data == nullptr) return nullptr;
-  return std::shared_ptr<Storage>(new Storage(static_cast<std::byte*>(data), size));
+  void* const mapped =
+      size > UINT64_MAX - kMargin ? nullptr : map(size + kMargin, PROT_READ | PROT_WRITE);
+  if (mapped == nullptr) return nullptr;
+  auto* const data = static_cast<std::byte*>(mapped);
+  std::memset(data + size, kMarginByte, kMargin);
+  return std::shared_ptr<Storage>(new Storage(data, size));
 }
 
 Storage::~Storage() {
-  munmap(data_, size_);
+  munmap(data_, size_ + kMargin);
+}
+
+bool Storage::is_margin_whole() const {
+  const std::byte* const margin = data_ + size_;
+  return margin[0] == std::byte{kMarginByte} && std::memcmp(margin, margin + 1, kMargin - 1) == 0;
 }
 
 Address Memory::find_hole(uint64_t size) const {
   Address candidate = range_.begin();
   for (const auto& [address, block] : device_blocks_) {
-    if (address - candidate >= size) return candidate;
-    candidate = address + rounded(block.size);
+    if (address - candidate >= size + kGap) return candidate;
+    candidate = address + rounded(block.size) + kGap;
   }
-  return range_.begin() + DeviceRange::kSize - candidate >= size ? candidate : 0;
+  const Address end = range_.begin() + DeviceRange::kSize;
+  return candidate <= end && end - candidate >= size ? candidate : 0;
 }
 
 Status Memory::allocate(uint64_t size, Address* out_address) {
@@ -209,6 +220,15 @@ Status Access::reach_block(Address address, Reach* out_reach) {
   Status status = memory_.resolve_block(address, out_reach, &keep);
   if (status.ok()) kept_.push_back(std::move(keep));
   return status;
+}
+
+Status Access::check_margins() const {
+  for (const std::shared_ptr<Storage>& storage : kept_) {
+    if (storage == nullptr || storage->is_margin_whole()) continue;
+    return {Code::kIllegalAddress,
+            fmt::format("bytes behind an allocation of {} were written to", storage->size())};
+  }
+  return {};
 }
 
 }  // namespace keel::emulator

@@ -56,8 +56,14 @@ class Storage {
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
   std::byte* data() const { return data_; }
+  uint64_t size() const { return size_; }
+  // Whether what lies behind it is as it was: code of this machine that writes past the end, whose
+  // accesses nobody sees, writes there first.
+  bool is_margin_whole() const;
 
  private:
+  static constexpr uint64_t kMargin = 4096;
+
   Storage(std::byte* data, uint64_t size) : data_(data), size_(size) {}
   std::byte* const data_;
   const uint64_t size_;
@@ -80,6 +86,9 @@ class Memory {
   // written shows; larger ones read as zeroes.
   static constexpr uint64_t kPoisonedSize = 1 << 20;
   static constexpr unsigned char kPoison = 0xa5;
+  // Addresses between two allocations that are of neither: an access just outside of one is not
+  // inside the next.
+  static constexpr uint64_t kGap = 4096;
 
   Memory(const DeviceRange& range, uint64_t bytes) : range_(range), bytes_(bytes) {}
 
@@ -139,6 +148,8 @@ class Access {
   Status reach(Address address, uint64_t size, std::byte** out_data);
   // See Memory::resolve_block.
   Status reach_block(Address address, Reach* out_reach);
+  // kIllegalAddress where somebody has written behind what was reached.
+  Status check_margins() const;
 
  private:
   const Memory& memory_;

@@ -69,6 +69,30 @@ TEST_F(MemoryTest, EveryByteIsChecked) {
   expect_ok(resolve(b, 16));
 }
 
+// Also of sizes that leave no room until the next alignment.
+TEST_F(MemoryTest, JustOutsideOfOneIsNotInsideTheNext) {
+  const Address a = alloc(*device_, Memory::kAlignment);
+  const Address b = alloc(*device_, Memory::kAlignment);
+  Access access(device_->memory());
+  std::byte* data = nullptr;
+  EXPECT_TRUE(access.reach(a + Memory::kAlignment - 1, 1, &data).ok());
+  EXPECT_EQ(access.reach(a + Memory::kAlignment, 1, &data).code(), Code::kIllegalAddress);
+  EXPECT_EQ(access.reach(b - 1, 1, &data).code(), Code::kIllegalAddress);
+}
+
+TEST_F(MemoryTest, WhoWritesBehindWhatItReachedIsFoundOut) {
+  const Address memory = alloc(*device_, 1000);
+  Access access(device_->memory());
+  std::byte* data = nullptr;
+  ASSERT_TRUE(access.reach(memory, 1000, &data).ok());
+  data[999] = std::byte{1};
+  EXPECT_TRUE(access.check_margins().ok());
+  data[1000] = std::byte{1};
+  const Status found = access.check_margins();
+  EXPECT_EQ(found.code(), Code::kIllegalAddress);
+  EXPECT_NE(found.text().find("behind an allocation of 1000"), std::string::npos) << found.text();
+}
+
 TEST_F(MemoryTest, WorkKeepsMemoryThatIsFreedUnderIt) {
   const Address address = alloc(*device_, 8);
   Access access(device_->memory());
@@ -89,7 +113,8 @@ TEST_F(MemoryTest, RunsOutAndRecovers) {
   expect_fails(Code::kOutOfMemory, "0 of 1048576 left", device_->allocate(1, &address));
   expect_ok(device_->memory().free(first));
   EXPECT_EQ(alloc(*device_, 1 << 18), first) << "first-fit";
-  EXPECT_EQ(alloc(*device_, 1 << 18), first + (1 << 18));
+  EXPECT_EQ(alloc(*device_, 1 << 18), second + (1 << 19) + Memory::kGap)
+      << "beside the first, the gap is missing";
   expect_ok(device_->memory().free(second));
   EXPECT_EQ(device_->memory().free_bytes(), uint64_t{1} << 19);
 }

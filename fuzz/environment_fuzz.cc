@@ -7,9 +7,9 @@
 
 namespace {
 
-constexpr const char* kVariables[] = {"KEEL_TIMEOUT",     "KEEL_VALIDATE",    "KEEL_BACKENDS",
-                                      "KEEL_CPU_DEVICES", "KEEL_CPU_CORES",   "KEEL_CPU_GUARD",
-                                      "KEEL_SIM_DEVICES", "KEEL_SIM_SETTINGS"};
+constexpr const char* kVariables[] = {"KEEL_TIMEOUT",     "KEEL_VALIDATE",     "KEEL_BACKENDS",
+                                      "KEEL_CPU_DEVICES", "KEEL_CPU_CORES",    "KEEL_CPU_GUARD",
+                                      "KEEL_SIM_DEVICES", "KEEL_SIM_SETTINGS", "KEEL_ALLOC"};
 
 }  // namespace
 

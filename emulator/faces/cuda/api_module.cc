@@ -108,7 +108,12 @@ class Launch {
         }
       }
     }
-    return {};
+    Status bounds = access.check_margins();
+    if (!bounds.ok()) {
+      std::fprintf(stderr, "keel: emulated CUDA: by a kernel of the caller's, %s\n",
+                   bounds.text().c_str());
+    }
+    return bounds;
   }
 
  private:
