@@ -213,7 +213,7 @@ sanitizer() {
   else
     # Conformance makes calls that have to fail: only what kernels do is looked at. The first of
     # its processes, which starts the others, makes none at all.
-    step sanitizer 110 "$program" --target-processes all --require-cuda-init=no \
+    KEEL_ALLOC=exact step sanitizer 110 "$program" --padding 4096 --target-processes all --require-cuda-init=no \
       --report-api-errors no --error-exitcode 99 "$keel" conform run --backend cuda --level ops --timeout 100
   fi
 }
