@@ -108,10 +108,11 @@ keel_status Communicator::create(Device& device, const Nccl& nccl, const ncclUni
   std::unique_ptr<Communicator> made(new Communicator(device, nccl, world, timeout_ns));
   {
     const std::lock_guard lock(made->mutex_);
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 0;
+    ncclConfig_t config;
+    keel_status status = nccl.configure(device.nccl_settings(), &config);
+    if (status != KEEL_OK) return status;
     constexpr const char* kName = "ncclCommInitRankConfig";
-    keel_status status = made->call(kName, [&](const NcclFunctions& functions) {
+    status = made->call(kName, [&](const NcclFunctions& functions) {
       return functions.CommInitRankConfig(&made->native_, world, id, rank, &config);
     });
     if (status == KEEL_OK) status = made->settle(kName, made->deadline());
@@ -140,7 +141,7 @@ keel_status Communicator::split(std::span<const uint32_t> ranks, uint32_t rank, 
   const std::lock_guard part_lock(part->mutex_);
   constexpr const char* kName = "ncclCommSplit";
   const int color = ranks.empty() ? NCCL_SPLIT_NOCOLOR : static_cast<int>(ranks[0]);
-  // No configuration: the part does not block either, and shares nothing.
+  // No configuration: the part has that of the whole, and shares nothing.
   keel_status status = call(kName, [&](const NcclFunctions& functions) {
     return functions.CommSplit(native_, color, static_cast<int>(rank), &part->native_, nullptr);
   });

@@ -15,12 +15,12 @@ int capability_of(const Functions& cu, CUdevice device) {
   return 10 * major + minor;
 }
 
-Device::Device(Driver& driver, CUdevice device, const LibraryFolders& folders)
-    : driver_(driver), device_(device), folders_(folders) {
-  library_products_.emplace(*this, folders.cublaslt);
+Device::Device(Driver& driver, CUdevice device, const LibrarySettings& libraries)
+    : driver_(driver), device_(device), libraries_(libraries) {
+  library_products_.emplace(*this, libraries.cublaslt_folder);
 }
 
-keel_status Device::open(Driver& driver, uint32_t ordinal, const LibraryFolders& folders,
+keel_status Device::open(Driver& driver, uint32_t ordinal, const LibrarySettings& libraries,
                          std::unique_ptr<Device>* out_device) {
   if (ordinal >= static_cast<uint32_t>(driver.device_count())) {
     return kit::fail(KEEL_NOT_FOUND, "cuda: there is no device %u", ordinal);
@@ -28,7 +28,7 @@ keel_status Device::open(Driver& driver, uint32_t ordinal, const LibraryFolders&
   const Functions& cu = driver.functions();
   CUdevice handle = 0;
   CUresult result = cu.DeviceGet(&handle, static_cast<int>(ordinal));
-  std::unique_ptr<Device> device(new Device(driver, handle, folders));
+  std::unique_ptr<Device> device(new Device(driver, handle, libraries));
   if (result == CUDA_SUCCESS) result = cu.DevicePrimaryCtxRetain(&device->context_, handle);
   const keel_status retained = device->check("cuDevicePrimaryCtxRetain", result);
   if (retained != KEEL_OK) return retained;

@@ -14,22 +14,25 @@
 #include "backends/cuda/driver.h"
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/library_products.h"
+#include "backends/cuda/nccl_settings.h"
 
 namespace keel::cuda {
 
 // 90 of a device of compute capability 9.0; 0 where the driver does not say.
 int capability_of(const Functions& cu, CUdevice device);
 
-// Where Nvidia's libraries beside the driver are looked for; empty: where the dynamic loader looks.
-struct LibraryFolders {
-  std::string nccl;
-  std::string cublaslt;
+// Nvidia's libraries beside the driver: where they are looked for, empty being where the dynamic
+// loader looks, and what they are told.
+struct LibrarySettings {
+  std::string nccl_folder;
+  std::string cublaslt_folder;
+  NcclSettings nccl;
 };
 
 // A device with its primary context, which the framework in the process uses too. Thread-safe.
 class Device {
  public:
-  static keel_status open(Driver& driver, uint32_t ordinal, const LibraryFolders& folders,
+  static keel_status open(Driver& driver, uint32_t ordinal, const LibrarySettings& libraries,
                           std::unique_ptr<Device>* out_device);
   ~Device();
   Device(const Device&) = delete;
@@ -39,7 +42,8 @@ class Device {
   Driver& driver() const { return driver_; }
   CUcontext context() const { return context_; }
   CUdevice handle() const { return device_; }
-  const std::string& nccl_folder() const { return folders_.nccl; }
+  const std::string& nccl_folder() const { return libraries_.nccl_folder; }
+  const NcclSettings& nccl_settings() const { return libraries_.nccl; }
   int compute_capability() const { return capability_of(functions(), device_); }
 
   // Runs |body|, which calls |name| of the functions it is given, in the device's context, and
@@ -86,7 +90,7 @@ class Device {
   keel_status native_handle(uint32_t which, void** out_handle) const;
 
  private:
-  Device(Driver& driver, CUdevice device, const LibraryFolders& folders);
+  Device(Driver& driver, CUdevice device, const LibrarySettings& libraries);
 
   bool is_lost() const { return loss_.load(std::memory_order_acquire) != CUDA_SUCCESS; }
   keel_status say_lost() const;
@@ -107,7 +111,7 @@ class Device {
 
   Driver& driver_;
   const CUdevice device_;
-  const LibraryFolders folders_;
+  const LibrarySettings libraries_;
   CUcontext context_ = nullptr;
   int least_priority_ = 0;
   int greatest_priority_ = 0;

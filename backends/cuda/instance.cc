@@ -32,6 +32,9 @@ keel_status Instance::create(const keel_instance_settings* settings,
   std::optional<std::string> folder = environment("KEEL_CUDA_LIBRARY_FOLDER");
   std::optional<std::string> nccl = environment("KEEL_NCCL_LIBRARY_FOLDER");
   std::optional<std::string> cublaslt = environment("KEEL_CUBLASLT_LIBRARY_FOLDER");
+  NcclSettings told_nccl;
+  keel_status status = told_nccl.read_environment();
+  if (status != KEEL_OK) return status;
   const uint32_t count = settings == nullptr ? 0 : settings->count;
   for (uint32_t i = 0; i < count; ++i) {
     const std::string_view key = settings->keys[i];
@@ -41,13 +44,18 @@ keel_status Instance::create(const keel_instance_settings* settings,
       nccl = settings->values[i];
     } else if (key == "cublaslt_folder") {
       cublaslt = settings->values[i];
+    } else if (told_nccl.take(key, settings->values[i], &status)) {
+      if (status != KEEL_OK) return status;
     } else {
       return kit::fail(KEEL_INVALID_ARGUMENT, "cuda: setting '%s' is not known", settings->keys[i]);
     }
   }
+  status = told_nccl.check();
+  if (status != KEEL_OK) return status;
   std::string drivers = folder.value_or("");
-  LibraryFolders folders = {nccl.value_or(drivers), cublaslt.value_or(drivers)};
-  out_instance->reset(new Instance(std::move(drivers), std::move(folders)));
+  LibrarySettings libraries = {nccl.value_or(drivers), cublaslt.value_or(drivers),
+                               std::move(told_nccl)};
+  out_instance->reset(new Instance(std::move(drivers), std::move(libraries)));
   return KEEL_OK;
 }
 
@@ -73,7 +81,7 @@ bool Instance::has_kernels(uint32_t ordinal, int major) const {
   }
   std::unique_ptr<Device> device;
   // One that is in use by somebody else, say, may be free the next time.
-  if (Device::open(driver(), ordinal, folders_, &device) != KEEL_OK) return false;
+  if (Device::open(driver(), ordinal, libraries_, &device) != KEEL_OK) return false;
   return loads_kernels_[major] = device->kernels() != nullptr;
 }
 

@@ -21,13 +21,14 @@ class Instance {
   // else where the dynamic loader looks. "nccl_folder": where libnccl.so.2 is; else
   // KEEL_NCCL_LIBRARY_FOLDER, else where the driver was looked for. "cublaslt_folder": where
   // libcublasLt.so is; else KEEL_CUBLASLT_LIBRARY_FOLDER, else where the driver was looked for.
+  // What NCCL is told: see NcclSettings.
   static keel_status create(const keel_instance_settings* settings,
                             std::unique_ptr<Instance>* out_instance);
 
   // Opened and started by the first who asks, which may take seconds.
   Driver& driver() const { return Driver::of(folder_); }
-  const LibraryFolders& folders() const { return folders_; }
-  const std::string& nccl_folder() const { return folders_.nccl; }
+  const LibrarySettings& libraries() const { return libraries_; }
+  const std::string& nccl_folder() const { return libraries_.nccl_folder; }
   // The lowest compute capability of all devices: what their NCCL can do together.
   int lowest_capability() const;
   // Fills in all but the header.
@@ -38,11 +39,11 @@ class Instance {
   // than these it is tried once, on |ordinal|, in a context that is there meanwhile.
   bool has_kernels(uint32_t ordinal, int major) const;
 
-  Instance(std::string folder, LibraryFolders folders)
-      : folder_(std::move(folder)), folders_(std::move(folders)) {}
+  Instance(std::string folder, LibrarySettings libraries)
+      : folder_(std::move(folder)), libraries_(std::move(libraries)) {}
 
   const std::string folder_;
-  const LibraryFolders folders_;
+  const LibrarySettings libraries_;
   mutable std::once_flag capability_asked_;
   mutable int lowest_capability_ = 0;
   mutable std::mutex mutex_;

@@ -28,6 +28,7 @@ void warn_of_blocking(const std::string& name) {
            name.c_str());
 }
 
+constexpr int kFirstWithSettings = 21700;
 constexpr int kFirstWithFloat8 = 22400;
 // The 8-bit floats are for these alone. Some versions refuse to move them, too, on older ones.
 constexpr int kCapabilityOfFloat8 = 90;
@@ -114,6 +115,26 @@ bool Nccl::can(keel_collective collective, keel_dtype dtype, keel_reduction redu
     default:
       return false;
   }
+}
+
+keel_status Nccl::configure(const NcclSettings& settings, ncclConfig_t* out_config) const {
+  *out_config = NCCL_CONFIG_INITIALIZER;
+  out_config->blocking = 0;
+  // An older one does not look at them.
+  if (settings.any() && version_ < kFirstWithSettings) {
+    return kit::fail(KEEL_UNSUPPORTED,
+                     "cuda: %s takes no nccl_cga_cluster_size, nccl_min_ctas, nccl_max_ctas or "
+                     "nccl_net_name: %s is the first that does",
+                     name_.c_str(), version_text(kFirstWithSettings).c_str());
+  }
+  const auto set = [](const std::optional<int>& from, int* to) {
+    if (from) *to = *from;
+  };
+  set(settings.cga_cluster_size, &out_config->cgaClusterSize);
+  set(settings.min_ctas, &out_config->minCTAs);
+  set(settings.max_ctas, &out_config->maxCTAs);
+  if (!settings.net_name.empty()) out_config->netName = settings.net_name.c_str();
+  return KEEL_OK;
 }
 
 std::string Nccl::text_of(const char* call, ncclResult_t result) const {

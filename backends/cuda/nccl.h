@@ -9,6 +9,8 @@
 #include <keel/plugin_kit.hpp>
 #include <string>
 
+#include "backends/cuda/nccl_settings.h"
+
 namespace keel::cuda {
 
 #define KEEL_NCCL_FUNCTIONS(X) \
@@ -65,6 +67,10 @@ class Nccl {
   const NcclFunctions& functions() const { return functions_; }
   // "NCCL 2.28.9": two that differ in anything refuse to work together.
   const std::string& name() const { return name_; }
+
+  // A communicator's configuration with |settings|, whose strings it refers to; KEEL_UNSUPPORTED
+  // where the library is too old for them.
+  keel_status configure(const NcclSettings& settings, ncclConfig_t* out_config) const;
 
   // Whether it does this on devices of compute capability |capability|, 90 being 9.0, and above.
   bool can(keel_collective collective, keel_dtype dtype, keel_reduction reduction,

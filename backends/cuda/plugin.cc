@@ -39,7 +39,8 @@
 // Settings: "library_folder", where libcuda.so.1 is; else the environment's
 // KEEL_CUDA_LIBRARY_FOLDER. "nccl_folder", where libnccl.so.2 is; else KEEL_NCCL_LIBRARY_FOLDER,
 // else where the driver was looked for. "cublaslt_folder", where libcublasLt.so is; else
-// KEEL_CUBLASLT_LIBRARY_FOLDER, else where the driver was looked for.
+// KEEL_CUBLASLT_LIBRARY_FOLDER, else where the driver was looked for. "nccl_cga_cluster_size",
+// "nccl_min_ctas", "nccl_max_ctas", "nccl_net_name": see nccl_settings.h.
 //
 // Not offered: export, native gates.
 #include <keel/abi.h>
@@ -132,7 +133,8 @@ keel_status device_open(keel_plugin_instance* instance, uint32_t ordinal,
   return kit::guard([&] {
     std::unique_ptr<Device> device;
     const Instance& from = object(instance);
-    return give(Device::open(from.driver(), ordinal, from.folders(), &device), &device, out_device);
+    return give(Device::open(from.driver(), ordinal, from.libraries(), &device), &device,
+                out_device);
   });
 }
 

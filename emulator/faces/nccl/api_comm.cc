@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "emulator/ccl/hub.h"
+#include "emulator/faces/nccl/config.h"
 #include "emulator/faces/nccl/group.h"
 #include "emulator/faces/nccl/library.h"
 #include "emulator/faces/nccl/rank.h"
@@ -118,10 +119,13 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* uniqueId) {
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank,
                                     ncclConfig_t* config) {
-  if (comm == nullptr || config == nullptr || config->magic != 0xcafebeef) {
-    return fail(ncclInvalidArgument, "no communicator, or no config that was initialised");
+  if (comm == nullptr || config == nullptr) {
+    return fail(ncclInvalidArgument, "no communicator, or no config");
   }
   *comm = nullptr;
+  ncclConfig_t read;
+  const ncclResult_t configured = read_config(*config, Library::get().settings().version, &read);
+  if (configured != ncclSuccess) return configured;
   if (nranks <= 0 || rank < 0 || rank >= nranks) {
     return fail(ncclInvalidArgument,
                 "rank " + std::to_string(rank) + " of " + std::to_string(nranks));
@@ -134,7 +138,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId c
     ccl::UniqueId id = {};
     std::memcpy(id.data(), &commId, id.size());
     return Rank::create(id, std::move(chip), static_cast<uint32_t>(rank),
-                        static_cast<uint32_t>(nranks), /*blocks=*/config->blocking != 0, comm);
+                        static_cast<uint32_t>(nranks), /*blocks=*/read.blocking != 0, comm);
   } catch (const std::exception& error) {
     return fail(ncclSystemError, error.what());
   }
@@ -144,8 +148,8 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* newc
                            ncclConfig_t* config) {
   if (newcomm == nullptr) return fail(ncclInvalidArgument, "newcomm is NULL");
   *newcomm = nullptr;
-  if (config != nullptr && config->blocking != NCCL_CONFIG_UNDEF_INT) {
-    return fail(ncclInvalidArgument, "the emulated library's parts block as the whole does");
+  if (config != nullptr) {
+    return fail(ncclInvalidArgument, "the emulated library's parts are configured as the whole is");
   }
   if (color < 0 && color != NCCL_SPLIT_NOCOLOR) {
     return fail(ncclInvalidArgument, "color is " + std::to_string(color));

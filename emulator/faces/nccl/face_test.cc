@@ -242,6 +242,51 @@ TEST_F(NcclFaceTest, WhatIsRefused) {
       ncclUnhandledCudaError);
 }
 
+TEST_F(NcclFaceTest, ConfigurationsThatAreRefused) {
+  push(0);
+  ncclUniqueId id;
+  ASSERT_EQ(NCCL(ncclGetUniqueId)(&id), ncclSuccess) << error();
+  const auto init = [&](const ncclConfig_t& config) {
+    ncclConfig_t given = config;
+    ncclComm_t comm = nullptr;
+    const ncclResult_t result = NCCL(ncclCommInitRankConfig)(&comm, 1, id, 0, &given);
+    EXPECT_EQ(comm, nullptr);
+    return result;
+  };
+  const auto expect_refused = [&](const ncclConfig_t& config, const std::string& text) {
+    EXPECT_EQ(init(config), ncclInvalidArgument);
+    EXPECT_NE(error().find(text), std::string::npos) << error();
+  };
+  const ncclConfig_t good = NCCL_CONFIG_INITIALIZER;
+  ncclConfig_t config = good;
+  config.magic = 0;
+  expect_refused(config, "not initialised");
+  config = good;
+  config.size = sizeof(size_t);  // which has no magic
+  expect_refused(config, "not initialised");
+  config = good;
+  config.blocking = 2;
+  expect_refused(config, "blocking is 2");
+  config = good;
+  config.cgaClusterSize = -1;
+  expect_refused(config, "cgaClusterSize is -1");
+  config = good;
+  config.maxCTAs = 0;
+  expect_refused(config, "minCTAs/maxCTAs are");
+  config = good;
+  config.minCTAs = 5;
+  config.maxCTAs = 4;
+  expect_refused(config, "minCTAs/maxCTAs are 5/4");
+  // As the library compares them, what is not set is less than any.
+  config.maxCTAs = NCCL_CONFIG_UNDEF_INT;
+  expect_refused(config, "minCTAs/maxCTAs are 5/");
+  config = good;
+  config.netName = "Pigeon";
+  EXPECT_EQ(init(config), ncclInvalidUsage);
+  EXPECT_NE(error().find("network Pigeon not found"), std::string::npos) << error();
+  pop();
+}
+
 // Reductions with a factor belong to a communicator and a type.
 TEST_F(NcclFaceTest, ReductionsWithAFactor) {
   uint32_t factor = 3;
