@@ -101,6 +101,7 @@ TEST_F(SecureTest, TheEnvironmentIsIgnored) {
       "KEEL_PLUGIN_PATH=/nonexistent",
       "KEEL_BACKENDS=none_such",
       "KEEL_TIMEOUT=soon",
+      "KEEL_ALLOC=tight",
       "KEEL_CPU_DEVICES=3",
       "KEEL_CPU_DEVICES=many",
       "LD_LIBRARY_PATH=" + (folder_ / "libraries").string(),
