@@ -6,6 +6,7 @@
 #include "core/drain.h"
 #include "core/epoch.h"
 #include "core/hindrances.h"
+#include "core/host_pins.h"
 #include "core/staging.h"
 #include "core/stream.h"
 
@@ -71,6 +72,7 @@ void Device::release_all() {
 void Device::close() {
   if (!is_open()) return;
   reclaim_all_retired();  // records and streams need the device for their end
+  HostPins::get().release(*this);
   device_table()->close(native_);
   native_ = nullptr;
   open_.store(false, std::memory_order_release);

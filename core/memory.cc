@@ -8,6 +8,7 @@
 #include "core/device.h"
 #include "core/epoch.h"
 #include "core/exact_memory.h"
+#include "core/host_pins.h"
 #include "core/log.h"
 #include "core/observer.h"
 #include "core/runtime.h"
@@ -431,6 +432,7 @@ void Memory::give_back(const std::vector<MemorySegment>& segments) {
 }
 
 void Memory::give_back(const MemorySegment& segment) {
+  if (segment.host_alias != nullptr) HostPins::get().forget(segment.host_alias);
   const Status status = device_.check(
       device_.memory_table()->free(device_.native(), segment.kind, segment.base), "memory.free");
   if (!status.ok()) log(KEEL_LOG_WARNING, "{}", status.text());
@@ -540,6 +542,14 @@ bool Memory::find_anew(const void* pointer, Allocation* out_allocation) const {
   }
   remember(id_, *block, pointer);
   *out_allocation = {block->base, block->requested, block->segment->kind, alias_of(*block)};
+  return true;
+}
+
+bool Memory::find_segment(const void* pointer, MemorySegment* out_segment) const {
+  std::lock_guard lock(mutex_);
+  const MemoryBlock* const block = store_.find(pointer);
+  if (block == nullptr || block->is_free()) return false;
+  *out_segment = *block->segment;
   return true;
 }
 

@@ -92,6 +92,9 @@ class Memory {
     return known.host_alias + (static_cast<const char*>(pointer) - known.base);
   }
 
+  // The segment that an allocation at |pointer| lies in; false if there is none.
+  bool find_segment(const void* pointer, MemorySegment* out_segment) const;
+
   // Fills in all but the header.
   void get_stats(keel_memory_stats* out_stats) const;
   void reset_peaks();

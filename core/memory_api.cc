@@ -7,6 +7,7 @@
 #include "core/api.h"
 #include "core/copy.h"
 #include "core/exact_memory.h"
+#include "core/host_pins.h"
 #include "core/profiler.h"
 #include "core/validation/leaks.h"
 #include "core/validation/validation.h"
@@ -176,6 +177,7 @@ keel_status keel_host_register(keel_device device, void* pointer, uint64_t size)
         !KEEL_HAS(keel_memory_table, table, host_register)) {
       return failure(KEEL_UNSUPPORTED, "{} cannot pin host memory of the caller", found->name());
     }
+    keel::HostPins::get().yield(*found, pointer, size);
     void* device_pointer = nullptr;
     KEEL_RETURN_IF_ERROR(
         found->check(table->host_register(found->native(), pointer, size, &device_pointer),

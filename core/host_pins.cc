@@ -1,0 +1,116 @@
+#include "core/host_pins.h"
+
+#include "core/device.h"
+#include "core/log.h"
+
+namespace keel {
+
+namespace {
+
+bool can_register(const Device& device) {
+  const keel_memory_table* table = device.memory_table();
+  return device.claims(KEEL_CLAIM_HOST_REGISTER) &&
+         KEEL_HAS(keel_memory_table, table, host_register) &&
+         KEEL_HAS(keel_memory_table, table, host_unregister);
+}
+
+}  // namespace
+
+HostPins& HostPins::get() {
+  static HostPins& instance = *new HostPins;
+  return instance;
+}
+
+bool HostPins::hold(Device& device, const MemorySegment& segment, uint64_t bytes) {
+  if (segment.host_alias == nullptr || !can_register(device)) return false;
+  std::lock_guard lock(mutex_);
+  Pin& pin = pins_[{segment.host_alias, &device}];
+  any_.store(true, std::memory_order_release);
+  if (pin.state == State::kNotYet) {
+    pin.size = segment.size;
+    if (pin.passed < segment.size) {
+      pin.passed += bytes;
+      return false;
+    }
+    void* address = nullptr;
+    const Status pinned =
+        device.check(device.memory_table()->host_register(device.native(), segment.host_alias,
+                                                          segment.size, &address),
+                     "memory.host_register");
+    pin.state = pinned.ok() ? State::kPinned : State::kRefused;
+    if (!pinned.ok()) {
+      log(KEEL_LOG_INFO, "{} bytes of host memory stay as they are: {}", segment.size,
+          pinned.text());
+    }
+  }
+  if (pin.state != State::kPinned) return false;
+  ++pin.holders;
+  return true;
+}
+
+void HostPins::let_go(const Device& device, const char* host) {
+  std::lock_guard lock(mutex_);
+  const auto found = pins_.find({host, const_cast<Device*>(&device)});
+  if (found != pins_.end() && found->second.holders != 0) --found->second.holders;
+}
+
+void HostPins::unpin(const Key& key, Pin& pin) {
+  if (pin.state != State::kPinned) return;
+  pin.state = State::kRefused;
+  Device& device = *key.device;
+  const keel_memory_table* table = device.memory_table();
+  // A lost device keeps nothing pinned that could be given back.
+  (void)device.check(table->host_unregister(device.native(), const_cast<char*>(key.host)),
+                     "memory.host_unregister");
+}
+
+void HostPins::forget_now(const char* host) {
+  std::lock_guard lock(mutex_);
+  for (auto pin = pins_.lower_bound({host, nullptr}); pin != pins_.end() && pin->first.host == host;
+       pin = pins_.erase(pin)) {
+    unpin(pin->first, pin->second);
+  }
+}
+
+void HostPins::yield_now(Device& device, const void* pointer, uint64_t size) {
+  const auto* const begin = static_cast<const char*>(pointer);
+  std::lock_guard lock(mutex_);
+  for (auto& [key, pin] : pins_) {
+    const bool overlaps = key.host < begin + size && begin < key.host + pin.size;
+    if (key.device == &device && overlaps && pin.holders == 0) unpin(key, pin);
+  }
+}
+
+void HostPins::release(Device& device) {
+  std::lock_guard lock(mutex_);
+  for (auto pin = pins_.begin(); pin != pins_.end();) {
+    if (pin->first.device != &device) {
+      ++pin;
+      continue;
+    }
+    unpin(pin->first, pin->second);
+    pin = pins_.erase(pin);
+  }
+}
+
+HostHold::~HostHold() {
+  if (device_ != nullptr) HostPins::get().let_go(*device_, host_);
+}
+
+bool HostHold::take(Device& device, Device& owner, const void* pointer, const char* host,
+                    uint64_t size) {
+  Allocation allocation;
+  if (device.memory().find(host, &allocation) && allocation.kind == KEEL_MEMORY_PINNED) {
+    return size <= allocation.size -
+                       static_cast<uint64_t>(host - static_cast<const char*>(allocation.base));
+  }
+  if (device.host_registrations().has_same_address(host, size)) return true;
+  MemorySegment segment;
+  if (!owner.memory().find_segment(pointer, &segment)) return false;
+  if (!HostPins::get().hold(device, segment, size)) return false;
+  device_ = &device;
+  host_ = segment.host_alias;
+  return true;
+}
+
+}  // namespace keel
