@@ -64,14 +64,20 @@ std::string explain_plan(const Exchange& exchange) {
       number_or_null(plan.bound_seconds * 1e3), number_or_null(plan.predicted_seconds * 1e3));
 }
 
+const char* reduced_by(const Exchange& exchange) {
+  if (!reduces(exchange.collective)) return "null";
+  return exchange.is_summed_on_device ? "\"device\"" : "\"host\"";
+}
+
 std::string explain_last(const RankContext& context) {
   Exchange last;
   if (!context.last_exchange.read(&last)) return "null";
   return fmt::format(
       "{{\"operation\": \"{}\", \"bytes\": {}, \"path\": \"{}\", \"steps\": {}, "
-      "\"step_bytes\": {}, \"leg_bytes\": {{\"out\": {}, \"in\": {}}}{}, \"measured_ms\": {:.4g}}}",
+      "\"step_bytes\": {}, \"leg_bytes\": {{\"out\": {}, \"in\": {}}}, \"reduced_by\": {}{}, "
+      "\"measured_ms\": {:.4g}}}",
       collective_name(last.collective), last.bytes, last.is_staged ? "bridge" : "direct",
-      last.rounds, last.round_bytes, last.leg_out_bytes, last.leg_in_bytes,
+      last.rounds, last.round_bytes, last.leg_out_bytes, last.leg_in_bytes, reduced_by(last),
       last.is_staged ? explain_plan(last) : "", last.seconds * 1e3);
 }
 

@@ -22,6 +22,21 @@ RankContext::RankContext(std::shared_ptr<Team> team, uint32_t rank, Ref<Device> 
   for (uint32_t other = 0; other < team_->world(); ++other) {
     any_staged_ = any_staged_ || has_leg(other);
   }
+  team_->set_device(rank_, *device_);
+  may_sum_on_device_ = team_->world() == 2 && team_->is_local() && has_leg(0) != has_leg(1);
+}
+
+DeviceSum& RankContext::device_sum() {
+  if (!device_sum_) {
+    device_sum_ = std::make_unique<DeviceSum>(*device_, chunk_bytes_, team_->is_urgent());
+    told_sum_.store(device_sum_.get(), std::memory_order_release);
+  }
+  return *device_sum_;
+}
+
+uint64_t RankContext::device_summed_bytes() const {
+  const DeviceSum* const sum = told_sum_.load(std::memory_order_acquire);
+  return sum == nullptr ? 0 : sum->summed_bytes();
 }
 
 void RankContext::make_stage() {

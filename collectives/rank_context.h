@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "collectives/bridge/device_sum.h"
 #include "collectives/bridge/exchange_plan.h"
 #include "collectives/bridge/last_exchange.h"
 #include "collectives/bridge/stage.h"
@@ -87,6 +88,14 @@ class RankContext {
   // Whether the host does not reach the memory of |rank|'s device.
   bool has_leg(uint32_t rank) const { return (team_->attendee(rank).flags & Team::kNoAlias) != 0; }
 
+  // Whether it is one of two ranks of this process, of which one has a leg: see DeviceSum.
+  bool may_sum_on_device() const { return may_sum_on_device_; }
+  // Of the rank with the leg; made when it is first wanted.
+  DeviceSum& device_sum();
+  uint64_t device_summed_bytes() const;
+  // Whether the last operation that could have was summed up so.
+  bool sums_on_device = false;
+
   // The |bytes| at |pointer|, of which the others shall read something if |published|: whole
   // ranges, once, if |attachable|.
   Status make_side(const void* pointer, uint64_t bytes, bool published, Side* out_side,
@@ -117,8 +126,9 @@ class RankContext {
   Status await(Patience& patience);
 
   // Between two parts of an operation of several milliseconds: lets urgent ones go first.
+  bool may_give_way() const { return UrgentTraffic::get().is_possible() && !team_->is_urgent(); }
   void give_way() {
-    if (!UrgentTraffic::get().is_possible() || team_->is_urgent()) [[likely]] {
+    if (!may_give_way()) [[likely]] {
       return;
     }
     if (UrgentTraffic::get().give_way()) gave_way_.fetch_add(1, std::memory_order_relaxed);
@@ -192,9 +202,12 @@ class RankContext {
   const Ref<Device> device_;
   const bool has_alias_;
   bool any_staged_ = false;
+  bool may_sum_on_device_ = false;
   uint64_t chunk_bytes_ = 0;
   uint64_t window_bytes_ = 0;
   std::unique_ptr<Stage> stage_;
+  std::unique_ptr<DeviceSum> device_sum_;
+  std::atomic<const DeviceSum*> told_sum_{nullptr};  // the same, for whoever asks meanwhile
   ArenaBook book_;
   Attach attach_;
   std::vector<PeerView> views_;

@@ -105,7 +105,7 @@ Status Runner::make_sides(const Request& request, Sides* out_sides) {
 }
 
 void Runner::write_post(const Request& request, uint64_t sequence, const Status& ready,
-                        const Sides& sides) {
+                        const Sides& sides, uint32_t more_flags) {
   Post& post = context_.segment().post(context_.rank(), sequence);
   post.fingerprint = request.print;
   post.factor = request.factor;
@@ -114,7 +114,7 @@ void Runner::write_post(const Request& request, uint64_t sequence, const Status&
   post.flags = (sides.send.staged ? Post::kSendStaged : 0u) |
                (sides.send.attached ? Post::kSendAttached : 0u) |
                (sides.receive.staged ? Post::kReceiveStaged : 0u) |
-               (request.send == request.receive ? Post::kInPlace : 0u);
+               (request.send == request.receive ? Post::kInPlace : 0u) | more_flags;
   context_.attach().tell(context_.segment(), sequence, &post);
   if (request.algorithm != Algorithm::kEager) {  // whose data is in the post
     post.send = sides.send.place;
@@ -221,7 +221,7 @@ Status Runner::run_collective(const Request& request, const Status& ready,
   StepsAlgorithm steps(context_, request, sequence, sides.send, sides.receive, plan_, patience);
   if (able.ok() && !eager && !native) able = stepped ? steps.start() : direct.start();
   if (!posted) {
-    write_post(request, sequence, able, sides);
+    write_post(request, sequence, able, sides, direct.post_flags());
     segment.publish_post(rank, sequence);
     FlightRecorder::start(entry);
   }

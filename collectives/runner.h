@@ -56,8 +56,9 @@ class Runner {
   Status run_collective(const Request& request, const Status& ready, FlightRecorder::Entry* entry,
                         Patience& patience, std::optional<uint64_t> posted,
                         const Sides& posted_sides);
+  // |more_flags|: of Post, beyond what |sides| say.
   void write_post(const Request& request, uint64_t sequence, const Status& ready,
-                  const Sides& sides);
+                  const Sides& sides, uint32_t more_flags = 0);
   Status act(const Request& request, uint64_t sequence, const Sides& sides, DirectAlgorithm& direct,
              StepsAlgorithm& steps, Patience& patience);
   Status act_native(const Request& request, Patience& patience);

@@ -52,7 +52,10 @@ uint32_t core_count(const std::vector<Attendee>& attendees) {
 
 Team::Team(std::vector<Attendee> attendees, std::unique_ptr<ControlSegment> segment,
            const ObjectId& object)
-    : attendees_(std::move(attendees)), segment_(std::move(segment)), object_(object) {
+    : attendees_(std::move(attendees)),
+      segment_(std::move(segment)),
+      object_(object),
+      devices_(attendees_.size()) {
   const ProcessToken& self = ShareServer::get().token();
   for (const Attendee& attendee : attendees_) {
     here_.push_back(attendee.process == self);

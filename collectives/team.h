@@ -17,6 +17,8 @@
 
 namespace keel {
 
+class Device;
+
 // Shared by the ranks of one process. Ends the communicator when the process of another
 // rank dies. Thread-safe.
 class Team : public std::enable_shared_from_this<Team> {
@@ -46,6 +48,11 @@ class Team : public std::enable_shared_from_this<Team> {
   const Attendee& attendee(uint32_t rank) const { return attendees_[rank]; }
   const std::vector<Attendee>& attendees() const { return attendees_; }
   bool is_here(uint32_t rank) const { return here_[rank]; }
+  // That of a rank of this process, which says so itself; NULL before it has. Lives until shutdown.
+  Device* device(uint32_t rank) const { return devices_[rank].load(std::memory_order_acquire); }
+  void set_device(uint32_t rank, Device& device) {
+    devices_[rank].store(&device, std::memory_order_release);
+  }
   // The same in all its processes, and another for each communicator of the host.
   std::string id() const;
   // "rank 3 (vulkan:0)"; with the process where that is another.
@@ -110,6 +117,7 @@ class Team : public std::enable_shared_from_this<Team> {
   const ObjectId object_;  // of the segment
   PeerMemory memory_;
   std::vector<bool> here_;
+  std::vector<std::atomic<Device*>> devices_;
   std::mutex numbers_mutex_;
   std::atomic<bool> is_numbered_{false};
   std::vector<uint32_t> numbers_;

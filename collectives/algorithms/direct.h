@@ -6,6 +6,7 @@
 #include "collectives/operation.h"
 #include "collectives/rank_context.h"
 #include "collectives/reduce.h"
+#include "core/host_pins.h"
 #include "core/status.h"
 
 namespace keel {
@@ -17,6 +18,7 @@ namespace keel {
 //   reduce_scatter                                    each reduces its piece of all
 //   all_reduce, reduce                                each reduces a share of the window, then
 //                                                     all, or the root, gather the shares
+//   all_reduce of two, one of them staged             that one's device, where it reaches both
 // Source: the reduce-scatter and all-gather composition of Rabenseifner (2004), with
 // direct reads in place of messages, which leave one pass over the data per half.
 class DirectAlgorithm {
@@ -26,6 +28,8 @@ class DirectAlgorithm {
 
   // Before the posts: what the first round needs of this rank's staged buffers.
   Status start();
+  // Of Post, after start().
+  uint32_t post_flags() const { return can_sum_on_device_ ? Post::kSumsOnDevice : 0u; }
   // After them.
   Status run();
   // Whether the receive side is read by the others, and so has to have a place.
@@ -38,11 +42,18 @@ class DirectAlgorithm {
     uint64_t count;
   };
 
+  // Whether this rank's part of the way by DeviceSum can be done; and that way, where all can.
+  bool can_sum_on_device();
+  bool all_sum_on_device() const;
+  uint64_t device_window() const;  // elements
+  Status sum_on_device();
+  Status sum_windows(uint64_t in_flight);
+  Status fetch_first();
   Status run_rounds();
   // Sizes of windows and shares, where some rank's side is staged: before the posts where it is
   // this one's. The same on all ranks.
   void make_plan();
-  void tell_exchange(double seconds);
+  void tell_exchange(double seconds, bool is_summed_on_device);
   Status copy_round(uint64_t round);
   Status reduce_round(uint64_t round);
   Status share_round(uint64_t round);
@@ -77,6 +88,9 @@ class DirectAlgorithm {
   uint64_t round_elements_ = 0;
   uint64_t rounds_ = 0;
   bool any_staged_ = false;
+  bool can_sum_on_device_ = false;
+  bool has_fetched_ = false;  // the first windows, before the posts
+  HostHold holds_[2];         // of the buffers that the other rank's device reaches
   // What is staged is copied by the ranks' own threads, and so is there when they meet.
   const bool host_copies_;
   const bool shares_;                    // all_reduce, reduce

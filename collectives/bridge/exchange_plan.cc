@@ -72,6 +72,18 @@ uint64_t window_of(const ExchangeSize& size, const LegSum& sum, bool host_copies
   return window < kPage ? window : window / kPage * kPage;
 }
 
+// What |plan| is to take at least, and what it should; |turn_ns|: of the host, once.
+void predict(const ExchangeSize& size, const LegSum& sum, size_t world, double turn_ns,
+             ExchangePlan* plan) {
+  const auto bytes = static_cast<double>(size.bytes);
+  plan->bound_seconds = bound_of(sum, world) * bytes * 1e-9;
+  plan->predicted_seconds = 0;
+  if (plan->bound_seconds == 0) return;
+  // Out and in go on at once, one window apart.
+  const double window = std::min(bytes, static_cast<double>(plan->window_bytes));
+  plan->predicted_seconds = ((bytes + window) / sum.slowest + turn_ns) * 1e-9;
+}
+
 }  // namespace
 
 double sane_rate(double gb_per_s) {
@@ -137,13 +149,17 @@ void plan_exchange(const ExchangeSize& size, std::span<const Leg> legs, bool hos
                               : static_cast<uint32_t>(std::clamp<uint64_t>(
                                     room / plan->window_bytes, 2, ExchangePlan::kMostWindows));
   weighted_shares(legs, &plan->share_ends);
-  const auto bytes = static_cast<double>(size.bytes);
-  plan->bound_seconds = bound_of(sum, legs.size()) * bytes * 1e-9;
-  plan->predicted_seconds = 0;
-  if (plan->bound_seconds == 0) return;
-  // Out and in go on at once, one window apart.
-  const double window = std::min(bytes, static_cast<double>(plan->window_bytes));
-  plan->predicted_seconds = ((bytes + window) / sum.slowest + kTurnNs) * 1e-9;
+  predict(size, sum, legs.size(), kTurnNs, plan);
+}
+
+void plan_device_sum(const ExchangeSize& size, std::span<const Leg> legs, uint32_t summing,
+                     uint32_t windows, ExchangePlan* plan) {
+  plan->window_bytes = size.chunk_bytes;
+  plan->windows = windows;
+  plan->share_ends.assign(legs.size(), ExchangePlan::kWhole);
+  std::fill_n(plan->share_ends.begin(), summing, 0u);
+  // No window waits for the host.
+  predict(size, sum_of(legs), legs.size(), /*turn_ns=*/0, plan);
 }
 
 ShareRange share_of(const ExchangePlan& plan, uint32_t rank, uint64_t count, uint32_t element) {

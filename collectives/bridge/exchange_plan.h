@@ -57,6 +57,11 @@ struct ShareRange {
 void plan_exchange(const ExchangeSize& size, std::span<const Leg> legs, bool host_copies,
                    ExchangePlan* plan);
 
+// The same where the device of rank |summing| reduces all, in |windows| of |size.chunk_bytes|: see
+// device_sum.h.
+void plan_device_sum(const ExchangeSize& size, std::span<const Leg> legs, uint32_t summing,
+                     uint32_t windows, ExchangePlan* plan);
+
 // The shares alone. The island of rank i sends (1 + (k - 2) share_i) times the data, over a leg
 // of rate B_i: as equal shares as there are among those with which the slowest of them takes no
 // longer than ExchangePlan::bound_seconds. Equal ones where a rate is not known.

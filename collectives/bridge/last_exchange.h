@@ -18,6 +18,7 @@ struct Exchange {
   uint64_t rounds = 0;
   uint64_t round_bytes = 0;
   bool is_staged = false;  // by some rank: else |plan| and |legs| are none
+  bool is_summed_on_device = false;
   ExchangePlan plan;
   std::vector<Leg> legs;
   uint64_t leg_out_bytes = 0;  // of this rank

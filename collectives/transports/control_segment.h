@@ -34,9 +34,10 @@ struct alignas(64) Post {
   static constexpr uint32_t kSendStaged = 1;  // flags
   static constexpr uint32_t kReceiveStaged = 2;
   static constexpr uint32_t kInPlace = 4;
-  static constexpr uint32_t kSendAttached = 8;  // |send| is an address, also elsewhere
-  static constexpr uint32_t kWantsAttach = 16;  // |send| could be one: see transports/attach.h
-  static constexpr uint32_t kAttaches = 32;     // the rank reads all others' processes
+  static constexpr uint32_t kSendAttached = 8;   // |send| is an address, also elsewhere
+  static constexpr uint32_t kWantsAttach = 16;   // |send| could be one: see transports/attach.h
+  static constexpr uint32_t kAttaches = 32;      // the rank reads all others' processes
+  static constexpr uint32_t kSumsOnDevice = 64;  // its side of it: see bridge/device_sum.h
 
   // Number of the operation plus one, once all else here is written. It shares its cache
   // line with small messages, which therefore cost one transfer between two cores.

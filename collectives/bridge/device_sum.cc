@@ -1,0 +1,177 @@
+#include "collectives/bridge/device_sum.h"
+
+#include <algorithm>
+#include <chrono>
+#include <keel/plugin_kit.hpp>
+#include <new>
+#include <thread>
+
+#include "core/copy.h"
+#include "core/drain.h"
+#include "core/log.h"
+#include "core/observer.h"
+#include "ops/dispatch.h"
+#include "ops/schema.h"
+
+namespace keel {
+
+namespace {
+
+// Of a window, unless chunks are smaller: so many bytes take a link about as long as the host
+// takes to enqueue them.
+constexpr uint64_t kLeastWindow = 256 << 10;
+// What has nothing to overlap with, the first window in and the last one out, is an eighth.
+constexpr uint64_t kWindowsOfAll = 8;
+
+// c = a + b, of |count| elements each.
+struct Addition {
+  Addition(keel_dtype dtype, uint64_t count, const void* a, const void* b, void* c)
+      : tensors{tensor(dtype, count, a), tensor(dtype, count, b), tensor(dtype, count, c)},
+        inputs{&tensors[0], &tensors[1]},
+        outputs{&tensors[2]} {
+    call = KEEL_STRUCT_INIT(keel_op_call, KEEL_STRUCT_OP_CALL);
+    call.op = KEEL_OP_ADD;
+    call.input_count = 2;
+    call.output_count = 1;
+    call.inputs = inputs;
+    call.outputs = outputs;
+  }
+  Addition(const Addition&) = delete;
+  Addition& operator=(const Addition&) = delete;
+
+  static keel_tensor tensor(keel_dtype dtype, uint64_t count, const void* data) {
+    return kit::make_tensor(const_cast<void*>(data), dtype, {static_cast<int64_t>(count)});
+  }
+
+  const keel_tensor tensors[3];
+  const keel_tensor* const inputs[2];
+  const keel_tensor* const outputs[1];
+  keel_op_call call;
+};
+
+// The caller's own kernels have streams of the caller's.
+bool is_plugins(const ops::Candidate& kernel) {
+  return kernel.level != KEEL_OP_NONE && kernel.custom == nullptr;
+}
+
+}  // namespace
+
+DeviceSum::~DeviceSum() {
+  for (Way* way : {&bringing_, &adding_, &taking_}) {
+    way->over = {};
+    if (way->stream) device_.return_stream(std::move(way->stream));
+  }
+  if (brought_ != nullptr) device_.memory().free(brought_).ok();
+}
+
+uint64_t DeviceSum::window_bytes(uint64_t bytes, uint64_t chunk_bytes) {
+  constexpr uint64_t kPage = 4096;
+  const uint64_t wanted = (bytes / kWindowsOfAll + kPage - 1) / kPage * kPage;
+  return std::min({std::max(wanted, kLeastWindow), kMostBytes, chunk_bytes});
+}
+
+bool DeviceSum::has_kernels(Device& device, keel_dtype dtype, uint64_t count, uint64_t window) {
+  const auto has_kernel = [&](uint64_t elements) {
+    const Addition addition(dtype, elements, nullptr, nullptr, nullptr);
+    ops::CheckError error;
+    ops::Candidate kernel;
+    return ops::check_call(addition.call, ops::Check::kLayout, &error) == KEEL_OK &&
+           ops::select_kernel(device, addition.call, &kernel).ok() && is_plugins(kernel);
+  };
+  const uint64_t rest = count % window;
+  return (count < window || has_kernel(window)) && (rest == 0 || has_kernel(rest));
+}
+
+Status DeviceSum::get_memory_and_streams() {
+  void* memory = nullptr;
+  KEEL_RETURN_IF_ERROR(device_.memory().alloc(KEEL_MEMORY_DEVICE, kWindows * most_bytes_, &memory));
+  brought_ = static_cast<char*>(memory);
+  for (Way* way : {&bringing_, &adding_, &taking_}) {
+    KEEL_RETURN_IF_ERROR(device_.lease_stream(&way->stream, urgent_));
+  }
+  return {};
+}
+
+bool DeviceSum::prepare(keel_dtype dtype, uint64_t count, uint64_t window) {
+  if (is_refused_ || !has_kernels(device_, dtype, count, window)) return false;
+  if (taking_.stream) return true;
+  const Status ready = get_memory_and_streams();
+  if (!ready.ok()) {
+    log(KEEL_LOG_INFO, "{}: the host sums up instead: {}", device_.name(), ready.text());
+  }
+  is_refused_ = !ready.ok();
+  return ready.ok();
+}
+
+Status DeviceSum::add(keel_dtype dtype, uint64_t count, const char* brought, const Ends& ends) {
+  // In the order of the ranks or not, a sum of two is the same.
+  const Addition addition(dtype, count, ends.own, brought, ends.own_sum);
+  ops::Candidate kernel;
+  KEEL_RETURN_IF_ERROR(ops::select_kernel(device_, addition.call, &kernel));
+  if (!is_plugins(kernel)) {
+    return failure(KEEL_INTERNAL, "{} has no kernel for {} elements that it had one for",
+                   device_.name(), count);
+  }
+  return ops::submit_kernel(*adding_.stream, kernel, addition.call);
+}
+
+Status DeviceSum::enqueue(uint64_t round, keel_dtype dtype, uint64_t count, const Ends& ends) {
+  const uint64_t bytes = count * kit::dtype_size(dtype);
+  const uint32_t place = round % kWindows;
+  char* const brought = brought_ + place * most_bytes_;
+  // Of the other rank's memory observers are told by that rank's part of the operation.
+  const auto copy = [&](Way& way, keel_copy_kind kind, void* to, const void* from,
+                        const Access& own) -> Status {
+    Device& device = device_;
+    KEEL_RETURN_IF_ERROR(way.stream->submit(
+        "copy", [&](AccessList& accesses) { accesses.add(own); },
+        [&device, kind, to, from, bytes](keel_plugin_stream* native) {
+          return device.check(device.stream_table()->copy(native, kind, to, from, bytes),
+                              "stream.copy");
+        }));
+    return way.stream->record(0, &way.over[place]);
+  };
+  observers::tell([&](Observer& observer) { observer.bridged(2 * bytes); });
+  KEEL_RETURN_IF_ERROR(copy(bringing_, KEEL_COPY_HOST_TO_DEVICE, brought, ends.others,
+                            {&device_, brought, bytes, /*writes=*/true}));
+  KEEL_RETURN_IF_ERROR(adding_.stream->wait(bringing_.over[place]));
+  KEEL_RETURN_IF_ERROR(add(dtype, count, brought, ends));
+  KEEL_RETURN_IF_ERROR(adding_.stream->record(0, &adding_.over[place]));
+  KEEL_RETURN_IF_ERROR(taking_.stream->wait(adding_.over[place]));
+  KEEL_RETURN_IF_ERROR(copy(taking_, KEEL_COPY_DEVICE_TO_HOST, ends.others_sum, ends.own_sum,
+                            {&device_, ends.own_sum, bytes, /*writes=*/false}));
+  summed_bytes_.store(summed_bytes() + bytes, std::memory_order_relaxed);  // by one thread
+  return {};
+}
+
+Status DeviceSum::await(uint64_t round, Patience& patience, const ControlSegment& segment) {
+  const uint32_t place = round % kWindows;
+  // The last of the three, which has waited for the others.
+  KEEL_RETURN_IF_ERROR(patience.wait(taking_.over[place], [&] { return segment.failed(); }));
+  bringing_.over[place] = adding_.over[place] = taking_.over[place] = {};
+  return {};
+}
+
+void DeviceSum::settle() {
+  // Copies of a window end in milliseconds, or never, on a device that hangs.
+  constexpr int64_t kPatienceNs = 5'000'000'000;
+  constexpr auto kPause = std::chrono::milliseconds(1);
+  const Deadline deadline = Deadline::after(kPatienceNs);
+  for (Way* way : {&bringing_, &adding_, &taking_}) {
+    // As often as there is no memory to be told of the rest.
+    for (bool is_over = !way->stream; !is_over;) {
+      try {
+        is_over = !may_still_run(way->stream->drain(deadline));
+      } catch (const std::bad_alloc&) {
+      }
+      if (is_over) break;
+      if (deadline.passed()) {
+        return log(KEEL_LOG_WARNING, "{}: a sum of windows of the host has not ended",
+                   device_.name());
+      }
+      std::this_thread::sleep_for(kPause);
+    }
+  }
+}
+
+}  // namespace keel

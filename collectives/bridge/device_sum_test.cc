@@ -1,0 +1,379 @@
+// Sums of a processor and a chip that the chip makes: results, when it does, and what becomes of
+// the ranks when it fails half-way.
+#include <chrono>
+#include <thread>
+
+#include "collectives/testing/summing_pair.h"
+
+namespace keel::testing {
+namespace {
+
+constexpr HostMemory kAllKinds[] = {HostMemory::kPinned, HostMemory::kRegistered};
+
+class DeviceSumTest : public SummingPair {
+ protected:
+  static keel_device chip_with(Settings settings) {
+    settings["devices"] = "1";
+    return load("sim", settings).at(0);
+  }
+  static keel_comm_stats stats(const Rank& of) {
+    auto stats = KEEL_STRUCT_INIT(keel_comm_stats, KEEL_STRUCT_COMM_STATS);
+    EXPECT_KEEL_OK(keel_comm_stats_get(of.comm, &stats));
+    return stats;
+  }
+  // Until the chip has it; the host's threads sum up meanwhile.
+  bool comes_to_the_device(const Call& call) {
+    for (uint32_t turn = 0; turn < 64; ++turn) {
+      check_floats(call, turn);
+      if (HasFailure()) return false;
+      if (reduced_by() == "device") return true;
+    }
+    return false;
+  }
+};
+
+TEST_F(DeviceSumTest, EveryBitIsRight) {
+  const keel_device device = chip_with({});
+  uint32_t seed = 0;
+  for (const HostMemory kind : kAllKinds) {
+    for (uint32_t cpu_rank : {0u, 1u}) {
+      // The last has many small windows.
+      for (uint64_t chunk_bytes : {0, 262144, 4160}) {
+        connect(device, 6 << 20, kind, kind, cpu_rank, chunk_bytes);
+        for (uint64_t count : {65536, 65537, 100003, 262144, 1048577}) {
+          for (const bool in_place : {false, true}) {
+            ++seed;
+            check_floats({.count = count, .in_place = in_place, .offset = seed % 3 * 4}, seed);
+            EXPECT_EQ(reduced_by(), "device") << count;
+          }
+        }
+        disconnect();
+      }
+    }
+  }
+}
+
+TEST_F(DeviceSumTest, TellsOfItself) {
+  connect(chip_with({}), 4 << 20, HostMemory::kPinned, HostMemory::kPinned, 1);
+  check_floats({.count = 1 << 20}, 1);
+  for (const Rank& of : ranks_) {
+    const auto told = last(of);
+    EXPECT_EQ(told["operation"], "all_reduce");
+    EXPECT_EQ(told["path"], "bridge");
+    EXPECT_EQ(told["reduced_by"], "device");
+    EXPECT_EQ(told["bytes"], 4 << 20);
+    EXPECT_EQ(told["steps"], 8);
+    EXPECT_EQ(told["step_bytes"], 512 << 10);
+    EXPECT_EQ(told["chunks_in_flight"], 8);
+    EXPECT_EQ(told["shares"], nlohmann::json({1.0, 0.0}));
+  }
+  EXPECT_EQ(last(chip())["leg_bytes"]["out"], 4 << 20);
+  EXPECT_EQ(last(cpu())["leg_bytes"]["out"], 0);
+  EXPECT_GE(stats(chip()).bytes_to_host, 4u << 20);
+  EXPECT_GE(stats(chip()).bytes_to_device, 4u << 20);
+  EXPECT_EQ(stats(cpu()).bytes_in_place, 8u << 20);
+}
+
+TEST_F(DeviceSumTest, WhatTheDeviceCannotDoTheHostDoes) {
+  connect(chip_with({}), 4 << 20, HostMemory::kPinned, HostMemory::kPinned);
+  constexpr uint64_t kCount = 200'001;
+  check_floats({.count = kCount}, 1);
+  EXPECT_EQ(reduced_by(), "device");
+  // Too short, then no sum, then a type that the operator does not have; and back.
+  check_floats({.count = 20'000}, 2);
+  EXPECT_EQ(reduced_by(), "host");
+  const auto expect_host = [&](const Call& call, char wanted) {
+    check_floats({.count = kCount}, 3);
+    EXPECT_EQ(reduced_by(), "device");
+    const uint64_t bytes = call.count * (call.dtype == KEEL_FLOAT32 ? 4 : 1);
+    const auto found = results(call, {std::vector<char>(bytes, 1), std::vector<char>(bytes, 2)});
+    EXPECT_EQ(reduced_by(), "host");
+    for (const auto& each : found) EXPECT_EQ(each, std::vector<char>(bytes, wanted));
+  };
+  expect_host({.count = kCount, .reduction = KEEL_MAX}, 2);
+  expect_host({.count = 3 * kCount, .dtype = KEEL_INT8}, 3);
+  check_floats({.count = kCount}, 4);
+  EXPECT_EQ(reduced_by(), "device");
+}
+
+TEST_F(DeviceSumTest, BothBuffersHaveToBePinned) {
+  for (uint32_t cpu_rank : {0u, 1u}) {
+    for (const bool sends_pinned : {false, true}) {
+      const auto kind = [](bool is_pinned) {
+        return is_pinned ? HostMemory::kPinned : HostMemory::kArena;
+      };
+      // One that has pinned nothing yet, and memory of which it will pin none meanwhile.
+      connect(chip_with({}), 16 << 20, kind(sends_pinned), kind(!sends_pinned), cpu_rank);
+      check_floats({.count = 100'003}, 1);
+      EXPECT_EQ(reduced_by(), "host");
+      // One way and the other in turn, whatever the last one was.
+      for (uint32_t turn = 0; turn < 4; ++turn) {
+        check_floats({.count = 100'003, .in_place = sends_pinned}, 2 + turn);
+        EXPECT_EQ(reduced_by(), sends_pinned ? "device" : "host");
+        check_floats({.count = 100'003}, 10 + turn);
+        EXPECT_EQ(reduced_by(), "host");
+      }
+      disconnect();
+    }
+  }
+}
+
+TEST_F(DeviceSumTest, NarrowFloatsAreRoundedAsByTheHost) {
+  const keel_device device = chip_with({});
+  constexpr uint64_t kCount = 300'003;
+  for (const keel_dtype dtype : {KEEL_FLOAT16, KEEL_BFLOAT16}) {
+    // All finite codes, each with many others.
+    std::vector<char> values[2];
+    uint32_t state = 1;
+    for (std::vector<char>& each : values) {
+      for (uint64_t i = 0; i < kCount; ++i) {
+        state = state * 1664525u + 1013904223u;
+        uint16_t code = static_cast<uint16_t>(state >> 11);
+        const uint16_t exponent = dtype == KEEL_FLOAT16 ? 0x7c00 : 0x7f80;
+        if ((code & exponent) == exponent) code = static_cast<uint16_t>(code & ~0x4000);
+        each.push_back(static_cast<char>(code & 0xff));
+        each.push_back(static_cast<char>(code >> 8));
+      }
+    }
+    std::vector<std::vector<char>> found[2];
+    for (const bool is_pinned : {false, true}) {
+      const HostMemory kind = is_pinned ? HostMemory::kPinned : HostMemory::kArena;
+      connect(device, 2 * kCount, kind, kind);
+      found[is_pinned ? 1 : 0] = results({.count = kCount, .dtype = dtype}, values);
+      EXPECT_EQ(reduced_by(), is_pinned ? "device" : "host");
+      disconnect();
+    }
+    EXPECT_TRUE(found[0] == found[1]);
+    EXPECT_TRUE(found[1][0] == found[1][1]);
+  }
+}
+
+TEST_F(DeviceSumTest, ArenasArePinnedOnceTheyHaveBeenUsed) {
+  const keel_device device = chip_with({});
+  for (int round = 0; round < 2; ++round) {
+    connect(device, 9 << 20, HostMemory::kArena, HostMemory::kArena);
+    // The host does what pinning would cost, then the device has it, in any part of the memory.
+    const Call whole = {.count = (9 << 20) / sizeof(float)};
+    check_floats(whole, 1);
+    EXPECT_EQ(reduced_by(), "host");
+    ASSERT_TRUE(comes_to_the_device(whole));
+    check_floats({.count = 100'003, .in_place = true, .offset = 12}, 5);
+    EXPECT_EQ(reduced_by(), "device");
+    disconnect();
+    // The plugin has it back, and hands it out again, pinned nowhere.
+    ASSERT_KEEL_OK(keel_memory_trim(cpu_));
+  }
+  // Shutdown finds some that are pinned.
+  connect(device, 4 << 20, HostMemory::kArena, HostMemory::kArena);
+  ASSERT_TRUE(comes_to_the_device({.count = 1 << 20}));
+}
+
+TEST_F(DeviceSumTest, TheCallerMayRegisterWhatKeelHasPinned) {
+  const keel_device device = chip_with({});
+  connect(device, 4 << 20, HostMemory::kArena, HostMemory::kArena);
+  ASSERT_TRUE(comes_to_the_device({.count = 1 << 20}));
+  EXPECT_KEEL_OK(keel_host_register(device, cpu().send, 4 << 20));
+  EXPECT_KEEL_OK(keel_host_register(device, cpu().receive, 4 << 20));
+  check_floats({.count = 1 << 20}, 1);
+  EXPECT_EQ(reduced_by(), "device");
+  EXPECT_KEEL_OK(keel_host_unregister(device, cpu().receive));
+  check_floats({.count = 1 << 20}, 2);
+  EXPECT_EQ(reduced_by(), "host") << "the segment is left to the caller";
+  EXPECT_KEEL_OK(keel_host_unregister(device, cpu().send));
+}
+
+TEST_F(DeviceSumTest, ManyInARow) {
+  connect(chip_with({{"delay_us", "200"}}), 2 << 20, HostMemory::kPinned, HostMemory::kPinned, 1);
+  constexpr uint64_t kCount = 70'001;
+  const std::vector<char> values[2] = {floats(kCount, 1), floats(kCount, 2)};
+  for (uint32_t rank = 0; rank < 2; ++rank) upload(ranks_[rank], ranks_[rank].send, values[rank]);
+  // Each after the first adds up two equal sums.
+  constexpr int kCalls = 12;
+  const Call calls[] = {{.count = kCount}, {.count = kCount, .in_place = true}};
+  for (int call = 0; call < kCalls; ++call) {
+    for (const Rank& of : ranks_) ASSERT_KEEL_OK(enqueue(of, calls[call % 2]));
+  }
+  for (const Rank& of : ranks_) {
+    const std::vector<char> found = download(of, of.receive, values[0].size());
+    uint64_t wrong = 0;
+    for (uint64_t i = 0; i < kCount; ++i) {
+      float sum = float_at(values[0], i) + float_at(values[1], i);
+      for (int call = 1; call < kCalls - 1; call += 2) sum += sum;
+      wrong += sum == float_at(found, i) ? 0 : 1;
+    }
+    EXPECT_EQ(wrong, 0u);
+  }
+  EXPECT_EQ(reduced_by(), "device");
+}
+
+TEST_F(DeviceSumTest, AThreadARank) {
+  connect(chip_with({}), 4 << 20, HostMemory::kPinned, HostMemory::kPinned);
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    upload(ranks_[rank], ranks_[rank].send, floats(1 << 20, rank));
+  }
+  std::vector<std::thread> threads;
+  for (const Rank& of : ranks_) {
+    threads.emplace_back([&] {
+      for (int call = 0; call < 20; ++call) {
+        EXPECT_KEEL_OK(enqueue(of, {.count = 1 << 20}));
+        EXPECT_KEEL_OK(keel_stream_synchronize(of.stream, kPatience));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_TRUE(download(cpu(), cpu().receive, 4 << 20) == download(chip(), chip().receive, 4 << 20));
+  EXPECT_EQ(reduced_by(), "device");
+}
+
+TEST_F(DeviceSumTest, UrgentOnesGoBetweenTheWindows) {
+  connect(chip_with({}), 16 << 20, HostMemory::kPinned, HostMemory::kPinned);
+  auto options = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
+  options.timeout_ns = kPatience;
+  options.priority = KEEL_COMM_URGENT;
+  keel_comm normal[2];
+  keel_comm urgent[2];
+  keel_stream streams[2];
+  std::vector<std::thread> threads;
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      EXPECT_KEEL_OK(keel_comm_duplicate(ranks_[rank].comm, &options, &urgent[rank]));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    normal[rank] = ranks_[rank].comm;
+    streams[rank] = new_stream(ranks_[rank].device);
+    upload(ranks_[rank], ranks_[rank].send, floats(4 << 20, rank));
+  }
+  // The urgent ones are of the last MiB, which the normal ones leave alone.
+  constexpr uint64_t kFirst = 15 << 20;
+  for (const Rank& of : ranks_) {
+    ASSERT_KEEL_OK(enqueue(of, {.count = kFirst / sizeof(float)}));
+  }
+  for (int call = 0; call < 4; ++call) {
+    for (uint32_t rank = 0; rank < 2; ++rank) {
+      ASSERT_KEEL_OK(keel_all_reduce(urgent[rank], ranks_[rank].send + kFirst,
+                                     ranks_[rank].receive + kFirst, 262144, KEEL_FLOAT32, KEEL_SUM,
+                                     streams[rank]));
+    }
+    for (const keel_stream stream : streams) {
+      ASSERT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
+    }
+  }
+  for (const Rank& of : ranks_) ASSERT_KEEL_OK(keel_stream_synchronize(of.stream, kPatience));
+  const auto of_cpu = download(cpu(), cpu().receive, 16 << 20);
+  EXPECT_TRUE(of_cpu == download(chip(), chip().receive, 16 << 20));
+  const auto first = floats(4 << 20, 0);
+  const auto second = floats(4 << 20, 1);
+  for (uint64_t i = 0; i < 4 << 20; i += 4093) {
+    ASSERT_EQ(float_at(of_cpu, i), float_at(first, i) + float_at(second, i)) << i;
+  }
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    EXPECT_KEEL_OK(keel_comm_destroy(urgent[rank]));
+    EXPECT_KEEL_OK(keel_stream_destroy(streams[rank]));
+  }
+}
+
+TEST_F(DeviceSumTest, OnlyOfTwoRanksOfWhichOneIsStaged) {
+  const keel_device device = chip_with({});
+  auto options = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
+  options.timeout_ns = kPatience;
+  options.forbid_alias = 1;
+  connect(device, 1 << 20, HostMemory::kPinned, HostMemory::kPinned, 0, options);
+  check_floats({.count = 100'003}, 1);
+  EXPECT_EQ(reduced_by(), "host");
+}
+
+// ---- failures --------------------------------------------------------------------
+
+TEST_F(DeviceSumTest, WithoutMemoryForItTheHostSumsUp) {
+  // The buffers, and the stage's windows, are what it gives out.
+  const keel_device device = chip_with({{"memory_mib", "16"}});
+  connect(device, 6 << 20, HostMemory::kPinned, HostMemory::kPinned);
+  for (uint32_t turn = 0; turn < 3; ++turn) {
+    check_floats({.count = 100'003}, turn);
+    EXPECT_EQ(reduced_by(), "host");
+  }
+}
+
+TEST_F(DeviceSumTest, WhateverFailsOnTheDeviceEndsItForBoth) {
+  for (const char* fault : {"lose:copy@30", "fail:copy@30", "fail:op@3", "lose:op@3",
+                            "refuse:copy@30", "refuse:op@3", "refuse:record@40"}) {
+    SCOPED_TRACE(fault);
+    connect(chip_with({{"faults", fault}}), 4 << 20, HostMemory::kPinned, HostMemory::kPinned);
+    for (uint32_t rank = 0; rank < 2; ++rank) {
+      upload(ranks_[rank], ranks_[rank].send, floats(1 << 20, rank));
+    }
+    // The first has windows for nothing; what fails may be of any.
+    for (int call = 0; call < 4; ++call) {
+      for (const Rank& of : ranks_) (void)enqueue(of, {.count = 1 << 20});
+    }
+    EXPECT_NE(keel_stream_synchronize(chip().stream, kPatience), KEEL_OK);
+    EXPECT_EQ(keel_stream_synchronize(cpu().stream, kPatience), keel_comm_async_error(cpu().comm));
+    EXPECT_NE(keel_comm_async_error(cpu().comm), KEEL_OK);
+    EXPECT_NE(std::string(keel_last_error()).find("rank 1 (sim"), std::string::npos)
+        << keel_last_error();
+    // Nothing writes there any more.
+    std::memset(cpu().receive, 0x5a, 4 << 20);
+    disconnect();
+  }
+}
+
+TEST_F(DeviceSumTest, ADeviceThatHangsIsNamedAtTheDeadline) {
+  connect(chip_with({{"faults", "stall:copy@30=1500"}}), 4 << 20, HostMemory::kPinned,
+          HostMemory::kPinned, 0, 0, kSecond);
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    upload(ranks_[rank], ranks_[rank].send, floats(1 << 20, rank));
+  }
+  for (int call = 0; call < 2; ++call) {
+    for (const Rank& of : ranks_) (void)enqueue(of, {.count = 1 << 20});
+  }
+  for (const Rank& of : ranks_) {
+    EXPECT_EQ(keel_stream_synchronize(of.stream, kPatience), KEEL_TIMED_OUT);
+    EXPECT_EQ(keel_comm_async_error(of.comm), KEEL_TIMED_OUT);
+    EXPECT_NE(std::string(keel_last_error()).find("rank 1 (sim"), std::string::npos)
+        << keel_last_error();
+  }
+}
+
+TEST_F(DeviceSumTest, AnAbortLeavesTheBuffersToTheirCallers) {
+  // With one queue, so that what is enqueued later runs later.
+  connect(chip_with({{"faults", "stall:copy@30=300"}, {"single_queue", "1"}}), 4 << 20,
+          HostMemory::kPinned, HostMemory::kPinned);
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    upload(ranks_[rank], ranks_[rank].send, floats(1 << 20, rank));
+  }
+  for (const Rank& of : ranks_) ASSERT_KEEL_OK(enqueue(of, {.count = 1 << 20}));
+  for (const Rank& of : ranks_) ASSERT_KEEL_OK(keel_stream_synchronize(of.stream, kPatience));
+  // In the second all windows have been enqueued, and one of them hangs.
+  const uint64_t before = stats(chip()).bytes_to_host;
+  for (const Rank& of : ranks_) ASSERT_KEEL_OK(enqueue(of, {.count = 1 << 20}));
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::nanoseconds(kPatience);
+  while (stats(chip()).bytes_to_host < before + (4 << 20)) {
+    ASSERT_LT(std::chrono::steady_clock::now(), deadline);
+    std::this_thread::yield();
+  }
+  ASSERT_KEEL_OK(keel_comm_abort(cpu().comm));
+  EXPECT_EQ(keel_stream_synchronize(cpu().stream, kPatience), KEEL_ABORTED);
+  std::memset(cpu().receive, 0x5a, 4 << 20);
+  EXPECT_EQ(keel_stream_synchronize(chip().stream, kPatience), KEEL_ABORTED);
+  (void)read(chip().device, chip().send, 1);
+  EXPECT_TRUE(std::string(cpu().receive, 4 << 20) == std::string(4 << 20, 0x5a));
+}
+
+TEST_F(DeviceSumTest, AMismatchLeavesItToTheNext) {
+  connect(chip_with({}), 4 << 20, HostMemory::kPinned, HostMemory::kPinned);
+  for (uint32_t turn = 0; turn < 2; ++turn) {
+    ASSERT_KEEL_OK(enqueue(cpu(), {.count = 1 << 20}));
+    ASSERT_KEEL_OK(enqueue(chip(), {.count = (1 << 20) - 1}));
+    for (const Rank& of : ranks_) {
+      EXPECT_EQ(keel_stream_synchronize(of.stream, kPatience), KEEL_INVALID_ARGUMENT);
+      EXPECT_KEEL_OK(keel_stream_recover(of.stream, kPatience));
+    }
+    check_floats({.count = 100'001}, turn);
+    EXPECT_EQ(reduced_by(), "device");
+  }
+}
+
+}  // namespace
+}  // namespace keel::testing
