@@ -137,6 +137,13 @@ void take_bridge(Figure& figure, Setup& setup) {
   const Device cuda = *setup.cuda;
   const Device devices[] = {*setup.cpu, cuda};
   SummingRanks ranks(devices, bytes / sizeof(float));
+  // As a program has it that does so again and again: the first ones go before the processor's
+  // memory is pinned for the GPU.
+  const auto is_by_gpu = [&] {
+    return ranks.explain().find("\"reduced_by\": \"device\"") != std::string::npos;
+  };
+  constexpr int kMostBefore = 8;
+  for (int run = 0; run < kMostBefore && !is_by_gpu(); ++run) ranks.run();
   const Buffer memory[] = {Buffer(cuda, KEEL_MEMORY_DEVICE, bytes),
                            Buffer(cuda, KEEL_MEMORY_DEVICE, bytes)};
   const Buffer host[] = {Buffer(cuda, KEEL_MEMORY_PINNED, bytes),
@@ -153,10 +160,10 @@ void take_bridge(Figure& figure, Setup& setup) {
   figure.timings = race(contenders, setup.race);
   ranks.check_sums();
   figure.about = fmt::format(
-      "sum of {} MiB float32 between a CPU and a CUDA rank, counted as the bytes that have to "
-      "cross PCIe, as many each way, against the driver's copies of pinned memory both ways at "
-      "once.",
-      bytes >> 20);
+      "sum of {} MiB float32 between a CPU and a CUDA rank, reduced by the {}, counted as the "
+      "bytes that have to cross PCIe, as many each way, against the driver's copies of pinned "
+      "memory both ways at once.",
+      bytes >> 20, is_by_gpu() ? "GPU" : "host");
 }
 
 }  // namespace

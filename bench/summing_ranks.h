@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <keel/keel.hpp>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace keel::bench {
@@ -17,6 +18,8 @@ class SummingRanks {
 
   // One all_reduce; returns when it is done on every rank.
   void run();
+  // keel_comm_explain of rank 0.
+  std::string explain() const { return comms_.front().explain(); }
   // A figure of a wrong sum is none: throws where a rank holds one.
   void check_sums();
 

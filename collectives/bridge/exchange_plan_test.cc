@@ -53,6 +53,23 @@ ExchangePlan plan_of(uint64_t bytes, const std::vector<Leg>& legs, uint64_t chun
   return plan;
 }
 
+TEST(ExchangePlan, ADeviceThatSumsUpHasAllShares) {
+  const Leg none = {.is_free = true};
+  for (const uint32_t summing : {0u, 1u}) {
+    std::vector<Leg> legs = {none, none};
+    legs[summing] = {10, 10, false};
+    ExchangePlan plan;
+    plan_device_sum({1 << 30, 4, kChunk}, legs, summing, 5, &plan);
+    EXPECT_EQ(plan.windows, 5u);
+    EXPECT_EQ(plan.window_bytes, kChunk);
+    EXPECT_EQ(plan.share(summing), 1);
+    EXPECT_EQ(plan.share(1 - summing), 0);
+    // 1 GiB at 10 GB/s, and one window more.
+    EXPECT_NEAR(plan.bound_seconds, 0.1073741824, 1e-9);
+    EXPECT_NEAR(plan.predicted_seconds, 0.1073741824 + 2097152e-10, 1e-9);
+  }
+}
+
 TEST(ExchangePlan, SharesAreAllOfItAndReachTheBound) {
   for (const auto& legs : {legs_of({1, 1, 1}), legs_of({1, 2, 4}), legs_of({1, 1, 1, 9}),
                            legs_of({9, 1, 1, 1}), legs_of({3, 5, 4}), legs_of({5, 6, 7, 8}),
