@@ -208,6 +208,49 @@ TEST(Perf, ExplainsEachSize) {
   EXPECT_EQ(sizes, (std::vector<uint64_t>{1 << 20, 2 << 20}));
 }
 
+// Whichever way each size goes.
+TEST(Perf, ExplainsWhatWentByWhichAlgorithm) {
+  for (const std::string algorithm : {"ring", "halving", "direct"}) {
+    ASSERT_EQ(setenv("KEEL_ALGORITHM", algorithm.c_str(), 1), 0);
+    const Result result = perf({"all_reduce", "-b", "96K", "-e", "96K", "-g", "2", "--explain"});
+    unsetenv("KEEL_ALGORITHM");
+    ASSERT_EQ(result.exit_code, 0) << result.error << result.out;
+    const auto all = lines(result.out);
+    const auto line = std::find_if(all.begin(), all.end(), [](const std::string& each) {
+      return each.starts_with("# {\"operation\"");
+    });
+    ASSERT_NE(line, all.end()) << algorithm << ": " << result.out;
+    const json told = json::parse(line->substr(2), nullptr, /*allow_exceptions=*/false);
+    EXPECT_EQ(told["algorithm"], algorithm);
+    EXPECT_EQ(told["bytes"], 96 << 10);
+    EXPECT_EQ(told["path"], "direct");
+    EXPECT_EQ(told["reduced_by"], "host");
+    EXPECT_GT(told["steps"], 0);
+    EXPECT_GT(told["measured_ms"], 0);
+  }
+}
+
+// Memory that the host reaches, but the other process does not, crosses a bridge.
+TEST(Perf, ExplainsWhatOtherProcessesDoNotReach) {
+  for (const bool is_local : {true, false}) {
+    const Result result = perf({"all_reduce", "-b", "1M", "-e", "1M", is_local ? "-g" : "--procs",
+                                "2", "--explain", "--devices", "vulkan:0"});
+    if (contains(result.error, "vulkan")) GTEST_SKIP() << "no Vulkan device";
+    ASSERT_EQ(result.exit_code, 0) << result.error << result.out;
+    const auto all = lines(result.out);
+    const auto line = std::find_if(all.begin(), all.end(), [](const std::string& each) {
+      return each.starts_with("# {\"world\"");
+    });
+    ASSERT_NE(line, all.end()) << result.out;
+    const json told = json::parse(line->substr(2), nullptr, /*allow_exceptions=*/false);
+    // On a GPU with memory of its own it is staged in one process, too.
+    if (is_local && told["path"] == "bridge") return;
+    EXPECT_EQ(told["path"], is_local ? "direct" : "bridge");
+    for (const json& rank : told["ranks"]) EXPECT_EQ(rank["reach"], is_local ? "alias" : "staged");
+    EXPECT_EQ(told["islands"].size(), is_local ? 1u : 2u);
+  }
+}
+
 TEST(Perf, ForeignMemory) {
   const Result result = perf({"all", "-b", "6000", "-e", "6000", "-g", "2", "--foreign"});
   if (contains(result.error, "is not memory of")) {

@@ -591,7 +591,8 @@ std::string Communicator::explain_islands() {
 
 std::string Communicator::explain() {
   return explain_communicator(context_, timeout_ns_.load(std::memory_order_relaxed), selection_,
-                              table_name_, explain_islands());
+                              table_name_, explain_islands(),
+                              islands_ ? islands_->last_exchange() : nullptr);
 }
 
 }  // namespace keel

@@ -99,7 +99,9 @@ keel::Attendee introduce(const keel::Device& device, uint32_t rank,
   self.process = keel::ShareServer::get().token();
   self.device = device.name().substr(0, keel::kMaxDeviceName);
   const bool has_alias = device.claims(KEEL_CLAIM_HOST_ALIAS) && !options.forbid_alias;
-  self.flags = (has_alias ? 0u : keel::Team::kNoAlias) | options.flags(device);
+  self.flags = (has_alias ? 0u : keel::Team::kNoAlias) |
+               (device.claims(KEEL_CLAIM_EXPORT) ? 0u : keel::Team::kOneProcess) |
+               options.flags(device);
   return self;
 }
 

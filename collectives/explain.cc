@@ -11,6 +11,13 @@ namespace keel {
 
 namespace {
 
+bool any_staged(const Team& team) {
+  for (uint32_t rank = 0; rank < team.world(); ++rank) {
+    if (team.is_staged(rank)) return true;
+  }
+  return false;
+}
+
 std::string explain_ranks(RankContext& context) {
   std::string text;
   for (uint32_t rank = 0; rank < context.world(); ++rank) {
@@ -18,7 +25,7 @@ std::string explain_ranks(RankContext& context) {
     text +=
         fmt::format("{}{{\"rank\": {}, \"device\": \"{}\", \"process\": {}, \"reach\": \"{}\"}}",
                     rank == 0 ? "" : ", ", rank, attendee.device, attendee.pid,
-                    context.has_leg(rank) ? "staged" : "alias");
+                    context.team().is_staged(rank) ? "staged" : "alias");
   }
   return text;
 }
@@ -32,7 +39,7 @@ std::string explain_islands(RankContext& context) {
   std::vector<std::string> islands;
   std::vector<uint32_t> together;
   for (uint32_t rank = 0; rank < context.world(); ++rank) {
-    if (context.has_leg(rank)) {
+    if (context.team().is_staged(rank)) {
       islands.push_back(explain_island({rank}, "staged"));
     } else {
       together.push_back(rank);
@@ -66,35 +73,42 @@ std::string explain_plan(const Exchange& exchange) {
 
 const char* reduced_by(const Exchange& exchange) {
   if (!reduces(exchange.collective)) return "null";
-  return exchange.is_summed_on_device ? "\"device\"" : "\"host\"";
+  if (exchange.way.is_native) return "\"library\"";
+  return exchange.way.is_summed_on_device ? "\"device\"" : "\"host\"";
 }
 
-std::string explain_last(const RankContext& context) {
+// |lane|: of the rank's lane, where it has one.
+std::string explain_last(const LastExchange& exchange, const LastExchange* lane) {
   Exchange last;
-  if (!context.last_exchange.read(&last)) return "null";
+  if (!exchange.read(&last)) return "null";
+  const ExchangeWay& way = last.way;
+  const char* const path = way.is_native ? "native" : way.is_staged ? "bridge" : "direct";
+  const std::string between = way.is_native && lane != nullptr
+                                  ? fmt::format(", \"lane\": {}", explain_last(*lane, nullptr))
+                                  : "";
   return fmt::format(
-      "{{\"operation\": \"{}\", \"bytes\": {}, \"path\": \"{}\", \"steps\": {}, "
-      "\"step_bytes\": {}, \"leg_bytes\": {{\"out\": {}, \"in\": {}}}, \"reduced_by\": {}{}, "
-      "\"measured_ms\": {:.4g}}}",
-      collective_name(last.collective), last.bytes, last.is_staged ? "bridge" : "direct",
-      last.rounds, last.round_bytes, last.leg_out_bytes, last.leg_in_bytes, reduced_by(last),
-      last.is_staged ? explain_plan(last) : "", last.seconds * 1e3);
+      "{{\"operation\": \"{}\", \"bytes\": {}, \"path\": \"{}\", \"algorithm\": \"{}\", "
+      "\"steps\": {}, \"step_bytes\": {}, \"leg_bytes\": {{\"out\": {}, \"in\": {}}}, "
+      "\"reduced_by\": {}{}{}, \"measured_ms\": {:.4g}}}",
+      collective_name(last.collective), last.bytes, path, way.algorithm, way.rounds,
+      way.round_bytes, last.leg_out_bytes, last.leg_in_bytes, reduced_by(last),
+      way.is_planned ? explain_plan(last) : "", between, last.seconds * 1e3);
 }
 
 }  // namespace
 
 std::string explain_communicator(RankContext& context, int64_t timeout_ns,
                                  const Selection& selection, const std::string& table_name,
-                                 const std::string& native) {
+                                 const std::string& native, const LastExchange* lane) {
   return fmt::format(
       "{{\"world\": {}, \"priority\": \"{}\", \"path\": \"{}\", \"chunk_bytes\": {}, "
       "\"eager_bytes\": {}, \"waiting\": \"{}\", \"timeout_ns\": {}, {}, \"ranks\": [{}], "
       "\"islands\": [{}], \"native\": {}, \"last\": {}}}",
       context.world(), context.team().is_urgent() ? "urgent" : "normal",
-      context.any_staged() ? "bridge" : "direct", context.chunk_bytes(),
+      any_staged(context.team()) ? "bridge" : "direct", context.chunk_bytes(),
       selection.eager_bytes(KEEL_ALL_REDUCE), context.segment().crowded() ? "parking" : "spinning",
       timeout_ns, explain_selection(context.team(), selection, table_name), explain_ranks(context),
-      explain_islands(context), native, explain_last(context));
+      explain_islands(context), native, explain_last(context.last_exchange, lane));
 }
 
 }  // namespace keel

@@ -11,11 +11,12 @@
 namespace keel {
 
 // As JSON (docs/collectives.md): ranks, the islands they form, the sizes and algorithms in use, and
-// what the rank's last operation that went in rounds was to take and took. Any thread may ask while
-// the rank runs operations. |native|: JSON of the islands with a native library.
+// what the rank's last operation was to take and took. Any thread may ask while the rank runs
+// operations. |native|: JSON of the islands with a native library. |lane|: of the rank's lane
+// between them; NULL where it has none.
 std::string explain_communicator(RankContext& context, int64_t timeout_ns,
                                  const Selection& selection, const std::string& table_name,
-                                 const std::string& native);
+                                 const std::string& native, const LastExchange* lane);
 
 }  // namespace keel
 

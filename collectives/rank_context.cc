@@ -39,6 +39,23 @@ uint64_t RankContext::device_summed_bytes() const {
   return sum == nullptr ? 0 : sum->summed_bytes();
 }
 
+void RankContext::tell_exchange(const Request& request, const Side& send, const Side& receive,
+                                const ExchangeWay& way,
+                                std::chrono::steady_clock::time_point begin) {
+  const auto leg_bytes = [](const Side& side) {
+    return side.staged && side.buffer.host == nullptr ? side.bytes : 0;
+  };
+  exchange.collective = request.collective;
+  exchange.bytes =
+      std::max(request.send_bytes(rank_, world()), request.receive_bytes(rank_, world()));
+  exchange.way = way;
+  exchange.leg_out_bytes = leg_bytes(send);
+  exchange.leg_in_bytes = leg_bytes(receive);
+  exchange.seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  last_exchange.write(exchange);
+}
+
 void RankContext::make_stage() {
   chunk_bytes_ = segment().chunk_bytes();
   // Every rank's small result fits one window: world pieces of what travels with a post.

@@ -3,6 +3,7 @@
 #define KEEL_COLLECTIVES_RANK_CONTEXT_H_
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -159,10 +160,13 @@ class RankContext {
   std::atomic<uint64_t> to_device{0};
   uint64_t in_place() const { return in_place_.load(std::memory_order_relaxed); }
 
-  // The operation that goes in rounds, kept so that the next one allocates nothing; and the
-  // last that is over, for explain().
+  // The operation that is planned, kept so that the next one allocates nothing; and the last
+  // that is over, for explain().
   Exchange exchange;
   LastExchange last_exchange;
+  // |request| is over, which all ranks had called by |begin|.
+  void tell_exchange(const Request& request, const Side& send, const Side& receive,
+                     const ExchangeWay& way, std::chrono::steady_clock::time_point begin);
 
   // Room for one pointer a rank, so that an operation allocates nothing.
   std::vector<const void*> sources;

@@ -1,6 +1,7 @@
 #include "collectives/runner.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
 #include "collectives/algorithms/eager.h"
@@ -170,17 +171,34 @@ Status Runner::act(const Request& request, uint64_t sequence, const Sides& sides
   if (request.algorithm == Algorithm::kEager) {
     return finish_eager(context_, request, sequence, sides.receive, patience);
   }
-  if (is_stepped(request.algorithm)) return steps.run();
-  if (can_one_shot(context_, request, sequence, sides.send, sides.receive)) {
-    return run_one_shot(context_, request, sequence, sides.send, sides.receive, patience);
+  const auto begin = std::chrono::steady_clock::now();
+  ExchangeWay way;
+  if (is_stepped(request.algorithm)) {
+    KEEL_RETURN_IF_ERROR(steps.run());
+    way = steps.way();
+  } else if (can_one_shot(context_, request, sequence, sides.send, sides.receive)) {
+    KEEL_RETURN_IF_ERROR(
+        run_one_shot(context_, request, sequence, sides.send, sides.receive, patience));
+    way.algorithm = algorithm_name(Algorithm::kOneShot);
+    way.round_bytes = request.count * request.element();
+  } else {
+    return direct.run();  // which tells of its rounds
   }
-  return direct.run();
+  context_.tell_exchange(request, sides.send, sides.receive, way, begin);
+  return {};
 }
 
 Status Runner::act_native(const Request& request, Patience& patience) {
   const Team::Act act(context_.team());
   if (!act.may()) return context_.segment().failure_status();
-  return islands_->run(request, patience);
+  const auto begin = std::chrono::steady_clock::now();
+  KEEL_RETURN_IF_ERROR(islands_->run(request, patience));
+  ExchangeWay way;
+  way.algorithm = "native";
+  way.round_bytes = request.largest_piece() * request.element();
+  way.is_native = true;
+  context_.tell_exchange(request, {}, {}, way, begin);
+  return {};
 }
 
 Status Runner::run_collective(const Request& request, const Status& ready,

@@ -23,12 +23,13 @@ class Device;
 // rank dies. Thread-safe.
 class Team : public std::enable_shared_from_this<Team> {
  public:
-  // In Attendee::flags: the host cannot reach its memory; the communicator is urgent; and
-  // two bits of NativeOffer::Why.
+  // In Attendee::flags: the host cannot reach its memory, or only its own process does; the
+  // communicator is urgent; and two bits of NativeOffer::Why.
   static constexpr uint32_t kNoAlias = 1;
   static constexpr uint32_t kUrgent = 2;
   static constexpr uint32_t kNativeShift = 2;
   static constexpr uint32_t kNative = 3 << kNativeShift;
+  static constexpr uint32_t kOneProcess = 16;
   // Those that every communicator has anew, also one that is made of another.
   static constexpr uint32_t kOfACommunicator = kUrgent | kNative;
 
@@ -48,6 +49,11 @@ class Team : public std::enable_shared_from_this<Team> {
   const Attendee& attendee(uint32_t rank) const { return attendees_[rank]; }
   const std::vector<Attendee>& attendees() const { return attendees_; }
   bool is_here(uint32_t rank) const { return here_[rank]; }
+  // Whether some ranks do not reach what |rank|'s device allocates.
+  bool is_staged(uint32_t rank) const {
+    const uint32_t flags = attendees_[rank].flags;
+    return (flags & kNoAlias) != 0 || (!is_local() && (flags & kOneProcess) != 0);
+  }
   // That of a rank of this process, which says so itself; NULL before it has. Lives until shutdown.
   Device* device(uint32_t rank) const { return devices_[rank].load(std::memory_order_acquire); }
   void set_device(uint32_t rank, Device& device) {

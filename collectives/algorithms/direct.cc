@@ -242,8 +242,7 @@ Status DirectAlgorithm::sum_on_device() {
       {request_.count * element_, static_cast<uint32_t>(element_), round_elements_ * element_},
       exchange.legs, summing, in_flight, &exchange.plan);
   any_staged_ = true;
-  tell_exchange(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(),
-                /*is_summed_on_device=*/true);
+  tell_exchange(begin, /*is_summed_on_device=*/true);
   if (!send_.staged) context_.count_in_place(send_.bytes + receive_.bytes);
   return {};
 }
@@ -333,25 +332,20 @@ Status DirectAlgorithm::run() {
   }
   const auto begin = std::chrono::steady_clock::now();
   KEEL_RETURN_IF_ERROR(run_rounds());
-  tell_exchange(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(),
-                /*is_summed_on_device=*/false);
+  tell_exchange(begin, /*is_summed_on_device=*/false);
   if (!send_.staged && send_.bytes != 0) context_.count_in_place(send_.bytes);
   if (!receive_.staged && receive_.bytes != 0) context_.count_in_place(receive_.bytes);
   return {};
 }
 
-void DirectAlgorithm::tell_exchange(double seconds, bool is_summed_on_device) {
-  Exchange& exchange = context_.exchange;
-  exchange.collective = request_.collective;
-  exchange.bytes = std::max(send_.bytes, receive_.bytes);
-  exchange.rounds = rounds_;
-  exchange.round_bytes = round_elements_ * element_;
-  exchange.is_staged = any_staged_;
-  exchange.is_summed_on_device = is_summed_on_device;
-  exchange.leg_out_bytes = send_.staged && send_.buffer.host == nullptr ? send_.bytes : 0;
-  exchange.leg_in_bytes = receive_.buffer.host == nullptr ? receive_.bytes : 0;
-  exchange.seconds = seconds;
-  context_.last_exchange.write(exchange);
+void DirectAlgorithm::tell_exchange(std::chrono::steady_clock::time_point begin,
+                                    bool is_summed_on_device) {
+  ExchangeWay way;
+  way.rounds = rounds_;
+  way.round_bytes = round_elements_ * element_;
+  way.is_staged = way.is_planned = any_staged_;
+  way.is_summed_on_device = is_summed_on_device;
+  context_.tell_exchange(request_, send_, receive_, way, begin);
 }
 
 Status DirectAlgorithm::run_rounds() {

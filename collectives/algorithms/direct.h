@@ -3,6 +3,9 @@
 #ifndef KEEL_COLLECTIVES_ALGORITHMS_DIRECT_H_
 #define KEEL_COLLECTIVES_ALGORITHMS_DIRECT_H_
 
+#include <chrono>
+#include <cstdint>
+
 #include "collectives/operation.h"
 #include "collectives/rank_context.h"
 #include "collectives/reduce.h"
@@ -53,7 +56,7 @@ class DirectAlgorithm {
   // Sizes of windows and shares, where some rank's side is staged: before the posts where it is
   // this one's. The same on all ranks.
   void make_plan();
-  void tell_exchange(double seconds, bool is_summed_on_device);
+  void tell_exchange(std::chrono::steady_clock::time_point begin, bool is_summed_on_device);
   Status copy_round(uint64_t round);
   Status reduce_round(uint64_t round);
   Status share_round(uint64_t round);

@@ -197,8 +197,8 @@ Status StepsAlgorithm::run() {
           accesses.reads(&context_.device(), send_.buffer.device, send_.bytes);
         }
       });
-  const uint64_t rounds = (request_.count + round_elements_ - 1) / round_elements_;
-  for (uint64_t round = 0; round < rounds; ++round) {
+  rounds_ = (request_.count + round_elements_ - 1) / round_elements_;
+  for (uint64_t round = 0; round < rounds_; ++round) {
     context_.give_way();
     if (any_staged_ && send_.staged) {
       KEEL_RETURN_IF_ERROR(context_.stage().await_fetched(round, patience_));
@@ -219,6 +219,15 @@ Status StepsAlgorithm::run() {
   if (!send_.staged && send_.bytes != 0) context_.count_in_place(send_.bytes);
   if (!receive_.staged && receive_.bytes != 0) context_.count_in_place(receive_.bytes);
   return {};
+}
+
+ExchangeWay StepsAlgorithm::way() const {
+  ExchangeWay way;
+  way.algorithm = algorithm_name(request_.algorithm);
+  way.rounds = rounds_ * plan_.steps;
+  way.round_bytes = std::min(round_elements_, request_.count) * element_;
+  way.is_staged = any_staged_;
+  return way;
 }
 
 Status StepsAlgorithm::run_round(uint64_t round) {

@@ -77,6 +77,8 @@ class StepsAlgorithm {
   Status start();
   // After them.
   Status run();
+  // Which way it went, after run().
+  ExchangeWay way() const;
 
  private:
   // Elements of a part, in this round.
@@ -115,6 +117,7 @@ class StepsAlgorithm {
   const uint32_t receive_parts_;
   const uint64_t window_;  // elements of a part in a round of a window
   uint64_t round_elements_ = 0;
+  uint64_t rounds_ = 0;
   bool any_staged_ = false;
 };
 

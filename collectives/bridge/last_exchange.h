@@ -1,4 +1,4 @@
-// What the last operation of a rank that went in rounds was to take, and what it took.
+// How the last operation of a rank went, what it was to take, and what it took.
 #ifndef KEEL_COLLECTIVES_BRIDGE_LAST_EXCHANGE_H_
 #define KEEL_COLLECTIVES_BRIDGE_LAST_EXCHANGE_H_
 
@@ -12,14 +12,22 @@
 
 namespace keel {
 
+// Which way an operation went.
+struct ExchangeWay {
+  const char* algorithm = "direct";  // a string that is always there
+  uint64_t rounds = 1;               // or steps, where the algorithm has them
+  uint64_t round_bytes = 0;
+  bool is_native = false;  // by the library of islands; what is between them has a lane
+  bool is_staged = false;  // by some rank
+  bool is_planned = false;
+  bool is_summed_on_device = false;
+};
+
 struct Exchange {
   keel_collective collective = KEEL_BARRIER;
   uint64_t bytes = 0;  // of the rank's larger buffer
-  uint64_t rounds = 0;
-  uint64_t round_bytes = 0;
-  bool is_staged = false;  // by some rank: else |plan| and |legs| are none
-  bool is_summed_on_device = false;
-  ExchangePlan plan;
+  ExchangeWay way;
+  ExchangePlan plan;  // where it is planned
   std::vector<Leg> legs;
   uint64_t leg_out_bytes = 0;  // of this rank
   uint64_t leg_in_bytes = 0;

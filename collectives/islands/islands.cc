@@ -480,4 +480,8 @@ uint64_t Islands::gave_way() const {
   return lane_ ? lane_->context.gave_way() : 0;
 }
 
+const LastExchange* Islands::last_exchange() const {
+  return lane_ ? &lane_->context.last_exchange : nullptr;
+}
+
 }  // namespace keel

@@ -60,6 +60,8 @@ class Islands {
   Stage::Traffic staged() const;
   uint64_t in_place() const;
   uint64_t gave_way() const;
+  // Of the rank's lane; NULL where it has none.
+  const LastExchange* last_exchange() const;
 
  private:
   struct Lane;

@@ -180,6 +180,13 @@ TEST_F(IslandsTest, EveryDtypeNativelyOrNot) {
   }
 }
 
+TEST_F(IslandsTest, TheLastOperationIsExplained) {
+  make_ranks(sims(3));
+  run(scenario(Operation::kAllReduce, KEEL_FLOAT32, 5000));
+  expect_explained(R"("last": {"operation": "all_reduce", "bytes": 20000, "path": "native")");
+  expect_explained(R"("reduced_by": "library", "measured_ms")");
+}
+
 TEST_F(IslandsTest, OneRankHasNoIsland) {
   make_ranks(sims(1));
   EXPECT_EQ(run(scenario(Operation::kAllReduce, KEEL_FLOAT32, 100)), 0u);
@@ -342,6 +349,14 @@ TEST_F(MixedIslandsTest, AllRanksHoldTheSameBits) {
       EXPECT_EQ(read(devices_[rank], memory[rank], kCount), first) << kinds << ", rank " << rank;
     }
   }
+}
+
+TEST_F(MixedIslandsTest, TheLastOperationIsExplainedWithTheRanksLane) {
+  make_mix("ssc");
+  run(scenario(Operation::kAllReduce, KEEL_FLOAT32, 5000));
+  expect_explained(R"("last": {"operation": "all_reduce", "bytes": 20000, "path": "native")");
+  expect_explained(R"("reduced_by": "library", "lane": {"operation": ")");
+  expect_explained(R"("path": "bridge", "algorithm": "direct")");
 }
 
 TEST_F(MixedIslandsTest, AFailureInOneIslandIsEverybodys) {
