@@ -570,10 +570,7 @@ Communicator::Stats Communicator::stats() const {
     std::lock_guard lock(mutex_);
     stats.operations = operations_;
   }
-  stats.staged = {context_.to_host.load(std::memory_order_relaxed),
-                  context_.to_device.load(std::memory_order_relaxed)};
-  stats.staged.to_host += context_.device_summed_bytes();
-  stats.staged.to_device += context_.device_summed_bytes();
+  stats.staged = context_.traffic();
   stats.in_place = context_.in_place();
   stats.gave_way = context_.gave_way();
   if (!islands_) return stats;

@@ -34,9 +34,11 @@ DeviceSum& RankContext::device_sum() {
   return *device_sum_;
 }
 
-uint64_t RankContext::device_summed_bytes() const {
+Stage::Traffic RankContext::traffic() const {
   const DeviceSum* const sum = told_sum_.load(std::memory_order_acquire);
-  return sum == nullptr ? 0 : sum->summed_bytes();
+  const uint64_t summed = sum == nullptr ? 0 : sum->summed_bytes();
+  return {to_host.load(std::memory_order_relaxed) + summed,
+          to_device.load(std::memory_order_relaxed) + summed};
 }
 
 void RankContext::tell_exchange(const Request& request, const Side& send, const Side& receive,

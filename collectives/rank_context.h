@@ -93,7 +93,6 @@ class RankContext {
   bool may_sum_on_device() const { return may_sum_on_device_; }
   // Of the rank with the leg; made when it is first wanted.
   DeviceSum& device_sum();
-  uint64_t device_summed_bytes() const;
   // Whether the last operation that could have was summed up so.
   bool sums_on_device = false;
 
@@ -158,6 +157,8 @@ class RankContext {
 
   std::atomic<uint64_t> to_host{0};
   std::atomic<uint64_t> to_device{0};
+  // Both, with what the device has summed up.
+  Stage::Traffic traffic() const;
   uint64_t in_place() const { return in_place_.load(std::memory_order_relaxed); }
 
   // The operation that is planned, kept so that the next one allocates nothing; and the last

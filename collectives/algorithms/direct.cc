@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <new>
 
 #include "collectives/reduce.h"
 #include "collectives/shares.h"
@@ -37,6 +36,7 @@ DirectAlgorithm::DirectAlgorithm(RankContext& context, const Request& request, u
       world_(context.world()),
       rank_(context.rank()),
       element_(request.element()),
+      pair_sum_(context, request, sequence, send, receive, patience),
       host_copies_(!context.any_staged()),
       shares_(request.collective == KEEL_ALL_REDUCE || request.collective == KEEL_REDUCE) {}
 
@@ -179,110 +179,13 @@ Status DirectAlgorithm::shared_result(uint32_t peer, uint64_t round, const Range
                           patience_, out_data);
 }
 
-// ---- sums of two ranks by the device of one -------------------------------------
-
-bool DirectAlgorithm::can_sum_on_device() {
-  const uint64_t bytes = request_.count * element_;
-  if (request_.collective != KEEL_ALL_REDUCE || request_.reduction != KEEL_SUM ||
-      bytes < DeviceSum::kLeastBytes) {
-    return false;
-  }
-  if (context_.has_leg(rank_)) {
-    // Not of the caller's own memory, which the device only knows as well.
-    return send_.staged && receive_.staged &&
-           context_.device_sum().prepare(request_.dtype, request_.count, device_window());
-  }
-  Device* const device = context_.team().device(1 - rank_);
-  if (device == nullptr ||
-      !DeviceSum::has_kernels(*device, request_.dtype, request_.count, device_window())) {
-    return false;
-  }
-  const auto reaches = [&](const Side& side, HostHold& hold) {
-    return hold.take(*device, context_.device(), side.buffer.device, side.buffer.host, bytes);
-  };
-  return reaches(send_, holds_[0]) && reaches(receive_, holds_[1]);
-}
-
-uint64_t DirectAlgorithm::device_window() const {
-  return DeviceSum::window_bytes(request_.count * element_, context_.chunk_bytes()) / element_;
-}
-
-bool DirectAlgorithm::all_sum_on_device() const {
-  return (context_.segment().post(1 - rank_, sequence_).flags & Post::kSumsOnDevice) != 0;
-}
-
-Status DirectAlgorithm::sum_on_device() {
-  const uint32_t in_flight = context_.may_give_way() ? DeviceSum::kFewWindows : DeviceSum::kWindows;
-  round_elements_ = device_window();
-  rounds_ = (request_.count + round_elements_ - 1) / round_elements_;
-  const auto begin = std::chrono::steady_clock::now();
-  if (send_.staged) {
-    Status summed;
-    try {
-      summed = sum_windows(in_flight);
-    } catch (const std::bad_alloc&) {
-      summed = Status::no_memory();
-    }
-    // The other rank's memory is its caller's again as soon as this rank acts no more.
-    if (!summed.ok()) context_.device_sum().settle();
-    KEEL_RETURN_IF_ERROR(summed);
-  }
-  {
-    const HostSpan span("device sum", [&](AccessList& accesses) {
-      if (send_.staged) return;  // what was enqueued has told
-      accesses.writes(&context_.device(), receive_.buffer.device, receive_.bytes);
-      accesses.reads(&context_.device(), send_.buffer.device, send_.bytes);
-    });
-    KEEL_RETURN_IF_ERROR(context_.meet(patience_));
-  }
-  Exchange& exchange = context_.exchange;
-  context_.read_legs(sequence_, &exchange.legs);
-  const uint32_t summing = context_.has_leg(rank_) ? rank_ : 1 - rank_;
-  plan_device_sum(
-      {request_.count * element_, static_cast<uint32_t>(element_), round_elements_ * element_},
-      exchange.legs, summing, in_flight, &exchange.plan);
-  any_staged_ = true;
-  tell_exchange(begin, /*is_summed_on_device=*/true);
-  if (!send_.staged) context_.count_in_place(send_.bytes + receive_.bytes);
-  return {};
-}
-
-Status DirectAlgorithm::sum_windows(uint64_t in_flight) {
-  // What was brought to the windows before it was known that nobody wants it there.
-  for (uint64_t round = 0; has_fetched_ && round < context_.stage().windows(); ++round) {
-    KEEL_RETURN_IF_ERROR(context_.stage().await_fetched(round, patience_));
-  }
-  ControlSegment& segment = context_.segment();
-  const Post& post = segment.post(1 - rank_, sequence_);
-  const DeviceSum::Ends ends = {
-      send_.buffer.device, receive_.buffer.device,
-      reinterpret_cast<const char*>(post.send.address),  // NOLINT: within this process
-      reinterpret_cast<char*>(post.receive.address)};    // NOLINT
-  DeviceSum& sum = context_.device_sum();
-  const auto await = [&](uint64_t round) {
-    const Status over = sum.await(round, patience_, segment);
-    return segment.failed() ? segment.failure_status() : over;
-  };
-  for (uint64_t round = 0; round < rounds_; ++round) {
-    context_.give_way();
-    if (round >= in_flight) KEEL_RETURN_IF_ERROR(await(round - in_flight));
-    const Range range = range_of({0, request_.count}, round);
-    KEEL_RETURN_IF_ERROR(
-        sum.enqueue(round, request_.dtype, range.count, ends.at(range.begin * element_)));
-  }
-  for (uint64_t left = std::min(rounds_, in_flight); left > 0; --left) {
-    KEEL_RETURN_IF_ERROR(await(rounds_ - left));
-  }
-  return {};
-}
-
 // ---- rounds ---------------------------------------------------------------------
 
 Status DirectAlgorithm::start() {
-  if (context_.may_sum_on_device()) can_sum_on_device_ = can_sum_on_device();
+  if (context_.may_sum_on_device()) can_sum_pair_ = pair_sum_.can_do();
   if (!send_.staged) return {};
   // Where the device has summed up the last one nothing will be wanted of the windows, most likely.
-  if (can_sum_on_device_ && context_.sums_on_device) return {};
+  if (can_sum_pair_ && context_.sums_on_device) return {};
   make_plan();
   return fetch_first();
 }
@@ -311,9 +214,9 @@ Status DirectAlgorithm::run() {
     return failure(KEEL_RANK_FAILED, "{} posted a piece of {} elements, where all have {}",
                    context_.team().name(rank), theirs, own);
   }
-  if (can_sum_on_device_) {
-    context_.sums_on_device = all_sum_on_device();
-    if (context_.sums_on_device) return sum_on_device();
+  if (can_sum_pair_) {
+    context_.sums_on_device = pair_sum_.can_other_do();
+    if (context_.sums_on_device) return pair_sum_.run(has_fetched_);
   }
   if (any_staged_) make_plan();
   if (send_.staged && !has_fetched_) KEEL_RETURN_IF_ERROR(fetch_first());
@@ -332,19 +235,17 @@ Status DirectAlgorithm::run() {
   }
   const auto begin = std::chrono::steady_clock::now();
   KEEL_RETURN_IF_ERROR(run_rounds());
-  tell_exchange(begin, /*is_summed_on_device=*/false);
+  tell_exchange(begin);
   if (!send_.staged && send_.bytes != 0) context_.count_in_place(send_.bytes);
   if (!receive_.staged && receive_.bytes != 0) context_.count_in_place(receive_.bytes);
   return {};
 }
 
-void DirectAlgorithm::tell_exchange(std::chrono::steady_clock::time_point begin,
-                                    bool is_summed_on_device) {
+void DirectAlgorithm::tell_exchange(std::chrono::steady_clock::time_point begin) {
   ExchangeWay way;
   way.rounds = rounds_;
   way.round_bytes = round_elements_ * element_;
   way.is_staged = way.is_planned = any_staged_;
-  way.is_summed_on_device = is_summed_on_device;
   context_.tell_exchange(request_, send_, receive_, way, begin);
 }
 

@@ -6,10 +6,10 @@
 #include <chrono>
 #include <cstdint>
 
+#include "collectives/algorithms/pair_sum.h"
 #include "collectives/operation.h"
 #include "collectives/rank_context.h"
 #include "collectives/reduce.h"
-#include "core/host_pins.h"
 #include "core/status.h"
 
 namespace keel {
@@ -32,7 +32,7 @@ class DirectAlgorithm {
   // Before the posts: what the first round needs of this rank's staged buffers.
   Status start();
   // Of Post, after start().
-  uint32_t post_flags() const { return can_sum_on_device_ ? Post::kSumsOnDevice : 0u; }
+  uint32_t post_flags() const { return can_sum_pair_ ? Post::kSumsOnDevice : 0u; }
   // After them.
   Status run();
   // Whether the receive side is read by the others, and so has to have a place.
@@ -45,18 +45,12 @@ class DirectAlgorithm {
     uint64_t count;
   };
 
-  // Whether this rank's part of the way by DeviceSum can be done; and that way, where all can.
-  bool can_sum_on_device();
-  bool all_sum_on_device() const;
-  uint64_t device_window() const;  // elements
-  Status sum_on_device();
-  Status sum_windows(uint64_t in_flight);
   Status fetch_first();
   Status run_rounds();
   // Sizes of windows and shares, where some rank's side is staged: before the posts where it is
   // this one's. The same on all ranks.
   void make_plan();
-  void tell_exchange(std::chrono::steady_clock::time_point begin, bool is_summed_on_device);
+  void tell_exchange(std::chrono::steady_clock::time_point begin);
   Status copy_round(uint64_t round);
   Status reduce_round(uint64_t round);
   Status share_round(uint64_t round);
@@ -91,9 +85,9 @@ class DirectAlgorithm {
   uint64_t round_elements_ = 0;
   uint64_t rounds_ = 0;
   bool any_staged_ = false;
-  bool can_sum_on_device_ = false;
-  bool has_fetched_ = false;  // the first windows, before the posts
-  HostHold holds_[2];         // of the buffers that the other rank's device reaches
+  bool has_fetched_ = false;  // the first windows
+  PairSum pair_sum_;
+  bool can_sum_pair_ = false;  // this rank's part of it
   // What is staged is copied by the ranks' own threads, and so is there when they meet.
   const bool host_copies_;
   const bool shares_;                    // all_reduce, reduce

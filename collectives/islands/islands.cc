@@ -467,9 +467,7 @@ Status Islands::run_reduce_scatter(const Request& request, Patience& patience) {
 // ---- numbers --------------------------------------------------------------------
 
 Stage::Traffic Islands::staged() const {
-  if (!lane_) return {};
-  return {lane_->context.to_host.load(std::memory_order_relaxed),
-          lane_->context.to_device.load(std::memory_order_relaxed)};
+  return lane_ ? lane_->context.traffic() : Stage::Traffic();
 }
 
 uint64_t Islands::in_place() const {

@@ -1,0 +1,54 @@
+// Sums of two ranks that the device of one makes for both.
+#ifndef KEEL_COLLECTIVES_ALGORITHMS_PAIR_SUM_H_
+#define KEEL_COLLECTIVES_ALGORITHMS_PAIR_SUM_H_
+
+#include <chrono>
+#include <cstdint>
+
+#include "collectives/bridge/device_sum.h"
+#include "collectives/operation.h"
+#include "collectives/rank_context.h"
+#include "core/host_pins.h"
+#include "core/status.h"
+
+namespace keel {
+
+// One rank's part of one all_reduce, where RankContext::may_sum_on_device(). The rank with the
+// leg has its device do all of it; the other lends its buffers, and waits.
+class PairSum {
+ public:
+  PairSum(RankContext& context, const Request& request, uint64_t sequence, const Side& send,
+          const Side& receive, Patience& patience)
+      : context_(context),
+        request_(request),
+        sequence_(sequence),
+        send_(send),
+        receive_(receive),
+        patience_(patience) {}
+
+  // Before the posts, once: whether this rank's part can be done, which they tell. The buffers
+  // stay as the device reaches them for as long as this lives.
+  bool can_do();
+  // After them: whether the other's can, too.
+  bool can_other_do() const;
+  // If both can. |has_fetched|: the first windows of the stage, which nobody wants then.
+  Status run(bool has_fetched);
+
+ private:
+  bool has_leg() const { return context_.has_leg(context_.rank()); }
+  uint64_t window() const;  // elements
+  Status sum_windows(bool has_fetched, uint64_t in_flight);
+  void tell_exchange(uint32_t in_flight, std::chrono::steady_clock::time_point begin);
+
+  RankContext& context_;
+  const Request& request_;
+  const uint64_t sequence_;
+  const Side& send_;
+  const Side& receive_;
+  Patience& patience_;
+  HostHold holds_[2];  // of the buffers that are lent
+};
+
+}  // namespace keel
+
+#endif  // KEEL_COLLECTIVES_ALGORITHMS_PAIR_SUM_H_
