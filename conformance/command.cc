@@ -43,6 +43,11 @@ void add_run(CLI::App& conform, int* exit_code) {
                  "seconds after which a case is killed (20)")
       ->type_name("S")
       ->check(CLI::Range(1, 86400));
+  run.add_option("--within", options->within_seconds,
+                 "seconds after which no case is begun: the report has those before, and the run "
+                 "is no pass")
+      ->type_name("S")
+      ->check(CLI::Range(1, 86400));
   run.add_option("--json", options->json_file, "write the report as JSON")->type_name("FILE");
   run.add_option("--junit", options->junit_file, "write the report as JUnit XML")
       ->type_name("FILE");

@@ -1,8 +1,12 @@
 // Runs the keel program on plugins with one fault each: the level that should catches it.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -10,6 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -355,6 +360,76 @@ TEST_F(Conform, VerifyRefusesWhatWasChanged) {
   EXPECT_NE(output_.find("SHA-256"), std::string::npos) << output_;
 }
 
+// Whether the time is over in the case that hangs or before it: what is behind it is not begun.
+TEST_F(Conform, WhatIsNotBegunInTimeIsCountedAndNothingIsCertified) {
+  const std::string certificate = (folder_ / "certificate.json").string();
+  EXPECT_EQ(
+      run("hang", "--level null,async --timeout 3 --within 1 --certificate '" + certificate + "'"),
+      1)
+      << output_;
+  const size_t cases = report_.at("cases");
+  const size_t left = report_.at("not_run");
+  EXPECT_GT(left, 0U) << output_;
+  EXPECT_EQ(report_.at("results").size() + left, cases);
+  EXPECT_EQ(report_.at("stopped"), "out of time after 1 s");
+  EXPECT_EQ(report_.at("within_seconds"), 1);
+  EXPECT_NE(output_.find("out of time after 1 s: " + std::to_string(cases - left) + " of " +
+                         std::to_string(cases) + " cases have run\n"),
+            std::string::npos)
+      << output_;
+  for (const Json& each : report_.at("levels")) EXPECT_EQ(each.at("certified"), false) << each;
+  for (const Json& each : Json::parse(read(certificate)).at("levels")) {
+    EXPECT_EQ(each.at("certified"), false) << each;
+  }
+}
+
+TEST_F(Conform, ACaseThatHangsIsNotRunAgainWithoutTime) {
+  const std::string id = "async/event/wait_keeps_deadline";
+  EXPECT_EQ(run("hang", "--timeout 3 --within 2 --filter " + id), 1) << output_;
+  EXPECT_EQ(report_.at("cases"), 1);
+  for (const Json& result : report_.at("results")) {  // none where the machine is that busy
+    EXPECT_EQ(result.at("outcome"), "timeout");
+    EXPECT_NE(result.at("message").get<std::string>().find("not run again"), std::string::npos);
+  }
+}
+
+TEST_F(Conform, WithTimeLeftTheRunIsWhole) {
+  EXPECT_EQ(run("none", "--level null --within 86400"), 0) << output_;
+  EXPECT_EQ(report_.at("not_run"), 0);
+  EXPECT_EQ(report_.at("stopped"), "");
+}
+
+// What has a result when somebody kills the run is in its file.
+TEST_F(Conform, ARunThatIsKilledLeavesItsResults) {
+  const fs::path json = folder_ / "report.json";
+  const std::string file = plugin("hang");
+  const pid_t pid = fork();
+  ASSERT_GE(pid, 0);
+  if (pid == 0) {
+    std::freopen("/dev/null", "w", stdout);
+    execl(keel_.c_str(), "keel", "conform", "run", "--plugin", file.c_str(), "--level",
+          "null,async", "--timeout", "86400", "--json", json.c_str(), nullptr);
+    _exit(127);
+  }
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(120);
+  const auto has_results = [&] {
+    report_ = Json::parse(read(json), nullptr, /*allow_exceptions=*/false);
+    return report_.is_object() && !report_.at("results").empty();
+  };
+  while (!has_results() && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(kill(pid, SIGTERM), 0);
+  int status = 0;
+  EXPECT_EQ(waitpid(pid, &status, 0), pid);
+  EXPECT_TRUE(WIFSIGNALED(status)) << status;
+  ASSERT_TRUE(has_results()) << read(json);
+  EXPECT_EQ(report_.at("stopped"), "the run was ended before");
+  EXPECT_GT(report_.at("not_run"), 0);
+  EXPECT_EQ(outcome("null/load"), "pass");
+  for (const Json& each : report_.at("levels")) EXPECT_EQ(each.at("certified"), false) << each;
+}
+
 TEST_F(Conform, MistakesAreExitTwoAndListWhatThereIs) {
   const std::string target = "run --plugin '" + plugin("none") + "' ";
   EXPECT_EQ(conform(target + "--filter 'core/no/such/case'"), 2);
@@ -366,6 +441,10 @@ TEST_F(Conform, MistakesAreExitTwoAndListWhatThereIs) {
   EXPECT_EQ(conform("run"), 2);
   EXPECT_EQ(conform(target + "--waivers /no/such/file"), 2);
   EXPECT_EQ(conform(target + "--filter 'core/*' --certificate x.json"), 2);
+  for (const char* within : {"0", "-1", "1.5", "soon", "86401", ""}) {
+    EXPECT_EQ(conform(target + "--within '" + within + "'"), 2) << within;
+    EXPECT_NE(output_.find("--within"), std::string::npos) << output_;
+  }
 }
 
 TEST_F(Conform, SkeletonIsCertifiedForNullAlone) {

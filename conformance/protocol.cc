@@ -14,6 +14,7 @@ std::string to_text(const WorkerRequest& request) {
                                {"emulated", request.choice.emulated},
                                {"seed", request.seed},
                                {"timeout_seconds", request.timeout_seconds},
+                               {"end", request.end.time_since_epoch().count()},
                                {"cases", request.cases}};
   return json.dump();
 }
@@ -27,6 +28,8 @@ bool from_text(const std::string& text, WorkerRequest* out_request) {
     json.at("emulated").get_to(out_request->choice.emulated);
     out_request->seed = get_count<uint64_t>(json.at("seed"));
     out_request->timeout_seconds = get_count<uint32_t>(json.at("timeout_seconds"));
+    using Clock = std::chrono::steady_clock;
+    out_request->end = Clock::time_point(Clock::duration(get_count<Clock::rep>(json.at("end"))));
     json.at("cases").get_to(out_request->cases);
     return true;
   } catch (const nlohmann::json::exception&) {

@@ -10,6 +10,7 @@
 #ifndef KEEL_CONFORMANCE_PROTOCOL_H_
 #define KEEL_CONFORMANCE_PROTOCOL_H_
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -27,6 +28,8 @@ struct WorkerRequest {
   PluginChoice choice;
   uint64_t seed = 42;
   uint32_t timeout_seconds = 20;
+  // None of them is begun from then on: of the steady clock, which all processes share.
+  std::chrono::steady_clock::time_point end = std::chrono::steady_clock::time_point::max();
   std::vector<std::string> cases;
 };
 

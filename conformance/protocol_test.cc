@@ -13,6 +13,7 @@ TEST(Protocol, RequestsAreReadBack) {
   request.choice = {"cpu", "/a \"file\"", 3, /*emulated=*/true};
   request.seed = UINT64_MAX;
   request.timeout_seconds = 7;
+  request.end = std::chrono::steady_clock::now();
   request.cases = {"core/a", "ops/b"};
   WorkerRequest read;
   ASSERT_TRUE(from_text(to_text(request), &read));
@@ -22,6 +23,7 @@ TEST(Protocol, RequestsAreReadBack) {
   EXPECT_TRUE(read.choice.emulated);
   EXPECT_EQ(read.seed, UINT64_MAX);
   EXPECT_EQ(read.timeout_seconds, 7U);
+  EXPECT_EQ(read.end, request.end);
   EXPECT_EQ(read.cases, request.cases);
 }
 

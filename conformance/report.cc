@@ -76,6 +76,11 @@ std::string junit_case(const Report& report, const CaseResult& result, const cha
 
 }  // namespace
 
+std::string Report::incomplete() const {
+  if (stopped.empty()) return {};
+  return fmt::format("{}: {} of {} cases have run", stopped, results.size(), chosen);
+}
+
 std::string failure_text(const Report& report, const CaseResult& result) {
   return fmt::format("{:<8}{}\n{}\n    {}\n", outcome_name(result.outcome), result.id,
                      indented(result.message), report.repeat(result.id));
@@ -113,6 +118,7 @@ std::string summary_text(const Report& report) {
                         level.certified ? "yes" : "no: " + level.why_not);
   }
   for (const std::string& note : report.notes) text += note + "\n";
+  if (!report.stopped.empty()) text += report.incomplete() + "\n";
   return text;
 }
 
@@ -152,6 +158,10 @@ std::string to_json_text(const Report& report) {
                {"profile", report.profile},
                {"filter", report.filter},
                {"timeout_seconds", report.settings.timeout_seconds},
+               {"within_seconds", report.within_seconds},
+               {"cases", report.chosen},
+               {"not_run", report.chosen - report.results.size()},
+               {"stopped", report.stopped},
                {"levels", levels},
                {"notes", report.notes},
                {"results", results}});
@@ -174,6 +184,13 @@ std::string to_junit_text(const Report& report) {
       if (level_of(result.id) == level.level) text += junit_case(report, result, name);
     }
     text += "  </testsuite>\n";
+  }
+  if (!report.stopped.empty()) {  // or a reader would see a run without an error
+    text += fmt::format(
+        R"(  <testsuite name="run" tests="1" failures="0" errors="1" skipped="0" time="0">)"
+        "\n    <testcase classname=\"{}.run\" name=\"complete\" time=\"0\">\n"
+        "      <error type=\"incomplete\" message=\"{}\"/>\n    </testcase>\n  </testsuite>\n",
+        xml(report.target.backend), xml(report.incomplete()));
   }
   return text + "</testsuites>\n";
 }

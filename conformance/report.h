@@ -1,4 +1,4 @@
-// A finished run, and the forms in which people and programs read it.
+// A run, finished or not, and the forms in which people and programs read it.
 #ifndef KEEL_CONFORMANCE_REPORT_H_
 #define KEEL_CONFORMANCE_REPORT_H_
 
@@ -26,7 +26,12 @@ struct Report {
   std::vector<CaseResult> results;
   std::set<std::string> full_cases;  // ids that only the full profile has
   std::vector<std::string> notes;    // expired and idle waivers
+  size_t chosen = 0;                 // cases that were to be run
+  std::string stopped;               // why some of them were not: "out of time after 60 s"
+  uint32_t within_seconds = 0;       // after which none was begun; 0: no such limit
 
+  // "out of time after 60 s: 12 of 40 cases have run"; empty where all have.
+  std::string incomplete() const;
   std::string repeat(const std::string& id) const {
     return repeat_command(settings, id, full_cases.count(id) != 0);
   }

@@ -33,6 +33,7 @@ Report sample() {
                     {"core/b", Outcome::kCrash, 0, "killed"},
                     {"core/c", Outcome::kUnsupported, 0, "not claimed"},
                     {"core/d", Outcome::kTimeout, 20, "no end"}};
+  report.chosen = report.results.size();
   report.full_cases = {"core/b"};
   report.levels =
       summarise(report.results, {{Level::kNull, Level::kCore}, false, "", report.target.claims});
@@ -78,6 +79,28 @@ TEST(Report, JunitIsWellFormedAndCounts) {
             std::string::npos)
       << junit;
   EXPECT_NE(junit.find("1 &lt; 2 &amp; &quot;that&quot;&#10;??"), std::string::npos) << junit;
+}
+
+// Each form says so: whoever looks at one alone must not take it for a run without failures.
+TEST(Report, SaysInEachFormWhatWasNotRun) {
+  Report report = sample();
+  report.results.resize(1);
+  report.within_seconds = 60;
+  report.stopped = "out of time after 60 s";
+  Selection selection = {{Level::kNull}, false, "", report.target.claims};
+  selection.incomplete = report.stopped;
+  report.levels = summarise(report.results, selection);
+  const std::string line = "out of time after 60 s: 1 of 5 cases have run";
+  EXPECT_TRUE(summary_text(report).ends_with(line + "\n")) << summary_text(report);
+  const Json json = Json::parse(to_json_text(report));
+  EXPECT_EQ(json.at("within_seconds"), 60);
+  EXPECT_EQ(json.at("cases"), 5);
+  EXPECT_EQ(json.at("not_run"), 4);
+  EXPECT_EQ(json.at("stopped"), "out of time after 60 s");
+  EXPECT_EQ(json.at("levels")[0].at("certified"), false);
+  const std::string junit = to_junit_text(report);
+  EXPECT_TRUE(is_well_formed(junit)) << junit;
+  EXPECT_NE(junit.find("<error type=\"incomplete\" message=\"" + line), std::string::npos) << junit;
 }
 
 TEST(Report, WellFormednessIsNoEmptyCheck) {

@@ -21,6 +21,7 @@ std::string reason_not_certified(const LevelSummary& summary, const Selection& s
   if (failures != 0) return fmt::format("{} {} failed", failures, failures == 1 ? "case" : "cases");
   const uint64_t missing = level_info(summary.level).mandatory_claims & ~selection.claims;
   if (missing != 0) return "mandatory claims are not made: " + claim_text(missing);
+  if (!selection.incomplete.empty()) return selection.incomplete;
   if (summary.count(Outcome::kPass) == 0) return "no case passed";
   if (selection.filtered) return "a filter left cases out";
   return {};

@@ -58,10 +58,12 @@ struct Selection {
   bool filtered = false;      // some cases of the levels were left out: nothing is certified
   std::string no_device;      // why there is no device: levels above null did not run
   uint64_t claims = 0;        // of the device
+  std::string incomplete{};   // why not all cases ran: nothing is certified
 };
 
 // One summary for each level of the selection. A level is certified when its mandatory
-// claims are made, at least one case passed, none failed, and none was filtered out.
+// claims are made, at least one case passed, none failed, none was filtered out, and the run is
+// complete.
 std::vector<LevelSummary> summarise(const std::vector<CaseResult>& results,
                                     const Selection& selection);
 

@@ -19,8 +19,9 @@ using Clock = WorkerProcess::Clock;
 // workers, 0.1 s each, costs little.
 constexpr size_t kBatch = 64;
 
-WorkerRequest make_request(const RunSettings& settings, std::vector<std::string> cases) {
-  return {settings.choice, settings.seed, settings.timeout_seconds, std::move(cases)};
+WorkerRequest make_request(const RunSettings& settings, std::vector<std::string> cases,
+                           Clock::time_point end) {
+  return {settings.choice, settings.seed, settings.timeout_seconds, end, std::move(cases)};
 }
 
 Clock::time_point case_deadline(const RunSettings& settings) {
@@ -46,35 +47,69 @@ Death autopsy(WorkerProcess& worker, WorkerProcess::Read read, const RunSettings
   return death;
 }
 
-struct BatchEnd {
-  std::vector<CaseResult> results;     // of the cases that ended
-  std::optional<std::string> running;  // the case that had begun and not ended
-  std::optional<Death> death;
+// Runs batches for one listener.
+class BatchRunner {
+ public:
+  BatchRunner(const RunSettings& settings, Clock::time_point end, const RunListener& listener)
+      : settings_(settings), end_(end), listener_(listener) {}
+
+  bool has_time() const { return Clock::now() < end_; }
+  // How many of |ids|, from the first on, have a result now.
+  size_t run(const std::vector<std::string>& ids);
+
+ private:
+  struct BatchEnd {
+    size_t ended = 0;                // cases with a result
+    std::optional<CaseResult> last;  // of them, not told yet: a death behind it may be its doing
+    std::optional<std::string> running;  // the case that had begun and not ended
+    std::optional<Death> death;
+  };
+
+  WorkerProcess::Read read(WorkerProcess& worker, Clock::time_point deadline,
+                           WorkerAnswer* out_answer) const;
+  BatchEnd run_batch(const std::vector<std::string>& ids) const;
+  CaseResult run_again(const std::string& id, const Death& first) const;
+  void settle_death(const std::string& first, BatchEnd* end) const;
+
+  const RunSettings& settings_;
+  const Clock::time_point end_;
+  const RunListener& listener_;
 };
 
-BatchEnd run_batch(const RunSettings& settings, const std::vector<std::string>& ids) {
+WorkerProcess::Read BatchRunner::read(WorkerProcess& worker, Clock::time_point deadline,
+                                      WorkerAnswer* out_answer) const {
+  constexpr std::chrono::seconds kLong{1};
+  while (true) {
+    const Clock::time_point soon = Clock::now() + kLong;
+    const WorkerProcess::Read read = worker.read(std::min(soon, deadline), out_answer);
+    if (read != WorkerProcess::Read::kTimedOut || soon >= deadline) return read;
+    listener_.waiting();
+  }
+}
+
+BatchRunner::BatchEnd BatchRunner::run_batch(const std::vector<std::string>& ids) const {
   BatchEnd end;
-  WorkerProcess worker(make_request(settings, ids));
-  Clock::time_point deadline = case_deadline(settings);
+  WorkerProcess worker(make_request(settings_, ids, end_));
+  Clock::time_point deadline = case_deadline(settings_);
   WorkerAnswer answer;
   while (true) {
-    const WorkerProcess::Read read = worker.read(deadline, &answer);
-    if (read != WorkerProcess::Read::kAnswer) {
-      end.death = autopsy(worker, read, settings);
+    const WorkerProcess::Read how = read(worker, deadline, &answer);
+    if (how != WorkerProcess::Read::kAnswer) {
+      end.death = autopsy(worker, how, settings_);
       return end;
     }
     switch (answer.type) {
       case WorkerAnswer::Type::kBegin:
         // Anything but the case whose turn it is came from the plugin.
-        if (end.results.size() == ids.size() || answer.result.id != ids[end.results.size()]) {
-          continue;
-        }
+        if (end.ended == ids.size() || answer.result.id != ids[end.ended]) continue;
         end.running = answer.result.id;
         break;
       case WorkerAnswer::Type::kEnd:
         if (end.running != answer.result.id) continue;
         end.running.reset();
-        end.results.push_back(std::move(answer.result));
+        if (end.last) listener_.result(std::move(*end.last));
+        end.last = std::move(answer.result);
+        ++end.ended;
         break;
       case WorkerAnswer::Type::kError:
         end.death = Death{Outcome::kFail, answer.text};
@@ -84,16 +119,21 @@ BatchEnd run_batch(const RunSettings& settings, const std::vector<std::string>& 
       case WorkerAnswer::Type::kTarget:
         continue;
     }
-    deadline = case_deadline(settings);
+    deadline = case_deadline(settings_);
   }
 }
 
-// The result of a case whose worker died: it has one try alone.
-CaseResult run_again(const RunSettings& settings, const std::string& id, const Death& first) {
-  const auto start = Clock::now();
-  const BatchEnd again = run_batch(settings, {id});
+// The result of a case whose worker died: it has one try alone, if there is time.
+CaseResult BatchRunner::run_again(const std::string& id, const Death& first) const {
   CaseResult result;
   result.id = id;
+  result.outcome = first.outcome;
+  if (!has_time()) {
+    result.message = first.text + "\nnot run again alone: no time is left";
+    return result;
+  }
+  const auto start = Clock::now();
+  const BatchEnd again = run_batch({id});
   result.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   if (again.death) {
     result.outcome = again.death->outcome;
@@ -104,37 +144,50 @@ CaseResult run_again(const RunSettings& settings, const std::string& id, const D
     }
     return result;
   }
-  result.outcome = first.outcome;
   result.message = fmt::format(
       "{}\nalone it ended with {}: this case, or one shortly before it, "
       "does damage now and then",
-      first.text, again.results.empty() ? "no result" : outcome_name(again.results[0].outcome));
+      first.text, again.last ? outcome_name(again.last->outcome) : "no result");
   return result;
 }
 
 // Finds whose fault the death of a batch's worker was: the case that ran; between two
 // cases and at shutdown the one before; before the first one, |first|.
-void settle_death(const RunSettings& settings, const std::string& first, BatchEnd* end) {
+void BatchRunner::settle_death(const std::string& first, BatchEnd* end) const {
   std::string guilty = first;
   if (end->running) {
     guilty = *end->running;
-  } else if (!end->results.empty()) {
-    CaseResult& last = end->results.back();
-    if (is_failure(last.outcome)) {  // the failure says more than the death it led to
-      last.message += "\nthen " + end->death->text;
+  } else if (end->last) {
+    if (is_failure(end->last->outcome)) {  // the failure says more than the death it led to
+      end->last->message += "\nthen " + end->death->text;
       return;
     }
-    guilty = last.id;
-    end->results.pop_back();
+    guilty = end->last->id;
+    end->last.reset();
+    --end->ended;
   }
-  end->results.push_back(run_again(settings, guilty, *end->death));
+  if (end->last) listener_.result(std::move(*end->last));
+  end->last = run_again(guilty, *end->death);
+  ++end->ended;
+}
+
+size_t BatchRunner::run(const std::vector<std::string>& ids) {
+  BatchEnd end = run_batch(ids);
+  if (end.death) settle_death(ids.front(), &end);
+  if (end.last) listener_.result(std::move(*end.last));
+  // A worker that ended well has run all of its batch that it had time for.
+  if (!end.death && end.ended < ids.size() && has_time()) {
+    listener_.result({ids[end.ended], Outcome::kFail, 0, "the worker left this case out"});
+    ++end.ended;
+  }
+  return end.ended;
 }
 
 }  // namespace
 
 Discovery discover(const RunSettings& settings) {
   Discovery found;
-  WorkerProcess worker(make_request(settings, {}));
+  WorkerProcess worker(make_request(settings, {}, Clock::time_point::max()));
   WorkerAnswer answer;
   const WorkerProcess::Read read = worker.read(case_deadline(settings), &answer);
   if (read != WorkerProcess::Read::kAnswer) {
@@ -156,32 +209,19 @@ Discovery discover(const RunSettings& settings) {
   return found;
 }
 
-std::vector<CaseResult> run_cases(const RunSettings& settings, const std::vector<std::string>& ids,
-                                  const std::function<void(const CaseResult&)>& report) {
-  std::vector<CaseResult> results;
+void run_cases(const RunSettings& settings, const std::vector<std::string>& ids,
+               Clock::time_point end, const RunListener& listener) {
+  BatchRunner runner(settings, end, listener);
   size_t next = 0;
-  while (next < ids.size()) {
+  while (next < ids.size() && runner.has_time()) {
     size_t last = next + 1;  // a batch stays within a level
     while (last < ids.size() && last - next < kBatch &&
            level_of(ids[last]) == level_of(ids[next])) {
       ++last;
     }
-    BatchEnd end = run_batch(settings, {ids.begin() + static_cast<std::ptrdiff_t>(next),
-                                        ids.begin() + static_cast<std::ptrdiff_t>(last)});
-    if (end.death) settle_death(settings, ids[next], &end);
-    next += end.results.size();
-    for (CaseResult& result : end.results) {
-      report(result);
-      results.push_back(std::move(result));
-    }
-    // A worker that ended well has run all of its batch.
-    if (!end.death && next < last) {
-      results.push_back({ids[next], Outcome::kFail, 0, "the worker left this case out"});
-      report(results.back());
-      ++next;
-    }
+    next += runner.run({ids.begin() + static_cast<std::ptrdiff_t>(next),
+                        ids.begin() + static_cast<std::ptrdiff_t>(last)});
   }
-  return results;
 }
 
 std::string repeat_command(const RunSettings& settings, const std::string& id, bool full) {

@@ -2,6 +2,7 @@
 #ifndef KEEL_CONFORMANCE_RUNNER_H_
 #define KEEL_CONFORMANCE_RUNNER_H_
 
+#include <chrono>
 #include <functional>
 #include <string>
 #include <vector>
@@ -29,11 +30,18 @@ struct Discovery {
 
 Discovery discover(const RunSettings& settings);
 
-// Runs |ids|, which are in the order of their levels, and gives |report| each result as
-// it is known. A case whose worker dies or hangs is run once more alone, and the rest in
-// a new worker.
-std::vector<CaseResult> run_cases(const RunSettings& settings, const std::vector<std::string>& ids,
-                                  const std::function<void(const CaseResult&)>& report);
+// Who hears of the cases while they run.
+struct RunListener {
+  // Each result, in the order of the cases, once it is settled.
+  std::function<void(CaseResult)> result;
+  // Now and then while there is none.
+  std::function<void()> waiting;
+};
+
+// Runs |ids|, which are in the order of their levels. A case whose worker dies or hangs is run
+// once more alone, and the rest in a new worker. None is begun from |end| on: those have no result.
+void run_cases(const RunSettings& settings, const std::vector<std::string>& ids,
+               std::chrono::steady_clock::time_point end, const RunListener& listener);
 
 // The shell command that runs one case again.
 std::string repeat_command(const RunSettings& settings, const std::string& id, bool full);

@@ -4,14 +4,18 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <utility>
 
 #include "conformance/certificate.h"
 #include "conformance/emulated_libraries.h"
+#include "tensorfile/replacement.h"
 
 namespace keel::conformance {
 
@@ -31,11 +35,13 @@ bool read_file(const std::string& path, std::string* out_text) {
 // An empty path asks for nothing.
 bool write_file(const std::string& path, const std::string& text) {
   if (path.empty()) return true;
-  std::ofstream file(path);
-  file << text;
-  file.close();
-  if (!file) fmt::print(stderr, "keel conform: {} cannot be written\n", path);
-  return !file.fail();
+  try {
+    tensorfile::put_file(path, text);
+    return true;
+  } catch (const tensorfile::FileError& error) {
+    fmt::print(stderr, "keel conform: {}\n", error.what());
+    return false;
+  }
 }
 
 // The levels of |names|, each once and in their order, or all.
@@ -137,6 +143,50 @@ class Progress {
   size_t done_ = 0;
 };
 
+// The levels of what has run so far.
+void summarise_run(const Plan& plan, Report* report) {
+  Selection selection = {plan.levels, plan.filtered, "", report->target.claims,
+                         report->incomplete()};
+  if (!report->target.has_device()) selection.no_device = report->target.no_device;
+  report->levels = summarise(report->results, selection);
+}
+
+// The JSON file while there are cases to run, for whoever looks when the run was killed: it has all
+// results but those of the last second.
+class Interim {
+ public:
+  Interim(const std::string& path, const Plan& plan, const Waivers& waivers, const Report& report)
+      : path_(path), plan_(plan), waivers_(waivers), report_(report) {
+    // What cannot be replaced is written once, in the end.
+    is_wanted_ = !path.empty() && tensorfile::is_replaceable(path);
+    write();
+  }
+
+  void write() {
+    if (!is_wanted_ || written_ == report_.results.size()) return;
+    Report now = report_;
+    now.stopped = "the run was ended before";
+    apply_waivers(waivers_, &now.results, &now.notes);
+    summarise_run(plan_, &now);
+    is_wanted_ = write_file(path_, to_json_text(now));
+    written_ = report_.results.size();
+    last_ = Clock::now();
+  }
+  void write_if_late() {
+    if (Clock::now() - last_ >= std::chrono::seconds(1)) write();
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  const std::string& path_;
+  const Plan& plan_;
+  const Waivers& waivers_;
+  const Report& report_;
+  bool is_wanted_ = false;
+  size_t written_ = SIZE_MAX;
+  Clock::time_point last_;
+};
+
 // A plugin that cannot even be loaded: one failed case.
 Discovery not_loaded(const RunSettings& settings, const Discovery& found) {
   Discovery result = found;
@@ -149,11 +199,16 @@ Discovery not_loaded(const RunSettings& settings, const Discovery& found) {
 }  // namespace
 
 int run_session(const SessionOptions& options, Report* out_report) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point end = options.within_seconds == 0
+                                    ? Clock::time_point::max()
+                                    : Clock::now() + std::chrono::seconds(options.within_seconds);
   Report local;
   Report& report = out_report == nullptr ? local : *out_report;
   report.settings = options.settings;
   report.profile = options.profile;
   report.filter = options.filter;
+  report.within_seconds = options.within_seconds;
   report.date = today_utc();
   std::string error;
   Plan plan;
@@ -181,6 +236,7 @@ int run_session(const SessionOptions& options, Report* out_report) {
     found = not_loaded(report.settings, found);
     report.target = found.target;
     report.results = {{"null/load", found.outcome, 0, found.error}};
+    report.chosen = 1;
     fmt::print("{}", failure_text(report, report.results[0]));
   } else {
     if (!select_cases(options, found, &plan, &error)) return usage_error(error);
@@ -193,10 +249,19 @@ int run_session(const SessionOptions& options, Report* out_report) {
     }
     fmt::print("{}", head_text(report));
     std::fflush(stdout);
+    report.chosen = plan.ids.size();
     Progress progress(report, waivers, plan.ids.size());
-    report.results = run_cases(report.settings, plan.ids,
-                               [&](const CaseResult& result) { progress.add(result); });
+    Interim interim(options.json_file, plan, waivers, report);
+    const auto take = [&](CaseResult result) {
+      progress.add(result);
+      report.results.push_back(std::move(result));
+      interim.write_if_late();
+    };
+    run_cases(report.settings, plan.ids, end, {take, [&] { interim.write(); }});
     progress.end();
+    if (report.results.size() < plan.ids.size()) {
+      report.stopped = fmt::format("out of time after {} s", options.within_seconds);
+    }
     const auto marshalled =
         std::count_if(report.results.begin(), report.results.end(), [](const CaseResult& result) {
           return result.outcome == Outcome::kPass && result.message.starts_with(kMarshalling);
@@ -215,10 +280,7 @@ int run_session(const SessionOptions& options, Report* out_report) {
       fmt::print("\n{}", failure_text(report, report.results[i]));
     }
   }
-  const Selection selection = {plan.levels, plan.filtered,
-                               report.target.has_device() ? "" : report.target.no_device,
-                               report.target.claims};
-  report.levels = summarise(report.results, selection);
+  summarise_run(plan, &report);
   fmt::print("{}", summary_text(report));
 
   const bool written = write_file(options.json_file, to_json_text(report)) &&
@@ -229,7 +291,8 @@ int run_session(const SessionOptions& options, Report* out_report) {
   const bool missed = !options.levels.empty() && options.filter.empty() &&
                       std::any_of(report.levels.begin(), report.levels.end(),
                                   [](const LevelSummary& level) { return !level.certified; });
-  return any_failure(report.results) || missed || !written ? kExitFailed : kExitOk;
+  const bool failed = any_failure(report.results) || !report.stopped.empty() || missed || !written;
+  return failed ? kExitFailed : kExitOk;
 }
 
 int list_session(const SessionOptions& options) {

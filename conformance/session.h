@@ -18,6 +18,7 @@ struct SessionOptions {
   RunSettings settings;
   std::vector<std::string> levels;  // names; empty: all
   std::string filter;               // a glob over ids; empty: all
+  uint32_t within_seconds = 0;      // after which no case is begun; 0: all are
   std::string profile = "quick";
   std::string json_file;
   std::string junit_file;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <iostream>
 #include <iterator>
@@ -67,10 +68,24 @@ class ProblemLog {
   std::string first_;
 };
 
+// Whether there is time for the next case. Once there is none, there is none for those behind it.
+class TimeLimit {
+ public:
+  using Clock = std::chrono::steady_clock;
+  explicit TimeLimit(Clock::time_point end) : end_(end) {}
+  void look() { is_over_ = is_over_ || Clock::now() >= end_; }
+  bool is_over() const { return is_over_; }
+
+ private:
+  const Clock::time_point end_;
+  bool is_over_ = false;
+};
+
 class ConformanceTest : public testing::Test {
  public:
-  ConformanceTest(const Environment& environment, const Case& conformance_case)
-      : environment_(environment), case_(conformance_case) {}
+  ConformanceTest(const Environment& environment, const Case& conformance_case,
+                  const TimeLimit& limit)
+      : environment_(environment), case_(conformance_case), limit_(limit) {}
 
   void SetUp() override { keel_validation_count(&problems_before_); }
   // Under KEEL_VALIDATE=1 a case passes only if that layer has nothing to say.
@@ -84,6 +99,7 @@ class ConformanceTest : public testing::Test {
   }
 
   void TestBody() override {
+    if (limit_.is_over()) return;  // nobody hears of it
     const uint64_t missing = case_.claims & ~environment_.info.claims;
     if (missing != 0) GTEST_SKIP() << "not claimed: " << claim_text(missing);
     try {
@@ -98,17 +114,23 @@ class ConformanceTest : public testing::Test {
  private:
   const Environment& environment_;
   const Case& case_;
+  const TimeLimit& limit_;
   uint64_t problems_before_ = 0;
 };
 
-// Reports each test as it begins and ends.
+// Reports each test as it begins and ends, while there is time.
 class Reporter : public testing::EmptyTestEventListener {
  public:
+  explicit Reporter(TimeLimit& limit) : limit_(limit) {}
+
   void OnTestStart(const testing::TestInfo& info) override {
+    limit_.look();
+    if (limit_.is_over()) return;
     answer({{"type", "begin"}, {"id", info.name()}});
   }
 
   void OnTestEnd(const testing::TestInfo& info) override {
+    if (limit_.is_over()) return;
     const testing::TestResult& result = *info.result();
     const Outcome outcome = result.Failed()    ? Outcome::kFail
                             : result.Skipped() ? Outcome::kUnsupported
@@ -128,6 +150,9 @@ class Reporter : public testing::EmptyTestEventListener {
             {"message", message},
             {"seconds", static_cast<double>(result.elapsed_time()) * 1e-3}});
   }
+
+ private:
+  TimeLimit& limit_;
 };
 
 void describe(const Environment& environment, const std::vector<Case>& cases) {
@@ -136,16 +161,16 @@ void describe(const Environment& environment, const std::vector<Case>& cases) {
   answer({{"type", "target"}, {"target", environment.target}, {"cases", list}});
 }
 
-// Registers the cases that |ids| names, in that order, and runs them.
+// Registers the cases that |ids| names, in that order, and runs them until |limit|.
 void run(const Environment& environment, const std::vector<Case>& cases,
-         const std::vector<std::string>& ids) {
+         const std::vector<std::string>& ids, TimeLimit limit) {
   int argument_count = 1;
   std::string program = "keel";
   char* arguments[] = {program.data(), nullptr};
   testing::InitGoogleTest(&argument_count, arguments);
   testing::TestEventListeners& listeners = testing::UnitTest::GetInstance()->listeners();
   delete listeners.Release(listeners.default_result_printer());
-  listeners.Append(new Reporter);
+  listeners.Append(new Reporter(limit));
 
   std::unordered_map<std::string, const Case*> by_id;
   for (const Case& each : cases) by_id.emplace(each.id, &each);
@@ -154,8 +179,8 @@ void run(const Environment& environment, const std::vector<Case>& cases,
     if (found == by_id.end()) continue;
     const Case& conformance_case = *found->second;
     testing::RegisterTest(level_info(level_of(id)).name, id.c_str(), nullptr, nullptr, __FILE__,
-                          __LINE__, [&environment, &conformance_case]() -> testing::Test* {
-                            return new ConformanceTest(environment, conformance_case);
+                          __LINE__, [&environment, &conformance_case, &limit]() -> testing::Test* {
+                            return new ConformanceTest(environment, conformance_case, limit);
                           });
   }
   [[maybe_unused]] const int status = RUN_ALL_TESTS();  // the reporter has the results
@@ -187,7 +212,7 @@ int worker_main() {
   if (request.cases.empty()) {
     describe(environment, cases);
   } else {
-    run(environment, cases, request.cases);
+    run(environment, cases, request.cases, TimeLimit(request.end));
   }
   keel_shutdown();
   answer({{"type", "done"}});

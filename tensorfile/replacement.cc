@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <string>
+#include <system_error>
 #include <utility>
 
 namespace keel::tensorfile {
@@ -115,6 +117,22 @@ void replace_file(const fs::path& path, std::string_view text) {
   Replacement file(path);
   file.write(std::as_bytes(std::span(text)));
   file.finish();
+}
+
+bool is_replaceable(const fs::path& path) {
+  std::error_code error;
+  const fs::file_type type = fs::symlink_status(path, error).type();
+  return type == fs::file_type::regular || type == fs::file_type::not_found;
+}
+
+void put_file(const fs::path& path, std::string_view text) {
+  if (is_replaceable(path)) {
+    replace_file(path, text);
+    return;
+  }
+  std::ofstream file(path);
+  file << text << std::flush;
+  if (!file) throw FileError(path, "cannot be written");
 }
 
 }  // namespace keel::tensorfile

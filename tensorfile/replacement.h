@@ -37,6 +37,12 @@ class Replacement {
 // Replaces |path| by |text|. Throws FileError, after which the old file is still there.
 void replace_file(const std::filesystem::path& path, std::string_view text);
 
+// Whether |path| is a file, or nothing yet: a pipe, a device or a link to one, such as /dev/stdout,
+// can only be written to.
+bool is_replaceable(const std::filesystem::path& path);
+// Replaces it or, where it is not replaceable, writes |text| to it. Throws FileError.
+void put_file(const std::filesystem::path& path, std::string_view text);
+
 }  // namespace keel::tensorfile
 
 #endif  // KEEL_TENSORFILE_REPLACEMENT_H_

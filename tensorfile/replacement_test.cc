@@ -131,5 +131,20 @@ TEST_F(ReplacementTest, LeavesFilesOfOtherNames) {
   for (const fs::path& other : others) EXPECT_TRUE(fs::exists(other)) << other;
 }
 
+// Replaced, /dev/stdout would be a file from then on.
+TEST_F(ReplacementTest, WritesToWhatIsNoFile) {
+  put_file(path_, "old");
+  EXPECT_TRUE(is_replaceable(path_));
+  const fs::path link = folder_ / "link";
+  fs::create_symlink(path_, link);
+  EXPECT_FALSE(is_replaceable(link));
+  put_file(link, "new");
+  EXPECT_TRUE(fs::is_symlink(link));
+  EXPECT_EQ(content(path_), "new");
+  EXPECT_FALSE(is_replaceable("/dev/full"));
+  EXPECT_THROW(put_file("/dev/full", "new"), FileError);
+  EXPECT_THROW(put_file(folder_ / "none" / "file", "new"), FileError);
+}
+
 }  // namespace
 }  // namespace keel::tensorfile
