@@ -26,7 +26,9 @@ void take_cuda_figures(Setup& setup, std::vector<CudaFigure> figures) {
   const auto is_wanted = [&](const Figure& figure) { return setup.wants(figure.name); };
   for (CudaFigure& race : figures) {
     if (!std::ranges::any_of(race.figures, is_wanted)) continue;
-    if (const std::string why = reason_against_all(setup); !why.empty()) {
+    if (setup.only_names) {
+      leave_out(race.figures, kNotReached);
+    } else if (const std::string why = reason_against_all(setup); !why.empty()) {
       leave_out(race.figures, why);
     } else {
       try {

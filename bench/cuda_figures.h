@@ -25,9 +25,9 @@ struct CudaFigure {
   std::function<void(std::span<Figure> figures, Setup& setup)> take;
 };
 
-// Takes and publishes each that is wanted. Without a GPU all are skipped; one that throws is a
-// failed figure, and the others are taken all the same: the machine may be there for ten minutes
-// only.
+// Takes and publishes each that is wanted, or names it, as |setup| says. Without a GPU all are
+// skipped; one that throws is a failed figure, and the others are taken all the same: the machine
+// may be there for ten minutes only.
 void take_cuda_figures(Setup& setup, std::vector<CudaFigure> figures);
 
 void leave_out(std::span<Figure> figures, const std::string& why);

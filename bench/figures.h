@@ -28,6 +28,9 @@ inline bool is_chosen(const std::string& name, const std::vector<std::string>& f
   return filters.empty() || std::any_of(filters.begin(), filters.end(), chooses);
 }
 
+// Of a figure, where whoever takes them is killed before it.
+inline constexpr char kNotReached[] = "the run was ended before";
+
 // What this machine has to offer.
 struct Setup {
   RaceOptions race;
@@ -46,6 +49,8 @@ struct Setup {
   bool quick = false;  // small sizes, where it is only to be seen that a figure can be taken
   std::vector<std::string> filters;  // of the command line
 
+  // Figures of CUDA are published as left out, and not taken.
+  bool only_names = false;
   // No figure of CUDA is begun after.
   std::chrono::steady_clock::time_point end = std::chrono::steady_clock::time_point::max();
   // Where figures go one by one, so that who runs out of time has those of before.

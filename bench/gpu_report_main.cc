@@ -5,21 +5,11 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
-#include <fstream>
-#include <stdexcept>
 #include <string>
 
 #include "bench/gpu_report.h"
 #include "bench/machine.h"
-
-namespace {
-
-void write_file(const std::string& path, const std::string& text) {
-  std::ofstream file(path);
-  if (!(file << text << std::flush)) throw std::runtime_error("cannot write " + path);
-}
-
-}  // namespace
+#include "tensorfile/replacement.h"
 
 int main(int argc, char** argv) {
   constexpr int kFailure = 1;
@@ -41,8 +31,8 @@ int main(int argc, char** argv) {
     run.date = keel::bench::examine_machine().date;
     run.emulated |= emulated;
     run.quick = quick;
-    write_file(json_path, keel::bench::to_json(run));
-    write_file(markdown_path, keel::bench::to_markdown(run));
+    keel::tensorfile::put_file(json_path, keel::bench::to_json(run));
+    keel::tensorfile::put_file(markdown_path, keel::bench::to_markdown(run));
     return 0;
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kUsage;  // 0: --help

@@ -8,13 +8,11 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
-#include <fstream>
 #include <keel/keel.hpp>
 #include <memory>
-#include <stdexcept>
 #include <string>
 #include <string_view>
-#include <system_error>
+#include <utility>
 #include <vector>
 
 #include "bench/calls.h"
@@ -22,6 +20,7 @@
 #include "bench/machine.h"
 #include "bench/rank_processes.h"
 #include "bench/report.h"
+#include "tensorfile/replacement.h"
 
 namespace {
 
@@ -88,8 +87,8 @@ std::optional<keel::Device> find_cuda(std::string* out_why) {
   return std::nullopt;
 }
 
-Setup examine_devices() {
-  Setup setup;
+void examine_devices(Setup* out_setup) {
+  Setup& setup = *out_setup;
   setup.cpu = find_device("cpu", &setup.no_cpu);
   setup.vulkan = find_device("vulkan", &setup.no_vulkan);
   if (setup.vulkan) {
@@ -105,7 +104,6 @@ Setup examine_devices() {
     }
   }
   setup.cuda_torch = std::make_unique<CudaTorch>(setup.emulated_cuda);
-  return setup;
 }
 
 // Who they are, or why there are none.
@@ -126,22 +124,70 @@ void describe_devices(const Setup& setup, Machine* machine) {
   }
 }
 
-// All of it or, to whoever is stopped in between, what was there before.
-void write_file(const std::string& path, const std::string& text) {
-  if (path.empty()) return;
-  std::error_code error;
-  const bool is_replaceable =
-      !std::filesystem::exists(path, error) || std::filesystem::is_regular_file(path, error);
-  // A pipe or a device is written to, not replaced.
-  const std::string written = is_replaceable ? path + ".part" : path;
-  std::ofstream file(written);
-  bool ok = static_cast<bool>(file << text << std::flush);
-  file.close();
-  if (ok && is_replaceable) {
-    std::filesystem::rename(written, path, error);
-    ok = !error;
+// Figures as they are taken, in the files that were asked for: whenever the run is ended, each that
+// is wanted has its line.
+class Report {
+ public:
+  Report(std::string json_path, std::string markdown_path, bool quick, Machine* machine)
+      : json_path_(std::move(json_path)),
+        markdown_path_(std::move(markdown_path)),
+        quick_(quick),
+        machine_(*machine) {}
+
+  // That figure is still to come.
+  void expect(Figure figure) { expected_.push_back(std::move(figure)); }
+  void take(Figure figure) {
+    figure.quick = quick_;
+    any_failed_ |= figure.failed;
+    fmt::print("{}\n", to_line(figure));
+    std::fflush(stdout);
+    forget(figure.name);
+    taken_.push_back(std::move(figure));
   }
-  if (!ok) throw std::runtime_error("cannot write " + path);
+  void forget(const std::string& name) {
+    std::erase_if(expected_, [&](const Figure& figure) { return figure.name == name; });
+  }
+  // What is no file is written to once, in the end.
+  void write_so_far() const { write_where(&keel::tensorfile::is_replaceable); }
+  void write() const {
+    write_where([](const std::filesystem::path&) { return true; });
+  }
+  bool any_failed() const { return any_failed_; }
+
+ private:
+  void write_where(bool (*is_wanted)(const std::filesystem::path& path)) const {
+    std::vector<Figure> all = taken_;
+    all.insert(all.end(), expected_.begin(), expected_.end());
+    machine_.load_after = load_average();
+    if (!json_path_.empty() && is_wanted(json_path_)) {
+      keel::tensorfile::put_file(json_path_, to_json(machine_, all, quick_));
+    }
+    if (!markdown_path_.empty() && is_wanted(markdown_path_)) {
+      keel::tensorfile::put_file(markdown_path_, to_markdown(machine_, all, quick_));
+    }
+  }
+
+  const std::string json_path_;
+  const std::string markdown_path_;
+  const bool quick_;
+  Machine& machine_;
+  std::vector<Figure> taken_;
+  std::vector<Figure> expected_;
+  bool any_failed_ = false;
+};
+
+// Those of CUDA, of which one function takes many, by their own names.
+void expect_all(const std::vector<Entry>& chosen, Setup& setup, Report* report) {
+  setup.only_names = true;
+  setup.publish = [&](Figure figure) { report->expect(std::move(figure)); };
+  for (const Entry& entry : chosen) {
+    if (std::string_view(entry.name).starts_with("cuda_")) {
+      entry.take(setup);
+    } else {
+      report->expect(Figure::skip(entry.name, kNotReached));
+    }
+  }
+  setup.only_names = false;
 }
 
 int run(int argc, char** argv) {
@@ -198,11 +244,9 @@ int run(int argc, char** argv) {
     return kUsage;
   }
 
-  keel::Runtime runtime;
-  // A figure of the CPU's kernel on staged copies would be none of the device.
-  keel::check(keel_op_forbid_fallback(1));
   Machine machine = examine_machine();
-  Setup setup = examine_devices();
+  Report report(json_path, markdown_path, quick, &machine);
+  Setup setup;
   setup.race.rounds = rounds;
   setup.filters = filters;
   if (quick) {
@@ -210,6 +254,16 @@ int run(int argc, char** argv) {
     setup.race = {/*rounds=*/3, /*round_time=*/std::chrono::milliseconds(1),
                   /*pause=*/std::chrono::nanoseconds(0)};
   }
+  if (!machine_alone) {
+    // Before the devices are opened, which may take its time too.
+    expect_all(chosen, setup, &report);
+    report.write_so_far();
+  }
+
+  keel::Runtime runtime;
+  // A figure of the CPU's kernel on staged copies would be none of the device.
+  keel::check(keel_op_forbid_fallback(1));
+  examine_devices(&setup);
   describe_devices(setup, &machine);
   if (machine_alone) {
     machine.load_after = load_average();
@@ -220,28 +274,19 @@ int run(int argc, char** argv) {
   if (within != 0) {
     setup.end = std::chrono::steady_clock::now() + std::chrono::seconds(within);
   }
-  bool any_failed = false;
-  std::vector<Figure> figures;
   // After each, so that who runs out of time has the figures of before.
-  const auto write_reports = [&] {
-    machine.load_after = load_average();
-    machine.cuda_pytorch = setup.cuda_torch->status();
-    write_file(json_path, to_json(machine, figures, quick));
-    write_file(markdown_path, to_markdown(machine, figures, quick));
-  };
   setup.publish = [&](Figure figure) {
-    any_failed |= figure.failed;
-    figure.quick = quick;
-    fmt::print("{}\n", to_line(figure));
-    std::fflush(stdout);
-    figures.push_back(std::move(figure));
-    write_reports();
+    machine.cuda_pytorch = setup.cuda_torch->status();
+    report.take(std::move(figure));
+    report.write_so_far();
   };
   for (const Entry& entry : chosen) {
     for (Figure& figure : entry.take(setup)) setup.publish(std::move(figure));
+    report.forget(entry.name);
   }
-  write_reports();
-  return any_failed ? kFailure : 0;
+  machine.cuda_pytorch = setup.cuda_torch->status();
+  report.write();
+  return report.any_failed() ? kFailure : 0;
 }
 
 }  // namespace
