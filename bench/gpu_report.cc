@@ -17,10 +17,16 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr char kConform[] = "conform-";  // and the backend
+constexpr char kSanitizer[] = "sanitizer";
 constexpr char kFigures[] = "figures";
 constexpr char kNotMeasured[] = "not measured: ";
 
 // ---- what the steps left --------------------------------------------------------------
+
+// Whether its program is `keel conform`.
+bool is_conformance(const std::string& step) {
+  return step.starts_with(kConform) || step == kSanitizer;
+}
 
 // The lines of a file, each cut at its tabs, with at least |columns| parts.
 std::vector<std::vector<std::string>> read_table(std::istream& file, size_t columns) {
@@ -51,7 +57,7 @@ Json read_result(const std::filesystem::path& file, const std::string& step) {
   if (!stream) return nullptr;
   Json result = Json::parse(stream, /*cb=*/nullptr, /*allow_exceptions=*/false);
   if (!result.is_object()) return nullptr;
-  if (step.starts_with(kConform)) leave_out_passed(result);
+  if (is_conformance(step)) leave_out_passed(result);
   return result;
 }
 
@@ -215,15 +221,18 @@ std::string pytorch_text(const GpuRun& run) {
   return pytorch.empty() ? "" : fmt::format("- pytorch: {}\n", pytorch);
 }
 
-// A line a backend: its levels, with what passed and, where something did not, of how many.
+// A line a step: its levels, with what passed and, where something did not, of how many; and how
+// many cases there was time for, where that was not all.
 std::string conformance_text(const GpuRun& run) {
   std::string text;
   for (const GpuStep& step : run.steps) {
-    if (!step.name.starts_with(kConform) || !step.result->is_object()) continue;
+    if (!is_conformance(step.name) || !step.result->is_object()) continue;
     const Json& report = *step.result;
-    text += fmt::format("- **{}** ({}{}):", step.name.substr(sizeof(kConform) - 1),
-                        report.at("target").value("device_name", "no device"),
-                        report.value("emulated", false) ? ", emulated" : "");
+    const std::string name =
+        step.name == kSanitizer ? step.name : step.name.substr(sizeof(kConform) - 1);
+    text +=
+        fmt::format("- **{}** ({}{}):", name, report.at("target").value("device_name", "no device"),
+                    report.value("emulated", false) ? ", emulated" : "");
     const char* before = " ";
     for (const Json& level : report.at("levels")) {
       uint64_t failed = 0;
@@ -235,6 +244,11 @@ std::string conformance_text(const GpuRun& run) {
                           failed == 0 ? "" : fmt::format(" of {}", passed + failed));
       text += level.at("certified").get<bool>() ? " (certified)" : "";
       before = ", ";
+    }
+    if (const std::string why = report.value("stopped", ""); !why.empty()) {
+      const auto cases = report.at("cases").get<uint64_t>();
+      text += fmt::format("; {} of {} cases, {}", cases - report.at("not_run").get<uint64_t>(),
+                          cases, why);
     }
     text += "\n";
   }

@@ -131,6 +131,29 @@ TEST_F(GpuReportTest, TellsOfEachStepWhatItGave) {
   EXPECT_FALSE(holds(text, "mulated")) << text;
 }
 
+// Of a step that ran out of time, or was killed, what it had until then.
+TEST_F(GpuReportTest, TellsHowManyCasesThereWasTimeFor) {
+  write("steps.tsv", "conform-cuda\tfailed\t95\tout of time\nsanitizer\tfailed\t110\tkilled\n");
+  std::string conformance = kConformance;
+  conformance.insert(1, R"("cases": 10, "not_run": 6, "stopped": "out of time after 95 s", )");
+  write("conform-cuda.json", conformance);
+  conformance.replace(conformance.find("out of time after 95 s"), 22, "the run was ended before");
+  write("sanitizer.json", conformance);
+  const GpuRun run = read_gpu_run(folder_);
+  const std::string text = to_markdown(run);
+  EXPECT_TRUE(
+      holds(text, "- **cuda** (GPU 9): core 2 of 3; 4 of 10 cases, out of time after 95 s\n"))
+      << text;
+  EXPECT_TRUE(holds(
+      text, "- **sanitizer** (GPU 9): core 2 of 3; 4 of 10 cases, the run was ended before\n"))
+      << text;
+  const Json json = Json::parse(to_json(run));
+  for (const Json& step : json.at("steps")) {
+    EXPECT_EQ(step.at("result").at("not_run"), 6);
+    EXPECT_EQ(step.at("result").at("results").size(), 1u) << step;
+  }
+}
+
 TEST_F(GpuReportTest, SaysEmulatedIfOneReportDoes) {
   write("steps.tsv", "conform-cuda\tpassed\t1\t\n");
   std::string conformance = kConformance;

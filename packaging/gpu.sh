@@ -54,8 +54,10 @@ fi
 
 work=$(mktemp -d)
 awake=
+sampler=
 cleanup() {
   [[ ! $awake ]] || kill "$awake" 2>/dev/null
+  [[ ! $sampler ]] || kill "$sampler" 2>/dev/null
   rm -rf "$work"
 }
 trap cleanup EXIT
@@ -79,6 +81,16 @@ note() {
   printf '%s\t%s\t%s\t%s\n' "$1" "$2" "$3" "$reason" >>"$work/steps.tsv"
 }
 skip() { note "$1" skipped 0 "$2"; }
+
+# begin_within SECONDS MARGIN: of a step of so many, in how many something new may be begun, so that
+# it ends by itself, with what it has, before it is stopped.
+begin_within() {
+  local limit=$1 left=$((deadline - SECONDS))
+  ((limit < left)) || limit=$left
+  ((limit > 2)) || limit=2
+  echo $((limit > 2 * $2 ? limit - $2 : limit / 2))
+}
+readonly case_margin=25  # a case of conformance has 20 s
 
 # step NAME SECONDS PROGRAM ARGUMENTS...: runs it that long at most. $about is what there is to say
 # of it if it passes.
@@ -125,6 +137,60 @@ gpu_facts() {
     mapfile -t values <<<"${values//, /$'\n'}"
     for i in "${!fields[@]}"; do fact "${fields[i]}$1" "${values[i]:-unknown}"; done
   fi
+}
+
+# What is sampled while the figures are taken: before and after them a GPU has other clocks.
+sampled=(clocks.sm clocks.mem power.draw temperature.gpu)
+units=(MHz MHz W C)
+# Of the reasons why clocks are held down, the lowest bit first.
+reason_names=("idle" "clocks set by an application" "software power cap" "hardware slowdown"
+  "sync boost" "software thermal slowdown" "hardware thermal slowdown" "hardware power brake"
+  "clocks set for a display")
+
+start_sampling() {
+  local reasons fields i
+  if [[ $emulated ]] || ! command -v nvidia-smi >/dev/null; then return; fi
+  # The second is what drivers before 535 call it.
+  for reasons in clocks_event_reasons.active clocks_throttle_reasons.active; do
+    timeout 20 nvidia-smi -i 0 --query-gpu=$reasons --format=csv,noheader,nounits >/dev/null 2>&1 && break
+  done
+  fields=$(IFS=, && echo "${sampled[*]},$reasons")
+  stdbuf -oL nvidia-smi -i 0 --query-gpu="$fields" --format=csv,noheader,nounits -lms 500 \
+    >"$work/samples" 2>&1 </dev/null &
+  sampler=$!
+  for i in {1..50}; do  # not to miss the first figures
+    [[ -s $work/samples ]] && return
+    sleep 0.1
+  done
+}
+
+# end_sampling: facts of what was sampled.
+end_sampling() {
+  local during=", during the figures" i count spread masks mask bits times held=
+  [[ $sampler ]] || return
+  kill "$sampler" 2>/dev/null
+  wait "$sampler" 2>/dev/null
+  sampler=
+  # Of a line that was cut short nothing is taken.
+  awk -F', *' -v fields=$((${#sampled[@]} + 1)) 'NF == fields && $NF ~ /^0x[0-9a-fA-F]+$/ {
+    for (i = 1; i < NF; ++i) printf "%s\t", $i; print $NF }' "$work/samples" >"$work/samples.tsv"
+  count=$(wc -l <"$work/samples.tsv")
+  if ((count == 0)); then
+    fact "clocks$during" "not measured: nvidia-smi: $(tail -n 1 "$work/samples")"
+    return
+  fi
+  for i in "${!sampled[@]}"; do
+    spread=$(cut -f $((i + 1)) "$work/samples.tsv" | grep -xE '[0-9]+(\.[0-9]+)?' | sort -g |
+      awk -v unit="${units[i]}" '{ value[NR] = $1 } END { if (NR) printf "%s, %s, %s %s: least, median and most of %d samples", value[1], value[int((NR + 1) / 2)], value[NR], unit, NR }')
+    fact "${sampled[i]}$during" "${spread:-unknown}"
+  done
+  mapfile -t masks < <(cut -f $((${#sampled[@]} + 1)) "$work/samples.tsv")
+  for bits in "${!reason_names[@]}"; do
+    times=0
+    for mask in "${masks[@]}"; do ((!(mask >> bits & 1))) || times=$((times + 1)); done
+    ((times == 0)) || held+="${held:+, }${reason_names[bits]} in $times"
+  done
+  fact "clocks held down$during" "${held:-never}${held:+ of $count samples}"
 }
 
 # use_wheel NAME FILE...: unless KEEL_NAME_LIBRARY_FOLDER says where a vendor's library is, or the
@@ -189,7 +255,7 @@ conform_cuda() {
   local levels=()
   [[ $quick ]] && levels=(--level null,memory)
   step conform-cuda 120 "$keel" conform run --backend cuda ${emulated:+"$emulated"} \
-    "${levels[@]}" --json "$work/conform-cuda.json"
+    "${levels[@]}" --within "$(begin_within 120 $case_margin)" --json "$work/conform-cuda.json"
 }
 
 conform_vulkan() {
@@ -198,7 +264,7 @@ conform_vulkan() {
     return
   fi
   step conform-vulkan 70 "$keel" conform run --backend vulkan --device "${gpu_vulkan#vulkan:}" \
-    --json "$work/conform-vulkan.json"
+    --within "$(begin_within 70 $case_margin)" --json "$work/conform-vulkan.json"
 }
 
 sanitizer() {
@@ -213,23 +279,26 @@ sanitizer() {
   else
     # Conformance makes calls that have to fail: only what kernels do is looked at. The first of
     # its processes, which starts the others, makes none at all.
-    KEEL_ALLOC=exact step sanitizer 110 "$program" --padding 4096 --target-processes all --require-cuda-init=no \
-      --report-api-errors no --error-exitcode 99 "$keel" conform run --backend cuda --level ops --timeout 100
+    KEEL_ALLOC=exact step sanitizer 110 "$program" --padding 4096 --target-processes all \
+      --require-cuda-init=no --report-api-errors no --error-exitcode 99 \
+      "$keel" conform run --backend cuda --level ops --timeout 100 \
+      --within "$(begin_within 110 $case_margin)" --json "$work/sanitizer.json"
   fi
 }
 
 # Last, in what time is left: of figures that are not begun in it each has its line, and time is
 # kept for one that was begun late, which may have to wait for PyTorch's compiler.
 figures() {
-  local limit=300 left=$((deadline - SECONDS)) library=$emulated_folder/cublaslt
-  ((limit < left)) || limit=$left
+  local library=$emulated_folder/cublaslt
   if [[ $no_gpu ]]; then  # each figure's line says so
     timeout -k 3 60 "$bench" --filter cuda_ --json "$work/figures.json" >"$work/figures.log" 2>&1
     skip figures "$no_gpu"
   else
     [[ $emulated && -d $library ]] && local -x KEEL_CUBLASLT_LIBRARY_FOLDER=$library
-    step figures "$limit" "$bench" --filter cuda_ $quick \
-      --within $((limit > 90 ? limit - 45 : limit / 2 + 1)) --json "$work/figures.json"
+    start_sampling
+    step figures 300 "$bench" --filter cuda_ $quick --within "$(begin_within 300 45)" \
+      --json "$work/figures.json"
+    end_sampling
   fi
   grep -E '^cuda_' "$work/figures.log" | sed 's/^/    /'
 }

@@ -36,9 +36,21 @@ trap 'rm -rf "$work"' EXIT
 mkdir "$work/bin"
 cat >"$work/bin/nvidia-smi" <<'TEXT'
 #!/bin/sh
-case $1 in --loop=*)
-  echo $$ >"$(dirname "$0")/looks"
-  exec sleep 3600 ;;
+folder=$(dirname "$0")
+case $* in
+  --loop=*)
+    echo $$ >"$folder/looks"
+    exec sleep 3600 ;;
+  *clocks_event_reasons*)  # as before 535
+    echo 'Field "clocks_event_reasons.active" is not a valid field to query.'
+    exit 2 ;;
+  *-lms*)
+    echo $$ >"$folder/samples"
+    echo "1980, 2619, 650.5, 60, 0x0000000000000004"
+    echo "345, 2619, 80.25, 41, 0x0000000000000001"
+    echo "1755, 2619, [N/A], 64, 0x0000000000000024"
+    echo "1800, 26"
+    exec sleep 3600 ;;
 esac
 echo "GPU 9, 580.1, 00000000:01:00.0, 345 MHz, 2619 MHz, 1980 MHz, 2619 MHz, 69 W, 700 W, 33"
 TEXT
@@ -55,9 +67,14 @@ if command -v python3 >/dev/null; then
   expect "$work/bare.md" "^- NCCL library: of $wheels/nccl/lib$"
 fi
 expect "$work/bare.md" '^- driver_version: 580.1$' '^- clocks.max.sm: 1980 MHz$'
-looks=$(cat "$work/bin/looks" 2>/dev/null)
-[[ $looks ]] || fail "nobody kept the GPU awake"
-[[ ! $looks || ! -e /proc/$looks ]] || fail "who kept the GPU awake is still there"
+# gone FILE WHO: whose number is in the file was there, and is no more.
+gone() {
+  local number
+  number=$(cat "$work/bin/$1" 2>/dev/null)
+  [[ $number ]] || fail "nobody $2"
+  [[ ! $number || ! -e /proc/$number ]] || fail "who $2 is still there"
+}
+gone looks "kept the GPU awake"
 for step in conform-cuda conform-vulkan sanitizer figures ring training; do
   expect "$work/bare" "^skipped  $step .* s  ."
   expect "$work/bare.md" "^\| $step \| skipped \| 0 \| .+ \|$"
@@ -102,10 +119,38 @@ fi
 expect "$work/emulated.md" '^\| cuda_op/gelu/float32/eager \| (taken, on|not measured: ).+ \|$' \
   '^\| cuda_op/gelu/float32/compile \| (taken, on|not measured: ).+ \|$'
 
-# A driver that fails in the middle: its steps fail, the others go on, and the report is there.
-KEEL_EMULATED_CUDA="faults=refuse:alloc@1+" run 1 broken --emulated --quick
+# A driver that fails in the middle: its steps fail, the others go on, and the report is there. By
+# another name it is not known to be emulated: nvidia-smi is asked.
+ln -s "$build/lib/keel/emulated/cuda" "$work/driver"
+mkdir "$work/libraries"
+ln -s "$work"/driver/*.so.* "$work/libraries/"
+PATH=$work/bin:$PATH KEEL_CUDA_LIBRARY_FOLDER=$work/libraries KEEL_NCCL_LIBRARY_FOLDER=$work/libraries \
+  KEEL_CUBLASLT_LIBRARY_FOLDER=$work/none KEEL_EMULATED_CUDA="faults=refuse:alloc@1+" \
+  run 1 broken --quick
+gone samples "sampled the clocks"
+expect "$work/broken.md" \
+  '^- clocks.sm, during the figures: 345, 1755, 1980 MHz: least, median and most of 3 samples$' \
+  '^- power.draw, during the figures: 80.25, 80.25, 650.5 W: least, median and most of 2 samples$' \
+  '^- temperature.gpu, during the figures: 41, 60, 64 C: ' \
+  '^- clocks held down, during the figures: idle in 1, software power cap in 2, software thermal slowdown in 1 of 3 samples$'
 expect "$work/broken.md" '^\| figures \| failed ' '^\| ring \| failed ' '^\| training \| failed '
 expect "$work/broken.json" '"outcome": "failed"'
+
+# Benchmarks that are killed: each figure has its line, as it has where nobody could take one. Those
+# of full size would take the emulated chip hours.
+KEEL_CUDA_LIBRARY_FOLDER=$build/lib/keel/emulated/cuda "$build/bin/keel_bench" --filter cuda_ \
+  --json "$work/killed.json" --markdown "$work/killed.md" >/dev/null 2>&1 &
+bench=$!
+for ((i = 0; i < 1200; ++i)); do
+  grep -q '"contenders"' "$work/killed.json" 2>/dev/null && break
+  sleep 0.1
+done
+kill -KILL $bench && wait $bench 2>/dev/null
+names() { grep -oE '"name": "cuda_[^"]+"' "$1" | sort; }
+[[ $(names "$work/killed.json") == "$(names "$work/bare.json")" ]] ||
+  fail "of the killed benchmarks there are $(names "$work/killed.json")"
+expect "$work/killed.json" '"contenders"' '"skipped": "the run was ended before"'
+expect "$work/killed.md" '^\| cuda_op/axpy/float32/bound \| skipped: the run was ended before '
 
 ((failures == 0)) && echo "gpu.sh takes every step"
 exit $((failures > 0))
