@@ -130,13 +130,10 @@ Calls::Calls() : state_(std::make_unique<State>()) {
 Calls::~Calls() = default;
 
 std::string find_test_plugin(const std::string& name) {
-  // Beside the tests of a build, or of a bundle, in which this program lies with them.
+  // Beside the tests of a build, or of a bundle.
   const auto folder = std::filesystem::read_symlink("/proc/self/exe").parent_path();
-  for (const char* plugins : {"../tests/plugins", "plugins"}) {
-    const auto file = (folder / plugins / ("libkeel_" + name + ".so")).lexically_normal();
-    if (std::filesystem::exists(file)) return file.string();
-  }
-  return {};
+  const auto file = (folder / "../tests/plugins" / ("libkeel_" + name + ".so")).lexically_normal();
+  return std::filesystem::exists(file) ? file.string() : std::string();
 }
 
 Device load_null() {

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # bundle.sh BUILD OUTPUT [--tests]: out of the finished release build in BUILD, the folder
 # OUTPUT/keel-VERSION-linux-x86_64/ and its tarball, which run wherever glibc is new enough.
-# --tests: the test programs and the benchmarks as well, in a tarball of their own that
-# unpacks into the same folder.
+# --tests: the test programs as well, in a tarball of their own that unpacks into the same
+# folder.
 set -euo pipefail
 export LC_ALL=C
 
@@ -45,19 +45,22 @@ elf_files() {
 # ---- what the project builds ---------------------------------------------------------
 
 # Three folders as in the build: bin/, lib/, tests/ keep their places to each other.
+install_benchmarks() {
+  install -s -t "$root/bin" "$build/bin/keel_bench" "$build/bin/keel_gpu_report"
+  install -D -m 644 -t "$root/bin/peers" "$build/bin/peers/torch_ops.py"  # keel_bench's
+  install "$(dirname "${BASH_SOURCE[0]}")/gpu.sh" "$root/bin/gpu"
+}
+
 install_tests() {
   mkdir -p "$root/tests"
-  cp -a "$build/tests/list.txt" "$build/bin/keel_bench" "$build/bin/keel_gpu_report" "$root/tests/"
-  install -D -m 644 -t "$root/tests/peers" "$build/bin/peers/torch_ops.py"  # keel_bench's
+  cp -a "$build/tests/list.txt" "$root/tests/"
   cp -a "$build/tests/plugins" "$build/tests/faulty" "$build/tests/kernels" "$root/tests/"
   local program
   while IFS=$'\t' read -r _ program _; do
     cp -a "$build/tests/$program" "$root/tests/"
   done <"$build/tests/list.txt"
   install -m 755 "$(dirname "${BASH_SOURCE[0]}")/run_tests.sh" "$root/tests/run"
-  install -m 755 "$(dirname "${BASH_SOURCE[0]}")/gpu.sh" "$root/tests/gpu"
-  find "$root/tests" -type f -perm -u+x ! -name run ! -name gpu -print0 |
-    xargs -0 strip --strip-unneeded
+  find "$root/tests" -type f -perm -u+x ! -name run -print0 | xargs -0 strip --strip-unneeded
 }
 
 install_project() {
@@ -145,6 +148,9 @@ Keel $version for Linux on x86-64 with glibc $newest_glibc or newer
   bin/keel devices              what there is on this machine
   bin/keel conform run --backend cpu
   bin/hello_device              a sample; sources of a plugin to copy are in share/keel
+  bin/gpu                       all that needs a GPU, in ten minutes: gpu-DATE.md says what
+                                came of it; bin/gpu --help
+  bin/keel_bench                Keel beside its peers
 
 The folder may lie anywhere, and needs nothing but glibc. To build against it pass
 -DCMAKE_PREFIX_PATH=<this folder> to CMake and call find_package(Keel).
@@ -193,6 +199,7 @@ archive() {
 }
 
 install_project
+install_benchmarks
 [[ $with_tests == --tests ]] && install_tests
 set_search_paths
 add_libraries

@@ -30,6 +30,9 @@ trap 'rm -rf "$work"' EXIT
 "$packaging/bundle.sh" "$build" "$work/made" --tests
 tarballs=("$work"/made/*.tar.xz)
 ((${#tarballs[@]} == 2)) || fail "two tarballs expected: ${tarballs[*]}"
+# The one without the tests has all that a machine with a GPU is asked for.
+tar -tf "$work"/made/*-x86_64.tar.xz >"$work/printed"
+for file in gpu keel_bench keel_gpu_report mixed_training peers/torch_ops.py; do expect "/bin/$file\$"; done
 for tarball in "${tarballs[@]}"; do
   (($(stat -c %s "$tarball") < 60 * 1048576)) || fail "$tarball is larger than 60 MiB"
   tar -C "$work/empty" -xf "$tarball"
@@ -38,7 +41,7 @@ rm -rf "$work/made"
 bundle=$(cd "$work"/empty/keel-*-linux-x86_64 && pwd)
 inside=${bundle#"$work/empty"}
 
-[[ -f $bundle/tests/peers/torch_ops.py ]] || fail "the benchmarks' PyTorch is missing"
+[[ -f $bundle/bin/peers/torch_ops.py ]] || fail "the benchmarks' PyTorch is missing"
 while read -r soname _; do
   [[ -e $bundle/lib/$soname || -e $bundle/lib/fallback/$soname ]] || fail "README lists $soname"
 done < <(grep -E '^  lib\S+\.so\.[0-9]+ ' "$bundle/README.txt")
@@ -125,8 +128,8 @@ devices() { timeout 60 "$1/bin/keel" devices | grep -oE '^[a-z0-9_]+:[0-9]+ ' ||
 expect '3 of 3 passed'
 
 if [[ -e $bundle/lib/keel/plugins/libkeel_cuda.so ]]; then
-  "$bundle/tests/gpu" --emulated --quick --output "$work/gpu" >"$work/printed" 2>&1 ||
-    { fail "tests/gpu:"; cat "$work/printed" >&2; }
+  "$bundle/bin/gpu" --emulated --quick --output "$work/gpu" >"$work/printed" 2>&1 ||
+    { fail "bin/gpu:"; cat "$work/printed" >&2; }
   expect '^passed  *ring '
 fi
 

@@ -4,7 +4,7 @@
 # training over chips of several backends, and figures beside cuBLASLt and PyTorch. It installs
 # nothing; what is missing is left out with a line. Writes PREFIX.json and PREFIX.md (./gpu-DATE).
 #
-# In a bundle it is tests/gpu; FOLDER is the bundle's or a build's. --emulated: over the emulated
+# In a bundle it is bin/gpu; FOLDER is the bundle's or a build's. --emulated: over the emulated
 # driver; --quick: on sizes that measure nothing. Exit codes: 0, 1 when a step failed, 2 for a
 # mistake in the command line. A target that is missed is no failure. $KEEL_BENCH_PYTHON is the
 # interpreter that has PyTorch, where it is not PATH's python3.
@@ -38,11 +38,9 @@ done
 root=$(realpath -m "$root")
 keel=$root/bin/keel
 [[ -x $keel ]] || mistake "$root has no bin/keel: build or unpack Keel first"
-# In a bundle they come with the tests.
-bench=$root/tests/keel_bench
-[[ -x $bench ]] || bench=$root/bin/keel_bench
-report=${bench%keel_bench}keel_gpu_report
-[[ -x $bench && -x $report ]] || mistake "$root has no keel_bench: unpack the tests' tarball too"
+bench=$root/bin/keel_bench
+report=$root/bin/keel_gpu_report
+[[ -x $bench && -x $report ]] || mistake "$root has no bin/keel_bench: build the benchmarks too"
 
 emulated_folder=$root/lib/keel/emulated/cuda
 if [[ $emulated ]]; then
