@@ -4,6 +4,10 @@ namespace keel::conformance {
 
 std::vector<Case> make_catalogue(const Environment& environment) {
   std::vector<Case> cases;
+  if (environment.tables) {
+    add_one_rank_cases(&cases);
+    return cases;
+  }
   add_null_cases(environment, &cases);
   if (!environment.target.has_device()) return cases;
   add_core_cases(environment, &cases);
@@ -12,6 +16,7 @@ std::vector<Case> make_catalogue(const Environment& environment) {
   add_ops_cases(environment, &cases);
   add_kernels_cases(environment, &cases);
   add_collectives_cases(environment, &cases);
+  add_one_rank_cases(&cases);
   add_multi_device_cases(environment, &cases);
   return cases;
 }

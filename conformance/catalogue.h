@@ -37,6 +37,8 @@ void add_memory_cases(const Environment& environment, std::vector<Case>* cases);
 void add_ops_cases(const Environment& environment, std::vector<Case>* cases);
 void add_kernels_cases(const Environment& environment, std::vector<Case>* cases);
 void add_collectives_cases(const Environment& environment, std::vector<Case>* cases);
+// Of the level collectives, those that are run on the plugin's own tables.
+void add_one_rank_cases(std::vector<Case>* cases);
 void add_multi_device_cases(const Environment& environment, std::vector<Case>* cases);
 
 std::vector<Case> make_catalogue(const Environment& environment);

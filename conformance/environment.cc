@@ -108,13 +108,28 @@ void collect_devices(Environment* environment) {
   }
 }
 
+// Of what a case has.
+int64_t wait_ns(uint32_t timeout_seconds) {
+  return int64_t{timeout_seconds} * 1'000'000'000 / 4;
+}
+
 }  // namespace
+
+bool start_on_tables(const PluginChoice& choice, const std::string& path, uint32_t timeout_seconds,
+                     Environment* out_environment, std::string* error) {
+  out_environment->emulated = choice.emulated;
+  out_environment->wait_ns = wait_ns(timeout_seconds);
+  out_environment->tables = PluginDevice::open(path, choice.ordinal, error);
+  if (out_environment->tables == nullptr) return false;
+  out_environment->info = out_environment->tables->info();
+  return true;
+}
 
 bool start_environment(const PluginChoice& choice, uint32_t timeout_seconds,
                        Environment* out_environment, std::string* error, bool* usage) {
   Environment& environment = *out_environment;
   environment.emulated = choice.emulated;
-  environment.wait_ns = int64_t{timeout_seconds} * 1'000'000'000 / 4;
+  environment.wait_ns = wait_ns(timeout_seconds);
   uint32_t index = 0;
   if (!load(choice, environment.wait_ns, &index, error, usage)) return false;
 

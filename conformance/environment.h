@@ -6,9 +6,11 @@
 #include <keel/keel.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "conformance/plugin_device.h"
 #include "conformance/target.h"
 
 namespace keel::conformance {
@@ -40,7 +42,14 @@ struct Environment {
   // backend itself is under test, those of a second instance of it.
   std::vector<NamedDevice> backend_devices;
   std::vector<NamedDevice> foreign_devices;
+  // In workers where Keel does not load the plugin, and of the above there is |info| alone.
+  std::unique_ptr<PluginDevice> tables;
 };
+
+// Opens the device of |choice| by the tables of the plugin file |path|, without Keel. False, and a
+// sentence in |error|, where it cannot be had.
+bool start_on_tables(const PluginChoice& choice, const std::string& path, uint32_t timeout_seconds,
+                     Environment* out_environment, std::string* error);
 
 // Starts Keel for |choice| with |timeout_seconds| for each case. False, and a sentence
 // in |error|, when the plugin does not load, or there is no such backend; |usage| tells

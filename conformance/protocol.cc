@@ -12,6 +12,7 @@ std::string to_text(const WorkerRequest& request) {
                                {"plugin", request.choice.plugin},
                                {"ordinal", request.choice.ordinal},
                                {"emulated", request.choice.emulated},
+                               {"path", request.path},
                                {"seed", request.seed},
                                {"timeout_seconds", request.timeout_seconds},
                                {"end", request.end.time_since_epoch().count()},
@@ -26,6 +27,7 @@ bool from_text(const std::string& text, WorkerRequest* out_request) {
     json.at("plugin").get_to(out_request->choice.plugin);
     out_request->choice.ordinal = get_count<uint32_t>(json.at("ordinal"));
     json.at("emulated").get_to(out_request->choice.emulated);
+    json.at("path").get_to(out_request->path);
     out_request->seed = get_count<uint64_t>(json.at("seed"));
     out_request->timeout_seconds = get_count<uint32_t>(json.at("timeout_seconds"));
     using Clock = std::chrono::steady_clock;

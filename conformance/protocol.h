@@ -26,6 +26,7 @@ inline constexpr const char* kWorkerCommand = "conform-worker";
 // No cases: describe the target and list what there is.
 struct WorkerRequest {
   PluginChoice choice;
+  std::string path;  // of the plugin file, for cases on its tables
   uint64_t seed = 42;
   uint32_t timeout_seconds = 20;
   // None of them is begun from then on: of the steady clock, which all processes share.

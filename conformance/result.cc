@@ -12,7 +12,9 @@ namespace {
 constexpr const char* kOutcomeNames[kOutcomeCount] = {"pass",   "fail",  "unsupported",
                                                       "waived", "crash", "timeout"};
 
-std::string reason_not_certified(const LevelSummary& summary, const Selection& selection) {
+// |has_passed|: a case that counts for the level.
+std::string reason_not_certified(const LevelSummary& summary, const Selection& selection,
+                                 bool has_passed) {
   if (summary.level != Level::kNull && !selection.no_device.empty()) {
     return "not run: no device: " + selection.no_device;
   }
@@ -23,6 +25,7 @@ std::string reason_not_certified(const LevelSummary& summary, const Selection& s
   if (missing != 0) return "mandatory claims are not made: " + claim_text(missing);
   if (!selection.incomplete.empty()) return selection.incomplete;
   if (summary.count(Outcome::kPass) == 0) return "no case passed";
+  if (!has_passed) return "no case passed but those of one rank";
   if (selection.filtered) return "a filter left cases out";
   return {};
 }
@@ -73,12 +76,14 @@ std::vector<LevelSummary> summarise(const std::vector<CaseResult>& results,
   for (const Level level : selection.levels) {
     LevelSummary summary;
     summary.level = level;
+    bool has_passed = false;
     for (const CaseResult& result : results) {
       if (level_of(result.id) != level) continue;
       ++summary.counts[static_cast<size_t>(result.outcome)];
       summary.seconds += result.seconds;
+      has_passed |= result.outcome == Outcome::kPass && !is_on_tables(result.id);
     }
-    summary.why_not = reason_not_certified(summary, selection);
+    summary.why_not = reason_not_certified(summary, selection, has_passed);
     summary.certified = summary.why_not.empty();
     summaries.push_back(std::move(summary));
   }

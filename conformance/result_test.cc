@@ -57,6 +57,14 @@ TEST(Result, SoDoMissingClaimsFiltersAndNothingPassed) {
           .certified);
 }
 
+TEST(Result, OneRankAloneCertifiesNoCollectives) {
+  const CaseResult alone = {"collectives/one_rank/split", Outcome::kPass, 0, ""};
+  const LevelSummary one = summarise_one(Level::kCollectives, {alone}, KEEL_CLAIM_CCL);
+  EXPECT_EQ(one.why_not, "no case passed but those of one rank");
+  const CaseResult several = {"collectives/native", Outcome::kPass, 0, ""};
+  EXPECT_TRUE(summarise_one(Level::kCollectives, {alone, several}, KEEL_CLAIM_CCL).certified);
+}
+
 TEST(Result, WithoutADeviceOnlyNullIsCertified) {
   const std::vector<CaseResult> passed = {{"null/load", Outcome::kPass, 0, ""}};
   EXPECT_TRUE(summarise_one(Level::kNull, passed, 0, false, "no chip").certified);

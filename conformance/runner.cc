@@ -21,7 +21,8 @@ constexpr size_t kBatch = 64;
 
 WorkerRequest make_request(const RunSettings& settings, std::vector<std::string> cases,
                            Clock::time_point end) {
-  return {settings.choice, settings.seed, settings.timeout_seconds, end, std::move(cases)};
+  return {settings.choice,          settings.path, settings.seed,
+          settings.timeout_seconds, end,           std::move(cases)};
 }
 
 Clock::time_point case_deadline(const RunSettings& settings) {
@@ -214,9 +215,10 @@ void run_cases(const RunSettings& settings, const std::vector<std::string>& ids,
   BatchRunner runner(settings, end, listener);
   size_t next = 0;
   while (next < ids.size() && runner.has_time()) {
-    size_t last = next + 1;  // a batch stays within a level
+    size_t last = next + 1;  // a batch stays within a level, and one way to the plugin
     while (last < ids.size() && last - next < kBatch &&
-           level_of(ids[last]) == level_of(ids[next])) {
+           level_of(ids[last]) == level_of(ids[next]) &&
+           is_on_tables(ids[last]) == is_on_tables(ids[next])) {
       ++last;
     }
     next += runner.run({ids.begin() + static_cast<std::ptrdiff_t>(next),

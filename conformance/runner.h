@@ -17,6 +17,7 @@ struct RunSettings {
   PluginChoice choice;
   uint64_t seed = 42;
   uint32_t timeout_seconds = 20;  // of each case
+  std::string path;               // of the plugin file, once it is discovered
 };
 
 // What a worker says there is.

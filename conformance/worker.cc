@@ -201,20 +201,28 @@ int worker_main() {
   environment.seed = request.seed;
   std::string error;
   bool usage = false;
-  if (!start_environment(request.choice, request.timeout_seconds, &environment, &error, &usage)) {
+  const bool on_tables = !request.cases.empty() && is_on_tables(request.cases.front());
+  if (on_tables ? !start_on_tables(request.choice, request.path, request.timeout_seconds,
+                                   &environment, &error)
+                : !start_environment(request.choice, request.timeout_seconds, &environment, &error,
+                                     &usage)) {
     answer({{"type", "error"}, {"text", error}, {"usage", usage}});
     return 1;
   }
-  const char* validate = std::getenv("KEEL_VALIDATE");
+  const char* validate = on_tables ? nullptr : std::getenv("KEEL_VALIDATE");
   if (validate != nullptr && std::string_view(validate) == "1") ProblemLog::get().listen();
-  keel_op_forbid_fallback(1);  // the CPU's kernels are not what is under test
+  if (!on_tables) keel_op_forbid_fallback(1);  // the CPU's kernels are not what is under test
   const auto& cases = *new std::vector<Case>(make_catalogue(environment));
   if (request.cases.empty()) {
     describe(environment, cases);
   } else {
     run(environment, cases, request.cases, TimeLimit(request.end));
   }
-  keel_shutdown();
+  if (on_tables) {
+    environment.tables.reset();
+  } else {
+    keel_shutdown();
+  }
   answer({{"type", "done"}});
   return 0;
 }

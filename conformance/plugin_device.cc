@@ -1,0 +1,76 @@
+#include "conformance/plugin_device.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <keel/keel.h>
+
+#include <cstdio>
+#include <cstring>
+#include <keel/plugin_kit.hpp>
+
+namespace keel::conformance {
+
+namespace {
+
+thread_local std::string t_text;
+
+constexpr keel_host kHost = {
+    {sizeof(keel_host), KEEL_STRUCT_HOST, nullptr},
+    nullptr,
+    [](void*, keel_log_level level, const char* text) {
+      if (level >= KEEL_LOG_WARNING) fmt::print(stderr, "plugin: {}\n", text);
+    },
+    [](void*, const char* text) { t_text = text; },
+};
+
+const keel_plugin* query(const std::string& path, std::string* error) {
+  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);  // for good, as core's
+  void* const symbol = library == nullptr ? nullptr : dlsym(library, KEEL_PLUGIN_QUERY_SYMBOL);
+  if (symbol == nullptr) {
+    *error = dlerror();
+    return nullptr;
+  }
+  keel_plugin_query_fn function = nullptr;
+  std::memcpy(&function, &symbol, sizeof(function));
+  const keel_plugin* plugin = nullptr;
+  const keel_status status = function(&kHost, &plugin);
+  if (status == KEEL_OK) return plugin;
+  *error = fmt::format("{}: query: {}: {}", path, keel_status_name(status), t_text);
+  return nullptr;
+}
+
+}  // namespace
+
+std::unique_ptr<PluginDevice> PluginDevice::open(const std::string& path, uint32_t ordinal,
+                                                 std::string* error) {
+  const keel_plugin* const plugin = query(path, error);
+  if (plugin == nullptr) return nullptr;
+  std::unique_ptr<PluginDevice> made(new PluginDevice(*plugin));
+  const auto failed = [&](keel_status status, const char* call) {
+    if (status == KEEL_OK) return false;
+    *error = fmt::format("{}: {}: {}: {}", path, call, keel_status_name(status), t_text);
+    return true;
+  };
+  const auto settings = KEEL_STRUCT_INIT(keel_instance_settings, KEEL_STRUCT_INSTANCE_SETTINGS);
+  made->info_.header = kit::header<keel_device_info>(KEEL_STRUCT_DEVICE_INFO);
+  const keel_device_table& table = *plugin->device;
+  uint32_t count = 0;  // what is asked for first, as some find their devices then
+  if (failed(plugin->create_instance(&settings, &made->instance_), "create_instance") ||
+      failed(table.count(made->instance_, &count), "device.count") ||
+      failed(table.info(made->instance_, ordinal, &made->info_), "device.info") ||
+      failed(table.open(made->instance_, ordinal, &made->device_), "device.open")) {
+    return nullptr;
+  }
+  return made;
+}
+
+PluginDevice::~PluginDevice() {
+  if (device_ != nullptr) plugin_.device->close(device_);
+  if (instance_ != nullptr) plugin_.destroy_instance(instance_);
+}
+
+const std::string& PluginDevice::last_text() {
+  return t_text;
+}
+
+}  // namespace keel::conformance

@@ -1,0 +1,390 @@
+// Level collectives, cases one_rank: the vendor's library by a communicator of a single rank,
+// through the plugin's own table. On a machine with one device there is no other way to call it:
+// two ranks of a communicator may not share one, and a rank that is alone asks Keel for no library.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <keel/plugin_kit.hpp>
+#include <thread>
+
+#include "conformance/collective_values.h"
+#include "conformance/harness.h"
+#include "conformance/levels.h"
+#include "conformance/plugin_device.h"
+
+namespace keel::conformance {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+void need(keel_status status, const std::string& what, Where where = Where::current()) {
+  if (status == KEEL_OK) return;
+  fail_case(fmt::format("{}: {}: {}", what, keel_status_name(status), PluginDevice::last_text()),
+            where);
+}
+
+// ---- objects of the plugin ----------------------------------------------------------------
+
+class TableStream {
+ public:
+  explicit TableStream(const Context& context)
+      : device_(*context.environment.tables), wait_ns_(context.environment.wait_ns) {
+    need(table().create(device_.get(), /*priority=*/0, &stream_), "stream.create");
+    const keel_status status = table().event_create(device_.get(), /*flags=*/0, &event_);
+    if (status != KEEL_OK) table().destroy(stream_);
+    need(status, "stream.event_create");
+  }
+  // One with work that does not end is left behind.
+  ~TableStream() {
+    if (settle() == KEEL_TIMED_OUT) return;
+    table().event_destroy(event_);
+    table().destroy(stream_);
+  }
+  TableStream(const TableStream&) = delete;
+  TableStream& operator=(const TableStream&) = delete;
+
+  keel_plugin_stream* get() const { return stream_; }
+  // Waits for all that is enqueued: what came of it, or KEEL_TIMED_OUT.
+  keel_status settle() const {
+    keel_status status = table().event_record(event_, stream_);
+    if (status != KEEL_OK) return status;
+    const Clock::time_point end = Clock::now() + std::chrono::nanoseconds(wait_ns_);
+    while ((status = table().event_query(event_)) == KEEL_NOT_READY) {
+      if (Clock::now() >= end) return KEEL_TIMED_OUT;
+      std::this_thread::yield();
+    }
+    return status;
+  }
+  void copy(keel_copy_kind kind, void* destination, const void* source, uint64_t size) const {
+    need(table().copy(stream_, kind, destination, source, size), "stream.copy");
+    need(settle(), "a copy");
+  }
+
+ private:
+  const keel_stream_table& table() const { return *device_.plugin().stream; }
+
+  const PluginDevice& device_;
+  const int64_t wait_ns_;
+  keel_plugin_stream* stream_ = nullptr;
+  keel_plugin_event* event_ = nullptr;
+};
+
+class TableBuffer {
+ public:
+  TableBuffer(const Context& context, uint64_t size) : device_(*context.environment.tables) {
+    need(device_.plugin().memory->alloc(device_.get(), KEEL_MEMORY_DEVICE, size, /*usage=*/0,
+                                        &pointer_),
+         "memory.alloc");
+  }
+  ~TableBuffer() {
+    (void)device_.plugin().memory->free(device_.get(), KEEL_MEMORY_DEVICE, pointer_);
+  }
+  TableBuffer(const TableBuffer&) = delete;
+  TableBuffer& operator=(const TableBuffer&) = delete;
+
+  std::byte* at(uint64_t offset) const { return static_cast<std::byte*>(pointer_) + offset; }
+
+ private:
+  const PluginDevice& device_;
+  void* pointer_ = nullptr;
+};
+
+const keel_ccl_table& table_of(const Context& context) {
+  const PluginDevice& device = *context.environment.tables;
+  const keel_ccl_table* const table = device.plugin().ccl;
+  check(KEEL_HAS(keel_ccl_table, table, capability) && KEEL_HAS(keel_ccl_table, table, unique_id) &&
+            KEEL_HAS(keel_ccl_table, table, init_rank) &&
+            KEEL_HAS(keel_ccl_table, table, destroy) && KEEL_HAS(keel_ccl_table, table, run) &&
+            KEEL_HAS(keel_ccl_table, table, info),
+        "CCL is claimed without the slots that it needs");
+  if (device.info().hardware_queues == 1) unsupported("a device with one queue takes no part");
+  return *table;
+}
+
+// A communicator of one rank, or what it was split into.
+class Alone {
+ public:
+  explicit Alone(const Context& context)
+      : context_(context), table_(table_of(context)), stream_(context) {
+    constexpr uint64_t kMost = 16384;
+    const PluginDevice& device = *context.environment.tables;
+    std::vector<std::byte> id(kMost);
+    uint64_t size = id.size();
+    need(table_.unique_id(device.get(), id.data(), &size), "ccl.unique_id");
+    check(size > 0 && size <= kMost, fmt::format("ccl.unique_id gives {} bytes", size));
+    need(table_.init_rank(device.get(), id.data(), size, /*rank=*/0, /*world=*/1,
+                          context.environment.wait_ns, &comm_),
+         "ccl.init_rank");
+    check(comm_ != nullptr, "ccl.init_rank gives no communicator");
+  }
+  ~Alone() { end(); }
+  Alone(const Alone&) = delete;
+  Alone& operator=(const Alone&) = delete;
+
+  const Context& context() const { return context_; }
+  const keel_ccl_table& table() const { return table_; }
+  const TableStream& stream() const { return stream_; }
+  keel_plugin_comm* comm() const { return comm_; }
+  // Another one in its place, which is destroyed.
+  void become(keel_plugin_comm* comm) {
+    end();
+    comm_ = comm;
+  }
+  keel_status run(const std::vector<keel_ccl_call>& calls) const {
+    return table_.run(comm_, stream_.get(), calls.data(), static_cast<uint32_t>(calls.size()));
+  }
+
+ private:
+  // Nobody may take it from a library that is still at work.
+  void end() {
+    if (comm_ != nullptr && stream_.settle() != KEEL_TIMED_OUT) table_.destroy(comm_);
+    comm_ = nullptr;
+  }
+
+  const Context& context_;
+  const keel_ccl_table& table_;
+  const TableStream stream_;
+  keel_plugin_comm* comm_ = nullptr;
+};
+
+// ---- calls ----------------------------------------------------------------------------------
+
+struct Kind {
+  const char* name;
+  keel_collective collective;
+  bool reduces;
+  bool in_place;  // may be asked for so
+};
+
+// What is not here core makes of messages.
+constexpr Kind kKinds[] = {
+    {"all_reduce", KEEL_ALL_REDUCE, true, true},
+    {"reduce", KEEL_REDUCE, true, true},
+    {"reduce_scatter", KEEL_REDUCE_SCATTER, true, true},
+    {"broadcast", KEEL_BROADCAST, false, true},
+    {"all_gather", KEEL_ALL_GATHER, false, true},
+    {"all_to_all", KEEL_ALL_TO_ALL, false, false},
+};
+constexpr const char* kReductions[KEEL_REDUCTION_COUNT] = {"sum", "prod", "min",
+                                                           "max", "avg",  "premul_sum"};
+
+keel_ccl_call call_of(keel_collective collective, keel_dtype dtype, keel_reduction reduction,
+                      uint64_t count) {
+  keel_ccl_call call = {};
+  call.header = kit::header<keel_ccl_call>(KEEL_STRUCT_CCL_CALL);
+  call.collective = collective;
+  call.dtype = dtype;
+  call.reduction = reduction;
+  call.count = count;
+  if (reduction == KEEL_PREMUL_SUM) call.factor = factor_of(0);
+  return call;
+}
+
+// Runs |calls| from |sent| to |wanted|; false where they are refused, which |may_refuse| allows.
+bool run_calls(const Alone& rank, std::vector<keel_ccl_call> calls, const Bytes& sent,
+               const Bytes& wanted, bool in_place, const std::string& what,
+               bool may_refuse = false) {
+  constexpr uint64_t kGap = 64;  // which nobody may write
+  const uint64_t receive_at = in_place ? 0 : (sent.size() + kGap + 255) / 256 * 256;
+  Bytes content(receive_at + wanted.size() + kGap, kRedZone);
+  std::copy(sent.begin(), sent.end(), content.begin());
+  const TableBuffer memory(rank.context(), content.size());
+  rank.stream().copy(KEEL_COPY_HOST_TO_DEVICE, memory.at(0), content.data(), content.size());
+  for (keel_ccl_call& call : calls) {
+    if (call.collective != KEEL_RECV) call.send = memory.at(0);
+    if (call.collective != KEEL_SEND) call.receive = memory.at(receive_at);
+  }
+  const keel_status status = rank.run(calls);
+  if (may_refuse && (status == KEEL_UNSUPPORTED || status == KEEL_INVALID_ARGUMENT)) return false;
+  need(status, what);
+  need(rank.stream().settle(), what);
+  std::copy(wanted.begin(), wanted.end(),
+            content.begin() + static_cast<std::ptrdiff_t>(receive_at));
+  Bytes got(content.size());
+  rank.stream().copy(KEEL_COPY_DEVICE_TO_HOST, got.data(), memory.at(0), got.size());
+  check_equal(got, content, what);
+  return true;
+}
+
+Bytes sent_of(keel_dtype dtype, keel_reduction reduction, uint64_t count) {
+  return elements(dtype, 0, count,
+                  [&](uint64_t i) { return value_of(dtype, reduction, /*world=*/1, 0, i); });
+}
+
+bool can(const Context& context, keel_collective collective, keel_dtype dtype,
+         keel_reduction reduction) {
+  return table_of(context).capability(context.environment.tables->instance(), collective, dtype,
+                                      reduction) == KEEL_OK;
+}
+
+void run_kind(const Alone& rank, const Kind& kind, keel_dtype dtype, keel_reduction reduction,
+              const std::string& what) {
+  for (const uint64_t count : {1ULL, 1009ULL, 65'539ULL}) {
+    const Bytes sent = sent_of(dtype, reduction, count);
+    const Bytes wanted = !kind.reduces ? sent : elements(dtype, 0, count, [&](uint64_t i) {
+      return reduced(dtype, reduction, /*world=*/1, i);
+    });
+    const keel_ccl_call call = call_of(kind.collective, dtype, reduction, count);
+    run_calls(rank, {call}, sent, wanted, /*in_place=*/false, fmt::format("{} of {}", what, count));
+    if (!kind.in_place) continue;
+    run_calls(rank, {call}, sent, wanted, /*in_place=*/true,
+              fmt::format("{} of {} in place", what, count));
+  }
+}
+
+// ---- cases ----------------------------------------------------------------------------------
+
+// All that the library says it can do with the dtype; the case says what that is not.
+void all_calls(const Context& context, keel_dtype dtype) {
+  const Alone rank(context);
+  uint32_t done = 0;
+  std::string missing;
+  const auto leave_out = [&](const std::string& what) {
+    missing += (missing.empty() ? "" : ", ") + what;
+  };
+  for (const Kind& kind : kKinds) {
+    for (keel_reduction reduction = 0; reduction < KEEL_REDUCTION_COUNT; ++reduction) {
+      if (!kind.reduces && reduction != KEEL_SUM) continue;
+      std::string what = kind.name;
+      if (kind.reduces) what += fmt::format(" {}", kReductions[reduction]);
+      if (can(context, kind.collective, dtype, reduction)) {
+        run_kind(rank, kind, dtype, reduction, what);
+        ++done;
+      } else {
+        leave_out(what);
+      }
+    }
+  }
+  // No library owes a rank messages to itself.
+  constexpr uint64_t kCount = 1009;
+  const Bytes sent = sent_of(dtype, KEEL_SUM, kCount);
+  if (can(context, KEEL_SEND, dtype, KEEL_SUM) && can(context, KEEL_RECV, dtype, KEEL_SUM) &&
+      run_calls(rank,
+                {call_of(KEEL_SEND, dtype, KEEL_SUM, kCount),
+                 call_of(KEEL_RECV, dtype, KEEL_SUM, kCount)},
+                sent, sent, /*in_place=*/false, "a message to itself", /*may_refuse=*/true)) {
+    ++done;
+  } else {
+    leave_out("messages to itself");
+  }
+  if (done == 0) unsupported("the library does nothing with this dtype");
+  if (!missing.empty()) note("not by the library: " + missing);
+}
+
+// The dtype that most libraries have.
+void all_reduce(const Alone& rank, const std::string& what) {
+  constexpr uint64_t kCount = 1009;
+  if (!can(rank.context(), KEEL_ALL_REDUCE, KEEL_FLOAT32, KEEL_SUM)) {
+    unsupported("the library has no all_reduce of float32");
+  }
+  const Bytes sent = sent_of(KEEL_FLOAT32, KEEL_SUM, kCount);
+  run_calls(rank, {call_of(KEEL_ALL_REDUCE, KEEL_FLOAT32, KEEL_SUM, kCount)}, sent, sent,
+            /*in_place=*/false, what);
+}
+
+void comes_and_goes(const Context& context) {
+  const keel_ccl_table& table = table_of(context);
+  auto library = KEEL_STRUCT_INIT(keel_ccl_info, KEEL_STRUCT_CCL_INFO);
+  need(table.info(context.environment.tables->instance(), &library), "ccl.info");
+  library.library[sizeof(library.library) - 1] = '\0';
+  check(library.library[0] != '\0', "ccl.info names no library");
+  check(library.reach >= KEEL_CCL_PROCESS && library.reach <= KEEL_CCL_NETWORK,
+        fmt::format("ccl.info has a reach of {}", library.reach));
+  note(library.library);
+  for (int i = 0; i < 2; ++i) {
+    const Alone rank(context);
+    const auto has_no_error = [&](const char* when) {
+      if (!KEEL_HAS(keel_ccl_table, &table, async_error)) return;
+      need(table.async_error(rank.comm()), fmt::format("ccl.async_error {}", when));
+    };
+    has_no_error("of a new communicator");
+    all_reduce(rank, "all_reduce");
+    has_no_error("after an all_reduce");
+  }
+}
+
+// Several calls as one group, in their order where one needs what another leaves.
+void groups(const Context& context) {
+  constexpr uint64_t kCount = 1009;
+  const Alone rank(context);
+  if (!can(context, KEEL_ALL_REDUCE, KEEL_FLOAT32, KEEL_SUM) ||
+      !can(context, KEEL_BROADCAST, KEEL_FLOAT32, KEEL_SUM)) {
+    unsupported("the library has no all_reduce and broadcast of float32");
+  }
+  const Bytes sent = sent_of(KEEL_FLOAT32, KEEL_SUM, kCount);
+  const uint64_t bytes = sent.size();
+  const TableBuffer memory(context, 4 * bytes);
+  rank.stream().copy(KEEL_COPY_HOST_TO_DEVICE, memory.at(0), sent.data(), bytes);
+  rank.stream().copy(KEEL_COPY_HOST_TO_DEVICE, memory.at(bytes), sent.data(), bytes);
+  std::vector<keel_ccl_call> calls = {call_of(KEEL_ALL_REDUCE, KEEL_FLOAT32, KEEL_SUM, kCount),
+                                      call_of(KEEL_BROADCAST, KEEL_FLOAT32, KEEL_SUM, kCount)};
+  for (uint64_t i = 0; i < calls.size(); ++i) {
+    calls[i].send = memory.at(i * bytes);
+    calls[i].receive = memory.at((2 + i) * bytes);
+  }
+  need(rank.run(calls), "two calls in a group");
+  need(rank.stream().settle(), "two calls in a group");
+  Bytes got(bytes);
+  for (uint64_t i = 0; i < calls.size(); ++i) {
+    rank.stream().copy(KEEL_COPY_DEVICE_TO_HOST, got.data(), memory.at((2 + i) * bytes), bytes);
+    check_equal(got, sent, fmt::format("call {} of a group", i));
+  }
+}
+
+// What is in flight comes to an end, and the library is as before.
+void aborts(const Context& context) {
+  constexpr uint64_t kCount = 4 << 20;
+  if (!KEEL_HAS(keel_ccl_table, &table_of(context), abort)) unsupported("there is no ccl.abort");
+  {
+    const Alone rank(context);
+    all_reduce(rank, "all_reduce");
+    const TableBuffer memory(context, kCount * 4);
+    keel_ccl_call call = call_of(KEEL_ALL_REDUCE, KEEL_FLOAT32, KEEL_SUM, kCount);
+    call.send = call.receive = memory.at(0);
+    for (int i = 0; i < 4; ++i) need(rank.run({call}), "all_reduce");
+    need(rank.table().abort(rank.comm()), "ccl.abort");
+    check(rank.stream().settle() != KEEL_TIMED_OUT, "what was aborted does not end");
+  }
+  all_reduce(Alone(context), "all_reduce after an abort");
+}
+
+// A part of one, which outlives the whole; and a rank that is in none.
+void splits(const Context& context) {
+  if (!KEEL_HAS(keel_ccl_table, &table_of(context), split)) unsupported("there is no ccl.split");
+  Alone rank(context);
+  const auto split = [&](const std::vector<uint32_t>& ranks, keel_plugin_comm** out_part) {
+    const keel_status status =
+        rank.table().split(rank.comm(), ranks.data(), static_cast<uint32_t>(ranks.size()),
+                           /*rank=*/0, context.environment.wait_ns, out_part);
+    if (status == KEEL_UNSUPPORTED) unsupported("the library has no splits");
+    need(status, "ccl.split");
+  };
+  keel_plugin_comm* part = nullptr;
+  split({}, &part);
+  check(part == nullptr, "ccl.split gives a rank that is in no part a communicator");
+  split({0}, &part);
+  check(part != nullptr, "ccl.split gives no communicator");
+  all_reduce(rank, "all_reduce of what was split");
+  rank.become(part);
+  all_reduce(rank, "all_reduce of a part that has outlived the whole");
+}
+
+}  // namespace
+
+void add_one_rank_cases(std::vector<Case>* cases) {
+  const auto add = [&](const std::string& id, auto body) {
+    cases->push_back({std::string(kOnTables) + id, KEEL_CLAIM_CCL, false, std::move(body)});
+  };
+  add("lifetime", comes_and_goes);
+  add("group", groups);
+  add("abort", aborts);
+  add("split", splits);
+  for (keel_dtype dtype = KEEL_DTYPE_INVALID + 1; dtype < KEEL_DTYPE_COUNT; ++dtype) {
+    add(fmt::format("calls/{}", kit::dtype_name(dtype)),
+        [dtype](const Context& context) { all_calls(context, dtype); });
+  }
+}
+
+}  // namespace keel::conformance
