@@ -20,7 +20,8 @@ Status Device::create(const DeviceOptions& options, std::shared_ptr<Device>* out
 Device::Device(const DeviceOptions& options, const DeviceRange& range)
     : options_(options),
       name_(fmt::format("emulated device {}", options.index)),
-      memory_(std::make_unique<Memory>(range, std::min(options.memory_bytes, DeviceRange::kSize))),
+      memory_(std::make_unique<Memory>(range, std::min(options.memory_bytes, DeviceRange::kSize),
+                                       options.shareable)),
       faults_(options.faults, options.index) {}
 
 Device::~Device() {

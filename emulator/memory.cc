@@ -17,11 +17,21 @@ void* map(uint64_t size, int protection) {
   return mapped == MAP_FAILED ? nullptr : mapped;
 }
 
+void* map_file(int descriptor, const SharedPlace& place) {
+  void* const mapped = mmap(nullptr, place.size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
+                            descriptor, static_cast<off_t>(place.offset));
+  return mapped == MAP_FAILED ? nullptr : mapped;
+}
+
 uint64_t rounded(uint64_t size) {
   return (size + Memory::kAlignment - 1) / Memory::kAlignment * Memory::kAlignment;
 }
 
 constexpr unsigned char kMarginByte = 0x5b;
+
+Status no_allocation(Address address) {
+  return {Code::kInvalidArgument, fmt::format("no allocation begins at {:#x}", address)};
+}
 
 uint64_t physical_memory() {
   return static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
@@ -42,23 +52,52 @@ const DeviceRange* DeviceRange::get(std::string* out_error) {
   return range;
 }
 
-std::shared_ptr<Storage> Storage::create(uint64_t size) {
-  void* const mapped =
-      size > UINT64_MAX - kMargin ? nullptr : map(size + kMargin, PROT_READ | PROT_WRITE);
+std::shared_ptr<Storage> Storage::create(uint64_t size, const std::shared_ptr<SharedFile>& file) {
+  if (size > UINT64_MAX - kMargin) return nullptr;
+  std::optional<SharedPlace> place;
+  void* mapped = nullptr;
+  if (file == nullptr) {
+    mapped = map(size + kMargin, PROT_READ | PROT_WRITE);
+  } else if (file->extend(size + kMargin, &place.emplace())) {
+    mapped = map_file(place->descriptor, *place);
+  }
   if (mapped == nullptr) return nullptr;
   auto* const data = static_cast<std::byte*>(mapped);
   std::memset(data + size, kMarginByte, kMargin);
-  return std::shared_ptr<Storage>(new Storage(data, size));
+  return std::shared_ptr<Storage>(new Storage(data, size, file, place));
+}
+
+Status Storage::open(const SharedPlace& place, std::shared_ptr<Storage>* out_storage) {
+  if (place.size <= kMargin) {
+    return {Code::kInvalidArgument, fmt::format("{} bytes are not in an allocation", place.size)};
+  }
+  int descriptor = -1;
+  const Status status = SharedFile::open(place, &descriptor);
+  if (!status.ok()) return status;
+  void* const data = map_file(descriptor, place);
+  close(descriptor);
+  if (data == nullptr) return {Code::kOutOfMemory, "the host has no addresses for it"};
+  out_storage->reset(
+      new Storage(static_cast<std::byte*>(data), place.size - kMargin, nullptr, place));
+  return {};
 }
 
 Storage::~Storage() {
   munmap(data_, size_ + kMargin);
+  if (file_ != nullptr) file_->discard(*place_);
 }
 
 bool Storage::is_margin_whole() const {
   const std::byte* const margin = data_ + size_;
-  return margin[0] == std::byte{kMarginByte} && std::memcmp(margin, margin + 1, kMargin - 1) == 0;
+  // Zeroes: another process's, which has freed it.
+  const bool is_freed = file_ == nullptr && place_ && margin[0] == std::byte{0};
+  return (margin[0] == std::byte{kMarginByte} || is_freed) &&
+         std::memcmp(margin, margin + 1, kMargin - 1) == 0;
 }
+}
+
+Memory::Memory(const DeviceRange& range, uint64_t bytes, bool shareable)
+    : range_(range), bytes_(bytes), file_(shareable ? SharedFile::create() : nullptr) {}
 
 Address Memory::find_hole(uint64_t size) const {
   Address candidate = range_.begin();
@@ -78,7 +117,7 @@ Status Memory::allocate(uint64_t size, Address* out_address) {
             fmt::format("{} bytes asked for, {} of {} left", size, left, bytes_)};
   }
   const Address address = find_hole(rounded(size));
-  std::shared_ptr<Storage> storage = address == 0 ? nullptr : Storage::create(size);
+  std::shared_ptr<Storage> storage = address == 0 ? nullptr : Storage::create(size, file_);
   if (storage == nullptr) {
     return {Code::kOutOfMemory, address == 0 ? "the device's addresses are too fragmented"
                                              : "the host has no memory for it"};
@@ -93,11 +132,48 @@ Status Memory::allocate(uint64_t size, Address* out_address) {
 Status Memory::free(Address address) {
   const std::lock_guard lock(mutex_);
   const auto found = device_blocks_.find(address);
-  if (found == device_blocks_.end()) {
-    return {Code::kInvalidArgument, fmt::format("no allocation begins at {:#x}", address)};
-  }
+  if (found == device_blocks_.end() || found->second.imports != 0) return no_allocation(address);
   used_ -= rounded(found->second.size);
   device_blocks_.erase(found);
+  return {};
+}
+
+Status Memory::share(Address address, SharedPlace* out_place) const {
+  const std::shared_lock lock(mutex_);
+  const auto found = device_blocks_.find(address);
+  if (found == device_blocks_.end() || found->second.imports != 0) return no_allocation(address);
+  const std::optional<SharedPlace>& place = found->second.storage->place();
+  if (!place) return {Code::kUnsupported, "the device's memory is of this process alone"};
+  *out_place = *place;
+  return {};
+}
+
+Status Memory::import(const SharedPlace& place, Address* out_address) {
+  const std::lock_guard lock(mutex_);
+  for (auto& [address, block] : device_blocks_) {
+    if (block.imports == 0 || block.storage->place() != place) continue;
+    ++block.imports;
+    *out_address = address;
+    return {};
+  }
+  std::shared_ptr<Storage> storage;
+  Status status = Storage::open(place, &storage);
+  if (!status.ok()) return status;
+  const uint64_t size = storage->size();
+  const Address address = find_hole(rounded(size));
+  if (address == 0) return {Code::kOutOfMemory, "the device's addresses are too fragmented"};
+  device_blocks_.emplace(address, Block{size, std::move(storage), 1});
+  *out_address = address;
+  return {};
+}
+
+Status Memory::close_import(Address address) {
+  const std::lock_guard lock(mutex_);
+  const auto found = device_blocks_.find(address);
+  if (found == device_blocks_.end() || found->second.imports == 0) {
+    return {Code::kInvalidArgument, fmt::format("no import begins at {:#x}", address)};
+  }
+  if (--found->second.imports == 0) device_blocks_.erase(found);
   return {};
 }
 

@@ -5,10 +5,13 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <shared_mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "emulator/shared_file.h"
 #include "emulator/status.h"
 
 namespace keel::emulator {
@@ -47,26 +50,35 @@ class DeviceRange {
   const Address begin_;
 };
 
-// Anonymous memory of the host, backed once it is touched.
+// Memory of the host, backed once it is touched.
 class Storage {
  public:
-  // NULL when there is none.
-  static std::shared_ptr<Storage> create(uint64_t size);
+  // NULL when there is none. Anonymous, or a piece of |file|.
+  static std::shared_ptr<Storage> create(uint64_t size,
+                                         const std::shared_ptr<SharedFile>& file = nullptr);
+  // What lies at |place|, of another process. The status is SharedFile::open's, or kOutOfMemory.
+  static Status open(const SharedPlace& place, std::shared_ptr<Storage>* out_storage);
   ~Storage();
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
   std::byte* data() const { return data_; }
   uint64_t size() const { return size_; }
+  // Of a piece of a file, whoever's, with what lies behind this.
+  const std::optional<SharedPlace>& place() const { return place_; }
   // Whether what lies behind it is as it was: code of this machine that writes past the end, whose
-  // accesses nobody sees, writes there first.
+  // accesses nobody sees, writes there first. Those of all processes that have it in common.
   bool is_margin_whole() const;
 
  private:
   static constexpr uint64_t kMargin = 4096;
 
-  Storage(std::byte* data, uint64_t size) : data_(data), size_(size) {}
+  Storage(std::byte* data, uint64_t size, std::shared_ptr<SharedFile> file,
+          const std::optional<SharedPlace>& place)
+      : data_(data), size_(size), file_(std::move(file)), place_(place) {}
   std::byte* const data_;
   const uint64_t size_;
+  const std::shared_ptr<SharedFile> file_;  // NULL: anonymous, or another process's
+  const std::optional<SharedPlace> place_;
 };
 
 // Memory in one piece, and where the host finds it.
@@ -90,12 +102,21 @@ class Memory {
   // inside the next.
   static constexpr uint64_t kGap = 4096;
 
-  Memory(const DeviceRange& range, uint64_t bytes) : range_(range), bytes_(bytes) {}
+  // |shareable|: other processes can be given a part in allocations.
+  Memory(const DeviceRange& range, uint64_t bytes, bool shareable);
 
   // First-fit by address: what was freed is handed out again at once.
   Status allocate(uint64_t size, Address* out_address);
   // kInvalidArgument if |address| is not where an allocation begins.
   Status free(Address address);
+  // Where another process finds the allocation that begins at |address|, which kInvalidArgument
+  // says there is none of. kUnsupported where memory is not shareable.
+  Status share(Address address, SharedPlace* out_place) const;
+  // Memory that another process shares, until close_import. A place that is imported already has
+  // the same address, and is to be closed once more. It takes nothing of free_bytes.
+  Status import(const SharedPlace& place, Address* out_address);
+  // kInvalidArgument if |address| is not one that import gave.
+  Status close_import(Address address);
   Status allocate_pinned(uint64_t size, void** out_pointer);
   Status free_pinned(void* pointer);
   // Memory of the caller's, which keeps it until unpin.
@@ -123,6 +144,7 @@ class Memory {
   struct Block {
     uint64_t size;
     std::shared_ptr<Storage> storage;  // NULL: the caller's own
+    uint32_t imports = 0;              // of another process's memory: closes to come
   };
   using Blocks = std::map<Address, Block>;
 
@@ -134,6 +156,7 @@ class Memory {
 
   const DeviceRange& range_;
   const uint64_t bytes_;
+  const std::shared_ptr<SharedFile> file_;  // of device memory; NULL: not shareable
   mutable std::shared_mutex mutex_;
   uint64_t used_ = 0;
   Blocks device_blocks_;

@@ -71,6 +71,17 @@ CUresult CUDAAPI cuMemFree(CUdeviceptr dptr) {
   });
 }
 
+CUresult CUDAAPI cuMemGetAddressRange(CUdeviceptr* pbase, size_t* psize, CUdeviceptr dptr) {
+  return answer_here([&](const Here& here) {
+    keel::emulator::Reach reach = {};
+    std::shared_ptr<keel::emulator::Storage> keep;
+    if (!here.chip->memory().resolve_block(dptr, &reach, &keep).ok()) return CUDA_ERROR_NOT_FOUND;
+    if (pbase != nullptr) *pbase = reach.begin;
+    if (psize != nullptr) *psize = reach.size;
+    return CUDA_SUCCESS;
+  });
+}
+
 CUresult CUDAAPI cuMemHostAlloc(void** pp, size_t bytesize, unsigned int Flags) {
   constexpr unsigned int kKnown =
       CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;

@@ -25,6 +25,7 @@ Context::Context(const DeviceOptions& options, uint32_t ordinal, HostMemory& hos
     : options_(options), ordinal_(ordinal), host_memory_(host_memory) {
   options_.index = ordinal;
   options_.failure_is_loss = true;
+  options_.shareable = true;
 }
 
 CUresult Context::retain() {

@@ -168,6 +168,58 @@ TEST_F(FaceTest, HostMemoryIsPinnedForAllDevices) {
   EXPECT_EQ(CALL(cuMemFreeHost)(pinned), CUDA_ERROR_INVALID_VALUE);
 }
 
+TEST_F(FaceTest, WhatAnAddressBelongsTo) {
+  const auto find_range = CALL(cuMemGetAddressRange);
+  const CUdeviceptr memory = alloc(5000);
+  void* pinned = nullptr;
+  ASSERT_EQ(CALL(cuMemHostAlloc)(&pinned, 4096, CU_MEMHOSTALLOC_PORTABLE), CUDA_SUCCESS);
+  CUdeviceptr base = 0;
+  size_t size = 0;
+  EXPECT_EQ(find_range(&base, &size, memory + 4999), CUDA_SUCCESS);
+  EXPECT_EQ(base, memory);
+  EXPECT_EQ(size, 5000u);
+  EXPECT_EQ(find_range(&base, nullptr, reinterpret_cast<CUdeviceptr>(pinned) + 1), CUDA_SUCCESS);
+  EXPECT_EQ(base, reinterpret_cast<CUdeviceptr>(pinned));
+  EXPECT_EQ(find_range(nullptr, &size, memory + 5000), CUDA_ERROR_NOT_FOUND);
+  EXPECT_EQ(CALL(cuMemFree)(memory), CUDA_SUCCESS);
+  EXPECT_EQ(find_range(&base, &size, memory), CUDA_ERROR_NOT_FOUND);
+  EXPECT_EQ(CALL(cuMemFreeHost)(pinned), CUDA_SUCCESS);
+}
+
+// What one process can see of it; backends/cuda has the tests with two.
+TEST_F(FaceTest, HandlesForOtherProcesses) {
+  const auto get_handle = CALL(cuIpcGetMemHandle);
+  const auto open_handle = CALL(cuIpcOpenMemHandle);
+  const CUdeviceptr memory = alloc(5000);
+  void* pinned = nullptr;
+  ASSERT_EQ(CALL(cuMemHostAlloc)(&pinned, 4096, CU_MEMHOSTALLOC_PORTABLE), CUDA_SUCCESS);
+  CUipcMemHandle handle = {};
+  EXPECT_EQ(get_handle(&handle, memory + 256), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(get_handle(&handle, reinterpret_cast<CUdeviceptr>(pinned)), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(get_handle(nullptr, memory), CUDA_ERROR_INVALID_VALUE);
+  ASSERT_EQ(get_handle(&handle, memory), CUDA_SUCCESS);
+  CUipcMemHandle second = {};
+  ASSERT_EQ(get_handle(&second, memory), CUDA_SUCCESS);
+  EXPECT_EQ(std::memcmp(&handle, &second, sizeof(handle)), 0);
+
+  CUdeviceptr opened = 0;
+  constexpr unsigned int kFlags = CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS;
+  EXPECT_EQ(open_handle(&opened, handle, kFlags), CUDA_ERROR_INVALID_CONTEXT);
+  EXPECT_EQ(open_handle(&opened, handle, 0), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(open_handle(nullptr, handle, kFlags), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(open_handle(&opened, CUipcMemHandle{}, kFlags), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(CALL(cuIpcCloseMemHandle)(memory), CUDA_ERROR_INVALID_VALUE);
+
+  EXPECT_EQ(CALL(cuMemFree)(memory), CUDA_SUCCESS);
+  EXPECT_EQ(get_handle(&handle, memory), CUDA_ERROR_INVALID_VALUE);
+  const CUdeviceptr again = alloc(5000);
+  EXPECT_EQ(again, memory);
+  ASSERT_EQ(get_handle(&handle, again), CUDA_SUCCESS);
+  EXPECT_NE(std::memcmp(&handle, &second, sizeof(handle)), 0);
+  EXPECT_EQ(CALL(cuMemFree)(again), CUDA_SUCCESS);
+  EXPECT_EQ(CALL(cuMemFreeHost)(pinned), CUDA_SUCCESS);
+}
+
 // Devices hand out equal addresses: whoever mistakes one for the other's is told.
 TEST_F(FaceTest, StreamsAndEventsBelongToTheirContext) {
   const CUstream stream = new_stream();

@@ -20,6 +20,7 @@ constexpr Row kRows[] = {
     KEEL_RESULT(ERROR_INVALID_DEVICE, "invalid device ordinal"),
     KEEL_RESULT(ERROR_INVALID_IMAGE, "the image of the module is invalid"),
     KEEL_RESULT(ERROR_INVALID_CONTEXT, "invalid device context"),
+    KEEL_RESULT(ERROR_MAP_FAILED, "the memory cannot be mapped"),
     KEEL_RESULT(ERROR_NO_BINARY_FOR_GPU, "no image in the module is for this device"),
     KEEL_RESULT(ERROR_UNSUPPORTED_PTX_VERSION, "the PTX is of a later toolchain"),
     KEEL_RESULT(ERROR_ECC_UNCORRECTABLE, "uncorrectable ECC error"),

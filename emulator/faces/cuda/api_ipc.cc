@@ -1,0 +1,73 @@
+// Memory of other processes.
+#include <cuda.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "emulator/faces/cuda/capture.h"
+#include "emulator/faces/cuda/driver.h"
+#include "emulator/faces/cuda/results.h"
+
+namespace keel::emulator::cuda {
+namespace {
+
+// What a handle holds. Of a library of another build, it has another size or magic.
+struct IpcHandle {
+  uint64_t magic = 0x6b65656c69706301;
+  SharedPlace place = {};
+};
+static_assert(sizeof(IpcHandle) <= sizeof(CUipcMemHandle));
+
+CUresult open_handle(const Here& here, const IpcHandle& handle, CUdeviceptr* out_address) {
+  if (handle.magic != IpcHandle().magic) return CUDA_ERROR_INVALID_VALUE;
+  // As the driver: a process has the pointer of its own memory.
+  if (handle.place.process == getpid()) return CUDA_ERROR_INVALID_CONTEXT;
+  Address address = 0;
+  const Status status = here.chip->memory().import(handle.place, &address);
+  if (status.code() == Code::kUnavailable) return CUDA_ERROR_MAP_FAILED;
+  if (status.ok()) *out_address = address;
+  return result_of(status, *here.chip);
+}
+
+}  // namespace
+}  // namespace keel::emulator::cuda
+
+using namespace keel::emulator::cuda;  // NOLINT: the functions below are C's
+
+extern "C" {
+
+CUresult CUDAAPI cuIpcGetMemHandle(CUipcMemHandle* pHandle, CUdeviceptr dptr) {
+  return answer_here([&](const Here& here) {
+    if (pHandle == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    IpcHandle handle;
+    const auto status = here.chip->memory().share(dptr, &handle.place);
+    if (status.ok()) {
+      *pHandle = {};
+      std::memcpy(pHandle->reserved, &handle, sizeof(handle));
+    }
+    return result_of(status, *here.chip);
+  });
+}
+
+CUresult CUDAAPI cuIpcOpenMemHandle(CUdeviceptr* pdptr, CUipcMemHandle handle, unsigned int Flags) {
+  return answer_here([&](const Here& here) {
+    if (pdptr == nullptr || Flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    const CUresult allowed = allow_unsafe_call();
+    if (allowed != CUDA_SUCCESS) return allowed;
+    IpcHandle inside;
+    std::memcpy(&inside, handle.reserved, sizeof(inside));
+    return open_handle(here, inside, pdptr);
+  });
+}
+
+CUresult CUDAAPI cuIpcCloseMemHandle(CUdeviceptr dptr) {
+  return answer_here([&](const Here& here) {
+    const CUresult allowed = allow_unsafe_call();
+    if (allowed != CUDA_SUCCESS) return allowed;
+    return result_of(here.chip->memory().close_import(dptr), *here.chip);
+  });
+}
+
+}  // extern "C"
