@@ -68,9 +68,13 @@ namespace keel::cuda {
   X(StreamQuery, 2000)               \
   X(StreamWaitEvent, 3020)
 
-// NULL where the driver is too old for them.
+// NULL where the driver does not have them.
 #define KEEL_CUDA_OPTIONAL_FUNCTIONS(X) \
   X(FuncGetParamInfo, 12040)            \
+  X(IpcCloseMemHandle, 4010)            \
+  X(IpcGetMemHandle, 4010)              \
+  X(IpcOpenMemHandle, 11000)            \
+  X(MemGetAddressRange, 3020)           \
   X(StreamIsCapturing, 10000)           \
   X(ThreadExchangeStreamCaptureMode, 10010)
 

@@ -10,6 +10,7 @@
 
 #include "backends/cuda/ccl_table.h"
 #include "backends/cuda/device.h"
+#include "backends/cuda/ipc.h"
 #include "backends/cuda/kernels.h"
 #include "backends/cuda/result.h"
 
@@ -132,6 +133,7 @@ keel_status Instance::describe(uint32_t ordinal, keel_device_info* out_info) con
   if (attribute(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, 0) != 0) {
     out_info->claims |= KEEL_CLAIM_MANAGED;
   }
+  if (can_share_memory(cu, device)) out_info->claims |= KEEL_CLAIM_EXPORT;
   if (has_collectives(nccl_folder())) out_info->claims |= KEEL_CLAIM_CCL;
   out_info->memory_bytes = memory;
   out_info->max_alloc_bytes = 0;

@@ -9,6 +9,10 @@
 //  Memory: cuMemAlloc, cuMemHostAlloc and cuMemAllocManaged. Keel's allocator stands in front, so
 //  the driver's stream-ordered one is not used. Host memory is registered once for all devices.
 //
+//  Export: device memory, as the driver's handle of the whole allocation, for another process; all
+//  that alloc gives out can be, without KEEL_USAGE_EXPORT too. An import that the exporting process
+//  has freed meanwhile is undefined.
+//
 //  Streams do not wait for the stream 0. Waits with a deadline (synchronize, event_wait) and
 //  event_notify are absent: the driver's know no deadline, and its callbacks are left out after a
 //  failure; core asks events instead.
@@ -42,7 +46,7 @@
 // KEEL_CUBLASLT_LIBRARY_FOLDER, else where the driver was looked for. "nccl_cga_cluster_size",
 // "nccl_min_ctas", "nccl_max_ctas", "nccl_net_name": see nccl_settings.h.
 //
-// Not offered: export, native gates.
+// Not offered: export as a file or a dma-buf, native gates.
 #include <keel/abi.h>
 
 #include <algorithm>
@@ -54,6 +58,7 @@
 #include "backends/cuda/device.h"
 #include "backends/cuda/event.h"
 #include "backends/cuda/instance.h"
+#include "backends/cuda/ipc.h"
 #include "backends/cuda/module.h"
 #include "backends/cuda/ops.h"
 #include "backends/cuda/stream.h"
@@ -78,6 +83,9 @@ Module& object(keel_plugin_module* handle) {
 }
 Kernel& object(keel_plugin_kernel* handle) {
   return *reinterpret_cast<Kernel*>(handle);
+}
+Import& object(keel_plugin_import* handle) {
+  return *reinterpret_cast<Import*>(handle);
 }
 
 // Hands |made| to core when |status| is good.
@@ -187,6 +195,28 @@ keel_status host_unregister(keel_plugin_device* device, void* pointer) {
   return kit::guard([&] { return object(device).host_unregister(pointer); });
 }
 
+keel_status memory_export(keel_plugin_device* device, void* pointer, uint64_t size,
+                          keel_export_kind kind, int64_t /*importer_pid*/,
+                          keel_memory_export* out_export) {
+  return kit::guard([&] { return export_memory(object(device), pointer, size, kind, out_export); });
+}
+
+keel_status memory_import(keel_plugin_device* device, const keel_memory_export* exported,
+                          void** out_pointer, keel_plugin_import** out_import) {
+  return kit::guard([&] {
+    std::unique_ptr<Import> import;
+    return give(Import::open(object(device), *exported, out_pointer, &import), &import, out_import);
+  });
+}
+
+keel_status close_import(keel_plugin_device* device, keel_plugin_import* import) {
+  return kit::guard([&] {
+    const keel_status status = object(import).close(object(device));
+    if (status == KEEL_OK) delete &object(import);
+    return status;
+  });
+}
+
 keel_status peer_enable(keel_plugin_device* device, keel_plugin_device* peer) {
   return kit::guard([&] { return object(device).peer_enable(object(peer)); });
 }
@@ -200,9 +230,9 @@ constexpr keel_memory_table kMemoryTable = {
     .host_register = host_register,
     .host_unregister = host_unregister,
     .host_alias = nullptr,
-    .export_memory = nullptr,
-    .import_memory = nullptr,
-    .close_import = nullptr,
+    .export_memory = memory_export,
+    .import_memory = memory_import,
+    .close_import = close_import,
     .peer_enable = peer_enable,
 };
 

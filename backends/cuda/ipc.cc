@@ -1,0 +1,150 @@
+#include "backends/cuda/ipc.h"
+
+#include <cstring>
+#include <keel/plugin_kit.hpp>
+#include <string>
+
+namespace keel::cuda {
+namespace {
+
+// What goes into keel_memory_export.bytes.
+struct Handle {
+  CUipcMemHandle native;
+  // Of the allocation, which the exported struct has to agree with: the driver would map what there
+  // is, and core believe the struct.
+  uint64_t object_size;
+};
+static_assert(sizeof(Handle) <= sizeof(keel_memory_export::bytes));
+
+keel_status refuse(const char* member, uint64_t value, const std::string& why) {
+  return kit::fail(KEEL_INVALID_ARGUMENT, "cuda: exported->%s is %llu: %s", member,
+                   static_cast<unsigned long long>(value), why.c_str());
+}
+
+// Takes the handle out of |exported|, which another process may have mangled.
+keel_status read(const keel_memory_export& exported, Handle* out_handle) {
+  if (exported.header.size < sizeof(exported)) {
+    return refuse("header.size", exported.header.size, "cut short");
+  }
+  if (exported.kind != KEEL_EXPORT_OPAQUE) {
+    return kit::fail(KEEL_UNSUPPORTED,
+                     "cuda: exported->kind is %u: only opaque handles are imported", exported.kind);
+  }
+  if (exported.bytes_size != sizeof(*out_handle)) {
+    return refuse("bytes_size", exported.bytes_size,
+                  "a handle has " + std::to_string(sizeof(*out_handle)) + " bytes");
+  }
+  std::memcpy(out_handle, exported.bytes, sizeof(*out_handle));
+  if (exported.object_size != out_handle->object_size) {
+    return refuse("object_size", exported.object_size,
+                  "the handle is of " + std::to_string(out_handle->object_size) + " bytes");
+  }
+  if (exported.offset >= exported.object_size) {
+    return refuse("offset", exported.offset,
+                  "the memory has " + std::to_string(exported.object_size) + " bytes");
+  }
+  return KEEL_OK;
+}
+
+bool has_functions(const Functions& cu) {
+  return cu.IpcGetMemHandle != nullptr && cu.IpcOpenMemHandle != nullptr &&
+         cu.IpcCloseMemHandle != nullptr && cu.MemGetAddressRange != nullptr;
+}
+
+keel_status say_missing() {
+  return kit::fail(KEEL_UNSUPPORTED, "cuda: the driver does not share memory between processes");
+}
+
+}  // namespace
+
+bool can_share_memory(const Functions& cu, CUdevice device) {
+  if (!has_functions(cu)) return false;
+  int value = 0;
+  if (cu.DeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED, device) ==
+      CUDA_SUCCESS) {
+    return value != 0;
+  }
+  // A driver older than the question: all had it but Tegra's.
+  return cu.DeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_INTEGRATED, device) == CUDA_SUCCESS &&
+         value == 0;
+}
+
+keel_status export_memory(Device& device, const void* pointer, uint64_t size, keel_export_kind kind,
+                          keel_memory_export* out_export) {
+  if (!has_functions(device.functions())) return say_missing();
+  if (kind != KEEL_EXPORT_OPAQUE) {
+    return kit::fail(KEEL_UNSUPPORTED,
+                     "cuda: memory is exported as an opaque handle only, not as %u", kind);
+  }
+  const auto address = reinterpret_cast<CUdeviceptr>(pointer);
+  CUdeviceptr base = 0;
+  size_t object_size = 0;
+  CUresult found = CUDA_SUCCESS;
+  keel_status status = device.call("cuMemGetAddressRange", [&](const Functions& cu) {
+    return found = cu.MemGetAddressRange(&base, &object_size, address);
+  });
+  if (found == CUDA_ERROR_NOT_FOUND || found == CUDA_ERROR_INVALID_VALUE) {
+    return kit::fail(KEEL_INVALID_ARGUMENT, "cuda: %p is no memory of this device", pointer);
+  }
+  if (status != KEEL_OK) return status;
+  if (size > object_size - (address - base)) {
+    return kit::fail(KEEL_INVALID_ARGUMENT, "cuda: %llu bytes at %p reach past their allocation",
+                     static_cast<unsigned long long>(size), pointer);
+  }
+  Handle handle = {};
+  handle.object_size = object_size;
+  status = device.call("cuIpcGetMemHandle", [&](const Functions& cu) {
+    return cu.IpcGetMemHandle(&handle.native, base);
+  });
+  if (status != KEEL_OK) return status;
+  out_export->kind = KEEL_EXPORT_OPAQUE;
+  out_export->fd = -1;
+  out_export->offset = address - base;
+  out_export->object_size = object_size;
+  out_export->bytes_size = sizeof(handle);
+  std::memcpy(out_export->bytes, &handle, sizeof(handle));
+  return KEEL_OK;
+}
+
+keel_status Import::open(Device& device, const keel_memory_export& exported, void** out_pointer,
+                         std::unique_ptr<Import>* out_import) {
+  if (!has_functions(device.functions())) return say_missing();
+  Handle handle = {};
+  keel_status status = read(exported, &handle);
+  if (status != KEEL_OK) return status;
+  std::unique_ptr<Import> import(new Import);
+  CUdeviceptr base = 0;
+  CUresult opened = CUDA_SUCCESS;
+  status = device.call("cuIpcOpenMemHandle", [&](const Functions& cu) {
+    return opened = cu.IpcOpenMemHandle(&base, handle.native, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+  });
+  const std::string said = device.driver().text_of("cuIpcOpenMemHandle", opened);
+  switch (opened) {
+    case CUDA_ERROR_INVALID_CONTEXT:  // the device's own is current
+      return kit::fail(KEEL_FAILED_PRECONDITION,
+                       "cuda: memory of this process itself is not imported: %s", said.c_str());
+    case CUDA_ERROR_ALREADY_MAPPED:
+      return kit::fail(KEEL_ALREADY_EXISTS, "cuda: the memory is imported already: %s",
+                       said.c_str());
+    case CUDA_ERROR_MAP_FAILED:
+      return kit::fail(KEEL_UNAVAILABLE, "cuda: the memory is out of reach: %s", said.c_str());
+    case CUDA_ERROR_INVALID_HANDLE:
+    case CUDA_ERROR_INVALID_VALUE:
+      return kit::fail(KEEL_INVALID_ARGUMENT, "cuda: exported->bytes are no handle: %s",
+                       said.c_str());
+    default:
+      break;
+  }
+  if (status != KEEL_OK) return status;
+  import->base_ = base;
+  *out_pointer = reinterpret_cast<void*>(base + exported.offset);
+  *out_import = std::move(import);
+  return KEEL_OK;
+}
+
+keel_status Import::close(Device& device) const {
+  return device.release("cuIpcCloseMemHandle",
+                        [&](const Functions& cu) { return cu.IpcCloseMemHandle(base_); });
+}
+
+}  // namespace keel::cuda
