@@ -7,6 +7,7 @@
 
 #include "conformance/protocol.h"
 #include "conformance/session.h"
+#include "conformance/sharer.h"
 #include "conformance/support_table.h"
 #include "conformance/worker.h"
 
@@ -100,6 +101,9 @@ void add_conform_command(CLI::App& app, int* exit_code) {
   CLI::App& worker = *app.add_subcommand(kWorkerCommand);
   worker.group("");  // not in the help
   worker.callback([exit_code] { *exit_code = worker_main(); });
+  CLI::App& sharer = *app.add_subcommand(kSharerCommand);
+  sharer.group("");
+  sharer.callback([exit_code] { *exit_code = sharer_main(); });
 }
 
 }  // namespace keel::conformance

@@ -1,6 +1,7 @@
 // Level memory: the kinds of memory that are claimed, what happens when there is none
 // left, and use from several threads.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -9,6 +10,7 @@
 #include <thread>
 
 #include "conformance/harness.h"
+#include "conformance/sharer_process.h"
 
 namespace keel::conformance {
 
@@ -112,6 +114,47 @@ void still_works(const Context& context) {
   stream.download(received, device.data());
   stream.synchronize();
   check_equal(received, sent, "after running out of memory");
+}
+
+// What one process exported, another has imported: each finds there what the other wrote. Neither
+// is this one, whose core has the plugin.
+void shared_by_processes(const Context& context) {
+  constexpr uint64_t kBytes = 50'021;
+  constexpr uint64_t kOffset = 4321;
+  constexpr uint64_t kShared = kBytes - kOffset;
+  SharerProcess owner(context);
+  SharerProcess guest(context);
+  std::string kinds;
+  for (const auto& [kind, name] :
+       {std::pair{KEEL_EXPORT_OPAQUE, "opaque"}, std::pair{KEEL_EXPORT_MEMFD, "memfd"},
+        std::pair{KEEL_EXPORT_DMABUF, "dma-buf"}}) {
+    keel_memory_export exported = {};
+    if (!owner.export_memory(kind, kBytes, kOffset, &exported)) continue;
+    kinds += (kinds.empty() ? "" : ", ") + std::string(name);
+    check(exported.kind == kind, fmt::format("{}: kind is {}", name, exported.kind));
+    check(kind == KEEL_EXPORT_OPAQUE || exported.fd >= 0, fmt::format("{}: no fd", name));
+    check(exported.bytes_size <= sizeof(exported.bytes),
+          fmt::format("{}: bytes_size is {}", name, exported.bytes_size));
+    check(exported.offset <= exported.object_size &&
+              exported.object_size - exported.offset >= kShared,
+          fmt::format("{}: {} bytes at {} of {}", name, kShared, exported.offset,
+                      exported.object_size));
+    if (kind != KEEL_EXPORT_DMABUF) {  // which is for other drivers
+      const std::vector<std::byte> first = random_bytes(context, 0, kShared);
+      const std::vector<std::byte> second = random_bytes(context, 1, kShared);
+      owner.write(first);
+      guest.import_memory(exported);
+      check_equal(guest.read(kShared), first, fmt::format("{}: what the owner wrote", name));
+      guest.write(second);
+      check_equal(owner.read(kShared), second, fmt::format("{}: what the importer wrote", name));
+      guest.close_import();
+      check_equal(owner.read(kShared), second, fmt::format("{}: after close_import", name));
+    }
+    if (exported.fd >= 0) close(exported.fd);
+    owner.free();
+  }
+  check(!kinds.empty(), "EXPORT is claimed, but memory of no kind is exported");
+  note("exported as " + kinds);
 }
 
 // More than any machine has: 4 EiB, and 64 TiB, which no rounding hides.
@@ -329,6 +372,7 @@ void add_memory_cases(const Environment& environment, std::vector<Case>* cases) 
         fmt::format("host_register/{}", size), [size](const Context& c) { host_register(c, size); },
         KEEL_CLAIM_HOST_REGISTER);
   }
+  add("export", shared_by_processes, KEEL_CLAIM_EXPORT);
   add("info", memory_info, KEEL_CLAIM_MEMORY_INFO);
   // Address space and page tables of a large device take seconds.
   const uint64_t memory_bytes = environment.info.memory_bytes;

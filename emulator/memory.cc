@@ -94,7 +94,6 @@ bool Storage::is_margin_whole() const {
   return (margin[0] == std::byte{kMarginByte} || is_freed) &&
          std::memcmp(margin, margin + 1, kMargin - 1) == 0;
 }
-}
 
 Memory::Memory(const DeviceRange& range, uint64_t bytes, bool shareable)
     : range_(range), bytes_(bytes), file_(shareable ? SharedFile::create() : nullptr) {}

@@ -5,7 +5,8 @@ namespace {
 
 keel_status info(keel_plugin_instance* instance, uint32_t ordinal, keel_device_info* out_info) {
   const keel_status status = keel::faulty::plain_tables().device.info(instance, ordinal, out_info);
-  out_info->claims |= KEEL_CLAIM_MANAGED | KEEL_CLAIM_HOST_REGISTER | KEEL_CLAIM_KERNELS;
+  out_info->claims |=
+      KEEL_CLAIM_MANAGED | KEEL_CLAIM_HOST_REGISTER | KEEL_CLAIM_KERNELS | KEEL_CLAIM_EXPORT;
   return status;
 }
 
@@ -13,6 +14,18 @@ keel_status host_register(keel_plugin_device*, void*, uint64_t, void**) {
   return KEEL_UNSUPPORTED;
 }
 keel_status host_unregister(keel_plugin_device*, void*) {
+  return KEEL_UNSUPPORTED;
+}
+
+keel_status export_memory(keel_plugin_device*, void*, uint64_t, keel_export_kind, int64_t,
+                          keel_memory_export*) {
+  return KEEL_UNSUPPORTED;
+}
+keel_status import_memory(keel_plugin_device*, const keel_memory_export*, void**,
+                          keel_plugin_import**) {
+  return KEEL_UNSUPPORTED;
+}
+keel_status close_import(keel_plugin_device*, keel_plugin_import*) {
   return KEEL_UNSUPPORTED;
 }
 
@@ -39,6 +52,9 @@ extern "C" KEEL_EXPORT keel_status keel_plugin_query_v0(const keel_host* host,
   tables.device.info = info;
   tables.memory.host_register = host_register;
   tables.memory.host_unregister = host_unregister;
+  tables.memory.export_memory = export_memory;
+  tables.memory.import_memory = import_memory;
+  tables.memory.close_import = close_import;
   tables.kernel = &kKernelTable;
   return keel::faulty::answer_query("faulty_false_claims", tables, host, out_plugin);
 }

@@ -1,0 +1,134 @@
+#include "conformance/sharer_process.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "conformance/protocol.h"
+
+namespace keel::conformance {
+
+namespace {
+
+void check_answer(const SharerMessage& answer, const std::string& what, const Where& where) {
+  check(answer.status == KEEL_OK,
+        fmt::format("{}: {}: {}", what, keel_status_name(answer.status), answer.text), where);
+}
+
+}  // namespace
+
+SharerProcess::SharerProcess(int64_t wait_ns, const Where& where) : wait_ns_(wait_ns) {
+  int ends[2];
+  check(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0, "socketpair", where);
+  socket_ = ends[0];
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], STDIN_FILENO);
+  posix_spawn_file_actions_addclose(&actions, kAnswerDescriptor);
+  std::string program = "keel";
+  std::string command = kSharerCommand;
+  char* arguments[] = {program.data(), command.data(), nullptr};
+  const int error = posix_spawn(&pid_, "/proc/self/exe", &actions, nullptr, arguments, environ);
+  posix_spawn_file_actions_destroy(&actions);
+  close(ends[1]);
+  if (error == 0) return;
+  close(socket_);
+  fail_case(fmt::format("posix_spawn: {}", strerror(error)), where);
+}
+
+SharerProcess::SharerProcess(const Context& context, Where where)
+    : SharerProcess(context.environment.wait_ns, where) {
+  const Target& target = context.environment.target;
+  SharerMessage request(SharerCommand::kOpen);
+  request.ordinal =
+      static_cast<uint32_t>(std::stoul(target.device.substr(target.device.rfind(':') + 1)));
+  std::strncpy(request.text, target.path.c_str(), sizeof(request.text) - 1);
+  std::vector<std::byte> nothing;
+  const SharerMessage answer = ask(request, &nothing, where);
+  if (answer.status == KEEL_UNAVAILABLE) {
+    unsupported(fmt::format("the device is for one process at a time: {}", answer.text));
+  }
+  check_answer(answer, "opening the device in another process", where);
+}
+
+SharerProcess::~SharerProcess() {
+  close(socket_);
+  kill(pid_, SIGKILL);
+  waitpid(pid_, nullptr, 0);
+}
+
+SharerMessage SharerProcess::ask(const SharerMessage& request, std::vector<std::byte>* payload,
+                                 const Where& where) {
+  SharerMessage answer;
+  check(send_message(socket_, request, *payload), "the other process has ended", where);
+  pollfd waited = {socket_, POLLIN, 0};
+  int ready = -1;
+  do {
+    ready = poll(&waited, 1, static_cast<int>(wait_ns_ / 1'000'000));
+  } while (ready < 0 && errno == EINTR);
+  check(ready == 1, "the other process does not answer", where);
+  check(receive_message(socket_, &answer, payload), "the other process has ended", where);
+  return answer;
+}
+
+void SharerProcess::must_obey(const SharerMessage& request, std::vector<std::byte>* payload,
+                              const char* what, const Where& where) {
+  check_answer(ask(request, payload, where), what, where);
+}
+
+bool SharerProcess::export_memory(keel_export_kind kind, uint64_t size, uint64_t offset,
+                                  keel_memory_export* out_export, Where where) {
+  SharerMessage request(SharerCommand::kExport);
+  request.kind = kind;
+  request.size = size;
+  request.offset = offset;
+  std::vector<std::byte> nothing;
+  const SharerMessage answer = ask(request, &nothing, where);
+  if (answer.status == KEEL_UNSUPPORTED) return false;
+  check_answer(answer, fmt::format("export_memory of kind {}", kind), where);
+  *out_export = answer.exported;
+  return true;
+}
+
+void SharerProcess::import_memory(const keel_memory_export& exported, Where where) {
+  SharerMessage request(SharerCommand::kImport);
+  request.exported = exported;
+  std::vector<std::byte> nothing;
+  must_obey(request, &nothing, "import_memory", where);
+}
+
+void SharerProcess::write(std::span<const std::byte> bytes, Where where) {
+  SharerMessage request(SharerCommand::kWrite);
+  std::vector<std::byte> payload(bytes.begin(), bytes.end());
+  must_obey(request, &payload, "a copy to the memory", where);
+}
+
+std::vector<std::byte> SharerProcess::read(uint64_t size, Where where) {
+  SharerMessage request(SharerCommand::kRead);
+  request.size = size;
+  std::vector<std::byte> payload;
+  must_obey(request, &payload, "a copy from the memory", where);
+  return payload;
+}
+
+void SharerProcess::close_import(Where where) {
+  SharerMessage request(SharerCommand::kClose);
+  std::vector<std::byte> nothing;
+  must_obey(request, &nothing, "close_import", where);
+}
+
+void SharerProcess::free(Where where) {
+  SharerMessage request(SharerCommand::kFree);
+  std::vector<std::byte> nothing;
+  must_obey(request, &nothing, "free", where);
+}
+
+}  // namespace keel::conformance
