@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <tuple>
 
 #include "core/memory_block.h"
 
@@ -50,7 +51,9 @@ class HostPins {
   struct Key {
     const char* host;  // where the host has the segment
     Device* device;
-    auto operator<=>(const Key&) const = default;
+    bool operator<(const Key& other) const {
+      return std::tie(host, device) < std::tie(other.host, other.device);
+    }
   };
 
   void forget_now(const char* host);
