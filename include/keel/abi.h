@@ -710,8 +710,8 @@ typedef struct keel_ccl_table {
    * *out_comm is NULL. Blocks as init_rank does, and ends by an abort of |comm|, too. What is made
    * outlives |comm|. Optional: without it, or with KEEL_UNSUPPORTED, the ranks meet by a unique id.
    * Native: ncclCommSplit (a color and a key), HcclCreateSubCommConfig (a list of ranks). */
-  keel_status (*split)(keel_plugin_comm* comm, const uint32_t* ranks, uint32_t world,
-                       uint32_t rank, int64_t timeout_ns, keel_plugin_comm** out_comm);
+  keel_status (*split)(keel_plugin_comm* comm, const uint32_t* ranks, uint32_t world, uint32_t rank,
+                       int64_t timeout_ns, keel_plugin_comm** out_comm);
 } keel_ccl_table;
 
 /* ---- the plugin --------------------------------------------------------- */

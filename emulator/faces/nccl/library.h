@@ -19,7 +19,7 @@ namespace keel::emulator::nccl {
 // What the face is asked to be. See docs/emulator.md.
 struct Settings {
   int version = NCCL_VERSION_CODE;  // what ncclGetVersion says
-  uint64_t stuck = 0;  // the number of the group that does not get onto its streams; 0: none
+  uint64_t stuck = 0;         // the number of the group that does not get onto its streams; 0: none
   uint64_t ids = UINT64_MAX;  // unique ids that it gives; after those it fails to
 };
 // From KEEL_EMULATED_NCCL.
