@@ -20,17 +20,20 @@ int main(int argc, char** argv) {
   std::string markdown_path;
   bool emulated = false;
   bool quick = false;
+  bool unfinished = false;
   app.add_option("folder", folder, "Where the steps wrote to")->required();
   app.add_option("--json", json_path, "Where to write the report")->required();
   app.add_option("--markdown", markdown_path, "Where to write it as a table")->required();
   app.add_flag("--emulated", emulated, "Says that it was an emulated GPU");
   app.add_flag("--quick", quick, "Says that sizes were small");
+  app.add_flag("--unfinished", unfinished, "Says that there are steps to come");
   try {
     app.parse(argc, argv);
     keel::bench::GpuRun run = keel::bench::read_gpu_run(folder);
     run.date = keel::bench::examine_machine().date;
     run.emulated |= emulated;
     run.quick = quick;
+    if (unfinished) run.facts.emplace_back("unfinished", "the run was ended before its next step");
     keel::tensorfile::put_file(json_path, keel::bench::to_json(run));
     keel::tensorfile::put_file(markdown_path, keel::bench::to_markdown(run));
     return 0;

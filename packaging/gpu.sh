@@ -70,6 +70,13 @@ fi
 
 # ---- steps ------------------------------------------------------------------------------
 
+# write_report [--unfinished]: after each step, so that a run which is ended has those before.
+write_report() {
+  mkdir -p "$(dirname "$output")"
+  timeout 20 "$report" "$work" --json "$output.json" --markdown "$output.md" \
+    ${emulated:+"$emulated"} $quick "$@"
+}
+
 # note NAME OUTCOME SECONDS REASON: a line here, and one of the report.
 note() {
   local reason
@@ -77,6 +84,7 @@ note() {
   reason=${reason% }
   printf '%-8s %-16s %3s s  %s\n' "$2" "$1" "$3" "$reason"
   printf '%s\t%s\t%s\t%s\n' "$1" "$2" "$3" "$reason" >>"$work/steps.tsv"
+  write_report --unfinished >/dev/null 2>&1
 }
 skip() { note "$1" skipped 0 "$2"; }
 
@@ -340,8 +348,6 @@ else
 fi
 fact "seconds" "$SECONDS"
 
-mkdir -p "$(dirname "$output")"
-timeout 20 "$report" "$work" --json "$output.json" --markdown "$output.md" ${emulated:+"$emulated"} \
-  $quick || { echo "gpu: no report could be written" >&2; exit 1; }
+write_report || { echo "gpu: no report could be written" >&2; exit 1; }
 echo "$output.json and $output.md, after $SECONDS s"
 exit $failed

@@ -136,6 +136,22 @@ expect "$work/broken.md" \
 expect "$work/broken.md" '^\| figures \| failed ' '^\| ring \| failed ' '^\| training \| failed '
 expect "$work/broken.json" '"outcome": "failed"'
 
+# A run that is killed has a report of the steps before.
+mkdir "$work/temporary"
+TMPDIR=$work/temporary "$packaging/gpu.sh" --root "$build" --output "$work/ended" --emulated --quick \
+  >"$work/ended" 2>&1 &
+run=$!
+for ((i = 0; i < 1200; ++i)); do
+  grep -q '^passed  *conform-cuda ' "$work/ended" && [[ -e $work/ended.md && -e $work/ended.json ]] && break
+  sleep 0.1
+done
+kill -KILL $run && wait $run 2>/dev/null
+expect "$work/ended.md" '^- unfinished: the run was ended before its next step$' \
+  '^\| conform-cuda \| passed \|' '^- \*\*cuda\*\* '
+for file in "$work"/{bare,emulated,broken}.md; do
+  ! grep -q unfinished "$file" || fail "$file is of an unfinished run"
+done
+
 # Benchmarks that are killed: each figure has its line, as it has where nobody could take one. Those
 # of full size would take the emulated chip hours.
 KEEL_CUDA_LIBRARY_FOLDER=$build/lib/keel/emulated/cuda "$build/bin/keel_bench" --filter cuda_ \
