@@ -226,6 +226,10 @@ TEST_F(SharedMemoryTest, MemoryThatIsFreedUnderAnImport) {
   EXPECT_EQ(alloc(*owner_, 8), here);
   const auto stream = make_stream(guest_);
   EXPECT_EQ(read(*stream, there, 2), (std::vector<uint32_t>{0, 0}));
+  Access access(guest_->memory());
+  std::byte* data = nullptr;
+  expect_ok(access.reach(there, 8, &data));
+  expect_ok(access.check_margins());
   write(*stream, there, {1, 2});
   owner_.reset();
   EXPECT_EQ(read(*stream, there, 2), (std::vector<uint32_t>{1, 2}));
@@ -235,6 +239,16 @@ TEST_F(SharedMemoryTest, MemoryThatIsFreedUnderAnImport) {
   expect_ok(guest_->memory().close_import(there));
   Address again = 0;
   expect_fails(Code::kUnavailable, "shares no such memory", guest_->memory().import(place, &again));
+}
+
+TEST_F(SharedMemoryTest, WhatIsWrittenBehindItShows) {
+  Access access(guest_->memory());
+  std::byte* data = nullptr;
+  expect_ok(access.reach(import(share(alloc(*owner_, 8))), 8, &data));
+  data[7] = std::byte{1};
+  expect_ok(access.check_margins());
+  data[8] = std::byte{1};
+  expect_fails(Code::kIllegalAddress, "behind an allocation of 8", access.check_margins());
 }
 
 TEST_F(SharedMemoryTest, PlacesThatAreNone) {
