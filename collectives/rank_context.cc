@@ -37,8 +37,10 @@ DeviceSum& RankContext::device_sum() {
 Stage::Traffic RankContext::traffic() const {
   const DeviceSum* const sum = told_sum_.load(std::memory_order_acquire);
   const uint64_t summed = sum == nullptr ? 0 : sum->summed_bytes();
-  return {to_host.load(std::memory_order_relaxed) + summed,
-          to_device.load(std::memory_order_relaxed) + summed};
+  return {to_host.load(std::memory_order_relaxed) +
+              messages_to_host.load(std::memory_order_relaxed) + summed,
+          to_device.load(std::memory_order_relaxed) +
+              messages_to_device.load(std::memory_order_relaxed) + summed};
 }
 
 void RankContext::tell_exchange(const Request& request, const Side& send, const Side& receive,

@@ -155,9 +155,12 @@ class RankContext {
     return team_->name_ranks(missing);
   }
 
+  // By the stage; and by messages, each of which has one of its own.
   std::atomic<uint64_t> to_host{0};
   std::atomic<uint64_t> to_device{0};
-  // Both, with what the device has summed up.
+  std::atomic<uint64_t> messages_to_host{0};
+  std::atomic<uint64_t> messages_to_device{0};
+  // All of it, with what the device has summed up.
   Stage::Traffic traffic() const;
   uint64_t in_place() const { return in_place_.load(std::memory_order_relaxed); }
 

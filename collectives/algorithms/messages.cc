@@ -178,9 +178,9 @@ void MessageExchange::finish(Moving& moving) {
   moving.state = State::kDone;
   if (!moving.stage) return;
   if (moving.transfer->sends) {
-    context_.to_host.fetch_add(moving.transfer->bytes(), std::memory_order_relaxed);
+    context_.messages_to_host.fetch_add(moving.transfer->bytes(), std::memory_order_relaxed);
   } else {
-    context_.to_device.fetch_add(moving.transfer->bytes(), std::memory_order_relaxed);
+    context_.messages_to_device.fetch_add(moving.transfer->bytes(), std::memory_order_relaxed);
   }
   stages_.push_back(std::move(moving.stage));
 }

@@ -241,6 +241,26 @@ TEST_F(BridgeTest, OtherOperationsGoByTheSameWindows) {
   }
 }
 
+// Whatever comes after it.
+TEST_F(BridgeTest, WhatMessagesMovedStaysCounted) {
+  constexpr uint64_t kCount = 1 << 16;
+  connect({paced_chip(4), paced_chip(4)}, kCount);
+  fill(kCount, 1);
+  const Rank& from = ranks_[0];
+  const Rank& to = ranks_[1];
+  ASSERT_KEEL_OK(keel_send(from.comm, from.send, kCount, KEEL_FLOAT32, 1, from.stream));
+  ASSERT_KEEL_OK(keel_recv(to.comm, to.receive, kCount, KEEL_FLOAT32, 0, to.stream));
+  for (uint32_t rank = 0; rank < world(); ++rank) ASSERT_KEEL_OK(all_reduce(rank, kCount));
+  for (uint32_t rank = 0; rank < world(); ++rank) {
+    ASSERT_KEEL_OK(keel_stream_synchronize(ranks_[rank].stream, kPatience));
+    auto stats = KEEL_STRUCT_INIT(keel_comm_stats, KEEL_STRUCT_COMM_STATS);
+    ASSERT_KEEL_OK(keel_comm_stats_get(ranks_[rank].comm, &stats));
+    constexpr uint64_t kBytes = kCount * sizeof(float);
+    EXPECT_EQ(stats.bytes_to_host, kBytes + (rank == 0 ? kBytes : 0));
+    EXPECT_EQ(stats.bytes_to_device, kBytes + (rank == 1 ? kBytes : 0));
+  }
+}
+
 TEST_F(BridgeTest, AllRanksTellOfTheSamePlan) {
   connect({paced_chip(0.5), paced_chip(0.5), paced_chip(4)}, 1 << 21);
   EXPECT_TRUE(explain(0)["last"].is_null());
