@@ -141,7 +141,9 @@ class ProcessLimits : public testing::Test {
 TEST_F(ProcessLimits, MemoryThatFitsNoFileIsRefused) {
   start();
   EXPECT_EQ(ask(0, "short files"), "KEEL_OK");
-  EXPECT_SAYS("KEEL_OUT_OF_MEMORY", ask(0, "alloc"));
+  const std::string said = ask(0, "alloc");
+  EXPECT_SAYS("KEEL_OUT_OF_MEMORY", said);
+  EXPECT_SAYS("ulimit -f", said);
   EXPECT_EQ(ask(0, "long files"), "KEEL_OK");
   EXPECT_EQ(ask(0, "alloc"), "KEEL_OK");
 }

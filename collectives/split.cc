@@ -100,6 +100,8 @@ Status split_team(RankContext& context, int32_t color, int32_t key, uint32_t fla
       if (!status.ok() && context.segment().failed()) status = context.segment().failure_status();
     }
   }
+  // What a rank cannot map, the others need not wait for.
+  if (status.ok() && takes_part) status = Team::join(std::move(meeting), out_team);
   // Until all have fetched it, it has to be there.
   std::vector<int32_t> fetched;
   const Status met =
@@ -123,7 +125,7 @@ Status split_team(RankContext& context, int32_t color, int32_t key, uint32_t fla
     }
     return failure(KEEL_RANK_FAILED, "{} could not enter the new communicator", team.name(member));
   }
-  return takes_part ? Team::join(std::move(meeting), out_team) : Status();
+  return {};
 }
 
 }  // namespace keel

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <iterator>
 
 namespace keel::cpu {
@@ -27,7 +28,10 @@ uint64_t charged(uint64_t size) {
 std::unique_ptr<Arena> Arena::create(AddressSpace& space, uint64_t size) {
   // Past the limit of this process a longer file is not an error but a signal, which kills.
   struct rlimit limit = {};
-  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < size) return nullptr;
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < size) {
+    errno = EFBIG;
+    return nullptr;
+  }
   const int fd = memfd_create("keel-cpu", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) return nullptr;
   if (ftruncate(fd, static_cast<off_t>(size)) == 0 &&
@@ -36,7 +40,9 @@ std::unique_ptr<Arena> Arena::create(AddressSpace& space, uint64_t size) {
       return std::unique_ptr<Arena>(new Arena(space, fd, *mapping));
     }
   }
+  const int error = errno;
   ::close(fd);
+  errno = error;
   return nullptr;
 }
 
@@ -64,6 +70,7 @@ uint64_t MemoryBudget::left() const {
 
 void* ArenaPool::allocate(uint64_t size) {
   // Checked before rounding, which could wrap around.
+  errno = 0;
   if (size > budget_.limit()) return nullptr;
   const uint64_t bytes = charged(size);
   if (!budget_.take(bytes)) return nullptr;

@@ -16,7 +16,7 @@ namespace keel::cpu {
 // truncation (SIGBUS). Pages are committed when they are first touched.
 class Arena {
  public:
-  // |size| is a multiple of the page size. NULL when the kernel refuses.
+  // |size| is a multiple of the page size. NULL when the kernel refuses; errno says why.
   static std::unique_ptr<Arena> create(AddressSpace& space, uint64_t size);
   ~Arena();
   Arena(const Arena&) = delete;
@@ -70,7 +70,7 @@ class ArenaPool {
   ArenaPool(AddressSpace& space, MemoryBudget& budget) : space_(space), budget_(budget) {}
 
   // Device address of |size| bytes: aligned to 64, from a page up to 4 KiB. NULL
-  // when the budget or the system has no more.
+  // when the budget has no more, with an errno of 0, or the system, with its errno.
   void* allocate(uint64_t size);
   // False when |pointer| did not come from allocate.
   bool release(void* pointer);

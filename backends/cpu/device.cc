@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <keel/plugin_kit.hpp>
@@ -65,6 +66,12 @@ keel_status Device::allocate(keel_memory_kind kind, uint64_t size, void** out_po
   ArenaPool& pool = kind == KEEL_MEMORY_DEVICE ? device_memory_ : pinned_memory_;
   *out_pointer = pool.allocate(size);
   if (*out_pointer != nullptr) return KEEL_OK;
+  const int error = errno;
+  if (error != 0) {
+    return kit::fail(KEEL_OUT_OF_MEMORY, "cpu: the system has no %llu bytes of shared memory: %s%s",
+                     static_cast<unsigned long long>(size), std::strerror(error),
+                     error == EFBIG ? " (ulimit -f)" : "");
+  }
   return kit::fail(KEEL_OUT_OF_MEMORY, "cpu: no room for %llu bytes: %llu of %llu are left",
                    static_cast<unsigned long long>(size),
                    static_cast<unsigned long long>(budget_.left()),

@@ -30,12 +30,12 @@ Status make_sealed_file(ByteView bytes, FileDescriptor* out_file) {
   while (!bytes.empty()) {
     const ssize_t put = write(file.get(), bytes.data(), bytes.size());
     if (put < 0 && errno == EINTR) continue;
-    if (put <= 0) return system_failure(errno, "writing the roster");
+    if (put <= 0) return system_failure(put == 0 ? ENOSPC : errno, "write");
     bytes = bytes.subspan(static_cast<size_t>(put));
   }
   if (fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) !=
       0) {
-    return system_failure(errno, "sealing the roster");
+    return system_failure(errno, "sealing it");
   }
   *out_file = std::move(file);
   return {};
@@ -227,7 +227,8 @@ Status MeetingServer::tell_everybody() {
   FileDescriptor segment;
   KEEL_RETURN_IF_ERROR(factory_(attendees, &segment));
   FileDescriptor roster;
-  KEEL_RETURN_IF_ERROR(make_sealed_file(write_roster(attendees), &roster));
+  KEEL_RETURN_IF_ERROR(
+      make_sealed_file(write_roster(attendees), &roster).with_prefix("the roster: "));
   const Bytes answer = write_answer({});
   const std::array<int, 2> descriptors = {roster.get(), segment.get()};
   for (const auto& [rank, seat] : seats_) {

@@ -24,6 +24,7 @@ Status system_failure(int error, std::string_view what) {
       return failure(KEEL_UNAVAILABLE, "{}: {}", what, text);
     case ENOMEM:
     case ENOBUFS:
+    case ENOSPC:
       return failure(KEEL_OUT_OF_MEMORY, "{}: {}", what, text);
     case EACCES:
     case EPERM:
