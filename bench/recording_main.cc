@@ -1,10 +1,18 @@
 // keel_bench_recording: `recorded COUNT` does to COUNT operations what makes a mismatch and a hang
 // explicable, and nothing else; `bare COUNT` runs the same loop without. For callgrind.
+// `all_reduce ROUNDS` times operations of 1 MiB between two ranks, which are recorded once, as all
+// are, or once more by the caller, in turn: nothing can leave the one out, but the other shows
+// what it costs. Prints a line a round: seconds of an operation, once and twice.
+#include <keel/keel.h>
+
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
+#include <string>
+#include <thread>
+#include <vector>
 
+#include "bench/harness.h"
 #include "collectives/flight/recorder.h"
 #include "collectives/operation.h"
 #include "collectives/transports/control_segment.h"
@@ -37,37 +45,130 @@ std::unique_ptr<ControlSegment> make_segment() {
 
 // As Communicator::enqueue, Runner::write_post, Runner::compare and Communicator::complete do.
 // False where the fingerprints differ, which they do not.
+[[gnu::always_inline]] inline bool record(FlightRecorder& recorder, ControlSegment& segment,
+                                          uint64_t sequence, keel::Request& request,
+                                          keel::Post& own) {
+  request.print = request.fingerprint();
+  FlightRecorder::Entry* const entry = recorder.begin(sequence, request.print, request.count);
+  own.fingerprint = request.print;
+  FlightRecorder::start(entry);
+  if (!(segment.post(1, sequence).fingerprint == request.print)) return false;
+  FlightRecorder::finish(entry, KEEL_OK);
+  return true;
+}
+
+// As rank 1 has posted, for all there will be.
+void post_all(ControlSegment& segment, const keel::Request& request) {
+  for (uint64_t at = 0; at < ControlSegment::kPosts; ++at) {
+    segment.post(1, at).fingerprint = request.fingerprint();
+  }
+}
+
 bool run(uint64_t count, bool recorded) {
   const auto recorder = FlightRecorder::create({"bench", 0, kWorld, "cpu:0"});
   const auto segment = make_segment();
   keel::Request request = some_request();
-  request.print = request.fingerprint();
-  for (uint64_t at = 0; at < ControlSegment::kPosts; ++at) {
-    segment->post(1, at).fingerprint = request.print;
-  }
+  post_all(*segment, request);
   for (uint64_t sequence = 0; sequence < count; ++sequence) {
     keel::Post& own = segment->post(0, sequence);
     // Neither loop may be computed ahead, or left out.
     asm volatile("" : : "r"(&request), "r"(&own) : "memory");
     if (!recorded) continue;
-    request.print = request.fingerprint();
-    FlightRecorder::Entry* const entry = recorder->begin(sequence, request.print, request.count);
-    own.fingerprint = request.print;
-    FlightRecorder::start(entry);
-    if (!(segment->post(1, sequence).fingerprint == request.print)) return false;
-    FlightRecorder::finish(entry, KEEL_OK);
+    if (!record(*recorder, *segment, sequence, request, own)) return false;
   }
   return true;
+}
+
+// ---- within an operation --------------------------------------------------------
+
+void require(keel_status status) {
+  if (status == KEEL_OK) return;
+  std::fprintf(stderr, "keel_bench_recording: %s\n", keel_last_error());
+  std::exit(1);
+}
+
+// One of two that sum 1 MiB, and what records once more.
+class Rank {
+ public:
+  Rank(uint32_t rank, keel_device device, keel_comm comm)
+      : comm_(comm),
+        recorder_(FlightRecorder::create({"bench", rank, kWorld, "cpu:0"})),
+        segment_(make_segment()) {
+    require(keel_stream_create(device, 0, &stream_));
+    require(keel_alloc(device, KEEL_MEMORY_DEVICE, kBytes, &data_));
+    const uint32_t zero = 0;
+    require(keel_fill(stream_, data_, &zero, sizeof(zero), kBytes));
+    require(keel_stream_synchronize(stream_, KEEL_TIMEOUT_DEFAULT));
+    post_all(*segment_, request_);
+  }
+
+  void reduce(uint64_t count, bool twice) {
+    for (uint64_t i = 0; i < count; ++i) {
+      if (twice) record_once_more();
+      require(keel_all_reduce(comm_, data_, data_, request_.count, request_.dtype,
+                              request_.reduction, stream_));
+      require(keel_stream_synchronize(stream_, KEEL_TIMEOUT_DEFAULT));
+    }
+  }
+
+ private:
+  static constexpr uint64_t kBytes = 1 << 20;
+
+  void record_once_more() {
+    keel::Post& own = segment_->post(0, sequence_);
+    if (!record(*recorder_, *segment_, sequence_, request_, own)) std::abort();
+    ++sequence_;
+  }
+
+  const keel_comm comm_;
+  const std::unique_ptr<FlightRecorder> recorder_;
+  const std::unique_ptr<ControlSegment> segment_;
+  keel::Request request_ = some_request();
+  uint64_t sequence_ = 0;
+  keel_stream stream_ = {};
+  void* data_ = nullptr;
+};
+
+void time_all_reduce(uint32_t rounds) {
+  constexpr uint64_t kOperations = 200;
+  setenv("KEEL_CPU_DEVICES", "2", 1);
+  auto options = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
+  options.backends = "cpu";
+  require(keel_init(&options));
+  keel_device devices[kWorld] = {};
+  keel_comm comms[kWorld] = {};
+  for (uint32_t rank = 0; rank < kWorld; ++rank) require(keel_device_get(rank, &devices[rank]));
+  require(keel_comm_init_all(devices, kWorld, nullptr, comms));
+  Rank first(0, devices[0], comms[0]);
+  Rank second(1, devices[1], comms[1]);
+  const auto reduce = [&](bool twice) {
+    std::thread other([&] { second.reduce(kOperations, twice); });
+    first.reduce(kOperations, twice);
+    other.join();
+  };
+  const keel::bench::Contender contenders[] = {
+      {"once", 1, [&] { reduce(false); }},
+      {"twice", 1, [&] { reduce(true); }},
+  };
+  keel::bench::RaceOptions race;
+  race.rounds = rounds;
+  const std::vector<keel::bench::Timings> timings = keel::bench::race(contenders, race);
+  for (size_t round = 0; round < timings[0].seconds.size(); ++round) {
+    std::printf("%.9g %.9g\n", timings[0].seconds[round] / kOperations,
+                timings[1].seconds[round] / kOperations);
+  }
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const bool recorded = argc == 3 && std::strcmp(argv[1], "recorded") == 0;
-  if (!recorded && (argc != 3 || std::strcmp(argv[1], "bare") != 0)) {
-    std::fprintf(stderr, "keel_bench_recording recorded|bare COUNT\n");
-    return 2;
+  const std::string what = argc == 3 ? argv[1] : "";
+  const uint64_t count = argc == 3 ? std::strtoull(argv[2], nullptr, 10) : 0;
+  if (what == "recorded" || what == "bare") return run(count, what == "recorded") ? 0 : 1;
+  if (what == "all_reduce") {
+    time_all_reduce(static_cast<uint32_t>(count));
+    return 0;
   }
-  const uint64_t count = std::strtoull(argv[2], nullptr, 10);
-  return run(count, recorded) ? 0 : 1;
+  std::fprintf(stderr, "keel_bench_recording recorded|bare COUNT, all_reduce ROUNDS\n");
+  return 2;
 }
