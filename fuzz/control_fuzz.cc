@@ -2,86 +2,35 @@
 // where it should not. Rank 0 is here and runs operations; rank 1 is a process that does nothing
 // but hand out its memory, and everything it would write there is the fuzzer's, who may write
 // over anything else too.
-#include <fcntl.h>
-#include <signal.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
 
-#include "collectives/bootstrap/process_watch.h"
-#include "collectives/bootstrap/share_server.h"
 #include "collectives/runner.h"
 #include "collectives/split.h"
 #include "core/api.h"
 #include "fuzz/bytes.h"
+#include "fuzz/silent_peer.h"
 
 namespace {
 
-using keel::Attendee;
 using keel::FileDescriptor;
 using keel::Status;
 using keel::fuzz::Bytes;
+using keel::fuzz::require;
 
 constexpr uint32_t kWorld = 2;
 constexpr uint64_t kChunk = 4096;
 constexpr uint64_t kBuffer = 64 << 10;
-constexpr uint64_t kPeerMemory = 96 << 10;  // there may be less than rank 1 says
 constexpr int64_t kTimeoutNs = 2'000'000;
-
-void require(const Status& status, const char* what) {
-  if (status.ok()) return;
-  std::fprintf(stderr, "%s: %s\n", what, status.text());
-  std::abort();
-}
-
-struct Peer {
-  Attendee attendee;
-  keel::ObjectId object;
-};
-
-// Before anything of this process has threads.
-Peer start_peer() {
-  int ends[2];
-  if (pipe(ends) != 0) std::abort();
-  Peer peer;
-  const pid_t pid = fork();
-  if (pid == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    FileDescriptor file(memfd_create("keel-fuzz", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-    if (ftruncate(file.get(), kPeerMemory) != 0) std::abort();
-    fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK);
-    keel::ShareServer& server = keel::ShareServer::get();
-    require(server.publish(std::move(file), &peer.object), "publish");
-    peer.attendee.process = server.token();
-    const bool said = write(ends[1], &peer.object, sizeof(peer.object)) == sizeof(peer.object) &&
-                      write(ends[1], &peer.attendee.process, sizeof(keel::ProcessToken)) ==
-                          sizeof(keel::ProcessToken);
-    while (said) pause();
-    _exit(1);
-  }
-  if (pid < 0 || read(ends[0], &peer.object, sizeof(peer.object)) != sizeof(peer.object) ||
-      read(ends[0], &peer.attendee.process, sizeof(keel::ProcessToken)) !=
-          sizeof(keel::ProcessToken)) {
-    std::abort();
-  }
-  close(ends[0]);
-  close(ends[1]);
-  peer.attendee.rank = 1;
-  peer.attendee.pid = pid;
-  peer.attendee.device = "cpu:0";
-  require(keel::process_start_time(pid, &peer.attendee.start_time), "process_start_time");
-  return peer;
-}
 
 // Rank 0's process, for all inputs.
 struct Here {
-  Peer peer = start_peer();
+  keel::fuzz::SilentPeer peer = keel::fuzz::start_silent_peer();
   keel::Ref<keel::Device> device;
   char* memory = nullptr;  // send, then receive
 
@@ -110,13 +59,6 @@ struct Here {
     }
     for (keel::Ref<keel::Stream>& stream : streams) device->return_stream(std::move(stream));
   }
-  Attendee self() const {
-    Attendee attendee;
-    attendee.pid = getpid();
-    attendee.process = keel::ShareServer::get().token();
-    attendee.device = "cpu:0";
-    return attendee;
-  }
 };
 
 // One communicator, from its first operation to the one that fails.
@@ -124,7 +66,7 @@ class Team {
  public:
   Team(Here& here, Bytes& bytes) : here_(here), bytes_(bytes) {
     keel::Meeting meeting;
-    meeting.attendees = {here.self(), here.peer.attendee};
+    meeting.attendees = {keel::fuzz::introduce_self(0, "cpu:0"), here.peer.attendee};
     FileDescriptor file;
     require(keel::ControlSegment::create(kWorld, bytes.one_in(2), &file), "create");
     require(keel::ControlSegment::map(file, &theirs_), "map");

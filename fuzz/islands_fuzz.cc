@@ -1,0 +1,276 @@
+// What a rank may find in shared memory where ranks look for islands: other ones that lie of their
+// native libraries, of the ids to meet by, of how they got on and of where they belong. One rank
+// is here, on an emulated chip that has such a library; the others are a process that does nothing,
+// and what they would post is the fuzzer's.
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "collectives/islands/islands.h"
+#include "collectives/runner.h"
+#include "core/api.h"
+#include "fuzz/bytes.h"
+#include "fuzz/silent_peer.h"
+
+namespace {
+
+using keel::ControlSegment;
+using keel::FileDescriptor;
+using keel::NativeOffer;
+using keel::Status;
+using keel::fuzz::Bytes;
+using keel::fuzz::require;
+
+constexpr int64_t kTimeoutNs = 2'000'000;
+constexpr uint64_t kBuffer = 64 << 10;
+constexpr const char* kDevices[] = {"sim:0", "sim:1",   "sim:2", "sim:3",
+                                    "sim:4", "sim#2:0", "cpu:0"};
+
+// This rank's process, for all inputs.
+struct Here {
+  keel::fuzz::SilentPeer peer = keel::fuzz::start_silent_peer();
+  keel::Ref<keel::Device> device;
+  NativeOffer offer;  // what a rank that does not lie says of the same library
+  char* memory = nullptr;
+
+  Here() {
+    setenv("KEEL_SIM_DEVICES", "1", 1);
+    auto options = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
+    options.backends = "sim";
+    keel_device handle = {};
+    if (keel_set_log(KEEL_LOG_OFF, nullptr, nullptr) != KEEL_OK || keel_init(&options) != KEEL_OK ||
+        keel_device_get(0, &handle) != KEEL_OK) {
+      std::fprintf(stderr, "keel_init: %s\n", keel_last_error());
+      std::abort();
+    }
+    require(keel::find_device(handle, "device", &device), "device");
+    require(keel::make_native_offer(*device, &offer), "offer");
+    void* allocated = nullptr;
+    require(device->memory().alloc(KEEL_MEMORY_DEVICE, 2 * kBuffer, &allocated), "alloc");
+    memory = static_cast<char*>(allocated);
+    // A thread of a stream that is just starting when an input ends looks like a leak.
+    std::array<keel::Ref<keel::Stream>, 8> streams;
+    for (keel::Ref<keel::Stream>& stream : streams) {
+      require(device->lease_stream(&stream), "stream");
+    }
+    for (keel::Ref<keel::Stream>& stream : streams) device->return_stream(std::move(stream));
+  }
+};
+
+// One communicator, while it is made and in its first operation.
+class Team {
+ public:
+  Team(Here& here, Bytes& bytes)
+      : here_(here),
+        bytes_(bytes),
+        world_(2 + bytes.below(4)),
+        self_(bytes.below(world_)),
+        are_apart_(bytes.one_in(2)) {
+    keel::Meeting meeting;
+    for (uint32_t rank = 0; rank < world_; ++rank) {
+      keel::Attendee attendee = here.peer.attendee;
+      if (rank == self_) attendee = keel::fuzz::introduce_self(rank, kDevices[0]);
+      attendee.rank = rank;
+      auto why = NativeOffer::Why::kOffered;
+      if (rank != self_) {
+        attendee.device = kDevices[bytes.usually(1 + rank % 4, 4, std::size(kDevices))];
+        // The library of the emulated chip reaches the ranks of one process only. Nothing of what
+        // these post is an address, which such ranks would believe.
+        if (!bytes.one_in(4)) attendee.process = keel::ShareServer::get().token();
+        why = static_cast<NativeOffer::Why>(bytes.usually(1, 4, 4));
+      }
+      attendee.flags = keel::Team::kNoAlias | static_cast<uint32_t>(why)
+                                                  << keel::Team::kNativeShift;
+      meeting.attendees.push_back(std::move(attendee));
+    }
+    FileDescriptor file;
+    require(ControlSegment::create(world_, bytes.one_in(2), &file), "create");
+    require(ControlSegment::map(file, &theirs_), "map");
+    meeting.segment = std::move(file);
+    require(keel::Team::join(std::move(meeting), &team_), "join");
+    theirs_->set_chunk_bytes(4096);
+  }
+
+  void run() {
+    if (!keel::Islands::may_form(*team_)) return;
+    const std::atomic<bool> never{false};
+    keel::RankContext context(team_, self_, here_.device, /*forbid_alias=*/false);
+    context.make_stage();
+    for (uint32_t rank = 0; rank < world_; ++rank) {
+      if (rank == self_) continue;
+      theirs_->publish_done(rank, UINT64_MAX / 2, false);
+      put_offer(theirs_->eager(rank, 0), rank);
+    }
+    const keel::IslandPlan expected = plan_of_offers();
+    for (uint32_t rank = 0; rank < world_; ++rank) {
+      if (rank != self_) post_all(rank, expected);
+    }
+    keel::Patience patience(kTimeoutNs, never);
+    std::unique_ptr<keel::Islands> islands;
+    const Status formed = keel::Islands::form(context, here_.device, /*forbid_alias=*/false,
+                                              nullptr, patience, &islands);
+    if (formed.ok() != (islands != nullptr)) __builtin_trap();
+    if (!formed.ok() && *formed.text() == '\0') __builtin_trap();
+    if (!islands) return;
+    check(*islands->plan());
+    keel::Request request = draw();
+    if (islands->takes(request)) (void)islands->run(request, patience);
+    std::vector<keel::Part> parts(1 + bytes_.below(2));
+    for (uint32_t rank = 0; rank < world_; ++rank) {
+      keel::Part& part = parts[bytes_.below(static_cast<uint32_t>(parts.size()))];
+      part.ranks.push_back(rank);
+      part.flags.push_back(bytes_.below(16));
+    }
+    std::unique_ptr<keel::Island> island;
+    (void)islands->split(parts, {}, kTimeoutNs, patience, &island);
+  }
+
+ private:
+  // What the rank would say in all the exchanges there may be, before this one looks. Of what is
+  // larger than a post there are two places, which the later ones find as the earlier left them:
+  // an empty name of a library is also the code of one that has done well.
+  void post_all(uint32_t rank, const keel::IslandPlan& expected) {
+    put_id(theirs_->eager(rank, 1));
+    for (uint64_t sequence = 0; sequence < ControlSegment::kPosts; ++sequence) {
+      keel::Post& post = theirs_->post(rank, sequence);
+      post.fingerprint = {};
+      // Islands, then their lanes, then what comes of those.
+      const bool splits = sequence >= 3 && sequence < 6;
+      post.fingerprint.collective = splits ? keel::kSplitCollective : keel::kIslandsCollective;
+      if (bytes_.one_in(16)) post.fingerprint.collective = bytes_.byte();
+      post.status = KEEL_OK;
+      put_small(post.small, sequence, rank, expected);
+      theirs_->publish_post(rank, sequence);
+    }
+  }
+  void put_offer(uint8_t* place, uint32_t rank) {
+    NativeOffer offer = here_.offer;
+    offer.uuid[0] ^= static_cast<uint8_t>(1 + rank);  // a chip of its own
+    switch (are_apart_ ? 1 : bytes_.below(5)) {
+      case 0:
+      case 3:
+        break;
+      case 1:
+        offer.library = {};
+        break;
+      case 2:
+        offer.library.fill('x');  // with no end
+        break;
+      default: {
+        const std::string name = bytes_.text(64);
+        std::copy(name.begin(), name.end(), offer.library.begin());
+      }
+    }
+    if (bytes_.one_in(4)) offer.reach = static_cast<keel_ccl_reach>(bytes_.word());
+    if (bytes_.one_in(4)) offer.uuid.fill(bytes_.byte());
+    if (bytes_.one_in(4)) {
+      for (auto& dtypes : offer.capability.reductions) dtypes.fill(bytes_.byte());
+    }
+    std::memcpy(place, &offer, sizeof(offer));
+    if (bytes_.one_in(4)) write_over(place, sizeof(offer));
+  }
+  void put_id(uint8_t* place) {
+    keel::NativeId id;
+    id.status = bytes_.one_in(8) ? static_cast<int32_t>(bytes_.word()) : KEEL_OK;
+    id.size = bytes_.usually(128, 4, 65536);  // as the emulated chip's
+    id.inherited = bytes_.usually(0, 8, 256);
+    for (uint32_t i = 0; i < 32; ++i) id.bytes[i] = bytes_.byte();
+    std::memcpy(place, &id, sizeof(id));
+    write_over(place, sizeof(id));
+  }
+  // As this rank will see it.
+  keel::IslandPlan plan_of_offers() {
+    std::vector<keel::NativeRank> ranks(world_);
+    for (uint32_t rank = 0; rank < world_; ++rank) {
+      const keel::Attendee& attendee = team_->attendee(rank);
+      ranks[rank].why =
+          static_cast<NativeOffer::Why>(attendee.flags >> keel::Team::kNativeShift & 3);
+      ranks[rank].process = attendee.process;
+      ranks[rank].device = attendee.device;
+      ranks[rank].offer = here_.offer;
+      if (rank == self_) continue;
+      std::memcpy(&ranks[rank].offer, theirs_->eager(rank, 0), sizeof(NativeOffer));
+    }
+    return keel::IslandPlan(std::move(ranks));
+  }
+  // A code, or an object to fetch. The lane of a rank, and its place there, are those that follow
+  // from the offers.
+  void put_small(uint8_t* place, uint64_t sequence, uint32_t rank,
+                 const keel::IslandPlan& expected) {
+    constexpr uint64_t kChoice = 3;
+    if (sequence == kChoice) {
+      const uint32_t index = expected.index_of(rank);
+      const std::array<int32_t, 2> choice = {
+          index < expected.lanes() ? static_cast<int32_t>(index) : KEEL_NO_COLOR,
+          static_cast<int32_t>(expected.island_of(rank))};
+      std::memset(place, 0, sizeof(keel::Post::small));
+      std::memcpy(place, choice.data(), sizeof(choice));
+      return;
+    }
+    std::memset(place, 0, sizeof(keel::Post::small));
+    if (sequence == kChoice + 1) {
+      std::memcpy(place, &here_.peer.object, sizeof(here_.peer.object));
+    }
+    if (bytes_.one_in(4)) write_over(place, sizeof(keel::Post::small));
+  }
+  void write_over(uint8_t* place, uint64_t size) {
+    for (uint32_t i = bytes_.below(3); i != 0; --i) {
+      const std::string text = bytes_.text(16);
+      const uint64_t at = bytes_.below(static_cast<uint32_t>(size));
+      std::copy_n(text.begin(), std::min<uint64_t>(text.size(), size - at), place + at);
+    }
+  }
+
+  // Every rank is in one island, at its place there, whatever was said.
+  void check(const keel::IslandPlan& plan) {
+    uint64_t ranks = 0;
+    for (const std::vector<uint32_t>& island : plan.islands()) {
+      ranks += island.size();
+      if (island.size() < plan.lanes()) __builtin_trap();
+    }
+    if (ranks != world_ || plan.lanes() == 0) __builtin_trap();
+    for (uint32_t rank = 0; rank < world_; ++rank) {
+      if (plan.island(rank)[plan.index_of(rank)] != rank) __builtin_trap();
+    }
+    if (plan.explain().empty()) __builtin_trap();
+    const keel::Request request = draw();
+    (void)plan.takes(request, bytes_.one_in(2));
+    (void)plan.by_messages(request);
+  }
+  keel::Request draw() {
+    constexpr keel_collective kDrawn[] = {KEEL_ALL_REDUCE,     KEEL_BROADCAST,  KEEL_ALL_GATHER,
+                                          KEEL_REDUCE_SCATTER, KEEL_ALL_TO_ALL, KEEL_GATHER};
+    keel::Request request;
+    request.collective = kDrawn[bytes_.below(std::size(kDrawn))];
+    request.dtype = KEEL_DTYPE_INVALID + 1 + bytes_.below(KEEL_DTYPE_COUNT - 1);
+    request.reduction = bytes_.below(KEEL_REDUCTION_COUNT);
+    request.root = bytes_.below(world_);
+    request.count = bytes_.below(kBuffer / 8 / world_);
+    request.send = here_.memory;
+    request.receive = here_.memory + kBuffer;
+    request.print = request.fingerprint();
+    return request;
+  }
+
+  Here& here_;
+  Bytes& bytes_;
+  const uint32_t world_;
+  const uint32_t self_;
+  const bool are_apart_;  // the others have a library of their own
+  std::shared_ptr<keel::Team> team_;
+  std::unique_ptr<ControlSegment> theirs_;
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static Here& here = *new Here;
+  Bytes bytes({data, size});
+  Team(here, bytes).run();
+  return 0;
+}
