@@ -198,8 +198,8 @@ class Team {
     }
     return keel::IslandPlan(std::move(ranks));
   }
-  // A code, or an object to fetch. The lane of a rank, and its place there, are those that follow
-  // from the offers.
+  // A code, or an object to fetch. The lane of a rank, and its place there, are mostly those that
+  // follow from the offers.
   void put_small(uint8_t* place, uint64_t sequence, uint32_t rank,
                  const keel::IslandPlan& expected) {
     constexpr uint64_t kChoice = 3;
@@ -210,6 +210,7 @@ class Team {
           static_cast<int32_t>(expected.island_of(rank))};
       std::memset(place, 0, sizeof(keel::Post::small));
       std::memcpy(place, choice.data(), sizeof(choice));
+      if (bytes_.one_in(4)) write_over(place, sizeof(choice));
       return;
     }
     std::memset(place, 0, sizeof(keel::Post::small));

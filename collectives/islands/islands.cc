@@ -226,6 +226,12 @@ Status Islands::enter_lane(const Ref<Device>& device, bool forbid_alias, Patienc
   Status status =
       split_team(context_, takes_part ? static_cast<int32_t>(index_) : KEEL_NO_COLOR, island,
                  context_.team().is_urgent() ? Team::kUrgent : 0u, patience, &team, &rank);
+  // Who goes where is what the ranks have posted, and one may lie: a place in a lane is that of an
+  // island.
+  if (status.ok() && takes_part &&
+      (team->world() != plan_->islands().size() || rank != plan_->island_of(context_.rank()))) {
+    status = failure(KEEL_RANK_FAILED, "others have entered its lane than the islands have");
+  }
   if (status.ok() && takes_part) {
     std::vector<uint32_t> numbers;
     for (const std::vector<uint32_t>& each : plan_->islands()) numbers.push_back(each[index_]);
