@@ -12,12 +12,8 @@ namespace keel::bench {
 
 namespace {
 
-#define KEEL_TEXT(number) #number
-#define KEEL_NUMBER_TEXT(number) KEEL_TEXT(number)
-// Of the header's major version: its descriptors change with it.
-constexpr char kLibrary[] = "libcublasLt.so." KEEL_NUMBER_TEXT(CUBLAS_VER_MAJOR);
-#undef KEEL_NUMBER_TEXT
-#undef KEEL_TEXT
+// As the plugin looks for them, so that both find the same.
+constexpr const char* kLibraries[] = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"};
 // Where the toolkit puts it, if no search path knows it.
 constexpr char kToolkitFolder[] = "/usr/local/cuda/lib64/";
 
@@ -46,12 +42,16 @@ bool open_library(Functions* out_functions, std::string* out_reason) {
     // The one that the plugin was told to use.
     const char* const folder = std::getenv("KEEL_CUBLASLT_LIBRARY_FOLDER");
     const std::string told = folder == nullptr || *folder == '\0' ? "" : folder + std::string("/");
-    void* const found = dlopen((told + kLibrary).c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (found != nullptr) return found;
-    return dlopen((kToolkitFolder + std::string(kLibrary)).c_str(), RTLD_NOW | RTLD_LOCAL);
+    for (const std::string& in : {told, std::string(kToolkitFolder)}) {
+      for (const char* const name : kLibraries) {
+        void* const found = dlopen((in + name).c_str(), RTLD_NOW | RTLD_LOCAL);
+        if (found != nullptr) return found;
+      }
+    }
+    return static_cast<void*>(nullptr);
   }();
   if (library == nullptr) {
-    *out_reason = std::string(kLibrary) + " is not here";
+    *out_reason = std::string(kLibraries[0]) + " and its like are not here";
     return false;
   }
   std::string missing;
@@ -63,7 +63,7 @@ bool open_library(Functions* out_functions, std::string* out_reason) {
 #define KEEL_CUBLAS_FIND(name) find("cublasLt" #name, &out_functions->name);
   KEEL_CUBLAS_FUNCTIONS(KEEL_CUBLAS_FIND)
 #undef KEEL_CUBLAS_FIND
-  if (!missing.empty()) *out_reason = std::string(kLibrary) + " has no " + missing;
+  if (!missing.empty()) *out_reason = "cuBLASLt has no " + missing;
   return missing.empty();
 }
 

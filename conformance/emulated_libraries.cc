@@ -14,6 +14,26 @@ namespace keel::conformance {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+std::string variable_of(std::string plugin) {
+  std::transform(plugin.begin(), plugin.end(), plugin.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  return "KEEL_" + plugin + "_LIBRARY_FOLDER";
+}
+
+}  // namespace
+
+bool uses_emulated_libraries(const std::string& plugin) {
+  const char* const value = std::getenv(variable_of(plugin).c_str());
+  if (value == nullptr) return false;
+  std::error_code failure;
+  const fs::path folder = fs::canonical(value, failure);
+  // Of this build, or of another.
+  return !failure && folder.filename() == plugin && folder.parent_path().filename() == "emulated" &&
+         folder.parent_path().parent_path().filename() == "keel";
+}
+
 bool use_emulated_libraries(std::string* error) {
   Dl_info info = {};
   if (dladdr(dlsym(RTLD_DEFAULT, "keel_version"), &info) == 0 || info.dli_fname == nullptr) {
@@ -26,10 +46,7 @@ bool use_emulated_libraries(std::string* error) {
   bool found = false;
   for (fs::directory_iterator each(folder, failure); each != fs::directory_iterator();
        each.increment(failure)) {
-    std::string name = each->path().filename();
-    std::transform(name.begin(), name.end(), name.begin(),
-                   [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-    setenv(("KEEL_" + name + "_LIBRARY_FOLDER").c_str(), each->path().c_str(), 1);
+    setenv(variable_of(each->path().filename()).c_str(), each->path().c_str(), 1);
     found = true;
   }
   if (!found) *error = "there are no emulated libraries in " + folder.string();

@@ -11,6 +11,8 @@ namespace keel::conformance {
 // this process and those it starts. Before Keel is up and there are other threads. False, with a
 // sentence, where there are none.
 bool use_emulated_libraries(std::string* error);
+// Whether KEEL_<PLUGIN>_LIBRARY_FOLDER has |plugin| look there, whoever has set it.
+bool uses_emulated_libraries(const std::string& plugin);
 
 // How the message of a case begins that passed, but by a kernel of a library whose work the
 // emulator has the reference do: it shows that the plugin asks the library rightly, no more.

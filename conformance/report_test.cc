@@ -5,6 +5,8 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -225,6 +227,28 @@ TEST(SupportTable, SaysWhatOperatorsWereComputedBy) {
     EXPECT_NE(table.find("| chip | Chip 9 | " + proof + " |"), std::string::npos) << table;
   }
   std::remove(file.c_str());
+}
+
+// Whoever names their folder has said so.
+TEST(EmulatedLibraries, AreKnownByTheirFolder) {
+  const std::filesystem::path root = testing::TempDir() + "emulated_libraries";
+  const std::filesystem::path folder = root / "keel/emulated/chip9";
+  std::filesystem::create_directories(folder);
+  std::filesystem::create_directories(root / "vendor");
+  const auto is_emulated = [](const std::filesystem::path& value) {
+    EXPECT_EQ(setenv("KEEL_CHIP9_LIBRARY_FOLDER", value.c_str(), 1), 0);
+    return uses_emulated_libraries("chip9");
+  };
+  EXPECT_TRUE(is_emulated(folder));
+  EXPECT_TRUE(is_emulated(folder.string() + "/"));
+  EXPECT_TRUE(is_emulated(root / "vendor/../keel/emulated/chip9"));
+  EXPECT_FALSE(uses_emulated_libraries("chip8"));
+  EXPECT_FALSE(is_emulated(root / "vendor"));
+  EXPECT_FALSE(is_emulated(root / "nowhere"));
+  EXPECT_FALSE(is_emulated(""));
+  unsetenv("KEEL_CHIP9_LIBRARY_FOLDER");
+  EXPECT_FALSE(uses_emulated_libraries("chip9"));
+  std::filesystem::remove_all(root);
 }
 
 TEST(Certificate, SaysWhatIsEmulatedAndIsRunAgainSo) {

@@ -241,6 +241,9 @@ int run_session(const SessionOptions& options, Report* out_report) {
   } else {
     if (!select_cases(options, found, &plan, &error)) return usage_error(error);
     report.target = found.target;
+    // Without the option, too, it is no chip's.
+    bool& emulated = report.settings.choice.emulated;
+    emulated = emulated || uses_emulated_libraries(found.target.backend);
     report.settings.path = found.target.path;
     if (!sha256_of_file(report.target.path, &report.plugin_sha256, &error)) {
       return usage_error(error);
