@@ -77,7 +77,9 @@ void HostPins::yield_now(Device& device, const void* pointer, uint64_t size) {
   std::lock_guard lock(mutex_);
   for (auto& [key, pin] : pins_) {
     const bool overlaps = key.host < begin + size && begin < key.host + pin.size;
-    if (key.device == &device && overlaps && pin.holders == 0) unpin(key, pin);
+    // What is registered with one device may be so for all of its plugin.
+    const bool is_one_plugin = &key.device->backend() == &device.backend();
+    if (is_one_plugin && overlaps && pin.holders == 0) unpin(key, pin);
   }
 }
 

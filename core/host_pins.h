@@ -33,7 +33,8 @@ class HostPins {
     if (any_.load(std::memory_order_acquire)) forget_now(host);
   }
   // The caller is about to register [pointer, pointer + size) with |device|, which takes no byte
-  // twice: what is pinned there, and not held, is given up for good.
+  // twice: what is pinned there, for it or another of its plugin, and not held, is given up for
+  // good.
   void yield(Device& device, const void* pointer, uint64_t size) {
     if (any_.load(std::memory_order_acquire)) yield_now(device, pointer, size);
   }

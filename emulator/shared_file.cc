@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <linux/falloc.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -45,6 +46,11 @@ SharedFile::~SharedFile() {
 
 bool SharedFile::extend(uint64_t size, SharedPlace* out_place) {
   const std::lock_guard lock(mutex_);
+  // Past the limit of this process a longer file is not an error but a signal, which kills.
+  struct rlimit limit = {};
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < end_ + whole_pages(size)) {
+    return false;
+  }
   if (ftruncate(descriptor_, static_cast<off_t>(end_ + whole_pages(size))) != 0) return false;
   *out_place = {getpid(), descriptor_, device_, inode_, end_, size};
   end_ += whole_pages(size);

@@ -15,7 +15,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 output=gpu-$(date -u +%F)
 emulated=
 quick=
-readonly deadline=555  # seconds, of all steps; the rest of ten minutes is for what is around them
+readonly deadline=535  # seconds, of all steps; the rest of ten minutes is for what is around them
 
 usage() { sed -n '2,11s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; }
 mistake() { echo "gpu: $*" >&2; exit 2; }
@@ -50,15 +50,18 @@ elif [[ ${KEEL_CUDA_LIBRARY_FOLDER:-} -ef $emulated_folder ]]; then
   emulated=--emulated
 fi
 
-work=$(mktemp -d)
+work=$(mktemp -d) || mistake "there is no folder for what is temporary"
 awake=
 sampler=
+running=  # the step's program
 cleanup() {
+  [[ ! $running ]] || kill "$running" 2>/dev/null
   [[ ! $awake ]] || kill "$awake" 2>/dev/null
   [[ ! $sampler ]] || kill "$sampler" 2>/dev/null
   rm -rf "$work"
 }
 trap cleanup EXIT
+trap 'exit 143' TERM INT HUP  # cleans up
 failed=0
 
 # Without persistence mode a GPU sleeps whenever no program has it open, and every step would
@@ -109,7 +112,10 @@ step() {
     note "$name" failed 0 "no time is left of $deadline s"
     return
   fi
-  timeout -k 3 "$limit" "$@" >"$log" 2>&1 </dev/null || status=$?
+  timeout -k 3 "$limit" "$@" >"$log" 2>&1 </dev/null &
+  running=$!
+  wait "$running" || status=$?
+  running=
   local took=$((SECONDS - started))
   if ((status == 0)); then
     note "$name" passed "$took" "${about:-}"
@@ -175,7 +181,10 @@ end_sampling() {
   local during=", during the figures" i count spread masks mask bits times held=
   [[ $sampler ]] || return
   kill "$sampler" 2>/dev/null
-  wait "$sampler" 2>/dev/null
+  for i in {1..20}; do  # one that is stuck in the driver is left to itself
+    kill -0 "$sampler" 2>/dev/null || break
+    sleep 0.1
+  done
   sampler=
   # Of a line that was cut short nothing is taken.
   awk -F', *' -v fields=$((${#sampled[@]} + 1)) 'NF == fields && $NF ~ /^0x[0-9a-fA-F]+$/ {

@@ -166,8 +166,9 @@ void DeviceSum::settle() {
       }
       if (is_over) break;
       if (deadline.passed()) {
-        return log(KEEL_LOG_WARNING, "{}: a sum of windows of the host has not ended",
-                   device_.name());
+        // Nobody can know when it stops to write to what is the ranks' again.
+        (void)device_.check(KEEL_DEVICE_LOST, "stream.copy");
+        return log(KEEL_LOG_ERROR, "{}: a sum of windows of the host does not end", device_.name());
       }
       std::this_thread::sleep_for(kPause);
     }

@@ -6,6 +6,7 @@
 #include <functional>
 #include <keel/plugin_kit.hpp>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -40,10 +41,16 @@ class Making {
   Making(Ref<Device> device, const char* name, Make make)
       : device_(std::move(device)), name_(name), make_(std::move(make)) {}
 
-  static std::shared_ptr<Making> start(const Ref<Device>& device, const char* name, Make make) {
+  static Status start(const Ref<Device>& device, const char* name, Make make,
+                      std::shared_ptr<Making>* out_making) {
     auto making = std::make_shared<Making>(device, name, std::move(make));
-    std::thread([making] { making->run(); }).detach();
-    return making;
+    try {
+      std::thread([making] { making->run(); }).detach();
+    } catch (const std::system_error&) {
+      return failure(KEEL_OUT_OF_MEMORY, "{}: no thread for {}", device->name(), name);
+    }
+    *out_making = std::move(making);
+    return {};
   }
 
   // Until it is over, or |segment| has failed, or the deadline has passed by more than a second,
@@ -64,7 +71,7 @@ class Making {
     if (segment.failed()) return segment.failure_status();
     return failure(KEEL_TIMED_OUT, "{}: {} does not return", device_->name(), name_);
   }
-  // After that has failed: whether the call comes back within |patience_ns|.
+  // After that has failed, or in its place: whether the call comes back within |patience_ns|.
   bool ends(int64_t patience_ns) {
     std::unique_lock lock(mutex_);
     return over_.wait_for(lock, std::chrono::nanoseconds(patience_ns), [&] { return is_over_; });
@@ -102,15 +109,17 @@ Status Island::create(const Ref<Device>& device, const NativeId& id, uint32_t in
   KEEL_RETURN_IF_ERROR(device->lease_stream(&stream, is_urgent));
   // Not what is left of the deadline: that may be next to nothing, and the library would give up
   // every later operation after as much.
-  const auto entrance = Making::start(
+  std::shared_ptr<Making> entrance;
+  Status made = Making::start(
       device, "ccl.init_rank",
       [table = device->ccl_table(), native = device->native(), id, index, size,
        timeout_ns](keel_plugin_comm** out_native) {
         return table->init_rank(native, id.bytes.data(), id.size, static_cast<int32_t>(index),
                                 static_cast<int32_t>(size), timeout_ns, out_native);
-      });
+      },
+      &entrance);
   keel_plugin_comm* native = nullptr;
-  const Status made = entrance->await(segment, deadline, &native);
+  if (made.ok()) made = entrance->await(segment, deadline, &native);
   if (!made.ok()) {
     device->return_stream(std::move(stream));
     return made;
@@ -128,26 +137,33 @@ Status Island::split(std::span<const uint32_t> members, uint32_t index, bool is_
   }
   Ref<Stream> stream;
   if (!members.empty()) KEEL_RETURN_IF_ERROR(device_->lease_stream(&stream, is_urgent));
-  const auto splitting = Making::start(
+  std::shared_ptr<Making> splitting;
+  Status made = Making::start(
       device_, "ccl.split",
       [table, whole = native_, ranks = std::vector<uint32_t>(members.begin(), members.end()), index,
        timeout_ns](keel_plugin_comm** out_native) {
         return table->split(whole, ranks.data(), static_cast<uint32_t>(ranks.size()), index,
                             timeout_ns, out_native);
-      });
+      },
+      &splitting);
   keel_plugin_comm* native = nullptr;
-  const Status made = splitting->await(segment, deadline, &native);
+  if (made.ok()) made = splitting->await(segment, deadline, &native);
   if (made.ok() && native != nullptr) {
     out_island->reset(new Island(device_, native, std::move(stream), index,
                                  static_cast<uint32_t>(members.size())));
     return {};
   }
   if (stream) device_->return_stream(std::move(stream));
-  if (made.ok() || made.code() == KEEL_UNSUPPORTED) return made;
-  // What waits in the library comes back by an abort, or never.
+  if (made.ok() || made.code() == KEEL_UNSUPPORTED || !splitting) return made;
+  // What waits in the library comes back by an abort, or never; nor may the abort itself.
   constexpr int64_t kPatienceNs = 5'000'000'000;
-  if (KEEL_HAS(keel_ccl_table, table, abort)) (void)table->abort(native_);
-  is_stuck_ = !splitting->ends(kPatienceNs);
+  std::shared_ptr<Making> aborting;
+  if (KEEL_HAS(keel_ccl_table, table, abort)) {
+    const auto abort = [table, whole = native_](keel_plugin_comm**) { return table->abort(whole); };
+    is_stuck_ = !Making::start(device_, "ccl.abort", abort, &aborting).ok();
+  }
+  is_stuck_ = is_stuck_ || !splitting->ends(kPatienceNs);
+  is_stuck_ = is_stuck_ || (aborting && !aborting->ends(kPatienceNs));
   return made;
 }
 

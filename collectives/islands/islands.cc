@@ -204,6 +204,11 @@ Status Islands::split(const std::vector<Part>& parts, const Status& so_far, int6
     status = island_->split(own, index, context_.team().is_urgent(), timeout_ns, context_.segment(),
                             patience.deadline(), out_island);
   }
+  // The others are in the library until they hear of it, and the island is not to be used again.
+  if (!status.ok() && status.code() != KEEL_UNSUPPORTED) {
+    context_.team().abort(
+        status.with_prefix(fmt::format("{}: ", context_.team().name(context_.rank()))));
+  }
   codes.clear();
   const Status met =
       exchange(context_, kIslandsCollective, static_cast<int32_t>(status.code()), patience, &codes);

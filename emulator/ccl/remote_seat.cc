@@ -3,6 +3,9 @@
 #include <pthread.h>
 
 #include <exception>
+#include <map>
+#include <mutex>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -15,6 +18,7 @@ namespace {
 struct Waiting {
   std::mutex mutex;
   std::multimap<UniqueId, RemoteSeat*> seats;
+  std::set<UniqueId> given_up;  // whoever comes for them after that need not wait
 };
 
 Waiting& waiting() {
@@ -42,6 +46,9 @@ Status RemoteSeat::create(const UniqueId& id, std::shared_ptr<Device> device, ui
   std::multimap<UniqueId, RemoteSeat*>::iterator entry;
   {
     const std::lock_guard lock(waiting().mutex);
+    if (waiting().given_up.contains(id)) {
+      return {Code::kUnavailable, "this rank has given up before it came"};
+    }
     entry = waiting().seats.emplace(id, seat.get());
   }
   seat->link_.send(Frame{.kind = MessageKind::kHello, .rank = rank, .world = world, .id = id});
@@ -57,6 +64,7 @@ Status RemoteSeat::create(const UniqueId& id, std::shared_ptr<Device> device, ui
 
 void RemoteSeat::give_up(const UniqueId& id) {
   const std::lock_guard lock(waiting().mutex);
+  waiting().given_up.insert(id);
   const auto [first, last] = waiting().seats.equal_range(id);
   for (auto each = first; each != last; ++each) each->second->link_.close();
 }

@@ -41,7 +41,7 @@ ncclResult_t Rank::split(int color, int key, ncclComm_t* out_handle) {
     made.reset(new Rank({}, chip_, blocks_));
     made->is_busy_ = true;
   }
-  const ncclResult_t result = begin([this, color, key, part = made.get()] {
+  const auto part_it = [this, color, key, part = made.get()] {
     std::unique_ptr<ccl::Communicator> unused;
     Status status;
     try {
@@ -51,7 +51,13 @@ ncclResult_t Rank::split(int color, int key, ncclComm_t* out_handle) {
     }
     if (part != nullptr) part->finish(status);
     return status;
-  });
+  };
+  ncclResult_t result = ncclSystemError;
+  try {
+    result = begin(part_it);
+  } catch (const std::exception&) {  // no thread: nobody ends what was not begun
+    if (made != nullptr) made->finish(Status(Code::kOutOfMemory));
+  }
   const bool is_begun = result == ncclSuccess || result == ncclInProgress;
   if (is_begun && made != nullptr) *out_handle = made.release()->handle();
   return result;
@@ -82,7 +88,6 @@ ncclResult_t Rank::begin(std::function<Status()> work) {
   }
   const std::lock_guard lock(mutex_);
   if (worker_.joinable()) worker_.join();  // it is over
-  is_busy_ = true;
   worker_ = std::thread([this, work = std::move(work)] {
     Status status;
     try {
@@ -90,8 +95,9 @@ ncclResult_t Rank::begin(std::function<Status()> work) {
     } catch (const std::bad_alloc&) {
       status = Status(Code::kOutOfMemory);
     }
-    finish(std::move(status));
+    finish(std::move(status));  // once this function is out of the lock
   });
+  is_busy_ = true;
   return ncclInProgress;
 }
 
