@@ -329,7 +329,7 @@ ring() {
 
 training() {
   local text=() steps=(--steps 300)
-  [[ $quick ]] && steps=(--steps 6 --hidden 32)
+  [[ $quick || $emulated ]] && steps=(--steps 6 --hidden 32)  # kernels from their source are slow
   if [[ ! -x $root/bin/mixed_training ]]; then
     skip training "$root has no bin/mixed_training"
     return
