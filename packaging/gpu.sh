@@ -50,6 +50,9 @@ elif [[ ${KEEL_CUDA_LIBRARY_FOLDER:-} -ef $emulated_folder ]]; then
   emulated=--emulated
 fi
 
+# An emulated GPU measures nothing either, and takes its time.
+small=${quick:-${emulated:+--quick}}
+
 work=$(mktemp -d) || mistake "there is no folder for what is temporary"
 awake=
 sampler=
@@ -311,8 +314,7 @@ figures() {
   else
     [[ $emulated && -d $library ]] && local -x KEEL_CUBLASLT_LIBRARY_FOLDER=$library
     start_sampling
-    # On an emulated GPU, which measures nothing, they are small.
-    step figures 300 "$bench" --filter cuda_ ${quick:-${emulated:+--quick}} \
+    step figures 300 "$bench" --filter cuda_ $small \
       --within "$(begin_within 300 45)" --json "$work/figures.json"
     end_sampling
   fi
@@ -330,7 +332,7 @@ ring() {
 
 training() {
   local text=() steps=(--steps 300)
-  [[ $quick || $emulated ]] && steps=(--steps 6 --hidden 32)  # kernels from their source are slow
+  [[ $small ]] && steps=(--steps 6 --hidden 32)
   if [[ ! -x $root/bin/mixed_training ]]; then
     skip training "$root has no bin/mixed_training"
     return

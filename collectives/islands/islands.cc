@@ -27,15 +27,16 @@ struct Islands::Lane {
 
 namespace {
 
-NativeOffer::Why why_of(const Attendee& attendee) {
-  return static_cast<NativeOffer::Why>((attendee.flags & Team::kNative) >> Team::kNativeShift);
+// |flags|: of Attendee.
+NativeOffer::Why why_of(uint32_t flags) {
+  return static_cast<NativeOffer::Why>((flags & Team::kNative) >> Team::kNativeShift);
 }
 
 std::vector<NativeRank> ranks_of(const Team& team) {
   std::vector<NativeRank> ranks(team.world());
   for (uint32_t rank = 0; rank < team.world(); ++rank) {
     const Attendee& attendee = team.attendee(rank);
-    ranks[rank].why = why_of(attendee);
+    ranks[rank].why = why_of(attendee.flags);
     ranks[rank].process = attendee.process;
     ranks[rank].device = attendee.device;
   }
@@ -75,7 +76,7 @@ Status agree(RankContext& context, const Status& own, Patience& patience, const 
 bool Islands::may_form(const Team& team) {
   uint32_t offers = 0;
   for (uint32_t rank = 0; rank < team.world(); ++rank) {
-    if (why_of(team.attendee(rank)) == NativeOffer::Why::kOffered) ++offers;
+    if (why_of(team.attendee(rank).flags) == NativeOffer::Why::kOffered) ++offers;
   }
   return offers > 1;
 }
@@ -151,8 +152,8 @@ Status Islands::form(RankContext& context, const Ref<Device>& device, bool forbi
 
 namespace {
 
-// Those of |parts| whose ranks are all of the island |island| of |plan|, in its numbers: those that
-// the library can part of it. |ranks_of|: what the islands of a part are made from.
+// Of the islands that |parts| will have, those whose ranks are all of the island |island| of
+// |plan|, in its numbers: what the library can part of it.
 std::vector<std::vector<uint32_t>> groups_of(const IslandPlan& plan, const std::vector<Part>& parts,
                                              uint32_t island) {
   std::vector<std::vector<uint32_t>> groups;
@@ -160,11 +161,9 @@ std::vector<std::vector<uint32_t>> groups_of(const IslandPlan& plan, const std::
     std::vector<NativeRank> ranks;
     for (size_t i = 0; i < part.ranks.size(); ++i) {
       NativeRank rank = plan.ranks()[part.ranks[i]];
-      const auto why =
-          static_cast<NativeOffer::Why>((part.flags[i] & Team::kNative) >> Team::kNativeShift);
       // What it has now and had not before is not known here.
       const bool is_known = rank.why == NativeOffer::Why::kOffered;
-      rank.why = is_known ? why : NativeOffer::Why::kForbidden;
+      rank.why = is_known ? why_of(part.flags[i]) : NativeOffer::Why::kForbidden;
       ranks.push_back(std::move(rank));
     }
     const IslandPlan parted(std::move(ranks));
