@@ -92,12 +92,13 @@ class Products {
                            host_address(device_, call.output(0))});
     }
     if (peers.openblas && dtype == KEEL_BFLOAT16) wide_c_.resize(c_elements());
-    // Two milliseconds, by what a core may do, to a wait: what a wait costs is told by others.
-    constexpr double kOperations = 50e9;
+    // Twenty milliseconds, by what a core may do, to a wait: what it costs, some 50 us where
+    // threads are woken that a virtual machine had put to sleep, is told by others.
+    constexpr double kOperations = 250e9;
     constexpr double kBytes = 5e9;
     const double seconds =
         std::max(product.operations() / kOperations, bytes_ / kBytes) / peers.cores;
-    per_wait_ = std::max<uint64_t>(1, static_cast<uint64_t>(2e-3 / seconds));
+    per_wait_ = std::max<uint64_t>(1, static_cast<uint64_t>(20e-3 / seconds));
   }
 
   Figure take(const Setup& setup) {

@@ -181,21 +181,21 @@ Block narrow(const Window* windows, Span some, Span keys) {
 
 // ---- products ------------------------------------------------------------------
 
-keel_status multiply_heads(const Block& block, gemm::Matrix a, gemm::Matrix b, int64_t width,
-                           float scale, float* scores) {
+void multiply_heads(const Block& block, gemm::Matrix a, gemm::Matrix b, int64_t width, float scale,
+                    float* scores) {
   b.transposed = true;
-  return gemm::multiply_f32({block.queries.count,
-                             block.keys.count,
-                             width,
-                             a,
-                             b,
-                             {scores, block.keys.count, /*transposed=*/false},
-                             scale,
-                             /*beta=*/0.0f});
+  gemm::multiply_f32({block.queries.count,
+                      block.keys.count,
+                      width,
+                      a,
+                      b,
+                      {scores, block.keys.count, /*transposed=*/false},
+                      scale,
+                      /*beta=*/0.0f});
 }
 
-keel_status add_weighted(const Block& block, const float* weights, gemm::Matrix rows, Sums which,
-                         int64_t width, float* sums) {
+void add_weighted(const Block& block, const float* weights, gemm::Matrix rows, Sums which,
+                  int64_t width, float* sums) {
   const bool of_keys = which == Sums::kOfKeys;
   const int64_t targets = of_keys ? block.keys.count : block.queries.count;
   const int64_t terms = of_keys ? block.queries.count : block.keys.count;
@@ -220,7 +220,6 @@ keel_status add_weighted(const Block& block, const float* weights, gemm::Matrix 
       kernels::axpy_f32(from, weights[block.at(i) + j], to, to, width);
     }
   }
-  return KEEL_OK;
 }
 
 }  // namespace keel::cpu::attention

@@ -97,17 +97,19 @@ Block narrow(const Window* windows, Span some, Span keys);
 // The keys that any of |queries| sees.
 Span seen_by(const Window* windows, Span queries);
 
+// Products, which throw std::bad_alloc.
+
 // scores[i, j] = scale * a[i] . b[j] for the queries a and keys b of a block; [queries, keys].
-keel_status multiply_heads(const Block& block, gemm::Matrix a, gemm::Matrix b, int64_t width,
-                           float scale, float* scores);
+void multiply_heads(const Block& block, gemm::Matrix a, gemm::Matrix b, int64_t width, float scale,
+                    float* scores);
 
 // What weighted heads are summed for.
 enum class Sums { kOfQueries, kOfKeys };
 // For each query, the sum over the keys, or for each key the sum over the queries, of weights[i, j]
 // times the other side's row of |rows|, added to |sums|, rows of |width|. Weights outside the
 // windows are 0, and what they are multiplied with has no effect, NaN and infinities included.
-keel_status add_weighted(const Block& block, const float* weights, gemm::Matrix rows, Sums which,
-                         int64_t width, float* sums);
+void add_weighted(const Block& block, const float* weights, gemm::Matrix rows, Sums which,
+                  int64_t width, float* sums);
 
 }  // namespace keel::cpu::attention
 

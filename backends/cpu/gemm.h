@@ -1,10 +1,8 @@
-// Matrix products on the calling thread alone; ops_matmul.cc cuts large ones into
-// tiles and spreads them over the device's cores. Implemented by oneDNN
-// (gemm_onednn.cc) or, where that is absent, by loops (gemm_loops.cc).
+// Matrix products on the calling thread alone; ops_matmul.cc cuts large ones into tiles and spreads
+// them over the device's cores. The loops are those of Goto and van de Geijn, "Anatomy of
+// High-Performance Matrix Multiplication" (2008), save that what lies well is read where it is.
 #ifndef KEEL_BACKENDS_CPU_GEMM_H_
 #define KEEL_BACKENDS_CPU_GEMM_H_
-
-#include <keel/abi.h>
 
 #include <cstdint>
 
@@ -26,16 +24,9 @@ struct Product {
   float alpha, beta;
 };
 
-// a, b, c are float32.
-keel_status multiply_f32(const Product& product);
-
-// Whether multiply_bf16 runs on this processor.
-bool has_bf16();
-// a, b are bfloat16, c is |c_dtype|: bfloat16 or float32; sums are float32.
-keel_status multiply_bf16(const Product& product, keel_dtype c_dtype);
-
-// Name and version of the library, of the "driver" of the device.
-const char* library();
+// a, b, c are float32. The same extents and strides give the same bits. What it packs, 5 MiB at
+// most, stays with the thread. Throws std::bad_alloc.
+void multiply_f32(const Product& product);
 
 }  // namespace keel::cpu::gemm
 

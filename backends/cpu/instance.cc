@@ -1,5 +1,6 @@
 #include "backends/cpu/instance.h"
 
+#include <hwy/highway.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,7 +12,7 @@
 #include <string_view>
 #include <thread>
 
-#include "backends/cpu/gemm.h"
+#include "backends/cpu/gemm_bf16.h"
 #include "backends/cpu/kernels.h"
 
 namespace keel::cpu {
@@ -19,6 +20,14 @@ namespace {
 
 constexpr uint32_t kMaxDevices = 64;
 constexpr uint32_t kMaxCores = 1024;
+
+// What takes the place of a driver.
+std::string libraries() {
+  const std::string highway = "Highway " + std::to_string(HWY_MAJOR) + "." +
+                              std::to_string(HWY_MINOR) + "." + std::to_string(HWY_PATCH);
+  const std::string_view bf16 = gemm::bf16_library();
+  return bf16.empty() ? highway : highway + ", " + std::string(bf16);
+}
 
 keel_status parse(const char* name, std::string_view text, uint32_t limit, uint32_t* out_value) {
   const char* const end = text.data() + text.size();
@@ -98,7 +107,7 @@ void Instance::describe(keel_device_info* out_info) const {
   kit::copy_text(out_info->name, processor_name().c_str());
   kit::copy_text(out_info->architecture, kernels::architecture());
   kit::copy_text(out_info->pci_address, "");
-  kit::copy_text(out_info->driver, gemm::library());
+  kit::copy_text(out_info->driver, libraries().c_str());
   std::fill(std::begin(out_info->uuid), std::end(out_info->uuid), uint8_t{0});
   out_info->type = KEEL_DEVICE_CPU;
   out_info->numa_node = numa_node();

@@ -4,6 +4,7 @@
 #include <keel/plugin_kit.hpp>
 
 #include "backends/cpu/float_rows.h"
+#include "backends/cpu/gemm_bf16.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/scratch.h"
 
@@ -78,9 +79,10 @@ keel_status multiply_straight(const Tile& tile) {
     begin(tile, p.c, tile.c_dtype);
     p.beta = 1.0f;
   }
-  if (p.k != 0) {
-    const keel_status status =
-        tile.dtype == KEEL_FLOAT32 ? gemm::multiply_f32(p) : gemm::multiply_bf16(p, tile.c_dtype);
+  if (p.k != 0 && tile.dtype == KEEL_FLOAT32) {
+    gemm::multiply_f32(p);
+  } else if (p.k != 0) {
+    const keel_status status = gemm::multiply_bf16(p, tile.c_dtype);
     if (status != KEEL_OK) return status;
   }
   // All at once: in bands that fit a cache of one core each would pack b anew, which costs more
@@ -161,9 +163,12 @@ keel_status multiply_staged(const Tile& tile) {
           }
           p.b = b_panel;
         }
-        const keel_status status =
-            widened ? gemm::multiply_f32(p) : gemm::multiply_bf16(p, KEEL_FLOAT32);
-        if (status != KEEL_OK) return status;
+        if (widened) {
+          gemm::multiply_f32(p);
+        } else {
+          const keel_status status = gemm::multiply_bf16(p, KEEL_FLOAT32);
+          if (status != KEEL_OK) return status;
+        }
         p.beta = 1.0f;
       }
       finish(block, p.c);

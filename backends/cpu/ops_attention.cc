@@ -52,33 +52,28 @@ class QueryBlock {
     std::fill_n(total_, queries.count, 0.0);
   }
 
-  keel_status run() {
+  void run() {
     const Span keys = attention::seen_by(problem_.windows, queries_);
     for (int64_t key = keys.first; key < keys.end(); key += kKeys) {
-      const keel_status status = add({key, std::min(kKeys, keys.end() - key)});
-      if (status != KEEL_OK) return status;
+      add({key, std::min(kKeys, keys.end() - key)});
     }
     for (int64_t row = 0; row < queries_.count; ++row) finish(row);
-    return KEEL_OK;
   }
 
  private:
-  keel_status add(Span keys) {
+  void add(Span keys) {
     const Block block = attention::narrow(problem_.windows, queries_, keys);
-    if (block.queries.count == 0) return KEEL_OK;
+    if (block.queries.count == 0) return;
     const int64_t width = problem_.q.width;
     const int64_t kv_head = problem_.kv_head(head_);
     const int64_t first = block.queries.first - queries_.first;
     gemm::Matrix q = q_;
     q.data = static_cast<float*>(q_.data) + first * q_.stride;
-    keel_status status =
-        attention::multiply_heads(block, q, problem_.k.rows(block.keys, kv_head, key_scratch_),
-                                  width, problem_.scale, scores_);
-    if (status != KEEL_OK) return status;
+    attention::multiply_heads(block, q, problem_.k.rows(block.keys, kv_head, key_scratch_), width,
+                              problem_.scale, scores_);
     for (int64_t i = 0; i < block.queries.count; ++i) weigh(block, i, first + i);
-    return attention::add_weighted(block, scores_,
-                                   problem_.v.gathered(block.keys, kv_head, key_scratch_),
-                                   attention::Sums::kOfQueries, width, sums_ + first * width);
+    attention::add_weighted(block, scores_, problem_.v.gathered(block.keys, kv_head, key_scratch_),
+                            attention::Sums::kOfQueries, width, sums_ + first * width);
   }
 
   // Makes the scores of query |i| of |block|, which is row |row|, weights.
@@ -140,8 +135,7 @@ keel_status run_forward(ThreadPool& pool, const Forward& forward) {
       // The last blocks first: of causal attention they see the most.
       const int64_t first = (blocks - 1 - unit / problem.heads) * kQueries;
       const Span queries = {first, std::min(kQueries, problem.tokens_q - first)};
-      const keel_status status = QueryBlock(forward, queries, unit % problem.heads).run();
-      if (status != KEEL_OK) return status;
+      QueryBlock(forward, queries, unit % problem.heads).run();
     }
     return KEEL_OK;
   };

@@ -84,37 +84,32 @@ class Slopes {
   Span seen_keys() const { return attention::seen_by(windows_, {0, queries_.count}); }
 
   // Of the queries and keys that were chosen; to be read if any of them see each other.
-  keel_status find() {
+  void find() {
     block_ = attention::narrow(windows_, {0, queries_.count}, keys_);
     block_.queries.first += queries_.first;
-    if (is_empty()) return KEEL_OK;
+    if (is_empty()) return;
     if (!has_queries_) read_queries();
     if (!has_keys_) read_keys();
-    keel_status status =
-        attention::multiply_heads(block_, from(q_, first_query()), from(k_, first_key()), width_,
-                                  problem_.scale, probabilities_);
-    if (status != KEEL_OK) return status;
-    status = attention::multiply_heads(block_, from(dout_, first_query()), from(v_, first_key()),
-                                       width_, /*scale=*/1.0f, slopes_);
-    if (status != KEEL_OK) return status;
+    attention::multiply_heads(block_, from(q_, first_query()), from(k_, first_key()), width_,
+                              problem_.scale, probabilities_);
+    attention::multiply_heads(block_, from(dout_, first_query()), from(v_, first_key()), width_,
+                              /*scale=*/1.0f, slopes_);
     for (int64_t i = 0; i < block_.queries.count; ++i) find_row(i);
-    return KEEL_OK;
   }
   bool is_empty() const { return block_.queries.count == 0; }
 
   // To the sums of all the queries that were chosen.
-  keel_status add_dq(float* dq) const {
-    return attention::add_weighted(block_, slopes_, from(k_, first_key()), Sums::kOfQueries, width_,
-                                   dq + first_query() * width_);
+  void add_dq(float* dq) const {
+    attention::add_weighted(block_, slopes_, from(k_, first_key()), Sums::kOfQueries, width_,
+                            dq + first_query() * width_);
   }
   // To the sums of all the keys that were chosen.
-  keel_status add_dk_dv() const {
+  void add_dk_dv() const {
     const int64_t at = first_key() * width_;
-    const keel_status status = attention::add_weighted(
-        block_, probabilities_, from(dout_, first_query()), Sums::kOfKeys, width_, dv_ + at);
-    if (status != KEEL_OK) return status;
-    return attention::add_weighted(block_, slopes_, from(q_, first_query()), Sums::kOfKeys, width_,
-                                   dk_ + at);
+    attention::add_weighted(block_, probabilities_, from(dout_, first_query()), Sums::kOfKeys,
+                            width_, dv_ + at);
+    attention::add_weighted(block_, slopes_, from(q_, first_query()), Sums::kOfKeys, width_,
+                            dk_ + at);
   }
   void clear_dk_dv() const {
     std::fill_n(dk_, keys_.count * width_, 0.0f);
@@ -193,7 +188,7 @@ void store_dq(const Backward& backward, Span queries, int64_t head) {
   }
 }
 
-keel_status find_dq(const Backward& backward, Span queries, int64_t head) {
+void find_dq(const Backward& backward, Span queries, int64_t head) {
   const Problem& problem = backward.problem;
   float* const sums = backward.dq_sums_of(queries.first, head);
   std::fill_n(sums, queries.count * problem.q.width, 0.0f);
@@ -202,19 +197,15 @@ keel_status find_dq(const Backward& backward, Span queries, int64_t head) {
   const Span seen = slopes.seen_keys();
   for (int64_t key = seen.first / kKeys * kKeys; key < seen.end(); key += kKeys) {
     slopes.choose_keys({key, std::min(kKeys, problem.tokens_k - key)}, problem.kv_head(head));
-    keel_status status = slopes.find();
-    if (status != KEEL_OK) return status;
-    if (slopes.is_empty()) continue;
-    status = slopes.add_dq(sums);
-    if (status != KEEL_OK) return status;
+    slopes.find();
+    if (!slopes.is_empty()) slopes.add_dq(sums);
   }
   store_dq(backward, queries, head);
-  return KEEL_OK;
 }
 
 // dk and dv of a block of keys, and what it adds to the sums of dq if |with_dq|.
-keel_status find_dk_dv(Slopes& slopes, const Backward& backward, Span keys, int64_t kv_head,
-                       bool with_dq) {
+void find_dk_dv(Slopes& slopes, const Backward& backward, Span keys, int64_t kv_head,
+                bool with_dq) {
   const Problem& problem = backward.problem;
   const int64_t group = problem.heads / problem.kv_heads;
   slopes.choose_keys(keys, kv_head);
@@ -222,20 +213,17 @@ keel_status find_dk_dv(Slopes& slopes, const Backward& backward, Span keys, int6
   for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
     for (int64_t query = 0; query < problem.tokens_q; query += kQueries) {
       slopes.choose_queries({query, std::min(kQueries, problem.tokens_q - query)}, head);
-      keel_status status = slopes.find();
-      if (status != KEEL_OK) return status;
+      slopes.find();
       if (slopes.is_empty()) continue;
-      status = slopes.add_dk_dv();
-      if (status == KEEL_OK && with_dq) status = slopes.add_dq(backward.dq_sums_of(query, head));
-      if (status != KEEL_OK) return status;
+      slopes.add_dk_dv();
+      if (with_dq) slopes.add_dq(backward.dq_sums_of(query, head));
     }
   }
   slopes.store_dk_dv();
-  return KEEL_OK;
 }
 
 // All gradients of the heads that share one of keys and values.
-keel_status find_all(const Backward& backward, int64_t kv_head) {
+void find_all(const Backward& backward, int64_t kv_head) {
   const Problem& problem = backward.problem;
   const int64_t group = problem.heads / problem.kv_heads;
   std::fill_n(backward.dq_sums_of(0, kv_head * group), group * problem.tokens_q * problem.q.width,
@@ -243,13 +231,11 @@ keel_status find_all(const Backward& backward, int64_t kv_head) {
   Slopes slopes(backward);
   for (int64_t key = 0; key < problem.tokens_k; key += kKeys) {
     const Span keys = {key, std::min(kKeys, problem.tokens_k - key)};
-    const keel_status status = find_dk_dv(slopes, backward, keys, kv_head, /*with_dq=*/true);
-    if (status != KEEL_OK) return status;
+    find_dk_dv(slopes, backward, keys, kv_head, /*with_dq=*/true);
   }
   for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
     store_dq(backward, {0, problem.tokens_q}, head);
   }
-  return KEEL_OK;
 }
 
 // Whether heads, each on one core, are done before blocks are, of which each takes seven products
@@ -264,21 +250,19 @@ keel_status run_backward(ThreadPool& pool, const Backward& backward) {
   problem.find_windows();
   if (is_done_by_heads(problem.kv_heads, pool.cores())) {
     return pool.try_for(problem.kv_heads, /*grain=*/1, [&](int64_t head, int64_t end) {
-      keel_status status = KEEL_OK;
-      for (; head < end && status == KEEL_OK; ++head) status = find_all(backward, head);
-      return status;
+      for (; head < end; ++head) find_all(backward, head);
+      return keel_status{KEEL_OK};
     });
   }
   // |find(span, head)| for all spans of |step| of |tokens|.
   const auto for_each = [&](int64_t tokens, int64_t step, int64_t heads, const auto& find) {
     const int64_t blocks = (tokens + step - 1) / step;
     return pool.try_for(blocks * heads, /*grain=*/1, [&](int64_t unit, int64_t end) {
-      keel_status status = KEEL_OK;
-      for (; unit < end && status == KEEL_OK; ++unit) {
+      for (; unit < end; ++unit) {
         const int64_t first = unit / heads * step;
-        status = find(Span{first, std::min(step, tokens - first)}, unit % heads);
+        find(Span{first, std::min(step, tokens - first)}, unit % heads);
       }
-      return status;
+      return keel_status{KEEL_OK};
     });
   };
   const keel_status status =
@@ -287,7 +271,7 @@ keel_status run_backward(ThreadPool& pool, const Backward& backward) {
   if (status != KEEL_OK) return status;
   return for_each(problem.tokens_k, kKeys, problem.kv_heads, [&](Span keys, int64_t kv_head) {
     Slopes slopes(backward);
-    return find_dk_dv(slopes, backward, keys, kv_head, /*with_dq=*/false);
+    find_dk_dv(slopes, backward, keys, kv_head, /*with_dq=*/false);
   });
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <keel/plugin_kit.hpp>
 
+#include "backends/cpu/gemm_blocks.h"
 #include "backends/cpu/matmul_tile.h"
 #include "backends/cpu/ops.h"
 
@@ -86,22 +87,30 @@ int64_t round_up(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-// One tile a core, of the shape that reads the least: a tile reads its rows of a
-// and its columns of b. A product under 2 MFLOP (20 us) stays whole.
+// What a tile of these extents takes: its multiplications, and what it reads of a and b. What is
+// packed of b costs twice as much, what is read in place half as much, since it is read along.
+int64_t work_of(const Product& whole, int64_t rows, int64_t columns) {
+  Product tile = whole;
+  tile.m = rows;
+  tile.n = columns;
+  const int64_t b_cost = gemm::packs_b(tile) ? 4 : 1;
+  return rows * columns * (whole.k + 64) + (2 * rows + b_cost * columns) * whole.k / 2;
+}
+
+// One tile a core, of the shape that takes the least. A product under 2 MFLOP (10 us) stays whole.
 Grid cut(const Product& product, int cores) {
   Grid best = {1, 1, product.m, product.n};
   if (product.m * product.n * product.k < 1000000) return best;
   int64_t least = INT64_MAX;
   for (int64_t rows = 1; rows <= cores; ++rows) {
     if (cores % rows != 0) continue;
-    // Multiples of what the inner kernel computes at once (48 columns, 8 rows).
-    const int64_t tile_rows = std::min(product.m, round_up((product.m + rows - 1) / rows, 8));
+    const int64_t tile_rows = (product.m + rows - 1) / rows;
     const int64_t columns = cores / rows;
+    // By the two vectors that are computed at once.
     const int64_t tile_columns =
-        std::min(product.n, round_up((product.n + columns - 1) / columns, 48));
+        std::min(product.n, round_up((product.n + columns - 1) / columns, 32));
     // The largest tile decides when the product is done.
-    const int64_t work =
-        tile_rows * tile_columns * (product.k + 64) + (tile_rows + tile_columns) * product.k;
+    const int64_t work = work_of(product, tile_rows, tile_columns);
     if (work < least) {
       least = work;
       best = {(product.m + tile_rows - 1) / tile_rows,

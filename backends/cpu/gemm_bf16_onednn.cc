@@ -1,6 +1,5 @@
 #include <omp.h>
 
-#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <cstring>
@@ -9,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/cpu/gemm.h"
+#include "backends/cpu/gemm_bf16.h"
 #include "backends/cpu/scratch.h"
 
 namespace keel::cpu::gemm {
@@ -52,7 +51,7 @@ using dnnl::memory;
 
 struct Key {
   int64_t m, n, k, a_stride, b_stride, c_stride;
-  uint32_t a_transposed, b_transposed, dtype, c_dtype;
+  uint32_t a_transposed, b_transposed, c_dtype;
   float alpha;
   uint32_t accumulate;
   bool operator==(const Key& other) const = default;
@@ -81,8 +80,8 @@ Scratch& scratchpad_of_thread() {
 class CompiledProduct {
  public:
   CompiledProduct(const Key& key, const Product& product) : key_(key), stream_(cpu_engine()) {
-    const memory::desc a = describe(product.m, product.k, key.dtype, product.a);
-    const memory::desc b = describe(product.k, product.n, key.dtype, product.b);
+    const memory::desc a = describe(product.m, product.k, KEEL_BFLOAT16, product.a);
+    const memory::desc b = describe(product.k, product.n, KEEL_BFLOAT16, product.b);
     const memory::desc c = describe(product.m, product.n, key.c_dtype, product.c);
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
@@ -130,7 +129,7 @@ class CompiledProduct {
   std::array<dnnl_exec_arg_t, 4> arguments_ = {};
 };
 
-keel_status run_compiled(const Product& product, keel_dtype dtype, keel_dtype c_dtype) try {
+keel_status multiply_compiled(const Product& product, keel_dtype c_dtype) try {
   hold_to_one_thread();
   // A training step has a few dozen shapes; the oldest makes room.
   constexpr size_t kKept = 64;
@@ -145,7 +144,6 @@ keel_status run_compiled(const Product& product, keel_dtype dtype, keel_dtype c_
              product.c.stride,
              product.a.transposed,
              product.b.transposed,
-             dtype,
              c_dtype,
              product.alpha,
              0};
@@ -171,80 +169,7 @@ keel_status run_compiled(const Product& product, keel_dtype dtype, keel_dtype c_
   return KEEL_OUT_OF_MEMORY;
 }
 
-// ---- float32 -------------------------------------------------------------------
-
-// Whether its rows, or columns, lie one behind the other: the library's better primitives want it.
-bool is_dense(const Matrix& matrix, int64_t rows, int64_t columns) {
-  return matrix.stride == (matrix.transposed ? rows : columns);
-}
-
-// Where a primitive is the faster one, on one core with AVX-512. dnnl_sgemm computes 48 columns at
-// once, and of 64 the rest at a fraction of the rate: a primitive is 1.1 to 1.4 times as fast.
-// Where b is transposed dnnl_sgemm is slow with few columns, or few rows and much depth: 1.1 to 4
-// times. Elsewhere they are alike or dnnl_sgemm is ahead.
-bool is_faster_compiled(const Product& product) {
-  const auto [m, n, k, a, b, c, alpha, beta] = product;
-  if (a.transposed) return !b.transposed && n == 64 && m >= 64;
-  if (!b.transposed) return n == 64 && m >= 32 && k >= 64;
-  return (m >= 16 && n >= 16 && n <= 128) || (m >= 8 && m <= 64 && k >= 1024);
-}
-
-// By extents and strides alone, so that a product always has the same bits. To compile a primitive
-// takes some 0.3 ms: where that is more than a product gains, only extents that come again and
-// again, as those of blocks and layers do, are worth it.
-bool has_better_primitive(const Product& product) {
-  constexpr int64_t kSomeWork = int64_t{1} << 17;
-  constexpr int64_t kMuchWork = int64_t{1} << 25;
-  const auto [m, n, k, a, b, c, alpha, beta] = product;
-  const bool is_usual = (m | n | k) % 16 == 0;
-  return m * n * k >= (is_usual ? kSomeWork : kMuchWork) && is_faster_compiled(product) &&
-         is_dense(a, m, k) && is_dense(b, k, n) && is_dense(c, m, n) &&
-         has_isa(dnnl_cpu_isa_avx512_core);
-}
-
-keel_status multiply_by_sgemm(const Product& product) {
-  const dnnl_status_t status =
-      dnnl_sgemm(product.a.transposed ? 'T' : 'N', product.b.transposed ? 'T' : 'N', product.m,
-                 product.n, product.k, product.alpha, static_cast<const float*>(product.a.data),
-                 product.a.stride, static_cast<const float*>(product.b.data), product.b.stride,
-                 product.beta, static_cast<float*>(product.c.data), product.c.stride);
-  if (status == dnnl_success) return KEEL_OK;
-  return status == dnnl_out_of_memory ? KEEL_OUT_OF_MEMORY : KEEL_INTERNAL;
-}
-
-// Whether rows of b that are read one after the other fall into the same few sets of the caches.
-// With AVX2 dnnl_sgemm packs b where it begins off 32 bytes or the product is large; else it reads
-// b where it lies, and rows that are a multiple of 2 KiB apart throw each other out: 36 GFLOP/s a
-// core where it does 65 with b packed, measured on an AMD EPYC.
-bool has_rows_in_same_sets(const Product& product) {
-  constexpr int64_t kSetBytes = 2048;
-  constexpr int64_t kFewRows = 24;
-  constexpr int64_t kFewColumns = 64;
-  constexpr int64_t kPackedExtent = 256;
-  constexpr int64_t kPackedArea = int64_t{1} << 18;
-  const auto [m, n, k, a, b, c, alpha, beta] = product;
-  return !b.transposed && m >= kFewRows && n >= kFewColumns &&
-         b.stride * static_cast<int64_t>(sizeof(float)) % kSetBytes == 0 &&
-         (std::min(m, n) <= kPackedExtent || m * n <= kPackedArea) &&
-         !has_isa(dnnl_cpu_isa_avx512_core);
-}
-
 }  // namespace
-
-keel_status multiply_f32(const Product& product) {
-  hold_to_one_thread();
-  if (has_better_primitive(product)) return run_compiled(product, KEEL_FLOAT32, KEEL_FLOAT32);
-  if (!has_rows_in_same_sets(product)) return multiply_by_sgemm(product);
-  // The first column by itself: what is left begins off 32 bytes.
-  Product first = product;
-  first.n = 1;
-  Product rest = product;
-  rest.n -= 1;
-  rest.b.data = static_cast<float*>(product.b.data) + 1;
-  rest.c.data = static_cast<float*>(product.c.data) + 1;
-  const keel_status status = multiply_by_sgemm(first);
-  return status == KEEL_OK ? multiply_by_sgemm(rest) : status;
-}
 
 bool has_bf16() {
   // Below AVX-512 the library has no bfloat16 product. Where the processor has no instruction for
@@ -254,10 +179,10 @@ bool has_bf16() {
 }
 
 keel_status multiply_bf16(const Product& product, keel_dtype c_dtype) {
-  return run_compiled(product, KEEL_BFLOAT16, c_dtype);
+  return multiply_compiled(product, c_dtype);
 }
 
-const char* library() {
+const char* bf16_library() {
   static const std::string text = [] {
     const dnnl_version_t* const version = dnnl_version();
     return "oneDNN " + std::to_string(version->major) + "." + std::to_string(version->minor) + "." +

@@ -1,0 +1,22 @@
+// Products of bfloat16 matrices by the processor's own instructions for them, on the calling thread
+// alone: oneDNN's (gemm_bf16_onednn.cc), or none (gemm_bf16_missing.cc).
+#ifndef KEEL_BACKENDS_CPU_GEMM_BF16_H_
+#define KEEL_BACKENDS_CPU_GEMM_BF16_H_
+
+#include <keel/abi.h>
+
+#include "backends/cpu/gemm.h"
+
+namespace keel::cpu::gemm {
+
+// Whether multiply_bf16 runs on this processor.
+bool has_bf16();
+// a, b are bfloat16, c is |c_dtype|: bfloat16 or float32; sums are float32.
+keel_status multiply_bf16(const Product& product, keel_dtype c_dtype);
+
+// Name and version of the library; empty where there is none.
+const char* bf16_library();
+
+}  // namespace keel::cpu::gemm
+
+#endif  // KEEL_BACKENDS_CPU_GEMM_BF16_H_

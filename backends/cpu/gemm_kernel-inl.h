@@ -1,0 +1,182 @@
+// The innermost part of a product: some rows of a times a strip of columns of b, their sums in
+// registers. Compiled once for each instruction set: included by gemm.cc after <hwy/highway.h>.
+#if defined(KEEL_BACKENDS_CPU_GEMM_KERNEL_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef KEEL_BACKENDS_CPU_GEMM_KERNEL_INL_H_
+#undef KEEL_BACKENDS_CPU_GEMM_KERNEL_INL_H_
+#else
+#define KEEL_BACKENDS_CPU_GEMM_KERNEL_INL_H_
+#endif
+
+#include <hwy/cache_control.h>
+#include <hwy/highway.h>
+
+#include <cstdint>
+#include <utility>
+
+HWY_BEFORE_NAMESPACE();
+namespace keel::cpu::gemm {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Rows of a and vectors of b whose products are summed in registers: all but three of the 32, or of
+// the 16, that there are. A step in depth loads two vectors and kRows scalars for 2 kRows
+// multiply-adds, which two units and two loads a cycle keep up with.
+#if HWY_ARCH_ARM_A64 || (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3)
+constexpr int kRows = 14;
+#else
+constexpr int kRows = 6;
+#endif
+constexpr int kVectors = 2;
+
+constexpr int64_t lanes() {
+  return HWY_LANES(float);
+}
+// Of a strip.
+constexpr int64_t kColumns = kVectors * lanes();
+
+// c = alpha * a b + beta * c of |rows| rows and |columns| columns, at most kRows and kColumns;
+// element (i, l) of a is at a[i * a_row + l * a_depth], the rows of b are b_depth apart. Whole
+// vectors of b are read.
+struct Strip {
+  int64_t rows, columns, depth;
+  const float* a;
+  int64_t a_row, a_depth;
+  const float* b;
+  int64_t b_depth;
+  float* c;
+  int64_t c_row;
+  float alpha, beta;
+};
+
+// How a and b lie: in the order in which they are read, or where the caller has them.
+struct Packed {
+  static constexpr bool a_rows_are_dense = true;
+  static constexpr bool b_is_far_apart = false;
+};
+struct PackedB {
+  static constexpr bool a_rows_are_dense = false;
+  static constexpr bool b_is_far_apart = false;
+};
+struct InPlace {
+  static constexpr bool a_rows_are_dense = false;
+  static constexpr bool b_is_far_apart = true;
+};
+struct PackedA {  // or a transposed one
+  static constexpr bool a_rows_are_dense = true;
+  static constexpr bool b_is_far_apart = true;
+};
+
+template <class Layout, int kCount, int kWidth>
+HWY_NOINLINE void multiply_strip(const Strip& strip) {
+  using D = hn::ScalableTag<float>;
+  using V = hn::Vec<D>;
+  const D d;
+  // The caches' own guesses end with a page, where a row of b is mostly the only one; and c is
+  // wanted all at once in the end.
+  constexpr int64_t kAhead = 8;
+  constexpr int64_t kDeep = 128;
+
+  V sums[kCount][kWidth];
+  HWY_UNROLL(16)
+  for (int i = 0; i < kCount; ++i) {
+    HWY_UNROLL(16)
+    for (int v = 0; v < kWidth; ++v) sums[i][v] = hn::Zero(d);
+  }
+  float* const c = strip.c;
+  const int64_t c_row = strip.c_row;
+  if (strip.depth >= kDeep) {
+    HWY_UNROLL(16)
+    for (int i = 0; i < kCount; ++i) {
+      HWY_UNROLL(16)
+      for (int v = 0; v < kWidth; ++v) hwy::Prefetch(c + i * c_row + v * lanes());
+    }
+  }
+
+  // Rows by three pointers each: a row apart and two are what an address can say.
+  constexpr int kGroups = (kCount + 2) / 3;
+  const float* a[kGroups];
+  const int64_t a_row = Layout::a_rows_are_dense ? 1 : strip.a_row;
+  const int64_t a_depth = Layout::a_rows_are_dense ? strip.a_depth : 1;
+  HWY_UNROLL(16)
+  for (int g = 0; g < kGroups; ++g) a[g] = strip.a + 3 * g * a_row;
+  const float* HWY_RESTRICT b = strip.b;
+  const int64_t b_depth = strip.b_depth;
+  HWY_UNROLL(2)
+  for (int64_t l = strip.depth; l > 0; --l) {
+    V of_b[kWidth];
+    HWY_UNROLL(16)
+    for (int v = 0; v < kWidth; ++v) {
+      of_b[v] = hn::LoadU(d, b + v * lanes());
+      if (Layout::b_is_far_apart) hwy::Prefetch(b + kAhead * b_depth + v * lanes());
+    }
+    HWY_UNROLL(16)
+    for (int i = 0; i < kCount; ++i) {
+      const V of_a = hn::Set(d, a[i / 3][i % 3 * a_row]);
+      HWY_UNROLL(16)
+      for (int v = 0; v < kWidth; ++v) sums[i][v] = hn::MulAdd(of_a, of_b[v], sums[i][v]);
+    }
+    HWY_UNROLL(16)
+    for (int g = 0; g < kGroups; ++g) a[g] += a_depth;
+    b += b_depth;
+  }
+
+  if (strip.alpha != 1.0f) {
+    const V alpha = hn::Set(d, strip.alpha);
+    HWY_UNROLL(16)
+    for (int i = 0; i < kCount; ++i) {
+      HWY_UNROLL(16)
+      for (int v = 0; v < kWidth; ++v) sums[i][v] = hn::Mul(alpha, sums[i][v]);
+    }
+  }
+  const V beta = hn::Set(d, strip.beta);
+  const bool is_added = strip.beta != 0.0f;
+  const bool is_whole = strip.columns == kWidth * lanes();
+  const auto last = hn::FirstN(d, static_cast<size_t>(strip.columns - (kWidth - 1) * lanes()));
+  HWY_UNROLL(16)
+  for (int i = 0; i < kCount; ++i) {
+    HWY_UNROLL(16)
+    for (int v = 0; v < kWidth; ++v) {
+      float* const at = c + i * c_row + v * lanes();
+      V sum = sums[i][v];
+      if (is_whole || v < kWidth - 1) {
+        if (is_added) sum = hn::MulAdd(beta, hn::LoadU(d, at), sum);
+        hn::StoreU(sum, d, at);
+      } else {
+        if (is_added) sum = hn::MulAdd(beta, hn::MaskedLoad(last, d, at), sum);
+        hn::BlendedStore(sum, last, d, at);
+      }
+    }
+  }
+}
+
+// The functions for 1 to kRows rows and 1 to kVectors vectors.
+template <class Layout>
+struct Strips {
+  using Function = void (*)(const Strip&);
+
+  constexpr Strips() : functions() { fill(std::make_integer_sequence<int, kRows>()); }
+
+  void run(const Strip& strip) const {
+    const int64_t width = (strip.columns + lanes() - 1) / lanes();
+    functions[width - 1][strip.rows - 1](strip);
+  }
+
+  Function functions[kVectors][kRows];
+
+ private:
+  template <int... kIndex>
+  constexpr void fill(std::integer_sequence<int, kIndex...>) {
+    static_assert(kVectors == 2);
+    ((functions[0][kIndex] = multiply_strip<Layout, kIndex + 1, 1>), ...);
+    ((functions[1][kIndex] = multiply_strip<Layout, kIndex + 1, 2>), ...);
+  }
+};
+
+template <class Layout>
+inline constexpr Strips<Layout> kStrips;
+
+}  // namespace HWY_NAMESPACE
+}  // namespace keel::cpu::gemm
+HWY_AFTER_NAMESPACE();
+
+#endif  // KEEL_BACKENDS_CPU_GEMM_KERNEL_INL_H_
