@@ -1,4 +1,6 @@
 #include <omp.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstdlib>
@@ -14,12 +16,23 @@
 namespace keel::cpu::gemm {
 namespace {
 
-// Must come before the library's first use. Some virtual machines announce AMX and do
-// not let a process use it; the library (2.6.3) then dies of an illegal instruction in
-// bfloat16 products of one column.
-void leave_amx_alone() {
+// Whether the kernel lets this process use AMX's tiles, for which it has to be asked (since Linux
+// 5.16; Documentation/arch/x86/xstate.rst).
+bool may_use_tiles() {
+#if defined(__x86_64__)
+  constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr long kTileData = 18;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
+}
+
+// Must come before the library's first use. Some virtual machines announce AMX and do not let a
+// process use it; the library (2.6.3) then dies of an illegal instruction.
+void leave_amx_where_it_is_barred() {
   static const bool done = [] {
-    if (std::getenv("ONEDNN_MAX_CPU_ISA") == nullptr) {
+    if (std::getenv("ONEDNN_MAX_CPU_ISA") == nullptr && !may_use_tiles()) {
       dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_bf16);
     }
     return true;
@@ -33,14 +46,14 @@ void leave_amx_alone() {
 void hold_to_one_thread() {
   thread_local bool held = false;
   if (held) return;
-  leave_amx_alone();
+  leave_amx_where_it_is_barred();
   omp_set_num_threads(1);
   held = true;
 }
 
 // Whether the library uses the instruction set |isa| and all it includes; the names are bit masks.
 bool has_isa(uint32_t isa) {
-  leave_amx_alone();
+  leave_amx_where_it_is_barred();
   static const uint32_t effective = dnnl_get_effective_cpu_isa();
   return (effective & isa) == isa;
 }

@@ -89,16 +89,28 @@ int64_t round_up(int64_t value, int64_t multiple) {
 
 // What a tile of these extents takes: its multiplications, and what it reads of a and b. What is
 // packed of b costs twice as much, what is read in place half as much, since it is read along.
-int64_t work_of(const Product& whole, int64_t rows, int64_t columns) {
-  Product tile = whole;
+int64_t work_of(const Tile& whole, int64_t rows, int64_t columns) {
+  Product tile = whole.product;
+  const int64_t multiplied = rows * columns * (tile.k + 64);
+  if (whole.dtype == KEEL_BFLOAT16 && !is_widened(whole.dtype)) {
+    // oneDNN wants all of b: 512 x 512 x 512 with AMX takes 1.65 times as long by columns of b that
+    // are cut out of it, and so do few columns. For few rows that is no worse than to put all of b
+    // in order twice.
+    constexpr int64_t kManyRows = 192;
+    constexpr int64_t kFewColumns = 64;
+    const bool is_cut_out =
+        columns < tile.n && !tile.b.transposed && (rows >= kManyRows || columns < kFewColumns);
+    return (multiplied + (rows + columns) * tile.k) / 8 * (is_cut_out ? 13 : 8);
+  }
   tile.m = rows;
   tile.n = columns;
   const int64_t b_cost = gemm::packs_b(tile) ? 4 : 1;
-  return rows * columns * (whole.k + 64) + (2 * rows + b_cost * columns) * whole.k / 2;
+  return multiplied + (2 * rows + b_cost * columns) * tile.k / 2;
 }
 
 // One tile a core, of the shape that takes the least. A product under 2 MFLOP (10 us) stays whole.
-Grid cut(const Product& product, int cores) {
+Grid cut(const Tile& whole, int cores) {
+  const Product& product = whole.product;
   Grid best = {1, 1, product.m, product.n};
   if (product.m * product.n * product.k < 1000000) return best;
   int64_t least = INT64_MAX;
@@ -110,7 +122,7 @@ Grid cut(const Product& product, int cores) {
     const int64_t tile_columns =
         std::min(product.n, round_up((product.n + columns - 1) / columns, 32));
     // The largest tile decides when the product is done.
-    const int64_t work = work_of(product, tile_rows, tile_columns);
+    const int64_t work = work_of(whole, tile_rows, tile_columns);
     if (work < least) {
       least = work;
       best = {(product.m + tile_rows - 1) / tile_rows,
@@ -155,7 +167,7 @@ keel_status multiply(ThreadPool& pool, const Work& work) {
   const int64_t batch = work.batch.count;
   // A batch of fewer products than cores shares each among some.
   const auto cores = static_cast<int>((pool.cores() + batch - 1) / batch);
-  const Grid grid = cut(product, cores);
+  const Grid grid = cut(work.first, cores);
   const int64_t tiles = grid.rows * grid.columns;
   const int64_t piece = batch == 1 || tiles > 1 ? 1 : products_of_a_piece(product);
   return pool.try_for(batch * tiles, piece, [&](int64_t begin, int64_t end) -> keel_status {
