@@ -29,21 +29,23 @@ bool is_space(char c) {
 
 // How many objects "pack:2 numa:2 core:4" asks for, or more: the product of its counts, read as
 // hwloc reads them (strtoul: "0x10", "010" and "-18446744073709551614" are numbers too), times
-// those that "[numa]" hangs to each. Brackets behind a count describe no level; hwloc passes
-// over others on its way to the next colon.
+// those that "[numa]" hangs to each. A count may follow another at once: "018" are 1 and 8.
+// Brackets behind a count describe no level; hwloc passes over others on its way to the next colon.
 uint64_t count_units(const char* text) {
   uint64_t units = 1;
   uint64_t attached = 0;
   const char* before = " ";
+  const char* behind = nullptr;  // the last count and its brackets
   for (const char* at = text; *at != '\0' && units <= kMostSyntheticUnits; before = at, ++at) {
     if (*at == '[') ++attached;
-    if (*before != ':' && !is_space(*before)) continue;
+    if (at != behind && *before != ':' && !is_space(*before)) continue;
     char* end = nullptr;
     const unsigned long long count = std::strtoull(at, &end, 0);
     if (end == at) continue;
     units *= std::clamp<uint64_t>(count, 1, kMostSyntheticUnits + 1);
     const char* const closing = *end == '(' ? std::strchr(end, ')') : nullptr;
     at = closing == nullptr ? end - 1 : closing;
+    behind = at + 1;
   }
   return units * (1 + attached);
 }

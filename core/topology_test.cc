@@ -122,8 +122,11 @@ TEST_F(TopologyTest, WhatIsNoMachineIsRefused) {
         std::string("numa:4000 pu:1"), std::string("numa:0xfa0 pu:1"),
         std::string("numa:07640 pu:1"), std::string("numa:+4000 pu:1"),
         std::string("numa:-18446744073709547616 pu:1"),
-        std::string("pack:4 nu4 GB( c memory=: 4000pu:2"), std::string("pack:2 nu(:4000) pu:1"),
-        std::string("pack:1000[numa][numa][numa]"), std::string(100000, '9')}) {
+        // Counts that follow each other.
+        std::string("018000"), std::string("pack:018000 pu:1"),
+        std::string("numa:1(memory=1)4000 pu:1"), std::string("pack:4 nu4 GB( c memory=: 4000pu:2"),
+        std::string("pack:2 nu(:4000) pu:1"), std::string("pack:1000[numa][numa][numa]"),
+        std::string(100000, '9')}) {
     const std::string shown = synthetic.substr(0, 40);
     uint64_t size = 0;
     EXPECT_EQ(keel_topology_get(synthetic.c_str(), nullptr, &size), KEEL_INVALID_ARGUMENT) << shown;
