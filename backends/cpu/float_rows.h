@@ -38,6 +38,8 @@ class ReadFloats {
     widen_(begin, room, count);
     return room;
   }
+  // Asks for the memory of the |element|-th, which need not be there.
+  void prefetch(int64_t element) const { __builtin_prefetch(data_ + element * size_); }
   // The |element|-th.
   float operator[](int64_t element) const {
     float room = 0;
@@ -83,6 +85,10 @@ class WrittenFloats {
   // Where to put the elements from |first| on: where they belong, or |room|.
   float* block(int64_t first, float* room) const {
     return narrow_ == nullptr ? reinterpret_cast<float*>(data_ + first * size_) : room;
+  }
+  // Asks for the memory of the |element|-th.
+  void prefetch(int64_t element) const {
+    __builtin_prefetch(data_ + element * size_, /*for writing*/ 1);
   }
   // One element.
   void put(int64_t element, float value) const {

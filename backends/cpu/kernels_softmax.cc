@@ -40,10 +40,11 @@ HWY_INLINE hn::Vec<D> exp_below(D d, hn::Vec<D> value, float top) {
 
 // What lies before |row.visible|, at most kShortRow elements, with one exponential each: those of
 // the sum are kept. False where there is NaN, which not all of the row may become; then nothing is
-// written.
+// written. While exponentials are made memory would wait, and what a cache asks for by itself ends
+// with a page: y is asked for by hand then, and the |next| row of x.
 constexpr int64_t kShortRow = 4096;  // 16 KiB of the first-level cache
 HWY_INLINE bool softmax_of_short_row(const SoftmaxRow& row, const ReadFloats& x,
-                                     const WrittenFloats& y) {
+                                     const ReadFloats& next, const WrittenFloats& y) {
   float values[kShortRow];
   float top = std::numeric_limits<float>::lowest();
   for (int64_t first = 0; first < row.visible; first += kBlock) {
@@ -55,7 +56,9 @@ HWY_INLINE bool softmax_of_short_row(const SoftmaxRow& row, const ReadFloats& x,
   for (int64_t first = 0; first < row.visible; first += kBlock) {
     float* const block = values + first;
     const int64_t width = std::min(kBlock, row.visible - first);
-    sum += static_cast<double>(vector_sum(width, [=](auto d, int64_t i) HWY_ATTR {
+    sum += static_cast<double>(vector_sum(width, [&](auto d, int64_t i) HWY_ATTR {
+      y.prefetch(first + i);
+      next.prefetch(first + i);
       const auto value = exp_below(d, hn::LoadU(d, block + i), top);
       hn::StoreU(value, d, block + i);
       return value;
@@ -109,7 +112,8 @@ HWY_INLINE void softmax_of_row(const SoftmaxRow& row, const ReadFloats& x, const
 }
 
 void softmax(const SoftmaxRow& row, const ReadFloats& x, const WrittenFloats& y, int64_t count) {
-  if (row.visible > kShortRow || !softmax_of_short_row(row, x, y)) softmax_of_row(row, x, y);
+  const bool is_done = row.visible <= kShortRow && softmax_of_short_row(row, x, x.from(count), y);
+  if (!is_done) softmax_of_row(row, x, y);
   float zeroes[kBlock];
   for (int64_t first = row.visible; first < count; first += kBlock) {
     const int64_t width = std::min(kBlock, count - first);
