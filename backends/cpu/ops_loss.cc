@@ -121,12 +121,15 @@ OpSupport cross_entropy_query(const keel_op_call& call) {
 
 double log_sum_exp(const ReadFloats& row, int64_t count) {
   if (row.room(1) == 0) return kernels::log_sum_exp_f32(row.block(0, count, nullptr), count);
-  float top = -std::numeric_limits<float>::infinity();
-  row.for_each_block(count, [&](int64_t, const float* block, int64_t width) {
-    top = std::max(top, kernels::largest_f32(block, width));
-  });
+  // Each block is widened once: of whatever was the largest so far.
+  float top = std::numeric_limits<float>::lowest();
   double sum = 0;
   row.for_each_block(count, [&](int64_t, const float* block, int64_t width) {
+    const float block_top = kernels::largest_f32(block, width);
+    if (block_top > top) {
+      sum *= std::exp(static_cast<double>(top) - static_cast<double>(block_top));
+      top = block_top;
+    }
     sum += kernels::sum_exp_f32(block, top, width);
   });
   return static_cast<double>(top) + std::log(sum);

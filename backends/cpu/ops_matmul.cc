@@ -87,12 +87,16 @@ int64_t round_up(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
+bool is_native_bf16(const Tile& tile) {
+  return tile.dtype == KEEL_BFLOAT16 && !is_widened(tile.dtype);
+}
+
 // What a tile of these extents takes: its multiplications, and what it reads of a and b. What is
 // packed of b costs twice as much, what is read in place half as much, since it is read along.
 int64_t work_of(const Tile& whole, int64_t rows, int64_t columns) {
   Product tile = whole.product;
   const int64_t multiplied = rows * columns * (tile.k + 64);
-  if (whole.dtype == KEEL_BFLOAT16 && !is_widened(whole.dtype)) {
+  if (is_native_bf16(whole)) {
     // oneDNN wants all of b: 512 x 512 x 512 with AMX takes 1.65 times as long by columns of b that
     // are cut out of it, and so do few columns. For few rows that is no worse than to put all of b
     // in order twice.
@@ -108,11 +112,12 @@ int64_t work_of(const Tile& whole, int64_t rows, int64_t columns) {
   return multiplied + (2 * rows + b_cost * columns) * tile.k / 2;
 }
 
-// One tile a core, of the shape that takes the least. A product under 2 MFLOP (10 us) stays whole.
+// One tile a core, of the shape that takes the least. A product under 2 MFLOP (10 us), or under 8
+// by instructions for bfloat16, stays whole.
 Grid cut(const Tile& whole, int cores) {
   const Product& product = whole.product;
   Grid best = {1, 1, product.m, product.n};
-  if (product.m * product.n * product.k < 1000000) return best;
+  if (product.m * product.n * product.k < (is_native_bf16(whole) ? 4000000 : 1000000)) return best;
   int64_t least = INT64_MAX;
   for (int64_t rows = 1; rows <= cores; ++rows) {
     if (cores % rows != 0) continue;
