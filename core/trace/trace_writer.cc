@@ -173,7 +173,7 @@ void TraceWriter::take(TraceItem&& item) {
       return events_.counter(device_of(*item.device).process, "memory allocated", item.end_ns,
                              item.bytes);
     case TraceItem::Kind::kBridged:
-      return events_.counter(kHostProcess, "bridged", item.end_ns, item.bytes);
+      return write_bridged(item);
     case TraceItem::Kind::kGateEnqueued:
       row_of(item).gates.emplace(item.serial, item.begin_ns);
       return;
@@ -185,6 +185,14 @@ void TraceWriter::take(TraceItem&& item) {
   }
   ++pending_;
   row_of(item).pending.push_back(std::move(item));
+}
+
+// Threads that count at once may put what they counted into the ring the other way round: neither
+// the total nor its time goes back.
+void TraceWriter::write_bridged(const TraceItem& item) {
+  bridged_bytes_ = std::max(bridged_bytes_, item.bytes);
+  bridged_ns_ = std::max(bridged_ns_, item.end_ns);
+  events_.counter(kHostProcess, "bridged", bridged_ns_, bridged_bytes_);
 }
 
 TraceWriter::DeviceState& TraceWriter::device_of(Device& device) {

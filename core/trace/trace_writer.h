@@ -75,6 +75,7 @@ class TraceWriter {
   bool resolve_wait(Row& row, const TraceItem& item);
   void resolve_gate(Row& row, const TraceItem& item);
   void write_host_span(const TraceItem& item);
+  void write_bridged(const TraceItem& item);
   void flush();
   void complete();
 
@@ -93,6 +94,8 @@ class TraceWriter {
   TraceEvents events_;
   Status failure_;
   int64_t flushed_ns_ = 0;
+  uint64_t bridged_bytes_ = 0;
+  int64_t bridged_ns_ = 0;
   uint64_t unfinished_ = 0;  // operations that were not done by the deadline
   uint64_t pending_ = 0;     // items in all rows
   bool polls_ = false;       // an operation without timing events is pending
