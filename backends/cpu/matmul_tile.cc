@@ -5,6 +5,7 @@
 
 #include "backends/cpu/float_rows.h"
 #include "backends/cpu/gemm_bf16.h"
+#include "backends/cpu/gemm_blocks.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/scratch.h"
 
@@ -99,13 +100,7 @@ keel_status multiply_straight(const Tile& tile) {
 constexpr int64_t kRows = 512;
 constexpr int64_t kColumns = 768;
 constexpr int64_t kDepth = 384;
-
-// The extent of the fewest equal parts of |whole| that are no larger than |most|.
-int64_t equal_part(int64_t whole, int64_t most) {
-  if (whole <= most) return whole;
-  const int64_t parts = (whole + most - 1) / most;
-  return ((whole + parts - 1) / parts + 15) / 16 * 16;
-}
+constexpr int64_t kUnit = 16;
 
 // Lines that begin at 64 bytes and in different sets of the cache.
 int64_t pitch_of(int64_t length) {
@@ -135,9 +130,9 @@ keel_status multiply_staged(const Tile& tile) {
   const Product& whole = tile.product;
   const bool widened = is_widened(tile.dtype);
   const bool narrows = tile.c_dtype != KEEL_FLOAT32;
-  const int64_t rows = equal_part(whole.m, kRows);
-  const int64_t columns = equal_part(whole.n, kColumns);
-  const int64_t depth = widened ? equal_part(whole.k, kDepth) : whole.k;
+  const int64_t rows = gemm::equal_part(whole.m, kRows, kUnit);
+  const int64_t columns = gemm::equal_part(whole.n, kColumns, kUnit);
+  const int64_t depth = widened ? gemm::equal_part(whole.k, kDepth, kUnit) : whole.k;
   const int64_t a_room = widened ? room_for(rows, depth) : 0;
   const int64_t b_room = widened ? room_for(depth, columns) : 0;
   const int64_t c_room = narrows ? rows * pitch_of(columns) : 0;
