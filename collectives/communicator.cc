@@ -47,6 +47,7 @@ Communicator::Communicator(std::shared_ptr<Team> team, uint32_t rank, Ref<Device
           FlightRecorder::create({context_.team().id(), rank, context_.world(), device_->name()})),
       timeout_ns_(options.timeout_ns),
       impatience_(context_.segment().crowded()) {
+  context_.divided_sums = selection_.divided_sums();
   context_.make_stage();
 }
 

@@ -15,6 +15,7 @@
 #include "collectives/bridge/stage.h"
 #include "collectives/operation.h"
 #include "collectives/reduce.h"
+#include "collectives/selection/selection.h"
 #include "collectives/team.h"
 #include "collectives/transports/arena_book.h"
 #include "collectives/transports/attach.h"
@@ -163,6 +164,9 @@ class RankContext {
   // All of it, with what the device has summed up.
   Stage::Traffic traffic() const;
   uint64_t in_place() const { return in_place_.load(std::memory_order_relaxed); }
+
+  // As all ranks have agreed.
+  DividedSums divided_sums;
 
   // The operation that is planned, kept so that the next one allocates nothing; and the last
   // that is over, for explain().

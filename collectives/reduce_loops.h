@@ -82,6 +82,18 @@ KEEL_INLINE typename Codec::Sums finish(typename Codec::Sums sums, uint64_t rank
   return sums;
 }
 
+// What a processor asks for by itself ends with a page and begins anew on the next, so that what
+// no cache of its own holds is asked for this far ahead. Of two sources, for memory and back with
+// streaming stores, 52 GB/s on two cores instead of 41 (Granite Rapids); 58 instead of 53 of what
+// the last-level cache holds, and a tenth less of what the second-level one does.
+constexpr uint64_t kAheadBytes = 1024;
+constexpr uint64_t kCachedBytes = 1 << 20;
+
+// Whether sources and a destination stay in a second-level cache.
+KEEL_INLINE bool is_cached(const ReduceCall& call, uint64_t element) {
+  return !call.streaming && call.count <= kCachedBytes / element / (call.source_count + 1);
+}
+
 template <typename Codec, keel_reduction kReduction>
 struct Loop {
   using Sums = typename Codec::Sums;
@@ -112,6 +124,20 @@ struct Loop {
     if constexpr (kReduction == KEEL_PREMUL_SUM) {
       const auto factor = factor_as<typename Codec::Sum>(call.factors[source]);
       for (uint64_t v = 0; v < kCount; ++v) sums[v] *= factor;
+    }
+  }
+
+  // The chunk that follows by kAheadBytes.
+  static KEEL_INLINE void ask_ahead(const ReduceCall& call, uint64_t first, bool streaming) {
+    const uint64_t start = first * sizeof(Stored) + kAheadBytes;
+    for (uint64_t line = 0; line < kChunk * sizeof(Stored); line += 64) {
+      for (uint64_t source = 0; source < call.source_count; ++source) {
+        __builtin_prefetch(static_cast<const char*>(call.sources[source]) + start + line);
+      }
+      if (streaming) continue;
+      for (uint64_t d = 0; d < call.destination_count; ++d) {
+        __builtin_prefetch(static_cast<char*>(call.destinations[d]) + start + line, /*rw=*/1);
+      }
     }
   }
 
@@ -175,6 +201,14 @@ struct Loop {
         first += size;
       }
     }
+    if (!is_cached(call, sizeof(Stored))) {
+      // Not behind the end, where another rank may be writing.
+      constexpr uint64_t kAhead = kAheadBytes / sizeof(Stored);
+      for (; first + kAhead + kChunk <= call.count; first += kChunk) {
+        ask_ahead(call, first, streaming);
+        chunk<kVectors>(call, first, kChunk, streaming);
+      }
+    }
     for (; first + kChunk <= call.count; first += kChunk) {
       chunk<kVectors>(call, first, kChunk, streaming);
     }
@@ -206,10 +240,7 @@ void reduce_floats(const ReduceCall& call) {
 template <typename T>
 void reduce_plain_floats(const ReduceCall& call) {
 #if KEEL_VECTOR_BYTES == 64
-  constexpr uint64_t kCached = 1 << 20;
-  const bool is_cached =
-      !call.streaming && call.count <= kCached / sizeof(T) / (call.source_count + 1);
-  if (is_cached) return reduce_floats<Plain<T, 64>>(call);
+  if (is_cached(call, sizeof(T))) return reduce_floats<Plain<T, 64>>(call);
 #endif
   reduce_floats<Plain<T>>(call);
 }

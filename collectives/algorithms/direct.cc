@@ -12,11 +12,6 @@ namespace keel {
 
 namespace {
 
-// What one round of an all_reduce between buffers that all ranks reach moves: small enough
-// that the gathering half finds the shares in a cache.
-// A barrier between more ranks than cores costs a time slice or two, so they go further.
-constexpr uint64_t kRoundBytes = 2 << 20;
-constexpr uint64_t kCrowdedRoundBytes = 8 << 20;
 // Results of this size and more go past the caches, which saves reading what is overwritten:
 // what does not stay in a cache anyway. Processors differ: 1 MiB over 2 ranks took 38 us instead
 // of 57 so on an Intel one, and 93 instead of 50 on an AMD one.
@@ -220,11 +215,14 @@ Status DirectAlgorithm::run() {
   }
   if (any_staged_) make_plan();
   if (send_.staged && !has_fetched_) KEEL_RETURN_IF_ERROR(fetch_first());
-  const uint64_t round_bytes = context_.segment().crowded() ? kCrowdedRoundBytes : kRoundBytes;
-  round_elements_ = any_staged_ ? window_ : shares_ ? round_bytes / element_ : largest;
+  const DividedSums& sums = context_.divided_sums;
+  const bool is_streamed = !any_staged_ && shares_ && largest * element_ >= sums.streamed_bytes;
+  round_elements_ = any_staged_               ? window_
+                    : shares_ && !is_streamed ? sums.round_bytes / element_
+                                              : largest;
   if (receive_.buffer.host != nullptr) {
     if (receive_.bytes >= kStreamedShares) gather_store_ = Store::kStreaming;
-    if (receive_.bytes >= kStreamedResult && !shares_) store_ = Store::kStreaming;
+    if (is_streamed || (receive_.bytes >= kStreamedResult && !shares_)) store_ = Store::kStreaming;
   }
   rounds_ = round_elements_ == 0 ? 0 : (largest + round_elements_ - 1) / round_elements_;
   if (request_.collective == KEEL_ALL_TO_ALL_V) {
@@ -316,16 +314,17 @@ Status DirectAlgorithm::copy_round(uint64_t round) {
     const char* data = nullptr;
     const uint32_t send_part = request_.send_parts(world_) == 1 ? 0 : rank_;
     KEEL_RETURN_IF_ERROR(source(peer, round, send_part, from, range, &data));
-    KEEL_RETURN_IF_ERROR(copy_in_steps(destination, data, bytes));
+    KEEL_RETURN_IF_ERROR(copy_in_steps(destination, data, bytes, store_));
   }
   return {};
 }
 
-Status DirectAlgorithm::copy_in_steps(char* destination, const char* source, uint64_t bytes) {
+Status DirectAlgorithm::copy_in_steps(char* destination, const char* source, uint64_t bytes,
+                                      Store store) {
   for (uint64_t done = 0; done < bytes; done += RankContext::kStepBytes) {
     if (done != 0) KEEL_RETURN_IF_ERROR(context_.between_steps());
     copy_bytes(destination + done, source + done, std::min(RankContext::kStepBytes, bytes - done),
-               store_);
+               store);
   }
   return {};
 }
@@ -373,15 +372,16 @@ Status DirectAlgorithm::share_round(uint64_t round) {
       context_.sources[peer] = data;
       context_.factors[peer] = context_.posted_factor(peer, request_, sequence_);
     }
-    // The others read it in the window where they cannot reach the buffer.
-    const bool is_both = receive_.staged && receive_.buffer.host != nullptr;
-    void* destinations[] = {target(round, 0, whole, own), nullptr};
-    if (is_both) {
-      destinations[1] = context_.stage().out(round) + (own.begin - window.begin) * element_;
+    char* const sums = target(round, 0, whole, own);
+    if (receive_.staged && receive_.buffer.host != nullptr) {
+      // The others read it in the window, for they cannot reach the buffer.
+      char* const shown = context_.stage().out(round) + (own.begin - window.begin) * element_;
+      void* const destinations[] = {sums, shown};
+      reduce(request_.dtype, request_.reduction, context_.sources, destinations, own.count,
+             {context_.factors_of(request_), store_});
+    } else {
+      KEEL_RETURN_IF_ERROR(context_.reduce_in_steps(request_, sums, own.count, store_));
     }
-    reduce(request_.dtype, request_.reduction, context_.sources,
-           std::span(destinations).first(is_both ? 2 : 1), own.count,
-           {context_.factors_of(request_), store_});
   }
   KEEL_RETURN_IF_ERROR(context_.meet(patience_));
   // The windows of all ranks have been read.
@@ -393,7 +393,8 @@ Status DirectAlgorithm::share_round(uint64_t round) {
     if (part.count == 0) continue;
     const char* data = nullptr;
     KEEL_RETURN_IF_ERROR(shared_result(peer, round, part, &data));
-    copy_bytes(target(round, 0, whole, part), data, part.count * element_, gather_store_);
+    KEEL_RETURN_IF_ERROR(
+        copy_in_steps(target(round, 0, whole, part), data, part.count * element_, gather_store_));
   }
   return {};
 }

@@ -66,7 +66,7 @@ class DirectAlgorithm {
   // What |peer| reduces of a window of |count| elements.
   Range share_of(uint32_t peer, uint64_t count) const;
   // Lets urgent operations go first every few MiB of one piece.
-  Status copy_in_steps(char* destination, const char* source, uint64_t bytes);
+  Status copy_in_steps(char* destination, const char* source, uint64_t bytes, Store store);
   bool reads_from(uint32_t peer) const;
   // Whether what this rank has for itself is where it belongs.
   bool is_in_place(uint32_t peer) const;

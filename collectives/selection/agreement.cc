@@ -17,7 +17,7 @@ std::string json_text(const std::string& text) {
 }  // namespace
 
 Surroundings surroundings_of(Team& team) {
-  Surroundings surroundings = {team.world(), false, team.segment().crowded()};
+  Surroundings surroundings = {team.world(), false, team.segment().crowded(), HostCaches::get()};
   for (uint32_t rank = 0; rank < team.world(); ++rank) {
     const bool staged = (team.attendee(rank).flags & Team::kNoAlias) != 0;
     surroundings.staged = surroundings.staged || staged;

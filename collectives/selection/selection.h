@@ -12,6 +12,7 @@
 
 #include "collectives/selection/algorithm.h"
 #include "collectives/selection/foreign.h"
+#include "collectives/selection/host_caches.h"
 #include "core/status.h"
 
 namespace keel {
@@ -27,6 +28,15 @@ struct Surroundings {
   uint32_t world = 1;
   bool staged = false;   // the others cannot reach some rank's buffers
   bool crowded = false;  // more ranks than cores
+  HostCaches caches = {};
+};
+
+// How `direct` goes about sums that are divided among the ranks, which then gather them.
+struct DividedSums {
+  uint64_t round_bytes = 0;     // of a rank's data, that are summed up before they are gathered
+  uint64_t streamed_bytes = 0;  // from so much on sums go past the caches, in one round
+
+  bool operator==(const DividedSums& other) const = default;
 };
 
 // One line of a table. Of the rules that fit a call, the one with the highest score wins, of
@@ -67,6 +77,7 @@ class Selection {
   Algorithm choose(const Request& request, uint32_t world) const;
   // How others get at send buffers that Keel did not allocate, where |request| goes direct.
   ForeignWay choose_foreign(const Request& request, uint32_t world) const;
+  const DividedSums& divided_sums() const { return divided_sums_; }
   // Bytes up to which |collective| is eager; 0: never.
   uint64_t eager_bytes(keel_collective collective) const;
   // {"all_reduce": [{"to": 4096, "algorithm": "eager"}, ...], ...}; the last has no "to".
@@ -84,6 +95,7 @@ class Selection {
 
   Range ranges_[KEEL_COLLECTIVE_COUNT][2][kMostRanges] = {};
   Range foreign_[KEEL_COLLECTIVE_COUNT][kMostRanges] = {};
+  DividedSums divided_sums_;
 };
 
 // What a rank sends, by which its operation is chosen; of broadcast and scatter, the root.

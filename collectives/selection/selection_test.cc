@@ -60,9 +60,23 @@ TEST(BuiltIn, EagerThenOneShotThenDirect) {
   EXPECT_EQ(at(0), "eager");
   EXPECT_EQ(at(4096), "eager");
   EXPECT_EQ(at(4097), "one_shot");
-  EXPECT_EQ(at(32 << 10), "one_shot");
-  EXPECT_EQ(at((32 << 10) + 1), "direct");
+  EXPECT_EQ(at(100 << 10), "one_shot");
+  EXPECT_EQ(at(110 << 10), "direct") << "more than half of a cache of 1 MiB holds five times";
   EXPECT_EQ(at(1ull << 40), "direct");
+  const Request request = request_of(KEEL_ALL_REDUCE, 200 << 10);
+  EXPECT_STREQ(chosen(make("", {4, false, false, {2 << 20, 32 << 20}}), 4, request), "one_shot");
+}
+
+TEST(BuiltIn, DividedSumsStayInTheCacheOrGoPastIt) {
+  using keel::DividedSums;
+  constexpr uint64_t kMiB = 1 << 20;
+  const keel::HostCaches large = {2 * kMiB, 480 * kMiB};
+  EXPECT_EQ(make("", {2, false, false, large}).divided_sums(), (DividedSums{40 * kMiB, 40 * kMiB}));
+  EXPECT_EQ(make("", {7, false, true, large}).divided_sums(),
+            (DividedSums{15 * kMiB, 480 * kMiB / 3 / 14}));
+  const keel::HostCaches small = {kMiB / 2, 4 * kMiB};
+  EXPECT_EQ(make("", {2, false, false, small}).divided_sums(), (DividedSums{2 * kMiB, 8 * kMiB}));
+  EXPECT_EQ(make("", {8, false, true, small}).divided_sums(), (DividedSums{8 * kMiB, 8 * kMiB}));
 }
 
 // A rank sends world times the count.
@@ -104,7 +118,8 @@ TEST(Table, ItsRangesAreHeld) {
   EXPECT_EQ(at(1023), "eager");
   EXPECT_EQ(at(1024), "ring");
   EXPECT_EQ(at(65536), "ring");
-  EXPECT_EQ(at(65537), "direct");
+  EXPECT_EQ(at(65537), "one_shot");
+  EXPECT_EQ(at(1 << 20), "direct");
 }
 
 TEST(Table, OnlyWhereItFits) {
