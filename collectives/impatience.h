@@ -32,8 +32,8 @@ class Impatience {
 
  private:
   static constexpr uint32_t kPauses = 800;  // of 25 ns
-  static constexpr uint32_t kOffers = 24;
-  static constexpr uint32_t kMostLeftOut = 1023;
+  static constexpr uint32_t kOffers = 100;  // of 200 ns, where nobody takes it
+  static constexpr uint32_t kMostLeftOut = 31;
 
   const uint32_t most_;
   uint32_t in_vain_ = 0;

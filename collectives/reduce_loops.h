@@ -110,16 +110,13 @@ struct Loop {
   template <uint64_t kCount>
   static KEEL_INLINE void read(const ReduceCall& call, uint64_t source, uint64_t start,
                                uint64_t size, Sums* sums) {
-    constexpr bool kPartial = kCount == 1;
-    const char* from = static_cast<const char*>(call.sources[source]) + start;
-    alignas(64) char padded[kPartial ? kVectorStored : 1];
-    if constexpr (kPartial) {
-      __builtin_memset(padded, 0, sizeof(padded));
-      __builtin_memcpy(padded, from, size * sizeof(Stored));
-      from = padded;
-    }
-    for (uint64_t v = 0; v < kCount; ++v) {
-      sums[v] = Codec::decode(load_unaligned<StoredVector>(from + v * kVectorStored));
+    const char* const from = static_cast<const char*>(call.sources[source]) + start;
+    if constexpr (kCount == 1) {
+      sums[0] = Codec::decode(load_first<StoredVector>(from, size * sizeof(Stored)));
+    } else {
+      for (uint64_t v = 0; v < kCount; ++v) {
+        sums[v] = Codec::decode(load_unaligned<StoredVector>(from + v * kVectorStored));
+      }
     }
     if constexpr (kReduction == KEEL_PREMUL_SUM) {
       const auto factor = factor_as<typename Codec::Sum>(call.factors[source]);

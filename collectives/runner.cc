@@ -27,11 +27,11 @@ bool Runner::post_now(const Request& request, const Sides& sides, FlightRecorder
   if (!segment.has_room(sequence)) return false;
   if (request.algorithm == Algorithm::kEager) copy_eager(context_, request, sequence, sides.send);
   write_post(request, sequence, {}, sides);
-  segment.publish_post(context_.rank(), sequence);
   FlightRecorder::start_at_once(entry);
   ++context_.sequence;
   *out_posted = sequence;
-  return segment.poll_posts(sequence, turns) && compare(sequence, request.print, {}).ok();
+  return segment.publish_and_poll(context_.rank(), sequence, turns) &&
+         compare(sequence, request.print, {}).ok();
 }
 
 bool Runner::try_now(const Request& request, const Sides& sides, FlightRecorder::Entry* entry,

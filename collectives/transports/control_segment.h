@@ -144,9 +144,10 @@ class ControlSegment {
   // Whether all ranks are done with operation |sequence| - kPosts, whose place it takes.
   bool has_room(uint64_t sequence);
   void publish_post(uint32_t rank, uint64_t sequence);
+  // Publishes it too, and says whether all have posted after up to |turns| looks, between which
+  // it waits as await_posts does before it parks.
+  bool publish_and_poll(uint32_t rank, uint64_t sequence, uint32_t turns);
   bool all_posted(uint64_t sequence);
-  // The same, looked at up to |turns| times as await_posts does before it parks.
-  bool poll_posts(uint64_t sequence, uint32_t turns);
   // |rank| reads nothing more of the posts up to |sequence|. |urgent|: as the communicator is,
   // for whose operations to be over others wait. Of another one nobody does, but for room, of which
   // there is always enough: whoever has posted one operation is done with the one before.
@@ -235,6 +236,9 @@ class ControlSegment {
   void begin_sleep();
   void end_sleep();
   void relax(uint32_t turn) const;
+  bool poll_posts(uint64_t sequence, uint32_t turns);
+  // Of those who wait for any change.
+  void wake_sleepers();
 
   void* memory_ = nullptr;
   uint64_t bytes_ = 0;
