@@ -349,7 +349,10 @@ void PerfJob::tune_operation(uint32_t thread, const PerfOperation& operation,
     if (bytes == 0) continue;  // less than the smallest part for each rank
     const std::string usual = perf_algorithm_at(built_in, operation.name, bytes);
     if (options_.foreign) {
-      if (usual != "direct") continue;  // the others have no two ways
+      // The others have no two ways.
+      if (usual != (std::string_view(operation.name) == "all_reduce" ? "one_shot" : "direct")) {
+        continue;
+      }
       // In the first ones the ranks only find out whether they may read each other.
       constexpr uint32_t kUntilAgreed = 4;
       for (uint32_t i = 0; i < kUntilAgreed; ++i) start_all(ranks_of(thread), step);

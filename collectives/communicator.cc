@@ -76,7 +76,7 @@ Status Communicator::check(const Request& request, const Ref<Stream>& stream) co
 Status Communicator::enqueue(Request request, const Ref<Stream>& stream) {
   KEEL_RETURN_IF_ERROR(check(request, stream));
   request.algorithm = selection_.choose(request, world());
-  if (request.algorithm == Algorithm::kDirect) {
+  if (request.algorithm == Algorithm::kDirect || request.algorithm == Algorithm::kOneShot) {
     request.foreign = selection_.choose_foreign(request, world());
   }
   request.print = request.fingerprint();

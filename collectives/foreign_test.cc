@@ -32,6 +32,8 @@ using keel::testing::say;
 constexpr uint32_t kWorld = 3;
 constexpr uint64_t kCount = 70'001;
 constexpr int kRounds = 4;
+constexpr uint64_t kSumCount = 20'001;
+constexpr int kSumRounds = 10;
 
 // ---- the worker -----------------------------------------------------------------
 
@@ -47,13 +49,7 @@ class Rank {
 
   // What went wrong, or nothing.
   std::string run() {
-    auto options = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
-    options.timeout_ns = 60'000'000'000;
-    const bool is_up = keel_device_get(0, &device_) == KEEL_OK &&
-                       keel_stream_create(device_, 0, &stream_) == KEEL_OK &&
-                       keel_comm_init_env(device_, &options, &comm_) == KEEL_OK && make(&send_) &&
-                       make(&receive_);
-    if (!is_up) return keel_last_error();
+    if (const std::string problem = open(); !problem.empty()) return problem;
     for (int round = 0; round < kRounds; ++round) {
       for (keel_collective each : {KEEL_BROADCAST, KEEL_ALL_GATHER, KEEL_ALL_TO_ALL, KEEL_GATHER,
                                    KEEL_SCATTER, KEEL_ALL_REDUCE}) {
@@ -62,6 +58,16 @@ class Rank {
       }
     }
     return "";
+  }
+  // All_reduce alone, of a size that may go by one_shot, in place in every other round. Others may
+  // not read this process from the round |closed| on.
+  std::string run_sums(int closed) {
+    std::string problem = open();
+    for (int round = 0; round < kSumRounds && problem.empty(); ++round) {
+      if (round == closed) prctl(PR_SET_DUMPABLE, 0);
+      problem = sum(round);
+    }
+    return problem;
   }
   uint64_t in_place() const {
     auto stats = KEEL_STRUCT_INIT(keel_comm_stats, KEEL_STRUCT_COMM_STATS);
@@ -75,6 +81,30 @@ class Rank {
  private:
   static constexpr uint64_t kBytes = kWorld * kCount * sizeof(uint32_t);
 
+  std::string open() {
+    auto options = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
+    options.timeout_ns = 60'000'000'000;
+    const bool is_up = keel_device_get(0, &device_) == KEEL_OK &&
+                       keel_stream_create(device_, 0, &stream_) == KEEL_OK &&
+                       keel_comm_init_env(device_, &options, &comm_) == KEEL_OK && make(&send_) &&
+                       make(&receive_);
+    return is_up ? "" : keel_last_error();
+  }
+  std::string sum(int round) {
+    uint32_t* const result = round % 2 == 0 ? receive_ : send_;
+    std::fill_n(receive_, kSumCount, 0);
+    for (uint64_t i = 0; i < kSumCount; ++i) send_[i] = value(rank_, 0, round, i);
+    if (keel_all_reduce(comm_, send_, result, kSumCount, KEEL_UINT32, KEEL_SUM, stream_) !=
+            KEEL_OK ||
+        keel_stream_synchronize(stream_, KEEL_TIMEOUT_DEFAULT) != KEEL_OK) {
+      return keel_last_error();
+    }
+    for (uint64_t i = 0; i < kSumCount; ++i) {
+      if (result[i] == wanted(KEEL_ALL_REDUCE, 0, round, 0, i)) continue;
+      return "element " + std::to_string(i) + " is wrong in round " + std::to_string(round);
+    }
+    return "";
+  }
   bool make(uint32_t** out) {
     void* memory = nullptr;
     bool is_made = false;
@@ -198,16 +228,19 @@ int run_worker(const std::vector<std::string>& arguments) {
   setenv("KEEL_MEETING", arguments[1].c_str(), 1);
   setenv("KEEL_ATTACH", arguments[2].c_str(), 1);
   setenv("KEEL_COLLECTIVE_TABLE", arguments[4].c_str(), 1);
-  const bool foreign = arguments[3] != "own";
+  const std::string& buffers = arguments[3];
+  const bool sums = buffers == "sums" || buffers == "mixed sums";
+  const bool foreign = buffers != "own" && (buffers != "mixed sums" || arguments[0] != "0");
   const bool may_attach = may_read_siblings();
-  if (arguments[3] != "foreign") forbid_attach();
+  if (buffers == "own" || buffers == "untried") forbid_attach();
   auto init = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
   init.backends = "cpu";
   if (keel_init(&init) != KEEL_OK) return 2;
   int result = 0;
   {
     Rank rank(static_cast<uint32_t>(std::stoul(arguments[0])), foreign);
-    std::string problem = rank.run();
+    const int closed = buffers == "mixed sums" && arguments[0] == "1" ? kSumRounds - 3 : kSumRounds;
+    std::string problem = sums ? rank.run_sums(closed) : rank.run();
     const std::string in_place = std::to_string(rank.in_place());
     if (problem.empty() && !rank.end()) problem = keel_last_error();
     if (!problem.empty()) result = 1;
@@ -220,7 +253,8 @@ int run_worker(const std::vector<std::string>& arguments) {
 
 // What rank 0 says in the end; of the others that they are done. |attach| is each rank's,
 // |table| rank 0's, by which all go. |buffers|: "foreign"; "own" or "untried", the device's and
-// foreign ones, where it is deadly to read another process.
+// foreign ones, where it is deadly to read another process; "sums", foreign ones of all_reduce
+// alone; "mixed sums", where rank 0's are the device's, and rank 1 closes itself in the end.
 std::string run_ranks(const std::vector<std::string>& attach, const std::string& buffers,
                       const std::string& table = "builtin") {
   static int runs = 0;
@@ -301,6 +335,17 @@ TEST(Foreign, NobodyTriesToReadOthersWhereTheTableStagesAll) {
       "all_to_all * * foreign * staging\ngather * * foreign * staging\n"
       "scatter * * foreign * staging\n");
   run_ranks({"1", "1", "1"}, "untried", table.path());
+}
+
+TEST(Foreign, SumsAreOfCopiesWhereTheTableSaysSo) {
+  const std::string one_shot = "all_reduce * * * * one_shot\n";
+  const TableFile table(one_shot + "all_reduce * * foreign * attach\n");
+  const std::string attached = run_ranks({"1", "1", "1"}, "sums", table.path());
+  if (attached == "may not") GTEST_SKIP() << "processes here may not read each other";
+  // The first four are still staged.
+  EXPECT_GE(std::stoull(attached), (kSumRounds - 4) * 2 * kSumCount * sizeof(uint32_t));
+  run_ranks({"1", "1", "1"}, "mixed sums", table.path());
+  EXPECT_EQ(run_ranks({"1", "1", "0"}, "sums", table.path()), "0");
 }
 
 TEST(Foreign, NoTableAttachesWhatTheEnvironmentForbids) {

@@ -198,7 +198,10 @@ struct Loop {
         first += size;
       }
     }
-    if (!is_cached(call, sizeof(Stored))) {
+    // A second destination is what the other ranks read, whose caches have its lines; and a source
+    // then is what another core has just written. Asked for ahead, 64 KiB of two ranks that stage
+    // take 13 us instead of 16.
+    if (call.destination_count > 1 || !is_cached(call, sizeof(Stored))) {
       // Not behind the end, where another rank may be writing.
       constexpr uint64_t kAhead = kAheadBytes / sizeof(Stored);
       for (; first + kAhead + kChunk <= call.count; first += kChunk) {

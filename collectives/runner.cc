@@ -75,8 +75,16 @@ Status Runner::make_sides(const Request& request, Sides* out_sides) {
   const uint32_t rank = context_.rank();
   const bool eager = request.algorithm == Algorithm::kEager;
   const bool stepped = is_stepped(request.algorithm);
-  const bool shares =
+  bool shares =
       stepped ? plan_.reads_receive : !eager && DirectAlgorithm::shares_result(request, rank);
+  const uint64_t send_bytes = request.send_bytes(rank, world);
+  const bool may_copy = may_copy_one_shot(context_, request);
+  if (may_copy) {
+    KEEL_RETURN_IF_ERROR(context_.make_side(request.send, send_bytes, true, &out_sides->send,
+                                            /*attachable=*/true));
+    // Then all go that way, and nobody reads another's result.
+    shares = !out_sides->send.attached;
+  }
   KEEL_RETURN_IF_ERROR(context_.make_side(request.receive, request.receive_bytes(rank, world),
                                           shares, &out_sides->receive));
   if (stepped && plan_.work_parts != 0) {
@@ -85,7 +93,7 @@ Status Runner::make_sides(const Request& request, Sides* out_sides) {
   if (shares && !stepped && out_sides->receive.bytes == 0 && request.count != 0) {
     KEEL_RETURN_IF_ERROR(context_.make_scratch(&out_sides->receive));
   }
-  const uint64_t send_bytes = request.send_bytes(rank, world);
+  if (may_copy) return {};
   const bool is_exchange =
       request.collective == KEEL_ALL_TO_ALL || request.collective == KEEL_ALL_TO_ALL_V;
   const bool in_place = is_exchange && send_bytes != 0 && request.send == request.receive;
@@ -176,9 +184,10 @@ Status Runner::act(const Request& request, uint64_t sequence, const Sides& sides
   if (is_stepped(request.algorithm)) {
     KEEL_RETURN_IF_ERROR(steps.run());
     way = steps.way();
-  } else if (can_one_shot(context_, request, sequence, sides.send, sides.receive)) {
-    KEEL_RETURN_IF_ERROR(
-        run_one_shot(context_, request, sequence, sides.send, sides.receive, patience));
+  } else if (const bool copies = does_copy_one_shot(context_, request, sequence);
+             copies || can_one_shot(context_, request, sequence, sides.send, sides.receive)) {
+    KEEL_RETURN_IF_ERROR((copies ? run_copying_one_shot : run_one_shot)(
+        context_, request, sequence, sides.send, sides.receive, patience));
     way.algorithm = algorithm_name(Algorithm::kOneShot);
     way.round_bytes = request.count * request.element();
   } else {

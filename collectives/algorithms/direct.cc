@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "collectives/algorithms/one_shot.h"
 #include "collectives/reduce.h"
 #include "collectives/shares.h"
 #include "core/observer.h"
@@ -33,6 +34,7 @@ DirectAlgorithm::DirectAlgorithm(RankContext& context, const Request& request, u
       element_(request.element()),
       pair_sum_(context, request, sequence, send, receive, patience),
       host_copies_(!context.any_staged()),
+      is_copied_whole_(context.attach().is_agreed() && may_copy_one_shot(context, request)),
       shares_(request.collective == KEEL_ALL_REDUCE || request.collective == KEEL_REDUCE) {}
 
 bool DirectAlgorithm::shares_result(const Request& request, uint32_t rank) {
@@ -101,7 +103,7 @@ Status DirectAlgorithm::fetch(uint64_t round) {
     const bool is_kept = send_.buffer.host != nullptr;
     if (is_kept && parts > 1 && part == rank_) continue;
     Range kept = {range.count, 0};
-    if (is_kept && shares_) kept = share_of(rank_, range.count);
+    if (is_kept && shares_ && !is_copied_whole_) kept = share_of(rank_, range.count);
     const auto bring = [&](uint64_t begin, uint64_t end) {
       return context_.stage().fetch(
           round, send_.buffer, (piece.offset + range.begin + begin) * element_,

@@ -90,6 +90,7 @@ class DirectAlgorithm {
   bool can_sum_pair_ = false;  // this rank's part of it
   // What is staged is copied by the ranks' own threads, and so is there when they meet.
   const bool host_copies_;
+  const bool is_copied_whole_;           // others may want all that is staged: see one_shot.h
   const bool shares_;                    // all_reduce, reduce
   Store store_ = Store::kCached;         // of what ends up in this rank's buffer for good
   Store gather_store_ = Store::kCached;  // of the shares that other ranks have reduced

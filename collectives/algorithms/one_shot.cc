@@ -1,6 +1,7 @@
 #include "collectives/algorithms/one_shot.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "collectives/reduce.h"
 #include "core/observer.h"
@@ -43,6 +44,61 @@ Status run_one_shot(RankContext& context, const Request& request, uint64_t seque
   }
   // Until all have read from it, a buffer has to stay as it is.
   KEEL_RETURN_IF_ERROR(context.meet(patience));
+  context.count_in_place(2 * bytes);
+  return {};
+}
+
+bool may_copy_one_shot(const RankContext& context, const Request& request) {
+  const uint64_t bytes = request.count * request.element();
+  return request.algorithm == Algorithm::kOneShot && request.foreign == ForeignWay::kAttach &&
+         !context.any_staged() && request.count <= kMostCopiedOneShot &&
+         bytes <= std::min(kMostCopiedOneShot, context.chunk_bytes()) &&
+         (context.world() - 1) * bytes <= 2 * context.window_bytes();  // two lie side by side
+}
+
+bool does_copy_one_shot(RankContext& context, const Request& request, uint64_t sequence) {
+  if (request.algorithm != Algorithm::kOneShot) return false;
+  for (uint32_t rank = 0; rank < context.world(); ++rank) {
+    if ((context.segment().post(rank, sequence).flags & Post::kSendAttached) != 0) return true;
+  }
+  return false;
+}
+
+Status run_copying_one_shot(RankContext& context, const Request& request, uint64_t sequence,
+                            const Side& send, const Side& receive, Patience& patience) {
+  // Others may have written over what this rank has posted, but not over what it goes by.
+  if (!may_copy_one_shot(context, request)) {
+    return failure(KEEL_RANK_FAILED, "a rank posted an address that nobody asked for");
+  }
+  const uint64_t bytes = request.count * request.element();
+  Place ignored;
+  KEEL_RETURN_IF_ERROR(context.make_work(&ignored));
+  char* room = context.stage().out(0);
+  for (uint32_t peer = 0; peer < context.world(); ++peer) {
+    context.factors[peer] = context.posted_factor(peer, request, sequence);
+    context.sources[peer] = send.buffer.host;
+    if (peer == context.rank()) continue;
+    const Post& post = context.segment().post(peer, sequence);
+    if ((post.flags & Post::kSendAttached) != 0 && !context.team().is_here(peer)) {
+      KEEL_RETURN_IF_ERROR(context.read_attached(peer, post.send.address, bytes, room));
+    } else {
+      const bool is_staged = (post.flags & Post::kSendStaged) != 0;
+      const uint64_t offset = is_staged ? context.stage().in_offset(0) : 0;
+      const char* data = nullptr;
+      KEEL_RETURN_IF_ERROR(
+          context.resolve(peer, post.send, post.memory_epoch, offset, bytes, patience, &data));
+      std::memcpy(room, data, bytes);
+    }
+    context.sources[peer] = room;
+    room += bytes;
+  }
+  KEEL_RETURN_IF_ERROR(context.meet(patience));
+  const HostSpan span("host reduce", [&](AccessList& accesses) {
+    accesses.writes(&context.device(), receive.buffer.device, bytes);
+  });
+  void* const destinations[] = {receive.buffer.host};
+  reduce(request.dtype, request.reduction, context.sources, destinations, request.count,
+         {context.factors_of(request)});
   context.count_in_place(2 * bytes);
   return {};
 }

@@ -26,7 +26,8 @@ std::optional<ForeignWay> find_foreign_way(std::string_view name) {
 }
 
 bool can_attach(keel_collective collective) {
-  return applies(Algorithm::kDirect, collective, /*world=*/2) && !reduces(collective);
+  return applies(Algorithm::kDirect, collective, /*world=*/2) &&
+         (!reduces(collective) || applies(Algorithm::kOneShot, collective, /*world=*/2));
 }
 
 }  // namespace keel

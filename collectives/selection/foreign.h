@@ -19,8 +19,9 @@ inline constexpr uint32_t kForeignWays = 2;
 const char* foreign_way_name(ForeignWay way);
 std::optional<ForeignWay> find_foreign_way(std::string_view name);
 
-// Whether ranks read whole ranges of each other's buffers in |collective|. What is reduced is read
-// by parts, of which each would be a call of the kernel and a copy more.
+// Whether ranks read whole ranges of each other's buffers in |collective|: in all_reduce where it
+// goes by one_shot. Else what is reduced is read by parts, of which each would be a call of the
+// kernel and a copy more.
 bool can_attach(keel_collective collective);
 
 }  // namespace keel

@@ -179,7 +179,13 @@ TEST(Foreign, IsAttachedWhereItIsCopiedUnlessATableSaysOtherwise) {
   for (const keel_collective each : {KEEL_ALL_REDUCE, KEEL_REDUCE, KEEL_REDUCE_SCATTER}) {
     EXPECT_EQ(foreign_way(selection, each, 1 << 20), "staging");
   }
-  EXPECT_EQ(selection.foreign_json().find("staging"), std::string::npos);
+  EXPECT_NE(selection.foreign_json().find("\"all_reduce\": [{\"way\": \"staging\"}], "
+                                          "\"broadcast\": [{\"way\": \"attach\"}]"),
+            std::string::npos)
+      << selection.foreign_json();
+  const Selection of_two = make("", {2, false, false});
+  EXPECT_EQ(foreign_way(of_two, KEEL_ALL_REDUCE, 256 << 10), "attach");
+  EXPECT_EQ(foreign_way(of_two, KEEL_ALL_REDUCE, (256 << 10) + 1), "staging");
 }
 
 TEST(Foreign, RangesRanksCoresAndScoresAreHeld) {
@@ -259,8 +265,8 @@ TEST(Table, WhatIsWrongIsNamedWithItsLine) {
        "line 2: REACH is 'near': alias, staged, foreign or *"},
       {"keel-collectives 1\nall_gather * * foreign * ring\n",
        "line 2: ALGORITHM is 'ring': attach or staging, where REACH is foreign"},
-      {"keel-collectives 1\n\nall_reduce * * foreign * attach\n",
-       "line 3: ALGORITHM attach does not do all_reduce"},
+      {"keel-collectives 1\n\nreduce * * foreign * attach\n",
+       "line 3: ALGORITHM attach does not do reduce"},
       {"keel-collectives 1\nall_gather * * * * attach\n",
        "line 2: ALGORITHM is 'attach': direct, eager, one_shot, ring, doubling, halving, binomial, "
        "knomial, bruck, pairwise"},
