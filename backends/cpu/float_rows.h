@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <keel/float_types.hpp>
 
 #include "backends/cpu/kernels.h"
 
@@ -22,9 +23,14 @@ class ReadFloats {
   ReadFloats(const void* data, keel_dtype dtype)
       : data_(static_cast<const char*>(data)),
         size_(dtype == KEEL_FLOAT32 ? 4 : 2),
+        is_bfloat16_(dtype == KEEL_BFLOAT16),
         widen_(dtype == KEEL_FLOAT32 ? nullptr : cast_function(dtype, KEEL_FLOAT32)) {}
 
   explicit operator bool() const { return data_ != nullptr; }
+  // Where it lies, if it is bfloat16, which vectors widen as they are loaded; else NULL.
+  const bfloat16_t* bfloat16() const {
+    return is_bfloat16_ ? reinterpret_cast<const bfloat16_t*>(data_) : nullptr;
+  }
   // The array from |element| on.
   ReadFloats from(int64_t element) const {
     ReadFloats rest = *this;
@@ -60,12 +66,17 @@ class ReadFloats {
   ReadFloats widened(int64_t count, float* room) const {
     return widen_ == nullptr ? *this : ReadFloats(block(0, count, room), KEEL_FLOAT32);
   }
+  // The same for what loads bfloat16 itself.
+  ReadFloats loadable(int64_t count, float* room) const {
+    return is_bfloat16_ ? *this : widened(count, room);
+  }
   // Floats of room that |count| elements take to widen.
   int64_t room(int64_t count) const { return widen_ == nullptr ? 0 : count; }
 
  private:
   const char* data_ = nullptr;
   int64_t size_ = 0;
+  bool is_bfloat16_ = false;
   CastFunction widen_ = nullptr;
 };
 
@@ -75,6 +86,7 @@ class WrittenFloats {
   WrittenFloats(void* data, keel_dtype dtype)
       : data_(static_cast<char*>(data)),
         size_(dtype == KEEL_FLOAT32 ? 4 : 2),
+        is_bfloat16_(dtype == KEEL_BFLOAT16),
         narrow_(dtype == KEEL_FLOAT32 ? nullptr : cast_function(KEEL_FLOAT32, dtype)) {}
 
   WrittenFloats from(int64_t element) const {
@@ -82,13 +94,23 @@ class WrittenFloats {
     rest.data_ += element * size_;
     return rest;
   }
+  bfloat16_t* bfloat16() const {
+    return is_bfloat16_ ? reinterpret_cast<bfloat16_t*>(data_) : nullptr;
+  }
   // Where to put the elements from |first| on: where they belong, or |room|.
   float* block(int64_t first, float* room) const {
     return narrow_ == nullptr ? reinterpret_cast<float*>(data_ + first * size_) : room;
   }
   // Asks for the memory of the |element|-th.
   void prefetch(int64_t element) const {
-    __builtin_prefetch(data_ + element * size_, /*for writing*/ 1);
+    char* const wanted = data_ + element * size_;
+#if defined(__x86_64__)
+    // Compilers know of it only where they may use an extension; each processor takes it, if only
+    // as nothing.
+    asm volatile("prefetchw %0" : : "m"(*wanted));
+#else
+    __builtin_prefetch(wanted, /*for writing*/ 1);
+#endif
   }
   // One element.
   void put(int64_t element, float value) const {
@@ -97,7 +119,9 @@ class WrittenFloats {
     finish(element, 1, to);
   }
   // Makes its first |count| elements 0.
-  void clear(int64_t count) const { std::fill_n(data_, count * size_, '\0'); }
+  void clear(int64_t count) const {
+    std::fill_n(data_, count * size_, '\0');
+  }
   // The |count| of them have been put there.
   void finish(int64_t first, int64_t count, const float* block) const {
     if (narrow_ != nullptr) narrow_(block, data_ + first * size_, count);
@@ -106,6 +130,7 @@ class WrittenFloats {
  private:
   char* data_;
   int64_t size_;
+  bool is_bfloat16_;
   CastFunction narrow_;
 };
 

@@ -51,22 +51,6 @@ HWY_INLINE void narrow(float value, int32_t* out) {
   }
 }
 
-// As to_bfloat16 rounds.
-template <class D>
-HWY_INLINE void narrow_vector(D /*d*/, hn::Vec<D> value, bfloat16_t* y) {
-  const hn::RebindToSigned<D> bits;
-  const hn::Rebind<uint16_t, D> halves;
-  const auto whole = hn::BitCast(bits, value);
-  const auto upper = hn::ShiftRight<16>(whole);
-  const auto odd = hn::And(upper, hn::Set(bits, 1));
-  const auto rounded = hn::ShiftRight<16>(hn::Add(whole, hn::Add(odd, hn::Set(bits, 0x7fff))));
-  const auto quiet = hn::Or(upper, hn::Set(bits, 0x40));
-  const auto is_nan = hn::RebindMask(bits, hn::IsNaN(value));
-  // The sign, which the shifts have spread, goes: what is left fits 16 bits.
-  const auto result = hn::And(hn::IfThenElse(is_nan, quiet, rounded), hn::Set(bits, 0xffff));
-  hn::StoreU(hn::DemoteTo(halves, result), halves, reinterpret_cast<uint16_t*>(y));
-}
-
 template <typename From, typename To>
 void cast(const void* from, void* to, int64_t count) {
   const auto* const x = static_cast<const From*>(from);
@@ -90,7 +74,7 @@ void cast(const void* from, void* to, int64_t count) {
     }
   }
   if constexpr (std::is_same_v<From, float> && std::is_same_v<To, bfloat16_t>) {
-    for (; i + lanes <= count; i += lanes) narrow_vector(d, hn::LoadU(d, x + i), y + i);
+    for (; i + lanes <= count; i += lanes) store_floats(d, hn::LoadU(d, x + i), y + i);
   }
   if constexpr (std::is_same_v<From, bfloat16_t> && std::is_same_v<To, float>) {
     for (; i + lanes <= count; i += lanes) hn::StoreU(load_floats(d, x + i), d, y + i);

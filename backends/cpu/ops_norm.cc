@@ -67,14 +67,15 @@ void layer_norm_run(Stream& stream, const keel_op_call& call, void*) {
   const double eps = call.attributes[0].f;
   const Rows rows(*call.inputs[0]);
   const int64_t columns = rows.columns;
-  // What is read several times is widened once: a row, and for a piece what belongs to its columns.
+  // What is read several times is widened once: a row, unless it is loaded as it is, and for a
+  // piece what belongs to its columns.
   enqueue_pieces(stream, rows, [=](int64_t first, int64_t last) {
     const auto [x_room, gamma_room, beta_room] =
         thread_floats({x.room(columns), gamma.room(columns), beta.room(columns)});
     const ReadFloats factors = gamma.widened(columns, gamma_room);
     const ReadFloats offsets = beta.widened(columns, beta_room);
     for (int64_t row = first; row < last; ++row) {
-      const ReadFloats from = x.from(row * columns).widened(columns, x_room);
+      const ReadFloats from = x.from(row * columns).loadable(columns, x_room);
       const kernels::Moments moments = kernels::moments(from, columns);
       mean[row] = static_cast<float>(moments.mean);
       rstd[row] = reciprocal_root(moments.variance + eps);
@@ -100,7 +101,7 @@ void rms_norm_run(Stream& stream, const keel_op_call& call, void*) {
     const auto [x_room, gamma_room] = thread_floats({x.room(columns), gamma.room(columns)});
     const ReadFloats factors = gamma.widened(columns, gamma_room);
     for (int64_t row = first; row < last; ++row) {
-      const ReadFloats from = x.from(row * columns).widened(columns, x_room);
+      const ReadFloats from = x.from(row * columns).loadable(columns, x_room);
       rstd[row] = reciprocal_root(kernels::mean_square(from, columns) + eps);
       kernels::normalise({0, rstd[row]}, from, factors, {}, y.from(row * columns), columns);
     }
@@ -166,9 +167,9 @@ void norm_backward_run(Stream& stream, const keel_op_call& call, void* workspace
         for (int64_t row = slice * slices.rows; row < last; ++row) {
           const int64_t at = row * columns;
           kernels::normalise_backward({has_mean ? mean[row] : 0.0f, rstd[row]},
-                                      dy.from(at).widened(columns, dy_room),
-                                      x.from(at).widened(columns, x_room), gammas, dx.from(at), own,
-                                      has_mean ? own + columns : nullptr, columns);
+                                      dy.from(at).loadable(columns, dy_room),
+                                      x.from(at).loadable(columns, x_room), gammas, dx.from(at),
+                                      own, has_mean ? own + columns : nullptr, columns);
         }
       }
       return KEEL_OK;

@@ -32,6 +32,26 @@ HWY_INLINE hn::Vec<D> load_floats(D d, const bfloat16_t* x) {
   return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(bits, upper)));
 }
 
+template <class D>
+HWY_INLINE void store_floats(D d, hn::Vec<D> value, float* y) {
+  hn::StoreU(value, d, y);
+}
+// As to_bfloat16 rounds.
+template <class D>
+HWY_INLINE void store_floats(D /*d*/, hn::Vec<D> value, bfloat16_t* y) {
+  const hn::RebindToSigned<D> bits;
+  const hn::Rebind<uint16_t, D> halves;
+  const auto whole = hn::BitCast(bits, value);
+  const auto upper = hn::ShiftRight<16>(whole);
+  const auto odd = hn::And(upper, hn::Set(bits, 1));
+  const auto rounded = hn::ShiftRight<16>(hn::Add(whole, hn::Add(odd, hn::Set(bits, 0x7fff))));
+  const auto quiet = hn::Or(upper, hn::Set(bits, 0x40));
+  const auto is_nan = hn::RebindMask(bits, hn::IsNaN(value));
+  // The sign, which the shifts have spread, goes: what is left fits 16 bits.
+  const auto result = hn::And(hn::IfThenElse(is_nan, quiet, rounded), hn::Set(bits, 0xffff));
+  hn::StoreU(hn::DemoteTo(halves, result), halves, reinterpret_cast<uint16_t*>(y));
+}
+
 // body(d, i) for the elements i, i + 1, ... of one vector of d: all of [0, count), whole vectors
 // first, then one at a time. Lambdas are marked HWY_ATTR.
 template <class Body>
@@ -60,6 +80,33 @@ HWY_INLINE float vector_sum(int64_t count, const Term& term) {
   const hn::CappedTag<float, 1> one;
   for (; i < count; ++i) sum += hn::GetLane(term(one, i));
   return sum;
+}
+
+// The sums of two terms; term(d, i, &first, &second) adds what belongs to each.
+struct TwoSums {
+  float first, second;
+};
+template <class Term>
+HWY_INLINE TwoSums two_vector_sums(int64_t count, const Term& term) {
+  const hn::ScalableTag<float> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  auto even_first = hn::Zero(d), odd_first = hn::Zero(d);
+  auto even_second = hn::Zero(d), odd_second = hn::Zero(d);
+  int64_t i = 0;
+  for (; i + 2 * lanes <= count; i += 2 * lanes) {
+    term(d, i, &even_first, &even_second);
+    term(d, i + lanes, &odd_first, &odd_second);
+  }
+  TwoSums sums = {hn::GetLane(hn::SumOfLanes(d, hn::Add(even_first, odd_first))),
+                  hn::GetLane(hn::SumOfLanes(d, hn::Add(even_second, odd_second)))};
+  const hn::CappedTag<float, 1> one;
+  for (; i < count; ++i) {
+    auto first = hn::Zero(one), second = hn::Zero(one);
+    term(one, i, &first, &second);
+    sums.first += hn::GetLane(first);
+    sums.second += hn::GetLane(second);
+  }
+  return sums;
 }
 
 // The largest of |x|, minus infinity of none. Where there is NaN it may be less; a sum of what is
