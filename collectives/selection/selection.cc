@@ -62,12 +62,13 @@ Algorithm built_in(keel_collective collective, const Surroundings& surroundings,
 // 480 MiB, 2 ranks: 16 MiB 1.59 ms in one round, 1.72 in rounds of 2 MiB, 1.96 streamed; 64 MiB
 // 8.0, 8.5 and 6.7.
 DividedSums divided_sums_of(const Surroundings& surroundings) {
-  constexpr uint64_t kLeastRound = 2 << 20;
-  constexpr uint64_t kLeastCrowdedRound = 8 << 20;
-  constexpr uint64_t kLeastStreamed = 8 << 20;
+  constexpr uint64_t kMiB = 1 << 20;
+  constexpr uint64_t kLeastStreamed = 8 * kMiB;
+  const uint64_t least_round = surroundings.crowded ? 8 * kMiB : 2 * kMiB;
   const uint64_t world = surroundings.world;
   const uint64_t last = surroundings.caches.last;
-  return {std::max(surroundings.crowded ? kLeastCrowdedRound : kLeastRound, last / 4 / (world + 1)),
+  // Whole MiB, so that rounds begin with a cache line where the data does.
+  return {std::max(least_round, last / 4 / (world + 1) / kMiB * kMiB),
           std::max(kLeastStreamed, last / 3 / (2 * world))};
 }
 

@@ -74,6 +74,7 @@ TEST(BuiltIn, DividedSumsStayInTheCacheOrGoPastIt) {
   EXPECT_EQ(make("", {2, false, false, large}).divided_sums(), (DividedSums{40 * kMiB, 40 * kMiB}));
   EXPECT_EQ(make("", {7, false, true, large}).divided_sums(),
             (DividedSums{15 * kMiB, 480 * kMiB / 3 / 14}));
+  EXPECT_EQ(make("", {8, false, true, large}).divided_sums().round_bytes, 13 * kMiB);
   const keel::HostCaches small = {kMiB / 2, 4 * kMiB};
   EXPECT_EQ(make("", {2, false, false, small}).divided_sums(), (DividedSums{2 * kMiB, 8 * kMiB}));
   EXPECT_EQ(make("", {8, false, true, small}).divided_sums(), (DividedSums{8 * kMiB, 8 * kMiB}));
