@@ -24,9 +24,9 @@ bool is_awaited(const Operation& operation) {
   return operation.posted && operation.request.algorithm != Algorithm::kEager;
 }
 
-// Of a buffer whose operation its call may run. It moves in some 70 us on two cores; left to another
-// thread, which may find itself on another core than the operation before, it takes as much as half
-// of that more.
+// Of a buffer whose operation its call may run. It moves in some 70 us on two cores; left to
+// another thread, which may find itself on another core than the operation before, it takes as much
+// as half of that more.
 constexpr uint64_t kMostWithinCall = 1 << 20;
 
 }  // namespace
