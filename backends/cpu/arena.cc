@@ -98,26 +98,32 @@ void* ArenaPool::allocate(uint64_t size) {
   if (size > budget_.limit()) return nullptr;
   const uint64_t bytes = charged(size);
   if (!budget_.take(bytes)) return nullptr;
-  const uint64_t alignment = alignment_of(bytes);
+  const std::optional<Mapping> block = place(bytes, alignment_of(bytes));
+  if (!block) {
+    budget_.give(bytes);
+    return nullptr;
+  }
+  // Some 0.1 ms a MiB, in which others may allocate: the block keeps its arena.
+  commit_huge_pages(block->host, bytes);
+  return block->device;
+}
 
+std::optional<Mapping> ArenaPool::place(uint64_t bytes, uint64_t alignment) {
+  const auto block_at = [&](const Arena& arena, uint64_t offset) {
+    return Mapping{arena.mapping().device + offset, arena.mapping().host + offset, bytes};
+  };
   const std::lock_guard lock(mutex_);
   for (auto& [address, arena] : arenas_) {
     if (const auto offset = arena->ranges().allocate(bytes, alignment)) {
-      commit_huge_pages(arena->mapping().host + *offset, bytes);
-      return arena->mapping().device + *offset;
+      return block_at(*arena, *offset);
     }
   }
   std::unique_ptr<Arena> arena =
       Arena::create(space_, std::max(kArenaBytes, round_up(bytes, kPage)));
-  if (arena == nullptr) {
-    budget_.give(bytes);
-    return nullptr;
-  }
-  const uint64_t offset = *arena->ranges().allocate(bytes, alignment);
-  commit_huge_pages(arena->mapping().host + offset, bytes);
-  char* const pointer = arena->mapping().device + offset;
+  if (arena == nullptr) return std::nullopt;
+  const Mapping block = block_at(*arena, *arena->ranges().allocate(bytes, alignment));
   arenas_.emplace(reinterpret_cast<uintptr_t>(arena->mapping().device), std::move(arena));
-  return pointer;
+  return block;
 }
 
 bool ArenaPool::release(void* pointer) {

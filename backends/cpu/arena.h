@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "backends/cpu/address_space.h"
 #include "backends/cpu/range_allocator.h"
@@ -83,6 +84,9 @@ class ArenaPool {
   bool locate(const void* pointer, uint64_t size, Location* out_location);
 
  private:
+  // A piece of an arena, of a new one if none has room; nothing where the system refuses that, with
+  // its errno.
+  std::optional<Mapping> place(uint64_t bytes, uint64_t alignment);
   Arena* find(uintptr_t address);
 
   AddressSpace& space_;

@@ -71,8 +71,7 @@ Status run_copying_one_shot(RankContext& context, const Request& request, uint64
     return failure(KEEL_RANK_FAILED, "a rank posted an address that nobody asked for");
   }
   const uint64_t bytes = request.count * request.element();
-  Place ignored;
-  KEEL_RETURN_IF_ERROR(context.make_work(&ignored));
+  KEEL_RETURN_IF_ERROR(context.stage().prepare(/*device_copies=*/false));
   char* room = context.stage().out(0);
   for (uint32_t peer = 0; peer < context.world(); ++peer) {
     context.factors[peer] = context.posted_factor(peer, request, sequence);

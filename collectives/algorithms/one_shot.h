@@ -25,10 +25,8 @@ Status run_one_shot(RankContext& context, const Request& request, uint64_t seque
 // The same where some rank's data has to be copied from another process before it can be added
 // up: each rank copies that of all others, and adds when all have, so that results may also take
 // the place of data. Copies from clean cache lines and needs no windows, whose lines change cores
-// twice: 64 KiB of two ranks take 6 us instead of 13.
+// twice: 64 KiB of two ranks take 7 us instead of 13.
 
-// What it is done for at most, of a rank's data.
-inline constexpr uint64_t kMostCopiedOneShot = 256 << 10;
 // Whether |request| may go that way, once the ranks may read each other's processes.
 bool may_copy_one_shot(const RankContext& context, const Request& request);
 // Whether it does: some rank has posted an address. Once all have posted; the same on all ranks.

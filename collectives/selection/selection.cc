@@ -98,15 +98,13 @@ const Rule* best(const std::vector<const Rule*>& rules, uint64_t bytes, const Ca
 }
 
 // Every rank of an all_reduce copies what all others have: of one other that is cheaper than
-// windows (64 KiB 8 us instead of 13), of three it is not (40 instead of 31).
-constexpr uint64_t kMostCopied = 256 << 10;
-
+// windows (64 KiB 7 us instead of 13), of three it is not (40 instead of 31).
 ForeignWay built_in_foreign(keel_collective collective, const Surroundings& surroundings,
                             uint64_t bytes) {
   if (!can_attach(collective)) return ForeignWay::kStaging;
   if (collective != KEEL_ALL_REDUCE) return ForeignWay::kAttach;
-  return surroundings.world <= 2 && bytes <= kMostCopied ? ForeignWay::kAttach
-                                                         : ForeignWay::kStaging;
+  return surroundings.world <= 2 && bytes <= kMostCopiedOneShot ? ForeignWay::kAttach
+                                                                : ForeignWay::kStaging;
 }
 
 bool can_do(ForeignWay way, keel_collective collective) {
@@ -212,7 +210,8 @@ Status Selection::make(const std::vector<Rule>& rules, const Surroundings& surro
           best(foreign, bytes, [&](const Rule& each) { return can_do(*each.foreign, collective); });
       return rule == nullptr ? built_in_foreign(collective, surroundings, bytes) : *rule->foreign;
     };
-    if (!set_ranges(ends_of(foreign, {kMostCopied}), foreign_at, out_selection->foreign_[i])) {
+    if (!set_ranges(ends_of(foreign, {kMostCopiedOneShot}), foreign_at,
+                    out_selection->foreign_[i])) {
       return too_many("foreign buffers of ", collective);
     }
   }

@@ -22,6 +22,8 @@ struct Request;
 // The most that may travel with the posts: of any rank, and where buffers are staged.
 inline constexpr uint64_t kMostEagerBytes = 64 << 10;
 inline constexpr uint64_t kStagedEagerBytes = 4096;
+// The most of a rank's data that one_shot copies from other processes: see algorithms/one_shot.h.
+inline constexpr uint64_t kMostCopiedOneShot = 256 << 10;
 
 // What of a communicator the choice depends on; the same on all its ranks.
 struct Surroundings {

@@ -24,8 +24,8 @@ constexpr uint64_t kMagic = 0x32676573'6c65656b;  // "keelseg2"
 constexpr uint32_t kSteps = 4;                    // a rank is at most two ahead: see arrive()
 
 // Turns before a wait parks. With a core for each rank: about 50 us of pauses, ten times
-// what parking and being woken costs. Without: as many offers of the core as let a few
-// ranks on it have their turn, some 10 us.
+// what parking and being woken costs. Without: as many offers of the core, some 40 us
+// where nobody takes them; each that somebody takes lasts as long as that one's turn.
 constexpr uint32_t kSpins = 2000;
 constexpr uint32_t kYields = 200;
 
