@@ -80,25 +80,28 @@ INSTANTIATE_TEST_SUITE_P(Backends, MemoryTest,
 
 using FakeMemoryTest = KeelTest;
 
-// A stream that failed may still run what it was given before.
+// A stream that failed may still run what it was given before, whatever it failed with: that
+// a rank's device is lost is told to the streams of ranks whose devices are not.
 TEST_F(FakeMemoryTest, BlocksOfAFailedStreamAreNotReusedEarly) {
   const keel_device device = load("fake").at(0);
-  const keel_stream stream = new_stream(device);
-  keel_gate gate = {};
-  ASSERT_KEEL_OK(keel_gate_create(&gate));
-  void* memory = alloc_filled(device, {1});
-  void* fresh = nullptr;
-  {
-    FakePause pause;
-    ASSERT_KEEL_OK(fill(stream, memory, 2, 1));
-    ASSERT_KEEL_OK(keel_stream_wait_gate(stream, gate));
-    ASSERT_KEEL_OK(keel_gate_open(gate, KEEL_ABORTED, "given up"));
-    EXPECT_EQ(keel_stream_synchronize(stream, 0), KEEL_TIMED_OUT) << "the fill still runs";
-    ASSERT_KEEL_OK(keel_free(device, memory));
-    fresh = alloc(device, 4);
-    EXPECT_NE(fresh, memory);
+  for (const keel_status code : {KEEL_ABORTED, KEEL_DEVICE_LOST}) {
+    const keel_stream stream = new_stream(device);
+    keel_gate gate = {};
+    ASSERT_KEEL_OK(keel_gate_create(&gate));
+    void* memory = alloc_filled(device, {1});
+    void* fresh = nullptr;
+    {
+      FakePause pause;
+      ASSERT_KEEL_OK(fill(stream, memory, 2, 1));
+      ASSERT_KEEL_OK(keel_stream_wait_gate(stream, gate));
+      ASSERT_KEEL_OK(keel_gate_open(gate, code, "given up"));
+      EXPECT_EQ(keel_stream_synchronize(stream, 0), KEEL_TIMED_OUT) << "the fill still runs";
+      ASSERT_KEEL_OK(keel_free(device, memory));
+      fresh = alloc(device, 4);
+      EXPECT_NE(fresh, memory) << code;
+    }
+    EXPECT_EQ(keel_stream_synchronize(stream, kPatience), code);
   }
-  EXPECT_EQ(keel_stream_synchronize(stream, kPatience), KEEL_ABORTED);
 }
 
 TEST_F(FakeMemoryTest, RecoversFromOutOfMemory) {

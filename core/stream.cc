@@ -156,8 +156,7 @@ Status Stream::place_record(const Ref<EventRecord>& record, WakeList& wake) {
     return {};
   }
   // Also on a failed stream: what was submitted before still uses its memory.
-  const Status recorded =
-      known.code() == KEEL_DEVICE_LOST ? known : submit_record(record, known, wake);
+  const Status recorded = device_.is_lost() ? known : submit_record(record, known, wake);
   if (recorded.ok() || known.ok() || may_still_run(recorded)) return recorded;
   record->mark_done(known, wake);
   return {};

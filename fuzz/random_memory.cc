@@ -82,6 +82,8 @@ void RandomCalls::register_host() {
   Lane& target = lane();
   std::unique_lock lock(target.mutex, std::try_to_lock);
   if (!lock) return;
+  // A copy of the memory that another thread lets go meanwhile would use what is unregistered.
+  if (target.stream != 0 && keel_stream_query({target.stream}) != KEEL_OK) return;
   const keel_status status =
       keel_host_register(target.device, target.host.data(), target.host.size());
   check("keel_host_register", status);

@@ -139,7 +139,7 @@ void RaceDetector::enqueued(Stream& stream, const Step& step) {
   const ThreadLine& thread = this_thread_line();
   const bool own = thread.line != nullptr && thread.generation == generation_;
   line_of(stream).pending.push_back(
-      {step.kind, step.serial, known_here(), own ? thread.outermost : nullptr});
+      {step.kind, step.serial, known_here(), own ? thread.outermost : nullptr, {}});
 }
 
 void RaceDetector::passed(Stream& stream, const Step& step, const Status& status) {
@@ -155,7 +155,8 @@ void RaceDetector::passed(Stream& stream, const Step& step, const Status& status
     Line& line = *known->second;
     const auto enqueued =
         std::find_if(line.pending.begin(), line.pending.end(), [&](const Pending& pending) {
-          return pending.kind == step.kind && pending.serial == step.serial;
+          return pending.handed_out.bytes == 0 && pending.kind == step.kind &&
+                 pending.serial == step.serial;
         });
     const char* part_of = nullptr;
     if (enqueued != line.pending.end()) {
@@ -173,6 +174,12 @@ void RaceDetector::passed(Stream& stream, const Step& step, const Status& status
         break;
       default:
         line.clock.join(*clock_of(step.serial));
+    }
+    while (!line.pending.empty() && line.pending.front().handed_out.bytes != 0) {
+      const Pending next = std::move(line.pending.front());
+      line.pending.pop_front();
+      line.clock.join(*next.host);
+      hand_out(line, next.handed_out);
     }
   }
   report_all(problems);
@@ -236,15 +243,25 @@ void RaceDetector::host_end() {
 void RaceDetector::memory_handed_out(const Device* device, const void* pointer, uint64_t bytes,
                                      Stream* stream) {
   std::lock_guard lock(mutex_);
-  AccessMap& memory = memory_[device];
   const auto begin = reinterpret_cast<uintptr_t>(pointer);
-  memory.forget(begin, begin + bytes);
+  memory_[device].forget(begin, begin + bytes);
   if (stream == nullptr) return;
-  // Others may use it only once they are ordered after this.
+  // Others may use it only once they are ordered after this, and this comes after what the
+  // stream still holds, to which the memory may have belonged before.
   Line& line = line_of(*stream);
-  line.clock.join(*known_here());
-  std::vector<std::string> none;
   const Access access{device, pointer, bytes, /*writes=*/true};
+  if (!line.pending.empty()) {
+    line.pending.push_back({Step::Kind::kWork, 0, known_here(), nullptr, access});
+    return;
+  }
+  line.clock.join(*known_here());
+  hand_out(line, access);
+}
+
+void RaceDetector::hand_out(Line& line, const Access& access) {
+  const auto begin = reinterpret_cast<uintptr_t>(access.pointer);
+  memory_[access.device].forget(begin, begin + access.bytes);
+  std::vector<std::string> none;
   run(line, "allocation", nullptr, {&access, 1}, &none);
 }
 

@@ -46,12 +46,14 @@ class RaceDetector final : public Observer {
 
  private:
   using Snapshot = std::shared_ptr<const VectorClock>;
-  // Enqueued, but not passed yet: what the host knew then.
+  // Enqueued, but not passed yet: what the host knew then. Memory that is handed out in the
+  // order of the stream has its place among them, though it is no step.
   struct Pending {
     Step::Kind kind;
     uint64_t serial;
     Snapshot host;
     const char* part_of;  // what the thread was about; NULL: nothing else
+    Access handed_out;    // no bytes: a step
   };
   // A stream, or a thread of Keel's own.
   struct Line {
@@ -77,6 +79,7 @@ class RaceDetector final : public Observer {
   void learn(const VectorClock& clock);
   void run(Line& line, const char* name, const char* part_of, std::span<const Access> accesses,
            std::vector<std::string>* problems);
+  void hand_out(Line& line, const Access& access);
   void touch(Line& line, const Mark& mark, const Access& access,
              std::vector<std::string>* problems);
   void limit_memory();

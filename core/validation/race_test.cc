@@ -347,6 +347,42 @@ TEST_P(RaceTest, MemoryOfAStreamIsUsedAfterIt) {
   ASSERT_KEEL_OK(keel_free(device_, block));
 }
 
+// Memory is handed out at its place in the stream, not when the call is made: what the
+// stream's held work uses of the block that was there before comes first.
+TEST_P(RaceTest, MemoryOfAHeldStreamIsHandedOutWhenItsTurnComes) {
+  const keel_device devices[] = {device_, other_device_};
+  auto options = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
+  options.forbid_alias = 1;
+  options.forbid_native = 1;
+  options.chunk_bytes = 4096;  // far more rounds than are under way before the other rank calls
+  keel_comm comms[2] = {};
+  ASSERT_KEEL_OK(keel_comm_init_all(devices, 2, &options, comms));
+  constexpr uint64_t kCount = 64 * kWords;
+  void* const sum = alloc(device_, kCount * 4);
+  void* const other = alloc(other_device_, kCount * 4);
+  void* block = nullptr;
+  ASSERT_KEEL_OK(keel_alloc_on_stream(a_, kCount * 4, &block));
+  // Keel's thread reads the block, most of it once the other rank has called; a_ waits.
+  ASSERT_KEEL_OK(keel_all_reduce(comms[0], block, sum, kCount, KEEL_INT32, KEEL_SUM, a_));
+  ASSERT_KEEL_OK(keel_free_on_stream(a_, block));
+  void* again = nullptr;
+  ASSERT_KEEL_OK(keel_alloc_on_stream(a_, kCount * 4, &again));
+  ASSERT_EQ(again, block) << "it is a_'s, and comes after the sum";
+  const keel_event allocated = record(a_);
+  const keel_stream other_stream = new_stream(other_device_);
+  ASSERT_KEEL_OK(
+      keel_all_reduce(comms[1], other, other, kCount, KEEL_INT32, KEEL_SUM, other_stream));
+  ASSERT_KEEL_OK(keel_event_wait(allocated, kPatience));
+  EXPECT_TRUE(clean());
+  // Work that is ordered after the sum, and not after that, is told as ever.
+  void* last = nullptr;
+  ASSERT_KEEL_OK(keel_alloc_on_stream(a_, kBytes, &last));
+  ASSERT_KEEL_OK(fill(b_, last, 1, kWords));
+  EXPECT_TRUE(found("allocation on stream ", "fill on stream "));
+  ASSERT_KEEL_OK(keel_stream_synchronize(other_stream, kPatience));
+  for (const keel_comm comm : comms) ASSERT_KEEL_OK(keel_comm_destroy(comm));
+}
+
 // Also where nothing was enqueued between, and the stream has a fence of before.
 TEST_P(RaceTest, ALegUsesMemoryOfItsStreamAfterIt) {
   const keel_device cpu = load("cpu", {{"devices", "1"}}).at(0);

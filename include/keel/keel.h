@@ -233,7 +233,8 @@ KEEL_API keel_status keel_memory_stats_reset_peaks(keel_device device);
 KEEL_API keel_status keel_memory_snapshot(keel_device device, char* out_text,
                                           uint64_t* in_out_size);
 
-/* Pins host memory of the caller for fast copies with |device|; until unregister. */
+/* Pins host memory of the caller for fast copies with |device|; until unregister, when no
+ * work may use it any more. */
 KEEL_API keel_status keel_host_register(keel_device device, void* pointer, uint64_t size);
 KEEL_API keel_status keel_host_unregister(keel_device device, void* pointer);
 
