@@ -48,6 +48,11 @@ Lane::Block RandomCalls::block(Lane& lane) {
   return lane.blocks[bytes_->below(static_cast<uint32_t>(lane.blocks.size()))];
 }
 
+char* RandomCalls::near(const Lane::Block& block, const Lane& lane) {
+  const bool is_near = block.kind != KEEL_MEMORY_DEVICE || block.device.id == lane.device.id;
+  return is_near ? block.base : nullptr;
+}
+
 uint64_t RandomCalls::offset(const Lane::Block& block) {
   if (bytes_->one_in(2)) return 0;
   return bytes_->below(65536) % (block.size + 2);
@@ -66,12 +71,12 @@ uint64_t RandomCalls::size(uint64_t usual) {
   }
 }
 
-keel_tensor RandomCalls::tensor(const Lane::Block& block) {
+keel_tensor RandomCalls::tensor(char* memory) {
   keel_tensor tensor = {};
   tensor.size = sizeof(keel_tensor);
   tensor.dtype = bytes_->usually(KEEL_FLOAT32, 4, KEEL_DTYPE_COUNT + 1);
   tensor.rank = bytes_->one_in(4) ? bytes_->below(KEEL_MAX_RANK + 2) : 2;
-  tensor.data = block.base;
+  tensor.data = memory;
   tensor.byte_offset = bytes_->one_in(8) ? bytes_->below(256) : 0;
   int64_t stride = 1;
   for (uint32_t i = std::min<uint32_t>(tensor.rank, KEEL_MAX_RANK); i-- > 0;) {

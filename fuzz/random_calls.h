@@ -113,9 +113,13 @@ class RandomCalls {
   keel_header header(uint32_t size, uint32_t type);
   // A block of |lane|, or one that is none; a place in it, and a size that may not fit.
   Lane::Block block(Lane& lane);
+  // The memory of |block| for a call that names no device, on |lane|'s; NULL for that of another
+  // device: two emulated chips use the same addresses, and it would be another lane's.
+  static char* near(const Lane::Block& block, const Lane& lane);
+  char* own_memory(Lane& lane) { return near(block(lane), lane); }
   uint64_t offset(const Lane::Block& block);
   uint64_t size(uint64_t usual);
-  keel_tensor tensor(const Lane::Block& block);
+  keel_tensor tensor(char* memory);
   struct OpCall;
   void make_call(Lane& lane, OpCall* out_call);
   std::string text(uint32_t limit) { return bytes_->text(limit); }

@@ -102,8 +102,8 @@ void RandomCalls::call_by_rank(uint32_t rank, const Collective& call) {
     if (other != rank && comm.id == world_.comm_[other]) return;
   }
   const keel_stream stream = {target.stream};
-  void* const send = block(target).base;
-  void* const receive = bytes_->one_in(4) ? send : block(target).base;
+  void* const send = own_memory(target);
+  void* const receive = bytes_->one_in(4) ? send : own_memory(target);
   const auto [kind, dtype, reduction, root, count, counts, offsets] = call;
   const uint64_t* const at = bytes_->one_in(3) ? nullptr : offsets.data();
   const uint64_t* const pieces = bytes_->one_in(16) ? nullptr : counts.data();

@@ -146,7 +146,8 @@ void RandomCalls::fill() {
   Lane& target = lane();
   std::unique_lock lock(target.mutex, std::try_to_lock);
   if (!lock) return;
-  const Lane::Block filled = block(target);
+  Lane::Block filled = block(target);
+  filled.base = near(filled, target);
   const uint64_t pattern = bytes_->word();
   const uint32_t width = bytes_->one_in(8) ? bytes_->byte() : 1u << bytes_->below(4);
   const uint64_t at = bytes_->one_in(8) ? offset(filled) : 0;

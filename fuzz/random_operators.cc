@@ -31,13 +31,13 @@ void RandomCalls::make_call(Lane& target, OpCall* out) {
   call.input_count = bytes_->one_in(8) ? bytes_->below(5) : 1 + bytes_->below(2);
   call.output_count = bytes_->one_in(8) ? bytes_->below(3) : 1;
   call.attribute_count = bytes_->below(bytes_->one_in(8) ? 9 : 3);
-  const keel_tensor common = tensor(block(target));
+  const keel_tensor common = tensor(own_memory(target));
   for (size_t i = 0; i < out->tensors.size(); ++i) {
     out->tensors[i] = common;
     if (bytes_->one_in(8)) {
-      out->tensors[i] = tensor(block(target));
+      out->tensors[i] = tensor(own_memory(target));
     } else if (bytes_->one_in(2)) {
-      out->tensors[i].data = block(target).base;
+      out->tensors[i].data = own_memory(target);
     }
   }
   for (size_t i = 0; i < out->inputs.size(); ++i) {

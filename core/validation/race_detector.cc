@@ -164,6 +164,7 @@ void RaceDetector::passed(Stream& stream, const Step& step, const Status& status
       part_of = enqueued->part_of;
       line.pending.erase(line.pending.begin(), std::next(enqueued));
     }
+    if (!status.ok()) line.dropped = true;
     switch (step.kind) {
       case Step::Kind::kWork:
         if (status.ok()) run(line, step.name, part_of, step.accesses, &problems);
@@ -178,6 +179,7 @@ void RaceDetector::passed(Stream& stream, const Step& step, const Status& status
     while (!line.pending.empty() && line.pending.front().handed_out.bytes != 0) {
       const Pending next = std::move(line.pending.front());
       line.pending.pop_front();
+      if (line.dropped) continue;  // whoever goes on waits for the stream, and is told then
       line.clock.join(*next.host);
       hand_out(line, next.handed_out);
     }
@@ -202,7 +204,9 @@ void RaceDetector::host_saw_done(uint64_t serial) {
 void RaceDetector::host_saw_idle(Stream& stream) {
   std::lock_guard lock(mutex_);
   const auto found = streams_.find(stream.number());
-  if (found != streams_.end()) learn(found->second->clock);
+  if (found == streams_.end()) return;
+  found->second->dropped = false;
+  learn(found->second->clock);
 }
 
 void RaceDetector::gate_opened(uint64_t serial) {

@@ -61,6 +61,9 @@ class RaceDetector final : public Observer {
     std::string name;  // "stream 3 (cpu:0)"
     VectorClock clock;
     std::deque<Pending> pending;
+    // Something was dropped since the stream was last known to be idle: a collective whose
+    // gate it waited for may still work on memory of before.
+    bool dropped = false;
   };
   struct ThreadLine;
 

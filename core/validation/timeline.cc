@@ -6,6 +6,10 @@
 namespace keel::validation {
 
 void Timeline::add_edge(uint64_t position, std::shared_ptr<Timeline> other, uint64_t upto) {
+  if (is_done(position)) {  // said meanwhile, by another thread's wait
+    other->advance(upto);
+    return;
+  }
   if (!other->is_done(upto)) edges_.push_back({position, std::move(other), upto});
 }
 
