@@ -217,7 +217,8 @@ bool Communicator::run_now_unlocked(std::unique_lock<std::mutex>& lock, const Re
   // The thread had better go on to call for its other ranks.
   if (team().note_caller(rank())) return false;
   Sides& sides = *out_sides;
-  if (!runner_.make_sides(request, &sides).ok() || sides.send.staged || sides.receive.staged) {
+  Patience patience(timeout_ns_.load(std::memory_order_relaxed), cancelled_);
+  if (!runner_.make_sides(request, &sides).ok() || !runner_.fetch_now(request, &sides, patience)) {
     return false;
   }
   const bool is_matched = runner_.post_now(request, sides, entry, impatience_.turns(), out_posted);
@@ -225,7 +226,6 @@ bool Communicator::run_now_unlocked(std::unique_lock<std::mutex>& lock, const Re
   if (!is_matched) return false;
   running_ = true;
   lock.unlock();
-  Patience patience(timeout_ns_.load(std::memory_order_relaxed), cancelled_);
   const Status status =
       guarded([&] { return runner_.run(request, {}, entry, patience, *out_posted, sides); });
   FlightRecorder::finish(entry, status.code());

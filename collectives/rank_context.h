@@ -54,7 +54,8 @@ struct Sides {
   Side send;
   Side receive;
   void* scratch = nullptr;
-  Place work;  // of what the plan of its steps wants
+  Place work;            // of what the plan of its steps wants
+  bool fetched = false;  // what is staged of |send| is in its first windows
 };
 
 // For one thread, but for the numbers that may be asked for meanwhile.

@@ -20,6 +20,15 @@ bool Runner::is_native(const Request& request) const {
   return islands_ != nullptr && islands_->takes(request);
 }
 
+bool Runner::fetch_now(const Request& request, Sides* sides, Patience& patience) {
+  if (!sides->send.staged) return true;
+  const uint64_t sequence = context_.sequence;
+  if (!context_.segment().has_room(sequence)) return false;
+  DirectAlgorithm direct(context_, request, sequence, sides->send, sides->receive, patience);
+  sides->fetched = direct.start(/*is_fetched=*/false).ok();
+  return sides->fetched;
+}
+
 bool Runner::post_now(const Request& request, const Sides& sides, FlightRecorder::Entry* entry,
                       uint32_t turns, std::optional<uint64_t>* out_posted) {
   ControlSegment& segment = context_.segment();
@@ -246,7 +255,7 @@ Status Runner::run_collective(const Request& request, const Status& ready,
   }
   DirectAlgorithm direct(context_, request, sequence, sides.send, sides.receive, patience);
   StepsAlgorithm steps(context_, request, sequence, sides.send, sides.receive, plan_, patience);
-  if (able.ok() && !eager && !native) able = stepped ? steps.start() : direct.start();
+  if (able.ok() && !eager && !native) able = stepped ? steps.start() : direct.start(sides.fetched);
   if (!posted) {
     write_post(request, sequence, able, sides, direct.post_flags());
     segment.publish_post(rank, sequence);

@@ -41,6 +41,9 @@ class Runner {
   // Where the buffers are, for |request|.
   Status make_sides(const Request& request, Sides* out_sides);
 
+  // Before post_now(): brings what is staged to where the others read it, by this thread. False
+  // if that has to be left to run().
+  bool fetch_now(const Request& request, Sides* sides, Patience& patience);
   // Before run(), for a request whose buffers are ready, and where |sides| says for all who read
   // them: whether all ranks have posted the same, having looked |turns| times. |*out_posted| is
   // for run(), which has still to be called.

@@ -178,18 +178,19 @@ Status DirectAlgorithm::shared_result(uint32_t peer, uint64_t round, const Range
 
 // ---- rounds ---------------------------------------------------------------------
 
-Status DirectAlgorithm::start() {
+Status DirectAlgorithm::start(bool is_fetched) {
   if (context_.may_sum_on_device()) can_sum_pair_ = pair_sum_.can_do();
   if (!send_.staged) return {};
   // Where the device has summed up the last one nothing will be wanted of the windows, most likely.
   if (can_sum_pair_ && context_.sums_on_device) return {};
   make_plan();
-  return fetch_first();
+  return fetch_first(is_fetched);
 }
 
-Status DirectAlgorithm::fetch_first() {
+Status DirectAlgorithm::fetch_first(bool is_fetched) {
   has_fetched_ = true;
   round_elements_ = window_;
+  if (is_fetched) return {};
   for (uint64_t round = 0; round < context_.stage().windows(); ++round) {
     KEEL_RETURN_IF_ERROR(fetch(round));
   }
@@ -216,7 +217,7 @@ Status DirectAlgorithm::run() {
     if (context_.sums_on_device) return pair_sum_.run(has_fetched_);
   }
   if (any_staged_) make_plan();
-  if (send_.staged && !has_fetched_) KEEL_RETURN_IF_ERROR(fetch_first());
+  if (send_.staged && !has_fetched_) KEEL_RETURN_IF_ERROR(fetch_first(/*is_fetched=*/false));
   const DividedSums& sums = context_.divided_sums;
   const bool is_streamed = !any_staged_ && shares_ && largest * element_ >= sums.streamed_bytes;
   round_elements_ = any_staged_               ? window_

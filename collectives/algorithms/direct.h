@@ -29,8 +29,9 @@ class DirectAlgorithm {
   DirectAlgorithm(RankContext& context, const Request& request, uint64_t sequence, const Side& send,
                   const Side& receive, Patience& patience);
 
-  // Before the posts: what the first round needs of this rank's staged buffers.
-  Status start();
+  // Before the posts: what the first round needs of this rank's staged buffers. |is_fetched|:
+  // another one has brought it for this operation.
+  Status start(bool is_fetched);
   // Of Post, after start().
   uint32_t post_flags() const { return can_sum_pair_ ? Post::kSumsOnDevice : 0u; }
   // After them.
@@ -45,7 +46,7 @@ class DirectAlgorithm {
     uint64_t count;
   };
 
-  Status fetch_first();
+  Status fetch_first(bool is_fetched);
   Status run_rounds();
   // Sizes of windows and shares, where some rank's side is staged: before the posts where it is
   // this one's. The same on all ranks.
