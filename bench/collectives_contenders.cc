@@ -33,8 +33,8 @@ std::string package_to_run(const std::string& library) {
 }
 
 // Open MPI yields of its own when there are more ranks than cores, which it takes from
-// --oversubscribe. No binding: on a machine that does other things too, a rank bound to a
-// busy core holds up the others. The dynamic rules are what lets the peer choose algorithms.
+// --oversubscribe. It binds none: the ranks of all peers bind themselves alike. The dynamic rules
+// are what lets the peer choose algorithms.
 const std::vector<std::string> kOpenMpi = {"mpirun.openmpi",
                                            "--allow-run-as-root",
                                            "--oversubscribe",

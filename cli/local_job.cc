@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
@@ -19,6 +20,8 @@
 #include <optional>
 #include <stdexcept>
 #include <utility>
+
+#include "core/core_share.h"
 
 namespace keel::cli {
 namespace {
@@ -185,6 +188,7 @@ class Job {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(kCannotStart);
     signals_.restore();
+    if (job_.bind) bind(rank);
     const std::string world = std::to_string(job_.processes);
     setenv("KEEL_RANK", std::to_string(rank).c_str(), 1);
     setenv("KEEL_WORLD", world.c_str(), 1);
@@ -206,6 +210,15 @@ class Job {
     const int reason = errno;
     const ssize_t told = write(failed, &reason, sizeof(reason));
     _exit(told == sizeof(reason) ? kCannotStart : kCannotStart - 1);
+  }
+
+  // Where that is forbidden the process runs where it may.
+  void bind(uint32_t rank) const {
+    cpu_set_t usable;
+    CPU_ZERO(&usable);
+    if (sched_getaffinity(0, sizeof(usable), &usable) != 0) return;
+    const cpu_set_t share = core_share(usable, rank, job_.processes);
+    (void)sched_setaffinity(0, sizeof(share), &share);
   }
 
   void start(uint32_t rank) {

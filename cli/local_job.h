@@ -15,6 +15,7 @@ struct LocalJob {
   std::chrono::milliseconds timeout{0};   // 0: none
   std::chrono::milliseconds grace{5000};  // from SIGTERM to SIGKILL
   bool label = false;                     // "[rank] " before each line of output
+  bool bind = false;                      // each process to an even share of the cores
 };
 
 // Exit code of a job that ran past its timeout.

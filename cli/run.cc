@@ -37,6 +37,9 @@ void add_run_command(CLI::App& app, int* exit_code) {
       ->type_name("SECONDS")
       ->capture_default_str()
       ->check(CLI::Range(0.001, 1e8));
+  command->add_flag("--bind", options->job.bind,
+                    "Bind each process to an even share of the cores; of more processes than\n"
+                    "cores, neighbours to one");
   command->add_flag("--label", options->job.label, "Write \"[rank] \" before each line of output");
   command->add_option("command", options->job.command, "The program and its arguments, after --")
       ->required()

@@ -1,5 +1,6 @@
 // `keel run`: what its processes find, how a job ends, and that nothing is left of it.
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -66,6 +67,22 @@ TEST(Run, EachProcessFindsItsPlace) {
   }
   EXPECT_EQ(meetings.size(), 1u);
   EXPECT_FALSE(contains(keel(run(script, {"-n", "1"})).out, *meetings.begin()));
+}
+
+// All cores that this process may use are some process's, each another's but where they are few.
+TEST(Run, BindsProcessesToEvenSharesOfTheCores) {
+  cpu_set_t usable;
+  CPU_ZERO(&usable);
+  ASSERT_EQ(sched_getaffinity(0, sizeof(usable), &usable), 0);
+  const std::string script = "echo $KEEL_RANK $(nproc)";
+  for (const int processes : {1, CPU_COUNT(&usable), 2 * CPU_COUNT(&usable)}) {
+    const Result result = keel(run(script, {"-n", std::to_string(processes), "--bind"}));
+    ASSERT_EQ(result.exit_code, 0) << result.error;
+    const std::string cores = processes == 1 ? std::to_string(CPU_COUNT(&usable)) : "1";
+    for (int rank = 0; rank < processes; ++rank) {
+      EXPECT_TRUE(contains(result.out, std::to_string(rank) + " " + cores + "\n")) << result.out;
+    }
+  }
 }
 
 TEST(Run, ArgumentsArriveAsTheyAre) {

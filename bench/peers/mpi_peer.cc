@@ -222,6 +222,7 @@ void run(int argc, char** argv) {
   KEEL_CHECK_MPI(MPI_Init(&argc, &argv));
   KEEL_CHECK_MPI(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
   Mpi mpi;
+  take_cores(mpi.rank(), mpi.world());
   run_cases(mpi, options);
   KEEL_CHECK_MPI(MPI_T_finalize());
   KEEL_CHECK_MPI(MPI_Finalize());

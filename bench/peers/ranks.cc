@@ -16,12 +16,26 @@
 #include <thread>
 #include <vector>
 
+#include "core/core_share.h"
+
 namespace keel::bench::peers {
 
 namespace {
 
-bool succeeds(uint32_t rank, const RankFunction& function) {
+// As they were before a rank took its own.
+const cpu_set_t& usable() {
+  static const cpu_set_t cores = [] {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof(set), &set) != 0) CPU_SET(0, &set);
+    return set;
+  }();
+  return cores;
+}
+
+bool succeeds(uint32_t rank, uint32_t ranks, const RankFunction& function) {
   try {
+    take_cores(rank, ranks);
     function(rank);
     return true;
   } catch (const std::exception& error) {
@@ -59,16 +73,21 @@ std::string Blackboard::read(uint32_t seconds) const {
 }
 
 uint32_t usable_cores() {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof(set), &set) == 0 ? static_cast<uint32_t>(CPU_COUNT(&set)) : 1;
+  return static_cast<uint32_t>(CPU_COUNT(&usable()));
+}
+
+void take_cores(uint32_t rank, uint32_t ranks) {
+  const cpu_set_t share = core_share(usable(), rank, ranks);
+  if (sched_setaffinity(0, sizeof(share), &share) != 0) throw std::runtime_error("not bound");
 }
 
 int run_in_threads(uint32_t ranks, const RankFunction& function) {
+  usable();  // by this thread, which has not taken any
   std::vector<std::thread> threads;
   for (uint32_t rank = 0; rank < ranks; ++rank) {
-    threads.emplace_back([rank, &function] {
+    threads.emplace_back([rank, ranks, &function] {
       // The others may wait for this one for ever.
-      if (!succeeds(rank, function)) _exit(1);
+      if (!succeeds(rank, ranks, function)) _exit(1);
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -83,7 +102,7 @@ int run_in_processes(uint32_t ranks, const RankFunction& function) {
     if (child == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
       if (getppid() != parent) _exit(1);
-      const bool good = succeeds(rank, function);
+      const bool good = succeeds(rank, ranks, function);
       std::fflush(nullptr);
       _exit(good ? 0 : 1);
     }

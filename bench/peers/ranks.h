@@ -32,13 +32,16 @@ class Blackboard {
   Page* page_;
 };
 
-// Those that this process may run on.
+// Those that this process may run on, whatever it has taken of them.
 uint32_t usable_cores();
+// Binds the calling thread, and those that it starts from now on, to its even share of them. All
+// peers' ranks do: where Linux leaves more threads than cores differs from launch to launch.
+void take_cores(uint32_t rank, uint32_t ranks);
 
 using RankFunction = std::function<void(uint32_t rank)>;
 
-// Runs |function| once a rank. What one of them throws is told on standard error; then, and
-// when a forked one dies, all of them end. The exit code of the process.
+// Runs |function| once a rank, on cores of its own. What one of them throws is told on standard
+// error; then, and when a forked one dies, all of them end. The exit code of the process.
 int run_in_threads(uint32_t ranks, const RankFunction& function);
 int run_in_processes(uint32_t ranks, const RankFunction& function);
 
