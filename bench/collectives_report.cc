@@ -165,7 +165,8 @@ std::string to_markdown(const CollectivesReport& report) {
   std::string text = fmt::format(
       "# Collectives beside their peers\n\n"
       "{}, {} cores, load {:.2f} before and {:.2f} after, {}. {} launches of each program, in "
-      "turns; a timed loop of {} s in each; {:.0f} minutes in all.\n\n"
+      "turns; a timed loop of {} s in each; {:.0f} minutes in all. All ranks are bound to even "
+      "shares of the cores.\n\n"
       "Microseconds of one operation, float32, sums: the mean of a loop, of its slowest rank; "
       "the median of the launches. Ratios with the 95% interval of their median, above 1 where "
       "Keel is faster; a target is of the ratio before it, \"surely\" of the lower end of its "

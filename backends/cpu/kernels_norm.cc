@@ -15,20 +15,14 @@ namespace keel::cpu::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Of a block, from |center|.
-struct Deviations {
-  float sum, sum_of_squares;
-};
-
+// Of a block, from |center|: their sum, and that of their squares.
 template <typename Element>
-HWY_INLINE Deviations deviations(const Element* x, float center, int64_t count) {
-  const auto sums =
-      two_vector_sums(count, [=](auto d, int64_t i, auto* sum, auto* sum_of_squares) HWY_ATTR {
-        const auto deviation = hn::Sub(load_floats(d, x + i), hn::Set(d, center));
-        *sum = hn::Add(*sum, deviation);
-        *sum_of_squares = hn::MulAdd(deviation, deviation, *sum_of_squares);
-      });
-  return {sums.first, sums.second};
+HWY_INLINE TwoSums deviations(const Element* x, float center, int64_t count) {
+  return two_vector_sums(count, [=](auto d, int64_t i, auto* sum, auto* sum_of_squares) HWY_ATTR {
+    const auto deviation = hn::Sub(load_floats(d, x + i), hn::Set(d, center));
+    *sum = hn::Add(*sum, deviation);
+    *sum_of_squares = hn::MulAdd(deviation, deviation, *sum_of_squares);
+  });
 }
 
 // body(blocks) with blocks(first, width), where those elements of |x| lie: as bfloat16, or float32.
@@ -53,11 +47,11 @@ HWY_INLINE Moments moments_of(const Blocks& blocks, int64_t count) {
         vector_sum(width, [=](auto d, int64_t i) HWY_ATTR { return load_floats(d, block + i); });
     // Near the mean; how far off it is, the deviations themselves tell.
     const float center = block_sum / static_cast<float>(width);
-    const Deviations deviation = deviations(block, center, width);
-    const auto off = static_cast<double>(deviation.sum);
+    const TwoSums deviation = deviations(block, center, width);
+    const auto off = static_cast<double>(deviation.first);
     const double exact_sum = std::isfinite(center) ? static_cast<double>(center) * terms + off
                                                    : static_cast<double>(block_sum);
-    squares += static_cast<double>(deviation.sum_of_squares) - off * off / terms;
+    squares += static_cast<double>(deviation.second) - off * off / terms;
     if (first > 0) {
       const auto before = static_cast<double>(first);
       const double apart = exact_sum / terms - sum / before;
