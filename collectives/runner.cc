@@ -39,7 +39,10 @@ bool Runner::post_now(const Request& request, const Sides& sides, FlightRecorder
   FlightRecorder::start_at_once(entry);
   ++context_.sequence;
   *out_posted = sequence;
-  return segment.publish_and_poll(context_.rank(), sequence, turns) &&
+  const uint64_t eager_bytes = request.algorithm == Algorithm::kEager
+                                   ? request.send_bytes(context_.rank(), context_.world())
+                                   : 0;
+  return segment.publish_and_poll(context_.rank(), sequence, turns, eager_bytes) &&
          compare(sequence, request.print, {}).ok();
 }
 

@@ -29,6 +29,9 @@ constexpr uint32_t kSteps = 4;                    // a rank is at most two ahead
 constexpr uint32_t kSpins = 2000;
 constexpr uint32_t kYields = 200;
 
+// What is asked for ahead of the next operation: that many lines are on their way at once.
+constexpr uint64_t kMostAhead = 4 << 10;
+
 struct alignas(64) Counter {
   std::atomic<uint32_t> value;
 };
@@ -272,7 +275,8 @@ void ControlSegment::publish_post(uint32_t rank, uint64_t sequence) {
   wake_sleepers();
 }
 
-bool ControlSegment::publish_and_poll(uint32_t rank, uint64_t sequence, uint32_t turns) {
+bool ControlSegment::publish_and_poll(uint32_t rank, uint64_t sequence, uint32_t turns,
+                                      uint64_t eager_bytes) {
 #if !defined(__SANITIZE_THREAD__)  // it knows no fences
   if (!crowded_) {
     // Whoever sleeps waits for all, so that it is time to look for sleepers when all have posted.
@@ -280,6 +284,14 @@ bool ControlSegment::publish_and_poll(uint32_t rank, uint64_t sequence, uint32_t
     // line; here that happens while their posts are on their way.
     post(rank, sequence).sequence.store(sequence + 1, std::memory_order_release);
     const bool are_there = poll_posts(sequence, turns);
+    if (are_there && eager_bytes > sizeof(Post::small)) {
+      // All are done with the operation before, whose place the next one's data takes, as many
+      // bytes most likely: the lines leave the readers' caches while this one is computed. 4 KiB
+      // of two ranks take 1.20 us instead of 1.40; 1 KiB gains no more than the noise.
+      const uint8_t* const next = eager(rank, sequence + 1);
+      const uint64_t bytes = std::min(eager_bytes, kMostAhead);
+      for (uint64_t at = 0; at < bytes; at += 64) __builtin_prefetch(next + at, /*rw=*/1);
+    }
     std::atomic_thread_fence(std::memory_order_seq_cst);
     wake_sleepers();
     return are_there;
