@@ -69,12 +69,13 @@ TEST(Run, EachProcessFindsItsPlace) {
   EXPECT_FALSE(contains(keel(run(script, {"-n", "1"})).out, *meetings.begin()));
 }
 
-// All cores that this process may use are some process's, each another's but where they are few.
+// One process has them all, as many as cores one each, and more still one.
 TEST(Run, BindsProcessesToEvenSharesOfTheCores) {
   cpu_set_t usable;
   CPU_ZERO(&usable);
   ASSERT_EQ(sched_getaffinity(0, sizeof(usable), &usable), 0);
-  const std::string script = "echo $KEEL_RANK $(nproc)";
+  // nproc goes by OpenMP's variables, too.
+  const std::string script = "unset OMP_NUM_THREADS OMP_THREAD_LIMIT; echo $KEEL_RANK $(nproc)";
   for (const int processes : {1, CPU_COUNT(&usable), 2 * CPU_COUNT(&usable)}) {
     const Result result = keel(run(script, {"-n", std::to_string(processes), "--bind"}));
     ASSERT_EQ(result.exit_code, 0) << result.error;

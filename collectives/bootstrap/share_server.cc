@@ -106,8 +106,9 @@ void ShareServer::on_peer(FileDescriptor socket, const Peer& peer) {
   const Status added = ServiceThread::get().add(
       std::move(socket), EPOLLIN,
       [this, number, peer](uint64_t id, uint32_t events) {
-        // One question a connection; silence is none.
-        if (events != 0) on_request(number, peer);
+        // One question a connection. Silence is none, but where the socket was said to be readable
+        // and is not: what has been asked may still come.
+        if (events != 0 && !on_request(number, peer)) return;
         ServiceThread::get().remove(id);
       },
       &connection);
@@ -118,9 +119,11 @@ void ShareServer::on_peer(FileDescriptor socket, const Peer& peer) {
   ServiceThread::get().set_deadline(connection, Deadline::after(kPatienceNs));
 }
 
-void ShareServer::on_request(int socket, const Peer& peer) {
+bool ShareServer::on_request(int socket, const Peer& peer) {
   const Status answered = answer(socket, peer);
-  if (answered.failed()) send_answer(socket, answered);
+  if (answered.code() == KEEL_NOT_READY) return false;
+  if (!answered.ok()) send_answer(socket, answered);
+  return true;
 }
 
 Status ShareServer::answer(int socket, const Peer& peer) {

@@ -48,7 +48,8 @@ class ShareServer {
   ShareServer();
   Status listen_locked();
   void on_peer(FileDescriptor socket, const Peer& peer);
-  void on_request(int socket, const Peer& peer);
+  // False: there is none yet.
+  bool on_request(int socket, const Peer& peer);
   Status answer(int socket, const Peer& peer);
   Status find_locked(const ObjectId& id, int* out_fd);
 

@@ -276,7 +276,7 @@ void ControlSegment::publish_post(uint32_t rank, uint64_t sequence) {
 }
 
 bool ControlSegment::publish_and_poll(uint32_t rank, uint64_t sequence, uint32_t turns,
-                                      uint64_t eager_bytes) {
+                                      [[maybe_unused]] uint64_t eager_bytes) {
 #if !defined(__SANITIZE_THREAD__)  // it knows no fences
   if (!crowded_) {
     // Whoever sleeps waits for all, so that it is time to look for sleepers when all have posted.
