@@ -39,9 +39,7 @@ bool Runner::post_now(const Request& request, const Sides& sides, FlightRecorder
   FlightRecorder::start_at_once(entry);
   ++context_.sequence;
   *out_posted = sequence;
-  const uint64_t eager_bytes = request.algorithm == Algorithm::kEager
-                                   ? request.send_bytes(context_.rank(), context_.world())
-                                   : 0;
+  const uint64_t eager_bytes = request.algorithm == Algorithm::kEager ? sides.send.bytes : 0;
   return segment.publish_and_poll(context_.rank(), sequence, turns, eager_bytes) &&
          compare(sequence, request.print, {}).ok();
 }
