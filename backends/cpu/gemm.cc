@@ -90,16 +90,13 @@ class Multiplication {
     return (columns + lanes() - 1) / lanes() * lanes();
   }
 
-  // Strips of kColumns, row after row; the last one of as many vectors as it takes. Where b is read
-  // in place, what is left of whole vectors alone.
+  // Strips of kColumns, row after row; the last one of as many vectors as it takes. What
+  // read_in_place() says is left out.
   void pack_b(int64_t first, int64_t columns, int64_t l, int64_t depth) {
     const Matrix& b = product_.b;
-    const int64_t unit = blocks_.packs_b ? kColumns : lanes();
-    const int64_t whole = columns / unit * unit;
+    const int64_t whole = b.transposed ? columns / kColumns * kColumns : read_in_place(columns);
     const int64_t left = columns - whole;
-    if (blocks_.packs_b && !b.transposed) {
-      pack_rows(b_at(l, first), b.stride, depth, whole / kColumns, kColumns, packed_b_);
-    } else if (blocks_.packs_b) {
+    if (b.transposed) {
       for (int64_t j = 0; j < whole; j += kColumns) {
         pack_lines(b_at(l, first + j), b.stride, kColumns, depth, kColumns, packed_b_ + j * depth);
       }
@@ -119,6 +116,13 @@ class Multiplication {
     }
   }
 
+  // Of |columns| of b, those that the first rows of a find where the caller has them: all whole
+  // vectors if no rows are packed, all whole strips if they are.
+  int64_t read_in_place(int64_t columns) const {
+    if (!blocks_.packs_b) return columns / lanes() * lanes();
+    return product_.b.transposed ? 0 : columns / kColumns * kColumns;
+  }
+
   void multiply(int64_t first_row, int64_t rows, int64_t first, int64_t columns, int64_t l,
                 int64_t depth) {
     const Product& p = product_;
@@ -127,28 +131,46 @@ class Multiplication {
     strip.c_row = p.c.stride;
     strip.alpha = p.alpha;
     strip.beta = l == 0 ? p.beta : 1.0f;
-    const int64_t in_place = blocks_.packs_b ? 0 : columns / lanes() * lanes();
-    const bool dense = blocks_.packs_a || p.a.transposed;
+    const StripOfB in_place_b = is_narrow(p.b) ? StripOfB::kNear : StripOfB::kFar;
     for (int64_t i = 0; i < rows; i += rows_of_strip_) {
       strip.rows = std::min(rows_of_strip_, rows - i);
       strip.a = blocks_.packs_a ? packed_a_ + i * depth : a_at(first_row + i, l);
       strip.a_row = p.a.stride;
       strip.a_depth = blocks_.packs_a ? strip.rows : p.a.stride;
       float* const c = static_cast<float*>(p.c.data) + (first_row + i) * p.c.stride + first;
+      const int64_t in_place = blocks_.packs_b && i > 0 ? 0 : read_in_place(columns);
       strip.b_depth = p.b.stride;
       for (int64_t j = 0; j < in_place; j += kColumns) {
         strip.columns = std::min(kColumns, in_place - j);
         strip.b = b_at(l, first + j);
+        strip.packed_b = packed_b_ + j * depth;
         strip.c = c + j;
-        dense ? kStrips<PackedA>.run(strip) : kStrips<InPlace>.run(strip);
+        run(blocks_.packs_b ? StripOfB::kPacking : in_place_b, strip);
       }
       for (int64_t j = in_place; j < columns; j += kColumns) {
         strip.columns = std::min(kColumns, columns - j);
-        strip.b = packed_b_ + (j - in_place) * depth;
+        strip.b = packed_b_ + (blocks_.packs_b ? j : j - in_place) * depth;
         strip.b_depth = whole_vectors(strip.columns);
         strip.c = c + j;
-        dense ? kStrips<Packed>.run(strip) : kStrips<PackedB>.run(strip);
+        run(StripOfB::kNear, strip);
       }
+    }
+  }
+
+  void run(StripOfB b, const Strip& strip) const {
+    blocks_.packs_a || product_.a.transposed ? run<RowsOfA::kDense>(b, strip)
+                                             : run<RowsOfA::kInPlace>(b, strip);
+  }
+
+  template <RowsOfA kA>
+  static void run(StripOfB b, const Strip& strip) {
+    switch (b) {
+      case StripOfB::kNear:
+        return kStrips<kA, StripOfB::kNear>.run(strip);
+      case StripOfB::kFar:
+        return kStrips<kA, StripOfB::kFar>.run(strip);
+      case StripOfB::kPacking:
+        return kStrips<kA, StripOfB::kPacking>.run(strip);
     }
   }
 

@@ -5,6 +5,12 @@
 #include <algorithm>
 
 namespace keel::cpu::gemm {
+
+bool is_narrow(const Matrix& b) {
+  constexpr int64_t kNear = 128;  // elements
+  return !b.transposed && b.stride <= kNear;
+}
+
 namespace {
 
 constexpr int64_t kBytes = sizeof(float);
@@ -32,10 +38,10 @@ bool packs_a(const Product& product) {
          (n > kSomeOfTransposed && product.k * product.a.stride >= kManyPages);
 }
 
-// All of b in the first two caches.
+// All of b in the first two caches, where it is found though its rows are far apart.
 bool is_small(const Product& product) {
   constexpr int64_t kSmall = int64_t{1} << 15;  // elements
-  return product.n * product.k <= kSmall;
+  return product.n * product.k <= (is_narrow(product.b) ? second_cache() / 4 / kBytes : kSmall);
 }
 
 }  // namespace
@@ -49,17 +55,23 @@ Blocks blocks_of(const Product& product, int64_t unit) {
   // 14 rows of a as long are half of a first cache of 48 KiB; c is read and written once for each
   // such part of k.
   constexpr int64_t kDepth = 512;
+  // Few strips read the rows of a, which need not stay in the first cache for them.
+  constexpr int64_t kNarrowDepth = 1024;
   // Of a b that is read in place: as many rows as a cache holds while all of a passes by.
   constexpr int64_t kLeastDepth = 32;
   constexpr int64_t kInCache = int64_t{1} << 17;  // elements
   Blocks blocks = {};
   blocks.packs_a = packs_a(product);
   blocks.packs_b = packs_b(product);
-  const int64_t most_depth = blocks.packs_b || is_small(product)
-                                 ? kDepth
-                                 : std::clamp(kInCache / product.n / 8 * 8, kLeastDepth, kDepth);
+  int64_t most_depth = kDepth;
+  if (is_small(product)) {
+    if (is_narrow(product.b)) most_depth = kNarrowDepth;
+  } else if (!blocks.packs_b) {
+    most_depth = std::clamp(kInCache / product.n / 8 * 8, kLeastDepth, kDepth);
+  }
   blocks.depth = equal_part(product.k, most_depth, /*unit=*/8);
-  const int64_t units = second_cache() / 2 / kBytes / blocks.depth / unit;
+  // What b is packed from, a and c pass through that cache, too.
+  const int64_t units = second_cache() / 8 * 3 / kBytes / blocks.depth / unit;
   blocks.columns =
       blocks.packs_b ? equal_part(product.n, std::max<int64_t>(1, units) * unit, unit) : product.n;
   return blocks;

@@ -43,38 +43,27 @@ struct Strip {
   int64_t a_row, a_depth;
   const float* b;
   int64_t b_depth;
+  float* packed_b;  // where StripOfB::kPacking puts it
   float* c;
   int64_t c_row;
   float alpha, beta;
 };
 
-// How a and b lie: in the order in which they are read, or where the caller has them.
-struct Packed {
-  static constexpr bool a_rows_are_dense = true;
-  static constexpr bool b_is_far_apart = false;
-};
-struct PackedB {
-  static constexpr bool a_rows_are_dense = false;
-  static constexpr bool b_is_far_apart = false;
-};
-struct InPlace {
-  static constexpr bool a_rows_are_dense = false;
-  static constexpr bool b_is_far_apart = true;
-};
-struct PackedA {  // or a transposed one
-  static constexpr bool a_rows_are_dense = true;
-  static constexpr bool b_is_far_apart = true;
-};
+// How a lies: as the caller has it, or element after element of a strip's rows, as in a transposed
+// one. And b: its rows one after the other or little more, or far apart, or those are packed on the
+// way, which costs little beside the product, and much before it.
+enum class RowsOfA { kInPlace, kDense };
+enum class StripOfB { kNear, kFar, kPacking };
 
-template <class Layout, int kCount, int kWidth>
+template <RowsOfA kA, StripOfB kB, int kCount, int kWidth>
 HWY_NOINLINE void multiply_strip(const Strip& strip) {
   using D = hn::ScalableTag<float>;
   using V = hn::Vec<D>;
   const D d;
   // The caches' own guesses end with a page, where a row of b is mostly the only one; and c is
-  // wanted all at once in the end.
+  // wanted all at once in the end, which to ask for takes as long as 5 % of 64 steps.
   constexpr int64_t kAhead = 8;
-  constexpr int64_t kDeep = 128;
+  constexpr int64_t kDeep = 256;
 
   V sums[kCount][kWidth];
   HWY_UNROLL(16)
@@ -82,32 +71,39 @@ HWY_NOINLINE void multiply_strip(const Strip& strip) {
     HWY_UNROLL(16)
     for (int v = 0; v < kWidth; ++v) sums[i][v] = hn::Zero(d);
   }
-  float* const c = strip.c;
   const int64_t c_row = strip.c_row;
   if (strip.depth >= kDeep) {
+    const float* c = strip.c;
     HWY_UNROLL(16)
-    for (int i = 0; i < kCount; ++i) {
+    for (int i = 0; i < kCount; ++i, c += c_row) {
       HWY_UNROLL(16)
-      for (int v = 0; v < kWidth; ++v) hwy::Prefetch(c + i * c_row + v * lanes());
+      for (int v = 0; v < kWidth; ++v) hwy::Prefetch(c + v * lanes());
     }
   }
 
   // Rows by three pointers each: a row apart and two are what an address can say.
   constexpr int kGroups = (kCount + 2) / 3;
   const float* a[kGroups];
-  const int64_t a_row = Layout::a_rows_are_dense ? 1 : strip.a_row;
-  const int64_t a_depth = Layout::a_rows_are_dense ? strip.a_depth : 1;
+  constexpr bool kIsDense = kA == RowsOfA::kDense;
+  const int64_t a_row = kIsDense ? 1 : strip.a_row;
+  const int64_t a_depth = kIsDense ? strip.a_depth : 1;
   HWY_UNROLL(16)
   for (int g = 0; g < kGroups; ++g) a[g] = strip.a + 3 * g * a_row;
   const float* HWY_RESTRICT b = strip.b;
   const int64_t b_depth = strip.b_depth;
+  float* HWY_RESTRICT packed_b = strip.packed_b;
   HWY_UNROLL(2)
   for (int64_t l = strip.depth; l > 0; --l) {
     V of_b[kWidth];
     HWY_UNROLL(16)
     for (int v = 0; v < kWidth; ++v) {
       of_b[v] = hn::LoadU(d, b + v * lanes());
-      if (Layout::b_is_far_apart) hwy::Prefetch(b + kAhead * b_depth + v * lanes());
+      if constexpr (kB != StripOfB::kNear) hwy::Prefetch(b + kAhead * b_depth + v * lanes());
+      if constexpr (kB == StripOfB::kPacking) {
+        // Of the strip beside, for the second cache.
+        __builtin_prefetch(b + (kWidth + v) * lanes(), 0, 2);
+        hn::StoreU(of_b[v], d, packed_b + v * lanes());
+      }
     }
     HWY_UNROLL(16)
     for (int i = 0; i < kCount; ++i) {
@@ -118,6 +114,7 @@ HWY_NOINLINE void multiply_strip(const Strip& strip) {
     HWY_UNROLL(16)
     for (int g = 0; g < kGroups; ++g) a[g] += a_depth;
     b += b_depth;
+    if constexpr (kB == StripOfB::kPacking) packed_b += kWidth * lanes();
   }
 
   if (strip.alpha != 1.0f) {
@@ -130,15 +127,28 @@ HWY_NOINLINE void multiply_strip(const Strip& strip) {
   }
   const V beta = hn::Set(d, strip.beta);
   const bool is_added = strip.beta != 0.0f;
-  const bool is_whole = strip.columns == kWidth * lanes();
+  float* c = strip.c;
+  // Else the compiler reckons every row's address before the loop, and keeps them on the stack.
+  asm("" : "+r"(c));
+  if (strip.columns == kWidth * lanes()) {
+    HWY_UNROLL(16)
+    for (int i = 0; i < kCount; ++i, c += c_row) {
+      HWY_UNROLL(16)
+      for (int v = 0; v < kWidth; ++v) {
+        float* const at = c + v * lanes();
+        hn::StoreU(is_added ? hn::MulAdd(beta, hn::LoadU(d, at), sums[i][v]) : sums[i][v], d, at);
+      }
+    }
+    return;
+  }
   const auto last = hn::FirstN(d, static_cast<size_t>(strip.columns - (kWidth - 1) * lanes()));
   HWY_UNROLL(16)
-  for (int i = 0; i < kCount; ++i) {
+  for (int i = 0; i < kCount; ++i, c += c_row) {
     HWY_UNROLL(16)
     for (int v = 0; v < kWidth; ++v) {
-      float* const at = c + i * c_row + v * lanes();
+      float* const at = c + v * lanes();
       V sum = sums[i][v];
-      if (is_whole || v < kWidth - 1) {
+      if (v < kWidth - 1) {
         if (is_added) sum = hn::MulAdd(beta, hn::LoadU(d, at), sum);
         hn::StoreU(sum, d, at);
       } else {
@@ -150,7 +160,7 @@ HWY_NOINLINE void multiply_strip(const Strip& strip) {
 }
 
 // The functions for 1 to kRows rows and 1 to kVectors vectors.
-template <class Layout>
+template <RowsOfA kA, StripOfB kB>
 struct Strips {
   using Function = void (*)(const Strip&);
 
@@ -167,13 +177,13 @@ struct Strips {
   template <int... kIndex>
   constexpr void fill(std::integer_sequence<int, kIndex...>) {
     static_assert(kVectors == 2);
-    ((functions[0][kIndex] = multiply_strip<Layout, kIndex + 1, 1>), ...);
-    ((functions[1][kIndex] = multiply_strip<Layout, kIndex + 1, 2>), ...);
+    ((functions[0][kIndex] = multiply_strip<kA, kB, kIndex + 1, 1>), ...);
+    ((functions[1][kIndex] = multiply_strip<kA, kB, kIndex + 1, 2>), ...);
   }
 };
 
-template <class Layout>
-inline constexpr Strips<Layout> kStrips;
+template <RowsOfA kA, StripOfB kB>
+inline constexpr Strips<kA, kB> kStrips;
 
 }  // namespace HWY_NAMESPACE
 }  // namespace keel::cpu::gemm

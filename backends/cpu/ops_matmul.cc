@@ -112,12 +112,16 @@ int64_t work_of(const Tile& whole, int64_t rows, int64_t columns) {
   return multiplied + (2 * rows + b_cost * columns) * tile.k / 2;
 }
 
-// One tile a core, of the shape that takes the least. A product under 2 MFLOP (10 us), or under 8
-// by instructions for bfloat16, stays whole.
+// Multiply-adds that take a core 10 us.
+constexpr int64_t kLong = 1000000;
+
+// One tile a core, of the shape that takes the least. A product stays whole that takes a core less
+// than 5 us: of bfloat16, by instructions for it, a larger one.
 Grid cut(const Tile& whole, int cores) {
   const Product& product = whole.product;
   Grid best = {1, 1, product.m, product.n};
-  if (product.m * product.n * product.k < (is_native_bf16(whole) ? 4000000 : 1000000)) return best;
+  const int64_t least_work = is_native_bf16(whole) ? 4 * kLong : kLong / 2;
+  if (product.m * product.n * product.k < least_work) return best;
   int64_t least = INT64_MAX;
   for (int64_t rows = 1; rows <= cores; ++rows) {
     if (cores % rows != 0) continue;
@@ -175,7 +179,8 @@ keel_status multiply(ThreadPool& pool, const Work& work) {
   const Grid grid = cut(work.first, cores);
   const int64_t tiles = grid.rows * grid.columns;
   const int64_t piece = batch == 1 || tiles > 1 ? 1 : products_of_a_piece(product);
-  return pool.try_for(batch * tiles, piece, [&](int64_t begin, int64_t end) -> keel_status {
+  const bool is_brief = batch * product.m * product.n * product.k < kLong;
+  const auto multiply_piece = [&](int64_t begin, int64_t end) -> keel_status {
     for (int64_t index = begin; index < end; ++index) {
       const int64_t row = index % tiles / grid.columns * grid.tile_rows;
       const int64_t column = index % grid.columns * grid.tile_columns;
@@ -186,7 +191,9 @@ keel_status multiply(ThreadPool& pool, const Work& work) {
       if (status != KEEL_OK) return status;
     }
     return KEEL_OK;
-  });
+  };
+  return pool.try_for(batch * tiles, piece, multiply_piece,
+                      is_brief ? ThreadPool::Pieces::kBrief : ThreadPool::Pieces::kLong);
 }
 
 void run(Stream& stream, const keel_op_call& op_call, Tile tile, const Batch& batch) {

@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <thread>
-#include <vector>
 
 #include "backends/cpu/device.h"
 
@@ -113,41 +112,6 @@ TEST(Stream, ARecordBehindWorkWaitsForIt) {
   go_on = true;
   go_on.notify_one();
   EXPECT_EQ(event.wait(kNever), KEEL_OK);
-}
-
-// Counts threads that compute at once, over several streams that all spread work.
-TEST(ThreadPool, NeverUsesMoreCoresThanItsBudget) {
-  for (const int cores : {1, 2, 3}) {
-    Device device(cores, 1 << 20, false);
-    struct Count {
-      std::atomic<int> now{0}, most{0};
-      std::atomic<int64_t> done{0};
-    } count;
-    auto* const shared = &count;
-    {
-      std::vector<std::unique_ptr<Stream>> streams;
-      for (int i = 0; i < 5; ++i) streams.push_back(std::make_unique<Stream>(device));
-      for (int round = 0; round < 50; ++round) {
-        for (auto& stream : streams) {
-          stream->enqueue([shared](ThreadPool& pool) -> keel_status {
-            pool.parallel_for(64, 3, [shared](int64_t begin, int64_t end) {
-              const int now = ++shared->now;
-              int most = shared->most;
-              while (now > most && !shared->most.compare_exchange_weak(most, now)) {
-              }
-              shared->done += end - begin;
-              std::this_thread::yield();
-              --shared->now;
-            });
-            return KEEL_OK;
-          });
-        }
-      }
-    }
-    EXPECT_EQ(count.done, int64_t{5} * 50 * 64);
-    EXPECT_LE(count.most, cores);
-    EXPECT_GE(count.most, 1);
-  }
 }
 
 }  // namespace

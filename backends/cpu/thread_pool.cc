@@ -28,7 +28,8 @@ bool look_out(const Seen& seen) {
   constexpr std::chrono::microseconds kAlone(5);
   constexpr std::chrono::microseconds kOffering(100);
   static const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  if (g_budgets.load(std::memory_order_relaxed) > cores) return seen();
+  if (seen()) return true;
+  if (g_budgets.load(std::memory_order_relaxed) > cores) return false;
   const auto begin = std::chrono::steady_clock::now();
   for (auto now = begin; now < begin + kOffering; now = std::chrono::steady_clock::now()) {
     if (now > begin + kAlone) sched_yield();
@@ -42,12 +43,15 @@ bool look_out(const Seen& seen) {
 
 }  // namespace
 
+ThreadPool::Job ThreadPool::taken_;
+
 ThreadPool::ThreadPool(int cores) : cores_(cores), free_cores_(cores) {
   g_budgets += cores;
   helpers_.reserve(static_cast<size_t>(cores - 1));
-  for (int i = 1; i < cores; ++i) {
-    helpers_.emplace_back([this] { help(); });
-    pthread_setname_np(helpers_.back().native_handle(), "keel-cpu-helper");
+  for (int i = 1; i < cores; ++i) helpers_.push_back(std::make_unique<Helper>());
+  for (const auto& helper : helpers_) {
+    helper->thread = std::thread([this, self = helper.get()] { help(*self); });
+    pthread_setname_np(helper->thread.native_handle(), "keel-cpu-helper");
   }
 }
 
@@ -56,27 +60,42 @@ ThreadPool::~ThreadPool() {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
-  job_posted_.notify_all();
-  for (std::thread& helper : helpers_) helper.join();
+  for (const auto& helper : helpers_) helper->posted.notify_one();
+  for (const auto& helper : helpers_) helper->thread.join();
   g_budgets -= cores_;
 }
 
+// ---- the budget --------------------------------------------------------------
+
 void ThreadPool::acquire() {
+  if (take_spare(1) == 1) return;
   std::unique_lock lock(mutex_);
   ++waiting_;
-  core_free_.wait(lock, [this] { return free_cores_ > 0; });
+  core_free_.wait(lock, [this] { return take_spare(1) == 1; });
   --waiting_;
-  --free_cores_;
 }
 
-void ThreadPool::release() {
+void ThreadPool::release(int cores) {
+  free_cores_ += cores;
+  if (waiting_ == 0) return;
   const std::lock_guard lock(mutex_);
-  ++free_cores_;
-  if (waiting_ > 0) core_free_.notify_one();
+  core_free_.notify_all();
 }
+
+// Of the free cores |most| at most; how many.
+int ThreadPool::take_spare(int most) {
+  int free = free_cores_.load();
+  while (free > 0) {
+    const int taken = std::min(free, most);
+    if (free_cores_.compare_exchange_weak(free, free - taken)) return taken;
+  }
+  return 0;
+}
+
+// ---- jobs --------------------------------------------------------------------
 
 void ThreadPool::Job::work() {
-  for (;;) {
+  while (next.load(std::memory_order_relaxed) < count) {
     const int64_t begin = next.fetch_add(grain, std::memory_order_relaxed);
     if (begin >= count) return;
     call(body, begin, std::min(begin + grain, count));
@@ -85,67 +104,85 @@ void ThreadPool::Job::work() {
 
 void ThreadPool::run(Job& job) {
   const int64_t pieces = (job.count + job.grain - 1) / job.grain;
-  {
-    const std::lock_guard lock(mutex_);
-    // Whoever waits for a core to begin its own work goes first.
-    const int spare = waiting_ > 0 ? 0 : free_cores_;
-    job.wanted = static_cast<int>(std::min<int64_t>(spare, pieces - 1));
-    free_cores_ -= job.wanted;
-    if (job.wanted > 0) {
-      job.following = jobs_;
-      jobs_ = &job;
-      // Those who look out need no call.
-      for (int i = 0; i < std::min(job.wanted, parked_); ++i) job_posted_.notify_one();
-    }
-  }
+  // Whoever waits for a core to begin its own work goes first.
+  const int most = static_cast<int>(std::min<int64_t>(pieces - 1, cores_));
+  const int spare = waiting_ > 0 ? 0 : take_spare(most);
+  size_t end = 0;
+  int helpers = spare > 0 ? post(job, spare, &end) : 0;
   job.work();
+  if (helpers > 0 && job.helped.load(std::memory_order_acquire) < helpers) {
+    helpers -= take_back(job, end);
+    wait(job, helpers);
+  }
+  if (spare > 0) release(spare);
+}
 
-  {
+bool ThreadPool::is_worth_waking(const Job& job) {
+  constexpr uint32_t kOneOf = 32;
+  return job.pieces == Pieces::kLong ||
+         not_woken_.fetch_add(1, std::memory_order_relaxed) % kOneOf == kOneOf - 1;
+}
+
+// Gives the job to |wanted| helpers if so many are free, and awake or worth waking; to how many,
+// and where in their list the last one is.
+int ThreadPool::post(Job& job, int wanted, size_t* out_end) {
+  int posted = 0;
+  for (size_t i = 0; i < helpers_.size() && posted < wanted; ++i) {
+    Helper& helper = *helpers_[i];
+    if (helper.is_parked && !is_worth_waking(job)) continue;
+    Job* expected = nullptr;
+    if (!helper.job.compare_exchange_strong(expected, &job)) continue;
+    ++posted;
+    *out_end = i + 1;
+    // Those who look out need no call.
+    if (!helper.is_parked) continue;
     const std::lock_guard lock(mutex_);
-    if (job.wanted > 0) {  // helpers that woke too late to find work
-      unlist(job);
-      free_cores_ += job.wanted;
-      if (waiting_ > 0) core_free_.notify_all();
-    }
+    helper.posted.notify_one();
   }
-  // The last a helper does to the job is to count itself out.
-  const auto done = [&job] { return job.active.load(std::memory_order_acquire) == 0; };
-  if (look_out(done)) return;
-  std::unique_lock lock(mutex_);
-  job_done_.wait(lock, done);
+  return posted;
 }
 
-void ThreadPool::unlist(Job& job) {
-  if (jobs_ == &job) {
-    jobs_ = job.following;
-    return;
+// From helpers that have not come yet; from how many.
+int ThreadPool::take_back(Job& job, size_t end) {
+  int taken = 0;
+  for (size_t i = 0; i < end; ++i) {
+    Job* expected = &job;
+    if (helpers_[i]->job.compare_exchange_strong(expected, nullptr)) ++taken;
   }
-  Job* before = jobs_;
-  while (before->following != &job) before = before->following;
-  before->following = job.following;
+  return taken;
 }
 
-void ThreadPool::help() {
+void ThreadPool::wait(Job& job, int helpers) {
+  const auto is_done = [&] { return job.helped == helpers; };
+  if (look_out(is_done)) return;
   std::unique_lock lock(mutex_);
+  ++waiting_for_job_;
+  job_done_.wait(lock, is_done);
+  --waiting_for_job_;
+}
+
+void ThreadPool::help(Helper& self) {
+  const auto is_called = [&] { return self.job != nullptr || stopping_; };
   for (;;) {
-    if (jobs_ == nullptr && !stopping_) {
-      lock.unlock();
-      look_out([this] { return jobs_.load(std::memory_order_relaxed) != nullptr; });
-      lock.lock();
+    if (!look_out(is_called)) {
+      std::unique_lock lock(mutex_);
+      self.is_parked = true;
+      self.posted.wait(lock, is_called);
+      self.is_parked = false;
     }
-    ++parked_;
-    job_posted_.wait(lock, [this] { return jobs_ != nullptr || stopping_; });
-    --parked_;
-    if (jobs_ == nullptr) return;
-    Job& job = *jobs_;
-    job.active.fetch_add(1, std::memory_order_relaxed);
-    if (--job.wanted == 0) unlist(job);
-    lock.unlock();
-    job.work();
-    lock.lock();
-    ++free_cores_;
-    if (waiting_ > 0) core_free_.notify_one();
-    if (job.active.fetch_sub(1, std::memory_order_acq_rel) == 1) job_done_.notify_all();
+    Job* job = self.job;
+    if (job == nullptr && stopping_) return;
+    // What it is about crosses from the other core meanwhile.
+    __builtin_prefetch(job);
+    if (job != nullptr) __builtin_prefetch(&job->next, /*for writing*/ 1);
+    if (job == nullptr || !self.job.compare_exchange_strong(job, &taken_)) continue;
+    job->work();
+    // In this order: who has waited for this job finds its helpers free for the next.
+    self.job.store(nullptr, std::memory_order_release);
+    job->helped.fetch_add(1);
+    if (waiting_for_job_ == 0) continue;
+    const std::lock_guard lock(mutex_);
+    job_done_.notify_all();
   }
 }
 
