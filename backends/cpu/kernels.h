@@ -120,9 +120,10 @@ double sum_exp_f32(const float* x, float shift, int64_t count);
 // ---- lines of a matrix and a vector (kernels_lines.cc) --------------------------
 
 // |lines| are addresses of |line_count| lines of |dtype|, KEEL_FLOAT32 or KEEL_BFLOAT16, at most
-// kLinesAtOnce, which is the faster: memory brings several lines sooner than one after the other.
-// What a line gives does not depend on those beside it.
-inline constexpr int64_t kLinesAtOnce = 4;
+// kLinesDotted or kLinesAdded, which is the faster: memory brings several lines sooner than one
+// after the other. What a line gives does not depend on those beside it.
+inline constexpr int64_t kLinesDotted = 4;
+inline constexpr int64_t kLinesAdded = 8;
 // sums[n] += the sum over j of lines[n][j] * x[j]: blocks of 2048 in float32, the blocks, and what
 // is left over a multiple of the vectors' length, in float64.
 void dot_lines(keel_dtype dtype, const void* const* lines, int64_t line_count, const float* x,

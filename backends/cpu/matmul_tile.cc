@@ -15,7 +15,8 @@ namespace {
 using gemm::Matrix;
 using gemm::Product;
 using kernels::kBlock;
-using kernels::kLinesAtOnce;
+using kernels::kLinesAdded;
+using kernels::kLinesDotted;
 using kernels::ReadFloats;
 using kernels::WrittenFloats;
 
@@ -193,8 +194,8 @@ void scatter(const float* from, char* first, keel_dtype dtype, int64_t step, int
   for (int64_t i = 0; i < count; ++i) cast(from + i, first + i * bytes, 1);
 }
 
-// Up to kLinesAtOnce lines of W, |stride| elements apart, as a type that the kernels take: a part
-// of them at a time, which float16 is widened by.
+// Some lines of W, |stride| elements apart, as a type that the kernels take: a part of them at a
+// time, which float16 is widened by.
 class Lines {
  public:
   Lines(const void* data, keel_dtype dtype, int64_t stride)
@@ -219,20 +220,22 @@ class Lines {
   }
 
  private:
+  static constexpr int64_t kMost = std::max(kLinesAdded, kLinesDotted);
+
   const char* const data_;
   const keel_dtype dtype_;
   const int64_t stride_;
   const keel_dtype part_dtype_;
   const kernels::CastFunction widen_;
-  const void* lines_[kLinesAtOnce];
-  float room_[kLinesAtOnce][kBlock];
+  const void* lines_[kMost];
+  float room_[kMost][kBlock];
 };
 
 // y[j] = the sum over l of x[l] times element l of line j.
 void dot_lines(Lines& lines, const float* x, int64_t length, float* y, int64_t count) {
-  for (int64_t j = 0; j < count; j += kLinesAtOnce) {
-    const int64_t taken = std::min(kLinesAtOnce, count - j);
-    double sums[kLinesAtOnce] = {};
+  for (int64_t j = 0; j < count; j += kLinesDotted) {
+    const int64_t taken = std::min(kLinesDotted, count - j);
+    double sums[kLinesDotted] = {};
     for (int64_t begin = 0; begin < length; begin += lines.part_length()) {
       const int64_t end = std::min(begin + lines.part_length(), length);
       kernels::dot_lines(lines.part_dtype(), lines.part(j, taken, begin, end), taken, x + begin,
@@ -248,8 +251,8 @@ void add_lines(Lines& lines, const float* x, int64_t length, float* y, int64_t c
   std::fill_n(y, count, 0.0f);
   for (int64_t begin = 0; begin < count; begin += lines.part_length()) {
     const int64_t end = std::min(begin + lines.part_length(), count);
-    for (int64_t l = 0; l < length; l += kLinesAtOnce) {
-      const int64_t taken = std::min(kLinesAtOnce, length - l);
+    for (int64_t l = 0; l < length; l += kLinesAdded) {
+      const int64_t taken = std::min(kLinesAdded, length - l);
       kernels::add_lines(lines.part_dtype(), lines.part(l, taken, begin, end), taken, x + l,
                          y + begin, end - begin);
     }
