@@ -29,7 +29,9 @@ class Multiplication {
   explicit Multiplication(const Product& product)
       : product_(product),
         blocks_(blocks_of(product, kColumns)),
-        rows_of_strip_(equal_part(product.m, kRows, 1)) {
+        is_wide_(kWideRows > 0 && blocks_.reads_narrow_b && !product.a.transposed &&
+                 product.m >= 128 && product.n % kWideColumns == 0),
+        rows_of_strip_(equal_part(product.m, is_wide_ ? kWideRows : kRows, 1)) {
     // 4 MiB of a at most.
     constexpr int64_t kMostRows = 2048;
     constexpr int64_t kLine = Scratch::kAlignment / sizeof(float);
@@ -131,7 +133,8 @@ class Multiplication {
     strip.c_row = p.c.stride;
     strip.alpha = p.alpha;
     strip.beta = l == 0 ? p.beta : 1.0f;
-    const StripOfB in_place_b = is_narrow(p.b) ? StripOfB::kNear : StripOfB::kFar;
+    const StripOfB in_place_b = blocks_.reads_narrow_b ? StripOfB::kNear : StripOfB::kFar;
+    const int64_t in_place_columns = is_wide_ ? kWideColumns : kColumns;
     for (int64_t i = 0; i < rows; i += rows_of_strip_) {
       strip.rows = std::min(rows_of_strip_, rows - i);
       strip.a = blocks_.packs_a ? packed_a_ + i * depth : a_at(first_row + i, l);
@@ -140,8 +143,8 @@ class Multiplication {
       float* const c = static_cast<float*>(p.c.data) + (first_row + i) * p.c.stride + first;
       const int64_t in_place = blocks_.packs_b && i > 0 ? 0 : read_in_place(columns);
       strip.b_depth = p.b.stride;
-      for (int64_t j = 0; j < in_place; j += kColumns) {
-        strip.columns = std::min(kColumns, in_place - j);
+      for (int64_t j = 0; j < in_place; j += in_place_columns) {
+        strip.columns = std::min(in_place_columns, in_place - j);
         strip.b = b_at(l, first + j);
         strip.packed_b = packed_b_ + j * depth;
         strip.c = c + j;
@@ -176,6 +179,7 @@ class Multiplication {
 
   const Product& product_;
   const Blocks blocks_;
+  const bool is_wide_;
   const int64_t rows_of_strip_;
   int64_t rows_ = 0;  // of a, packed together
   float* packed_a_ = nullptr;

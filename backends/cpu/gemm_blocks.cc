@@ -6,11 +6,6 @@
 
 namespace keel::cpu::gemm {
 
-bool is_narrow(const Matrix& b) {
-  constexpr int64_t kNear = 128;  // elements
-  return !b.transposed && b.stride <= kNear;
-}
-
 namespace {
 
 constexpr int64_t kBytes = sizeof(float);
@@ -38,18 +33,24 @@ bool packs_a(const Product& product) {
          (n > kSomeOfTransposed && product.k * product.a.stride >= kManyPages);
 }
 
+// Rows of b that follow each other so closely that caches find the next ones.
+bool is_narrow(const Matrix& b) {
+  constexpr int64_t kNear = 128;  // elements
+  return !b.transposed && b.stride <= kNear;
+}
+
 // All of b in the first two caches, where it is found though its rows are far apart.
 bool is_small(const Product& product) {
   constexpr int64_t kSmall = int64_t{1} << 15;  // elements
   return product.n * product.k <= (is_narrow(product.b) ? second_cache() / 4 / kBytes : kSmall);
 }
 
-}  // namespace
-
 bool packs_b(const Product& product) {
   constexpr int64_t kFewRows = 96;  // for which it is read some times only
   return product.b.transposed || (product.m > kFewRows && !is_small(product));
 }
+
+}  // namespace
 
 Blocks blocks_of(const Product& product, int64_t unit) {
   // 14 rows of a as long are half of a first cache of 48 KiB; c is read and written once for each
@@ -63,9 +64,10 @@ Blocks blocks_of(const Product& product, int64_t unit) {
   Blocks blocks = {};
   blocks.packs_a = packs_a(product);
   blocks.packs_b = packs_b(product);
+  blocks.reads_narrow_b = !blocks.packs_b && is_narrow(product.b);
   int64_t most_depth = kDepth;
   if (is_small(product)) {
-    if (is_narrow(product.b)) most_depth = kNarrowDepth;
+    if (blocks.reads_narrow_b) most_depth = kNarrowDepth;
   } else if (!blocks.packs_b) {
     most_depth = std::clamp(kInCache / product.n / 8 * 8, kLeastDepth, kDepth);
   }

@@ -15,16 +15,12 @@ namespace keel::cpu::gemm {
 struct Blocks {
   int64_t columns, depth;
   bool packs_a, packs_b;
+  // Rows of b that is not packed follow each other so closely that caches find the next ones.
+  bool reads_narrow_b;
 };
 
 // |columns| are multiples of |unit|, those that are multiplied at once, or all.
 Blocks blocks_of(const Product& product, int64_t unit);
-
-// Whether b is packed, as it then is for each tile beside another anew.
-bool packs_b(const Product& product);
-
-// Whether the rows of b follow each other so closely that caches find the next ones.
-bool is_narrow(const Matrix& b);
 
 // A few rows times a transposed b, which packing it would cost more than.
 bool is_along_depth(const Product& product);

@@ -10,6 +10,8 @@
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 
@@ -20,23 +22,28 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // Rows of a and vectors of b whose products are summed in registers: all but three of the 32, or of
 // the 16, that there are. A step in depth loads two vectors and kRows scalars for 2 kRows
-// multiply-adds, which two units and two loads a cycle keep up with.
+// multiply-adds, which two units and two loads a cycle keep up with. Where all of b is at hand,
+// four vectors take fewer loads, and a is read once: 2 % of 64 columns.
 #if HWY_ARCH_ARM_A64 || (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3)
 constexpr int kRows = 14;
+constexpr int kWideRows = 6;
 #else
 constexpr int kRows = 6;
+constexpr int kWideRows = 0;
 #endif
 constexpr int kVectors = 2;
+constexpr int kWideVectors = 4;
 
 constexpr int64_t lanes() {
   return HWY_LANES(float);
 }
 // Of a strip.
 constexpr int64_t kColumns = kVectors * lanes();
+constexpr int64_t kWideColumns = kWideVectors * lanes();
 
-// c = alpha * a b + beta * c of |rows| rows and |columns| columns, at most kRows and kColumns;
-// element (i, l) of a is at a[i * a_row + l * a_depth], the rows of b are b_depth apart. Whole
-// vectors of b are read.
+// c = alpha * a b + beta * c of |rows| rows and |columns| columns, at most kRows and kColumns, or
+// at most kWideRows and just kWideColumns; element (i, l) of a is at a[i * a_row + l * a_depth],
+// the rows of b are b_depth apart. Whole vectors of b are read.
 struct Strip {
   int64_t rows, columns, depth;
   const float* a;
@@ -159,26 +166,36 @@ HWY_NOINLINE void multiply_strip(const Strip& strip) {
   }
 }
 
-// The functions for 1 to kRows rows and 1 to kVectors vectors.
+// The functions for 1 to kRows rows and 1 to kVectors vectors, and for the wide strips.
 template <RowsOfA kA, StripOfB kB>
 struct Strips {
   using Function = void (*)(const Strip&);
 
-  constexpr Strips() : functions() { fill(std::make_integer_sequence<int, kRows>()); }
-
-  void run(const Strip& strip) const {
-    const int64_t width = (strip.columns + lanes() - 1) / lanes();
-    functions[width - 1][strip.rows - 1](strip);
+  constexpr Strips() {
+    fill(std::make_integer_sequence<int, kRows>());
+    fill_wide(std::make_integer_sequence<int, kWideRows>());
   }
 
-  Function functions[kVectors][kRows];
+  void run(const Strip& strip) const {
+    const auto row = static_cast<size_t>(strip.rows - 1);
+    if (strip.columns <= lanes()) return narrow[row](strip);
+    if (strip.columns <= kColumns) return whole[row](strip);
+    return wide[row](strip);
+  }
+
+  std::array<Function, kRows> narrow = {}, whole = {};
+  std::array<Function, kWideRows> wide = {};
 
  private:
   template <int... kIndex>
   constexpr void fill(std::integer_sequence<int, kIndex...>) {
     static_assert(kVectors == 2);
-    ((functions[0][kIndex] = multiply_strip<kA, kB, kIndex + 1, 1>), ...);
-    ((functions[1][kIndex] = multiply_strip<kA, kB, kIndex + 1, 2>), ...);
+    narrow = {multiply_strip<kA, kB, kIndex + 1, 1>...};
+    whole = {multiply_strip<kA, kB, kIndex + 1, 2>...};
+  }
+  template <int... kIndex>
+  constexpr void fill_wide(std::integer_sequence<int, kIndex...>) {
+    wide = {multiply_strip<kA, kB, kIndex + 1, kWideVectors>...};
   }
 };
 

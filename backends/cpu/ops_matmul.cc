@@ -91,8 +91,12 @@ bool is_native_bf16(const Tile& tile) {
   return tile.dtype == KEEL_BFLOAT16 && !is_widened(tile.dtype);
 }
 
-// What a tile of these extents takes: its multiplications, and what it reads of a and b. What is
-// packed of b costs twice as much, what is read in place half as much, since it is read along.
+// Columns of a tile are multiples of two vectors, which are computed at once.
+constexpr int64_t kUnit = 32;
+
+// What a tile of these extents takes: its multiplications, and what it reads of a and b. A b that
+// is packed costs half as much again, one that is read in place half, since it is read along. An a
+// in place costs more where many parts of b read it: by rows, 2048 x 2048 x 2048 takes 2 % less.
 int64_t work_of(const Tile& whole, int64_t rows, int64_t columns) {
   Product tile = whole.product;
   const int64_t multiplied = rows * columns * (tile.k + 64);
@@ -108,8 +112,12 @@ int64_t work_of(const Tile& whole, int64_t rows, int64_t columns) {
   }
   tile.m = rows;
   tile.n = columns;
-  const int64_t b_cost = gemm::packs_b(tile) ? 4 : 1;
-  return multiplied + (2 * rows + b_cost * columns) * tile.k / 2;
+  const gemm::Blocks blocks = gemm::blocks_of(tile, kUnit);
+  constexpr int64_t kManyParts = 3;
+  const bool is_a_read_often = !blocks.packs_a && columns > (kManyParts - 1) * blocks.columns;
+  const int64_t a_cost = is_a_read_often ? 3 : 2;
+  const int64_t b_cost = blocks.packs_b ? 3 : 1;
+  return multiplied + (a_cost * rows + b_cost * columns) * tile.k / 2;
 }
 
 // Multiply-adds that take a core 10 us.
@@ -127,9 +135,8 @@ Grid cut(const Tile& whole, int cores) {
     if (cores % rows != 0) continue;
     const int64_t tile_rows = (product.m + rows - 1) / rows;
     const int64_t columns = cores / rows;
-    // By the two vectors that are computed at once.
     const int64_t tile_columns =
-        std::min(product.n, round_up((product.n + columns - 1) / columns, 32));
+        std::min(product.n, round_up((product.n + columns - 1) / columns, kUnit));
     // The largest tile decides when the product is done.
     const int64_t work = work_of(whole, tile_rows, tile_columns);
     if (work < least) {
