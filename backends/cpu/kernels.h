@@ -128,9 +128,10 @@ inline constexpr int64_t kLinesAdded = 8;
 // is left over a multiple of the vectors' length, in float64.
 void dot_lines(keel_dtype dtype, const void* const* lines, int64_t line_count, const float* x,
                int64_t count, double* sums);
-// y[j] += the sum over n of lines[n][j] * factors[n], in order.
-void add_lines(keel_dtype dtype, const void* const* lines, int64_t line_count, const float* factors,
-               float* y, int64_t count);
+// y[r][j] += the sum over n of lines[n][j] * factors[r][n], in order, for |rows| rows, which are
+// |y_row| and |factor_row| apart.
+void add_lines(keel_dtype dtype, const void* const* lines, int64_t line_count, int64_t rows,
+               const float* factors, int64_t factor_row, float* y, int64_t y_row, int64_t count);
 
 // ---- attention (kernels_attention.cc) ------------------------------------------
 

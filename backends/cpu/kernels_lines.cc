@@ -91,21 +91,23 @@ void dot(const void* const* lines, int64_t line_count, const float* x, int64_t c
 }
 
 template <int Lines, class Element>
-void add(const void* const* lines, const float* factors, float* y, int64_t count) {
+void add(const void* const* lines, int64_t rows, const float* factors, int64_t factor_row, float* y,
+         int64_t y_row, int64_t count) {
   // Copies, which the compiler knows y not to change.
   const Element* of[Lines];
-  float by[Lines];
-  for (int n = 0; n < Lines; ++n) {
-    of[n] = static_cast<const Element*>(lines[n]);
-    by[n] = factors[n];
-  }
-  for_each_vector(count, [&](auto d, int64_t i) HWY_ATTR {
-    auto sum = hn::LoadU(d, y + i);
+  for (int n = 0; n < Lines; ++n) of[n] = static_cast<const Element*>(lines[n]);
+  for_each_vector(count, [=](auto d, int64_t i) HWY_ATTR {
+    hn::Vec<decltype(d)> line[Lines];
     HWY_UNROLL(8)
-    for (int n = 0; n < Lines; ++n) {
-      sum = hn::MulAdd(load_floats(d, of[n] + i), hn::Set(d, by[n]), sum);
+    for (int n = 0; n < Lines; ++n) line[n] = load_floats(d, of[n] + i);
+    for (int64_t r = 0; r < rows; ++r) {
+      auto sum = hn::LoadU(d, y + r * y_row + i);
+      HWY_UNROLL(8)
+      for (int n = 0; n < Lines; ++n) {
+        sum = hn::MulAdd(line[n], hn::Set(d, factors[r * factor_row + n]), sum);
+      }
+      hn::StoreU(sum, d, y + r * y_row + i);
     }
-    hn::StoreU(sum, d, y + i);
   });
 }
 
@@ -115,17 +117,21 @@ void dot_lines(keel_dtype dtype, const void* const* lines, int64_t line_count, c
                                : dot<bfloat16_t>(lines, line_count, x, count, sums);
 }
 
-void add_lines(keel_dtype dtype, const void* const* lines, int64_t line_count, const float* factors,
-               float* y, int64_t count) {
-  const bool is_f32 = dtype == KEEL_FLOAT32;
+template <class Element>
+void add_some(const void* const* lines, int64_t line_count, int64_t rows, const float* factors,
+              int64_t factor_row, float* y, int64_t y_row, int64_t count) {
   if (line_count == kLinesAdded) {
-    return is_f32 ? add<kLinesAdded, float>(lines, factors, y, count)
-                  : add<kLinesAdded, bfloat16_t>(lines, factors, y, count);
+    return add<kLinesAdded, Element>(lines, rows, factors, factor_row, y, y_row, count);
   }
   for (int64_t n = 0; n < line_count; ++n) {
-    is_f32 ? add<1, float>(lines + n, factors + n, y, count)
-           : add<1, bfloat16_t>(lines + n, factors + n, y, count);
+    add<1, Element>(lines + n, rows, factors + n, factor_row, y, y_row, count);
   }
+}
+
+void add_lines(keel_dtype dtype, const void* const* lines, int64_t line_count, int64_t rows,
+               const float* factors, int64_t factor_row, float* y, int64_t y_row, int64_t count) {
+  const auto add_of = dtype == KEEL_FLOAT32 ? add_some<float> : add_some<bfloat16_t>;
+  add_of(lines, line_count, rows, factors, factor_row, y, y_row, count);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -143,9 +149,10 @@ void dot_lines(keel_dtype dtype, const void* const* lines, int64_t line_count, c
   HWY_DYNAMIC_DISPATCH(dot_lines)(dtype, lines, line_count, x, count, sums);
 }
 
-void add_lines(keel_dtype dtype, const void* const* lines, int64_t line_count, const float* factors,
-               float* y, int64_t count) {
-  HWY_DYNAMIC_DISPATCH(add_lines)(dtype, lines, line_count, factors, y, count);
+void add_lines(keel_dtype dtype, const void* const* lines, int64_t line_count, int64_t rows,
+               const float* factors, int64_t factor_row, float* y, int64_t y_row, int64_t count) {
+  HWY_DYNAMIC_DISPATCH(add_lines)
+  (dtype, lines, line_count, rows, factors, factor_row, y, y_row, count);
 }
 
 }  // namespace keel::cpu::kernels

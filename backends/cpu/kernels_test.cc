@@ -110,23 +110,29 @@ TEST_P(Kernels, LinesAndAVectorDoNotDependOnTheLinesBeside) {
       dot_lines(dtype, lines + n, 1, x.data(), kLength, alone);
       EXPECT_EQ(alone[0], sums[n]) << n;
     }
-    std::vector<float> y(kLength, 0.5f);
-    add_lines(dtype, lines, kLinesAdded, x.data(), y.data(), kLength);
-    std::vector<float> y_alone(kLength, 0.5f);
-    for (int64_t n = 0; n < kLinesAdded; ++n) {
-      add_lines(dtype, lines + n, 1, x.data() + n, y_alone.data(), kLength);
+    // Three rows together, with a gap behind each.
+    constexpr int64_t kRows = 3, kRow = kLength + 5, kFactors = kLinesAdded + 1;
+    std::vector<float> y(kRows * kRow, 0.5f);
+    add_lines(dtype, lines, kLinesAdded, kRows, x.data(), kFactors, y.data(), kRow, kLength);
+    for (int64_t r = 0; r < kRows; ++r) {
+      const float* const factors = x.data() + r * kFactors;
+      std::vector<float> alone(kRow, 0.5f);
+      for (int64_t n = 0; n < kLinesAdded; ++n) {
+        add_lines(dtype, lines + n, 1, 1, factors + n, 0, alone.data(), 0, kLength);
+      }
+      EXPECT_TRUE(std::equal(alone.begin(), alone.end(), y.begin() + r * kRow)) << r;
+      alone.resize(kLength);
+      expect_near(
+          alone,
+          [&](size_t j) {
+            double sum = 0.5;
+            for (int64_t n = 0; n < kLinesAdded; ++n) {
+              sum += at(n, static_cast<int64_t>(j)) * double{factors[n]};
+            }
+            return sum;
+          },
+          1e-6, 1e-6);
     }
-    EXPECT_EQ(y_alone, y);
-    expect_near(
-        y,
-        [&](size_t j) {
-          double sum = 0.5;
-          for (int64_t n = 0; n < kLinesAdded; ++n) {
-            sum += at(n, static_cast<int64_t>(j)) * double{x[n]};
-          }
-          return sum;
-        },
-        1e-6, 1e-6);
   }
 }
 

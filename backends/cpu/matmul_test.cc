@@ -72,6 +72,9 @@ std::vector<Case> cases() {
     all.push_back({{1, 3, 4700}, transposed, transposed, 1.0, 0.0, false});
     all.push_back({{2, 1, 4700}, transposed, transposed, 1.0, 1.0, false});
   }
+  // Few rows of a large b, on one core and on each of two.
+  all.push_back({{3, 1030, 520}, false, false, 0.5, -2.0, true, 1});
+  all.push_back({{16, 2100, 510}, true, false, 1.0, 0.0, true, 3});
   // Rows of b that are a multiple of 2 KiB apart, whole and as tiles.
   all.push_back({{24, 512, 33}, false, false, 0.5, -2.0, true, 1});
   all.push_back({{70, 1024, 65}, true, false, 1.0, 0.0, false});
