@@ -29,8 +29,7 @@ class Multiplication {
   explicit Multiplication(const Product& product)
       : product_(product),
         blocks_(blocks_of(product, kColumns)),
-        is_wide_(kWideRows > 0 && blocks_.reads_narrow_b && !product.a.transposed &&
-                 product.m >= 128 && product.n % kWideColumns == 0),
+        is_wide_(kWideRows > 0 && blocks_.reads_narrow_b && is_worth_wide_strips(product)),
         rows_of_strip_(equal_part(product.m, is_wide_ ? kWideRows : kRows, 1)) {
     // 4 MiB of a at most.
     constexpr int64_t kMostRows = 2048;
@@ -63,6 +62,13 @@ class Multiplication {
   }
 
  private:
+  // Of whole ones, and an a that the first cache does not hold for a second pass.
+  static bool is_worth_wide_strips(const Product& product) {
+    constexpr int64_t kLarge = int64_t{1} << 14;  // elements
+    return !product.a.transposed && product.m * product.k >= kLarge &&
+           product.n % kWideColumns == 0;
+  }
+
   const float* a_at(int64_t i, int64_t l) const { return at(product_.a, i, l); }
   const float* b_at(int64_t l, int64_t j) const { return at(product_.b, l, j); }
   static const float* at(const Matrix& matrix, int64_t row, int64_t column) {

@@ -154,7 +154,8 @@ TEST_P(Gemm, MultipliesInParts) {
   for (const Extents& extents :
        {Extents{97, 67, 600}, Extents{130, 190, 1030}, Extents{20, 1500, 70}, Extents{8, 40, 4200},
         Extents{64, 50, 256}, Extents{2060, 33, 7}, Extents{2060, 1030, 5}, Extents{15, 1090, 40},
-        Extents{100, 300, 40}, Extents{120, 300, 200}, Extents{110, 60, 1100}}) {
+        Extents{100, 300, 40}, Extents{120, 300, 200}, Extents{110, 60, 1100},
+        Extents{135, 64, 130}, Extents{17, 64, 1030}}) {
     check(extents, 1.0f, 1.0f);
   }
 }
