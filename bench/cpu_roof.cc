@@ -15,7 +15,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 // Two units with a latency of 4 or 5 cycles need 10 chains; 12 and the two factors fit
 // the 16 registers of AVX2.
 double multiply_adds() {
-  constexpr int64_t kSteps = 1 << 18;
+  constexpr int64_t kSteps = 1 << 21;  // 4 ms, beside which to wake the other threads is little
   constexpr int kChains = 12;
   const hn::ScalableTag<float> d;
   const auto factor = hn::Set(d, 0.5f);

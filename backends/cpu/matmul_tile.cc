@@ -177,7 +177,7 @@ keel_status multiply_staged(const Tile& tile) {
 
 // Some rows of c or a column: y = x W, as fast as memory brings W, which is read once, some lines
 // at a time, and widened on the way. What a library's product gains by packing pays only where W is
-// used again: of 8 x 4096 x 4096 oneDNN's takes twice as long, and in bfloat16 three times.
+// used again: of 8 x 4096 x 4096 oneDNN's takes twice as long, and more in bfloat16.
 
 // |to| = |count| elements from |first| on, |step| apart, as float32.
 void gather(const char* first, keel_dtype dtype, int64_t step, int64_t count, float* to) {

@@ -108,13 +108,15 @@ void ThreadPool::run(Job& job) {
   const int most = static_cast<int>(std::min<int64_t>(pieces - 1, cores_));
   const int spare = waiting_ > 0 ? 0 : take_spare(most);
   size_t end = 0;
-  int helpers = spare > 0 ? post(job, spare, &end) : 0;
+  const int posted = spare > 0 ? post(job, spare, &end) : 0;
+  if (posted < spare) release(spare - posted);
   job.work();
-  if (helpers > 0 && job.helped.load(std::memory_order_acquire) < helpers) {
-    helpers -= take_back(job, end);
-    wait(job, helpers);
+  if (posted == 0) return;
+  if (job.helped.load(std::memory_order_acquire) < posted) {
+    wait(job, posted - take_back(job, end));
   }
-  if (spare > 0) release(spare);
+  // Not by the helpers, who would have to take the line of the budget from this core for it.
+  release(posted);
 }
 
 bool ThreadPool::is_worth_waking(const Job& job) {
