@@ -167,6 +167,7 @@ class Multiplication {
   }
 
   void run(StripOfB b, const Strip& strip) const {
+    if (is_wide_) return multiply_wide_strip(strip);
     blocks_.packs_a || product_.a.transposed ? run<RowsOfA::kDense>(b, strip)
                                              : run<RowsOfA::kInPlace>(b, strip);
   }

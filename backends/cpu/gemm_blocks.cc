@@ -5,7 +5,6 @@
 #include <algorithm>
 
 namespace keel::cpu::gemm {
-
 namespace {
 
 constexpr int64_t kBytes = sizeof(float);

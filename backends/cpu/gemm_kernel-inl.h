@@ -10,8 +10,6 @@
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
-#include <array>
-#include <cstddef>
 #include <cstdint>
 #include <utility>
 
@@ -166,41 +164,40 @@ HWY_NOINLINE void multiply_strip(const Strip& strip) {
   }
 }
 
-// The functions for 1 to kRows rows and 1 to kVectors vectors, and for the wide strips.
+// The functions for 1 to kRows rows and 1 to kVectors vectors.
 template <RowsOfA kA, StripOfB kB>
 struct Strips {
   using Function = void (*)(const Strip&);
 
-  constexpr Strips() {
-    fill(std::make_integer_sequence<int, kRows>());
-    fill_wide(std::make_integer_sequence<int, kWideRows>());
-  }
+  constexpr Strips() : functions() { fill(std::make_integer_sequence<int, kRows>()); }
 
   void run(const Strip& strip) const {
-    const auto row = static_cast<size_t>(strip.rows - 1);
-    if (strip.columns <= lanes()) return narrow[row](strip);
-    if (strip.columns <= kColumns) return whole[row](strip);
-    return wide[row](strip);
+    const int64_t width = (strip.columns + lanes() - 1) / lanes();
+    functions[width - 1][strip.rows - 1](strip);
   }
 
-  std::array<Function, kRows> narrow = {}, whole = {};
-  std::array<Function, kWideRows> wide = {};
+  Function functions[kVectors][kRows];
 
  private:
   template <int... kIndex>
   constexpr void fill(std::integer_sequence<int, kIndex...>) {
     static_assert(kVectors == 2);
-    narrow = {multiply_strip<kA, kB, kIndex + 1, 1>...};
-    whole = {multiply_strip<kA, kB, kIndex + 1, 2>...};
-  }
-  template <int... kIndex>
-  constexpr void fill_wide(std::integer_sequence<int, kIndex...>) {
-    wide = {multiply_strip<kA, kB, kIndex + 1, kWideVectors>...};
+    ((functions[0][kIndex] = multiply_strip<kA, kB, kIndex + 1, 1>), ...);
+    ((functions[1][kIndex] = multiply_strip<kA, kB, kIndex + 1, 2>), ...);
   }
 };
 
 template <RowsOfA kA, StripOfB kB>
 inline constexpr Strips<kA, kB> kStrips;
+
+// The wide strips, of 1 to kWideRows rows: of an a in place and a b whose rows are near.
+template <int kCount = kWideRows>
+void multiply_wide_strip(const Strip& strip) {
+  if constexpr (kCount > 0) {
+    if (strip.rows < kCount) return multiply_wide_strip<kCount - 1>(strip);
+    multiply_strip<RowsOfA::kInPlace, StripOfB::kNear, kCount, kWideVectors>(strip);
+  }
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace keel::cpu::gemm
