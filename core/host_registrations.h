@@ -2,6 +2,7 @@
 #ifndef KEEL_CORE_HOST_REGISTRATIONS_H_
 #define KEEL_CORE_HOST_REGISTRATIONS_H_
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -15,7 +16,8 @@ class HostRegistrations {
   void add(void* pointer, uint64_t size, const void* device_pointer);
   void remove(void* pointer);
   // Whether [pointer, pointer + size) lies in memory that the device knows by the host's
-  // addresses, as CPU devices do: it may then stand where device memory may.
+  // addresses, as CPU devices do: it may then stand where device memory may. A thread remembers
+  // the last two ranges that did, so that an operation on them takes no lock.
   bool has_same_address(const void* pointer, uint64_t size) const;
 
  private:
@@ -23,8 +25,13 @@ class HostRegistrations {
     uint64_t size;
     bool same_address;
   };
+
+  void change();  // with |mutex_| held
+
   mutable std::mutex mutex_;
   std::map<uintptr_t, Range> ranges_;  // by their begin
+  // What no other state of these, or of another device's, has had; 0: there are no ranges.
+  std::atomic<uint64_t> state_{0};
 };
 
 }  // namespace keel
