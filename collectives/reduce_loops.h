@@ -160,7 +160,7 @@ struct Loop {
     for (uint64_t d = 0; d < call.destination_count; ++d) {
       char* const to = static_cast<char*>(call.destinations[d]) + start;
       if constexpr (kCount == 1) {
-        __builtin_memcpy(to, results, size * sizeof(Stored));
+        store_first(results[0], to, size * sizeof(Stored));
       } else if (streaming) {
         for (uint64_t v = 0; v < kCount; ++v) store_streaming(results[v], to + v * kVectorStored);
       } else {

@@ -44,6 +44,17 @@ KEEL_INLINE void store_unaligned(V value, void* to) {
   __builtin_memcpy(to, &value, sizeof(V));
 }
 
+#if KEEL_VECTOR_BYTES == 64
+KEEL_INLINE uint64_t mask_of_first(uint64_t bytes) {
+  return bytes >= 64 ? ~uint64_t{0} : (uint64_t{1} << bytes) - 1;
+}
+#elif KEEL_VECTOR_BYTES == 32
+KEEL_INLINE __m256i mask_of_first(uint64_t bytes) {  // whole lanes of 32 bits
+  const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(bytes / 4)), lanes);
+}
+#endif
+
 // The first |bytes| of a vector, with zeros behind them; nothing else is read. Not by way of
 // memory where the processor can: a vector that is loaded from where narrower stores have just
 // been waits until all stores before them are in the cache. The rank's post is one, whose line
@@ -51,7 +62,7 @@ KEEL_INLINE void store_unaligned(V value, void* to) {
 template <typename V>
 KEEL_INLINE V load_first(const void* from, uint64_t bytes) {
 #if KEEL_VECTOR_BYTES == 64
-  const uint64_t mask = bytes >= 64 ? ~uint64_t{0} : (uint64_t{1} << bytes) - 1;
+  const uint64_t mask = mask_of_first(bytes);
   if constexpr (sizeof(V) == 64) {
     return bits_as<V>(_mm512_maskz_loadu_epi8(mask, from));
   } else if constexpr (sizeof(V) == 32) {
@@ -63,14 +74,37 @@ KEEL_INLINE V load_first(const void* from, uint64_t bytes) {
 #else
 #if KEEL_VECTOR_BYTES == 32
   if constexpr (sizeof(V) == 32 && sizeof(V{}[0]) >= 4) {
-    const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-    const __m256i mask = _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(bytes / 4)), lanes);
-    return bits_as<V>(_mm256_maskload_epi32(static_cast<const int*>(from), mask));
+    return bits_as<V>(_mm256_maskload_epi32(static_cast<const int*>(from), mask_of_first(bytes)));
   }
 #endif
   alignas(V) char padded[sizeof(V)] = {};
   __builtin_memcpy(padded, from, bytes);
   return load_unaligned<V>(padded);
+#endif
+}
+
+// The first |bytes| of |value|; nothing else is written. Not by a call of memcpy where the
+// processor can: two floats of two sources take 12 ns instead of 36.
+template <typename V>
+KEEL_INLINE void store_first(V value, void* to, uint64_t bytes) {
+#if KEEL_VECTOR_BYTES == 64
+  const uint64_t mask = mask_of_first(bytes);
+  if constexpr (sizeof(V) == 64) {
+    _mm512_mask_storeu_epi8(to, mask, bits_as<__m512i>(value));
+  } else if constexpr (sizeof(V) == 32) {
+    _mm256_mask_storeu_epi8(to, static_cast<uint32_t>(mask), bits_as<__m256i>(value));
+  } else {
+    static_assert(sizeof(V) == 16);
+    _mm_mask_storeu_epi8(to, static_cast<uint16_t>(mask), bits_as<__m128i>(value));
+  }
+#else
+#if KEEL_VECTOR_BYTES == 32
+  if constexpr (sizeof(V) == 32 && sizeof(V{}[0]) >= 4) {
+    _mm256_maskstore_epi32(static_cast<int*>(to), mask_of_first(bytes), bits_as<__m256i>(value));
+    return;
+  }
+#endif
+  __builtin_memcpy(to, &value, bytes);
 #endif
 }
 
