@@ -5,6 +5,7 @@
 #include <new>
 #include <system_error>
 
+#include "collectives/algorithms/eager.h"
 #include "collectives/call_check.h"
 #include "collectives/explain.h"
 #include "collectives/reduce.h"
@@ -85,20 +86,22 @@ Status Communicator::enqueue(Request request, const Ref<Stream>& stream) {
   if (segment.failed()) return segment.failure_status();
   std::unique_lock lock(mutex_);
   if (stopping_) return failure(KEEL_ABORTED, "rank {} left the communicator", rank());
-  FlightRecorder::Entry* const entry = record(request);
-  std::optional<uint64_t> posted;
+  Begun begun;
   Sides sides;
   if (may_run_now(request, *stream)) {
     if (request.algorithm == Algorithm::kEager) {
       if (request.reduction != KEEL_PREMUL_SUM) known_.remember(request, rank(), world());
       const bool is_ready = runner_.make_sides(request, &sides).ok();
-      if (is_ready && run_now(request, sides, entry, &posted)) return {};
+      const EagerBuffers buffers = {sides.send.buffer.host, sides.receive.buffer.host,
+                                    sides.send.bytes, sides.receive.bytes};
+      if (is_ready && run_now(request, buffers, &begun)) return {};
     } else {
       Status status;
-      if (run_now_unlocked(lock, request, entry, stream, &sides, &posted, &status)) return status;
+      begun.entry = record(request);
+      if (run_now_unlocked(lock, request, stream, &begun, &sides, &status)) return status;
     }
   }
-  return leave_locked(std::move(request), entry, posted, sides, stream);
+  return leave_locked(std::move(request), begun, sides, stream);
 }
 
 bool Communicator::call_at_once(const CallArguments& arguments, const void* send, void* receive,
@@ -107,41 +110,46 @@ bool Communicator::call_at_once(const CallArguments& arguments, const void* send
   std::lock_guard lock(mutex_);
   const KnownCall* known = known_.find(arguments);
   if (known == nullptr || !queue_.empty() || running_ || stopping_) return false;
-  Sides sides;
-  if (!sides.send.find(*device_, notes, send, known->send_bytes) ||
-      !sides.receive.find(*device_, notes, receive, known->receive_bytes) ||
+  const EagerBuffers buffers = {
+      host_address(*device_, notes, const_cast<void*>(send), known->send_bytes),
+      host_address(*device_, notes, receive, known->receive_bytes), known->send_bytes,
+      known->receive_bytes};
+  if ((buffers.send == nullptr && buffers.send_bytes != 0) ||
+      (buffers.receive == nullptr && buffers.receive_bytes != 0) ||
       !known->may_have(send, receive) || team().segment().failed()) {
     return false;
   }
-  Request request = arguments.request(send, receive);
-  request.algorithm = Algorithm::kEager;
-  request.print = known->print;
-  FlightRecorder::Entry* const entry = record(request);
-  std::optional<uint64_t> posted;
-  if (run_now(request, sides, entry, &posted)) [[likely]] {
+  Begun begun;
+  if (run_now(known->request, buffers, &begun)) [[likely]] {
     return true;
   }
-  *out_status = leave_locked(std::move(request), entry, posted, sides, Ref<Stream>(&stream));
+  Request request = known->request;
+  request.send = send;
+  request.receive = receive;
+  Sides sides;
+  sides.send = Side::on_host(buffers.send, send, buffers.send_bytes);
+  sides.receive = Side::on_host(buffers.receive, receive, buffers.receive_bytes);
+  *out_status = leave_locked(std::move(request), begun, sides, Ref<Stream>(&stream));
   return true;
 }
 
-Status Communicator::leave_locked(Request request, FlightRecorder::Entry* entry,
-                                  std::optional<uint64_t> posted, const Sides& sides,
+Status Communicator::leave_locked(Request request, const Begun& begun, const Sides& sides,
                                   const Ref<Stream>& stream) {
+  FlightRecorder::Entry* const entry = begun.entry != nullptr ? begun.entry : record(request);
   Operation operation;
   const Status held = hold_locked(request.collective, stream, &operation.ready);
   if (!held.ok()) {
     FlightRecorder::finish(entry, held.code());
     // The others have what this rank will not take part in any more.
-    if (posted) team().abort(held.with_prefix(team().name(rank()) + ": "));
+    if (begun.posted) team().abort(held.with_prefix(team().name(rank()) + ": "));
     return held;
   }
   // Its turn had come: what others have put on its stream meanwhile is not waited for.
-  if (posted) operation.ready = {};
+  if (begun.posted) operation.ready = {};
   ++hold_->pending;
   operation.hold = hold_;
   operation.entry = entry;
-  operation.posted = posted;
+  operation.posted = begun.posted;
   operation.sides = sides;
   operation.timeout_ns = timeout_ns_.load(std::memory_order_relaxed);
   operation.request = std::move(request);
@@ -200,19 +208,21 @@ bool Communicator::is_short(const Request& request) const {
              kMostWithinCall;
 }
 
-bool Communicator::run_now(const Request& request, const Sides& sides, FlightRecorder::Entry* entry,
-                           std::optional<uint64_t>* out_posted) {
-  const bool is_done = runner_.try_now(request, sides, entry, impatience_.turns(), out_posted);
+bool Communicator::run_now(const Request& request, const EagerBuffers& buffers, Begun* out_begun) {
+  if (!runner_.post_eager(request, buffers, &out_begun->posted)) return false;
+  // While the posts of all are on their way.
+  out_begun->entry = record(request);
+  FlightRecorder::start_at_once(out_begun->entry);
+  const bool is_done = runner_.try_eager(request, buffers, *out_begun->posted, impatience_.turns());
   impatience_.note(is_done);
   if (!is_done) return false;
-  FlightRecorder::finish(entry, KEEL_OK);
+  FlightRecorder::finish(out_begun->entry, KEEL_OK);
   ++operations_;
   return true;
 }
 
 bool Communicator::run_now_unlocked(std::unique_lock<std::mutex>& lock, const Request& request,
-                                    FlightRecorder::Entry* entry, const Ref<Stream>& stream,
-                                    Sides* out_sides, std::optional<uint64_t>* out_posted,
+                                    const Ref<Stream>& stream, Begun* begun, Sides* out_sides,
                                     Status* out_status) {
   // The thread had better go on to call for its other ranks.
   if (team().note_caller(rank())) return false;
@@ -221,14 +231,16 @@ bool Communicator::run_now_unlocked(std::unique_lock<std::mutex>& lock, const Re
   if (!runner_.make_sides(request, &sides).ok() || !runner_.fetch_now(request, &sides, patience)) {
     return false;
   }
-  const bool is_matched = runner_.post_now(request, sides, entry, impatience_.turns(), out_posted);
+  if (!runner_.post_now(request, sides, &begun->posted)) return false;
+  FlightRecorder::start_at_once(begun->entry);
+  const bool is_matched = runner_.match_now(request, *begun->posted, impatience_.turns());
   impatience_.note(is_matched);
   if (!is_matched) return false;
   running_ = true;
   lock.unlock();
-  const Status status =
-      guarded([&] { return runner_.run(request, {}, entry, patience, *out_posted, sides); });
-  FlightRecorder::finish(entry, status.code());
+  const Status status = guarded(
+      [&] { return runner_.run(request, {}, begun->entry, patience, begun->posted, sides); });
+  FlightRecorder::finish(begun->entry, status.code());
   lock.lock();
   ++operations_;
   if (!status.ok()) {

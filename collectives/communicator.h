@@ -150,22 +150,27 @@ class Communicator final : public GateKeeper {
   // was called before is over, on the stream too.
   bool may_run_now(const Request& request, Stream& stream) const;
   bool is_short(const Request& request) const;
-  // Does so if the other ranks come soon: else false, and how far it has come. With |mutex_|
-  // held throughout: to let go of it and take it again would be a tenth of a small operation.
-  bool run_now(const Request& request, const Sides& sides, FlightRecorder::Entry* entry,
-               std::optional<uint64_t>* out_posted);
-  // The same of one that is not eager: without the lock, once all ranks have posted it. From
-  // there on it waits for them as the thread would, who also are at it. |*out_status|: whether
-  // |stream| could be told where it has failed.
+  // How far the call itself has come with an operation.
+  struct Begun {
+    FlightRecorder::Entry* entry = nullptr;  // NULL: it is not recorded yet
+    std::optional<uint64_t> posted;          // under that number
+  };
+  // Does so if the other ranks come soon: else false, and |*out_begun|. With |mutex_| held
+  // throughout: to let go of it and take it again would be a tenth of a small operation.
+  bool run_now(const Request& request, const EagerBuffers& buffers, Begun* out_begun);
+  // The same of one that is not eager, and recorded: without the lock, once all ranks have posted
+  // it. From there on it waits for them as the thread would, who also are at it. |*out_status|:
+  // whether |stream| could be told where it has failed.
   bool run_now_unlocked(std::unique_lock<std::mutex>& lock, const Request& request,
-                        FlightRecorder::Entry* entry, const Ref<Stream>& stream, Sides* out_sides,
-                        std::optional<uint64_t>* out_posted, Status* out_status);
+                        const Ref<Stream>& stream, Begun* begun, Sides* out_sides,
+                        Status* out_status);
   // Fails |stream|, as an operation on it does that has ended with |status|.
   Status fail(std::unique_lock<std::mutex>& lock, keel_collective collective,
               const Ref<Stream>& stream, const Status& status);
   // Leaves it to the thread, or to whoever waits for the stream.
-  Status leave_locked(Request request, FlightRecorder::Entry* entry, std::optional<uint64_t> posted,
-                      const Sides& sides, const Ref<Stream>& stream);
+  // |sides|: where it has posted that the buffers are.
+  Status leave_locked(Request request, const Begun& begun, const Sides& sides,
+                      const Ref<Stream>& stream);
   // Runs the oldest operation, without the lock meanwhile.
   void run_next(std::unique_lock<std::mutex>& lock, Operation* scratch);
   void watch(std::unique_lock<std::mutex>& lock);

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "collectives/operation.h"
 
@@ -17,7 +18,6 @@ struct CallArguments {
   keel_reduction reduction = KEEL_SUM;
   uint32_t root = 0;
   uint64_t count = 0;
-  bool operator==(const CallArguments&) const = default;
 
   Request request(const void* send, void* receive) const {
     Request request;
@@ -34,6 +34,11 @@ struct CallArguments {
 
 // Nothing in it is wrong but, perhaps, the buffers; and it goes by Algorithm::kEager.
 struct KnownCall {
+  bool is(const CallArguments& arguments) const {
+    return is_set && request.count == arguments.count &&
+           request.collective == arguments.collective && request.dtype == arguments.dtype &&
+           request.reduction == arguments.reduction && request.root == arguments.root;
+  }
   // Whether buffers at |send| and |receive| lie apart, or as the in-place form has them.
   bool may_have(const void* send, const void* receive) const {
     const auto from = reinterpret_cast<uintptr_t>(send);
@@ -42,8 +47,7 @@ struct KnownCall {
   }
 
   bool is_set = false;
-  CallArguments arguments;
-  Fingerprint print;
+  Request request;  // without its buffers
   uint64_t send_bytes = 0;
   uint64_t receive_bytes = 0;
   // Where what the rank has for itself lies in its buffers.
@@ -58,21 +62,23 @@ class KnownCalls {
   // NULL if it is not known.
   const KnownCall* find(const CallArguments& arguments) const {
     const KnownCall& call = places_[place_of(arguments)];
-    return call.is_set && call.arguments == arguments ? &call : nullptr;
+    return call.is(arguments) ? &call : nullptr;
   }
   // |request| has been checked; it has no arrays, and no factor.
   void remember(const Request& request, uint32_t rank, uint32_t world) {
     KnownCall call = {.is_set = true,
-                      .arguments = {request.collective, request.dtype, request.reduction,
-                                    request.root, request.count},
-                      .print = request.print,
+                      .request = request,
                       .send_bytes = request.send_bytes(rank, world),
                       .receive_bytes = request.receive_bytes(rank, world)};
+    call.request.send = nullptr;
+    call.request.receive = nullptr;
     if (request.collective != KEEL_ALL_TO_ALL) {  // in place it is one and the same buffer
       call.own_from = request.send_piece(rank, rank).offset * request.element();
       call.own_to = request.receive_piece(rank, rank, world).offset * request.element();
     }
-    places_[place_of(call.arguments)] = call;
+    const CallArguments arguments = {request.collective, request.dtype, request.reduction,
+                                     request.root, request.count};
+    places_[place_of(arguments)] = std::move(call);
   }
 
  private:

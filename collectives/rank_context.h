@@ -34,20 +34,29 @@ struct Side {
   bool attached = false;  // other processes reach it by cross-memory attach
   Place place;            // where they can, or of the stage
 
-  // Becomes |size| bytes of |device|'s memory that the host reaches, or of the host's that the
-  // device does, for an operation in which no other rank does; false where the calling thread, by
-  // its notes, does not know them as such.
-  bool find(Device& device, const RememberedBlocks& notes, const void* pointer, uint64_t size) {
-    bytes = size;
-    if (size == 0) return true;
-    buffer.device = static_cast<char*>(const_cast<void*>(pointer));
-    buffer.host = device.memory().known_alias(notes, pointer, size);
-    if (buffer.host == nullptr && device.host_registrations().has_same_address(pointer, size)) {
-      buffer.host = buffer.device;
-    }
-    return buffer.host != nullptr;
+  // For an operation in which no other rank reaches it: |size| bytes that the device has at
+  // |pointer|, and the host at |host|.
+  static Side on_host(const void* host, const void* pointer, uint64_t size) {
+    Side side;
+    side.bytes = size;
+    if (size == 0) return side;
+    side.buffer.host = static_cast<char*>(const_cast<void*>(host));
+    side.buffer.device = static_cast<char*>(const_cast<void*>(pointer));
+    return side;
   }
 };
+
+// Where the host has |size| bytes at |pointer| of |device|'s memory, or of its own that the device
+// reaches by the same address; NULL where the calling thread, by its notes, knows of no such place.
+inline void* host_address(Device& device, const RememberedBlocks& notes, void* pointer,
+                          uint64_t size) {
+  char* const alias = device.memory().known_alias(notes, pointer, size);
+  if (alias != nullptr) [[likely]] {
+    return alias;
+  }
+  return size != 0 && device.host_registrations().has_same_address(pointer, size) ? pointer
+                                                                                  : nullptr;
+}
 
 // Both, as an operation has them.
 struct Sides {

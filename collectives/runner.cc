@@ -29,26 +29,46 @@ bool Runner::fetch_now(const Request& request, Sides* sides, Patience& patience)
   return sides->fetched;
 }
 
-bool Runner::post_now(const Request& request, const Sides& sides, FlightRecorder::Entry* entry,
-                      uint32_t turns, std::optional<uint64_t>* out_posted) {
-  ControlSegment& segment = context_.segment();
+bool Runner::post_now(const Request& request, const Sides& sides,
+                      std::optional<uint64_t>* out_posted) {
   const uint64_t sequence = context_.sequence;
-  if (!segment.has_room(sequence)) return false;
-  if (request.algorithm == Algorithm::kEager) copy_eager(context_, request, sequence, sides.send);
+  if (!context_.segment().has_room(sequence)) return false;
   write_post(request, sequence, {}, sides);
-  FlightRecorder::start_at_once(entry);
+  context_.segment().publish_ahead(context_.rank(), sequence);
   ++context_.sequence;
   *out_posted = sequence;
-  const uint64_t eager_bytes = request.algorithm == Algorithm::kEager ? sides.send.bytes : 0;
-  return segment.publish_and_poll(context_.rank(), sequence, turns, eager_bytes) &&
-         compare(sequence, request.print, {}).ok();
+  return true;
 }
 
-bool Runner::try_now(const Request& request, const Sides& sides, FlightRecorder::Entry* entry,
-                     uint32_t turns, std::optional<uint64_t>* out_posted) {
-  if (!post_now(request, sides, entry, turns, out_posted)) return false;
-  compute_eager(context_, request, **out_posted, sides.receive);
-  context_.segment().publish_done(context_.rank(), **out_posted, context_.team().is_urgent());
+bool Runner::match_now(const Request& request, uint64_t posted, uint32_t turns,
+                       uint64_t eager_bytes) {
+  return context_.segment().poll_published(context_.rank(), posted, turns, eager_bytes) &&
+         compare(posted, request.print, {}).ok();
+}
+
+bool Runner::post_eager(const Request& request, const EagerBuffers& buffers,
+                        std::optional<uint64_t>* out_posted) {
+  const uint64_t sequence = context_.sequence;
+  if (!context_.segment().has_room(sequence)) return false;
+  if (buffers.send_bytes != 0) {
+    fill_eager(context_, request, sequence, buffers.send, buffers.send_bytes);
+  }
+  write_post_head(request, sequence, KEEL_OK, /*flags=*/0);
+  context_.segment().publish_ahead(context_.rank(), sequence);
+  ++context_.sequence;
+  *out_posted = sequence;
+  context_.count_in_place(buffers.send_bytes);
+  return true;
+}
+
+bool Runner::try_eager(const Request& request, const EagerBuffers& buffers, uint64_t posted,
+                       uint32_t turns) {
+  if (!match_now(request, posted, turns, buffers.send_bytes)) return false;
+  if (buffers.receive_bytes != 0) {
+    compute_eager(context_, request, posted, buffers.receive);
+    context_.count_in_place(buffers.receive_bytes);
+  }
+  context_.segment().publish_done(context_.rank(), posted, context_.team().is_urgent());
   return true;
 }
 
@@ -123,18 +143,26 @@ Status Runner::make_sides(const Request& request, Sides* out_sides) {
   return context_.make_side(request.send, send_bytes, !eager, &out_sides->send, attachable);
 }
 
-void Runner::write_post(const Request& request, uint64_t sequence, const Status& ready,
-                        const Sides& sides, uint32_t more_flags) {
+Post& Runner::write_post_head(const Request& request, uint64_t sequence, keel_status status,
+                              uint32_t flags) {
   Post& post = context_.segment().post(context_.rank(), sequence);
   post.fingerprint = request.print;
   post.factor = request.factor;
-  post.status = ready.code();
+  post.status = status;
+  post.flags = flags;
   context_.write_leg(&post);
-  post.flags = (sides.send.staged ? Post::kSendStaged : 0u) |
-               (sides.send.attached ? Post::kSendAttached : 0u) |
-               (sides.receive.staged ? Post::kReceiveStaged : 0u) |
-               (request.send == request.receive ? Post::kInPlace : 0u) | more_flags;
   context_.attach().tell(context_.segment(), sequence, &post);
+  return post;
+}
+
+void Runner::write_post(const Request& request, uint64_t sequence, const Status& ready,
+                        const Sides& sides, uint32_t more_flags) {
+  Post& post =
+      write_post_head(request, sequence, ready.code(),
+                      (sides.send.staged ? Post::kSendStaged : 0u) |
+                          (sides.send.attached ? Post::kSendAttached : 0u) |
+                          (sides.receive.staged ? Post::kReceiveStaged : 0u) |
+                          (request.send == request.receive ? Post::kInPlace : 0u) | more_flags);
   if (request.algorithm != Algorithm::kEager) {  // whose data is in the post
     post.send = sides.send.place;
     post.receive = sides.receive.place;

@@ -16,6 +16,7 @@
 namespace keel {
 
 class Islands;
+struct EagerBuffers;
 
 // A collective goes like this on every rank:
 //   post      what is called, and where the buffers are (or, of small ones, the data)
@@ -45,13 +46,16 @@ class Runner {
   // if that has to be left to run().
   bool fetch_now(const Request& request, Sides* sides, Patience& patience);
   // Before run(), for a request whose buffers are ready, and where |sides| says for all who read
-  // them: whether all ranks have posted the same, having looked |turns| times. |*out_posted| is
-  // for run(), which has still to be called.
-  bool post_now(const Request& request, const Sides& sides, FlightRecorder::Entry* entry,
-                uint32_t turns, std::optional<uint64_t>* out_posted);
-  // In place of run(), for an eager request: the same, and it is done if they have.
-  bool try_now(const Request& request, const Sides& sides, FlightRecorder::Entry* entry,
-               uint32_t turns, std::optional<uint64_t>* out_posted);
+  // them: posts it, if there is room; run() then wants to know |*out_posted|.
+  bool post_now(const Request& request, const Sides& sides, std::optional<uint64_t>* out_posted);
+  // Whether all ranks have posted the same as |posted|, having looked |turns| times.
+  bool match_now(const Request& request, uint64_t posted, uint32_t turns, uint64_t eager_bytes = 0);
+  // In place of run(), for an eager request on memory that the host reaches: posts it; and, if all
+  // ranks have, is done.
+  bool post_eager(const Request& request, const EagerBuffers& buffers,
+                  std::optional<uint64_t>* out_posted);
+  bool try_eager(const Request& request, const EagerBuffers& buffers, uint64_t posted,
+                 uint32_t turns);
 
  private:
   Status run_messages(const Request& request, const Status& ready, FlightRecorder::Entry* entry,
@@ -59,6 +63,9 @@ class Runner {
   Status run_collective(const Request& request, const Status& ready, FlightRecorder::Entry* entry,
                         Patience& patience, std::optional<uint64_t> posted,
                         const Sides& posted_sides);
+  // All that every post has but its data.
+  Post& write_post_head(const Request& request, uint64_t sequence, keel_status status,
+                        uint32_t flags);
   // |more_flags|: of Post, beyond what |sides| say.
   void write_post(const Request& request, uint64_t sequence, const Status& ready,
                   const Sides& sides, uint32_t more_flags = 0);

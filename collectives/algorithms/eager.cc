@@ -16,17 +16,15 @@ uint8_t* payload(RankContext& context, uint32_t rank, uint64_t sequence, uint64_
 
 }  // namespace
 
-// The rank's own data, which the host reads at |source|.
-static void fill_post(RankContext& context, const Request& request, uint64_t sequence,
-                      const void* source, uint64_t bytes) {
+void fill_eager(RankContext& context, const Request& request, uint64_t sequence, const void* source,
+                uint64_t bytes) {
   const uint64_t part = request.count * request.element();
   std::memcpy(
       payload(context, context.rank(), sequence, part * request.send_parts(context.world())),
       source, bytes);
 }
 
-// The rank's own result, which the host writes at |result|.
-static void compute(RankContext& context, const Request& request, uint64_t sequence, char* result) {
+void compute_eager(RankContext& context, const Request& request, uint64_t sequence, void* result) {
   const uint32_t world = context.world();
   const uint32_t rank = context.rank();
   const uint64_t element = request.element();
@@ -51,56 +49,46 @@ static void compute(RankContext& context, const Request& request, uint64_t seque
     const Piece from = request.send_piece(peer, rank);
     const Piece to = request.receive_piece(rank, peer, world);
     if (to.count == 0) continue;
-    std::memcpy(result + to.offset * element,
+    std::memcpy(static_cast<char*>(result) + to.offset * element,
                 payload(context, peer, sequence, bytes) + from.offset * element,
                 to.count * element);
   }
 }
 
-void copy_eager(RankContext& context, const Request& request, uint64_t sequence, const Side& send) {
-  if (send.bytes == 0) return;
-  context.count_in_place(send.bytes);
-  const HostSpan span("host copy", [&](AccessList& accesses) {
-    accesses.reads(&context.device(), send.buffer.device, send.bytes);
-  });
-  fill_post(context, request, sequence, send.buffer.host, send.bytes);
-}
-
-void compute_eager(RankContext& context, const Request& request, uint64_t sequence,
-                   const Side& receive) {
-  if (receive.bytes == 0) return;
-  const HostSpan span(reduces(request.collective) ? "host reduce" : "host copy",
-                      [&](AccessList& accesses) {
-                        accesses.writes(&context.device(), receive.buffer.device, receive.bytes);
-                      });
-  compute(context, request, sequence, receive.buffer.host);
-  context.count_in_place(receive.bytes);
-}
-
 Status write_eager(RankContext& context, const Request& request, uint64_t sequence,
                    const Side& send, Patience& patience) {
-  if (send.bytes == 0 || send.buffer.host != nullptr) {
-    copy_eager(context, request, sequence, send);
+  if (send.bytes == 0) return {};
+  if (send.buffer.host != nullptr) {
+    context.count_in_place(send.bytes);
+    const HostSpan span("host copy", [&](AccessList& accesses) {
+      accesses.reads(&context.device(), send.buffer.device, send.bytes);
+    });
+    fill_eager(context, request, sequence, send.buffer.host, send.bytes);
     return {};
   }
   KEEL_RETURN_IF_ERROR(context.stage().fetch(0, send.buffer, 0, 0, send.bytes));
   KEEL_RETURN_IF_ERROR(context.stage().await_fetched(0, patience));
   context.to_host.store(context.stage().traffic().to_host, std::memory_order_relaxed);
   const HostSpan span("host copy", [](AccessList&) {});
-  fill_post(context, request, sequence, context.stage().in(0), send.bytes);
+  fill_eager(context, request, sequence, context.stage().in(0), send.bytes);
   return {};
 }
 
 Status finish_eager(RankContext& context, const Request& request, uint64_t sequence,
                     const Side& receive, Patience& patience) {
-  if (receive.bytes == 0 || receive.buffer.host != nullptr) {
-    compute_eager(context, request, sequence, receive);
+  if (receive.bytes == 0) return {};
+  const char* const name = reduces(request.collective) ? "host reduce" : "host copy";
+  if (receive.buffer.host != nullptr) {
+    const HostSpan span(name, [&](AccessList& accesses) {
+      accesses.writes(&context.device(), receive.buffer.device, receive.bytes);
+    });
+    compute_eager(context, request, sequence, receive.buffer.host);
+    context.count_in_place(receive.bytes);
     return {};
   }
   {
-    const HostSpan span(reduces(request.collective) ? "host reduce" : "host copy",
-                        [](AccessList&) {});
-    compute(context, request, sequence, context.stage().out(0));
+    const HostSpan span(name, [](AccessList&) {});
+    compute_eager(context, request, sequence, context.stage().out(0));
   }
   KEEL_RETURN_IF_ERROR(context.stage().deliver(0, receive.buffer, 0, 0, receive.bytes));
   KEEL_RETURN_IF_ERROR(context.stage().await_delivered(0, patience));

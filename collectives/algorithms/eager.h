@@ -14,13 +14,21 @@ namespace keel {
 // the same steps on the same data in the same order, so all hold the same bits.
 // Source: the one-shot all-reduce of TensorRT-LLM and of MPICH's shared-memory collectives.
 
-// For buffers that the host reaches, in two steps: the data of post |sequence|, and the rank's
-// own result once all have posted.
-void copy_eager(RankContext& context, const Request& request, uint64_t sequence, const Side& send);
-void compute_eager(RankContext& context, const Request& request, uint64_t sequence,
-                   const Side& receive);
+// The host's addresses of a request's buffers.
+struct EagerBuffers {
+  const void* send = nullptr;
+  void* receive = nullptr;
+  uint64_t send_bytes = 0;
+  uint64_t receive_bytes = 0;
+};
 
-// The same for all buffers.
+// In two steps, on memory that the host reaches: the |bytes| at |source| become the data of post
+// |sequence|, and |result| the rank's own once all have posted.
+void fill_eager(RankContext& context, const Request& request, uint64_t sequence, const void* source,
+                uint64_t bytes);
+void compute_eager(RankContext& context, const Request& request, uint64_t sequence, void* result);
+
+// The same for all buffers, and for those who watch.
 Status write_eager(RankContext& context, const Request& request, uint64_t sequence,
                    const Side& send, Patience& patience);
 Status finish_eager(RankContext& context, const Request& request, uint64_t sequence,

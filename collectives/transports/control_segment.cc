@@ -275,15 +275,28 @@ void ControlSegment::publish_post(uint32_t rank, uint64_t sequence) {
   wake_sleepers();
 }
 
-bool ControlSegment::publish_and_poll(uint32_t rank, uint64_t sequence, uint32_t turns,
-                                      [[maybe_unused]] uint64_t eager_bytes) {
-#if !defined(__SANITIZE_THREAD__)  // it knows no fences
-  if (!crowded_) {
-    // Whoever sleeps waits for all, so that it is time to look for sleepers when all have posted.
-    // Looking takes a fence, which waits until the others' cores have let go of the post's cache
-    // line; here that happens while their posts are on their way.
+// Whoever sleeps waits for all, so that it is time to look for sleepers when all have posted.
+// Looking takes a fence, which waits until the others' cores have let go of the post's cache line;
+// later on, that happens while their posts are on their way.
+#if defined(__SANITIZE_THREAD__)  // it knows no fences
+static constexpr bool kCanWakeLater = false;
+#else
+static constexpr bool kCanWakeLater = true;
+#endif
+
+void ControlSegment::publish_ahead(uint32_t rank, uint64_t sequence) {
+  if (kCanWakeLater && !crowded_) {
     post(rank, sequence).sequence.store(sequence + 1, std::memory_order_release);
-    const bool are_there = poll_posts(sequence, turns);
+  } else {
+    publish_post(rank, sequence);
+  }
+}
+
+bool ControlSegment::poll_published(uint32_t rank, uint64_t sequence, uint32_t turns,
+                                    uint64_t eager_bytes) {
+  const bool are_there = poll_posts(sequence, turns);
+  if constexpr (kCanWakeLater) {
+    if (crowded_) return are_there;
     if (are_there && eager_bytes > sizeof(Post::small)) {
       // All are done with the operation before, whose place the next one's data takes, as many
       // bytes most likely: the lines leave the readers' caches while this one is computed. 4 KiB
@@ -294,11 +307,8 @@ bool ControlSegment::publish_and_poll(uint32_t rank, uint64_t sequence, uint32_t
     }
     std::atomic_thread_fence(std::memory_order_seq_cst);
     wake_sleepers();
-    return are_there;
   }
-#endif
-  publish_post(rank, sequence);
-  return poll_posts(sequence, turns);
+  return are_there;
 }
 
 void ControlSegment::publish_done(uint32_t rank, uint64_t sequence, bool urgent) {

@@ -144,9 +144,11 @@ class ControlSegment {
   // Whether all ranks are done with operation |sequence| - kPosts, whose place it takes.
   bool has_room(uint64_t sequence);
   void publish_post(uint32_t rank, uint64_t sequence);
-  // Publishes it too, and says whether all have posted after up to |turns| looks, between which
-  // it waits as await_posts does before it parks. |eager_bytes|: of data that went with the post.
-  bool publish_and_poll(uint32_t rank, uint64_t sequence, uint32_t turns, uint64_t eager_bytes);
+  // Publishes it too, in two steps, between which there is as much time as posts take from core to
+  // core. The second says whether all have posted after up to |turns| looks, between which it waits
+  // as await_posts does before it parks. |eager_bytes|: of data that went with the post.
+  void publish_ahead(uint32_t rank, uint64_t sequence);
+  bool poll_published(uint32_t rank, uint64_t sequence, uint32_t turns, uint64_t eager_bytes);
   bool all_posted(uint64_t sequence);
   // |rank| reads nothing more of the posts up to |sequence|. |urgent|: as the communicator is,
   // for whose operations to be over others wait. Of another one nobody does, but for room, of which
