@@ -7,6 +7,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <thread>
@@ -64,19 +65,25 @@ void post_all(ControlSegment& segment, const keel::Request& request) {
   }
 }
 
+// With nothing but the loop in it, as an operation has its objects at hand.
+[[gnu::noinline]] bool repeat(FlightRecorder& recorder, ControlSegment& segment,
+                              keel::Request& request, uint64_t count, bool recorded) {
+  for (uint64_t sequence = 0; sequence < count; ++sequence) {
+    keel::Post& own = segment.post(0, sequence);
+    // Neither loop may be computed ahead, or left out.
+    asm volatile("" : : "r"(&request), "r"(&own) : "memory");
+    if (!recorded) continue;
+    if (!record(recorder, segment, sequence, request, own)) return false;
+  }
+  return true;
+}
+
 bool run(uint64_t count, bool recorded) {
   const auto recorder = FlightRecorder::create({"bench", 0, kWorld, "cpu:0"});
   const auto segment = make_segment();
   keel::Request request = some_request();
   post_all(*segment, request);
-  for (uint64_t sequence = 0; sequence < count; ++sequence) {
-    keel::Post& own = segment->post(0, sequence);
-    // Neither loop may be computed ahead, or left out.
-    asm volatile("" : : "r"(&request), "r"(&own) : "memory");
-    if (!recorded) continue;
-    if (!record(*recorder, *segment, sequence, request, own)) return false;
-  }
-  return true;
+  return repeat(*recorder, *segment, request, count, recorded);
 }
 
 // ---- within an operation --------------------------------------------------------
@@ -134,6 +141,10 @@ void time_all_reduce(uint32_t rounds) {
   setenv("KEEL_CPU_DEVICES", "2", 1);
   auto options = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
   options.backends = "cpu";
+  // The library is part of this program, and so beside other things than its plugins.
+  const std::string plugins =
+      std::filesystem::read_symlink("/proc/self/exe").parent_path() / "../lib/keel/plugins";
+  if (std::getenv("KEEL_PLUGIN_PATH") == nullptr) options.plugin_folder = plugins.c_str();
   require(keel_init(&options));
   keel_device devices[kWorld] = {};
   keel_comm comms[kWorld] = {};
