@@ -260,10 +260,15 @@ class ControlSegment {
 template <typename Ready, typename Missing, typename Look>
 Status ControlSegment::await(std::atomic<uint32_t>& word, const Ready& ready,
                              const Missing& missing, const Look& look, Patience& patience) {
-  for (uint32_t turn = 0; turn < spins_; ++turn) {
-    if (ready()) return {};
+  const uint32_t spins = patience.spins(spins_);
+  for (uint32_t turn = 0; turn < spins; ++turn) {
+    if (ready()) {
+      patience.note_spins(true);
+      return {};
+    }
     relax(turn);
   }
+  patience.note_spins(ready());
   while (true) {
     const uint32_t seen = word.load(std::memory_order_acquire);
     begin_sleep();

@@ -2,6 +2,7 @@
 #ifndef KEEL_COLLECTIVES_TRANSPORTS_PATIENCE_H_
 #define KEEL_COLLECTIVES_TRANSPORTS_PATIENCE_H_
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <optional>
@@ -39,6 +40,13 @@ class Patience {
     if (!deadline_) deadline_ = Deadline::after(timeout_ns_);
     return *deadline_;
   }
+  // Of |most| turns of waiting for other ranks before parking, those that are worth it: half as
+  // many after each wait in which they were in vain, as where each step waits for a device.
+  uint32_t spins(uint32_t most) const { return most >> in_vain_; }
+  void note_spins(bool came) {
+    constexpr uint32_t kMostInVain = 16;
+    in_vain_ = came ? in_vain_ - std::min(in_vain_, 1u) : std::min(in_vain_ + 1, kMostInVain);
+  }
   // Waits are cut into slices, so that what nobody wakes anyone for is noticed too.
   static constexpr int64_t kSliceNs = 20'000'000;
 
@@ -66,6 +74,7 @@ class Patience {
   const std::atomic<bool>& cancelled_;
   const ControlSegment* whole_segment_ = nullptr;
   std::optional<Deadline> deadline_;
+  uint32_t in_vain_ = 0;
 };
 
 }  // namespace keel
