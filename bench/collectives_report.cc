@@ -172,8 +172,9 @@ std::string to_markdown(const CollectivesReport& report) {
       "Keel is faster; a target is of the ratio before it, \"surely\" of the lower end of its "
       "interval. Bytes as nccl-tests counts them. Keel waits for every operation, as MPI's calls "
       "do; \"stream\": enqueued one after the other, and waited for together. A "
-      "broadcast is followed by a barrier, whose time is in it. Gloo sums in place. **direct** "
-      "is a bound: threads that read each other's buffers where they are.\n",
+      "peer's broadcast is followed by a barrier, whose time is in it: Keel's is over on no rank "
+      "before all have called it, as all its collectives. Gloo sums in place. **direct** is a "
+      "bound: threads that read each other's buffers where they are.\n",
       report.machine.cpu, report.machine.cores, report.machine.load_before,
       report.machine.load_after, report.machine.date, report.relaunches, report.cell_seconds,
       report.minutes);

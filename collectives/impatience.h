@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "collectives/transports/pause.h"
+
 namespace keel {
 
 // For as long as the two changes of thread cost that it spares, some 20 us, as a competitive
@@ -14,7 +16,7 @@ namespace keel {
 // are left out, twice as many as before. For one thread at a time.
 class Impatience {
  public:
-  explicit Impatience(bool crowded) : most_(crowded ? kOffers : kPauses) {}
+  explicit Impatience(bool crowded) : most_(crowded ? kOffers : pauses_in(kPauseNs)) {}
 
   // Of waiting, for the next call: pauses, or offers of the core where it has to be shared.
   uint32_t turns() const { return left_out_ == 0 ? most_ : 0; }
@@ -31,7 +33,7 @@ class Impatience {
   }
 
  private:
-  static constexpr uint32_t kPauses = 800;  // of 25 ns
+  static constexpr int64_t kPauseNs = 20'000;
   static constexpr uint32_t kOffers = 100;  // of 200 ns, where nobody takes it
   static constexpr uint32_t kMostLeftOut = 31;
 

@@ -41,9 +41,10 @@ class Contestant {
   // Gets ready to run |shape| the |way|-th way; every rank calls. In a broadcast the root
   // has |receive| == |send|: it works in place.
   virtual void prepare(const Shape& shape, size_t way, float* send, float* receive) = 0;
-  // The prepared operation |times| times; done on return. A broadcast is followed by a
-  // barrier each time, whose time counts: without, a root that has handed on its last
-  // message would be timed, and not the operation.
+  // The prepared operation |times| times; done on return. No rank is done with one that some
+  // rank has not called: where a broadcast does not see to that by itself, a barrier follows
+  // each time, whose time counts. Without, a root that has handed on its last message would
+  // be timed, and not the operation.
   virtual void run(const std::string& form, uint64_t times) = 0;
 
   virtual void barrier() = 0;

@@ -128,7 +128,6 @@ class Keel : public Contestant {
       case Operation::kBroadcast:
         KEEL_CHECK(
             keel_broadcast(comm_, send_, receive_, piece, KEEL_FLOAT32, /*root=*/0, stream_));
-        KEEL_CHECK(keel_barrier(comm_, stream_));
         return;
       case Operation::kAllGather:
         KEEL_CHECK(keel_all_gather(comm_, send_, receive_, piece, KEEL_FLOAT32, stream_));

@@ -94,8 +94,11 @@ TEST(BuiltIn, DependsOnReachAndCores) {
   EXPECT_EQ(make("", {4, true, true}).eager_bytes(KEEL_BROADCAST), 4096u);
   EXPECT_EQ(make("", {4, false, false}).eager_bytes(KEEL_BROADCAST), 4096u);
   const Selection crowded = make("", {4, false, true});
-  EXPECT_EQ(crowded.eager_bytes(KEEL_BROADCAST), 65536u);
-  EXPECT_EQ(crowded.eager_bytes(KEEL_ALL_TO_ALL), 32768u);
+  EXPECT_EQ(crowded.eager_bytes(KEEL_REDUCE), 65536u);
+  EXPECT_EQ(make("", {64, false, true}).eager_bytes(KEEL_REDUCE), 8192u);
+  EXPECT_EQ(crowded.eager_bytes(KEEL_SCATTER), 32768u);
+  EXPECT_EQ(crowded.eager_bytes(KEEL_BROADCAST), 16384u);
+  EXPECT_EQ(crowded.eager_bytes(KEEL_ALL_GATHER), 4096u);
   EXPECT_EQ(crowded.eager_bytes(KEEL_GATHER), 16384u);
   EXPECT_EQ(crowded.eager_bytes(KEEL_ALL_REDUCE), 16384u);
   EXPECT_EQ(make("", {64, false, true}).eager_bytes(KEEL_ALL_REDUCE), 2048u);

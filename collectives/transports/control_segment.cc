@@ -15,6 +15,7 @@
 #include <ctime>
 
 #include "collectives/bootstrap/shared_file.h"
+#include "collectives/transports/pause.h"
 
 namespace keel {
 
@@ -23,10 +24,11 @@ namespace {
 constexpr uint64_t kMagic = 0x32676573'6c65656b;  // "keelseg2"
 constexpr uint32_t kSteps = 4;                    // a rank is at most two ahead: see arrive()
 
-// Turns before a wait parks. With a core for each rank: about 50 us of pauses, ten times
-// what parking and being woken costs. Without: as many offers of the core, some 40 us
-// where nobody takes them; each that somebody takes lasts as long as that one's turn.
-constexpr uint32_t kSpins = 2000;
+// Before a wait parks. With a core for each rank: as long as parking and being woken may cost, 5 us
+// on a machine of its own and 50 in a virtual one, whose idle cores have to be called back.
+// Without: offers of the core, some 40 us where nobody takes them; each that somebody takes lasts
+// as long as that one's turn.
+constexpr int64_t kSpinNs = 50'000;
 constexpr uint32_t kYields = 200;
 
 // What is asked for ahead of the next operation: that many lines are on their way at once.
@@ -146,7 +148,7 @@ Status ControlSegment::map(const FileDescriptor& file,
   char* const base = static_cast<char*>(memory);
   segment->world_ = world;
   segment->crowded_ = header.crowded != 0;
-  segment->spins_ = segment->crowded_ ? kYields : kSpins;
+  segment->spins_ = segment->crowded_ ? kYields : pauses_in(kSpinNs);
   segment->cells_ = reinterpret_cast<Cell*>(base + layout.cells);
   segment->posts_ = reinterpret_cast<Post*>(base + layout.posts);
   segment->eager_ = reinterpret_cast<uint8_t*>(base + layout.eager);
@@ -188,9 +190,7 @@ void ControlSegment::relax(uint32_t turn) const {
     sched_yield();
     return;
   }
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
+  pause_core();
   // A rank may share its core with the very thread it waits for, in spite of the count.
   if (turn % 256 == 255) sched_yield();
 }
