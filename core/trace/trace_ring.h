@@ -22,9 +22,10 @@ class TraceRing {
   }
 
   uint64_t capacity() const { return mask_ + 1; }
-  // Exact only while nobody pushes.
+  // Exact only while nobody pushes; else by as many too large as come meanwhile, never too small.
   uint64_t size() const {
-    return pushed_.load(std::memory_order_relaxed) - popped_.load(std::memory_order_relaxed);
+    const uint64_t popped = popped_.load(std::memory_order_acquire);
+    return pushed_.load(std::memory_order_relaxed) - popped;
   }
 
   bool push(T&& value) {
@@ -51,7 +52,7 @@ class TraceRing {
     *out_value = std::move(slot.value);
     slot.value = T();
     slot.turn.store(at + mask_ + 1, std::memory_order_release);
-    popped_.store(at + 1, std::memory_order_relaxed);
+    popped_.store(at + 1, std::memory_order_release);  // for size(), with the pushes before it
     return true;
   }
 
