@@ -102,7 +102,8 @@ Status RankContext::locate_side(const void* pointer, uint64_t bytes, bool publis
     const bool is_foreign = published && !team_->is_local();
     if (is_foreign && attachable && has_alias_) {
       attach_.want();
-      out_side->attached = attach_.is_agreed() && lets_others_read(pointer, bytes);
+      out_side->attached = attach_.is_agreed() &&
+                           attach_.lets_read(pointer, bytes, device_->host_registrations().state());
     }
     out_side->staged = is_foreign && !out_side->attached;
     return {};

@@ -43,7 +43,7 @@ void HostRegistrations::remove(void* pointer) {
 }
 
 bool HostRegistrations::has_same_address(const void* pointer, uint64_t size) const {
-  const uint64_t state = state_.load(std::memory_order_acquire);
+  const uint64_t state = this->state();
   if (state == 0) return false;
   const auto address = reinterpret_cast<uintptr_t>(pointer);
   for (const Remembered& range : t_remembered) {

@@ -19,6 +19,8 @@ class HostRegistrations {
   // addresses, as CPU devices do: it may then stand where device memory may. A thread remembers
   // the last two ranges that did, so that an operation on them takes no lock.
   bool has_same_address(const void* pointer, uint64_t size) const;
+  // Changes with every registration and its end.
+  uint64_t state() const { return state_.load(std::memory_order_acquire); }
 
  private:
   struct Range {
@@ -30,7 +32,7 @@ class HostRegistrations {
 
   mutable std::mutex mutex_;
   std::map<uintptr_t, Range> ranges_;  // by their begin
-  // What no other state of these, or of another device's, has had; 0: there are no ranges.
+  // What no other state of these, or of another device's, has had; 0: there were never any ranges.
   std::atomic<uint64_t> state_{0};
 };
 

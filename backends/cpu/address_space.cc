@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <new>
 
+#include "backends/cpu/huge_pages.h"
+
 namespace keel::cpu {
 namespace {
 
@@ -18,7 +20,6 @@ char* reserve(uint64_t size) {
 
 // From a multiple of kHugePage on; NULL when the kernel refuses, with its errno.
 char* map_aligned(int fd, uint64_t size) {
-  constexpr uint64_t kHugePage = AddressSpace::kHugePage;
   char* const room = reserve(size + kHugePage);
   if (room == nullptr) return nullptr;
   const uint64_t head = -reinterpret_cast<uintptr_t>(room) % kHugePage;

@@ -25,8 +25,6 @@ struct Mapping {
 // Thread-safe. Analogue: a GPU's virtual address space.
 class AddressSpace {
  public:
-  // What one entry of the processor's own page table can map.
-  static constexpr uint64_t kHugePage = uint64_t{2} << 20;
   // Room of a guarded device. Far below the 1.5 TiB of high addresses that the
   // thread sanitizer leaves to a process, for a window and several aliases.
   static constexpr uint64_t kWindowBytes = uint64_t{128} << 30;

@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <iterator>
 
+#include "backends/cpu/huge_pages.h"
+
 namespace keel::cpu {
 namespace {
 
@@ -25,26 +27,7 @@ uint64_t charged(uint64_t size) {
 
 uint64_t alignment_of(uint64_t bytes) {
   if (bytes < kPage) return ArenaPool::kAlignment;
-  return bytes < AddressSpace::kHugePage ? kPage : AddressSpace::kHugePage;
-}
-
-// Of a virtual machine's 4 KiB pages each 64 bytes of memory may cost a walk through two tables:
-// sums of 128 MiB take 10.2 ms from such pages, and 8.1 from huge ones (Granite Rapids). By default
-// the kernel gives shared memory none, so it is asked for each by name, which Linux 6.1 knows; it
-// wants something to be there already. Where it refuses the pages stay as they are.
-void commit_huge_pages(char* begin, uint64_t bytes) {
-#if !defined(MADV_COLLAPSE)
-  constexpr int MADV_COLLAPSE = 25;
-#endif
-  constexpr uint64_t kHugePage = AddressSpace::kHugePage;
-  if (bytes > ArenaPool::kMostHuge) return;
-  if (reinterpret_cast<uintptr_t>(begin) % kHugePage != 0) return;  // guarded
-  const int error = errno;
-  for (uint64_t done = 0; done + kHugePage <= bytes; done += kHugePage) {
-    if (madvise(begin + done, kPage, MADV_POPULATE_READ) != 0) break;
-    if (madvise(begin + done, kHugePage, MADV_COLLAPSE) != 0) break;
-  }
-  errno = error;
+  return bytes < kHugePage ? kPage : kHugePage;
 }
 
 }  // namespace
@@ -104,7 +87,8 @@ void* ArenaPool::allocate(uint64_t size) {
     return nullptr;
   }
   // Some 0.1 ms a MiB, in which others may allocate: the block keeps its arena.
-  commit_huge_pages(block->host, bytes);
+  const bool is_aligned = reinterpret_cast<uintptr_t>(block->host) % kHugePage == 0;  // not guarded
+  if (is_aligned) commit_huge_pages(block->host, bytes);
   return block->device;
 }
 

@@ -61,8 +61,6 @@ class ArenaPool {
  public:
   static constexpr uint64_t kArenaBytes = uint64_t{64} << 20;
   static constexpr uint64_t kAlignment = 64;
-  // What is larger may be a reserve that is never touched.
-  static constexpr uint64_t kMostHuge = uint64_t{1} << 30;
 
   // Where an address lies.
   struct Location {

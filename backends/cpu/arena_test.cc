@@ -2,17 +2,15 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "backends/cpu/range_allocator.h"
+#include "backends/cpu/testing/page_sizes.h"
 
 namespace keel::cpu {
 namespace {
@@ -107,36 +105,19 @@ TEST_F(ArenaPoolTest, StopsAtTheBudgetAndGoesOnAfterARelease) {
   for (void* const pointer : pointers) EXPECT_TRUE(pool_.release(pointer));
 }
 
-// Bytes of the mapping at |address| that huge pages hold.
-uint64_t huge_bytes_at(const void* address) {
-  std::ifstream maps("/proc/self/smaps");
-  bool is_there = false;
-  for (std::string line; std::getline(maps, line);) {
-    uintptr_t begin = 0, end = 0;
-    uint64_t kib = 0;
-    if (std::sscanf(line.c_str(), "%lx-%lx ", &begin, &end) == 2) {
-      const auto wanted = reinterpret_cast<uintptr_t>(address);
-      is_there = begin <= wanted && wanted < end;
-    } else if (is_there && std::sscanf(line.c_str(), "ShmemPmdMapped: %lu kB", &kib) == 1) {
-      return kib << 10;
-    }
-  }
-  return 0;
-}
-
 TEST_F(ArenaPoolTest, LargeBlocksAreOfHugePagesWhereTheKernelHasThem) {
   if (guarded()) GTEST_SKIP() << "the window does not begin at a huge page";
   constexpr uint64_t kBytes = uint64_t{5} << 20;
   void* const small = pool_.allocate(64);
   auto* const large = static_cast<char*>(pool_.allocate(kBytes));
   ASSERT_NE(large, nullptr);
-  EXPECT_EQ(reinterpret_cast<uintptr_t>(large) % AddressSpace::kHugePage, 0u);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(large) % kHugePage, 0u);
   const uint64_t huge = huge_bytes_at(large);
   EXPECT_EQ(large[kBytes - 1], 0);
   EXPECT_TRUE(pool_.release(large));
   // It is asked once more by what is asked here: the block is the same.
   ASSERT_EQ(pool_.allocate(kBytes), large);
-  const bool is_able = madvise(large, AddressSpace::kHugePage, 25 /* MADV_COLLAPSE */) == 0;
+  const bool is_able = can_be_huge(large);
   EXPECT_TRUE(pool_.release(large));
   EXPECT_TRUE(pool_.release(small));
   if (!is_able) GTEST_SKIP() << "the kernel gives shared memory no huge pages";

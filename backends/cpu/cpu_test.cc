@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "backends/cpu/plugin_fixture.h"
+#include "backends/cpu/testing/page_sizes.h"
 
 namespace keel::cpu::testing {
 namespace {
@@ -118,6 +119,25 @@ TEST(CpuMemory, PinnedAndManagedMemoryIsTheHosts) {
               KEEL_OK);
     EXPECT_EQ(download<uint8_t>(stream, device.get(), 4096), std::vector<uint8_t>(4096, 0x5a));
   }
+}
+
+TEST(CpuMemory, RegisteredMemoryIsOfHugePagesWhereTheKernelHasThem) {
+  const Machine machine;
+  constexpr uint64_t kBytes = 3 * kHugePage;
+  void* const room =
+      mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(room, MAP_FAILED);
+  void* device_pointer = nullptr;
+  ASSERT_EQ(memory().host_register(machine.device(), room, kBytes, &device_pointer), KEEL_OK);
+  EXPECT_EQ(device_pointer, room);
+  const uint64_t huge = huge_bytes_at(room);
+  EXPECT_EQ(memory().host_unregister(machine.device(), room), KEEL_OK);
+  char* const first = static_cast<char*>(room) + -reinterpret_cast<uintptr_t>(room) % kHugePage;
+  *first = 1;
+  const bool is_able = can_be_huge(first);
+  EXPECT_EQ(munmap(room, kBytes), 0);
+  if (!is_able) GTEST_SKIP() << "the kernel gives no huge pages";
+  EXPECT_GE(huge, 2 * kHugePage);
 }
 
 TEST(CpuMemory, HostAliasReachesDeviceMemory) {

@@ -184,12 +184,32 @@ TEST(Foreign, IsAttachedWhereItIsCopiedUnlessATableSaysOtherwise) {
     EXPECT_EQ(foreign_way(selection, each, 1 << 20), "staging");
   }
   EXPECT_NE(selection.foreign_json().find("\"all_reduce\": [{\"way\": \"staging\"}], "
-                                          "\"broadcast\": [{\"way\": \"attach\"}]"),
+                                          "\"broadcast\": [{\"to\": 8388607, \"way\": \"attach\"}, "
+                                          "{\"way\": \"staging\"}], "
+                                          "\"all_gather\": [{\"way\": \"attach\"}]"),
             std::string::npos)
       << selection.foreign_json();
   const Selection of_two = make("", {2, false, false});
   EXPECT_EQ(foreign_way(of_two, KEEL_ALL_REDUCE, 256 << 10), "attach");
   EXPECT_EQ(foreign_way(of_two, KEEL_ALL_REDUCE, (256 << 10) + 1), "staging");
+}
+
+// What is read in short pieces from many that share the cores, and what all read that no cache
+// holds.
+TEST(Foreign, IsStagedWhereTheKernelWouldTakeLonger) {
+  const Selection crowded = make("", {4, false, true});
+  EXPECT_EQ(foreign_way(crowded, KEEL_ALL_GATHER, 16 << 10), "staging");
+  EXPECT_EQ(foreign_way(crowded, KEEL_ALL_GATHER, (16 << 10) + 1), "attach");
+  EXPECT_EQ(foreign_way(crowded, KEEL_ALL_GATHER, 2 << 20), "staging");
+  EXPECT_EQ(foreign_way(crowded, KEEL_ALL_TO_ALL, 8 << 10), "staging");
+  EXPECT_EQ(foreign_way(crowded, KEEL_ALL_TO_ALL, (8 << 10) + 1), "attach");
+  EXPECT_EQ(foreign_way(crowded, KEEL_ALL_TO_ALL, 64 << 20), "attach");
+  EXPECT_EQ(foreign_way(crowded, KEEL_SCATTER, 0), "attach");
+  for (const bool is_crowded : {false, true}) {
+    const Selection selection = make("", {4, false, is_crowded});
+    EXPECT_EQ(foreign_way(selection, KEEL_BROADCAST, (8 << 20) - 1), "attach");
+    EXPECT_EQ(foreign_way(selection, KEEL_BROADCAST, 8 << 20), "staging");
+  }
 }
 
 TEST(Foreign, RangesRanksCoresAndScoresAreHeld) {

@@ -10,6 +10,20 @@
 
 namespace keel {
 
+namespace {
+
+// Whether the ends of what lies there can be read by the kernel's calls: memory that is no ordinary
+// one it refuses this process, too.
+bool is_ordinary(uintptr_t begin, uint64_t bytes) {
+  char ends[2];
+  const iovec local = {ends, sizeof(ends)};
+  const iovec remote[] = {{reinterpret_cast<void*>(begin), 1},
+                          {reinterpret_cast<void*>(begin + bytes - 1), 1}};
+  return process_vm_readv(getpid(), &local, 1, remote, 2, 0) == sizeof(ends);
+}
+
+}  // namespace
+
 Status read_process(int64_t pid, uint64_t address, void* out, uint64_t bytes) {
   auto* to = static_cast<char*>(out);
   while (bytes != 0) {
@@ -31,17 +45,6 @@ Status read_process(int64_t pid, uint64_t address, void* out, uint64_t bytes) {
   return {};
 }
 
-bool lets_others_read(const void* pointer, uint64_t bytes) {
-  // Of memory that is no ordinary one the kernel refuses this process, too.
-  char ends[2];
-  const auto begin = reinterpret_cast<uintptr_t>(pointer);
-  const iovec local = {ends, sizeof(ends)};
-  const iovec remote[] = {{reinterpret_cast<void*>(begin), 1},
-                          {reinterpret_cast<void*>(begin + bytes - 1), 1}};
-  return prctl(PR_GET_DUMPABLE) == 1 &&
-         process_vm_readv(getpid(), &local, 1, remote, 2, 0) == sizeof(ends);
-}
-
 Attach::Attach(const std::vector<Attendee>& attendees, uint32_t rank)
     : attendees_(&attendees), rank_(rank) {
   const char* const wanted = secure_getenv("KEEL_ATTACH");
@@ -49,6 +52,21 @@ Attach::Attach(const std::vector<Attendee>& attendees, uint32_t rank)
   for (const Attendee& other : attendees) {
     if (other.process != attendees[rank].process && !is_off) state_ = State::kAsleep;
   }
+}
+
+bool Attach::lets_read(const void* pointer, uint64_t bytes, uint64_t registrations) {
+  if (prctl(PR_GET_DUMPABLE) != 1) return false;
+  const auto begin = reinterpret_cast<uintptr_t>(pointer);
+  for (const Ordinary& known : ordinary_) {
+    if (known.registrations == registrations && begin >= known.begin &&
+        begin + bytes <= known.begin + known.bytes) {
+      return true;
+    }
+  }
+  if (!is_ordinary(begin, bytes)) return false;
+  ordinary_[oldest_] = {registrations, begin, bytes};
+  oldest_ = (oldest_ + 1) % ordinary_.size();
+  return true;
 }
 
 bool Attach::can_read_all(ControlSegment& segment, uint64_t sequence) const {

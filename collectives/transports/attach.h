@@ -2,6 +2,7 @@
 #ifndef KEEL_COLLECTIVES_TRANSPORTS_ATTACH_H_
 #define KEEL_COLLECTIVES_TRANSPORTS_ATTACH_H_
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -15,10 +16,6 @@ namespace keel {
 // KEEL_UNAVAILABLE where there is no such process, or none that lets itself be read;
 // KEEL_RANK_FAILED where it has no such memory.
 Status read_process(int64_t pid, uint64_t address, void* out, uint64_t bytes);
-// Whether this process's |bytes| >= 1 at |pointer| can be read so: not device or secret memory, nor
-// that of a process that has closed itself to others since. Two calls of the kernel.
-bool lets_others_read(const void* pointer, uint64_t bytes);
-
 // Which ranks may be told an address instead of having a copy staged for them. Whether a process
 // may read another is the kernel's to say (ptrace_scope, containers, users), so each rank tries,
 // on the other processes' tokens. Nobody does before a rank has had to stage a buffer for want of
@@ -48,9 +45,20 @@ class Attach {
   }
   // Whether all others can read this process.
   bool is_agreed() const { return state_ == State::kAgreed; }
+  // Whether they can read its |bytes| >= 1 at |pointer|: not of device or secret memory, nor of a
+  // process that has closed itself to others since. What the memory is the kernel is asked once,
+  // as long as |registrations|, the state of those of the device that |pointer| is of, stays the
+  // same: of 64 KiB that one rank reads it is a fifth of the time.
+  bool lets_read(const void* pointer, uint64_t bytes, uint64_t registrations);
 
  private:
   enum class State : uint8_t { kNever, kAsleep, kAwake, kAgreed };
+  // Memory that others can read.
+  struct Ordinary {
+    uint64_t registrations = 0;
+    uintptr_t begin = 0;
+    uint64_t bytes = 0;
+  };
 
   void tell_on(ControlSegment& segment, uint64_t sequence, Post* post);
   // By the posts of |sequence|.
@@ -60,6 +68,9 @@ class Attach {
   State state_ = State::kNever;
   bool is_wanted_ = false;
   uint64_t woken_ = 0;
+  // What is sent and what is received.
+  std::array<Ordinary, 2> ordinary_;
+  uint32_t oldest_ = 0;
   const std::vector<Attendee>* attendees_ = nullptr;
   uint32_t rank_ = 0;
 };
