@@ -234,7 +234,8 @@ KEEL_API keel_status keel_memory_snapshot(keel_device device, char* out_text,
                                           uint64_t* in_out_size);
 
 /* Pins host memory of the caller for fast copies with |device|; until unregister, when no
- * work may use it any more. */
+ * work may use it any more. For a CPU device what lies in it of whole 2 MiB becomes huge
+ * pages, up to 1 GiB a call, unless advised otherwise (MADV_NOHUGEPAGE). */
 KEEL_API keel_status keel_host_register(keel_device device, void* pointer, uint64_t size);
 KEEL_API keel_status keel_host_unregister(keel_device device, void* pointer);
 
