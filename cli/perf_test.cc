@@ -230,6 +230,37 @@ TEST(Perf, ExplainsWhatWentByWhichAlgorithm) {
   }
 }
 
+// Two chips with a library of their own, and one without: a bridge between the two islands.
+TEST(Perf, ExplainsTheBridgeBetweenIslands) {
+  ASSERT_EQ(setenv("KEEL_SIM_DEVICES", "2", 1), 0);
+  const Result result = perf({"all_reduce", "-b", "4M", "-e", "4M", "-g", "3", "--explain",
+                              "--devices", "sim:0,cpu:0,sim:1"});
+  unsetenv("KEEL_SIM_DEVICES");
+  ASSERT_EQ(result.exit_code, 0) << result.error << result.out;
+  EXPECT_EQ(rows(result).size(), 1u);
+  const auto all = lines(result.out);
+  const auto line = std::find_if(all.begin(), all.end(), [](const std::string& each) {
+    return each.starts_with("# {\"operation\"");
+  });
+  ASSERT_NE(line, all.end()) << result.out;
+  const json told = json::parse(line->substr(2), nullptr, /*allow_exceptions=*/false);
+  EXPECT_EQ(told["path"], "native");
+  ASSERT_TRUE(told["lane"].is_object()) << *line;
+  const json& lane = told["lane"];
+  EXPECT_EQ(lane["path"], "bridge");
+  EXPECT_EQ(lane["leg_bytes"]["out"], 4 << 20);
+  EXPECT_EQ(lane["leg_bytes"]["in"], 4 << 20);
+  EXPECT_GE(lane["chunks_in_flight"], 2);
+  EXPECT_GT(lane["step_bytes"], 0);
+  ASSERT_EQ(lane["legs_gb_per_s"].size(), 2u);
+  EXPECT_TRUE(lane["legs_gb_per_s"][1].is_null());
+  ASSERT_EQ(lane["shares"].size(), 2u);
+  EXPECT_NEAR(lane["shares"][0].get<double>() + lane["shares"][1].get<double>(), 1, 1e-3);
+  EXPECT_TRUE(lane.contains("bound_ms"));
+  EXPECT_TRUE(lane.contains("predicted_ms"));
+  EXPECT_GT(lane["measured_ms"], 0);
+}
+
 // Memory that the host reaches, but the other process does not, crosses a bridge.
 TEST(Perf, ExplainsWhatOtherProcessesDoNotReach) {
   for (const bool is_local : {true, false}) {

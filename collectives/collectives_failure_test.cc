@@ -108,6 +108,36 @@ TEST_F(CollectiveFailures, EveryKindOfMismatchIsSeen) {
   }
 }
 
+TEST_F(CollectiveFailures, ARootOfItsOwnIsAMismatch) {
+  using Call = keel_status (*)(keel_comm, void*, uint32_t root, keel_stream);
+  constexpr Call kBroadcast = [](keel_comm comm, void* data, uint32_t root, keel_stream stream) {
+    return keel_broadcast(comm, data, data, kCount, KEEL_FLOAT32, root, stream);
+  };
+  constexpr Call kReduce = [](keel_comm comm, void* data, uint32_t root, keel_stream stream) {
+    return keel_reduce(comm, data, data, kCount, KEEL_FLOAT32, KEEL_SUM, root, stream);
+  };
+  for (const auto& [call, name] : {std::pair(kBroadcast, "broadcast(100 float32, root 2)"),
+                                   std::pair(kReduce, "reduce(100 float32, sum, root 2)")}) {
+    for (uint32_t rank = 0; rank < 3; ++rank) {
+      EXPECT_KEEL_OK(call(comms_[rank], data_[rank], rank == 1 ? 2 : 0, streams_[rank]));
+    }
+    for (uint32_t rank = 0; rank < 3; ++rank) {
+      EXPECT_FAILS(KEEL_INVALID_ARGUMENT, std::string("rank 1 called ") + name, synchronize(rank));
+      EXPECT_KEEL_OK(keel_stream_recover(streams_[rank], KEEL_TIMEOUT_DEFAULT));
+    }
+  }
+}
+
+TEST_F(CollectiveFailures, ADeadlineIsOfTheCallsAfterIt) {
+  constexpr int64_t kMinute = 60'000'000'000;
+  make_ranks(3, kMinute);
+  for (uint32_t rank = 0; rank < 3; ++rank) EXPECT_KEEL_OK(all_reduce(rank));
+  for (uint32_t rank = 0; rank < 3; ++rank) EXPECT_KEEL_OK(synchronize(rank));
+  EXPECT_KEEL_OK(keel_comm_timeout_set(comms_[0], kMinute / 6000));
+  EXPECT_KEEL_OK(all_reduce(0));
+  EXPECT_FAILS(KEEL_TIMED_OUT, "did not call in time", synchronize(0));
+}
+
 // Found long before the deadline, a minute, whoever comes first.
 TEST_F(CollectiveFailures, AMessageAgainstACollectiveIsAMismatch) {
   for (const bool sends : {true, false}) {

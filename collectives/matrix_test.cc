@@ -5,11 +5,9 @@
 #include <gtest/gtest.h>
 #include <keel/keel.h>
 
-#include <keel/float_types.hpp>
 #include <keel/keel.hpp>
 #include <map>
 #include <numeric>
-#include <random>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -18,6 +16,7 @@
 #include "collectives/testing/interleaving.h"
 #include "collectives/testing/product.h"
 #include "collectives/testing/reference.h"
+#include "collectives/testing/rounding.h"
 #include "collectives/testing/test_rank.h"
 #include "core/testing/expect.h"
 #include "core/testing/test_backend.h"
@@ -160,27 +159,6 @@ class Ranks {
   std::vector<keel_comm> comms_;
   std::vector<keel_stream> streams_;
 };
-
-// |count| numbers between 0.5 and 1.5 of either sign, no two sums of which are exact.
-std::string inexact(keel_dtype dtype, uint64_t count, uint32_t seed) {
-  std::mt19937 random(seed);
-  std::uniform_real_distribution<double> magnitude(0.5, 1.5);
-  std::string bytes;
-  for (uint64_t i = 0; i < count; ++i) {
-    const double value = random() % 2 == 0 ? magnitude(random) : -magnitude(random);
-    const auto add = [&](auto number) {
-      bytes.append(reinterpret_cast<const char*>(&number), sizeof(number));
-    };
-    if (dtype == KEEL_FLOAT64) {
-      add(value);
-    } else if (dtype == KEEL_FLOAT32) {
-      add(static_cast<float>(value));
-    } else {
-      add(keel::to_bfloat16(static_cast<float>(value)));
-    }
-  }
-  return bytes;
-}
 
 class Matrix : public testing::TestWithParam<std::tuple<uint32_t, bool>> {};
 
@@ -403,7 +381,7 @@ TEST_P(Bits, AreThoseOfAllRanksWhereResultsAreRounded) {
         for (const uint64_t count : {uint64_t{13}, uint64_t{4099}}) {
           std::vector<std::string> sent;
           for (uint32_t rank = 0; rank < world; ++rank) {
-            sent.push_back(inexact(dtype, count, 100 * world + rank));
+            sent.push_back(keel::testing::inexact(dtype, count, 100 * world + rank));
           }
           const std::vector<std::string> got = ranks.all_reduce(sent, count, dtype, reduction);
           for (uint32_t rank = 1; rank < world; ++rank) {

@@ -21,6 +21,7 @@
 #include "collectives/testing/interleaving.h"
 #include "collectives/testing/product.h"
 #include "collectives/testing/reference.h"
+#include "collectives/testing/rounding.h"
 #include "collectives/testing/test_rank.h"
 #include "core/testing/test_backend.h"
 
@@ -115,6 +116,7 @@ int run_worker(const std::vector<std::string>& arguments) {
     setenv("KEEL_ALGORITHM", arguments[7].c_str(), 1);
   }
   if (what == "bound" && !bind_to_core(first)) return 5;
+  if (what == "crowded" && !bind_to_core(0)) return 5;
   setenv("KEEL_CPU_DEVICES", "2", 1);
   setenv("KEEL_SIM_DEVICES", backends == "sim" ? "2" : "1", 1);
   auto init = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
@@ -156,28 +158,44 @@ int run_worker(const std::vector<std::string>& arguments) {
   };
   const keel_comm_options options = make_options(staged);
   // A communicator for each algorithm: that is chosen when it is made.
-  const Program product = [&](uint32_t, keel_device device, keel_comm comm,
-                              keel_stream) -> std::string {
+  const auto by_each_algorithm = [&](keel_comm comm, const auto& run) -> std::string {
     for (const keel::testing::Doing& doing : keel::testing::doings()) {
       setenv("KEEL_ALGORITHM", doing.algorithm, 1);
       keel_comm part = {};
       if (keel_comm_duplicate(comm, &options, &part) != KEEL_OK) return keel_last_error();
-      std::string problem = keel::testing::run_product(doing, device, part);
+      std::string problem = run(doing, part);
       if (keel_comm_destroy(part) != KEEL_OK && problem.empty()) problem = keel_last_error();
-      if (!problem.empty()) return problem;
+      if (!problem.empty()) return std::string(doing.algorithm) + ": " + problem;
     }
     return "";
+  };
+  const Program product = [&](uint32_t, keel_device device, keel_comm comm, keel_stream) {
+    return by_each_algorithm(comm, [&](const keel::testing::Doing& doing, keel_comm part) {
+      return keel::testing::run_product(doing, device, part);
+    });
+  };
+  const Program rounding = [&](uint32_t rank, keel_device device, keel_comm comm,
+                               keel_stream stream) {
+    return by_each_algorithm(comm, [&](const keel::testing::Doing&, keel_comm part) {
+      return keel::testing::compare_rounded(rank, device, part, stream);
+    });
   };
   // A core for each rank, though none of their processes may use more than one.
   const Program bound = [](uint32_t, keel_device, keel_comm comm, keel_stream) -> std::string {
     const std::string explained = explain(comm);
-    return explained.find("\"cores\": \"enough\"") != std::string::npos ? "" : explained;
+    const bool is_told = explained.find("\"cores\": \"enough\"") != std::string::npos &&
+                         explained.find("\"waiting\": \"spinning\"") != std::string::npos;
+    return is_told ? "" : explained;
   };
-  const std::map<std::string, Program> programs = {{"cases", cases},
-                                                   {"agreement", cases},
-                                                   {"interleaving", interleaving},
-                                                   {"product", product},
-                                                   {"bound", bound}};
+  // All of them on one core: who spins keeps it from the one that is waited for.
+  const Program crowded = [](uint32_t, keel_device, keel_comm comm, keel_stream) -> std::string {
+    const std::string explained = explain(comm);
+    return explained.find("\"waiting\": \"parking\"") != std::string::npos ? "" : explained;
+  };
+  const std::map<std::string, Program> programs = {
+      {"cases", cases},     {"agreement", cases},   {"interleaving", interleaving},
+      {"product", product}, {"rounding", rounding}, {"bound", bound},
+      {"crowded", crowded}};
   const std::vector<keel_device> available = keel::testing::all_devices();
   std::vector<std::string> problems(threads);
   std::vector<std::thread> running;
@@ -240,7 +258,7 @@ void PrintTo(const Job& job, std::ostream* out) {
   *out << job.processes << "x" << job.threads << "_"
        << (job.backends == "all" ? "mixed" : job.backends) << (job.staged ? "_staged" : "_alias")
        << (job.what == "interleaving" ? "_interleaved" : "")
-       << (job.what == "product" ? "_product" : "")
+       << (job.what == "product" ? "_product" : "") << (job.what == "rounding" ? "_rounding" : "")
        << (job.algorithm == "-" ? "" : "_" + job.algorithm)
        << (job.what == "agreement" ? "_of_rank_0" : "");
 }
@@ -258,12 +276,23 @@ TEST(ProcessesOfALauncher, HaveACoreEachWhereTheyAreBoundToOne) {
   run_job({2, 1, "cpu", false, "bound"});
 }
 
+TEST(ProcessesOfALauncher, ParkWhereTheyShareACore) {
+  run_job({2, 1, "cpu", false, "crowded"});
+}
+
 INSTANTIATE_TEST_SUITE_P(Processes, Processes,
                          testing::Values(Job{2, 1, "cpu", false}, Job{2, 1, "cpu", true},
                                          Job{3, 1, "cpu", false}, Job{4, 1, "cpu", true},
                                          Job{5, 1, "cpu", false}, Job{2, 1, "all", false},
                                          Job{3, 1, "all", true}, Job{4, 1, "all", false},
                                          Job{5, 1, "all", false}),
+                         testing::PrintToStringParamName());
+// Whoever adds in an order of its own has other bits than the rest.
+INSTANTIATE_TEST_SUITE_P(Rounded, Processes,
+                         testing::Values(Job{2, 1, "cpu", false, "rounding"},
+                                         Job{3, 1, "cpu", true, "rounding"},
+                                         Job{5, 1, "cpu", false, "rounding"},
+                                         Job{2, 2, "all", false, "rounding"}),
                          testing::PrintToStringParamName());
 INSTANTIATE_TEST_SUITE_P(Threads, Processes,
                          testing::Values(Job{1, 2, "cpu", false}, Job{1, 3, "all", false},
