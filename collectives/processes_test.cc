@@ -29,7 +29,6 @@ namespace {
 
 using keel::testing::Case;
 using keel::testing::ChildProcess;
-using keel::testing::Random;
 using keel::testing::Reference;
 
 constexpr int64_t kSecond = 1'000'000'000;
@@ -180,6 +179,43 @@ int run_worker(const std::vector<std::string>& arguments) {
       return keel::testing::compare_rounded(rank, device, part, stream);
     });
   };
+  // A small operation passes the large ones called before, of which rank 1 does not join the last
+  // before the small one is over.
+  const Program overtaking = [&](uint32_t rank, keel_device device, keel_comm comm,
+                                 keel_stream stream) -> std::string {
+    constexpr uint64_t kLarge = 4 << 20;
+    constexpr uint64_t kSmall = 1000;
+    keel_comm_options preferred = options;
+    preferred.priority = KEEL_COMM_URGENT;
+    keel_comm urgent = {};
+    keel_stream other = {};
+    void* large = nullptr;
+    void* small = nullptr;
+    const auto reduce_large = [&] {
+      return keel_all_reduce(comm, large, large, kLarge, KEEL_INT32, KEEL_MAX, stream) == KEEL_OK;
+    };
+    bool is_done = keel_comm_duplicate(comm, &preferred, &urgent) == KEEL_OK &&
+                   keel_stream_create(device, 0, &other) == KEEL_OK &&
+                   keel_alloc(device, KEEL_MEMORY_DEVICE, kLarge * 4, &large) == KEEL_OK &&
+                   keel_alloc(device, KEEL_MEMORY_DEVICE, kSmall * 4, &small) == KEEL_OK;
+    for (int i = 0; i < 3; ++i) is_done = is_done && reduce_large();
+    if (rank == 0) is_done = is_done && reduce_large();
+    is_done =
+        is_done &&
+        keel_all_reduce(urgent, small, small, kSmall, KEEL_INT32, KEEL_MAX, other) == KEEL_OK &&
+        keel_stream_synchronize(other, KEEL_TIMEOUT_DEFAULT) == KEEL_OK;
+    std::string problem = is_done ? "" : keel_last_error();
+    if (rank == 0 && problem.empty() && keel_stream_query(stream) != KEEL_NOT_READY) {
+      problem = "the large ones were over first";
+    }
+    if (rank != 0) is_done = is_done && reduce_large();
+    is_done = is_done && keel_stream_synchronize(stream, KEEL_TIMEOUT_DEFAULT) == KEEL_OK;
+    if (!is_done && problem.empty()) problem = keel_last_error();
+    if (!problem.empty()) return problem;
+    is_done = keel_comm_destroy(urgent) == KEEL_OK && keel_stream_destroy(other) == KEEL_OK &&
+              keel_free(device, large) == KEEL_OK && keel_free(device, small) == KEEL_OK;
+    return is_done ? "" : keel_last_error();
+  };
   // A core for each rank, though none of their processes may use more than one.
   const Program bound = [](uint32_t, keel_device, keel_comm comm, keel_stream) -> std::string {
     const std::string explained = explain(comm);
@@ -194,8 +230,8 @@ int run_worker(const std::vector<std::string>& arguments) {
   };
   const std::map<std::string, Program> programs = {
       {"cases", cases},     {"agreement", cases},   {"interleaving", interleaving},
-      {"product", product}, {"rounding", rounding}, {"bound", bound},
-      {"crowded", crowded}};
+      {"product", product}, {"rounding", rounding}, {"overtaking", overtaking},
+      {"bound", bound},     {"crowded", crowded}};
   const std::vector<keel_device> available = keel::testing::all_devices();
   std::vector<std::string> problems(threads);
   std::vector<std::thread> running;
@@ -274,6 +310,11 @@ TEST(ProcessesOfALauncher, HaveACoreEachWhereTheyAreBoundToOne) {
   ASSERT_EQ(sched_getaffinity(0, sizeof(all), &all), 0);
   if (CPU_COUNT(&all) < 2) GTEST_SKIP() << "one core";
   run_job({2, 1, "cpu", false, "bound"});
+}
+
+TEST(Priority, ASmallOperationPassesLargeOnesOfProcesses) {
+  run_job({2, 1, "cpu", false, "overtaking"});
+  run_job({4, 1, "cpu", false, "overtaking"});
 }
 
 TEST(ProcessesOfALauncher, ParkWhereTheyShareACore) {
