@@ -40,6 +40,15 @@ std::vector<std::vector<std::string>> rows(const Result& result) {
   return all;
 }
 
+// The first line that begins with "# " and |begin|, as JSON; null: there is none.
+json explained(const Result& result, std::string_view begin) {
+  for (const std::string& line : lines(result.out)) {
+    if (!line.starts_with("# ") || !std::string_view(line).substr(2).starts_with(begin)) continue;
+    return json::parse(line.substr(2), nullptr, /*allow_exceptions=*/false);
+  }
+  return nullptr;
+}
+
 Result perf(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), "perf");
   arguments.insert(arguments.end(), {"-n", "2", "-w", "1", "--timeout", "60"});
@@ -182,13 +191,10 @@ TEST(Perf, ExplainAndDevices) {
       {"all_reduce", "-b", "4K", "-e", "4K", "-g", "2", "--explain", "--devices", "cpu:0,cpu"});
   ASSERT_EQ(result.exit_code, 0) << result.error << result.out;
   EXPECT_EQ(rows(result).size(), 1u);
-  const auto all = lines(result.out);
-  const auto line = std::find_if(all.begin(), all.end(),
-                                 [](const std::string& each) { return each.starts_with("# {"); });
-  ASSERT_NE(line, all.end()) << result.out;
-  const json explained = json::parse(line->substr(2), nullptr, /*allow_exceptions=*/false);
-  EXPECT_EQ(explained["ranks"].size(), 2u);
-  EXPECT_EQ(explained["islands"].size(), 1u);
+  const json told = explained(result, "{");
+  ASSERT_TRUE(told.is_object()) << result.out;
+  EXPECT_EQ(told["ranks"].size(), 2u);
+  EXPECT_EQ(told["islands"].size(), 1u);
 }
 
 TEST(Perf, ExplainsEachSize) {
@@ -215,12 +221,8 @@ TEST(Perf, ExplainsWhatWentByWhichAlgorithm) {
     const Result result = perf({"all_reduce", "-b", "96K", "-e", "96K", "-g", "2", "--explain"});
     unsetenv("KEEL_ALGORITHM");
     ASSERT_EQ(result.exit_code, 0) << result.error << result.out;
-    const auto all = lines(result.out);
-    const auto line = std::find_if(all.begin(), all.end(), [](const std::string& each) {
-      return each.starts_with("# {\"operation\"");
-    });
-    ASSERT_NE(line, all.end()) << algorithm << ": " << result.out;
-    const json told = json::parse(line->substr(2), nullptr, /*allow_exceptions=*/false);
+    const json told = explained(result, "{\"operation\"");
+    ASSERT_TRUE(told.is_object()) << algorithm << ": " << result.out;
     EXPECT_EQ(told["algorithm"], algorithm);
     EXPECT_EQ(told["bytes"], 96 << 10);
     EXPECT_EQ(told["path"], "direct");
@@ -238,14 +240,10 @@ TEST(Perf, ExplainsTheBridgeBetweenIslands) {
   unsetenv("KEEL_SIM_DEVICES");
   ASSERT_EQ(result.exit_code, 0) << result.error << result.out;
   EXPECT_EQ(rows(result).size(), 1u);
-  const auto all = lines(result.out);
-  const auto line = std::find_if(all.begin(), all.end(), [](const std::string& each) {
-    return each.starts_with("# {\"operation\"");
-  });
-  ASSERT_NE(line, all.end()) << result.out;
-  const json told = json::parse(line->substr(2), nullptr, /*allow_exceptions=*/false);
+  const json told = explained(result, "{\"operation\"");
+  ASSERT_TRUE(told.is_object()) << result.out;
   EXPECT_EQ(told["path"], "native");
-  ASSERT_TRUE(told["lane"].is_object()) << *line;
+  ASSERT_TRUE(told["lane"].is_object()) << told;
   const json& lane = told["lane"];
   EXPECT_EQ(lane["path"], "bridge");
   EXPECT_EQ(lane["leg_bytes"]["out"], 4 << 20);
@@ -268,12 +266,8 @@ TEST(Perf, ExplainsWhatOtherProcessesDoNotReach) {
                                 "2", "--explain", "--devices", "vulkan:0"});
     if (contains(result.error, "vulkan")) GTEST_SKIP() << "no Vulkan device";
     ASSERT_EQ(result.exit_code, 0) << result.error << result.out;
-    const auto all = lines(result.out);
-    const auto line = std::find_if(all.begin(), all.end(), [](const std::string& each) {
-      return each.starts_with("# {\"world\"");
-    });
-    ASSERT_NE(line, all.end()) << result.out;
-    const json told = json::parse(line->substr(2), nullptr, /*allow_exceptions=*/false);
+    const json told = explained(result, "{\"world\"");
+    ASSERT_TRUE(told.is_object()) << result.out;
     // On a GPU with memory of its own it is staged in one process, too.
     if (is_local && told["path"] == "bridge") return;
     EXPECT_EQ(told["path"], is_local ? "direct" : "bridge");

@@ -1,23 +1,16 @@
 #include "core/host_registrations.h"
 
+#include "core/remembered_ranges.h"
+
 namespace keel {
 
 namespace {
 
 std::atomic<uint64_t> g_states{0};
 
-// A range of the caller's that has the same address on a device, as long as its registrations are
-// in |state|.
-struct Remembered {
-  uint64_t state = 0;
-  uintptr_t begin = 0;
-  uint64_t size = 0;
-};
-
-// What an operation sends and what it receives.
-constexpr uint32_t kRemembered = 2;
-thread_local constinit Remembered t_remembered[kRemembered];
-thread_local constinit uint32_t t_oldest = 0;
+// Ranges of the caller's that have the same address on a device, as long as its registrations are
+// in that state.
+thread_local constinit RememberedRanges t_remembered;
 
 bool holds(uintptr_t begin, uint64_t range, uintptr_t address, uint64_t size) {
   const uint64_t offset = address - begin;
@@ -46,9 +39,7 @@ bool HostRegistrations::has_same_address(const void* pointer, uint64_t size) con
   const uint64_t state = this->state();
   if (state == 0) return false;
   const auto address = reinterpret_cast<uintptr_t>(pointer);
-  for (const Remembered& range : t_remembered) {
-    if (range.state == state && holds(range.begin, range.size, address, size)) return true;
-  }
+  if (t_remembered.hold(state, address, size)) return true;
   std::lock_guard lock(mutex_);
   auto range = ranges_.upper_bound(address);
   if (range == ranges_.begin()) return false;
@@ -56,9 +47,7 @@ bool HostRegistrations::has_same_address(const void* pointer, uint64_t size) con
   if (!range->second.same_address || !holds(range->first, range->second.size, address, size)) {
     return false;
   }
-  t_remembered[t_oldest] = {state_.load(std::memory_order_relaxed), range->first,
-                            range->second.size};
-  t_oldest = (t_oldest + 1) % kRemembered;
+  t_remembered.remember(state_.load(std::memory_order_relaxed), range->first, range->second.size);
   return true;
 }
 

@@ -57,15 +57,9 @@ Attach::Attach(const std::vector<Attendee>& attendees, uint32_t rank)
 bool Attach::lets_read(const void* pointer, uint64_t bytes, uint64_t registrations) {
   if (prctl(PR_GET_DUMPABLE) != 1) return false;
   const auto begin = reinterpret_cast<uintptr_t>(pointer);
-  for (const Ordinary& known : ordinary_) {
-    if (known.registrations == registrations && begin >= known.begin &&
-        begin + bytes <= known.begin + known.bytes) {
-      return true;
-    }
-  }
+  if (ordinary_.hold(registrations, begin, bytes)) return true;
   if (!is_ordinary(begin, bytes)) return false;
-  ordinary_[oldest_] = {registrations, begin, bytes};
-  oldest_ = (oldest_ + 1) % ordinary_.size();
+  ordinary_.remember(registrations, begin, bytes);
   return true;
 }
 

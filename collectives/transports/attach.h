@@ -2,12 +2,12 @@
 #ifndef KEEL_COLLECTIVES_TRANSPORTS_ATTACH_H_
 #define KEEL_COLLECTIVES_TRANSPORTS_ATTACH_H_
 
-#include <array>
 #include <cstdint>
 #include <vector>
 
 #include "collectives/bootstrap/identity.h"
 #include "collectives/transports/control_segment.h"
+#include "core/remembered_ranges.h"
 #include "core/status.h"
 
 namespace keel {
@@ -16,6 +16,7 @@ namespace keel {
 // KEEL_UNAVAILABLE where there is no such process, or none that lets itself be read;
 // KEEL_RANK_FAILED where it has no such memory.
 Status read_process(int64_t pid, uint64_t address, void* out, uint64_t bytes);
+
 // Which ranks may be told an address instead of having a copy staged for them. Whether a process
 // may read another is the kernel's to say (ptrace_scope, containers, users), so each rank tries,
 // on the other processes' tokens. Nobody does before a rank has had to stage a buffer for want of
@@ -53,12 +54,6 @@ class Attach {
 
  private:
   enum class State : uint8_t { kNever, kAsleep, kAwake, kAgreed };
-  // Memory that others can read.
-  struct Ordinary {
-    uint64_t registrations = 0;
-    uintptr_t begin = 0;
-    uint64_t bytes = 0;
-  };
 
   void tell_on(ControlSegment& segment, uint64_t sequence, Post* post);
   // By the posts of |sequence|.
@@ -68,9 +63,7 @@ class Attach {
   State state_ = State::kNever;
   bool is_wanted_ = false;
   uint64_t woken_ = 0;
-  // What is sent and what is received.
-  std::array<Ordinary, 2> ordinary_;
-  uint32_t oldest_ = 0;
+  RememberedRanges ordinary_;  // memory that others can read, by the state of registrations
   const std::vector<Attendee>* attendees_ = nullptr;
   uint32_t rank_ = 0;
 };
