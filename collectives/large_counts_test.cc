@@ -44,11 +44,16 @@ class LargeCounts : public testing::TestWithParam<Doing> {
   void reduce();
   void reduce_scatter();
   void broadcast();
+  void broadcast_of_pairs();
   void all_gather();
   void all_to_all();
   void gather();
   void scatter();
   void all_gather_v();
+  void reduce_scatter_v();
+  void all_to_all_v();
+  void gather_v();
+  void scatter_v();
   void send_recv();
 
  protected:
@@ -104,6 +109,8 @@ class LargeCounts : public testing::TestWithParam<Doing> {
     expected_.emplace_back(&made, content);
     return made.data();
   }
+
+  char* result_with_gap(uint32_t rank, uint64_t first, uint64_t second, const Content& content);
 
   void run(const std::function<keel_status(uint32_t rank)>& call) {
     for (uint32_t rank = 0; rank < kWorld; ++rank) ASSERT_KEEL_OK(call(rank));
@@ -175,6 +182,17 @@ void LargeCounts::broadcast() {
   });
 }
 
+// More elements than 31 bits tell, of two bytes each.
+void LargeCounts::broadcast_of_pairs() {
+  const char* const send = source(1, 2 * kPiece, {});
+  char* const receive = result(0, 2 * kPiece, {});
+  run([&](uint32_t rank) {
+    char* const own = rank == 1 ? const_cast<char*>(send) : receive;
+    return keel_broadcast(comms_[rank], own, own, kPiece, KEEL_BFLOAT16, /*root=*/1,
+                          streams_[rank]);
+  });
+}
+
 void LargeCounts::all_gather() {
   Sources send;
   Results receive;
@@ -226,28 +244,93 @@ void LargeCounts::scatter() {
   });
 }
 
-// The second piece begins where 32 bits end.
+// ---- with arrays: the second piece begins where 32 bits end, behind a gap -----------
+
+constexpr std::array<uint64_t, kWorld> kCounts = {kPiece, kPiece + 100};
+constexpr std::array<uint64_t, kWorld> kOffsets = {0, k2To32 + 50};
+
+// Two pieces, the first of |first| bytes and the second of |second|, and a gap that nobody writes.
+char* LargeCounts::result_with_gap(uint32_t rank, uint64_t first, uint64_t second,
+                                   const Content& content) {
+  char* const receive = result(rank, kOffsets[1] + second, content, kOffsets[1]);
+  constexpr uint64_t kSeen = 2 << 20;  // the bytes between have no memory of their own
+  for (const uint64_t begin : {first, kOffsets[1] - kSeen}) {
+    for (uint64_t i = begin; i < begin + kSeen; ++i) {
+      receive[i] = static_cast<char>(content.at(i));
+    }
+  }
+  return receive;
+}
+
 void LargeCounts::all_gather_v() {
-  const std::array<uint64_t, kWorld> counts = {kPiece, kPiece + 100};
-  const std::array<uint64_t, kWorld> offsets = {0, k2To32 + 50};
   Sources send;
   Results receive;
   for (uint32_t rank = 0; rank < kWorld; ++rank) {
-    send[rank] = source(rank, counts[rank], {offsets[rank]});
-    receive[rank] = result(rank, offsets[1] + counts[1], {}, offsets[1]);
-    // Between the pieces nobody writes.
-    for (uint64_t i = counts[0]; i < counts[0] + (2 << 20); ++i) {
-      receive[rank][i] = static_cast<char>(Content().at(i));
-    }
-    for (uint64_t i = offsets[1] - (2 << 20); i < offsets[1]; ++i) {
-      receive[rank][i] = static_cast<char>(Content().at(i));
-    }
+    send[rank] = source(rank, kCounts[rank], {kOffsets[rank]});
+    receive[rank] = result_with_gap(rank, kCounts[0], kCounts[1], {});
   }
   run([&](uint32_t rank) {
-    return keel_all_gather_v(comms_[rank], send[rank], receive[rank], counts.data(), offsets.data(),
-                             KEEL_UINT8, streams_[rank]);
+    return keel_all_gather_v(comms_[rank], send[rank], receive[rank], kCounts.data(),
+                             kOffsets.data(), KEEL_UINT8, streams_[rank]);
   });
 }
+
+void LargeCounts::reduce_scatter_v() {
+  Sources send;
+  Results receive;
+  for (uint32_t rank = 0; rank < kWorld; ++rank) {
+    send[rank] =
+        source(rank, kOffsets[1] + kCounts[1], {0, static_cast<uint8_t>(rank + 1)}, kOffsets[1]);
+    receive[rank] = result(rank, kCounts[rank], {kOffsets[rank], 3});
+  }
+  run([&](uint32_t rank) {
+    return keel_reduce_scatter_v(comms_[rank], send[rank], receive[rank], kCounts.data(),
+                                 kOffsets.data(), KEEL_UINT8, KEEL_SUM, streams_[rank]);
+  });
+}
+
+// Rank p's piece for rank r is what begins at (p + r) times the second offset, as long as r says.
+void LargeCounts::all_to_all_v() {
+  Sources send;
+  Results receive;
+  for (uint32_t rank = 0; rank < kWorld; ++rank) {
+    const Content content = {rank * kOffsets[1]};
+    send[rank] = source(rank, kOffsets[1] + kCounts[1], content, kOffsets[1]);
+    receive[rank] = result_with_gap(rank, kCounts[rank], kCounts[rank], content);
+  }
+  run([&](uint32_t rank) {
+    const std::array<uint64_t, kWorld> received = {kCounts[rank], kCounts[rank]};
+    return keel_all_to_all_v(comms_[rank], send[rank], kCounts.data(), kOffsets.data(),
+                             receive[rank], received.data(), kOffsets.data(), KEEL_UINT8,
+                             streams_[rank]);
+  });
+}
+
+void LargeCounts::gather_v() {
+  Sources send;
+  for (uint32_t rank = 0; rank < kWorld; ++rank) {
+    send[rank] = source(rank, kCounts[rank], {kOffsets[rank]});
+  }
+  char* const receive = result_with_gap(1, kCounts[0], kCounts[1], {});
+  run([&](uint32_t rank) {
+    return keel_gather_v(comms_[rank], send[rank], rank == 1 ? receive : nullptr, kCounts.data(),
+                         kOffsets.data(), KEEL_UINT8, /*root=*/1, streams_[rank]);
+  });
+}
+
+void LargeCounts::scatter_v() {
+  const char* const send = source(1, kOffsets[1] + kCounts[1], {}, kOffsets[1]);
+  Results receive;
+  for (uint32_t rank = 0; rank < kWorld; ++rank) {
+    receive[rank] = result(rank, kCounts[rank], {kOffsets[rank]});
+  }
+  run([&](uint32_t rank) {
+    return keel_scatter_v(comms_[rank], rank == 1 ? send : nullptr, receive[rank], kCounts.data(),
+                          kOffsets.data(), KEEL_UINT8, /*root=*/1, streams_[rank]);
+  });
+}
+
+// ---- messages ----------------------------------------------------------------------
 
 void LargeCounts::send_recv() {
   Sources send;
@@ -277,6 +360,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Doing{"reduce_scatter", &LargeCounts::reduce_scatter, "halving"},
                     Doing{"broadcast", &LargeCounts::broadcast},
                     Doing{"broadcast", &LargeCounts::broadcast, "knomial"},
+                    Doing{"broadcast_of_bfloat16", &LargeCounts::broadcast_of_pairs},
                     Doing{"all_gather", &LargeCounts::all_gather},
                     Doing{"all_gather", &LargeCounts::all_gather, "bruck"},
                     Doing{"all_to_all", &LargeCounts::all_to_all},
@@ -284,6 +368,11 @@ INSTANTIATE_TEST_SUITE_P(
                     Doing{"all_to_all", &LargeCounts::all_to_all, "", true},
                     Doing{"gather", &LargeCounts::gather}, Doing{"scatter", &LargeCounts::scatter},
                     Doing{"all_gather_v", &LargeCounts::all_gather_v},
+                    Doing{"reduce_scatter_v", &LargeCounts::reduce_scatter_v},
+                    Doing{"all_to_all_v", &LargeCounts::all_to_all_v},
+                    Doing{"all_to_all_v", &LargeCounts::all_to_all_v, "", true},
+                    Doing{"gather_v", &LargeCounts::gather_v},
+                    Doing{"scatter_v", &LargeCounts::scatter_v},
                     Doing{"send_recv", &LargeCounts::send_recv},
                     Doing{"send_recv", &LargeCounts::send_recv, "", true}),
     [](const testing::TestParamInfo<Doing>& info) { return info.param.name(); });
