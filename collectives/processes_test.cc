@@ -7,6 +7,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <functional>
 #include <keel/keel.hpp>
@@ -81,6 +82,41 @@ std::vector<std::unique_ptr<Reference>> make_references(uint32_t world, bool sta
 std::string explain(keel_comm comm) {
   return keel::api_detail::read_text(
       [&](char* out, uint64_t* size) { return keel_comm_explain(comm, out, size); });
+}
+
+// Memory that is given back and taken anew, so that an address stands for another object of the
+// rank's in each round: whoever goes on reading the old one sees what was there before.
+std::string sum_in_new_memory(uint32_t rank, keel_device device, keel_comm comm,
+                              keel_stream stream) {
+  uint32_t world = 0;
+  if (keel_comm_rank(comm, &rank, &world) != KEEL_OK) return keel_last_error();
+  auto stats = KEEL_STRUCT_INIT(keel_memory_stats, KEEL_STRUCT_MEMORY_STATS);
+  std::map<void*, uint32_t> rounds_at;
+  constexpr uint32_t kRounds = 20;
+  for (uint32_t round = 0; round < kRounds; ++round) {
+    const uint64_t count = 1'000'000 + 1000 * (round % 3);
+    void* memory = nullptr;
+    std::vector<uint32_t> values(count, 1000 * round + rank);
+    if (keel_alloc(device, KEEL_MEMORY_DEVICE, count * 4, &memory) != KEEL_OK ||
+        keel_copy(stream, device, memory, KEEL_HOST, values.data(), count * 4) != KEEL_OK ||
+        keel_all_reduce(comm, memory, memory, count, KEEL_UINT32, KEEL_SUM, stream) != KEEL_OK ||
+        keel_copy(stream, KEEL_HOST, values.data(), device, memory, count * 4) != KEEL_OK ||
+        keel_stream_synchronize(stream, KEEL_TIMEOUT_DEFAULT) != KEEL_OK ||
+        keel_free(device, memory) != KEEL_OK || keel_memory_trim(device) != KEEL_OK ||
+        keel_memory_stats_get(device, &stats) != KEEL_OK) {
+      return keel_last_error();
+    }
+    const uint32_t expected = world * 1000 * round + world * (world - 1) / 2;
+    const auto wrong = std::find_if(values.begin(), values.end(),
+                                    [&](uint32_t value) { return value != expected; });
+    if (wrong != values.end()) {
+      return "round " + std::to_string(round) + ": " + std::to_string(*wrong) + ", not " +
+             std::to_string(expected);
+    }
+    ++rounds_at[memory];
+  }
+  if (stats.native_frees < kRounds / 2) return "the memory was not given back";
+  return rounds_at.size() < kRounds ? "" : "no address was used twice";
 }
 
 // The core that is number |index| of those that this process may use, and no other, from now on.
@@ -232,7 +268,7 @@ int run_worker(const std::vector<std::string>& arguments) {
   const std::map<std::string, Program> programs = {
       {"cases", cases},     {"agreement", cases},   {"interleaving", interleaving},
       {"product", product}, {"rounding", rounding}, {"overtaking", overtaking},
-      {"bound", bound},     {"crowded", crowded}};
+      {"bound", bound},     {"crowded", crowded},   {"new memory", sum_in_new_memory}};
   const std::vector<keel_device> available = keel::testing::all_devices();
   std::vector<std::string> problems(threads);
   std::vector<std::thread> running;
@@ -316,6 +352,11 @@ TEST(ProcessesOfALauncher, HaveACoreEachWhereTheyAreBoundToOne) {
 TEST(Priority, ASmallOperationPassesLargeOnesOfProcesses) {
   run_job({2, 1, "cpu", false, "overtaking"});
   run_job({4, 1, "cpu", false, "overtaking"});
+}
+
+TEST(ProcessMemory, ThatIsGivenBackIsNotReadWhereItWas) {
+  run_job({3, 1, "cpu", false, "new memory"});
+  run_job({2, 2, "cpu", false, "new memory"});
 }
 
 TEST(ProcessesOfALauncher, ParkWhereTheyShareACore) {
