@@ -1,14 +1,8 @@
 #include "collectives/communicator.h"
 
-#include <algorithm>
-#include <keel/plugin_kit.hpp>
 #include <new>
-#include <system_error>
 
-#include "collectives/algorithms/eager.h"
-#include "collectives/call_check.h"
 #include "collectives/explain.h"
-#include "collectives/reduce.h"
 #include "collectives/selection/agreement.h"
 #include "collectives/split.h"
 #include "core/observer.h"
@@ -24,11 +18,6 @@ constexpr size_t kLeftToHelpers = 8;
 bool is_awaited(const Operation& operation) {
   return operation.posted && operation.request.algorithm != Algorithm::kEager;
 }
-
-// Of a buffer whose operation its call may run. It moves in some 70 us on two cores; left to
-// another thread, which may find itself on another core than the operation before, it takes as much
-// as half of that more.
-constexpr uint64_t kMostWithinCall = 1 << 20;
 
 }  // namespace
 
@@ -57,213 +46,7 @@ Communicator::~Communicator() {
   close(Deadline::after(0)).ok();
 }
 
-template <typename Run>
-Status Communicator::guarded(const Run& run) {
-  try {
-    return run();
-  } catch (const std::bad_alloc&) {
-    // Nobody can know how far it has come.
-    team().abort(Status::no_memory());
-    team().await_acts();
-    return Status::no_memory();
-  }
-}
-
-// ---- calls ----------------------------------------------------------------------
-
-Status Communicator::check(const Request& request, const Ref<Stream>& stream) const {
-  return check_call(request, *device_, *stream, rank(), world());
-}
-
-Status Communicator::enqueue(Request request, const Ref<Stream>& stream) {
-  KEEL_RETURN_IF_ERROR(check(request, stream));
-  request.algorithm = selection_.choose(request, world());
-  if (request.algorithm == Algorithm::kDirect || request.algorithm == Algorithm::kOneShot) {
-    request.foreign = selection_.choose_foreign(request, world());
-  }
-  request.print = request.fingerprint();
-  ControlSegment& segment = team().segment();
-  if (segment.failed()) return segment.failure_status();
-  std::unique_lock lock(mutex_);
-  if (stopping_) return failure(KEEL_ABORTED, "rank {} left the communicator", rank());
-  Begun begun;
-  Sides sides;
-  if (may_run_now(request, *stream)) {
-    if (request.algorithm == Algorithm::kEager) {
-      if (request.reduction != KEEL_PREMUL_SUM) known_.remember(request, rank(), world());
-      const bool is_ready = runner_.make_sides(request, &sides).ok();
-      const EagerBuffers buffers = {sides.send.buffer.host, sides.receive.buffer.host,
-                                    sides.send.bytes, sides.receive.bytes};
-      if (is_ready && run_now(request, buffers, &begun)) return {};
-    } else {
-      Status status;
-      begun.entry = record(request);
-      if (run_now_unlocked(lock, request, stream, &begun, &sides, &status)) return status;
-    }
-  }
-  return leave_locked(std::move(request), begun, sides, stream);
-}
-
-bool Communicator::call_at_once(const CallArguments& arguments, const void* send, void* receive,
-                                Stream& stream, const RememberedBlocks& notes, Status* out_status) {
-  if (&stream.device() != device_.get() || !stream.is_known_quiet()) return false;
-  std::lock_guard lock(mutex_);
-  const KnownCall* known = known_.find(arguments);
-  if (known == nullptr || !queue_.empty() || running_ || stopping_) return false;
-  const EagerBuffers buffers = {
-      host_address(*device_, notes, const_cast<void*>(send), known->send_bytes),
-      host_address(*device_, notes, receive, known->receive_bytes), known->send_bytes,
-      known->receive_bytes};
-  if ((buffers.send == nullptr && buffers.send_bytes != 0) ||
-      (buffers.receive == nullptr && buffers.receive_bytes != 0) ||
-      !known->may_have(send, receive) || team().segment().failed()) {
-    return false;
-  }
-  Begun begun;
-  if (run_now(known->request, buffers, &begun)) [[likely]] {
-    return true;
-  }
-  Request request = known->request;
-  request.send = send;
-  request.receive = receive;
-  Sides sides;
-  sides.send = Side::on_host(buffers.send, send, buffers.send_bytes);
-  sides.receive = Side::on_host(buffers.receive, receive, buffers.receive_bytes);
-  *out_status = leave_locked(std::move(request), begun, sides, Ref<Stream>(&stream));
-  return true;
-}
-
-Status Communicator::leave_locked(Request request, const Begun& begun, const Sides& sides,
-                                  const Ref<Stream>& stream) {
-  FlightRecorder::Entry* const entry = begun.entry != nullptr ? begun.entry : record(request);
-  Operation operation;
-  const Status held = hold_locked(request.collective, stream, &operation.ready);
-  if (!held.ok()) {
-    FlightRecorder::finish(entry, held.code());
-    // The others have what this rank will not take part in any more.
-    if (begun.posted) team().abort(held.with_prefix(team().name(rank()) + ": "));
-    return held;
-  }
-  // Its turn had come: what others have put on its stream meanwhile is not waited for.
-  if (begun.posted) operation.ready = {};
-  ++hold_->pending;
-  operation.hold = hold_;
-  operation.entry = entry;
-  operation.posted = begun.posted;
-  operation.sides = sides;
-  operation.timeout_ns = timeout_ns_.load(std::memory_order_relaxed);
-  operation.request = std::move(request);
-  push_locked(std::move(operation));
-  return {};
-}
-
-FlightRecorder::Entry* Communicator::record(const Request& request) {
-  if (request.collective != KEEL_SEND_RECV || request.transfers.empty()) {
-    return recorder_->begin(called_++, request.print, request.count);
-  }
-  // Of a group of messages the first one tells which it is.
-  const Transfer& first = request.transfers.front();
-  Request told;
-  told.collective = KEEL_SEND_RECV;
-  if (request.transfers.size() == 1) told.collective = first.sends ? KEEL_SEND : KEEL_RECV;
-  told.dtype = first.dtype;
-  told.root = first.peer;
-  return recorder_->begin(called_++, told.fingerprint(), first.count);
-}
-
-Status Communicator::hold_locked(keel_collective collective, const Ref<Stream>& stream,
-                                 Ref<EventRecord>* out_ready) {
-  try {
-    if (!stopping_) make_ready_locked();  // else there is nothing to run any more
-    const bool follows = hold_ && hold_->pending != 0 && hold_->stream == stream.get() &&
-                         !observers::active() && stream->ends_behind(*hold_->gate);
-    if (follows) return {};
-    auto hold =
-        make_ref<Hold>(make_ref<Gate>(collective_name(collective), Ref<GateKeeper>(this)), *stream);
-    KEEL_RETURN_IF_ERROR(stream->hold(hold->gate, out_ready));
-    hold_ = std::move(hold);
-    return {};
-  } catch (const std::bad_alloc&) {
-    return Status::no_memory();
-  } catch (const std::system_error& error) {
-    return failure(KEEL_OUT_OF_MEMORY, "no thread for the communicator: {}", error.what());
-  }
-}
-
-bool Communicator::may_run_now(const Request& request, Stream& stream) const {
-  return request.collective != KEEL_SEND_RECV && queue_.empty() && !running_ &&
-         context_.has_alias() && is_short(request) && !runner_.is_native(request) &&
-         !observers::active() && stream.is_known_idle();
-}
-
-bool Communicator::is_short(const Request& request) const {
-  if (request.algorithm == Algorithm::kEager) return true;
-  if (request.algorithm != Algorithm::kDirect && request.algorithm != Algorithm::kOneShot) {
-    return false;
-  }
-  // Without arrays, windows of those whom not all reach, and a copy of what is overwritten.
-  return !has_arrays(request.collective) && !context_.any_staged() &&
-         (request.collective != KEEL_ALL_TO_ALL || request.send != request.receive) &&
-         std::max(request.send_bytes(rank(), world()), request.receive_bytes(rank(), world())) <=
-             kMostWithinCall;
-}
-
-bool Communicator::run_now(const Request& request, const EagerBuffers& buffers, Begun* out_begun) {
-  if (!runner_.post_eager(request, buffers, &out_begun->posted)) return false;
-  // While the posts of all are on their way.
-  out_begun->entry = record(request);
-  FlightRecorder::start_at_once(out_begun->entry);
-  const bool is_done = runner_.try_eager(request, buffers, *out_begun->posted, impatience_.turns());
-  impatience_.note(is_done);
-  if (!is_done) return false;
-  FlightRecorder::finish(out_begun->entry, KEEL_OK);
-  ++operations_;
-  return true;
-}
-
-bool Communicator::run_now_unlocked(std::unique_lock<std::mutex>& lock, const Request& request,
-                                    const Ref<Stream>& stream, Begun* begun, Sides* out_sides,
-                                    Status* out_status) {
-  // The thread had better go on to call for its other ranks.
-  if (team().note_caller(rank())) return false;
-  Sides& sides = *out_sides;
-  Patience patience(timeout_ns_.load(std::memory_order_relaxed), cancelled_);
-  if (!runner_.make_sides(request, &sides).ok() || !runner_.fetch_now(request, &sides, patience)) {
-    return false;
-  }
-  if (!runner_.post_now(request, sides, &begun->posted)) return false;
-  FlightRecorder::start_at_once(begun->entry);
-  const bool is_matched = runner_.match_now(request, *begun->posted, impatience_.turns());
-  impatience_.note(is_matched);
-  if (!is_matched) return false;
-  running_ = true;
-  lock.unlock();
-  const Status status = guarded(
-      [&] { return runner_.run(request, {}, begun->entry, patience, begun->posted, sides); });
-  FlightRecorder::finish(begun->entry, status.code());
-  lock.lock();
-  ++operations_;
-  if (!status.ok()) {
-    *out_status = fail(lock, request.collective, stream, status);
-    if (!lock.owns_lock()) lock.lock();
-  }
-  stop_running();
-  return true;
-}
-
-Status Communicator::fail(std::unique_lock<std::mutex>& lock, keel_collective collective,
-                          const Ref<Stream>& stream, const Status& status) {
-  Ref<EventRecord> ignored;
-  KEEL_RETURN_IF_ERROR(hold_locked(collective, stream, &ignored));
-  if (hold_->status.ok()) hold_->status = status;
-  if (hold_->pending != 0) return {};  // the others that share it open it
-  const Ref<Hold> hold = std::move(hold_);
-  lock.unlock();
-  WakeList wake;
-  hold->gate->open(hold->status, wake);
-  advance_all(wake);
-  return {};
-}
+// ---- what is to run ------------------------------------------------------------
 
 void Communicator::make_ready_locked() {
   queue_.reserve();
@@ -407,43 +190,6 @@ Status Communicator::split(int32_t color, int32_t key, const CommunicatorOptions
   if (!part) return {};
   return enter(std::move(part), part_rank, device_, options, Deadline::after(options.timeout_ns),
                out_part, std::move(island));
-}
-
-// ---- reductions with a factor ---------------------------------------------------
-
-namespace {
-
-// The numbers from here on are those that keel_premul_sum_create has given out.
-constexpr keel_reduction kFirstFactor = 256;
-
-}  // namespace
-
-Status Communicator::add_factor(double factor, keel_reduction* out_reduction) {
-  std::lock_guard lock(mutex_);
-  constexpr size_t kMostFactors = 1 << 16;
-  if (factors_.size() == kMostFactors) {
-    return failure(KEEL_OUT_OF_RANGE, "the communicator has {} reductions with a factor",
-                   kMostFactors);
-  }
-  factors_.push_back(factor);
-  *out_reduction = kFirstFactor + static_cast<keel_reduction>(factors_.size() - 1);
-  return {};
-}
-
-Status Communicator::resolve_reduction(Request* request) const {
-  if (!reduces(request->collective) || request->reduction < KEEL_PREMUL_SUM) return {};
-  if (request->reduction == KEEL_PREMUL_SUM) {
-    return failure(KEEL_INVALID_ARGUMENT,
-                   "reduction premul_sum has no factor: use keel_premul_sum_create");
-  }
-  std::lock_guard lock(mutex_);
-  if (request->reduction < kFirstFactor || request->reduction - kFirstFactor >= factors_.size()) {
-    return failure(KEEL_INVALID_ARGUMENT, "reduction {} is none of this communicator",
-                   request->reduction);
-  }
-  request->factor = factors_[request->reduction - kFirstFactor];
-  request->reduction = KEEL_PREMUL_SUM;
-  return {};
 }
 
 // ---- the thread -----------------------------------------------------------------

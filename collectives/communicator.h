@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <string>
 #include <thread>
@@ -178,7 +179,16 @@ class Communicator final : public GateKeeper {
   Status run(Operation& operation);
   // What |run|() returns, also where memory runs out in it.
   template <typename Run>
-  Status guarded(const Run& run);
+  Status guarded(const Run& run) {
+    try {
+      return run();
+    } catch (const std::bad_alloc&) {
+      // Nobody can know how far it has come.
+      team().abort(Status::no_memory());
+      team().await_acts();
+      return Status::no_memory();
+    }
+  }
   void complete(const Operation& operation, const Status& status);
 
   const Ref<Device> device_;

@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
+#include <fstream>
 #include <map>
 #include <string>
 #include <vector>
@@ -39,6 +41,14 @@ rlim_t open_files() {
   return static_cast<rlim_t>(next);
 }
 
+// Bytes of it that this process uses.
+rlim_t address_space() {
+  std::ifstream file("/proc/self/statm");
+  rlim_t pages = 0;
+  file >> pages;
+  return pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE));
+}
+
 class Rank {
  public:
   explicit Rank(bool staged) {
@@ -67,6 +77,11 @@ class Rank {
     if (command == "short files") return limit(RLIMIT_FSIZE, 1000);
     if (command == "long files") return limit(RLIMIT_FSIZE, RLIM_INFINITY);
     if (command == "few files") return limit(RLIMIT_NOFILE, open_files());
+    if (command.starts_with("few files but ")) {
+      return limit(RLIMIT_NOFILE, open_files() + static_cast<rlim_t>(command.back() - '0'));
+    }
+    if (command == "little memory") return limit(RLIMIT_AS, address_space() + (64 << 10));
+    if (command == "much memory") return limit(RLIMIT_AS, RLIM_INFINITY);
     if (command == "many files") return limit(RLIMIT_NOFILE, 1024);
     if (command == "alloc") {
       void* more = nullptr;
@@ -187,6 +202,58 @@ TEST_F(ProcessLimits, ARankThatMayOpenNoFileDoesNotMeetAndMayComeAgain) {
   EXPECT_EQ(ask(1, "join"), "KEEL_OK");
   EXPECT_EQ(ranks_[0].read_line(), "KEEL_OK");
   expect_both("all_reduce");
+}
+
+// However few are left: it does not meet, and may come again, or it fails for both at once, long
+// before their deadline of 40 s, or all is well.
+TEST_F(ProcessLimits, ARankThatMayOpenFewFilesHoldsNobody) {
+  SKIP_WHERE_CHECKS_OPEN_FILES();
+  bool is_enough = false;
+  for (int spare = 1; spare < 10 && !is_enough; ++spare) {
+    SCOPED_TRACE(spare);
+    ranks_.clear();
+    start();
+    EXPECT_EQ(ask(1, "few files but " + std::to_string(spare)), "KEEL_OK");
+    const auto begun = std::chrono::steady_clock::now();
+    ranks_[0].write_line("join");
+    std::string said = ask(1, "join");
+    is_enough = said == "KEEL_OK";
+    if (!is_enough) {
+      EXPECT_SAYS("RLIMIT_NOFILE", said);
+    }
+    if (keel::testing::says("KEEL_UNAVAILABLE: rank 1 of 2, ", said)) {
+      EXPECT_EQ(ask(1, "many files"), "KEEL_OK");
+      said = ask(1, "join");
+    }
+    const std::string other = ranks_[0].read_line();
+    EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(30));
+    if (said == "KEEL_OK") {
+      EXPECT_EQ(other, "KEEL_OK");
+    } else {
+      EXPECT_SAYS("KEEL_RANK_FAILED: rank 1 (", other);
+      EXPECT_SAYS("RLIMIT_NOFILE", other);
+    }
+  }
+  EXPECT_TRUE(is_enough);
+}
+
+// Where it cannot map what they share it has come to all the same.
+TEST_F(ProcessLimits, ARankWithoutAddressSpaceIsNamedToTheOther) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer needs address space of its own";
+#else
+  start();
+  EXPECT_EQ(ask(1, "little memory"), "KEEL_OK");
+  const auto begun = std::chrono::steady_clock::now();
+  const auto [first, second] = ask_both("join");
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(30));
+  EXPECT_SAYS("KEEL_OUT_OF_MEMORY", second);
+  EXPECT_SAYS("KEEL_RANK_FAILED: rank 1 (", first);
+  EXPECT_SAYS("no address space for a communicator", first);
+  EXPECT_EQ(ask(1, "much memory"), "KEEL_OK");
+  expect_both("join");
+  expect_both("all_reduce");
+#endif
 }
 
 // It cannot map what the other one has.

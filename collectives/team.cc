@@ -109,7 +109,7 @@ Status Team::create_local(std::vector<Attendee> attendees, std::shared_ptr<Team>
   return map(std::move(attendees), file, out_team);
 }
 
-Status Team::join(Meeting meeting, std::shared_ptr<Team>* out_team) {
+Status Team::join(const Meeting& meeting, std::shared_ptr<Team>* out_team) {
   struct stat status = {};
   if (fstat(meeting.segment.get(), &status) != 0) {
     return failure(KEEL_INVALID_ARGUMENT, "what came as a communicator's memory is none");
@@ -125,7 +125,7 @@ Status Team::join(Meeting meeting, std::shared_ptr<Team>* out_team) {
     return failure(KEEL_RANK_FAILED, "what came as a new communicator's memory is another's");
   }
   std::shared_ptr<Team> team;
-  KEEL_RETURN_IF_ERROR(map(std::move(meeting.attendees), meeting.segment, &team));
+  KEEL_RETURN_IF_ERROR(map(meeting.attendees, meeting.segment, &team));
   KEEL_RETURN_IF_ERROR(team->watch_processes());
   entry = team;
   *out_team = std::move(team);

@@ -34,7 +34,7 @@ class Team : public std::enable_shared_from_this<Team> {
   static constexpr uint32_t kOfACommunicator = kUrgent | kNative;
 
   // Of a meeting that has ended; the same object for all ranks of this process.
-  static Status join(Meeting meeting, std::shared_ptr<Team>* out_team);
+  static Status join(const Meeting& meeting, std::shared_ptr<Team>* out_team);
   // All of whose ranks are in this process: |attendees| in their order.
   static Status create_local(std::vector<Attendee> attendees, std::shared_ptr<Team>* out_team);
   // KEEL_INVALID_ARGUMENT, naming the ranks, unless all are kUrgent or none is.

@@ -38,10 +38,25 @@ Status check_attendee(const Attendee& self, uint32_t world) {
   return {};
 }
 
-// The answer, or the failure that names who is missing.
-Status wait_for_answer(int socket, const Deadline& deadline, Packet* out_packet) {
-  const Status received = receive_packet(socket, deadline, out_packet);
-  if (received.code() != KEEL_TIMED_OUT) return received;
+// What an answer brings: the roster and the segment.
+constexpr size_t kAnswerDescriptors = 2;
+
+// So that the answer can be received, by one who may open few files: once all have met it would be
+// too late to find that out.
+Status reserve_descriptors(int socket, std::vector<FileDescriptor>* out_reserved) {
+  for (size_t i = 0; i < kAnswerDescriptors; ++i) {
+    out_reserved->emplace_back(fcntl(socket, F_DUPFD_CLOEXEC, 0));
+    if (!out_reserved->back()) return system_failure(errno, "a descriptor for the answer");
+  }
+  return {};
+}
+
+// The answer, or the failure that names who is missing. |reserved| is for the answer.
+Status wait_for_answer(int socket, const Deadline& deadline, std::vector<FileDescriptor> reserved,
+                       Packet* out_packet) {
+  const bool is_there = wait_until_readable(socket, deadline);
+  reserved.clear();
+  if (is_there) return receive_packet(socket, deadline, out_packet);
   // If the server has just answered, this is not heard, and the answer is there.
   const Status asked = send_packet(socket, write_question(), {});
   if (asked.failed() && asked.code() != KEEL_ABORTED) return asked;
@@ -115,12 +130,14 @@ Status attend_meeting(const keel_unique_id& id, const Attendee& self, uint32_t w
                                                  ? "is over, or the process that made it has ended"
                                                  : "is not served"));
   }
+  std::vector<FileDescriptor> reserved;
+  KEEL_RETURN_IF_ERROR(reserve_descriptors(socket.get(), &reserved).with_prefix(who));
   // Whoever refuses to listen may still say why.
   const Status greeted = send_packet(socket.get(), write_hello({world, self}), {});
   if (greeted.failed() && greeted.code() != KEEL_ABORTED) return greeted.with_prefix(who);
 
   Packet packet;
-  const Status received = wait_for_answer(socket.get(), deadline, &packet);
+  const Status received = wait_for_answer(socket.get(), deadline, std::move(reserved), &packet);
   const std::string at = fmt::format("{}{}, process {}: ", who, place.text(), peer.pid);
   if (received.code() == KEEL_ABORTED) {
     return failure(KEEL_RANK_FAILED,
@@ -132,8 +149,9 @@ Status attend_meeting(const keel_unique_id& id, const Attendee& self, uint32_t w
   Status answer;
   KEEL_RETURN_IF_ERROR(parse_answer(packet.bytes, &answer).with_prefix(at));
   KEEL_RETURN_IF_ERROR(answer.with_prefix(who));
-  if (packet.descriptors.size() != 2) {
-    return failure(KEEL_DATA_LOSS, "{}{} descriptors came, not 2", at, packet.descriptors.size());
+  if (packet.descriptors.size() != kAnswerDescriptors) {
+    return failure(KEEL_DATA_LOSS, "{}{} descriptors came, not {}", at, packet.descriptors.size(),
+                   kAnswerDescriptors);
   }
   std::vector<Attendee> attendees;
   KEEL_RETURN_IF_ERROR(read_roster(packet.descriptors[0], &attendees).with_prefix(at));

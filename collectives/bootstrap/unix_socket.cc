@@ -56,18 +56,6 @@ Status socket_in_use(const std::string& name, const Address& address) {
   return failure(KEEL_ALREADY_EXISTS, "some process listens at '{}' already", name);
 }
 
-// Whether |socket| has something, or its end, to be read by |deadline|.
-bool wait_until_readable(int socket, const Deadline& deadline) {
-  while (true) {
-    const int64_t left = deadline.remaining_ns();
-    const timespec timeout = {left / 1'000'000'000, left % 1'000'000'000};
-    pollfd poll = {socket, POLLIN, 0};
-    const int ready = ppoll(&poll, 1, &timeout, nullptr);
-    if (ready > 0 || (ready < 0 && errno != EINTR)) return true;
-    if (ready == 0) return false;
-  }
-}
-
 // Owns the descriptors in |message|; the result tells whether some were left out.
 bool take_descriptors(msghdr& message, std::vector<FileDescriptor>& descriptors) {
   for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr;
@@ -225,6 +213,17 @@ Status receive_packet(int socket, Packet* out_packet) {
   packet.bytes.assign(bytes.begin(), bytes.begin() + got);
   *out_packet = std::move(packet);
   return {};
+}
+
+bool wait_until_readable(int socket, const Deadline& deadline) {
+  while (true) {
+    const int64_t left = deadline.remaining_ns();
+    const timespec timeout = {left / 1'000'000'000, left % 1'000'000'000};
+    pollfd poll = {socket, POLLIN, 0};
+    const int ready = ppoll(&poll, 1, &timeout, nullptr);
+    if (ready > 0 || (ready < 0 && errno != EINTR)) return true;
+    if (ready == 0) return false;
+  }
 }
 
 Status receive_packet(int socket, const Deadline& deadline, Packet* out_packet) {

@@ -54,7 +54,9 @@ Status send_packet(int socket, std::span<const uint8_t> bytes, std::span<const i
 // the peer has gone; KEEL_UNAVAILABLE when this process may not open the descriptors that came;
 // KEEL_DATA_LOSS for a packet that is too long or has too many descriptors.
 Status receive_packet(int socket, Packet* out_packet);
-// The same, and waits for it: KEEL_TIMED_OUT.
+// Whether there is something, or its end, to be read by |deadline|.
+bool wait_until_readable(int socket, const Deadline& deadline);
+// Takes the next packet, and waits for it: KEEL_TIMED_OUT.
 Status receive_packet(int socket, const Deadline& deadline, Packet* out_packet);
 
 }  // namespace keel

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <cstddef>
 #include <cstring>
 #include <ctime>
 
@@ -464,6 +465,25 @@ void ControlSegment::abort(const Status& status) {
   for (Counter& count : header_->posts) wake_all(count.value, true);
   for (Counter& count : header_->steps) wake_all(count.value, true);
   for (uint32_t rank = 0; rank < world_; ++rank) wake_all(mail_word(rank), false);
+}
+
+void ControlSegment::abort_unmapped(const FileDescriptor& file, const Status& status) {
+  const auto put = [&](const void* bytes, size_t size, size_t offset) {
+    return pwrite(file.get(), bytes, size, static_cast<off_t>(offset)) ==
+           static_cast<ssize_t>(size);
+  };
+  uint32_t state = 0;
+  constexpr off_t kState = offsetof(Header, failure_state);
+  const bool is_known = pread(file.get(), &state, sizeof(state), kState) == sizeof(state);
+  if (!is_known || state != 0) return;
+  // Of two at a time the text may be mixed; it ends where one of them does.
+  const auto code = static_cast<int32_t>(status.code());
+  char text[sizeof(Header::failure_text)] = {};
+  std::memcpy(text, status.text(), std::min(std::strlen(status.text()), sizeof(text) - 1));
+  state = 2;
+  (void)(put(&code, sizeof(code), offsetof(Header, failure_code)) &&
+         put(text, sizeof(text), offsetof(Header, failure_text)) &&
+         put(&state, sizeof(state), kState));
 }
 
 Status ControlSegment::failure_status() const {

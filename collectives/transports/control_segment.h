@@ -202,6 +202,8 @@ class ControlSegment {
   // ---- failures ----
   // The first one sticks; wakes all who wait.
   void abort(const Status& status);
+  // The same by one who could not map |file|. Whoever is parked sees it within Patience::kSliceNs.
+  static void abort_unmapped(const FileDescriptor& file, const Status& status);
   // KEEL_OK, or what it was aborted with.
   Status failure_status() const;
   bool failed() const;
