@@ -185,6 +185,7 @@ class Communicator final : public GateKeeper {
     } catch (const std::bad_alloc&) {
       // Nobody can know how far it has come.
       team().abort(Status::no_memory());
+      context_.stage().settle();  // its copies are of the caller's memory
       team().await_acts();
       return Status::no_memory();
     }
