@@ -11,6 +11,8 @@ namespace keel::cpu::gemm {
 
 // Whether multiply_bf16 runs on this processor.
 bool has_bf16();
+// Whether it multiplies by tiles (AMX), ten times as fast as by vectors.
+bool has_bf16_tiles();
 // a, b are bfloat16, c is |c_dtype|: bfloat16 or float32; sums are float32.
 keel_status multiply_bf16(const Product& product, keel_dtype c_dtype);
 

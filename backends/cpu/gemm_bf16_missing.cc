@@ -6,6 +6,10 @@ bool has_bf16() {
   return false;
 }
 
+bool has_bf16_tiles() {
+  return false;
+}
+
 keel_status multiply_bf16(const Product&, keel_dtype) {
   return KEEL_UNSUPPORTED;
 }

@@ -191,6 +191,10 @@ bool has_bf16() {
   return has_isa(dnnl_cpu_isa_avx512_core_bf16);
 }
 
+bool has_bf16_tiles() {
+  return has_isa(dnnl_cpu_isa_avx512_core_amx);
+}
+
 keel_status multiply_bf16(const Product& product, keel_dtype c_dtype) {
   return multiply_compiled(product, c_dtype);
 }

@@ -169,7 +169,9 @@ void ThreadPool::help(Helper& self) {
     if (!look_out(is_called)) {
       std::unique_lock lock(mutex_);
       self.is_parked = true;
-      self.posted.wait(lock, is_called);
+      // Once: whoever comes too late for a job looks out for the next one, which it would be too
+      // late for again if it parked.
+      if (!is_called()) self.posted.wait(lock);
       self.is_parked = false;
     }
     Job* job = self.job;
