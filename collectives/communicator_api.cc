@@ -137,14 +137,7 @@ Status join(const Ref<keel::Device>& device, const keel_unique_id& id, uint32_t 
   keel::Meeting meeting;
   KEEL_RETURN_IF_ERROR(keel::attend_meeting(id, self, world, deadline, &meeting));
   std::shared_ptr<keel::Team> team;
-  const Status joined = keel::Team::join(meeting, &team);
-  if (!joined.ok()) {
-    // All others have met this rank, and would wait for it.
-    keel::ControlSegment::abort_unmapped(
-        meeting.segment, failure(KEEL_RANK_FAILED, "rank {} ({}, process {}): {}", rank,
-                                 device->name(), self.pid, joined.text()));
-    return joined;
-  }
+  KEEL_RETURN_IF_ERROR(keel::Team::join(meeting, rank, &team));
   Ref<Communicator> communicator;
   KEEL_RETURN_IF_ERROR(
       Communicator::enter(std::move(team), rank, device, options, deadline, &communicator));

@@ -101,7 +101,7 @@ Status split_team(RankContext& context, int32_t color, int32_t key, uint32_t fla
     }
   }
   // What a rank cannot map, the others need not wait for.
-  if (status.ok() && takes_part) status = Team::join(meeting, out_team);
+  if (status.ok() && takes_part) status = Team::join(meeting, *out_rank, out_team);
   // Until all have fetched it, it has to be there.
   std::vector<int32_t> fetched;
   const Status met =

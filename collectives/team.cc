@@ -109,7 +109,7 @@ Status Team::create_local(std::vector<Attendee> attendees, std::shared_ptr<Team>
   return map(std::move(attendees), file, out_team);
 }
 
-Status Team::join(const Meeting& meeting, std::shared_ptr<Team>* out_team) {
+Status Team::join(const Meeting& meeting, uint32_t rank, std::shared_ptr<Team>* out_team) {
   struct stat status = {};
   if (fstat(meeting.segment.get(), &status) != 0) {
     return failure(KEEL_INVALID_ARGUMENT, "what came as a communicator's memory is none");
@@ -125,8 +125,16 @@ Status Team::join(const Meeting& meeting, std::shared_ptr<Team>* out_team) {
     return failure(KEEL_RANK_FAILED, "what came as a new communicator's memory is another's");
   }
   std::shared_ptr<Team> team;
-  KEEL_RETURN_IF_ERROR(map(meeting.attendees, meeting.segment, &team));
-  KEEL_RETURN_IF_ERROR(team->watch_processes());
+  Status made = map(meeting.attendees, meeting.segment, &team);
+  if (made.ok()) made = team->watch_processes();
+  if (!made.ok()) {
+    // They have met this rank, and would wait for it.
+    const Attendee& self = meeting.attendees[rank];
+    ControlSegment::abort_unmapped(meeting.segment,
+                                   failure(KEEL_RANK_FAILED, "rank {} ({}, process {}): {}", rank,
+                                           self.device, self.pid, made.text()));
+    return made;
+  }
   entry = team;
   *out_team = std::move(team);
   return {};

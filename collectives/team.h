@@ -33,8 +33,9 @@ class Team : public std::enable_shared_from_this<Team> {
   // Those that every communicator has anew, also one that is made of another.
   static constexpr uint32_t kOfACommunicator = kUrgent | kNative;
 
-  // Of a meeting that has ended; the same object for all ranks of this process.
-  static Status join(const Meeting& meeting, std::shared_ptr<Team>* out_team);
+  // Of a meeting that has ended, at which this process was |rank|; the same object for all ranks of
+  // this process. Where it cannot be, all others are told.
+  static Status join(const Meeting& meeting, uint32_t rank, std::shared_ptr<Team>* out_team);
   // All of whose ranks are in this process: |attendees| in their order.
   static Status create_local(std::vector<Attendee> attendees, std::shared_ptr<Team>* out_team);
   // KEEL_INVALID_ARGUMENT, naming the ranks, unless all are kUrgent or none is.

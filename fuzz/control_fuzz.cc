@@ -78,7 +78,7 @@ class Team {
     if (raw == MAP_FAILED) std::abort();
     raw_ = static_cast<uint8_t*>(raw);
     meeting.segment = std::move(file);
-    require(keel::Team::join(std::move(meeting), &team_), "join");
+    require(keel::Team::join(meeting, /*rank=*/0, &team_), "join");
     theirs_->set_chunk_bytes(kChunk);
   }
   ~Team() { munmap(raw_, bytes_mapped_); }

@@ -92,7 +92,7 @@ class Team {
     require(ControlSegment::create(world_, bytes.one_in(2), &file), "create");
     require(ControlSegment::map(file, &theirs_), "map");
     meeting.segment = std::move(file);
-    require(keel::Team::join(std::move(meeting), &team_), "join");
+    require(keel::Team::join(meeting, self_, &team_), "join");
     theirs_->set_chunk_bytes(4096);
   }
 

@@ -472,10 +472,17 @@ void ControlSegment::abort_unmapped(const FileDescriptor& file, const Status& st
     return pwrite(file.get(), bytes, size, static_cast<off_t>(offset)) ==
            static_cast<ssize_t>(size);
   };
+  const auto get = [&](auto* value, size_t offset) {
+    return pread(file.get(), value, sizeof(*value), static_cast<off_t>(offset)) ==
+           static_cast<ssize_t>(sizeof(*value));
+  };
+  // A lie that came as one is left alone.
+  uint64_t magic = 0;
   uint32_t state = 0;
-  constexpr off_t kState = offsetof(Header, failure_state);
-  const bool is_known = pread(file.get(), &state, sizeof(state), kState) == sizeof(state);
-  if (!is_known || state != 0) return;
+  if (!get(&magic, offsetof(Header, magic)) || magic != kMagic ||
+      !get(&state, offsetof(Header, failure_state)) || state != 0) {
+    return;
+  }
   // Of two at a time the text may be mixed; it ends where one of them does.
   const auto code = static_cast<int32_t>(status.code());
   char text[sizeof(Header::failure_text)] = {};
@@ -483,7 +490,7 @@ void ControlSegment::abort_unmapped(const FileDescriptor& file, const Status& st
   state = 2;
   (void)(put(&code, sizeof(code), offsetof(Header, failure_code)) &&
          put(text, sizeof(text), offsetof(Header, failure_text)) &&
-         put(&state, sizeof(state), kState));
+         put(&state, sizeof(state), offsetof(Header, failure_state)));
 }
 
 Status ControlSegment::failure_status() const {
