@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
-#include <fstream>
 #include <map>
 #include <string>
 #include <vector>
@@ -39,14 +38,6 @@ rlim_t open_files() {
   const int next = open("/dev/null", O_RDONLY | O_CLOEXEC);
   close(next);
   return static_cast<rlim_t>(next);
-}
-
-// Bytes of it that this process uses.
-rlim_t address_space() {
-  std::ifstream file("/proc/self/statm");
-  rlim_t pages = 0;
-  file >> pages;
-  return pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE));
 }
 
 class Rank {
@@ -80,8 +71,6 @@ class Rank {
     if (command.starts_with("few files but ")) {
       return limit(RLIMIT_NOFILE, open_files() + static_cast<rlim_t>(command.back() - '0'));
     }
-    if (command == "little memory") return limit(RLIMIT_AS, address_space() + (64 << 10));
-    if (command == "much memory") return limit(RLIMIT_AS, RLIM_INFINITY);
     if (command == "many files") return limit(RLIMIT_NOFILE, 1024);
     if (command == "alloc") {
       void* more = nullptr;
@@ -235,25 +224,6 @@ TEST_F(ProcessLimits, ARankThatMayOpenFewFilesHoldsNobody) {
     }
   }
   EXPECT_TRUE(is_enough);
-}
-
-// Where it cannot map what they share it has come to all the same.
-TEST_F(ProcessLimits, ARankWithoutAddressSpaceIsNamedToTheOther) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "a sanitizer needs address space of its own";
-#else
-  start();
-  EXPECT_EQ(ask(1, "little memory"), "KEEL_OK");
-  const auto begun = std::chrono::steady_clock::now();
-  const auto [first, second] = ask_both("join");
-  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(30));
-  EXPECT_SAYS("KEEL_OUT_OF_MEMORY", second);
-  EXPECT_SAYS("KEEL_RANK_FAILED: rank 1 (", first);
-  EXPECT_SAYS("no address space for a communicator", first);
-  EXPECT_EQ(ask(1, "much memory"), "KEEL_OK");
-  expect_both("join");
-  expect_both("all_reduce");
-#endif
 }
 
 // It cannot map what the other one has.

@@ -103,7 +103,7 @@ std::string sum_in_new_memory(uint32_t rank, keel_device device, keel_comm comm,
         keel_all_reduce(comm, memory, memory, count, KEEL_UINT32, KEEL_SUM, stream) != KEEL_OK ||
         keel_copy(stream, KEEL_HOST, values.data(), device, memory, count * 4) != KEEL_OK ||
         keel_stream_synchronize(stream, KEEL_TIMEOUT_DEFAULT) != KEEL_OK ||
-        keel_free(device, memory) != KEEL_OK || keel_memory_trim(device) != KEEL_OK ||
+        keel_free_on_stream(stream, memory) != KEEL_OK || keel_memory_trim(device) != KEEL_OK ||
         keel_memory_stats_get(device, &stats) != KEEL_OK) {
       return keel_last_error();
     }
