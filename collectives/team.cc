@@ -48,6 +48,11 @@ uint32_t core_count(const std::vector<Attendee>& attendees) {
   return static_cast<uint32_t>(CPU_COUNT(&all));
 }
 
+// As the ranks of other processes call it.
+std::string name_elsewhere(uint32_t number, const Attendee& attendee) {
+  return fmt::format("rank {} ({}, process {})", number, attendee.device, attendee.pid);
+}
+
 }  // namespace
 
 Team::Team(std::vector<Attendee> attendees, std::unique_ptr<ControlSegment> segment,
@@ -129,10 +134,9 @@ Status Team::join(const Meeting& meeting, uint32_t rank, std::shared_ptr<Team>* 
   if (made.ok()) made = team->watch_processes();
   if (!made.ok()) {
     // They have met this rank, and would wait for it.
-    const Attendee& self = meeting.attendees[rank];
-    ControlSegment::abort_unmapped(meeting.segment,
-                                   failure(KEEL_RANK_FAILED, "rank {} ({}, process {}): {}", rank,
-                                           self.device, self.pid, made.text()));
+    ControlSegment::abort_unmapped(
+        meeting.segment, failure(KEEL_RANK_FAILED, "{}: {}",
+                                 name_elsewhere(rank, meeting.attendees[rank]), made.text()));
     return made;
   }
   entry = team;
@@ -185,7 +189,7 @@ std::string Team::name(uint32_t rank) const {
   const Attendee& attendee = attendees_[rank];
   const uint32_t number = is_numbered_.load(std::memory_order_acquire) ? numbers_[rank] : rank;
   if (here_[rank]) return fmt::format("rank {} ({})", number, attendee.device);
-  return fmt::format("rank {} ({}, process {})", number, attendee.device, attendee.pid);
+  return name_elsewhere(number, attendee);
 }
 
 void Team::number_ranks(const std::vector<uint32_t>& numbers) {

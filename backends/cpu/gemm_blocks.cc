@@ -83,11 +83,12 @@ Blocks blocks_of(const Product& product, int64_t unit) {
   int64_t most_columns = product.n;
   if (is_small(product)) {
     if (blocks.reads_narrow_b) most_depth = kNarrowDepth;
-  } else if (!blocks.packs_b &&
-             kInCache + product.m * product.n <= second_cache() / 4 * 3 / kBytes) {
-    most_depth = std::clamp(kInCache / product.n / 8 * 8, kLeastDepth, kDepth);
   } else if (!blocks.packs_b) {
-    most_columns = kFewColumns;
+    if (kInCache + product.m * product.n <= second_cache() / 4 * 3 / kBytes) {
+      most_depth = std::clamp(kInCache / product.n / 8 * 8, kLeastDepth, kDepth);
+    } else {
+      most_columns = kFewColumns;
+    }
   }
   blocks.depth = equal_part(product.k, most_depth, /*unit=*/8);
   if (blocks.packs_b) {

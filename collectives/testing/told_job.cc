@@ -34,8 +34,12 @@ class Rank {
     if (command == "join with patience") return join_with_patience(timeout_ns);
     if (command == "all_reduce") return all_reduce(kCount);
     if (command == "all_reduce less") return all_reduce(kCount - 1);
-    if (command == "all_reduce by sum") return all_reduce_other(KEEL_FLOAT32, KEEL_SUM);
-    if (command == "all_reduce of int32") return all_reduce_other(KEEL_INT32, KEEL_MAX);
+    if (command == "all_reduce by sum") {
+      return all_reduce(comm_, kCount, KEEL_FLOAT32, KEEL_SUM);
+    }
+    if (command == "all_reduce of int32") {
+      return all_reduce(comm_, kCount, KEEL_INT32, KEEL_MAX);
+    }
     if (command == "broadcast") return broadcast(/*root=*/0);
     if (command == "broadcast from 1") return broadcast(/*root=*/1);
     if (command.starts_with("send ")) {
@@ -70,11 +74,9 @@ class Rank {
     return keel_comm_timeout_set(comm_, timeout_ns);
   }
   keel_status all_reduce(uint64_t count) { return all_reduce(comm_, count); }
-  keel_status all_reduce(keel_comm comm, uint64_t count) {
-    return keel_all_reduce(comm, data_, data_, count, KEEL_FLOAT32, KEEL_MAX, stream_);
-  }
-  keel_status all_reduce_other(keel_dtype dtype, keel_reduction reduction) {
-    return keel_all_reduce(comm_, data_, data_, kCount, dtype, reduction, stream_);
+  keel_status all_reduce(keel_comm comm, uint64_t count, keel_dtype dtype = KEEL_FLOAT32,
+                         keel_reduction reduction = KEEL_MAX) {
+    return keel_all_reduce(comm, data_, data_, count, dtype, reduction, stream_);
   }
   keel_status broadcast(uint32_t root) {
     return keel_broadcast(comm_, data_, data_, kCount, KEEL_FLOAT32, root, stream_);

@@ -446,13 +446,19 @@ bool ControlSegment::failed() const {
   return header_->failure_state.load(std::memory_order_seq_cst) != 0;
 }
 
+// As much of it as fits, and its end.
+template <size_t kSize>
+static void copy_text(const Status& status, char (&out)[kSize]) {
+  const size_t size = std::min(std::strlen(status.text()), kSize - 1);
+  std::memcpy(out, status.text(), size);
+  out[size] = '\0';
+}
+
 void ControlSegment::abort(const Status& status) {
   uint32_t none = 0;
   if (header_->failure_state.compare_exchange_strong(none, 1, std::memory_order_acq_rel)) {
     header_->failure_code = static_cast<int32_t>(status.code());
-    const size_t size = std::min(std::strlen(status.text()), sizeof(header_->failure_text) - 1);
-    std::memcpy(header_->failure_text, status.text(), size);
-    header_->failure_text[size] = '\0';
+    copy_text(status, header_->failure_text);
     header_->failure_state.store(2, std::memory_order_seq_cst);
   }
   const auto wake_all = [this](std::atomic<uint32_t>& word, bool is_count) {
@@ -468,9 +474,9 @@ void ControlSegment::abort(const Status& status) {
 }
 
 void ControlSegment::abort_unmapped(const FileDescriptor& file, const Status& status) {
-  const auto put = [&](const void* bytes, size_t size, size_t offset) {
-    return pwrite(file.get(), bytes, size, static_cast<off_t>(offset)) ==
-           static_cast<ssize_t>(size);
+  const auto put = [&](const auto& value, size_t offset) {
+    return pwrite(file.get(), &value, sizeof(value), static_cast<off_t>(offset)) ==
+           static_cast<ssize_t>(sizeof(value));
   };
   const auto get = [&](auto* value, size_t offset) {
     return pread(file.get(), value, sizeof(*value), static_cast<off_t>(offset)) ==
@@ -486,11 +492,10 @@ void ControlSegment::abort_unmapped(const FileDescriptor& file, const Status& st
   // Of two at a time the text may be mixed; it ends where one of them does.
   const auto code = static_cast<int32_t>(status.code());
   char text[sizeof(Header::failure_text)] = {};
-  std::memcpy(text, status.text(), std::min(std::strlen(status.text()), sizeof(text) - 1));
+  copy_text(status, text);
   state = 2;
-  (void)(put(&code, sizeof(code), offsetof(Header, failure_code)) &&
-         put(text, sizeof(text), offsetof(Header, failure_text)) &&
-         put(&state, sizeof(state), offsetof(Header, failure_state)));
+  (void)(put(code, offsetof(Header, failure_code)) && put(text, offsetof(Header, failure_text)) &&
+         put(state, offsetof(Header, failure_state)));
 }
 
 Status ControlSegment::failure_status() const {
