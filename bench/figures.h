@@ -84,6 +84,7 @@ std::vector<Figure> core_gates(Setup& setup);
 std::vector<Figure> core_first_operation(Setup& setup);
 std::vector<Figure> core_trace(Setup& setup);
 std::vector<Figure> ops_matmul(Setup& setup);
+std::vector<Figure> ops_matmul_packed(Setup& setup);
 std::vector<Figure> ops_memory(Setup& setup);
 std::vector<Figure> ops_attention(Setup& setup);
 std::vector<Figure> ops_call(Setup& setup);

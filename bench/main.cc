@@ -55,6 +55,7 @@ constexpr Entry kFigures[] = {
     {"core_first_operation", core_first_operation},
     {"core_trace", core_trace},
     {"ops_matmul", ops_matmul},
+    {"ops_matmul_packed", ops_matmul_packed},
     {"ops_memory", ops_memory},
     {"ops_attention", ops_attention},
     {"ops_call", ops_call},

@@ -42,11 +42,13 @@ struct OnednnProduct::Compiled {
   dnnl::stream stream{engine};
   dnnl::matmul primitive;
   dnnl::memory a, b, c;
+  bool is_packed = false;
   std::unordered_map<int, dnnl::memory> arguments;
   int threads = 1;
 };
 
-OnednnProduct::OnednnProduct(const Product& product, bool bfloat16, uint32_t threads)
+OnednnProduct::OnednnProduct(const Product& product, bool bfloat16, uint32_t threads,
+                             const void* packed)
     : compiled_(std::make_unique<Compiled>()) {
   using dnnl::memory;
   Compiled& made = *compiled_;
@@ -59,10 +61,20 @@ OnednnProduct::OnednnProduct(const Product& product, bool bfloat16, uint32_t thr
   const memory::desc a = describe(product.m, product.k);
   const memory::desc b = describe(product.k, product.n);
   const memory::desc c = describe(product.m, product.n);
-  made.primitive =
-      dnnl::matmul(dnnl::matmul::primitive_desc(dnnl::matmul::desc(a, b, c), made.engine));
+  made.is_packed = packed != nullptr;
+  const memory::desc any({product.k, product.n}, type, memory::format_tag::any);
+  const dnnl::matmul::primitive_desc chosen(dnnl::matmul::desc(a, made.is_packed ? any : b, c),
+                                            made.engine);
+  made.primitive = dnnl::matmul(chosen);
   made.a = memory(a, made.engine, DNNL_MEMORY_NONE);
-  made.b = memory(b, made.engine, DNNL_MEMORY_NONE);
+  if (made.is_packed) {
+    memory from(b, made.engine, const_cast<void*>(packed));
+    made.b = memory(chosen.weights_desc(), made.engine);
+    dnnl::reorder(from, made.b).execute(made.stream, from, made.b);
+    made.stream.wait();
+  } else {
+    made.b = memory(b, made.engine, DNNL_MEMORY_NONE);
+  }
   made.c = memory(c, made.engine, DNNL_MEMORY_NONE);
   made.arguments = {{DNNL_ARG_SRC, made.a}, {DNNL_ARG_WEIGHTS, made.b}, {DNNL_ARG_DST, made.c}};
 }
@@ -73,7 +85,7 @@ void OnednnProduct::run(const void* a, const void* b, void* c) {
   Compiled& made = *compiled_;
   omp_set_num_threads(made.threads);
   made.a.set_data_handle(const_cast<void*>(a));
-  made.b.set_data_handle(const_cast<void*>(b));
+  if (!made.is_packed) made.b.set_data_handle(const_cast<void*>(b));
   made.c.set_data_handle(c);
   made.primitive.execute(made.stream, made.arguments);
   made.stream.wait();

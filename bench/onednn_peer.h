@@ -26,11 +26,14 @@ struct OnednnPeer {
 // as the caller stores them. All three are bfloat16, or float32.
 class OnednnProduct {
  public:
-  OnednnProduct(const Product& product, bool bfloat16, uint32_t threads);
+  // |packed|: a b to put in the order that the library likes best, which all runs multiply by.
+  OnednnProduct(const Product& product, bool bfloat16, uint32_t threads,
+                const void* packed = nullptr);
   ~OnednnProduct();
   OnednnProduct(const OnednnProduct&) = delete;
   OnednnProduct& operator=(const OnednnProduct&) = delete;
 
+  // b is not read where one was packed.
   void run(const void* a, const void* b, void* c);
 
  private:

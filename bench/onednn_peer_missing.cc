@@ -22,7 +22,7 @@ void OnednnPeer::multiply(const Product&, const float*, const float*, float*, ui
 
 struct OnednnProduct::Compiled {};
 
-OnednnProduct::OnednnProduct(const Product&, bool, uint32_t) {
+OnednnProduct::OnednnProduct(const Product&, bool, uint32_t, const void*) {
   throw std::logic_error(OnednnPeer::describe());
 }
 

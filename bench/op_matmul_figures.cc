@@ -58,8 +58,16 @@ const char* name_of(keel_dtype dtype) {
   return dtype == KEEL_FLOAT32 ? "float32" : "bfloat16";
 }
 
-std::string figure_of(const Product& product, keel_dtype dtype) {
-  return fmt::format("ops_matmul/{}/{}x{}x{}", name_of(dtype), product.m, product.n, product.k);
+// Whether b is packed beforehand, which costs nothing here.
+enum class Weights { kPlain, kPacked };
+
+const char* group_of(Weights weights) {
+  return weights == Weights::kPacked ? "ops_matmul_packed" : "ops_matmul";
+}
+
+std::string figure_of(const Product& product, keel_dtype dtype, Weights weights) {
+  return fmt::format("{}/{}/{}x{}x{}", group_of(weights), name_of(dtype), product.m, product.n,
+                     product.k);
 }
 
 // One set of matrices, where the peers find them: Keel's own memory, so that pages are alike.
@@ -67,6 +75,7 @@ struct Matrices {
   void* a;
   void* b;
   void* c;
+  std::unique_ptr<OnednnProduct> packed;  // the library's own, of this b
 };
 
 double as_double(const void* values, keel_dtype dtype, size_t i) {
@@ -78,18 +87,19 @@ double as_double(const void* values, keel_dtype dtype, size_t i) {
 // The products of one shape and dtype, by all that have one.
 class Products {
  public:
-  Products(const Product& product, keel_dtype dtype, Peers& peers, const Setup& setup)
+  Products(const Product& product, keel_dtype dtype, Weights weights, Peers& peers,
+           const Setup& setup)
       : product_(product),
         dtype_(dtype),
+        weights_(weights),
         peers_(peers),
         device_(*setup.cpu),
         bytes_(product.elements() * (dtype == KEEL_FLOAT32 ? 4 : 2)),
         keel_(device_, sets_for(setup), [&](OpTensors& tensors) { return make(tensors); }) {
     for (size_t i = 0; i < keel_.sets(); ++i) {
       OpCall& call = keel_.call(i);
-      matrices_.push_back({host_address(device_, call.input(0)),
-                           host_address(device_, call.input(1)),
-                           host_address(device_, call.output(0))});
+      matrices_.push_back({host_address(device_, call.input(0)), host_address(device_, b_[i]),
+                           host_address(device_, call.output(0)), nullptr});
     }
     if (peers.openblas && dtype == KEEL_BFLOAT16) wide_c_.resize(c_elements());
     // Twenty milliseconds, by what a core may do, to a wait: what it costs, some 50 us where
@@ -103,24 +113,27 @@ class Products {
 
   Figure take(const Setup& setup) {
     Figure figure;
-    figure.name = figure_of(product_, dtype_);
+    figure.name = figure_of(product_, dtype_, weights_);
     if (matrices_.front().c == nullptr) {
       return Figure::skip(figure.name, "the host does not reach the device's memory");
     }
     std::vector<Contender> contenders = products();
     const size_t peers = contenders.size() - 1;
+    if (weights_ == Weights::kPacked) add_packed(contenders);
+    const size_t limits = contenders.size();
     const std::string wrong = find_wrong(contenders);
     if (!wrong.empty()) return Figure::fail(figure.name, wrong + " has another product");
     add_limits(contenders);
 
     figure.about = fmt::format(
-        "{} product [{},{}] [{},{}] through keel_op_run, one keel_stream_synchronize for {}{}, "
-        "against the best of the others, on as many threads ({}) and the same memory.",
-        name_of(dtype_), product_.m, product_.k, product_.k, product_.n, per_wait_,
+        "{} product [{},{}] [{},{}]{} through keel_op_run, one keel_stream_synchronize for {}{}, "
+        "against the best of the others{}, on as many threads ({}) and the same memory.",
+        name_of(dtype_), product_.m, product_.k, product_.k, product_.n,
+        weights_ == Weights::kPacked ? ", packed beforehand," : "", per_wait_,
         keel_.sets() == 1
             ? ""
             : fmt::format(", {} sets of matrices in turn, more than caches hold", keel_.sets()),
-        peers_.cores);
+        weights_ == Weights::kPacked ? ", which take b as it is" : "", peers_.cores);
     figure.unit = Unit::kGigaflops;
     RaceOptions options = setup.race;
     options.enough = std::chrono::seconds(4);
@@ -129,9 +142,10 @@ class Products {
       return median(one.seconds) / one.work < median(other.seconds) / other.work;
     };
     const auto first_peer = figure.timings.begin() + 1;
-    const auto first_limit = first_peer + static_cast<std::ptrdiff_t>(peers);
+    const auto last_peer = first_peer + static_cast<std::ptrdiff_t>(peers);
+    const auto first_limit = figure.timings.begin() + static_cast<std::ptrdiff_t>(limits);
     figure.subject = kKeel;
-    figure.peer = std::min_element(first_peer, first_limit, is_faster)->name;
+    figure.peer = std::min_element(first_peer, last_peer, is_faster)->name;
     figure.limit = std::max_element(first_limit, figure.timings.end(), is_faster)->name;
     figure.target = Target{0.97};
     return figure;
@@ -146,11 +160,19 @@ class Products {
   }
   size_t c_elements() const { return static_cast<size_t>(product_.m * product_.n); }
 
-  std::unique_ptr<OpCall> make(OpTensors& tensors) const {
+  std::unique_ptr<OpCall> make(OpTensors& tensors) {
     const auto [m, n, k] = product_;
-    return std::unique_ptr<OpCall>(new OpCall(
-        KEEL_OP_MATMUL, {tensors.uniform(dtype_, {m, k}), tensors.uniform(dtype_, {k, n}), nullptr},
-        {tensors.uniform(dtype_, {m, n})}, {0, 0, 1.0, 0.0, 0}));
+    const keel_tensor a = tensors.uniform(dtype_, {m, k});
+    const keel_tensor b = tensors.uniform(dtype_, {k, n});
+    const keel_tensor c = tensors.uniform(dtype_, {m, n});
+    b_.push_back(b);
+    if (weights_ == Weights::kPlain) {
+      return std::unique_ptr<OpCall>(
+          new OpCall(KEEL_OP_MATMUL, {a, b, nullptr}, {c}, {0, 0, 1.0, 0.0, 0}));
+    }
+    const keel_tensor packed = tensors.packed(b);
+    return std::unique_ptr<OpCall>(
+        new OpCall(KEEL_OP_PACKED_MATMUL, {a, packed, nullptr}, {c}, {0, 1.0, 0.0, 0}));
   }
 
   template <typename Multiply>
@@ -202,6 +224,19 @@ class Products {
     return contenders;
   }
 
+  // What the library makes of weights in its own order: told, and no peer, since it is called with
+  // what its other way has to put in order each time.
+  void add_packed(std::vector<Contender>& contenders) {
+    const bool is_bfloat16 = dtype_ == KEEL_BFLOAT16;
+    if (is_bfloat16 ? !OnednnPeer::has_bf16() : !OnednnPeer::is_here()) return;
+    for (Matrices& set : matrices_) {
+      set.packed = std::make_unique<OnednnProduct>(product_, is_bfloat16, peers_.cores, set.b);
+    }
+    contenders.push_back(peer(
+        OnednnPeer::describe() + " matmul, packed",
+        [](const Matrices& matrices) { matrices.packed->run(matrices.a, nullptr, matrices.c); }));
+  }
+
   // The name of one whose product is not Keel's; empty: all are.
   std::string find_wrong(const std::vector<Contender>& contenders) {
     const double allowed = dtype_ == KEEL_FLOAT32 ? 1e-5 : 1e-2;
@@ -240,9 +275,11 @@ class Products {
 
   const Product product_;
   const keel_dtype dtype_;
+  const Weights weights_;
   Peers& peers_;
   const Device device_;
-  const double bytes_;  // of the three matrices
+  const double bytes_;          // of the three matrices
+  std::vector<keel_tensor> b_;  // of each set, as the caller has it
   OpRotation keel_;
   std::vector<Matrices> matrices_;
   size_t next_ = 0;
@@ -274,41 +311,69 @@ Figure mean_of(keel_dtype dtype, std::span<const Figure> figures) {
   return mean;
 }
 
-}  // namespace
+// The shape that as many come before as behind, by how many times its best peer's rate it has.
+Figure median_of(keel_dtype dtype, std::span<const Figure> figures) {
+  std::vector<const Figure*> taken;
+  for (const Figure& figure : figures) {
+    if (figure.skipped.empty()) taken.push_back(&figure);
+  }
+  const std::string name = fmt::format("ops_matmul_packed/{}/median", name_of(dtype));
+  if (taken.empty()) return Figure::skip(name, "none of the shapes was taken");
+  const auto middle = taken.begin() + static_cast<std::ptrdiff_t>((taken.size() - 1) / 2);
+  std::nth_element(taken.begin(), middle, taken.end(), [](const Figure* one, const Figure* other) {
+    return one->result().median < other->result().median;
+  });
+  Figure median = **middle;
+  median.name = name;
+  median.about = fmt::format("the middle one of {} shapes, {}: {}", taken.size(), (*middle)->name,
+                             (*middle)->about);
+  median.target = Target{1.05};
+  return median;
+}
 
-std::vector<Figure> ops_matmul(Setup& setup) {
-  constexpr char kName[] = "ops_matmul";
-  if (!setup.cpu) return {Figure::skip(kName, setup.no_cpu)};
+// All shapes of both dtypes, and |summary| of each dtype's.
+std::vector<Figure> products_of_all_shapes(Setup& setup, Weights weights,
+                                           Figure (*summary)(keel_dtype, std::span<const Figure>)) {
+  const std::string group = group_of(weights);
+  if (!setup.cpu) return {Figure::skip(group, setup.no_cpu)};
   Peers peers(setup.cpu->info().compute_units);
   std::string no_openblas;
   peers.openblas = OpenblasPeer::open(&no_openblas);
   if (!OnednnPeer::is_here() && !peers.openblas) {
-    return {Figure::skip(kName, OnednnPeer::describe() + "; " + no_openblas)};
+    return {Figure::skip(group, OnednnPeer::describe() + "; " + no_openblas)};
   }
   std::vector<Figure> figures;
-  if (!peers.openblas) figures.push_back(Figure::skip("ops_matmul/openblas", no_openblas));
+  if (!peers.openblas) figures.push_back(Figure::skip(group + "/openblas", no_openblas));
   for (const keel_dtype dtype : {KEEL_FLOAT32, KEEL_BFLOAT16}) {
     const bool has_peer = dtype == KEEL_FLOAT32 || OnednnPeer::has_bf16() ||
                           (peers.openblas && peers.openblas->has_bf16());
     if (!has_peer) {
       figures.push_back(Figure::skip(
-          "ops_matmul/bfloat16",
+          group + "/bfloat16",
           OnednnPeer::describe() + ": no bfloat16 product on this processor; nor has OpenBLAS"));
       continue;
     }
     const size_t first = figures.size();
     for (const Product& shape : kShapes) {
-      if (!setup.wants(figure_of(shape, dtype))) continue;
+      if (!setup.wants(figure_of(shape, dtype, weights))) continue;
       if (setup.quick && shape.operations() > 1e8) continue;
-      figures.push_back(Products(shape, dtype, peers, setup).take(setup));
+      figures.push_back(Products(shape, dtype, weights, peers, setup).take(setup));
     }
     if (figures.size() > first) {
-      figures.push_back(mean_of(dtype, std::span(figures).subspan(first)));
+      figures.push_back(summary(dtype, std::span(figures).subspan(first)));
     }
   }
-  figures.push_back(
-      Figure::skip("ops_matmul/prepacked", "no operator of Keel's takes prepacked weights"));
   return figures;
+}
+
+}  // namespace
+
+std::vector<Figure> ops_matmul(Setup& setup) {
+  return products_of_all_shapes(setup, Weights::kPlain, mean_of);
+}
+
+std::vector<Figure> ops_matmul_packed(Setup& setup) {
+  return products_of_all_shapes(setup, Weights::kPacked, median_of);
 }
 
 }  // namespace keel::bench

@@ -53,6 +53,16 @@ keel_tensor OpTensors::uniform(keel_dtype dtype, std::initializer_list<int64_t> 
   return add(dtype, shape, repeat_to(std::move(rounded), count).data(), sizeof(bfloat16_t));
 }
 
+keel_tensor OpTensors::packed(const keel_tensor& b) {
+  const int64_t k = KEEL_PACKED_EXTENT(b.shape[0]);
+  const int64_t n = KEEL_PACKED_EXTENT(b.shape[1]);
+  const std::vector<char> zeroes(static_cast<size_t>(k * n) * (b.dtype == KEEL_FLOAT32 ? 4 : 2));
+  const keel_tensor tensor = add(b.dtype, {k, n}, zeroes.data(), zeroes.size() / size_t(k * n));
+  op(stream_, KEEL_OP_PACK_WEIGHTS, {b}, {tensor}, {0});
+  stream_.synchronize();
+  return tensor;
+}
+
 keel_tensor OpTensors::labels(int64_t count, int64_t bound) {
   std::mt19937 random(static_cast<uint32_t>(memory_.size()));
   std::uniform_int_distribution<int32_t> distribution(0, static_cast<int32_t>(bound - 1));

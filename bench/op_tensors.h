@@ -19,6 +19,8 @@ class OpTensors {
 
   keel_tensor uniform(keel_dtype dtype, std::initializer_list<int64_t> shape, float low = -2,
                       float high = 2);
+  // What pack_weights makes of |b| [k,n].
+  keel_tensor packed(const keel_tensor& b);
   // int32 in [0, bound).
   keel_tensor labels(int64_t count, int64_t bound);
   // int32, each number below |count| once.

@@ -10,6 +10,7 @@
 
 #include "conformance/emulated_libraries.h"
 #include "conformance/harness.h"
+#include "conformance/packed_weights.h"
 #include "ops/case_builder.h"
 #include "ops/case_data.h"
 #include "ops/cases.h"
@@ -49,6 +50,8 @@ class DeviceTensor {
   // Reads it back; after synchronize, image() is the device's.
   void download(const Stream& stream) { stream.download(image_, buffer_.data()); }
   std::span<std::byte> inside() { return {image_.data() + red_bytes_, content_.size()}; }
+  // As it was uploaded.
+  std::span<const std::byte> content() const { return content_; }
   std::span<const std::byte> before() const { return {image_.data(), red_bytes_}; }
   std::span<const std::byte> behind() const {
     return {image_.data() + red_bytes_ + content_.size(), red_bytes_};
@@ -103,7 +106,7 @@ class OpRun {
     };
     for (uint32_t i = 0; i < case_.inputs.size(); ++i) {
       const bool present = case_.inputs[i].present;
-      inputs_.push_back(present ? on_device(data_.input(i)) : nullptr);
+      inputs_.push_back(present ? on_device(content_of_input(i)) : nullptr);
       input_pointers_.push_back(present ? inputs_.back()->data() : nullptr);
     }
     for (uint32_t o = 0; o < case_.outputs.size(); ++o) {
@@ -113,6 +116,18 @@ class OpRun {
                                            : input_pointers_[static_cast<size_t>(input)]);
     }
     return data_.rebind(input_pointers_, output_pointers_, &storage_);
+  }
+
+  // As the case has it, or packed by the device.
+  std::span<const std::byte> content_of_input(uint32_t index) {
+    if (!schema_.inputs[index].packed) return data_.input(index);
+    if (packed_.empty()) {
+      const keel_tensor& a = *data_.call().inputs[0];
+      const int64_t k = a.shape[data_.call().attributes[0].i != 0 ? 0 : 1];
+      packed_ = pack(stream_, *data_.call().inputs[index], data_.input(index), k,
+                     data_.call().outputs[0]->shape[1]);
+    }
+    return packed_;
   }
 
   // KEEL_CLAIM_OPS promises fill, add and cast for dense tensors of the dtypes that are
@@ -146,7 +161,7 @@ class OpRun {
     check_red_zones(*tensor, name);
     if (std::count(case_.in_place.begin(), case_.in_place.end(), static_cast<int32_t>(index)) ==
         0) {
-      check_equal(tensor->inside(), data_.input(index), name + " was written to");
+      check_equal(tensor->inside(), tensor->content(), name + " was written to");
     }
   }
 
@@ -161,8 +176,29 @@ class OpRun {
     if (case_.in_place[index] < 0) check_red_zones(tensor, name);
     check_gaps(index, tensor.inside(), name);
     keel_tensor view = *data_.call().outputs[index];
+    if (schema_.outputs[index].packed) {
+      view.data = tensor.data();
+      return check_packed(index, view, name);
+    }
     view.data = tensor.inside().data();
     check_values(index, view, name);
+  }
+
+  // |view| in device memory. What the device's own product reads in it is what was packed.
+  void check_packed(uint32_t index, const keel_tensor& view, const std::string& name) {
+    const keel_tensor& b = *data_.call().inputs[0];
+    const bool trans_b = data_.call().attributes[0].i != 0;
+    const int64_t k = b.shape[trans_b ? 1 : 0];
+    const int64_t n = b.shape[trans_b ? 0 : 1];
+    const std::vector<double> got = unpack(stream_, view, k, n);
+    for (int64_t i = 0; i < k * n; ++i) {
+      const double wanted =
+          reference_.outputs[index].values[static_cast<size_t>(i / n * view.shape[1] + i % n)];
+      const double value = got[static_cast<size_t>(i)];
+      if (value == wanted) continue;
+      fail_case(fmt::format("{}: packed_matmul reads {:.9g} instead of {:.9g} at [{},{}]", name,
+                            value, wanted, i / n, i % n));
+    }
   }
 
   static void check_red_zones(const DeviceTensor& tensor, const std::string& name) {
@@ -258,6 +294,7 @@ class OpRun {
   const Stream stream_;
   std::vector<std::unique_ptr<DeviceTensor>> inputs_;
   std::vector<std::unique_ptr<DeviceTensor>> outputs_;
+  std::vector<std::byte> packed_;
   std::vector<void*> input_pointers_;
   std::vector<void*> output_pointers_;
   ops::CaseData::Storage storage_;

@@ -33,6 +33,8 @@ std::vector<Case> attention_cases();
 std::vector<Case> attention_backward_cases();
 std::vector<Case> attention_merge_cases();
 std::vector<Case> batched_matmul_cases();
+std::vector<Case> pack_weights_cases();
+std::vector<Case> packed_matmul_cases();
 std::vector<Case> sum_of_squares_cases();
 std::vector<Case> clip_cases();
 std::vector<Case> cross_entropy_shard_cases();

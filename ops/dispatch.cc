@@ -126,6 +126,12 @@ Status run_op(const Ref<Stream>& stream, keel_stream handle, const keel_op_call&
   Candidate fallback;
   KEEL_RETURN_IF_ERROR(select_fallback(device, call, &fallback));
   if (fallback.level == KEEL_OP_NONE) {
+    if (has_packed(*find_schema(call.op))) {
+      return failure(KEEL_UNSUPPORTED,
+                     "{}: {} has no kernel for this call, and another device has another order of "
+                     "packed weights",
+                     find_schema(call.op)->name, device.name());
+    }
     return failure(KEEL_UNSUPPORTED, "{}: neither {} nor a CPU device has a kernel for this call",
                    find_schema(call.op)->name, device.name());
   }

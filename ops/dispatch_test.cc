@@ -129,6 +129,32 @@ TEST_F(Dispatch, ForbiddenFallbackIsRefused) {
   EXPECT_EQ(read(stream, poor_, x, 2), (std::vector<float>{1, 2}));
 }
 
+// The CPU's kernels would read another order out of the same bytes, and say nothing.
+TEST_F(Dispatch, PackedWeightsFallBackToNobody) {
+  const keel_stream stream = stream_on(poor_);
+  const keel_tensor b = tensor(stream, poor_, {2, 2}, {1, 2, 3, 4});
+  const keel_tensor packed = tensor(stream, poor_, {64, 64}, std::vector<float>(64 * 64, 7));
+  const Call pack(KEEL_OP_PACK_WEIGHTS, {b}, {packed}, {integer(0)});
+  const Call multiply(KEEL_OP_PACKED_MATMUL, {b, packed, keel_tensor{}}, {b},
+                      {integer(0), real(1), real(0), integer(0)});
+  const keel_tensor c = tensor(stream, poor_, {2, 2}, {0, 0, 0, 0});
+  const Call into_c(KEEL_OP_PACKED_MATMUL, {b, packed, keel_tensor{}}, {c},
+                    {integer(0), real(1), real(0), integer(0)});
+  expect_refused(keel_op_run(stream, &multiply.call), "output c: is input a",
+                 KEEL_INVALID_ARGUMENT);
+  const uint64_t before = fallbacks();
+  for (const Call* call : {&pack, &into_c}) {
+    expect_refused(keel_op_run(stream, &call->call), "another order of packed weights",
+                   KEEL_UNSUPPORTED);
+    keel_op_plan plan = KEEL_STRUCT_INIT(keel_op_plan, KEEL_STRUCT_OP_PLAN);
+    expect_refused(keel_op_plan_get(poor_, &call->call, &plan), "nothing can run",
+                   KEEL_UNSUPPORTED);
+    EXPECT_EQ(explain(poor_, *call).find("staged copies"), std::string::npos);
+  }
+  EXPECT_EQ(fallbacks(), before);
+  EXPECT_EQ(read(stream, poor_, packed, 3), (std::vector<float>{7, 7, 7}));
+}
+
 TEST_F(Dispatch, WorkBehindAGateKeepsItsCall) {
   for (keel_device device : {rich_, poor_}) {
     const keel_stream stream = stream_on(device);

@@ -93,7 +93,10 @@ void append_tensors(const Schema& schema, std::string* out) {
   *out += "| tensor | shape | |\n|---|---|---|\n";
   for (const InputSpec& input : schema.inputs) {
     *out += std::string("| in `") + input.name + "` | " + input.shape + " | " +
-            (input.optional ? "optional" : "") + " |\n";
+            (input.optional ? "optional"
+             : input.packed ? "in the device's own order"
+                            : "") +
+            " |\n";
   }
   for (const OutputSpec& output : schema.outputs) {
     std::string note;
@@ -101,6 +104,7 @@ void append_tensors(const Schema& schema, std::string* out) {
       if ((output.in_place >> i & 1u) == 0) continue;
       note += std::string(note.empty() ? "may be `" : " or `") + schema.inputs[i].name + "`";
     }
+    if (output.packed) note = "in the device's own order";
     if (*output.reads != '\0') note += std::string("read where ") + output.reads;
     *out += std::string("| out `") + output.name + "` | " + output.shape + " | " + note + " |\n";
   }

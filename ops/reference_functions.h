@@ -31,6 +31,8 @@ void attention_reference(Workspace& w);
 void attention_backward_reference(Workspace& w);
 void attention_merge_reference(Workspace& w);
 void batched_matmul_reference(Workspace& w);
+void pack_weights_reference(Workspace& w);
+void packed_matmul_reference(Workspace& w);
 void sum_of_squares_reference(Workspace& w);
 void clip_reference(Workspace& w);
 void cross_entropy_shard_reference(Workspace& w);

@@ -1,10 +1,9 @@
-// References: sums, products, tables, losses.
+// References: sums, tables, losses.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <span>
 
-#include "ops/reference_activation.h"
 #include "ops/reference_functions.h"
 #include "ops/reference_workspace.h"
 
@@ -12,48 +11,6 @@ namespace keel::ops {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-// ---- matmul's activations, by their numbers
-
-enum { kNoActivation, kGeluByTanh, kGeluByErf, kSilu };
-
-double activation_of(int64_t activation, double t) {
-  return activation == kSilu ? t * sigmoid(t) : gelu(activation == kGeluByErf, t);
-}
-
-double activation_slope(int64_t activation, double t) {
-  if (activation != kSilu) return gelu_slope(activation == kGeluByErf, t);
-  return sigmoid(t) * (1 + t * sigmoid(-t));
-}
-
-double activation_size(int64_t activation, double t) {
-  return activation == kSilu ? std::abs(t) * sigmoid_size(t)
-                             : gelu_size(activation == kGeluByErf, t);
-}
-
-// The activation of a sum |*value| of size |*size| in the places of both.
-void activate(int64_t activation, double* value, double* size) {
-  const double t = *value;
-  if (activation == kNoActivation || std::isnan(t)) return;
-  if (std::isinf(t)) {
-    *value = t < 0 ? 0 : t;  // the limits
-    *size = 0;
-    return;
-  }
-  // The sum is off by up to 2^-22 of its size: as far as its activation is steep nearby.
-  constexpr double kSteepest = 1.13;
-  const double off = 0x1p-22 * *size;
-  double slope = kSteepest;
-  if (off < 0.25) {
-    slope = 0;
-    for (const double near : {t - off, t, t + off}) {
-      slope = std::max(slope, std::abs(activation_slope(activation, near)));
-    }
-  }
-  *value = activation_of(activation, t);
-  // Its own error is in units of 2^-18.
-  *size = slope * *size + 16 * activation_size(activation, t);
-}
 
 }  // namespace
 
@@ -71,50 +28,6 @@ void sum_reference(Workspace& w) {
   }
   const int64_t terms = axis == 0 ? rows : axis == 1 ? cols : rows * cols;
   for (double& size : w.size(0)) size *= std::sqrt(static_cast<double>(terms));
-}
-
-void matmul_reference(Workspace& w) {
-  const bool trans_a = w.integer(0) != 0;
-  const bool trans_b = w.integer(1) != 0;
-  const auto m = static_cast<size_t>(w.extent(0, trans_a ? 1 : 0));
-  const auto k = static_cast<size_t>(w.extent(0, trans_a ? 0 : 1));
-  const auto n = static_cast<size_t>(w.extent(1, trans_b ? 0 : 1));
-  const double alpha = w.real(2);
-  const double beta = w.real(3);
-  const std::vector<double>& a = w.in(0);
-  const std::vector<double>& b = w.in(1);
-  std::vector<double> old;
-  if (beta != 0) old = read_tensor(*w.call().outputs[0]);
-  const double growth = std::sqrt(static_cast<double>(k));
-  std::vector<double> row(n);
-  std::vector<double> row_size(n);
-  for (size_t i = 0; i < m; ++i) {
-    std::fill(row.begin(), row.end(), 0);
-    std::fill(row_size.begin(), row_size.end(), 0);
-    for (size_t l = 0; l < k; ++l) {
-      const double left = trans_a ? a[l * m + i] : a[i * k + l];
-      for (size_t j = 0; j < n; ++j) {
-        const double term = left * (trans_b ? b[j * k + l] : b[l * n + j]);
-        row[j] += term;
-        row_size[j] += std::abs(term);
-      }
-    }
-    for (size_t j = 0; j < n; ++j) {
-      double value = alpha * row[j];
-      double size = std::abs(alpha) * growth * row_size[j];
-      if (beta != 0) {
-        value += beta * old[i * n + j];
-        size += std::abs(beta * old[i * n + j]);
-      }
-      if (w.call().inputs[2] != nullptr) {
-        value += w.in(2)[j];
-        size += std::abs(w.in(2)[j]);
-      }
-      activate(w.integer(4), &value, &size);
-      w.out(0)[i * n + j] = value;
-      w.size(0)[i * n + j] = size;
-    }
-  }
 }
 
 void embedding_reference(Workspace& w) {

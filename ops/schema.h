@@ -27,6 +27,7 @@ struct InputSpec {
   const char* name;
   const char* shape;      // for people: "[m,k], or [k,m] if trans_a"
   bool optional = false;  // may be NULL
+  bool packed = false;    // as OutputSpec's: what the device's own pack_weights made
 };
 
 struct OutputSpec {
@@ -34,6 +35,9 @@ struct OutputSpec {
   const char* shape;
   uint32_t in_place = 0;   // bit i: may be exactly input i (same memory, same layout)
   const char* reads = "";  // when the output's old content is read: "beta is not 0"
+  // Elements in an order that is the device's own: only its own kernels read it. Cases and
+  // references take them to be in the order of the shape, and leave out what is beyond k and n.
+  bool packed = false;
 };
 
 enum class AttributeKind : uint8_t { kInt, kFloat };
@@ -94,6 +98,8 @@ std::span<const Schema* const> schemas();
 // NULL for a number, or a name, that is none.
 const Schema* find_schema(keel_op_id op);
 const Schema* find_schema(std::string_view name);
+// Whether a tensor of the operator is packed: no other device can stand in for one then.
+bool has_packed(const Schema& schema);
 
 enum class Check : uint8_t {
   kLayout,  // all but memory: a call that is only asked about may leave |data| NULL

@@ -38,6 +38,9 @@ extern const Schema kAttentionBackward;
 extern const Schema kAttentionMerge;
 // ---- product
 extern const Schema kBatchedMatmul;
+// ---- packed
+extern const Schema kPackWeights;
+extern const Schema kPackedMatmul;
 
 // ---- optimizer
 extern const Schema kSumOfSquares;

@@ -1,4 +1,5 @@
 // The table itself: the row of each number.
+#include <algorithm>
 #include <iterator>
 
 #include "ops/schema.h"
@@ -45,6 +46,8 @@ constexpr const Schema* kSchemas[] = {
     &kClip,
     &kCrossEntropyShard,
     &kCrossEntropyShardBackward,
+    &kPackWeights,
+    &kPackedMatmul,
 };
 static_assert(std::size(kSchemas) == KEEL_OP_COUNT - 1);
 
@@ -64,6 +67,12 @@ const Schema* find_schema(std::string_view name) {
     if (schema->name == name) return schema;
   }
   return nullptr;
+}
+
+bool has_packed(const Schema& schema) {
+  const auto is_packed = [](const auto& tensor) { return tensor.packed; };
+  return std::ranges::any_of(schema.inputs, is_packed) ||
+         std::ranges::any_of(schema.outputs, is_packed);
 }
 
 }  // namespace keel::ops

@@ -71,6 +71,7 @@ Status select_kernel(Device& device, const keel_op_call& call, Candidate* out_be
 
 Status select_fallback(Device& device, const keel_op_call& call, Candidate* out_fallback) {
   *out_fallback = {};
+  if (has_packed(*find_schema(call.op))) return {};  // only the device's kernels know the order
   for (const Ref<Device>& cpu : Runtime::get().devices()) {
     if (cpu.get() == &device || cpu->info().type != KEEL_DEVICE_CPU) continue;
     if (&cpu->backend() == &device.backend()) continue;  // it has the same kernels

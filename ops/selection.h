@@ -29,7 +29,7 @@ struct Candidate {
 Status select_kernel(Device& device, const keel_op_call& call, Candidate* out_best);
 
 // The CPU kernel that runs |call| on staged copies for |device|; level KEEL_OP_NONE
-// when there is none either. Opens CPU devices that were not open yet.
+// when there is none either, and for packed weights. Opens CPU devices that were not open yet.
 Status select_fallback(Device& device, const keel_op_call& call, Candidate* out_fallback);
 
 // Every candidate, one a line, best first; then the refusals with their reasons.

@@ -28,6 +28,8 @@ bool check_attention(const keel_op_call& call, CheckError* error);
 bool check_attention_backward(const keel_op_call& call, CheckError* error);
 bool check_attention_merge(const keel_op_call& call, CheckError* error);
 bool check_batched_matmul(const keel_op_call& call, CheckError* error);
+bool check_pack_weights(const keel_op_call& call, CheckError* error);
+bool check_packed_matmul(const keel_op_call& call, CheckError* error);
 bool check_sum_of_squares(const keel_op_call& call, CheckError* error);
 bool check_clip(const keel_op_call& call, CheckError* error);
 bool check_cross_entropy_shard(const keel_op_call& call, CheckError* error);

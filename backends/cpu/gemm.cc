@@ -34,7 +34,7 @@ class Multiplication {
     // 4 MiB of a at most.
     constexpr int64_t kMostRows = 2048;
     constexpr int64_t kLine = Scratch::kAlignment / sizeof(float);
-    rows_ = std::min(product.m, kMostRows / rows_of_strip_ * rows_of_strip_);
+    rows_ = equal_part(product.m, kMostRows, rows_of_strip_);
     const int64_t a_size =
         blocks_.packs_a ? (rows_ * blocks_.depth + kLine - 1) / kLine * kLine : 0;
     const int64_t b_columns = blocks_.packs_b ? blocks_.columns + kColumns : lanes();
@@ -62,18 +62,17 @@ class Multiplication {
   }
 
  private:
-  // Of whole ones, and an a that the first cache does not hold for a second pass.
+  // Of rows of whole ones, and an a that the first cache does not hold for a second pass.
   static bool is_worth_wide_strips(const Product& product) {
     constexpr int64_t kLarge = int64_t{1} << 14;  // elements
-    return !product.a.transposed && product.m * product.k >= kLarge &&
+    return product.b.panel == 0 && !product.a.transposed && product.m * product.k >= kLarge &&
            product.n % kWideColumns == 0;
   }
 
   const float* a_at(int64_t i, int64_t l) const { return at(product_.a, i, l); }
   const float* b_at(int64_t l, int64_t j) const { return at(product_.b, l, j); }
   static const float* at(const Matrix& matrix, int64_t row, int64_t column) {
-    return static_cast<const float*>(matrix.data) +
-           (matrix.transposed ? column * matrix.stride + row : row * matrix.stride + column);
+    return static_cast<const float*>(matrix.data) + matrix.offset(row, column);
   }
 
   // Groups of as many rows as a strip has, element after element of all of them.
@@ -125,8 +124,9 @@ class Multiplication {
   }
 
   // Of |columns| of b, those that the first rows of a find where the caller has them: all whole
-  // vectors if no rows are packed, all whole strips if they are.
+  // vectors if no rows are packed, all whole strips if they are. Panels end with a vector.
   int64_t read_in_place(int64_t columns) const {
+    if (product_.b.panel != 0) return columns;
     if (!blocks_.packs_b) return columns / lanes() * lanes();
     return product_.b.transposed ? 0 : columns / kColumns * kColumns;
   }

@@ -16,6 +16,15 @@ bool has_bf16_tiles();
 // a, b are bfloat16, c is |c_dtype|: bfloat16 or float32; sums are float32.
 keel_status multiply_bf16(const Product& product, keel_dtype c_dtype);
 
+// The panels of a b of |k| rows that it reads fastest, without their memory: of
+// KEEL_PACKED_EXTENT(k) * KEEL_PACKED_EXTENT(n) elements at most. Two rows each lie element by
+// element, so that the offsets of the first row's panels are all that a Matrix can say of them.
+Matrix panels_of_bf16(int64_t k);
+// Copies columns [first, first + columns) of a |b| of |k| rows into |panels|; |first| is the first
+// of a panel.
+keel_status pack_bf16(const Matrix& b, int64_t k, int64_t first, int64_t columns,
+                      const Matrix& panels);
+
 // Name and version of the library; empty where there is none.
 const char* bf16_library();
 

@@ -14,6 +14,14 @@ keel_status multiply_bf16(const Product&, keel_dtype) {
   return KEEL_UNSUPPORTED;
 }
 
+Matrix panels_of_bf16(int64_t) {
+  return {};
+}
+
+keel_status pack_bf16(const Matrix&, int64_t, int64_t, int64_t, const Matrix&) {
+  return KEEL_UNSUPPORTED;
+}
+
 const char* bf16_library() {
   return "";
 }

@@ -63,14 +63,21 @@ bool has_isa(uint32_t isa) {
 using dnnl::memory;
 
 struct Key {
-  int64_t m, n, k, a_stride, b_stride, c_stride;
+  int64_t m, n, k, a_stride, b_stride, b_panel, c_stride;
   uint32_t a_transposed, b_transposed, c_dtype;
   float alpha;
   uint32_t accumulate;
   bool operator==(const Key& other) const = default;
 };
 
+// What the library's own b's are in for products by vectors and by tiles alike: 64 columns a panel,
+// of 32 rows at a time, two of them element by element.
+constexpr int64_t kPanel = 64;
+constexpr int64_t kRowsOfPanel = 32;
+constexpr auto kPanels = memory::format_tag::BA16a64b2a;
+
 memory::desc describe(int64_t rows, int64_t columns, keel_dtype dtype, const Matrix& matrix) {
+  if (matrix.panel != 0) return {{rows, columns}, memory::data_type::bf16, kPanels};
   const memory::dims strides =
       matrix.transposed ? memory::dims{1, matrix.stride} : memory::dims{matrix.stride, 1};
   const auto type = dtype == KEEL_FLOAT32 ? memory::data_type::f32 : memory::data_type::bf16;
@@ -154,6 +161,7 @@ keel_status multiply_compiled(const Product& product, keel_dtype c_dtype) try {
              product.k,
              product.a.stride,
              product.b.stride,
+             product.b.panel,
              product.c.stride,
              product.a.transposed,
              product.b.transposed,
@@ -197,6 +205,27 @@ bool has_bf16_tiles() {
 
 keel_status multiply_bf16(const Product& product, keel_dtype c_dtype) {
   return multiply_compiled(product, c_dtype);
+}
+
+Matrix panels_of_bf16(int64_t k) {
+  const int64_t rows = (k + kRowsOfPanel - 1) / kRowsOfPanel * kRowsOfPanel;
+  return {nullptr, kPanel, /*transposed=*/false, rows * kPanel};
+}
+
+keel_status pack_bf16(const Matrix& b, int64_t k, int64_t first, int64_t columns,
+                      const Matrix& panels) try {
+  hold_to_one_thread();
+  const auto element = [](const Matrix& matrix, int64_t column) {
+    return static_cast<uint16_t*>(matrix.data) + matrix.offset(0, column);
+  };
+  dnnl::stream stream(cpu_engine());
+  memory from(describe(k, columns, KEEL_BFLOAT16, b), cpu_engine(), element(b, first));
+  memory to(describe(k, columns, KEEL_BFLOAT16, panels), cpu_engine(), element(panels, first));
+  dnnl::reorder(from, to).execute(stream, from, to);
+  stream.wait();
+  return KEEL_OK;
+} catch (const dnnl::error& error) {
+  return error.status == dnnl_out_of_memory ? KEEL_OUT_OF_MEMORY : KEEL_INTERNAL;
 }
 
 const char* bf16_library() {

@@ -58,6 +58,7 @@ bool is_small(const Product& product) {
 
 bool packs_b(const Product& product) {
   constexpr int64_t kFewRows = 96;  // for which it is read some times only
+  if (product.b.panel != 0) return false;
   return product.b.transposed || (product.m > kFewRows && !is_small(product));
 }
 
@@ -83,7 +84,7 @@ Blocks blocks_of(const Product& product, int64_t unit) {
   int64_t most_columns = product.n;
   if (is_small(product)) {
     if (blocks.reads_narrow_b) most_depth = kNarrowDepth;
-  } else if (!blocks.packs_b) {
+  } else if (!blocks.packs_b && product.b.panel == 0) {
     if (kInCache + product.m * product.n <= second_cache() / 4 * 3 / kBytes) {
       most_depth = std::clamp(kInCache / product.n / 8 * 8, kLeastDepth, kDepth);
     } else {
@@ -91,7 +92,7 @@ Blocks blocks_of(const Product& product, int64_t unit) {
     }
   }
   blocks.depth = equal_part(product.k, most_depth, /*unit=*/8);
-  if (blocks.packs_b) {
+  if (blocks.packs_b || product.b.panel != 0) {
     // What b is packed from, a and c pass through that cache, too.
     const int64_t units = second_cache() / 8 * 3 / kBytes / blocks.depth / unit;
     most_columns = std::max<int64_t>(1, units) * unit;

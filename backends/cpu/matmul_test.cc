@@ -13,8 +13,16 @@ namespace {
 template <typename Small>
 struct Narrow;
 
+struct Case;
+
+// How a product takes its b.
+enum class By { kPlain, kPacked };
+
 class CpuMatmul : public CpuOps {
  protected:
+  // |bias| may be null.
+  void multiply(By by, const Case& with, const keel_tensor* a, const keel_tensor* b,
+                const keel_tensor* bias, const keel_tensor* c);
   template <typename Small>
   void expect_products_of(const Narrow<Small>& type);
 };
@@ -38,6 +46,16 @@ struct Case {
             integer(activation)};
   }
 };
+
+void CpuMatmul::multiply(By by, const Case& with, const keel_tensor* a, const keel_tensor* b,
+                         const keel_tensor* bias, const keel_tensor* c) {
+  if (by == By::kPlain) return run(KEEL_OP_MATMUL, {a, b, bias}, {c}, with.attributes());
+  DeviceTensor packed(device(), b->dtype,
+                      {KEEL_PACKED_EXTENT(with.shape.k), KEEL_PACKED_EXTENT(with.shape.n)});
+  run(KEEL_OP_PACK_WEIGHTS, {b}, {packed}, {integer(with.transposed_b)});
+  run(KEEL_OP_PACKED_MATMUL, {a, packed, bias}, {c},
+      {integer(with.transposed_a), real(with.alpha), real(with.beta), integer(with.activation)});
+}
 
 std::vector<Case> cases() {
   std::vector<Case> all;
@@ -152,11 +170,13 @@ TEST_P(CpuMatmul, InFloat32) {
     if (with.beta == 0) std::fill(c.begin(), c.end(), std::numeric_limits<float>::quiet_NaN());
     const DeviceTensor ta = with.transposed_a ? floats({k, m}, a) : floats({m, k}, a);
     const DeviceTensor tb = with.transposed_b ? floats({n, k}, b) : floats({k, n}, b);
-    const DeviceTensor tbias = floats({n}, bias), tc = floats({m, n}, c);
-    run(KEEL_OP_MATMUL,
-        with.biased ? Tensors{ta, tb, tbias} : Tensors{ta, tb, static_cast<keel_tensor*>(nullptr)},
-        {tc}, with.attributes());
-    expect_product(values(tc), {with, a, b, c, bias}, 2e-6, with.activation == 0 ? 0 : 2e-6);
+    const DeviceTensor tbias = floats({n}, bias);
+    for (const By by : {By::kPlain, By::kPacked}) {
+      const DeviceTensor tc = floats({m, n}, c);
+      multiply(by, with, ta, tb, with.biased ? static_cast<const keel_tensor*>(tbias) : nullptr,
+               tc);
+      expect_product(values(tc), {with, a, b, c, bias}, 2e-6, with.activation == 0 ? 0 : 2e-6);
+    }
   }
 }
 
@@ -187,13 +207,15 @@ void CpuMatmul::expect_products_of(const Narrow<Small>& type) {
     const DeviceTensor tb =
         with.transposed_b ? tensor(type.dtype, {n, k}, b16) : tensor(type.dtype, {k, n}, b16);
     const DeviceTensor tbias = tensor(type.dtype, {n}, bias16);
-    const DeviceTensor c_narrow = tensor(type.dtype, {m, n}, c16), c_wide = floats({m, n}, c);
-    const Tensors inputs = with.biased ? Tensors{ta, tb, tbias} : Tensors{ta, tb};
-    run(KEEL_OP_MATMUL, inputs, {c_wide}, with.attributes());
-    expect_product(values(c_wide), {with, a, b, c, bias}, 2e-6, 2e-6);
-    run(KEEL_OP_MATMUL, inputs, {c_narrow}, with.attributes());
-    expect_product(widened(values<Small>(c_narrow), wide), {with, a, b, c, bias}, 2e-6,
-                   type.rounding);
+    const keel_tensor* const added = with.biased ? static_cast<const keel_tensor*>(tbias) : nullptr;
+    for (const By by : {By::kPlain, By::kPacked}) {
+      const DeviceTensor c_narrow = tensor(type.dtype, {m, n}, c16), c_wide = floats({m, n}, c);
+      multiply(by, with, ta, tb, added, c_wide);
+      expect_product(values(c_wide), {with, a, b, c, bias}, 2e-6, 2e-6);
+      multiply(by, with, ta, tb, added, c_narrow);
+      expect_product(widened(values<Small>(c_narrow), wide), {with, a, b, c, bias}, 2e-6,
+                     type.rounding);
+    }
   }
 }
 
@@ -304,6 +326,38 @@ TEST_P(CpuMatmul, OverNothingIsBetaTimesC) {
   EXPECT_EQ(values(c), (std::vector<float>{12, 24, 36, 18, 30, 42}));
   run(KEEL_OP_MATMUL, {a, b}, {c}, {integer(0), integer(0), real(1), real(0), integer(0)});
   EXPECT_EQ(values(c), std::vector<float>(6, 0.0f));
+}
+
+// What comes of packed weights does not depend on where a and c have gaps, as they do on a rank
+// that multiplies its part of the columns.
+TEST_P(CpuMatmul, ByPackedWeightsBetweenGaps) {
+  const int64_t m = 70, n = 200, k = 150, gap = 3;
+  const Case with = {{m, n, k}, false, false, 1.0, 1.0, false};
+  const auto drawn = [](int64_t count, uint32_t seed) {
+    return narrowed<bfloat16_t>(random_values(static_cast<size_t>(count), seed), to_bfloat16);
+  };
+  const auto a16 = drawn(m * (k + gap), 1), b16 = drawn(k * n, 2);
+  DeviceTensor a = tensor(KEEL_BFLOAT16, {m, k + gap}, a16);
+  a.view().shape[1] = k;
+  const DeviceTensor b = tensor(KEEL_BFLOAT16, {k, n}, b16);
+  for (const keel_dtype dtype : {KEEL_FLOAT32, KEEL_BFLOAT16}) {
+    std::vector<std::vector<float>> results;
+    for (const By by : {By::kPlain, By::kPacked}) {
+      DeviceTensor c(device(), dtype, {m, n + gap});
+      const std::vector<char> ones(c.count() * kit::dtype_size(dtype), 1);
+      upload(stream_, c.data(), ones);
+      c.view().shape[1] = n;
+      multiply(by, with, a, b, nullptr, c);
+      const auto count = static_cast<size_t>(m * (n + gap));
+      results.push_back(dtype == KEEL_FLOAT32
+                            ? download<float>(stream_, c.data(), count)
+                            : widened(download<bfloat16_t>(stream_, c.data(), count),
+                                      [](bfloat16_t value) { return to_float(value); }));
+    }
+    const double rounding = dtype == KEEL_FLOAT32 ? 1e-5 : 0.008;
+    expect_near(
+        results[1], [&](size_t i) { return results[0][i]; }, rounding, 1e-4);
+  }
 }
 
 TEST_P(CpuMatmul, StartsNoThreadsOfItsOwn) {

@@ -61,14 +61,14 @@ void begin(const Tile& tile, const Matrix& to, keel_dtype to_dtype) {
 // c = activation(sum), where |sum| is c itself or lies beside it.
 void finish(const Tile& tile, const Matrix& sum) {
   const Product& p = tile.product;
-  const bool narrows = tile.c_dtype != KEEL_FLOAT32;
+  const bool is_beside = sum.data != p.c.data;
   const int64_t size = kit::dtype_size(tile.c_dtype);
   const kernels::CastFunction cast =
-      narrows ? kernels::cast_function(KEEL_FLOAT32, tile.c_dtype) : nullptr;
+      is_beside ? kernels::cast_function(KEEL_FLOAT32, tile.c_dtype) : nullptr;
   for (int64_t i = 0; i < p.m; ++i) {
     float* const row = static_cast<float*>(sum.data) + i * sum.stride;
     activate(tile.activation, row, p.n);
-    if (narrows) cast(row, element(p.c, i, 0, size), p.n);
+    if (is_beside) cast(row, element(p.c, i, 0, size), p.n);
   }
 }
 
@@ -127,16 +127,40 @@ Matrix widen(const Matrix& matrix, keel_dtype dtype, int64_t row, int64_t column
   return {room, pitch_of(length), matrix.transposed};
 }
 
+// Whether no lines of |matrix|, of |rows| x |columns|, lie further apart than they are long.
+bool is_dense(const Matrix& matrix, int64_t rows, int64_t columns) {
+  return matrix.stride == (matrix.transposed ? rows : columns);
+}
+
+// oneDNN (2.6.3) multiplies by panels where a and c are dense; others it takes a thousand times as
+// long for.
+bool is_dense(const Product& product) {
+  return is_dense(product.a, product.m, product.k) && is_dense(product.c, product.m, product.n);
+}
+
+// |matrix|, of 16 bits, without gaps at |room|.
+Matrix close_up(const Matrix& matrix, int64_t rows, int64_t columns, void* room) {
+  const int64_t lines = matrix.transposed ? columns : rows;
+  const int64_t length = matrix.transposed ? rows : columns;
+  const auto* const from = static_cast<const uint16_t*>(matrix.data);
+  auto* const to = static_cast<uint16_t*>(room);
+  for (int64_t line = 0; line < lines; ++line) {
+    std::copy_n(from + line * matrix.stride, length, to + line * length);
+  }
+  return {room, length, matrix.transposed};
+}
+
 keel_status multiply_staged(const Tile& tile) {
   const Product& whole = tile.product;
   const bool widened = is_widened(tile.dtype);
-  const bool narrows = tile.c_dtype != KEEL_FLOAT32;
+  const bool is_packed = whole.b.panel != 0;
+  const bool is_beside = tile.c_dtype != KEEL_FLOAT32 || is_packed;
   const int64_t rows = gemm::equal_part(whole.m, kRows, kUnit);
-  const int64_t columns = gemm::equal_part(whole.n, kColumns, kUnit);
+  const int64_t columns = gemm::equal_part(whole.n, kColumns, is_packed ? whole.b.stride : kUnit);
   const int64_t depth = widened ? gemm::equal_part(whole.k, kDepth, kUnit) : whole.k;
-  const int64_t a_room = widened ? room_for(rows, depth) : 0;
+  const int64_t a_room = widened ? room_for(rows, depth) : is_packed ? (rows * depth + 1) / 2 : 0;
   const int64_t b_room = widened ? room_for(depth, columns) : 0;
-  const int64_t c_room = narrows ? rows * pitch_of(columns) : 0;
+  const int64_t c_room = is_beside ? rows * pitch_of(columns) : 0;
   const auto [a, b, c] = thread_floats({a_room, b_room, c_room});
   for (int64_t j = 0; j < whole.n; j += columns) {
     Matrix b_panel = {};
@@ -144,8 +168,9 @@ keel_status multiply_staged(const Tile& tile) {
       const Tile block =
           tile.part(i, j, std::min(rows, whole.m - i), std::min(columns, whole.n - j));
       Product p = block.product;
-      if (narrows) p.c = {c, pitch_of(columns), /*transposed=*/false};
-      if (tile.is_biased() || (narrows && p.beta != 0.0f) || p.k == 0) {
+      if (is_beside) p.c = {c, is_packed ? p.n : pitch_of(columns), /*transposed=*/false};
+      if (is_packed && !is_dense(p.a, p.m, p.k)) p.a = close_up(p.a, p.m, p.k, a);
+      if (tile.is_biased() || (is_beside && p.beta != 0.0f) || p.k == 0) {
         begin(block, p.c, KEEL_FLOAT32);
         p.beta = 1.0f;
       }
@@ -328,10 +353,26 @@ bool rounds_twice(const Tile& tile) {
 
 }  // namespace
 
+bool describe_matrix(const keel_tensor& tensor, bool transposed, Matrix* out_matrix) {
+  if (tensor.rank != 2) return false;
+  const int64_t rows = tensor.shape[0];
+  const int64_t columns = tensor.shape[1];
+  const int64_t row_stride = tensor.strides[0];
+  const int64_t column_stride = tensor.strides[1];
+  // An axis of one element has no stride to speak of.
+  if ((columns == 1 || column_stride == 1) && (rows == 1 || row_stride >= columns)) {
+    *out_matrix = {nullptr, rows == 1 ? std::max<int64_t>(1, columns) : row_stride, transposed};
+    return true;
+  }
+  if ((rows == 1 || row_stride == 1) && (columns == 1 || column_stride >= rows)) {
+    *out_matrix = {nullptr, columns == 1 ? std::max<int64_t>(1, rows) : column_stride, !transposed};
+    return true;
+  }
+  return false;
+}
+
 char* element(const Matrix& matrix, int64_t row, int64_t column, int64_t size) {
-  const int64_t offset =
-      matrix.transposed ? column * matrix.stride + row : row * matrix.stride + column;
-  return static_cast<char*>(matrix.data) + offset * size;
+  return static_cast<char*>(matrix.data) + matrix.offset(row, column) * size;
 }
 
 Tile Tile::part(int64_t row, int64_t column, int64_t rows, int64_t columns) const {
@@ -352,10 +393,20 @@ bool is_widened(keel_dtype dtype) {
   return dtype == KEEL_FLOAT16 || (dtype == KEEL_BFLOAT16 && !gemm::has_bf16());
 }
 
+Matrix packed_order(keel_dtype dtype, int64_t k, int64_t n) {
+  if (dtype == KEEL_FLOAT32) return gemm::panels_of_f32(k, n);
+  // A column that a product reads by itself would be one in 64.
+  if (dtype == KEEL_BFLOAT16 && !is_widened(dtype) && n > 1) return gemm::panels_of_bf16(k);
+  return {nullptr, n, /*transposed=*/false};
+}
+
 keel_status multiply_tile(const Tile& tile) {
   const Product& p = tile.product;
-  if (p.k != 0 && (p.m == 1 || p.n == 1 || has_few_rows(p))) return multiply_vectors(tile);
-  if (is_widened(tile.dtype) || rounds_twice(tile)) return multiply_staged(tile);
+  const bool is_packed = p.b.panel != 0;
+  const bool has_gaps = is_packed && tile.dtype == KEEL_BFLOAT16 && !is_dense(p);
+  if (p.k != 0 && !is_packed && (p.m == 1 || p.n == 1 || has_few_rows(p)))
+    return multiply_vectors(tile);
+  if (is_widened(tile.dtype) || rounds_twice(tile) || has_gaps) return multiply_staged(tile);
   return multiply_straight(tile);
 }
 

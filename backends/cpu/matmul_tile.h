@@ -28,11 +28,18 @@ struct Tile {
   Tile part(int64_t row, int64_t column, int64_t rows, int64_t columns) const;
 };
 
+// A tensor of rank 2 of which one axis is dense, but for where it lies. False for others.
+bool describe_matrix(const keel_tensor& tensor, bool transposed, gemm::Matrix* out_matrix);
+
 // Where element (row, column) of |matrix| lies; |size| in bytes.
 char* element(const gemm::Matrix& matrix, int64_t row, int64_t column, int64_t size);
 
 // Whether a and b of |dtype| are multiplied as float32, for want of a product of their own.
 bool is_widened(keel_dtype dtype);
+
+// The order of packed weights [k,n] on CPU devices, without their memory: in panels, or dense and
+// row-major where products read those as fast.
+gemm::Matrix packed_order(keel_dtype dtype, int64_t k, int64_t n);
 
 // Throws std::bad_alloc.
 keel_status multiply_tile(const Tile& tile);

@@ -52,6 +52,10 @@ const Operator* find_operator(keel_op_id op) {
       return &kAttentionMergeOperator;
     case KEEL_OP_BATCHED_MATMUL:
       return &kBatchedMatmulOperator;
+    case KEEL_OP_PACK_WEIGHTS:
+      return &kPackWeightsOperator;
+    case KEEL_OP_PACKED_MATMUL:
+      return &kPackedMatmulOperator;
     case KEEL_OP_SUM_OF_SQUARES:
       return &kSumOfSquaresOperator;
     case KEEL_OP_CLIP:

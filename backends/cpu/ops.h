@@ -61,6 +61,8 @@ extern const Operator kAttentionOperator;
 extern const Operator kAttentionBackwardOperator;
 extern const Operator kAttentionMergeOperator;
 extern const Operator kBatchedMatmulOperator;
+extern const Operator kPackWeightsOperator;
+extern const Operator kPackedMatmulOperator;
 extern const Operator kSumOfSquaresOperator;
 extern const Operator kClipOperator;
 extern const Operator kCrossEntropyShardOperator;

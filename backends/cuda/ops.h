@@ -59,6 +59,7 @@ extern const Op kEmbeddingOp;
 extern const Op kEmbeddingBackwardOp;
 // ops_matmul.cc
 extern const Op kMatmulOp;
+extern const Op kPackedMatmulOp;
 // ops_norm.cc
 extern const Op kLayerNormOp;
 extern const Op kLayerNormBackwardOp;
@@ -89,6 +90,7 @@ extern const Op kDropoutAddOp;
 extern const Op kDropoutBackwardOp;
 // ops_layout.cc
 extern const Op kTransposeOp;
+extern const Op kPackWeightsOp;
 // ops_scaled.cc
 extern const Op kCastScaledOp;
 

@@ -1,5 +1,6 @@
-// transpose.
+// transpose, and pack_weights, which is one.
 #include <array>
+#include <keel/packed_weights.hpp>
 #include <keel/permutation.hpp>
 
 #include "backends/cuda/ops.h"
@@ -48,8 +49,17 @@ keel_status run_transpose(Stream& stream, const keel_op_call& call, void*) {
                 arguments);
 }
 
+bool supports_pack_weights(const keel_op_call& call) {
+  return supports_transpose(PackAsTranspose(call).call());
+}
+
+keel_status run_pack_weights(Stream& stream, const keel_op_call& call, void* workspace) {
+  return run_transpose(stream, PackAsTranspose(call).call(), workspace);
+}
+
 }  // namespace
 
 const Op kTransposeOp = {"simt.transpose", supports_transpose, nullptr, run_transpose};
+const Op kPackWeightsOp = {"simt.pack_weights", supports_pack_weights, nullptr, run_pack_weights};
 
 }  // namespace keel::cuda

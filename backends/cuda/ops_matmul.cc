@@ -1,4 +1,5 @@
 // Matrix products: by the vendor's library where it takes them, else by backends/simt.
+#include <keel/packed_weights.hpp>
 #include <limits>
 
 #include "backends/cuda/library_products.h"
@@ -293,16 +294,39 @@ keel_status run_by_library(Stream& stream, const keel_op_call& call, void* works
   return end_matmul(stream, call, split, factors.c);
 }
 
+// ---- packed weights: as they are -----------------------------------------------------
+
+bool supports_packed_matmul(const keel_op_call& call) {
+  return supports_matmul(PackedAsMatmul(call).call());
+}
+
+keel_status run_packed_matmul(Stream& stream, const keel_op_call& call, void* workspace) {
+  return run_matmul(stream, PackedAsMatmul(call).call(), workspace);
+}
+
+bool library_takes_packed(Device& device, const keel_op_call& call, uint64_t* out_workspace_bytes) {
+  return library_takes<split_matmul>(device, PackedAsMatmul(call).call(), out_workspace_bytes);
+}
+
+keel_status run_packed_by_library(Stream& stream, const keel_op_call& call, void* workspace,
+                                  bool* out_ran) {
+  return run_by_library<split_matmul>(stream, PackedAsMatmul(call).call(), workspace, out_ran);
+}
+
 constexpr LibraryOp kMatmulByLibrary = {"cublaslt.matmul", library_takes<split_matmul>,
                                         run_by_library<split_matmul>};
 constexpr LibraryOp kBatchedMatmulByLibrary = {"cublaslt.batched_matmul",
                                                library_takes<split_batched_matmul>,
                                                run_by_library<split_batched_matmul>};
+constexpr LibraryOp kPackedMatmulByLibrary = {"cublaslt.packed_matmul", library_takes_packed,
+                                              run_packed_by_library};
 
 }  // namespace
 
 const Op kMatmulOp = {"simt.matmul", supports_matmul, nullptr, run_matmul, &kMatmulByLibrary};
 const Op kBatchedMatmulOp = {"simt.batched_matmul", supports_batched_matmul, nullptr,
                              run_batched_matmul, &kBatchedMatmulByLibrary};
+const Op kPackedMatmulOp = {"simt.packed_matmul", supports_packed_matmul, nullptr,
+                            run_packed_matmul, &kPackedMatmulByLibrary};
 
 }  // namespace keel::cuda

@@ -42,6 +42,8 @@ const Op* find_op(keel_op_id id) {
       &kClipOp,
       &kCrossEntropyShardOp,
       &kCrossEntropyShardBackwardOp,
+      &kPackWeightsOp,
+      &kPackedMatmulOp,
   };
   return id < KEEL_OP_COUNT ? kOps[id] : nullptr;
 }

@@ -1,5 +1,6 @@
-// transpose.
+// transpose, and pack_weights, which is one.
 #include <algorithm>
+#include <keel/packed_weights.hpp>
 #include <keel/permutation.hpp>
 
 #include "backends/vulkan/ops.h"
@@ -76,8 +77,17 @@ keel_status run_transpose(Stream& stream, const keel_op_call& call, void*) {
   return stream.dispatch({shader, 1}, &arguments, sizeof(arguments), groups);
 }
 
+bool supports_pack_weights(const Device& device, const keel_op_call& call) {
+  return supports_transpose(device, PackAsTranspose(call).call());
+}
+
+keel_status run_pack_weights(Stream& stream, const keel_op_call& call, void* workspace) {
+  return run_transpose(stream, PackAsTranspose(call).call(), workspace);
+}
+
 }  // namespace
 
 const Op kTransposeOp = {"vulkan.transpose", supports_transpose, nullptr, run_transpose};
+const Op kPackWeightsOp = {"vulkan.pack_weights", supports_pack_weights, nullptr, run_pack_weights};
 
 }  // namespace keel::vulkan

@@ -1,6 +1,7 @@
 // Matrix products.
 #include <algorithm>
 #include <array>
+#include <keel/packed_weights.hpp>
 
 #include "backends/vulkan/ops.h"
 
@@ -222,10 +223,22 @@ keel_status run_batched_matmul(Stream& stream, const keel_op_call& call, void*) 
   return KEEL_OK;
 }
 
+// ---- packed weights: as they are ---------------------------------------------------
+
+bool supports_packed_matmul(const Device& device, const keel_op_call& call) {
+  return supports_matmul(device, PackedAsMatmul(call).call());
+}
+
+keel_status run_packed_matmul(Stream& stream, const keel_op_call& call, void* workspace) {
+  return run_matmul(stream, PackedAsMatmul(call).call(), workspace);
+}
+
 }  // namespace
 
 const Op kMatmulOp = {"vulkan.matmul", supports_matmul, nullptr, run_matmul};
 const Op kBatchedMatmulOp = {"vulkan.batched_matmul", supports_batched_matmul, nullptr,
                              run_batched_matmul};
+const Op kPackedMatmulOp = {"vulkan.packed_matmul", supports_packed_matmul, nullptr,
+                            run_packed_matmul};
 
 }  // namespace keel::vulkan

@@ -195,9 +195,14 @@ enum {
   KEEL_OP_CLIP = 35,
   KEEL_OP_CROSS_ENTROPY_SHARD = 36,
   KEEL_OP_CROSS_ENTROPY_SHARD_BACKWARD = 37,
-  KEEL_OP_COUNT = 38,
+  KEEL_OP_PACK_WEIGHTS = 38,
+  KEEL_OP_PACKED_MATMUL = 39,
+  KEEL_OP_COUNT = 40,
   KEEL_OP_CUSTOM_BASE = 0x10000
 };
+/* The extent of packed weights (KEEL_OP_PACK_WEIGHTS) for one of the weights: the next
+ * multiple of 64, which the panels that chips read fastest divide. */
+#define KEEL_PACKED_EXTENT(extent) (((extent) + 63) / 64 * 64)
 
 /* One attribute of an operator; the schema says which member is read. */
 typedef union keel_attribute {

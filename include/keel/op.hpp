@@ -83,6 +83,8 @@ constexpr uint32_t float_attributes(keel_op_id op) {
     case KEEL_OP_MATMUL:
     case KEEL_OP_BATCHED_MATMUL:
       return 0b1100;
+    case KEEL_OP_PACKED_MATMUL:
+      return 0b110;
     case KEEL_OP_ADAMW:
       return 0b1011111;
     case KEEL_OP_LAYER_NORM:

@@ -1,0 +1,95 @@
+#include "conformance/packed_weights.h"
+
+#include <algorithm>
+#include <cstring>
+#include <keel/float_types.hpp>
+#include <keel/plugin_kit.hpp>
+
+#include "ops/case_builder.h"
+#include "ops/reference.h"
+
+namespace keel::conformance {
+namespace {
+
+// Memory of the device for a tensor that may be empty.
+Buffer buffer_for(const Stream& stream, uint64_t bytes) {
+  return {stream.device(), KEEL_MEMORY_DEVICE, std::max<uint64_t>(bytes, 1)};
+}
+
+void run(const Stream& stream, keel_op_id op, std::span<const keel_tensor* const> inputs,
+         const keel_tensor& output, std::span<const keel_attribute> attributes) {
+  const keel_tensor* const outputs[] = {&output};
+  keel_op_call call = KEEL_STRUCT_INIT(keel_op_call, KEEL_STRUCT_OP_CALL);
+  call.op = op;
+  call.input_count = static_cast<uint32_t>(inputs.size());
+  call.output_count = 1;
+  call.attribute_count = static_cast<uint32_t>(attributes.size());
+  call.inputs = inputs.data();
+  call.outputs = outputs;
+  call.attributes = attributes.data();
+  const keel_status status = keel_op_run(stream.get(), &call);
+  if (status == KEEL_UNSUPPORTED) unsupported("the device has no kernel for this call");
+  must(status, keel_op_name(op));
+}
+
+// The identity [k,k] in one of the three dtypes that weights have.
+std::vector<std::byte> identity(keel_dtype dtype, int64_t k) {
+  const uint64_t size = kit::dtype_size(dtype);
+  std::vector<std::byte> bytes(static_cast<uint64_t>(k * k) * size);
+  const auto put_one = [&](const auto& one) {
+    for (int64_t i = 0; i < k; ++i) {
+      std::memcpy(bytes.data() + static_cast<uint64_t>(i * k + i) * size, &one, size);
+    }
+  };
+  if (dtype == KEEL_FLOAT32) {
+    put_one(1.0F);
+  } else if (dtype == KEEL_BFLOAT16) {
+    put_one(to_bfloat16(1.0F));
+  } else {
+    put_one(to_float16(1.0F));
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::vector<std::byte> pack(const Stream& stream, const keel_tensor& packed,
+                            std::span<const std::byte> content, int64_t k, int64_t n) {
+  const Buffer from = buffer_for(stream, content.size());
+  const Buffer to = buffer_for(stream, content.size());
+  stream.upload(from.data(), content);
+  stream.upload(to.data(), content);
+  keel_tensor b = packed;
+  b.data = from.data();
+  b.shape[0] = k;
+  b.shape[1] = n;
+  keel_tensor result = packed;
+  result.data = to.data();
+  const keel_tensor* const inputs[] = {&b};
+  const keel_attribute attributes[] = {ops::int_attribute(0)};
+  run(stream, KEEL_OP_PACK_WEIGHTS, inputs, result, attributes);
+  std::vector<std::byte> bytes(content.size());
+  stream.download(bytes, to.data());
+  stream.synchronize();
+  return bytes;
+}
+
+std::vector<double> unpack(const Stream& stream, const keel_tensor& packed, int64_t k, int64_t n) {
+  const std::vector<std::byte> ones = identity(packed.dtype, k);
+  std::vector<std::byte> product(static_cast<uint64_t>(k * n) * kit::dtype_size(packed.dtype));
+  const Buffer a_memory = buffer_for(stream, ones.size());
+  const Buffer c_memory = buffer_for(stream, product.size());
+  stream.upload(a_memory.data(), ones);
+  const keel_tensor a = kit::make_tensor(a_memory.data(), packed.dtype, {k, k});
+  keel_tensor c = kit::make_tensor(c_memory.data(), packed.dtype, {k, n});
+  const keel_tensor* const inputs[] = {&a, &packed, /*bias=*/nullptr};
+  const keel_attribute attributes[] = {ops::int_attribute(0), ops::float_attribute(1),
+                                       ops::float_attribute(0), ops::int_attribute(0)};
+  run(stream, KEEL_OP_PACKED_MATMUL, inputs, c, attributes);
+  stream.download(product, c_memory.data());
+  stream.synchronize();
+  c.data = product.data();
+  return ops::read_tensor(c);
+}
+
+}  // namespace keel::conformance
