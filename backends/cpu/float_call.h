@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <keel/plugin_kit.hpp>
 
+#include "backends/cpu/caches.h"
 #include "backends/cpu/float_rows.h"
 #include "backends/cpu/ops.h"
 
@@ -29,7 +30,9 @@ inline kernels::ReadFloats read(const Stream& stream, const keel_tensor* tensor)
 }
 
 inline kernels::WrittenFloats written(const Stream& stream, const keel_tensor& tensor) {
-  return {address<void>(stream, tensor), tensor.dtype};
+  // What the last cache does not hold is not there when it is read.
+  const bool is_large = kit::span_bytes(tensor) > static_cast<uint64_t>(last_cache());
+  return {address<void>(stream, tensor), tensor.dtype, is_large};
 }
 
 }  // namespace keel::cpu

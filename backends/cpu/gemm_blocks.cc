@@ -1,29 +1,20 @@
 #include "backends/cpu/gemm_blocks.h"
 
-#include <unistd.h>
-
 #include <algorithm>
+
+#include "backends/cpu/caches.h"
 
 namespace keel::cpu::gemm {
 namespace {
 
 constexpr int64_t kBytes = sizeof(float);
 
-// Bytes of the second cache of a core.
-int64_t second_cache() {
-  static const int64_t bytes = [] {
-    constexpr int64_t kLeast = int64_t{1} << 19;  // where nobody says
-    return std::max<int64_t>(kLeast, sysconf(_SC_LEVEL2_CACHE_SIZE));
-  }();
-  return bytes;
-}
-
 // Whether rows so many elements apart drive each other out of a first cache of 8 ways, whose sets
 // come again each 4 KiB: 14 rows of a are read at once. Those of 12 ways hold enough of them.
 bool is_driven_out(int64_t stride) {
   constexpr int64_t kPeriod = 4096 / kBytes;
-  constexpr long kEnoughWays = 12;
-  static const long ways = sysconf(_SC_LEVEL1_DCACHE_ASSOC);
+  constexpr int64_t kEnoughWays = 12;
+  const int64_t ways = first_cache_ways();
   return ways > 0 && ways < kEnoughWays && stride % kPeriod == 0;
 }
 

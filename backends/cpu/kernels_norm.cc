@@ -2,6 +2,7 @@
 #define HWY_TARGET_INCLUDE "backends/cpu/kernels_norm.cc"
 #include <hwy/foreach_target.h>
 // After foreach_target.h, which compiles this file once for each target.
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -90,25 +91,28 @@ HWY_INLINE hn::Vec<D> normalised(D d, const NormFactors& factors, const Element*
 }
 
 // One block, or a row.
-template <typename In, typename Out>
+template <Stores kStores, typename In, typename Out>
 HWY_INLINE void normalise_block(const NormFactors& factors, const In* x, const float* gamma,
                                 const float* beta, Out* y, int64_t count) {
   if (beta != nullptr) {
     for_each_vector(count, [=](auto d, int64_t i) HWY_ATTR {
-      store_floats(d,
-                   hn::MulAdd(normalised(d, factors, x + i), hn::LoadU(d, gamma + i),
-                              hn::LoadU(d, beta + i)),
-                   y + i);
+      put_floats<kStores>(d,
+                          hn::MulAdd(normalised(d, factors, x + i), hn::LoadU(d, gamma + i),
+                                     hn::LoadU(d, beta + i)),
+                          y + i);
     });
   } else {
     for_each_vector(count, [=](auto d, int64_t i) HWY_ATTR {
-      store_floats(d, hn::Mul(normalised(d, factors, x + i), hn::LoadU(d, gamma + i)), y + i);
+      put_floats<kStores>(d, hn::Mul(normalised(d, factors, x + i), hn::LoadU(d, gamma + i)),
+                          y + i);
     });
   }
 }
 
-void normalise(const NormFactors& factors, const ReadFloats& x, const ReadFloats& gamma,
-               const ReadFloats& beta, const WrittenFloats& y, int64_t count) {
+template <Stores kStores>
+HWY_INLINE void normalise_row(const NormFactors& factors, const ReadFloats& x,
+                              const ReadFloats& gamma, const ReadFloats& beta,
+                              const WrittenFloats& y, int64_t count) {
   const bfloat16_t* const in = x.bfloat16();
   bfloat16_t* const out = y.bfloat16();
   for (int64_t first = 0; first < count; first += kBlock) {
@@ -117,13 +121,23 @@ void normalise(const NormFactors& factors, const ReadFloats& x, const ReadFloats
     const float* const factor = gamma.block(first, width, gamma_room);
     const float* const offset = beta ? beta.block(first, width, beta_room) : nullptr;
     if (in != nullptr && out != nullptr) {
-      normalise_block(factors, in + first, factor, offset, out + first, width);
+      normalise_block<Stores::kCached>(factors, in + first, factor, offset, out + first, width);
       continue;
     }
     float* const to = y.block(first, x_room);
-    normalise_block(factors, x.block(first, width, x_room), factor, offset, to, width);
+    const float* const from = x.block(first, width, x_room);
+    normalise_block<kStores>(factors, from, factor, offset, to, width);
     y.finish(first, width, to);
   }
+}
+
+void normalise(const NormFactors& factors, const ReadFloats& x, const ReadFloats& gamma,
+               const ReadFloats& beta, const WrittenFloats& y, int64_t count) {
+  if (!y.is_streamed()) {
+    return normalise_row<Stores::kCached>(factors, x, gamma, beta, y, count);
+  }
+  normalise_row<Stores::kPast>(factors, x, gamma, beta, y, count);
+  hwy::FlushStream();
 }
 
 // Of a block: adds to the sums of its columns, and returns those of g * xhat and, where a mean was
@@ -158,7 +172,7 @@ struct RowMeans {
   float slope;
 };
 
-template <typename In, typename Out>
+template <Stores kStores, typename In, typename Out>
 HWY_INLINE void write_gradient(const NormFactors& factors, const RowMeans& means, const In* dy,
                                const In* x, const float* gamma, Out* dx, int64_t count) {
   for_each_vector(count, [=](auto d, int64_t i) HWY_ATTR {
@@ -166,7 +180,7 @@ HWY_INLINE void write_gradient(const NormFactors& factors, const RowMeans& means
     const auto centered = hn::Sub(g, hn::Set(d, means.g));
     const auto rest =
         hn::NegMulAdd(normalised(d, factors, x + i), hn::Set(d, means.slope), centered);
-    store_floats(d, hn::Mul(hn::Set(d, factors.rstd), rest), dx + i);
+    put_floats<kStores>(d, hn::Mul(hn::Set(d, factors.rstd), rest), dx + i);
   });
 }
 
@@ -176,9 +190,11 @@ constexpr int64_t kLine = 32;
 // Of bfloat16 what is written is asked for before it is, and the next row while this one is
 // written: 0.80 of memcpy's rate instead of 0.74. Float32, which is twice the memory for as much to
 // do, is asked for early enough by the processor.
-void normalise_backward(const NormFactors& factors, const ReadFloats& dy, const ReadFloats& x,
-                        const ReadFloats& gamma, const WrittenFloats& dx, float* dgamma,
-                        float* dbeta, int64_t count) {
+template <Stores kStores>
+HWY_INLINE void normalise_backward_row(const NormFactors& factors, const ReadFloats& dy,
+                                       const ReadFloats& x, const ReadFloats& gamma,
+                                       const WrittenFloats& dx, float* dgamma, float* dbeta,
+                                       int64_t count) {
   const bfloat16_t* const dy_row = dy.bfloat16();
   const bfloat16_t* const x_row = x.bfloat16();
   bfloat16_t* const dx_row = dx.bfloat16();
@@ -210,14 +226,26 @@ void normalise_backward(const NormFactors& factors, const ReadFloats& dy, const 
         dy.prefetch(count + first + i);
         x.prefetch(count + first + i);
       }
-      write_gradient(factors, means, dy_row + first, x_row + first, factor, dx_row + first, width);
+      write_gradient<Stores::kCached>(factors, means, dy_row + first, x_row + first, factor,
+                                      dx_row + first, width);
       continue;
     }
     const float* const gradient = dy.block(first, width, dy_room);
+    const float* const from = x.block(first, width, x_room);
     float* const to = dx.block(first, dy_room);
-    write_gradient(factors, means, gradient, x.block(first, width, x_room), factor, to, width);
+    write_gradient<kStores>(factors, means, gradient, from, factor, to, width);
     dx.finish(first, width, to);
   }
+}
+
+void normalise_backward(const NormFactors& factors, const ReadFloats& dy, const ReadFloats& x,
+                        const ReadFloats& gamma, const WrittenFloats& dx, float* dgamma,
+                        float* dbeta, int64_t count) {
+  if (!dx.is_streamed()) {
+    return normalise_backward_row<Stores::kCached>(factors, dy, x, gamma, dx, dgamma, dbeta, count);
+  }
+  normalise_backward_row<Stores::kPast>(factors, dy, x, gamma, dx, dgamma, dbeta, count);
+  hwy::FlushStream();
 }
 
 }  // namespace HWY_NAMESPACE

@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 #include <hwy/targets.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <limits>
 #include <random>
 #include <string>
@@ -155,6 +157,43 @@ TEST_P(NormKernels, GradientsAddToTheSumsOfTheirColumns) {
       ASSERT_NEAR(dgamma[i], 2 + gradient[i] * xhat(i), 3e-6);
       ASSERT_NEAR(dbeta[i], 3 + (has_mean ? gradient[i] : 0), 1e-6);
     }
+  }
+}
+
+// By other instructions where the row begins at a line of the caches: no element beyond it is
+// written then, and each is the same.
+TEST_P(NormKernels, WritePastTheCachesWhatTheyWriteIntoThem) {
+  const Row dy(dtype_, 1), x(dtype_, 2), gamma(dtype_, 3), beta(dtype_, 4);
+  const NormFactors factors = {0.25f, 1.5f};
+  const size_t size = dtype_ == KEEL_FLOAT32 ? 4 : 2;
+  constexpr size_t kLine = 64;
+  for (const size_t shift : {size_t{0}, size_t{1}}) {
+    const size_t begin = kLine + shift * size;
+    std::vector<std::vector<std::byte>> written;
+    for (const bool past : {false, true}) {
+      for (const bool backward : {false, true}) {
+        struct alignas(kLine) Line {
+          std::byte bytes[kLine];
+        };
+        std::vector<Line> memory(kCount * size / kLine + 4);
+        auto* const bytes = reinterpret_cast<std::byte*>(memory.data());
+        std::fill_n(bytes, memory.size() * kLine, std::byte{0x5a});
+        const WrittenFloats y(bytes + begin, dtype_, past);
+        EXPECT_EQ(y.is_streamed(), past && shift == 0 && dtype_ == KEEL_FLOAT32);
+        std::vector<float> sums(2 * kCount);
+        if (backward) {
+          normalise_backward(factors, dy.read(), x.read(), gamma.read(), y, sums.data(),
+                             sums.data() + kCount, kCount);
+        } else {
+          normalise(factors, x.read(), gamma.read(), beta.read(), y, kCount);
+        }
+        EXPECT_EQ(bytes[begin - 1], std::byte{0x5a});
+        EXPECT_EQ(bytes[begin + kCount * size], std::byte{0x5a});
+        written.emplace_back(bytes, bytes + memory.size() * kLine);
+      }
+    }
+    EXPECT_EQ(written[2], written[0]) << shift;
+    EXPECT_EQ(written[3], written[1]) << shift;
   }
 }
 

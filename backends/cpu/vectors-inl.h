@@ -52,6 +52,25 @@ HWY_INLINE void store_floats(D /*d*/, hn::Vec<D> value, bfloat16_t* y) {
   hn::StoreU(hn::DemoteTo(halves, result), halves, reinterpret_cast<uint16_t*>(y));
 }
 
+// How a row of float32 is written: kPast by whole vectors past the caches, where it begins at a
+// line of them; hwy::FlushStream() comes after it. Memory is not read then before it is written,
+// which is a quarter of what layer_norm moves, or a third.
+enum class Stores { kCached, kPast };
+
+template <Stores kStores, class D>
+HWY_INLINE void put_floats(D d, hn::Vec<D> value, float* y) {
+  // Some instruction sets write 16 bytes at least.
+  if constexpr (kStores == Stores::kPast && hn::MaxLanes(D()) >= 4) {
+    hn::Stream(value, d, y);
+  } else {
+    hn::StoreU(value, d, y);
+  }
+}
+template <Stores, class D>
+HWY_INLINE void put_floats(D d, hn::Vec<D> value, bfloat16_t* y) {
+  store_floats(d, value, y);
+}
+
 // body(d, i) for the elements i, i + 1, ... of one vector of d: all of [0, count), whole vectors
 // first, then one at a time. Lambdas are marked HWY_ATTR.
 template <class Body>
