@@ -45,12 +45,11 @@ class PackedAsMatmul {
                           {a.shape[trans_a ? 0 : 1], product.outputs[0]->shape[1]});
     b_.byte_offset = packed.byte_offset;
     inputs_[0] = &a;
-    inputs_[2] = product.input_count > 2 ? product.inputs[2] : nullptr;
+    inputs_[2] = product.inputs[2];
     attributes_[0] = product.attributes[0];
     attributes_[1].i = 0;  // trans_b
     for (int i = 2; i < 5; ++i) attributes_[i] = product.attributes[i - 1];
     call_.op = KEEL_OP_MATMUL;
-    call_.input_count = 3;
     call_.inputs = inputs_;
     call_.attribute_count = 5;
     call_.attributes = attributes_;
