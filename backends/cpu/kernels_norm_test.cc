@@ -109,6 +109,23 @@ TEST_P(NormKernels, MomentsOfWhatLiesFarFromZero) {
   EXPECT_NEAR(got.variance, variance, 1e-6 * variance);
 }
 
+// As far as it can be from what a block begins with.
+TEST_P(NormKernels, MomentsOfWhatBeginsFarFromTheRest) {
+  std::mt19937 generator(1);
+  std::normal_distribution<float> normal(0, 0.001f);
+  std::vector<float> drawn(kCount);
+  for (size_t i = 0; i < drawn.size(); ++i) drawn[i] = normal(generator) + (i % 512 < 32 ? 100 : 0);
+  Row x(dtype_);
+  x.set(drawn);
+  const std::vector<double> values = x.values();
+  double mean = 0, variance = 0;
+  for (const double value : values) mean += value / kCount;
+  for (const double value : values) variance += (value - mean) * (value - mean) / kCount;
+  const Moments got = moments(x.read(), kCount);
+  EXPECT_NEAR(got.mean, mean, 5e-6 * mean);
+  EXPECT_NEAR(got.variance, variance, 1e-5 * variance);
+}
+
 TEST_P(NormKernels, MomentsOfWhatIsNotFinite) {
   Row x(dtype_);
   std::vector<float> values(kCount, 1.0f);

@@ -39,17 +39,17 @@ HWY_INLINE void store_floats(D d, hn::Vec<D> value, float* y) {
 // As to_bfloat16 rounds.
 template <class D>
 HWY_INLINE void store_floats(D /*d*/, hn::Vec<D> value, bfloat16_t* y) {
-  const hn::RebindToSigned<D> bits;
+  const hn::RebindToUnsigned<D> bits;
+  const hn::RebindToSigned<D> whole_numbers;
   const hn::Rebind<uint16_t, D> halves;
   const auto whole = hn::BitCast(bits, value);
-  const auto upper = hn::ShiftRight<16>(whole);
-  const auto odd = hn::And(upper, hn::Set(bits, 1));
-  const auto rounded = hn::ShiftRight<16>(hn::Add(whole, hn::Add(odd, hn::Set(bits, 0x7fff))));
-  const auto quiet = hn::Or(upper, hn::Set(bits, 0x40));
+  const auto odd = hn::And(hn::ShiftRight<16>(whole), hn::Set(bits, 1));
+  const auto rounded = hn::Add(whole, hn::Add(odd, hn::Set(bits, 0x7fff)));
+  const auto quiet = hn::Or(whole, hn::Set(bits, 0x400000));
   const auto is_nan = hn::RebindMask(bits, hn::IsNaN(value));
-  // The sign, which the shifts have spread, goes: what is left fits 16 bits.
-  const auto result = hn::And(hn::IfThenElse(is_nan, quiet, rounded), hn::Set(bits, 0xffff));
-  hn::StoreU(hn::DemoteTo(halves, result), halves, reinterpret_cast<uint16_t*>(y));
+  const auto result = hn::ShiftRight<16>(hn::IfThenElse(is_nan, quiet, rounded));
+  hn::StoreU(hn::DemoteTo(halves, hn::BitCast(whole_numbers, result)), halves,
+             reinterpret_cast<uint16_t*>(y));
 }
 
 // How a row of float32 is written: kPast by whole vectors past the caches, where it begins at a
