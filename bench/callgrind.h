@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Counts instructions, where times are too short or too noisy.
 #ifndef KEEL_BENCH_CALLGRIND_H_
 #define KEEL_BENCH_CALLGRIND_H_

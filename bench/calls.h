@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The calls whose cost core_overhead takes apart: each through keel.h, and as the plugin's
 // function alone, on the backend `null`, which does nothing.
 #ifndef KEEL_BENCH_CALLS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ratios of a comparison of collectives as a picture.
 #ifndef KEEL_BENCH_COLLECTIVES_CHART_H_
 #define KEEL_BENCH_COLLECTIVES_CHART_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Keel beside the best peer and the bound, cell by cell.
 #ifndef KEEL_BENCH_COLLECTIVES_COMPARISON_H_
 #define KEEL_BENCH_COLLECTIVES_COMPARISON_H_

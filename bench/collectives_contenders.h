@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Who is compared in collectives: the programs of bench/peers/, and how each is started.
 #ifndef KEEL_BENCH_COLLECTIVES_CONTENDERS_H_
 #define KEEL_BENCH_COLLECTIVES_CONTENDERS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // keel_bench_collectives: Keel's collectives beside those of Open MPI, MPICH and Gloo, and beside a
 // bound, on one host. Exit codes: 0, 1 for a failure or a wrong result of Keel's, 2 for a
 // mistake in the command line.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The comparison of collectives, as JSON for machines and Markdown for people.
 #ifndef KEEL_BENCH_COLLECTIVES_REPORT_H_
 #define KEEL_BENCH_COLLECTIVES_REPORT_H_

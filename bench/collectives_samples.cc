@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "bench/collectives_samples.h"
 
 #include <fmt/format.h>

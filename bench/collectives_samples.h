@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What was measured of collectives, launch by launch.
 #ifndef KEEL_BENCH_COLLECTIVES_SAMPLES_H_
 #define KEEL_BENCH_COLLECTIVES_SAMPLES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the comparison of collectives makes of measurements: no peer is needed for it.
 #include <gtest/gtest.h>
 

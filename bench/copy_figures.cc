@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bytes between two backends that reach each other through staging only.
 #include <fmt/format.h>
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory moved by memcpy on all cores: what operators are held against that do little but read and
 // write.
 #ifndef KEEL_BENCH_COPY_PASS_H_

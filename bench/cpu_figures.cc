@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What Keel costs on the CPU: over oneDNN called directly, and over a bare hand-off
 // between two threads.
 #include <fmt/format.h>

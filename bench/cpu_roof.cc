@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "bench/cpu_roof.h"
 
 // Highway compiles this file once for each instruction set.

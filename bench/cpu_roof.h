@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How fast the cores multiply and add when nothing else holds them up.
 #ifndef KEEL_BENCH_CPU_ROOF_H_
 #define KEEL_BENCH_CPU_ROOF_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuBLASLt called directly: what matrix products on an Nvidia GPU are held against.
 #ifndef KEEL_BENCH_CUBLAS_PEER_H_
 #define KEEL_BENCH_CUBLAS_PEER_H_

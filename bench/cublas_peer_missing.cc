@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "bench/cublas_peer.h"
 
 namespace keel::bench {

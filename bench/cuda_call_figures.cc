@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What Keel adds to the CUDA driver's calls where there is next to nothing to do.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the figures of the CUDA backend have in common.
 #ifndef KEEL_BENCH_CUDA_FIGURES_H_
 #define KEEL_BENCH_CUDA_FIGURES_H_

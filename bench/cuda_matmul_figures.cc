@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrix products on an Nvidia GPU, of the CUDA and of the Vulkan backend, against cuBLASLt and
 // PyTorch.
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators that do little but move memory, and all_reduce over PCIe, against what the driver
 // copies; the operators against PyTorch too.
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // PyTorch on the GPU, in the same races as Keel: one process for all figures of a run, which the
 // first that asks for it starts.
 #ifndef KEEL_BENCH_CUDA_TORCH_H_

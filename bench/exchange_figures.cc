@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The bridge between chips of unequal links: how far from what the links leave.
 #include <fmt/format.h>
 #include <fmt/ranges.h>

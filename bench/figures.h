@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The figures: each sets up its contenders, has them race and reports.
 #ifndef KEEL_BENCH_FIGURES_H_
 #define KEEL_BENCH_FIGURES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // All that one run on a GPU has to say (packaging/gpu.sh), in one JSON file and one table.
 #ifndef KEEL_BENCH_GPU_REPORT_H_
 #define KEEL_BENCH_GPU_REPORT_H_

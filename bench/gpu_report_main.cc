@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // keel_gpu_report: makes one report of what the steps of a run on a GPU left in a folder. Exit
 // codes: 0, 1 for a failure, 2 for a mistake in the command line.
 #include <fmt/format.h>

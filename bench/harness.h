@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Times contenders side by side: A B C A B C ..., so that a machine that is slower for a
 // while is slower for all of them. What is compared are the pairs of one round.
 #ifndef KEEL_BENCH_HARNESS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs a program to its end, and no longer than it may take.
 #ifndef KEEL_BENCH_LAUNCH_H_
 #define KEEL_BENCH_LAUNCH_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The machine that figures were taken on.
 #ifndef KEEL_BENCH_MACHINE_H_
 #define KEEL_BENCH_MACHINE_H_

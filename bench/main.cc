@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // keel_bench: takes the figures of docs/results/README.md on this machine. A missed target
 // is reported, not a failure. Exit codes: 0, 1 for a failure, 2 for a mistake in the
 // command line.

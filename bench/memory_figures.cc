@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Allocations that the cache serves, through keel.h, against the C library's malloc; and what the
 // allocator holds for those of programs.
 #include <cstdlib>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators that do little but read and write memory: what their calls are made of, on any device,
 // and how many bytes they have to move.
 #ifndef KEEL_BENCH_MEMORY_OPERATORS_H_

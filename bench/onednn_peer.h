@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // oneDNN called directly: what the CPU backend's matrix product is held against.
 #ifndef KEEL_BENCH_ONEDNN_PEER_H_
 #define KEEL_BENCH_ONEDNN_PEER_H_

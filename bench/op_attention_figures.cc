@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Attention with its gradient on the CPU device, against the rate at which oneDNN multiplies
 // matrices.
 #include <fmt/format.h>

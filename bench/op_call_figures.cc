@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the host spends on a small operator through keel.h, over the plugin's own function.
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrix products of the CPU device in many shapes, against the better of oneDNN and OpenBLAS.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Norms, softmax, losses, activations, the optimizer and conversions on the CPU device, which do
 // little but read and write memory: against PyTorch, and against memcpy of as many bytes.
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensors of a device for one operator, and the operator on several equal sets of them.
 #ifndef KEEL_BENCH_OP_TENSORS_H_
 #define KEEL_BENCH_OP_TENSORS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // OpenBLAS called directly, where it is installed: found when it is asked for, so that a build
 // needs nothing of it.
 #ifndef KEEL_BENCH_OPENBLAS_PEER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What Keel costs more than the plugin below it, where work is short: calls, gates, and the
 // way from nothing to the first result.
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What priority does for a small collective beside large ones, and what it costs those.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The extents of a matrix product: c [m,n] = a [m,k] b [k,n], all dense and row-major.
 #ifndef KEEL_BENCH_PRODUCT_H_
 #define KEEL_BENCH_PRODUCT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What ranks cost beside their operations: until they are there, while they wait for nothing, until
 // they know that one has died, and what is written down of each operation.
 #include <fmt/format.h>

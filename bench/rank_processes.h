@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Processes with ranks of one communicator, for what only many of them show.
 #ifndef KEEL_BENCH_RANK_PROCESSES_H_
 #define KEEL_BENCH_RANK_PROCESSES_H_

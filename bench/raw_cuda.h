@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A CUDA program without Keel: what the driver's own calls cost, and how fast the GPU copies. It
 // works on the plugin's primary context, so that both use the same memory.
 #ifndef KEEL_BENCH_RAW_CUDA_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A Vulkan program without Keel: the least that a runtime has to do to run a kernel and
 // wait for it, and the arithmetic that the device is capable of.
 #ifndef KEEL_BENCH_RAW_VULKAN_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // keel_bench_recording: `recorded COUNT` does to COUNT operations what makes a mismatch and a hang
 // explicable, and nothing else; `bare COUNT` runs the same loop without. For callgrind.
 // `all_reduce ROUNDS` times operations of 1 MiB between two ranks, which are recorded once, as all

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is told of figures that were measured, left out, or taken where nothing is measured.
 #include "bench/report.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ranks of one process, one a device, that sum up float32: what figures of all_reduce run.
 #ifndef KEEL_BENCH_SUMMING_RANKS_H_
 #define KEEL_BENCH_SUMMING_RANKS_H_

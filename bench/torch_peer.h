@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // PyTorch's operators, run by a Python process beside this one (peers/torch_ops.py) that takes one
 // line for each measurement, so that its rounds and Keel's take turns.
 #ifndef KEEL_BENCH_TORCH_PEER_H_

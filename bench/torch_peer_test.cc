@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The conversation with PyTorch's process: with the real one where Debian's is installed, and with
 // one that only plays it.
 #include "bench/torch_peer.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a trace costs while it is written.
 #include <fmt/format.h>
 #include <unistd.h>

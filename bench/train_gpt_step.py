@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """A training step of train_gpt on the CPU, beside the same model in PyTorch: float32, the same
 text and settings, as many threads.
 

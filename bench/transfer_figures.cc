@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Bytes between a CPU and a Vulkan device, against memcpy in the same run.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What Keel costs on a Vulkan device: over a program that calls Vulkan itself, and
 // against the arithmetic the device is capable of.
 #include <vector>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A thread that sleeps on a condition variable until it is handed something to run:
 // the smallest hand-off between threads that does not spin.
 #ifndef KEEL_BENCH_WORKER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The keel command as a user sees it: output, errors, exit codes. Runs the built binary.
 #include <gtest/gtest.h>
 #include <sys/wait.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the subcommands share: Keel brought up for them, and how they answer.
 #ifndef KEEL_CLI_COMMAND_H_
 #define KEEL_CLI_COMMAND_H_

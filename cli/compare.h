@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `keel compare`: the first tensor in which two runs part.
 #ifndef KEEL_CLI_COMPARE_H_
 #define KEEL_CLI_COMPARE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `keel compare` as a user sees it: what it says of two runs, and its exit codes.
 #include <gtest/gtest.h>
 

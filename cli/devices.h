@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // keel devices: what this machine has, and why a backend has nothing.
 #ifndef KEEL_CLI_DEVICES_H_
 #define KEEL_CLI_DEVICES_H_

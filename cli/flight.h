@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `keel flight`: what the flight recorders of a job wrote down.
 #ifndef KEEL_CLI_FLIGHT_H_
 #define KEEL_CLI_FLIGHT_H_

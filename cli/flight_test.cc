@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Who is behind, of what flight recorders wrote down; and the command on a real job's files.
 #include "cli/flight.h"
 

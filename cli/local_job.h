@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The processes of a job on this host: started together, ended together.
 #ifndef KEEL_CLI_LOCAL_JOB_H_
 #define KEEL_CLI_LOCAL_JOB_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The keel command. Exit codes: 0, 1 for a failure, 2 for a mistake in the command line.
 #include <CLI/CLI.hpp>
 #include <cstdio>

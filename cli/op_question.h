@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls of operators without memory, for asking what would run them.
 #ifndef KEEL_CLI_OP_QUESTION_H_
 #define KEEL_CLI_OP_QUESTION_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which backend computes which operator: backends are asked call by call, without memory.
 #ifndef KEEL_CLI_OP_SUPPORT_H_
 #define KEEL_CLI_OP_SUPPORT_H_

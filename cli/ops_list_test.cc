@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `keel ops list`: what it says of each backend, and the page that is made of that.
 #include <gtest/gtest.h>
 

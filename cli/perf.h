@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `keel perf`: how fast collectives are, and whether they are right.
 #ifndef KEEL_CLI_PERF_H_
 #define KEEL_CLI_PERF_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the processes of `keel perf` tell each other, on a communicator apart from the one
 // that is timed.
 #ifndef KEEL_CLI_PERF_CONTROL_H_

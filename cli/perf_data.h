@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What `keel perf` sends, and what must come back: drawn from a seed, so that each rank knows
 // every other's, and chosen so that each reduction is exact in its type, in whatever order it
 // is made.

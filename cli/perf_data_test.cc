@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What keel perf sends and expects: exact in every type, for every reduction, of any number of
 // ranks in any order; and a wrong element is found.
 #include "cli/perf_data.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ranks of `keel perf` in this process, and how they are timed.
 #ifndef KEEL_CLI_PERF_JOB_H_
 #define KEEL_CLI_PERF_JOB_H_

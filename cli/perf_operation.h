@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What `keel perf` times: the collectives, how much each moves, and how fast that is.
 #ifndef KEEL_CLI_PERF_OPERATION_H_
 #define KEEL_CLI_PERF_OPERATION_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The options of `keel perf`, named as those of nccl-tests are.
 #ifndef KEEL_CLI_PERF_OPTIONS_H_
 #define KEEL_CLI_PERF_OPTIONS_H_

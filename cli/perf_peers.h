@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `keel perf --peers`: Keel beside other libraries, round by round, each a program of its own
 // (bench/peers/) that starts its ranks itself.
 #ifndef KEEL_CLI_PERF_PEERS_H_

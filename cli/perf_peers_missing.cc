@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // In place of perf_peers.cc where the benchmarks are not built.
 #include "cli/command.h"
 #include "cli/perf_peers.h"

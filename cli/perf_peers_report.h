@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What `keel perf --peers` prints and writes as JSON.
 #ifndef KEEL_CLI_PERF_PEERS_REPORT_H_
 #define KEEL_CLI_PERF_PEERS_REPORT_H_

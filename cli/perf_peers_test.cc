@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `keel perf --peers`: what is launched, what is made of what it tells, and what is said of what
 // is not here. Programs that tell known times stand in for the libraries.
 #include <gtest/gtest.h>

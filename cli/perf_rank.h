@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One rank of `keel perf`: its place in the communicator, its buffers, and what is in them.
 #ifndef KEEL_CLI_PERF_RANK_H_
 #define KEEL_CLI_PERF_RANK_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What `keel perf` prints, in the columns of nccl-tests, and writes as JSON.
 #ifndef KEEL_CLI_PERF_REPORT_H_
 #define KEEL_CLI_PERF_REPORT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The threads of a process that time an operation together.
 #ifndef KEEL_CLI_PERF_TEAM_H_
 #define KEEL_CLI_PERF_TEAM_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `keel perf` as a user sees it: columns, sizes, bandwidths, JSON, processes, mistakes.
 #include <gtest/gtest.h>
 #include <unistd.h>

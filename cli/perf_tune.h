@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `keel perf --tune`: which algorithm was the fastest at each size, as a table for Keel to read.
 #ifndef KEEL_CLI_PERF_TUNE_H_
 #define KEEL_CLI_PERF_TUNE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `keel perf --tune`: the rules that follow from what was measured, and the file they go to.
 #include "cli/perf_tune.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `keel run`: a job of several processes on this host.
 #ifndef KEEL_CLI_RUN_H_
 #define KEEL_CLI_RUN_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `keel run`: what its processes find, how a job ends, and that nothing is left of it.
 #include <gtest/gtest.h>
 #include <sched.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // keel topo: packages, NUMA nodes, devices, network interfaces, and how far apart.
 #ifndef KEEL_CLI_TOPO_H_
 #define KEEL_CLI_TOPO_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A picture of what keel_topology_get tells.
 #ifndef KEEL_CLI_TOPO_SVG_H_
 #define KEEL_CLI_TOPO_SVG_H_

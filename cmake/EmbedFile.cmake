@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # cmake -D INPUT=file -D OUTPUT=file.inc -P EmbedFile.cmake: the bytes of a file as
 # numbers for an array.
 file(READ "${INPUT}" bytes HEX)

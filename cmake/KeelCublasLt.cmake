@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # KEEL_CUBLASLT_INCLUDE: where cublasLt.h of cuBLAS 12 or later is; nothing is linked to cuBLAS.
 # KEEL_CUBLASLT_MISSING says why there is no such folder. After KeelCuda, whose headers it needs.
 find_path(KEEL_CUBLASLT_INCLUDE cublasLt.h HINTS "${KEEL_CUDA_INCLUDE}")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # KEEL_CUDA_INCLUDE: where cuda.h and cudaTypedefs.h of CUDA 12.4 or later are; nothing is
 # linked to CUDA. KEEL_CUDA_MISSING says why there is no such folder.
 find_path(KEEL_CUDA_INCLUDE cudaTypedefs.h

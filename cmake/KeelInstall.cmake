@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What an installed Keel offers to find_package(Keel): Keel::keel to frameworks,
 # Keel::headers and keel_add_plugin() to plugins. Libraries, plugins and the command install themselves.
 include(CMakePackageConfigHelpers)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # KEEL_NCCL_INCLUDE: where nccl.h of NCCL 2.28 or later is; nothing is linked to NCCL.
 # KEEL_NCCL_MISSING says why there is no such folder. After KeelCuda, whose headers it needs.
 find_path(KEEL_NCCL_INCLUDE nccl.h HINTS "${KEEL_CUDA_INCLUDE}" "$ENV{NCCL_HOME}"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # KEEL_NVCC: CUDA's compiler, for kernels alone, and KEEL_NVCC_VERSION, as CUDA_VERSION counts.
 # KEEL_NVCC_MISSING says why there is none.
 include(KeelCuda)

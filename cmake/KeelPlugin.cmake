@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # How a plugin is built, in Keel's tree and, from an installed Keel, out of it.
 
 # keel_add_plugin(NAME SOURCES...): the target keel_NAME, which makes libkeel_NAME.so. It sees

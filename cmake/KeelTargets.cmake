@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # How targets of this project are compiled, named and laid out.
 
 set(CMAKE_CXX_STANDARD 20)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Buffers of one call that lie over each other: as the in-place form has it, or not at all.
 #include <gtest/gtest.h>
 #include <keel/keel.h>

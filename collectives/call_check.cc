@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "collectives/call_check.h"
 
 #include <keel/plugin_kit.hpp>

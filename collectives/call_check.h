@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a rank can see to be wrong with its own call.
 #ifndef KEEL_COLLECTIVES_CALL_CHECK_H_
 #define KEEL_COLLECTIVES_CALL_CHECK_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What goes wrong between ranks, and what a wrong call says.
 #include <gtest/gtest.h>
 #include <keel/keel.h>

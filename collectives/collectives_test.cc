@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Collectives through keel.h: three devices of the backend under test and whatever else
 // there is; through host aliases and through staging; against a serial reference.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One rank of a communicator: what it has called, and the thread that runs it.
 #ifndef KEEL_COLLECTIVES_COMMUNICATOR_H_
 #define KEEL_COLLECTIVES_COMMUNICATOR_H_

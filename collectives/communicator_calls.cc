@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a rank's thread calls: an operation that runs within its call, or is left for later.
 #include <algorithm>
 #include <new>

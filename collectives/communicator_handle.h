@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The handles of communicators.
 #ifndef KEEL_COLLECTIVES_COMMUNICATOR_HANDLE_H_
 #define KEEL_COLLECTIVES_COMMUNICATOR_HANDLE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Corners of the collectives: two threads on one communicator, more elements than 32 bits
 // count, memory of another device, factors that a dtype has not.
 #include <gtest/gtest.h>

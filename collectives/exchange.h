@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What each rank of a communicator tells all others, between its collectives.
 #ifndef KEEL_COLLECTIVES_EXCHANGE_H_
 #define KEEL_COLLECTIVES_EXCHANGE_H_

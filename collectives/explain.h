@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a communicator goes about its operations, for people and programs.
 #ifndef KEEL_COLLECTIVES_EXPLAIN_H_
 #define KEEL_COLLECTIVES_EXPLAIN_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a rank calls, in sixteen bytes.
 #ifndef KEEL_COLLECTIVES_FINGERPRINT_H_
 #define KEEL_COLLECTIVES_FINGERPRINT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Buffers that Keel did not allocate, between processes: the others read them where they are once
 // all have found that the kernel lets them, and from a copy staged for them before, or where it
 // does not. Nobody tries while all buffers are Keel's own.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls of one thread that are enqueued together.
 #ifndef KEEL_COLLECTIVES_GROUP_CALL_H_
 #define KEEL_COLLECTIVES_GROUP_CALL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How long a call waits for the other ranks before it leaves the operation to a thread.
 #ifndef KEEL_COLLECTIVES_IMPATIENCE_H_
 #define KEEL_COLLECTIVES_IMPATIENCE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Small calls that a rank has made before, and what follows from all of them but the buffers.
 #ifndef KEEL_COLLECTIVES_KNOWN_CALLS_H_
 #define KEEL_COLLECTIVES_KNOWN_CALLS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Counts of more elements, and buffers of more bytes, than 32 bits tell: every collective, by every
 // algorithm that is made of offsets of its own.
 #include <gtest/gtest.h>

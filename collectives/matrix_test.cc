@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every collective against a serial reference, ranks on all kinds of devices driven by one
 // thread. Of the product of operations, dtypes, reductions, worlds, sizes, places and ways to
 // reach a device, as many cases as show any two of these values together; and all pairs of

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ranks whose system has no memory left that processes can share: a failure that says what was
 // wanted, at the rank and at the others, none that hangs, and all of them usable when there is
 // memory again.

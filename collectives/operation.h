@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What one rank asks for, and which parts of its buffers that is about.
 #ifndef KEEL_COLLECTIVES_OPERATION_H_
 #define KEEL_COLLECTIVES_OPERATION_H_

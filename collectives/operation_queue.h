@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a rank has called and is not yet done.
 #ifndef KEEL_COLLECTIVES_OPERATION_QUEUE_H_
 #define KEEL_COLLECTIVES_OPERATION_QUEUE_H_

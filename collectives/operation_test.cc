@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the pieces of buffers lie that are larger than 32 bits tell, by numbers alone: how many
 // ranks there are, and how many bytes an element has, is nothing that a machine has to have.
 #include "collectives/operation.h"

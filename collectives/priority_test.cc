@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Urgent communicators: they overtake, the others give way and still go on.
 #include <algorithm>
 #include <array>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What goes wrong between ranks in several processes.
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ranks whose process may open no more files, or make none as long as is needed: a failure that
 // says so, at the rank and at the others, and nobody is killed.
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ranks in several processes, and threads of them: each runs the same cases and checks its
 // own results against the serial reference.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What one rank of a communicator works with while it runs its operations.
 #ifndef KEEL_COLLECTIVES_RANK_CONTEXT_H_
 #define KEEL_COLLECTIVES_RANK_CONTEXT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reductions over host memory.
 #ifndef KEEL_COLLECTIVES_REDUCE_H_
 #define KEEL_COLLECTIVES_REDUCE_H_

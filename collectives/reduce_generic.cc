@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #define KEEL_VECTOR_BYTES 16
 #include "collectives/reduce_kernel.h"
 #include "collectives/reduce_loops.h"

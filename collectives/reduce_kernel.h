@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The loops behind reduce(), compiled for several instruction sets.
 #ifndef KEEL_COLLECTIVES_REDUCE_KERNEL_H_
 #define KEEL_COLLECTIVES_REDUCE_KERNEL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every kernel that this processor can run, bit by bit against a loop over elements.
 #include "collectives/reduce_kernel.h"
 

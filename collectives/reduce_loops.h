@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One pass over all sources: a chunk of each is read, combined in registers, and stored
 // to every destination. Included, like reduce_vector.h, once for each instruction set.
 #ifndef KEEL_COLLECTIVES_REDUCE_LOOPS_H_

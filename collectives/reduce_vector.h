@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Vectors of KEEL_VECTOR_BYTES as the compiler offers them, and how each dtype is read
 // into the type it is accumulated in and written back. Included only by the files that
 // are compiled for one instruction set each: everything has internal linkage, and nothing

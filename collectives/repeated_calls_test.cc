@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls that are made again and again, which take a short way where they can.
 #include <gtest/gtest.h>
 #include <keel/keel.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs the operations of one rank, one after the other.
 #ifndef KEEL_COLLECTIVES_RUNNER_H_
 #define KEEL_COLLECTIVES_RUNNER_H_

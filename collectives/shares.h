@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Equal parts of a buffer in whole cache lines, so that no two ranks write one.
 #ifndef KEEL_COLLECTIVES_SHARES_H_
 #define KEEL_COLLECTIVES_SHARES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the ranks of a communicator make smaller ones of it.
 #ifndef KEEL_COLLECTIVES_SPLIT_H_
 #define KEEL_COLLECTIVES_SPLIT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether the ranks of a communicator wait for each other for good.
 #ifndef KEEL_COLLECTIVES_STANDSTILL_H_
 #define KEEL_COLLECTIVES_STANDSTILL_H_

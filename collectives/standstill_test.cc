@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ranks that can never go on are found, and those that can never are: of random programs, legal
 // and not, run in random order, with a look after every step and in the middle of some.
 #include "collectives/standstill.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ranks of a communicator, as one process sees them.
 #ifndef KEEL_COLLECTIVES_TEAM_H_
 #define KEEL_COLLECTIVES_TEAM_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The memory that the messages of one group read and write.
 #ifndef KEEL_COLLECTIVES_TRANSFER_RANGES_H_
 #define KEEL_COLLECTIVES_TRANSFER_RANGES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "collectives/urgent_traffic.h"
 
 #include <utility>

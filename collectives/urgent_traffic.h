@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Who goes first: the urgent communicators of this process, which all others give way to.
 #ifndef KEEL_COLLECTIVES_URGENT_TRAFFIC_H_
 #define KEEL_COLLECTIVES_URGENT_TRAFFIC_H_

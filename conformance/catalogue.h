@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // All cases there are for what is under test: made from the tables of levels, sizes and
 // operators once the plugin is loaded.
 #ifndef KEEL_CONFORMANCE_CATALOGUE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The certificate of a run: what `keel conform verify` checks again later.
 #ifndef KEEL_CONFORMANCE_CERTIFICATE_H_
 #define KEEL_CONFORMANCE_CERTIFICATE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What ranks send in the cases of collectives, and what must come of it.
 #ifndef KEEL_CONFORMANCE_COLLECTIVE_VALUES_H_
 #define KEEL_CONFORMANCE_COLLECTIVE_VALUES_H_

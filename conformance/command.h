@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // `keel conform run|list|verify`, for the command line program.
 #ifndef KEEL_CONFORMANCE_COMMAND_H_
 #define KEEL_CONFORMANCE_COMMAND_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Keel inside a worker process: the plugin under test, its device, and the others that
 // a case may need beside it.
 #ifndef KEEL_CONFORMANCE_ENVIRONMENT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs the keel program on plugins with one fault each: the level that should catches it.
 #include <gtest/gtest.h>
 #include <sys/wait.h>

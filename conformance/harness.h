@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the suites are written with: Keel's objects with an end of their own, checks that
 // stop a case, and data to compare.
 #ifndef KEEL_CONFORMANCE_HARNESS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Numbers of JSON texts that others may have written.
 #ifndef KEEL_CONFORMANCE_JSON_COUNT_H_
 #define KEEL_CONFORMANCE_JSON_COUNT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kernels that the suite brings along, in the formats it can be built for.
 #ifndef KEEL_CONFORMANCE_KERNEL_BINARIES_H_
 #define KEEL_CONFORMANCE_KERNEL_BINARIES_H_

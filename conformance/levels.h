@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The levels of conformance, and the claims of a device by name.
 #ifndef KEEL_CONFORMANCE_LEVELS_H_
 #define KEEL_CONFORMANCE_LEVELS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operator calls by hand, for suites that need some work of the device's own kernels.
 #ifndef KEEL_CONFORMANCE_OP_CALLS_H_
 #define KEEL_CONFORMANCE_OP_CALLS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Packed weights on a device: what its own pack_weights makes of a case's, and what its own
 // packed_matmul reads in them. Their order is nobody else's to know.
 #ifndef KEEL_CONFORMANCE_PACKED_WEIGHTS_H_

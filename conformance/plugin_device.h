@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The plugin under test by its own tables, in a process where Keel does not load it: a plugin is
 // queried once in a process.
 #ifndef KEEL_CONFORMANCE_PLUGIN_DEVICE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The lines between the runner and a worker process. The request is one JSON object on
 // the worker's standard input; the answers are one JSON object a line on descriptor 3,
 // out of reach of whatever a plugin prints.

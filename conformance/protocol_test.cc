@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The lines between the runner and its workers.
 #include "conformance/protocol.h"
 

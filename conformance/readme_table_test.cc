@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The table of what is supported, as it stands in README.md, is one that the reports give.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A run, finished or not, and the forms in which people and programs read it.
 #ifndef KEEL_CONFORMANCE_REPORT_H_
 #define KEEL_CONFORMANCE_REPORT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The forms of a report, and the certificate.
 #include "conformance/report.h"
 

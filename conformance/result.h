@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What came of the cases, and what that makes of the levels.
 #ifndef KEEL_CONFORMANCE_RESULT_H_
 #define KEEL_CONFORMANCE_RESULT_H_

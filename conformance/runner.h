@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs cases in worker processes, and finds out whose fault it was when one dies.
 #ifndef KEEL_CONFORMANCE_RUNNER_H_
 #define KEEL_CONFORMANCE_RUNNER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One run of `keel conform run` or `list`, from the options to the files.
 #ifndef KEEL_CONFORMANCE_SESSION_H_
 #define KEEL_CONFORMANCE_SESSION_H_

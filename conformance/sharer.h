@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A process that has memory in common with another one through a plugin's tables, which keel.h has
 // no way to. It does what the messages on its standard input, a socket, tell it.
 #ifndef KEEL_CONFORMANCE_SHARER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A sharer (sharer.h) as a case sees it.
 #ifndef KEEL_CONFORMANCE_SHARER_PROCESS_H_
 #define KEEL_CONFORMANCE_SHARER_PROCESS_H_

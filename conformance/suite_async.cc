@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Level async: events that mean what they say, order within and across streams, waits
 // that keep their deadline, gates.
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Level collectives: the vendor's own library behind the ccl table, through communicators of
 // which all ranks are on devices of the backend. What the library says it cannot do goes by
 // Keel's own way, and has to be right too: a case does not know beforehand which it is.

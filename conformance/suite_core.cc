@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Level core: allocation, copies and fills that are right to the last byte and touch
 // nothing beside.
 #include <fmt/format.h>

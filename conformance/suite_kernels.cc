@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Level kernels: binaries of the caller, loaded, launched in their place and unloaded.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Level memory: the kinds of memory that are claimed, what happens when there is none
 // left, and use from several threads.
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Level multi_device: the device under test together with every other that is loaded.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Level null: what a plugin owes even where its chip is not.
 #include <fmt/format.h>
 

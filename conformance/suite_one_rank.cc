@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Level collectives, cases one_rank: the vendor's library by a communicator of a single rank,
 // through the plugin's own table. On a machine with one device there is no other way to call it:
 // two ranks of a communicator may not share one, and a rank that is alone asks Keel for no library.

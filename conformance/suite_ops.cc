@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Level ops: every case of the operator table that the device takes, against the float64
 // reference.
 #include <fmt/format.h>

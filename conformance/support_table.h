@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The table of what is supported where, made from reports of finished runs.
 #ifndef KEEL_CONFORMANCE_SUPPORT_TABLE_H_
 #define KEEL_CONFORMANCE_SUPPORT_TABLE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is under test, as it crosses from the worker to the runner and into reports.
 #ifndef KEEL_CONFORMANCE_TARGET_H_
 #define KEEL_CONFORMANCE_TARGET_H_

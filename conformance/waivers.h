@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Known failures that an operator accepts for a while, each with a reason and an end.
 #ifndef KEEL_CONFORMANCE_WAIVERS_H_
 #define KEEL_CONFORMANCE_WAIVERS_H_

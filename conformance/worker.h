@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The worker process: loads the plugin under test and runs the cases it is asked for as
 // GoogleTest tests, registered once the plugin is there.
 #ifndef KEEL_CONFORMANCE_WORKER_H_

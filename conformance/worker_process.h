@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A worker process as the runner sees it.
 #ifndef KEEL_CONFORMANCE_WORKER_PROCESS_H_
 #define KEEL_CONFORMANCE_WORKER_PROCESS_H_

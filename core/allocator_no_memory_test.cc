@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The host runs out of memory inside the allocator: at any allocation of its own, nothing
 // is lost and everything goes on.
 #include <vector>

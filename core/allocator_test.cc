@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // When freed memory is used again, on devices that do nothing while they are paused.
 #include <algorithm>
 #include <atomic>

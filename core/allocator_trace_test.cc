@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Replays allocation traces on a device without memory behind its addresses, and looks at
 // what the allocator held for them. While it is paused the device does nothing of what it
 // is given, as one that is far behind its host: memory comes back by order alone.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What every C entry point does: refuse a forked child, keep exceptions inside, and
 // leave the text of a failure for keel_last_error.
 #ifndef KEEL_CORE_API_H_

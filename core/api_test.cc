@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every C function of core with handles that are none, and the life of the process.
 #include <cstddef>
 #include <functional>

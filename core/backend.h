@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One instance of a plugin: its tables, its settings and its devices.
 #ifndef KEEL_CORE_BACKEND_H_
 #define KEEL_CORE_BACKEND_H_

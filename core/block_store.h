@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The segments of one device and the blocks in them: cutting and joining, no policy.
 #ifndef KEEL_CORE_BLOCK_STORE_H_
 #define KEEL_CORE_BLOCK_STORE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which devices are ways into one physical chip.
 #ifndef KEEL_CORE_CHIP_H_
 #define KEEL_CORE_CHIP_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies between any two memories: chosen from what the devices claim, and composed
 // of streams and events.
 #ifndef KEEL_CORE_COPY_H_

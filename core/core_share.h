@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which cores are whose, where the ranks of a host share its cores out evenly.
 #ifndef KEEL_CORE_CORE_SHARE_H_
 #define KEEL_CORE_CORE_SHARE_H_

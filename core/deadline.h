@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A point in time that a wait may not pass.
 #ifndef KEEL_CORE_DEADLINE_H_
 #define KEEL_CORE_DEADLINE_H_

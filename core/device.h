@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One device of a backend: opened on first use, with its memory and the pools that
 // streams draw from.
 #ifndef KEEL_CORE_DEVICE_H_

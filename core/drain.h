@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the end of a wait for a stream's work tells: Stream::drain, and those who call it.
 #ifndef KEEL_CORE_DRAIN_H_
 #define KEEL_CORE_DRAIN_H_

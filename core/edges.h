@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a stream waited for in its device's queue.
 #ifndef KEEL_CORE_EDGES_H_
 #define KEEL_CORE_EDGES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Epoch-based reclamation: threads follow pointers of shared tables without counting
 // references, and what leaves a table is freed once nobody can be following it.
 #ifndef KEEL_CORE_EPOCH_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Points in streams that the host and other streams can wait for.
 #ifndef KEEL_CORE_EVENT_H_
 #define KEEL_CORE_EVENT_H_

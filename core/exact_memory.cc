@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "core/exact_memory.h"
 
 #include <string_view>

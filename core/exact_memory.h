@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // KEEL_ALLOC=exact: each block is an allocation of the plugin's, of the size that was asked for,
 // and nothing is cached. So whoever watches allocations (compute-sanitizer, the emulated driver)
 // sees what reaches past a block, or uses one that was freed.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // KEEL_ALLOC=exact: what is allocated is what was asked for, and what is freed goes back.
 #include <cstdlib>
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A child of fork gets KEEL_FORKED from every function of keel.h, and harms nothing of its
 // parent's.
 #include <sys/wait.h>

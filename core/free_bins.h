@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Free blocks by size.
 #ifndef KEEL_CORE_FREE_BINS_H_
 #define KEEL_CORE_FREE_BINS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A door that the host opens for streams.
 #ifndef KEEL_CORE_GATE_H_
 #define KEEL_CORE_GATE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Handles that one thread uses while another destroys them, through keel.h.
 #include <array>
 #include <atomic>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Generation-tagged handles: a value that was destroyed, or never handed out, is
 // recognised instead of followed.
 #ifndef KEEL_CORE_HANDLE_TABLE_H_

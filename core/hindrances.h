@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What may keep calls from their short way, in the whole process.
 #ifndef KEEL_CORE_HINDRANCES_H_
 #define KEEL_CORE_HINDRANCES_H_

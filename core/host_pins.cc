@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "core/host_pins.h"
 
 #include "core/device.h"

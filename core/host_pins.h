@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory of one device that the host reaches, pinned for another device.
 #ifndef KEEL_CORE_HOST_PINS_H_
 #define KEEL_CORE_HOST_PINS_H_

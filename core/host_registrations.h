@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The caller's own memory that is pinned for a device.
 #ifndef KEEL_CORE_HOST_REGISTRATIONS_H_
 #define KEEL_CORE_HOST_REGISTRATIONS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "core/hwloc_topology.h"
 
 #include <sys/auxv.h>

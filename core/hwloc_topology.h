@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The machine as hwloc sees it, and where a device lies in it.
 #ifndef KEEL_CORE_HWLOC_TOPOLOGY_H_
 #define KEEL_CORE_HWLOC_TOPOLOGY_H_

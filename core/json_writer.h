@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // JSON text, written as it goes: needs memory for the text alone, so that a lack of it is an
 // exception where one may be thrown (a tree of values may want some to be destroyed).
 #ifndef KEEL_CORE_JSON_WRITER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The gates of one stream that somebody other than the user is going to open.
 #ifndef KEEL_CORE_KEPT_GATES_H_
 #define KEEL_CORE_KEPT_GATES_H_

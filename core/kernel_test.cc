@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The caller's kernels on the fake plugin, which notices a module that is unloaded too
 // early.
 #include <array>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The streams that parts of one stream's work run on.
 #ifndef KEEL_CORE_LEGS_H_
 #define KEEL_CORE_LEGS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Leveled messages to stderr or to the framework's callback.
 #ifndef KEEL_CORE_LOG_H_
 #define KEEL_CORE_LOG_H_

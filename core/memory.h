@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The memory of one device: what is allocated where, and a cache of what was freed.
 #ifndef KEEL_CORE_MEMORY_H_
 #define KEEL_CORE_MEMORY_H_

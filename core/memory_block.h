@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The pieces that a device's memory is held in.
 #ifndef KEEL_CORE_MEMORY_BLOCK_H_
 #define KEEL_CORE_MEMORY_BLOCK_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // keel_memory_snapshot is JSON, and says the same as keel_memory_stats.
 #include <map>
 #include <nlohmann/json.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory: what it says of itself.
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Binaries that the caller loads on a device, and the kernels in them.
 #ifndef KEEL_CORE_MODULE_H_
 #define KEEL_CORE_MODULE_H_

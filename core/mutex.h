@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The lock of hot paths.
 #ifndef KEEL_CORE_MUTEX_H_
 #define KEEL_CORE_MUTEX_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What streams do, told to those who watch: traces, profilers, the race detector. Off,
 // each place that tells costs one relaxed load and a branch.
 #ifndef KEEL_CORE_OBSERVER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory runs out, the host's or the device's, at each allocation of a short run in turn:
 // the call that needed it says so, and the same run passes right afterwards.
 #include <cstdlib>

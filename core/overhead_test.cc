@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What every training step calls a thousand times allocates nothing: no memory of the
 // host's comes or goes once the first calls have filled the pools.
 #include <functional>

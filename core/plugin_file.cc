@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "core/plugin_file.h"
 
 #include <dirent.h>

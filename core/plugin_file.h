@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Opening a plugin file so that nobody but root and the user can have chosen what
 // is loaded.
 #ifndef KEEL_CORE_PLUGIN_FILE_H_

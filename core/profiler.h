@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The profiler that a framework hangs in: told of every enqueueing call.
 #ifndef KEEL_CORE_PROFILER_H_
 #define KEEL_CORE_PROFILER_H_

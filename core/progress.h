@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The thread that notices when events of one backend let streams of another go on.
 #ifndef KEEL_CORE_PROGRESS_H_
 #define KEEL_CORE_PROGRESS_H_

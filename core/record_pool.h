@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The event records of one stream, used over and over.
 #ifndef KEEL_CORE_RECORD_POOL_H_
 #define KEEL_CORE_RECORD_POOL_H_

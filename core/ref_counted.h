@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Intrusive reference counting: one word in the object, no control block, so that
 // taking a reference on a hot path allocates nothing.
 #ifndef KEEL_CORE_REF_COUNTED_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a thread remembers of the memory it has used, so that it need not ask again.
 #ifndef KEEL_CORE_REMEMBERED_BLOCKS_H_
 #define KEEL_CORE_REMEMBERED_BLOCKS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ranges of memory of which something was found out that holds until something else changes.
 #ifndef KEEL_CORE_REMEMBERED_RANGES_H_
 #define KEEL_CORE_REMEMBERED_RANGES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The process: backends, devices, handles, and what runs beside the caller.
 #ifndef KEEL_CORE_RUNTIME_H_
 #define KEEL_CORE_RUNTIME_H_

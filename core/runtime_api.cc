@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The C functions of a process: version, logs, start and end, plugins.
 #include <keel/keel.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the environment may do to a process that its start gave privileges: nothing. The
 // probe is copied, made set-user-ID root, and started by a user who is not root.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pinned host memory that copies between backends and the bridge pass through.
 #ifndef KEEL_CORE_STAGING_H_
 #define KEEL_CORE_STAGING_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The result of everything inside Keel: a code and, for a failure, a sentence.
 #ifndef KEEL_CORE_STATUS_H_
 #define KEEL_CORE_STATUS_H_

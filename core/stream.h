@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An in-order queue of one device, with what is held back behind gates and foreign
 // events.
 #ifndef KEEL_CORE_STREAM_H_

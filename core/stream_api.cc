@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The C functions of streams, events and gates.
 #include "core/api.h"
 #include "core/observer.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a stream fails, starts anew or ends.
 #include <algorithm>
 #include <new>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Recovering and closing a stream, with what its users cannot make happen at will.
 #include <unistd.h>
 

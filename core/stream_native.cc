@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Streams that Keel shares with work of the vendor's own interface.
 #include "core/runtime.h"
 #include "core/stream.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How far a stream has come, for whoever has to know when memory is free.
 #ifndef KEEL_CORE_TIMELINE_H_
 #define KEEL_CORE_TIMELINE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What keel_topology_get tells.
 #ifndef KEEL_CORE_TOPOLOGY_H_
 #define KEEL_CORE_TOPOLOGY_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The C functions of the machine's topology.
 #include "core/api.h"
 #include "core/chip.h"

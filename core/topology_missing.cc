@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Topology and staging in a build without hwloc.
 #include "core/staging.h"
 #include "core/topology.h"

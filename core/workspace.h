@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Scratch memory that all work of one stream shares.
 #ifndef KEEL_CORE_WORKSPACE_H_
 #define KEEL_CORE_WORKSPACE_H_

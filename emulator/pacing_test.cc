@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A paced device against its profile. What is asserted is exact by the chip's own clock,
 // or a lower bound of the host's; how near the host comes is printed.
 #include <sys/resource.h>

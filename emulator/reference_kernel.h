@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The operators of Keel on the emulated chip: the float64 reference, rounded to the
 // outputs' dtypes. Slow, and right by definition, so that a result says nothing of any
 // chip's numerics.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a call on the emulated chip, or work on one of its streams, came to.
 #ifndef KEEL_EMULATOR_STATUS_H_
 #define KEEL_EMULATOR_STATUS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the runner reads from a worker process, where a plugin may write too.
 #include "conformance/protocol.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any sequence of calls of keel.h.
 #include <cstdio>
 #include <cstdlib>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Numbers drawn from a row of bytes, a fuzzer's or a generator's.
 #ifndef KEEL_FUZZ_BYTES_H_
 #define KEEL_FUZZ_BYTES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Certificates, whose digest is only looked at once the rest is in order.
 #include "conformance/certificate.h"
 

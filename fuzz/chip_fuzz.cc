@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // PCI addresses as vendors write them, and which devices are one chip.
 #include <algorithm>
 

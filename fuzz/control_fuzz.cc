@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a rank may find in the memory it shares with another one: a process that lies, or writes
 // where it should not. Rank 0 is here and runs operations; rank 1 is a process that does nothing
 // but hand out its memory, and everything it would write there is the fuzzer's, who may write

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The environment that keel_init and its plugins read: one variable a line, in this order.
 // Those that name files are left out.
 #include <keel/keel.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files of flight recorders: what the input has goes to the front of the header and of the
 // entries; the rest, which would only be zeroes to copy, is made here.
 #include <keel/keel.h>

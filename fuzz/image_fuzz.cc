@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Module images of the caller, as the CUDA backend looks at them before a driver does, which is
 // told no size. What passes has all its headers, and all they speak of, within itself.
 #include <elf.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a rank may find in shared memory where ranks look for islands: other ones that lie of their
 // native libraries, of the ids to meet by, of how they got on and of where they belong. One rank
 // is here, on an emulated chip that has such a library; the others are a process that does nothing,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Chip profiles of the emulator.
 #include "emulator/profile.h"
 

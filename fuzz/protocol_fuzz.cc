@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a worker process reads from the runner.
 #include "conformance/protocol.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What `keel ops` is asked: an operator, its dtype, its shapes and its attributes.
 #include "cli/command.h"
 #include "cli/op_question.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Any calls of keel.h in any order with any arguments that its rules allow: wrong
 // handles, wild device pointers, sizes past the end, structs of the wrong type. What only
 // the caller can know stays right: host memory is real, and work on one piece of memory is

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A million random calls from four threads: no crash, no hang, no race, and a sentence
 // for each refusal.
 #include "fuzz/random_calls.h"

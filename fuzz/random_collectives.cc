@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Random calls of communicators and collectives.
 #include <algorithm>
 #include <mutex>

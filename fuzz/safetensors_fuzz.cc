@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensor files. One that opens has what its header says, and is the same as itself.
 #include <sys/mman.h>
 #include <unistd.h>

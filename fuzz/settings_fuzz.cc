@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Settings of the emulated chip: KEEL_SIM_SETTINGS, whose values may be given one by one too.
 #include <cstdlib>
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Another process that is a rank only by name: it hands out its memory and does nothing else, so
 // that what it would write where ranks share memory is the fuzzer's.
 #ifndef KEEL_FUZZ_SILENT_PEER_H_

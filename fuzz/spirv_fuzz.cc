@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // SPIR-V modules of the caller, as the Vulkan backend reads them before a driver does.
 #include "backends/vulkan/spirv.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tables of algorithms, and what a rank finds in the segment as one.
 #include <algorithm>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Descriptions of machines that are not there.
 #include <keel/keel.h>
 

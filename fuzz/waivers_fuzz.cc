@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files of waivers, and the globs in them.
 #include "conformance/waivers.h"
 

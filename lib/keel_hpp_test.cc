@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The C++ interface: ownership, failures, calls, DLPack, through libkeel on a device of the CPU or
 // of KEEL_TEST_BACKEND.
 #include <dlpack/dlpack.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An embedding whose table lies in shards, a range of the vocabulary on each rank: all ranks
 // together make the very bits of one that has the whole table.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Building blocks of the case generators.
 #ifndef KEEL_OPS_CASE_BUILDER_H_
 #define KEEL_OPS_CASE_BUILDER_H_

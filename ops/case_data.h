@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Contents of the tensors of a case, and the call itself. Every element depends on
 // (seed, case, tensor, element) and on nothing else, so that a failure is repeated from
 // its case and seed alone, on any machine, in any order.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The case generators of the operators: what the rows of the table name as cases.
 #ifndef KEEL_OPS_CASE_GENERATORS_H_
 #define KEEL_OPS_CASE_GENERATORS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Interesting calls of each operator, for conformance and tests: ones, primes, empty
 // tensors, long rows, every transpose, optional inputs left out, special values.
 #ifndef KEEL_OPS_CASES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cases of the activations with a gate or a bias.
 #include <iterator>
 #include <string>

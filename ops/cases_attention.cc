@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cases of attention, its gradient and its merge.
 #include <string>
 #include <utility>

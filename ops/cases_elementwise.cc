@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cases of the operators whose tensors all have one shape: fill, cast, add, scale,
 // axpy, gelu, adamw.
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cases of what moves elements.
 #include <cstdio>
 #include <keel/plugin_kit.hpp>

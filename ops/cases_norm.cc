@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cases of the normalisations of rows, and of softmax.
 #include <string>
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cases of the norms of gradients, and of what is done with them.
 #include <string>
 #include <utility>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Cases of the operators whose tensors differ in shape: sum, matmul, embedding, cross
 // entropy.
 #include <string>

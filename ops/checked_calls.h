@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operator calls that a thread has made before, and of which everything but the memory is known to
 // be right: a training step makes the same ones each time.
 #ifndef KEEL_OPS_CHECKED_CALLS_H_

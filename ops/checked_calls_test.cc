@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operator calls that are made again, and what must not be believed of them because it was once so.
 #include <dlfcn.h>
 #include <linux/membarrier.h>

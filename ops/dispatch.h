@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // From a checked call to enqueued work.
 #ifndef KEEL_OPS_DISPATCH_H_
 #define KEEL_OPS_DISPATCH_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What tests of operators through keel.h share: calls, and a runtime with a backend that has all
 // operators beside a device that has two kernels.
 #ifndef KEEL_OPS_DISPATCH_FIXTURE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators through keel.h: on a backend that has them all, and on a device that has one kernel.
 #include <cstring>
 #include <numeric>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A plugin for dispatch_test alone: one device whose memory is its own, whose streams
 // run everything at once, and which has two kernels, a poor one among them, so that selection and
 // the fallback have something to decide on every machine.

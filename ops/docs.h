@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // docs/operators.md, written from the schema table.
 #ifndef KEEL_OPS_DOCS_H_
 #define KEEL_OPS_DOCS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // run_fallback: an operator on a CPU device, for a device that has no kernel for it.
 #include <array>
 #include <keel/plugin_kit.hpp>

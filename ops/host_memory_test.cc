@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators of a CPU device on memory that is not its own: what an optimizer's state is stepped in
 // where a GPU has no room for it.
 #include <cmath>

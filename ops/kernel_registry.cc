@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "ops/kernel_registry.h"
 
 #include "core/runtime.h"

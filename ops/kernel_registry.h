@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kernels that frameworks and vendors registered at run time.
 #ifndef KEEL_OPS_KERNEL_REGISTRY_H_
 #define KEEL_OPS_KERNEL_REGISTRY_H_

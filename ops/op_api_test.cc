@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Wrong arguments to every operator function of keel.h: a status with a text that names
 // the argument, and a runtime that goes on.
 #include <gtest/gtest.h>

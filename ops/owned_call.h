@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A copy of a keel_op_call that owns all it points to.
 #ifndef KEEL_OPS_OWNED_CALL_H_
 #define KEEL_OPS_OWNED_CALL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Philox4x32-10 (Salmon, Moraes, Dror and Shaw, 2011): random words from a counter and a key.
 #ifndef KEEL_OPS_PHILOX_H_
 #define KEEL_OPS_PHILOX_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What every operator should compute, in float64 on host memory: slow, plain, and the
 // judge of all kernels.
 #ifndef KEEL_OPS_REFERENCE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // References: activations, alone and with a gate or a bias.
 #include "ops/reference_activation.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The activations in float64, for the references of all operators that end in one; and of each
 // value its size, as large as the relative error of a kernel may grow, in units of
 // transcendental()'s scale.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The references of the activations with a gate or a bias: by hand, and gradients against
 // central differences of the forward ones.
 #include <gtest/gtest.h>

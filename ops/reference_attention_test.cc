@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The references of attention: by hand, against a softmax written out, and the gradient against
 // central differences.
 #include <gtest/gtest.h>

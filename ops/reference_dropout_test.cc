@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Philox by its known answers; the references of dropout: by hand, and the gradient against
 // central differences.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // References: each element by itself.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Host tensors for the tests of the references, and gradients by central differences.
 #ifndef KEEL_OPS_REFERENCE_FIXTURE_H_
 #define KEEL_OPS_REFERENCE_FIXTURE_H_

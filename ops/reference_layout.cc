@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // References: elements in another order.
 #include "ops/reference_functions.h"
 #include "ops/reference_workspace.h"

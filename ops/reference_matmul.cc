@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // References: one product, of weights as they are or packed.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // References: normalisations of rows, and softmax.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // References: norms of gradients, and what is done with them.
 #include <cmath>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // References: many products at once.
 #include <cmath>
 #include <vector>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The reference of rope: by hand, and its inverse against central differences.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // References: 8-bit floats, with the scale that brings numbers into their range.
 #include <algorithm>
 #include <cmath>

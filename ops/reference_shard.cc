@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // References: losses over a vocabulary in shards.
 #include <cmath>
 #include <limits>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // References: sums, tables, losses.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a reference works on: float64 copies of a call's inputs, and room for its outputs.
 #ifndef KEEL_OPS_REFERENCE_WORKSPACE_H_
 #define KEEL_OPS_REFERENCE_WORKSPACE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The operators of Keel: one row an operator, from which the checks of every call,
 // docs/operators.md and the conformance cases are made. Stateless and thread-safe.
 #ifndef KEEL_OPS_SCHEMA_H_

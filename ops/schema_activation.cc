@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rows of the schema table: activations, alone and with what models fuse into them, a gate or a
 // bias.
 #include "ops/case_generators.h"

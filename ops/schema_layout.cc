@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rows of the schema table: elements in another order.
 #include "ops/case_generators.h"
 #include "ops/reference_functions.h"

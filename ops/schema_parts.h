@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What rows of several families share: tolerances, dtypes by their short names, tensors.
 // Numbers of tolerances: u = 2^-24 is half the distance of float32 neighbours at 1.
 #ifndef KEEL_OPS_SCHEMA_PARTS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The rows of the schema table, by family: ops/schema_<family>.cc defines them, with the
 // shape rules, cases and references that they name, and ops/schema_table.cc numbers them.
 #ifndef KEEL_OPS_SCHEMA_ROWS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rows of the schema table: losses over a vocabulary that lies in shards, a range of its
 // entries on each rank.
 #include "ops/case_generators.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The table itself: the row of each number.
 #include <algorithm>
 #include <iterator>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which kernel runs a call on a device.
 #ifndef KEEL_OPS_SELECTION_H_
 #define KEEL_OPS_SELECTION_H_

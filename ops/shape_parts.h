@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the shape rules of several families share: a tensor's rank and shape, and the words
 // that refuse them.
 #ifndef KEEL_OPS_SHAPE_PARTS_H_

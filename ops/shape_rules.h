@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The shape rules of the operators: what the rows of the table name as check_shapes. Each
 // returns true, or writes |error| through refuse() and returns false. Ranks, extents,
 // dtypes and attribute ranges have been checked; tensors may be NULL only where optional.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shape rules of attention, its gradient and its merge.
 #include <keel/plugin_kit.hpp>
 

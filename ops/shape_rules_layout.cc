@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shape rules: elements in another order.
 #include <keel/plugin_kit.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shape rules of the normalisations and of softmax: operators of rows, which lie along the last
 // axis.
 #include <algorithm>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shape rules: norms of gradients, and what is done with them.
 #include <keel/plugin_kit.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shape rules: packed weights.
 #include <keel/plugin_kit.hpp>
 

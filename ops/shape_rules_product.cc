@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shape rules: many products at once.
 #include "ops/shape_parts.h"
 #include "ops/shape_rules.h"

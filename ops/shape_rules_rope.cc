@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shape rules of the positions.
 #include "ops/shape_parts.h"
 #include "ops/shape_rules.h"

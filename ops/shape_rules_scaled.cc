@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shape rules: 8-bit floats, with the scale that brings numbers into their range.
 #include <keel/plugin_kit.hpp>
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # bundle.sh BUILD OUTPUT [--tests]: out of the finished release build in BUILD, the folder
 # OUTPUT/keel-VERSION-linux-x86_64/ and its tarball, which run wherever glibc is new enough.
 # --tests: the test programs as well, in a tarball of their own that unpacks into the same

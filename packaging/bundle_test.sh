@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # bundle_test.sh BUILD: makes a bundle of the build, unpacks the tarballs, and runs them where
 # there is nothing but glibc, and here beside libraries of the same names.
 set -euo pipefail

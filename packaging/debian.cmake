@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Debian packages, by `cpack` in the build folder: the runtime, the command, the development
 # files, and one a backend, so that a machine carries the dependencies of its own chips alone.
 set(CPACK_GENERATOR DEB)

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # debian_test.sh BUILD: makes the Debian packages of the build, looks at what they say, and runs
 # Keel from a root that they were unpacked into.
 set -euo pipefail

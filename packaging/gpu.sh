@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # gpu [--output PREFIX] [--emulated] [--quick] [--root FOLDER]: all that needs a GPU, in one run
 # that nobody watches and that ends within ten minutes: conformance, the sanitizer, a ring and a
 # training over chips of several backends, and figures beside cuBLASLt and PyTorch. It installs

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # gpu_test.sh BUILD: gpu.sh over the emulated driver, where every step can be taken, and without
 # any driver, where each is left out with its reason.
 set -uo pipefail

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # out_of_tree_test.sh BUILD: installs the build under a prefix and goes a vendor's way from
 # there: a project of its own finds the package, builds a plugin, and the installed command
 # certifies it. Then a framework's: a program that links libkeel.

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # run [REGEX]: the bundled tests, or those whose name fits, against the Keel they lie beside.
 # Prints the output of those that fail, and ends with a status other than 0 if any did.
 set -uo pipefail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where two runs part: tensors of two files, or of two folders with a file a step, one by one.
 #ifndef KEEL_TENSORFILE_COMPARISON_H_
 #define KEEL_TENSORFILE_COMPARISON_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where files and folders part, and what cannot be compared.
 #include "tensorfile/comparison.h"
 

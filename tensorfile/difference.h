@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How far two tensors of one shape lie from each other.
 #ifndef KEEL_TENSORFILE_DIFFERENCE_H_
 #define KEEL_TENSORFILE_DIFFERENCE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Figures of two tensors, against values by hand.
 #include "tensorfile/difference.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The dtypes of tensor files, by their names in the header.
 #ifndef KEEL_TENSORFILE_DTYPES_H_
 #define KEEL_TENSORFILE_DTYPES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What functions of files throw.
 #ifndef KEEL_TENSORFILE_FILE_ERROR_H_
 #define KEEL_TENSORFILE_FILE_ERROR_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // In which order the tensors of a file are meaningful, and which layer each is of.
 #ifndef KEEL_TENSORFILE_ORDER_H_
 #define KEEL_TENSORFILE_ORDER_H_

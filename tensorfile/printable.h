@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #ifndef KEEL_TENSORFILE_PRINTABLE_H_
 #define KEEL_TENSORFILE_PRINTABLE_H_
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files that are replaced as a whole.
 #ifndef KEEL_TENSORFILE_REPLACEMENT_H_
 #define KEEL_TENSORFILE_REPLACEMENT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files that are replaced as a whole, and what is left of those that were not.
 #include "tensorfile/replacement.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files of named tensors: eight bytes of the header's length, little-endian, a header in JSON,
 // then the data of all tensors, one behind the other.
 #ifndef KEEL_TENSORFILE_SAFETENSORS_H_

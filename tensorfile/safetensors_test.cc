@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files that are whole, and files that are not.
 #include "tensorfile/safetensors.h"
 

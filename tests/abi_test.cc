@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What crosses the plugin boundary: layouts that may only grow, and exported symbols.
 #include <gtest/gtest.h>
 #include <keel/keel.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The C headers alone, in plain C11. */
 #include <keel/abi.h>
 #include <keel/cpu_kernel.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Who may include whom: samples, conformance, cli -> collectives -> ops -> core ->
 // include; backends -> the vendor side of include alone; emulator -> ops, and only
 // backends/sim -> emulator. Vendors' interfaces in vendor/ are for backends and the emulator.

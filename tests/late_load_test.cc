@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // libkeel.so comes into a process at any time, as a framework's extension brings it: also once
 // there is no room left for thread-local memory that has a fixed place in every thread.
 #include <dlfcn.h>

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # without_cuda_test.sh SOURCE WORK: the project can be configured where CUDA's headers are not, or
 # are too old: its backend is left out, with a line that says so, and the rest is there.
 set -uo pipefail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* The part of Nvidia's management library, libnvidia-ml.so.1, that is used here. Its header comes
  * with packages that few build machines have, so this says what it says: names, numbers and layouts
  * are those of the nvml.h of NVML 13 (CUDA 13.0), and none has changed since NVML 11. Nothing is

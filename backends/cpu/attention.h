@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What attention and its gradient share on the CPU: which keys a query sees, heads of tensors as
 // matrices, and the products of a block of queries and a block of keys.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // attention and its gradient over several blocks of queries and keys, and on parts of one packed
 // tensor.
 #include <pthread.h>

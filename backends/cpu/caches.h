@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The caches of this machine's cores, in bytes; what nobody says of them is a guess.
 #ifndef KEEL_BACKENDS_CPU_CACHES_H_
 #define KEEL_BACKENDS_CPU_CACHES_H_

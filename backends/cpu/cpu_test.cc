@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The plugin through the ABI: settings, devices, memory, streams, events.
 #include <sys/mman.h>
 #include <unistd.h>

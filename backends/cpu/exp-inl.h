@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // e^x of float32, for kernels that are compiled once for each instruction set: included by their
 // sources after <hwy/highway.h>.
 #if defined(KEEL_BACKENDS_CPU_EXP_INL_H_) == defined(HWY_TARGET_TOGGLE)

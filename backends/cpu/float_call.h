@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls whose tensors are dense and float32 or of a 16-bit float type, computed in float32.
 #ifndef KEEL_BACKENDS_CPU_FLOAT_CALL_H_
 #define KEEL_BACKENDS_CPU_FLOAT_CALL_H_

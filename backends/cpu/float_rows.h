@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rows of float32 or of a 16-bit type, which kernels see as blocks of float32 either way.
 #ifndef KEEL_BACKENDS_CPU_FLOAT_ROWS_H_
 #define KEEL_BACKENDS_CPU_FLOAT_ROWS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrix products on the calling thread alone; ops_matmul.cc cuts large ones into tiles and spreads
 // them over the device's cores. The loops are those of Goto and van de Geijn, "Anatomy of
 // High-Performance Matrix Multiplication" (2008), save that what lies well is read where it is.

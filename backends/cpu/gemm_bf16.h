@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of bfloat16 matrices by the processor's own instructions for them, on the calling thread
 // alone: oneDNN's (gemm_bf16_onednn.cc), or none (gemm_bf16_missing.cc).
 #ifndef KEEL_BACKENDS_CPU_GEMM_BF16_H_

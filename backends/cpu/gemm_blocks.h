@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a product of float32 is gone through. The numbers were measured on one core with AVX-512 and
 // a second cache of 2 MiB (docs/decisions/033-products-of-our-own.md); extents, strides and the
 // size of the cache decide.

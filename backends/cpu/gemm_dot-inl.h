@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of few rows with a transposed b, along k: to pack b, which is read once or twice then,
 // would cost more than the product. Compiled once for each instruction set: included by gemm.cc
 // after <hwy/highway.h>.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The innermost part of a product: some rows of a times a strip of columns of b, their sums in
 // registers. Compiled once for each instruction set: included by gemm.cc after <hwy/highway.h>.
 #if defined(KEEL_BACKENDS_CPU_GEMM_KERNEL_INL_H_) == defined(HWY_TARGET_TOGGLE)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Copies of parts of matrices in the order in which products read them. Compiled once for each
 // instruction set: included by gemm.cc after <hwy/highway.h>.
 #if defined(KEEL_BACKENDS_CPU_GEMM_PACK_INL_H_) == defined(HWY_TARGET_TOGGLE)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // b in panels, put there once for many products.
 #include "backends/cpu/gemm.h"
 

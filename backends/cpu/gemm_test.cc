@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of float32 in each instruction set that this processor has. Elements are small integers,
 // so that sums are exact in whichever order they are taken.
 #include "backends/cpu/gemm.h"

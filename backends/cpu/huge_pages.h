@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Pages of 2 MiB for memory that the system would keep in pages of 4 KiB.
 #ifndef KEEL_BACKENDS_CPU_HUGE_PAGES_H_
 #define KEEL_BACKENDS_CPU_HUGE_PAGES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Loops over memory on the calling thread, each compiled for several instruction
 // sets and chosen at run time (Highway). Pointers are host addresses of dense
 // arrays of |count| elements; an output may equal an input, never partly overlap.

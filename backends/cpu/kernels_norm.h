@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rows of layer_norm, rms_norm, softmax and their gradients, each on the calling thread; see
 // kernels.h. The order of every sum depends on the length of the row alone.
 #ifndef KEEL_BACKENDS_CPU_KERNELS_NORM_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The rows of normalisations and softmax, in each instruction set that this processor has and for
 // each type of floats.
 #include "backends/cpu/kernels_norm.h"

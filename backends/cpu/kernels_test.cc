@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The kernels of each instruction set that this processor has; through the plugin
 // only the best one runs.
 #include "backends/cpu/kernels.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // transpose and cast_scaled through the CPU plugin: bits, which cases of the schema table do not
 // look at, and that the number of cores leaves every one of them as it is.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the losses of whole rows of logits, and of shards of them, share.
 #ifndef KEEL_BACKENDS_CPU_LOSS_ROWS_H_
 #define KEEL_BACKENDS_CPU_LOSS_ROWS_H_

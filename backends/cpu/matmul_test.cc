@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // matmul through the ABI against a float64 reference, and the threads it uses.
 #include <cmath>
 #include <filesystem>

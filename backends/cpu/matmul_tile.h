@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products on the calling thread with all that belongs to one: what it is added to, the
 // activation, the rounding to 16 bits. ops_matmul.cc cuts large ones into tiles.
 #ifndef KEEL_BACKENDS_CPU_MATMUL_TILE_H_

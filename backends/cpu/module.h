@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels of the caller: functions of a shared object that run over a grid.
 #ifndef KEEL_BACKENDS_CPU_MODULE_H_
 #define KEEL_BACKENDS_CPU_MODULE_H_

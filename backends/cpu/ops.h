@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The operators of the CPU backend: one row an operator, see operator_table().
 #ifndef KEEL_BACKENDS_CPU_OPS_H_
 #define KEEL_BACKENDS_CPU_OPS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // attention and the merge of partial results.
 #include <algorithm>
 #include <array>

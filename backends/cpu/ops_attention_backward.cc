@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // attention_backward: the probabilities are computed again from logsumexp, for a block of queries
 // and a block of keys at a time. Where heads are enough for all cores, one pass over the blocks of
 // a head makes its three gradients, with five products a block. Else a pass over the queries makes

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // fill, cast, add, scale, axpy and adamw: each element by itself.
 #include <algorithm>
 #include <cmath>

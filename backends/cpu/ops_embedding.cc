@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // embedding and its gradient: rows picked and summed by index.
 #include <algorithm>
 #include <cstring>

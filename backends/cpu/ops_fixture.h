@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators of the CPU plugin run through the ABI on device tensors.
 #ifndef KEEL_BACKENDS_CPU_OPS_FIXTURE_H_
 #define KEEL_BACKENDS_CPU_OPS_FIXTURE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // transpose: elements in another order, whatever is in them.
 #include <algorithm>
 #include <cstring>

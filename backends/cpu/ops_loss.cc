@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // sum and cross-entropy: reductions of rows.
 #include <algorithm>
 #include <cmath>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // matmul: c = activation(alpha * op(a) op(b) + beta * c + bias); packed_matmul, the same by weights
 // that ops_packed.cc has put in order; and batched_matmul, many products without the last two.
 #include <algorithm>

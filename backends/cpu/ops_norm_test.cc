@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gradients of normalisations through the ABI: what the sums over all rows depend on.
 #include "backends/cpu/ops_fixture.h"
 

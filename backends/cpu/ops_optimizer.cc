@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // sum_of_squares and clip: the norm of a gradient, and holding it.
 #include <algorithm>
 #include <array>

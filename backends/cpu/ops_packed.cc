@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // pack_weights: b in the order in which packed_matmul (ops_matmul.cc) reads it fastest.
 #include <algorithm>
 #include <keel/packed_weights.hpp>

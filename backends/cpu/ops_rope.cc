@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rotary position embedding. 16-bit types are computed in float32 and rounded once.
 #include <algorithm>
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cast_scaled: to the 8-bit float types and back, by a scale that is read on the way.
 #include <algorithm>
 #include <array>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cross_entropy_shard and its gradient: the part of a loss that a range of the vocabulary has.
 #include <algorithm>
 #include <keel/plugin_kit.hpp>

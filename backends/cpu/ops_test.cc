@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every operator but matmul through the ABI against a float64 reference written here.
 #include <algorithm>
 #include <cmath>

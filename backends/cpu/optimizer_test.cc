@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Norms, sharded losses and batches through the CPU plugin: what cases of the schema table do
 // not reach, and that the number of cores leaves every bit as it is.
 #include <gtest/gtest.h>

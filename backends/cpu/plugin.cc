@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tables of the CPU plugin: checks of structs, handles to objects, nothing
 // else. What a slot does is in the object it calls.
 #include <keel/abi.h>

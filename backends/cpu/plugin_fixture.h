@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The built CPU plugin as a test sees it: through the ABI alone.
 #ifndef KEEL_BACKENDS_CPU_PLUGIN_FIXTURE_H_
 #define KEEL_BACKENDS_CPU_PLUGIN_FIXTURE_H_

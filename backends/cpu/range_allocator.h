@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #ifndef KEEL_BACKENDS_CPU_RANGE_ALLOCATOR_H_
 #define KEEL_BACKENDS_CPU_RANGE_ALLOCATOR_H_
 

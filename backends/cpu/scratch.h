@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory that kernels work in: kept from one call to the next, so that calls do not allocate it and
 // threads with a small stack run them.
 #ifndef KEEL_BACKENDS_CPU_SCRATCH_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels that write past the memory they were given: whether anybody notices depends on what else
 // lies in the driver's allocation.
 #include <cstdlib>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The bridge between a GPU and a processor, on the emulated chip: sums that the GPU makes.
 #include <cstring>
 

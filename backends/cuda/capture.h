@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A framework's captures of CUDA graphs, which go on beside Keel's calls.
 #ifndef KEEL_BACKENDS_CUDA_CAPTURE_H_
 #define KEEL_BACKENDS_CUDA_CAPTURE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ranks in several processes, on devices of the emulated chip, each process with a driver of its
 // own: they are one island through the NCCL over it, or islands between which other chips lie.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Slots of the table of collectives, and what core does not call them for: reasons, deadlines of
 // the library's own, buffers, exchanges in place on several streams.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NCCL under the ABI's table of collectives.
 #ifndef KEEL_BACKENDS_CUDA_CCL_TABLE_H_
 #define KEEL_BACKENDS_CUDA_CCL_TABLE_H_

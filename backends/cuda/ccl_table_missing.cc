@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Built in the place of ccl_table.cc where there is no nccl.h.
 #include "backends/cuda/ccl_table.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Collectives of the CUDA backend through keel.h, on the NCCL over the emulated chip: what goes
 // through the library and what does not, libraries that cannot be used, and failures.
 #include <algorithm>

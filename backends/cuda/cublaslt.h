@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cuBLASLt of one folder, opened at run time: nothing is linked to it, so the plugin loads on
 // machines that have none, and then makes all products itself.
 #ifndef KEEL_BACKENDS_CUDA_CUBLASLT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Built in the place of cublaslt.cc and cublaslt_products.cc where there is no cublasLt.h.
 #include "backends/cuda/library_products.h"
 

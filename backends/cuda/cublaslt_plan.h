@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How cuBLASLt makes one product: a row-major matrix is its transpose in the order of columns,
 // which the library knows best, so c^T = op(b)^T op(a)^T. b comes first, both keep their flags, and
 // the bias lies along the library's rows.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products through cuBLASLt on one device: its handle, and the plans of what was asked for.
 #include <memory>
 #include <mutex>

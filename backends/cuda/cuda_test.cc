@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CUDA backend on the emulated chip, through keel.h: drivers that cannot be used, and failures
 // as a framework meets them.
 #include "backends/cuda/testing/cuda_test.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The CUDA driver of one folder, opened at run time: nothing is linked to it, so the plugin
 // loads on machines that have none. Functions come from cuGetProcAddress by the version of
 // their interface, whatever the driver's own is.

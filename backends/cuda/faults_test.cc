@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What goes wrong on one device, or with one driver, as a framework meets it through keel.h: each
 // a clear status, and the other devices go on.
 #include <elf.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the CUDA backend says of a device's health, on the emulated chip and its NVML.
 #include <filesystem>
 #include <string>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory that other processes reach: the driver's handles of whole allocations.
 #ifndef KEEL_BACKENDS_CUDA_IPC_H_
 #define KEEL_BACKENDS_CUDA_IPC_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory of the CUDA plugin in two processes: a worker allocates and exports it, the test imports
 // it. Each has a driver of its own, over the emulated chip.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrix products by the vendor's library, cuBLASLt, where it is there and has a kernel for them;
 // backends/simt makes the others. See docs/decisions/026.
 #ifndef KEEL_BACKENDS_CUDA_LIBRARY_PRODUCTS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrix products of the CUDA backend through keel.h, with the cuBLASLt over the emulated chip:
 // what goes through the library and what does not, that both are right, libraries that cannot be
 // used, and failures.

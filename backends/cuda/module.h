@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels of the caller: cubins, fat binaries and PTX.
 #ifndef KEEL_BACKENDS_CUDA_MODULE_H_
 #define KEEL_BACKENDS_CUDA_MODULE_H_

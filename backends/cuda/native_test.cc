@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Keel's work and a framework's own, on one stream of the emulated CUDA driver.
 #include <cuda.h>
 #include <dlfcn.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // NCCL of one folder, opened at run time: nothing is linked to it, so the plugin loads on machines
 // that have none, and then claims no collectives.
 #ifndef KEEL_BACKENDS_CUDA_NCCL_H_

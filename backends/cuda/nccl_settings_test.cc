@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What NCCL is told of communicators: settings of the instance, the environment, and what arrives
 // at the library.
 #include <dlfcn.h>

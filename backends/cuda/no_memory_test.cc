@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What has to work when the host has no memory left.
 #include "backends/cuda/testing/cuda_test.h"
 #include "core/testing/host_memory.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The operators of this backend: what each can run, and the kernels of backends/simt that it
 // launches.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Element-wise operators: fill, cast, add, scale, axpy, adamw.
 #include <cmath>
 #include <cstring>

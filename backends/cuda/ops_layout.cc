@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // transpose, and pack_weights, which is one.
 #include <array>
 #include <keel/packed_weights.hpp>

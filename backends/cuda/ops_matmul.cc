@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Matrix products: by the vendor's library where it takes them, else by backends/simt.
 #include <keel/packed_weights.hpp>
 #include <limits>

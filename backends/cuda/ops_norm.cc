@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // layer_norm, rms_norm, softmax and their gradients: rows, which lie along the last axis.
 #include "backends/cuda/ops.h"
 

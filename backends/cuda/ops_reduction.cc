@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators that combine the elements of a row or a column: sum, cross entropy.
 #include "backends/cuda/ops.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rotary position embedding.
 #include "backends/cuda/ops.h"
 

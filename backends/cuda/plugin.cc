@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Keel on Nvidia's GPUs, through the CUDA driver's interface, opened at run time.
 //
 // What becomes of the slots (docs/abi-coverage.md has the calls):

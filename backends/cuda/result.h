@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Results of the CUDA driver as the ABI's statuses.
 #ifndef KEEL_BACKENDS_CUDA_RESULT_H_
 #define KEEL_BACKENDS_CUDA_RESULT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Slots of the CUDA plugin's tables that core does not call, and what core cannot see: the context
 // that is current, fills that the driver has not.
 #include <cuda.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Slots of the emulated chip's tables that core does not call yet: native gates.
 #include <dlfcn.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The emulated chip's own collectives, under the ABI's table.
 #ifndef KEEL_BACKENDS_SIM_CCL_TABLE_H_
 #define KEEL_BACKENDS_SIM_CCL_TABLE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is behind the handles of the emulated chip's plugin, and its statuses as the ABI's.
 #ifndef KEEL_BACKENDS_SIM_HANDLES_H_
 #define KEEL_BACKENDS_SIM_HANDLES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The tables of the emulated chip's plugin: handles to objects, statuses to codes,
 // nothing else. What a slot does is in emulator/.
 #include <keel/abi.h>

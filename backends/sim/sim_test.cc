@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The emulated chip as a backend, through keel.h: settings, and its faults as a framework
 // meets them.
 #include <cstdlib>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // swiglu and bias_gelu with their gradients. 16-bit types are computed in float32 and rounded
 // once. An output may be an input: a thread reads its elements before it writes them.
 #include "backends/simt/gelu.h"

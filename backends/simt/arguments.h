@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the kernels of this folder are given: one struct each, by value, as the host fills it in
 // and the device reads it. Plain numbers, of one layout for every compiler.
 #ifndef KEEL_BACKENDS_SIMT_ARGUMENTS_H_

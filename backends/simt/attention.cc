@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // attention, its gradient, and the merge of partial results: a block of threads makes a tile of
 // 64 rows, queries or keys, while tiles of the other side pass by (FlashAttention, see the CPU's).
 // A thread has 4 x 4 scores of a pair of tiles and 4 rows of the sums, so that what belongs to a

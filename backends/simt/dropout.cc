@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // dropout_add and, without bias and residual, dropout_backward. Which elements are kept is drawn
 // from a counter, never stored. 16-bit types are computed in float32 and rounded once. The output
 // may be an input: a thread reads its elements before it writes them.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cast, add, scale, axpy and adamw: each element by itself. 16-bit types are computed in
 // float32 and rounded once. An output may be an input: a thread reads its elements before it
 // writes them.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // embedding, a copy of rows whatever is in them, and its gradient.
 #include "backends/simt/simt.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The 8-bit float types, converted in integers: every chip makes the same bits.
 #ifndef KEEL_BACKENDS_SIMT_FLOAT8_H_
 #define KEEL_BACKENDS_SIMT_FLOAT8_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // gelu in both forms, and its slopes.
 #ifndef KEEL_BACKENDS_SIMT_GELU_H_
 #define KEEL_BACKENDS_SIMT_GELU_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "backends/simt/image.h"
 
 // KEEL_SIMT_CUDA_IMAGE: the fat binary's path.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // All kernels as one piece, which becomes one image of each target.
 #include "backends/simt/activation.cc"
 #include "backends/simt/attention.cc"

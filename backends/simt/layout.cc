@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // transpose: units of 1 to 16 bytes in another order, whatever is in them.
 #include "backends/simt/simt.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cross_entropy and its gradient. A team takes a row, and reads it once.
 #include "backends/simt/rows.h"
 #include "backends/simt/simt.h"

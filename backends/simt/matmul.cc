@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // matmul, and batches of it, through shared memory: a block makes a tile of 64 x 64, a thread 4 x 4
 // of it. It is the plain way, for where the vendor's library is not: no tensor cores. And what the
 // library leaves over of a product that it has summed.

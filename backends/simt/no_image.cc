@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // In image.cc's place where there is no nvcc.
 #include "backends/simt/image.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // layer_norm, rms_norm and their gradients. A team takes a row, which it reads from memory once
 // and again from the caches. 16-bit types are computed in float32 and rounded once.
 #include "backends/simt/rows.h"

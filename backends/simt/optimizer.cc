@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // sum_of_squares and clip. The order of the sum is fixed for a shape: no atomics, and the same
 // elements for a thread wherever x begins.
 #include "backends/simt/simt.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // sum. Its order is fixed for a shape: no atomics.
 #include "backends/simt/rows.h"
 #include "backends/simt/simt.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Rotary position embedding: pairs of elements turned by the angles of their token's position.
 // 16-bit types are computed in float32 and rounded once. The output may be x: a thread reads its
 // pairs before it writes them.

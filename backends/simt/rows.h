@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A row of a matrix, dealt out over the team that takes it.
 #ifndef KEEL_BACKENDS_SIMT_ROWS_H_
 #define KEEL_BACKENDS_SIMT_ROWS_H_

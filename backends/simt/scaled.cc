@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cast_scaled: to the 8-bit float types and back, and the largest magnitude of what came. No
 // atomics: blocks leave what they have found, and one joins it.
 #include "backends/simt/float8.h"

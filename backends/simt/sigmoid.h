@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The logistic function, and silu.
 #ifndef KEEL_BACKENDS_SIMT_SIGMOID_H_
 #define KEEL_BACKENDS_SIMT_SIGMOID_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The few words in which kernels are written, so that one source serves every chip of this kind:
 // single instruction, many threads. simt_target.h, found by the include path, gives them a
 // meaning: cuda/ here, and the emulated chip's, where threads are fibers of the host.

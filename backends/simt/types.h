@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The types that kernels and every target of them share.
 #ifndef KEEL_BACKENDS_SIMT_TYPES_H_
 #define KEEL_BACKENDS_SIMT_TYPES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A plugin for a chip that has not been written yet. It loads, has no devices and
 // says so, and passes the null level of `keel conform`. README.md lists what to
 // fill in, in the order in which each step can be tested.

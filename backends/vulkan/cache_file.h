@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A file of cached bytes under the user's cache folder.
 #ifndef KEEL_BACKENDS_VULKAN_CACHE_FILE_H_
 #define KEEL_BACKENDS_VULKAN_CACHE_FILE_H_

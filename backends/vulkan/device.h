@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An opened device: VkDevice, its queues, memory and pipelines.
 #ifndef KEEL_BACKENDS_VULKAN_DEVICE_H_
 #define KEEL_BACKENDS_VULKAN_DEVICE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A moment of a stream, and its time when the event was made for timing.
 #ifndef KEEL_BACKENDS_VULKAN_EVENT_H_
 #define KEEL_BACKENDS_VULKAN_EVENT_H_

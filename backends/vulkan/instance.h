@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The Vulkan loader, opened at run time, one VkInstance, and the devices behind
 // it that this backend can use.
 #ifndef KEEL_BACKENDS_VULKAN_INSTANCE_H_

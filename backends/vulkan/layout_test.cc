@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // transpose and cast_scaled of the built plugin: bits, which cases of the schema table do not look
 // at.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Products of the built plugin, each against a float64 reference.
 #include <cstring>
 #include <keel/float_types.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Allocations of a device, and the maps that find the VkBuffer behind an address.
 //
 // Kernels take addresses (bufferDeviceAddress), copy commands take buffers, so

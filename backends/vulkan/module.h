@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels of the caller: compute shaders in SPIR-V that take their arguments as push
 // constants, device memory by its address.
 #ifndef KEEL_BACKENDS_VULKAN_MODULE_H_

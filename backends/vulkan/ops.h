@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The operators of this backend: what each can run, and the commands it records.
 //
 // Tensors are float32 (casts, sums, products, embeddings, losses, optimizers and transpose apart)

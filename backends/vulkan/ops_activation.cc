@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // gelu, swiglu and bias_gelu with their gradients.
 #include "backends/vulkan/ops.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // dropout_add and dropout_backward, which is the same without a bias and a residual.
 #include <cmath>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Table look-up and its gradient.
 #include <algorithm>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators of the built plugin, run on tensors of random numbers.
 #ifndef KEEL_BACKENDS_VULKAN_OPS_FIXTURE_H_
 #define KEEL_BACKENDS_VULKAN_OPS_FIXTURE_H_

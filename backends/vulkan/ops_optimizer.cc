@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The norm of a gradient, and holding it: sum_of_squares, clip.
 #include <algorithm>
 

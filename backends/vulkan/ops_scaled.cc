@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // cast_scaled.
 #include <keel/rows.hpp>
 

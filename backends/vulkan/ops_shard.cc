@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Losses over a vocabulary in shards: cross_entropy_shard and its gradient.
 #include <algorithm>
 

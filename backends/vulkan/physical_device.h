@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A device as the driver describes it, before it is opened: what it can do, and
 // whether this backend can use it at all.
 #ifndef KEEL_BACKENDS_VULKAN_PHYSICAL_DEVICE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Compute pipelines of a device: made when first asked for, kept until the end,
 // with the driver's cache of compiled code on disk between processes.
 #ifndef KEEL_BACKENDS_VULKAN_PIPELINES_H_

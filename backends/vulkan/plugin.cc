@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Keel on Vulkan 1.2: GPUs of any vendor, and the CPU through Mesa's lavapipe.
 //
 // What Vulkan lacks that Keel's plugin interface wants, and what stands for it:

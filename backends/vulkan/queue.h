@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A hardware queue and its clock: one timeline semaphore that each submission
 // raises by one. Any number of streams share a queue.
 //

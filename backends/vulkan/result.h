@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // VkResult as a keel_status.
 #ifndef KEEL_BACKENDS_VULKAN_RESULT_H_
 #define KEEL_BACKENDS_VULKAN_RESULT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The compute shaders, compiled to SPIR-V when the plugin was built.
 #ifndef KEEL_BACKENDS_VULKAN_SHADERS_H_
 #define KEEL_BACKENDS_VULKAN_SHADERS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What this backend must know of a SPIR-V module of the caller before a driver sees it:
 // its kernels, their workgroup sizes and their arguments.
 #ifndef KEEL_BACKENDS_VULKAN_SPIRV_H_

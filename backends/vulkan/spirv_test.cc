@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is read of a SPIR-V module, on modules that no compiler makes.
 #include "backends/vulkan/spirv.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A small ring of pinned memory through which one stream passes pageable host
 // memory.
 #ifndef KEEL_BACKENDS_VULKAN_STAGING_H_

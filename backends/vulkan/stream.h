@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An in-order stream: commands gathered into batches and submitted to one of the
 // device's queues.
 //

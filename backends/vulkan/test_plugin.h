@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The plugin as its tests see it: opened by file name, driven through the raw ABI.
 #ifndef KEEL_BACKENDS_VULKAN_TEST_PLUGIN_H_
 #define KEEL_BACKENDS_VULKAN_TEST_PLUGIN_H_

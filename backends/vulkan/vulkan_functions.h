@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The Vulkan entry points this backend calls, looked up at run time: nothing is
 // linked to the loader, so the plugin loads on machines that have none. Device
 // functions come from vkGetDeviceProcAddr, which skips the loader's trampoline.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels of the caller through the ABI.
 #include <algorithm>
 #include <array>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The operators of the built plugin, each against a float64 reference.
 #include <functional>
 #include <keel/float_types.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Devices, memory, streams and events of the built plugin, through the raw ABI.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What the PTX in cuda_call_figures.cc does: nothing with one number. */
 #include <keel/cpu_kernel.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One rank of a library under comparison: what run_cases (trial.h) drives.
 #ifndef KEEL_BENCH_PEERS_CONTESTANT_H_
 #define KEEL_BENCH_PEERS_CONTESTANT_H_

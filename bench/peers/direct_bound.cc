@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The bound: what a host can do when ranks are threads of one program that read one another's
 // buffers where they are, and each writes nothing but its own result. Between the user's
 // buffers there is no copy, no queue and no system call; what remains is the memory and the

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gloo under comparison: its ranks are processes that meet over a folder, or threads. Both
 // talk over its tcp transport on the loopback device: of the transports that Debian's package
 // has, the only one that needs no RDMA hardware.

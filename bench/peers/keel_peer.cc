@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Keel under comparison: its ranks are processes or threads, its buffers its own or foreign.
 // It links the public interface alone, as a framework does.
 #include <keel/keel.h>

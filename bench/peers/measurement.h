@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a peer tells of one operation of one size: one line of JSON on standard output.
 #ifndef KEEL_BENCH_PEERS_MEASUREMENT_H_
 #define KEEL_BENCH_PEERS_MEASUREMENT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where the threads of one program wait for one another, as fast as memory lets them.
 #ifndef KEEL_BENCH_PEERS_MEETING_POINT_H_
 #define KEEL_BENCH_PEERS_MEETING_POINT_H_

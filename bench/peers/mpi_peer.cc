@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An MPI under comparison: compiled once with each MPI that is installed. Its launcher and its
 // transports are chosen on mpirun's command line; algorithms are chosen here, so that one
 // launch finds the best of each size.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The command line that all peers share.
 #ifndef KEEL_BENCH_PEERS_OPTIONS_H_
 #define KEEL_BENCH_PEERS_OPTIONS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Zeroed pages of this process alone.
 #ifndef KEEL_BENCH_PEERS_PAGES_H_
 #define KEEL_BENCH_PEERS_PAGES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What ranks send, and what must come of it. Values are whole numbers below 16, so that sums
 // over up to a million ranks are exact in any order; no two pieces are alike, so that a piece
 // in another's place is noticed.

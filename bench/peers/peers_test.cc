@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What all peers share: shapes, patterns, the command line, the lines they print, and the
 // loop that times them, here around a library of known faults.
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ranks of peers that bring no launcher: threads of this process, or processes forked off it.
 #ifndef KEEL_BENCH_PEERS_RANKS_H_
 #define KEEL_BENCH_PEERS_RANKS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The five operations that Keel and its peers are compared in, and what a number of bytes
 // means for each: as nccl-tests counts them, so that figures can be laid beside others'.
 #ifndef KEEL_BENCH_PEERS_SHAPE_H_

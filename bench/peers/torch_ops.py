@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """PyTorch's operators, timed for keel_bench, which speaks to this process line by line.
 
     torch_ops.py DEVICE THREADS SETS        says "ready VERSION", or in one line why it is not

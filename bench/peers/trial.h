@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Times a contestant: every operation and size of the options, each the fastest way it has.
 #ifndef KEEL_BENCH_PEERS_TRIAL_H_
 #define KEEL_BENCH_PEERS_TRIAL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #version 460
 // Chains of multiply-adds in registers: the arithmetic a device can do. 10 chains cover
 // the latency of two units; 12 and more do not fit AVX2's 16 registers beside what a

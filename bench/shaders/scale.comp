@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #version 460
 // y = alpha x, as small as a kernel can be.
 #extension GL_EXT_buffer_reference : require

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """torch_ops.py on a CPU that PyTorch takes for a GPU, so that what it does on one runs without.
 
     torch_ops_on_played_gpu.py DEVICE THREADS SETS      as torch_ops.py

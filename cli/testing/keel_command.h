@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Runs the built keel command for tests, as a user does.
 #ifndef KEEL_CLI_TESTING_KEEL_COMMAND_H_
 #define KEEL_CLI_TESTING_KEEL_COMMAND_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Large operations: every rank reads the others' buffers where they are and writes only
 // its own result.
 #ifndef KEEL_COLLECTIVES_ALGORITHMS_DIRECT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Small operations: the data travels with the posts.
 #ifndef KEEL_COLLECTIVES_ALGORITHMS_EAGER_H_
 #define KEEL_COLLECTIVES_ALGORITHMS_EAGER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sends and receives, one or a group of them.
 #ifndef KEEL_COLLECTIVES_ALGORITHMS_MESSAGES_H_
 #define KEEL_COLLECTIVES_ALGORITHMS_MESSAGES_H_

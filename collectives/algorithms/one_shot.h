@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // All_reduce of medium size: every rank computes the whole result for itself.
 #ifndef KEEL_COLLECTIVES_ALGORITHMS_ONE_SHOT_H_
 #define KEEL_COLLECTIVES_ALGORITHMS_ONE_SHOT_H_

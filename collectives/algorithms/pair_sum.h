@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sums of two ranks that the device of one makes for both.
 #ifndef KEEL_COLLECTIVES_ALGORITHMS_PAIR_SUM_H_
 #define KEEL_COLLECTIVES_ALGORITHMS_PAIR_SUM_H_

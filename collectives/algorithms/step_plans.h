@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What each rank does in each step, one function for an algorithm and a collective.
 #ifndef KEEL_COLLECTIVES_ALGORITHMS_STEP_PLANS_H_
 #define KEEL_COLLECTIVES_ALGORITHMS_STEP_PLANS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One engine for the algorithms that go in steps: rings, trees, doubling and halving.
 #ifndef KEEL_COLLECTIVES_ALGORITHMS_STEPS_H_
 #define KEEL_COLLECTIVES_ALGORITHMS_STEPS_H_

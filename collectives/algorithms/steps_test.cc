@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The plans of the algorithms in steps, carried out on numbers: what each rank ends up with,
 // and that no rank writes what another reads in the same step.
 #include "collectives/algorithms/steps.h"

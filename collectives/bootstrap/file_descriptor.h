@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A file descriptor that closes itself.
 #ifndef KEEL_COLLECTIVES_BOOTSTRAP_FILE_DESCRIPTOR_H_
 #define KEEL_COLLECTIVES_BOOTSTRAP_FILE_DESCRIPTOR_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What processes of one host call each other, the memory they share, and the ranks.
 #ifndef KEEL_COLLECTIVES_BOOTSTRAP_IDENTITY_H_
 #define KEEL_COLLECTIVES_BOOTSTRAP_IDENTITY_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the program that started this process says about it.
 #ifndef KEEL_COLLECTIVES_BOOTSTRAP_LAUNCHER_ENVIRONMENT_H_
 #define KEEL_COLLECTIVES_BOOTSTRAP_LAUNCHER_ENVIRONMENT_H_

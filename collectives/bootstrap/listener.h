@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A name at which the service thread lets processes in.
 #ifndef KEEL_COLLECTIVES_BOOTSTRAP_LISTENER_H_
 #define KEEL_COLLECTIVES_BOOTSTRAP_LISTENER_H_

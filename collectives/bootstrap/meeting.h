@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the ranks of a communicator, in several processes of one host, find each other.
 #ifndef KEEL_COLLECTIVES_BOOTSTRAP_MEETING_H_
 #define KEEL_COLLECTIVES_BOOTSTRAP_MEETING_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where ranks meet, as a unique id tells it.
 #ifndef KEEL_COLLECTIVES_BOOTSTRAP_MEETING_PLACE_H_
 #define KEEL_COLLECTIVES_BOOTSTRAP_MEETING_PLACE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The side of a meeting that lets ranks in, and tells them all when they are complete.
 #ifndef KEEL_COLLECTIVES_BOOTSTRAP_MEETING_SERVER_H_
 #define KEEL_COLLECTIVES_BOOTSTRAP_MEETING_SERVER_H_

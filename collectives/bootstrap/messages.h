@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What processes say to each other while ranks meet, as bytes.
 #ifndef KEEL_COLLECTIVES_BOOTSTRAP_MESSAGES_H_
 #define KEEL_COLLECTIVES_BOOTSTRAP_MESSAGES_H_

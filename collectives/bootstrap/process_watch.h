@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Learning that another process has ended.
 #ifndef KEEL_COLLECTIVES_BOOTSTRAP_PROCESS_WATCH_H_
 #define KEEL_COLLECTIVES_BOOTSTRAP_PROCESS_WATCH_H_

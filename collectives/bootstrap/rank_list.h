@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ranks named in a text.
 #ifndef KEEL_COLLECTIVES_BOOTSTRAP_RANK_LIST_H_
 #define KEEL_COLLECTIVES_BOOTSTRAP_RANK_LIST_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The thread that answers other processes.
 #ifndef KEEL_COLLECTIVES_BOOTSTRAP_SERVICE_THREAD_H_
 #define KEEL_COLLECTIVES_BOOTSTRAP_SERVICE_THREAD_H_

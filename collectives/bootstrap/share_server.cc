@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "collectives/bootstrap/share_server.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory that this process lets others of its user map.
 #ifndef KEEL_COLLECTIVES_BOOTSTRAP_SHARE_SERVER_H_
 #define KEEL_COLLECTIVES_BOOTSTRAP_SHARE_SERVER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared memory that has no name.
 #ifndef KEEL_COLLECTIVES_BOOTSTRAP_SHARED_FILE_H_
 #define KEEL_COLLECTIVES_BOOTSTRAP_SHARED_FILE_H_

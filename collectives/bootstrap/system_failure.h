@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Failures of system calls.
 #ifndef KEEL_COLLECTIVES_BOOTSTRAP_SYSTEM_FAILURE_H_
 #define KEEL_COLLECTIVES_BOOTSTRAP_SYSTEM_FAILURE_H_

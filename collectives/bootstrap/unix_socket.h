@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Packets, with descriptors, between the processes of one user on one host.
 #ifndef KEEL_COLLECTIVES_BOOTSTRAP_UNIX_SOCKET_H_
 #define KEEL_COLLECTIVES_BOOTSTRAP_UNIX_SOCKET_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "collectives/bootstrap/unix_socket.h"
 
 #include <dlfcn.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The bridge between devices of unequal paces: results, what it says of itself, and what
 // becomes of the ranks when one fails half-way. Times are a matter of keel_bench.
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sums of two ranks that the device of one of them makes of both ranks' buffers.
 #ifndef KEEL_COLLECTIVES_BRIDGE_DEVICE_SUM_H_
 #define KEEL_COLLECTIVES_BRIDGE_DEVICE_SUM_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sums of a processor and a chip that the chip makes: results, when it does, and what becomes of
 // the ranks when it fails half-way.
 #include <chrono>

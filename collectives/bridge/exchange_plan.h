@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How much of an operation whose data is staged goes at a time, and who reduces what: numbers
 // from numbers, so that all ranks come to the same.
 #ifndef KEEL_COLLECTIVES_BRIDGE_EXCHANGE_PLAN_H_

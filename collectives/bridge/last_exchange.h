@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the last operation of a rank went, what it was to take, and what it took.
 #ifndef KEEL_COLLECTIVES_BRIDGE_LAST_EXCHANGE_H_
 #define KEEL_COLLECTIVES_BRIDGE_LAST_EXCHANGE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Windows of host memory that a rank's data passes through where the other ranks cannot
 // reach its buffers.
 #ifndef KEEL_COLLECTIVES_BRIDGE_STAGE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a stage leaves behind where something fails half-way.
 #include "collectives/bridge/stage.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // keel_flight_read: the files of flight recorders as JSON.
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The clocks by which a flight recorder's ticks become times.
 #ifndef KEEL_COLLECTIVES_FLIGHT_FLIGHT_CLOCK_H_
 #define KEEL_COLLECTIVES_FLIGHT_FLIGHT_CLOCK_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The folder of the flight recorders' files, which other processes of the user share.
 #ifndef KEEL_COLLECTIVES_FLIGHT_FLIGHT_FOLDER_H_
 #define KEEL_COLLECTIVES_FLIGHT_FLIGHT_FOLDER_H_

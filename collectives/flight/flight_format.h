@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a flight recorder's file holds: one header of 4,096 bytes and a ring of 1,024 entries.
 // Written by one process, read by others while it runs or after it was killed.
 #ifndef KEEL_COLLECTIVES_FLIGHT_FLIGHT_FORMAT_H_

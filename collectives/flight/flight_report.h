@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the files of flight recorders say.
 #ifndef KEEL_COLLECTIVES_FLIGHT_FLIGHT_REPORT_H_
 #define KEEL_COLLECTIVES_FLIGHT_FLIGHT_REPORT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The flight recorder: the last 1,024 operations of a rank, in shared memory, so that another
 // process can say what a job that hangs, or was killed, was doing.
 #ifndef KEEL_COLLECTIVES_FLIGHT_RECORDER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The flight recorder: what is written is what is read, also of a killed process, also while
 // it is written; and no folder, file or full disk stops it.
 #include "collectives/flight/recorder.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The native communicator of one rank's island.
 #ifndef KEEL_COLLECTIVES_ISLANDS_ISLAND_H_
 #define KEEL_COLLECTIVES_ISLANDS_ISLAND_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which ranks of a communicator use a native library together.
 #ifndef KEEL_COLLECTIVES_ISLANDS_ISLAND_PLAN_H_
 #define KEEL_COLLECTIVES_ISLANDS_ISLAND_PLAN_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What one rank of a communicator has of islands, and how its operations go through them.
 #ifndef KEEL_COLLECTIVES_ISLANDS_ISLANDS_H_
 #define KEEL_COLLECTIVES_ISLANDS_ISLANDS_H_

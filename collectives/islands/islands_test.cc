@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Communicators whose ranks use the emulated chip's own library, all of them or some.
 #include <algorithm>
 #include <atomic>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a rank tells the others of the native library of collectives of its device.
 #ifndef KEEL_COLLECTIVES_ISLANDS_NATIVE_OFFER_H_
 #define KEEL_COLLECTIVES_ISLANDS_NATIVE_OFFER_H_

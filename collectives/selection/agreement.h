@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the ranks of a communicator come to choose by the same table.
 #ifndef KEEL_COLLECTIVES_SELECTION_AGREEMENT_H_
 #define KEEL_COLLECTIVES_SELECTION_AGREEMENT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The ways in which an operation can be done.
 #ifndef KEEL_COLLECTIVES_SELECTION_ALGORITHM_H_
 #define KEEL_COLLECTIVES_SELECTION_ALGORITHM_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How other processes get at a buffer that Keel did not allocate.
 #ifndef KEEL_COLLECTIVES_SELECTION_FOREIGN_H_
 #define KEEL_COLLECTIVES_SELECTION_FOREIGN_H_

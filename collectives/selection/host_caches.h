@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How much of the host's memory its caches hold.
 #ifndef KEEL_COLLECTIVES_SELECTION_HOST_CACHES_H_
 #define KEEL_COLLECTIVES_SELECTION_HOST_CACHES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which algorithm an operation goes by: the one home of that choice.
 #ifndef KEEL_COLLECTIVES_SELECTION_SELECTION_H_
 #define KEEL_COLLECTIVES_SELECTION_SELECTION_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tables of algorithms: what they say, what they may not, and what is chosen by them.
 #include "collectives/selection/selection.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tables of algorithms as text: what a user writes, and what `keel perf --tune` measures.
 #ifndef KEEL_COLLECTIVES_SELECTION_TABLE_H_
 #define KEEL_COLLECTIVES_SELECTION_TABLE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where a process has its table of algorithms from.
 #ifndef KEEL_COLLECTIVES_SELECTION_TABLE_SOURCE_H_
 #define KEEL_COLLECTIVES_SELECTION_TABLE_SOURCE_H_

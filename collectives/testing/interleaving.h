@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operations of several communicators on several streams, in an order that each rank draws.
 #ifndef KEEL_COLLECTIVES_TESTING_INTERLEAVING_H_
 #define KEEL_COLLECTIVES_TESTING_INTERLEAVING_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // All cases that there are of some values, run by one rank in few waits: for tests of many ranks.
 #ifndef KEEL_COLLECTIVES_TESTING_PRODUCT_H_
 #define KEEL_COLLECTIVES_TESTING_PRODUCT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What collectives do, element by element, in one place: for tests that compare.
 #ifndef KEEL_COLLECTIVES_TESTING_REFERENCE_H_
 #define KEEL_COLLECTIVES_TESTING_REFERENCE_H_

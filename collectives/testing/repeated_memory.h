@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Buffers larger than a test may have memory for.
 #ifndef KEEL_COLLECTIVES_TESTING_REPEATED_MEMORY_H_
 #define KEEL_COLLECTIVES_TESTING_REPEATED_MEMORY_H_

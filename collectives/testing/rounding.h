@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sums whose bits depend on the order in which they are added.
 #ifndef KEEL_COLLECTIVES_TESTING_ROUNDING_H_
 #define KEEL_COLLECTIVES_TESTING_ROUNDING_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The fixture of tests in which a chip and a processor, ranks of one process, sum up.
 #ifndef KEEL_COLLECTIVES_TESTING_SUMMING_PAIR_H_
 #define KEEL_COLLECTIVES_TESTING_SUMMING_PAIR_H_

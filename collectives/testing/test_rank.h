@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One rank that runs cases through keel.h, for tests; in whatever thread or process.
 #ifndef KEEL_COLLECTIVES_TESTING_TEST_RANK_H_
 #define KEEL_COLLECTIVES_TESTING_TEST_RANK_H_

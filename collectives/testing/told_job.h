@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ranks in processes that do what they are told, line by line, and answer with the status and its
 // text: for tests of what goes wrong between them.
 #ifndef KEEL_COLLECTIVES_TESTING_TOLD_JOB_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which shared memory object a rank's buffers lie in.
 #ifndef KEEL_COLLECTIVES_TRANSPORTS_ARENA_BOOK_H_
 #define KEEL_COLLECTIVES_TRANSPORTS_ARENA_BOOK_H_

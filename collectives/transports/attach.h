@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory of other processes that lies in no shared object, read by cross-memory attach.
 #ifndef KEEL_COLLECTIVES_TRANSPORTS_ATTACH_H_
 #define KEEL_COLLECTIVES_TRANSPORTS_ATTACH_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Reading other processes, where the kernel lets us: a child of this one always may be.
 #include "collectives/transports/attach.h"
 

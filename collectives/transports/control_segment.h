@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The shared memory through which the ranks of one host tell each other where their
 // buffers are and how far they have come.
 #ifndef KEEL_COLLECTIVES_TRANSPORTS_CONTROL_SEGMENT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How long one operation of a collective waits.
 #ifndef KEEL_COLLECTIVES_TRANSPORTS_PATIENCE_H_
 #define KEEL_COLLECTIVES_TRANSPORTS_PATIENCE_H_

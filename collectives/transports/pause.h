@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Waiting for another core without giving up one's own.
 #ifndef KEEL_COLLECTIVES_TRANSPORTS_PAUSE_H_
 #define KEEL_COLLECTIVES_TRANSPORTS_PAUSE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The memory of the other processes' ranks, as this process sees it.
 #ifndef KEEL_COLLECTIVES_TRANSPORTS_PEER_MEMORY_H_
 #define KEEL_COLLECTIVES_TRANSPORTS_PEER_MEMORY_H_

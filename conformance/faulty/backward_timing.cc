@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Timing that runs backwards: from the end to the start.
 #include "conformance/faulty/plain_plugin.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Claims ASYNC, but a fill returns only when it is done.
 #include <future>
 

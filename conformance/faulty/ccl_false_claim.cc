@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lies: claims a library of collectives that does nothing at all.
 
 #include "conformance/faulty/plain_ccl.h"

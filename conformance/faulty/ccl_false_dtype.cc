@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lies: says that its collectives do float64, and does float32 in its place.
 #include <keel/plugin_kit.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // No fault, and a library of collectives: what the others of these are measured against.
 
 #include "conformance/faulty/plain_ccl.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lies: says that its collectives do int64, and refuses it when it is called.
 
 #include "conformance/faulty/plain_ccl.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lies: the last element of what the library of collectives leaves is wrong.
 #include <keel/plugin_kit.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Crashes: where a second stream is alive, its creation writes to address 8.
 #include <atomic>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Double completion: the callback of an event comes twice.
 #include "conformance/faulty/plain_plugin.h"
 

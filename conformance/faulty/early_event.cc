@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Races: an event is done as soon as it is recorded, whatever is still queued.
 #include "conformance/faulty/plain_plugin.h"
 

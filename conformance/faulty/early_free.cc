@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Frees early: with a block goes the one that was allocated after it, as when two share a
 // segment that counts its users wrongly. What it held is overwritten.
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Exports a copy of the memory: what either side writes later, the other does not see.
 #include <sys/mman.h>
 #include <unistd.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lies: claims what it then refuses.
 #include "conformance/faulty/plain_plugin.h"
 

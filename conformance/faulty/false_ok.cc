@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lies: an allocation that fails says KEEL_OK.
 #include "conformance/faulty/plain_plugin.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Hangs: a wait whose deadline passes never comes back.
 #include <unistd.h>
 

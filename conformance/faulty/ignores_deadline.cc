@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ignores deadlines: a wait ends when the event is done, not before.
 #include <cstdint>
 

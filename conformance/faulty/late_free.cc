@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Frees late: a block goes back only when four more have been freed.
 #include <deque>
 #include <mutex>

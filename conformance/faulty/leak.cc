@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Leaks: memory that is freed stays taken.
 #include "conformance/faulty/plain_plugin.h"
 

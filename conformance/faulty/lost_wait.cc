@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Races: a stream does not wait for another's event.
 #include "conformance/faulty/plain_plugin.h"
 

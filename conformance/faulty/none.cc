@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // No fault: what the others are measured against.
 #include "conformance/faulty/plain_plugin.h"
 

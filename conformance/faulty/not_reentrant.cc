@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Races: one place for the arguments of all copies; while one thread is at it, what
 // another enqueues is lost.
 #include <atomic>

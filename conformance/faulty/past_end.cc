@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Writes past the end: a copy into device memory goes on to the next 16 bytes, as one that
 // moves whole vectors does.
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A small library of collectives that is right, for the plain plugin: all_reduce (sum, min, max)
 // and broadcast of float32 and int32, among the devices of one process.
 #ifndef KEEL_CONFORMANCE_FAULTY_PLAIN_CCL_H_

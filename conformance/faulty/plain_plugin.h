@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A small plugin that is right: the one of samples/out_of_tree_plugin, whose one device is
 // host memory and each stream a thread. The faulty plugins are this one with a slot replaced,
 // so that what conformance finds in them is the fault and nothing else.

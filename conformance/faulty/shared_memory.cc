@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Gives out another device's memory: the nth block of a size is the same on both devices.
 #include <cstdlib>
 #include <map>

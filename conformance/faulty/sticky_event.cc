@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Races: an event that was done once stays done, also when it is recorded again.
 #include <mutex>
 #include <set>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Races: a copy ignores its stream and runs at once.
 #include <cstring>
 

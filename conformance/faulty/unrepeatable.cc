@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lies: every second result of an operator has another last bit in its first element, as of a sum
 // whose terms come in any order.
 #include <atomic>

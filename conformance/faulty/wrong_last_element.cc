@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Lies: the last element of an operator's result is wrong, as in a kernel whose tail
 // handling is off by one.
 #include <keel/plugin_kit.hpp>

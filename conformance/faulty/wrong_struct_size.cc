@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Wrong struct size: fills in the device information of a later version, which is longer
 // than what it was given.
 #include <cstring>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #version 460
 // y[i] = a x[i] + y[i], one invocation an element.
 #extension GL_EXT_buffer_reference : require

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What the .comp files beside do, for devices that take shared objects. */
 #include <keel/cpu_kernel.h>
 

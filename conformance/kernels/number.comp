@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #version 460
 // result[invocation] += its number in the grid, plus |first|.
 #extension GL_EXT_buffer_reference : require

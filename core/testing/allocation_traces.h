@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sequences of allocations as training programs make them, to replay against an allocator.
 #ifndef KEEL_CORE_TESTING_ALLOCATION_TRACES_H_
 #define KEEL_CORE_TESTING_ALLOCATION_TRACES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* A plugin with one mistake in its tables, chosen by a macro; core must refuse it. */
 #include <keel/abi.h>
 

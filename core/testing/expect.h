@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What tests expect of calls of keel.h.
 #ifndef KEEL_CORE_TESTING_EXPECT_H_
 #define KEEL_CORE_TESTING_EXPECT_H_

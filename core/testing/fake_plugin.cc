@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A whole plugin in host memory for tests: a thread for each stream, device addresses
 // that the host cannot follow, and the rules of abi.h checked instead of trusted. Its
 // settings take optional parts away or make it fail:

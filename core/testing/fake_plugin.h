@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What tests ask of the fake plugin beyond the ABI, found with dlsym in its library.
 #ifndef KEEL_CORE_TESTING_FAKE_PLUGIN_H_
 #define KEEL_CORE_TESTING_FAKE_PLUGIN_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The host's memory, counted, and run out of on demand: programs linked with this have an
 // operator new of their own.
 #ifndef KEEL_CORE_TESTING_HOST_MEMORY_H_

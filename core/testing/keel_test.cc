@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "core/testing/keel_test.h"
 
 #include <dlfcn.h>

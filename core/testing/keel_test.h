@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The fixture of tests that use Keel through keel.h.
 #ifndef KEEL_CORE_TESTING_KEEL_TEST_H_
 #define KEEL_CORE_TESTING_KEEL_TEST_H_

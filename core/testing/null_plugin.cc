@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The backend `null`: a device that does nothing, at once. What a call through keel.h costs
 // more than the plugin's function is then all Keel's own.
 #include <cstdlib>

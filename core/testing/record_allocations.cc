@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Preloaded into a program, writes what device memory it allocates and frees through keel.h
 // to $KEEL_ALLOCATIONS, with the process's number added, for core/testing/traces:
 //   LD_PRELOAD=build/tests/librecord_allocations.so KEEL_ALLOCATIONS=/tmp/run PROGRAM

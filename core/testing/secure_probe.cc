@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Brings Keel up with nothing but its environment, and says what it found: run by a test
 // with and without the privileges of a set-user-ID file.
 #include <keel/keel.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The emulated chip, pausable: the plugin libkeel_sim.so of KEEL_PLUGIN_PATH with its streams
 // noted, so that all of them can be made to wait at gates of the chip's own. All else is that
 // plugin's.

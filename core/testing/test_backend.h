@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #ifndef KEEL_CORE_TESTING_TEST_BACKEND_H_
 #define KEEL_CORE_TESTING_TEST_BACKEND_H_
 

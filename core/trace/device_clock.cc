@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "core/trace/device_clock.h"
 
 #include <algorithm>

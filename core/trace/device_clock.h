@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // When, by the host's clock, a timing event of a device happened.
 #ifndef KEEL_CORE_TRACE_DEVICE_CLOCK_H_
 #define KEEL_CORE_TRACE_DEVICE_CLOCK_H_

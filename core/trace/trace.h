@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Traces: what streams and waiting threads do, written to a file that Perfetto opens.
 #ifndef KEEL_CORE_TRACE_TRACE_H_
 #define KEEL_CORE_TRACE_TRACE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The events of a trace as text of the Chrome trace format.
 #ifndef KEEL_CORE_TRACE_TRACE_EVENTS_H_
 #define KEEL_CORE_TRACE_TRACE_EVENTS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A file in the Chrome trace format (JSON object form).
 #ifndef KEEL_CORE_TRACE_TRACE_FILE_H_
 #define KEEL_CORE_TRACE_TRACE_FILE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the threads that enqueue tell the thread that writes a trace.
 #ifndef KEEL_CORE_TRACE_TRACE_ITEM_H_
 #define KEEL_CORE_TRACE_TRACE_ITEM_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A bounded queue from any number of threads to one.
 #ifndef KEEL_CORE_TRACE_TRACE_RING_H_
 #define KEEL_CORE_TRACE_TRACE_RING_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The thread that turns what was observed into a file.
 #ifndef KEEL_CORE_TRACE_TRACE_WRITER_H_
 #define KEEL_CORE_TRACE_TRACE_WRITER_H_

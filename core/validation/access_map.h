@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Who last wrote and read each byte of one address space.
 #ifndef KEEL_CORE_VALIDATION_ACCESS_MAP_H_
 #define KEEL_CORE_VALIDATION_ACCESS_MAP_H_

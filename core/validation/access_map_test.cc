@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which accesses of one address space conflict.
 #include "core/validation/access_map.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The live memory of one device, with what uses it.
 #ifndef KEEL_CORE_VALIDATION_ALLOCATIONS_H_
 #define KEEL_CORE_VALIDATION_ALLOCATIONS_H_

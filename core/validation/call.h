@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One call on its way through the layer: finds what its handles name, refuses misuse,
 // and notes what the plugin got wrong.
 #ifndef KEEL_CORE_VALIDATION_CALL_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The vendor's collectives, checked.
 #include <cstring>
 #include <keel/plugin_kit.hpp>

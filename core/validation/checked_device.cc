@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Instances and devices, checked.
 #include <algorithm>
 #include <keel/plugin_kit.hpp>

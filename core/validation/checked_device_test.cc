@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Instances, devices, kernels and operators through the validation layer.
 #include <cstring>
 #include <keel/plugin_kit.hpp>

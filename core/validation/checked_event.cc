@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Events and native gates, checked.
 #include <keel/plugin_kit.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Events through the validation layer.
 #include "core/validation/testing/checked_test.h"
 

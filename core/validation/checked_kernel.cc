@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Modules and kernels of the caller, checked.
 #include <keel/plugin_kit.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory, checked.
 #include <keel/plugin_kit.hpp>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory through the validation layer: misuse is refused before the plugin sees it, and
 // what the plugin gets wrong is named.
 #include "core/validation/testing/checked_test.h"

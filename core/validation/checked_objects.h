@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What stands behind the handles that the layer gives to core: the plugin's own handle,
 // and what is known of the object.
 #ifndef KEEL_CORE_VALIDATION_CHECKED_OBJECTS_H_

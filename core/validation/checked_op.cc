@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Operators, checked as far as can be without their schemas.
 #include <keel/plugin_kit.hpp>
 

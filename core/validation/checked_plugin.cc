@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The facade of a plugin: its tables with the checked functions in place of its own.
 #include <array>
 #include <map>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Streams, copies and fills, checked.
 #include <keel/plugin_kit.hpp>
 

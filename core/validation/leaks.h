@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a program made and did not give back, with where.
 #ifndef KEEL_CORE_VALIDATION_LEAKS_H_
 #define KEEL_CORE_VALIDATION_LEAKS_H_

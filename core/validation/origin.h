@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Where in the program something was made.
 #ifndef KEEL_CORE_VALIDATION_ORIGIN_H_
 #define KEEL_CORE_VALIDATION_ORIGIN_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Finds work on two streams that touches the same memory with nothing to order it.
 #ifndef KEEL_CORE_VALIDATION_RACE_DETECTOR_H_
 #define KEEL_CORE_VALIDATION_RACE_DETECTOR_H_

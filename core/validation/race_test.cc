@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The validation layer from a program's side: races between streams, and leaks. Each
 // race has a twin that differs by what orders it, and is clean.
 #include <mutex>

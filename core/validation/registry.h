@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The live objects of one kind by the handles the layer gave out for them.
 #ifndef KEEL_CORE_VALIDATION_REGISTRY_H_
 #define KEEL_CORE_VALIDATION_REGISTRY_H_

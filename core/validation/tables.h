@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The checked functions of each table: the slots that |real| has, and no others.
 #ifndef KEEL_CORE_VALIDATION_TABLES_H_
 #define KEEL_CORE_VALIDATION_TABLES_H_

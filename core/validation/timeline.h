@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How far a stream is, as far as core has been told.
 #ifndef KEEL_CORE_VALIDATION_TIMELINE_H_
 #define KEEL_CORE_VALIDATION_TIMELINE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The validation layer: between core and the plugins it checks both sides of the ABI,
 // and it remembers where things were made. Off, it costs a look at one flag where
 // plugins are loaded and handles are made, and nothing on the way to a plugin.

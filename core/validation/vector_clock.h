@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is known to have happened on each of several timelines.
 #ifndef KEEL_CORE_VALIDATION_VECTOR_CLOCK_H_
 #define KEEL_CORE_VALIDATION_VECTOR_CLOCK_H_

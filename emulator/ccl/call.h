@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the emulated chip's own library of collectives is asked for. It has words of its own, as
 // every vendor's has: a face translates.
 #ifndef KEEL_EMULATOR_CCL_CALL_H_

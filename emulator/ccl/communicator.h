@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #ifndef KEEL_EMULATOR_CCL_COMMUNICATOR_H_
 #define KEEL_EMULATOR_CCL_COMMUNICATOR_H_
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "emulator/ccl/communicator.h"
 
 #include <atomic>

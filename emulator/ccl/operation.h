@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #ifndef KEEL_EMULATOR_CCL_OPERATION_H_
 #define KEEL_EMULATOR_CCL_OPERATION_H_
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ranks in several processes: rank 0 is this one, in which they meet; the others are workers.
 #include <sys/socket.h>
 

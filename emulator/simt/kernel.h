@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A kernel that was compiled for the host, and what it takes to launch one.
 #ifndef KEEL_EMULATOR_SIMT_KERNEL_H_
 #define KEEL_EMULATOR_SIMT_KERNEL_H_

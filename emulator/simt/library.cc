@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "emulator/simt/library.h"
 
 #include "backends/simt/image.h"

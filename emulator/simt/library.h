@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a library of kernels that were compiled for the host shows to a face. Its kernels stand for
 // those of |image|: a face that is asked to load that very image runs these.
 #ifndef KEEL_EMULATOR_SIMT_LIBRARY_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The emulated chip's way to run a kernel: blocks one after the other, the threads of a block as
 // fibers of the calling thread.
 #ifndef KEEL_EMULATOR_SIMT_MACHINE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels with a flaw, and the same without: the machine must tell them apart.
 #include "emulator/simt/machine.h"
 

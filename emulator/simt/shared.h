@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Shared memory of a block, which notices races.
 #ifndef KEEL_EMULATOR_SIMT_SHARED_H_
 #define KEEL_EMULATOR_SIMT_SHARED_H_

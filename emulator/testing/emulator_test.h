@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The fixture of the emulated chip's tests.
 #ifndef KEEL_EMULATOR_TESTING_EMULATOR_TEST_H_
 #define KEEL_EMULATOR_TESTING_EMULATOR_TEST_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Keel plugin ABI, version 0: the one header a chip vendor implements.
  *
  * A plugin is a shared library that exports one symbol, keel_plugin_query_v0,

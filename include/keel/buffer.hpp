@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory. Included by keel.hpp, which says what holds for all of it.
 #ifndef KEEL_BUFFER_HPP_
 #define KEEL_BUFFER_HPP_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // C++ over the communicators and collectives of keel.h. Included by keel.hpp.
 //
 //   auto comm = keel::Communicator::from_environment(gpu);   // under `keel run -n 4 -- ...`

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What a kernel is on the CPU backend: an exported C function of a shared object
  * (KEEL_BINARY_SHARED_OBJECT), called once for each block of a launch's grid, on several
  * threads at once. It walks the threads of its block itself:

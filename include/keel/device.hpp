@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Devices. Included by keel.hpp, which says what holds for all of it.
 #ifndef KEEL_DEVICE_HPP_
 #define KEEL_DEVICE_HPP_

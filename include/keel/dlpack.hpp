@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensors of Keel as DLPack's, and back, without copies. Included by keel.hpp where
 // <dlpack/dlpack.h> is found; both forms of a managed tensor where that header has both
 // (DLPack 1.0 and later).

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Failures as exceptions, and what owns handles. Included by keel.hpp, which says what holds for
 // all of it.
 #ifndef KEEL_ERROR_HPP_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The 16- and 8-bit float types as plain integers, and their conversions to and
 // from float32: round to nearest even, as IEEE 754 and OCP's OFP8 define them.
 // Header-only; used on both sides of the ABI.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Keel, the framework side: devices, streams, events, gates, memory, operators
  * and collectives of every chip behind one C interface.
  *

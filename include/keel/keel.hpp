@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Keel for C++20, header-only over keel.h: objects that own what they hold, failures
 // as exceptions, tensors and operator calls as values.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Kernels of the caller. Included by keel.hpp, which says what holds for all of it.
 #ifndef KEEL_MODULE_HPP_
 #define KEEL_MODULE_HPP_

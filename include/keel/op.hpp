@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls of operators. Included by keel.hpp, which says what holds for all of it.
 #ifndef KEEL_OP_HPP_
 #define KEEL_OP_HPP_

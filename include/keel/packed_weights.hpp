@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // For plugins of chips that multiply fastest by weights as they are: the order of their packed
 // weights is row-major and without a gap, [k,n] at the beginning of the tensor. pack_weights is a
 // transpose then, and packed_matmul a matmul, whose kernels may take the calls made here.

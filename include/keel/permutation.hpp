@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // For plugins: a transposition as loops over memory, for the kernels of any chip. Axes that can be
 // walked as one are one, and elements are as wide as addresses and steps let them be.
 #ifndef KEEL_PERMUTATION_HPP_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Helpers for plugin authors, header-only, on abi.h alone: error text, exceptions
 // kept inside, vendor libraries opened at run time, tensor walks. A plugin in C
 // needs none of it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // For plugins: a tensor as rows of neighbours that begin equally far apart, as a slice of a
 // matrix has them, for kernels that walk its elements in order.
 #ifndef KEEL_ROWS_HPP_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The process: Keel itself, what it has found, and what it tells of. Included by keel.hpp, which
 // says what holds for all of it.
 #ifndef KEEL_RUNTIME_HPP_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Streams, events and gates. Included by keel.hpp, which says what holds for all of it.
 #ifndef KEEL_STREAM_HPP_
 #define KEEL_STREAM_HPP_

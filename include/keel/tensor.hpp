@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Views of tensors. Included by keel.hpp, which says what holds for all of it.
 #ifndef KEEL_TENSOR_HPP_
 #define KEEL_TENSOR_HPP_

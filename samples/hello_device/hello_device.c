@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Every device of this machine, greeted: allocates on it, fills the memory there,
  * copies it back and looks at it. The C interface, from init to shutdown. */
 #include <keel/keel.h>

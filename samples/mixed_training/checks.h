@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Whether training on many chips at once is the same training as on one.
 #ifndef KEEL_SAMPLES_MIXED_TRAINING_CHECKS_H_
 #define KEEL_SAMPLES_MIXED_TRAINING_CHECKS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The text to learn, and the batches taken from it.
 #ifndef KEEL_SAMPLES_MIXED_TRAINING_CORPUS_H_
 #define KEEL_SAMPLES_MIXED_TRAINING_CORPUS_H_

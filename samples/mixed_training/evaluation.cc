@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "samples/mixed_training/evaluation.h"
 
 #include <algorithm>

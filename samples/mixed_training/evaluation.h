@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a trained model is worth: its loss on text it has not seen, and text it writes.
 #ifndef KEEL_SAMPLES_MIXED_TRAINING_EVALUATION_H_
 #define KEEL_SAMPLES_MIXED_TRAINING_EVALUATION_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Trains one language model on chips of different vendors at once, and proves that it is
 // the training that one chip alone would do.
 //

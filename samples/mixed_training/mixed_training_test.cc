@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The pieces by themselves, and the program as a user runs it.
 #include <gtest/gtest.h>
 #include <spawn.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The model on one device: parameters, forward, backward and update.
 #ifndef KEEL_SAMPLES_MIXED_TRAINING_MODEL_H_
 #define KEEL_SAMPLES_MIXED_TRAINING_MODEL_H_

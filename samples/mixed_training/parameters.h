@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The parameters of the model, and where each lies in one flat buffer.
 #ifndef KEEL_SAMPLES_MIXED_TRAINING_PARAMETERS_H_
 #define KEEL_SAMPLES_MIXED_TRAINING_PARAMETERS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the program tells: a line of progress, the results, and all of it as JSON.
 #ifndef KEEL_SAMPLES_MIXED_TRAINING_REPORT_H_
 #define KEEL_SAMPLES_MIXED_TRAINING_REPORT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Data-parallel training: the same model on every device, each with a share of the batch.
 #ifndef KEEL_SAMPLES_MIXED_TRAINING_TRAINER_H_
 #define KEEL_SAMPLES_MIXED_TRAINING_TRAINER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How many rows of each batch every device works on.
 #ifndef KEEL_SAMPLES_MIXED_TRAINING_WORK_SHARES_H_
 #define KEEL_SAMPLES_MIXED_TRAINING_WORK_SHARES_H_

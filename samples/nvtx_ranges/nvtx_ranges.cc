@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Keel's calls as NVTX ranges, for Nvidia's tools: a profiler of keel_profiler_set that opens
 // and closes one around each call that enqueues. A short computation of two ranks has them all.
 //

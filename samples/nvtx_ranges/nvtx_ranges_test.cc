@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a tool that injects its library into NVTX is told by the sample.
 #include <gtest/gtest.h>
 #include <sys/wait.h>

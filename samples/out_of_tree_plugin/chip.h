@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The chip that the plugin drives: memory of a limited size, and streams that each are a
 // thread of the host. In a plugin for a real chip the vendor's SDK stands here.
 #ifndef TINYCHIP_CHIP_H_

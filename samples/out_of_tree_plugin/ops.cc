@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "ops.h"
 
 #include <keel/float_types.hpp>

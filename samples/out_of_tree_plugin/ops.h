@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The operators of the chip: what KEEL_CLAIM_OPS asks for, which is fill, add and cast.
 #ifndef TINYCHIP_OPS_H_
 #define TINYCHIP_OPS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The one symbol that the plugin exports.
 #include <keel/abi.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The slots of the ABI in terms of the chip. abi.h says beside each what it must do.
 #include "tables.h"
 

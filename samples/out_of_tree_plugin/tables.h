@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What core gets of the plugin: its name and its tables.
 #ifndef TINYCHIP_TABLES_H_
 #define TINYCHIP_TABLES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Data-parallel backward passes whose gradients are summed while the next ones are computed.
 //
 //   overlap [BACKEND [RANKS]]            cpu and 2

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a trace of the sample shows: gradients are summed while the devices compute.
 #include <gtest/gtest.h>
 #include <sys/wait.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A curve as a picture.
 #ifndef KEEL_SAMPLES_TRAIN_GPT_CHART_H_
 #define KEEL_SAMPLES_TRAIN_GPT_CHART_H_

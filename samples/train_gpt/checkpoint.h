@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Trainings that stop and go on: all there is of one in a file.
 #ifndef KEEL_SAMPLES_TRAIN_GPT_CHECKPOINT_H_
 #define KEEL_SAMPLES_TRAIN_GPT_CHECKPOINT_H_

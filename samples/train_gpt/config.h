@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The shape of a model.
 #ifndef KEEL_SAMPLES_TRAIN_GPT_CONFIG_H_
 #define KEEL_SAMPLES_TRAIN_GPT_CONFIG_H_

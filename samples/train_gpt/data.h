@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The text to learn, and the sequences taken from it.
 #ifndef KEEL_SAMPLES_TRAIN_GPT_DATA_H_
 #define KEEL_SAMPLES_TRAIN_GPT_DATA_H_

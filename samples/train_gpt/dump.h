@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a step calculated, in a file for `keel compare`, which lays two runs side by side.
 #ifndef KEEL_SAMPLES_TRAIN_GPT_DUMP_H_
 #define KEEL_SAMPLES_TRAIN_GPT_DUMP_H_

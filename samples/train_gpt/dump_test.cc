@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is dumped of a step, and that the first tensor in which two dumps part is the right one.
 #include "samples/train_gpt/dump.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Text of a trained model.
 #ifndef KEEL_SAMPLES_TRAIN_GPT_GENERATE_H_
 #define KEEL_SAMPLES_TRAIN_GPT_GENERATE_H_

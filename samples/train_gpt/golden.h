@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The goldens: what PyTorch makes of a model and its training. goldens.py writes them.
 #ifndef KEEL_SAMPLES_TRAIN_GPT_GOLDEN_H_
 #define KEEL_SAMPLES_TRAIN_GPT_GOLDEN_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // goldens.py still writes the goldens that are in the source tree.
 #include <sys/wait.h>
 

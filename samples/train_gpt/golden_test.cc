@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The same model, weights, text and settings give the same training as in PyTorch.
 #include "samples/train_gpt/golden.h"
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """The goldens of train_gpt: what PyTorch makes of the same models, weights, text and settings.
 
     goldens.py [--output FOLDER]    default: goldens/ beside this file

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Weights under the names, and in the shapes, of Hugging Face's GPT-2 and Llama.
 #ifndef KEEL_SAMPLES_TRAIN_GPT_HUGGING_FACE_H_
 #define KEEL_SAMPLES_TRAIN_GPT_HUGGING_FACE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Weights of the Hugging Face layout: that they come back, and whose are refused.
 #include "samples/train_gpt/hugging_face.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Numbers in JSON that are what they are taken for: the library's own conversions round 2.7, and
 // take true for 1.
 #ifndef KEEL_SAMPLES_TRAIN_GPT_JSON_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the model is made of, forward and backward: each function enqueues the operators of one
 // layer. |d_x| is the gradient of x.
 #ifndef KEEL_SAMPLES_TRAIN_GPT_LAYERS_H_

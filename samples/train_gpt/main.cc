@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Trains a small GPT-2 or Llama on a text, byte by byte, on any device or several at once.
 //
 //   train_gpt --devices cuda:0 --precision bf16 --layers 8 --width 512 --heads 8

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The model on one device: forward and backward of one batch.
 #ifndef KEEL_SAMPLES_TRAIN_GPT_NETWORK_H_
 #define KEEL_SAMPLES_TRAIN_GPT_NETWORK_H_

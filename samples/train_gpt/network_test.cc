@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The gradients of whole models, against central differences of their losses.
 #include "samples/train_gpt/network.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What turns gradients into better weights.
 #ifndef KEEL_SAMPLES_TRAIN_GPT_OPTIMIZER_H_
 #define KEEL_SAMPLES_TRAIN_GPT_OPTIMIZER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "samples/train_gpt/options.h"
 
 #include <algorithm>

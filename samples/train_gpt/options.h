@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The command line.
 #ifndef KEEL_SAMPLES_TRAIN_GPT_OPTIONS_H_
 #define KEEL_SAMPLES_TRAIN_GPT_OPTIONS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Files of results.
 #ifndef KEEL_SAMPLES_TRAIN_GPT_OUTPUT_H_
 #define KEEL_SAMPLES_TRAIN_GPT_OUTPUT_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The parameters of a model, and where each lies in one flat buffer.
 #ifndef KEEL_SAMPLES_TRAIN_GPT_PARAMETERS_H_
 #define KEEL_SAMPLES_TRAIN_GPT_PARAMETERS_H_

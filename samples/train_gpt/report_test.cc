@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a training says of itself.
 #include "samples/train_gpt/report.h"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How fast a device multiplies matrices when it does nothing else.
 #ifndef KEEL_SAMPLES_TRAIN_GPT_ROOF_H_
 #define KEEL_SAMPLES_TRAIN_GPT_ROOF_H_

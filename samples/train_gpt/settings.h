@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How a model is trained.
 #ifndef KEEL_SAMPLES_TRAIN_GPT_SETTINGS_H_
 #define KEEL_SAMPLES_TRAIN_GPT_SETTINGS_H_

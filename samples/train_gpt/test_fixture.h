@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the tests of this folder share: models of a size that the CPU takes in milliseconds.
 #ifndef KEEL_SAMPLES_TRAIN_GPT_TEST_FIXTURE_H_
 #define KEEL_SAMPLES_TRAIN_GPT_TEST_FIXTURE_H_

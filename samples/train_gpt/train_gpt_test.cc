@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Trainings: what they learn, and that they go on where they stopped.
 #include <algorithm>
 #include <chrono>

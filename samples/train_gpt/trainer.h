@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Data-parallel training: the same model on every device, each with its part of the batch. The
 // devices may be those of several processes.
 #ifndef KEEL_SAMPLES_TRAIN_GPT_TRAINER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The weights of a model on one device, and their gradients.
 #ifndef KEEL_SAMPLES_TRAIN_GPT_WEIGHTS_H_
 #define KEEL_SAMPLES_TRAIN_GPT_WEIGHTS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* saxpy for devices that take shared objects: called once for each block of the grid. */
 #include <keel/cpu_kernel.h>
 

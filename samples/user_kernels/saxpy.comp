@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #version 460
 // saxpy for devices that take SPIR-V: one invocation an element. Keel gives the block of
 // a launch to the specialisation constants 0, 1 and 2, and each argument to one member of

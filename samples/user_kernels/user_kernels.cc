@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // y = a x + y with a kernel of the user's own, on every device that runs one: the same
 // launch for each, in whatever format the device takes. |argv[1]|: the folder with the
 // binaries saxpy.so and saxpy.spv.

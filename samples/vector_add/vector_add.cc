@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // c = a + b on every device of this machine, checked against the host. The C++
 // interface: objects that own what they hold, and failures as exceptions.
 #include <cstdio>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensor files for tests, in a folder that ends with it.
 #ifndef KEEL_TENSORFILE_TESTING_TENSOR_FOLDER_H_
 #define KEEL_TENSORFILE_TESTING_TENSOR_FOLDER_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A disk that is soon full, for tests of what is written then.
 #ifndef KEEL_TESTS_TESTING_SMALL_DISK_H_
 #define KEEL_TESTS_TESTING_SMALL_DISK_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* Kernels for module_test.cc. KEEL_VARIANT tells builds of it apart; KEEL_WANTS_MORE makes
  * one that needs a symbol which no process has. */
 #include <keel/cpu_kernel.h>

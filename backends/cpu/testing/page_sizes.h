@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Which pages memory is in, as the kernel tells in /proc/self/smaps.
 #ifndef KEEL_BACKENDS_CPU_TESTING_PAGE_SIZES_H_
 #define KEEL_BACKENDS_CPU_TESTING_PAGE_SIZES_H_

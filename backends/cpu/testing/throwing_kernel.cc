@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A kernel that breaks the rules, for module_test.cc.
 #include <keel/cpu_kernel.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The fixture of tests that use the CUDA backend through keel.h.
 #ifndef KEEL_BACKENDS_CUDA_TESTING_CUDA_TEST_H_
 #define KEEL_BACKENDS_CUDA_TESTING_CUDA_TEST_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A driver for one test: a copy of the library over the emulated chip, which begins anew, with
 // the kernels that stand for the plugin's own beside it; NCCL and cuBLASLt, where the test wants
 // them.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The plugin as core gets it: by its one symbol.
 #ifndef KEEL_BACKENDS_CUDA_TESTING_QUERIED_PLUGIN_H_
 #define KEEL_BACKENDS_CUDA_TESTING_QUERIED_PLUGIN_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What simt.h stands on, for CUDA: see there.
 #ifndef KEEL_BACKENDS_SIMT_CUDA_SIMT_TARGET_H_
 #define KEEL_BACKENDS_SIMT_CUDA_SIMT_TARGET_H_

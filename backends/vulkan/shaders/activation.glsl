@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a product may end in; includes of math.glsl, gelu.glsl, bias_gelu.glsl and sigmoid.glsl come
 // first.
 const uint kGeluByTanh = 1;

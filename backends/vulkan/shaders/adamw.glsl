@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One step of AdamW with decoupled weight decay. The bias corrections come
 // computed in double: 1 - beta^step loses all its digits in float for beta near 1.
 // Before it is included: stored_32.glsl or stored_16.glsl, by which g is read.

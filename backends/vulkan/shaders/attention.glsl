@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the attention kernels share: a workgroup of 256 makes a tile of 32 rows, queries or keys,
 // while tiles of the other side pass by (FlashAttention, see the CPU's). An invocation has 2 x 2
 // scores of a pair of tiles, and 2 rows of the sums. Shared memory stays below the 16 KiB that

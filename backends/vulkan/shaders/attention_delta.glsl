@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A workgroup a row: delta[head, query] = dout . out.
 // Before it is included: stored_32.glsl or stored_16.glsl, by which 16-bit tensors are read.
 #include "reduce.glsl"

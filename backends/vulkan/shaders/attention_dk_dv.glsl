@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // dk and dv of a tile of keys: all heads of the group one by one, and of each the queries in order.
 // Before it is included: stored_32.glsl or stored_16.glsl, by which 16-bit tensors are read.
 #include "math.glsl"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #version 460
 // A workgroup a row. In place, all of it has read the logsumexps before one invocation writes.
 #extension GL_GOOGLE_include_directive : require

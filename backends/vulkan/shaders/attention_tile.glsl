@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // out and logsumexp of a tile of queries: the keys pass by once, and the sums fade when a larger
 // score comes.
 // Before it is included: stored_32.glsl or stored_16.glsl, by which 16-bit tensors are read.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // gelu in both forms, and its slopes; includes of math.glsl and gelu.glsl come first.
 
 // Below it the tanh form, under 1e-37, is given as 0.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #version 460
 // bias_gelu_backward of float32.
 #extension GL_GOOGLE_include_directive : require

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #version 460
 // Between float32, float16, bfloat16 and int32. The 16-bit floats are converted in
 // integers: exact, rounded to nearest even, subnormals kept, on any driver.

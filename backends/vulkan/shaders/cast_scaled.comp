@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #version 460
 // y = scale * x to an 8-bit float type or from one; amax, zero before, is raised to the largest
 // |x| by its bits, which order NaN above all else.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // g_out = g * min(1, max_norm / (sqrt(sum_of_squares) + 1e-6))
 // Before it is included: stored_32.glsl or stored_16.glsl, by which g is read and g_out
 // written.

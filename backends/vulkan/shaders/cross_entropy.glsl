@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A workgroup a row: logsumexp[row], and loss[row] = logsumexp - logits[label], or
 // 0 for a label outside the row.
 // Before it is included: stored_32.glsl or stored_16.glsl, by which logits are read.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A workgroup a row of a shard: its largest logit, the sum of exp(logit - largest), and the
 // label's logit, 0 where that is another shard's.
 // Before it is included: stored_32.glsl or stored_16.glsl, by which logits are read.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // dlogits = scale (softmax - onehot) of a shard's columns, 0 in rows with a negative label.
 // Before it is included: stored_32.glsl or stored_16.glsl, by which logits are read and
 // dlogits written.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // y = residual + kept * factor * (x + bias). An invocation draws the four words of a counter by
 // Philox4x32-10 and takes the four elements that they decide about.
 // Before it is included: stored_32.glsl or stored_16.glsl, by which 16-bit tensors are read.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Element-wise kernels: each workgroup walks a span of its own, so that the
 // invocations of a subgroup touch neighbours and a workgroup one stretch.
 #extension GL_EXT_buffer_reference : require

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // rows[n, d] = table[indices[n] - first, d], whatever is in it; zeros for an index that the table
 // does not have. Before it is included: Stored, an element in memory, and kStoredBytes, its size.
 #include "elements.glsl"

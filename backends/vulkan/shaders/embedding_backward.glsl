@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // One subgroup a table row. It reads the indices, a lane each, and for every hit in their order
 // adds that row of dout, a lane a column: the sum of a cell has one fixed order, and no atomic is
 // needed. Behind the inclusion: float load(uint i), an element of dout.

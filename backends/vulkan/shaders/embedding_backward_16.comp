@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #version 460
 // embedding_backward of float16 or bfloat16, which are widened in integers: exact on any driver.
 #extension GL_GOOGLE_include_directive : require

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #version 460
 // Fills 8-byte words; vkCmdFillBuffer does the narrower patterns.
 #extension GL_GOOGLE_include_directive : require

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The 16-bit floats, converted in integers: exact, rounded to nearest even, subnormals kept, on
 // any driver.
 

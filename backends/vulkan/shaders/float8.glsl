@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The 8-bit floats, converted in integers as far as a driver's arithmetic could show: rounded to
 // nearest even, the largest finite number instead of what is larger, subnormals kept.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // GELU's tanh form as x * sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3): equal to
 // x/2 (1 + tanh u), without the cancellation of 1 + tanh for negative x.
 const float kGeluScale = 1.5957691216057308;  // 2 sqrt(2/pi)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // exp and log to about 1e-7 relative. Vulkan asks for 3 + 2|x| ulp of exp and
 // drivers take it: lavapipe's log is a short polynomial.
 

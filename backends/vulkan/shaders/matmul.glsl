@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the matmul kernels share: c[m, n] = activation(alpha op(a) op(b) + beta c + bias), row
 // strides in elements, unit stride within a row.
 #extension GL_EXT_buffer_reference : require

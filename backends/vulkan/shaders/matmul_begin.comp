@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #version 460
 // c = beta c + bias, a row's stretch for each workgroup: what matmul_texel then adds
 // to. In the kernel itself these loads would triple the time it takes to compile.

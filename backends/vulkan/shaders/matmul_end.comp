@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #version 460
 // c = activation(c), a row's stretch for each workgroup: what matmul_texel has left of a product
 // that ends in one. In the kernel itself it would be compiled for each of a lane's sums.

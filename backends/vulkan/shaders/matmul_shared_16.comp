@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #version 460
 // Of float16 or bfloat16, into the same or into float32. Conversions are in integers, as in casts:
 // exact, rounded to nearest even.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #version 460
 // For CPU drivers. A subgroup is a SIMD register there, and what counts is how its
 // lanes load: on lavapipe a load through an address takes about 40 ns (a loop over

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // For GPUs: 256 invocations make a 64 x 64 tile of c, 4 x 4 each, from panels of 16
 // columns of op(a) and 16 rows of op(b) in shared memory (8.5 KiB). Before it is included: load_a,
 // load_b, load_bias, load_c and store_c, by element.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // layer_norm, and rms_norm where there is no mean: a workgroup a row, read once from memory and
 // again from the caches.
 // Before it is included: stored_32.glsl or stored_16.glsl, by which 16-bit tensors are read.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // dx of layer_norm, and of rms_norm where there is no mean: a workgroup a row.
 // Before it is included: stored_32.glsl or stored_16.glsl, by which 16-bit tensors are read.
 #include "reduce.glsl"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // dgamma and dbeta over the rows of one slice, [slice, column], an invocation a column; of
 // rms_norm, without mean and dbeta, where |has_mean| is 0.
 // Before it is included: stored_32.glsl or stored_16.glsl, by which 16-bit tensors are read.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sums and maxima over a workgroup: subgroup operations, then one value a subgroup
 // through shared memory unless the workgroup is a single subgroup.
 #extension GL_KHR_shader_subgroup_basic : require

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // An invocation a pair (a, b), which becomes (a c - b s, b c + a s); it reads both before it writes
 // them. Zeroes for a position that the tables do not have.
 // Before it is included: stored_32.glsl or stored_16.glsl, by which 16-bit tensors are read.

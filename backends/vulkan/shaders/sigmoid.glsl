@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The logistic function and e^-t; includes of math.glsl come first.
 struct Sigmoid {
   float value;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // softmax, a workgroup a row. Bytes of the mask are read out of words: 8-bit storage is not
 // everywhere.
 // Before it is included: stored_32.glsl or stored_16.glsl, by which 16-bit tensors are read.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elements that are stored as float16, or as bfloat16 by the lowest bit of the variant: widened and
 // rounded in integers, exact on any driver.
 #extension GL_EXT_shader_16bit_storage : require

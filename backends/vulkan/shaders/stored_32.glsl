@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Elements that are stored as float32. For kernels whose other half, stored_16.glsl, takes 16 bits.
 #include "elements.glsl"
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // result[slice, column] = sum over the rows of one slice, an invocation a column. Before it is
 // included: stored_32.glsl or stored_16.glsl, by which x is read.
 

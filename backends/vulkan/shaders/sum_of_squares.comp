@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #version 460
 // sum_of_squares of float32; variant 1 joins, of whatever dtype the elements were.
 #extension GL_GOOGLE_include_directive : require

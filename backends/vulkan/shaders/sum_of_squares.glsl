@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A workgroup a chunk: its squares' sum, and whether an element is no finite number. Of one
 // chunk it makes the outputs; of several, a second dispatch of one workgroup, with kJoin, joins
 // what the first left in |sums| and |flags|. Before it is included: kJoin, and stored_32.glsl or

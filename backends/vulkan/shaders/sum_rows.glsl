@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // result[row] = sum of row |row|, a workgroup a row. A row begins every |columns|
 // elements and the last may be short: |count| elements in all. Before it is included:
 // stored_32.glsl or stored_16.glsl, by which x is read.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // dx = dy * up * silu'(gate) | dy * silu(gate), with silu'(t) = s (1 + t (1 - s)), where 1 - s =
 // e^-t s has no cancellation. In place, an invocation reads its elements before it writes them.
 // Before it is included: stored_32.glsl or stored_16.glsl, by which 16-bit tensors are read.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Units in another order, whatever is in them. Before it is included: Stored, a unit in memory,
 // kUnitBytes, its size, and Unit, what it is on the way.
 #include "elements.glsl"

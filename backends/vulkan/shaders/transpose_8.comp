@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #version 460
 // transpose in units of 8 bytes.
 #extension GL_GOOGLE_include_directive : require

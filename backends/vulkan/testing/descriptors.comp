@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #version 460
 // Wants a descriptor, which kernels of the caller do not get.
 layout(local_size_x = 1) in;

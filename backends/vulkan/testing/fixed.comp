@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #version 460
 // out[group] = the sum over 8 x 2 threads of a + b[0] + b[1] + c, through shared memory.
 #extension GL_EXT_buffer_reference : require

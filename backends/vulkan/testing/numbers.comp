@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #version 460
 // out[thread] += its number in the grid plus |first|; any workgroup size.
 #extension GL_EXT_buffer_reference : require

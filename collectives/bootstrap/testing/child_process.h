@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tests of several processes: the test program, started once more as a worker.
 #ifndef KEEL_COLLECTIVES_BOOTSTRAP_TESTING_CHILD_PROCESS_H_
 #define KEEL_COLLECTIVES_BOOTSTRAP_TESTING_CHILD_PROCESS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Workers that are refused shared memory, as where the machine has none left.
 #ifndef KEEL_COLLECTIVES_BOOTSTRAP_TESTING_REFUSED_MEMORY_H_
 #define KEEL_COLLECTIVES_BOOTSTRAP_TESTING_REFUSED_MEMORY_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Peers that do as they like, for tests of what listens.
 #ifndef KEEL_COLLECTIVES_BOOTSTRAP_TESTING_SOCKETS_H_
 #define KEEL_COLLECTIVES_BOOTSTRAP_TESTING_SOCKETS_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Workers that are one rank each and do what they are told, line by line.
 #ifndef KEEL_COLLECTIVES_BOOTSTRAP_TESTING_TOLD_RANK_H_
 #define KEEL_COLLECTIVES_BOOTSTRAP_TESTING_TOLD_RANK_H_

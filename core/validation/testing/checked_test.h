@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The fixture of tests that call checked tables directly.
 #ifndef KEEL_CORE_VALIDATION_TESTING_CHECKED_TEST_H_
 #define KEEL_CORE_VALIDATION_TESTING_CHECKED_TEST_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "core/validation/testing/stub_plugin.h"
 
 #include <cstring>

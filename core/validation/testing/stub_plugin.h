@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A plugin whose answers a test chooses, to look at the validation layer from both
 // sides: work is done when the test says so, and any call can fail, lie or say nothing.
 #ifndef KEEL_CORE_VALIDATION_TESTING_STUB_PLUGIN_H_

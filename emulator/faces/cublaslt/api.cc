@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // libcublasLt.so over the emulated chip. Its products are the reference's, in double: what passes
 // over it shows that they are asked for rightly (marshalling), and nothing of a library's kernels.
 #include <cublasLt.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the library's descriptors hold, and the product that they make together.
 #ifndef KEEL_EMULATOR_FACES_CUBLASLT_PROBLEM_H_
 #define KEEL_EMULATOR_FACES_CUBLASLT_PROBLEM_H_

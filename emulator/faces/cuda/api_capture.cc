@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Captures of streams. Of the graph that one ends in there is nothing to run.
 #include <cuda.h>
 

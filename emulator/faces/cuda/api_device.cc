@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Devices and contexts.
 #include <cuda.h>
 #include <fmt/format.h>

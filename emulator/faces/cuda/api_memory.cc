@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Memory of devices and of the host.
 #include <cuda.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The functions by name, as cuGetProcAddress gives them out.
 #include <cuda.h>
 

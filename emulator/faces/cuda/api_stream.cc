@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Streams, copies, fills and events.
 #include <cuda.h>
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Captures of streams: of graphs nothing but what they forbid, and how a call breaks them.
 #ifndef KEEL_EMULATOR_FACES_CUDA_CAPTURE_H_
 #define KEEL_EMULATOR_FACES_CUDA_CAPTURE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // How the faces of Nvidia's other libraries find the face of the driver, on whose chips and streams
 // they work: beside them, since its like may be loaded from elsewhere, too.
 #ifndef KEEL_EMULATOR_FACES_CUDA_DRIVER_BESIDE_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is behind the face's handles.
 #ifndef KEEL_EMULATOR_FACES_CUDA_HANDLES_H_
 #define KEEL_EMULATOR_FACES_CUDA_HANDLES_H_

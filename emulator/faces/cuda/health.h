@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the library beside this one, NVML's, asks about the chips: that one sees them without a
 // context, and remembers what they died of when the contexts are long gone.
 #ifndef KEEL_EMULATOR_FACES_CUDA_HEALTH_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "emulator/faces/cuda/results.h"
 
 namespace keel::emulator::cuda {

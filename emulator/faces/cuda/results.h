@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a call of the face answers.
 #ifndef KEEL_EMULATOR_FACES_CUDA_RESULTS_H_
 #define KEEL_EMULATOR_FACES_CUDA_RESULTS_H_

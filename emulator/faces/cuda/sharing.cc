@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 #include "emulator/faces/cuda/sharing.h"
 
 #include "emulator/faces/cuda/handles.h"

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the faces of Nvidia's other libraries, which stand over the same chips, ask the one of the
 // driver. They find it beside them and look these up by name; all are of one build, so objects of
 // the chip cross.

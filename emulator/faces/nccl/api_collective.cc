@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Collectives, messages and groups.
 #include <nccl.h>
 

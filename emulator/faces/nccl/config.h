@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What a communicator is configured to be.
 #ifndef KEEL_EMULATOR_FACES_NCCL_CONFIG_H_
 #define KEEL_EMULATOR_FACES_NCCL_CONFIG_H_

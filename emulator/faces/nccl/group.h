@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Calls that the calling thread collects, to be made at once.
 #ifndef KEEL_EMULATOR_FACES_NCCL_GROUP_H_
 #define KEEL_EMULATOR_FACES_NCCL_GROUP_H_

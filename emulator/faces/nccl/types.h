@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The library's types and reductions in the words of the emulated chip.
 #ifndef KEEL_EMULATOR_FACES_NCCL_TYPES_H_
 #define KEEL_EMULATOR_FACES_NCCL_TYPES_H_

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The library's functions.
 #include "emulator/faces/nvml/library.h"
 #include "vendor/nvml.h"

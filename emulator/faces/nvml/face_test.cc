@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The library as its users see it: opened at run time, by name, beside the driver.
 #include <dlfcn.h>
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What backends/simt/simt.h stands on, for the emulated chip.
 #ifndef KEEL_EMULATOR_SIMT_TARGET_SIMT_TARGET_H_
 #define KEEL_EMULATOR_SIMT_TARGET_SIMT_TARGET_H_

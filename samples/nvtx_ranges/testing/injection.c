@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 /* What a tool of Nvidia's injects into a program that uses NVTX, for a test: takes the place of
  * ranges and marks, and writes each to the file that NVTX_INJECTION_LOG names:
  *   start ID NAME | end ID | mark PAYLOAD TEXT */
