@@ -26,11 +26,19 @@ endif()
 
 find_program(KEEL_CCACHE ccache)
 if(KEEL_CCACHE)
-  set(CMAKE_C_COMPILER_LAUNCHER "${KEEL_CCACHE}")
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${KEEL_CCACHE}")
+  # ccache keeps results of precompiled headers only where it is told that macros behind them and
+  # the time of their files do not matter; it looks at their contents all the same.
+  set(launcher env CCACHE_SLOPPINESS=pch_defines,time_macros "${KEEL_CCACHE}")
+  set(CMAKE_C_COMPILER_LAUNCHER "${launcher}")
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${launcher}")
+endif()
+# Clang's precompiled headers hold times of files, by which ccache finds nothing again.
+if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  set(KEEL_PRECOMPILE OFF)
 endif()
 
 find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
 include(KeelPlugin)
 
 add_compile_options(-Wall -Wextra -Werror)
@@ -56,6 +64,45 @@ elseif(KEEL_SANITIZE)
     "KEEL_SANITIZE is '${KEEL_SANITIZE}': empty, address, thread or fuzzer (with clang)")
 endif()
 
+# GCC bug 105651 once more: behind precompiled headers std::string is no system header's.
+set(KEEL_PRECOMPILED_OPTIONS "")
+if(CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  set(KEEL_PRECOMPILED_OPTIONS -Wno-stringop-overflow)
+endif()
+# Programs read command lines and write reports, and take twice as long to compile with more.
+set(KEEL_PROGRAM_OPTIONS -O1)
+# What tests look at is the library: their own code takes half the time to compile so, and a third
+# where it is not sanitized itself.
+set(KEEL_TEST_OPTIONS -O0)
+if(KEEL_SANITIZE)
+  list(APPEND KEEL_TEST_OPTIONS -fno-sanitize=undefined)
+endif()
+
+# keel_precompile(TARGET KIND): |TARGET|'s C++ sources are compiled with the precompiled headers of
+# cmake/precompiled/KIND.h. KIND: library, or program or test for targets that have the options
+# KEEL_PROGRAM_OPTIONS or KEEL_TEST_OPTIONS. Programs are compiled with -fPIC like libraries, not
+# with -fPIE, so that one precompiled header serves both.
+function(keel_precompile target kind)
+  if(NOT KEEL_PRECOMPILE)
+    return()
+  endif()
+  get_target_property(type ${target} TYPE)
+  if(type STREQUAL "EXECUTABLE")
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_compile_options(${target} PRIVATE -fPIC)
+  endif()
+  target_precompile_headers(${target} REUSE_FROM keel_precompiled_${kind})
+  target_compile_options(${target} PRIVATE ${KEEL_PRECOMPILED_OPTIONS})
+  target_compile_definitions(${target} PRIVATE
+    $<TARGET_PROPERTY:fmt::fmt,INTERFACE_COMPILE_DEFINITIONS>)
+endfunction()
+
+# keel_program(TARGET): an executable with a command line, of which nothing is timed.
+function(keel_program target)
+  target_compile_options(${target} PRIVATE ${KEEL_PROGRAM_OPTIONS})
+  keel_precompile(${target} program)
+endfunction()
+
 # keel_plugin(NAME [UNINSTALLED] SOURCES...): a backend, built as a vendor's plugin is.
 function(keel_plugin name)
   cmake_parse_arguments(arg "UNINSTALLED" "" "" ${ARGN})
@@ -78,19 +125,28 @@ endfunction()
 add_custom_target(keel_thread_tests)
 
 # keel_test(NAME SOURCES files... LIBRARIES libs... [GUARD] [VALIDATE] [SIM]
-#           [ENVIRONMENT VAR=VALUE...] [THREADS] [IN_TREE]):
+#           [ENVIRONMENT VAR=VALUE...] [PROCESS] [THREADS] [IN_TREE] [SLOW reason] [LONG reason]):
 # a GoogleTest program, run as one ctest test. GUARD: run once more as NAME.guard
 # with KEEL_CPU_GUARD=1, where CPU device memory is out of the host's reach; not under a sanitizer,
 # which would see nothing there that the release build does not.
 # VALIDATE: run once more as NAME.validate with KEEL_VALIDATE=1, the validation layer.
 # SIM: run once more as NAME.sim, with devices of the emulated chip in the CPU's place.
-# THREADS: labelled "threads", the tests the thread-sanitizer build runs. IN_TREE: looks at files of
-# the source or build tree, so it is not bundled (`./dev bundle --tests`).
+# IN_TREE: looks at files of the source or build tree, so it is not bundled (`./dev bundle --tests`).
+# LONG: why it takes over 20 s; `./dev times` names those that give no reason. A file's tests are
+# selected by GoogleTest's filters: `build/tests/NAME --gtest_filter=...`.
+# Labels, by which ctest selects tests and keel_label_test sets their time limit:
+#   unit      the default: one process, no variant
+#   process   PROCESS: starts processes
+#   long      LONG, in their place
+#   variant   NAME.guard, NAME.validate and NAME.sim
+#   threads   THREADS, beside one of these: run by the thread-sanitizer build
+#   slow      SLOW, in the place of all but threads: run by `./dev test --all` alone, for |reason|
+# Tests that are no GoogleTest programs have the labels conform, sample and packaging.
 function(keel_test name)
   if(NOT KEEL_BUILD_TESTS)
     return()
   endif()
-  cmake_parse_arguments(arg "GUARD;VALIDATE;SIM;THREADS;IN_TREE" ""
+  cmake_parse_arguments(arg "GUARD;VALIDATE;SIM;PROCESS;THREADS;IN_TREE" "SLOW;LONG"
                         "SOURCES;LIBRARIES;ENVIRONMENT" ${ARGN})
   # Whatever `keel perf --tune` has measured on this machine.
   list(PREPEND arg_ENVIRONMENT "KEEL_COLLECTIVE_TABLE=builtin")
@@ -98,23 +154,36 @@ function(keel_test name)
   target_link_libraries(${name} PRIVATE ${arg_LIBRARIES} GTest::gtest GTest::gtest_main
                                         Threads::Threads)
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
-  if(KEEL_SANITIZE)
-    # What is looked at is the library: a test's own code takes 4 s to compile so, not 15.
-    target_compile_options(${name} PRIVATE -O0 -fno-sanitize=undefined)
-  endif()
+  target_compile_options(${name} PRIVATE ${KEEL_TEST_OPTIONS})
+  keel_precompile(${name} test)
   set_target_properties(${name} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
+  set(threads "")
   if(arg_THREADS)
     add_dependencies(keel_thread_tests ${name})
+    set(threads threads)
   endif()
-  keel_add_test(${name} ${name} "${arg_ENVIRONMENT}" ${arg_THREADS})
+  set(label unit)
+  set(variant variant)
+  if(arg_PROCESS)
+    set(label process)
+  endif()
+  if(arg_LONG)
+    set(label long)
+  endif()
+  if(arg_SLOW)
+    set(label slow)
+    set(variant slow)
+  endif()
+  keel_add_test(${name} ${name} "${arg_ENVIRONMENT}" ${label} ${threads})
   keel_list_test(${name} ${name} "${arg_ENVIRONMENT}" ${arg_IN_TREE})
   if(arg_GUARD AND NOT KEEL_SANITIZE)
-    keel_add_test(${name}.guard ${name} "KEEL_CPU_GUARD=1;${arg_ENVIRONMENT}" FALSE)
+    keel_add_test(${name}.guard ${name} "KEEL_CPU_GUARD=1;${arg_ENVIRONMENT}" ${variant})
     keel_list_test(${name}.guard ${name} "KEEL_CPU_GUARD=1;${arg_ENVIRONMENT}" ${arg_IN_TREE})
   endif()
   if(arg_VALIDATE)
-    keel_add_test(${name}.validate ${name} "KEEL_VALIDATE=1;${arg_ENVIRONMENT}" ${arg_THREADS})
+    keel_add_test(${name}.validate ${name} "KEEL_VALIDATE=1;${arg_ENVIRONMENT}" ${variant}
+                  ${threads})
     keel_list_test(${name}.validate ${name} "KEEL_VALIDATE=1;${arg_ENVIRONMENT}" ${arg_IN_TREE})
     # All it finds, but leaks: "validation: leak: ...".
     set_tests_properties(${name}.validate PROPERTIES
@@ -122,19 +191,44 @@ function(keel_test name)
   endif()
   if(arg_SIM)
     set(on_sim "KEEL_TEST_BACKEND=sim;KEEL_BACKENDS=cpu,sim;${arg_ENVIRONMENT}")
-    keel_add_test(${name}.sim ${name} "${on_sim}" ${arg_THREADS})
+    keel_add_test(${name}.sim ${name} "${on_sim}" ${variant} ${threads})
     keel_list_test(${name}.sim ${name} "${on_sim}" ${arg_IN_TREE})
+  endif()
+  if(arg_SLOW OR arg_LONG)
+    set_property(GLOBAL APPEND_STRING PROPERTY KEEL_LONG_TESTS
+                 "${name}\t${arg_SLOW}${arg_LONG}\n")
   endif()
 endfunction()
 
-function(keel_add_test test_name target environment threads)
+# keel_add_test(TEST TARGET ENVIRONMENT LABELS...): a GoogleTest program as the ctest test |TEST|.
+function(keel_add_test test_name target environment)
   add_test(NAME ${test_name} COMMAND ${target}
            "--gtest_output=xml:${CMAKE_BINARY_DIR}/test-results/${test_name}.xml")
-  set_tests_properties(${test_name} PROPERTIES TIMEOUT 1200 ENVIRONMENT
+  set_tests_properties(${test_name} PROPERTIES ENVIRONMENT
     "KEEL_PLUGIN_PATH=${KEEL_PLUGIN_OUTPUT_DIRECTORY};KEEL_TEST_BIN=${CMAKE_BINARY_DIR}/bin;${environment}")
-  if(threads)
-    set_tests_properties(${test_name} PROPERTIES LABELS threads)
+  keel_label_test(${test_name} ${ARGN})
+endfunction()
+
+# keel_label_test(TEST LABEL...): the labels of |TEST|, and the seconds after which ctest kills it,
+# by the first: ten times what the slowest of that label takes on two idle cores.
+function(keel_label_test test_name label)
+  set(seconds_unit 240)
+  set(seconds_variant 300)
+  set(seconds_process 300)
+  set(seconds_long 600)
+  set(seconds_conform 600)
+  set(seconds_sample 120)
+  set(seconds_packaging 300)
+  set(seconds_slow 1200)
+  if(NOT DEFINED seconds_${label})
+    message(FATAL_ERROR "${test_name}: no label '${label}'")
   endif()
+  set(labels ${label} ${ARGN})
+  set(seconds ${seconds_${label}})
+  if(KEEL_SANITIZE)
+    math(EXPR seconds "3 * ${seconds}")
+  endif()
+  set_tests_properties(${test_name} PROPERTIES LABELS "${labels}" TIMEOUT ${seconds})
 endfunction()
 
 # tests/list.txt of the build: for each test that may be bundled its name, its program and
@@ -150,4 +244,6 @@ endfunction()
 function(keel_write_test_list)
   get_property(list GLOBAL PROPERTY KEEL_TEST_LIST)
   file(CONFIGURE OUTPUT "${CMAKE_BINARY_DIR}/tests/list.txt" CONTENT "${list}" @ONLY)
+  get_property(long GLOBAL PROPERTY KEEL_LONG_TESTS)
+  file(CONFIGURE OUTPUT "${CMAKE_BINARY_DIR}/tests/long.txt" CONTENT "${long}" @ONLY)
 endfunction()

@@ -2,6 +2,7 @@
 #include "core/runtime.h"
 
 #include <dlfcn.h>
+#include <fmt/format.h>
 #include <pthread.h>
 
 #include <algorithm>
@@ -99,7 +100,7 @@ std::string trace_path(std::string path) {
   const size_t name = path.rfind('/') == std::string::npos ? 0 : path.rfind('/') + 1;
   const size_t dot = path.rfind('.');
   return path.insert(dot == std::string::npos || dot <= name ? path.size() : dot,
-                     "." + std::string(rank));
+                     fmt::format(".{}", rank));
 }
 
 void start_trace_from_environment() {
