@@ -103,7 +103,12 @@ std::string head_text(const Report& report) {
   if (report.settings.choice.emulated) {
     text += "emulated: the vendor's libraries are Keel's own, over an emulated chip\n";
   }
-  return text + fmt::format("seed {}, profile {}\n", report.settings.seed, report.profile);
+  text += fmt::format("seed {}, profile {}\n", report.settings.seed, report.profile);
+  if (report.every > 1) {
+    text += fmt::format("a sample: one of {} cases of each level, which certifies nothing\n",
+                        report.every);
+  }
+  return text;
 }
 
 std::string summary_text(const Report& report) {
@@ -160,6 +165,7 @@ std::string to_json_text(const Report& report) {
                {"filter", report.filter},
                {"timeout_seconds", report.settings.timeout_seconds},
                {"within_seconds", report.within_seconds},
+               {"every", report.every},
                {"cases", report.chosen},
                {"not_run", report.chosen - report.results.size()},
                {"stopped", report.stopped},

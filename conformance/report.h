@@ -30,6 +30,7 @@ struct Report {
   size_t chosen = 0;                 // cases that were to be run
   std::string stopped;               // why some of them were not: "out of time after 60 s"
   uint32_t within_seconds = 0;       // after which none was begun; 0: no such limit
+  uint32_t every = 1;                // of a level's cases the first of every so many were chosen
 
   // "out of time after 60 s: 12 of 40 cases have run"; empty where all have.
   std::string incomplete() const;

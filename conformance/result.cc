@@ -27,7 +27,7 @@ std::string reason_not_certified(const LevelSummary& summary, const Selection& s
   if (!selection.incomplete.empty()) return selection.incomplete;
   if (summary.count(Outcome::kPass) == 0) return "no case passed";
   if (!has_passed) return "no case passed but those of one rank";
-  if (selection.filtered) return "a filter left cases out";
+  if (selection.filtered) return "a filter or a sample left cases out";
   return {};
 }
 

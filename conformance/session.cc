@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <utility>
 
@@ -92,6 +93,7 @@ struct Plan {
 // Fills in the cases; the levels are there already.
 bool select_cases(const SessionOptions& options, const Discovery& found, Plan* out_plan,
                   std::string* error) {
+  std::map<Level, uint32_t> fitting;  // cases of a level so far
   for (const ListedCase& each : found.cases) {
     const Level level = level_of(each.id);
     if (std::find(out_plan->levels.begin(), out_plan->levels.end(), level) ==
@@ -100,6 +102,10 @@ bool select_cases(const SessionOptions& options, const Discovery& found, Plan* o
     }
     if (each.full && options.profile != "full") continue;
     if (!options.filter.empty() && !glob_matches(options.filter, each.id)) {
+      out_plan->filtered = true;
+      continue;
+    }
+    if (fitting[level]++ % options.every != 0) {
       out_plan->filtered = true;
       continue;
     }
@@ -116,7 +122,7 @@ bool select_cases(const SessionOptions& options, const Discovery& found, Plan* o
   return true;
 }
 
-// A line that counts, where somebody looks; failures, everywhere.
+// A line that counts on a terminal, and elsewhere one every ten seconds; failures, everywhere.
 class Progress {
  public:
   Progress(const Report& report, const Waivers& waivers, size_t total)
@@ -128,7 +134,12 @@ class Progress {
       if (live_) fmt::print("\r\033[K");
       fmt::print("\n{}", failure_text(report_, result));
     }
-    if (live_) fmt::print("\r\033[K{} of {}  {}", done_, total_, result.id);
+    if (live_) {
+      fmt::print("\r\033[K{} of {}  {}", done_, total_, result.id);
+    } else if (Clock::now() - told_ >= std::chrono::seconds(10)) {
+      fmt::print("{} of {} cases\n", done_, total_);
+      told_ = Clock::now();
+    }
     std::fflush(stdout);
   }
 
@@ -137,11 +148,13 @@ class Progress {
   }
 
  private:
+  using Clock = std::chrono::steady_clock;
   const Report& report_;
   const Waivers& waivers_;
   const size_t total_;
   const bool live_;
   size_t done_ = 0;
+  Clock::time_point told_ = Clock::now();
 };
 
 // The levels of what has run so far.
@@ -210,13 +223,14 @@ int run_session(const SessionOptions& options, Report* out_report) {
   report.profile = options.profile;
   report.filter = options.filter;
   report.within_seconds = options.within_seconds;
+  report.every = options.every;
   report.date = today_utc();
   std::string error;
   Plan plan;
   if (!parse_levels(options.levels, &plan.levels, &error)) return usage_error(error);
   if (!resolve_choice(&report.settings.choice, &error)) return usage_error(error);
-  if (!options.certificate_file.empty() && !options.filter.empty()) {
-    return usage_error("--certificate is for whole levels: leave --filter out");
+  if (!options.certificate_file.empty() && (!options.filter.empty() || options.every > 1)) {
+    return usage_error("--certificate is for whole levels: leave --filter and --every out");
   }
   std::string waivers_text = "[]";
   if (!options.waivers_file.empty() && !read_file(options.waivers_file, &waivers_text)) {
