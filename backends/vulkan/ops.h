@@ -112,7 +112,7 @@ inline bool supports_floats(const Device& device, const keel_op_call& call) {
   return takes_floats(device, call.inputs[0]->dtype) && is_dense_call(call);
 }
 
-// A kernel of which there are two: for elements that stored_32.glsl reads, and stored_16.glsl.
+// Selects between the two modules of a shader that includes stored.glsl.
 inline PipelineKey stored_key(keel_dtype dtype, Shader of_32_bits, Shader of_16_bits) {
   if (dtype == KEEL_FLOAT32) return {of_32_bits};
   return {of_16_bits, dtype == KEEL_BFLOAT16 ? 1U : 0U};

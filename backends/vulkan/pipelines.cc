@@ -85,7 +85,7 @@ keel_status Pipelines::open() {
 }
 
 uint32_t Pipelines::local_size(Shader shader) const {
-  const ShaderCode& code = shader_code(shader);
+  const ShaderCode code = shader_code(shader);
   switch (code.shape) {
     case WorkgroupShape::kFixed:
       return code.local_size;
@@ -113,7 +113,7 @@ keel_status Pipelines::get(PipelineKey key, VkPipeline* out_pipeline) {
 }
 
 keel_status Pipelines::create(PipelineKey key, VkPipeline* out_pipeline) {
-  const ShaderCode& code = shader_code(key.shader);
+  const ShaderCode code = shader_code(key.shader);
   VkShaderModuleCreateInfo module_info = {};
   module_info.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
   module_info.codeSize = code.words * sizeof(uint32_t);

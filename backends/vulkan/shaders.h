@@ -99,7 +99,7 @@ struct ShaderCode {
   uint32_t local_size;
 };
 
-const ShaderCode& shader_code(Shader shader);
+ShaderCode shader_code(Shader shader);
 
 }  // namespace keel::vulkan
 

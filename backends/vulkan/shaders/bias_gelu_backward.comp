@@ -1,6 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #version 460
-// bias_gelu_backward of float32.
+// dx = dy * gelu'(x + bias)
 #extension GL_GOOGLE_include_directive : require
-#include "stored_32.glsl"
-#include "bias_gelu_backward.glsl"
+#include "stored.glsl"
+#include "math.glsl"
+#include "gelu.glsl"
+#include "bias_gelu.glsl"
+
+layout(push_constant, std430) uniform Arguments {
+  Floats x;
+  Floats bias;
+  Floats dy;
+  Floats dx;
+  uint count;
+  uint span;
+  uint columns;
+  uint has_bias;
+  uint by_erf;
+};
+
+void main() {
+  FOR_EACH_ELEMENT(i, count, span) {
+    float t = load(x, i);
+    if (has_bias != 0) t += load(bias, i % columns);
+    store(dx, i, load(dy, i) * gelu_slope(t, by_erf != 0));
+  }
+}

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements that are stored as float16, or as bfloat16 by the lowest bit of the variant: widened and
-// rounded in integers, exact on any driver.
+// For stored.glsl: elements that are stored as float16, or as bfloat16 by the lowest bit of the
+// variant. Widened and rounded in integers: exact on any driver.
 #extension GL_EXT_shader_16bit_storage : require
-#include "elements.glsl"
 #include "float16.glsl"
 
 layout(buffer_reference, std430, buffer_reference_align = 2) buffer Shorts {
   uint16_t at[];
 };
 
-layout(constant_id = 2) const uint kVariant = 0;
 const bool kBfloat16 = (kVariant & 1) != 0;
 
 float load(Floats tensor, uint i) {

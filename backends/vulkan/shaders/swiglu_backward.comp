@@ -1,6 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 #version 460
-// swiglu_backward of float32.
+// dx = dy * up * silu'(gate) | dy * silu(gate), with silu'(t) = s (1 + t (1 - s)), where 1 - s =
+// e^-t s has no cancellation. In place, an invocation reads its elements before it writes them.
 #extension GL_GOOGLE_include_directive : require
-#include "stored_32.glsl"
-#include "swiglu_backward.glsl"
+#include "stored.glsl"
+#include "math.glsl"
+#include "sigmoid.glsl"
+
+layout(push_constant, std430) uniform Arguments {
+  Floats x;
+  Floats dy;
+  Floats dx;
+  uint count;
+  uint span;
+  uint width;
+};
+
+void main() {
+  FOR_EACH_ELEMENT(i, count, span) {
+    const uint gate = i + i / width * width;
+    const float t = load(x, gate);
+    const float up = load(x, gate + width);
+    const float gradient = load(dy, i);
+    const Sigmoid s = sigmoid(t);
+    const float slope = s.value * fma(t, s.exponential * s.value, 1.0);
+    store(dx, gate, gradient * up * slope);
+    store(dx, gate + width, gradient * (t * s.value));
+  }
+}

@@ -1,9 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// rows[n, d] = table[indices[n] - first, d], whatever is in it; zeros for an index that the table
-// does not have. Before it is included: Stored, an element in memory, and kStoredBytes, its size.
+#version 460
+// rows[n, d] = table[indices[n] - first, d], of elements of KEEL_BYTES bytes, 2 or 4, whatever
+// their dtype; zeros for an index outside the table.
+#extension GL_GOOGLE_include_directive : require
+#if KEEL_BYTES == 2
+#extension GL_EXT_shader_16bit_storage : require
+#define Stored uint16_t
+#elif KEEL_BYTES == 4
+#define Stored uint
+#endif
 #include "elements.glsl"
 
-layout(buffer_reference, std430, buffer_reference_align = kStoredBytes) buffer Elements {
+layout(buffer_reference, std430, buffer_reference_align = KEEL_BYTES) buffer Elements {
   Stored at[];
 };
 layout(push_constant, std430) uniform Arguments {

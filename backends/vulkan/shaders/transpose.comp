@@ -1,9 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// Units in another order, whatever is in them. Before it is included: Stored, a unit in memory,
-// kUnitBytes, its size, and Unit, what it is on the way.
+#version 460
+// Copies units of KEEL_BYTES bytes, whatever their dtype, into another order of the axes. A unit is
+// a Stored in memory and a Unit in shared memory.
+#extension GL_GOOGLE_include_directive : require
+#if KEEL_BYTES == 1
+#extension GL_EXT_shader_8bit_storage : require
+#define Stored uint8_t
+#define Unit uint
+#elif KEEL_BYTES == 2
+#extension GL_EXT_shader_16bit_storage : require
+#define Stored uint16_t
+#define Unit uint
+#elif KEEL_BYTES == 4
+#define Stored uint
+#define Unit uint
+#elif KEEL_BYTES == 8
+#define Stored uvec2
+#define Unit uvec2
+#elif KEEL_BYTES == 16
+#define Stored uvec4
+#define Unit uvec4
+#endif
 #include "elements.glsl"
 
-layout(buffer_reference, std430, buffer_reference_align = kUnitBytes) buffer Units {
+layout(buffer_reference, std430, buffer_reference_align = KEEL_BYTES) buffer Units {
   Stored at[];
 };
 // Steps are in units, in x and in y.
@@ -27,7 +47,7 @@ layout(push_constant, std430) uniform Arguments {
 layout(constant_id = 2) const uint kVariant = 0;
 const bool kTiled = kVariant == 1;
 // Along a tile: of the widest units so many that it fits the shared memory all devices have.
-const uint kSide = kUnitBytes == 16 ? 16 : 32;
+const uint kSide = KEEL_BYTES == 16 ? 16 : 32;
 const uint kPitch = kSide + 1;
 
 shared Unit g_tile[kSide * kPitch];

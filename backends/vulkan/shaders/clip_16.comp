@@ -1,6 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-#version 460
-// clip of float16 or bfloat16.
-#extension GL_GOOGLE_include_directive : require
-#include "stored_16.glsl"
-#include "clip.glsl"

@@ -1,7 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-#version 460
-// sum_of_squares of float16 or bfloat16.
-#extension GL_GOOGLE_include_directive : require
-#include "stored_16.glsl"
-const bool kJoin = false;
-#include "sum_of_squares.glsl"
