@@ -405,6 +405,20 @@ TEST_F(Conform, WithTimeLeftTheRunIsWhole) {
 }
 
 // What has a result when somebody kills the run is in its file.
+TEST_F(Conform, SampleRunsTheFirstOfEveryNCasesAndCertifiesNothing) {
+  ASSERT_EQ(run("none", "--every 10"), 0) << output_;
+  EXPECT_EQ(report_.at("every"), 10);
+  EXPECT_NE(output_.find("one of 10 cases of each level"), std::string::npos) << output_;
+  const size_t sampled = report_.at("results").size();
+  for (const Json& each : report_.at("levels")) EXPECT_EQ(each.at("certified"), false) << each;
+  ASSERT_EQ(conform("list --profile quick --plugin '" + plugin("none") + "'"), 0) << output_;
+  const auto cases = static_cast<size_t>(std::count(output_.begin(), output_.end(), '\n'));
+  EXPECT_GE(sampled * 10, cases);
+  EXPECT_LE(sampled, cases / 10 + report_.at("levels").size());
+  EXPECT_EQ(run("none", "--every 10 --certificate '" + (folder_ / "c.json").string() + "'"), 2);
+  EXPECT_NE(output_.find("--every"), std::string::npos) << output_;
+}
+
 TEST_F(Conform, ARunThatIsKilledLeavesItsResults) {
   const fs::path json = folder_ / "report.json";
   const std::string file = plugin("hang");
