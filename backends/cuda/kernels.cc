@@ -2,6 +2,7 @@
 #include "backends/cuda/kernels.h"
 
 #include <keel/plugin_kit.hpp>
+#include <string>
 
 #include "backends/cuda/device.h"
 #include "backends/simt/image.h"
@@ -9,19 +10,13 @@
 namespace keel::cuda {
 namespace {
 
-constexpr const char* kNames[] = {
-#define KEEL_CUDA_NAME(name) "keel_" #name,
-    KEEL_SIMT_KERNELS(KEEL_CUDA_NAME)
-#undef KEEL_CUDA_NAME
-};
-
 // What the kernels are compiled for: Ampere, and what came after it.
 constexpr int kOldestMajor = 8;
 
 }  // namespace
 
 bool Kernels::are_for(int major) {
-  return !simt::cuda_image().empty() && (major == 0 || major >= kOldestMajor);
+  return !simt::cuda_images().empty() && (major == 0 || major >= kOldestMajor);
 }
 
 bool Kernels::surely_load(int driver_version) {
@@ -33,7 +28,8 @@ std::unique_ptr<Kernels> Kernels::load(Device& device) {
   int major = 0;
   int multiprocessors = 0;
   CUresult result = CUDA_SUCCESS;
-  const char* what = "cuModuleLoadDataEx";
+  const char* call = nullptr;
+  const char* name = nullptr;
   const keel_status status = device.call("cuModuleLoadDataEx", [&](const Functions& cu) {
     if (cu.DeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
                               device.handle()) != CUDA_SUCCESS) {
@@ -45,27 +41,48 @@ std::unique_ptr<Kernels> Kernels::load(Device& device) {
         multiprocessors > 0) {
       kernels->multiprocessors_ = static_cast<uint32_t>(multiprocessors);
     }
-    result = cu.ModuleLoadDataEx(&kernels->module_, simt::cuda_image().data(), 0, nullptr, nullptr);
-    for (size_t i = 0; result == CUDA_SUCCESS && i < kernels->functions_.size(); ++i) {
-      what = kNames[i];
-      result = cu.ModuleGetFunction(&kernels->functions_[i], kernels->module_, kNames[i]);
-    }
+    result = kernels->load_images(cu, &call, &name);
     return CUDA_SUCCESS;  // a device without operators is one all the same
   });
-  if (status == KEEL_OK && result == CUDA_SUCCESS && kernels->module_ != nullptr) return kernels;
+  if (status == KEEL_OK && result == CUDA_SUCCESS && kernels->modules_[0] != nullptr) {
+    return kernels;
+  }
+  kernels->unload(device);
   if (result != CUDA_SUCCESS) {
+    const std::string what = std::string(call) + " of " + name;
     device.driver().warn_once(
         "cuda: the operators' kernels cannot be loaded, and are not claimed: " +
-        device.driver().text_of(what, result) + "; " + device.driver().description());
+        device.driver().text_of(what.c_str(), result) + "; " + device.driver().description());
   }
-  if (kernels->module_ != nullptr) kernels->unload(device);
   return nullptr;
 }
 
+CUresult Kernels::load_images(const Functions& cu, const char** out_call, const char** out_name) {
+  CUmodule* module = modules_.data();
+  CUfunction* function = functions_.data();
+  for (const simt::CudaImage& image : simt::cuda_images()) {
+    *out_call = "cuModuleLoadDataEx";
+    *out_name = image.family;
+    CUresult result = cu.ModuleLoadDataEx(module, image.bytes.data(), 0, nullptr, nullptr);
+    if (result != CUDA_SUCCESS) return result;
+    *out_call = "cuModuleGetFunction";
+    for (const char* const kernel : image.kernels) {
+      *out_name = kernel;
+      result = cu.ModuleGetFunction(function++, *module, kernel);
+      if (result != CUDA_SUCCESS) return result;
+    }
+    ++module;
+  }
+  return CUDA_SUCCESS;
+}
+
 void Kernels::unload(Device& device) {
-  (void)device.release("cuModuleUnload",
-                       [&](const Functions& cu) { return cu.ModuleUnload(module_); });
-  module_ = nullptr;
+  for (CUmodule& module : modules_) {
+    if (module == nullptr) continue;
+    (void)device.release("cuModuleUnload",
+                         [&](const Functions& cu) { return cu.ModuleUnload(module); });
+    module = nullptr;
+  }
 }
 
 }  // namespace keel::cuda

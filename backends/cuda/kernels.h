@@ -8,13 +8,15 @@
 #include <cstdint>
 #include <memory>
 
-#include "backends/simt/arguments.h"
+#include "backends/simt/kernels.h"
 
 namespace keel::cuda {
 
 class Device;
+struct Functions;
 
-// The operators' kernels on one device, all found when it is opened: a launch looks for nothing.
+// The operators' kernels on one device, a module for each family. All are loaded when the device is
+// opened: a launch looks for nothing, and does not wait for the device's work, as loading may.
 // Immutable; thread-safe.
 class Kernels {
  public:
@@ -36,8 +38,10 @@ class Kernels {
 
  private:
   Kernels() = default;
+  // In the device's context. A failure is one of |*out_call| on |*out_name|.
+  CUresult load_images(const Functions& cu, const char** out_call, const char** out_name);
 
-  CUmodule module_ = nullptr;
+  std::array<CUmodule, simt::kFamilies> modules_ = {};
   std::array<CUfunction, static_cast<size_t>(simt::KernelId::kCount)> functions_ = {};
   uint32_t multiprocessors_ = 1;
 };

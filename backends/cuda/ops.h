@@ -16,6 +16,7 @@
 #include "backends/cuda/device.h"
 #include "backends/cuda/stream.h"
 #include "backends/simt/arguments.h"
+#include "backends/simt/kernels.h"
 
 namespace keel::cuda {
 

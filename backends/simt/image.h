@@ -7,10 +7,17 @@
 
 namespace keel::simt {
 
-// The fat binary of kernels.cc that was made with this build; empty where there was no nvcc.
-// Aligned to 64 bytes.
-std::span<const std::byte> cuda_image();
-// Of the CUDA that made it, as CUDA_VERSION counts: a driver that is older may refuse it.
+// The fat binary of one family of kernels, made with this build.
+struct CudaImage {
+  const char* family;
+  std::span<const char* const> kernels;  // the names by which they are launched
+  std::span<const std::byte> bytes;      // aligned to 64
+};
+
+// The images of all families; their kernels one after the other are in the order of KernelId.
+// Empty where there was no nvcc.
+std::span<const CudaImage> cuda_images();
+// Of the CUDA that made them, as CUDA_VERSION counts: a driver that is older may refuse them.
 int cuda_image_version();
 
 }  // namespace keel::simt

@@ -4,7 +4,7 @@
 
 namespace keel::simt {
 
-std::span<const std::byte> cuda_image() {
+std::span<const CudaImage> cuda_images() {
   return {};
 }
 

@@ -10,6 +10,7 @@
 namespace keel::emulator::simt {
 
 struct Kernel {
+  const char* family;  // whose image has it
   const char* name;
   uint32_t argument_bytes;  // of the one struct that it takes
   uint32_t threads;         // of a block

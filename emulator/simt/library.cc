@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "emulator/simt/library.h"
 
+#include <vector>
+
 #include "backends/simt/image.h"
 #include "emulator/simt/machine.h"
 
@@ -12,12 +14,21 @@ Outcome run(const Kernel& kernel, const Grid& grid, const void* arguments, Addre
   return Machine(kernel, grid, arguments, memory).run(out_error);
 }
 
+std::vector<Library> find_families() {
+  std::vector<Library> families;
+  for (const keel::simt::CudaImage& image : keel::simt::cuda_images()) {
+    families.push_back(
+        {image.family, image.bytes.data(), image.bytes.size(), Registration::find, run});
+  }
+  return families;
+}
+
 }  // namespace
 
-extern "C" __attribute__((visibility("default"))) const Library* keel_simt_library() {
-  static const Library library = {sizeof(Library), keel::simt::cuda_image().data(),
-                                  keel::simt::cuda_image().size(), Registration::find, run};
-  return &library;
+extern "C" __attribute__((visibility("default"))) const Libraries* keel_simt_libraries() {
+  static const std::vector<Library>& families = *new std::vector<Library>(find_families());
+  static const Libraries libraries = {sizeof(Library), families.size(), families.data()};
+  return &libraries;
 }
 
 }  // namespace keel::emulator::simt

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a library of kernels that were compiled for the host shows to a face. Its kernels stand for
-// those of |image|: a face that is asked to load that very image runs these.
+// The interface between a face and a shared object of kernels that were compiled for the host. The
+// kernels of a family stand for those of its |image|: a face that is asked to load that very image
+// runs these.
 #ifndef KEEL_EMULATOR_SIMT_LIBRARY_H_
 #define KEEL_EMULATOR_SIMT_LIBRARY_H_
 
@@ -12,18 +13,25 @@
 
 namespace keel::emulator::simt {
 
+// The kernels of one family.
 struct Library {
-  uint64_t size;  // of this struct
+  const char* family;
   const std::byte* image;
   uint64_t image_bytes;
   // NULL where there is none.
-  const Kernel* (*find)(const char* name);
+  const Kernel* (*find)(const char* family, const char* name);
   // See Machine::run.
   Outcome (*run)(const Kernel& kernel, const Grid& grid, const void* arguments,
                  AddressSpace& memory, std::string* out_error);
 };
-// A function without arguments that returns a const Library*, exported under this name.
-inline constexpr char kLibrarySymbol[] = "keel_simt_library";
+
+struct Libraries {
+  uint64_t library_size;  // sizeof(Library)
+  uint64_t count;
+  const Library* first;
+};
+// A function without arguments that returns a const Libraries*, exported under this name.
+inline constexpr char kLibrariesSymbol[] = "keel_simt_libraries";
 
 }  // namespace keel::emulator::simt
 

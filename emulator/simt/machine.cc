@@ -12,9 +12,12 @@ namespace keel::emulator::simt {
 
 thread_local Machine* Machine::current_ = nullptr;
 
-const Kernel* Registration::find(const char* name) {
+const Kernel* Registration::find(const char* family, const char* name) {
   const Kernel* each = first_;
-  while (each != nullptr && std::strcmp(each->name, name) != 0) each = each->next;
+  while (each != nullptr &&
+         (std::strcmp(each->name, name) != 0 || std::strcmp(each->family, family) != 0)) {
+    each = each->next;
+  }
   return each;
 }
 

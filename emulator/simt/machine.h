@@ -26,7 +26,7 @@ class Registration {
     first_ = kernel;
   }
   // NULL where there is none.
-  static const Kernel* find(const char* name);
+  static const Kernel* find(const char* family, const char* name);
 
  private:
   static inline constinit const Kernel* first_ = nullptr;

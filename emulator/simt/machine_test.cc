@@ -163,7 +163,7 @@ class TwoBuffers : public keel::emulator::simt::AddressSpace {
 class MachineTest : public ::testing::Test {
  protected:
   Outcome run(const char* name, TwoBuffers& memory, uint64_t count, uint32_t blocks = 1) {
-    const Kernel* const kernel = Registration::find(name);
+    const Kernel* const kernel = Registration::find("test", name);
     EXPECT_NE(kernel, nullptr) << name;
     EXPECT_EQ(kernel->argument_bytes, sizeof(TestArguments));
     const TestArguments arguments = {TwoBuffers::kIn, TwoBuffers::kOut, count};
@@ -181,10 +181,11 @@ class MachineTest : public ::testing::Test {
   std::string error_;
 };
 
-TEST_F(MachineTest, KernelsAreFoundByName) {
-  EXPECT_NE(Registration::find("keel_test_double"), nullptr);
-  EXPECT_EQ(Registration::find("keel_test_treble"), nullptr);
-  EXPECT_EQ(Registration::find("test_double"), nullptr);
+TEST_F(MachineTest, KernelsAreFoundByFamilyAndName) {
+  EXPECT_NE(Registration::find("test", "keel_test_double"), nullptr);
+  EXPECT_EQ(Registration::find("test", "keel_test_treble"), nullptr);
+  EXPECT_EQ(Registration::find("test", "test_double"), nullptr);
+  EXPECT_EQ(Registration::find("other", "keel_test_double"), nullptr);
 }
 
 TEST_F(MachineTest, ThreadsTakeTheirElements) {

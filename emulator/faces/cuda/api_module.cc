@@ -151,7 +151,7 @@ bool fits_simt(const Function& function, const keel_cpu_block& block) {
 // Whether |module| has the kernel, and then fills in |out_function|.
 bool find_function(const Module& module, const char* name, Function* out_function) {
   if (module.simt_library != nullptr) {
-    const simt::Kernel* const kernel = module.simt_library->find(name);
+    const simt::Kernel* const kernel = module.simt_library->find(module.simt_library->family, name);
     if (kernel == nullptr) return false;
     out_function->simt_library = module.simt_library;
     out_function->simt_kernel = kernel;

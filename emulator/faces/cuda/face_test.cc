@@ -7,11 +7,13 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "backends/simt/arguments.h"
 #include "backends/simt/image.h"
+#include "backends/simt/kernels.h"
 
 namespace {
 
@@ -271,16 +273,45 @@ TEST_F(FaceTest, TimesNeedTwoEventsThatHaveThem) {
   EXPECT_EQ(CALL(cuStreamDestroy)(stream), CUDA_SUCCESS);
 }
 
+// A module of the plugin's own has the kernels of its family and no others.
+TEST_F(FaceTest, EachImageHasTheKernelsOfItsFamily) {
+  const auto images = keel::simt::cuda_images();
+  if (images.empty()) GTEST_SKIP() << "built without nvcc";
+  const auto get_function = CALL(cuModuleGetFunction);
+  size_t kernels = 0;
+  for (const auto& image : images) {
+    CUmodule module = nullptr;
+    ASSERT_EQ(CALL(cuModuleLoadDataEx)(&module, image.bytes.data(), 0, nullptr, nullptr),
+              CUDA_SUCCESS)
+        << image.family;
+    for (const auto& other : images) {
+      const CUresult expected = &other == &image ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+      for (const char* const name : other.kernels) {
+        CUfunction kernel = nullptr;
+        EXPECT_EQ(get_function(&kernel, module, name), expected) << name << " in " << image.family;
+      }
+    }
+    kernels += image.kernels.size();
+    EXPECT_EQ(CALL(cuModuleUnload)(module), CUDA_SUCCESS);
+  }
+  EXPECT_EQ(kernels, static_cast<size_t>(keel::simt::KernelId::kCount));
+}
+
 // The plugin's own image, which the library beside stands for: a launch that runs over the end of
 // its memory fails as a GPU's does, and takes the context along.
 TEST_F(FaceTest, KernelsFromTheirSourceAreChecked) {
-  const auto image = keel::simt::cuda_image();
-  if (image.empty()) GTEST_SKIP() << "built without nvcc";
+  const auto images = keel::simt::cuda_images();
+  if (images.empty()) GTEST_SKIP() << "built without nvcc";
+  const auto image = std::find_if(images.begin(), images.end(), [](const auto& each) {
+    return std::string_view(each.family) == "elements";
+  });
+  ASSERT_NE(image, images.end());
   CUcontext context = nullptr;
   ASSERT_EQ(CALL(cuDevicePrimaryCtxRetain)(&context, 2), CUDA_SUCCESS);
   ASSERT_EQ(CALL(cuCtxPushCurrent)(context), CUDA_SUCCESS);
   CUmodule module = nullptr;
-  ASSERT_EQ(CALL(cuModuleLoadDataEx)(&module, image.data(), 0, nullptr, nullptr), CUDA_SUCCESS);
+  ASSERT_EQ(CALL(cuModuleLoadDataEx)(&module, image->bytes.data(), 0, nullptr, nullptr),
+            CUDA_SUCCESS);
   CUfunction kernel = nullptr;
   const auto get_function = CALL(cuModuleGetFunction);
   EXPECT_EQ(get_function(&kernel, module, "keel_no_such_thing"), CUDA_ERROR_NOT_FOUND);

@@ -18,11 +18,11 @@ struct FatHeader {
 };
 
 struct Opened {
-  const simt::Library* library = nullptr;
+  const simt::Libraries* libraries = nullptr;
   std::string why;
 };
 
-Opened open_library() {
+Opened open_libraries() {
   Dl_info info = {};
   // Any symbol of this library tells where it lies.
   if (dladdr(reinterpret_cast<void*>(&find_simt_kernels), &info) == 0 ||
@@ -32,16 +32,18 @@ Opened open_library() {
   const std::string own = info.dli_fname;
   const std::string path = own.substr(0, own.rfind('/') + 1) + "libkeel_simt_host.so";
   void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  void* const symbol = handle == nullptr ? nullptr : dlsym(handle, simt::kLibrarySymbol);
+  void* const symbol = handle == nullptr ? nullptr : dlsym(handle, simt::kLibrariesSymbol);
   if (symbol == nullptr) {
     const char* const why = dlerror();
     return {nullptr, why == nullptr ? path : why};
   }
-  const simt::Library* (*get)() = nullptr;
+  const simt::Libraries* (*get)() = nullptr;
   std::memcpy(&get, &symbol, sizeof(symbol));
-  const simt::Library* const library = get();
-  if (library->size != sizeof(simt::Library)) return {nullptr, path + " is of another build"};
-  return {library, {}};
+  const simt::Libraries* const libraries = get();
+  if (libraries->library_size != sizeof(simt::Library)) {
+    return {nullptr, path + " is of another build"};
+  }
+  return {libraries, {}};
 }
 
 class Reached : public simt::AddressSpace {
@@ -65,20 +67,23 @@ class Reached : public simt::AddressSpace {
 }  // namespace
 
 const simt::Library* find_simt_kernels(const void* image, std::string* out_why) {
-  static const Opened& opened = *new Opened(open_library());
-  if (opened.library == nullptr) {
+  static const Opened& opened = *new Opened(open_libraries());
+  if (opened.libraries == nullptr) {
     *out_why = opened.why;
     return nullptr;
   }
   FatHeader header = {};
   std::memcpy(&header, image, sizeof(header));
   const uint64_t bytes = header.header_size + header.size;
-  if (bytes < sizeof(header) || bytes > opened.library->image_bytes ||
-      std::memcmp(image, opened.library->image, bytes) != 0) {
-    *out_why = "libkeel_simt_host.so stands for another image: is it of another build?";
-    return nullptr;
+  for (uint64_t i = 0; i < opened.libraries->count; ++i) {
+    const simt::Library& library = opened.libraries->first[i];
+    if (bytes >= sizeof(header) && bytes <= library.image_bytes &&
+        std::memcmp(image, library.image, bytes) == 0) {
+      return &library;
+    }
   }
-  return opened.library;
+  *out_why = "libkeel_simt_host.so does not stand for this image: is it of another build?";
+  return nullptr;
 }
 
 Status run_simt_kernel(const simt::Library& library, const simt::Kernel& kernel,

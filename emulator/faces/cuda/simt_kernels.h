@@ -10,9 +10,9 @@
 
 namespace keel::emulator::cuda {
 
-// The kernels of the very |image|, code for real chips, compiled for the host: those of
-// libkeel_simt_host.so beside this library, if that one stands for these bytes. NULL where it does
-// not, or is not there; |*out_why| says which. Lives as long as the process. Thread-safe.
+// The kernels of the very |image|, code for real chips, compiled for the host: the family of
+// libkeel_simt_host.so beside this library that stands for these bytes. NULL where none does, or
+// the file is not there; |*out_why| says which. Lives as long as the process. Thread-safe.
 const simt::Library* find_simt_kernels(const void* image, std::string* out_why);
 
 // Runs a launch of |kernel| on the queue's thread. A failure's text goes to stderr too: through

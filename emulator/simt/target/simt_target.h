@@ -14,10 +14,14 @@
 
 #define KEEL_SIMT_FUNCTION inline
 
+// KEEL_SIMT_FAMILY: the family whose source this is, from the compiler's command line.
 #define KEEL_SIMT_KERNEL(name, Arguments)                                                    \
   static void keel_##name(const Arguments& args);                                            \
   static ::keel::emulator::simt::Kernel keel_##name##_kernel = {                             \
-      "keel_" #name, sizeof(Arguments), ::keel::simt::kThreads,                              \
+      KEEL_SIMT_FAMILY,                                                                      \
+      "keel_" #name,                                                                         \
+      sizeof(Arguments),                                                                     \
+      ::keel::simt::kThreads,                                                                \
       [](const void* arguments) { keel_##name(*static_cast<const Arguments*>(arguments)); }, \
       nullptr};                                                                              \
   static const ::keel::emulator::simt::Registration keel_##name##_registration(              \
