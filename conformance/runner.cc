@@ -16,9 +16,10 @@ namespace {
 
 using Clock = WorkerProcess::Clock;
 
-// A worker takes 0.1 s to start, and a driver compiles pipelines anew in each: with 64 cases a worker
-// and not 512, a Vulkan device on two cores took 42 s and not 33. A large batch hides nobody's fault:
-// the case whose worker dies is run once more alone, and those behind it go on in a new worker.
+// A worker takes 0.1 s to start, and a driver compiles pipelines anew in each: with 64 cases a
+// worker and not 512, a Vulkan device on two cores took 42 s and not 33. A large batch hides
+// nobody's fault: the case whose worker dies is run once more alone, and those behind it go on in a
+// new worker.
 constexpr size_t kBatch = 512;
 
 WorkerRequest make_request(const RunSettings& settings, std::vector<std::string> cases,
