@@ -218,7 +218,7 @@ function(keel_label_test test_name label)
   set(seconds_long 600)
   set(seconds_conform 600)
   set(seconds_sample 120)
-  set(seconds_packaging 300)
+  set(seconds_packaging 400)
   set(seconds_slow 1200)
   if(NOT DEFINED seconds_${label})
     message(FATAL_ERROR "${test_name}: no label '${label}'")
@@ -228,7 +228,9 @@ function(keel_label_test test_name label)
   if(KEEL_SANITIZE)
     math(EXPR seconds "3 * ${seconds}")
   endif()
-  set_tests_properties(${test_name} PROPERTIES LABELS "${labels}" TIMEOUT ${seconds})
+  # The longest first, so that the last to end are short.
+  set_tests_properties(${test_name} PROPERTIES LABELS "${labels}" TIMEOUT ${seconds}
+                       COST ${seconds})
 endfunction()
 
 # tests/list.txt of the build: for each test that may be bundled its name, its program and
