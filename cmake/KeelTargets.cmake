@@ -75,6 +75,7 @@ set(KEEL_PROGRAM_OPTIONS -O1)
 # where it is not sanitized itself.
 set(KEEL_TEST_OPTIONS -O0)
 if(KEEL_SANITIZE)
+  set(KEEL_PROGRAM_OPTIONS -O0)
   list(APPEND KEEL_TEST_OPTIONS -fno-sanitize=undefined)
 endif()
 
