@@ -228,6 +228,8 @@ function(keel_label_test test_name label)
   set(seconds ${seconds_${label}})
   if(KEEL_SANITIZE)
     math(EXPR seconds "3 * ${seconds}")
+  elseif(CMAKE_CROSSCOMPILING)
+    math(EXPR seconds "10 * ${seconds}")  # under qemu
   endif()
   # The longest first, so that the last to end are short.
   set_tests_properties(${test_name} PROPERTIES LABELS "${labels}" TIMEOUT ${seconds}

@@ -34,6 +34,8 @@ cmake -S . -B "$build" -G Ninja -DCMAKE_TOOLCHAIN_FILE="$PWD/cmake/aarch64.cmake
   -DKEEL_BUILD_SAMPLES=OFF >"$build/configure.log" 2>&1 ||
   { cat "$build/configure.log" >&2; exit 1; }
 ninja -C "$build" --quiet "${tests[@]}" keel_cpu
+# Plans of algorithms for every number of ranks: arithmetic, and a quarter of an hour under qemu.
+export GTEST_FILTER='-StepPlans.*'
 expression=$(IFS='|'; echo "^(${tests[*]})\$")
 ctest --test-dir "$build" --output-on-failure --no-tests=error --parallel 2 \
-  --output-junit ctest.xml --timeout 1200 -R "$expression"
+  --output-junit ctest.xml -R "$expression"
