@@ -57,7 +57,7 @@ KEEL_SIMT_FUNCTION Window find_window(const AttentionProblem& problem, int64_t q
   return {k_first, k_last};
 }
 
-// Of the 16 threads that have the same rows.
+// Threads of the same rows: 16.
 template <typename Operation>
 KEEL_SIMT_FUNCTION float reduce_side(float value) {
   for (uint32_t mask = kAttentionSide / 2; mask != 0; mask /= 2) {
@@ -78,7 +78,7 @@ struct Heads {
   }
 };
 
-// What of a pair of tiles is a thread's.
+// The elements of a pair of tiles that a thread has.
 struct Tiles {
   KEEL_SIMT_FUNCTION static uint32_t own_row() {
     return thread_index().x / kAttentionSide * kAttentionOwn;
@@ -179,7 +179,7 @@ KEEL_SIMT_FUNCTION void store_rows(Address to, uint64_t heads, uint64_t head, ui
   }
 }
 
-// What the queries of a tile see: some of them, and all of them.
+// The keys that queries of a tile see: some queries, and all of them.
 struct TileView {
   Window some, all;
 

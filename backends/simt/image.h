@@ -17,7 +17,7 @@ struct CudaImage {
 // The images of all families; their kernels one after the other are in the order of KernelId.
 // Empty where there was no nvcc.
 std::span<const CudaImage> cuda_images();
-// Of the CUDA that made them, as CUDA_VERSION counts: a driver that is older may refuse them.
+// The CUDA version of the images, as CUDA_VERSION counts: an older driver may refuse them.
 int cuda_image_version();
 
 }  // namespace keel::simt
