@@ -89,15 +89,21 @@ int Device::staging_node() {
 }
 
 Status Device::failed(keel_status code, const char* call) {
+  Status status = plugin_status(code, name_, call);
   if (code == KEEL_DEVICE_LOST) {
+    {
+      const std::lock_guard lock(loss_mutex_);
+      if (loss_.ok()) loss_ = status;
+    }
     lost_.store(true, std::memory_order_relaxed);
     hindrances::g_process.fetch_or(hindrances::kLostDevice, std::memory_order_relaxed);
   }
-  return plugin_status(code, name_, call);
+  return status;
 }
 
 Status Device::lost() const {
-  return failure(KEEL_DEVICE_LOST, "{} is lost", name_);
+  const std::lock_guard lock(loss_mutex_);
+  return failure(KEEL_DEVICE_LOST, "{} is lost: {}", name_, loss_.text());
 }
 
 Status Device::lease_stream(Ref<Stream>* out_stream, bool urgent) {

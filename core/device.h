@@ -58,7 +58,8 @@ class Device final : public RefCounted {
   Status check(keel_status code, const char* call) {
     return code == KEEL_OK ? Status() : failed(code, call);
   }
-  // KEEL_DEVICE_LOST once the device is lost, else KEEL_OK.
+  // KEEL_DEVICE_LOST once the device is lost, with the text of the call that found it so; else
+  // KEEL_OK.
   Status check_alive() const { return is_lost() ? lost() : Status(); }
   bool is_lost() const { return lost_.load(std::memory_order_relaxed); }
 
@@ -93,6 +94,8 @@ class Device final : public RefCounted {
 
   std::atomic<bool> open_{false};
   std::atomic<bool> lost_{false};
+  mutable std::mutex loss_mutex_;
+  Status loss_;  // the first failure by which the device was lost; under loss_mutex_
   std::atomic<int> staging_node_{kNodeNotAsked};
   std::mutex mutex_;  // guards opening and the pools
   keel_plugin_device* native_ = nullptr;

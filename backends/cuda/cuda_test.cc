@@ -160,8 +160,9 @@ TEST_F(CudaTest, AFailureTakesTheDeviceAlong) {
 
   void* more = nullptr;
   keel_stream another = {};
-  EXPECT_EQ(keel_alloc(lost, KEEL_MEMORY_PINNED, 8, &more), KEEL_DEVICE_LOST);
-  EXPECT_EQ(keel_stream_create(lost, 0, &another), KEEL_DEVICE_LOST);
+  EXPECT_FAILS(KEEL_DEVICE_LOST, "CUDA_ERROR_LAUNCH_FAILED",
+               keel_alloc(lost, KEEL_MEMORY_PINNED, 8, &more));
+  EXPECT_FAILS(KEEL_DEVICE_LOST, "CUDA_ERROR_LAUNCH_FAILED", keel_stream_create(lost, 0, &another));
   EXPECT_EQ(fill(stream, memory, 1, 1), KEEL_DEVICE_LOST);
   EXPECT_EQ(keel_event_query(event), KEEL_DEVICE_LOST);
   // The other one goes on.
