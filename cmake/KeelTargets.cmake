@@ -98,7 +98,7 @@ function(keel_precompile target kind)
     $<TARGET_PROPERTY:fmt::fmt,INTERFACE_COMPILE_DEFINITIONS>)
 endfunction()
 
-# keel_program(TARGET): an executable with a command line, of which nothing is timed.
+# keel_program(TARGET): a program with a command line, or a library of such, of which nothing is timed.
 function(keel_program target)
   target_compile_options(${target} PRIVATE ${KEEL_PROGRAM_OPTIONS})
   keel_precompile(${target} program)
@@ -211,7 +211,7 @@ function(keel_add_test test_name target environment)
 endfunction()
 
 # keel_label_test(TEST LABEL...): the labels of |TEST|, and the seconds after which ctest kills it,
-# by the first: ten times what the slowest of that label takes on two idle cores.
+# by the first: several times what the slowest of that label takes on two cores.
 function(keel_label_test test_name label)
   set(seconds_unit 240)
   set(seconds_variant 300)
