@@ -130,7 +130,8 @@ add_custom_target(keel_thread_tests)
 # a GoogleTest program, run as one ctest test. GUARD: run once more as NAME.guard
 # with KEEL_CPU_GUARD=1, where CPU device memory is out of the host's reach; not under a sanitizer,
 # which would see nothing there that the release build does not.
-# VALIDATE: run once more as NAME.validate with KEEL_VALIDATE=1, the validation layer.
+# VALIDATE: run once more as NAME.validate with KEEL_VALIDATE=1, the validation layer; under a
+# sanitizer by `./dev test --all` alone, since the layer's own tests run there.
 # SIM: run once more as NAME.sim, with devices of the emulated chip in the CPU's place.
 # IN_TREE: looks at files of the source or build tree, so it is not bundled (`./dev bundle --tests`).
 # LONG: why it takes over 20 s; `./dev times` names those that give no reason. A file's tests are
@@ -183,7 +184,11 @@ function(keel_test name)
     keel_list_test(${name}.guard ${name} "KEEL_CPU_GUARD=1;${arg_ENVIRONMENT}" ${arg_IN_TREE})
   endif()
   if(arg_VALIDATE)
-    keel_add_test(${name}.validate ${name} "KEEL_VALIDATE=1;${arg_ENVIRONMENT}" ${variant}
+    set(validated ${variant})
+    if(KEEL_SANITIZE)
+      set(validated slow)
+    endif()
+    keel_add_test(${name}.validate ${name} "KEEL_VALIDATE=1;${arg_ENVIRONMENT}" ${validated}
                   ${threads})
     keel_list_test(${name}.validate ${name} "KEEL_VALIDATE=1;${arg_ENVIRONMENT}" ${arg_IN_TREE})
     # All it finds, but leaks: "validation: leak: ...".

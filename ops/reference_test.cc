@@ -22,8 +22,17 @@ const double kNaN = std::nan("");
 
 // ---- every case -------------------------------------------------------------------------
 
+// Which of the cases: under a sanitizer one of four, which otherwise take 30 s.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr size_t kEvery = 4;
+#else
+constexpr size_t kEvery = 1;
+#endif
+
 TEST(Reference, RunsEveryCaseAndIsCloseToItsOwnRounding) {
+  size_t number = 0;
   for (const Case& each : all_cases()) {
+    if (number++ % kEvery != 0) continue;
     SCOPED_TRACE(each.id);
     CaseData data(each, /*seed=*/1);
     ReferenceResult result;
