@@ -89,6 +89,7 @@ Status check_call(const Request& request, Device& device, Stream& stream, uint32
                    stream.device().name(), rank, device.name());
   }
   for (const Transfer& transfer : request.transfers) {
+    if (transfer.refused != KEEL_OK) continue;
     KEEL_RETURN_IF_ERROR(check_dtype(transfer.dtype));
     KEEL_RETURN_IF_ERROR(check_count(transfer.count, kit::dtype_size(transfer.dtype), 1));
     if (transfer.peer >= world) {

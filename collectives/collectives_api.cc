@@ -24,25 +24,38 @@ using keel::Transfer;
 
 namespace {
 
-// |complete|(Communicator&, Request&): what of the request depends on the communicator.
+// What of |*request| depends on the communicator: |complete|(Communicator&, Request&) and the rest.
+template <typename Complete>
+Status complete_request(Communicator& communicator, const Complete& complete, Request* request) {
+  try {
+    KEEL_RETURN_IF_ERROR(complete(communicator, *request));
+    KEEL_RETURN_IF_ERROR(communicator.resolve_reduction(request));
+  } catch (const std::bad_alloc&) {
+    return Status::no_memory();
+  }
+  if (keel::reduces(request->collective) && request->reduction == KEEL_PREMUL_SUM &&
+      !keel::can_premultiply(request->dtype, request->factor)) {
+    return failure(KEEL_INVALID_ARGUMENT, "factor {}: {} is multiplied by whole numbers only",
+                   request->factor, keel::kit::dtype_name(request->dtype));
+  }
+  return {};
+}
+
+// From where the communicator is known the call counts, refused or not: the other ranks' calls are
+// already on their way to meet it.
 template <typename Complete>
 keel_status enqueue(keel_comm comm, keel_stream stream, Request request, const Complete& complete) {
   return api_call([&]() -> Status {
     Ref<Communicator> found;
     KEEL_RETURN_IF_ERROR(keel::find_communicator(comm, &found));
     Ref<keel::Stream> queue;
-    KEEL_RETURN_IF_ERROR(keel::find_stream(stream, &queue));
-    KEEL_RETURN_IF_ERROR(complete(*found, request));
-    KEEL_RETURN_IF_ERROR(found->resolve_reduction(&request));
-    if (keel::reduces(request.collective) && request.reduction == KEEL_PREMUL_SUM &&
-        !keel::can_premultiply(request.dtype, request.factor)) {
-      return failure(KEEL_INVALID_ARGUMENT, "factor {}: {} is multiplied by whole numbers only",
-                     request.factor, keel::kit::dtype_name(request.dtype));
-    }
+    Status able = keel::find_stream(stream, &queue);
+    if (able.ok()) able = complete_request(*found, complete, &request);
     GroupCall& group = GroupCall::current();
-    if (group.is_open()) return group.add(found, std::move(request), queue);
+    if (group.is_open()) return group.add(found, std::move(request), queue, able);
     keel::EnqueueCall call(keel::collective_name(request.collective), *found->device(), stream);
-    return call.end(found->enqueue(std::move(request), queue));
+    return call.end(able.ok() ? found->enqueue(std::move(request), queue)
+                              : found->refuse(std::move(request), able));
   });
 }
 
@@ -52,7 +65,7 @@ keel_status call(keel_comm comm, keel_stream stream, const CallArguments& argume
   const auto usual = [&](const keel::epoch::Participant& who, keel_status* out_status) {
     Communicator* found = keel::communicator_handles().peek(comm.id);
     keel::Stream* queue = keel::Runtime::opened().stream_handles().peek(stream.id);
-    if (found == nullptr || queue == nullptr || GroupCall::any_open()) return false;
+    if (found == nullptr || queue == nullptr || keel::OpenGroup::any()) return false;
     Status status;
     if (!found->call_at_once(arguments, send, receive, *queue, *who.remembered, &status)) {
       return false;

@@ -2,6 +2,7 @@
 #include "collectives/communicator.h"
 
 #include <new>
+#include <system_error>
 
 #include "collectives/explain.h"
 #include "collectives/selection/agreement.h"
@@ -55,8 +56,21 @@ void Communicator::make_ready_locked() {
 }
 
 void Communicator::push_locked(Operation operation) {
+  operation.call = calls_;
+  if (operation.refused.ok()) {
+    ++taken_;
+    ++undecided_;
+  }
   queue_.push(std::move(operation));
   call_thread();
+}
+
+void Communicator::give_up(const Status& why) {
+  try {
+    team().abort(why.with_prefix(team().name(rank()) + ": "));
+  } catch (const std::bad_alloc&) {
+    team().abort(Status::no_memory());
+  }
 }
 
 void Communicator::call_thread() {
@@ -67,9 +81,9 @@ void Communicator::call_thread() {
   if (stopping_ || (!queue_.empty() && !is_left_to_others)) changed_.notify_one();
 }
 
-void Communicator::stop_running() {
+void Communicator::stop_running(bool was_taken) {
   running_ = false;
-  if (queue_.empty()) idle_.notify_all();
+  if (was_taken && --taken_ == 0) idle_.notify_all();
   call_thread();
 }
 
@@ -87,6 +101,7 @@ Status Communicator::begin_task(std::function<Status(RankContext&, Patience&)> w
       status = Status::no_memory();
     }
     std::lock_guard lock(mutex_);
+    --undecided_;
     out_task->result = std::move(status);
     out_task->is_done = true;
     idle_.notify_all();
@@ -94,6 +109,7 @@ Status Communicator::begin_task(std::function<Status(RankContext&, Patience&)> w
   std::unique_lock lock(mutex_);
   if (stopping_) return failure(KEEL_ABORTED, "rank {} left the communicator", rank());
   make_ready_locked();
+  ++calls_;
   push_locked(std::move(operation));
   out_task->is_begun = true;
   return {};
@@ -105,12 +121,6 @@ Status Communicator::await(Task& task) {
   // Whatever the task waits for has a deadline, and so has all that is before it.
   idle_.wait(lock, [&] { return task.is_done; });
   return task.result;
-}
-
-Status Communicator::run_task(std::function<Status(RankContext&, Patience&)> work) {
-  Task task;
-  KEEL_RETURN_IF_ERROR(begin_task(std::move(work), &task));
-  return await(task);
 }
 
 // ---- parts ----------------------------------------------------------------------
@@ -181,13 +191,23 @@ Status Communicator::split(int32_t color, int32_t key, const CommunicatorOptions
   std::shared_ptr<Team> part;
   uint32_t part_rank = 0;
   std::unique_ptr<Island> island;
-  KEEL_RETURN_IF_ERROR(run_task([&](RankContext& context, Patience& patience) {
+  const auto work = [&](RankContext& context, Patience& patience) {
     std::vector<Part> parts;
     Status status = split_team(context, color, key, options.flags(*device_), patience, &part,
                                &part_rank, islands_ ? &parts : nullptr);
     if (parts.empty()) return status;
     return islands_->split(parts, status, options.timeout_ns, patience, &island);
-  }));
+  };
+  Task task;
+  try {
+    KEEL_RETURN_IF_ERROR(begin_task(work, &task));
+  } catch (const std::bad_alloc&) {  // nothing was called yet
+    return refuse_split(Status::no_memory());
+  } catch (const std::system_error& error) {
+    return refuse_split(
+        failure(KEEL_OUT_OF_MEMORY, "no thread for the communicator: {}", error.what()));
+  }
+  KEEL_RETURN_IF_ERROR(await(task));
   if (!part) return {};
   return enter(std::move(part), part_rank, device_, options, Deadline::after(options.timeout_ns),
                out_part, std::move(island));
@@ -199,17 +219,25 @@ void Communicator::run_next(std::unique_lock<std::mutex>& lock, Operation* scrat
   queue_.pop(scratch);
   running_ = true;
   lock.unlock();
+  const bool was_taken = scratch->refused.ok();
+  context_.call = scratch->call;
   if (scratch->task) {
+    // In it others may wait for more than its posts.
+    team().segment().set_busy(rank(), true);
     Patience patience(scratch->timeout_ns, cancelled_);
     scratch->task(context_, patience);
     scratch->task = {};
+    team().segment().set_busy(rank(), false);
   } else {
-    complete(*scratch, guarded([&] { return run(*scratch); }));
+    const Status status = guarded([&] { return run(*scratch); });
+    FlightRecorder::finish(scratch->entry, status.code());
+    if (was_taken) complete(*scratch, status);
   }
   scratch->ready = {};
   scratch->hold = {};
+  scratch->refused = {};
   lock.lock();
-  stop_running();
+  stop_running(was_taken);
 }
 
 void Communicator::help(const Gate& gate, const Deadline& deadline) {
@@ -266,6 +294,9 @@ Status Communicator::run(Operation& operation) {
   // First of all: whoever watches knows by it that this is a thread of Keel's.
   const HostSpan span(collective_name(operation.request.collective));
   Patience patience(operation.timeout_ns, cancelled_);
+  if (!operation.refused.ok()) {
+    return runner_.refuse(operation.request, operation.refused, operation.entry, patience);
+  }
   Status ready;
   {
     std::lock_guard lock(mutex_);
@@ -282,11 +313,11 @@ Status Communicator::run(Operation& operation) {
 }
 
 void Communicator::complete(const Operation& operation, const Status& status) {
-  FlightRecorder::finish(operation.entry, status.code());
   Hold& hold = *operation.hold;
   {
     std::lock_guard lock(mutex_);
     ++operations_;
+    --undecided_;
     if (!status.ok() && hold.status.ok()) hold.status = status;
     if (--hold.pending != 0) return;
     if (hold_.get() == &hold) hold_ = {};
@@ -300,9 +331,7 @@ void Communicator::complete(const Operation& operation, const Status& status) {
 
 Status Communicator::finish(const Deadline& deadline) {
   std::unique_lock lock(mutex_);
-  if (idle_.wait_until(lock, deadline.time(), [&] { return queue_.empty() && !running_; })) {
-    return {};
-  }
+  if (idle_.wait_until(lock, deadline.time(), [&] { return taken_ == 0; })) return {};
   return failure(KEEL_TIMED_OUT, "the communicator's operations did not end in time");
 }
 
@@ -323,6 +352,22 @@ Status Communicator::close(const Deadline& deadline) {
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();
   return finished;
+}
+
+void Communicator::shut_down(const Deadline& deadline) {
+  bool is_over = false;
+  {
+    std::lock_guard lock(mutex_);
+    is_over = undecided_ == 0;
+  }
+  // Where all is over, others may still be at the end of it, and do not fail.
+  if (!is_over) give_up({KEEL_ABORTED, "Keel was shut down"});
+  close(deadline).ok();
+}
+
+Status Communicator::async_error() {
+  ControlSegment& segment = team().segment();
+  return segment.failed() ? segment.failure_status() : segment.first_death();
 }
 
 Communicator::Stats Communicator::stats() const {

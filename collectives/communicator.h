@@ -51,13 +51,14 @@ struct CommunicatorOptions {
 // Whether windows may have that size.
 Status check_chunk_bytes(uint64_t bytes);
 
-// What a keel_comm handle names. The n-th call of a rank meets the n-th of the others. A
-// call notes where the rank's stream is and leaves a closed gate on it; a thread of the
-// rank's own, which parks otherwise, runs the operations in their order and opens the gate.
-// So no call waits for others that have not called, but for a moment, and one thread may drive
-// several ranks. Small operations run within it, and short ones. Operations that follow each
-// other on a stream with nothing in between share a gate: the second needs no proof from
-// the device that the first is over. Thread-safe.
+// What a keel_comm handle names. The n-th call of a rank meets the n-th of the others, and every
+// call counts: one that is refused is posted as failed in its turn, so that the ranks stay at the
+// same operation whatever one of them does wrong. A call notes where the rank's stream is and
+// leaves a closed gate on it; a thread of the rank's own, which parks otherwise, runs the
+// operations in their order and opens the gate. So no call waits for others that have not called,
+// but for a moment, and one thread may drive several ranks. Small operations run within it, and
+// short ones. Operations that follow each other on a stream with nothing in between share a gate:
+// the second needs no proof from the device that the first is over. Thread-safe.
 class Communicator final : public GateKeeper {
  public:
   // |team| is complete, and its chunk size set; all its ranks have the same |selection|.
@@ -94,8 +95,13 @@ class Communicator final : public GateKeeper {
   // nothing was done. Waits for the other ranks for as long as Impatience has it.
   bool call_at_once(const CallArguments& arguments, const void* send, void* receive, Stream& stream,
                     const RememberedBlocks& notes, Status* out_status);
-  // The argument is refused: as enqueue does, which asks first.
+  // Whether enqueue() would take it, as far as that can be told now.
   Status check(const Request& request, const Ref<Stream>& stream) const;
+  // The rank's next call is refused with |why|, which is returned: the others hear of it in its
+  // place. As much of |request| as the caller has given; nothing of it needs to make sense.
+  // Of messages those to a rank that there is. The same for a split.
+  Status refuse(Request request, const Status& why);
+  Status refuse_split(const Status& why);
 
   // A thread that waits for a stream runs the operations that its gate waits for itself:
   // that spares two changes of thread, which cost more than a small operation.
@@ -116,8 +122,10 @@ class Communicator final : public GateKeeper {
   Status finish(const Deadline& deadline);
   // Finishes, tells the others that this rank calls no more, and ends the thread.
   Status close(const Deadline& deadline);
-  // KEEL_OK, or what it was aborted with.
-  Status async_error() { return team().segment().failure_status(); }
+  // The same at the end of the process's use of Keel: aborts where an operation is not over.
+  void shut_down(const Deadline& deadline);
+  // KEEL_OK, or what it was aborted with, or that a rank has died.
+  Status async_error();
 
   struct Stats {
     uint64_t operations = 0;
@@ -135,28 +143,40 @@ class Communicator final : public GateKeeper {
   // Has the thread do |work| once what was called before is done; |*out_task| is there until
   // await() has returned.
   Status begin_task(std::function<Status(RankContext&, Patience&)> work, Task* out_task);
-  Status run_task(std::function<Status(RankContext&, Patience&)> work);
   // Leaves a closed gate, |hold_|, on |stream|, unless it ends with it already. After that
   // nothing may fail, or the gate would stay closed. |*out_ready|: as Stream::hold.
   Status hold_locked(keel_collective collective, const Ref<Stream>& stream,
                      Ref<EventRecord>* out_ready);
   // Has the flight recorder begin with the next call.
   FlightRecorder::Entry* record(const Request& request);
+  // The communicator's end, by what this rank lacks; for want of memory too.
+  void give_up(const Status& why);
+  // With the call counted: leaves it to the thread to tell the others. |entry|: NULL if it is not
+  // recorded yet.
+  void refuse_locked(Request request, FlightRecorder::Entry* entry, const Status& why);
   // Starts the thread, and makes room for an operation; push_locked() then cannot fail.
   void make_ready_locked();
   void push_locked(Operation operation);
   // Wakes the thread if there is something for it to do.
   void call_thread();
-  void stop_running();
+  // |was_taken|: not refused.
+  void stop_running(bool was_taken);
   // Whether |request| may be run within the call, with |mutex_| held: it is short, and all that
   // was called before is over, on the stream too.
   bool may_run_now(const Request& request, Stream& stream) const;
   bool is_short(const Request& request) const;
+  // The three parts of it: the second once the call is counted, with |mutex_| held; the third
+  // where it may run within the call, by either of run_now() and run_now_unlocked().
+  Status enqueue_checked(Request& request, const Ref<Stream>& stream);
+  Status enqueue_locked(std::unique_lock<std::mutex>& lock, Request request,
+                        const Ref<Stream>& stream);
   // How far the call itself has come with an operation.
   struct Begun {
     FlightRecorder::Entry* entry = nullptr;  // NULL: it is not recorded yet
     std::optional<uint64_t> posted;          // under that number
   };
+  bool begin_now(std::unique_lock<std::mutex>& lock, const Request& request,
+                 const Ref<Stream>& stream, Begun* out_begun, Sides* out_sides, Status* out_status);
   // Does so if the other ranks come soon: else false, and |*out_begun|. With |mutex_| held
   // throughout: to let go of it and take it again would be a tenth of a small operation.
   bool run_now(const Request& request, const EagerBuffers& buffers, Begun* out_begun);
@@ -207,13 +227,17 @@ class Communicator final : public GateKeeper {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;  // for the thread
-  std::condition_variable idle_;     // for finish()
+  std::condition_variable idle_;     // for finish(), and tasks
   OperationQueue queue_;
   KnownCalls known_;
   Ref<Hold> hold_;  // of the last operation
   std::vector<double> factors_;
   bool stopping_ = false;
   bool running_ = false;  // an operation, on whichever thread
+  // Operations that were taken and not refused: those that are not over with all that follows, and
+  // of them those whose outcome nobody knows yet.
+  uint64_t taken_ = 0;
+  uint64_t undecided_ = 0;
   // While the user's threads have been helping, this rank's own leaves the next operation to
   // them, and is not woken for it. It looks every now and then, so that one that nobody comes
   // for is a tick or two late.
@@ -222,7 +246,8 @@ class Communicator final : public GateKeeper {
   uint64_t helped_ = 0;  // operations that other threads have run
   bool expects_help_ = false;
   Operation helped_operation_;          // scratch of the helping thread
-  uint64_t called_ = 0;                 // collectives so far, for the recorder
+  uint64_t called_ = 0;                 // so far, for the recorder
+  uint64_t calls_ = 0;                  // the same without messages: what the others must have, too
   uint64_t operations_ = 0;             // done
   std::atomic<bool> cancelled_{false};  // what the thread waits for is given up
   std::thread thread_;

@@ -14,6 +14,7 @@
 #include "collectives/selection/agreement.h"
 #include "core/api.h"
 #include "core/observer.h"
+#include "core/open_group.h"
 #include "core/plugin_file.h"
 
 using keel::api_call;
@@ -35,8 +36,7 @@ CommunicatorTable& communicator_handles() {
       for (uint64_t handle : created->live_handles()) {
         const Ref<Communicator> left = created->remove(handle);
         if (!left) continue;
-        left->abort({KEEL_ABORTED, "Keel was shut down"});
-        left->close(Runtime::get().default_deadline()).ok();
+        left->shut_down(Runtime::get().default_deadline());
       }
     });
     return created;
@@ -90,6 +90,20 @@ Status read_options(const keel_comm_options* given, keel::CommunicatorOptions* o
     out_options->forbid_native = out_options->forbid_native || given->forbid_native != 0;
   }
   return {};
+}
+
+// The arguments of keel_comm_split.
+Status check_split(int32_t color, const keel_comm_options* given, const keel_comm* out_comm,
+                   keel::CommunicatorOptions* out_options) {
+  KEEL_REQUIRE(out_comm)
+  if (color < 0 && color != KEEL_NO_COLOR) {
+    return failure(KEEL_INVALID_ARGUMENT, "color is {}: from 0 on, or KEEL_NO_COLOR", color);
+  }
+  try {
+    return read_options(given, out_options);
+  } catch (const std::bad_alloc&) {
+    return Status::no_memory();
+  }
 }
 
 keel::Attendee introduce(const keel::Device& device, uint32_t rank,
@@ -242,14 +256,12 @@ keel_status keel_comm_init_env(keel_device device, const keel_comm_options* opti
 keel_status keel_comm_split(keel_comm comm, int32_t color, int32_t key,
                             const keel_comm_options* options, keel_comm* out_comm) {
   return api_call([&]() -> Status {
-    KEEL_REQUIRE(out_comm)
-    if (color < 0 && color != KEEL_NO_COLOR) {
-      return failure(KEEL_INVALID_ARGUMENT, "color is {}: from 0 on, or KEEL_NO_COLOR", color);
-    }
+    KEEL_RETURN_IF_ERROR(keel::OpenGroup::check_wait());
     Ref<Communicator> found;
     KEEL_RETURN_IF_ERROR(find_communicator(comm, &found));
     keel::CommunicatorOptions wanted;
-    KEEL_RETURN_IF_ERROR(read_options(options, &wanted));
+    const Status able = check_split(color, options, out_comm, &wanted);
+    if (!able.ok()) return found->refuse_split(able);
     const keel::HostSpan span("keel_comm_split");
     Ref<Communicator> part;
     KEEL_RETURN_IF_ERROR(found->split(color, key, wanted, &part));
@@ -265,6 +277,7 @@ keel_status keel_comm_duplicate(keel_comm comm, const keel_comm_options* options
 
 keel_status keel_comm_finalize(keel_comm comm, int64_t timeout_ns) {
   return api_call([&]() -> Status {
+    KEEL_RETURN_IF_ERROR(keel::OpenGroup::check_wait());
     Ref<Communicator> found;
     KEEL_RETURN_IF_ERROR(find_communicator(comm, &found));
     Deadline deadline = Runtime::get().default_deadline();
@@ -276,6 +289,7 @@ keel_status keel_comm_finalize(keel_comm comm, int64_t timeout_ns) {
 
 keel_status keel_comm_destroy(keel_comm comm) {
   return api_call([&]() -> Status {
+    KEEL_RETURN_IF_ERROR(keel::OpenGroup::check_wait());
     const Ref<Communicator> found = communicator_handles().remove(comm.id);
     if (!found) return failure(KEEL_INVALID_HANDLE, "comm {:#x} is not a live handle", comm.id);
     const keel::HostSpan span("keel_comm_destroy");

@@ -26,7 +26,16 @@ Status Communicator::check(const Request& request, const Ref<Stream>& stream) co
 }
 
 Status Communicator::enqueue(Request request, const Ref<Stream>& stream) {
-  KEEL_RETURN_IF_ERROR(check(request, stream));
+  try {
+    return enqueue_checked(request, stream);
+  } catch (const std::bad_alloc&) {
+    return refuse(std::move(request), Status::no_memory());  // not counted yet
+  }
+}
+
+Status Communicator::enqueue_checked(Request& request, const Ref<Stream>& stream) {
+  const Status able = check(request, stream);
+  if (!able.ok()) return refuse(std::move(request), able);
   request.algorithm = selection_.choose(request, world());
   if (request.algorithm == Algorithm::kDirect || request.algorithm == Algorithm::kOneShot) {
     request.foreign = selection_.choose_foreign(request, world());
@@ -36,22 +45,44 @@ Status Communicator::enqueue(Request request, const Ref<Stream>& stream) {
   if (segment.failed()) return segment.failure_status();
   std::unique_lock lock(mutex_);
   if (stopping_) return failure(KEEL_ABORTED, "rank {} left the communicator", rank());
+  if (request.collective != KEEL_SEND_RECV) ++calls_;
+  return enqueue_locked(lock, std::move(request), stream);
+}
+
+Status Communicator::enqueue_locked(std::unique_lock<std::mutex>& lock, Request request,
+                                    const Ref<Stream>& stream) {
   Begun begun;
   Sides sides;
-  if (may_run_now(request, *stream)) {
-    if (request.algorithm == Algorithm::kEager) {
-      if (request.reduction != KEEL_PREMUL_SUM) known_.remember(request, rank(), world());
-      const bool is_ready = runner_.make_sides(request, &sides).ok();
-      const EagerBuffers buffers = {sides.send.buffer.host, sides.receive.buffer.host,
-                                    sides.send.bytes, sides.receive.bytes};
-      if (is_ready && run_now(request, buffers, &begun)) return {};
-    } else {
-      Status status;
-      begun.entry = record(request);
-      if (run_now_unlocked(lock, request, stream, &begun, &sides, &status)) return status;
+  try {
+    Status status;
+    if (may_run_now(request, *stream) &&
+        begin_now(lock, request, stream, &begun, &sides, &status)) {
+      return status;
     }
+  } catch (const std::bad_alloc&) {
+    if (begun.posted) {
+      FlightRecorder::finish(begun.entry, KEEL_OUT_OF_MEMORY);
+      give_up(Status::no_memory());
+    } else {
+      refuse_locked(std::move(request), begun.entry, Status::no_memory());
+    }
+    return Status::no_memory();
   }
   return leave_locked(std::move(request), begun, sides, stream);
+}
+
+bool Communicator::begin_now(std::unique_lock<std::mutex>& lock, const Request& request,
+                             const Ref<Stream>& stream, Begun* out_begun, Sides* out_sides,
+                             Status* out_status) {
+  if (request.algorithm != Algorithm::kEager) {
+    out_begun->entry = record(request);
+    return run_now_unlocked(lock, request, stream, out_begun, out_sides, out_status);
+  }
+  if (request.reduction != KEEL_PREMUL_SUM) known_.remember(request, rank(), world());
+  if (!runner_.make_sides(request, out_sides).ok()) return false;
+  const EagerBuffers buffers = {out_sides->send.buffer.host, out_sides->receive.buffer.host,
+                                out_sides->send.bytes, out_sides->receive.bytes};
+  return run_now(request, buffers, out_begun);
 }
 
 bool Communicator::call_at_once(const CallArguments& arguments, const void* send, void* receive,
@@ -69,6 +100,7 @@ bool Communicator::call_at_once(const CallArguments& arguments, const void* send
       !known->may_have(send, receive) || team().segment().failed()) {
     return false;
   }
+  ++calls_;
   Begun begun;
   if (run_now(known->request, buffers, &begun)) [[likely]] {
     return true;
@@ -89,9 +121,13 @@ Status Communicator::leave_locked(Request request, const Begun& begun, const Sid
   Operation operation;
   const Status held = hold_locked(request.collective, stream, &operation.ready);
   if (!held.ok()) {
+    if (!begun.posted) {
+      refuse_locked(std::move(request), entry, held);
+      return held;
+    }
     FlightRecorder::finish(entry, held.code());
     // The others have what this rank will not take part in any more.
-    if (begun.posted) team().abort(held.with_prefix(team().name(rank()) + ": "));
+    give_up(held);
     return held;
   }
   // Its turn had come: what others have put on its stream meanwhile is not waited for.
@@ -105,6 +141,42 @@ Status Communicator::leave_locked(Request request, const Begun& begun, const Sid
   operation.request = std::move(request);
   push_locked(std::move(operation));
   return {};
+}
+
+Status Communicator::refuse(Request request, const Status& why) {
+  if (request.collective == KEEL_SEND_RECV) {
+    std::erase_if(request.transfers, [&](const Transfer& one) { return one.peer >= world(); });
+    if (request.transfers.empty()) return why;  // nobody waits for it
+    refuse_all(&request.transfers, why);
+  }
+  request.print = request.fingerprint();
+  std::lock_guard lock(mutex_);
+  if (stopping_ || team().segment().failed()) return why;
+  if (request.collective != KEEL_SEND_RECV) ++calls_;
+  refuse_locked(std::move(request), nullptr, why);
+  return why;
+}
+
+Status Communicator::refuse_split(const Status& why) {
+  Request request;
+  request.collective = kSplitCollective;
+  return refuse(std::move(request), why);
+}
+
+void Communicator::refuse_locked(Request request, FlightRecorder::Entry* entry, const Status& why) {
+  if (entry == nullptr) entry = record(request);
+  try {
+    make_ready_locked();
+  } catch (const std::exception&) {  // memory, or a thread, to tell them with
+    FlightRecorder::finish(entry, why.code());
+    return give_up(why);
+  }
+  Operation operation;
+  operation.entry = entry;
+  operation.refused = why;
+  operation.timeout_ns = timeout_ns_.load(std::memory_order_relaxed);
+  operation.request = std::move(request);
+  push_locked(std::move(operation));
 }
 
 FlightRecorder::Entry* Communicator::record(const Request& request) {
@@ -159,6 +231,7 @@ bool Communicator::is_short(const Request& request) const {
 }
 
 bool Communicator::run_now(const Request& request, const EagerBuffers& buffers, Begun* out_begun) {
+  context_.call = calls_;
   if (!runner_.post_eager(request, buffers, &out_begun->posted)) return false;
   // While the posts of all are on their way.
   out_begun->entry = record(request);
@@ -181,23 +254,27 @@ bool Communicator::run_now_unlocked(std::unique_lock<std::mutex>& lock, const Re
   if (!runner_.make_sides(request, &sides).ok() || !runner_.fetch_now(request, &sides, patience)) {
     return false;
   }
+  context_.call = calls_;
   if (!runner_.post_now(request, sides, &begun->posted)) return false;
   FlightRecorder::start_at_once(begun->entry);
   const bool is_matched = runner_.match_now(request, *begun->posted, impatience_.turns());
   impatience_.note(is_matched);
   if (!is_matched) return false;
   running_ = true;
+  ++taken_;
+  ++undecided_;
   lock.unlock();
   const Status status = guarded(
       [&] { return runner_.run(request, {}, begun->entry, patience, begun->posted, sides); });
   FlightRecorder::finish(begun->entry, status.code());
   lock.lock();
   ++operations_;
+  --undecided_;
   if (!status.ok()) {
     *out_status = fail(lock, request.collective, stream, status);
     if (!lock.owns_lock()) lock.lock();
   }
-  stop_running();
+  stop_running(/*was_taken=*/true);
   return true;
 }
 

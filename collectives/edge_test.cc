@@ -197,6 +197,11 @@ TEST_F(CollectiveEdges, AnExchangeThatDoesNotFitWithItselfIsRefusedAndItGoesOn) 
   EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "send_counts[0] is 100, receive_counts[0] is 90",
                keel_all_to_all_v(comms_[0], data[0], counts, offsets, data[0] + 2048, fewer,
                                  offsets, KEEL_UINT8, streams_[0]));
+  EXPECT_KEEL_OK(keel_all_to_all_v(comms_[1], data[1], counts, offsets, data[1] + 2048, counts,
+                                   offsets, KEEL_UINT8, streams_[1]));
+  EXPECT_FAILS(KEEL_RANK_FAILED, "receive_counts[0] is 90",
+               keel_stream_synchronize(streams_[1], KEEL_TIMEOUT_DEFAULT));
+  EXPECT_KEEL_OK(keel_stream_recover(streams_[1], KEEL_TIMEOUT_DEFAULT));
   for (uint32_t rank = 0; rank < kWorld; ++rank) {
     EXPECT_KEEL_OK(keel_all_to_all_v(comms_[rank], data[rank], counts, offsets, data[rank] + 2048,
                                      counts, offsets, KEEL_UINT8, streams_[rank]));
@@ -253,11 +258,14 @@ TEST_F(CollectiveEdges, AGroupWithinAGroupEndsWithTheOuterOne) {
                                   50, 1 - rank, KEEL_INT32, streams_[rank]));
     EXPECT_KEEL_OK(keel_group_end());
   }
-  for (uint32_t rank = 0; rank < kWorld; ++rank) {
-    EXPECT_KEEL_OK(keel_comm_finalize(comms_[rank], kSecond * 10));
-    EXPECT_KEEL_OK(keel_comm_stats_get(comms_[rank], &stats));
-    EXPECT_EQ(stats.operations, 0u) << "rank " << rank;
-  }
+  // Whoever waits within the group is told that it is open.
+  std::thread([&] {
+    for (uint32_t rank = 0; rank < kWorld; ++rank) {
+      EXPECT_KEEL_OK(keel_comm_finalize(comms_[rank], kSecond * 10));
+      EXPECT_KEEL_OK(keel_comm_stats_get(comms_[rank], &stats));
+      EXPECT_EQ(stats.operations, 0u) << "rank " << rank;
+    }
+  }).join();
   EXPECT_KEEL_OK(keel_group_end());
   for (uint32_t rank = 0; rank < kWorld; ++rank) {
     EXPECT_KEEL_OK(keel_stream_synchronize(streams_[rank], kSecond * 10));
@@ -320,7 +328,7 @@ TEST_F(CollectiveEdges, AMessageWhoseBufferIsGoneIsToldToItsPeer) {
   EXPECT_KEEL_OK(keel_gate_destroy(gate));
 }
 
-TEST_F(CollectiveEdges, MemoryOfAnotherDeviceIsRefusedAndIsNoCall) {
+TEST_F(CollectiveEdges, MemoryOfAnotherDeviceIsRefused) {
   void* const data[kWorld] = {allocate(0, 400), allocate(1, 400)};
   if (data[0] == data[1]) GTEST_SKIP() << "the two devices use the same addresses";
   for (uint32_t rank = 0; rank < kWorld; ++rank) {
@@ -332,7 +340,8 @@ TEST_F(CollectiveEdges, MemoryOfAnotherDeviceIsRefusedAndIsNoCall) {
                  keel_all_reduce(comms_[rank], data[rank], data[other], 100, KEEL_INT32, KEEL_SUM,
                                  streams_[rank]));
     EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "receive",
-                 keel_recv(comms_[rank], data[other], 100, KEEL_INT32, other, streams_[rank]));
+                 keel_send_recv(comms_[rank], data[rank], 100, other, data[other], 100, other,
+                                KEEL_INT32, streams_[rank]));
     EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "stream", keel_barrier(comms_[rank], streams_[other]));
   }
   for (uint32_t rank = 0; rank < kWorld; ++rank) {
@@ -344,7 +353,8 @@ TEST_F(CollectiveEdges, MemoryOfAnotherDeviceIsRefusedAndIsNoCall) {
   }
 }
 
-// What goes on in any order must not overlap; what is refused leaves the group as it was.
+// What goes on in any order must not overlap; what is refused its peer is told, and all else of the
+// group is done.
 TEST_F(CollectiveEdges, MessagesOfAGroupThatOverlapAreRefusedAndNamed) {
   constexpr uint64_t kCount = 100;
   std::array<int32_t*, kWorld> data;
@@ -362,6 +372,9 @@ TEST_F(CollectiveEdges, MessagesOfAGroupThatOverlapAreRefusedAndNamed) {
                "the receive of 100 int32 from rank 1 overlaps the send of 100 int32 to rank 1",
                keel_send_recv(comms_[0], data[0], kCount, 1, data[0] + kCount - 1, kCount, 1,
                               KEEL_INT32, streams_[0]));
+  EXPECT_FAILS(
+      KEEL_INVALID_ARGUMENT, "overlaps",
+      keel_send_recv(comms_[1], data[1], kCount, 0, data[1], kCount, 0, KEEL_INT32, streams_[1]));
   EXPECT_KEEL_OK(keel_group_start());
   for (uint32_t rank = 0; rank < kWorld; ++rank) {
     const std::string peer = std::to_string(1 - rank);
@@ -369,28 +382,35 @@ TEST_F(CollectiveEdges, MessagesOfAGroupThatOverlapAreRefusedAndNamed) {
     EXPECT_KEEL_OK(send(rank, own, kCount));
     EXPECT_KEEL_OK(send(rank, own + kCount / 2, kCount));  // sources may overlap
     EXPECT_KEEL_OK(receive(rank, own + 2 * kCount, kCount));
+    EXPECT_KEEL_OK(receive(rank, own + 3 * kCount, kCount));  // they may touch
     EXPECT_FAILS(KEEL_INVALID_ARGUMENT,
                  "the receive of 1 int32 from rank " + peer + " overlaps the send of 100 int32",
                  receive(rank, own + kCount + kCount / 2 - 1, 1));
+    EXPECT_KEEL_OK(send(rank, own, 1));  // to the peer, which refuses the same
     EXPECT_FAILS(KEEL_INVALID_ARGUMENT,
                  "the receive of 400 int32 from rank " + peer + " overlaps the send of 100 int32",
                  receive(rank, own, 4 * kCount));
+    EXPECT_KEEL_OK(send(rank, own, 1));
     EXPECT_FAILS(KEEL_INVALID_ARGUMENT,
                  "the receive of 50 int32 from rank " + peer + " overlaps the receive of 100 int32",
                  receive(rank, own + 3 * kCount - 1, 50));
+    EXPECT_KEEL_OK(send(rank, own, 1));
     EXPECT_FAILS(KEEL_INVALID_ARGUMENT,
                  "the send of 3 int32 to rank " + peer + " overlaps the receive of 100 int32",
                  send(rank, own + 2 * kCount - 2, 3));
+    EXPECT_KEEL_OK(receive(rank, own + 3 * kCount, 0));  // nothing overlaps nothing
     // Of two, one good: neither is taken.
     EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "overlaps the receive of 100 int32",
                  keel_send_recv(comms_[rank], own, 1, 1 - rank, own + 2 * kCount, 1, 1 - rank,
                                 KEEL_INT32, streams_[rank]));
-    EXPECT_KEEL_OK(receive(rank, own + 3 * kCount, kCount));  // they may touch
-    EXPECT_KEEL_OK(receive(rank, own + 3 * kCount, 0));       // and nothing overlaps nothing
+    EXPECT_KEEL_OK(receive(rank, own + 3 * kCount, 0));
     EXPECT_KEEL_OK(send(rank, own + 3 * kCount, 0));
   }
   EXPECT_KEEL_OK(keel_group_end());
   for (uint32_t rank = 0; rank < kWorld; ++rank) {
+    EXPECT_FAILS(KEEL_RANK_FAILED, "was refused there: KEEL_INVALID_ARGUMENT",
+                 keel_stream_synchronize(streams_[rank], KEEL_TIMEOUT_DEFAULT));
+    EXPECT_KEEL_OK(keel_stream_recover(streams_[rank], KEEL_TIMEOUT_DEFAULT));
     std::array<uint32_t, 4 * kCount> values;
     EXPECT_KEEL_OK(keel_copy(streams_[rank], KEEL_HOST, values.data(), devices_[rank], data[rank],
                              sizeof(values)));

@@ -32,7 +32,7 @@ Status exchange(RankContext& context, uint8_t collective, const Data& own, Patie
     post.fingerprint = {};
     post.fingerprint.collective = collective;
     post.status = KEEL_OK;
-    post.flags = 0;
+    post.flags = context.call_flags();
     context.write_leg(&post);
     std::memcpy(place(context.rank()), &own, sizeof(own));
     segment.publish_post(context.rank(), sequence);
@@ -41,14 +41,17 @@ Status exchange(RankContext& context, uint8_t collective, const Data& own, Patie
     segment.abort(status);
   }
   KEEL_RETURN_IF_ERROR(status);
+  status = context.check_calls(sequence);
   std::vector<Fingerprint> fingerprints;
   for (uint32_t rank = 0; rank < context.world(); ++rank) {
     fingerprints.push_back(segment.post(rank, sequence).fingerprint);
+    if (status.ok()) status = context.posted_status(rank, sequence);
     Data data = own;
     if (rank != context.rank()) std::memcpy(&data, place(rank), sizeof(data));
     visit(rank, data);
   }
   segment.publish_done(context.rank(), sequence, context.team().is_urgent());
+  KEEL_RETURN_IF_ERROR(status);
   return check_fingerprints(fingerprints);
 }
 

@@ -2,6 +2,7 @@
 #include "collectives/group_call.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 namespace keel {
@@ -12,45 +13,89 @@ GroupCall& GroupCall::current() {
 }
 
 Status GroupCall::add(const Ref<Communicator>& communicator, Request request,
-                      const Ref<Stream>& stream) {
-  KEEL_RETURN_IF_ERROR(communicator->check(request, stream));
-  if (request.collective == KEEL_SEND_RECV) {
-    for (Call& call : calls_) {
-      if (call.request.collective != KEEL_SEND_RECV) continue;
-      if (call.communicator.get() != communicator.get() || call.stream.get() != stream.get()) {
-        continue;
-      }
-      std::vector<Transfer>& earlier = call.request.transfers;
-      KEEL_RETURN_IF_ERROR(call.ranges.add(earlier, request.transfers));
-      earlier.insert(earlier.end(), request.transfers.begin(), request.transfers.end());
-      return {};
+                      const Ref<Stream>& stream, const Status& refused) {
+  try {
+    const Status status = refused.ok() ? communicator->check(request, stream) : refused;
+    if (request.collective == KEEL_SEND_RECV) {
+      return add_messages(communicator, std::move(request), stream, status);
     }
+    calls_.push_back({communicator, std::move(request), stream, {}, status});
+    open_.count_call();
+    return status;
+  } catch (const std::bad_alloc&) {
+    // Nothing is left that could tell the others in its turn.
+    communicator->abort(Status::no_memory());
+    return Status::no_memory();
   }
-  TransferRanges ranges;
-  KEEL_RETURN_IF_ERROR(ranges.add({}, request.transfers));
-  calls_.push_back({communicator, std::move(request), stream, std::move(ranges)});
-  return {};
+}
+
+GroupCall::Call* GroupCall::find_messages(const Communicator& communicator, const Stream* stream) {
+  for (Call& call : calls_) {
+    if (call.request.collective != KEEL_SEND_RECV) continue;
+    if (call.communicator.get() != &communicator) continue;
+    // Those that are refused go with any: by themselves they could wait for what comes behind.
+    if (call.stream.get() == stream || !call.stream || stream == nullptr) return &call;
+  }
+  return nullptr;
+}
+
+Status GroupCall::add_messages(const Ref<Communicator>& communicator, Request request,
+                               const Ref<Stream>& stream, const Status& refused) {
+  Call* call = find_messages(*communicator, refused.ok() ? stream.get() : nullptr);
+  Status status = refused;
+  if (call == nullptr) {
+    Request messages;
+    messages.collective = KEEL_SEND_RECV;
+    calls_.push_back({communicator, std::move(messages), {}, {}, {}});
+    call = &calls_.back();
+  }
+  std::vector<Transfer>& earlier = call->request.transfers;
+  if (status.ok()) status = call->ranges.add(earlier, request.transfers);
+  if (status.ok()) {
+    call->stream = stream;
+    call->refused = {};
+  } else {
+    refuse_all(&request.transfers, status);
+    std::erase_if(request.transfers,
+                  [&](const Transfer& transfer) { return transfer.peer >= communicator->world(); });
+    if (!call->stream) call->refused = status;
+  }
+  earlier.insert(earlier.end(), request.transfers.begin(), request.transfers.end());
+  open_.count_call();
+  return status;
+}
+
+void GroupCall::sort(std::vector<Call>* calls) {
+  const auto is_other = [&](const Call& call) {
+    return &call.communicator->team() != &calls->front().communicator->team();
+  };
+  if (std::none_of(calls->begin(), calls->end(), is_other)) return;
+  std::stable_sort(calls->begin(), calls->end(), [](const Call& one, const Call& other) {
+    return one.communicator->team().id() < other.communicator->team().id();
+  });
 }
 
 Status GroupCall::end() {
-  if (depth_ == 0) {
-    return failure(KEEL_INVALID_ARGUMENT, "keel_group_end without a keel_group_start");
-  }
-  if (--depth_ != 0) return {};
-  open_.fetch_sub(1, std::memory_order_relaxed);
+  bool is_outermost = false;
+  KEEL_RETURN_IF_ERROR(open_.end(&is_outermost));
+  if (!is_outermost) return {};
   std::vector<Call> calls = std::exchange(calls_, {});
-  // Ranks may have called several communicators in different orders; what lies on one stream is
-  // done in that order, and would wait for each other.
-  const auto is_other = [&](const Call& call) {
-    return &call.communicator->team() != &calls.front().communicator->team();
-  };
-  if (std::any_of(calls.begin(), calls.end(), is_other)) {
-    std::stable_sort(calls.begin(), calls.end(), [](const Call& one, const Call& other) {
-      return one.communicator->team().id() < other.communicator->team().id();
-    });
-  }
   Status first;
+  try {
+    // Ranks may have called several communicators in different orders; what lies on one stream is
+    // done in that order, and would wait for each other.
+    sort(&calls);
+  } catch (const std::bad_alloc&) {
+    first = Status::no_memory();
+    for (Call& call : calls) {
+      if (call.refused.ok()) call.refused = first;
+    }
+  }
   for (Call& call : calls) {
+    if (!call.refused.ok()) {  // which its call has returned
+      call.communicator->refuse(std::move(call.request), call.refused).ok();
+      continue;
+    }
     const Status status = call.communicator->enqueue(std::move(call.request), call.stream);
     if (!status.ok() && first.ok()) first = status;
   }

@@ -3,12 +3,12 @@
 #ifndef KEEL_COLLECTIVES_GROUP_CALL_H_
 #define KEEL_COLLECTIVES_GROUP_CALL_H_
 
-#include <atomic>
 #include <vector>
 
 #include "collectives/communicator.h"
 #include "collectives/operation.h"
 #include "collectives/transfer_ranges.h"
+#include "core/open_group.h"
 #include "core/ref_counted.h"
 #include "core/status.h"
 #include "core/stream.h"
@@ -20,19 +20,14 @@ class GroupCall {
  public:
   static GroupCall& current();
 
-  ~GroupCall() {
-    if (is_open()) open_.fetch_sub(1, std::memory_order_relaxed);
-  }
-
-  bool is_open() const { return depth_ != 0; }
-  // Whether any thread is in one, for a look that costs one load.
-  static bool any_open() { return open_.load(std::memory_order_relaxed) != 0; }
-  void start() {
-    if (depth_++ == 0) open_.fetch_add(1, std::memory_order_relaxed);
-  }
+  bool is_open() const { return open_.is_open(); }
+  void start() { open_.start(); }
   // Checks the call as if it were enqueued, and keeps it for the end; refuses a message that
-  // overlaps another one of the group.
-  Status add(const Ref<Communicator>& communicator, Request request, const Ref<Stream>& stream);
+  // overlaps another one of the group. |refused|: not KEEL_OK where the call is refused already,
+  // with an empty |stream| perhaps; then that is returned. One that is refused keeps its place:
+  // the other ranks hear of it when the group ends.
+  Status add(const Ref<Communicator>& communicator, Request request, const Ref<Stream>& stream,
+             const Status& refused);
   // At the outermost end: enqueues everything, the messages of one communicator and stream as
   // one operation. All that can be enqueued is; the first failure is returned.
   Status end();
@@ -43,11 +38,18 @@ class GroupCall {
     Request request;
     Ref<Stream> stream;
     TransferRanges ranges;
+    Status refused;  // of messages: not KEEL_OK where all of them are
   };
 
-  inline static std::atomic<uint32_t> open_{0};
+  // The messages that |call|'s go together with; NULL for the first.
+  Call* find_messages(const Communicator& communicator, const Stream* stream);
+  Status add_messages(const Ref<Communicator>& communicator, Request request,
+                      const Ref<Stream>& stream, const Status& refused);
 
-  uint32_t depth_ = 0;
+  // In the order of their teams.
+  static void sort(std::vector<Call>* calls);
+
+  OpenGroup& open_ = OpenGroup::current();
   std::vector<Call> calls_;
 };
 

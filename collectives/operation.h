@@ -34,9 +34,17 @@ struct Transfer {
   uint64_t count = 0;
   const void* source = nullptr;
   void* destination = nullptr;
+  keel_status refused = KEEL_OK;  // else its peer, who waits for it, is told that this was said
 
   uint64_t bytes() const { return count * kit::dtype_size(dtype); }
 };
+
+// Those of |transfers| that are not refused yet are, with |why|.
+inline void refuse_all(std::vector<Transfer>* transfers, const Status& why) {
+  for (Transfer& transfer : *transfers) {
+    if (transfer.refused == KEEL_OK) transfer.refused = why.code();
+  }
+}
 
 // Whether the collective is one of those with arrays.
 constexpr bool has_arrays(keel_collective collective) {

@@ -38,6 +38,8 @@ struct Operation {
   FlightRecorder::Entry* entry = nullptr;
   std::optional<uint64_t> posted;  // the number under which the call itself has posted it
   Sides sides;                     // where it has said that they are
+  Status refused;     // not KEEL_OK: what the caller was told; the others only hear of it
+  uint64_t call = 0;  // its number among the rank's
   // Instead of a request: what the ranks do among themselves, on no stream.
   std::function<void(RankContext&, Patience&)> task;
   int64_t timeout_ns = 0;

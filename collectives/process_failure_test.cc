@@ -127,6 +127,33 @@ INSTANTIATE_TEST_SUITE_P(
                     Scene{"vulkan", {"vulkan", false}, "loop", kFew}),
     [](const auto& info) { return std::string(info.param.name); });
 
+// It was done with all that it had called: what goes on among the others does not end.
+TEST(ProcessFailures, ARankThatDiesAtRestFailsOnlyWhatWaitsForIt) {
+  Job job(3);
+  for (const char* command : {"all_reduce", "synchronize"}) {
+    job.tell_all(command);
+    for (uint32_t rank = 0; rank < 3; ++rank) EXPECT_EQ(job[rank].read_line(), "KEEL_OK");
+  }
+  EXPECT_EQ(ask(job[1], "receive 0"), "KEEL_OK");
+  job[2].kill();
+  for (const uint32_t rank : {0, 1}) {
+    std::string error;
+    do {
+      error = ask(job[rank], "error");
+    } while (error == "KEEL_OK");
+    EXPECT_SAYS("KEEL_RANK_FAILED", error);
+    EXPECT_SAYS(who(2), error);
+  }
+  EXPECT_EQ(ask(job[0], "send 1"), "KEEL_OK");
+  for (const uint32_t rank : {0, 1}) EXPECT_EQ(ask(job[rank], "synchronize"), "KEEL_OK");
+  for (const uint32_t rank : {0, 1}) {
+    const std::string called = ask(job[rank], "all_reduce");
+    const std::string said = called == "KEEL_OK" ? ask(job[rank], "synchronize") : called;
+    EXPECT_SAYS("KEEL_RANK_FAILED", said);
+    EXPECT_SAYS(who(2), said);
+  }
+}
+
 // Whoever is killed before it has come is missing; whoever has come is named at once, or, when
 // it is killed after all have met, at the next operation.
 TEST(ProcessFailures, ARankThatIsKilledWhileTheyMeetHoldsNobody) {

@@ -2,6 +2,7 @@
 #include "collectives/rank_context.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "collectives/selection/selection.h"
 #include "collectives/standstill.h"
@@ -194,6 +195,39 @@ Status RankContext::reduce_in_steps(const Request& request, char* result, uint64
            {factors_of(request), store});
   }
   return {};
+}
+
+Status RankContext::check_calls(uint64_t sequence) {
+  const auto calls_of = [&](uint32_t rank) {
+    return segment().post(rank, sequence).flags >> Post::kCallShift;
+  };
+  const auto agreeing = [&](uint32_t calls) {
+    uint32_t count = 0;
+    for (uint32_t rank = 0; rank < world(); ++rank) count += calls_of(rank) == calls ? 1 : 0;
+    return count;
+  };
+  if (agreeing(calls_of(rank_)) == world()) return {};
+  uint32_t usual = rank_;
+  for (uint32_t rank = 0; rank < world(); ++rank) {
+    if (agreeing(calls_of(rank)) > agreeing(calls_of(usual))) usual = rank;
+  }
+  const auto is_odd = [&](uint32_t rank) { return calls_of(rank) != calls_of(usual); };
+  const Status status =
+      failure(KEEL_RANK_FAILED,
+              "operation {}: {} made another number of calls than the others, so that what the "
+              "ranks call no longer belongs together",
+              sequence, name_ranks(is_odd));
+  team_->abort(status);
+  return status;
+}
+
+Status RankContext::posted_status(uint32_t peer, uint64_t sequence) {
+  const Post& post = segment().post(peer, sequence);
+  if (post.status == KEEL_OK) return {};
+  char text[sizeof(Post::text)];
+  std::memcpy(text, post.text, sizeof(text));
+  text[sizeof(text) - 1] = '\0';
+  return failure(KEEL_RANK_FAILED, "{}: {}", team_->name(peer), text);
 }
 
 Status RankContext::await_posts(uint64_t sequence, Patience& patience) {

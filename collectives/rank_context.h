@@ -129,6 +129,14 @@ class RankContext {
   // Next of its collectives, and the last barrier it has been through.
   uint64_t sequence = 0;
   uint64_t step = 0;
+  // The number of the call that is being run, among the rank's own; it travels with the posts.
+  uint64_t call = 0;
+  uint32_t call_flags() const { return static_cast<uint32_t>(call) << Post::kCallShift; }
+  // Of |sequence|, which all have posted. Where some rank has made more calls than it has posted,
+  // the ranks are at different operations: ends the communicator, and names the rank.
+  Status check_calls(uint64_t sequence);
+  // What |peer| has posted |sequence| with, by its name: KEEL_OK, or why it takes no part.
+  Status posted_status(uint32_t peer, uint64_t sequence);
   // Until all ranks have posted |sequence|. Who has not by the deadline is named; a failure ends
   // the communicator.
   Status await_posts(uint64_t sequence, Patience& patience);

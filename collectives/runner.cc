@@ -17,6 +17,39 @@ Status Runner::run(const Request& request, const Status& ready, FlightRecorder::
   return run_collective(request, ready, entry, patience, posted, sides);
 }
 
+Status Runner::refuse(const Request& request, const Status& why, FlightRecorder::Entry* entry,
+                      Patience& patience) {
+  if (request.collective == KEEL_SEND_RECV) {
+    return tell_refused(request.transfers, why, entry, patience);
+  }
+  ControlSegment& segment = context_.segment();
+  const uint64_t sequence = context_.sequence++;
+  Status status = segment.await_room(sequence, patience);
+  if (status.ok()) {
+    write_post(request, sequence, why, {});
+    segment.publish_post(context_.rank(), sequence);
+    FlightRecorder::start(entry);
+    // The data of this rank's next post takes the place of what others may still read. Where the
+    // rank leaves there is none.
+    status = segment.await_posts(sequence, patience);
+    if (!status.ok() && !patience.cancelled()) status = context_.await_posts(sequence, patience);
+  } else if (!patience.cancelled()) {
+    segment.abort(status);
+  }
+  if (status.ok()) status = compare(sequence, request.print, why);
+  segment.publish_done(context_.rank(), sequence, context_.team().is_urgent());
+  return status;
+}
+
+Status Runner::tell_refused(const std::vector<Transfer>& transfers, const Status& why,
+                            FlightRecorder::Entry* entry, Patience& patience) {
+  FlightRecorder::start(entry);
+  const Status status = messages_.run(transfers, patience);
+  if (status.ok() || patience.cancelled()) return why;
+  context_.team().abort(status.with_prefix("send_recv: "));
+  return status;
+}
+
 bool Runner::is_native(const Request& request) const {
   return islands_ != nullptr && islands_->takes(request);
 }
@@ -75,28 +108,31 @@ bool Runner::try_eager(const Request& request, const EagerBuffers& buffers, uint
 
 Status Runner::run_messages(const Request& request, const Status& ready,
                             FlightRecorder::Entry* entry, Patience& patience) {
-  Status status = ready;
-  if (status.ok()) {
-    FlightRecorder::start(entry);
-    {
-      const Team::Act act(context_.team());
-      if (!act.may()) return context_.segment().failure_status();
-      status = messages_.run(request.transfers, patience);
-    }
-    // As below: a sender elsewhere may have stopped waiting for this rank.
-    if (status.ok() && !context_.team().is_local() && context_.segment().failed()) {
-      status = context_.segment().failure_status();
-    }
-    if (status.ok() || (status.code() == KEEL_INVALID_ARGUMENT && !context_.segment().failed())) {
-      return status;
-    }
+  if (!ready.ok()) {
+    std::vector<Transfer> refused = request.transfers;
+    refuse_all(&refused, ready);
+    return tell_refused(refused, ready, entry, patience);
   }
+  FlightRecorder::start(entry);
+  Status status;
+  {
+    const Team::Act act(context_.team());
+    if (!act.may()) return context_.segment().failure_status();
+    status = messages_.run(request.transfers, patience);
+  }
+  // As below: a sender elsewhere may have stopped waiting for this rank.
+  if (status.ok() && !context_.team().is_local() && context_.segment().failed()) {
+    status = context_.segment().failure_status();
+  }
+  // Refused by a peer, or not what it expects.
+  const bool is_over =
+      status.ok() ||
+      ((status.code() == KEEL_INVALID_ARGUMENT || status.code() == KEEL_RANK_FAILED) &&
+       !context_.segment().failed());
+  if (is_over) return status;
   // The peers wait for messages that will not come.
   status = status.with_prefix("send_recv: ");
-  const bool is_own = !ready.ok();
-  context_.team().abort(is_own ? failure(KEEL_RANK_FAILED, "{}: {}",
-                                         context_.team().name(context_.rank()), ready.text())
-                               : status);
+  context_.team().abort(status);
   context_.team().await_acts();
   return status;
 }
@@ -150,7 +186,7 @@ Post& Runner::write_post_head(const Request& request, uint64_t sequence, keel_st
   post.fingerprint = request.print;
   post.factor = request.factor;
   post.status = status;
-  post.flags = flags;
+  post.flags = flags | context_.call_flags();
   context_.write_leg(&post);
   context_.attach().tell(context_.segment(), sequence, &post);
   return post;
@@ -183,26 +219,26 @@ Status Runner::compare(uint64_t sequence, const Fingerprint& print, const Status
   if (context_.team().is_urgent()) segment.publish_matched(sequence);
   bool all_equal = true;
   uint32_t flags = 0;
+  uint32_t other_calls = 0;
   uint32_t failed = ready.ok() ? UINT32_MAX : context_.rank();
   for (uint32_t rank = 0; rank < context_.world(); ++rank) {
     if (rank == context_.rank()) continue;
     const Post& post = segment.post(rank, sequence);
     all_equal = all_equal && post.fingerprint == print;
     flags |= post.flags;
+    other_calls |= (post.flags ^ context_.call_flags()) >> Post::kCallShift;
     if (post.status != KEEL_OK && failed == UINT32_MAX) failed = rank;
   }
   if ((flags & Post::kWantsAttach) != 0) context_.attach().wake(sequence);
-  if (all_equal && failed == UINT32_MAX) [[likely]] {
+  if (all_equal && failed == UINT32_MAX && other_calls == 0) [[likely]] {
     return {};
   }
+  if (other_calls != 0) return context_.check_calls(sequence);
   if (!ready.ok()) return ready;
   if (failed != UINT32_MAX) {
     // By an abort, perhaps: the rank's stream is over, and it posts what it had still to do.
     if (segment.failed()) return segment.failure_status();
-    char text[sizeof(Post::text)];
-    std::memcpy(text, segment.post(failed, sequence).text, sizeof(text));
-    text[sizeof(text) - 1] = '\0';
-    return failure(KEEL_RANK_FAILED, "{}: {}", context_.team().name(failed), text);
+    return context_.posted_status(failed, sequence);
   }
   std::vector<Fingerprint> fingerprints;
   for (uint32_t rank = 0; rank < context_.world(); ++rank) {

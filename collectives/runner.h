@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "collectives/algorithms/direct.h"
 #include "collectives/algorithms/messages.h"
@@ -40,6 +41,12 @@ class Runner {
   Status run(const Request& request, const Status& ready, FlightRecorder::Entry* entry,
              Patience& patience, std::optional<uint64_t> posted = {}, const Sides& sides = {});
 
+  // In place of run(), for a call that was refused with |why|: tells the other ranks, in its turn,
+  // and waits until they have called. Of |request| nothing needs to make sense. Where |patience| is
+  // cancelled the others are told all the same.
+  Status refuse(const Request& request, const Status& why, FlightRecorder::Entry* entry,
+                Patience& patience);
+
   // Where the buffers are, for |request|.
   Status make_sides(const Request& request, Sides* out_sides);
 
@@ -61,6 +68,9 @@ class Runner {
  private:
   Status run_messages(const Request& request, const Status& ready, FlightRecorder::Entry* entry,
                       Patience& patience);
+  // To the peers of |transfers|, all of which are refused: |why| is returned.
+  Status tell_refused(const std::vector<Transfer>& transfers, const Status& why,
+                      FlightRecorder::Entry* entry, Patience& patience);
   Status run_collective(const Request& request, const Status& ready, FlightRecorder::Entry* entry,
                         Patience& patience, std::optional<uint64_t> posted,
                         const Sides& posted_sides);

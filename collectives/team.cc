@@ -62,6 +62,7 @@ Team::Team(std::vector<Attendee> attendees, std::unique_ptr<ControlSegment> segm
       segment_(std::move(segment)),
       object_(object),
       devices_(attendees_.size()) {
+  segment_->name_ranks_by([this](uint32_t rank) { return name(rank); });
   const ProcessToken& self = ShareServer::get().token();
   for (const Attendee& attendee : attendees_) {
     here_.push_back(attendee.process == self);
@@ -150,15 +151,8 @@ Status Team::watch_processes() {
   for (uint32_t rank = 0; rank < world(); ++rank) {
     const Attendee& attendee = attendees_[rank];
     if (here_[rank] || !watched.insert(attendee.process).second) continue;
-    // The ranks of that process that have left in good order are not missed.
     const auto on_exit = [weak = weak_from_this(), process = attendee.process] {
-      const std::shared_ptr<Team> team = weak.lock();
-      if (!team) return;
-      for (uint32_t other = 0; other < team->world(); ++other) {
-        if (team->attendees_[other].process != process) continue;
-        if (team->segment_->has_left(other)) continue;
-        return team->abort(failure(KEEL_RANK_FAILED, "{} died", team->name(other)));
-      }
+      if (const std::shared_ptr<Team> team = weak.lock()) team->end_process(process);
     };
     uint64_t watch = 0;
     KEEL_RETURN_IF_ERROR(
@@ -166,6 +160,21 @@ Status Team::watch_processes() {
     watches_.push_back(watch);
   }
   return {};
+}
+
+void Team::end_process(const ProcessToken& process) {
+  const auto is_missed = [&](uint32_t rank) {
+    return attendees_[rank].process == process && !segment_->has_left(rank);
+  };
+  for (uint32_t rank = 0; rank < world(); ++rank) {
+    if (!is_missed(rank) || segment_->is_at_rest(rank)) continue;
+    return abort(failure(KEEL_RANK_FAILED, "{} died", name(rank)));
+  }
+  // It had succeeded in all that it had called. Others may still be at the end of that, and succeed
+  // as well: a process that ends after its last operation fails none.
+  for (uint32_t rank = 0; rank < world(); ++rank) {
+    if (is_missed(rank)) segment_->leave(rank, ControlSegment::Absence::kDied);
+  }
 }
 
 Team::Act::Act(Team& team) : team_(team) {

@@ -110,7 +110,7 @@ class Team : public std::enable_shared_from_this<Team> {
 
   // Ends it for all ranks of all processes.
   void abort(const Status& status) { segment_->abort(status); }
-  // |rank|, one of this process, calls no more.
+  // |rank|, one of this process, calls no more: what it was done with the others may go on with.
   void leave(uint32_t rank) { segment_->leave(rank); }
 
  private:
@@ -119,6 +119,8 @@ class Team : public std::enable_shared_from_this<Team> {
   static Status map(std::vector<Attendee> attendees, const FileDescriptor& file,
                     std::shared_ptr<Team>* out_team);
   Status watch_processes();
+  // |process| has ended, with the ranks that have not left before.
+  void end_process(const ProcessToken& process);
 
   const std::vector<Attendee> attendees_;
   const std::shared_ptr<ControlSegment> segment_;

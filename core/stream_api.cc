@@ -2,6 +2,7 @@
 // The C functions of streams, events and gates.
 #include "core/api.h"
 #include "core/observer.h"
+#include "core/open_group.h"
 
 using keel::advance_all;
 using keel::api_call;
@@ -16,6 +17,7 @@ using keel::find_handle;
 using keel::find_stream;
 using keel::Gate;
 using keel::HostSpan;
+using keel::OpenGroup;
 using keel::Ref;
 using keel::report_answer;
 using keel::Runtime;
@@ -67,6 +69,7 @@ Status find_gate(keel_gate handle, Ref<Gate>* out_gate) {
     KEEL_RETURN_IF_ERROR(find_stream(stream, &found));
     Deadline deadline = Deadline::after(0);
     KEEL_RETURN_IF_ERROR(Runtime::get().deadline(timeout_ns, &deadline));
+    KEEL_RETURN_IF_ERROR(OpenGroup::check_wait());
     const HostSpan span("keel_stream_synchronize");
     return found->synchronize(deadline);
   });
@@ -138,7 +141,8 @@ keel_status keel_stream_synchronize(keel_stream stream, int64_t timeout_ns) {
   // Small collectives are over when they have been called: 20 instructions instead of 360.
   const auto usual = [&](const keel::epoch::Participant&, keel_status*) {
     const Stream* found = Runtime::opened().stream_handles().peek(stream.id);
-    return found != nullptr && timeout_ns >= KEEL_TIMEOUT_DEFAULT && found->is_known_quiet();
+    return found != nullptr && timeout_ns >= KEEL_TIMEOUT_DEFAULT && found->is_known_quiet() &&
+           !OpenGroup::any();
   };
   return api_short_call(usual, [&] { return synchronize_in_full(stream, timeout_ns); });
 }
@@ -206,6 +210,7 @@ keel_status keel_event_wait(keel_event event, int64_t timeout_ns) {
     KEEL_RETURN_IF_ERROR(find_event(event, "event", &found));
     Deadline deadline = Deadline::after(0);
     KEEL_RETURN_IF_ERROR(Runtime::get().deadline(timeout_ns, &deadline));
+    KEEL_RETURN_IF_ERROR(OpenGroup::check_wait());
     const Ref<EventRecord> record = found->current();
     if (!record) return {};
     const HostSpan span("keel_event_wait");

@@ -17,6 +17,13 @@ Status MessageExchange::mismatch(uint32_t sender, uint64_t sent, keel_dtype sent
                  context_.team().name(receiver), wanted, kit::dtype_name(wanted_dtype));
 }
 
+Status MessageExchange::refusal(uint32_t rank, const Transfer& own, keel_status code) const {
+  return failure(KEEL_RANK_FAILED, "{}: its {} was refused there: {}", context_.team().name(rank),
+                 own.sends ? fmt::format("receive from rank {}", context_.rank())
+                           : fmt::format("send to rank {}", context_.rank()),
+                 status_name(code));
+}
+
 Status MessageExchange::lease_stage(Moving& moving) {
   if (stages_.empty()) {
     moving.stage =
@@ -34,6 +41,10 @@ Status MessageExchange::begin(const Transfer& transfer, Moving* out_moving) {
   moving.transfer = &transfer;
   Counters& counters = counters_[transfer.peer];
   moving.sequence = transfer.sends ? counters.sent++ : counters.received++;
+  if (transfer.refused != KEEL_OK) {
+    *out_moving = std::move(moving);
+    return {};
+  }
   const void* pointer = transfer.sends ? transfer.source : transfer.destination;
   KEEL_RETURN_IF_ERROR(
       context_.make_message_side(pointer, transfer.bytes(), transfer.sends, &moving.side));
@@ -53,7 +64,7 @@ Status MessageExchange::post(Moving& moving, Mail& mail) {
   mail.count = transfer.count;
   mail.dtype = transfer.dtype;
   mail.flags = moving.side.staged ? Post::kSendStaged : 0u;
-  mail.status = KEEL_OK;
+  mail.status = transfer.refused;
   mail.memory_epoch = context_.memory_epoch();
   mail.send = moving.side.staged ? moving.stage->place() : moving.side.place;
   mail.sequence.store(moving.sequence + 1, std::memory_order_release);
@@ -97,9 +108,11 @@ Status MessageExchange::advance_send(Moving& moving, Mail& mail, Patience& patie
     const keel_status answered = mail.answer;
     const uint64_t wanted = mail.wanted_count;
     const keel_dtype wanted_dtype = mail.wanted_dtype;
+    const keel_status refused = mail.refusal;
     settled = moving.sequence + 1;
     finish(moving);
-    if (answered == KEEL_OK) return {};
+    if (answered == KEEL_OK || transfer.refused != KEEL_OK) return {};
+    if (answered == KEEL_RANK_FAILED) return refusal(transfer.peer, transfer, refused);
     return mismatch(context_.rank(), transfer.count, transfer.dtype, transfer.peer, wanted,
                     wanted_dtype);
   }
@@ -141,6 +154,14 @@ Status MessageExchange::advance_receive(Moving& moving, Mail& mail, Patience& pa
   const Transfer& transfer = *moving.transfer;
   if (mail.sequence.load(std::memory_order_acquire) != moving.sequence + 1) return {};
   moving.state = State::kMoving;
+  const keel_status refused = mail.status;
+  if (transfer.refused != KEEL_OK || refused != KEEL_OK) {
+    mail.refusal = transfer.refused;
+    finish(moving);
+    answer(mail, moving.sequence, transfer.peer,
+           transfer.refused != KEEL_OK ? KEEL_RANK_FAILED : KEEL_OK);
+    return transfer.refused != KEEL_OK ? Status() : refusal(transfer.peer, transfer, refused);
+  }
   if (mail.count != transfer.count || mail.dtype != transfer.dtype) {
     const uint64_t sent = mail.count;
     const keel_dtype sent_dtype = mail.dtype;

@@ -17,11 +17,15 @@ namespace keel {
 
 // The sender says where its data is, the receiver reads it there and answers. What one side
 // cannot reach goes through a stage of the transfer's own, window by window. All transfers
-// of a group go on together: none waits for another. For one thread.
+// of a group go on together: none waits for another. Of one that its rank has refused the peer is
+// told, and no buffer is touched. For one thread.
 class MessageExchange {
  public:
   explicit MessageExchange(RankContext& context) : context_(context), counters_(context.world()) {}
 
+  // The first failure of a transfer that this rank has not refused. One that ends its transfer
+  // alone is KEEL_INVALID_ARGUMENT or KEEL_RANK_FAILED; any other is for the caller to end the
+  // communicator with.
   Status run(const std::vector<Transfer>& transfers, Patience& patience);
 
  private:
@@ -59,6 +63,8 @@ class MessageExchange {
   Status lease_stage(Moving& moving);
   void finish(Moving& moving);
   void answer(Mail& mail, uint64_t sequence, uint32_t sender, keel_status status);
+  // What |rank| sends or receives by |transfer| is refused: there with |code|.
+  Status refusal(uint32_t rank, const Transfer& own, keel_status code) const;
   Status mismatch(uint32_t sender, uint64_t sent, keel_dtype sent_dtype, uint32_t receiver,
                   uint64_t wanted, keel_dtype wanted_dtype) const;
 

@@ -57,7 +57,8 @@ struct ControlSegment::Header {
   char failure_text[440];
   alignas(64) std::atomic<uint32_t> sleepers;
   std::atomic<uint32_t> room_sleepers;
-  Counter changes;  // of flags, for those who sleep
+  std::atomic<uint32_t> absent;  // ranks that have left, or died
+  Counter changes;               // of flags, for those who sleep
   Counter room_changes;
   Counter posts[kPosts];
   Counter steps[kSteps];
@@ -68,7 +69,8 @@ struct ControlSegment::Header {
 struct alignas(64) ControlSegment::Cell {
   std::atomic<uint64_t> step;
   alignas(64) std::atomic<uint64_t> done;
-  std::atomic<uint32_t> left;
+  std::atomic<Absence> absence;
+  std::atomic<uint32_t> busy;
   std::atomic<uint32_t> mail_changes;
   Standing standing;
 };
@@ -518,8 +520,13 @@ Status ControlSegment::failure_status() const {
   return {is_status(code) && code != KEEL_OK && code != KEEL_NOT_READY ? code : KEEL_ABORTED, text};
 }
 
-void ControlSegment::leave(uint32_t rank) {
-  cell(rank).left.store(1, std::memory_order_seq_cst);
+// ---- ranks that call no more ----------------------------------------------------
+
+void ControlSegment::leave(uint32_t rank, Absence how) {
+  // Of the processes that see a rank die the first one says so.
+  Absence none = Absence::kNone;
+  if (!cell(rank).absence.compare_exchange_strong(none, how, std::memory_order_seq_cst)) return;
+  header_->absent.fetch_add(1, std::memory_order_seq_cst);
   header_->changes.value.fetch_add(1, std::memory_order_seq_cst);
   wake(header_->changes.value);
   header_->room_changes.value.fetch_add(1, std::memory_order_seq_cst);
@@ -529,8 +536,42 @@ void ControlSegment::leave(uint32_t rank) {
   for (uint32_t other = 0; other < world_; ++other) notify_mail(other);
 }
 
-bool ControlSegment::has_left(uint32_t rank) const {
-  return cell(rank).left.load(std::memory_order_acquire) != 0;
+bool ControlSegment::any_absent() const {
+  return header_->absent.load(std::memory_order_acquire) != 0;
+}
+
+ControlSegment::Absence ControlSegment::absence(uint32_t rank) const {
+  return cell(rank).absence.load(std::memory_order_acquire);
+}
+
+Status ControlSegment::absence_status(uint32_t rank) const {
+  const Absence how = absence(rank);
+  if (how == Absence::kNone) return {};
+  const std::string name = name_ ? name_(rank) : fmt::format("rank {}", rank);
+  if (how == Absence::kLeft) return failure(KEEL_ABORTED, "{} left the communicator", name);
+  return failure(KEEL_RANK_FAILED, "{} died", name);
+}
+
+Status ControlSegment::first_death() const {
+  for (uint32_t rank = 0; any_absent() && rank < world_; ++rank) {
+    if (absence(rank) == Absence::kDied) return absence_status(rank);
+  }
+  return {};
+}
+
+void ControlSegment::set_busy(uint32_t rank, bool is_busy) {
+  cell(rank).busy.store(is_busy ? 1 : 0, std::memory_order_release);
+}
+
+bool ControlSegment::is_at_rest(uint32_t rank) {
+  const Cell& own = cell(rank);
+  if (own.busy.load(std::memory_order_acquire) != 0) return false;
+  if (own.standing.messages.load(std::memory_order_acquire) != 0) return false;
+  uint64_t posted = 0;
+  for (uint64_t place = 0; place < kPosts; ++place) {
+    posted = std::max(posted, post(rank, place).sequence.load(std::memory_order_acquire));
+  }
+  return own.done.load(std::memory_order_acquire) == posted;
 }
 
 }  // namespace keel

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -39,6 +40,9 @@ struct alignas(64) Post {
   static constexpr uint32_t kWantsAttach = 16;   // |send| could be one: see transports/attach.h
   static constexpr uint32_t kAttaches = 32;      // the rank reads all others' processes
   static constexpr uint32_t kSumsOnDevice = 64;  // its side of it: see bridge/device_sum.h
+  // Above it: the number of the rank's call, of which 16 bits are enough to see one that is
+  // missing.
+  static constexpr uint32_t kCallShift = 16;
 
   // Number of the operation plus one, once all else here is written. It shares its cache
   // line with small messages, which therefore cost one transfer between two cores.
@@ -71,8 +75,9 @@ struct alignas(64) Mail {
   uint64_t count;
   uint32_t dtype;
   uint32_t flags;
-  int32_t status;         // of the sender, with |sequence|
+  int32_t status;         // of the sender, with |sequence|: why its call was refused
   int32_t answer;         // of the receiver, with |answered|
+  int32_t refusal;        // why the receiver's call was, where the answer is KEEL_RANK_FAILED
   uint64_t wanted_count;  // what the receiver had expected, if that is why it refuses
   uint32_t wanted_dtype;
   uint32_t memory_epoch;
@@ -184,8 +189,8 @@ class ControlSegment {
   uint64_t* layout(uint32_t rank) { return layouts_ + uint64_t{rank} * world_ * 2; }
 
   // ---- waiting ----
-  // Each waits until the condition holds, the communicator fails, a rank leaves or the
-  // deadline passes. The failure at the deadline names no rank: see absent_*.
+  // Each waits until the condition holds, the communicator fails, a rank that it waits for is
+  // absent or the deadline passes. The failure at the deadline names no rank.
   Status await_room(uint64_t sequence, Patience& patience);
   Status await_posts(uint64_t sequence, Patience& patience);
   Status await_step(uint64_t step, Patience& patience);
@@ -208,8 +213,29 @@ class ControlSegment {
   // KEEL_OK, or what it was aborted with.
   Status failure_status() const;
   bool failed() const;
-  void leave(uint32_t rank);
-  bool has_left(uint32_t rank) const;
+
+  // ---- ranks that call no more ----
+  enum class Absence : uint32_t {
+    kNone,
+    kLeft,  // in good order
+    kDied,  // with its process, when all that it had posted was done
+  };
+  // Whoever waits for |rank| fails from now on, and nobody else: what it was done with others still
+  // may be at.
+  void leave(uint32_t rank, Absence how = Absence::kLeft);
+  Absence absence(uint32_t rank) const;
+  bool has_left(uint32_t rank) const { return absence(rank) != Absence::kNone; }
+  // The failure of those who wait for |rank|, which is absent; KEEL_OK where it is not.
+  Status absence_status(uint32_t rank) const;
+  // The first that has died so; KEEL_OK where none has.
+  Status first_death() const;
+  // How absent ranks are called in failures: "rank 3" unless this says so. Before anybody waits.
+  void name_ranks_by(std::function<std::string(uint32_t)> name) { name_ = std::move(name); }
+  // |rank| works with the others outside of what it posts, or no longer: it makes parts, or joins a
+  // library.
+  void set_busy(uint32_t rank, bool is_busy);
+  // Whether |rank|, which does nothing any more, was done with all that it had begun.
+  bool is_at_rest(uint32_t rank);
 
  private:
   struct Header;
@@ -244,6 +270,10 @@ class ControlSegment {
   bool poll_posts(uint64_t sequence, uint32_t turns);
   // Of those who wait for any change.
   void wake_sleepers();
+  // Whether somebody is absent whom |missing| says so of.
+  template <typename Missing>
+  bool waits_for_absent(const Missing& missing) const;
+  bool any_absent() const;
 
   void* memory_ = nullptr;
   uint64_t bytes_ = 0;
@@ -258,7 +288,16 @@ class ControlSegment {
   bool crowded_ = false;
   uint32_t spins_ = 0;             // turns of waiting before parking
   std::atomic<uint64_t> over_{0};  // operations known to be over on all ranks
+  std::function<std::string(uint32_t)> name_;
 };
+
+template <typename Missing>
+bool ControlSegment::waits_for_absent(const Missing& missing) const {
+  for (uint32_t rank = 0; any_absent() && rank < world_; ++rank) {
+    if (has_left(rank) && missing(rank)) return true;
+  }
+  return false;
+}
 
 template <typename Ready, typename Missing, typename Look>
 Status ControlSegment::await(std::atomic<uint32_t>& word, const Ready& ready,
@@ -276,15 +315,15 @@ Status ControlSegment::await(std::atomic<uint32_t>& word, const Ready& ready,
     const uint32_t seen = word.load(std::memory_order_acquire);
     begin_sleep();
     const bool is_ready = ready();
-    if (!is_ready && !failed()) park(word, seen, patience.deadline());
+    if (!is_ready && !failed() && !waits_for_absent(missing)) park(word, seen, patience.deadline());
     end_sleep();
     if (is_ready) return {};
     // What a rank did before it left, or died, counts.
-    for (uint32_t rank = 0; rank < world_; ++rank) {
+    for (uint32_t rank = 0; any_absent() && rank < world_; ++rank) {
       if (!has_left(rank) || !missing(rank)) continue;
       // |missing| may go by what |ready| saw last, which was before the rank left.
       if (ready()) return {};
-      if (missing(rank)) abort(failure(KEEL_ABORTED, "rank {} left the communicator", rank));
+      if (missing(rank)) abort(absence_status(rank));
     }
     look();
     const Status status = check_waiting(patience);

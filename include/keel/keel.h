@@ -532,7 +532,8 @@ KEEL_API keel_status keel_comm_duplicate(keel_comm comm, const keel_comm_options
 /* Waits until everything this rank has enqueued is done. Analogue: ncclCommFinalize. */
 KEEL_API keel_status keel_comm_finalize(keel_comm comm, int64_t timeout_ns);
 /* Finalizes by the default deadline, and leaves: operations that the others wait for this
- * rank in fail with KEEL_ABORTED. */
+ * rank in fail with KEEL_ABORTED; none that this rank is done with. The same for a rank that is
+ * left to keel_shutdown with nothing in flight, and, as KEEL_RANK_FAILED, whose process ends. */
 KEEL_API keel_status keel_comm_destroy(keel_comm comm);
 /* Fails everything in flight and everything later, on all ranks. */
 KEEL_API keel_status keel_comm_abort(keel_comm comm);
@@ -576,7 +577,10 @@ KEEL_API keel_status keel_comm_stats_get(keel_comm comm, keel_comm_stats* out_st
  * and scatter: receive == send + rank * count; all_to_all: send == receive). 16- and 8-bit
  * types are reduced in float32 and rounded once. Each element is produced in one place, or
  * by the same steps in all: all ranks hold the same bits. A mismatch of operation, count,
- * dtype, reduction or root between ranks fails all of them and names the odd one.
+ * dtype, reduction or root between ranks fails all of them and names the odd one. Every call
+ * that names a live |comm| counts, also one that is refused, whatever for: the n-th call of each
+ * rank meets the n-th of the others, which then fail with KEEL_RANK_FAILED and the rank's name.
+ * So all ranks go on behind it alike, and none makes up for a refused call by another.
  * On a CPU device, memory registered with keel_host_register serves too. */
 KEEL_API keel_status keel_all_reduce(keel_comm comm, const void* send, void* receive,
                                      uint64_t count, keel_dtype dtype, keel_reduction reduction,
@@ -644,7 +648,9 @@ KEEL_API keel_status keel_send_recv(keel_comm comm, const void* send, uint64_t s
 /* What this thread calls between the two is enqueued at the end of the outermost group; sends
  * and receives of one communicator and stream then go on together, in any order: none may
  * receive where another sends or receives. A call that is refused is refused at once, and the
- * group goes on without it. Analogue: ncclGroupStart, ncclGroupEnd. */
+ * group goes on; the other ranks hear of it in its place. Whoever waits within a group (for a
+ * stream, an event, a communicator's end or part) is refused with KEEL_FAILED_PRECONDITION.
+ * Analogue: ncclGroupStart, ncclGroupEnd. */
 KEEL_API keel_status keel_group_start(void);
 KEEL_API keel_status keel_group_end(void);
 

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// What ranks see of each other's posts before they act on them.
+#include "collectives/rank_context.h"
+
+#include <array>
+#include <future>
+#include <memory>
+#include <vector>
+
+#include "collectives/exchange.h"
+#include "core/api.h"
+#include "core/testing/keel_test.h"
+
+namespace keel::testing {
+namespace {
+
+class RankContextTest : public KeelTest {
+ protected:
+  static constexpr uint32_t kWorld = 3;
+
+  void SetUp() override {
+    KeelTest::SetUp();
+    Ref<Device> device;
+    ASSERT_TRUE(find_device(load("fake", {{"devices", "1"}}).at(0), "device", &device).ok());
+    std::vector<Attendee> attendees(kWorld);
+    for (uint32_t rank = 0; rank < kWorld; ++rank) {
+      attendees[rank].rank = rank;
+      attendees[rank].device = device->name();
+      attendees[rank].process = ShareServer::get().token();
+    }
+    ASSERT_TRUE(Team::create_local(std::move(attendees), &team_).ok());
+    team_->segment().set_chunk_bytes(4096);
+    for (uint32_t rank = 0; rank < kWorld; ++rank) {
+      ranks_[rank] = std::make_unique<RankContext>(team_, rank, device, /*forbid_alias=*/false);
+      ranks_[rank]->make_stage();
+    }
+  }
+  void TearDown() override {
+    for (auto& rank : ranks_) rank = nullptr;
+    team_ = nullptr;
+    KeelTest::TearDown();
+  }
+
+  // What each rank makes of an operation of all.
+  std::array<Status, kWorld> exchange_all() {
+    std::array<std::future<Status>, kWorld> running;
+    for (uint32_t rank = 0; rank < kWorld; ++rank) {
+      running[rank] = std::async(std::launch::async, [this, rank] {
+        const std::atomic<bool> never{false};
+        Patience patience(60'000'000'000, never);
+        std::vector<uint32_t> all;
+        return exchange(*ranks_[rank], kSplitCollective, rank, patience, &all);
+      });
+    }
+    std::array<Status, kWorld> results;
+    for (uint32_t rank = 0; rank < kWorld; ++rank) results[rank] = running[rank].get();
+    return results;
+  }
+
+  std::shared_ptr<Team> team_;
+  std::array<std::unique_ptr<RankContext>, kWorld> ranks_;
+};
+
+// A call that was made and not posted would have the ranks go on an operation apart.
+TEST_F(RankContextTest, ARankThatHasMadeAnotherNumberOfCallsEndsTheCommunicatorByName) {
+  for (auto& rank : ranks_) rank->call = 0x1ffff;  // of which 16 bits are told
+  for (const Status& status : exchange_all()) EXPECT_TRUE(status.ok()) << status.text();
+  for (auto& rank : ranks_) ++rank->call;
+  ++ranks_[1]->call;
+  for (const Status& status : exchange_all()) {
+    EXPECT_EQ(status.code(), KEEL_RANK_FAILED);
+    EXPECT_NE(std::string(status.text()).find("rank 1 (fake:0) made another number of calls"),
+              std::string::npos)
+        << status.text();
+  }
+  EXPECT_EQ(team_->segment().failure_status().code(), KEEL_RANK_FAILED);
+}
+
+}  // namespace
+}  // namespace keel::testing
