@@ -4,6 +4,7 @@
 #include <keel/keel.h>
 
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "core/testing/expect.h"
@@ -203,6 +204,39 @@ TEST_F(CollectiveFailures, TheDeadlineSaysWhatEachRankIsAt) {
                  "did not call in time: rank 0 is at recv(100 float32 from rank 1), rank 1 at "
                  "nothing, rank 2 at all_reduce(100 float32, sum)",
                  synchronize(rank));
+  }
+}
+
+// Each rank's second call waits on its stream for the first, in which the other is awaited.
+TEST_F(CollectiveFailures, TheDeadlineSaysWhatAStreamKeepsARankFrom) {
+  for (const bool is_posted : {true, false}) {
+    make_ranks(2, 0);
+    keel_comm others[2] = {};
+    std::vector<std::thread> threads;
+    for (uint32_t rank = 0; rank < 2; ++rank) {
+      threads.emplace_back(
+          [&, rank] { EXPECT_KEEL_OK(keel_comm_duplicate(comms_[rank], nullptr, &others[rank])); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    // The first to give up: who has posted, or who is held.
+    EXPECT_KEEL_OK(keel_comm_timeout_set(is_posted ? comms_[0] : others[0], kDeadline / 4));
+    EXPECT_KEEL_OK(all_reduce(0));
+    EXPECT_KEEL_OK(keel_barrier(others[0], streams_[0]));
+    EXPECT_KEEL_OK(keel_barrier(others[1], streams_[1]));
+    EXPECT_KEEL_OK(all_reduce(1));
+    if (is_posted) {
+      EXPECT_FAILS(KEEL_TIMED_OUT,
+                   "rank 0 is at all_reduce(100 float32, sum), rank 1 at all_reduce(100 float32, "
+                   "sum), called behind work that its stream is not done with",
+                   synchronize(0));
+      EXPECT_NE(synchronize(1), KEEL_OK);
+    } else {
+      EXPECT_FAILS(
+          KEEL_RANK_FAILED,
+          "rank 0 (" + test_device(0) + "): what is before it on its stream was not over in time",
+          synchronize(1));
+    }
+    for (const keel_comm comm : others) EXPECT_KEEL_OK(keel_comm_destroy(comm));
   }
 }
 

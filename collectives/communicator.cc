@@ -304,8 +304,15 @@ Status Communicator::run(Operation& operation) {
   }
   if (ready.ok() && team().segment().failed()) return team().segment().failure_status();
   if (ready.ok() && operation.ready) {
-    const auto is_given_up = [this] { return team().segment().failed(); };
+    ControlSegment& segment = team().segment();
+    const auto is_given_up = [&] { return segment.failed(); };
+    segment.set_held(rank(), told_print(operation.request));
     ready = patience.wait(operation.ready, is_given_up);
+    segment.clear_held(rank());
+    // What the device says then is about a wait that nobody has called.
+    if (ready.code() == KEEL_TIMED_OUT) {
+      ready = failure(KEEL_TIMED_OUT, "what is before it on its stream was not over in time");
+    }
     if (team().segment().failed()) return team().segment().failure_status();
   }
   return runner_.run(operation.request, ready, operation.entry, patience, operation.posted,

@@ -180,17 +180,9 @@ void Communicator::refuse_locked(Request request, FlightRecorder::Entry* entry, 
 }
 
 FlightRecorder::Entry* Communicator::record(const Request& request) {
-  if (request.collective != KEEL_SEND_RECV || request.transfers.empty()) {
-    return recorder_->begin(called_++, request.print, request.count);
-  }
-  // Of a group of messages the first one tells which it is.
-  const Transfer& first = request.transfers.front();
-  Request told;
-  told.collective = KEEL_SEND_RECV;
-  if (request.transfers.size() == 1) told.collective = first.sends ? KEEL_SEND : KEEL_RECV;
-  told.dtype = first.dtype;
-  told.root = first.peer;
-  return recorder_->begin(called_++, told.fingerprint(), first.count);
+  const bool has_messages = request.collective == KEEL_SEND_RECV && !request.transfers.empty();
+  return recorder_->begin(called_++, told_print(request),
+                          has_messages ? request.transfers.front().count : request.count);
 }
 
 Status Communicator::hold_locked(keel_collective collective, const Ref<Stream>& stream,

@@ -21,6 +21,9 @@ struct Fingerprint {
 
   // All but the count, as one word.
   uint64_t kind() const { return std::bit_cast<std::array<uint64_t, 2>>(*this)[1]; }
+  static Fingerprint of(uint64_t count, uint64_t kind) {
+    return std::bit_cast<Fingerprint>(std::array<uint64_t, 2>{count, kind});
+  }
   // As two words: every rank compares those of all ranks, in every operation.
   bool operator==(const Fingerprint& other) const {
     return count == other.count && kind() == other.kind();

@@ -170,6 +170,18 @@ uint64_t Request::hash_of_arrays() const {
                          : receive_pieces);
 }
 
+Fingerprint told_print(const Request& request) {
+  if (request.collective != KEEL_SEND_RECV || request.transfers.empty()) return request.print;
+  const Transfer& first = request.transfers.front();
+  Request told;
+  told.collective = KEEL_SEND_RECV;
+  if (request.transfers.size() == 1) told.collective = first.sends ? KEEL_SEND : KEEL_RECV;
+  told.dtype = first.dtype;
+  told.root = first.peer;
+  told.count = first.count;
+  return told.fingerprint();
+}
+
 std::string describe(const Fingerprint& print) {
   if (print.collective == KEEL_BARRIER || print.collective == kSplitCollective ||
       print.collective == kIslandsCollective) {

@@ -108,6 +108,10 @@ struct Request {
   uint64_t hash_of_arrays() const;
 };
 
+// What is told of |request|, once its own fingerprint is made, to those who ask what a rank is at.
+// Of a group of messages the first one tells which it is.
+Fingerprint told_print(const Request& request);
+
 bool reduces(keel_collective collective);
 bool has_root(keel_collective collective);
 

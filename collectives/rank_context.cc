@@ -207,6 +207,8 @@ Status RankContext::check_calls(uint64_t sequence) {
     return count;
   };
   if (agreeing(calls_of(rank_)) == world()) return {};
+  // Where the communicator has failed a rank leaves out what it had still to post.
+  if (segment().failed()) return segment().failure_status();
   uint32_t usual = rank_;
   for (uint32_t rank = 0; rank < world(); ++rank) {
     if (agreeing(calls_of(rank)) > agreeing(calls_of(usual))) usual = rank;

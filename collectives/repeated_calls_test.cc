@@ -126,29 +126,28 @@ TEST_F(RepeatedCalls, AreRefusedWhenTheirBuffersAreWrong) {
       for (const float each : result) EXPECT_EQ(each, 3.0f);
     };
     for (int time = 0; time < 3; ++time) call_well();
-    if (own.rank == 0) {
-      EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "send", call(nullptr, receive, own.stream));
-      auto* const both = static_cast<char*>(allocate(own, 2 * kBytes));
-      EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "overlap", call(both + 4, both, own.stream));
-      EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "overlap", call(both + 4, both, own.stream));
-      EXPECT_KEEL_OK(keel_free(own.device, both));
-      void* const shorter = allocate(own, kBytes / 2);
-      EXPECT_FAILS(KEEL_OUT_OF_RANGE, "receive", call(send, shorter, own.stream));
-      EXPECT_FAILS(KEEL_OUT_OF_RANGE, "send", call(send + 4, receive, own.stream));
-      EXPECT_KEEL_OK(keel_free(own.device, shorter));
-      EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "receive", call(send, shorter, own.stream));
-      void* pinned = nullptr;
-      if (keel_alloc(own.device, KEEL_MEMORY_PINNED, kBytes, &pinned) == KEEL_OK) {
-        EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "pinned", call(send, pinned, own.stream));
-        EXPECT_KEEL_OK(keel_free(own.device, pinned));
-      }
-      keel_stream gone;
-      EXPECT_KEEL_OK(keel_stream_create(own.device, 0, &gone));
-      EXPECT_KEEL_OK(keel_stream_destroy(gone));
-      EXPECT_FAILS(KEEL_INVALID_HANDLE, "stream", call(send, receive, gone));
-      EXPECT_FAILS(KEEL_INVALID_HANDLE, "comm",
-                   keel_all_reduce({}, send, receive, kCount, KEEL_FLOAT32, KEEL_SUM, own.stream));
+    // On both ranks, since each counts.
+    EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "send", call(nullptr, receive, own.stream));
+    auto* const both = static_cast<char*>(allocate(own, 2 * kBytes));
+    EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "overlap", call(both + 4, both, own.stream));
+    EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "overlap", call(both + 4, both, own.stream));
+    EXPECT_KEEL_OK(keel_free(own.device, both));
+    void* const shorter = allocate(own, kBytes / 2);
+    EXPECT_FAILS(KEEL_OUT_OF_RANGE, "receive", call(send, shorter, own.stream));
+    EXPECT_FAILS(KEEL_OUT_OF_RANGE, "send", call(send + 4, receive, own.stream));
+    EXPECT_KEEL_OK(keel_free(own.device, shorter));
+    EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "receive", call(send, shorter, own.stream));
+    void* pinned = nullptr;
+    if (keel_alloc(own.device, KEEL_MEMORY_PINNED, kBytes, &pinned) == KEEL_OK) {
+      EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "pinned", call(send, pinned, own.stream));
+      EXPECT_KEEL_OK(keel_free(own.device, pinned));
     }
+    keel_stream gone;
+    EXPECT_KEEL_OK(keel_stream_create(own.device, 0, &gone));
+    EXPECT_KEEL_OK(keel_stream_destroy(gone));
+    EXPECT_FAILS(KEEL_INVALID_HANDLE, "stream", call(send, receive, gone));
+    EXPECT_FAILS(KEEL_INVALID_HANDLE, "comm",
+                 keel_all_reduce({}, send, receive, kCount, KEEL_FLOAT32, KEEL_SUM, own.stream));
     for (int time = 0; time < 3; ++time) call_well();
     EXPECT_KEEL_OK(keel_free(own.device, send));
     EXPECT_KEEL_OK(keel_free(own.device, receive));

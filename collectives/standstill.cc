@@ -32,6 +32,10 @@ std::string describe_standing(ControlSegment& segment, uint32_t rank, uint64_t s
   const Standing& standing = segment.standing(rank);
   const uint32_t messages = standing.messages.load(std::memory_order_acquire);
   if (messages != 0) return describe_messages(standing, messages);
+  Fingerprint held;
+  if (segment.is_held(rank, &held)) {
+    return describe(held) + ", called behind work that its stream is not done with";
+  }
   if (sequence == 0 || segment.is_done(rank, sequence - 1)) return "";
   if (!segment.has_posted(rank, sequence - 1)) return "";
   // It has not yet ended what all have called before.

@@ -72,6 +72,9 @@ struct alignas(64) ControlSegment::Cell {
   std::atomic<Absence> absence;
   std::atomic<uint32_t> busy;
   std::atomic<uint32_t> mail_changes;
+  std::atomic<uint32_t> held;
+  std::atomic<uint64_t> held_count;  // of the fingerprint
+  std::atomic<uint64_t> held_kind;
   Standing standing;
 };
 
@@ -441,6 +444,25 @@ void ControlSegment::notify_mail(uint32_t rank) {
 
 Standing& ControlSegment::standing(uint32_t rank) {
   return cell(rank).standing;
+}
+
+void ControlSegment::set_held(uint32_t rank, const Fingerprint& print) {
+  Cell& own = cell(rank);
+  own.held_count.store(print.count, std::memory_order_relaxed);
+  own.held_kind.store(print.kind(), std::memory_order_relaxed);
+  own.held.store(1, std::memory_order_release);
+}
+
+void ControlSegment::clear_held(uint32_t rank) {
+  cell(rank).held.store(0, std::memory_order_release);
+}
+
+bool ControlSegment::is_held(uint32_t rank, Fingerprint* out_print) const {
+  const Cell& other = cell(rank);
+  if (other.held.load(std::memory_order_acquire) == 0) return false;
+  *out_print = Fingerprint::of(other.held_count.load(std::memory_order_relaxed),
+                               other.held_kind.load(std::memory_order_relaxed));
+  return true;
 }
 
 // ---- failures -------------------------------------------------------------------

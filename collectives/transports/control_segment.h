@@ -183,6 +183,11 @@ class ControlSegment {
   // Something in |rank|'s mail has changed.
   void notify_mail(uint32_t rank);
   Standing& standing(uint32_t rank);
+  // The call that |rank| would post next, were its stream there: |print|, or none. For those who
+  // say what it is at.
+  void set_held(uint32_t rank, const Fingerprint& print);
+  void clear_held(uint32_t rank);
+  bool is_held(uint32_t rank, Fingerprint* out_print) const;
   Tally& tally(uint32_t rank, uint32_t peer) { return tallies_[uint64_t{rank} * world_ + peer]; }
 
   // ---- arrays of the forms with counts and offsets: |world| pairs a rank ----
