@@ -10,6 +10,7 @@
 #include <set>
 #include <thread>
 
+#include "collectives/bootstrap/lifelines.h"
 #include "collectives/bootstrap/process_watch.h"
 #include "collectives/bootstrap/rank_list.h"
 #include "collectives/bootstrap/share_server.h"
@@ -72,6 +73,7 @@ Team::Team(std::vector<Attendee> attendees, std::unique_ptr<ControlSegment> segm
 Team::~Team() {
   if (is_urgent()) UrgentTraffic::get().remove(*segment_);
   for (uint64_t watch : watches_) ProcessWatch::get().unwatch(watch);
+  for (uint64_t lifeline : lifelines_) Lifelines::get().unwatch(lifeline);
 }
 
 Status Team::make_segment(const std::vector<Attendee>& attendees, FileDescriptor* out_segment) {
@@ -151,19 +153,22 @@ Status Team::watch_processes() {
     const Attendee& attendee = attendees_[rank];
     if (here_[rank] || !watched.insert(attendee.process).second) continue;
     // The ranks of that process that have left in good order are not missed.
-    const auto on_exit = [weak = weak_from_this(), process = attendee.process] {
+    const auto on_loss = [weak = weak_from_this(), process = attendee.process](const char* what) {
       const std::shared_ptr<Team> team = weak.lock();
       if (!team) return;
       for (uint32_t other = 0; other < team->world(); ++other) {
         if (team->attendees_[other].process != process) continue;
         if (team->segment_->has_left(other)) continue;
-        return team->abort(failure(KEEL_RANK_FAILED, "{} died", team->name(other)));
+        return team->abort(failure(KEEL_RANK_FAILED, "{} {}", team->name(other), what));
       }
     };
     uint64_t watch = 0;
-    KEEL_RETURN_IF_ERROR(
-        ProcessWatch::get().watch(attendee.pid, attendee.start_time, on_exit, &watch));
+    KEEL_RETURN_IF_ERROR(ProcessWatch::get().watch(
+        attendee.pid, attendee.start_time, [on_loss] { on_loss("died"); }, &watch));
     watches_.push_back(watch);
+    KEEL_RETURN_IF_ERROR(Lifelines::get().watch(
+        attendee.process, [on_loss] { on_loss("replaced its program (exec)"); }, &watch));
+    lifelines_.push_back(watch);
   }
   return {};
 }

@@ -131,6 +131,7 @@ class Team : public std::enable_shared_from_this<Team> {
   std::vector<uint32_t> numbers_;
   bool is_local_ = true;
   std::vector<uint64_t> watches_;
+  std::vector<uint64_t> lifelines_;
   std::atomic<uint32_t> acting_{0};
   std::atomic<const void*> last_thread_{nullptr};
   std::atomic<uint32_t> last_rank_{0};
