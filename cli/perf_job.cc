@@ -12,7 +12,9 @@
 #include <exception>
 #include <fstream>
 #include <keel/plugin_kit.hpp>
+#include <keel/thread_start.hpp>
 #include <mutex>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <thread>
@@ -61,20 +63,27 @@ template <typename Body, typename Failed>
 void run_threads(uint32_t count, const Body& body, const Failed& failed) {
   std::mutex mutex;
   std::exception_ptr first;
-  std::vector<std::thread> threads;
-  for (uint32_t i = 0; i < count; ++i) {
-    threads.emplace_back([&, i] {
-      try {
-        body(i);
-      } catch (...) {
-        const std::lock_guard lock(mutex);
-        if (first != nullptr) return;
-        first = std::current_exception();
-        failed();
-      }
-    });
+  const auto note_failure = [&] {
+    const std::lock_guard lock(mutex);
+    if (first != nullptr) return;
+    first = std::current_exception();
+    failed();
+  };
+  std::vector<std::jthread> threads;
+  try {
+    for (uint32_t i = 0; i < count; ++i) {
+      threads.push_back(kit::start_thread<std::jthread>("keel-perf", [&, i] {
+        try {
+          body(i);
+        } catch (...) {
+          note_failure();
+        }
+      }));
+    }
+  } catch (const std::bad_alloc&) {
+    note_failure();  // the threads that run would wait for those that do not
   }
-  for (std::thread& thread : threads) thread.join();
+  threads.clear();
   if (first != nullptr) std::rethrow_exception(first);
 }
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collectives/communicator.h"
 
+#include <algorithm>
+#include <keel/thread_start.hpp>
 #include <new>
-#include <system_error>
+#include <numeric>
 
 #include "collectives/explain.h"
 #include "collectives/selection/agreement.h"
@@ -15,6 +17,22 @@ namespace {
 
 // More operations in the queue than a thread would call before it waits for them.
 constexpr size_t kLeftToHelpers = 8;
+
+// |rank| of |team| failed with |own|, and the others wait for it: aborts the team. Returns |own|,
+// which names the rank. Where the team has failed before, |own| is the reason of that.
+Status tell_failure(Team& team, uint32_t rank, const Status& own) {
+  if (team.segment().failed()) return own;
+  try {
+    // The text of a deadline names the ranks that are missed.
+    const bool is_deadline = own.code() == KEEL_TIMED_OUT;
+    const Status named = own.with_prefix(team.name(rank) + (is_deadline ? " gave up: " : ": "));
+    team.abort(failure(is_deadline ? KEEL_TIMED_OUT : KEEL_RANK_FAILED, "{}", named.text()));
+    return named;
+  } catch (const std::bad_alloc&) {
+    team.abort(Status::no_memory());
+    return own;
+  }
+}
 
 // Whether other ranks may be at it within their calls, where they wait for this one.
 bool is_awaited(const Operation& operation) {
@@ -52,7 +70,9 @@ Communicator::~Communicator() {
 
 void Communicator::make_ready_locked() {
   queue_.reserve();
-  if (!thread_.joinable()) thread_ = std::thread([this] { serve(); });
+  if (!thread_.joinable()) {
+    thread_ = kit::start_thread<std::thread>("keel-comm", [this] { serve(); });
+  }
 }
 
 void Communicator::push_locked(Operation operation) {
@@ -96,9 +116,8 @@ Status Communicator::begin_task(std::function<Status(RankContext&, Patience&)> w
     Status status;
     try {
       status = work(context, patience);
-    } catch (const std::bad_alloc&) {
-      team().abort(Status::no_memory());
-      status = Status::no_memory();
+    } catch (const std::bad_alloc& error) {
+      status = tell_failure(team(), rank(), Status::no_memory(error));
     }
     std::lock_guard lock(mutex_);
     --undecided_;
@@ -136,14 +155,27 @@ Status check_chunk_bytes(uint64_t bytes) {
 Status Communicator::enter(std::shared_ptr<Team> team, uint32_t rank, const Ref<Device>& device,
                            const CommunicatorOptions& options, const Deadline& deadline,
                            Ref<Communicator>* out_communicator, std::unique_ptr<Island> inherited) {
+  // Outlives the abort: a communicator that is destroyed leaves, and the others would be told that.
+  Ref<Communicator> made;
+  Status entered;
+  try {
+    entered = enter_team(team, rank, device, options, deadline, std::move(inherited), &made);
+  } catch (const std::bad_alloc& error) {
+    entered = Status::no_memory(error);
+  }
+  if (!entered.ok()) return tell_failure(*team, rank, entered);
+  *out_communicator = std::move(made);
+  return {};
+}
+
+Status Communicator::enter_team(const std::shared_ptr<Team>& team, uint32_t rank,
+                                const Ref<Device>& device, const CommunicatorOptions& options,
+                                const Deadline& deadline, std::unique_ptr<Island> inherited,
+                                Ref<Communicator>* out_communicator) {
   Selection selection;
   if (rank == 0) {
     team->segment().set_chunk_bytes(options.chunk_bytes);
-    const Status proposed = propose_selection(*team, options.table, &selection);
-    if (!proposed.ok()) {
-      team->abort(proposed.with_prefix("rank 0: "));
-      return proposed;
-    }
+    KEEL_RETURN_IF_ERROR(propose_selection(*team, options.table, &selection));
   }
   const std::atomic<bool> never{false};
   Patience patience(deadline.remaining_ns(), never);
@@ -152,19 +184,18 @@ Status Communicator::enter(std::shared_ptr<Team> team, uint32_t rank, const Ref<
   const Status met = team->segment().await_step(1, patience);
   if (met.code() == KEEL_TIMED_OUT) {
     return failure(
-        KEEL_TIMED_OUT, "rank {}: {} did not get ready in time", rank,
+        KEEL_TIMED_OUT, "{} did not get ready in time",
         team->name_ranks([&](uint32_t other) { return !team->segment().has_arrived(other, 1); }));
   }
   KEEL_RETURN_IF_ERROR(met);
   KEEL_RETURN_IF_ERROR(check_chunk_bytes(team->segment().chunk_bytes()).with_prefix("rank 0: "));
   KEEL_RETURN_IF_ERROR(accept_selection(*team, rank, options.table, &selection));
-  auto communicator = make_ref<Communicator>(std::move(team), rank, device, options, selection);
-  communicator->context_.step = 1;
+  *out_communicator = make_ref<Communicator>(team, rank, device, options, selection);
+  Communicator& communicator = **out_communicator;
+  communicator.context_.step = 1;
   Task task;
-  KEEL_RETURN_IF_ERROR(communicator->begin_islands(&task, std::move(inherited)));
-  KEEL_RETURN_IF_ERROR(communicator->await(task));
-  *out_communicator = std::move(communicator);
-  return {};
+  KEEL_RETURN_IF_ERROR(communicator.begin_islands(&task, std::move(inherited)));
+  return communicator.await(task);
 }
 
 Status Communicator::begin_islands(Task* out_task, std::unique_ptr<Island> inherited) {
@@ -181,36 +212,54 @@ Status Communicator::begin_islands(Task* out_task, std::unique_ptr<Island> inher
   };
   try {
     return begin_task(form, out_task);
-  } catch (const std::bad_alloc&) {
-    return Status::no_memory();  // the other ranks of this process have to hear of it
+  } catch (const std::bad_alloc& error) {
+    return Status::no_memory(error);  // the other ranks of this process have to hear of it
   }
 }
+
+namespace {
+
+// For a failure that names ranks by their numbers in the part of |rank|: which ranks these are.
+std::string name_part(const std::vector<Part>& parts, uint32_t rank) {
+  for (const Part& part : parts) {
+    if (std::find(part.ranks.begin(), part.ranks.end(), rank) == part.ranks.end()) continue;
+    std::vector<uint32_t> own(part.ranks.size());
+    std::iota(own.begin(), own.end(), 0u);
+    if (part.ranks == own) return "the new communicator: ";
+    constexpr size_t kMostListed = 16;
+    const size_t listed = std::min(part.ranks.size(), kMostListed);
+    return fmt::format("the new communicator, whose ranks from 0 on are {}{} of the one split: ",
+                       fmt::join(part.ranks.data(), part.ranks.data() + listed, ", "),
+                       listed < part.ranks.size() ? ", ..." : "");
+  }
+  return {};
+}
+
+}  // namespace
 
 Status Communicator::split(int32_t color, int32_t key, const CommunicatorOptions& options,
                            Ref<Communicator>* out_part) {
   std::shared_ptr<Team> part;
   uint32_t part_rank = 0;
   std::unique_ptr<Island> island;
+  std::vector<Part> parts;
   const auto work = [&](RankContext& context, Patience& patience) {
-    std::vector<Part> parts;
     Status status = split_team(context, color, key, options.flags(*device_), patience, &part,
-                               &part_rank, islands_ ? &parts : nullptr);
-    if (parts.empty()) return status;
-    return islands_->split(parts, status, options.timeout_ns, patience, &island);
+                               &part_rank, &parts);
+    if (parts.empty() || !islands_) return status;
+    return islands_->split(device_, parts, status, options.timeout_ns, patience, &island);
   };
   Task task;
   try {
     KEEL_RETURN_IF_ERROR(begin_task(work, &task));
-  } catch (const std::bad_alloc&) {  // nothing was called yet
-    return refuse_split(Status::no_memory());
-  } catch (const std::system_error& error) {
-    return refuse_split(
-        failure(KEEL_OUT_OF_MEMORY, "no thread for the communicator: {}", error.what()));
+  } catch (const std::bad_alloc& error) {  // of a thread too; nothing was called yet
+    return refuse_split(Status::no_memory(error));
   }
   KEEL_RETURN_IF_ERROR(await(task));
   if (!part) return {};
-  return enter(std::move(part), part_rank, device_, options, Deadline::after(options.timeout_ns),
-               out_part, std::move(island));
+  const Status entered = enter(std::move(part), part_rank, device_, options,
+                               Deadline::after(options.timeout_ns), out_part, std::move(island));
+  return entered.ok() ? entered : entered.with_prefix(name_part(parts, rank()));
 }
 
 // ---- the thread -----------------------------------------------------------------

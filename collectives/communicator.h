@@ -66,7 +66,8 @@ class Communicator final : public GateKeeper {
                const CommunicatorOptions& options, const Selection& selection);
   ~Communicator() override;
 
-  // A rank of |team|, a new one: waits until all its ranks have come this far.
+  // A rank of |team|, a new one: waits until all its ranks have come this far. A failure aborts the
+  // team and names this rank to the others, which wait for it.
   static Status enter(std::shared_ptr<Team> team, uint32_t rank, const Ref<Device>& device,
                       const CommunicatorOptions& options, const Deadline& deadline,
                       Ref<Communicator>* out_communicator,
@@ -143,6 +144,11 @@ class Communicator final : public GateKeeper {
   // Has the thread do |work| once what was called before is done; |*out_task| is there until
   // await() has returned.
   Status begin_task(std::function<Status(RankContext&, Patience&)> work, Task* out_task);
+  // As enter(), which tells the other ranks where it fails.
+  static Status enter_team(const std::shared_ptr<Team>& team, uint32_t rank,
+                           const Ref<Device>& device, const CommunicatorOptions& options,
+                           const Deadline& deadline, std::unique_ptr<Island> inherited,
+                           Ref<Communicator>* out_communicator);
   // Leaves a closed gate, |hold_|, on |stream|, unless it ends with it already. After that
   // nothing may fail, or the gate would stay closed. |*out_ready|: as Stream::hold.
   Status hold_locked(keel_collective collective, const Ref<Stream>& stream,

@@ -120,11 +120,21 @@ keel::Attendee introduce(const keel::Device& device, uint32_t rank,
   return self;
 }
 
-Status add_handle(Ref<Communicator> communicator, keel_comm* out_comm) {
-  const uint64_t id = communicator_handles().insert(std::move(communicator));
-  if (id == 0) return failure(KEEL_OUT_OF_MEMORY, "all handles of this kind are taken");
-  *out_comm = {id};
-  return {};
+// A rank without a handle can never call: the others are told, who would wait for it.
+Status add_handle(const Ref<Communicator>& communicator, keel_comm* out_comm) {
+  Status status;
+  try {
+    const uint64_t id = communicator_handles().insert(communicator);
+    if (id != 0) {
+      *out_comm = {id};
+      return {};
+    }
+    status = failure(KEEL_OUT_OF_MEMORY, "all handles of this kind are taken");
+  } catch (const std::bad_alloc&) {
+    status = Status::no_memory();
+  }
+  communicator->abort(status.with_prefix(communicator->team().name(communicator->rank()) + ": "));
+  return status;
 }
 
 // All ranks of a communicator at once, whose threads work together.
@@ -132,13 +142,17 @@ Status find_islands(const std::vector<Ref<Communicator>>& ranks) {
   std::vector<Communicator::Task> tasks(ranks.size());
   Status status;
   for (size_t rank = 0; rank < ranks.size() && status.ok(); ++rank) {
-    status = ranks[rank]->begin_islands(&tasks[rank]);
+    status = ranks[rank]
+                 ->begin_islands(&tasks[rank])
+                 .with_prefix(ranks[rank]->team().name(static_cast<uint32_t>(rank)) + ": ");
   }
   // Those that have begun would wait for the others.
   if (!status.ok()) ranks[0]->abort(status);
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     const Status found = ranks[rank]->await(tasks[rank]);
-    if (status.ok()) status = found;
+    // The others say KEEL_RANK_FAILED, and the rank that failed, in the same words, why.
+    const bool is_closer = status.code() == KEEL_RANK_FAILED && !found.ok();
+    if (status.ok() || is_closer) status = found;
   }
   return status;
 }
@@ -148,15 +162,24 @@ Status join(const Ref<keel::Device>& device, const keel_unique_id& id, uint32_t 
             uint32_t world, const keel::CommunicatorOptions& options, keel_comm* out_comm) {
   const Deadline deadline = Deadline::after(options.timeout_ns);
   keel::Attendee self = introduce(*device, rank, options);
-  KEEL_RETURN_IF_ERROR(keel::process_start_time(self.pid, &self.start_time));
+  KEEL_RETURN_IF_ERROR(keel::own_start_time(&self.start_time));
+  // The others hold a connection to this process.
+  KEEL_RETURN_IF_ERROR(
+      keel::ShareServer::get().listen().with_prefix(fmt::format("rank {} of {}, ", rank, world)));
   keel::Meeting meeting;
   KEEL_RETURN_IF_ERROR(keel::attend_meeting(id, self, world, deadline, &meeting));
   std::shared_ptr<keel::Team> team;
-  KEEL_RETURN_IF_ERROR(keel::Team::join(meeting, rank, &team));
+  try {
+    KEEL_RETURN_IF_ERROR(keel::Team::join(meeting, rank, &team));
+  } catch (const std::bad_alloc&) {
+    // The others have met this rank, and would wait for it. There may be no memory for its name.
+    keel::ControlSegment::abort_unmapped(meeting.segment, Status::no_memory());
+    throw;
+  }
   Ref<Communicator> communicator;
   KEEL_RETURN_IF_ERROR(
       Communicator::enter(std::move(team), rank, device, options, deadline, &communicator));
-  return add_handle(std::move(communicator), out_comm);
+  return add_handle(communicator, out_comm);
 }
 
 }  // namespace
@@ -266,7 +289,7 @@ keel_status keel_comm_split(keel_comm comm, int32_t color, int32_t key,
     Ref<Communicator> part;
     KEEL_RETURN_IF_ERROR(found->split(color, key, wanted, &part));
     *out_comm = {0};
-    return part ? add_handle(std::move(part), out_comm) : Status();
+    return part ? add_handle(part, out_comm) : Status();
   });
 }
 

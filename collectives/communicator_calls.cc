@@ -2,7 +2,6 @@
 // What a rank's thread calls: an operation that runs within its call, or is left for later.
 #include <algorithm>
 #include <new>
-#include <system_error>
 
 #include "collectives/algorithms/eager.h"
 #include "collectives/call_check.h"
@@ -197,10 +196,8 @@ Status Communicator::hold_locked(keel_collective collective, const Ref<Stream>& 
     KEEL_RETURN_IF_ERROR(stream->hold(hold->gate, out_ready));
     hold_ = std::move(hold);
     return {};
-  } catch (const std::bad_alloc&) {
-    return Status::no_memory();
-  } catch (const std::system_error& error) {
-    return failure(KEEL_OUT_OF_MEMORY, "no thread for the communicator: {}", error.what());
+  } catch (const std::bad_alloc& error) {
+    return Status::no_memory(error);
   }
 }
 

@@ -38,6 +38,13 @@ Status exchange(RankContext& context, uint8_t collective, const Data& own, Patie
     segment.publish_post(context.rank(), sequence);
     status = context.await_posts(sequence, patience);
   } else {
+    if (status.code() == KEEL_TIMED_OUT) {
+      const uint64_t oldest = sequence - ControlSegment::kPosts;
+      status =
+          failure(KEEL_TIMED_OUT, "{} did not end operation {} in time",
+                  context.name_ranks([&](uint32_t rank) { return !segment.is_done(rank, oldest); }),
+                  oldest);
+    }
     segment.abort(status);
   }
   KEEL_RETURN_IF_ERROR(status);

@@ -154,6 +154,23 @@ TEST(ProcessFailures, ARankThatDiesAtRestFailsOnlyWhatWaitsForIt) {
   }
 }
 
+// Its pid lives on.
+TEST(ProcessFailures, ARankThatReplacesItsProgramIsNamedToAllOthers) {
+  for (const uint32_t victim : {0u, 2u}) {
+    Job job(3);
+    for (uint32_t rank = 0; rank < 3; ++rank) {
+      job[rank].write_line(rank == victim ? "exec" : "loop");
+    }
+    for (uint32_t rank = 0; rank < 3; ++rank) {
+      if (rank == victim) continue;
+      const std::string said = job[rank].read_line();
+      EXPECT_SAYS("KEEL_RANK_FAILED", said);
+      EXPECT_SAYS(who(victim), said);
+      EXPECT_SAYS("replaced its program (exec)", said);
+    }
+  }
+}
+
 // Whoever is killed before it has come is missing; whoever has come is named at once, or, when
 // it is killed after all have met, at the next operation.
 TEST(ProcessFailures, ARankThatIsKilledWhileTheyMeetHoldsNobody) {

@@ -59,6 +59,12 @@ class Rank {
 
   keel_status obey(const std::string& command) {
     if (command == "join") return keel_comm_init_env(device_, &options_, &comm_);
+    if (command == "split") {
+      keel_comm part = {};
+      const keel_status status = keel_comm_duplicate(comm_, &options_, &part);
+      if (status == KEEL_OK) keel_comm_destroy(part);
+      return status;
+    }
     if (command == "all_reduce") {
       const keel_status called =
           keel_all_reduce(comm_, data_, data_, kBytes, KEEL_UINT8, KEEL_MAX, stream_);
@@ -225,6 +231,22 @@ TEST_F(ProcessLimits, ARankThatMayOpenFewFilesHoldsNobody) {
     }
   }
   EXPECT_TRUE(is_enough);
+}
+
+// It cannot fetch what the first rank made, which is alive and well.
+TEST_F(ProcessLimits, ARankThatMayOpenNoFileIsTheOneThatFailsASplit) {
+  SKIP_WHERE_CHECKS_OPEN_FILES();
+  start();
+  expect_both("join");
+  EXPECT_EQ(ask(1, "few files"), "KEEL_OK");
+  const auto [first, second] = ask_both("split");
+  EXPECT_SAYS("KEEL_RANK_FAILED: rank 1 (", first);
+  EXPECT_SAYS("could not enter the new communicator", first);
+  EXPECT_SAYS("RLIMIT_NOFILE", first);
+  EXPECT_SAYS("KEEL_UNAVAILABLE", second);
+  EXPECT_SAYS("RLIMIT_NOFILE", second);
+  EXPECT_EQ(ask(1, "many files"), "KEEL_OK");
+  expect_both("split");
 }
 
 // It cannot map what the other one has.

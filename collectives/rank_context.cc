@@ -160,10 +160,9 @@ Status RankContext::resolve(uint32_t peer, const Place& place, uint32_t epoch, u
   if (status.ok()) return status;
   if (segment().failed()) return segment().failure_status();
   // Nobody answers for its memory: this rank may see it before whoever watches the process.
-  if (status.code() == KEEL_UNAVAILABLE) {
-    return failure(KEEL_RANK_FAILED, "{}: {}", team_->name(peer), status.text());
-  }
-  return status.with_prefix(team_->name(peer) + ": ");
+  if (status.code() == KEEL_RANK_FAILED) return status.with_prefix(team_->name(peer) + ": ");
+  // This rank may be the one that cannot: it may have no file, or no address space, left.
+  return status.with_prefix(fmt::format("the memory of {}: ", team_->name(peer)));
 }
 
 Status RankContext::read_attached(uint32_t peer, uint64_t address, uint64_t size, void* out) {

@@ -8,6 +8,7 @@
 
 #include "collectives/bootstrap/share_server.h"
 #include "collectives/exchange.h"
+#include "collectives/outcome.h"
 
 namespace keel {
 
@@ -94,9 +95,9 @@ Status split_team(RankContext& context, int32_t color, int32_t key, uint32_t fla
                    : fetch_object(team.attendee(first).process, invitation.segment,
                                   patience.deadline(), is_given_up, &meeting.segment);
       // It has ended, and this rank sees it before whoever watches its process.
-      if (status.code() == KEEL_UNAVAILABLE) {
-        status = failure(KEEL_RANK_FAILED, "{}: {}", team.name(first), status.text());
-      }
+      const bool has_ended = status.code() == KEEL_RANK_FAILED;
+      const std::string name = team.name(first);
+      status = status.with_prefix(has_ended ? name + ": " : "the memory that " + name + " made: ");
       // Whoever made it takes it back where the ranks have no other way left to meet.
       if (!status.ok() && context.segment().failed()) status = context.segment().failure_status();
     }
@@ -104,27 +105,32 @@ Status split_team(RankContext& context, int32_t color, int32_t key, uint32_t fla
   // What a rank cannot map, the others need not wait for.
   if (status.ok() && takes_part) status = Team::join(meeting, *out_rank, out_team);
   // Until all have fetched it, it has to be there.
-  std::vector<int32_t> fetched;
-  const Status met =
-      exchange(context, kSplitCollective, static_cast<int32_t>(status.code()), patience, &fetched);
+  std::vector<Outcome> fetched;
+  const Status met = exchange(context, kSplitCollective, Outcome(status), patience, &fetched);
   if (is_published) ShareServer::get().withdraw(own.segment);
-  const auto has_fetched = [](int32_t code) { return code == KEEL_OK; };
+  const auto has_fetched = [](const Outcome& outcome) { return outcome.ok(); };
   if (out_parts != nullptr && met.ok() &&
       std::all_of(fetched.begin(), fetched.end(), has_fetched)) {
     *out_parts = parts_of(choices);
   }
+  // The reason came with the rank's last word.
+  const bool is_made = !takes_part || invitations.empty() || invitations[first].status == KEEL_OK;
+  if (met.ok() && !is_made && first != context.rank()) {
+    return failure(KEEL_RANK_FAILED, "{}: {}", status.text(), fetched[first].text());
+  }
   KEEL_RETURN_IF_ERROR(status);
   KEEL_RETURN_IF_ERROR(met);
   for (uint32_t member : members) {
-    if (!takes_part || fetched[member] == KEEL_OK) continue;
+    if (!takes_part || fetched[member].ok()) continue;
     if (context.segment().failed()) return context.segment().failure_status();
     // The member has seen the end of the process that it was to fetch from, which may have told of
     // its own part before.
-    if (fetched[member] == KEEL_RANK_FAILED) {
+    if (fetched[member].code() == KEEL_RANK_FAILED) {
       return failure(KEEL_RANK_FAILED, "{} failed before {} could enter the new communicator",
                      team.name(first), team.name(member));
     }
-    return failure(KEEL_RANK_FAILED, "{} could not enter the new communicator", team.name(member));
+    return failure(KEEL_RANK_FAILED, "{} could not enter the new communicator: {}",
+                   team.name(member), fetched[member].text());
   }
   return {};
 }

@@ -10,6 +10,7 @@
 #include <set>
 #include <thread>
 
+#include "collectives/bootstrap/lifelines.h"
 #include "collectives/bootstrap/process_watch.h"
 #include "collectives/bootstrap/rank_list.h"
 #include "collectives/bootstrap/share_server.h"
@@ -73,6 +74,7 @@ Team::Team(std::vector<Attendee> attendees, std::unique_ptr<ControlSegment> segm
 Team::~Team() {
   if (is_urgent()) UrgentTraffic::get().remove(*segment_);
   for (uint64_t watch : watches_) ProcessWatch::get().unwatch(watch);
+  for (uint64_t lifeline : lifelines_) Lifelines::get().unwatch(lifeline);
 }
 
 Status Team::make_segment(const std::vector<Attendee>& attendees, FileDescriptor* out_segment) {
@@ -151,29 +153,34 @@ Status Team::watch_processes() {
   for (uint32_t rank = 0; rank < world(); ++rank) {
     const Attendee& attendee = attendees_[rank];
     if (here_[rank] || !watched.insert(attendee.process).second) continue;
-    const auto on_exit = [weak = weak_from_this(), process = attendee.process] {
-      if (const std::shared_ptr<Team> team = weak.lock()) team->end_process(process);
+    const auto on_loss = [weak = weak_from_this(),
+                          process = attendee.process](ControlSegment::Absence how) {
+      if (const std::shared_ptr<Team> team = weak.lock()) team->end_process(process, how);
     };
     uint64_t watch = 0;
-    KEEL_RETURN_IF_ERROR(
-        ProcessWatch::get().watch(attendee.pid, attendee.start_time, on_exit, &watch));
+    KEEL_RETURN_IF_ERROR(ProcessWatch::get().watch(
+        attendee.pid, attendee.start_time, [on_loss] { on_loss(ControlSegment::Absence::kDied); },
+        &watch));
     watches_.push_back(watch);
+    KEEL_RETURN_IF_ERROR(Lifelines::get().watch(
+        attendee.process, [on_loss] { on_loss(ControlSegment::Absence::kReplaced); }, &watch));
+    lifelines_.push_back(watch);
   }
   return {};
 }
 
-void Team::end_process(const ProcessToken& process) {
+void Team::end_process(const ProcessToken& process, ControlSegment::Absence how) {
   const auto is_missed = [&](uint32_t rank) {
     return attendees_[rank].process == process && !segment_->has_left(rank);
   };
   for (uint32_t rank = 0; rank < world(); ++rank) {
     if (!is_missed(rank) || segment_->is_at_rest(rank)) continue;
-    return abort(failure(KEEL_RANK_FAILED, "{} died", name(rank)));
+    return abort(ControlSegment::absence_status(how, name(rank)));
   }
   // It had succeeded in all that it had called. Others may still be at the end of that, and succeed
   // as well: a process that ends after its last operation fails none.
   for (uint32_t rank = 0; rank < world(); ++rank) {
-    if (is_missed(rank)) segment_->leave(rank, ControlSegment::Absence::kDied);
+    if (is_missed(rank)) segment_->leave(rank, how);
   }
 }
 

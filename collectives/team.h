@@ -119,8 +119,8 @@ class Team : public std::enable_shared_from_this<Team> {
   static Status map(std::vector<Attendee> attendees, const FileDescriptor& file,
                     std::shared_ptr<Team>* out_team);
   Status watch_processes();
-  // |process| has ended, with the ranks that have not left before.
-  void end_process(const ProcessToken& process);
+  // |process| has ended, or its program, with the ranks that have not left before.
+  void end_process(const ProcessToken& process, ControlSegment::Absence how);
 
   const std::vector<Attendee> attendees_;
   const std::shared_ptr<ControlSegment> segment_;
@@ -133,6 +133,7 @@ class Team : public std::enable_shared_from_this<Team> {
   std::vector<uint32_t> numbers_;
   bool is_local_ = true;
   std::vector<uint64_t> watches_;
+  std::vector<uint64_t> lifelines_;
   std::atomic<uint32_t> acting_{0};
   std::atomic<const void*> last_thread_{nullptr};
   std::atomic<uint32_t> last_rank_{0};

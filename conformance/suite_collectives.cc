@@ -8,6 +8,7 @@
 #include <cstring>
 #include <functional>
 #include <keel/plugin_kit.hpp>
+#include <keel/thread_start.hpp>
 #include <thread>
 
 #include "conformance/collective_values.h"
@@ -406,7 +407,8 @@ void abort_ends_all(const Context& context) {
     const Ranks ranks(context);
     const std::vector<Buffer> memory = allocate(ranks, kCount * 4);
     for (int i = 0; i < 4; ++i) all_reduce(ranks, memory, kCount);
-    std::thread aborting([&] { (void)keel_comm_abort(ranks.comm(ranks.world() - 1)); });
+    auto aborting = kit::start_thread<std::jthread>(
+        "keel-conform", [&] { (void)keel_comm_abort(ranks.comm(ranks.world() - 1)); });
     const std::vector<keel_status> statuses = ranks.statuses();
     aborting.join();
     for (uint32_t rank = 0; rank < ranks.world(); ++rank) {

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 #include <exception>
+#include <keel/thread_start.hpp>
 #include <mutex>
 #include <thread>
 
@@ -366,9 +367,11 @@ void threads(const Context& context) {
       if (!failure) failure = std::current_exception();
     }
   };
-  std::vector<std::thread> pool;
-  for (uint32_t index = 0; index < 4; ++index) pool.emplace_back(work, index);
-  for (std::thread& thread : pool) thread.join();
+  std::vector<std::jthread> pool;  // joins those that run where one more does not start
+  for (uint32_t index = 0; index < 4; ++index) {
+    pool.push_back(kit::start_thread<std::jthread>("keel-conform", work, index));
+  }
+  pool.clear();
   if (failure) std::rethrow_exception(failure);
 }
 

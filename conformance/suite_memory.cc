@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <keel/thread_start.hpp>
 #include <mutex>
 #include <thread>
 
@@ -340,9 +341,11 @@ void threads(const Context& context) {
       if (!failure) failure = std::current_exception();
     }
   };
-  std::vector<std::thread> pool;
-  for (int index = 0; index < kThreads; ++index) pool.emplace_back(work, index);
-  for (std::thread& thread : pool) thread.join();
+  std::vector<std::jthread> pool;  // joins those that run where one more does not start
+  for (int index = 0; index < kThreads; ++index) {
+    pool.push_back(kit::start_thread<std::jthread>("keel-conform", work, index));
+  }
+  pool.clear();
   if (failure) std::rethrow_exception(failure);
 }
 

@@ -34,8 +34,8 @@ keel_status api_call(Body&& body) noexcept {
       return report(status);
     }
     return status.code();
-  } catch (const std::bad_alloc&) {
-    return report(KEEL_OUT_OF_MEMORY, "out of host memory");
+  } catch (const std::bad_alloc& error) {
+    return report(Status::no_memory(error));
   } catch (const std::exception& error) {
     return report(KEEL_INTERNAL, error.what());
   }
@@ -71,8 +71,8 @@ keel_status api_short_call(const Usual& usual, const Full& full) noexcept {
       if (usual(*participant, &status)) [[likely]] {
         return status;
       }
-    } catch (const std::bad_alloc&) {
-      return report(KEEL_OUT_OF_MEMORY, "out of host memory");
+    } catch (const std::bad_alloc& error) {
+      return report(Status::no_memory(error));
     } catch (const std::exception& error) {
       return report(KEEL_INTERNAL, error.what());
     }

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <keel/plugin_kit.hpp>
+#include <keel/thread_start.hpp>
 #include <new>
 #include <utility>
 #include <vector>
@@ -76,7 +77,8 @@ class Notifications {
 
 }  // namespace
 
-Progress::Progress() : thread_([this] { run(); }) {}
+Progress::Progress()
+    : thread_(kit::start_thread<std::thread>("keel-progress", [this] { run(); })) {}
 
 Progress::~Progress() {
   stop();

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <keel/thread_start.hpp>
 
 namespace keel {
 
@@ -22,6 +23,16 @@ Status::Status(keel_status code, std::string text) {
 
 Status::Failure* const Status::no_memory_ =
     new Failure{1, KEEL_OUT_OF_MEMORY, "out of host memory"};
+
+Status Status::no_memory(const std::bad_alloc& error) {
+  const auto* const no_thread = dynamic_cast<const kit::NoThread*>(&error);
+  if (no_thread == nullptr) return no_memory();
+  try {
+    return {KEEL_OUT_OF_MEMORY, no_thread->what()};
+  } catch (const std::bad_alloc&) {
+    return no_memory();
+  }
+}
 
 void Status::release() noexcept {
   if (shared().references.fetch_sub(1, std::memory_order_acq_rel) == 1) delete &shared();

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -39,6 +40,9 @@ class [[nodiscard]] Status {
     status.retain();
     return status;
   }
+  // The same with the text of |error|, where that says more: which thread the system refused, and
+  // by which limits.
+  static Status no_memory(const std::bad_alloc& error);
   // A query's "not yet", which is no failure and has no text.
   static Status not_ready() {
     Status status;

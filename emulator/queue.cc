@@ -2,10 +2,10 @@
 #include "emulator/queue.h"
 
 #include <fmt/format.h>
-#include <pthread.h>
 #include <sys/prctl.h>
 
 #include <algorithm>
+#include <keel/thread_start.hpp>
 #include <new>
 #include <utility>
 #include <vector>
@@ -71,7 +71,9 @@ void StreamState::finish_record(Status status, Completion& completion, Time time
 // ---- queue ---------------------------------------------------------------------
 
 Queue::Queue(Device& device, uint64_t seed)
-    : device_(device), random_(seed), thread_([this] { run(); }) {}
+    : device_(device),
+      random_(seed),
+      thread_(kit::start_thread<std::thread>("keel-emulator", [this] { run(); })) {}
 
 // All that may fail for want of memory comes first.
 void Queue::push(Command command) {
@@ -102,7 +104,6 @@ void Queue::stop() {
 }
 
 void Queue::run() {
-  pthread_setname_np(pthread_self(), "keel-emulator");
   // The 50 us by which Linux lets timed sleeps run late are longer than many a command.
   if (device_.is_paced()) prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
   while (true) {

@@ -128,13 +128,13 @@ class Team {
       part.flags.push_back(bytes_.below(16));
     }
     std::unique_ptr<keel::Island> island;
-    (void)islands->split(parts, {}, kTimeoutNs, patience, &island);
+    (void)islands->split(here_.device, parts, {}, kTimeoutNs, patience, &island);
   }
 
  private:
   // What the rank would say in all the exchanges there may be, before this one looks. Of what is
   // larger than a post there are two places, which the later ones find as the earlier left them:
-  // an empty name of a library is also the code of one that has done well.
+  // an id that was not inherited is also the code of a rank that has done well.
   void post_all(uint32_t rank, const keel::IslandPlan& expected) {
     put_id(theirs_->eager(rank, 1));
     for (uint64_t sequence = 0; sequence < ControlSegment::kPosts; ++sequence) {
@@ -177,7 +177,6 @@ class Team {
   }
   void put_id(uint8_t* place) {
     keel::NativeId id;
-    id.status = bytes_.one_in(8) ? static_cast<int32_t>(bytes_.word()) : KEEL_OK;
     id.size = bytes_.usually(128, 4, 65536);  // as the emulated chip's
     id.inherited = bytes_.usually(0, 8, 256);
     for (uint32_t i = 0; i < 32; ++i) id.bytes[i] = bytes_.byte();

@@ -28,6 +28,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const keel::ByteView bytes(data, size);
   keel::ObjectId object;
   if (keel::parse_request(bytes, &object).ok()) expect_same(keel::write_request(object), bytes);
+  if (keel::parse_hold(bytes).ok()) expect_same(keel::write_hold(), bytes);
   keel::Hello hello;
   if (keel::parse_hello(bytes, &hello).ok()) {
     if (hello.self.rank >= hello.world) __builtin_trap();

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/cpu/stream.h"
 
-#include <pthread.h>
-
 #include <keel/plugin_kit.hpp>
+#include <keel/thread_start.hpp>
 
 #include "backends/cpu/device.h"
 #include "backends/cpu/thread_pool.h"
 
 namespace keel::cpu {
 
-Stream::Stream(Device& device) : device_(device), thread_([this] { run(); }) {
-  pthread_setname_np(thread_.native_handle(), "keel-cpu-stream");
-}
+Stream::Stream(Device& device)
+    : device_(device),
+      thread_(kit::start_thread<std::thread>("keel-cpu-stream", [this] { run(); })) {}
 
 Stream::~Stream() {
   {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backends/cpu/thread_pool.h"
 
-#include <pthread.h>
 #include <sched.h>
 
 #include <algorithm>
 #include <chrono>
+#include <keel/thread_start.hpp>
+#include <new>
 
 namespace keel::cpu {
 namespace {
@@ -50,19 +51,30 @@ ThreadPool::ThreadPool(int cores) : cores_(cores), free_cores_(cores) {
   g_budgets += cores;
   helpers_.reserve(static_cast<size_t>(cores - 1));
   for (int i = 1; i < cores; ++i) helpers_.push_back(std::make_unique<Helper>());
-  for (const auto& helper : helpers_) {
-    helper->thread = std::thread([this, self = helper.get()] { help(*self); });
-    pthread_setname_np(helper->thread.native_handle(), "keel-cpu-helper");
+  try {
+    for (const auto& helper : helpers_) {
+      helper->thread = kit::start_thread<std::thread>("keel-cpu-helper",
+                                                      [this, self = helper.get()] { help(*self); });
+    }
+  } catch (const std::bad_alloc&) {
+    stop();  // the helpers that run use this object
+    throw;
   }
 }
 
 ThreadPool::~ThreadPool() {
+  stop();
+}
+
+void ThreadPool::stop() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
   for (const auto& helper : helpers_) helper->posted.notify_one();
-  for (const auto& helper : helpers_) helper->thread.join();
+  for (const auto& helper : helpers_) {
+    if (helper->thread.joinable()) helper->thread.join();
+  }
   g_budgets -= cores_;
 }
 

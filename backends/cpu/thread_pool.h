@@ -105,6 +105,7 @@ class ThreadPool {
     std::thread thread;
   };
 
+  void stop();
   void acquire();
   void release(int cores);
   int take_spare(int most);

@@ -2,6 +2,7 @@
 #include "backends/vulkan/queue.h"
 
 #include <algorithm>
+#include <keel/thread_start.hpp>
 
 #include "backends/vulkan/result.h"
 
@@ -115,8 +116,11 @@ void Queue::notify(uint64_t value, keel_notify_fn fn, void* user) {
   }
   {
     const std::lock_guard lock(notify_mutex_);
+    // First: a caller that is told of a failure is not called back.
+    if (!notifier_.joinable()) {
+      notifier_ = kit::start_thread<std::thread>("keel-vulkan", [this] { run_notifier(); });
+    }
     pending_.push_back({value, fn, user});
-    if (!notifier_.joinable()) notifier_ = std::thread([this] { run_notifier(); });
   }
   notify_wake_.notify_one();
 }

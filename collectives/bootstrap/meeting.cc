@@ -12,6 +12,7 @@
 #include "collectives/bootstrap/meeting_place.h"
 #include "collectives/bootstrap/meeting_server.h"
 #include "collectives/bootstrap/messages.h"
+#include "collectives/bootstrap/namespaces.h"
 #include "collectives/bootstrap/system_failure.h"
 #include "collectives/bootstrap/unix_socket.h"
 
@@ -30,7 +31,7 @@ Status check_attendee(const Attendee& self, uint32_t world) {
     return failure(KEEL_INVALID_ARGUMENT, "rank is {}, world {}", self.rank, world);
   }
   // The others would refuse it, so that it is refused here, where it can be named.
-  const Hello hello = {world, self};
+  const Hello hello = {world, self, /*pid_namespace=*/0};
   Hello again;
   const Status parsed = parse_hello(write_hello(hello), &again);
   if (!parsed.ok()) {
@@ -125,30 +126,38 @@ Status attend_meeting(const keel_unique_id& id, const Attendee& self, uint32_t w
   Peer peer;
   const Status connected =
       connect_to(place.socket_name(), place.absence(), deadline, &socket, &peer);
-  if (!connected.ok()) {
-    return connected.with_prefix(fmt::format("{}{} {}: ", who, place.text(),
-                                             place.absence() == Absence::kFails
-                                                 ? "is over, or the process that made it has ended"
-                                                 : "is not served"));
+  if (connected.code() == KEEL_NOT_FOUND || connected.code() == KEEL_TIMED_OUT) {
+    const bool is_over = connected.code() == KEEL_NOT_FOUND;
+    return failure(is_over ? KEEL_UNAVAILABLE : KEEL_TIMED_OUT,
+                   "{}{} {}: {} (abstract Unix socket): {}", who, place.text(),
+                   is_over ? "is over, or the process that made it has ended" : "is not served",
+                   connected.text(), meeting_conditions());
   }
+  KEEL_RETURN_IF_ERROR(connected.with_prefix(fmt::format("{}{}: ", who, place.text())));
   std::vector<FileDescriptor> reserved;
   KEEL_RETURN_IF_ERROR(reserve_descriptors(socket.get(), &reserved).with_prefix(who));
   // Whoever refuses to listen may still say why.
-  const Status greeted = send_packet(socket.get(), write_hello({world, self}), {});
+  const Status greeted =
+      send_packet(socket.get(), write_hello({world, self, namespace_number("pid")}), {});
   if (greeted.failed() && greeted.code() != KEEL_ABORTED) return greeted.with_prefix(who);
 
   Packet packet;
   const Status received = wait_for_answer(socket.get(), deadline, std::move(reserved), &packet);
   const std::string at = fmt::format("{}{}, process {}: ", who, place.text(), peer.pid);
   if (received.code() == KEEL_ABORTED) {
-    return failure(KEEL_RANK_FAILED,
-                   "{}the process that serves the meeting has ended, or has "
-                   "ended the meeting",
-                   at);
+    return failure(
+        KEEL_RANK_FAILED,
+        "{}the process that serves the meeting at '{}' (abstract Unix socket) has ended, "
+        "or has ended the meeting",
+        at, place.socket_name());
   }
   KEEL_RETURN_IF_ERROR(received.with_prefix(at));
   Status answer;
   KEEL_RETURN_IF_ERROR(parse_answer(packet.bytes, &answer).with_prefix(at));
+  if (answer.code() == KEEL_TIMED_OUT) {
+    return failure(KEEL_TIMED_OUT, "{}{}; process {} serves at '{}' (abstract Unix socket): {}",
+                   who, answer.text(), peer.pid, place.socket_name(), meeting_conditions());
+  }
   KEEL_RETURN_IF_ERROR(answer.with_prefix(who));
   if (packet.descriptors.size() != kAnswerDescriptors) {
     return failure(KEEL_DATA_LOSS, "{}{} descriptors came, not {}", at, packet.descriptors.size(),

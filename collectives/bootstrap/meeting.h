@@ -50,6 +50,8 @@ keel_unique_id meeting_id(const std::string& name);
 //  - KEEL_RANK_FAILED, at once and for all ranks: a rank that had come, which is named, or the
 //    process that serves, has ended;
 //  - KEEL_PERMISSION_DENIED: another user's process serves the meeting;
+//  - KEEL_UNSUPPORTED, at once and for all ranks: a rank, which is named, is in another pid
+//    namespace than the process that serves, and cannot be watched by its pid;
 //  - whatever the factory returned, for all ranks.
 // Thread-safe.
 Status attend_meeting(const keel_unique_id& id, const Attendee& self, uint32_t world,

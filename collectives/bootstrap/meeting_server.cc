@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "collectives/bootstrap/listener.h"
+#include "collectives/bootstrap/namespaces.h"
 #include "collectives/bootstrap/rank_list.h"
 #include "collectives/bootstrap/service_thread.h"
 #include "collectives/bootstrap/system_failure.h"
@@ -55,13 +56,6 @@ Status MeetingServer::start(const MeetingPlace& place, SegmentFactory factory) {
 }
 
 void MeetingServer::on_peer(FileDescriptor socket, const Peer& peer) {
-  if (peer.pid <= 0) {
-    send_answer(socket.get(), failure(KEEL_UNSUPPORTED,
-                                      "the process that serves {} cannot see this one: they are "
-                                      "in different pid namespaces",
-                                      place_.text()));
-    return;
-  }
   const Connection connection = {.socket = socket.get(), .peer = peer};
   uint64_t id = 0;
   const Status added = ServiceThread::get().add(
@@ -114,6 +108,11 @@ Status MeetingServer::on_hello(uint64_t id, Connection& connection, ByteView byt
   }
   KEEL_RETURN_IF_ERROR(check_place(hello));
   const uint32_t rank = hello.self.rank;
+  if (failure_.ok()) {
+    // The job cannot meet without this rank, which another attempt does not move.
+    const Status visible = check_namespace(hello, connection.peer);
+    if (!visible.ok()) fail(visible.with_prefix(place_.text() + ": "));
+  }
   if (!failure_.ok()) {
     answered_.insert(rank);
     stop_listening_if_all_know();
@@ -144,6 +143,21 @@ Status MeetingServer::check_place(const Hello& hello) const {
                    hello.self.rank, seat->second.attendee.pid, seat->second.attendee.device);
   }
   return {};
+}
+
+// The pids of the roster are those that this process sees. In another namespace they are nobody's,
+// or another process's, whose end would be taken for the rank's.
+Status MeetingServer::check_namespace(const Hello& hello, const Peer& peer) {
+  const uint64_t own = namespace_number("pid");
+  const uint64_t theirs = hello.pid_namespace;
+  const bool is_other = own != 0 && theirs != 0 && own != theirs;
+  if (!is_other && peer.pid > 0) return {};
+  return failure(
+      KEEL_UNSUPPORTED,
+      "rank {} ({}, pid namespace {}) and the process {} that serves the meeting (pid "
+      "namespace {}) are in different pid namespaces: start all ranks in one (containers: "
+      "one for all, or that of the host)",
+      hello.self.rank, hello.self.device, theirs, getpid(), own);
 }
 
 // From a rank that has come: its end, or its question at its deadline.

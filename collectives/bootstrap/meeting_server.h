@@ -45,6 +45,7 @@ class MeetingServer : public std::enable_shared_from_this<MeetingServer> {
   void on_event(uint64_t id, uint32_t events);
   Status on_hello(uint64_t id, Connection& connection, ByteView bytes);
   Status check_place(const Hello& hello) const;
+  static Status check_namespace(const Hello& hello, const Peer& peer);
   void on_word(uint64_t id, const Connection& connection);
   void leave(uint64_t id, const Status& answer);
   void forget(uint64_t id);

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "collectives/bootstrap/meeting_place.h"
+#include "collectives/bootstrap/namespaces.h"
 #include "collectives/bootstrap/process_watch.h"
 #include "collectives/bootstrap/testing/child_process.h"
 #include "collectives/bootstrap/testing/sockets.h"
@@ -417,6 +418,45 @@ int connect_as_nobody(const std::vector<std::string>& arguments) {
       connect_to(name, Absence::kFails, Deadline::after(kPatienceNs), &socket, &peer);
   if (refused.code() != KEEL_PERMISSION_DENIED) return 1;
   return std::string(refused.text()).find("uid 0, not 65534") != std::string::npos ? 0 : 2;
+}
+
+TEST(MeetingTest, RankOfAnotherPidNamespaceIsRefusedToAll) {
+  keel_unique_id id = {};
+  ASSERT_TRUE(serve_meeting(make_segment, &id).ok());
+  MeetingPlace place;
+  ASSERT_TRUE(MeetingPlace::parse(id, &place).ok());
+  Rank rank(id, 0, 3);
+  wait_until_only(id, 1, 3, "rank 2 of 3 has not come");
+  const uint64_t elsewhere = namespace_number("pid") + 1;
+  const FileDescriptor socket = stranger(place.socket_name());
+  send_raw(socket, write_hello({3, attendee(2), elsewhere}));
+  Meeting meeting;
+  for (const Status& status :
+       {answer_to(socket), Status(rank.status()), attend(id, 1, 3, &meeting)}) {
+    EXPECT_EQ(status.code(), KEEL_UNSUPPORTED) << status.text();
+    const std::string text = status.text();
+    EXPECT_NE(text.find("rank 2 (cpu:2, pid namespace " + std::to_string(elsewhere)),
+              std::string::npos)
+        << text;
+    EXPECT_NE(text.find("pid namespace " + std::to_string(elsewhere - 1)), std::string::npos)
+        << text;
+  }
+}
+
+TEST(MeetingTest, FailureToMeetSaysWhereAndWhatToCheck) {
+  const std::string socket = MeetingPlace::named("nobody serves this").socket_name();
+  Meeting meeting;
+  const Status unserved = attend(meeting_id("nobody serves this"), 1, 2, &meeting, kShortNs);
+  keel_unique_id id = {};
+  ASSERT_TRUE(serve_meeting(make_segment, &id).ok());
+  const Status alone = attend(id, 1, 2, &meeting, kShortNs);
+  for (const Status& status : {unserved, alone}) {
+    EXPECT_EQ(status.code(), KEEL_TIMED_OUT) << status.text();
+    const std::string text = status.text();
+    EXPECT_NE(text.find("'keel-meet-"), std::string::npos) << text;
+    EXPECT_NE(text.find(meeting_conditions()), std::string::npos) << text;
+  }
+  EXPECT_NE(std::string(unserved.text()).find(socket), std::string::npos) << unserved.text();
 }
 
 TEST(MeetingTest, AnotherUserIsRefused) {

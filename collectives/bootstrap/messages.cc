@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint32_t kMagic = 0x4c45454b;  // "KEEL"
 constexpr uint16_t kVersion = 1;
-enum class Kind : uint16_t { kRequest = 1, kHello, kQuestion, kAnswer, kRoster };
+enum class Kind : uint16_t { kRequest = 1, kHello, kQuestion, kAnswer, kRoster, kHold };
 constexpr size_t kSizeOffset = 8;  // after magic, version and kind
 
 // Appends numbers as they lie in memory.
@@ -170,10 +170,19 @@ Status parse_request(ByteView bytes, ObjectId* out_id) {
   return {};
 }
 
+Bytes write_hold() {
+  return Writer(Kind::kHold).finish();
+}
+
+Status parse_hold(ByteView bytes) {
+  return Reader(bytes, Kind::kHold).finish();
+}
+
 Bytes write_hello(const Hello& hello) {
   Writer writer(Kind::kHello);
   writer.put(hello.world);
   writer.put(hello.self);
+  writer.put(hello.pid_namespace);
   return writer.finish();
 }
 
@@ -182,6 +191,7 @@ Status parse_hello(ByteView bytes, Hello* out_hello) {
   Hello hello;
   hello.world = reader.take<uint32_t>();
   hello.self = reader.take_attendee();
+  hello.pid_namespace = reader.take<uint64_t>();
   KEEL_RETURN_IF_ERROR(reader.finish());
   check_rank(reader, hello.self.rank, hello.world);
   KEEL_RETURN_IF_ERROR(reader.finish());

@@ -24,10 +24,15 @@ using ByteView = std::span<const uint8_t>;
 Bytes write_request(const ObjectId& id);
 Status parse_request(ByteView bytes, ObjectId* out_id);
 
+// Wants the connection held until one of the two processes ends, or execs. Not answered.
+Bytes write_hold();
+Status parse_hold(ByteView bytes);
+
 // A rank has come.
 struct Hello {
   uint32_t world = 0;
   Attendee self;
+  uint64_t pid_namespace = 0;  // namespace_number("pid")
 };
 Bytes write_hello(const Hello& hello);
 Status parse_hello(ByteView bytes, Hello* out_hello);

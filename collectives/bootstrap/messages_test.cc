@@ -39,12 +39,13 @@ std::vector<Example> examples() {
          ObjectId id;
          return parse_request(bytes, &id);
        }},
-      {write_hello({8, attendee(7)}),
+      {write_hello({8, attendee(7), 4026531836}),
        [](ByteView bytes) {
          Hello hello;
          return parse_hello(bytes, &hello);
        }},
       {write_question(), parse_question},
+      {write_hold(), parse_hold},
       {write_answer(failure(KEEL_TIMED_OUT, "too late")),
        [](ByteView bytes) {
          Status answer;

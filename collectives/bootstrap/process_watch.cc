@@ -51,6 +51,22 @@ Status process_start_time(int64_t pid, uint64_t* out_start_time) {
   return failure(KEEL_INTERNAL, "{} has no start time", path);
 }
 
+namespace {
+
+// Not where it is that of another pid namespace, in which pids are other processes.
+bool proc_shows_own_pids() {
+  std::array<char, 32> shown = {};
+  return readlink("/proc/self", shown.data(), shown.size() - 1) > 0 &&
+         std::string_view(shown.data()) == fmt::format("{}", getpid());
+}
+
+}  // namespace
+
+Status own_start_time(uint64_t* out_start_time) {
+  *out_start_time = 0;
+  return proc_shows_own_pids() ? process_start_time(getpid(), out_start_time) : Status();
+}
+
 ProcessWatch& ProcessWatch::get() {
   static ProcessWatch& instance = *new ProcessWatch;
   return instance;
@@ -67,7 +83,7 @@ Status ProcessWatch::watch(int64_t pid, uint64_t start_time, std::function<void(
     }
     if (errno != ESRCH) return system_failure(errno, fmt::format("pidfd_open of {}", pid));
     has_ended = true;
-  } else {
+  } else if (start_time != 0 && proc_shows_own_pids()) {
     // Looked at while the descriptor holds on to the process: whichever it is, it stays.
     uint64_t started = 0;
     const Status read = process_start_time(pid, &started);

@@ -117,6 +117,17 @@ TEST(ProcessWatchTest, APidThatIsAnothersNow) {
   EXPECT_EQ(itself.calls(), 0);
 }
 
+TEST(ProcessWatchTest, ProcessWithoutAKnownStartIsWatched) {
+  ChildProcess child("wait", {});
+  EXPECT_EQ(child.read_line(), "here");
+  Watch watch(child.pid(), 0);
+  Watch gone(getpid(), start_time_of(getpid()) + 1);
+  gone.wait();  // the service thread has been at both
+  EXPECT_EQ(watch.calls(), 0);
+  child.kill();
+  watch.wait();
+}
+
 TEST(ProcessWatchTest, OnceUnwatchedNothingIsCalled) {
   for (int time = 0; time < 20; ++time) {
     ChildProcess child("wait", {});

@@ -12,7 +12,8 @@
 #include <chrono>
 #include <cstdlib>
 #include <exception>
-#include <system_error>
+#include <keel/thread_start.hpp>
+#include <new>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -87,9 +88,9 @@ Status ServiceThread::start_locked() {
   wake_ = std::move(wake);
   try {
     SignalsBlocked blocked;
-    std::thread([this] { run(); }).detach();
-  } catch (const std::system_error& error) {
-    return failure(KEEL_UNAVAILABLE, "the service thread does not start: {}", error.what());
+    kit::start_thread<std::thread>("keel-service", [this] { run(); }).detach();
+  } catch (const std::bad_alloc& error) {
+    return Status::no_memory(error);
   }
   started_ = true;
   // What callbacks use may be destroyed later in the exit of the process.
@@ -221,7 +222,6 @@ int ServiceThread::timeout_ms() {
 
 void ServiceThread::run() {
   t_is_service_thread = true;
-  pthread_setname_np(pthread_self(), "keel-service");
   int epoll = -1;
   {
     std::lock_guard lock(mutex_);

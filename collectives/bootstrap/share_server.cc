@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cerrno>
+#include <optional>
 #include <utility>
 
 #include "collectives/bootstrap/listener.h"
@@ -56,6 +57,11 @@ Status ShareServer::publish(FileDescriptor fd, ObjectId* out_id) {
   if (object.count++ == 0) object.fd = std::move(fd);
   *out_id = id;
   return {};
+}
+
+Status ShareServer::listen() {
+  std::lock_guard lock(mutex_);
+  return listen_locked();
 }
 
 Status ShareServer::listen_locked() {
@@ -109,8 +115,9 @@ void ShareServer::on_peer(FileDescriptor socket, const Peer& peer) {
       [this, number, peer](uint64_t id, uint32_t events) {
         // One question a connection. Silence is none, but where the socket was said to be readable
         // and is not: what has been asked may still come.
-        if (events != 0 && !on_request(number, peer)) return;
-        ServiceThread::get().remove(id);
+        const Next next = events == 0 ? Next::kClose : on_request(number, peer);
+        if (next == Next::kHold) ServiceThread::get().set_deadline(id, std::nullopt);
+        if (next == Next::kClose) ServiceThread::get().remove(id);
       },
       &connection);
   if (!added.ok()) {
@@ -120,18 +127,19 @@ void ShareServer::on_peer(FileDescriptor socket, const Peer& peer) {
   ServiceThread::get().set_deadline(connection, Deadline::after(kPatienceNs));
 }
 
-bool ShareServer::on_request(int socket, const Peer& peer) {
-  const Status answered = answer(socket, peer);
-  if (answered.code() == KEEL_NOT_READY) return false;
+ShareServer::Next ShareServer::on_request(int socket, const Peer& peer) {
+  Packet packet;
+  Status answered = receive_packet(socket, &packet);
+  if (answered.code() == KEEL_NOT_READY) return Next::kWait;
+  if (answered.ok() && parse_hold(packet.bytes).ok()) return Next::kHold;
+  if (answered.ok()) answered = answer(packet.bytes, socket, peer);
   if (!answered.ok()) send_answer(socket, answered);
-  return true;
+  return Next::kClose;
 }
 
-Status ShareServer::answer(int socket, const Peer& peer) {
-  Packet packet;
-  KEEL_RETURN_IF_ERROR(receive_packet(socket, &packet));
+Status ShareServer::answer(ByteView request, int socket, const Peer& peer) {
   ObjectId id;
-  KEEL_RETURN_IF_ERROR(parse_request(packet.bytes, &id));
+  KEEL_RETURN_IF_ERROR(parse_request(request, &id));
   std::lock_guard lock(mutex_);  // so that it is not closed, and its number another file's
   int fd = -1;
   KEEL_RETURN_IF_ERROR(find_locked(id, &fd));
@@ -146,8 +154,11 @@ Status fetch_object(const ProcessToken& owner, const ObjectId& id, const Deadlin
   const std::string what = fmt::format("object {}:{} of {}: ", id.device, id.inode, owner.hex());
   FileDescriptor socket;
   Peer peer;
-  KEEL_RETURN_IF_ERROR(
-      connect_to(share_name(owner), Absence::kFails, deadline, &socket, &peer).with_prefix(what));
+  const Status connected = connect_to(share_name(owner), Absence::kFails, deadline, &socket, &peer);
+  if (connected.code() == KEEL_NOT_FOUND) {
+    return failure(KEEL_RANK_FAILED, "{}it has ended: {}", what, connected.text());
+  }
+  KEEL_RETURN_IF_ERROR(connected.with_prefix(what));
   // Whoever refuses to listen may still say why.
   const Status asked = send_packet(socket.get(), write_request(id), {});
   if (asked.failed() && asked.code() != KEEL_ABORTED) return asked.with_prefix(what);
@@ -160,7 +171,7 @@ Status fetch_object(const ProcessToken& owner, const ObjectId& id, const Deadlin
     received = receive_packet(socket.get(), slice, &packet);
   } while (received.code() == KEEL_TIMED_OUT && !deadline.passed());
   if (received.code() == KEEL_ABORTED) {
-    return failure(KEEL_UNAVAILABLE, "{}it ended before it answered", from);
+    return failure(KEEL_RANK_FAILED, "{}it ended before it answered", from);
   }
   KEEL_RETURN_IF_ERROR(received.with_prefix(from));
   Status answer;

@@ -10,6 +10,7 @@
 
 #include "collectives/bootstrap/file_descriptor.h"
 #include "collectives/bootstrap/identity.h"
+#include "collectives/bootstrap/messages.h"
 #include "collectives/bootstrap/unix_socket.h"
 #include "core/deadline.h"
 #include "core/status.h"
@@ -17,8 +18,9 @@
 namespace keel {
 
 // Hands out descriptors of what was published, from the service thread, to processes of the
-// same user that ask by the id: fetch_object(). It listens at a name made of the token, from
-// the first publish() until the process ends. One a process, never destroyed. Thread-safe.
+// same user that ask by the id: fetch_object(); and holds connections for Lifelines. It listens at
+// a name made of the token, from the first publish() or listen() until the process ends, or execs.
+// One a process, never destroyed. Thread-safe.
 class ShareServer {
  public:
   static ShareServer& get();
@@ -28,6 +30,9 @@ class ShareServer {
   // What others call this process.
   const ProcessToken& token() const { return token_; }
 
+  // Others can connect once this has returned. KEEL_UNAVAILABLE when this process may open no more
+  // files; KEEL_OUT_OF_MEMORY without a thread; KEEL_FORKED.
+  Status listen();
   // |fd|: a memfd that is sealed against shrinking (F_SEAL_SHRINK), since whoever maps it
   // would otherwise die of SIGBUS when its owner cut it; KEEL_FAILED_PRECONDITION else. An
   // object published twice must be withdrawn twice. KEEL_FORKED.
@@ -49,9 +54,10 @@ class ShareServer {
   ShareServer();
   Status listen_locked();
   void on_peer(FileDescriptor socket, const Peer& peer);
-  // False: there is none yet.
-  bool on_request(int socket, const Peer& peer);
-  Status answer(int socket, const Peer& peer);
+  // The state of a connection after its question.
+  enum class Next { kWait, kHold, kClose };
+  Next on_request(int socket, const Peer& peer);
+  Status answer(ByteView request, int socket, const Peer& peer);
   Status find_locked(const ObjectId& id, int* out_fd);
 
   ProcessToken token_;
@@ -62,8 +68,9 @@ class ShareServer {
 };
 
 // What |owner| published as |id|; a descriptor of the caller's own. A process that is stopped
-// never answers: |is_given_up| is asked every 20 ms, and KEEL_ABORTED then. KEEL_UNAVAILABLE when
-// the owner has ended, or when it or this process may open no more files; KEEL_NOT_FOUND;
+// never answers: |is_given_up| is asked every 20 ms, and KEEL_ABORTED then. KEEL_RANK_FAILED when
+// the owner has ended; KEEL_UNAVAILABLE when it or this process may open no more files;
+// KEEL_NOT_FOUND;
 // KEEL_PERMISSION_DENIED when it is another user's; KEEL_TIMED_OUT; KEEL_FAILED_PRECONDITION
 // when what came is another object, or one that may shrink; KEEL_DATA_LOSS when the answer is
 // none. Thread-safe.

@@ -155,7 +155,7 @@ TEST(ShareServerTest, AnotherProcessesObject) {
   owner.write_line("");
   EXPECT_EQ(owner.wait(), 0);
   EXPECT_EQ(pread(fd.get(), found.data(), found.size(), 0), 5);
-  EXPECT_EQ(fetch(shared.token, shared.id, &fd).code(), KEEL_UNAVAILABLE);
+  EXPECT_EQ(fetch(shared.token, shared.id, &fd).code(), KEEL_RANK_FAILED);
 }
 
 TEST(ShareServerTest, IsCounted) {
@@ -316,7 +316,7 @@ TEST(ShareServerTest, AnswersThatAreNone) {
     EXPECT_TRUE(status.code() == KEEL_DATA_LOSS || status.code() == KEEL_UNSUPPORTED)
         << status.text();
   }
-  EXPECT_EQ(fetch_from_liar(id_of(wanted), [](int) {}).code(), KEEL_UNAVAILABLE);
+  EXPECT_EQ(fetch_from_liar(id_of(wanted), [](int) {}).code(), KEEL_RANK_FAILED);
   // Silence, until the deadline: the liar waits for its peer to go.
   const Status silent = fetch_from_liar(
       id_of(wanted),

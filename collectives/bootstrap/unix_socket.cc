@@ -123,7 +123,7 @@ Status connect_to(const std::string& name, Absence absence, const Deadline& dead
     }
     const bool is_absent = error == ECONNREFUSED;
     if (is_absent && absence == Absence::kFails) {
-      return failure(KEEL_UNAVAILABLE, "no process listens at '{}'", name);
+      return failure(KEEL_NOT_FOUND, "no process listens at '{}'", name);
     }
     if (!is_absent && error != EAGAIN) {  // EAGAIN: its queue of connections is full
       return system_failure(error, fmt::format("connect to '{}'", name));

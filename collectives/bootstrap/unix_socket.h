@@ -42,8 +42,9 @@ Status listen_at(const std::string& name, FileDescriptor* out_socket);
 
 // What to do about a name at which nobody listens.
 enum class Absence { kFails, kIsWaitedFor };
-// Connects to whoever listens at |name|. KEEL_UNAVAILABLE when nobody does; KEEL_TIMED_OUT;
-// KEEL_PERMISSION_DENIED when it is a process of another user, who may have taken the name.
+// Connects to the process that listens at |name|. KEEL_NOT_FOUND when none does; KEEL_TIMED_OUT;
+// KEEL_PERMISSION_DENIED when it is a process of another user, who may have taken the name;
+// KEEL_UNAVAILABLE when this process may open no more files.
 Status connect_to(const std::string& name, Absence absence, const Deadline& deadline,
                   FileDescriptor* out_socket, Peer* out_peer);
 

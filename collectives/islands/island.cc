@@ -6,8 +6,8 @@
 #include <condition_variable>
 #include <functional>
 #include <keel/plugin_kit.hpp>
+#include <keel/thread_start.hpp>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -46,25 +46,30 @@ class Making {
                       std::shared_ptr<Making>* out_making) {
     auto making = std::make_shared<Making>(device, name, std::move(make));
     try {
-      std::thread([making] { making->run(); }).detach();
-    } catch (const std::system_error&) {
-      return failure(KEEL_OUT_OF_MEMORY, "{}: no thread for {}", device->name(), name);
+      kit::start_thread<std::thread>("keel-native", [making] { making->run(); }).detach();
+    } catch (const kit::NoThread& error) {
+      return failure(KEEL_OUT_OF_MEMORY, "{}: {}: {}", device->name(), name, error.what());
     }
     *out_making = std::move(making);
     return {};
   }
 
   // Until it is over, or |segment| has failed, or the deadline has passed by more than a second,
-  // which is the library's to say so itself.
+  // which is the library's to say so itself. A library that gives up because of another rank does
+  // not know why; that rank says so in |segment|: at once, or after that second where its own call
+  // hangs. So a failure of that kind waits for the reason, and is returned where none comes.
   Status await(const ControlSegment& segment, const Deadline& deadline,
                keel_plugin_comm** out_native) {
-    constexpr int64_t kSlackNs = 1'000'000'000;
     const Deadline latest = Deadline::after(deadline.remaining_ns() + kSlackNs);
     std::unique_lock lock(mutex_);
     while (!is_over_ && !segment.failed() && !latest.passed()) {
       over_.wait_for(lock, std::chrono::nanoseconds(Patience::kSliceNs));
     }
     if (is_over_) {
+      const keel_status code = status_.code();
+      if (code == KEEL_RANK_FAILED || code == KEEL_TIMED_OUT || code == KEEL_ABORTED) {
+        return await_reason(segment);
+      }
       *out_native = native_;
       return status_;
     }
@@ -79,6 +84,15 @@ class Making {
   }
 
  private:
+  Status await_reason(const ControlSegment& segment) const {
+    constexpr int64_t kGraceNs = 2 * kSlackNs;
+    const Deadline deadline = Deadline::after(kGraceNs);
+    while (!segment.failed() && !deadline.passed()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    if (segment.failed()) return segment.failure_status();
+    return failure(status_.code(), "{} (no other rank said why)", status_.text());
+  }
   void run() {
     keel_plugin_comm* native = nullptr;
     Status status = device_->check(make_(&native), name_);
@@ -89,6 +103,8 @@ class Making {
     is_over_ = true;
     over_.notify_all();
   }
+
+  static constexpr int64_t kSlackNs = 1'000'000'000;
 
   const Ref<Device> device_;
   const char* const name_;
@@ -104,10 +120,8 @@ class Making {
 }  // namespace
 
 Status Island::create(const Ref<Device>& device, const NativeId& id, uint32_t index, uint32_t size,
-                      bool is_urgent, int64_t timeout_ns, const ControlSegment& segment,
+                      StreamLease stream, int64_t timeout_ns, const ControlSegment& segment,
                       const Deadline& deadline, std::unique_ptr<Island>* out_island) {
-  Ref<Stream> stream;
-  KEEL_RETURN_IF_ERROR(device->lease_stream(&stream, is_urgent));
   // Not what is left of the deadline: that may be next to nothing, and the library would give up
   // every later operation after as much.
   std::shared_ptr<Making> entrance;
@@ -121,23 +135,18 @@ Status Island::create(const Ref<Device>& device, const NativeId& id, uint32_t in
       &entrance);
   keel_plugin_comm* native = nullptr;
   if (made.ok()) made = entrance->await(segment, deadline, &native);
-  if (!made.ok()) {
-    device->return_stream(std::move(stream));
-    return made;
-  }
+  KEEL_RETURN_IF_ERROR(made);
   out_island->reset(new Island(device, native, std::move(stream), index, size));
   return {};
 }
 
-Status Island::split(std::span<const uint32_t> members, uint32_t index, bool is_urgent,
+Status Island::split(std::span<const uint32_t> members, uint32_t index, StreamLease stream,
                      int64_t timeout_ns, const ControlSegment& segment, const Deadline& deadline,
                      std::unique_ptr<Island>* out_island) {
   const keel_ccl_table* table = device_->ccl_table();
   if (!KEEL_HAS(keel_ccl_table, table, split)) {
     return failure(KEEL_UNSUPPORTED, "{}: the plugin has no ccl.split", device_->name());
   }
-  Ref<Stream> stream;
-  if (!members.empty()) KEEL_RETURN_IF_ERROR(device_->lease_stream(&stream, is_urgent));
   std::shared_ptr<Making> splitting;
   Status made = Making::start(
       device_, "ccl.split",
@@ -154,7 +163,6 @@ Status Island::split(std::span<const uint32_t> members, uint32_t index, bool is_
                                  static_cast<uint32_t>(members.size())));
     return {};
   }
-  if (stream) device_->return_stream(std::move(stream));
   if (made.ok() || made.code() == KEEL_UNSUPPORTED || !splitting) return made;
   // What waits in the library comes back by an abort, or never; nor may the abort itself.
   constexpr int64_t kPatienceNs = 5'000'000'000;
@@ -175,8 +183,6 @@ Island::~Island() {
   } else {
     device_->ccl_table()->destroy(native_);
   }
-  // Where something on it has not ended, the device uses it again only once that has.
-  device_->return_stream(std::move(stream_));
 }
 
 void Island::describe(AccessList& accesses, const keel_ccl_call& call) const {

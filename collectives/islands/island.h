@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 
+#include "collectives/islands/stream_lease.h"
 #include "collectives/team.h"
 #include "collectives/transports/control_segment.h"
 #include "collectives/transports/patience.h"
@@ -23,9 +24,8 @@ namespace keel {
 
 // What the ranks of an island meet by. Crosses through shared memory as it lies here.
 struct NativeId {
-  int32_t status = KEEL_OK;  // of making it
+  uint32_t inherited = 0;  // ranks of the island, where a split has made it already
   uint32_t size = 0;
-  uint32_t inherited = 0;                // ranks of the island, where a split has made it already
   std::array<uint8_t, 8184> bytes = {};  // HCCL's, the longest, has 4,108
 };
 
@@ -36,17 +36,18 @@ struct NativeId {
 class Island {
  public:
   static Status make_id(Device& device, NativeId* out_id);
-  // The rank is number |index| of |size| there. Blocks until all have come, or |segment|, of the
-  // communicator it belongs to, has failed, or |deadline| has passed. |timeout_ns|: how long the
-  // library may take for each of its calls, this one and those of later operations.
+  // The rank is number |index| of |size| there, and its operations run on |stream|. Blocks until
+  // all have come, or |segment|, of the communicator it belongs to, has failed, or |deadline| has
+  // passed. |timeout_ns|: how long the library may take for each of its calls, this one and those
+  // of later operations.
   static Status create(const Ref<Device>& device, const NativeId& id, uint32_t index, uint32_t size,
-                       bool is_urgent, int64_t timeout_ns, const ControlSegment& segment,
+                       StreamLease stream, int64_t timeout_ns, const ControlSegment& segment,
                        const Deadline& deadline, std::unique_ptr<Island>* out_island);
   // Every rank of this island calls: those of |members|, by their numbers here, are one of their
-  // own, in which this is number |index|; |*out_island| stays empty where there are none.
-  // KEEL_UNSUPPORTED where the library has no splits; after any other failure this one is not to be
-  // used any more.
-  Status split(std::span<const uint32_t> members, uint32_t index, bool is_urgent,
+  // own, in which this is number |index|, on |stream|; |*out_island| stays empty where there are
+  // none. KEEL_UNSUPPORTED where the library has no splits; after any other failure this one is not
+  // to be used any more.
+  Status split(std::span<const uint32_t> members, uint32_t index, StreamLease stream,
                int64_t timeout_ns, const ControlSegment& segment, const Deadline& deadline,
                std::unique_ptr<Island>* out_island);
   ~Island();
@@ -69,7 +70,7 @@ class Island {
              Team& team, uint32_t rank, Patience& patience);
 
  private:
-  Island(Ref<Device> device, keel_plugin_comm* native, Ref<Stream> stream, uint32_t index,
+  Island(Ref<Device> device, keel_plugin_comm* native, StreamLease stream, uint32_t index,
          uint32_t size)
       : device_(std::move(device)),
         native_(native),
@@ -91,7 +92,7 @@ class Island {
   const Ref<Device> device_;
   keel_plugin_comm* const native_;
   bool is_stuck_ = false;  // a thread is in a call of the library's for good
-  Ref<Stream> stream_;
+  const StreamLease stream_;
   const uint32_t index_;
   const uint32_t size_;
 };

@@ -2,11 +2,10 @@
 #include "collectives/islands/islands.h"
 
 #include <algorithm>
-#include <array>
-#include <cstring>
 #include <utility>
 
 #include "collectives/exchange.h"
+#include "collectives/outcome.h"
 #include "collectives/runner.h"
 #include "collectives/split.h"
 
@@ -44,32 +43,24 @@ std::vector<NativeRank> ranks_of(const Team& team) {
   return ranks;
 }
 
-// What each rank says of its own part; its words where it failed.
-struct Outcome {
-  int32_t code;
-  std::array<char, 252> why;  // terminated
-};
+constexpr const char* kCouldNotJoin = "could not join its native island";
+constexpr const char* kCouldNotPart = "could not part its native island";
 
-Outcome outcome_of(const Status& status) {
-  Outcome outcome = {static_cast<int32_t>(status.code()), {}};
-  std::strncpy(outcome.why.data(), status.text(), outcome.why.size() - 1);
-  return outcome;
+// This rank failed with |own| while its island, or the lane between the islands, was made. Aborts
+// the communicator at once: the other ranks may wait for this one in the library, and see nothing
+// that it posts. The first reason stays. Returns it, with the code of |own| where it is this
+// rank's.
+Status give_up(RankContext& context, const Status& own, const char* what) {
+  Team& team = context.team();
+  if (team.segment().failed()) return team.segment().failure_status();
+  const Status named = own.with_prefix(fmt::format("{} {}: ", team.name(context.rank()), what));
+  team.abort(failure(KEEL_RANK_FAILED, "{}", named.text()));
+  return named;
 }
 
-// The failure of the first rank that had one; |own| to the rank that it is of.
-Status agree(RankContext& context, const Status& own, Patience& patience, const char* what) {
-  std::vector<Outcome> outcomes;
-  const Status met = exchange(context, kIslandsCollective, outcome_of(own), patience, &outcomes);
-  KEEL_RETURN_IF_ERROR(own);
-  KEEL_RETURN_IF_ERROR(met);
-  for (uint32_t rank = 0; rank < context.world(); ++rank) {
-    Outcome& outcome = outcomes[rank];
-    if (outcome.code == KEEL_OK) continue;
-    outcome.why.back() = '\0';
-    return failure(KEEL_RANK_FAILED, "{} {}: {}", context.team().name(rank), what,
-                   outcome.why.data());
-  }
-  return {};
+// Returns once all ranks have come this far, or with the reason why one of them does not.
+Status meet_all(RankContext& context, Patience& patience) {
+  return exchange(context, kIslandsCollective, uint32_t{0}, patience, [](uint32_t, uint32_t) {});
 }
 
 }  // namespace
@@ -104,9 +95,9 @@ Status Islands::form(RankContext& context, const Ref<Device>& device, bool forbi
   Team& team = context.team();
   std::vector<NativeRank> ranks = ranks_of(team);
   NativeOffer own;
-  Status status;
   if (ranks[context.rank()].why == NativeOffer::Why::kOffered) {
-    status = make_native_offer(*device, &own);
+    const Status offered = make_native_offer(*device, &own);
+    if (!offered.ok()) return give_up(context, offered, kCouldNotJoin);
   }
   KEEL_RETURN_IF_ERROR(
       exchange(context, kIslandsCollective, own, patience,
@@ -115,35 +106,39 @@ Status Islands::form(RankContext& context, const Ref<Device>& device, bool forbi
   std::unique_ptr<Islands> islands(new Islands(context, std::move(plan)));
   if (islands->plan_->any()) {
     NativeId id;
+    Status status;
     const bool has_inherited =
         inherited && inherited->size() == islands->size_ && inherited->index() == islands->index_;
+    // A rank finds out what it lacks before any is in the library, where they wait for each other.
+    StreamLease stream;
     if (has_inherited) {
       id.inherited = islands->size_;
-    } else if (status.ok() && islands->size_ > 1 && islands->index_ == 0) {
-      status = Island::make_id(*device, &id);
+    } else if (islands->size_ > 1) {
+      status = StreamLease::take(device, team.is_urgent(), &stream);
+      if (status.ok() && islands->index_ == 0) status = Island::make_id(*device, &id);
+      if (!status.ok()) return give_up(context, status, kCouldNotJoin);
     }
-    id.status = static_cast<int32_t>(status.code());
     NativeId wanted;
     const uint32_t first = islands->plan_->island(context.rank())[0];
     KEEL_RETURN_IF_ERROR(exchange(context, kIslandsCollective, id, patience,
                                   [&](uint32_t rank, const NativeId& theirs) {
                                     if (rank == first) wanted = theirs;
                                   }));
-    // Whose first rank has no id cannot meet; that rank says why below. All ranks of an island
-    // have inherited it, or none.
-    const bool can_meet = status.ok() && islands->size_ > 1 && wanted.status == KEEL_OK &&
-                          wanted.size <= wanted.bytes.size();
+    // All ranks of an island have inherited it, or none.
     if (has_inherited) {
       islands->island_ = std::move(inherited);
-    } else if (can_meet && wanted.inherited != 0) {
+    } else if (islands->size_ > 1 && wanted.inherited != 0) {
       status = failure(KEEL_INTERNAL, "the first rank of its island has another one from a split");
-    } else if (can_meet) {
-      status = Island::create(device, wanted, islands->index_, islands->size_, team.is_urgent(),
+    } else if (islands->size_ > 1 && wanted.size > wanted.bytes.size()) {
+      status = failure(KEEL_INTERNAL, "the id of {} has {} bytes", team.name(first), wanted.size);
+    } else if (islands->size_ > 1) {
+      status = Island::create(device, wanted, islands->index_, islands->size_, std::move(stream),
                               patience.timeout_ns(), team.segment(), patience.deadline(),
                               &islands->island_);
     }
+    if (!status.ok()) return give_up(context, status, kCouldNotJoin);
   }
-  KEEL_RETURN_IF_ERROR(agree(context, status, patience, "could not join its native island"));
+  KEEL_RETURN_IF_ERROR(meet_all(context, patience));
   if (islands->plan_->any() && !islands->plan_->is_one()) {
     KEEL_RETURN_IF_ERROR(islands->enter_lane(device, forbid_alias, patience));
   }
@@ -182,34 +177,43 @@ std::vector<std::vector<uint32_t>> groups_of(const IslandPlan& plan, const std::
 
 }  // namespace
 
-Status Islands::split(const std::vector<Part>& parts, const Status& so_far, int64_t timeout_ns,
-                      Patience& patience, std::unique_ptr<Island>* out_island) {
-  std::vector<int32_t> codes;
-  const auto all = [&](const auto& is) { return std::all_of(codes.begin(), codes.end(), is); };
-  KEEL_RETURN_IF_ERROR(exchange(context_, kIslandsCollective, static_cast<int32_t>(so_far.code()),
-                                patience, &codes));
-  // The library waits for all.
-  if (!all([](int32_t code) { return code == KEEL_OK; })) return so_far;
-  Status status;
+Status Islands::split(const Ref<Device>& device, const std::vector<Part>& parts,
+                      const Status& so_far, int64_t timeout_ns, Patience& patience,
+                      std::unique_ptr<Island>* out_island) {
+  Team& team = context_.team();
   const auto groups = groups_of(*plan_, parts, plan_->island_of(context_.rank()));
+  std::span<const uint32_t> own;
+  uint32_t index = 0;
+  for (const std::vector<uint32_t>& group : groups) {
+    const auto found = std::find(group.begin(), group.end(), index_);
+    if (found == group.end()) continue;
+    own = group;
+    index = static_cast<uint32_t>(found - group.begin());
+  }
+  Status status = so_far;
+  StreamLease stream;
+  if (status.ok() && island_ && !own.empty()) {
+    status = StreamLease::take(device, team.is_urgent(), &stream)
+                 .with_prefix(fmt::format("{} {}: ", team.name(context_.rank()), kCouldNotPart));
+  }
+  // In the library all wait for each other: nobody calls it where one cannot.
+  std::vector<Outcome> outcomes;
+  KEEL_RETURN_IF_ERROR(
+      exchange(context_, kIslandsCollective, Outcome(status), patience, &outcomes));
+  KEEL_RETURN_IF_ERROR(status);
+  for (const Outcome& outcome : outcomes) {
+    if (!outcome.ok()) return failure(KEEL_RANK_FAILED, "{}", outcome.text());
+  }
   if (island_ && !groups.empty()) {
-    std::span<const uint32_t> own;
-    uint32_t index = 0;
-    for (const std::vector<uint32_t>& group : groups) {
-      const auto found = std::find(group.begin(), group.end(), index_);
-      if (found == group.end()) continue;
-      own = group;
-      index = static_cast<uint32_t>(found - group.begin());
-    }
-    status = island_->split(own, index, context_.team().is_urgent(), timeout_ns, context_.segment(),
+    status = island_->split(own, index, std::move(stream), timeout_ns, context_.segment(),
                             patience.deadline(), out_island);
   }
   // The others are in the library until they hear of it, and the island is not to be used again.
   if (!status.ok() && status.code() != KEEL_UNSUPPORTED) {
-    context_.team().abort(
-        status.with_prefix(fmt::format("{}: ", context_.team().name(context_.rank()))));
+    status = give_up(context_, status, kCouldNotPart);
   }
-  codes.clear();
+  std::vector<int32_t> codes;
+  const auto all = [&](const auto& is) { return std::all_of(codes.begin(), codes.end(), is); };
   const Status met =
       exchange(context_, kIslandsCollective, static_cast<int32_t>(status.code()), patience, &codes);
   // By a unique id, then: all of them, as one that has no splits is waited for by the others.
@@ -220,6 +224,8 @@ Status Islands::split(const std::vector<Part>& parts, const Status& so_far, int6
   out_island->reset();
   KEEL_RETURN_IF_ERROR(status);
   KEEL_RETURN_IF_ERROR(met);
+  // This rank's island was parted; one whose island was not has told all why.
+  if (context_.segment().failed()) return context_.segment().failure_status();
   return failure(KEEL_RANK_FAILED, "a native library did not part its island");
 }
 
@@ -250,7 +256,10 @@ Status Islands::enter_lane(const Ref<Device>& device, bool forbid_alias, Patienc
       lane_->context.step = 1;
     }
   }
-  return agree(context_, status, patience, "could not enter its lane between the islands");
+  if (!status.ok()) {
+    return give_up(context_, status, "could not enter its lane between the islands");
+  }
+  return meet_all(context_, patience);
 }
 
 // ---- operations -----------------------------------------------------------------

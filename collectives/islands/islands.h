@@ -39,8 +39,8 @@ class Islands {
   // |so_far| is its own part. Has the library part the rank's island as they do: |*out_island| is
   // the rank's of its part, where that has one whose ranks are all of one island here, and the
   // library can. |timeout_ns|, |is_urgent|: of the part.
-  Status split(const std::vector<Part>& parts, const Status& so_far, int64_t timeout_ns,
-               Patience& patience, std::unique_ptr<Island>* out_island);
+  Status split(const Ref<Device>& device, const std::vector<Part>& parts, const Status& so_far,
+               int64_t timeout_ns, Patience& patience, std::unique_ptr<Island>* out_island);
   ~Islands();
   Islands(const Islands&) = delete;
   Islands& operator=(const Islands&) = delete;

@@ -569,14 +569,18 @@ ControlSegment::Absence ControlSegment::absence(uint32_t rank) const {
 Status ControlSegment::absence_status(uint32_t rank) const {
   const Absence how = absence(rank);
   if (how == Absence::kNone) return {};
-  const std::string name = name_ ? name_(rank) : fmt::format("rank {}", rank);
+  return absence_status(how, name_ ? name_(rank) : fmt::format("rank {}", rank));
+}
+
+Status ControlSegment::absence_status(Absence how, const std::string& name) {
   if (how == Absence::kLeft) return failure(KEEL_ABORTED, "{} left the communicator", name);
-  return failure(KEEL_RANK_FAILED, "{} died", name);
+  return failure(KEEL_RANK_FAILED, "{} {}", name,
+                 how == Absence::kDied ? "died" : "replaced its program (exec)");
 }
 
 Status ControlSegment::first_death() const {
   for (uint32_t rank = 0; any_absent() && rank < world_; ++rank) {
-    if (absence(rank) == Absence::kDied) return absence_status(rank);
+    if (absence(rank) > Absence::kLeft) return absence_status(rank);
   }
   return {};
 }

@@ -223,7 +223,9 @@ class ControlSegment {
   enum class Absence : uint32_t {
     kNone,
     kLeft,  // in good order
-    kDied,  // with its process, when all that it had posted was done
+    // With all that it had posted done:
+    kDied,      // with its process
+    kReplaced,  // with its program, by exec
   };
   // Whoever waits for |rank| fails from now on, and nobody else: what it was done with others still
   // may be at.
@@ -232,6 +234,7 @@ class ControlSegment {
   bool has_left(uint32_t rank) const { return absence(rank) != Absence::kNone; }
   // The failure of those who wait for |rank|, which is absent; KEEL_OK where it is not.
   Status absence_status(uint32_t rank) const;
+  static Status absence_status(Absence how, const std::string& name);
   // The first that has died so; KEEL_OK where none has.
   Status first_death() const;
   // How absent ranks are called in failures: "rank 3" unless this says so. Before anybody waits.

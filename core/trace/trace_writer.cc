@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <keel/thread_start.hpp>
 
 #include "core/log.h"
 #include "core/trace/trace.h"
@@ -52,7 +53,8 @@ Status TraceWriter::create(const std::string& path, TraceRing<TraceItem>& ring,
                            std::unique_ptr<TraceWriter>* out_writer) {
   std::unique_ptr<TraceWriter> writer(new TraceWriter(ring, dropped));
   KEEL_RETURN_IF_ERROR(writer->file_.open(path));
-  writer->thread_ = std::thread([raw = writer.get()] { raw->run(); });
+  writer->thread_ =
+      kit::start_thread<std::thread>("keel-trace", [raw = writer.get()] { raw->run(); });
   *out_writer = std::move(writer);
   return {};
 }
@@ -84,7 +86,6 @@ int64_t TraceWriter::pause_ns() const {
 }
 
 void TraceWriter::run() {
-  pthread_setname_np(pthread_self(), "keel-trace");
   // A file beyond the process's limit then fails with EFBIG, and does not kill it.
   sigset_t all;
   sigfillset(&all);

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "emulator/ccl/hub.h"
 
-#include <pthread.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <exception>
+#include <keel/thread_start.hpp>
 #include <map>
 #include <memory>
+#include <new>
 #include <thread>
 #include <utility>
 
@@ -108,12 +110,13 @@ class Visit : public std::enable_shared_from_this<Visit> {
 
 // Threads of this process until it ends.
 void admit_all(int listening) {
-  pthread_setname_np(pthread_self(), "keel-emu-hub");
   while (true) {
     const int socket = Link::accept_from(listening);
     if (socket < 0) continue;
     try {
-      std::thread([visit = std::make_shared<Visit>(socket)] { visit->run(); }).detach();
+      kit::start_thread<std::thread>("keel-emu-visit", [visit = std::make_shared<Visit>(socket)] {
+        visit->run();
+      }).detach();
     } catch (const std::exception&) {  // no thread, or no memory: the visitor finds nobody
     }
   }
@@ -125,7 +128,14 @@ Status open_hub() {
   static const bool is_open = [] {
     const int listening = Link::listen_at(own_door());
     if (listening < 0) return false;
-    std::thread([listening] { admit_all(listening); }).detach();
+    try {
+      kit::start_thread<std::thread>("keel-emu-hub", [listening] {
+        admit_all(listening);
+      }).detach();
+    } catch (const std::bad_alloc&) {
+      close(listening);  // the next try listens anew
+      throw;
+    }
     return true;
   }();
   return is_open ? Status() : Status(Code::kUnavailable, "no other process can be let in");

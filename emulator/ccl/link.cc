@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "emulator/ccl/link.h"
 
-#include <pthread.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+#include <keel/thread_start.hpp>
+#include <new>
 #include <type_traits>
 #include <utility>
 
@@ -116,7 +117,12 @@ int Link::accept_from(int listening) {
   return checked(socket);
 }
 
-Link::Link(int socket) : socket_(socket), writer_([this] { write(); }) {}
+Link::Link(int socket) try
+    : socket_(socket),
+      writer_(kit::start_thread<std::thread>("keel-emu-link", [this] { write(); })) {
+} catch (const std::bad_alloc&) {
+  ::close(socket);  // rethrown at the end
+}
 
 Link::~Link() {
   close();
@@ -160,7 +166,6 @@ void Link::close() {
 }
 
 void Link::write() {
-  pthread_setname_np(pthread_self(), "keel-emu-link");
   while (true) {
     Message message;
     {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "emulator/ccl/remote_seat.h"
 
-#include <pthread.h>
-
 #include <exception>
+#include <keel/thread_start.hpp>
 #include <map>
 #include <mutex>
+#include <new>
 #include <set>
 #include <utility>
 #include <vector>
@@ -53,8 +53,14 @@ Status RemoteSeat::create(const UniqueId& id, std::shared_ptr<Device> device, ui
     entry = waiting().seats.emplace(id, seat.get());
   }
   seat->link_.send(Frame{.kind = MessageKind::kHello, .rank = rank, .world = world, .id = id});
-  seat->listener_ = std::thread([raw = seat.get()] { raw->listen(); });
-  Status status = seat->await_welcome(deadline);
+  Status status;
+  try {
+    seat->listener_ =
+        kit::start_thread<std::thread>("keel-emu-seat", [raw = seat.get()] { raw->listen(); });
+    status = seat->await_welcome(deadline);
+  } catch (const std::bad_alloc& error) {
+    status = {Code::kOutOfMemory, error.what()};
+  }
   {
     const std::lock_guard lock(waiting().mutex);
     waiting().seats.erase(entry);
@@ -87,7 +93,6 @@ Status RemoteSeat::await_welcome(Time deadline) {
 }
 
 void RemoteSeat::listen() {
-  pthread_setname_np(pthread_self(), "keel-emu-seat");
   try {
     Message message;
     while (link_.receive(&message)) take(std::move(message));

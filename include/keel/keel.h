@@ -476,7 +476,8 @@ typedef struct keel_comm_options {
 
 /* One communicator over |count| devices of this process, any backend at any rank,
  * the same device more than once if need be; |out_comms| gets the handle of each
- * rank. NULL options: defaults. Analogue: ncclCommInitAll. */
+ * rank. NULL options: defaults. A failure names the rank that could not be made, and
+ * why. Analogue: ncclCommInitAll. */
 KEEL_API keel_status keel_comm_init_all(const keel_device* devices, uint32_t count,
                                         const keel_comm_options* options, keel_comm* out_comms);
 
@@ -493,7 +494,9 @@ KEEL_API keel_status keel_unique_id_create(keel_unique_id* out_id);
 /* Rank |rank| of |world|, on |device|. Blocks until all ranks have come, or until the
  * deadline in |options|, when the failure names the ranks that are missing. Every rank
  * calls, from its own thread or process, with the same |id| and |world|; a rank that comes
- * twice and one whose world differs are refused. Analogue: ncclCommInitRank. */
+ * twice and one whose world differs are refused. Once all have come, the failure of one
+ * rank is told to all at once: that rank's own status to itself, KEEL_RANK_FAILED with its
+ * name and the reason to the others. Analogue: ncclCommInitRank. */
 KEEL_API keel_status keel_comm_init_rank(keel_device device, const keel_unique_id* id,
                                          uint32_t rank, uint32_t world,
                                          const keel_comm_options* options, keel_comm* out_comm);
@@ -521,7 +524,8 @@ KEEL_API keel_status keel_comm_init_env(keel_device device, const keel_comm_opti
 /* Parts |comm|: ranks of one |color| (>= 0) make a communicator of their own, ordered by
  * |key|, then by rank. Every rank of |comm| calls, in the same order among its operations;
  * blocks until all have. |*out_comm| is 0 for KEEL_NO_COLOR. One thread that drives several
- * ranks cannot: a thread a rank. Analogue: ncclCommSplit. */
+ * ranks cannot: a thread a rank. A failure names ranks by their numbers in |comm|, or says
+ * which ranks of |comm| its numbers are. Analogue: ncclCommSplit. */
 KEEL_API keel_status keel_comm_split(keel_comm comm, int32_t color, int32_t key,
                                      const keel_comm_options* options, keel_comm* out_comm);
 /* The same ranks again: operations of the two know no order among each other. Blocks as

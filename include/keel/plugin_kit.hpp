@@ -13,6 +13,7 @@
 #include <cstring>
 #include <exception>
 #include <initializer_list>
+#include <keel/thread_start.hpp>
 #include <new>
 #include <string>
 #include <utility>
@@ -53,6 +54,8 @@ template <typename Body>
 keel_status guard(Body&& body) noexcept {
   try {
     return std::forward<Body>(body)();
+  } catch (const NoThread& error) {
+    return fail(KEEL_OUT_OF_MEMORY, "%s", error.what());
   } catch (const std::bad_alloc&) {
     return fail(KEEL_OUT_OF_MEMORY, "out of host memory");
   } catch (const std::exception& error) {

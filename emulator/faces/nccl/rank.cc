@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "emulator/faces/nccl/rank.h"
 
+#include <keel/thread_start.hpp>
 #include <utility>
 
 #include "emulator/faces/nccl/library.h"
@@ -89,7 +90,7 @@ ncclResult_t Rank::begin(std::function<Status()> work) {
   }
   const std::lock_guard lock(mutex_);
   if (worker_.joinable()) worker_.join();  // it is over
-  worker_ = std::thread([this, work = std::move(work)] {
+  worker_ = kit::start_thread<std::thread>("keel-emu-nccl", [this, work = std::move(work)] {
     Status status;
     try {
       status = work();

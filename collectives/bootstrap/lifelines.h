@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Learning that another process has replaced its program.
+#ifndef KEEL_COLLECTIVES_BOOTSTRAP_LIFELINES_H_
+#define KEEL_COLLECTIVES_BOOTSTRAP_LIFELINES_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+
+#include "collectives/bootstrap/identity.h"
+#include "core/deadline.h"
+#include "core/status.h"
+
+namespace keel {
+
+// Connections to the share servers of other processes, one to each, however many watch it. A
+// process that calls exec goes on under its pid, so that ProcessWatch does not see it; its sockets
+// close. One a process, never destroyed. Thread-safe.
+class Lifelines {
+ public:
+  static Lifelines& get();
+  Lifelines(const Lifelines&) = delete;
+  Lifelines& operator=(const Lifelines&) = delete;
+
+  // Calls |on_cut| once, on the service thread, kGraceNs after the process |owner| closed its
+  // sockets: by exec, or by its end, which ProcessWatch has told by then. May call once more while
+  // unwatch() runs elsewhere. |owner| listens: ShareServer::listen(). A process that may open no
+  // more files, on either side, is not watched, which the log says. KEEL_FORKED; KEEL_OUT_OF_MEMORY
+  // without a thread.
+  Status watch(const ProcessToken& owner, std::function<void()> on_cut, uint64_t* out_watch);
+  // An unknown |watch| is fine.
+  void unwatch(uint64_t watch);
+
+  static constexpr int64_t kGraceNs = 100'000'000;
+
+ private:
+  struct Line {
+    uint64_t entry = 0;  // of the service thread
+    std::map<uint64_t, std::function<void()>> watches;
+  };
+
+  Lifelines() = default;
+  Status connect(const ProcessToken& owner, const Deadline& deadline, uint64_t* out_entry);
+  void on_event(const ProcessToken& owner, int socket, uint64_t entry, uint32_t events);
+  void drop(const ProcessToken& owner, uint64_t entry);
+
+  std::mutex mutex_;
+  uint64_t next_watch_ = 1;
+  std::map<ProcessToken, Line> lines_;
+};
+
+}  // namespace keel
+
+#endif  // KEEL_COLLECTIVES_BOOTSTRAP_LIFELINES_H_
