@@ -27,7 +27,7 @@ namespace {
 // |complete|(Communicator&, Request&): what of the request depends on the communicator.
 template <typename Complete>
 keel_status enqueue(keel_comm comm, keel_stream stream, Request request, const Complete& complete) {
-  return api_call([&]() -> Status {
+  return api_call("a collective", [&]() -> Status {
     Ref<Communicator> found;
     KEEL_RETURN_IF_ERROR(keel::find_communicator(comm, &found));
     Ref<keel::Stream> queue;

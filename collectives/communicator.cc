@@ -102,8 +102,12 @@ Status Communicator::begin_task(std::function<Status(RankContext&, Patience&)> w
 Status Communicator::await(Task& task) {
   if (!task.is_begun) return {};
   std::unique_lock lock(mutex_);
-  // Whatever the task waits for has a deadline, and so has all that is before it.
-  idle_.wait(lock, [&] { return task.is_done; });
+  // Whatever the task waits for has a deadline, and so has all that is before it. A shutdown does
+  // not end this communicator's thread while the calling one is inside.
+  const auto slice = std::chrono::nanoseconds(Deadline::kSliceNs);
+  while (!idle_.wait_for(lock, slice, [&] { return task.is_done; })) {
+    if (insiders::are_cut_off()) team().abort(insiders::cut_off());
+  }
   return task.result;
 }
 
@@ -189,7 +193,7 @@ Status Communicator::split(int32_t color, int32_t key, const CommunicatorOptions
     return islands_->split(parts, status, options.timeout_ns, patience, &island);
   }));
   if (!part) return {};
-  return enter(std::move(part), part_rank, device_, options, Deadline::after(options.timeout_ns),
+  return enter(std::move(part), part_rank, device_, options, insiders::deadline(options.timeout_ns),
                out_part, std::move(island));
 }
 
@@ -300,9 +304,7 @@ void Communicator::complete(const Operation& operation, const Status& status) {
 
 Status Communicator::finish(const Deadline& deadline) {
   std::unique_lock lock(mutex_);
-  if (idle_.wait_until(lock, deadline.time(), [&] { return queue_.empty() && !running_; })) {
-    return {};
-  }
+  if (deadline.wait(idle_, lock, [&] { return queue_.empty() && !running_; })) return {};
   return failure(KEEL_TIMED_OUT, "the communicator's operations did not end in time");
 }
 
