@@ -45,7 +45,7 @@ Status complete_request(Communicator& communicator, const Complete& complete, Re
 // already on their way to meet it.
 template <typename Complete>
 keel_status enqueue(keel_comm comm, keel_stream stream, Request request, const Complete& complete) {
-  return api_call([&]() -> Status {
+  return api_call("a collective", [&]() -> Status {
     Ref<Communicator> found;
     KEEL_RETURN_IF_ERROR(keel::find_communicator(comm, &found));
     Ref<keel::Stream> queue;

@@ -137,8 +137,12 @@ Status Communicator::begin_task(std::function<Status(RankContext&, Patience&)> w
 Status Communicator::await(Task& task) {
   if (!task.is_begun) return {};
   std::unique_lock lock(mutex_);
-  // Whatever the task waits for has a deadline, and so has all that is before it.
-  idle_.wait(lock, [&] { return task.is_done; });
+  // Whatever the task waits for has a deadline, and so has all that is before it. A shutdown does
+  // not end this communicator's thread while the calling one is inside.
+  const auto slice = std::chrono::nanoseconds(Deadline::kSliceNs);
+  while (!idle_.wait_for(lock, slice, [&] { return task.is_done; })) {
+    if (insiders::are_cut_off()) team().abort(insiders::cut_off());
+  }
   return task.result;
 }
 
@@ -258,7 +262,7 @@ Status Communicator::split(int32_t color, int32_t key, const CommunicatorOptions
   KEEL_RETURN_IF_ERROR(await(task));
   if (!part) return {};
   const Status entered = enter(std::move(part), part_rank, device_, options,
-                               Deadline::after(options.timeout_ns), out_part, std::move(island));
+                               insiders::deadline(options.timeout_ns), out_part, std::move(island));
   return entered.ok() ? entered : entered.with_prefix(name_part(parts, rank()));
 }
 
@@ -387,7 +391,7 @@ void Communicator::complete(const Operation& operation, const Status& status) {
 
 Status Communicator::finish(const Deadline& deadline) {
   std::unique_lock lock(mutex_);
-  if (idle_.wait_until(lock, deadline.time(), [&] { return taken_ == 0; })) return {};
+  if (deadline.wait(idle_, lock, [&] { return taken_ == 0; })) return {};
   return failure(KEEL_TIMED_OUT, "the communicator's operations did not end in time");
 }
 

@@ -160,7 +160,7 @@ Status find_islands(const std::vector<Ref<Communicator>>& ranks) {
 // This rank is at |id|: waits for the others, and becomes one of them.
 Status join(const Ref<keel::Device>& device, const keel_unique_id& id, uint32_t rank,
             uint32_t world, const keel::CommunicatorOptions& options, keel_comm* out_comm) {
-  const Deadline deadline = Deadline::after(options.timeout_ns);
+  const Deadline deadline = keel::insiders::deadline(options.timeout_ns);
   keel::Attendee self = introduce(*device, rank, options);
   KEEL_RETURN_IF_ERROR(keel::own_start_time(&self.start_time));
   // The others hold a connection to this process.

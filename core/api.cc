@@ -9,10 +9,17 @@ keel_status refuse_call(ApiState state) noexcept {
   if (state == ApiState::kForked) {
     return report(KEEL_FORKED, "this process is a forked child: it must exec first");
   }
+  if (state == ApiState::kEnding) {
+    return report(KEEL_FAILED_PRECONDITION, "Keel is being shut down");
+  }
   return report(KEEL_FAILED_PRECONDITION, "keel_init has not been called");
 }
 
 keel_status report(const Status& status) noexcept {
+  if (status.code() == KEEL_TIMED_OUT &&
+      g_api_state.load(std::memory_order_acquire) == ApiState::kEnding && insiders::is_inside()) {
+    return report(KEEL_ABORTED, insiders::kCutOff);
+  }
   set_last_error(status.text());
   return status.code();
 }

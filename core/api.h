@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every C entry point does: refuse a forked child, keep exceptions inside, and
-// leave the text of a failure for keel_last_error.
+// What every C entry point does: refuse a call that the state of the process forbids, mark the
+// thread as inside Keel, keep exceptions inside, and leave the text of a failure for
+// keel_last_error.
 #ifndef KEEL_CORE_API_H_
 #define KEEL_CORE_API_H_
 
@@ -9,6 +10,7 @@
 #include <utility>
 
 #include "core/epoch.h"
+#include "core/insiders.h"
 #include "core/runtime.h"
 #include "core/status.h"
 
@@ -16,39 +18,66 @@ namespace keel {
 
 // The code of a call that the state of the process refuses.
 [[gnu::cold]] keel_status refuse_call(ApiState state) noexcept;
-// The code of a failure, whose text goes to keel_last_error.
+// The code of a failure, whose text goes to keel_last_error. A deadline that passed because
+// keel_shutdown was called is KEEL_ABORTED.
 [[gnu::cold]] keel_status report(const Status& status) noexcept;
 [[gnu::cold]] keel_status report(keel_status code, const char* text) noexcept;
 
-// Runs |body|, a callable returning Status. With |kNeedsInit| it is refused before
-// keel_init.
-template <bool kNeedsInit = true, typename Body>
-keel_status api_call(Body&& body) noexcept {
-  const ApiState state = g_api_state.load(std::memory_order_acquire);
-  if (state != ApiState::kOpen && (kNeedsInit || state == ApiState::kForked)) [[unlikely]] {
-    return refuse_call(state);
-  }
+// Runs |call|, a callable keel_status(); what it throws becomes a failure.
+template <typename Call>
+keel_status api_guarded(const Call& call) noexcept {
   try {
-    const Status status = std::forward<Body>(body)();
-    if (status.failed()) [[unlikely]] {
-      return report(status);
-    }
-    return status.code();
+    return call();
   } catch (const std::bad_alloc& error) {
     return report(Status::no_memory(error));
   } catch (const std::exception& error) {
     return report(KEEL_INTERNAL, error.what());
   }
 }
+// Runs |body|, a callable returning Status.
+template <typename Body>
+keel_status api_body(const Body& body) {
+  const Status status = body();
+  if (status.failed()) [[unlikely]] {
+    return report(status);
+  }
+  return status.code();
+}
+
+// Runs |body|, a callable returning Status, on a thread that keel_shutdown waits for. Refused
+// before keel_init. |name|, a static string, is that of the C function.
+template <typename Body>
+keel_status api_call(const char* name, const Body& body) noexcept {
+  return api_guarded([&] {
+    const InsideCall inside(name);
+    // Only now: see InsideCall.
+    const ApiState state = g_api_state.load(std::memory_order_acquire);
+    return state == ApiState::kOpen ? api_body(body) : refuse_call(state);
+  });
+}
+// The same with the name of the function that calls it.
+template <typename Body>
+keel_status api_call(const Body& body, const char* name = __builtin_FUNCTION()) noexcept {
+  return api_call(name, body);
+}
 
 // The same for calls that wait for nothing: all of |body| is in an EpochSection, so that
-// it follows handles by plain pointers.
+// it follows handles by plain pointers. The section marks the thread as inside, too.
 template <typename Body>
-keel_status api_quick_call(Body&& body) noexcept {
-  return api_call([&]() -> Status {
-    EpochSection section;
-    return body();
+keel_status api_quick_call(const Body& body) noexcept {
+  return api_guarded([&] {
+    const EpochSection section;
+    const ApiState state = g_api_state.load(std::memory_order_acquire);
+    return state == ApiState::kOpen ? api_body(body) : refuse_call(state);
   });
+}
+
+// The same for calls that use nothing that lives from keel_init to keel_shutdown, which does not
+// wait for them. Only a forked child is refused.
+template <typename Body>
+keel_status api_call_outside(const Body& body) noexcept {
+  return api_guarded(
+      [&] { return is_forked_child() ? refuse_call(ApiState::kForked) : api_body(body); });
 }
 
 // The code of a plugin's answer |code| to |call|, whose text goes to keel_last_error.
@@ -63,12 +92,13 @@ keel_status api_quick_call(Body&& body) noexcept {
 template <typename Usual, typename Full>
 keel_status api_short_call(const Usual& usual, const Full& full) noexcept {
   epoch::Participant* participant = ShortEpochSection::who();
-  if (g_api_state.load(std::memory_order_acquire) == ApiState::kOpen && participant != nullptr)
-      [[likely]] {
+  if (participant != nullptr) [[likely]] {
     try {
       ShortEpochSection section(*participant);
       keel_status status = KEEL_OK;
-      if (usual(*participant, &status)) [[likely]] {
+      // Within the section, which marks the thread as inside.
+      if (g_api_state.load(std::memory_order_acquire) == ApiState::kOpen &&
+          usual(*participant, &status)) [[likely]] {
         return status;
       }
     } catch (const std::bad_alloc& error) {

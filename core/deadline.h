@@ -3,9 +3,14 @@
 #ifndef KEEL_CORE_DEADLINE_H_
 #define KEEL_CORE_DEADLINE_H_
 
+#include <keel/abi.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <thread>
+
+#include "core/api_state.h"
 
 namespace keel {
 
@@ -15,22 +20,64 @@ class Deadline {
 
   // |timeout_ns| >= 0. Anything beyond a century is a century, so that adding it to
   // the clock cannot overflow.
-  static Deadline after(int64_t timeout_ns) {
-    constexpr int64_t kCentury = 3'155'760'000ll * 1'000'000'000ll;
-    return Deadline(Clock::now() + std::chrono::nanoseconds(std::min(timeout_ns, kCentury)));
+  static Deadline after(int64_t timeout_ns) { return {timeout_ns, /*ends_with_keel=*/false}; }
+  // The same, and the deadline passes as soon as keel_shutdown is called. Waits that take such a
+  // deadline are cut into slices of kSliceNs, since nobody wakes them.
+  static Deadline after_or_shutdown(int64_t timeout_ns) {
+    return {timeout_ns, /*ends_with_keel=*/true};
   }
+  static constexpr int64_t kSliceNs = 50'000'000;
 
-  Clock::time_point time() const { return time_; }
-  bool passed() const { return Clock::now() >= time_; }
+  bool passed() const { return is_cut_off() || Clock::now() >= time_; }
+  // Whether keel_shutdown made it pass.
+  bool is_cut_off() const {
+    return ends_with_keel_ && g_api_state.load(std::memory_order_acquire) == ApiState::kEnding;
+  }
   // 0 when it has passed.
   int64_t remaining_ns() const {
+    if (is_cut_off()) return 0;
     return std::max<int64_t>(
         0, std::chrono::duration_cast<std::chrono::nanoseconds>(time_ - Clock::now()).count());
   }
+  // How long a wait may last before passed() has to be asked again: no more than remaining_ns().
+  int64_t slice_ns() const {
+    return ends_with_keel_ ? std::min(remaining_ns(), kSliceNs) : remaining_ns();
+  }
+
+  // Blocks on |condition|, with |lock| held as it wants it, until |is_over|() or the deadline.
+  // Returns |is_over|().
+  template <typename Condition, typename Lock, typename IsOver>
+  bool wait(Condition& condition, Lock& lock, const IsOver& is_over) const {
+    while (!condition.wait_until(lock, slice_end(), is_over)) {
+      if (passed()) return is_over();
+    }
+    return true;
+  }
+  // Calls |wait|(nanoseconds), a plugin's function that blocks, until it returns something else
+  // than KEEL_TIMED_OUT or the deadline has passed.
+  template <typename Wait>
+  keel_status wait_in_slices(const Wait& wait) const {
+    while (true) {
+      const keel_status code = wait(slice_ns());
+      if (code != KEEL_TIMED_OUT || !ends_with_keel_ || passed()) return code;
+      // A plugin that times out at once must not keep a core busy.
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+  }
 
  private:
-  explicit Deadline(Clock::time_point time) : time_(time) {}
+  Deadline(int64_t timeout_ns, bool ends_with_keel)
+      : time_(Clock::now() + std::chrono::nanoseconds(std::min(timeout_ns, kCenturyNs))),
+        ends_with_keel_(ends_with_keel) {}
+  Clock::time_point slice_end() const {
+    if (!ends_with_keel_) return time_;
+    return std::min(time_, Clock::now() + std::chrono::nanoseconds(kSliceNs));
+  }
+
+  static constexpr int64_t kCenturyNs = 3'155'760'000ll * 1'000'000'000ll;
+
   Clock::time_point time_;
+  bool ends_with_keel_;
 };
 
 }  // namespace keel

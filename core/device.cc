@@ -22,6 +22,15 @@ Device::Device(const Backend& backend, uint32_t ordinal, const keel_device_info&
       memory_(*this),
       retired_modules_(*this) {}
 
+namespace {
+
+// Also what a call that is being refused holds back: it is in a section for an instant.
+void reclaim_for_good() {
+  while (retired_count() != 0) reclaim_retired();
+}
+
+}  // namespace
+
 Device::~Device() {
   release_all();
   close();
@@ -65,14 +74,14 @@ void Device::release_all() {
   while (Ref<Stream> stream = pop(closed)) stream->close();
   // Those that hang go with the rest: there is no later time to wait for them.
   while (Ref<Stream> stream = pop_locked(unfinished_streams_)) stream->abandon();
-  reclaim_all_retired();  // their records, and with them the native streams
+  reclaim_for_good();  // their records, and with them the native streams
   retired_modules_.unload_all();
   memory_.release_all();
 }
 
 void Device::close() {
   if (!is_open()) return;
-  reclaim_all_retired();  // records and streams need the device for their end
+  reclaim_for_good();  // records and streams need the device for their end
   HostPins::get().release(*this);
   device_table()->close(native_);
   native_ = nullptr;

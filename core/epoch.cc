@@ -47,18 +47,6 @@ pthread_key_t participant_key() {
   return key;
 }
 
-// A full fence, on all threads of the process where they do without their own. The
-// caller's removals are before it. The flag is read after a fence: a section that began
-// without a fence of its own then began after the removals, too.
-void fence_everybody() {
-#if !defined(__SANITIZE_THREAD__)
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-#endif
-  if (g_kernel_fences.load(std::memory_order_seq_cst)) {
-    membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
-  }
-}
-
 // The epoch that the oldest section of now began in; UINT64_MAX when there is none.
 uint64_t oldest_section() {
   uint64_t oldest = UINT64_MAX;
@@ -129,9 +117,28 @@ Participant* registered_slowly() noexcept {
   return t_registered;
 }
 
+Participant& register_calling_thread() {
+  return t_registered != nullptr ? *t_registered : *register_thread();
+}
+
+Participant* first_participant() noexcept {
+  return g_participants.load(std::memory_order_acquire);
+}
+
+// Where threads do without a fence of their own. The caller's removals are before it. The flag is
+// read after a fence: a section that began without a fence of its own then began after the
+// removals, too.
+void fence_all_threads() noexcept {
+#if !defined(__SANITIZE_THREAD__)
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+#endif
+  if (g_kernel_fences.load(std::memory_order_seq_cst)) {
+    membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+  }
+}
+
 Participant* begin_slowly() {
-  Participant* participant = t_registered;
-  if (participant == nullptr) participant = register_thread();
+  Participant* participant = &register_calling_thread();
   if (participant->mark.load(std::memory_order_relaxed) != 0) return nullptr;
   if (g_kernel_fences.load(std::memory_order_relaxed)) {
     begin(*participant);
@@ -167,7 +174,7 @@ uint64_t reclaim_retired() noexcept {
   {
     std::lock_guard lock(queue.mutex);
     if (queue.first == nullptr) return 0;
-    epoch::fence_everybody();
+    epoch::fence_all_threads();
     const uint64_t oldest = epoch::oldest_section();
     // Their epochs rise, so the list is cut where the first one has to stay.
     Retired* last_done = nullptr;

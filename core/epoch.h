@@ -23,6 +23,7 @@ struct alignas(64) Participant {
   // Its own notes, here for a look-up that has the participant at hand anyway. The next thread
   // has the use of them.
   RememberedBlocks* remembered = nullptr;  // never, once it has been taken
+  std::atomic<const char*> call{nullptr};  // for InsideCall: the C function; NULL: in none
   Participant* next = nullptr;
   std::atomic<bool> taken{false};
   bool listed = false;  // guarded by |taken|
@@ -66,6 +67,12 @@ inline void begin(Participant& participant) {
 Participant* begin_slowly();
 // The calling thread's, seated or not. NULL before its first section.
 Participant* registered_slowly() noexcept;
+// The same, but one is made before its first section. Throws std::bad_alloc.
+Participant& register_calling_thread();
+// Those of all threads, of which some have ended, linked by |next|.
+Participant* first_participant() noexcept;
+// A full fence on all threads of the process that mark themselves with plain stores.
+void fence_all_threads() noexcept;
 inline Participant* registered() noexcept {
   Participant* participant = seated();
   return participant != nullptr ? participant : registered_slowly();

@@ -125,11 +125,10 @@ Status EventRecord::wait(const Deadline& deadline) {
     if (deadline.passed()) break;
     if (state() == State::kHeld) {
       std::unique_lock lock(mutex_);
-      if (!changed_.wait_until(lock, deadline.time(), [&] { return state() != State::kHeld; })) {
-        break;
-      }
+      if (!deadline.wait(changed_, lock, [&] { return state() != State::kHeld; })) break;
     } else if (KEEL_HAS(keel_stream_table, table, event_wait)) {
-      const keel_status code = table->event_wait(native_, deadline.remaining_ns());
+      const keel_status code = deadline.wait_in_slices(
+          [&](int64_t timeout_ns) { return table->event_wait(native_, timeout_ns); });
       if (code == KEEL_TIMED_OUT) break;
       // A wait that fails without the event being done (a lost device) must end here.
       if (code != KEEL_OK) {

@@ -40,7 +40,7 @@ void Gate::help(const Deadline& deadline) {
 
 bool Gate::wait(const Deadline& deadline) {
   std::unique_lock lock(mutex_);
-  return opened_.wait_until(lock, deadline.time(), [this] { return is_open(); });
+  return deadline.wait(opened_, lock, [this] { return is_open(); });
 }
 
 bool Gate::passed(Ref<Stream> stream, Status* out_status) {

@@ -8,6 +8,8 @@
 #include <mutex>
 #include <string_view>
 
+#include "core/insiders.h"
+
 namespace keel {
 
 namespace {
@@ -55,7 +57,9 @@ void log_text(keel_log_level level, const char* text) {
     user = sink().user;
     if (fn == nullptr) std::fprintf(stderr, "keel %s: %s\n", kLevels[level].data(), text);
   }
-  if (fn != nullptr) fn(user, level, text);  // outside the lock: it may log itself
+  if (fn == nullptr) return;
+  const UserCallback callback;
+  fn(user, level, text);  // outside the lock: it may log itself
 }
 
 void set_log(keel_log_level level, keel_log_fn fn, void* user) {

@@ -369,6 +369,7 @@ Status Memory::make_room(const Request& request, void** out_pointer) {
   Status status = allocate_native(request, request.block, out_pointer);
   if (status.code() != KEEL_OUT_OF_MEMORY) return status;
   wait_for_cached();
+  if (insiders::are_cut_off()) return insiders::cut_off();
   {
     WakeAtEnd wake;
     std::lock_guard lock(mutex_);

@@ -283,7 +283,7 @@ Status check_copy(const Device& owner, const Endpoint& to, const Endpoint& from,
 [[gnu::noinline]] keel_status copy_in_full(keel_stream stream, keel_device destination_device,
                                            void* destination, keel_device source_device,
                                            const void* source, uint64_t size) {
-  return api_call([&]() -> Status {
+  return api_call("keel_copy", [&]() -> Status {
     keel::EpochSection section;
     Stream* found = nullptr;
     KEEL_RETURN_IF_ERROR(find_stream(stream, &found));

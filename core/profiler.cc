@@ -2,6 +2,7 @@
 #include "core/profiler.h"
 
 #include "core/device.h"
+#include "core/insiders.h"
 
 namespace keel {
 
@@ -24,6 +25,7 @@ Status Profiler::set(const keel_profiler* profiler, const Deadline& deadline) {
   std::unique_ptr<const keel_profiler> fresh;
   if (profiler != nullptr) fresh = std::make_unique<const keel_profiler>(*profiler);
   std::lock_guard lock(mutex_);
+  left_in_use_.reserve(left_in_use_.size() + 1);
   set_observer(ObserverSlot::kProfiler, nullptr);
   current_.store(nullptr, std::memory_order_seq_cst);
   // Enqueueing calls are short, but for copies of pageable memory on devices that wait.
@@ -31,14 +33,15 @@ Status Profiler::set(const keel_profiler* profiler, const Deadline& deadline) {
   bool left = false;
   {
     std::unique_lock waiting(left_mutex_);
-    left = left_.wait_until(waiting, deadline.time(),
-                            [&] { return inside_.load(std::memory_order_seq_cst) == 0; });
+    left =
+        deadline.wait(left_, waiting, [&] { return inside_.load(std::memory_order_seq_cst) == 0; });
   }
   waited_for_.store(false, std::memory_order_seq_cst);
   if (!left) {
-    (void)owned_.release();  // somebody still uses it
+    if (owned_) left_in_use_.push_back(std::move(owned_));
     return failure(KEEL_TIMED_OUT, "a call that the former profiler was told of still runs");
   }
+  left_in_use_.clear();
   owned_ = std::move(fresh);
   if (!owned_) return {};
   current_.store(owned_.get(), std::memory_order_seq_cst);
@@ -63,7 +66,10 @@ void Profiler::memory_changed(Device& device, uint64_t allocated_bytes) {
   if (profiler == nullptr) return;
   if (profiler->memory != nullptr) {
     ++t_depth;
-    profiler->memory(profiler->user, {device.handle()}, allocated_bytes);
+    {
+      const UserCallback callback;  // on a thread of Keel's own, too
+      profiler->memory(profiler->user, {device.handle()}, allocated_bytes);
+    }
     --t_depth;
   }
   leave();

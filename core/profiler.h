@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "core/deadline.h"
 #include "core/observer.h"
@@ -46,6 +47,7 @@ class Profiler final : public Observer {
   std::atomic<uint32_t> inside_{0};
   std::atomic<const keel_profiler*> current_{nullptr};
   std::unique_ptr<const keel_profiler> owned_;
+  std::vector<std::unique_ptr<const keel_profiler>> left_in_use_;  // by set() at its deadline
 };
 
 // One call that enqueues, on the calling thread. Without a profiler, a load and a branch.

@@ -45,25 +45,43 @@ class Notifications {
     return reinterpret_cast<void*>(uint64_t{slot.generation} << 32 | index);
   }
 
-  // Empty when it is not owed; |out_device| then names who was to notify last.
-  std::list<Ref<EventRecord>> take(void* user, DeviceName& out_device) {
+  // Calls |use|(list of the one record) with the lock held, so that forget_all() waits for it.
+  // False when the callback is not owed; |out_device| then names the device that was to notify
+  // last.
+  template <typename Use>
+  bool take(void* user, DeviceName& out_device, const Use& use) {
     const auto number = reinterpret_cast<uint64_t>(user);
     const uint64_t index = number & UINT32_MAX;
     std::lock_guard lock(mutex_);
-    std::list<Ref<EventRecord>> taken;
-    if (index >= slots_.size()) return taken;
+    if (index >= slots_.size()) return false;
     Slot& slot = slots_[index];
     if (slot.generation != number >> 32 || slot.record.empty()) {
       kit::copy_text(out_device, slot.device);
-      return taken;
+      return false;
     }
-    ++slot.generation;
-    free_.push_back(index);
-    taken.swap(slot.record);
-    return taken;
+    use(slot.record);
+    free_locked(index);
+    return true;
+  }
+
+  // Callbacks that are still owed find nothing any more: their records go.
+  void forget_all() {
+    std::list<Ref<EventRecord>> forgotten;  // goes without the lock
+    std::lock_guard lock(mutex_);
+    for (uint64_t index = 0; index < slots_.size(); ++index) {
+      if (slots_[index].record.empty()) continue;
+      forgotten.splice(forgotten.end(), slots_[index].record);
+      free_locked(index);
+    }
   }
 
  private:
+  void free_locked(uint64_t index) {
+    ++slots_[index].generation;
+    slots_[index].record.clear();
+    free_.push_back(index);
+  }
+
   struct Slot {
     uint32_t generation = 1;
     std::list<Ref<EventRecord>> record;  // one, or none
@@ -95,6 +113,8 @@ void Progress::stop() {
   }
   changed_.notify_all();
   thread_.join();
+  // The records need their devices for their end, and a callback this object.
+  Notifications::get().forget_all();
 }
 
 void Progress::add(Records records) {
@@ -116,7 +136,8 @@ void Progress::watch(const Ref<EventRecord>& record) {
     if (table->event_notify(record->native(), &Progress::on_notify, user) == KEEL_OK) return;
     take_plugin_text();
     DeviceName device = {};
-    if (Notifications::get().take(user, device).empty()) return;  // it came all the same
+    const auto drop = [](Records&) {};
+    if (!Notifications::get().take(user, device, drop)) return;  // it came all the same
     std::lock_guard lock(mutex_);
     --notifications_pending_;
   }
@@ -125,17 +146,16 @@ void Progress::watch(const Ref<EventRecord>& record) {
 
 void Progress::on_notify(void* user, keel_status) {
   DeviceName device = {};
-  Records records = Notifications::get().take(user, device);
-  if (records.empty()) {
-    log(KEEL_LOG_ERROR, "{}: event_notify called back twice for one event", device);
-    return;
-  }
   // The status is asked for anew: the callback is a hint to look.
-  Progress& self = Runtime::get().progress();
-  std::lock_guard lock(self.mutex_);
-  --self.notifications_pending_;
-  self.incoming_.splice(self.incoming_.end(), records);
-  self.changed_.notify_all();  // with the lock: whoever waits for the last one may end |self|
+  const auto look = [](Records& records) {
+    Progress& self = Runtime::get().progress();
+    std::lock_guard lock(self.mutex_);
+    --self.notifications_pending_;
+    self.incoming_.splice(self.incoming_.end(), records);
+    self.changed_.notify_all();
+  };
+  if (Notifications::get().take(user, device, look)) return;
+  log(KEEL_LOG_ERROR, "{}: event_notify called back twice for one event, or too late", device);
 }
 
 void Progress::run() {

@@ -141,6 +141,10 @@ Runtime::Runtime() {
 Status Runtime::initialize(const keel_init_options* options) {
   std::lock_guard lock(lifecycle_mutex_);
   if (is_initialized()) return failure(KEEL_ALREADY_EXISTS, "keel_init was called before");
+  if (g_api_state.load(std::memory_order_acquire) == ApiState::kEnding) {
+    return failure(KEEL_FAILED_PRECONDITION,
+                   "keel_shutdown timed out: call it again before keel_init");
+  }
   int64_t timeout_ns = options == nullptr ? 0 : options->default_timeout_ns;
   if (timeout_ns < 0) {
     return failure(KEEL_INVALID_ARGUMENT, "options.default_timeout_ns is {}", timeout_ns);
@@ -252,7 +256,7 @@ Status Runtime::deadline(int64_t timeout_ns, Deadline* out_deadline) const {
     return failure(KEEL_INVALID_ARGUMENT, "timeout_ns is {}", timeout_ns);
   }
   *out_deadline =
-      timeout_ns == KEEL_TIMEOUT_DEFAULT ? default_deadline() : Deadline::after(timeout_ns);
+      insiders::deadline(timeout_ns == KEEL_TIMEOUT_DEFAULT ? default_timeout_ns_ : timeout_ns);
   return {};
 }
 
@@ -296,17 +300,34 @@ std::vector<Ref<Stream>> Runtime::streams_of(const Device& device) {
 }
 
 void Runtime::add_shutdown_hook(std::function<void()> hook) {
-  std::lock_guard lock(lifecycle_mutex_);
+  std::lock_guard lock(hooks_mutex_);
   shutdown_hooks_.push_back(std::move(hook));
 }
 
 Status Runtime::shutdown() {
+  if (insiders::is_inside() || insiders::is_in_callback()) {
+    return failure(KEEL_FAILED_PRECONDITION,
+                   "keel_shutdown waits for this callback of Keel's, so it must not be called "
+                   "within it");
+  }
   std::lock_guard lock(lifecycle_mutex_);
-  if (!is_initialized()) {
+  const ApiState state = g_api_state.load(std::memory_order_acquire);
+  if (state != ApiState::kOpen && state != ApiState::kEnding) {
     return failure(KEEL_FAILED_PRECONDITION, "keel_init has not been called");
   }
+  g_api_state.store(ApiState::kEnding, std::memory_order_seq_cst);
+  const Status left = insiders::await(default_deadline());
+  if (!left.ok()) {
+    log(KEEL_LOG_ERROR, "shutdown: {}", left.text());
+    return left;
+  }
   if (validation::enabled()) validation::report_leaks();
-  for (const auto& hook : shutdown_hooks_) hook();
+  std::vector<std::function<void()>> hooks;
+  {
+    std::lock_guard hooks_lock(hooks_mutex_);
+    hooks = shutdown_hooks_;
+  }
+  for (const auto& hook : hooks) hook();
   end_observers(default_deadline());
   const size_t streams = stream_handles_.size();
   const size_t events = event_handles_.size();
@@ -343,8 +364,9 @@ void Runtime::destroy_leftovers() {
   for (uint64_t handle : device_handles_.live_handles()) {
     devices.push_back(device_handles_.remove(handle));
   }
-  // Nobody else is inside Keel now, so all that was retired can go.
-  reclaim_all_retired();
+  // No other thread is inside Keel now, so all that was retired can go. A call that is being refused
+  // is in a section for an instant, and would hold it back until the devices are gone.
+  while (retired_count() != 0) reclaim_retired();
   for (const auto& device : devices) device->release_all();
   for (const auto& device : devices) device->close();
   devices.clear();

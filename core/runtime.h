@@ -13,12 +13,14 @@
 #include <string>
 #include <vector>
 
+#include "core/api_state.h"
 #include "core/backend.h"
 #include "core/deadline.h"
 #include "core/device.h"
 #include "core/event.h"
 #include "core/gate.h"
 #include "core/handle_table.h"
+#include "core/insiders.h"
 #include "core/module.h"
 #include "core/progress.h"
 #include "core/status.h"
@@ -26,16 +28,8 @@
 
 namespace keel {
 
-// Whether the C functions may be called: one word, for one load on each call.
-enum class ApiState : uint32_t {
-  kClosed,  // before keel_init, or after keel_shutdown
-  kOpen,
-  kForked  // in the forked child of a process that had called keel_init
-};
-inline std::atomic<ApiState> g_api_state{ApiState::kClosed};
-
 // One a process, never destroyed: initialize() and shutdown() bring it up and down.
-// Thread-safe, except that shutdown may not run beside other calls.
+// Thread-safe.
 class Runtime {
  public:
   static Runtime& get() {
@@ -46,6 +40,9 @@ class Runtime {
   static Runtime& opened() { return *instance_.load(std::memory_order_relaxed); }
 
   Status initialize(const keel_init_options* options);
+  // Refuses calls from now on, ends those that wait, and takes all down once no thread is inside a
+  // C function. KEEL_TIMED_OUT by the default deadline: nothing was taken down, and the next
+  // shutdown() goes on. KEEL_FAILED_PRECONDITION within a function that Keel has called.
   Status shutdown();
   bool is_initialized() const {
     return g_api_state.load(std::memory_order_acquire) == ApiState::kOpen;
@@ -60,7 +57,8 @@ class Runtime {
   std::vector<Ref<Device>> devices();
 
   int64_t default_timeout_ns() const { return default_timeout_ns_; }
-  Deadline default_deadline() const { return Deadline::after(default_timeout_ns_); }
+  // Within a C function both deadlines pass when shutdown() begins.
+  Deadline default_deadline() const { return insiders::deadline(default_timeout_ns_); }
   // The deadline of a wait that the user gave |timeout_ns|; a failure for a negative
   // number that is not KEEL_TIMEOUT_DEFAULT.
   Status deadline(int64_t timeout_ns, Deadline* out_deadline) const;
@@ -84,7 +82,8 @@ class Runtime {
   size_t streams_after(const Stream* previous, std::span<Ref<Stream>> out_streams);
   std::vector<Ref<Stream>> streams_of(const Device& device);
 
-  // |hook| runs at the beginning of shutdown: layers above end what they own there.
+  // |hook| runs in shutdown, once no thread is inside a C function: layers above end what they own
+  // there.
   void add_shutdown_hook(std::function<void()> hook);
 
  private:
@@ -102,6 +101,7 @@ class Runtime {
   std::unique_ptr<Progress> progress_;
   std::shared_mutex backends_mutex_;
   std::deque<std::unique_ptr<Backend>> backends_;
+  std::mutex hooks_mutex_;  // added by threads that shutdown waits for
   std::vector<std::function<void()>> shutdown_hooks_;
 
   HandleTable<Device, HandleKind::kDevice> device_handles_;
@@ -114,11 +114,6 @@ class Runtime {
   std::mutex streams_mutex_;
   std::vector<Stream*> streams_;
 };
-
-// Whether this process is the forked child of the one that initialised Keel.
-inline bool is_forked_child() {
-  return g_api_state.load(std::memory_order_relaxed) == ApiState::kForked;
-}
 
 }  // namespace keel
 

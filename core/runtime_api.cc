@@ -10,6 +10,7 @@
 #include "core/validation/validation.h"
 
 using keel::api_call;
+using keel::api_call_outside;
 using keel::failure;
 using keel::Runtime;
 using keel::Status;
@@ -27,7 +28,7 @@ uint32_t keel_version(void) {
 }
 
 keel_status keel_set_log(keel_log_level level, keel_log_fn fn, void* user) {
-  return api_call<false>([&]() -> Status {
+  return api_call_outside([&]() -> Status {
     if (level > KEEL_LOG_OFF) return failure(KEEL_INVALID_ARGUMENT, "level is {}", level);
     keel::set_log(level, fn, user);
     return {};
@@ -35,7 +36,7 @@ keel_status keel_set_log(keel_log_level level, keel_log_fn fn, void* user) {
 }
 
 keel_status keel_init(const keel_init_options* options) {
-  return api_call<false>([&]() -> Status {
+  return api_call_outside([&]() -> Status {
     if (options != nullptr) {
       // Callers of before |validate| was added have a shorter one.
       KEEL_RETURN_IF_ERROR(keel::check_struct(options, KEEL_STRUCT_INIT_OPTIONS,
@@ -46,7 +47,7 @@ keel_status keel_init(const keel_init_options* options) {
 }
 
 keel_status keel_shutdown(void) {
-  return api_call([]() -> Status { return Runtime::get().shutdown(); });
+  return api_call_outside([]() -> Status { return Runtime::get().shutdown(); });
 }
 
 keel_status keel_plugin_load(const char* path, const keel_instance_settings* settings,
@@ -74,7 +75,7 @@ keel_status keel_plugin_load(const char* path, const keel_instance_settings* set
 }
 
 keel_status keel_validation_count(uint64_t* out_count) {
-  return api_call<false>([&]() -> Status {
+  return api_call_outside([&]() -> Status {
     KEEL_REQUIRE(out_count)
     *out_count = keel::validation::problem_count();
     return {};

@@ -64,7 +64,7 @@ Status find_gate(keel_gate handle, Ref<Gate>* out_gate) {
 }
 
 [[gnu::noinline]] keel_status synchronize_in_full(keel_stream stream, int64_t timeout_ns) {
-  return api_call([&]() -> Status {
+  return api_call("keel_stream_synchronize", [&]() -> Status {
     Ref<Stream> found;
     KEEL_RETURN_IF_ERROR(find_stream(stream, &found));
     Deadline deadline = Deadline::after(0);

@@ -123,7 +123,8 @@ Status Stream::drain(const Deadline& deadline, bool for_good, uint64_t* out_orde
     if (out_order != nullptr) *out_order = records_submitted_;
   }
   if (!synchronizes) return last ? known_over(last->wait(deadline)) : Status();
-  const keel_status code = table->synchronize(native, deadline.remaining_ns());
+  const keel_status code = deadline.wait_in_slices(
+      [&](int64_t timeout_ns) { return table->synchronize(native, timeout_ns); });
   if (code != KEEL_TIMED_OUT) return known_over(device_.check(code, "stream.synchronize"));
   take_plugin_text();
   return failure(KEEL_TIMED_OUT, "{}: the deadline passed while a stream was drained",

@@ -16,8 +16,12 @@ keel_status keel_trace_start(const char* path) {
 }
 
 keel_status keel_trace_stop(void) {
-  return api_call(
-      [&]() -> Status { return keel::Trace::get().stop(Runtime::get().default_deadline()); });
+  return api_call([&]() -> Status {
+    const keel::Deadline deadline = Runtime::get().default_deadline();
+    const Status stopped = keel::Trace::get().stop(deadline);
+    if (stopped.code() != KEEL_DATA_LOSS || !deadline.is_cut_off()) return stopped;
+    return keel::failure(KEEL_ABORTED, "{}: {}", keel::insiders::kCutOff, stopped.text());
+  });
 }
 
 keel_status keel_profiler_set(const keel_profiler* profiler) {

@@ -11,6 +11,7 @@
 #include "ops/selection.h"
 
 using keel::api_call;
+using keel::api_call_outside;
 using keel::check_struct;
 using keel::Device;
 using keel::failure;
@@ -129,7 +130,7 @@ keel_status keel_op_explain(keel_device device, const keel_op_call* call, char* 
 }
 
 keel_status keel_op_find(const char* name, keel_op_id* out_op) {
-  return api_call<false>([&]() -> Status {
+  return api_call_outside([&]() -> Status {
     KEEL_REQUIRE(name)
     KEEL_REQUIRE(out_op)
     const keel::ops::Schema* schema = keel::ops::find_schema(std::string_view(name));
@@ -157,7 +158,7 @@ keel_status keel_op_register(const keel_custom_kernel* kernel) {
 }
 
 keel_status keel_op_fallback_count(uint64_t* out_count) {
-  return api_call<false>([&]() -> Status {
+  return api_call_outside([&]() -> Status {
     KEEL_REQUIRE(out_count)
     *out_count = FallbackPolicy::get().count();
     return {};
@@ -165,7 +166,7 @@ keel_status keel_op_fallback_count(uint64_t* out_count) {
 }
 
 keel_status keel_op_forbid_fallback(int forbid) {
-  return api_call<false>([&]() -> Status {
+  return api_call_outside([&]() -> Status {
     FallbackPolicy::get().set_forbidden(forbid != 0);
     return {};
   });

@@ -15,6 +15,7 @@
 #include "collectives/bootstrap/namespaces.h"
 #include "collectives/bootstrap/system_failure.h"
 #include "collectives/bootstrap/unix_socket.h"
+#include "core/insiders.h"
 
 namespace keel {
 
@@ -59,6 +60,7 @@ Status wait_for_answer(int socket, const Deadline& deadline, std::vector<FileDes
   const bool is_there = wait_until_readable(socket, deadline);
   reserved.clear();
   if (is_there) return receive_packet(socket, deadline, out_packet);
+  if (deadline.is_cut_off()) return {KEEL_TIMED_OUT, insiders::kCutOff};
   // If the server has just answered, this is not heard, and the answer is there.
   const Status asked = send_packet(socket, write_question(), {});
   if (asked.failed() && asked.code() != KEEL_ABORTED) return asked;

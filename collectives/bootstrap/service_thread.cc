@@ -172,8 +172,9 @@ void ServiceThread::set_deadline(uint64_t id, std::optional<Deadline> deadline) 
   if (found == entries_.end()) return;
   drop_deadline_locked(id, *found->second);
   if (!deadline) return;
-  deadlines_.emplace(deadline->time(), id);
-  found->second->deadline = deadline->time();
+  const auto time = Deadline::Clock::now() + std::chrono::nanoseconds(deadline->remaining_ns());
+  deadlines_.emplace(time, id);
+  found->second->deadline = time;
 }
 
 void ServiceThread::dispatch(uint64_t id, uint32_t events) {

@@ -218,12 +218,12 @@ Status receive_packet(int socket, Packet* out_packet) {
 
 bool wait_until_readable(int socket, const Deadline& deadline) {
   while (true) {
-    const int64_t left = deadline.remaining_ns();
-    const timespec timeout = {left / 1'000'000'000, left % 1'000'000'000};
+    const int64_t slice = deadline.slice_ns();
+    const timespec timeout = {slice / 1'000'000'000, slice % 1'000'000'000};
     pollfd poll = {socket, POLLIN, 0};
     const int ready = ppoll(&poll, 1, &timeout, nullptr);
     if (ready > 0 || (ready < 0 && errno != EINTR)) return true;
-    if (ready == 0) return false;
+    if (ready == 0 && deadline.passed()) return false;
   }
 }
 

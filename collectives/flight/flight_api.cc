@@ -171,7 +171,7 @@ std::string flights_json(FoundFlights found) {
 }  // namespace keel
 
 keel_status keel_flight_read(const char* path_or_pid, char* out_text, uint64_t* in_out_size) {
-  return keel::api_call<false>([&]() -> keel::Status {
+  return keel::api_call_outside([&]() -> keel::Status {
     KEEL_REQUIRE(in_out_size)
     keel::FoundFlights found;
     KEEL_RETURN_IF_ERROR(

@@ -246,7 +246,7 @@ Status Island::await(const char* name, const Ref<EventRecord>& record,
     const Status error = async_error();
     if (!error.ok()) return error;
     if (is_over) return status;
-    if (patience.cancelled()) return failure(KEEL_ABORTED, "the communicator was aborted");
+    if (patience.cancelled()) return patience.given_up();
     if (patience.deadline().passed()) {
       return failure(KEEL_TIMED_OUT, "native {} did not end in time", name);
     }

@@ -218,7 +218,7 @@ void ControlSegment::end_sleep() {
 
 Status ControlSegment::check_waiting(Patience& patience) const {
   if (failed()) return failure_status();
-  if (patience.cancelled()) return failure(KEEL_ABORTED, "the communicator was aborted");
+  if (patience.cancelled()) return patience.given_up();
   if (patience.deadline().passed()) return failure(KEEL_TIMED_OUT, "the deadline has passed");
   return {};
 }

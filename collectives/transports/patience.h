@@ -10,6 +10,7 @@
 
 #include "core/deadline.h"
 #include "core/event.h"
+#include "core/insiders.h"
 #include "core/status.h"
 
 namespace keel {
@@ -33,8 +34,10 @@ class Patience {
   // Asked each time a slice of a wait is over.
   bool cancelled() const {
     return cancelled_.load(std::memory_order_relaxed) ||
-           (whole_segment_ != nullptr && has_whole_failed());
+           (whole_segment_ != nullptr && has_whole_failed()) || insiders::are_cut_off();
   }
+  // KEEL_ABORTED, for a wait that was cancelled.
+  Status given_up() const;
   // From its first question to the deadline.
   int64_t timeout_ns() const { return timeout_ns_; }
   const Deadline& deadline() {
@@ -59,7 +62,7 @@ class Patience {
       Status status = wait_slice(record);
       if (status.code() != KEEL_TIMED_OUT || deadline().passed()) return status;
       if (cancelled() || is_given_up()) {
-        return failure(KEEL_ABORTED, "the communicator was aborted");
+        return given_up();
       }
     }
   }

@@ -20,6 +20,7 @@
  *  - Blocking: only functions with a |timeout_ns| wait for a device, and never
  *    past it; keel_stream_destroy, keel_comm_destroy and keel_shutdown wait up to
  *    the default deadline; those that create a communicator wait for its other ranks.
+ *    keel_shutdown ends the waits of all other threads with KEEL_ABORTED.
  *  - Handles are generation-tagged values: one that was destroyed, or never was,
  *    gives KEEL_INVALID_HANDLE. A handle of 0 is no object.
  *  - Structs with a keel_header are filled in by the caller: size and type as a
@@ -132,7 +133,11 @@ typedef struct keel_init_options {
  * logged, listed by keel_backend_get with the reason, and harms no other.
  * NULL: defaults. KEEL_ALREADY_EXISTS when called twice. */
 KEEL_API keel_status keel_init(const keel_init_options* options);
-/* Destroys every object that is left, with a warning that counts them. */
+/* Ends Keel for all threads: calls that wait return KEEL_ABORTED within 0.1 s, and new ones get
+ * KEEL_FAILED_PRECONDITION. Once no other thread is inside Keel, every object that is left is
+ * destroyed, with a warning that counts them. KEEL_TIMED_OUT where a thread is still inside at the
+ * default deadline: the text names its call, nothing was destroyed, and the next keel_shutdown goes
+ * on. KEEL_FAILED_PRECONDITION within a function that Keel has called, such as a log function. */
 KEEL_API keel_status keel_shutdown(void);
 
 /* Loads one plugin file more: |path| absolute, file and folder owned by root or

@@ -15,7 +15,8 @@
 namespace keel {
 inline namespace v0 {
 
-// Keel is up while this lives. One a process.
+// Keel is up while this lives. One a process. The destructor calls keel_shutdown, which ends the
+// waits of other threads and blocks until they have left Keel.
 class Runtime {
  public:
   Runtime() { check(keel_init(nullptr)); }
