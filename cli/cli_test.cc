@@ -226,12 +226,46 @@ TEST(CliTopo, ThePictureIsMarkupWithEveryNode) {
   rmdir(folder);
 }
 
-TEST(CliTopo, APictureThatCannotBeWrittenIsAFailureThatNamesTheFile) {
+TEST(CliTopo, PictureThatCannotBeWrittenNamesTheFile) {
   if (!has_topology()) GTEST_SKIP() << "built without hwloc";
   for (const char* path : {"/nonexistent/machine.svg", "/dev/full"}) {
     const Result result = keel({"topo", "--svg", path});
-    EXPECT_EQ(result.exit_code, 1) << path;
-    EXPECT_TRUE(contains(result.error, path)) << result.error;
+    // The folder is missed before anything is looked at.
+    EXPECT_EQ(result.exit_code, std::string(path) == "/dev/full" ? 1 : 2) << path;
+    EXPECT_TRUE(contains(result.error, std::string("--svg ") + path)) << result.error;
+  }
+}
+
+TEST(CliTopo, FileOfHwlocThatCannotBeReadIsNamed) {
+  if (!has_topology()) GTEST_SKIP() << "built without hwloc";
+  const Result result = keel({"topo"}, {"HWLOC_XMLFILE=/nonexistent.xml"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.out, "");
+  EXPECT_TRUE(contains(result.error, "HWLOC_XMLFILE=/nonexistent.xml: cannot be read"))
+      << result.error;
+  const Result synthetic = keel({"topo"}, {"HWLOC_SYNTHETIC=nonsense"});
+  EXPECT_EQ(synthetic.exit_code, 1);
+  EXPECT_TRUE(contains(synthetic.error, "HWLOC_SYNTHETIC")) << synthetic.error;
+  EXPECT_FALSE(contains(synthetic.error, "--synthetic")) << synthetic.error;
+}
+
+// ---- output files ------------------------------------------------------------------
+
+TEST(Cli, OutputFilesThatCannotBeWrittenAreMistakesBeforeTheRun) {
+  const std::string file = "/nonexistent/out";
+  for (std::vector<std::string> command :
+       {std::vector<std::string>{"compare", "a", "b", "--json"},
+        {"topo", "--svg"},
+        {"perf", "all_reduce", "--output_file"},
+        {"conform", "run", "--backend", "cpu", "--json"},
+        {"conform", "run", "--backend", "cpu", "--junit"},
+        {"conform", "run", "--backend", "cpu", "--certificate"}}) {
+    const std::string shown = command[0] + " " + command.back();
+    command.push_back(file);
+    const Result result = keel(command);
+    EXPECT_EQ(result.exit_code, 2) << shown << ": " << result.error;
+    EXPECT_TRUE(contains(result.error, file)) << shown << ": " << result.error;
+    EXPECT_EQ(result.out, "") << shown;
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -32,6 +33,40 @@ keel_backend_info find_backend(const std::string& name) {
   }
   throw UsageError("backend '" + name + "' is not loaded; there are: " + join(known) +
                    "; --plugin FILE loads another");
+}
+
+namespace {
+
+// What would make device |name| be there.
+std::string missing_device_text(const std::string& name) {
+  const std::string wanted = name.substr(0, name.find(':'));
+  for (const keel_backend_info& backend : backends()) {
+    if (backend.name != wanted) continue;
+    if (backend.status != KEEL_OK) {
+      return "; backend '" + wanted + "' does not load: " + backend.reason;
+    }
+    if (backend.device_count == 0) {
+      return "; backend '" + wanted + "' has no device: " + backend.reason;
+    }
+    return {};
+  }
+  const char* const chosen = std::getenv("KEEL_BACKENDS");
+  return "; backend '" + wanted + "' is not loaded: --plugin FILE loads a vendor's" +
+         (chosen == nullptr ? ""
+                            : std::string(", and KEEL_BACKENDS=") + chosen +
+                                  " leaves out those of Keel's folder that it does not name");
+}
+
+}  // namespace
+
+Device find_device(const std::string& option, const std::string& name) {
+  try {
+    return Device::find(name);
+  } catch (const Error& error) {
+    if (error.status() != KEEL_NOT_FOUND) throw;
+    const std::string text = keel_last_error();
+    throw UsageError(option + ": " + text + missing_device_text(name));
+  }
 }
 
 void print(const std::string& text) {

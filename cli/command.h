@@ -41,6 +41,10 @@ class Session {
 // Of the backends that there are; UsageError, which lists them, for one that is none.
 keel_backend_info find_backend(const std::string& name);
 
+// By name. UsageError where there is none, with |option|, the devices there are, and why that
+// backend has none or how it is loaded.
+Device find_device(const std::string& option, const std::string& name);
+
 void print(const std::string& text);
 // Indented, and a newline. Text that is not UTF-8 is repaired.
 void print_json(const Json& json);

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "cli/command.h"
+#include "cli/output_file.h"
 #include "tensorfile/comparison.h"
 #include "tensorfile/printable.h"
 
@@ -282,11 +282,7 @@ Json findings_json(const CompareOptions& options, const Findings& findings) {
 // ---- the command
 
 int run(const CompareOptions& options) {
-  std::ofstream json;
-  if (!options.json.empty()) {
-    json.open(options.json);  // now: what cannot be written should not cost the comparison
-    if (!json) throw UsageError("--json " + options.json + ": cannot be written");
-  }
+  const OutputFile json("--json", options.json);
   Findings findings;
   tensorfile::ComparisonOptions how;
   if (options.has_tolerance) how.tolerance = options.tolerance;
@@ -298,11 +294,13 @@ int run(const CompareOptions& options) {
   }
   print_table(findings, options.all);
   print(verdict(findings));
-  if (json.is_open()) {
+  if (!options.json.empty()) {
     const Json all = findings_json(options, findings);
-    json << all.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) << '\n';
-    json.close();
-    if (!json) throw UsageError("--json " + options.json + ": cannot be written");
+    try {
+      json.write(all.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + '\n');
+    } catch (const std::runtime_error& error) {
+      throw UsageError(error.what());  // 1 would say that the runs part
+    }
   }
   return findings.first ? 1 : 0;
 }

@@ -189,16 +189,6 @@ struct ExplainOptions {
   bool json = false;
 };
 
-// A name that is no device is the user's mistake; one that does not open is not.
-Device find_device(const std::string& name) {
-  try {
-    return Device::find(name);
-  } catch (const Error& error) {
-    if (error.status() != KEEL_NOT_FOUND) throw;
-    throw UsageError(keel_last_error());
-  }
-}
-
 Json to_json(const ops::CaseTensor& tensor) {
   if (!tensor.present) return nullptr;
   return {{"dtype", kit::dtype_name(tensor.dtype)}, {"shape", tensor.shape}};
@@ -228,7 +218,7 @@ void print_explain_json(const ops::Case& each, const OpCall& call, Device device
 void run_explain(const ExplainOptions& options) {
   const ops::Case each = make_case(find_op(options.op), options.question);
   const Session session(options.plugins);
-  const Device device = find_device(options.device);
+  const Device device = find_device("--device", options.device);
   const OpCall call = make_call(each);
   std::string text;
   try {

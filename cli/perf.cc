@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 #include <climits>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -13,6 +14,7 @@
 
 #include "cli/command.h"
 #include "cli/local_job.h"
+#include "cli/output_file.h"
 #include "cli/perf_job.h"
 #include "cli/perf_options.h"
 #include "cli/perf_peers.h"
@@ -77,7 +79,9 @@ int run_beside_peers(const PerfOptions& options) {
 int run(PerfOptions& options) {
   if (!options.peers.empty()) return run_beside_peers(options);
   if (starts_processes(options)) {
+    fit_ranks_to_devices(&options);
     check_perf_options(options);
+    const OutputFile output("--output_file", options.output_file);  // that it can be written
     LocalJob job;
     job.processes = options.processes;
     job.command = own_command();
@@ -93,7 +97,14 @@ int run(PerfOptions& options) {
     }
     options.processes = launch.world;
     process = launch.rank;
+    // At once: they wait for one another, and the variables may be of another job.
+    if (process == 0 && launch.world > 1) {
+      print(fmt::format("# rank 0 of {} processes by the environment variables of {}\n",
+                        launch.world, launch.launcher));
+      std::fflush(stdout);
+    }
   }
+  fit_ranks_to_devices(&options);
   check_perf_options(options);
   return PerfJob(options, process).run() ? 0 : 1;
 }
@@ -110,7 +121,8 @@ void add_perf_command(CLI::App& app, int* exit_code) {
       "Examples:\n"
       "  keel perf all_reduce -b 8 -e 64M -f 2 -g 4\n"
       "  keel perf all --procs 2 -d bfloat16 -b 1K -e 1M -f 4\n"
-      "  keel perf all_reduce -g 2 --devices cpu:0,vulkan:0 --explain\n"
+      "  keel perf all_reduce --devices cpu:0,vulkan:0 --explain\n"
+      "  keel perf all_reduce --plugin build/libkeel_mychip.so --devices mychip:0,mychip:1\n"
       "  keel perf all_reduce --procs 4 -b 64K -e 16M -f 4 --peers openmpi,mpich,gloo\n"
       "  keel perf all --procs 4 --tune");
   auto options = std::make_shared<PerfOptions>();

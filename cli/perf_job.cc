@@ -5,12 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdlib>
-#include <cstring>
 #include <exception>
-#include <fstream>
 #include <keel/plugin_kit.hpp>
 #include <keel/thread_start.hpp>
 #include <mutex>
@@ -25,11 +22,7 @@ namespace {
 std::vector<Device> devices_of(const PerfOptions& options, uint32_t process) {
   std::vector<Device> known;
   for (const std::string& name : options.devices) {
-    try {
-      known.push_back(Device::find(name));
-    } catch (const Error& error) {
-      throw UsageError(fmt::format("--devices: {}", error.what()));
-    }
+    known.push_back(find_device("--devices", name));
   }
   if (known.empty()) {
     uint32_t count = 0;
@@ -91,6 +84,8 @@ void run_threads(uint32_t count, const Body& body, const Failed& failed) {
 
 PerfJob::PerfJob(const PerfOptions& options, uint32_t process)
     : options_(options),
+      // One process writes it, and says so before the others wait for it.
+      output_("--output_file", process == 0 ? options.output_file : std::string()),
       devices_(devices_of(options, process)),
       control_(devices_.front(), process, options.processes, options.timeout_ns),
       team_(options.threads) {
@@ -164,7 +159,7 @@ bool PerfJob::run() {
         for (const auto& rank : ranks_) keel_comm_abort(rank->comm());
       });
   const uint64_t wrong = control_.sum(report_ ? report_->wrong_rows() : 0);
-  if (report_ && !options_.output_file.empty()) write_json();
+  if (report_) output_.write(report_->json().dump(2) + '\n');
   return wrong == 0;
 }
 
@@ -181,16 +176,6 @@ void PerfJob::explain_last(const PerfStep& step, const PerfRow& row) const {
     return;
   }
   print("# " + last.dump() + "\n");
-}
-
-void PerfJob::write_json() const {
-  std::ofstream file(options_.output_file, std::ios::binary);
-  file << report_->json().dump(2) << '\n';
-  file.close();
-  if (!file) {
-    throw std::runtime_error(
-        fmt::format("--output_file {}: {}", options_.output_file, std::strerror(errno)));
-  }
 }
 
 std::span<const std::unique_ptr<PerfRank>> PerfJob::ranks_of(uint32_t thread) const {
@@ -287,6 +272,7 @@ uint64_t PerfJob::bytes_in_place() {
 bool PerfJob::tune() {
   if (options_.foreign) check_foreign_ways();
   PerfTuning tuning(explain(), options_.foreign);
+  if (control_.process() == 0) tuning.require_writable();
   std::vector<const PerfOperation*> operations;
   std::vector<std::string> algorithms;  // in the order in which they are first named
   for (const std::string& name : perf_operation_names()) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/output_file.h"
 #include "cli/perf_control.h"
 #include "cli/perf_options.h"
 #include "cli/perf_rank.h"
@@ -53,10 +54,10 @@ class PerfJob {
   // All threads of all processes have come.
   void meet();
   bool reports(uint32_t thread) const { return thread == 0 && control_.process() == 0; }
-  void write_json() const;
   void explain_last(const PerfStep& step, const PerfRow& row) const;
 
   const PerfOptions& options_;
+  const OutputFile output_;
   std::vector<Device> devices_;  // of this process's ranks
   PerfControl control_;
   std::vector<std::unique_ptr<PerfRank>> ranks_;

@@ -17,6 +17,8 @@
 namespace keel::cli {
 namespace {
 
+constexpr int64_t kMostRanks = 1024;  // of a thread
+
 template <typename Value>
 struct Named {
   Value value;
@@ -207,13 +209,15 @@ void add_perf_options(CLI::App& command, const std::shared_ptr<PerfOptions>& opt
   });
   count("-r,--root", &out->root, "Root; -1: each rank in turn", -1, 1 << 20);
   count("-t,--nthreads", &out->threads, "Threads of a process", 1, 1024);
-  count("-g,--ngpus", &out->devices_per_thread, "Ranks that each thread drives", 1, 1024);
+  const CLI::Option* ranks =
+      count("-g,--ngpus", &out->devices_per_thread,
+            "Ranks that each thread drives; without it, enough for all --devices", 1, kMostRanks);
   count("--procs", &out->processes, "Processes, which are started; under a launcher, its world", 1,
         1024);
   command
       .add_option("--devices", out->devices,
-                  "Devices, dealt to the ranks round robin; the first "
-                  "there is, for all")
+                  "Devices, a rank each; dealt round robin to more ranks (-g, -t, --procs). "
+                  "Default: the first there is, for all")
       ->type_name("NAME,...")
       ->delimiter(',');
   command.add_option("-J,--output_file", out->output_file, "Write results as JSON, too")
@@ -246,8 +250,9 @@ void add_perf_options(CLI::App& command, const std::shared_ptr<PerfOptions>& opt
       ->type_name("FOLDER");
   count("--rounds", &out->rounds, "With --peers: launches of each", 1, 1000);
   // One of the two alone moves the other's default.
-  command.parse_complete_callback([out, minimum, maximum, iterations] {
+  command.parse_complete_callback([out, minimum, maximum, iterations, ranks] {
     out->iterations_given = iterations->count() != 0;
+    out->ranks_given = ranks->count() != 0;
     if (out->tune && minimum->count() == 0 && maximum->count() == 0) {
       out->min_bytes = 1 << 10;
       out->max_bytes = 16 << 20;
@@ -257,6 +262,27 @@ void add_perf_options(CLI::App& command, const std::shared_ptr<PerfOptions>& opt
     if (minimum->count() == 0) out->min_bytes = std::min(out->min_bytes, out->max_bytes);
     if (maximum->count() == 0) out->max_bytes = std::max(out->min_bytes, out->max_bytes);
   });
+}
+
+void fit_ranks_to_devices(PerfOptions* options) {
+  const size_t devices = options->devices.size();
+  if (devices <= options->world()) return;
+  const uint32_t drivers = options->processes * options->threads;
+  if (options->ranks_given) {
+    throw UsageError(fmt::format(
+        "--devices names {} and -g {} makes {} rank{} of {} process{} with {} thread{}: leave -g "
+        "out, or name as many devices",
+        devices, options->devices_per_thread, options->world(), options->world() == 1 ? "" : "s",
+        options->processes, options->processes == 1 ? "" : "es", options->threads,
+        options->threads == 1 ? "" : "s"));
+  }
+  if (devices % drivers != 0 || devices / drivers > kMostRanks) {
+    throw UsageError(fmt::format(
+        "--devices names {}, which {} processes (--procs, or a launcher's) with {} threads (-t) "
+        "cannot share evenly",
+        devices, options->processes, options->threads));
+  }
+  options->devices_per_thread = static_cast<uint32_t>(devices / drivers);
 }
 
 void check_perf_options(const PerfOptions& options) {
@@ -270,6 +296,9 @@ void check_perf_options(const PerfOptions& options) {
   if (options.step_factor <= 1 && options.step_bytes == 0 &&
       options.min_bytes != options.max_bytes) {
     throw UsageError("--stepbytes 0 leads nowhere");
+  }
+  if (options.tune && !options.output_file.empty()) {
+    throw UsageError("--output_file: --tune writes its table alone");
   }
   if (options.root >= options.world()) {
     throw UsageError(fmt::format("--root {}: there are {} ranks", options.root, options.world()));

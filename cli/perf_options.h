@@ -43,6 +43,7 @@ struct PerfOptions {
   std::string peer_programs;       // the folder of their programs; empty: where they are installed
   uint32_t rounds = 3;             // launches of each of them
   bool iterations_given = false;   // else the peers' loops take a time, not a number
+  bool ranks_given = false;        // devices_per_thread; else as many as make all devices take part
 
   uint32_t ranks_per_process() const { return threads * devices_per_thread; }
   uint32_t world() const { return processes * ranks_per_process(); }
@@ -62,6 +63,10 @@ const char* perf_reduction_name(keel_reduction reduction);
 
 // Adds them to |command|. |options| is filled in by the time the command is run.
 void add_perf_options(CLI::App& command, const std::shared_ptr<PerfOptions>& options);
+// As many ranks a thread as make each of the devices that are named take part, unless -g says how
+// many, once |processes| is known. More ranks than devices are dealt them round robin. UsageError
+// where a device would be left out.
+void fit_ranks_to_devices(PerfOptions* options);
 // What the parser cannot see. UsageError names the option.
 void check_perf_options(const PerfOptions& options);
 

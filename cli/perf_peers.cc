@@ -6,12 +6,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -20,6 +17,7 @@
 #include "bench/collectives_samples.h"
 #include "bench/launch.h"
 #include "cli/command.h"
+#include "cli/output_file.h"
 #include "cli/perf_peers_report.h"
 
 namespace keel::cli {
@@ -80,7 +78,8 @@ std::string last_line(const std::string& text) {
 
 class PeersRun {
  public:
-  explicit PeersRun(const PerfOptions& options) : options_(options), sizes_(options.sizes()) {
+  explicit PeersRun(const PerfOptions& options)
+      : options_(options), output_("--output_file", options.output_file), sizes_(options.sizes()) {
     for (LaunchedContender& each : bench::find_contenders(folder_of_programs(options))) {
       const auto& names = options.peers;
       const bool is_wanted = each.library == "keel" ||
@@ -198,16 +197,11 @@ class PeersRun {
     json["left_out"] = left_out_;
     json["failures"] = failures_;
     json["results"] = results_;
-    std::ofstream file(options_.output_file, std::ios::binary);
-    file << json.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) << '\n';
-    file.close();
-    if (!file) {
-      throw std::runtime_error(
-          fmt::format("--output_file {}: {}", options_.output_file, std::strerror(errno)));
-    }
+    output_.write(json.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + '\n');
   }
 
   const PerfOptions& options_;
+  const OutputFile output_;
   const std::vector<uint64_t> sizes_;
   std::vector<LaunchedContender> contenders_;
   std::map<std::string, std::string> left_out_;  // library, why

@@ -323,9 +323,122 @@ TEST(Perf, MistakesAreNamed) {
     EXPECT_EQ(rows(result).size(), 0u) << result.out;
     EXPECT_TRUE(contains(result.error, named)) << named << " in: " << result.error;
   }
-  const Result result = perf({"all_reduce", "-b", "8", "-e", "8", "-J", "/nowhere/x.json"});
+}
+
+TEST(Perf, OutputThatCannotBeWrittenIsAMistakeBeforeTheRun) {
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{}, {"--procs", "2"}, {"-g", "2", "--peers", "gloo"}}) {
+    std::vector<std::string> arguments = {"all_reduce",     "-b", "8", "-e", "8", "-J",
+                                          "/nowhere/x.json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Result result = perf(arguments);
+    if (contains(result.error, "KEEL_BUILD_BENCH") || contains(result.error, "keel_peer is")) {
+      continue;  // no peers in this build
+    }
+    EXPECT_EQ(result.exit_code, 2) << result.error;
+    EXPECT_TRUE(contains(result.error, "--output_file /nowhere/x.json: ")) << result.error;
+    EXPECT_TRUE(contains(result.error, "No such file or directory")) << result.error;
+    EXPECT_EQ(result.out, "");
+  }
+  const Result tuned = perf({"all_reduce", "-g", "2", "--tune", "-J", "/tmp/x.json"});
+  EXPECT_EQ(tuned.exit_code, 2);
+  EXPECT_TRUE(contains(tuned.error, "--output_file")) << tuned.error;
+}
+
+TEST(Perf, TableThatCannotBeWrittenFailsBeforeTheRun) {
+  const Result result = keel({"perf", "all_reduce", "-g", "2", "-n", "2", "--tune"},
+                             {"XDG_CACHE_HOME=/dev/null/cache"});
   EXPECT_EQ(result.exit_code, 1);
-  EXPECT_TRUE(contains(result.error, "/nowhere/x.json")) << result.error;
+  EXPECT_TRUE(contains(result.error, "/dev/null/cache")) << result.error;
+  EXPECT_FALSE(contains(result.out, "us by algorithm")) << result.out;
+}
+
+// A rank for each device that is named, unless told otherwise.
+TEST(Perf, EveryDeviceThatIsNamedTakesPart) {
+  const std::vector<std::pair<std::vector<std::string>, size_t>> cases = {
+      {{"--devices", "cpu:0,cpu"}, 2},
+      {{"--devices", "cpu:0,cpu,cpu:0,cpu", "-t", "2"}, 4},
+      {{"--devices", "cpu:0,cpu,cpu:0,cpu", "--procs", "2"}, 4},
+      {{"--devices", "cpu:0,cpu", "--procs", "2"}, 2},
+      {{"--devices", "cpu:0,cpu", "-g", "3"}, 3},
+      {{"--devices", "cpu:0"}, 1}};
+  for (const auto& [more, ranks] : cases) {
+    std::vector<std::string> arguments = {"broadcast", "-b", "4K", "-e", "4K"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Result result = perf(arguments);
+    ASSERT_EQ(result.exit_code, 0) << result.error << result.out;
+    size_t seen = 0;
+    for (const std::string& line : lines(result.out)) seen += line.starts_with("#  Rank ") ? 1 : 0;
+    EXPECT_EQ(seen, ranks) << result.out;
+  }
+}
+
+TEST(Perf, DevicesWithoutARankAreAMistake) {
+  const Result fewer = perf({"all_reduce", "--devices", "cpu:0,cpu,cpu:0", "-g", "2"});
+  EXPECT_EQ(fewer.exit_code, 2);
+  EXPECT_TRUE(contains(fewer.error, "--devices names 3 and -g 2 makes 2 ranks")) << fewer.error;
+  const Result odd = perf({"all_reduce", "--devices", "cpu:0,cpu,cpu:0", "--procs", "2"});
+  EXPECT_EQ(odd.exit_code, 2);
+  EXPECT_TRUE(contains(odd.error, "--devices names 3, which 2 processes")) << odd.error;
+  EXPECT_EQ(odd.out, "");
+}
+
+TEST(Perf, DeviceThatIsNotThereIsNamedWithWhatWouldBringIt) {
+  const auto refusal = [](const char* device, std::vector<std::string> changes = {}) {
+    const Result result = keel({"perf", "all_reduce", "--devices", device}, std::move(changes));
+    EXPECT_EQ(result.exit_code, 2) << result.error;
+    EXPECT_TRUE(contains(result.error, std::string("--devices: name '") + device)) << result.error;
+    return result.error;
+  };
+  EXPECT_TRUE(contains(refusal("mychip:0"), "'mychip' is not loaded: --plugin FILE"));
+  const std::string left_out = refusal("sim:0", {"KEEL_BACKENDS=cpu"});
+  EXPECT_TRUE(contains(left_out, "KEEL_BACKENDS=cpu leaves out")) << left_out;
+  const std::string none = refusal("skeleton:0", {"KEEL_BACKENDS=skeleton"});
+  EXPECT_TRUE(contains(none, "'skeleton' has no device: ")) << none;
+  EXPECT_FALSE(contains(refusal("cpu:9"), "backend 'cpu'")) << "there are others of it";
+}
+
+// Variables that the launcher of something else has left, such as a Kubernetes pod's.
+TEST(Perf, StrayVariablesOfALauncherAreNoLauncher) {
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{"-g", "2"}, std::vector<std::string>{"--procs", "2"}}) {
+    std::vector<std::string> arguments = {"perf", "broadcast", "-b", "4K",        "-e",
+                                          "4K",   "-n",        "2",  "--timeout", "60"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Result result = keel(arguments, {"RANK=0", "WORLD_SIZE=8"});
+    ASSERT_EQ(result.exit_code, 0) << result.error << result.out;
+    EXPECT_EQ(rows(result).size(), 1u) << result.out;
+    const std::string warning =
+        "RANK, WORLD_SIZE are set and LOCAL_RANK, LOCAL_WORLD_SIZE, "
+        "MASTER_PORT are not";
+    const size_t at = result.error.find(warning);
+    ASSERT_NE(at, std::string::npos) << result.error;
+    EXPECT_EQ(result.error.find(warning, at + 1), std::string::npos) << result.error;
+  }
+}
+
+TEST(Perf, RanksThatDoNotComeAreToldWithTheirLauncher) {
+  const Result result =
+      keel({"perf", "broadcast", "-b", "4K", "-e", "4K", "--timeout", "0.2"},
+           {"SLURM_PROCID=0", "SLURM_NTASKS=4", "SLURM_LOCALID=0", "SLURM_STEP_TASKS_PER_NODE=4",
+            "SLURM_JOB_ID=7", "SLURM_STEP_ID=" + std::to_string(getpid())});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_TRUE(contains(result.error, "rank 0 of 4 by the environment variables of Slurm"))
+      << result.error;
+  EXPECT_TRUE(contains(result.error, "unset SLURM_PROCID")) << result.error;
+  // At once.
+  EXPECT_TRUE(contains(result.out, "rank 0 of 4 processes by the environment variables of Slurm"))
+      << result.out;
+}
+
+TEST(Perf, ShellOfSlurmIsOneProcess) {
+  const Result result = keel(
+      {"perf", "broadcast", "-b", "4K", "-e", "4K", "-n", "2", "--procs", "2", "--timeout", "60"},
+      {"SLURM_PROCID=0", "SLURM_NTASKS=4", "SLURM_LOCALID=0", "SLURM_STEP_TASKS_PER_NODE=4",
+       "SLURM_JOB_ID=7", "SLURM_STEP_ID=0", "SLURM_PTY_PORT=40123"});
+  ASSERT_EQ(result.exit_code, 0) << result.error << result.out;
+  EXPECT_EQ(rows(result).size(), 1u) << result.out;
+  EXPECT_TRUE(contains(result.error, "the shell of srun --pty")) << result.error;
 }
 
 }  // namespace

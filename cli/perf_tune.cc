@@ -139,7 +139,7 @@ std::string PerfTuning::merged(const std::string& before) const {
   return text;
 }
 
-void PerfTuning::write() const {
+void PerfTuning::require_writable() const {
   if (path_.empty()) {
     throw std::runtime_error("--tune: neither XDG_CACHE_HOME nor HOME says where the table goes");
   }
@@ -147,6 +147,12 @@ void PerfTuning::write() const {
        slash = path_.find('/', slash + 1)) {
     if (mkdir(path_.substr(0, slash).c_str(), 0700) != 0 && errno != EEXIST) fail(path_);
   }
+  // The table is replaced by rename.
+  if (access(path_.substr(0, path_.rfind('/')).c_str(), W_OK | X_OK) != 0) fail(path_);
+}
+
+void PerfTuning::write() const {
+  require_writable();
   std::ifstream file(path_, std::ios::binary);
   const std::string text =
       merged({std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()});

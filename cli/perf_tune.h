@@ -45,6 +45,8 @@ class PerfTuning {
   std::string merged(const std::string& before) const;
   // Does so with the file, at once for whoever reads it. std::runtime_error names the file.
   void write() const;
+  // Makes the folders of the file. Fails as write() would, before anything is measured.
+  void require_writable() const;
 
  private:
   using Times = std::map<std::string, double>;  // of an algorithm, in seconds

@@ -5,9 +5,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -16,6 +13,7 @@
 #include <vector>
 
 #include "cli/command.h"
+#include "cli/output_file.h"
 #include "cli/topo_svg.h"
 
 namespace keel::cli {
@@ -167,24 +165,18 @@ void print_topology(const Json& topology) {
   print(text);
 }
 
-void write_file(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  file.close();
-  if (!file) throw std::runtime_error(fmt::format("{}: {}", path, std::strerror(errno)));
-}
-
 void run(const TopoOptions& options) {
+  const OutputFile svg("--svg", options.svg);
   const Session session(options.plugins);
   Json topology;
   try {
     topology =
         Json::parse(keel::topology(options.is_synthetic ? options.synthetic.c_str() : nullptr));
   } catch (const Error& error) {
-    if (error.status() != KEEL_INVALID_ARGUMENT) throw;
+    if (error.status() != KEEL_INVALID_ARGUMENT || !options.is_synthetic) throw;
     throw UsageError(fmt::format("--synthetic: {}", error.what()));
   }
-  if (!options.svg.empty()) write_file(options.svg, draw_topology(topology));
+  if (!options.svg.empty()) svg.write(draw_topology(topology));
   if (options.json) return print_json(topology);
   if (options.svg.empty()) print_topology(topology);
 }

@@ -268,11 +268,17 @@ keel_status keel_comm_init_env(keel_device device, const keel_comm_options* opti
     std::string name;
     KEEL_RETURN_IF_ERROR(keel::read_launcher(&launch, &name));
     keel_unique_id id = keel::meeting_id(name);
-    if (launch.rank == 0) {
-      KEEL_RETURN_IF_ERROR(keel::serve_meeting_at(&keel::Team::make_segment, name, &id));
-    }
     const keel::HostSpan span("keel_comm_init_env");
-    return join(found, id, launch.rank, launch.world, wanted, out_comm);
+    Status joined;
+    if (launch.rank == 0) {
+      joined = keel::serve_meeting_at(&keel::Team::make_segment, name, &id);
+    }
+    if (joined.ok()) joined = join(found, id, launch.rank, launch.world, wanted, out_comm);
+    // Ranks that do not come, or come twice: the variables may be another job's.
+    if (joined.code() == KEEL_TIMED_OUT || joined.code() == KEEL_ALREADY_EXISTS) {
+      return failure(joined.code(), "{}; {}", joined.text(), keel::launcher_hint(launch));
+    }
+    return joined;
   });
 }
 

@@ -4,10 +4,13 @@
 #include <sched.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <chrono>
+#include <keel/cpu_limit.hpp>
 #include <map>
 #include <mutex>
 #include <set>
+#include <string>
 #include <thread>
 
 #include "collectives/bootstrap/lifelines.h"
@@ -31,23 +34,33 @@ Registry& registry() {
   return created;
 }
 
-// Cores that some rank's process may use: launchers bind each to cores of its own.
+// Cores that some rank's process may use: launchers bind each to cores of its own, and control
+// groups leave each the time of some. The limits of groups inside one another add up to too much.
 uint32_t core_count(const std::vector<Attendee>& attendees) {
   cpu_set_t all;
   CPU_ZERO(&all);
   const Attendee* last = nullptr;
+  std::map<std::string, double> limits;  // of each group
+  bool is_limited = true;
   for (const Attendee& attendee : attendees) {
     if (last != nullptr && attendee.process == last->process) continue;
     last = &attendee;
     const bool is_here = attendee.process == ShareServer::get().token();
     cpu_set_t set;
     CPU_ZERO(&set);
+    const auto pid = is_here ? 0 : static_cast<pid_t>(attendee.pid);
     // One that has ended, or that another namespace counts, adds none.
-    if (sched_getaffinity(is_here ? 0 : static_cast<pid_t>(attendee.pid), sizeof(set), &set) == 0) {
-      CPU_OR(&all, &all, &set);
-    }
+    if (sched_getaffinity(pid, sizeof(set), &set) != 0) continue;
+    CPU_OR(&all, &all, &set);
+    const CpuLimit limit = CpuLimit::of(pid);
+    is_limited = is_limited && limit.is_limited();
+    if (limit.is_limited()) limits[limit.group()] = limit.cores();
   }
-  return static_cast<uint32_t>(CPU_COUNT(&all));
+  const auto cores = static_cast<uint32_t>(CPU_COUNT(&all));
+  if (!is_limited) return cores;
+  double time = 0;
+  for (const auto& [group, limit] : limits) time += limit;
+  return time >= cores ? cores : std::max(1u, static_cast<uint32_t>(time));
 }
 
 // As the ranks of other processes call it.

@@ -34,6 +34,18 @@ bool read_file(const std::string& path, std::string* out_text) {
   return file.is_open() && !file.bad();
 }
 
+// Before the run, which may take hours.
+bool may_write(const std::string& path, std::string* error) {
+  if (path.empty()) return true;
+  try {
+    tensorfile::require_writable(path);
+    return true;
+  } catch (const tensorfile::FileError& failure) {
+    *error = failure.what();
+    return false;
+  }
+}
+
 // An empty path asks for nothing.
 bool write_file(const std::string& path, const std::string& text) {
   if (path.empty()) return true;
@@ -231,6 +243,10 @@ int run_session(const SessionOptions& options, Report* out_report) {
   if (!resolve_choice(&report.settings.choice, &error)) return usage_error(error);
   if (!options.certificate_file.empty() && (!options.filter.empty() || options.every > 1)) {
     return usage_error("--certificate is for whole levels: leave --filter and --every out");
+  }
+  for (const std::string& file :
+       {options.json_file, options.junit_file, options.certificate_file}) {
+    if (!may_write(file, &error)) return usage_error(error);
   }
   std::string waivers_text = "[]";
   if (!options.waivers_file.empty() && !read_file(options.waivers_file, &waivers_text)) {

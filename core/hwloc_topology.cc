@@ -80,6 +80,39 @@ std::optional<std::string> untrusted_variable() {
   return std::nullopt;
 }
 
+const char* variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr && *value != '\0' ? value : nullptr;
+}
+
+// Heeds the variables that name another machine, of which hwloc heeds the first, in this order, and
+// none beside HWLOC_COMPONENTS. By itself it takes this machine, without a word, where what they
+// name cannot be read. |*out_source|: "NAME=VALUE: " of the one that was heeded.
+Status heed_variables(hwloc_topology* topology, std::string* out_source) {
+  if (std::getenv("HWLOC_COMPONENTS") != nullptr) return {};
+  const auto refuse = [&](const char* what) {
+    return failure(KEEL_UNAVAILABLE, "{}{}: {}", *out_source, what, std::strerror(errno));
+  };
+  for (const char* name : {"HWLOC_FSROOT", "HWLOC_CPUID_PATH"}) {
+    const char* const folder = variable(name);
+    if (folder == nullptr) continue;
+    *out_source = fmt::format("{}={}: ", name, folder);
+    if (access(folder, R_OK | X_OK) != 0) return refuse("hwloc cannot read the folder");
+    return {};
+  }
+  if (const char* const synthetic = variable("HWLOC_SYNTHETIC")) {
+    *out_source = "HWLOC_SYNTHETIC: ";
+    return describe_synthetic(topology, synthetic).with_prefix(*out_source);
+  }
+  if (const char* const file = variable("HWLOC_XMLFILE")) {
+    *out_source = fmt::format("HWLOC_XMLFILE={}: ", file);
+    // "-" is standard input.
+    if (std::string_view(file) != "-" && access(file, R_OK) != 0) return refuse("cannot be read");
+    if (hwloc_topology_set_xml(topology, file) != 0) return refuse("is no machine of hwloc's");
+  }
+  return {};
+}
+
 // The bridge to the PCI bus or buses that |object| is on; NULL above a host bridge.
 hwloc_obj_t bridge_above(hwloc_obj_t object) {
   do {
@@ -115,6 +148,7 @@ Status load_topology(const char* synthetic, TopologyHandle* out_topology) {
   hwloc_topology_t created = nullptr;
   if (hwloc_topology_init(&created) != 0) return failure(KEEL_INTERNAL, "hwloc does not start");
   TopologyHandle topology(created);
+  std::string source;
   if (synthetic != nullptr) {
     KEEL_RETURN_IF_ERROR(describe_synthetic(created, synthetic));
   } else {
@@ -122,6 +156,7 @@ Status load_topology(const char* synthetic, TopologyHandle* out_topology) {
     for (const char* component : {"opencl", "cuda", "nvml", "gl", "rsmi", "levelzero"}) {
       hwloc_topology_set_components(created, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component);
     }
+    KEEL_RETURN_IF_ERROR(heed_variables(created, &source));
   }
   hwloc_topology_set_io_types_filter(created, HWLOC_TYPE_FILTER_KEEP_ALL);
   // Else hwloc moves this thread from core to core to look at each.
@@ -131,7 +166,8 @@ Status load_topology(const char* synthetic, TopologyHandle* out_topology) {
     if (synthetic != nullptr) {
       return failure(KEEL_INVALID_ARGUMENT, "synthetic '{}' describes no machine", synthetic);
     }
-    return failure(KEEL_UNAVAILABLE, "hwloc cannot read the machine: {}", std::strerror(error));
+    return failure(KEEL_UNAVAILABLE, "{}hwloc cannot read the machine: {}", source,
+                   std::strerror(error));
   }
   *out_topology = std::move(topology);
   return {};

@@ -19,8 +19,9 @@ struct TopologyDeleter {
 using TopologyHandle = std::unique_ptr<hwloc_topology, TopologyDeleter>;
 
 // This machine with its PCI devices, or one that |synthetic| describes, if not NULL.
-// hwloc heeds HWLOC_XMLFILE and its like; a process that gained privileges by its
-// start is refused while the environment has any of them. Takes 10 to 50 ms.
+// hwloc heeds HWLOC_XMLFILE and its like: KEEL_UNAVAILABLE, naming the variable, where what one
+// names cannot be read, KEEL_INVALID_ARGUMENT for HWLOC_SYNTHETIC. A process that gained privileges
+// by its start is refused while the environment has any of them. Takes 10 to 50 ms.
 Status load_topology(const char* synthetic, TopologyHandle* out_topology);
 
 // Where something lies. May be read by several threads.

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <keel/cpu_limit.hpp>
 #include <memory>
 #include <string>
 #include <vector>
@@ -326,6 +327,9 @@ Status describe_topology(const char* synthetic, const std::vector<Ref<Device>>& 
   json.key("pus").number(std::max(0, hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PU)));
   write_packages(json.key("packages"), topology);
   write_numa_nodes(json.key("numa_nodes"), topology, nodes, memory);
+  // Of another machine nothing is known.
+  const CpuLimit limit = is_here ? CpuLimit::of() : CpuLimit();
+  json.key("cpu_limit").number(limit.cores());
   std::vector<Placed> placed;
   write_devices(json.key("devices"), topology,
                 synthetic != nullptr ? std::vector<Ref<Device>>() : devices, &placed);
@@ -334,6 +338,10 @@ Status describe_topology(const char* synthetic, const std::vector<Ref<Device>>& 
   write_staging(json.key("staging"), topology, nodes.size());
   json.key("notes").begin_array();
   if (!memory.note.empty()) json.text(memory.note);
+  if (limit.is_limited()) {
+    json.text(fmt::format("the control group {} leaves this process the time of {:.2f} cores",
+                          limit.group(), limit.cores()));
+  }
   json.end_array();
   json.end_object();
   return {};

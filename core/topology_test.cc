@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <keel/cpu_limit.hpp>
 #include <nlohmann/json.hpp>
 
 #include "core/testing/host_memory.h"
@@ -135,6 +136,45 @@ TEST_F(TopologyTest, WhatIsNoMachineIsRefused) {
     EXPECT_EQ(size, 0u);
   }
   EXPECT_EQ(topology("pack:1 core:2 pu:1").at("pus"), 2) << "and the next one is not harmed";
+}
+
+// hwloc itself takes this machine then.
+TEST_F(TopologyTest, VariableThatCannotBeReadIsNamed) {
+  const auto refusal = [](const char* name, const std::string& value) {
+    setenv(name, value.c_str(), 1);
+    uint64_t size = 0;
+    EXPECT_NE(keel_topology_get(nullptr, nullptr, &size), KEEL_OUT_OF_RANGE) << name;
+    EXPECT_EQ(size, 0u) << name;
+    const std::string text = keel_last_error();
+    EXPECT_EQ(topology("pack:1 core:2 pu:1").at("pus"), 2) << "it is not heeded there";
+    unsetenv(name);
+    return text;
+  };
+  const std::string missing = "/nonexistent/machine.xml";
+  EXPECT_EQ(refusal("HWLOC_XMLFILE", missing),
+            "HWLOC_XMLFILE=" + missing + ": cannot be read: No such file or directory");
+  become("this is no machine");
+  const std::string text = std::getenv("HWLOC_XMLFILE");
+  EXPECT_TRUE(refusal("HWLOC_XMLFILE", text).starts_with("HWLOC_XMLFILE=" + text + ": "));
+  EXPECT_TRUE(refusal("HWLOC_FSROOT", missing).starts_with("HWLOC_FSROOT=" + missing + ": "));
+  EXPECT_TRUE(
+      refusal("HWLOC_CPUID_PATH", missing).starts_with("HWLOC_CPUID_PATH=" + missing + ": "));
+  EXPECT_TRUE(refusal("HWLOC_SYNTHETIC", "nonsense").starts_with("HWLOC_SYNTHETIC: "));
+  load("fake");
+  EXPECT_EQ(topology().at("source"), "machine");
+}
+
+TEST_F(TopologyTest, ProcessorTimeThatGroupsLeaveIsToldOfThisMachineAlone) {
+  load("fake");
+  const CpuLimit limit = CpuLimit::of();
+  const json machine = topology();
+  if (limit.is_limited()) {
+    EXPECT_EQ(machine.at("cpu_limit"), limit.cores());
+    EXPECT_NE(machine.at("notes").dump().find(limit.group()), std::string::npos);
+  } else {
+    EXPECT_TRUE(machine.at("cpu_limit").is_null());
+  }
+  EXPECT_TRUE(topology("pack:1 core:2 pu:1").at("cpu_limit").is_null());
 }
 
 TEST_F(TopologyTest, RefusesBadArguments) {

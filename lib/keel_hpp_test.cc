@@ -506,6 +506,26 @@ TEST_F(KeelHpp, DlpackNamesTheDeviceThatTheMemoryIsOf) {
   EXPECT_EQ(buffer.use_count(), 1);
 }
 
+// Consumers take what has no elements by a NULL pointer.
+TEST_F(KeelHpp, DlpackOfATensorWithoutElementsPointsNowhere) {
+  auto buffer = std::make_shared<keel::Buffer>(keel::Buffer::of<float>(device_, 6));
+  keel_tensor empty =
+      keel::make_tensor(static_cast<float*>(buffer->data()), KEEL_FLOAT32, {2, 0, 3});
+  empty.byte_offset = 8;
+  keel_tensor nowhere = keel::make_tensor(static_cast<float*>(nullptr), KEEL_FLOAT32, {0});
+  for (const keel_tensor& sent : {empty, nowhere}) {
+    DLManagedTensor* managed = keel::to_dlpack(sent, device_.get(), buffer);
+    EXPECT_EQ(managed->dl_tensor.data, nullptr);
+    EXPECT_EQ(managed->dl_tensor.byte_offset, 0u);
+    EXPECT_EQ(managed->dl_tensor.device.device_type, test_backend() == "cpu" ? kDLCPU : kDLExtDev);
+    const keel_tensor back = keel::from_dlpack(managed);
+    EXPECT_EQ(back.rank, sent.rank);
+    EXPECT_EQ(back.data, nullptr);
+    managed->deleter(managed);
+  }
+  EXPECT_EQ(buffer.use_count(), 1);
+}
+
 TEST_F(KeelHpp, DlpackRefusesMemoryThatIsNotTheDevices) {
   float on_host = 0;
   const keel_tensor tensor = keel::make_tensor(&on_host, KEEL_FLOAT32, {1});

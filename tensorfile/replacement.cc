@@ -136,4 +136,16 @@ void put_file(const fs::path& path, std::string_view text) {
   if (!file) throw FileError(path, "cannot be written");
 }
 
+void require_writable(const fs::path& path) {
+  if (is_replaceable(path)) {
+    const Replacement attempt(path);
+    return;
+  }
+  // Opened and closed, a pipe would be at its end for who reads it.
+  std::error_code error;
+  const bool may_write = fs::is_fifo(path, error) ? access(path.c_str(), W_OK) == 0
+                                                  : std::ofstream(path, std::ios::app).is_open();
+  if (!may_write) throw FileError(path, std::string("cannot be written: ") + std::strerror(errno));
+}
+
 }  // namespace keel::tensorfile

@@ -43,6 +43,9 @@ void replace_file(const std::filesystem::path& path, std::string_view text);
 bool is_replaceable(const std::filesystem::path& path);
 // Replaces it or, where it is not replaceable, writes |text| to it. Throws FileError.
 void put_file(const std::filesystem::path& path, std::string_view text);
+// Throws FileError where put_file() could not write |path| now: for a command to say so before it
+// runs. The file stays as it is; a link to nothing gets an empty one.
+void require_writable(const std::filesystem::path& path);
 
 }  // namespace keel::tensorfile
 

@@ -3,6 +3,7 @@
 #include "tensorfile/replacement.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -133,6 +134,28 @@ TEST_F(ReplacementTest, LeavesFilesOfOtherNames) {
 }
 
 // Replaced, /dev/stdout would be a file from then on.
+TEST_F(ReplacementTest, WritableIsFoundOutWithoutATrace) {
+  require_writable(path_);
+  EXPECT_TRUE(fs::is_empty(folder_));
+  touch(path_);
+  require_writable(path_);
+  EXPECT_EQ(content(path_), "half");
+  fs::create_symlink(path_, folder_ / "link");
+  require_writable(folder_ / "link");
+  EXPECT_EQ(content(path_), "half");
+  require_writable("/dev/null");
+  ASSERT_EQ(mkfifo((folder_ / "pipe").c_str(), 0600), 0);
+  require_writable(folder_ / "pipe");  // does not wait for who reads it
+  for (const fs::path& bad : {folder_ / "none" / "file", path_ / "file", folder_}) {
+    try {
+      require_writable(bad);
+      FAIL() << bad;
+    } catch (const FileError& error) {
+      EXPECT_NE(std::string(error.what()).find(bad.string()), std::string::npos) << error.what();
+    }
+  }
+}
+
 TEST_F(ReplacementTest, WritesToWhatIsNoFile) {
   put_file(path_, "old");
   EXPECT_TRUE(is_replaceable(path_));

@@ -96,8 +96,7 @@ keel_status Instance::create(const keel_instance_settings* settings,
   const char* const guard = secure_getenv("KEEL_CPU_GUARD");
   std::unique_ptr<Instance> instance(new Instance);
   instance->devices_ = devices;
-  instance->cores_ =
-      cores != 0 ? cores : std::max(1u, std::thread::hardware_concurrency() / devices);
+  instance->cores_ = cores != 0 ? cores : std::max(1u, usable_cores() / devices);
   instance->memory_bytes_ = physical_memory() / devices;
   instance->guarded_ = guard != nullptr && std::string_view(guard) == "1";
   *out_instance = std::move(instance);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <keel/cpu_limit.hpp>
 #include <keel/thread_start.hpp>
 #include <new>
 
@@ -29,7 +30,7 @@ template <typename Seen>
 bool look_out(const Seen& seen) {
   constexpr std::chrono::microseconds kAlone(5);
   constexpr std::chrono::microseconds kOffering(100);
-  static const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  static const int cores = static_cast<int>(usable_cores());
   if (seen()) return true;
   if (g_budgets.load(std::memory_order_relaxed) > cores) return false;
   const auto begin = std::chrono::steady_clock::now();
@@ -44,6 +45,10 @@ bool look_out(const Seen& seen) {
 }
 
 }  // namespace
+
+uint32_t usable_cores() {
+  return CpuLimit::of().whole_cores(std::max(1u, std::thread::hardware_concurrency()));
+}
 
 ThreadPool::Job ThreadPool::taken_;
 

@@ -13,6 +13,9 @@
 
 namespace keel::cpu {
 
+// Cores that this process may use and has the time of, 1 at least. Reads files: 0.1 ms.
+uint32_t usable_cores();
+
 // The core budget of one device. Stream threads borrow a core while they
 // compute, and helper threads take the spare ones inside parallel_for, so that
 // never more than |cores| threads of the device compute at once, however many

@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collectives/bootstrap/launcher_environment.h"
 
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <initializer_list>
+#include <span>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "collectives/bootstrap/process_watch.h"
 #include "collectives/bootstrap/unix_socket.h"
+#include "core/log.h"
 #include "core/plugin_file.h"
 
 namespace keel {
@@ -23,6 +28,12 @@ bool parse_number(std::string_view text, uint32_t* out_number) {
   return !text.empty() && parsed.ec == std::errc() && parsed.ptr == end;
 }
 
+// A variable, or another one that does as well.
+struct Choice {
+  const char* name;
+  const char* other = nullptr;
+};
+
 // Reads one launcher's variables.
 class Variables {
  public:
@@ -34,20 +45,38 @@ class Variables {
     const char* value = environment_.variable(name);
     return value != nullptr && *value != '\0' ? value : nullptr;
   }
-  bool has_any(std::initializer_list<const char*> names) const {
+  bool has(const Choice& choice) const {
+    return find(choice.name) != nullptr ||
+           (choice.other != nullptr && find(choice.other) != nullptr);
+  }
+  bool has_any(std::span<const char* const> names) const {
     return std::any_of(names.begin(), names.end(),
-                       [this](const char* name) { return find(name) != nullptr; });
+                       [this](const char* name) { return has({name}); });
   }
-  Status missing(const char* name) const {
-    return failure(KEEL_INVALID_ARGUMENT, "{} is not set, though others of {} are", name,
-                   launcher_);
+  // KEEL_NOT_FOUND, naming all that is missing of |choices|. Before any value is looked at: a
+  // stray variable may have any.
+  Status complete(std::initializer_list<Choice> choices) const {
+    std::vector<std::string> set;
+    std::vector<std::string> missing;
+    for (const Choice& choice : choices) {
+      if (!has(choice)) {
+        missing.emplace_back(choice.name);
+        if (choice.other != nullptr) missing.back() += std::string(" or ") + choice.other;
+      } else {
+        set.emplace_back(find(choice.name) != nullptr ? choice.name : choice.other);
+      }
+    }
+    if (missing.empty()) return {};
+    return failure(KEEL_NOT_FOUND, "of the variables of {}, {} {} set and {} {} not", launcher_,
+                   fmt::join(set, ", "), set.size() == 1 ? "is" : "are", fmt::join(missing, ", "),
+                   missing.size() == 1 ? "is" : "are");
   }
+  // Of one that is set.
   Status number(const char* name, uint32_t* out_number) const {
     const char* value = find(name);
-    if (value == nullptr) return missing(name);
-    if (!parse_number(value, out_number)) {
-      return failure(KEEL_INVALID_ARGUMENT, "{}={} is no number from 0 to {}", name, value,
-                     UINT32_MAX);
+    if (value == nullptr || !parse_number(value, out_number)) {
+      return failure(KEEL_INVALID_ARGUMENT, "{}={} is no number from 0 to {}", name,
+                     value == nullptr ? "" : value, UINT32_MAX);
     }
     return {};
   }
@@ -56,11 +85,6 @@ class Variables {
     const char* value = find(name);
     *in_out_text += ':';
     if (value != nullptr) *in_out_text += value;
-  }
-  Status required(const char* name, std::string* in_out_text) const {
-    if (find(name) == nullptr) return missing(name);
-    append(name, in_out_text);
-    return {};
   }
 
  private:
@@ -98,67 +122,78 @@ Status read_numbers(const Variables& variables, const Names& names, keel_launch_
   return check(names, *out_info);
 }
 
-// Each of these: KEEL_NOT_FOUND when the launcher is not there. The name in it is the
-// beginning of the meeting's.
+// Each of these is called where one of its launcher's variables is set. KEEL_NOT_FOUND when the
+// launcher has not started this process as a rank; its text, where there is one, is for the user.
+// The name in it is the beginning of the meeting's.
 using Read = Status (*)(const LauncherEnvironment&, const Variables&, keel_launch_info*,
                         std::string*);
+
+constexpr const char* kKeelNames[] = {"KEEL_RANK", "KEEL_WORLD", "KEEL_LOCAL_RANK",
+                                      "KEEL_LOCAL_WORLD", "KEEL_MEETING"};
 
 Status read_keel(const LauncherEnvironment&, const Variables& variables, keel_launch_info* out_info,
                  std::string* in_out_name) {
   constexpr Names kNames = {"KEEL_RANK", "KEEL_WORLD", "KEEL_LOCAL_RANK", "KEEL_LOCAL_WORLD"};
-  if (!variables.has_any(
-          {kNames.rank, kNames.world, kNames.local_rank, kNames.local_world, "KEEL_MEETING"})) {
-    return Status(KEEL_NOT_FOUND, "");
-  }
+  KEEL_RETURN_IF_ERROR(variables.complete({{kNames.rank},
+                                           {kNames.world},
+                                           {kNames.local_rank},
+                                           {kNames.local_world},
+                                           {"KEEL_MEETING"}}));
   KEEL_RETURN_IF_ERROR(read_numbers(variables, kNames, out_info));
-  return variables.required("KEEL_MEETING", in_out_name);
+  variables.append("KEEL_MEETING", in_out_name);
+  return {};
 }
+
+constexpr const char* kTorchrunNames[] = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
 
 Status read_torchrun(const LauncherEnvironment&, const Variables& variables,
                      keel_launch_info* out_info, std::string* in_out_name) {
   constexpr Names kNames = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
-  if (!variables.has_any({kNames.rank, kNames.world, kNames.local_rank, kNames.local_world})) {
-    return Status(KEEL_NOT_FOUND, "");
-  }
+  KEEL_RETURN_IF_ERROR(variables.complete(
+      {{kNames.rank}, {kNames.world}, {kNames.local_rank}, {kNames.local_world}, {"MASTER_PORT"}}));
   KEEL_RETURN_IF_ERROR(read_numbers(variables, kNames, out_info));
-  variables.append("MASTER_ADDR", in_out_name);
-  KEEL_RETURN_IF_ERROR(variables.required("MASTER_PORT", in_out_name));
-  variables.append("TORCHELASTIC_RUN_ID", in_out_name);
   // Processes that torchrun starts again after a failure meet anew.
-  variables.append("TORCHELASTIC_RESTART_COUNT", in_out_name);
+  for (const char* name :
+       {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"}) {
+    variables.append(name, in_out_name);
+  }
   return {};
 }
+
+constexpr const char* kOpenMpiNames[] = {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+                                         "OMPI_COMM_WORLD_LOCAL_RANK",
+                                         "OMPI_COMM_WORLD_LOCAL_SIZE"};
 
 Status read_open_mpi(const LauncherEnvironment&, const Variables& variables,
                      keel_launch_info* out_info, std::string* in_out_name) {
   constexpr Names kNames = {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
                             "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"};
-  if (!variables.has_any({kNames.rank, kNames.world, kNames.local_rank, kNames.local_world})) {
-    return Status(KEEL_NOT_FOUND, "");
-  }
-  KEEL_RETURN_IF_ERROR(read_numbers(variables, kNames, out_info));
   // Of Open MPI 4 and 5, and of those before.
-  if (variables.find("PMIX_NAMESPACE") == nullptr &&
-      variables.find("OMPI_MCA_ess_base_jobid") != nullptr) {
-    return variables.required("OMPI_MCA_ess_base_jobid", in_out_name);
-  }
-  return variables.required("PMIX_NAMESPACE", in_out_name);
+  constexpr Choice kJob = {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"};
+  KEEL_RETURN_IF_ERROR(variables.complete(
+      {{kNames.rank}, {kNames.world}, {kNames.local_rank}, {kNames.local_world}, kJob}));
+  KEEL_RETURN_IF_ERROR(read_numbers(variables, kNames, out_info));
+  variables.append(variables.find(kJob.name) != nullptr ? kJob.name : kJob.other, in_out_name);
+  return {};
 }
+
+constexpr const char* kMpichNames[] = {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID",
+                                       "MPI_LOCALNRANKS"};
 
 Status read_mpich(const LauncherEnvironment& environment, const Variables& variables,
                   keel_launch_info* out_info, std::string* in_out_name) {
   constexpr Names kNames = {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"};
-  if (!variables.has_any({kNames.rank, kNames.world, kNames.local_rank, kNames.local_world})) {
-    return Status(KEEL_NOT_FOUND, "");
-  }
   // srun --mpi=pmi2 sets PMI's variables beside its own, and none of Hydra's.
-  if (!variables.has_any({kNames.local_rank, kNames.local_world}) &&
-      variables.find("SLURM_PROCID") != nullptr) {
+  if (!variables.has({kNames.local_rank, kNames.local_world}) && variables.has({"SLURM_PROCID"})) {
     return Status(KEEL_NOT_FOUND, "");
   }
+  KEEL_RETURN_IF_ERROR(variables.complete(
+      {{kNames.rank}, {kNames.world}, {kNames.local_rank}, {kNames.local_world}}));
   KEEL_RETURN_IF_ERROR(read_numbers(variables, kNames, out_info));
   for (const char* name : {"PMI_JOBID", "PMI_PORT"}) {
-    if (variables.find(name) != nullptr) return variables.required(name, in_out_name);
+    if (variables.find(name) == nullptr) continue;
+    variables.append(name, in_out_name);
+    return {};
   }
   std::string starter;
   const Status found = environment.starter(variables.find("PMI_FD"), &starter);
@@ -196,19 +231,68 @@ bool tasks_of_node(std::string_view list, uint32_t node, uint32_t* out_tasks) {
   return false;
 }
 
-Status read_slurm(const LauncherEnvironment&, const Variables& variables,
+// The others are there in the shell of an allocation, too, which is no task.
+constexpr const char* kSlurmNames[] = {"SLURM_PROCID"};
+
+// What a process of Slurm runs in that has the variables of rank 0, and is none of the ranks that
+// srun starts; empty for a rank. Slurm sets SLURM_PROCID in all of them:
+//  - the script of a batch job, which is in no step;
+//  - the shell of salloc (LaunchParameters=use_interactive_step) and others of Slurm's own steps,
+//    whose numbers are 4294967280 and above (4294967290), beside the job's SLURM_NTASKS;
+//  - the shell of srun --pty, where the shells of the other ranks have ended. A program that
+//    srun --pty starts itself is a rank: the task's process, or in its process group, which a
+//    shell with job control gives to none. The shell's own srun leaves SLURM_PTY_PORT to its ranks
+//    and sets SLURM_TASK_PID anew.
+std::string slurm_shell(const LauncherEnvironment& environment, const Variables& variables) {
+  constexpr uint32_t kFirstOwnStep = 0xfffffff0;
+  const char* const step = variables.find("SLURM_STEP_ID");
+  if (step == nullptr) {
+    const bool is_script = !variables.has({"SLURM_STEP_NUM_TASKS", "SLURM_STEP_TASKS_PER_NODE"});
+    return is_script ? "the script of a batch job (SLURM_STEP_ID is not set)" : "";
+  }
+  uint32_t number = 0;
+  if (parse_number(step, &number) && number >= kFirstOwnStep) {
+    return fmt::format("an interactive step (SLURM_STEP_ID={})", step);
+  }
+  const char* const rank = variables.find("SLURM_PROCID");
+  const char* const task = variables.find("SLURM_TASK_PID");
+  if (!variables.has({"SLURM_PTY_PORT"}) || std::string_view(rank) != "0") return {};
+  if (task != nullptr && environment.is_of_task(task)) return {};
+  return "the shell of srun --pty (SLURM_PTY_PORT is set)";
+}
+
+Status read_slurm(const LauncherEnvironment& environment, const Variables& variables,
                   keel_launch_info* out_info, std::string* in_out_name) {
   constexpr const char* kPerNode = "SLURM_STEP_TASKS_PER_NODE";
+  // A step may be smaller than the job: srun --preserve-env leaves SLURM_NTASKS as it was.
+  constexpr const char* kStepWorld = "SLURM_STEP_NUM_TASKS";
   Names names = {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"};
-  // The others are there in the shell of an allocation, too, which is no task.
-  if (variables.find(names.rank) == nullptr) return Status(KEEL_NOT_FOUND, "");
+  const std::string shell = slurm_shell(environment, variables);
+  if (!shell.empty()) {
+    // With one task there is nothing that the user may have wanted instead.
+    uint32_t tasks = 0;
+    const char* const text = variables.find(names.world);
+    if (text == nullptr || !parse_number(text, &tasks) || tasks < 2) {
+      return Status(KEEL_NOT_FOUND, "");
+    }
+    return failure(KEEL_NOT_FOUND,
+                   "Slurm runs this process in {}, not as one of {} tasks, which srun starts",
+                   shell, tasks);
+  }
+  KEEL_RETURN_IF_ERROR(variables.complete({{names.rank},
+                                           {names.world, kStepWorld},
+                                           {names.local_rank},
+                                           {kPerNode, names.local_world},
+                                           {"SLURM_JOB_ID"},
+                                           {"SLURM_STEP_ID"}}));
+  if (variables.has({kStepWorld})) names.world = kStepWorld;
   KEEL_RETURN_IF_ERROR(variables.number(names.rank, &out_info->rank));
   KEEL_RETURN_IF_ERROR(variables.number(names.world, &out_info->world));
   KEEL_RETURN_IF_ERROR(variables.number(names.local_rank, &out_info->local_rank));
   const char* per_node = variables.find(kPerNode);
   if (per_node != nullptr) {
     uint32_t node = 0;
-    if (variables.find("SLURM_NODEID") != nullptr) {
+    if (variables.has({"SLURM_NODEID"})) {
       KEEL_RETURN_IF_ERROR(variables.number("SLURM_NODEID", &node));
     }
     if (!tasks_of_node(per_node, node, &out_info->local_world)) {
@@ -216,14 +300,13 @@ Status read_slurm(const LauncherEnvironment&, const Variables& variables,
                      per_node, node);
     }
     names.local_world = kPerNode;
-  } else if (variables.find(names.local_world) != nullptr) {
-    KEEL_RETURN_IF_ERROR(variables.number(names.local_world, &out_info->local_world));
   } else {
-    return variables.missing(kPerNode);
+    KEEL_RETURN_IF_ERROR(variables.number(names.local_world, &out_info->local_world));
   }
   KEEL_RETURN_IF_ERROR(check(names, *out_info));
-  KEEL_RETURN_IF_ERROR(variables.required("SLURM_JOB_ID", in_out_name));
-  return variables.required("SLURM_STEP_ID", in_out_name);
+  variables.append("SLURM_JOB_ID", in_out_name);
+  variables.append("SLURM_STEP_ID", in_out_name);
+  return {};
 }
 
 Status name_of_process(int64_t pid, std::string* out_name) {
@@ -244,35 +327,78 @@ Status find_starter(const char* socket, std::string* out_name) {
   return name_of_process(getppid(), out_name);
 }
 
+bool is_of_task(const char* pid) {
+  uint32_t number = 0;
+  if (!parse_number(pid, &number)) return false;
+  return static_cast<pid_t>(number) == getpid() || static_cast<pid_t>(number) == getpgrp();
+}
+
+// Once a process, which may ask for its launcher in several places.
+void warn_once(const std::string& text) {
+  static std::atomic<bool> has_warned{false};
+  if (!has_warned.exchange(true)) log(KEEL_LOG_WARNING, "{}", text);
+}
+
+struct Launcher {
+  const char* name;
+  // Any of these tells that it is there; without all of these it is not.
+  std::span<const char* const> variables;
+  Read read;
+};
+
+constexpr Launcher kLaunchers[] = {{"keel run", kKeelNames, read_keel},
+                                   {"torchrun", kTorchrunNames, read_torchrun},
+                                   {"Open MPI", kOpenMpiNames, read_open_mpi},
+                                   {"MPICH", kMpichNames, read_mpich},
+                                   {"Slurm", kSlurmNames, read_slurm}};
+
 }  // namespace
 
 Status read_launcher(const LauncherEnvironment& environment, keel_launch_info* out_info,
                      std::string* out_meeting_name) {
-  constexpr std::pair<const char*, Read> kLaunchers[] = {{"keel run", read_keel},
-                                                         {"torchrun", read_torchrun},
-                                                         {"Open MPI", read_open_mpi},
-                                                         {"MPICH", read_mpich},
-                                                         {"Slurm", read_slurm}};
-  for (const auto& [launcher, read] : kLaunchers) {
+  std::vector<std::string> remarks;
+  for (const Launcher& launcher : kLaunchers) {
+    const Variables variables(environment, launcher.name);
+    if (!variables.has_any(launcher.variables)) continue;
     keel_launch_info info = {};
-    std::string name = launcher;
-    const Status found = read(environment, Variables(environment, launcher), &info, &name);
-    if (found.code() == KEEL_NOT_FOUND) continue;
+    std::string name = launcher.name;
+    const Status found = launcher.read(environment, variables, &info, &name);
+    if (found.code() == KEEL_NOT_FOUND) {
+      if (found.text()[0] != '\0') remarks.emplace_back(found.text());
+      continue;
+    }
     KEEL_RETURN_IF_ERROR(found);
     info.header = out_info->header;
-    std::string_view(launcher).copy(info.launcher, sizeof(info.launcher) - 1);
+    std::string_view(launcher.name).copy(info.launcher, sizeof(info.launcher) - 1);
     *out_info = info;
     *out_meeting_name = std::move(name);
     return {};
   }
-  return failure(KEEL_NOT_FOUND,
-                 "no launcher has set its variables: KEEL_RANK, RANK, OMPI_COMM_WORLD_RANK, "
-                 "PMI_RANK, SLURM_PROCID");
+  if (remarks.empty()) {
+    return failure(KEEL_NOT_FOUND,
+                   "no launcher has set its variables: KEEL_RANK, RANK, OMPI_COMM_WORLD_RANK, "
+                   "PMI_RANK, SLURM_PROCID");
+  }
+  const std::string text = fmt::format("{}", fmt::join(remarks, "; "));
+  environment.warn(text + ": this process is taken as the only one of its job");
+  return failure(KEEL_NOT_FOUND, "no launcher has started this process: {}", text);
 }
 
 Status read_launcher(keel_launch_info* out_info, std::string* out_meeting_name) {
-  return read_launcher(LauncherEnvironment{trusted_environment, find_starter}, out_info,
-                       out_meeting_name);
+  return read_launcher(
+      LauncherEnvironment{trusted_environment, find_starter, is_of_task, warn_once}, out_info,
+      out_meeting_name);
+}
+
+std::string launcher_hint(const keel_launch_info& info) {
+  for (const Launcher& launcher : kLaunchers) {
+    if (std::string_view(launcher.name) != info.launcher) continue;
+    return fmt::format(
+        "this process is rank {} of {} by the environment variables of {}; if {} did not start all "
+        "of them, unset {}",
+        info.rank, info.world, launcher.name, launcher.name, fmt::join(launcher.variables, " "));
+  }
+  return {};
 }
 
 }  // namespace keel

@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <map>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -57,11 +58,50 @@ const Variables kSlurm = {{"SLURM_PROCID", "6"},
                           {"SLURM_STEP_TASKS_PER_NODE", "4(x2),3"},
                           {"SLURM_JOB_ID", "77"},
                           {"SLURM_STEP_ID", "0"}};
+// Rank 0 of a step of four, with the terminal: srun --pty -n 4.
+const Variables kSlurmTerminal = {{"SLURM_PROCID", "0"},         {"SLURM_NTASKS", "4"},
+                                  {"SLURM_LOCALID", "0"},        {"SLURM_NODEID", "0"},
+                                  {"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_STEP_TASKS_PER_NODE", "4"},
+                                  {"SLURM_JOB_ID", "77"},        {"SLURM_STEP_ID", "0"},
+                                  {"SLURM_PTY_PORT", "40123"},   {"SLURM_TASK_PID", "500"}};
+
+const struct {
+  Variables variables;
+  std::string launcher;
+  std::string numbers;
+  // Without any of these the set is incomplete.
+  std::vector<std::string> needed;
+} kLaunchers[] = {
+    {kKeel,
+     "keel run",
+     "5 of 8, 1 of 4 here",
+     {"KEEL_RANK", "KEEL_WORLD", "KEEL_LOCAL_RANK", "KEEL_LOCAL_WORLD", "KEEL_MEETING"}},
+    {kTorchrun,
+     "torchrun",
+     "3 of 4, 1 of 2 here",
+     {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_PORT"}},
+    {kOpenMpi - "PMIX_NAMESPACE",
+     "Open MPI",
+     "1 of 2, 1 of 2 here",
+     {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+      "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_MCA_ess_base_jobid"}},
+    {kMpich,
+     "MPICH",
+     "1 of 2, 1 of 2 here",
+     {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"}},
+    {kSlurm,
+     "Slurm",
+     "6 of 11, 2 of 4 here",
+     {"SLURM_NTASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE", "SLURM_JOB_ID",
+      "SLURM_STEP_ID"}}};
+
+constexpr const char* kTask = "1234";  // the process that reads, or its process group
 
 struct Read {
   Status status;
   keel_launch_info info = KEEL_STRUCT_INIT(keel_launch_info, 0);
   std::string name;
+  std::vector<std::string> warnings;
   std::string numbers() const {
     return fmt::format("{} of {}, {} of {} here", info.rank, info.world, info.local_rank,
                        info.local_world);
@@ -79,6 +119,8 @@ Read read(const Variables& variables) {
     *out_name = std::string("starter of ") + (socket == nullptr ? "nothing" : socket);
     return Status();
   };
+  environment.is_of_task = [](const char* pid) { return std::string(pid) == kTask; };
+  environment.warn = [&](const std::string& text) { result.warnings.push_back(text); };
   result.status = read_launcher(environment, &result.info, &result.name);
   return result;
 }
@@ -91,28 +133,61 @@ void expect_refused(const Variables& variables, const std::string& part) {
       << part << " is not in: " << result.status.text();
 }
 
+// That there is no launcher for |variables|, and that the user is told |part|; nothing if empty.
+void expect_alone(const Variables& variables, const std::string& part) {
+  const Read result = read(variables);
+  EXPECT_EQ(result.status.code(), KEEL_NOT_FOUND) << part;
+  if (part.empty()) {
+    EXPECT_TRUE(result.warnings.empty()) << result.warnings[0];
+    return;
+  }
+  ASSERT_EQ(result.warnings.size(), 1u) << part;
+  EXPECT_NE(result.warnings[0].find(part), std::string::npos) << part << ": " << result.warnings[0];
+  EXPECT_NE(std::string(result.status.text()).find(part), std::string::npos)
+      << part << ": " << result.status.text();
+}
+
 TEST(LauncherEnvironmentTest, EachLauncher) {
-  const struct {
-    Variables variables;
-    std::string launcher;
-    std::string numbers;
-  } cases[] = {{kKeel, "keel run", "5 of 8, 1 of 4 here"},
-               {kTorchrun, "torchrun", "3 of 4, 1 of 2 here"},
-               {kOpenMpi, "Open MPI", "1 of 2, 1 of 2 here"},
-               {kMpich, "MPICH", "1 of 2, 1 of 2 here"},
-               {kSlurm, "Slurm", "6 of 11, 2 of 4 here"}};
   Variables all = {{"HOME", "/root"}};
-  for (auto each = std::rbegin(cases); each != std::rend(cases); ++each) {
+  for (auto each = std::rbegin(kLaunchers); each != std::rend(kLaunchers); ++each) {
     const Read alone = read(each->variables);
     ASSERT_TRUE(alone.status.ok()) << alone.status.text();
     EXPECT_EQ(alone.info.launcher, each->launcher);
     EXPECT_EQ(alone.numbers(), each->numbers);
-    // It goes before all those behind it.
+    // It goes before each of those behind it, and before all.
+    for (auto behind = std::rbegin(kLaunchers); behind != each; ++behind) {
+      EXPECT_EQ(read(behind->variables + each->variables).info.launcher, each->launcher);
+    }
     all = all + each->variables;
     const Read among_others = read(all);
     ASSERT_TRUE(among_others.status.ok()) << among_others.status.text();
     EXPECT_EQ(among_others.info.launcher, each->launcher);
     EXPECT_EQ(among_others.name, alone.name);
+  }
+}
+
+// Whatever goes before: a Kubernetes pod has RANK and WORLD_SIZE, a shell may export any.
+TEST(LauncherEnvironmentTest, CompleteSetWinsOverStrayVariables) {
+  for (const auto& complete : kLaunchers) {
+    for (const auto& stray : kLaunchers) {
+      if (stray.launcher == complete.launcher) continue;
+      for (const std::string& missing : stray.needed) {
+        const Read result = read((stray.variables - missing) + complete.variables);
+        ASSERT_TRUE(result.status.ok()) << missing << ": " << result.status.text();
+        EXPECT_EQ(result.info.launcher, complete.launcher) << missing;
+        EXPECT_EQ(result.numbers(), complete.numbers) << missing;
+        EXPECT_TRUE(result.warnings.empty()) << missing;
+      }
+    }
+    for (const char* stray : {"RANK", "WORLD_SIZE", "LOCAL_RANK"}) {
+      if (complete.launcher == "torchrun") continue;
+      // Not looked at, it need not be a number.
+      for (const char* value : {"0", "4", "worker-0"}) {
+        EXPECT_EQ(read(complete.variables + Variables{{stray, value}}).info.launcher,
+                  complete.launcher)
+            << stray;
+      }
+    }
   }
 }
 
@@ -129,26 +204,93 @@ TEST(LauncherEnvironmentTest, WithoutALauncher) {
   EXPECT_EQ(read({{"RANK", ""}}).status.code(), KEEL_NOT_FOUND);
 }
 
-TEST(LauncherEnvironmentTest, HalfSet) {
-  for (const auto& [name, value] : kKeel) {
-    expect_refused(kKeel - name, name + " is not set");
-    expect_refused({{name, value}}, "is not set");
+TEST(LauncherEnvironmentTest, IncompleteSetIsNoneAndNamesWhatIsMissing) {
+  for (const auto& each : kLaunchers) {
+    for (const std::string& missing : each.needed) {
+      const Read result = read(each.variables - missing);
+      EXPECT_EQ(result.status.code(), KEEL_NOT_FOUND) << missing;
+      ASSERT_EQ(result.warnings.size(), 1u) << missing;
+      const std::string& text = result.warnings[0];
+      EXPECT_NE(text.find(each.launcher), std::string::npos) << text;
+      const size_t set = text.find(" set and ");
+      ASSERT_NE(set, std::string::npos) << text;
+      EXPECT_NE(text.find(missing, set), std::string::npos) << text;
+    }
   }
-  for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_PORT"}) {
-    expect_refused(kTorchrun - name, std::string(name) + " is not set");
-  }
-  for (const char* name : {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-                           "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"}) {
-    expect_refused(kOpenMpi - name, std::string(name) + " is not set");
-  }
-  expect_refused(kOpenMpi - "PMIX_NAMESPACE" - "OMPI_MCA_ess_base_jobid",
-                 "PMIX_NAMESPACE is not set");
-  for (const char* name : {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"}) {
-    expect_refused(kMpich - name, std::string(name) + " is not set");
-  }
-  for (const char* name : {"SLURM_NTASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE",
-                           "SLURM_JOB_ID", "SLURM_STEP_ID"}) {
-    expect_refused(kSlurm - name, std::string(name) + " is not set");
+  expect_alone(
+      {{"RANK", "0"}, {"WORLD_SIZE", "4"}, {"MASTER_PORT", "29500"}},
+      "of the variables of torchrun, RANK, WORLD_SIZE, MASTER_PORT are set and LOCAL_RANK, "
+      "LOCAL_WORLD_SIZE are not");
+  expect_alone({{"RANK", "worker-0"}}, "RANK is set and WORLD_SIZE, LOCAL_RANK");
+  expect_alone(kOpenMpi - "PMIX_NAMESPACE" - "OMPI_MCA_ess_base_jobid",
+               "PMIX_NAMESPACE or OMPI_MCA_ess_base_jobid is not");
+  // Of two, both.
+  const Variables two = (kMpich - "PMI_SIZE") + (kTorchrun - "LOCAL_RANK");
+  expect_alone(two, "LOCAL_RANK is not");
+  expect_alone(two, "PMI_SIZE is not");
+}
+
+// Shells that Slurm gives a task's variables, and of the job's tasks none comes.
+TEST(LauncherEnvironmentTest, SlurmsShellsAreNoRank) {
+  expect_alone(kSlurmTerminal, "Slurm runs this process in the shell of srun --pty");
+  expect_alone(kSlurmTerminal, "not as one of 4 tasks");
+  // salloc's: with the job's number of tasks, which may be missing.
+  const Variables salloc = kSlurmTerminal + Variables{{"SLURM_STEP_ID", "4294967290"},
+                                                      {"SLURM_STEP_NUM_TASKS", "1"},
+                                                      {"SLURM_STEP_TASKS_PER_NODE", "1"}};
+  expect_alone(salloc, "an interactive step (SLURM_STEP_ID=4294967290), not as one of 4 tasks");
+  expect_alone(salloc - "SLURM_PTY_PORT", "an interactive step");
+  expect_alone(salloc - "SLURM_NTASKS", "");
+  // The script of a batch job.
+  const Variables script = {{"SLURM_PROCID", "0"},
+                            {"SLURM_LOCALID", "0"},
+                            {"SLURM_NTASKS", "4"},
+                            {"SLURM_JOB_ID", "77"},
+                            {"SLURM_TASKS_PER_NODE", "4"}};
+  expect_alone(script, "the script of a batch job");
+  // With one task nobody has wanted more.
+  expect_alone(script + Variables{{"SLURM_NTASKS", "1"}}, "");
+  expect_alone(kSlurmTerminal + Variables{{"SLURM_NTASKS", "1"}, {"SLURM_STEP_NUM_TASKS", "1"}},
+               "");
+}
+
+TEST(LauncherEnvironmentTest, RanksWithATerminalAreRanks) {
+  const auto numbers = [](const Variables& variables) {
+    const Read result = read(variables);
+    EXPECT_TRUE(result.status.ok()) << result.status.text();
+    EXPECT_TRUE(result.warnings.empty());
+    return result.numbers();
+  };
+  // srun --pty -n 4 PROGRAM; so is srun in a shell that has its own SLURM_PTY_PORT.
+  EXPECT_EQ(numbers(kSlurmTerminal + Variables{{"SLURM_TASK_PID", kTask}}), "0 of 4, 0 of 4 here");
+  EXPECT_EQ(numbers(kSlurmTerminal + Variables{{"SLURM_PROCID", "3"}, {"SLURM_LOCALID", "3"}}),
+            "3 of 4, 3 of 4 here");
+}
+
+TEST(LauncherEnvironmentTest, SlurmStepMayBeSmallerThanItsJob) {
+  const Read result =
+      read(kSlurmTerminal - "SLURM_PTY_PORT" +
+           Variables{{"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_STEP_TASKS_PER_NODE", "1"}});
+  ASSERT_TRUE(result.status.ok()) << result.status.text();
+  EXPECT_EQ(result.numbers(), "0 of 1, 0 of 1 here");
+}
+
+TEST(LauncherEnvironmentTest, HintNamesWhatToUnset) {
+  const auto hint = [](const Variables& variables) {
+    const Read result = read(variables);
+    EXPECT_TRUE(result.status.ok()) << result.status.text();
+    return launcher_hint(result.info);
+  };
+  EXPECT_EQ(hint(kSlurm),
+            "this process is rank 6 of 11 by the environment variables of Slurm; if Slurm did not "
+            "start all of them, unset SLURM_PROCID");
+  for (const auto& each : kLaunchers) {
+    const std::string text = hint(each.variables);
+    // What it says to unset makes the launcher be none, without a warning.
+    Variables without = each.variables;
+    std::istringstream names(text.substr(text.find("unset ") + 6));
+    for (std::string name; names >> name;) without = without - name;
+    expect_alone(without, "");
   }
 }
 

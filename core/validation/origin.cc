@@ -6,9 +6,12 @@
 #include <execinfo.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <iterator>
 #include <memory>
+#include <string_view>
 
 namespace keel::validation {
 
@@ -21,6 +24,18 @@ const void* library_of(void* address) {
   return dladdr(address, &info) == 0 ? nullptr : info.dli_fbase;
 }
 
+// Whether it is a function of the C++ library, such as the construct_at() that makes what is put in
+// a vector: instances of templates are in the program, of whose lines they say nothing.
+bool is_of_standard_library(void* address) {
+  Dl_info info = {};
+  if (dladdr(address, &info) == 0 || info.dli_sname == nullptr) return false;
+  const std::string_view name = info.dli_sname;
+  constexpr std::string_view kBegins[] = {"_ZSt", "_ZNSt", "_ZNKSt", "_ZN9__gnu_cxx",
+                                          "_ZNK9__gnu_cxx"};
+  return std::any_of(std::begin(kBegins), std::end(kBegins),
+                     [&](std::string_view begin) { return name.starts_with(begin); });
+}
+
 std::string describe_frame(void* address) {
   Dl_info info = {};
   if (dladdr(address, &info) == 0 || info.dli_fname == nullptr) return fmt::format("{}", address);
@@ -28,8 +43,8 @@ std::string describe_frame(void* address) {
   file.erase(0, file.rfind('/') + 1);
   const auto at = reinterpret_cast<uintptr_t>(address);
   if (info.dli_sname == nullptr) {
-    // What addr2line -e FILE takes.
-    return fmt::format("{}+{:#x}", file, at - reinterpret_cast<uintptr_t>(info.dli_fbase));
+    // What addr2line -i -e FILE takes: of the call, which the return address is behind.
+    return fmt::format("{}+{:#x}", file, at - 1 - reinterpret_cast<uintptr_t>(info.dli_fbase));
   }
   int demangled = 0;
   const std::unique_ptr<char, decltype(&std::free)> name(
@@ -55,9 +70,12 @@ std::string describe(const Origin& origin) {
   // A program that Keel is linked into statically: all but the layer's own frame.
   if (first == origin.count) first = origin.count > 1 ? 1 : 0;
   std::string text;
-  for (int i = first; i < origin.count && i < first + kPrintedFrames; ++i) {
+  for (int i = first, printed = 0; i < origin.count && printed < kPrintedFrames; ++i) {
+    void* const frame = origin.frames[static_cast<size_t>(i)];
+    if (is_of_standard_library(frame)) continue;
     if (!text.empty()) text += " < ";
-    text += describe_frame(origin.frames[static_cast<size_t>(i)]);
+    text += describe_frame(frame);
+    ++printed;
   }
   return text.empty() ? "an unknown place" : text;
 }

@@ -12,8 +12,9 @@
 //   any other                       kDLExtDev, n        device address
 //
 // In the first row |data| comes from the host alias, since DLPack promises memory that
-// the host may dereference and keel_tensor does not. Where there is no alias, as with
-// KEEL_CPU_GUARD=1, to_dlpack throws KEEL_UNSUPPORTED: copy to pinned memory first.
+// the host may dereference and keel_tensor does not. It is NULL for a tensor without elements.
+// Where there is no alias, as with KEEL_CPU_GUARD=1, to_dlpack throws KEEL_UNSUPPORTED: copy to
+// pinned memory first.
 //
 // DLPack orders no work: the producer's stream is synchronised, or waited for by an
 // event, before the consumer reads.
@@ -30,6 +31,7 @@
 #include <keel/error.hpp>
 #include <keel/tensor.hpp>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -123,17 +125,23 @@ std::unique_ptr<DlpackHolder<Managed>> hold(const keel_tensor& tensor, keel_devi
   out.byte_offset = tensor.byte_offset;
   out.data = tensor.data;
   out.device = dlpack_device(Device(device).name());
+  const std::span<const int64_t> shape(tensor.shape, tensor.rank);
+  const bool is_empty = std::ranges::find(shape, 0) != shape.end();
   if (tensor.data != nullptr) {  // an empty tensor may have no memory
     keel_memory_info memory = KEEL_STRUCT_INIT(keel_memory_info, KEEL_STRUCT_MEMORY_INFO);
     check(keel_memory_find(device, tensor.data, &memory));
     if (out.device.device_type == kDLCPU || memory.kind == KEEL_MEMORY_PINNED) {
-      if (memory.host_alias == nullptr) {
+      if (memory.host_alias == nullptr && !is_empty) {
         throw Error(KEEL_UNSUPPORTED, "dlpack: the host cannot reach this memory");
       }
       const auto offset = static_cast<char*>(tensor.data) - static_cast<char*>(memory.base);
-      out.data = static_cast<char*>(memory.host_alias) + offset;
+      if (!is_empty) out.data = static_cast<char*>(memory.host_alias) + offset;
       out.device = {kDLCPU, 0};
     }
+  }
+  if (is_empty) {  // DLPack wants NULL where there are no elements
+    out.data = nullptr;
+    out.byte_offset = 0;
   }
   holder->managed.manager_ctx = holder.get();
   holder->managed.deleter = [](Managed* managed) {

@@ -516,8 +516,8 @@ typedef struct keel_launch_info {
   char launcher[32]; /* "keel run", "torchrun", "Open MPI", "MPICH", "Slurm" */
 } keel_launch_info;
 
-/* KEEL_NOT_FOUND when no launcher's variables are set; KEEL_INVALID_ARGUMENT, naming the
- * variable, when one of them makes no sense. */
+/* KEEL_NOT_FOUND when no launcher has set all of its variables (docs/operations.md);
+ * KEEL_INVALID_ARGUMENT, naming the variable, when one of a complete set makes no sense. */
 KEEL_API keel_status keel_launch_info_get(keel_launch_info* out_info);
 /* keel_comm_init_rank with rank, world and meeting place from the launcher: all processes
  * of the job, each once. Analogue: torch.distributed.init_process_group("env://"). */

@@ -268,11 +268,16 @@ void check_left_over(const SafetensorsFile& file, const std::set<std::string>& t
 
 }  // namespace
 
-void export_weights(const fs::path& folder, const ParameterLayout& layout,
-                    std::span<const float> values) {
+void prepare_export(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) throw FileError(folder, "cannot be made: " + error.message());
+  keel::tensorfile::require_writable(folder / "config.json");
+}
+
+void export_weights(const fs::path& folder, const ParameterLayout& layout,
+                    std::span<const float> values) {
+  prepare_export(folder);
   const std::vector<Mapping> mappings = MappingBuilder(layout).build();
   std::vector<std::vector<float>> data;
   for (const Mapping& mapping : mappings) {

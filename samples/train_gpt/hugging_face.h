@@ -12,6 +12,9 @@
 
 namespace train_gpt {
 
+// Makes |folder|, if it is not there. Throws FileError where files cannot be written in it.
+void prepare_export(const std::filesystem::path& folder);
+
 // Replaces |folder|/config.json, then model.safetensors, each as a whole. |values| are flat, as the
 // layout has them. Throws FileError.
 void export_weights(const std::filesystem::path& folder, const ParameterLayout& layout,

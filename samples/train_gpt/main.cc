@@ -27,6 +27,7 @@
 #include "samples/train_gpt/report.h"
 #include "samples/train_gpt/roof.h"
 #include "samples/train_gpt/trainer.h"
+#include "tensorfile/file_error.h"
 
 namespace train_gpt {
 namespace {
@@ -79,6 +80,16 @@ void share(Options& options, const Place& place) {
   if (place.rank == 0) return;
   options.json.clear();
   options.svg.clear();
+}
+
+// Now: a path that cannot be written should not show after hours of training.
+void check_export(const Options& options, const Place& place) {
+  if (options.export_folder.empty() || place.rank != 0) return;
+  try {
+    prepare_export(options.export_folder);
+  } catch (const keel::tensorfile::FileError& error) {
+    throw std::invalid_argument(std::string("--export ") + error.what());
+  }
 }
 
 Trainer make_trainer(const std::vector<keel::Device>& devices, const Place& place,
@@ -180,6 +191,7 @@ int run(Options options) {
   share(options, place);
   const Output json("--json", options.json);
   const Output svg("--svg", options.svg);
+  check_export(options, place);
   const ParameterLayout layout(options.model);
   const Corpus corpus = Corpus::load(options.text, options.model.context);
   const std::vector<keel::Device> devices = open_devices(options);

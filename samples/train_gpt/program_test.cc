@@ -102,6 +102,15 @@ TEST_F(ProgramTest, TrainsStopsAndGoesOn) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
 }
 
+// As a Kubernetes pod has them.
+TEST_F(ProgramTest, StrayVariablesOfALauncherMakeNoRanks) {
+  const Outcome outcome =
+      run_program(quick("--steps 1"), {}, "RANK=0 WORLD_SIZE=4 MASTER_PORT=29500");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_NE(outcome.output.find("LOCAL_RANK, LOCAL_WORLD_SIZE are not"), std::string::npos)
+      << outcome.output;
+}
+
 TEST_F(ProgramTest, KeepsTheCheckpointBeforeWeightsThatAreNotFinite) {
   const std::string arguments = quick("--model llama --checkpoint " + path("run.safetensors"));
   Outcome outcome = run_program(arguments + " --steps 2");
@@ -155,13 +164,15 @@ TEST_F(ProgramTest, KeepsTheResultsBeforeARunThatDoesNothing) {
 }
 
 TEST_F(ProgramTest, WritesTheStepsOfARunThatFails) {
+  // The weights are to replace a folder, which nobody tries before the end.
+  fs::create_directories(path("out/model.safetensors"));
   const Outcome outcome = run_program(quick("--steps 5 --json " + path("run.json") + " --svg " +
-                                            path("run.svg") + " --export " + path("text")));
+                                            path("run.svg") + " --export " + path("out")));
   EXPECT_EQ(outcome.exit_code, 1) << outcome.output;
   const nlohmann::json run = nlohmann::json::parse(contents("run.json"), nullptr, false);
   ASSERT_TRUE(run.is_object()) << outcome.output;
   EXPECT_EQ(run["losses_nats_per_byte"].size(), 5U);
-  EXPECT_NE(run.value("failure", "").find(path("text")), std::string::npos) << run;
+  EXPECT_NE(run.value("failure", "").find(path("out")), std::string::npos) << run;
   EXPECT_NE(contents("run.svg").find("</svg>"), std::string::npos);
 }
 
@@ -274,6 +285,7 @@ TEST_F(ProgramTest, RefusesBadInputAndNamesTheArgument) {
       {quick("--resume --checkpoint " + path("none")), 1, "cannot be opened"},
       {quick("--import " + path("text")), 1, "its header claims"},
       {quick("--json " + path("no/such/folder")), 2, "--json"},
+      {quick("--export " + path("text") + "/out"), 2, "--export"},
       {quick("--frobnicate"), 2, "--frobnicate"},
   };
   for (const Case& bad : cases) {
