@@ -137,7 +137,11 @@ KEEL_API keel_status keel_shutdown(void);
 
 /* Loads one plugin file more: |path| absolute, file and folder owned by root or
  * the user and not writable by others. |settings| may be NULL. |sha256| NULL, or
- * 64 hex digits that the file must match. The new devices come last in the list.
+ * 64 hex digits that the file must match: the library is then loaded from a sealed
+ * copy in memory whose digest was checked, so that replacing or modifying the file
+ * during the call cannot run other code. The digest covers this file alone, not the
+ * libraries it needs; libraries that it opens itself by a bare name are not looked for
+ * through $ORIGIN. The new devices come last in the list.
  * May be called again for the same file: another instance, under "name#2". */
 KEEL_API keel_status keel_plugin_load(const char* path, const keel_instance_settings* settings,
                                       const char* sha256, uint32_t* out_backend);
