@@ -423,7 +423,10 @@ KEEL_API keel_status keel_kernel_launch(keel_stream stream, keel_kernel kernel,
 
 /* Writes what streams do to |path| in the Chrome trace format, which Perfetto opens,
  * until keel_trace_stop or keel_shutdown. KEEL_TRACE=path starts one in keel_init.
- * KEEL_ALREADY_EXISTS while one is being written. */
+ * |path|: a new file, a file of the user, whose content is replaced, or a character
+ * device. KEEL_PERMISSION_DENIED for a symbolic link, which is not followed, for a file
+ * of another user and for one with a second name (a hard link). KEEL_ALREADY_EXISTS
+ * while one is being written. */
 KEEL_API keel_status keel_trace_start(const char* path);
 /* KEEL_OK once the file is complete; KEEL_DATA_LOSS when it could not be written in
  * full: then events were dropped, and nothing else was harmed. */
