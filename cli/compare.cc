@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -17,6 +16,7 @@
 #include "cli/command.h"
 #include "tensorfile/comparison.h"
 #include "tensorfile/printable.h"
+#include "tensorfile/replacement.h"
 
 namespace keel::cli {
 namespace {
@@ -279,14 +279,22 @@ Json findings_json(const CompareOptions& options, const Findings& findings) {
           {"differing", differing}};
 }
 
+// Without |json|: looks whether it could be written, which should not cost the comparison.
+void write_json(const std::string& path, const std::optional<Json>& json) {
+  try {
+    if (!json) return tensorfile::check_put_file(path);
+    tensorfile::put_file(
+        path, json->dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + "\n");
+  } catch (const tensorfile::FileError& error) {
+    throw UsageError(fmt::format("--json {}", error.what()));
+  }
+}
+
 // ---- the command
 
 int run(const CompareOptions& options) {
-  std::ofstream json;
-  if (!options.json.empty()) {
-    json.open(options.json);  // now: what cannot be written should not cost the comparison
-    if (!json) throw UsageError("--json " + options.json + ": cannot be written");
-  }
+  const bool wants_json = !options.json.empty();
+  if (wants_json) write_json(options.json, std::nullopt);
   Findings findings;
   tensorfile::ComparisonOptions how;
   if (options.has_tolerance) how.tolerance = options.tolerance;
@@ -298,12 +306,7 @@ int run(const CompareOptions& options) {
   }
   print_table(findings, options.all);
   print(verdict(findings));
-  if (json.is_open()) {
-    const Json all = findings_json(options, findings);
-    json << all.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) << '\n';
-    json.close();
-    if (!json) throw UsageError("--json " + options.json + ": cannot be written");
-  }
+  if (wants_json) write_json(options.json, findings_json(options, findings));
   return findings.first ? 1 : 0;
 }
 

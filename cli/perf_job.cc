@@ -5,17 +5,16 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdlib>
-#include <cstring>
 #include <exception>
-#include <fstream>
 #include <keel/plugin_kit.hpp>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <thread>
+
+#include "tensorfile/replacement.h"
 
 namespace keel::cli {
 namespace {
@@ -175,12 +174,10 @@ void PerfJob::explain_last(const PerfStep& step, const PerfRow& row) const {
 }
 
 void PerfJob::write_json() const {
-  std::ofstream file(options_.output_file, std::ios::binary);
-  file << report_->json().dump(2) << '\n';
-  file.close();
-  if (!file) {
-    throw std::runtime_error(
-        fmt::format("--output_file {}: {}", options_.output_file, std::strerror(errno)));
+  try {
+    tensorfile::put_file(options_.output_file, report_->json().dump(2) + "\n");
+  } catch (const tensorfile::FileError& error) {
+    throw std::runtime_error(fmt::format("--output_file {}", error.what()));
   }
 }
 

@@ -6,12 +6,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -21,6 +18,7 @@
 #include "bench/launch.h"
 #include "cli/command.h"
 #include "cli/perf_peers_report.h"
+#include "tensorfile/replacement.h"
 
 namespace keel::cli {
 namespace {
@@ -198,12 +196,12 @@ class PeersRun {
     json["left_out"] = left_out_;
     json["failures"] = failures_;
     json["results"] = results_;
-    std::ofstream file(options_.output_file, std::ios::binary);
-    file << json.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) << '\n';
-    file.close();
-    if (!file) {
-      throw std::runtime_error(
-          fmt::format("--output_file {}: {}", options_.output_file, std::strerror(errno)));
+    const std::string text =
+        json.dump(2, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace) + "\n";
+    try {
+      tensorfile::put_file(options_.output_file, text);
+    } catch (const tensorfile::FileError& error) {
+      throw std::runtime_error(fmt::format("--output_file {}", error.what()));
     }
   }
 

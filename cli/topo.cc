@@ -5,9 +5,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -17,6 +14,7 @@
 
 #include "cli/command.h"
 #include "cli/topo_svg.h"
+#include "tensorfile/replacement.h"
 
 namespace keel::cli {
 namespace {
@@ -167,13 +165,6 @@ void print_topology(const Json& topology) {
   print(text);
 }
 
-void write_file(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  file.close();
-  if (!file) throw std::runtime_error(fmt::format("{}: {}", path, std::strerror(errno)));
-}
-
 void run(const TopoOptions& options) {
   const Session session(options.plugins);
   Json topology;
@@ -184,7 +175,7 @@ void run(const TopoOptions& options) {
     if (error.status() != KEEL_INVALID_ARGUMENT) throw;
     throw UsageError(fmt::format("--synthetic: {}", error.what()));
   }
-  if (!options.svg.empty()) write_file(options.svg, draw_topology(topology));
+  if (!options.svg.empty()) tensorfile::put_file(options.svg, draw_topology(topology));
   if (options.json) return print_json(topology);
   if (options.svg.empty()) print_topology(topology);
 }
