@@ -366,6 +366,31 @@ TEST_F(Conform, VerifyRefusesWhatWasChanged) {
   EXPECT_NE(output_.find("SHA-256"), std::string::npos) << output_;
 }
 
+// A certificate would name the file of before for what another one did.
+TEST_F(Conform, APluginThatChangesDuringTheRunIsNotCertified) {
+  const fs::path file = folder_ / "libfaulty_hang.so";
+  fs::copy_file(plugin("hang"), file);
+  const fs::path json = folder_ / "report.json";
+  // The case takes a second until its worker is killed, and as long once more.
+  const std::string command = "'" + keel_.string() + "' conform run --plugin '" + file.string() +
+                              "' --timeout 1 --filter async/event/wait_keeps_deadline --json '" +
+                              json.string() + "' 2>&1";
+  FILE* const run = popen(command.c_str(), "r");
+  ASSERT_NE(run, nullptr);
+  bool is_changed = false;
+  char line[4096];
+  while (std::fgets(line, sizeof(line), run) != nullptr) {
+    output_ += line;
+    if (is_changed || !std::string(line).starts_with("seed ")) continue;
+    std::ofstream(file, std::ios::app) << "another build";
+    is_changed = true;
+  }
+  EXPECT_EQ(WEXITSTATUS(pclose(run)), 1) << output_;
+  EXPECT_TRUE(is_changed) << output_;
+  report_ = Json::parse(read(json));
+  EXPECT_EQ(report_.at("stopped"), "the plugin file changed during the run") << output_;
+}
+
 // Whether the time is over in the case that hangs or before it: what is behind it is not begun.
 TEST_F(Conform, WhatIsNotBegunInTimeIsCountedAndNothingIsCertified) {
   const std::string certificate = (folder_ / "certificate.json").string();

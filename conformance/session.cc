@@ -281,6 +281,12 @@ int run_session(const SessionOptions& options, Report* out_report) {
     if (report.results.size() < plan.ids.size()) {
       report.stopped = fmt::format("out of time after {} s", options.within_seconds);
     }
+    // Each worker loads the file by its name, and a build may have replaced it meanwhile.
+    std::string sha256_now;
+    if (!sha256_of_file(report.target.path, &sha256_now, &error) ||
+        sha256_now != report.plugin_sha256) {
+      report.stopped = "the plugin file changed during the run";
+    }
     const auto marshalled =
         std::count_if(report.results.begin(), report.results.end(), [](const CaseResult& result) {
           return result.outcome == Outcome::kPass && result.message.starts_with(kMarshalling);
