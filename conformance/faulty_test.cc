@@ -14,6 +14,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <ostream>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -442,6 +443,33 @@ TEST_F(Conform, SampleRunsTheFirstOfEveryNCasesAndCertifiesNothing) {
   EXPECT_LE(sampled, cases / 10 + report_.at("levels").size());
   EXPECT_EQ(run("none", "--every 10 --certificate '" + (folder_ / "c.json").string() + "'"), 2);
   EXPECT_NE(output_.find("--every"), std::string::npos) << output_;
+}
+
+// With several workers results come in another order, and failures too.
+TEST_F(Conform, WorkersSideBySideGiveTheSameReport) {
+  const auto run_with = [&](const std::string& jobs) {
+    EXPECT_EQ(run("wrong_last_element", "--filter 'ops/a*' --jobs " + jobs), 1) << output_;
+    Json report = report_;
+    report["date"] = "";
+    for (const char* list : {"results", "levels"}) {
+      for (Json& each : report.at(list)) each["seconds"] = 0;
+    }
+    return report;
+  };
+  const auto told = [&] {
+    std::vector<std::string> failures;
+    std::istringstream lines(output_);
+    for (std::string line; std::getline(lines, line);) {
+      if (line.starts_with("fail ")) failures.push_back(line);
+    }
+    return failures;
+  };
+  const Json alone = run_with("1");
+  const std::vector<std::string> told_alone = told();
+  ASSERT_GT(alone.at("results").size(), 128U) << "more than a batch for each worker";
+  EXPECT_EQ(run_with("3"), alone);
+  EXPECT_FALSE(told_alone.empty());
+  EXPECT_EQ(told(), told_alone) << "failures in the order of the cases";
 }
 
 TEST_F(Conform, ARunThatIsKilledLeavesItsResults) {
