@@ -9,7 +9,6 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -22,6 +21,7 @@
 #include "bench/collectives_samples.h"
 #include "bench/launch.h"
 #include "bench/machine.h"
+#include "tensorfile/replacement.h"
 
 namespace {
 
@@ -109,9 +109,7 @@ class Campaign {
 };
 
 void write_file(const std::string& path, const std::string& text) {
-  if (path.empty()) return;
-  std::ofstream file(path);
-  if (!(file << text << std::flush)) throw std::runtime_error("cannot write " + path);
+  if (!path.empty()) keel::tensorfile::put_file(path, text);
 }
 
 // Of the contenders found, those that are here and wanted; why not, of the others.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -195,6 +196,14 @@ TEST_F(Compare, WhatCannotBeComparedIsAMistake) {
   refused({a, a, "--rtol", "nan"}, "--rtol");
   refused({a, a, "--rtol", "-1"}, "--rtol");
   refused({a, a, "--json", path("no/such/folder")}, "--json");
+}
+
+TEST_F(Compare, AFailureLeavesTheReportOfBefore) {
+  const std::string a = step("a", 2);
+  std::ofstream(path("out.json")) << "of before";
+  EXPECT_EQ(keel({"compare", a, path("absent"), "--json", path("out.json")}).exit_code, 2);
+  std::ifstream file(path("out.json"));
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), "of before");
 }
 
 }  // namespace

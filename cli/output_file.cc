@@ -12,7 +12,7 @@ OutputFile::OutputFile(std::string option, std::string path)
     : option_(std::move(option)), path_(std::move(path)) {
   if (path_.empty()) return;
   try {
-    tensorfile::require_writable(path_);
+    tensorfile::check_put_file(path_);
   } catch (const tensorfile::FileError& error) {
     throw UsageError(option_ + " " + error.what());
   }

@@ -16,6 +16,8 @@
 #include <string_view>
 #include <thread>
 
+#include "tensorfile/replacement.h"
+
 namespace keel::cli {
 namespace {
 

@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/perf_tune.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
-#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <iterator>
 #include <sstream>
 #include <stdexcept>
+
+#include "tensorfile/replacement.h"
 
 namespace keel::cli {
 namespace {
@@ -156,17 +155,7 @@ void PerfTuning::write() const {
   std::ifstream file(path_, std::ios::binary);
   const std::string text =
       merged({std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()});
-  std::string temporary = path_ + ".XXXXXX";
-  const int written = mkostemp(temporary.data(), O_CLOEXEC);
-  if (written < 0) fail(path_);
-  const ssize_t put = ::write(written, text.data(), text.size());
-  const bool is_whole = close(written) == 0 && put == static_cast<ssize_t>(text.size());
-  if (!is_whole || std::rename(temporary.c_str(), path_.c_str()) != 0) {
-    const int error = errno;
-    unlink(temporary.c_str());
-    errno = error;
-    fail(path_);
-  }
+  tensorfile::replace_file(path_, text);
 }
 
 std::string perf_algorithm_at(const Json& explained, const std::string& operation, uint64_t bytes) {

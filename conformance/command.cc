@@ -45,6 +45,11 @@ void add_run(CLI::App& conform, int* exit_code) {
                  "seconds after which a case is killed (20)")
       ->type_name("S")
       ->check(CLI::Range(1, 86400));
+  run.add_option("--jobs", options->settings.jobs,
+                 "workers that run operators side by side (one a core where the device computes on "
+                 "the host, else 1)")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1024));
   run.add_option("--within", options->within_seconds,
                  "seconds after which no case is begun: the report has those before, and the run "
                  "is no pass")

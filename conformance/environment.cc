@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "conformance/emulated_libraries.h"
+
 namespace keel::conformance {
 
 namespace {
@@ -115,6 +117,12 @@ int64_t wait_ns(uint32_t timeout_seconds) {
 }
 
 }  // namespace
+
+bool computes_on_host(const Environment& environment) {
+  const std::string& backend = environment.target.backend;
+  return environment.info.type == KEEL_DEVICE_CPU || environment.emulated ||
+         uses_emulated_libraries(backend) || backend == "sim";
+}
 
 bool start_on_tables(const PluginChoice& choice, const std::string& path, uint32_t timeout_seconds,
                      Environment* out_environment, std::string* error) {

@@ -47,6 +47,10 @@ struct Environment {
   std::unique_ptr<PluginDevice> tables;
 };
 
+// Whether the device under test computes on the host's cores: a CPU, Vulkan's software device, an
+// emulated chip. No case on such a device takes anything from another process but time.
+bool computes_on_host(const Environment& environment);
+
 // Opens the device of |choice| by the tables of the plugin file |path|, without Keel. False, and a
 // sentence in |error|, where it cannot be had.
 bool start_on_tables(const PluginChoice& choice, const std::string& path, uint32_t timeout_seconds,

@@ -14,6 +14,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <ostream>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -366,6 +367,31 @@ TEST_F(Conform, VerifyRefusesWhatWasChanged) {
   EXPECT_NE(output_.find("SHA-256"), std::string::npos) << output_;
 }
 
+// A certificate would name the file of before for what another one did.
+TEST_F(Conform, APluginThatChangesDuringTheRunIsNotCertified) {
+  const fs::path file = folder_ / "libfaulty_hang.so";
+  fs::copy_file(plugin("hang"), file);
+  const fs::path json = folder_ / "report.json";
+  // The case takes a second until its worker is killed, and as long once more.
+  const std::string command = "'" + keel_.string() + "' conform run --plugin '" + file.string() +
+                              "' --timeout 1 --filter async/event/wait_keeps_deadline --json '" +
+                              json.string() + "' 2>&1";
+  FILE* const run = popen(command.c_str(), "r");
+  ASSERT_NE(run, nullptr);
+  bool is_changed = false;
+  char line[4096];
+  while (std::fgets(line, sizeof(line), run) != nullptr) {
+    output_ += line;
+    if (is_changed || !std::string(line).starts_with("seed ")) continue;
+    std::ofstream(file, std::ios::app) << "another build";
+    is_changed = true;
+  }
+  EXPECT_EQ(WEXITSTATUS(pclose(run)), 1) << output_;
+  EXPECT_TRUE(is_changed) << output_;
+  report_ = Json::parse(read(json));
+  EXPECT_EQ(report_.at("stopped"), "the plugin file changed during the run") << output_;
+}
+
 // Whether the time is over in the case that hangs or before it: what is behind it is not begun.
 TEST_F(Conform, WhatIsNotBegunInTimeIsCountedAndNothingIsCertified) {
   const std::string certificate = (folder_ / "certificate.json").string();
@@ -417,6 +443,33 @@ TEST_F(Conform, SampleRunsTheFirstOfEveryNCasesAndCertifiesNothing) {
   EXPECT_LE(sampled, cases / 10 + report_.at("levels").size());
   EXPECT_EQ(run("none", "--every 10 --certificate '" + (folder_ / "c.json").string() + "'"), 2);
   EXPECT_NE(output_.find("--every"), std::string::npos) << output_;
+}
+
+// With several workers results come in another order, and failures too.
+TEST_F(Conform, WorkersSideBySideGiveTheSameReport) {
+  const auto run_with = [&](const std::string& jobs) {
+    EXPECT_EQ(run("wrong_last_element", "--filter 'ops/a*' --jobs " + jobs), 1) << output_;
+    Json report = report_;
+    report["date"] = "";
+    for (const char* list : {"results", "levels"}) {
+      for (Json& each : report.at(list)) each["seconds"] = 0;
+    }
+    return report;
+  };
+  const auto told = [&] {
+    std::vector<std::string> failures;
+    std::istringstream lines(output_);
+    for (std::string line; std::getline(lines, line);) {
+      if (line.starts_with("fail ")) failures.push_back(line);
+    }
+    return failures;
+  };
+  const Json alone = run_with("1");
+  const std::vector<std::string> told_alone = told();
+  ASSERT_GT(alone.at("results").size(), 128U) << "more than a batch for each worker";
+  EXPECT_EQ(run_with("3"), alone);
+  EXPECT_FALSE(told_alone.empty());
+  EXPECT_EQ(told(), told_alone) << "failures in the order of the cases";
 }
 
 TEST_F(Conform, ARunThatIsKilledLeavesItsResults) {

@@ -49,6 +49,7 @@ bool from_text(const std::string& line, WorkerAnswer* out_answer) {
     if (type == "target") {
       answer.type = Type::kTarget;
       json.at("target").get_to(answer.target);
+      json.at("on_host").get_to(answer.on_host);
       for (const nlohmann::json& each : json.at("cases")) {
         answer.cases.push_back({each.at("id"), each.at("full")});
       }

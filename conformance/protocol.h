@@ -3,7 +3,8 @@
 // the worker's standard input; the answers are one JSON object a line on descriptor 3,
 // out of reach of whatever a plugin prints.
 //
-//   {"type": "target", "target": {...}, "cases": [{"id": "...", "full": false}, ...]}
+//   {"type": "target", "target": {...}, "on_host": false,
+//    "cases": [{"id": "...", "full": false}, ...]}
 //   {"type": "begin", "id": "core/copy/many"}
 //   {"type": "end", "id": "core/copy/many", "outcome": "pass", "message": "", "seconds": 0.1}
 //   {"type": "error", "text": "...", "usage": true}     nothing could be run
@@ -50,6 +51,7 @@ struct WorkerAnswer {
 
   Type type = Type::kDone;
   Target target;
+  bool on_host = false;  // the device under test computes on the host's cores
   std::vector<ListedCase> cases;
   CaseResult result;  // of kBegin, the id alone
   std::string text;

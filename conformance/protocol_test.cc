@@ -4,9 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 namespace keel::conformance {
 namespace {
 
+using Json = nlohmann::json;
 using Type = WorkerAnswer::Type;
 
 TEST(Protocol, RequestsAreReadBack) {
@@ -45,6 +48,11 @@ TEST(Protocol, AnswersAreRead) {
   ASSERT_TRUE(from_text(R"({"type": "error", "text": "no", "usage": true})", &answer));
   EXPECT_EQ(answer.type, Type::kError);
   EXPECT_TRUE(answer.usage);
+  const Json target = {
+      {"type", "target"}, {"target", Target()}, {"on_host", true}, {"cases", Json::array()}};
+  ASSERT_TRUE(from_text(target.dump(), &answer));
+  EXPECT_EQ(answer.type, Type::kTarget);
+  EXPECT_TRUE(answer.on_host);
   ASSERT_TRUE(from_text(R"({"type": "done"})", &answer));
   EXPECT_EQ(answer.type, Type::kDone);
 }

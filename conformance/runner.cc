@@ -5,7 +5,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
 #include <optional>
+#include <span>
+#include <thread>
 #include <utility>
 
 #include "conformance/worker_process.h"
@@ -21,6 +27,9 @@ using Clock = WorkerProcess::Clock;
 // nobody's fault: the case whose worker dies is run once more alone, and those behind it go on in a
 // new worker.
 constexpr size_t kBatch = 512;
+// Workers that run side by side take ever smaller batches, down to this, so that all end at about
+// the same time.
+constexpr size_t kSmallestBatch = 64;
 
 WorkerRequest make_request(const RunSettings& settings, std::vector<std::string> cases,
                            Clock::time_point end) {
@@ -51,10 +60,16 @@ Death autopsy(WorkerProcess& worker, WorkerProcess::Read read, const RunSettings
   return death;
 }
 
-// Runs batches for one listener.
+// Receives what one worker after the other has to say, in the order of the cases.
+struct BatchListener {
+  std::function<void(CaseResult)> result;
+  std::function<void()> waiting;
+};
+
+// Runs batches for one listener, one worker at a time.
 class BatchRunner {
  public:
-  BatchRunner(const RunSettings& settings, Clock::time_point end, const RunListener& listener)
+  BatchRunner(const RunSettings& settings, Clock::time_point end, const BatchListener& listener)
       : settings_(settings), end_(end), listener_(listener) {}
 
   bool has_time() const { return Clock::now() < end_; }
@@ -77,7 +92,7 @@ class BatchRunner {
 
   const RunSettings& settings_;
   const Clock::time_point end_;
-  const RunListener& listener_;
+  const BatchListener& listener_;
 };
 
 WorkerProcess::Read BatchRunner::read(WorkerProcess& worker, Clock::time_point deadline,
@@ -187,6 +202,116 @@ size_t BatchRunner::run(const std::vector<std::string>& ids) {
   return end.ended;
 }
 
+using Ids = std::span<const std::string>;
+
+std::vector<std::string> copy_of(Ids ids) {
+  return {ids.begin(), ids.end()};
+}
+
+// How many of |ids| are of the first one's level, and go the same way to the plugin: a worker runs
+// no others.
+size_t length_of_stretch(Ids ids) {
+  size_t length = 1;
+  while (length < ids.size() && level_of(ids[length]) == level_of(ids[0]) &&
+         is_on_tables(ids[length]) == is_on_tables(ids[0])) {
+    ++length;
+  }
+  return length;
+}
+
+// Runs one stretch of cases in several workers at once: a thread for each takes batches and passes
+// results on to the calling thread.
+class SideBySide {
+ public:
+  // |ids| begin with the case |first|.
+  SideBySide(const RunSettings& settings, Ids ids, size_t first, Clock::time_point end)
+      : settings_(settings), ids_(ids), first_(first), end_(end) {}
+
+  void run(const RunListener& listener);
+
+ private:
+  struct Batch {
+    size_t begin;
+    size_t size;  // 0: there is none left
+  };
+  Batch take_batch();
+  void run_lane();
+  void run_batches();
+  void put(size_t index, CaseResult result);
+
+  const RunSettings& settings_;
+  const Ids ids_;
+  const size_t first_;
+  const Clock::time_point end_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::pair<size_t, CaseResult>> settled_;  // and not passed on yet
+  size_t next_ = 0;
+  uint32_t running_ = 0;  // lanes
+  std::exception_ptr failure_;
+};
+
+SideBySide::Batch SideBySide::take_batch() {
+  const std::lock_guard lock(mutex_);
+  if (failure_ || Clock::now() >= end_) return {0, 0};
+  const size_t left = ids_.size() - next_;
+  const size_t share = left / (2 * size_t{settings_.jobs});
+  const Batch batch = {next_, std::min(left, std::clamp(share, kSmallestBatch, kBatch))};
+  next_ += batch.size;
+  return batch;
+}
+
+void SideBySide::put(size_t index, CaseResult result) {
+  const std::lock_guard lock(mutex_);
+  settled_.emplace_back(first_ + index, std::move(result));
+  changed_.notify_one();
+}
+
+void SideBySide::run_batches() {
+  size_t index = 0;
+  const BatchListener listener = {[&](CaseResult result) { put(index++, std::move(result)); },
+                                  [] {}};
+  BatchRunner runner(settings_, end_, listener);
+  for (Batch batch = take_batch(); batch.size != 0; batch = take_batch()) {
+    index = batch.begin;
+    const size_t batch_end = batch.begin + batch.size;
+    while (index < batch_end && runner.has_time()) {
+      runner.run(copy_of(ids_.subspan(index, batch_end - index)));
+    }
+  }
+}
+
+void SideBySide::run_lane() {
+  std::exception_ptr failure;
+  try {
+    run_batches();
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  const std::lock_guard lock(mutex_);
+  if (failure && !failure_) failure_ = failure;
+  --running_;
+  changed_.notify_one();
+}
+
+void SideBySide::run(const RunListener& listener) {
+  constexpr std::chrono::seconds kLong{1};
+  std::vector<std::jthread> lanes;
+  running_ = settings_.jobs;
+  for (uint32_t i = 0; i < settings_.jobs; ++i) lanes.emplace_back([this] { run_lane(); });
+  std::unique_lock lock(mutex_);
+  while (running_ != 0 || !settled_.empty()) {
+    const bool is_news =
+        changed_.wait_for(lock, kLong, [&] { return running_ == 0 || !settled_.empty(); });
+    std::deque<std::pair<size_t, CaseResult>> settled = std::exchange(settled_, {});
+    lock.unlock();
+    if (!is_news) listener.waiting();
+    for (auto& [index, result] : settled) listener.result(index, std::move(result));
+    lock.lock();
+  }
+  if (failure_) std::rethrow_exception(failure_);
+}
+
 }  // namespace
 
 Discovery discover(const RunSettings& settings) {
@@ -208,24 +333,31 @@ Discovery discover(const RunSettings& settings) {
   }
   found.target = std::move(answer.target);
   found.cases = std::move(answer.cases);
+  found.on_host = answer.on_host;
   // Lets it shut down: a crash there is found by the cases too, which name it.
   worker.read(case_deadline(settings), &answer);
   return found;
 }
 
+uint32_t default_jobs(const Discovery& found) {
+  return found.on_host ? std::max(1U, std::thread::hardware_concurrency()) : 1;
+}
+
 void run_cases(const RunSettings& settings, const std::vector<std::string>& ids,
                Clock::time_point end, const RunListener& listener) {
-  BatchRunner runner(settings, end, listener);
   size_t next = 0;
+  const BatchListener in_order = {
+      [&](CaseResult result) { listener.result(next++, std::move(result)); }, listener.waiting};
+  BatchRunner runner(settings, end, in_order);
   while (next < ids.size() && runner.has_time()) {
-    size_t last = next + 1;  // a batch stays within a level, and one way to the plugin
-    while (last < ids.size() && last - next < kBatch &&
-           level_of(ids[last]) == level_of(ids[next]) &&
-           is_on_tables(ids[last]) == is_on_tables(ids[next])) {
-      ++last;
+    Ids stretch = Ids(ids).subspan(next);
+    stretch = stretch.first(length_of_stretch(stretch));
+    if (settings.jobs > 1 && level_of(ids[next]) == Level::kOps) {
+      SideBySide(settings, stretch, next, end).run(listener);
+      next += stretch.size();
+    } else {
+      runner.run(copy_of(stretch.first(std::min(stretch.size(), kBatch))));
     }
-    next += runner.run({ids.begin() + static_cast<std::ptrdiff_t>(next),
-                        ids.begin() + static_cast<std::ptrdiff_t>(last)});
   }
 }
 

@@ -19,12 +19,15 @@ struct RunSettings {
   uint64_t seed = 42;
   uint32_t timeout_seconds = 20;  // of each case
   std::string path;               // of the plugin file, once it is discovered
+  // Workers that run cases of level ops side by side; 0: default_jobs() of the discovery.
+  uint32_t jobs = 0;
 };
 
 // What a worker says there is.
 struct Discovery {
   Target target;
   std::vector<ListedCase> cases;
+  bool on_host = false;              // the device computes on the host's cores
   std::string error;                 // why there is nothing
   bool usage = false;                // the error is the caller's: no such backend
   Outcome outcome = Outcome::kFail;  // of loading the plugin, where |error| is not empty
@@ -32,16 +35,25 @@ struct Discovery {
 
 Discovery discover(const RunSettings& settings);
 
-// Who hears of the cases while they run.
+// One worker for each core that this process may use where the device computes on them: a worker's
+// operators take one core, but for the largest. Else one: a chip's memory is one, a vendor's driver
+// may give the chip to one process at a time, and workers would wait for each other there.
+uint32_t default_jobs(const Discovery& found);
+
+// Receives the results of cases while they run, on the thread that called run_cases.
 struct RunListener {
-  // Each result, in the order of the cases, once it is settled.
-  std::function<void(CaseResult)> result;
+  // The result of the case |index|, once it is settled. In the order of the cases with one worker;
+  // those of several workers mix.
+  std::function<void(size_t index, CaseResult)> result;
   // Now and then while there is none.
   std::function<void()> waiting;
 };
 
-// Runs |ids|, which are in the order of their levels. A case whose worker dies or hangs is run
-// once more alone, and the rest in a new worker. None is begun from |end| on: those have no result.
+// Runs |ids|, which are in the order of their levels, and those of level ops in as many workers at
+// once as |settings| have jobs: all other levels time, fill or share a device. A case whose worker
+// dies or hangs is run once more in a worker of its own, and the rest in a new worker. None is
+// begun from |end| on: those have no result. Throws std::system_error where no worker can be
+// started.
 void run_cases(const RunSettings& settings, const std::vector<std::string>& ids,
                std::chrono::steady_clock::time_point end, const RunListener& listener);
 

@@ -13,6 +13,7 @@
 #include <iterator>
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "conformance/certificate.h"
@@ -38,7 +39,7 @@ bool read_file(const std::string& path, std::string* out_text) {
 bool may_write(const std::string& path, std::string* error) {
   if (path.empty()) return true;
   try {
-    tensorfile::require_writable(path);
+    tensorfile::check_put_file(path);
     return true;
   } catch (const tensorfile::FileError& failure) {
     *error = failure.what();
@@ -140,14 +141,17 @@ class Progress {
   Progress(const Report& report, const Waivers& waivers, size_t total)
       : report_(report), waivers_(waivers), total_(total), live_(isatty(STDOUT_FILENO) != 0) {}
 
-  void add(const CaseResult& result) {
+  // Once for each result, in the order of the cases.
+  void tell(const CaseResult& result) const {
+    if (!is_failure(result.outcome) || waivers_.find(result.id) != nullptr) return;
+    if (live_) fmt::print("\r\033[K");
+    fmt::print("\n{}", failure_text(report_, result));
+  }
+  // The case |id| has a result, in any order.
+  void count(const std::string& id) {
     ++done_;
-    if (is_failure(result.outcome) && waivers_.find(result.id) == nullptr) {
-      if (live_) fmt::print("\r\033[K");
-      fmt::print("\n{}", failure_text(report_, result));
-    }
     if (live_) {
-      fmt::print("\r\033[K{} of {}  {}", done_, total_, result.id);
+      fmt::print("\r\033[K{} of {}  {}", done_, total_, id);
     } else if (Clock::now() - told_ >= std::chrono::seconds(10)) {
       fmt::print("{} of {} cases\n", done_, total_);
       told_ = Clock::now();
@@ -169,6 +173,41 @@ class Progress {
   Clock::time_point told_ = Clock::now();
 };
 
+// Results in the order of their cases, whatever order they come in.
+class ResultsInOrder {
+ public:
+  explicit ResultsInOrder(size_t cases) : results_(cases) {}
+
+  // Puts in the result of the case |index|, which has none yet.
+  void put(size_t index, CaseResult result) {
+    results_[index] = std::move(result);
+    ++count_;
+  }
+  size_t count() const { return count_; }
+  // Returns the results that are there.
+  std::vector<CaseResult> copy() const {
+    std::vector<CaseResult> there;
+    there.reserve(count_);
+    for (const auto& result : results_) {
+      if (result) there.push_back(*result);
+    }
+    return there;
+  }
+  // Calls |body| once for each, in their order: now for those before which none is missing, or
+  // |at_end| for all.
+  template <typename Body>
+  void for_each_new(bool at_end, const Body& body) {
+    for (; passed_ < results_.size() && (at_end || results_[passed_]); ++passed_) {
+      if (results_[passed_]) body(*results_[passed_]);
+    }
+  }
+
+ private:
+  std::vector<std::optional<CaseResult>> results_;
+  size_t count_ = 0;
+  size_t passed_ = 0;
+};
+
 // The levels of what has run so far.
 void summarise_run(const Plan& plan, Report* report) {
   Selection selection = {plan.levels, plan.filtered, "", report->target.claims,
@@ -181,21 +220,23 @@ void summarise_run(const Plan& plan, Report* report) {
 // results but those of the last second.
 class Interim {
  public:
-  Interim(const std::string& path, const Plan& plan, const Waivers& waivers, const Report& report)
-      : path_(path), plan_(plan), waivers_(waivers), report_(report) {
+  Interim(const std::string& path, const Plan& plan, const Waivers& waivers, const Report& report,
+          const ResultsInOrder& results)
+      : path_(path), plan_(plan), waivers_(waivers), report_(report), results_(results) {
     // What cannot be replaced is written once, in the end.
     is_wanted_ = !path.empty() && tensorfile::is_replaceable(path);
     write();
   }
 
   void write() {
-    if (!is_wanted_ || written_ == report_.results.size()) return;
+    if (!is_wanted_ || written_ == results_.count()) return;
     Report now = report_;
+    now.results = results_.copy();
     now.stopped = "the run was ended before";
     apply_waivers(waivers_, &now.results, &now.notes);
     summarise_run(plan_, &now);
     is_wanted_ = write_file(path_, to_json_text(now));
-    written_ = report_.results.size();
+    written_ = results_.count();
     last_ = Clock::now();
   }
   void write_if_late() {
@@ -208,6 +249,7 @@ class Interim {
   const Plan& plan_;
   const Waivers& waivers_;
   const Report& report_;
+  const ResultsInOrder& results_;
   bool is_wanted_ = false;
   size_t written_ = SIZE_MAX;
   Clock::time_point last_;
@@ -276,6 +318,7 @@ int run_session(const SessionOptions& options, Report* out_report) {
     bool& emulated = report.settings.choice.emulated;
     emulated = emulated || uses_emulated_libraries(found.target.backend);
     report.settings.path = found.target.path;
+    if (report.settings.jobs == 0) report.settings.jobs = default_jobs(found);
     if (!sha256_of_file(report.target.path, &report.plugin_sha256, &error)) {
       return usage_error(error);
     }
@@ -286,16 +329,27 @@ int run_session(const SessionOptions& options, Report* out_report) {
     std::fflush(stdout);
     report.chosen = plan.ids.size();
     Progress progress(report, waivers, plan.ids.size());
-    Interim interim(options.json_file, plan, waivers, report);
-    const auto take = [&](CaseResult result) {
-      progress.add(result);
-      report.results.push_back(std::move(result));
+    ResultsInOrder results(plan.ids.size());
+    Interim interim(options.json_file, plan, waivers, report, results);
+    const auto tell = [&](const CaseResult& result) { progress.tell(result); };
+    const auto take = [&](size_t index, CaseResult result) {
+      results.put(index, std::move(result));
+      results.for_each_new(/*at_end=*/false, tell);
+      progress.count(plan.ids[index]);
       interim.write_if_late();
     };
     run_cases(report.settings, plan.ids, end, {take, [&] { interim.write(); }});
+    results.for_each_new(/*at_end=*/true, tell);
     progress.end();
+    report.results = results.copy();
     if (report.results.size() < plan.ids.size()) {
       report.stopped = fmt::format("out of time after {} s", options.within_seconds);
+    }
+    // Each worker loads the file by its name, and a build may have replaced it meanwhile.
+    std::string sha256_now;
+    if (!sha256_of_file(report.target.path, &sha256_now, &error) ||
+        sha256_now != report.plugin_sha256) {
+      report.stopped = "the plugin file changed during the run";
     }
     const auto marshalled =
         std::count_if(report.results.begin(), report.results.end(), [](const CaseResult& result) {

@@ -159,7 +159,10 @@ class Reporter : public testing::EmptyTestEventListener {
 void describe(const Environment& environment, const std::vector<Case>& cases) {
   nlohmann::json list = nlohmann::json::array();
   for (const Case& each : cases) list.push_back({{"id", each.id}, {"full", each.full}});
-  answer({{"type", "target"}, {"target", environment.target}, {"cases", list}});
+  answer({{"type", "target"},
+          {"target", environment.target},
+          {"on_host", computes_on_host(environment)},
+          {"cases", list}});
 }
 
 // Registers the cases that |ids| names, in that order, and runs them until |limit|.

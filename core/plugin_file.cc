@@ -4,13 +4,12 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <openssl/evp.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cerrno>
 #include <climits>
 #include <cstdlib>
@@ -19,7 +18,10 @@
 #include <memory>
 #include <mutex>
 #include <string_view>
+#include <tuple>
 #include <utility>
+
+#include "core/pinned_library.h"
 
 namespace keel {
 
@@ -69,36 +71,10 @@ Status check_owner(int fd, const std::string& path) {
   return {};
 }
 
-Status check_digest(int fd, const std::string& path, const char* wanted) {
-  std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context(EVP_MD_CTX_new(),
-                                                                  EVP_MD_CTX_free);
-  std::array<unsigned char, 1 << 16> buffer{};
-  bool good = context && EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr) == 1;
-  off_t offset = 0;
-  while (good) {
-    const ssize_t got = pread(fd, buffer.data(), buffer.size(), offset);
-    if (got < 0) {
-      return failure(KEEL_UNAVAILABLE, "plugin {}: {}", path, errno_text(errno));
-    }
-    if (got == 0) break;
-    good = EVP_DigestUpdate(context.get(), buffer.data(), static_cast<size_t>(got)) == 1;
-    offset += got;
-  }
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  unsigned int size = 0;
-  if (!good || EVP_DigestFinal_ex(context.get(), digest.data(), &size) != 1) {
-    return failure(KEEL_INTERNAL, "plugin {}: SHA-256 could not be computed", path);
-  }
-  std::string hex;
-  for (unsigned int i = 0; i < size; ++i) hex += fmt::format("{:02x}", digest[i]);
-  std::string lower(wanted);
-  std::transform(lower.begin(), lower.end(), lower.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  if (lower != hex) {
-    return failure(KEEL_PERMISSION_DENIED, "plugin {}: SHA-256 is {}, pinned to {}", path, hex,
-                   wanted);
-  }
-  return {};
+Status check_digest(const std::string& digest, const std::string& path, const char* wanted) {
+  if (strcasecmp(digest.c_str(), wanted) == 0) return {};
+  return failure(KEEL_PERMISSION_DENIED, "plugin {}: SHA-256 is {}, pinned to {}", path, digest,
+                 wanted);
 }
 
 template <typename Table>
@@ -194,6 +170,36 @@ Status check_plugin(const keel_plugin* plugin, const std::string& path) {
   return {};
 }
 
+Status open_by_name(const std::string& name, const std::string& path, void** out_library,
+                    bool* out_uses_origin) {
+  *out_library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  *out_uses_origin = *out_library != nullptr;
+  if (*out_library != nullptr) return {};
+  const char* why = dlerror();
+  return failure(KEEL_UNAVAILABLE, "plugin {}: {}", path, why == nullptr ? "dlopen failed" : why);
+}
+
+// Asks the loaded |library| for its tables, and checks them.
+Status query_plugin(void* library, const keel_host* host, const std::string& path,
+                    const keel_plugin** out_plugin) {
+  void* symbol = dlsym(library, KEEL_PLUGIN_QUERY_SYMBOL);
+  if (symbol == nullptr) {
+    return failure(KEEL_INVALID_ARGUMENT, "plugin {}: exports no {}", path,
+                   KEEL_PLUGIN_QUERY_SYMBOL);
+  }
+  keel_plugin_query_fn query = nullptr;
+  std::memcpy(&query, &symbol, sizeof(query));
+  const keel_plugin* plugin = nullptr;
+  const keel_status code = query(host, &plugin);
+  if (code != KEEL_OK) {
+    return failure(code, "plugin {}: query failed with {}: {}", path, status_name(code),
+                   take_plugin_text());
+  }
+  KEEL_RETURN_IF_ERROR(check_plugin(plugin, path));
+  *out_plugin = plugin;
+  return {};
+}
+
 }  // namespace
 
 const char* trusted_environment(const char* name) {
@@ -234,43 +240,50 @@ Status load_plugin_file(const char* path, const char* sha256, const keel_host* h
     return failure(KEEL_INVALID_ARGUMENT, "plugin {}: not a regular file", file);
   }
   KEEL_RETURN_IF_ERROR(check_owner(file_fd.get(), file));
-  if (sha256 != nullptr) KEEL_RETURN_IF_ERROR(check_digest(file_fd.get(), file, sha256));
+  struct stat folder_info = {};
+  if (fstat(folder_fd.get(), &folder_info) != 0) {
+    return failure(KEEL_PERMISSION_DENIED, "plugin {}: {}", folder, errno_text(errno));
+  }
+  PinnedLibrary pinned;
+  std::string digest;
+  if (sha256 != nullptr) {
+    KEEL_RETURN_IF_ERROR(pinned.read(file_fd.get(), file));
+    KEEL_RETURN_IF_ERROR(pinned.sha256(&digest));
+    KEEL_RETURN_IF_ERROR(check_digest(digest, file, sha256));
+  }
 
-  static std::mutex mutex;
-  static auto& loaded = *new std::map<std::pair<dev_t, ino_t>, const keel_plugin*>;
-  std::lock_guard lock(mutex);
-  const auto known = loaded.find({info.st_dev, info.st_ino});
-  if (known != loaded.end()) {
-    *out_file = {file, known->second};
-    return {};
+  struct Library {
+    void* handle = nullptr;
+    const keel_plugin* plugin = nullptr;  // once the tables passed the checks
+  };
+  struct Loaded {
+    std::mutex mutex;
+    // By inode, which a loaded file keeps from being used again.
+    std::map<std::pair<dev_t, ino_t>, Library> files;
+    // By folder, whose libraries it may need, and digest.
+    std::map<std::tuple<dev_t, ino_t, std::string>, Library> pinned;
+  };
+  static auto& loaded = *new Loaded;
+  std::lock_guard lock(loaded.mutex);
+  Library& library = sha256 == nullptr
+                         ? loaded.files[{info.st_dev, info.st_ino}]
+                         : loaded.pinned[{folder_info.st_dev, folder_info.st_ino, digest}];
+  if (library.handle == nullptr) {
+    // Through the folder's descriptor and not the file's, so that $ORIGIN in the plugin's search
+    // path is its folder. The dynamic loader remembers every library by the name it was opened
+    // with, so the descriptor stays open for good: its number must not come to name another.
+    const std::string origin = fmt::format("/proc/self/fd/{}", folder_fd.get());
+    bool uses_origin = false;
+    const Status opened = sha256 == nullptr ? open_by_name(origin + file.substr(slash), file,
+                                                           &library.handle, &uses_origin)
+                                            : pinned.open(origin, &library.handle, &uses_origin);
+    if (uses_origin) folder_fd.keep();
+    KEEL_RETURN_IF_ERROR(opened);
   }
-  // Through the folder's descriptor and not the file's, so that $ORIGIN in the plugin's search
-  // path is its folder. The dynamic loader remembers every library by the name it was opened
-  // with, so the descriptor stays open for good: its number must not come to name another.
-  const std::string by_descriptor =
-      fmt::format("/proc/self/fd/{}/{}", folder_fd.get(), file.substr(slash + 1));
-  void* library = dlopen(by_descriptor.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    const char* why = dlerror();
-    return failure(KEEL_UNAVAILABLE, "plugin {}: {}", file, why == nullptr ? "dlopen failed" : why);
+  if (library.plugin == nullptr) {
+    KEEL_RETURN_IF_ERROR(query_plugin(library.handle, host, file, &library.plugin));
   }
-  folder_fd.keep();
-  void* symbol = dlsym(library, KEEL_PLUGIN_QUERY_SYMBOL);
-  if (symbol == nullptr) {
-    return failure(KEEL_INVALID_ARGUMENT, "plugin {}: exports no {}", file,
-                   KEEL_PLUGIN_QUERY_SYMBOL);
-  }
-  keel_plugin_query_fn query = nullptr;
-  std::memcpy(&query, &symbol, sizeof(query));
-  const keel_plugin* plugin = nullptr;
-  const keel_status code = query(host, &plugin);
-  if (code != KEEL_OK) {
-    return failure(code, "plugin {}: query failed with {}: {}", file, status_name(code),
-                   take_plugin_text());
-  }
-  KEEL_RETURN_IF_ERROR(check_plugin(plugin, file));
-  loaded.emplace(std::pair(info.st_dev, info.st_ino), plugin);
-  *out_file = {file, plugin};
+  *out_file = {file, library.plugin};
   return {};
 }
 

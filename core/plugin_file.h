@@ -28,6 +28,10 @@ struct PluginFile {
 // The folder is opened once, and the file checked and loaded through that descriptor: whoever
 // could put another file in its place meanwhile may write to the folder, and is root or the
 // user. The same file loaded twice gives the same tables.
+// With |sha256| the file may be replaced or written to meanwhile by those, too: what is loaded is
+// the copy whose digest was checked (PinnedLibrary). The digest covers this one file, not the
+// libraries that it needs. The same contents pinned twice in one folder give the same tables;
+// loaded with a pin and without, they are two libraries.
 Status load_plugin_file(const char* path, const char* sha256, const keel_host* host,
                         PluginFile* out_file);
 

@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <iterator>
+#include <thread>
 
 #include "core/testing/keel_test.h"
 
@@ -114,16 +120,144 @@ TEST_F(PluginFileTest, RefusesForeignOwners) {
   EXPECT_EQ(load_file(file_), KEEL_PERMISSION_DENIED);
 }
 
-TEST_F(PluginFileTest, Pins) {
-  const std::string wrong(64, 'a');
-  EXPECT_EQ(load_file(file_, wrong.c_str()), KEEL_PERMISSION_DENIED);
-  const std::string text = keel_last_error();
-  const size_t at = text.find("SHA-256 is ");
-  ASSERT_NE(at, std::string::npos) << text;
-  const std::string digest = text.substr(at + 11, 64);
+// ---- SHA-256 pins ------------------------------------------------------------------
+
+class PluginPinTest : public PluginFileTest {
+ protected:
+  // Returns the SHA-256 of |file|, which a refusal prints.
+  std::string digest_of(const std::string& file) {
+    const std::string wrong(64, 'a');
+    EXPECT_EQ(load_file(file, wrong.c_str()), KEEL_PERMISSION_DENIED);
+    const std::string text = keel_last_error();
+    const size_t at = text.find("SHA-256 is ");
+    EXPECT_NE(at, std::string::npos) << text;
+    return at == std::string::npos ? wrong : text.substr(at + 11, 64);
+  }
+  // |plugin|'s file with zeros behind it, which the loader does not look at: reading it all takes
+  // milliseconds.
+  void write_long(const std::string& plugin, const fs::path& file, size_t more) {
+    fs::remove(file);
+    fs::copy_file(plugin_path(plugin), file);
+    fs::permissions(file, fs::perms(0644));
+    fs::resize_file(file, kLong + more);
+  }
+  // The backend that was loaded last.
+  keel_backend_info loaded_last() {
+    uint32_t count = 0;
+    EXPECT_KEEL_OK(keel_backend_count(&count));
+    auto info = KEEL_STRUCT_INIT(keel_backend_info, KEEL_STRUCT_BACKEND_INFO);
+    EXPECT_KEEL_OK(keel_backend_get(count - 1, &info));
+    return info;
+  }
+  static constexpr size_t kLong = 2 << 20;
+};
+
+// Does |change| once, in a thread of its own, as soon as |file| is read.
+class WhenRead {
+ public:
+  WhenRead(const fs::path& file, std::function<void()> change)
+      : file_(open(file.c_str(), O_RDONLY | O_CLOEXEC)), inotify_(inotify_init1(IN_CLOEXEC)) {
+    EXPECT_GE(inotify_add_watch(inotify_, file.c_str(), IN_ACCESS), 0);
+    thread_ = std::thread([this, change = std::move(change)] {
+      char event[4096];
+      if (read(inotify_, event, sizeof(event)) > 0 && !over_) change();
+    });
+  }
+  ~WhenRead() {
+    over_ = true;
+    char byte = 0;
+    EXPECT_EQ(pread(file_, &byte, 1, 0), 1);  // wakes a thread that saw no read
+    thread_.join();
+    close(inotify_);
+    close(file_);
+  }
+
+ private:
+  const int file_, inotify_;
+  std::atomic<bool> over_ = false;
+  std::thread thread_;
+};
+
+TEST_F(PluginPinTest, LoadsWhatHasTheDigestAlone) {
+  const std::string digest = digest_of(file_);
   EXPECT_KEEL_OK(load_file(file_, digest.c_str()));
+  EXPECT_KEEL_OK(load_file(file_, digest.c_str()));
+  EXPECT_STREQ(loaded_last().name, "fake#2");
+  EXPECT_EQ(loaded_last().path, file_);
+  std::string upper = digest;
+  for (char& c : upper) c = static_cast<char>(std::toupper(c));
+  EXPECT_KEEL_OK(load_file(file_, upper.c_str()));
   EXPECT_EQ(load_file(file_, "abc"), KEEL_INVALID_ARGUMENT);
+  std::ofstream(file_, std::ios::app) << "more";
+  EXPECT_EQ(load_file(file_, digest.c_str()), KEEL_PERMISSION_DENIED);
 }
+
+TEST_F(PluginPinTest, FileReplacedMeanwhileIsNotRun) {
+  const fs::path other = folder_ / "other.so";
+  for (size_t round = 0; round < 3; ++round) {
+    write_long("fake", file_, round);
+    write_long("null", other, round);
+    const std::string digest = digest_of(file_);
+    const WhenRead swap(file_, [&] { fs::rename(other, file_); });
+    // The file was opened before it was read.
+    EXPECT_KEEL_OK(load_file(file_, digest.c_str()));
+    EXPECT_TRUE(std::string(loaded_last().name).starts_with("fake")) << loaded_last().name;
+  }
+}
+
+TEST_F(PluginPinTest, FileModifiedMeanwhileIsNotRun) {
+  for (size_t round = 0; round < 3; ++round) {
+    write_long("null", file_, round);
+    std::ifstream stream(file_, std::ios::binary);
+    const std::string text{std::istreambuf_iterator<char>(stream), {}};
+    const std::string digest = digest_of(file_);
+    const int writer = open(file_.c_str(), O_WRONLY | O_CLOEXEC);
+    keel_status status = KEEL_OK;
+    {
+      const WhenRead modify(file_, [&] {
+        for (size_t at = text.find("Keel tests"); at != std::string::npos;
+             at = text.find("Keel tests", at + 1)) {
+          EXPECT_EQ(pwrite(writer, "X", 1, static_cast<off_t>(at)), 1);
+        }
+      });
+      status = load_file(file_, digest.c_str());
+    }
+    close(writer);
+    if (status == KEEL_OK) {
+      EXPECT_STREQ(loaded_last().vendor, "Keel tests");
+    } else {
+      EXPECT_EQ(status, KEEL_PERMISSION_DENIED);
+      EXPECT_TRUE(says("pinned to")) << keel_last_error();
+    }
+  }
+}
+
+// The code that runs no longer depends on the file.
+TEST_F(PluginPinTest, FileIsNotKeptMapped) {
+  EXPECT_KEEL_OK(load_file(file_, digest_of(file_).c_str()));
+  std::ifstream maps("/proc/self/maps");
+  const std::string text{std::istreambuf_iterator<char>(maps), {}};
+  EXPECT_EQ(text.find(file_), std::string::npos);
+  EXPECT_NE(text.find("/memfd:libkeel_copy.so"), std::string::npos) << "the name in a profile";
+}
+
+TEST_F(PluginPinTest, LibrariesBesideThePluginAreFound) {
+  const fs::path plugin = folder_ / "libkeel_needs_beside.so";
+  const fs::path library = folder_ / "libkeel_test_beside.so";
+  fs::copy_file(plugin_path("needs_beside"), plugin);
+  fs::copy_file(fs::path(plugin_path("needs_beside")).replace_filename("libkeel_test_beside.so"),
+                library);
+  fs::permissions(plugin, fs::perms(0644));
+  const std::string digest = digest_of(plugin);
+  fs::rename(library, folder_ / "hidden");
+  EXPECT_EQ(load_file(plugin, digest.c_str()), KEEL_UNAVAILABLE);
+  EXPECT_TRUE(says("libkeel_test_beside.so")) << keel_last_error();
+  fs::rename(folder_ / "hidden", library);
+  EXPECT_KEEL_OK(load_file(plugin, digest.c_str())) << keel_last_error();
+  EXPECT_STREQ(loaded_last().vendor, "a library beside the plugin");
+}
+
+// ---- what is wrong with a plugin ------------------------------------------------------
 
 TEST_F(PluginFileTest, RefusesBrokenTables) {
   struct {

@@ -87,7 +87,7 @@ if [[ -e $bundle/lib/keel/plugins/libkeel_cuda.so ]]; then
   alone bin/keel devices --emulated
   expect '^cuda:1 '
 fi
-alone bin/keel conform run --backend cpu --profile quick --level core,async,memory,ops
+alone bin/keel conform run --backend cpu --profile quick --jobs 1 --level core,async,memory,ops
 expect 'certified'
 alone bin/hello_device
 expect '^cpu:0 .* 1024 of 1024 elements are 42'

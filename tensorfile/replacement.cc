@@ -9,10 +9,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <string>
 #include <system_error>
 #include <utility>
+
+#include "files/output_file.h"
 
 namespace keel::tensorfile {
 
@@ -40,7 +41,7 @@ void remove_if_left(const fs::path& partial) {
 bool has_name(int descriptor, const fs::path& path) {
   struct stat own = {};
   struct stat named = {};
-  return fstat(descriptor, &own) == 0 && stat(path.c_str(), &named) == 0 &&
+  return fstat(descriptor, &own) == 0 && lstat(path.c_str(), &named) == 0 &&
          own.st_dev == named.st_dev && own.st_ino == named.st_ino;
 }
 
@@ -59,6 +60,25 @@ void remove_leftovers(const fs::path& path) {
   }
 }
 
+[[noreturn]] void cannot_write(const fs::path& path, const std::string& reason) {
+  throw FileError(path, "cannot be written: " + reason);
+}
+
+void write_all(int descriptor, const fs::path& path, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t count = ::write(descriptor, bytes.data(), bytes.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) cannot_write(path, std::strerror(errno));
+    bytes = bytes.subspan(static_cast<size_t>(count));
+  }
+}
+
+int open_as_user(const fs::path& path, bool truncates) {
+  const OpenedOutput output = open_output_of_user(path, truncates);
+  if (!output.ok()) cannot_write(path, output.reason);
+  return output.descriptor;
+}
+
 }  // namespace
 
 Replacement::Replacement(fs::path path) : path_(std::move(path)) {
@@ -69,8 +89,12 @@ Replacement::Replacement(fs::path path) : path_(std::move(path)) {
   partial_ += std::string(kPartial) + std::to_string(getpid());
   do {
     if (descriptor_ >= 0) close(descriptor_);
-    descriptor_ = open(partial_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-    if (descriptor_ < 0) fail(errno);
+    const OpenedOutput partial = open_output(AT_FDCWD, partial_, 0666);
+    descriptor_ = partial.descriptor;
+    if (partial.error == ELOOP || partial.error == EPERM || partial.error == EINVAL) {
+      cannot_write(path_, partial_.filename().string() + " " + partial.reason);
+    }
+    if (!partial.ok()) cannot_write(path_, partial.reason);
     // Waits for another thread, or a process of the same number elsewhere, to be done with it. A
     // file system without locks has its leftovers kept.
     (void)flock(descriptor_, LOCK_EX);
@@ -78,7 +102,7 @@ Replacement::Replacement(fs::path path) : path_(std::move(path)) {
   if (ftruncate(descriptor_, 0) != 0) {
     const int error = errno;
     close(descriptor_);
-    fail(error);
+    cannot_write(path_, std::strerror(error));
   }
 }
 
@@ -88,19 +112,14 @@ Replacement::~Replacement() {
 }
 
 void Replacement::write(std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t count = ::write(descriptor_, bytes.data(), bytes.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) fail(errno);
-    bytes = bytes.subspan(static_cast<size_t>(count));
-  }
+  write_all(descriptor_, path_, bytes);
 }
 
 void Replacement::finish() {
   // Before the rename: else a crash of the machine could leave the new name and no data.
-  if (fsync(descriptor_) != 0) fail(errno);
+  if (fsync(descriptor_) != 0) cannot_write(path_, std::strerror(errno));
   // Still locked.
-  if (rename(partial_.c_str(), path_.c_str()) != 0) fail(errno);
+  if (rename(partial_.c_str(), path_.c_str()) != 0) cannot_write(path_, std::strerror(errno));
   done_ = true;
   close(std::exchange(descriptor_, -1));
   // The rename itself; a file system that cannot flush a folder has the old file or the new.
@@ -108,10 +127,6 @@ void Replacement::finish() {
   if (handle < 0) return;
   (void)fsync(handle);
   close(handle);
-}
-
-void Replacement::fail(int error) const {
-  throw FileError(path_, "cannot be written: " + std::string(std::strerror(error)));
 }
 
 void replace_file(const fs::path& path, std::string_view text) {
@@ -131,21 +146,29 @@ void put_file(const fs::path& path, std::string_view text) {
     replace_file(path, text);
     return;
   }
-  std::ofstream file(path);
-  file << text << std::flush;
-  if (!file) throw FileError(path, "cannot be written");
+  const int descriptor = open_as_user(path, /*truncates=*/true);
+  try {
+    write_all(descriptor, path, std::as_bytes(std::span(text)));
+  } catch (...) {
+    close(descriptor);
+    throw;
+  }
+  if (close(descriptor) != 0) cannot_write(path, std::strerror(errno));
 }
 
-void require_writable(const fs::path& path) {
+void check_put_file(const fs::path& path) {
   if (is_replaceable(path)) {
     const Replacement attempt(path);
     return;
   }
-  // Opened and closed, a pipe would be at its end for who reads it.
-  std::error_code error;
-  const bool may_write = fs::is_fifo(path, error) ? access(path.c_str(), W_OK) == 0
-                                                  : std::ofstream(path, std::ios::app).is_open();
-  if (!may_write) throw FileError(path, std::string("cannot be written: ") + std::strerror(errno));
+  struct stat found = {};
+  // Opened and closed again, a pipe would end for its reader.
+  if (stat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode)) {
+    if (S_ISDIR(found.st_mode)) cannot_write(path, std::strerror(EISDIR));
+    if (access(path.c_str(), W_OK) != 0) cannot_write(path, std::strerror(errno));
+    return;
+  }
+  close(open_as_user(path, /*truncates=*/false));
 }
 
 }  // namespace keel::tensorfile

@@ -28,8 +28,6 @@ class Replacement {
   void finish();
 
  private:
-  [[noreturn]] void fail(int error) const;
-
   std::filesystem::path path_, partial_;
   int descriptor_ = -1;
   bool done_ = false;
@@ -38,14 +36,15 @@ class Replacement {
 // Replaces |path| by |text|. Throws FileError, after which the old file is still there.
 void replace_file(const std::filesystem::path& path, std::string_view text);
 
-// Whether |path| is a file, or nothing yet: a pipe, a device or a link to one, such as /dev/stdout,
-// can only be written to.
+// Whether |path| is a file, or nothing yet: a pipe, a device or a link, such as /dev/stdout, can
+// only be written to.
 bool is_replaceable(const std::filesystem::path& path);
-// Replaces it or, where it is not replaceable, writes |text| to it. Throws FileError.
+// For a path that a user named: replaces it or, where it is not replaceable, writes |text| to it,
+// following a link of the user's or of root's (files/output_file.h). Throws FileError.
 void put_file(const std::filesystem::path& path, std::string_view text);
-// Throws FileError where put_file() could not write |path| now: for a command to say so before it
-// runs. The file stays as it is; a link to nothing gets an empty one.
-void require_writable(const std::filesystem::path& path);
+// Throws FileError where put_file could not begin: a path that cannot be written should not cost
+// the work whose results go there. Changes nothing that is there.
+void check_put_file(const std::filesystem::path& path);
 
 }  // namespace keel::tensorfile
 

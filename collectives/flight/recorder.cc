@@ -16,6 +16,7 @@
 #include "collectives/bootstrap/shared_file.h"
 #include "collectives/flight/flight_clock.h"
 #include "core/log.h"
+#include "files/output_file.h"
 
 namespace keel {
 namespace {
@@ -65,15 +66,17 @@ Status FlightRecorder::map_file() {
   }
   // A name may be taken by a process of another container, or left by a dead one.
   constexpr int kTries = 1000;
+  std::string why;
   for (int i = 0; i < kTries && !file_; ++i) {
     name_ = fmt::format("flight-{}-{}", pid_, g_file_number.fetch_add(1));
-    file_ = FileDescriptor(openat(folder_.get(), name_.c_str(),
-                                  O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-    if (!file_ && errno != EEXIST) break;
+    OpenedOutput file = create_output(folder_.get(), name_, O_RDWR, 0600);
+    file_ = FileDescriptor(file.descriptor);
+    why = std::move(file.reason);
+    if (!file_ && file.error != EEXIST) break;
   }
   std::string path = folder + "/" + name_;
   if (!file_) {
-    return failure(KEEL_UNAVAILABLE, "{}: {}", path, std::strerror(errno));
+    return failure(KEEL_UNAVAILABLE, "{}: {}", path, why);
   }
   lock_flight(file_.get());
   // Without it a full /dev/shm is a SIGBUS in the middle of an operation.

@@ -9,11 +9,26 @@
 #include <cerrno>
 #include <cstring>
 
+#include "files/output_file.h"
+
 namespace keel {
 
 namespace {
 
 constexpr std::string_view kHead = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n";
+
+keel_status code_of(int error) {
+  switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+      return KEEL_NOT_FOUND;
+    case ELOOP:
+    case EPERM:
+      return KEEL_PERMISSION_DENIED;
+    default:
+      return KEEL_INVALID_ARGUMENT;
+  }
+}
 
 }  // namespace
 
@@ -22,20 +37,11 @@ TraceFile::~TraceFile() {
 }
 
 Status TraceFile::open(const std::string& path) {
-  // Not blocking: a pipe without a reader must not stop the program.
-  const int descriptor =
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0644);
-  if (descriptor < 0) {
-    const int error = errno;
-    return failure(error == ENOENT || error == ENOTDIR ? KEEL_NOT_FOUND : KEEL_INVALID_ARGUMENT,
-                   "path {}: {}", path, std::strerror(error));
-  }
+  const OpenedOutput output = open_output(AT_FDCWD, path, 0644);
+  if (!output.ok()) return failure(code_of(output.error), "path {}: {}", path, output.reason);
+  const int descriptor = output.descriptor;
   struct stat found = {};
-  const bool known = ::fstat(descriptor, &found) == 0;
-  if (!known || (!S_ISREG(found.st_mode) && !S_ISCHR(found.st_mode))) {
-    ::close(descriptor);
-    return failure(KEEL_INVALID_ARGUMENT, "path {} is no regular file", path);
-  }
+  if (::fstat(descriptor, &found) != 0) found.st_mode = 0;
   // Two that write one file leave none that can be read.
   if (S_ISREG(found.st_mode) && ::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
     ::close(descriptor);

@@ -21,8 +21,9 @@ class TraceFile {
   TraceFile(const TraceFile&) = delete;
   TraceFile& operator=(const TraceFile&) = delete;
 
-  // Replaces a regular file, or writes to a character device; writes nothing yet.
-  // KEEL_ALREADY_EXISTS while somebody else writes there.
+  // Replaces the content of a regular file, or writes to a character device; writes nothing yet.
+  // KEEL_PERMISSION_DENIED for a symbolic link, another user's file and a file with a second name
+  // (files/output_file.h). KEEL_ALREADY_EXISTS while another process writes a trace there.
   Status open(const std::string& path);
 
   // Puts a comma in front if needed; the caller appends one event to the text.

@@ -290,6 +290,35 @@ TEST_P(TraceTest, RefusesPathsThatCannotBeWritten) {
   EXPECT_EQ(keel_trace_stop(), KEEL_FAILED_PRECONDITION);
 }
 
+// Another user who knows where traces go may have put something there.
+TEST_P(TraceTest, LeavesWhatALinkLeadsTo) {
+  const fs::path victim = folder_ / "victim";
+  const auto expect_refused = [&](const char* why) {
+    EXPECT_EQ(keel_trace_start(path_.c_str()), KEEL_PERMISSION_DENIED);
+    const std::string text = keel_last_error();
+    EXPECT_NE(text.find(path_.string()), std::string::npos) << text;
+    EXPECT_NE(text.find(why), std::string::npos) << text;
+    EXPECT_EQ(fs::file_size(victim), 8U);
+    fs::remove(path_);
+  };
+  std::ofstream(victim) << "precious";
+  fs::create_symlink(victim, path_);
+  expect_refused("symbolic link");
+  fs::create_hard_link(victim, path_);
+  expect_refused("hard link");
+  fs::create_symlink(folder_ / "not_there", path_);
+  expect_refused("symbolic link");
+  EXPECT_FALSE(fs::exists(folder_ / "not_there"));
+
+  fs::create_symlink(victim, path_);
+  ASSERT_KEEL_OK(keel_shutdown());
+  ASSERT_EQ(setenv("KEEL_TRACE", path_.c_str(), 1), 0);
+  KeelTest::SetUp();
+  ASSERT_EQ(unsetenv("KEEL_TRACE"), 0);
+  EXPECT_EQ(keel_trace_stop(), KEEL_FAILED_PRECONDITION) << "a warning, and no trace";
+  EXPECT_EQ(fs::file_size(victim), 8U);
+}
+
 TEST_P(TraceTest, AFullDiskHarmsNothingElse) {
   void* const memory = alloc(device_, 64);
   const keel_stream stream = new_stream(device_);

@@ -142,7 +142,11 @@ KEEL_API keel_status keel_shutdown(void);
 
 /* Loads one plugin file more: |path| absolute, file and folder owned by root or
  * the user and not writable by others. |settings| may be NULL. |sha256| NULL, or
- * 64 hex digits that the file must match. The new devices come last in the list.
+ * 64 hex digits that the file must match: the library is then loaded from a sealed
+ * copy in memory whose digest was checked, so that replacing or modifying the file
+ * during the call cannot run other code. The digest covers this file alone, not the
+ * libraries it needs; libraries that it opens itself by a bare name are not looked for
+ * through $ORIGIN. The new devices come last in the list.
  * May be called again for the same file: another instance, under "name#2". */
 KEEL_API keel_status keel_plugin_load(const char* path, const keel_instance_settings* settings,
                                       const char* sha256, uint32_t* out_backend);
@@ -424,7 +428,10 @@ KEEL_API keel_status keel_kernel_launch(keel_stream stream, keel_kernel kernel,
 
 /* Writes what streams do to |path| in the Chrome trace format, which Perfetto opens,
  * until keel_trace_stop or keel_shutdown. KEEL_TRACE=path starts one in keel_init.
- * KEEL_ALREADY_EXISTS while one is being written. */
+ * |path|: a new file, a file of the user, whose content is replaced, or a character
+ * device. KEEL_PERMISSION_DENIED for a symbolic link, which is not followed, for a file
+ * of another user and for one with a second name (a hard link). KEEL_ALREADY_EXISTS
+ * while one is being written. */
 KEEL_API keel_status keel_trace_start(const char* path);
 /* KEEL_OK once the file is complete; KEEL_DATA_LOSS when it could not be written in
  * full: then events were dropped, and nothing else was harmed. */

@@ -11,9 +11,8 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
-#include <fstream>
 #include <keel/keel.hpp>
-#include <optional>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -24,6 +23,7 @@
 #include "samples/mixed_training/parameters.h"
 #include "samples/mixed_training/report.h"
 #include "samples/mixed_training/trainer.h"
+#include "tensorfile/replacement.h"
 
 namespace mixed_training {
 namespace {
@@ -128,16 +128,17 @@ std::vector<keel::Device> open_devices(const Options& options) {
   return devices;
 }
 
-// Opened before the training: a path that cannot be written should not cost minutes.
-std::optional<std::ofstream> open_json(const std::filesystem::path& path) {
-  if (path.empty()) return std::nullopt;
-  std::ofstream file(path);
-  if (!file) throw std::invalid_argument("--json " + path.string() + ": cannot be written");
-  return file;
+// Before the training: a path that cannot be written should not cost minutes.
+void check_json(const std::filesystem::path& path) {
+  try {
+    if (!path.empty()) keel::tensorfile::check_put_file(path);
+  } catch (const keel::tensorfile::FileError& error) {
+    throw std::invalid_argument(std::string("--json ") + error.what());
+  }
 }
 
 int run(const Options& options) {
-  std::optional<std::ofstream> json = open_json(options.json);
+  check_json(options.json);
   const Corpus corpus = Corpus::load(options.text, options.training.batch);
   const ParameterLayout layout(options.training.hidden);
   const keel::Runtime runtime;
@@ -177,9 +178,10 @@ int run(const Options& options) {
   report.checks = compare(layout, report.run, report.reference);
 
   print_results(report);
-  if (json) {
-    write_json(*json, report);
-    if (!*json) throw std::runtime_error("--json " + options.json.string() + ": cannot be written");
+  if (!options.json.empty()) {
+    std::ostringstream json;
+    write_json(json, report);
+    keel::tensorfile::put_file(options.json, json.str());
   }
   return report.passed() ? 0 : 1;
 }

@@ -272,7 +272,7 @@ void prepare_export(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) throw FileError(folder, "cannot be made: " + error.message());
-  keel::tensorfile::require_writable(folder / "config.json");
+  keel::tensorfile::check_put_file(folder / "config.json");
 }
 
 void export_weights(const fs::path& folder, const ParameterLayout& layout,

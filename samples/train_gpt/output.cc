@@ -8,18 +8,14 @@
 #include "tensorfile/replacement.h"
 
 namespace train_gpt {
-namespace {
 
-namespace fs = std::filesystem;
 using keel::tensorfile::FileError;
 
-}  // namespace
-
-Output::Output(std::string option, fs::path path)
+Output::Output(std::string option, std::filesystem::path path)
     : option_(std::move(option)), path_(std::move(path)) {
   if (path_.empty()) return;
   try {
-    keel::tensorfile::require_writable(path_);
+    keel::tensorfile::check_put_file(path_);
   } catch (const FileError& error) {
     throw std::invalid_argument(option_ + " " + error.what());
   }
