@@ -20,10 +20,11 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // Of a tensor in a file whose floats were calculated with |precision|, null for that of storage.
 double tolerance_of(const std::string& dtype, const Dtype* precision,
                     const ComparisonOptions& options) {
-  const Dtype& found = *find_dtype(dtype);
-  if (found.kind != Dtype::Kind::kFloat) return found.tolerance;
+  const Dtype* const found = find_dtype(dtype);
+  if (found == nullptr) return 0;  // equal to the bit, or there would be no difference to judge
+  if (found->kind != Dtype::Kind::kFloat) return found->tolerance;
   if (options.tolerance) return *options.tolerance;
-  return precision == nullptr ? found.tolerance : std::max(found.tolerance, precision->tolerance);
+  return precision == nullptr ? found->tolerance : std::max(found->tolerance, precision->tolerance);
 }
 
 const Dtype* precision_of(const SafetensorsFile& file) {
@@ -70,30 +71,37 @@ class FilePair {
 
  private:
   TensorComparison of_tensor(const std::string& name) const {
+    const SafetensorsFile::Entry* const in_a = a_.find(name);
+    const SafetensorsFile::Entry* const in_b = b_.find(name);
     TensorComparison comparison;
     comparison.name = name;
     comparison.layer = layer_of(name);
-    if (a_.has(name)) {
-      comparison.dtype_a = a_.tensors().at(name).dtype;
-      comparison.shape_a = a_.tensors().at(name).shape;
+    if (in_a != nullptr) {
+      comparison.dtype_a = in_a->second.dtype;
+      comparison.shape_a = in_a->second.shape;
     }
-    if (b_.has(name)) {
-      comparison.dtype_b = b_.tensors().at(name).dtype;
-      comparison.shape_b = b_.tensors().at(name).shape;
+    if (in_b != nullptr) {
+      comparison.dtype_b = in_b->second.dtype;
+      comparison.shape_b = in_b->second.shape;
     }
-    if (!a_.has(name) || !b_.has(name)) {
-      comparison.outcome = a_.has(name) ? Outcome::kOnlyInA : Outcome::kOnlyInB;
+    if (in_a == nullptr || in_b == nullptr) {
+      comparison.outcome = in_a != nullptr ? Outcome::kOnlyInA : Outcome::kOnlyInB;
       return comparison;
     }
     if (comparison.shape_a != comparison.shape_b) {
       comparison.outcome = Outcome::kShapes;
       return comparison;
     }
+    const std::optional<Difference> found = difference(a_, *in_a, b_, *in_b);
+    if (!found) {
+      comparison.outcome = Outcome::kLeftOut;
+      return comparison;
+    }
     comparison.tolerance = rounding_.count(name) != 0
                                ? kInfinity
                                : std::max(tolerance_of(comparison.dtype_a, precision_a_, options_),
                                           tolerance_of(comparison.dtype_b, precision_b_, options_));
-    comparison.difference = difference(a_, b_, name);
+    comparison.difference = *found;
     comparison.outcome = judge(comparison.difference, comparison.tolerance);
     return comparison;
   }
