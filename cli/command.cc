@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "base/strict_json.h"
+
 namespace keel::cli {
 
 void add_plugin_option(CLI::App& command, std::vector<std::string>* files) {
@@ -32,6 +34,15 @@ keel_backend_info find_backend(const std::string& name) {
   }
   throw UsageError("backend '" + name + "' is not loaded; there are: " + join(known) +
                    "; --plugin FILE loads another");
+}
+
+Json json_of(const std::string& text) {
+  Json json;
+  std::string error;
+  if (!parse_json(text, &json, &error)) {
+    throw std::runtime_error("JSON of libkeel cannot be read: " + error);
+  }
+  return json;
 }
 
 void print(const std::string& text) {

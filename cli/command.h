@@ -41,6 +41,9 @@ class Session {
 // Of the backends that there are; UsageError, which lists them, for one that is none.
 keel_backend_info find_backend(const std::string& name);
 
+// The JSON |text| that libkeel wrote. std::runtime_error, which says what is wrong, for any other.
+Json json_of(const std::string& text);
+
 void print(const std::string& text);
 // Indented, and a newline. Text that is not UTF-8 is repaired.
 void print_json(const Json& json);

@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <fstream>
 #include <keel/keel.hpp>
+#include <new>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -204,6 +205,9 @@ int main(int argc, char** argv) {
   } catch (const std::invalid_argument& error) {
     std::fprintf(stderr, "mixed_training: %s\n", error.what());
     return kUsage;
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "mixed_training: out of memory\n");
+    return kFailure;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "mixed_training: %s\n", error.what());
     return kFailure;
