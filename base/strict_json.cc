@@ -39,7 +39,9 @@ class Builder {
  public:
   using Object = typename Json::object_t;
 
-  Builder(std::string_view text, int deepest) : text_(text), deepest_(deepest) {}
+  // |take|: of parse_json_members, or null.
+  Builder(std::string_view text, int deepest, const TakeJsonMember* take)
+      : text_(text), deepest_(deepest), take_(take) {}
 
   const std::string& error() const { return error_; }
   Json& root() { return root_; }
@@ -64,7 +66,11 @@ class Builder {
   bool key(std::string& name) {
     Level& level = open_.back();
     auto& object = level.value->template get_ref<Object&>();
-    if constexpr (std::is_same_v<Json, nlohmann::json>) {
+    if (take_ != nullptr && open_.size() == 1) {
+      taken_key_ = std::move(name);
+      level.key = &taken_key_;
+      level.member = &taken_;
+    } else if constexpr (std::is_same_v<Json, nlohmann::json>) {
       const auto [at, is_new] = object.try_emplace(std::move(name), nullptr);
       if (!is_new) return refuse_twice(at->first);
       level.key = &at->first;
@@ -127,8 +133,7 @@ class Builder {
   template <typename Value>
   bool put(Value&& value) {
     place(std::forward<Value>(value));
-    is_whole_ = open_.empty();
-    return true;
+    return end_value();
   }
 
   bool open(typename Json::value_t type) {
@@ -142,7 +147,18 @@ class Builder {
 
   bool close() {
     open_.pop_back();
+    return end_value();
+  }
+
+  bool end_value() {
     is_whole_ = open_.empty();
+    if constexpr (std::is_same_v<Json, nlohmann::json>) {
+      if (take_ == nullptr || open_.size() != 1 || !root_.is_object()) return true;
+      const JsonMember taken = (*take_)(taken_key_, taken_);
+      taken_ = nullptr;
+      if (taken == JsonMember::kTwice) return refuse_twice(taken_key_);
+      return taken == JsonMember::kTaken;
+    }
     return true;
   }
 
@@ -171,7 +187,10 @@ class Builder {
 
   const std::string_view text_;
   const int deepest_;
+  const TakeJsonMember* const take_;
   Json root_;
+  std::string taken_key_;  // the member of the root that is built, where it goes to |take_|
+  Json taken_;
   std::vector<Level> open_;
   bool is_whole_ = false;
   std::string error_;
@@ -194,7 +213,7 @@ bool parse_json(std::string_view text, Json* out_json, std::string* out_error,
   try {
     *out_error = find_skipped(text);
     if (!out_error->empty()) return false;
-    Builder<Json> builder(text, deepest);
+    Builder<Json> builder(text, deepest, /*take=*/nullptr);
     if (!Json::sax_parse(text.begin(), text.end(), &builder)) {
       *out_error = builder.error();
       return false;
@@ -205,6 +224,19 @@ bool parse_json(std::string_view text, Json* out_json, std::string* out_error,
     *out_error = "out of memory";    // short: it takes none
     return false;
   }
+}
+
+bool parse_json_members(std::string_view text, const TakeJsonMember& take, std::string* out_error,
+                        int deepest) {
+  *out_error = find_skipped(text);
+  if (!out_error->empty()) return false;
+  Builder<nlohmann::json> builder(text, deepest, &take);
+  if (!nlohmann::json::sax_parse(text.begin(), text.end(), &builder)) {
+    *out_error = builder.error();
+    return false;
+  }
+  if (!builder.root().is_object()) *out_error = "it is not a JSON object";
+  return out_error->empty();
 }
 
 template bool parse_json(std::string_view, nlohmann::json*, std::string*, int) noexcept;

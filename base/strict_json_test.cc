@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 
 namespace keel {
 namespace {
@@ -114,6 +115,38 @@ TEST(StrictJsonObjectTest, OrderedObjectsKeepTheirOrder) {
   EXPECT_EQ(parsed.dump(), R"({"z":1,"a":2,"m":3})");
   parsed["a"] = 4;
   EXPECT_EQ(parsed.size(), 3U);
+}
+
+TEST(StrictJsonObjectTest, MembersAreTakenOneByOne) {
+  std::string taken;
+  std::string error;
+  std::set<std::string> keys;
+  const auto take = [&](const std::string& key, const json& value) {
+    taken += key + "=" + value.dump() + ";";
+    if (!keys.insert(key).second) return JsonMember::kTwice;
+    return key == "end" ? JsonMember::kEnd : JsonMember::kTaken;
+  };
+  EXPECT_TRUE(
+      parse_json_members(R"({"z": [1, {"a": 2}], "a": null, "m": {"z": {}}} )", take, &error));
+  EXPECT_EQ(taken, R"(z=[1,{"a":2}];a=null;m={"z":{}};)");
+  EXPECT_TRUE(parse_json_members("{}", take, &error));
+  EXPECT_FALSE(parse_json_members(R"({"end": 1, "behind": 2})", take, &error));
+  EXPECT_EQ(error, "") << "it was the caller's end";
+  EXPECT_EQ(taken.find("behind"), std::string::npos);
+  const std::pair<std::string, std::string> cases[] = {
+      {R"({"a": 1, "b": [], "a": 2})", "the key 'a' is there twice"},
+      {R"({"a": {"k": 1, "k": 2}})", "the key 'k' is there twice in a"},
+      {R"({"a": [{"k": 1, "k": 2}]})", "the key 'k' is there twice in a[0]"},
+      {"[1, {}]", "it is not a JSON object"},
+      {"7", "it is not a JSON object"},
+      {"{} {}", "more text is behind the end of the JSON value, at line 1, column 4"},
+      {R"({"a": [[[1]]]})", "it nests deeper than 3 levels in a[0][0]"},
+      {"\xef\xbb\xbf{}", "it begins with a byte-order mark"}};
+  for (const auto& [text, expected] : cases) {
+    keys.clear();
+    EXPECT_FALSE(parse_json_members(text, take, &error, /*deepest=*/3)) << text;
+    EXPECT_EQ(error, expected);
+  }
 }
 
 // A minute with a search through all members for each, half a second without.

@@ -173,9 +173,13 @@ void print_table(const Findings& findings, bool all) {
   shown.reserve(findings.differing.size());
   for (const TensorComparison& each : findings.differing) shown.push_back(&each);
   if (!all) {
-    std::stable_sort(shown.begin(), shown.end(),
-                     [](const auto* x, const auto* y) { return x->excess() > y->excess(); });
-    shown.resize(std::min(shown.size(), kShown));
+    const auto worst = shown.begin() + static_cast<std::ptrdiff_t>(std::min(shown.size(), kShown));
+    std::partial_sort(shown.begin(), worst, shown.end(), [](const auto* x, const auto* y) {
+      const double excess_x = x->excess();
+      const double excess_y = y->excess();
+      return excess_x != excess_y ? excess_x > excess_y : x < y;  // then in the order of the runs
+    });
+    shown.erase(worst, shown.end());
   }
   size_t width = 0;
   for (const TensorComparison* each : shown) width = std::max(width, full_name(*each).size());

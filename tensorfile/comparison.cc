@@ -2,9 +2,12 @@
 #include "tensorfile/comparison.h"
 
 #include <algorithm>
+#include <future>
 #include <limits>
+#include <memory>
 #include <set>
 #include <system_error>
+#include <utility>
 
 #include "tensorfile/dtypes.h"
 #include "tensorfile/order.h"
@@ -38,12 +41,23 @@ Outcome judge(const Difference& difference, double tolerance) {
   return is_close ? Outcome::kClose : Outcome::kApart;
 }
 
+using Files =
+    std::pair<std::unique_ptr<const SafetensorsFile>, std::unique_ptr<const SafetensorsFile>>;
+
+// Reads both headers at once: of many small tensors they take half of the time.
+Files open_files(const fs::path& a, const fs::path& b) {
+  auto second = std::async([&b] { return std::make_unique<const SafetensorsFile>(b); });
+  auto first = std::make_unique<const SafetensorsFile>(a);
+  return {std::move(first), second.get()};
+}
+
 class FilePair {
  public:
-  FilePair(const fs::path& a, const fs::path& b, const ComparisonOptions& options)
+  FilePair(Files files, const ComparisonOptions& options)
       : options_(options),
-        a_(a),
-        b_(b),
+        files_(std::move(files)),
+        a_(*files_.first),
+        b_(*files_.second),
         precision_a_(precision_of(a_)),
         precision_b_(precision_of(b_)) {
     for (const SafetensorsFile* file : {&a_, &b_}) {
@@ -107,7 +121,9 @@ class FilePair {
   }
 
   const ComparisonOptions& options_;
-  SafetensorsFile a_, b_;
+  const Files files_;
+  const SafetensorsFile& a_;
+  const SafetensorsFile& b_;
   const Dtype *precision_a_, *precision_b_;
   std::set<std::string> rounding_;
 };
@@ -137,7 +153,7 @@ void compare_folders(const fs::path& a, const fs::path& b, const ComparisonOptio
   }
   for (const std::string& name : names) {
     if (names_a.count(name) != 0 && names_b.count(name) != 0) {
-      FilePair(a / name, b / name, options).compare(name, visit);
+      FilePair(open_files(a / name, b / name), options).compare(name, visit);
       continue;
     }
     TensorComparison comparison;
@@ -171,7 +187,7 @@ void compare(const fs::path& a, const fs::path& b, const ComparisonOptions& opti
   if (is_folder(a)) {
     compare_folders(a, b, options, visit);
   } else {
-    FilePair(a, b, options).compare(/*file=*/{}, visit);
+    FilePair(open_files(a, b), options).compare(/*file=*/{}, visit);
   }
 }
 

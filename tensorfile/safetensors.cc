@@ -230,44 +230,54 @@ void SafetensorsFile::read_header() {
   }
   std::string text(static_cast<size_t>(length), '\0');
   read_at(kLengthBytes, std::as_writable_bytes(std::span(text)), "the header");
-  json header;
-  std::string error;
-  if (!parse_json(text, &header, &error, kDeepest)) refuse("its header: " + error);
-  if (!header.is_object()) refuse("its header is not a JSON object");
-  if (text.front() != '{') refuse("its header begins with a blank, not with '{'");
 
   const uint64_t data = kLengthBytes + length;
-  for (const auto& [name, entry] : header.get_ref<const json::object_t&>()) {
+  std::string reason;
+  bool has_metadata = false;
+  const auto take = [&](const std::string& name, const json& entry) {
     if (name == kMetadataKey) {
-      const std::string reason = read_metadata(entry, &metadata_);
-      if (!reason.empty()) refuse(reason);
-      continue;
+      if (std::exchange(has_metadata, true)) return JsonMember::kTwice;
+      reason = read_metadata(entry, &metadata_);
+      return reason.empty() ? JsonMember::kTaken : JsonMember::kEnd;
     }
     Tensor tensor;
-    const std::string reason = describe(entry, size_ - data, &tensor);
-    if (!reason.empty()) refuse("tensor " + name + ": " + reason);
+    reason = describe(entry, size_ - data, &tensor);
+    if (!reason.empty()) {
+      reason = "tensor " + name + ": " + reason;
+      return JsonMember::kEnd;
+    }
     tensor.begin += data;
-    tensors_.emplace_hint(tensors_.end(), name, std::move(tensor));  // they come in order
+    const size_t before = tensors_.size();
+    tensors_.emplace_hint(tensors_.end(), name, std::move(tensor));  // many files are sorted
+    return tensors_.size() == before ? JsonMember::kTwice : JsonMember::kTaken;
+  };
+  std::string error;
+  if (!parse_json_members(text, take, &error, kDeepest)) {
+    refuse(error.empty() ? reason : "its header: " + error);
   }
+  if (text.front() != '{') refuse("its header begins with a blank, not with '{'");
   check_layout(data);
 }
 
 // That the tensors fill the file from |data| to its end.
 void SafetensorsFile::check_layout(uint64_t data) const {
-  std::vector<const Entry*> order;  // by their beginnings; empty tensors before others there
+  struct Part {
+    uint64_t begin, size;
+    const std::string* name;
+  };
+  std::vector<Part> order;  // by their beginnings; empty tensors before others there
   order.reserve(tensors_.size());
-  for (const Entry& entry : tensors_) order.push_back(&entry);
-  std::sort(order.begin(), order.end(), [](const Entry* a, const Entry* b) {
-    return std::pair(a->second.begin, a->second.size) < std::pair(b->second.begin, b->second.size);
+  for (const auto& [name, tensor] : tensors_) order.push_back({tensor.begin, tensor.size, &name});
+  std::sort(order.begin(), order.end(), [](const Part& a, const Part& b) {
+    return std::pair(a.begin, a.size) < std::pair(b.begin, b.size);
   });
   uint64_t end = data;
-  for (const Entry* const entry : order) {
-    const uint64_t begin = entry->second.begin;
-    if (begin != end) {
-      refuse("tensor " + entry->first + ": " +
-             (begin < end ? "overlaps another" : "a gap is before it"));
+  for (const Part& part : order) {
+    if (part.begin != end) {
+      refuse("tensor " + *part.name + ": " +
+             (part.begin < end ? "overlaps another" : "a gap is before it"));
     }
-    end = begin + entry->second.size;
+    end = part.begin + part.size;
   }
   if (end != size_) {
     refuse("has " + std::to_string(size_ - end) + " bytes behind its last tensor");

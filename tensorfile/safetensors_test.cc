@@ -173,7 +173,8 @@ TEST_F(SafetensorsTest, RefusesHeadersThatLie) {
     std::vector<std::string> expected;
   };
   const std::vector<Case> cases = {
-      {"[]", 0, {"not a JSON object"}},
+      {"[]", 0, {"its header: it is not a JSON object"}},
+      {"7", 0, {"its header: it is not a JSON object"}},
       {"{", 0, {"its header: it ends too early, at line 1, column 2"}},
       {"", 0, {"its header: it is empty"}},
       {"{\"x\":3}", 0, {"tensor x", "no dtype"}},
