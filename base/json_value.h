@@ -29,7 +29,7 @@ class JsonValue {
   // The member |key| of an object.
   JsonValue at(const char* key) const;
   bool has(const char* key) const;
-  // Those of an array.
+  // The elements of an array.
   std::vector<JsonValue> elements() const;
 
   std::string text() const;

@@ -32,7 +32,7 @@ extern template bool parse_json(std::string_view, nlohmann::json*, std::string*,
 extern template bool parse_json(std::string_view, nlohmann::ordered_json*, std::string*,
                                 int) noexcept;
 
-// What became of a member.
+// The result of taking a member.
 enum class JsonMember {
   kTaken,
   kTwice,  // its key was there before

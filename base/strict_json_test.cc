@@ -16,7 +16,7 @@ using nlohmann::ordered_json;
 template <typename Json>
 class StrictJsonTest : public testing::Test {
  protected:
-  // What parsing |text| says; empty if it is taken. |text| may hold NUL bytes.
+  // The error of parsing |text|; empty if it is taken. |text| may hold NUL bytes.
   static std::string refusal(const std::string& text, int deepest = kDeepestJson) {
     Json parsed = "untouched";
     std::string error;

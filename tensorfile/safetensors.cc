@@ -158,7 +158,7 @@ std::string describe(const json& entry, uint64_t data_size, SafetensorsFile::Ten
   return {};
 }
 
-// What is wrong with the metadata |entries|; empty if nothing is. Null, as some writers put it,
+// Says why the metadata |entries| are wrong; empty if they are not. Null, as some writers put it,
 // stands for none.
 std::string read_metadata(const json& entries, Metadata* out_metadata) {
   if (entries.is_null()) return {};
@@ -259,7 +259,7 @@ void SafetensorsFile::read_header() {
   check_layout(data);
 }
 
-// That the tensors fill the file from |data| to its end.
+// Refuses tensors that do not fill the file from |data| to its end.
 void SafetensorsFile::check_layout(uint64_t data) const {
   struct Part {
     uint64_t begin, size;

@@ -225,7 +225,7 @@ TEST_F(SafetensorsTest, RefusesHeadersThatLie) {
   expect_refusal({"cannot be opened"});
 }
 
-// What makes two readers see two files: the reader of the format, in Rust, refuses all of it.
+// Two readers would see two files: the format's own reader, in Rust, refuses all of these.
 TEST_F(SafetensorsTest, RefusesHeadersOfTwoContents) {
   const std::string a = R"("a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]})";
   const std::string b = R"("b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]})";
@@ -244,7 +244,7 @@ TEST_F(SafetensorsTest, RefusesHeadersOfTwoContents) {
        "the key 'dtype' is there twice in a"},
       {R"({"a":{"dtype":"F32","shape":[2],"shape":[1],"data_offsets":[0,4]},)" + b + "}",
        "the key 'shape' is there twice in a"},
-      // Of which another reader takes the first, and swaps two tensors.
+      // Another reader takes the first of both, and swaps two tensors.
       {R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8],"data_offsets":[0,4]},)"
        R"("b":{"dtype":"F32","shape":[1],"data_offsets":[0,4],"data_offsets":[4,8]}})",
        "the key 'data_offsets' is there twice in a"},
@@ -265,7 +265,7 @@ TEST_F(SafetensorsTest, RefusesHeadersOfTwoContents) {
   }
 }
 
-// What the format has, or will have, beyond what Keel calculates with.
+// The format has, or will have, more dtypes than Keel calculates with.
 TEST_F(SafetensorsTest, TakesDtypesThatItDoesNotDecode) {
   const struct {
     const char* dtype;
