@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "base/strict_json.h"
+
 namespace keel::cli {
 
 void add_plugin_option(CLI::App& command, std::vector<std::string>* files) {
@@ -67,6 +69,15 @@ Device find_device(const std::string& option, const std::string& name) {
     const std::string text = keel_last_error();
     throw UsageError(option + ": " + text + missing_device_text(name));
   }
+}
+
+Json json_of(const std::string& text) {
+  Json json;
+  std::string error;
+  if (!parse_json(text, &json, &error)) {
+    throw std::runtime_error("JSON of libkeel cannot be read: " + error);
+  }
+  return json;
 }
 
 void print(const std::string& text) {

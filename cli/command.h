@@ -44,6 +44,8 @@ keel_backend_info find_backend(const std::string& name);
 // By name. UsageError where there is none, with |option|, the devices there are, and why that
 // backend has none or how it is loaded.
 Device find_device(const std::string& option, const std::string& name);
+// The JSON |text| that libkeel wrote. std::runtime_error, which says what is wrong, for any other.
+Json json_of(const std::string& text);
 
 void print(const std::string& text);
 // Indented, and a newline. Text that is not UTF-8 is repaired.

@@ -13,10 +13,10 @@
 #include <string>
 #include <vector>
 
+#include "base/printable.h"
 #include "cli/command.h"
 #include "cli/output_file.h"
 #include "tensorfile/comparison.h"
-#include "tensorfile/printable.h"
 
 namespace keel::cli {
 namespace {
@@ -24,11 +24,12 @@ namespace {
 using tensorfile::Difference;
 using tensorfile::Outcome;
 using tensorfile::Place;
-using tensorfile::printable;
 using tensorfile::shape_text;
 using tensorfile::TensorComparison;
 
 constexpr size_t kShown = 20;  // tensors, unless all are asked for
+constexpr int kPart = 1;
+constexpr int kIncomplete = 3;  // what was compared is the same
 
 struct CompareOptions {
   std::string a, b;
@@ -40,11 +41,14 @@ struct CompareOptions {
 
 // What two runs are to each other.
 struct Findings {
-  uint64_t tensors = 0, equal = 0, close = 0, apart = 0;  // files that one lacks are none
-  uint64_t steps = 0;                                     // files of both folders
-  std::optional<TensorComparison> first;                  // that parts
-  std::vector<TensorComparison> differing;                // in the order in which they came to be
+  // Files that one lacks are none. |tensors|: with those that are left out.
+  uint64_t tensors = 0, equal = 0, close = 0, apart = 0;
+  uint64_t steps = 0;                       // files of both folders
+  std::optional<TensorComparison> first;    // that parts
+  std::vector<TensorComparison> differing;  // in the order in which they came to be
+  std::vector<TensorComparison> left_out;   // likewise
 
+  uint64_t compared() const { return tensors - left_out.size(); }
   void add(const TensorComparison& each) {
     if (!each.name.empty() && (tensors == 0 || each.file != last_file_)) {
       ++steps;
@@ -56,7 +60,11 @@ struct Findings {
     close += each.outcome == Outcome::kClose ? 1 : 0;
     apart += is_apart ? 1 : 0;
     if (is_apart && !first) first = each;
-    if (each.outcome != Outcome::kEqual) differing.push_back(each);
+    if (each.outcome == Outcome::kLeftOut) {
+      left_out.push_back(each);
+    } else if (each.outcome != Outcome::kEqual) {
+      differing.push_back(each);
+    }
   }
 
  private:
@@ -77,6 +85,8 @@ const char* name_of(Outcome outcome) {
       return "only in A";
     case Outcome::kOnlyInB:
       return "only in B";
+    case Outcome::kLeftOut:
+      return "left out";
   }
   return "?";
 }
@@ -103,9 +113,17 @@ std::string place_text(const Place& place) {
   return shape_text(place.index);
 }
 
+// A file may name any dtype.
+std::string dtype_text(const std::string& dtype) {
+  constexpr size_t kLongest = 24;
+  return printable(dtype.substr(0, kLongest)) + (dtype.size() > kLongest ? "..." : "");
+}
+
 std::string dtype_text(const TensorComparison& each) {
-  if (each.dtype_a.empty() || each.dtype_b.empty()) return each.dtype_a + each.dtype_b;
-  return each.dtype_a == each.dtype_b ? each.dtype_a : each.dtype_a + "/" + each.dtype_b;
+  const std::string a = dtype_text(each.dtype_a);
+  const std::string b = dtype_text(each.dtype_b);
+  if (a.empty() || b.empty()) return a + b;
+  return each.dtype_a == each.dtype_b ? a : a + "/" + b;
 }
 
 std::string unlike_text(const Difference& difference) {
@@ -150,18 +168,24 @@ std::string row(const TensorComparison& each, size_t width) {
 }
 
 void print_table(const Findings& findings, bool all) {
-  std::vector<TensorComparison> shown = findings.differing;
-  if (shown.empty()) return;
+  if (findings.differing.empty()) return;
+  std::vector<const TensorComparison*> shown;
+  shown.reserve(findings.differing.size());
+  for (const TensorComparison& each : findings.differing) shown.push_back(&each);
   if (!all) {
-    std::stable_sort(shown.begin(), shown.end(),
-                     [](const auto& x, const auto& y) { return x.excess() > y.excess(); });
-    shown.resize(std::min(shown.size(), kShown));
+    const auto worst = shown.begin() + static_cast<std::ptrdiff_t>(std::min(shown.size(), kShown));
+    std::partial_sort(shown.begin(), worst, shown.end(), [](const auto* x, const auto* y) {
+      const double excess_x = x->excess();
+      const double excess_y = y->excess();
+      return excess_x != excess_y ? excess_x > excess_y : x < y;  // then in the order of the runs
+    });
+    shown.erase(worst, shown.end());
   }
   size_t width = 0;
-  for (const TensorComparison& each : shown) width = std::max(width, full_name(each).size());
+  for (const TensorComparison* each : shown) width = std::max(width, full_name(*each).size());
   print(fmt::format("{:<{}}  {:<8} {:>9} {:>10} {:>9} {:>10} {:>10}  {:<12}  \n", "tensor", width,
                     "dtype", "rel.norm", "max abs", "max rel", "max ulps", "cosine", "at"));
-  for (const TensorComparison& each : shown) print(row(each, width));
+  for (const TensorComparison* each : shown) print(row(*each, width));
   const size_t left_out = findings.differing.size() - shown.size();
   if (left_out != 0) {
     print(fmt::format("{} more that differ less; --all shows them, in the order of the runs\n",
@@ -170,9 +194,27 @@ void print_table(const Findings& findings, bool all) {
   print("\n");
 }
 
+// Above the verdict: that of a run is its last line.
+void print_left_out(const Findings& findings, bool all) {
+  if (findings.left_out.empty()) return;
+  print(
+      "left out: both have the tensor, their bytes differ, and Keel does not know the values of "
+      "the dtype\n");
+  const size_t shown = all ? findings.left_out.size() : std::min(findings.left_out.size(), kShown);
+  for (size_t i = 0; i < shown; ++i) {
+    const TensorComparison& each = findings.left_out[i];
+    print(
+        fmt::format("  {}, {} {}\n", full_name(each), dtype_text(each), shape_text(each.shape_a)));
+  }
+  if (shown != findings.left_out.size()) {
+    print(fmt::format("  and {} more; --all names them\n", findings.left_out.size() - shown));
+  }
+  print("\n");
+}
+
 std::string tensors_text(const Findings& findings) {
   const std::string text =
-      fmt::format("{} tensor{}", findings.tensors, findings.tensors == 1 ? "" : "s");
+      fmt::format("{} tensor{}", findings.compared(), findings.compared() == 1 ? "" : "s");
   return findings.steps < 2 ? text : fmt::format("{} of {} steps", text, findings.steps);
 }
 
@@ -197,25 +239,38 @@ std::string reason(const TensorComparison& first) {
       place_text(at), value_text(at.a), value_text(at.b));
 }
 
+// Behind the verdict on the others; empty where nothing is left out.
+std::string left_out_text(const Findings& findings) {
+  const size_t count = findings.left_out.size();
+  if (count == 0) return {};
+  return fmt::format("; {} more {} left out, above", count, count == 1 ? "is" : "are");
+}
+
 std::string verdict(const Findings& findings) {
+  const std::string rest = left_out_text(findings);
+  if (findings.compared() == 0 && !findings.first) {
+    return fmt::format("nothing is compared: all {} are left out, above\n",
+                       findings.left_out.size());
+  }
   if (findings.first) {
     const TensorComparison& first = *findings.first;
     std::string where = first.layer.empty() ? "" : ", layer " + first.layer;
     if (!first.file.empty() && !first.name.empty()) where += ", of " + first.file;
     where = (first.name.empty() ? first.file : first.name) + where;
-    return fmt::format("they part at {}: it {}; {} of {} part\n", printable(where), reason(first),
-                       findings.apart, tensors_text(findings));
+    return fmt::format("they part at {}: it {}; {} of {} part{}\n", printable(where), reason(first),
+                       findings.apart, tensors_text(findings), rest);
   }
   if (findings.close == 0) {
-    return fmt::format("the same to the bit: {}\n", tensors_text(findings));
+    return fmt::format("the same to the bit: {}{}\n", tensors_text(findings), rest);
   }
   const auto worst =
       std::max_element(findings.differing.begin(), findings.differing.end(),
                        [](const auto& x, const auto& y) { return x.excess() < y.excess(); });
   return fmt::format(
       "the same within their tolerance: {}, {} of them to the bit; the worst is {}, which differs "
-      "by {:.3g} of its norm\n",
-      tensors_text(findings), findings.equal, full_name(*worst), worst->difference.relative_norm);
+      "by {:.3g} of its norm{}\n",
+      tensors_text(findings), findings.equal, full_name(*worst), worst->difference.relative_norm,
+      rest);
 }
 
 // ---- JSON
@@ -265,18 +320,22 @@ Json tensor_json(const TensorComparison& each) {
 }
 
 Json findings_json(const CompareOptions& options, const Findings& findings) {
-  Json differing = Json::array();
-  for (const TensorComparison& each : findings.differing) differing.push_back(tensor_json(each));
+  const auto list = [](const std::vector<TensorComparison>& tensors) {
+    Json all = Json::array();
+    for (const TensorComparison& each : tensors) all.push_back(tensor_json(each));
+    return all;
+  };
   return {{"a", options.a},
           {"b", options.b},
-          {"same", !findings.first.has_value()},
+          {"same", !findings.first.has_value() && findings.left_out.empty()},
           {"tensors", findings.tensors},
           {"steps", findings.steps},
           {"equal", findings.equal},
           {"close", findings.close},
           {"apart", findings.apart},
           {"first", findings.first ? tensor_json(*findings.first) : Json(nullptr)},
-          {"differing", differing}};
+          {"differing", list(findings.differing)},
+          {"left_out", list(findings.left_out)}};
 }
 
 // ---- the command
@@ -293,6 +352,7 @@ int run(const CompareOptions& options) {
     throw UsageError(error.what());
   }
   print_table(findings, options.all);
+  print_left_out(findings, options.all);
   print(verdict(findings));
   if (!options.json.empty()) {
     const Json all = findings_json(options, findings);
@@ -302,7 +362,8 @@ int run(const CompareOptions& options) {
       throw UsageError(error.what());  // 1 would say that the runs part
     }
   }
-  return findings.first ? 1 : 0;
+  if (findings.first) return kPart;
+  return findings.left_out.empty() ? 0 : kIncomplete;
 }
 
 // CLI11's own numbers take NaN.
@@ -320,7 +381,9 @@ void add_compare_command(CLI::App& app, int* exit_code) {
       "compare", "Show the first tensor in which two runs part, and by how much");
   command->footer(
       "A and B are safetensors files, or folders of them with a file a step. Exit codes: 0 if\n"
-      "they are the same within the tolerance, 1 if they part, 2 if they cannot be compared.\n"
+      "they are the same within the tolerance, 1 if they part, 2 if they cannot be compared,\n"
+      "3 if tensors are left out, as Keel knows no values of their dtypes, and the rest is the\n"
+      "same.\n"
       "Examples:\n"
       "  train_gpt --devices cpu:0 --steps 3 --dump a --dump-steps 3\n"
       "  train_gpt --devices vulkan:0 --steps 3 --dump b --dump-steps 3\n"

@@ -177,6 +177,56 @@ TEST_F(Compare, NamesDoNothingToATerminal) {
   EXPECT_TRUE(contains(refused.error, "layers.0.\\x1b[2J")) << refused.error;
 }
 
+// "scale" is of a dtype whose values Keel does not know.
+TEST_F(Compare, WhatIsLeftOutIsNamedAndKeepsTheRunsFromBeingTheSame) {
+  const auto write = [&](const std::string& name, uint8_t scale, float weight, int scales = 1) {
+    for (int i = 0; i < scales; ++i) {
+      folder_.add_as("F8_E8M0", "layers." + std::to_string(i) + ".scale",
+                     std::vector<uint8_t>{1, scale});
+    }
+    folder_.add("weight", {weight});
+    return folder_.write(name);
+  };
+  const std::string a = write("a", 1, 1);
+  const Result left_out = keel({"compare", a, write("b", 2, 1), "--json", path("out.json")});
+  EXPECT_EQ(left_out.exit_code, 3) << left_out.error;
+  EXPECT_TRUE(contains(left_out.out, "left out: both have the tensor, their bytes differ"));
+  EXPECT_TRUE(contains(left_out.out, "  layers.0.scale, F8_E8M0 [2]\n")) << left_out.out;
+  expect_last_line(left_out, "the same to the bit: 1 tensor; 1 more is left out");
+  std::ifstream file(path("out.json"));
+  const json out = json::parse(file);
+  EXPECT_EQ(out.at("same"), false);
+  EXPECT_EQ(out.at("first"), nullptr);
+  EXPECT_EQ(out.at("differing").size(), 0U);
+  ASSERT_EQ(out.at("left_out").size(), 1U);
+  EXPECT_EQ(out.at("left_out")[0].at("tensor"), "layers.0.scale");
+  EXPECT_EQ(out.at("left_out")[0].at("outcome"), "left out");
+  EXPECT_EQ(out.at("left_out")[0].at("dtype_a"), "F8_E8M0");
+
+  const Result part = keel({"compare", a, write("c", 2, 2)});
+  EXPECT_EQ(part.exit_code, 1);
+  expect_last_line(part, "they part at weight");
+  expect_last_line(part, "1 of 1 tensor part; 1 more is left out");
+  const Result close = keel({"compare", a, write("d", 2, 1.000001F)});
+  EXPECT_EQ(close.exit_code, 3);
+  expect_last_line(close, "of its norm; 1 more is left out");
+  const Result equal = keel({"compare", a, write("e", 1, 1)});
+  EXPECT_EQ(equal.exit_code, 0);
+  EXPECT_EQ(equal.out, "the same to the bit: 2 tensors\n");
+
+  const std::string many = write("many", 1, 1, 25);
+  const std::string others = write("others", 2, 1, 25);
+  EXPECT_TRUE(contains(keel({"compare", many, others}).out, "  and 5 more; --all names them"));
+  EXPECT_EQ(lines(keel({"compare", many, others, "--all"}).out).size(), 28U);
+
+  folder_.add_as("F8_E8M0", "x", std::vector<uint8_t>{1});
+  const std::string one = folder_.write("one");
+  folder_.add_as("F8_E8M0", "x", std::vector<uint8_t>{2});
+  const Result none = keel({"compare", one, folder_.write("two")});
+  EXPECT_EQ(none.exit_code, 3);
+  expect_last_line(none, "nothing is compared: all 1 are left out");
+}
+
 TEST_F(Compare, WhatCannotBeComparedIsAMistake) {
   const std::string a = step("a", 2);
   const auto refused = [&](std::vector<std::string> arguments, const std::string& part) {

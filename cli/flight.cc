@@ -153,7 +153,7 @@ void print_rank(const Json& rank, uint32_t last) {
 
 void run(const FlightOptions& options) {
   const std::string text = keel::flight(options.where.empty() ? nullptr : options.where.c_str());
-  const Json all = Json::parse(text);
+  const Json all = json_of(text);
   if (options.json) return print_json(all);
   for (const Json& communicator : all.at("communicators")) {
     print(fmt::format("communicator {}, {} ranks\n", communicator.at("name").get<std::string>(),

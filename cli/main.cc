@@ -3,6 +3,8 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
+#include <new>
 #include <string>
 
 #include "cli/command.h"
@@ -84,6 +86,10 @@ int main(int argc, char** argv) {
     const bool flushed = std::fflush(stdout) == 0;
     if (flushed && std::ferror(stdout) == 0) return exit_code;  // an earlier write may have failed
     std::perror("keel: standard output");
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "keel: out of memory\n");
+  } catch (const std::filesystem::filesystem_error& error) {
+    std::fprintf(stderr, "keel: %s: %s\n", error.path1().c_str(), error.code().message().c_str());
   } catch (const std::exception& error) {
     std::fprintf(stderr, "keel: %s\n", error.what());
   }

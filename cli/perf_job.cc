@@ -136,7 +136,7 @@ std::vector<PerfRankInfo> PerfJob::gather_ranks() {
   }
   std::vector<PerfRankInfo> all;
   for (const std::string& text : control_.gather(mine.dump())) {
-    for (const Json& each : Json::parse(text)) {
+    for (const Json& each : json_of(text)) {
       all.push_back({each[0], each[1], each[2], each[3], each[4]});
     }
   }
@@ -149,7 +149,7 @@ bool PerfJob::run() {
     report_.emplace(options_, std::move(all));
     report_->print_start();
     const std::string text = explain();
-    explained_ = Json::parse(text);
+    explained_ = json_of(text);
     if (options_.explain) print("# " + text + "\n");
   }
   if (options_.tune) return tune();
@@ -173,7 +173,7 @@ std::string PerfJob::explain() const {
 
 // Of what |step| has just done, where it went in rounds.
 void PerfJob::explain_last(const PerfStep& step, const PerfRow& row) const {
-  const Json last = Json::parse(explain())["last"];
+  const Json last = json_of(explain())["last"];
   if (last.is_null() || last["operation"] != step.operation->name || last["bytes"] != row.bytes) {
     return;
   }
@@ -301,7 +301,7 @@ bool PerfJob::tune() {
     const bool is_built_in = algorithm == PerfTuning::kBuiltIn;
     if (options_.foreign) setenv("KEEL_ATTACH", is_built_in ? "1" : "0", /*overwrite=*/1);
     make_communicators(is_built_in || options_.foreign ? "" : algorithm.c_str());
-    const Json explained = Json::parse(explain());
+    const Json explained = json_of(explain());
     if (is_built_in) built_in = explained;
     run_threads(
         options_.threads,

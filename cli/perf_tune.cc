@@ -40,7 +40,7 @@ uint64_t middle(uint64_t smaller, uint64_t larger) {
 }  // namespace
 
 PerfTuning::PerfTuning(const std::string& explained, bool foreign)
-    : explained_(Json::parse(explained)), foreign_(foreign), path_(explained_["measured_table"]) {}
+    : explained_(json_of(explained)), foreign_(foreign), path_(explained_["measured_table"]) {}
 
 std::vector<std::string> PerfTuning::algorithms(const std::string& operation) const {
   std::vector<std::string> all;

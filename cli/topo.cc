@@ -170,8 +170,7 @@ void run(const TopoOptions& options) {
   const Session session(options.plugins);
   Json topology;
   try {
-    topology =
-        Json::parse(keel::topology(options.is_synthetic ? options.synthetic.c_str() : nullptr));
+    topology = json_of(keel::topology(options.is_synthetic ? options.synthetic.c_str() : nullptr));
   } catch (const Error& error) {
     if (error.status() != KEEL_INVALID_ARGUMENT || !options.is_synthetic) throw;
     throw UsageError(fmt::format("--synthetic: {}", error.what()));

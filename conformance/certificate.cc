@@ -10,8 +10,10 @@
 #include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
 
-#include "conformance/json_count.h"
+#include "base/json_value.h"
+#include "base/strict_json.h"
 
 namespace keel::conformance {
 
@@ -20,19 +22,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int kFormat = 1;
-
-// nlohmann copies and writes by recursion: without a limit, a file of brackets alone ends the
-// stack. A certificate is three deep.
-Json parse_shallow(const std::string& text) {
-  constexpr int kDeepest = 16;
-  bool is_deep = false;
-  const auto look = [&](int depth, Json::parse_event_t, Json&) {
-    is_deep |= depth > kDeepest;
-    return !is_deep;
-  };
-  const Json json = Json::parse(text, look, /*allow_exceptions=*/false);
-  return is_deep ? Json() : json;
-}
 
 // Without "digest", keys sorted and no spaces: one text for one content.
 std::string digest_of(Json certificate) {
@@ -112,7 +101,8 @@ std::string certificate_text(const Report& report) {
 }
 
 bool read_certificate(const std::string& text, Certificate* out_certificate, std::string* error) {
-  const Json json = parse_shallow(text);
+  Json json;
+  if (!parse_json(text, &json, error)) return false;
   if (!json.is_object() || json.value("certificate", Json()) != "keel conform") {
     *error = "this is no certificate of keel conform";
     return false;
@@ -126,25 +116,28 @@ bool read_certificate(const std::string& text, Certificate* out_certificate, std
     return false;
   }
   try {
-    Certificate& certificate = *out_certificate;
-    json.at("target").at("backend").get_to(certificate.backend);
-    json.at("target").at("path").get_to(certificate.plugin_path);
-    json.at("plugin_sha256").get_to(certificate.plugin_sha256);
-    json.at("results_sha256").get_to(certificate.results_sha256);
-    json.at("profile").get_to(certificate.profile);
+    const JsonValue root(json);
+    Certificate certificate;
+    certificate.backend = root.at("target").at("backend").text();
+    certificate.plugin_path = root.at("target").at("path").text();
+    certificate.plugin_sha256 = root.at("plugin_sha256").text();
+    certificate.results_sha256 = root.at("results_sha256").text();
+    certificate.profile = root.at("profile").text();
     RunSettings& settings = certificate.settings;
-    settings.seed = get_count<uint64_t>(json.at("seed"));
-    settings.timeout_seconds = get_count<uint32_t>(json.at("timeout_seconds"));
-    json.at("choice").at("backend").get_to(settings.choice.backend);
-    json.at("choice").at("plugin").get_to(settings.choice.plugin);
-    settings.choice.ordinal = get_count<uint32_t>(json.at("choice").at("ordinal"));
+    settings.seed = root.at("seed").count<uint64_t>();
+    settings.timeout_seconds = root.at("timeout_seconds").count<uint32_t>();
+    const JsonValue choice = root.at("choice");
+    settings.choice.backend = choice.at("backend").text();
+    settings.choice.plugin = choice.at("plugin").text();
+    settings.choice.ordinal = choice.at("ordinal").count<uint32_t>();
     // Certificates of before there were emulated libraries do not say.
-    settings.choice.emulated = json.at("choice").value("emulated", false);
-    for (const Json& level : json.at("levels")) {
-      if (level.at("certified").get<bool>()) certificate.levels.push_back(level.at("level"));
+    settings.choice.emulated = choice.has("emulated") && choice.at("emulated").boolean();
+    for (const JsonValue& level : root.at("levels").elements()) {
+      if (level.at("certified").boolean()) certificate.levels.push_back(level.at("level").text());
     }
-  } catch (const Json::exception& missing) {
-    *error = missing.what();
+    *out_certificate = std::move(certificate);
+  } catch (const JsonError& wrong) {
+    *error = wrong.what();
     return false;
   }
   return true;

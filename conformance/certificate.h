@@ -30,7 +30,7 @@ struct Certificate {
 };
 
 // Reads a certificate and checks its form and digest. False, and a sentence in |error|,
-// for one that is damaged or was changed.
+// for one that is damaged or was changed; |out_certificate| is then as it was.
 bool read_certificate(const std::string& text, Certificate* out_certificate, std::string* error);
 
 // The digest of ids and outcomes of the certified levels, which another run with the same

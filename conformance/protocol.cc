@@ -4,7 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "conformance/json_count.h"
+#include "base/json_value.h"
+#include "base/strict_json.h"
 
 namespace keel::conformance {
 
@@ -22,59 +23,68 @@ std::string to_text(const WorkerRequest& request) {
 }
 
 bool from_text(const std::string& text, WorkerRequest* out_request) {
+  nlohmann::json json;
+  std::string error;
+  if (!parse_json(text, &json, &error)) return false;
   try {
-    const nlohmann::json json = nlohmann::json::parse(text);
-    json.at("backend").get_to(out_request->choice.backend);
-    json.at("plugin").get_to(out_request->choice.plugin);
-    out_request->choice.ordinal = get_count<uint32_t>(json.at("ordinal"));
-    json.at("emulated").get_to(out_request->choice.emulated);
-    json.at("path").get_to(out_request->path);
-    out_request->seed = get_count<uint64_t>(json.at("seed"));
-    out_request->timeout_seconds = get_count<uint32_t>(json.at("timeout_seconds"));
+    const JsonValue root(json);
+    out_request->choice.backend = root.at("backend").text();
+    out_request->choice.plugin = root.at("plugin").text();
+    out_request->choice.ordinal = root.at("ordinal").count<uint32_t>();
+    out_request->choice.emulated = root.at("emulated").boolean();
+    out_request->path = root.at("path").text();
+    out_request->seed = root.at("seed").count<uint64_t>();
+    out_request->timeout_seconds = root.at("timeout_seconds").count<uint32_t>();
     using Clock = std::chrono::steady_clock;
-    out_request->end = Clock::time_point(Clock::duration(get_count<Clock::rep>(json.at("end"))));
-    json.at("cases").get_to(out_request->cases);
+    out_request->end = Clock::time_point(Clock::duration(root.at("end").count<Clock::rep>()));
+    out_request->cases.clear();
+    for (const JsonValue& each : root.at("cases").elements()) {
+      out_request->cases.push_back(each.text());
+    }
     return true;
-  } catch (const nlohmann::json::exception&) {
+  } catch (const JsonError&) {
     return false;
   }
 }
 
 bool from_text(const std::string& line, WorkerAnswer* out_answer) {
   using Type = WorkerAnswer::Type;
+  nlohmann::json json;
+  std::string error;
+  if (!parse_json(line, &json, &error)) return false;
   try {
-    const nlohmann::json json = nlohmann::json::parse(line);
-    const auto type = json.at("type").get<std::string>();
+    const JsonValue root(json);
+    const std::string type = root.at("type").text();
     WorkerAnswer answer;
     if (type == "target") {
       answer.type = Type::kTarget;
-      json.at("target").get_to(answer.target);
-      json.at("on_host").get_to(answer.on_host);
-      for (const nlohmann::json& each : json.at("cases")) {
-        answer.cases.push_back({each.at("id"), each.at("full")});
+      answer.target = target_of(root.at("target"));
+      answer.on_host = root.at("on_host").boolean();
+      for (const JsonValue& each : root.at("cases").elements()) {
+        answer.cases.push_back({each.at("id").text(), each.at("full").boolean()});
       }
     } else if (type == "begin" || type == "end") {
       answer.type = type == "begin" ? Type::kBegin : Type::kEnd;
       CaseResult& result = answer.result;
-      json.at("id").get_to(result.id);
+      result.id = root.at("id").text();
       if (result.id.empty()) return false;
       if (answer.type == Type::kEnd) {
-        const auto outcome = find_outcome(json.at("outcome").get<std::string>());
+        const auto outcome = find_outcome(root.at("outcome").text());
         if (!outcome) return false;
         result.outcome = *outcome;
-        json.at("message").get_to(result.message);
-        json.at("seconds").get_to(result.seconds);
+        result.message = root.at("message").text();
+        result.seconds = root.at("seconds").number();
       }
     } else if (type == "error") {
       answer.type = Type::kError;
-      json.at("text").get_to(answer.text);
-      json.at("usage").get_to(answer.usage);
+      answer.text = root.at("text").text();
+      answer.usage = root.at("usage").boolean();
     } else if (type != "done") {
       return false;
     }
     *out_answer = std::move(answer);
     return true;
-  } catch (const nlohmann::json::exception&) {
+  } catch (const JsonError&) {
     return false;
   }
 }

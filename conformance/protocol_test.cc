@@ -63,7 +63,8 @@ TEST(Protocol, WhatAPluginWritesIsNoAnswer) {
         R"({"type": "begin"})", R"({"type": "begin", "id": 1})", R"({"type": "begin", "id": ""})",
         R"({"type": "end", "id": "a", "outcome": "good", "message": "", "seconds": 0})",
         R"({"type": "end", "id": "a", "outcome": "pass", "message": "", "seconds": "0"})",
-        R"({"type": "error", "text": null, "usage": false})",
+        R"({"type": "error", "text": null, "usage": false})", R"({"type": "done", "type": "done"})",
+        R"({"type": "done"} {"type": "done"})",
         R"({"type": "target", "target": {"backend": "x"}, "cases": []})"}) {
     WorkerAnswer answer;
     EXPECT_FALSE(from_text(line, &answer)) << line;

@@ -177,8 +177,81 @@ TEST(Certificate, NumbersThatFitNoMemberAreRefused) {
     Certificate certificate;
     std::string error;
     EXPECT_FALSE(read_certificate(changed.dump(), &certificate, &error)) << seed;
-    EXPECT_NE(error.find("json.exception"), std::string::npos) << error;
+    EXPECT_NE(error.find("seed is "), std::string::npos) << error;
+    EXPECT_NE(error.find(", not a whole number from 0 to "), std::string::npos) << error;
   }
+}
+
+// A member that is missing or of another kind, with a digest that fits.
+TEST(Certificate, WhatIsWrongIsToldInPlainWords) {
+  const struct {
+    const char* pointer;
+    Json value;  // null: taken out
+    std::string expected;
+  } cases[] = {
+      {"/target/backend", nullptr, "target.backend is missing"},
+      {"/target", 7, "target is 7, not an object"},
+      {"/plugin_sha256", true, "plugin_sha256 is true, not a string"},
+      {"/levels", "all", "levels is a string, not an array"},
+      {"/levels/1/certified", 1, "levels[1].certified is 1, not true or false"},
+      {"/choice/emulated", "no", "choice.emulated is a string, not true or false"},
+  };
+  for (const auto& [pointer, value, expected] : cases) {
+    Json changed = Json::parse(certificate_text(sample()));
+    const Json::json_pointer at(pointer);
+    if (value.is_null()) {
+      changed.at(at.parent_pointer()).erase(at.back());
+    } else {
+      changed.at(at) = value;
+    }
+    changed.erase("digest");
+    changed["digest"] = sha256_of_text(changed.dump());
+    Certificate certificate;
+    std::string error;
+    EXPECT_FALSE(read_certificate(changed.dump(), &certificate, &error)) << pointer;
+    EXPECT_EQ(error, expected);
+  }
+}
+
+// The digest is over one of both members.
+TEST(Certificate, TextsOfTwoContentsAreRefused) {
+  const std::string whole = certificate_text(sample());
+  const auto error_of = [](const std::string& text) {
+    Certificate certificate;
+    std::string error;
+    EXPECT_FALSE(read_certificate(text, &certificate, &error)) << text;
+    return error;
+  };
+  EXPECT_EQ(error_of("{\"seed\": 1, " + whole.substr(1)), "the key 'seed' is there twice");
+  EXPECT_EQ(error_of("\xef\xbb\xbf" + whole), "it begins with a byte-order mark");
+  EXPECT_NE(error_of(whole + std::string("\0", 1)).find("NUL"), std::string::npos);
+  EXPECT_NE(error_of(whole + "{}").find("more text is behind the end"), std::string::npos);
+  EXPECT_NE(error_of(whole.substr(0, 40)).find("ends too early"), std::string::npos);
+}
+
+TEST(SupportTable, SaysWhatIsWrongWithWhichFile) {
+  const std::string file = testing::TempDir() + "keel_support_table_wrong.json";
+  const auto error_of = [&](const std::string& text) {
+    std::ofstream(file, std::ios::trunc) << text;
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(print_support_table({file}), 2);
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(error_of("{"), file + ": not a report: it ends too early, at line 1, column 2\n");
+  EXPECT_EQ(error_of("[1]"), file + ": not a report of format 1\n");
+  EXPECT_EQ(error_of("{\"format\": 1}"), file + ": levels is missing\n");
+  const std::string whole = to_json_text(sample());
+  EXPECT_EQ(error_of("{\"date\": \"\", " + whole.substr(1)),
+            file + ": not a report: the key 'date' is there twice\n");
+  Json json = Json::parse(whole);
+  json["levels"][0]["counts"]["pass"] = "all";
+  EXPECT_EQ(error_of(json.dump()), file +
+                                       ": levels[0].counts.pass is a string, not a whole number "
+                                       "from 0 to 4294967295\n");
+  std::remove(file.c_str());
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(print_support_table({file}), 2);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), file + ": cannot be read\n");
 }
 
 // Three numbers that fit an int each, and whose sum does not.

@@ -4,10 +4,13 @@
 #include <cstdio>
 #include <fstream>
 #include <iostream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "base/json_value.h"
+#include "base/printable.h"
+#include "base/strict_json.h"
 #include "conformance/emulated_libraries.h"
-#include "conformance/json_count.h"
 #include "conformance/levels.h"
 #include "conformance/report.h"
 
@@ -17,31 +20,31 @@ namespace {
 
 using Json = nlohmann::json;
 
-std::string cell(const Json& level) {
-  const Json& counts = level.at("counts");
-  const uint64_t passed = get_count<uint32_t>(counts.at("pass"));
+std::string cell(const JsonValue& level) {
+  const JsonValue counts = level.at("counts");
+  const uint64_t passed = counts.at("pass").count<uint32_t>();
   uint64_t failed = 0;
   for (const char* outcome : {"fail", "crash", "timeout"}) {
-    failed += get_count<uint32_t>(counts.at(outcome));
+    failed += counts.at(outcome).count<uint32_t>();
   }
   if (passed + failed == 0) return "-";
   std::string text = std::to_string(passed);
   if (failed != 0) text += " of " + std::to_string(passed + failed);
-  return level.at("certified").get<bool>() ? "**" + text + "**" : text;
+  return level.at("certified").boolean() ? "**" + text + "**" : text;
 }
 
 // What the operators that passed were computed by: a chip; on the emulated one the backend's own
 // kernels, from their source; or what the emulator has in the place of a vendor's library.
-std::string proof(const Json& report) {
-  if (report.at("target").at("device_name").get<std::string>().empty()) return "-";
-  if (!report.value("emulated", false)) return "real";
+std::string proof(const JsonValue& report) {
+  if (report.at("target").at("device_name").text().empty()) return "-";
+  if (!report.has("emulated") || !report.at("emulated").boolean()) return "real";
   uint64_t passed = 0;
   uint64_t marshalled = 0;
-  for (const Json& result : report.at("results")) {
-    if (result.at("outcome") != "pass") continue;
-    if (!result.at("id").get<std::string>().starts_with("ops/")) continue;
+  for (const JsonValue& result : report.at("results").elements()) {
+    if (result.at("outcome").text() != "pass") continue;
+    if (!result.at("id").text().starts_with("ops/")) continue;
     ++passed;
-    if (result.at("message").get<std::string>().starts_with(kMarshalling)) ++marshalled;
+    if (result.at("message").text().starts_with(kMarshalling)) ++marshalled;
   }
   if (passed == 0) return "emulated";
   if (marshalled == 0) return "own source emulated";
@@ -50,13 +53,27 @@ std::string proof(const Json& report) {
          " operators' cases marshalling only";
 }
 
-std::string row(const Json& report) {
-  const Json& target = report.at("target");
-  const auto device = target.at("device_name").get<std::string>();
-  std::string text = "| " + target.at("backend").get<std::string>() + " | " +
+std::string row(const JsonValue& report) {
+  const JsonValue target = report.at("target");
+  const std::string device = target.at("device_name").text();
+  std::string text = "| " + target.at("backend").text() + " | " +
                      (device.empty() ? "none" : device) + " | " + proof(report) + " |";
-  for (const Json& level : report.at("levels")) text += " " + cell(level) + " |";
-  return text + " " + report.at("date").get<std::string>() + " |\n";
+  for (const JsonValue& level : report.at("levels").elements()) text += " " + cell(level) + " |";
+  return text + " " + report.at("date").text() + " |\n";
+}
+
+// Throws JsonError, whose text is what is wrong with |file|.
+Json read_report(const std::string& file) {
+  std::ifstream stream(file, std::ios::binary);
+  const std::string text(std::istreambuf_iterator<char>(stream), {});
+  if (!stream.is_open() || stream.bad()) throw JsonError("cannot be read");
+  Json report;
+  std::string error;
+  if (!parse_json(text, &report, &error)) throw JsonError("not a report: " + error);
+  if (!report.is_object() || report.value("format", Json()) != Report::kFormat) {
+    throw JsonError("not a report of format " + std::to_string(Report::kFormat));
+  }
+  return report;
 }
 
 }  // namespace
@@ -67,22 +84,19 @@ int print_support_table(const std::vector<std::string>& files) {
   std::string rows;
   for (const std::string& file : files) {
     try {
-      const Json report = Json::parse(std::ifstream(file));
-      if (report.at("format") != Report::kFormat) {
-        std::cerr << file << ": not a report of format " << Report::kFormat << "\n";
-        return 2;
-      }
+      const Json json = read_report(file);
+      const JsonValue report(json);
       if (head.empty()) {
         head = "| backend | device | proof |";
         rule = "|---|---|---|";
-        for (const Json& level : report.at("levels")) {
-          head += " " + level.at("level").get<std::string>() + " |";
+        for (const JsonValue& level : report.at("levels").elements()) {
+          head += " " + level.at("level").text() + " |";
           rule += "---|";
         }
       }
       rows += row(report);
-    } catch (const Json::exception& error) {
-      std::cerr << file << ": not a report: " << error.what() << "\n";
+    } catch (const JsonError& error) {
+      std::cerr << printable(file + ": " + error.what()) << "\n";
       return 2;
     }
   }

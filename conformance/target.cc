@@ -3,7 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "conformance/json_count.h"
+#include "base/json_value.h"
 #include "conformance/levels.h"
 
 namespace keel::conformance {
@@ -25,20 +25,22 @@ void to_json(nlohmann::json& json, const Target& target) {
           {"claim_names", claim_names(target.claims)}};
 }
 
-void from_json(const nlohmann::json& json, Target& target) {
-  json.at("backend").get_to(target.backend);
-  json.at("vendor").get_to(target.vendor);
-  json.at("version").get_to(target.version);
-  json.at("path").get_to(target.path);
-  json.at("keel_version").get_to(target.keel_version);
-  target.device_count = get_count<uint32_t>(json.at("device_count"));
-  json.at("no_device").get_to(target.no_device);
-  json.at("device").get_to(target.device);
-  json.at("device_name").get_to(target.device_name);
-  json.at("architecture").get_to(target.architecture);
-  json.at("driver").get_to(target.driver);
-  target.memory_bytes = get_count<uint64_t>(json.at("memory_bytes"));
-  target.claims = get_count<uint64_t>(json.at("claims"));
+Target target_of(const JsonValue& json) {
+  Target target;
+  target.backend = json.at("backend").text();
+  target.vendor = json.at("vendor").text();
+  target.version = json.at("version").text();
+  target.path = json.at("path").text();
+  target.keel_version = json.at("keel_version").text();
+  target.device_count = json.at("device_count").count<uint32_t>();
+  target.no_device = json.at("no_device").text();
+  target.device = json.at("device").text();
+  target.device_name = json.at("device_name").text();
+  target.architecture = json.at("architecture").text();
+  target.driver = json.at("driver").text();
+  target.memory_bytes = json.at("memory_bytes").count<uint64_t>();
+  target.claims = json.at("claims").count<uint64_t>();
+  return target;
 }
 
 }  // namespace keel::conformance

@@ -7,6 +7,10 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
+namespace keel {
+class JsonValue;
+}
+
 namespace keel::conformance {
 
 struct Target {
@@ -29,7 +33,8 @@ struct Target {
 };
 
 void to_json(nlohmann::json& json, const Target& target);
-void from_json(const nlohmann::json& json, Target& target);
+// Throws JsonError, which names the member that is missing or of another kind.
+Target target_of(const JsonValue& json);
 
 }  // namespace keel::conformance
 

@@ -9,6 +9,8 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 
+#include "base/strict_json.h"
+
 namespace keel::conformance {
 
 namespace {
@@ -60,7 +62,8 @@ const Waiver* Waivers::find(const std::string& case_id) const {
 
 bool parse_waivers(const std::string& json, const std::string& backend, std::string_view today,
                    Waivers* out_waivers, std::string* error) {
-  const nlohmann::json list = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
+  nlohmann::json list;
+  if (!parse_json(json, &list, error)) return false;
   if (!list.is_array()) {
     *error = "the file is no JSON array";
     return false;

@@ -48,6 +48,23 @@ TEST(Waivers, NeedEveryMember) {
   }
 }
 
+TEST(Waivers, TextsOfTwoContentsAreRefused) {
+  const std::string one =
+      R"({"case": "*", "backend": "cpu", "reason": "r", "expires": "2026-01-01")";
+  const std::pair<std::string, std::string> cases[] = {
+      {"[" + one + R"(, "expires": "2099-01-01"}])", "the key 'expires' is there twice in [0]"},
+      {"[" + one + "}]" + std::string("\0", 1), "it has a NUL byte, at line 1, column "},
+      {"[" + one + "}] []", "more text is behind the end of the JSON value, at line 1, column "},
+      {"\xef\xbb\xbf[]", "it begins with a byte-order mark"},
+      {"[" + one, "it ends too early, at line 1, column "}};
+  for (const auto& [text, expected] : cases) {
+    Waivers waivers;
+    std::string error;
+    EXPECT_FALSE(parse_waivers(text, "cpu", "2026-01-01", &waivers, &error)) << text;
+    EXPECT_EQ(error.substr(0, expected.size()), expected);
+  }
+}
+
 TEST(Waivers, TurnFailuresIntoWaivedAndPassesIntoFailures) {
   std::vector<CaseResult> results = {{"ops/matmul/a", Outcome::kFail, 0, "wrong"},
                                      {"ops/matmul/b", Outcome::kCrash, 0, "signal"},

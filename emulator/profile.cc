@@ -8,7 +8,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <vector>
+
+#include "base/strict_json.h"
 
 namespace keel::emulator {
 namespace {
@@ -110,27 +111,6 @@ Status read_tflops(const Json& object, Profile* profile) {
   return reader.no_others();
 }
 
-// nlohmann keeps the last of two members of one name; a profile that has two is a mistake.
-Status find_twice(std::string_view text, Json* out_json) {
-  std::vector<std::set<std::string>> open;
-  std::string twice;
-  const auto look = [&](int, Json::parse_event_t event, Json& parsed) {
-    if (event == Json::parse_event_t::object_start) open.emplace_back();
-    if (event == Json::parse_event_t::object_end) open.pop_back();
-    if (event == Json::parse_event_t::key &&
-        !open.back().insert(parsed.get<std::string>()).second && twice.empty()) {
-      twice = parsed.get<std::string>();
-    }
-    return true;
-  };
-  try {
-    *out_json = Json::parse(text, look);
-  } catch (const Json::exception& error) {
-    return {Code::kInvalidArgument, fmt::format("profile: not JSON: {}", error.what())};
-  }
-  return twice.empty() ? Status() : bad(twice, "is there twice");
-}
-
 }  // namespace
 
 double Profile::tflops_of(std::string_view dtype) const {
@@ -140,14 +120,17 @@ double Profile::tflops_of(std::string_view dtype) const {
 
 Status parse_profile(std::string_view json, Profile* out_profile) {
   Json root;
-  Status status = find_twice(json, &root);
-  if (!status.ok()) return status;
+  std::string error;
+  if (!parse_json(json, &root, &error)) {
+    return {Code::kInvalidArgument, fmt::format("profile: {}", error)};
+  }
   if (!root.is_object()) return {Code::kInvalidArgument, "profile: not a JSON object"};
   Profile profile;
   Reader reader(root, "");
   double memory_gib = 0;
   const Json* copies = nullptr;
   const Json* tflops = nullptr;
+  Status status;
   reader.ignore("source");  // for people
   if (status = reader.string("name", /*required=*/true, &profile.name); !status.ok()) {
     return status;

@@ -95,11 +95,20 @@ TEST(ProfileTest, TextThatIsNoProfile) {
   Profile profile;
   const std::string twice = R"({"name": "a", "name": "b"})";
   expect_fails(Code::kInvalidArgument, "'name' is there twice", parse_profile(twice, &profile));
-  for (const std::string& text :
-       {std::string(), std::string("{"), std::string("[]"), std::string("null"),
-        std::string("1e999"), std::string("{\"name\": NaN}"), std::string("\xff\xfe{}"),
-        std::string(60'000, '['), good().dump() + "x"}) {
-    expect_fails(Code::kInvalidArgument, "profile: not", parse_profile(text, &profile));
+  const std::pair<std::string, const char*> cases[] = {
+      {"", "profile: it is empty"},
+      {"{", "profile: it ends too early, at line 1"},
+      {"[]", "profile: not a JSON object"},
+      {"null", "profile: not a JSON object"},
+      {"1e999", "profile: the number '1e999' is too large"},
+      {"{\"name\": NaN}", "profile: it is not JSON at line 1"},
+      {"\xff\xfe{}", "profile: it is not JSON"},
+      {"\xef\xbb\xbf" + good().dump(), "profile: it begins with a byte-order mark"},
+      {std::string(60'000, '['), "profile: it nests deeper"},
+      {good().dump() + "x", "profile: more text is behind"},
+      {good().dump() + std::string("\0", 1), "profile: it has a NUL byte"}};
+  for (const auto& [text, expected] : cases) {
+    expect_fails(Code::kInvalidArgument, expected, parse_profile(text, &profile));
   }
 }
 

@@ -2,9 +2,12 @@
 #include "tensorfile/comparison.h"
 
 #include <algorithm>
+#include <future>
 #include <limits>
+#include <memory>
 #include <set>
 #include <system_error>
+#include <utility>
 
 #include "tensorfile/dtypes.h"
 #include "tensorfile/order.h"
@@ -20,10 +23,11 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // Of a tensor in a file whose floats were calculated with |precision|, null for that of storage.
 double tolerance_of(const std::string& dtype, const Dtype* precision,
                     const ComparisonOptions& options) {
-  const Dtype& found = *find_dtype(dtype);
-  if (found.kind != Dtype::Kind::kFloat) return found.tolerance;
+  const Dtype* const found = find_dtype(dtype);
+  if (found == nullptr) return 0;  // equal to the bit, or there would be no difference to judge
+  if (found->kind != Dtype::Kind::kFloat) return found->tolerance;
   if (options.tolerance) return *options.tolerance;
-  return precision == nullptr ? found.tolerance : std::max(found.tolerance, precision->tolerance);
+  return precision == nullptr ? found->tolerance : std::max(found->tolerance, precision->tolerance);
 }
 
 const Dtype* precision_of(const SafetensorsFile& file) {
@@ -37,12 +41,23 @@ Outcome judge(const Difference& difference, double tolerance) {
   return is_close ? Outcome::kClose : Outcome::kApart;
 }
 
+using Files =
+    std::pair<std::unique_ptr<const SafetensorsFile>, std::unique_ptr<const SafetensorsFile>>;
+
+// Reads both headers at once: of many small tensors they take half of the time.
+Files open_files(const fs::path& a, const fs::path& b) {
+  auto second = std::async([&b] { return std::make_unique<const SafetensorsFile>(b); });
+  auto first = std::make_unique<const SafetensorsFile>(a);
+  return {std::move(first), second.get()};
+}
+
 class FilePair {
  public:
-  FilePair(const fs::path& a, const fs::path& b, const ComparisonOptions& options)
+  FilePair(Files files, const ComparisonOptions& options)
       : options_(options),
-        a_(a),
-        b_(b),
+        files_(std::move(files)),
+        a_(*files_.first),
+        b_(*files_.second),
         precision_a_(precision_of(a_)),
         precision_b_(precision_of(b_)) {
     for (const SafetensorsFile* file : {&a_, &b_}) {
@@ -70,36 +85,45 @@ class FilePair {
 
  private:
   TensorComparison of_tensor(const std::string& name) const {
+    const SafetensorsFile::Entry* const in_a = a_.find(name);
+    const SafetensorsFile::Entry* const in_b = b_.find(name);
     TensorComparison comparison;
     comparison.name = name;
     comparison.layer = layer_of(name);
-    if (a_.has(name)) {
-      comparison.dtype_a = a_.tensors().at(name).dtype;
-      comparison.shape_a = a_.tensors().at(name).shape;
+    if (in_a != nullptr) {
+      comparison.dtype_a = in_a->second.dtype;
+      comparison.shape_a = in_a->second.shape;
     }
-    if (b_.has(name)) {
-      comparison.dtype_b = b_.tensors().at(name).dtype;
-      comparison.shape_b = b_.tensors().at(name).shape;
+    if (in_b != nullptr) {
+      comparison.dtype_b = in_b->second.dtype;
+      comparison.shape_b = in_b->second.shape;
     }
-    if (!a_.has(name) || !b_.has(name)) {
-      comparison.outcome = a_.has(name) ? Outcome::kOnlyInA : Outcome::kOnlyInB;
+    if (in_a == nullptr || in_b == nullptr) {
+      comparison.outcome = in_a != nullptr ? Outcome::kOnlyInA : Outcome::kOnlyInB;
       return comparison;
     }
     if (comparison.shape_a != comparison.shape_b) {
       comparison.outcome = Outcome::kShapes;
       return comparison;
     }
+    const std::optional<Difference> found = difference(a_, *in_a, b_, *in_b);
+    if (!found) {
+      comparison.outcome = Outcome::kLeftOut;
+      return comparison;
+    }
     comparison.tolerance = rounding_.count(name) != 0
                                ? kInfinity
                                : std::max(tolerance_of(comparison.dtype_a, precision_a_, options_),
                                           tolerance_of(comparison.dtype_b, precision_b_, options_));
-    comparison.difference = difference(a_, b_, name);
+    comparison.difference = *found;
     comparison.outcome = judge(comparison.difference, comparison.tolerance);
     return comparison;
   }
 
   const ComparisonOptions& options_;
-  SafetensorsFile a_, b_;
+  const Files files_;
+  const SafetensorsFile& a_;
+  const SafetensorsFile& b_;
   const Dtype *precision_a_, *precision_b_;
   std::set<std::string> rounding_;
 };
@@ -129,7 +153,7 @@ void compare_folders(const fs::path& a, const fs::path& b, const ComparisonOptio
   }
   for (const std::string& name : names) {
     if (names_a.count(name) != 0 && names_b.count(name) != 0) {
-      FilePair(a / name, b / name, options).compare(name, visit);
+      FilePair(open_files(a / name, b / name), options).compare(name, visit);
       continue;
     }
     TensorComparison comparison;
@@ -163,7 +187,7 @@ void compare(const fs::path& a, const fs::path& b, const ComparisonOptions& opti
   if (is_folder(a)) {
     compare_folders(a, b, options, visit);
   } else {
-    FilePair(a, b, options).compare(/*file=*/{}, visit);
+    FilePair(open_files(a, b), options).compare(/*file=*/{}, visit);
   }
 }
 

@@ -21,11 +21,14 @@ enum class Outcome {
   kShapes,   // they have other shapes
   kOnlyInA,  // a tensor, or a whole file of a folder
   kOnlyInB,
+  // Their bytes differ, and Keel does not decode the dtype of one: how far apart they are, and
+  // whether they part, is not known.
+  kLeftOut,
 };
 
 // Whether a training that goes on from here is another one.
 inline bool parts(Outcome outcome) {
-  return outcome != Outcome::kEqual && outcome != Outcome::kClose;
+  return outcome != Outcome::kEqual && outcome != Outcome::kClose && outcome != Outcome::kLeftOut;
 }
 
 struct TensorComparison {
@@ -38,7 +41,7 @@ struct TensorComparison {
   // Of the relative norm: the widest of both dtypes and both files' precision. Infinite where a
   // file's metadata say that the tensor is nothing but rounding.
   double tolerance = 0;
-  Difference difference;  // where the shapes are equal
+  Difference difference;  // where the outcome is kEqual, kClose or kApart
 
   // How many times as far apart as is tolerated; infinite for what no number tells.
   double excess() const;

@@ -181,6 +181,49 @@ TEST_F(ComparisonTest, FoldersHaveAFileAStep) {
   EXPECT_EQ(found[3].name, "");
 }
 
+// The scale of a quantised tensor should not keep the rest from being compared.
+TEST_F(ComparisonTest, LeavesOutWhatItDoesNotDecodeUnlessItIsEqual) {
+  const std::vector<uint8_t> scale = {1, 2};
+  const auto write = [&](const char* name, uint8_t last, const char* dtype, float weight) {
+    folder_.add_as(dtype, "equal", scale, {2});
+    folder_.add_as(dtype, "scale", std::vector<uint8_t>{1, last}, {2});
+    folder_.add("weight", {weight});
+    return folder_.write(name);
+  };
+  for (const char* dtype : {"F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ"}) {
+    const std::vector<TensorComparison> same =
+        all(write("a", 2, dtype, 1), write("b", 3, dtype, 1));
+    ASSERT_EQ(same.size(), 3U) << dtype;
+    EXPECT_EQ(same[0].outcome, Outcome::kEqual) << "bytes are compared whatever they stand for";
+    EXPECT_EQ(same[1].outcome, Outcome::kLeftOut);
+    EXPECT_FALSE(parts(same[1].outcome));
+    EXPECT_EQ(same[1].dtype_b, dtype);
+    EXPECT_EQ(same[2].outcome, Outcome::kEqual);
+  }
+  folder_.add_as("F4", "x", std::vector<uint8_t>{1}, {2});
+  const fs::path small = folder_.write("small");
+  folder_.add_as("C64", "x", std::vector<uint64_t>{1, 2}, {2});
+  const fs::path complex = folder_.write("complex");
+  folder_.add("x", {1, 2});
+  const fs::path floats = folder_.write("floats");
+  EXPECT_EQ(all(small, complex).at(0).outcome, Outcome::kLeftOut);
+  EXPECT_EQ(all(floats, small).at(0).outcome, Outcome::kLeftOut);
+  EXPECT_EQ(all(complex, floats, 1e9).at(0).outcome, Outcome::kLeftOut);
+  EXPECT_EQ(all(complex, complex).at(0).outcome, Outcome::kEqual);
+  folder_.add_as("F4", "x", std::vector<uint8_t>{1, 2}, {4});
+  EXPECT_EQ(all(small, folder_.write("other")).at(0).outcome, Outcome::kShapes);
+}
+
+// Minutes, with a search through all tensors for each of them.
+TEST_F(ComparisonTest, ManyTensorsTakeTimeInProportion) {
+  constexpr size_t kCount = 30'000;
+  for (const char* name : {"a", "b"}) {
+    for (size_t i = 0; i < kCount; ++i) folder_.add("layers." + std::to_string(i) + ".x", {1});
+    folder_.write(name);
+  }
+  EXPECT_EQ(all(folder_.path() / "a", folder_.path() / "b").size(), kCount);
+}
+
 TEST_F(ComparisonTest, RefusesWhatCannotBeCompared) {
   folder_.add("x", {1});
   const fs::path whole = folder_.write("whole.safetensors");

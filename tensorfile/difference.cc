@@ -13,32 +13,34 @@ namespace {
 
 using Tensor = SafetensorsFile::Tensor;
 
-constexpr uint64_t kPiece = 1 << 16;  // elements
+constexpr uint64_t kPiece = 1 << 16;       // elements
+constexpr uint64_t kPieceBytes = 1 << 19;  // where they are only compared
 
 // A tensor, read piece by piece.
 class Reader {
  public:
-  Reader(const SafetensorsFile& file, const std::string& name)
-      : file_(file), name_(name), dtype_(*find_dtype(file.tensors().at(name).dtype)) {}
+  Reader(const SafetensorsFile& file, const SafetensorsFile::Entry& tensor)
+      : file_(file), tensor_(tensor), dtype_(find_dtype(tensor.second.dtype)) {}
 
-  const Dtype& dtype() const { return dtype_; }
-  // Valid until the next call.
-  std::span<const std::byte> read(uint64_t first, uint64_t count) {
-    bytes_.resize(static_cast<size_t>(count * dtype_.size));
-    file_.read(name_, first * dtype_.size, bytes_);
+  const Tensor& tensor() const { return tensor_.second; }
+  // Null where Keel does not decode it.
+  const Dtype* dtype() const { return dtype_; }
+  // Both valid until the next call.
+  std::span<const std::byte> read_bytes(uint64_t first, uint64_t count) {
+    bytes_.resize(static_cast<size_t>(count));
+    file_.read(tensor_, first, bytes_);
     return bytes_;
+  }
+  std::span<const std::byte> read(uint64_t first, uint64_t count) {
+    return read_bytes(first * dtype_->size, count * dtype_->size);
   }
 
  private:
   const SafetensorsFile& file_;
-  const std::string& name_;
-  const Dtype& dtype_;
+  const SafetensorsFile::Entry& tensor_;
+  const Dtype* const dtype_;
   std::vector<std::byte> bytes_;
 };
-
-uint64_t elements(const Tensor& tensor) {
-  return tensor.size / find_dtype(tensor.dtype)->size;
-}
 
 std::vector<int64_t> index_of(uint64_t element, const std::vector<int64_t>& shape) {
   std::vector<int64_t> index(shape.size());
@@ -51,12 +53,13 @@ std::vector<int64_t> index_of(uint64_t element, const std::vector<int64_t>& shap
 }
 
 // Stops at the first piece that differs: most tensors differ early or not at all.
-bool are_equal_bits(Reader& a, Reader& b, uint64_t count) {
-  if (&a.dtype() != &b.dtype()) return false;
-  for (uint64_t first = 0; first < count; first += kPiece) {
-    const uint64_t size = std::min(kPiece, count - first);
-    const std::span<const std::byte> bytes_a = a.read(first, size);
-    const std::span<const std::byte> bytes_b = b.read(first, size);
+bool are_equal_bits(Reader& a, Reader& b) {
+  const uint64_t size = a.tensor().size;
+  if (a.tensor().dtype != b.tensor().dtype || b.tensor().size != size) return false;
+  for (uint64_t first = 0; first < size; first += kPieceBytes) {
+    const uint64_t count = std::min(kPieceBytes, size - first);
+    const std::span<const std::byte> bytes_a = a.read_bytes(first, count);
+    const std::span<const std::byte> bytes_b = b.read_bytes(first, count);
     if (std::memcmp(bytes_a.data(), bytes_b.data(), bytes_a.size()) != 0) return false;
   }
   return true;
@@ -135,43 +138,46 @@ class Measure {
 };
 
 template <typename Value>
-Difference measure(Reader& a, Reader& b, const Tensor& tensor) {
+Difference measure(Reader& a, Reader& b) {
   Measure<Value> all;
-  const bool in_ulps = &a.dtype() == &b.dtype() && a.dtype().kind == Dtype::Kind::kFloat;
+  const Dtype& dtype_a = *a.dtype();
+  const Dtype& dtype_b = *b.dtype();
+  const bool in_ulps = &dtype_a == &dtype_b && dtype_a.kind == Dtype::Kind::kFloat;
   uint64_t largest = 0;
   std::vector<Value> values_a, values_b;
-  const uint64_t count = elements(tensor);
+  const uint64_t count = a.tensor().size / dtype_a.size;
   for (uint64_t first = 0; first < count; first += kPiece) {
     const uint64_t size = std::min(kPiece, count - first);
     const std::span<const std::byte> bytes_a = a.read(first, size);
     const std::span<const std::byte> bytes_b = b.read(first, size);
     values_a.resize(static_cast<size_t>(size));
     values_b.resize(values_a.size());
-    decode<Value>(a.dtype(), bytes_a, values_a);
-    decode<Value>(b.dtype(), bytes_b, values_b);
+    decode<Value>(dtype_a, bytes_a, values_a);
+    decode<Value>(dtype_b, bytes_b, values_b);
     all.add(first, values_a, values_b);
-    if (in_ulps) largest = std::max(largest, largest_ulps(a.dtype(), bytes_a, bytes_b));
+    if (in_ulps) largest = std::max(largest, largest_ulps(dtype_a, bytes_a, bytes_b));
   }
-  Difference result = all.result(tensor.shape);
+  Difference result = all.result(a.tensor().shape);
   if (in_ulps) result.largest_ulps = largest;
   return result;
 }
 
 }  // namespace
 
-Difference difference(const SafetensorsFile& a, const SafetensorsFile& b, const std::string& name) {
-  const Tensor& tensor = a.tensors().at(name);
-  Reader reader_a(a, name);
-  Reader reader_b(b, name);
-  if (are_equal_bits(reader_a, reader_b, elements(tensor))) {
+std::optional<Difference> difference(const SafetensorsFile& a, const SafetensorsFile::Entry& in_a,
+                                     const SafetensorsFile& b, const SafetensorsFile::Entry& in_b) {
+  Reader reader_a(a, in_a);
+  Reader reader_b(b, in_b);
+  if (are_equal_bits(reader_a, reader_b)) {
     Difference none;
     none.equal_bits = true;
     return none;
   }
-  if (reader_a.dtype().fits_double && reader_b.dtype().fits_double) {
-    return measure<double>(reader_a, reader_b, tensor);
+  if (reader_a.dtype() == nullptr || reader_b.dtype() == nullptr) return std::nullopt;
+  if (reader_a.dtype()->fits_double && reader_b.dtype()->fits_double) {
+    return measure<double>(reader_a, reader_b);
   }
-  return measure<long double>(reader_a, reader_b, tensor);
+  return measure<long double>(reader_a, reader_b);
 }
 
 }  // namespace keel::tensorfile

@@ -35,9 +35,11 @@ struct Difference {
   std::optional<Place> first_unlike;
 };
 
-// Reads pieces of a megabyte or so, however large the tensor is. Both files have the tensor
-// |name|, in one shape; their dtypes may differ. Throws FileError where one cannot be read.
-Difference difference(const SafetensorsFile& a, const SafetensorsFile& b, const std::string& name);
+// Reads pieces of a megabyte or so, however large the tensors are. They are of these files and have
+// one shape; their dtypes may differ. Nothing where their bytes differ and Keel does not decode the
+// dtype of one. Throws FileError where one cannot be read.
+std::optional<Difference> difference(const SafetensorsFile& a, const SafetensorsFile::Entry& in_a,
+                                     const SafetensorsFile& b, const SafetensorsFile::Entry& in_b);
 
 }  // namespace keel::tensorfile
 

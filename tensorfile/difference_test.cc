@@ -25,7 +25,9 @@ class DifferenceTest : public ::testing::Test {
     const SafetensorsFile file_a(folder_.write("a"));
     folder_.add_as(dtype_b, "x", b, shape);
     const SafetensorsFile file_b(folder_.write("b"));
-    return difference(file_a, file_b, "x");
+    const auto found = difference(file_a, *file_a.find("x"), file_b, *file_b.find("x"));
+    EXPECT_TRUE(found.has_value()) << dtype_a << " and " << dtype_b << " are decoded";
+    return found.value_or(Difference());
   }
   Difference of(const std::vector<float>& a, const std::vector<float>& b,
                 std::vector<int64_t> shape = {-1}) {

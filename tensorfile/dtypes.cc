@@ -28,6 +28,13 @@ constexpr Dtype kDtypes[] = {
     {"BOOL", Kind::kUnsigned, 1, 0, 0, true},
 };
 
+// Dtypes without an entry above.
+constexpr struct {
+  std::string_view name;
+  uint64_t bits;
+} kOpaque[] = {{"F4", 4},          {"F6_E2M3", 6},     {"F6_E3M2", 6}, {"F8_E8M0", 8},
+               {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}, {"C64", 64}};
+
 // Files align tensors to nothing.
 template <typename Stored>
 Stored element(std::span<const std::byte> bytes, size_t index) {
@@ -79,6 +86,13 @@ const Dtype* find_dtype(std::string_view name) {
   const auto* const found = std::find_if(std::begin(kDtypes), std::end(kDtypes),
                                          [&](const Dtype& dtype) { return dtype.name == name; });
   return found == std::end(kDtypes) ? nullptr : found;
+}
+
+uint64_t bits_of(std::string_view dtype) {
+  if (const Dtype* const found = find_dtype(dtype); found != nullptr) return 8 * found->size;
+  const auto* const found = std::find_if(std::begin(kOpaque), std::end(kOpaque),
+                                         [&](const auto& each) { return each.name == dtype; });
+  return found == std::end(kOpaque) ? 0 : found->bits;
 }
 
 template <typename Value>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The dtypes of tensor files, by their names in the header.
+// The dtypes of tensor files, by their names in the header: those whose values Keel decodes, and
+// the sizes of all that the format has.
 #ifndef KEEL_TENSORFILE_DTYPES_H_
 #define KEEL_TENSORFILE_DTYPES_H_
 
@@ -24,8 +25,12 @@ struct Dtype {
   bool fits_double;
 };
 
-// Null for one that is unknown.
+// Null for one whose values Keel does not decode.
 const Dtype* find_dtype(std::string_view name);
+
+// Bits of an element, also of the format's dtypes that find_dtype() does not have: 4 of F4, 64 of
+// C64. 0: the format does not have it, or a later version than the one of 2025 does.
+uint64_t bits_of(std::string_view dtype);
 
 // The values of |bytes|, as many as |values| has. Of BOOL, the byte.
 template <typename Value>  // double or long double

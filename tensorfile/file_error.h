@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "tensorfile/printable.h"
+#include "base/printable.h"
 
 namespace keel::tensorfile {
 

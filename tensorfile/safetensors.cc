@@ -13,9 +13,10 @@
 #include <keel/float_types.hpp>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
+#include <unordered_set>
 #include <utility>
 
+#include "base/strict_json.h"
 #include "tensorfile/dtypes.h"
 #include "tensorfile/replacement.h"
 
@@ -24,133 +25,148 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-using nlohmann::ordered_json;
 
 static_assert(std::endian::native == std::endian::little, "data go as they lie in memory");
 
 constexpr uint64_t kLengthBytes = 8;
 // A header of 10^5 tensors has some 10 MB; one that claims more is a lie or an attack.
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;
+constexpr int kDeepest = 3;  // an object, a tensor, its shape
 constexpr const char* kMetadataKey = "__metadata__";
 
 std::string reason_of(int error) {
   return std::strerror(error);
 }
 
-// 0: unknown.
-uint64_t element_size(const std::string& dtype) {
-  const Dtype* const found = find_dtype(dtype);
-  return found == nullptr ? 0 : found->size;
-}
-
-// Nothing where the product is beyond 64 bits.
+// Nothing where that is no whole number of bytes, or beyond 64 bits.
 std::optional<uint64_t> bytes_of(const std::string& dtype, std::span<const int64_t> shape) {
-  uint64_t bytes = element_size(dtype);
+  uint64_t bits = bits_of(dtype);
   for (int64_t size : shape) {
-    if (__builtin_mul_overflow(bytes, static_cast<uint64_t>(size), &bytes)) return std::nullopt;
+    if (__builtin_mul_overflow(bits, static_cast<uint64_t>(size), &bits)) return std::nullopt;
   }
-  return bytes;
+  if (bits % 8 != 0) return std::nullopt;
+  return bits / 8;
 }
 
 // ---- writing
 
+// A JSON string. What is not UTF-8 is replaced.
+std::string quoted(const std::string& text) {
+  return json(text).dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+// The text of an object, member by member: ordered_json looks for each key among all before it,
+// which took minutes for 100,000 tensors.
+class ObjectText {
+ public:
+  // False where |key|, as it is written, is there already.
+  bool add(const std::string& key, const std::string& value) {
+    const std::string name = quoted(key);
+    if (!keys_.insert(name).second) return false;
+    text_ += (text_.empty() ? "{" : ",") + name + ":" + value;
+    return true;
+  }
+  std::string finish() && { return (text_.empty() ? "{" : std::move(text_)) + "}"; }
+
+ private:
+  std::string text_;
+  std::unordered_set<std::string> keys_;
+};
+
+std::string entry_text(const TensorSource& tensor, uint64_t offset) {
+  return "{\"dtype\":" + quoted(tensor.dtype) + ",\"shape\":" + shape_text(tensor.shape) +
+         ",\"data_offsets\":[" + std::to_string(offset) + "," +
+         std::to_string(offset + tensor.data.size()) + "]}";
+}
+
 // Padded with spaces, which JSON ignores, so that the data begin at a multiple of 8 bytes.
 std::string header_text(const fs::path& path, std::span<const TensorSource> tensors,
                         const Metadata& metadata) {
-  ordered_json header = ordered_json::object();
-  if (!metadata.empty()) header[kMetadataKey] = metadata;
+  ObjectText header;
+  if (!metadata.empty()) {
+    ObjectText values;
+    for (const auto& [key, value] : metadata) {
+      if (!values.add(key, quoted(value))) {
+        throw FileError(path, "metadata " + key + " are given twice");
+      }
+    }
+    header.add(kMetadataKey, std::move(values).finish());
+  }
   uint64_t offset = 0;
   for (const TensorSource& tensor : tensors) {
     const std::optional<uint64_t> bytes = bytes_of(tensor.dtype, tensor.shape);
-    if (element_size(tensor.dtype) == 0 || bytes != tensor.data.size()) {
+    if (bits_of(tensor.dtype) == 0 || bytes != tensor.data.size()) {
       throw FileError(path, "tensor " + tensor.name + ": " + std::to_string(tensor.data.size()) +
                                 " bytes are not those of " + tensor.dtype +
                                 shape_text(tensor.shape));
     }
-    if (header.contains(tensor.name)) {
+    if (tensor.name == kMetadataKey) {
+      throw FileError(path, "tensor " + tensor.name + ": that is the key of the metadata");
+    }
+    if (!header.add(tensor.name, entry_text(tensor, offset))) {
       throw FileError(path, "tensor " + tensor.name + " is given twice");
     }
-    header[tensor.name] = {{"dtype", tensor.dtype},
-                           {"shape", tensor.shape},
-                           {"data_offsets", {offset, offset + tensor.data.size()}}};
     offset += tensor.data.size();
   }
-  std::string text = header.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+  std::string text = std::move(header).finish();
   text.resize((text.size() + 7) / 8 * 8, ' ');
   return text;
 }
 
 // ---- reading
 
-// Before it is parsed, as each level takes memory: a header nests an object, a tensor, a shape.
-bool nests_too_deep(const std::string& text) {
-  constexpr int kDeepest = 3;
-  int depth = 0;
-  bool in_string = false;
-  for (size_t i = 0; i < text.size() && depth <= kDeepest; ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;  // whatever is escaped
-      if (c == '"') in_string = false;
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '{' || c == '[') {
-      ++depth;
-    } else if (c == '}' || c == ']') {
-      --depth;
-    }
-  }
-  return depth > kDeepest;
-}
-
-// A key that stands twice would have two readers see two files.
-json parse_header(const std::string& text, std::string* twice) {
-  std::set<std::string> seen;
-  const auto watch = [&](int depth, json::parse_event_t event, json& parsed) {
-    if (event == json::parse_event_t::key && depth == 1 &&
-        !seen.insert(parsed.get<std::string>()).second) {
-      *twice = parsed.get<std::string>();
-    }
-    return true;
-  };
-  return json::parse(text, watch, /*allow_exceptions=*/false);
-}
-
 bool is_size(const json& value) {
   return value.is_number_unsigned() && value.get<uint64_t>() <= INT64_MAX;
 }
 
+// The member |key| of an object; null where there is none.
+const json* member(const json& object, const char* key) {
+  const auto found = object.find(key);
+  return found == object.end() ? nullptr : &*found;
+}
+
 // Why |entry| describes no tensor; empty if it does. |data_size|: bytes behind the header.
 std::string describe(const json& entry, uint64_t data_size, SafetensorsFile::Tensor* tensor) {
-  if (!entry.is_object() || !entry.contains("dtype") || !entry["dtype"].is_string()) {
-    return "it has no dtype";
-  }
-  tensor->dtype = entry["dtype"].get<std::string>();
-  if (element_size(tensor->dtype) == 0) return "its dtype " + tensor->dtype + " is unknown";
-  if (!entry.contains("shape") || !entry["shape"].is_array()) return "it has no shape";
-  for (const json& size : entry["shape"]) {
+  const json* const dtype = entry.is_object() ? member(entry, "dtype") : nullptr;
+  if (dtype == nullptr || !dtype->is_string()) return "it has no dtype";
+  tensor->dtype = dtype->get<std::string>();
+  const json* const shape = member(entry, "shape");
+  if (shape == nullptr || !shape->is_array()) return "it has no shape";
+  tensor->shape.reserve(shape->size());
+  for (const json& size : *shape) {
     if (!is_size(size)) return "its shape is not of whole numbers";
     tensor->shape.push_back(size.get<int64_t>());
   }
-  if (!entry.contains("data_offsets") || !entry["data_offsets"].is_array() ||
-      entry["data_offsets"].size() != 2 || !is_size(entry["data_offsets"][0]) ||
-      !is_size(entry["data_offsets"][1])) {
+  const json* const offsets = member(entry, "data_offsets");
+  if (offsets == nullptr || !offsets->is_array() || offsets->size() != 2 ||
+      !is_size((*offsets)[0]) || !is_size((*offsets)[1])) {
     return "it has no data_offsets";
   }
-  const auto begin = entry["data_offsets"][0].get<uint64_t>();
-  const auto end = entry["data_offsets"][1].get<uint64_t>();
+  const auto begin = (*offsets)[0].get<uint64_t>();
+  const auto end = (*offsets)[1].get<uint64_t>();
   if (begin > end) return "it ends before it begins";
   if (end > data_size) {
     return "it ends at byte " + std::to_string(end) + " of the data, of which there are " +
            std::to_string(data_size) + ": the file is cut short, or its header lies";
   }
-  const std::optional<uint64_t> bytes = bytes_of(tensor->dtype, tensor->shape);
-  if (bytes != end - begin) {
+  if (bits_of(tensor->dtype) != 0 && bytes_of(tensor->dtype, tensor->shape) != end - begin) {
     return "its " + std::to_string(end - begin) + " bytes are not those of " + tensor->dtype +
            shape_text(tensor->shape);
   }
   tensor->begin = begin;
   tensor->size = end - begin;
+  return {};
+}
+
+// Says why the metadata |entries| are wrong; empty if they are not. Null, as some writers put it,
+// stands for none.
+std::string read_metadata(const json& entries, Metadata* out_metadata) {
+  if (entries.is_null()) return {};
+  if (!entries.is_object()) return "its metadata are not a JSON object";
+  for (const auto& [key, value] : entries.get_ref<const json::object_t&>()) {
+    if (!value.is_string()) return "metadata " + key + ": is not a string";
+    out_metadata->emplace(key, value.get<std::string>());
+  }
   return {};
 }
 
@@ -214,41 +230,54 @@ void SafetensorsFile::read_header() {
   }
   std::string text(static_cast<size_t>(length), '\0');
   read_at(kLengthBytes, std::as_writable_bytes(std::span(text)), "the header");
-  if (nests_too_deep(text)) refuse("its header nests deeper than any does");
-  std::string twice;
-  const json header = parse_header(text, &twice);
-  if (!header.is_object()) refuse("its header is not a JSON object");
-  if (!twice.empty()) refuse("tensor " + twice + ": the header has it twice");
 
   const uint64_t data = kLengthBytes + length;
-  std::vector<std::pair<uint64_t, std::string>> order;  // by their beginnings
-  for (const auto& [name, entry] : header.items()) {
+  std::string reason;
+  bool has_metadata = false;
+  const auto take = [&](const std::string& name, const json& entry) {
     if (name == kMetadataKey) {
-      if (!entry.is_object()) refuse("its metadata are not a JSON object");
-      for (const auto& [key, value] : entry.items()) {
-        if (!value.is_string()) refuse("metadata " + key + ": is not a string");
-        metadata_[key] = value.get<std::string>();
-      }
-      continue;
+      if (std::exchange(has_metadata, true)) return JsonMember::kTwice;
+      reason = read_metadata(entry, &metadata_);
+      return reason.empty() ? JsonMember::kTaken : JsonMember::kEnd;
     }
     Tensor tensor;
-    const std::string reason = describe(entry, size_ - data, &tensor);
-    if (!reason.empty()) refuse("tensor " + name + ": " + reason);
+    reason = describe(entry, size_ - data, &tensor);
+    if (!reason.empty()) {
+      reason = "tensor " + name + ": " + reason;
+      return JsonMember::kEnd;
+    }
     tensor.begin += data;
-    order.emplace_back(tensor.begin, name);
-    tensors_.emplace(name, std::move(tensor));
+    const size_t before = tensors_.size();
+    tensors_.emplace_hint(tensors_.end(), name, std::move(tensor));  // many files are sorted
+    return tensors_.size() == before ? JsonMember::kTwice : JsonMember::kTaken;
+  };
+  std::string error;
+  if (!parse_json_members(text, take, &error, kDeepest)) {
+    refuse(error.empty() ? reason : "its header: " + error);
   }
-  // Empty tensors before others that begin where they do.
-  std::sort(order.begin(), order.end(), [&](const auto& a, const auto& b) {
-    return std::pair(a.first, tensors_.at(a.second).size) <
-           std::pair(b.first, tensors_.at(b.second).size);
+  if (text.front() != '{') refuse("its header begins with a blank, not with '{'");
+  check_layout(data);
+}
+
+// Refuses tensors that do not fill the file from |data| to its end.
+void SafetensorsFile::check_layout(uint64_t data) const {
+  struct Part {
+    uint64_t begin, size;
+    const std::string* name;
+  };
+  std::vector<Part> order;  // by their beginnings; empty tensors before others there
+  order.reserve(tensors_.size());
+  for (const auto& [name, tensor] : tensors_) order.push_back({tensor.begin, tensor.size, &name});
+  std::sort(order.begin(), order.end(), [](const Part& a, const Part& b) {
+    return std::pair(a.begin, a.size) < std::pair(b.begin, b.size);
   });
   uint64_t end = data;
-  for (const auto& [begin, name] : order) {
-    if (begin != end) {
-      refuse("tensor " + name + ": " + (begin < end ? "overlaps another" : "a gap is before it"));
+  for (const Part& part : order) {
+    if (part.begin != end) {
+      refuse("tensor " + *part.name + ": " +
+             (part.begin < end ? "overlaps another" : "a gap is before it"));
     }
-    end = begin + tensors_.at(name).size;
+    end = part.begin + part.size;
   }
   if (end != size_) {
     refuse("has " + std::to_string(size_ - end) + " bytes behind its last tensor");
@@ -257,21 +286,21 @@ void SafetensorsFile::read_header() {
 
 std::vector<float> SafetensorsFile::read_floats(const std::string& name,
                                                 std::span<const int64_t> shape) const {
-  const Tensor& tensor = find(name);
+  const Tensor& tensor = require(name).second;
   if (!std::equal(shape.begin(), shape.end(), tensor.shape.begin(), tensor.shape.end())) {
     refuse("tensor " + name + ": its shape is " + shape_text(tensor.shape) + ", the model's " +
            shape_text(shape));
   }
   if (tensor.dtype == "F32") {
     std::vector<float> values(tensor.size / sizeof(float));
-    read_at(tensor.begin, std::as_writable_bytes(std::span(values)), "tensor " + name);
+    read_at(tensor.begin, std::as_writable_bytes(std::span(values)), "tensor ", name);
     return values;
   }
   if (tensor.dtype != "BF16" && tensor.dtype != "F16") {
     refuse("tensor " + name + ": its dtype is " + tensor.dtype + ", not F32, BF16 or F16");
   }
   std::vector<uint16_t> codes(tensor.size / sizeof(uint16_t));
-  read_at(tensor.begin, std::as_writable_bytes(std::span(codes)), "tensor " + name);
+  read_at(tensor.begin, std::as_writable_bytes(std::span(codes)), "tensor ", name);
   std::vector<float> values(codes.size());
   const bool brain = tensor.dtype == "BF16";
   std::transform(codes.begin(), codes.end(), values.begin(), [brain](uint16_t code) {
@@ -283,11 +312,15 @@ std::vector<float> SafetensorsFile::read_floats(const std::string& name,
 
 void SafetensorsFile::read(const std::string& name, uint64_t offset,
                            std::span<std::byte> bytes) const {
-  const Tensor& tensor = find(name);
-  if (offset > tensor.size || bytes.size() > tensor.size - offset) {
-    refuse("tensor " + name + ": has " + std::to_string(tensor.size) + " bytes, fewer than asked");
+  read(require(name), offset, bytes);
+}
+
+void SafetensorsFile::read(const Entry& tensor, uint64_t offset, std::span<std::byte> bytes) const {
+  const auto& [name, place] = tensor;
+  if (offset > place.size || bytes.size() > place.size - offset) {
+    refuse("tensor " + name + ": has " + std::to_string(place.size) + " bytes, fewer than asked");
   }
-  read_at(tensor.begin + offset, bytes, "tensor " + name);
+  read_at(place.begin + offset, bytes, "tensor ", name);
 }
 
 const std::string& SafetensorsFile::metadata(const std::string& key) const {
@@ -296,19 +329,24 @@ const std::string& SafetensorsFile::metadata(const std::string& key) const {
   return found->second;
 }
 
-const SafetensorsFile::Tensor& SafetensorsFile::find(const std::string& name) const {
+const SafetensorsFile::Entry* SafetensorsFile::find(const std::string& name) const {
   const auto found = tensors_.find(name);
-  if (found == tensors_.end()) refuse("tensor " + name + ": is not in it");
-  return found->second;
+  return found == tensors_.end() ? nullptr : &*found;
 }
 
-void SafetensorsFile::read_at(uint64_t begin, std::span<std::byte> bytes,
-                              const std::string& what) const {
+const SafetensorsFile::Entry& SafetensorsFile::require(const std::string& name) const {
+  const Entry* const found = find(name);
+  if (found == nullptr) refuse("tensor " + name + ": is not in it");
+  return *found;
+}
+
+void SafetensorsFile::read_at(uint64_t begin, std::span<std::byte> bytes, const char* what,
+                              const std::string& name) const {
   while (!bytes.empty()) {
     const ssize_t count = pread(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(begin));
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) refuse(what + ": cannot be read: " + reason_of(errno));
-    if (count == 0) refuse(what + ": the file became shorter meanwhile");
+    if (count < 0) refuse(what + name + ": cannot be read: " + reason_of(errno));
+    if (count == 0) refuse(what + name + ": the file became shorter meanwhile");
     begin += static_cast<uint64_t>(count);
     bytes = bytes.subspan(static_cast<size_t>(count));
   }

@@ -36,9 +36,11 @@ using Metadata = std::map<std::string, std::string>;
 void write_safetensors(const std::filesystem::path& path, std::span<const TensorSource> tensors,
                        const Metadata& metadata);
 
-// A file, its header checked: every tensor's dtype is known, its bytes are as many as its shape
-// says, and the tensors fill the file to its end without gap or overlap. Immutable; reading does
-// not move anything that two threads would share.
+// A file, its header checked as strictly as the format's own reader does it: no key is there twice,
+// nothing but blanks is behind the JSON, the tensors fill the file to its end without gap or
+// overlap, and each has as many bytes as its shape says; of a dtype that bits_of() does not know,
+// as many as its offsets say. Immutable; reading does not move anything that two threads would
+// share.
 class SafetensorsFile {
  public:
   struct Tensor {
@@ -47,6 +49,8 @@ class SafetensorsFile {
     uint64_t begin = 0;  // from the beginning of the file
     uint64_t size = 0;   // bytes
   };
+
+  using Entry = std::map<std::string, Tensor>::value_type;  // a name and its tensor
 
   // Throws FileError.
   explicit SafetensorsFile(std::filesystem::path path);
@@ -58,6 +62,8 @@ class SafetensorsFile {
   const Metadata& metadata() const { return metadata_; }
   const std::map<std::string, Tensor>& tensors() const { return tensors_; }
   bool has(const std::string& name) const { return tensors_.count(name) != 0; }
+  // Null if there is none.
+  const Entry* find(const std::string& name) const;
 
   // The tensor |name| as float32, from F32, BF16 or F16. Throws FileError, naming it, where it is
   // missing, has another shape, or cannot be read.
@@ -65,13 +71,18 @@ class SafetensorsFile {
   // As many bytes of the tensor |name| as |bytes| has, from its byte |offset| on: for tensors that
   // are larger than memory. Throws FileError where they are not there, or cannot be read.
   void read(const std::string& name, uint64_t offset, std::span<std::byte> bytes) const;
+  // The same of a |tensor| of this file, without looking for its name.
+  void read(const Entry& tensor, uint64_t offset, std::span<std::byte> bytes) const;
   // Throws FileError where |key| is missing.
   const std::string& metadata(const std::string& key) const;
 
  private:
   void read_header();
-  const Tensor& find(const std::string& name) const;
-  void read_at(uint64_t begin, std::span<std::byte> bytes, const std::string& what) const;
+  void check_layout(uint64_t data) const;
+  const Entry& require(const std::string& name) const;
+  // |what| and |name|: for the error.
+  void read_at(uint64_t begin, std::span<std::byte> bytes, const char* what,
+               const std::string& name = {}) const;
   [[noreturn]] void refuse(const std::string& reason) const;
 
   std::filesystem::path path_;

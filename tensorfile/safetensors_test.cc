@@ -173,10 +173,12 @@ TEST_F(SafetensorsTest, RefusesHeadersThatLie) {
     std::vector<std::string> expected;
   };
   const std::vector<Case> cases = {
-      {"[]", 0, {"not a JSON object"}},
-      {"{", 0, {"not a JSON object"}},
+      {"[]", 0, {"its header: it is not a JSON object"}},
+      {"7", 0, {"its header: it is not a JSON object"}},
+      {"{", 0, {"its header: it ends too early, at line 1, column 2"}},
+      {"", 0, {"its header: it is empty"}},
       {"{\"x\":3}", 0, {"tensor x", "no dtype"}},
-      {entry(R"("dtype":"F31","shape":[1],"data_offsets":[0,4])"), 4, {"tensor x", "F31"}},
+      {entry(R"("dtype":4,"shape":[1],"data_offsets":[0,4])"), 4, {"tensor x", "no dtype"}},
       {entry(R"("dtype":"F32","data_offsets":[0,4])"), 4, {"tensor x", "no shape"}},
       {entry(R"("dtype":"F32","shape":[-1],"data_offsets":[0,4])"), 4, {"tensor x", "shape"}},
       {entry(R"("dtype":"F32","shape":[0.5],"data_offsets":[0,4])"), 4, {"tensor x", "shape"}},
@@ -197,11 +199,13 @@ TEST_F(SafetensorsTest, RefusesHeadersThatLie) {
       {R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
        R"("x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
        4,
-       {"tensor x", "twice"}},
+       {"its header: the key 'x' is there twice"}},
       {R"({"x":{"dtype":"F32","shape":[[1]],"data_offsets":[0,4]}})", 4, {"nests deeper"}},
       {entry(R"("dtype":"F32","shape":[18446744073709551616],"data_offsets":[0,0])"),
        0,
        {"tensor x", "shape"}},
+      {entry(R"("dtype":"F4","shape":[3],"data_offsets":[0,2])"), 2, {"tensor x", "F4[3]"}},
+      {entry(R"("dtype":"C64","shape":[2],"data_offsets":[0,8])"), 8, {"tensor x", "C64[2]"}},
       {entry(R"("dtype":"F32","shape":[0],"data_offsets":[18446744073709551615,0])"),
        0,
        {"tensor x", "data_offsets"}},
@@ -219,6 +223,96 @@ TEST_F(SafetensorsTest, RefusesHeadersThatLie) {
   expect_refusal({"too few"});
   fs::remove(path_);
   expect_refusal({"cannot be opened"});
+}
+
+// Two readers would see two files: the format's own reader, in Rust, refuses all of these.
+TEST_F(SafetensorsTest, RefusesHeadersOfTwoContents) {
+  const std::string a = R"("a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]})";
+  const std::string b = R"("b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]})";
+  const std::string whole = "{" + a + "," + b + "}";
+  put(whole, 8);
+  ASSERT_EQ(refusal(), "");
+  put(whole + "   ", 8);
+  EXPECT_EQ(refusal(), "") << "the padding of the format";
+
+  const struct {
+    std::string header;
+    std::string expected;
+  } cases[] = {
+      {"{" + a + "," + b + "," + a + "}", "the key 'a' is there twice"},
+      {R"({"a":{"dtype":"F32","dtype":"I32","shape":[1],"data_offsets":[0,4]},)" + b + "}",
+       "the key 'dtype' is there twice in a"},
+      {R"({"a":{"dtype":"F32","shape":[2],"shape":[1],"data_offsets":[0,4]},)" + b + "}",
+       "the key 'shape' is there twice in a"},
+      // Another reader takes the first of both, and swaps two tensors.
+      {R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8],"data_offsets":[0,4]},)"
+       R"("b":{"dtype":"F32","shape":[1],"data_offsets":[0,4],"data_offsets":[4,8]}})",
+       "the key 'data_offsets' is there twice in a"},
+      {R"({"__metadata__":{"k":"1"},"__metadata__":{"k":"2"},)" + a + "," + b + "}",
+       "the key '__metadata__' is there twice"},
+      {R"({"__metadata__":{"order":"a","order":"b"},)" + a + "," + b + "}",
+       "the key 'order' is there twice in __metadata__"},
+      {whole + std::string(3, '\0'), "it has a NUL byte, at line 1, column"},
+      {whole + std::string("\0{}", 3), "it has a NUL byte, at line 1, column"},
+      {whole + "{}", "more text is behind the end"},
+      {whole + "x", "more text is behind the end"},
+      {"\xef\xbb\xbf" + whole, "it begins with a byte-order mark"},
+      {" " + whole, "begins with a blank"},
+  };
+  for (const auto& [header, expected] : cases) {
+    put(header, 8);
+    expect_refusal({"its header", expected});
+  }
+}
+
+// The format has, or will have, more dtypes than Keel calculates with.
+TEST_F(SafetensorsTest, TakesDtypesThatItDoesNotDecode) {
+  const struct {
+    const char* dtype;
+    size_t bytes;  // of four elements
+  } dtypes[] = {{"F4", 2},          {"F6_E2M3", 3},     {"F6_E3M2", 3}, {"F8_E8M0", 4},
+                {"F8_E4M3FNUZ", 4}, {"F8_E5M2FNUZ", 4}, {"C64", 32},    {"F128_OF_LATER", 5}};
+  for (const auto& [dtype, bytes] : dtypes) {
+    put(R"({"x":{"dtype":")" + std::string(dtype) + R"(","shape":[2,2],"data_offsets":[0,)" +
+            std::to_string(bytes) + "]}}",
+        bytes);
+    ASSERT_EQ(refusal(), "");
+    const SafetensorsFile file(path_);
+    EXPECT_EQ(file.tensors().at("x").size, bytes);
+    EXPECT_THROW(file.read_floats("x", std::vector<int64_t>{2, 2}), FileError) << dtype;
+  }
+}
+
+TEST_F(SafetensorsTest, NullStandsForNoMetadata) {
+  put(R"({"__metadata__":null,"x":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", 1);
+  ASSERT_EQ(refusal(), "");
+  EXPECT_TRUE(SafetensorsFile(path_).metadata().empty());
+}
+
+// Names that differ only in bytes that are not UTF-8 are one name in the file.
+TEST_F(SafetensorsTest, WritesNoHeaderThatItRefuses) {
+  const std::vector<float> one = {1};
+  const auto written = [&](const std::string& a, const std::string& b) {
+    const std::vector<TensorSource> tensors = {floats(a, {1}, one), floats(b, {1}, one)};
+    write_safetensors(path_, tensors, {});
+  };
+  EXPECT_THROW(written("x", "x"), FileError);
+  EXPECT_THROW(written("x\xff", "x\xfe"), FileError);
+  EXPECT_THROW(written("x", "__metadata__"), FileError);
+  EXPECT_EQ(files_in_folder(), 0U);
+  written("x\xff", "\"\\\n\u00e4");
+  const SafetensorsFile file(path_);
+  EXPECT_TRUE(file.has("x\ufffd"));
+  EXPECT_TRUE(file.has("\"\\\n\u00e4"));
+}
+
+// Minutes each, with a search through all tensors for each of them.
+TEST_F(SafetensorsTest, ManyTensorsTakeTimeInProportion) {
+  constexpr int kCount = 50'000;
+  std::vector<TensorSource> tensors;
+  for (int i = 0; i < kCount; ++i) tensors.push_back(floats("t" + std::to_string(i), {0}, {}));
+  write_safetensors(path_, tensors, {{"step", "1"}});
+  EXPECT_EQ(SafetensorsFile(path_).tensors().size(), static_cast<size_t>(kCount));
 }
 
 // What a parser would take a stack, or memory, for.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who may include whom: samples, conformance, cli -> collectives -> ops -> core -> files,
-// include; backends -> the vendor side of include alone; emulator -> ops, and only
-// backends/sim -> emulator. Vendors' interfaces in vendor/ are for backends and the emulator.
+// include; all that reads JSON, which libkeel does not -> base; backends -> the vendor side of
+// include alone; emulator -> ops, and only backends/sim -> emulator. Vendors' interfaces in vendor/
+// are for backends and the emulator.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,21 +22,23 @@ using Set = std::set<std::string>;
 // Folders of the project whose headers each folder may include, besides its own.
 const std::map<std::string, Set> kMay = {
     {"include", {"keel"}},
+    {"base", {}},
     {"files", {}},
     {"core", {"keel", "files"}},
     {"ops", {"keel", "core"}},
     {"collectives", {"keel", "files", "core", "ops"}},
     {"lib", {"keel"}},
-    {"conformance", {"keel", "core", "ops", "collectives", "tensorfile"}},
-    {"tensorfile", {"keel", "files"}},
-    {"cli", {"keel", "core", "ops", "collectives", "conformance", "tensorfile", "bench"}},
-    {"samples", {"keel", "tensorfile"}},
-    {"bench", {"keel", "core", "ops", "collectives", "samples", "backends", "tensorfile"}},
+    {"conformance", {"keel", "base", "core", "ops", "collectives", "tensorfile"}},
+    {"tensorfile", {"keel", "base", "files"}},
+    {"cli", {"keel", "base", "core", "ops", "collectives", "conformance", "tensorfile", "bench"}},
+    {"samples", {"keel", "base", "tensorfile"}},
+    {"bench", {"keel", "base", "core", "ops", "collectives", "samples", "backends", "tensorfile"}},
     {"backends", {"keel"}},
-    {"emulator", {"keel", "ops", "vendor"}},
+    {"emulator", {"keel", "base", "ops", "vendor"}},
     {"vendor", {}},
     {"fuzz",
-     {"keel", "core", "collectives", "backends", "conformance", "emulator", "tensorfile", "cli"}},
+     {"keel", "base", "core", "collectives", "backends", "conformance", "emulator", "tensorfile",
+      "cli"}},
 };
 const Set kVendorSide = {
     "keel/abi.h",           "keel/cpu_kernel.h", "keel/plugin_kit.hpp",  "keel/packed_weights.hpp",
@@ -111,6 +114,11 @@ TEST(ArrowsTest, AForbiddenIncludeIsCaught) {
   EXPECT_NE(objection("files/output_file.cc", "core/status.h"), "");
   EXPECT_NE(objection("backends/vulkan/cache_file.cc", "files/output_file.h"), "");
   EXPECT_EQ(objection("core/trace/trace_file.cc", "files/output_file.h"), "");
+  EXPECT_NE(objection("base/printable.cc", "core/status.h"), "");
+  EXPECT_NE(objection("base/printable.cc", "keel/abi.h"), "");
+  EXPECT_NE(objection("backends/cpu/plugin.cc", "base/printable.h"), "");
+  EXPECT_NE(objection("core/status.cc", "base/strict_json.h"), "");
+  EXPECT_EQ(objection("tensorfile/safetensors.cc", "base/strict_json.h"), "");
   EXPECT_NE(objection("backends/cpu/plugin.cc", "keel/keel.h"), "");
   EXPECT_NE(objection("backends/cpu/plugin.cc", "core/status.h"), "");
   EXPECT_NE(objection("backends/cpu/plugin.cc", "backends/vulkan/queue.h"), "");
@@ -136,6 +144,35 @@ TEST(ArrowsTest, AForbiddenIncludeIsCaught) {
   EXPECT_EQ(objection("emulator/simt/target/simt_target.h", "backends/simt/types.h"), "");
   EXPECT_NE(objection("emulator/stream.cc", "backends/simt/types.h"), "");
   EXPECT_EQ(objection("ops/dispatch.cc", "core/stream.h"), "");
+}
+
+// Two members of one key, a byte-order mark and bytes behind a NUL are taken by the library's own
+// parser: two readers see two contents.
+TEST(ArrowsTest, JsonIsParsedInOnePlace) {
+  static const std::regex calls(
+      R"(\b(json|Json|ordered_json)::(parse|accept|sax_parse|from_\w+)\s*\()");
+  int seen = 0;
+  for (const auto& [folder, targets] : kMay) {
+    const fs::path root = fs::path(KEEL_SOURCE_DIR) / folder;
+    if (!fs::exists(root)) continue;
+    for (const auto& entry : fs::recursive_directory_iterator(root)) {
+      const std::string kind = entry.path().extension();
+      if (kind != ".h" && kind != ".hpp" && kind != ".cc") continue;
+      const std::string file = fs::relative(entry.path(), KEEL_SOURCE_DIR);
+      if (file.find("_test") != std::string::npos || file.find("/testing/") != std::string::npos) {
+        continue;
+      }
+      std::ifstream text(entry.path());
+      for (std::string line; std::getline(text, line);) {
+        // Most lines need no regular expression, which takes a hundred times as long.
+        if (line.find("son::") == std::string::npos || !std::regex_search(line, calls)) continue;
+        ++seen;
+        EXPECT_EQ(file, "base/strict_json.cc") << line << "\nparse_json() of base/strict_json.h is "
+                                               << "the parser of all that Keel reads";
+      }
+    }
+  }
+  EXPECT_EQ(seen, 1) << "the scan does not see the parser";
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/strict_json.h"
+
 namespace keel::bench::peers {
 
 std::string to_line(const Measurement& measurement) {
@@ -21,8 +23,10 @@ std::string to_line(const Measurement& measurement) {
 
 std::optional<Measurement> parse_line(const std::string& line) {
   if (line.empty() || line.front() != '{') return std::nullopt;
+  nlohmann::json json;
+  std::string error;
+  if (!parse_json(line, &json, &error)) return std::nullopt;
   try {
-    const nlohmann::json json = nlohmann::json::parse(line);
     const std::optional<Operation> operation = find_operation(json.at("op").get<std::string>());
     if (!operation) return std::nullopt;
     Measurement measurement = {*operation,       json.at("ranks"), json.at("bytes"),

@@ -10,11 +10,13 @@
 #include <cstdio>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "collectives/operation.h"
 #include "collectives/selection/table.h"
 #include "collectives/selection/table_source.h"
 #include "collectives/transports/control_segment.h"
+#include "core/log.h"
 
 namespace {
 
@@ -381,6 +383,30 @@ TEST_F(Environment, AMeasuredTableThatIsNoneIsNotUsed) {
   ASSERT_TRUE(keel::load_table(&source).ok());
   EXPECT_TRUE(source.rules.empty());
   EXPECT_EQ(source.name, "built-in");
+}
+
+TEST_F(Environment, AMeasuredTableThatIsNoneIsToldOnce) {
+  std::vector<std::string> told;
+  keel::set_log(
+      KEEL_LOG_WARNING,
+      [](void* user, keel_log_level, const char* text) {
+        static_cast<std::vector<std::string>*>(user)->emplace_back(text);
+      },
+      &told);
+  keel::TableSource source;
+  for (const char* text : {"keel-collectives 1\nwrong\n", "no table\n"}) {
+    write_measured(text);
+    for (int communicators = 0; communicators < 3; ++communicators) {
+      EXPECT_TRUE(keel::load_table(&source).ok());
+    }
+  }
+  keel::set_log(KEEL_LOG_WARNING, nullptr, nullptr);
+  ASSERT_EQ(told.size(), 2u) << "one for each fault, not for each communicator";
+  for (const std::string& text : told) {
+    EXPECT_NE(text.find(keel::measured_table_path()), std::string::npos) << text;
+  }
+  EXPECT_NE(told[0].find("line 2"), std::string::npos) << told[0];
+  EXPECT_NE(told[1].find("line 1"), std::string::npos) << told[1];
 }
 
 TEST_F(Environment, ANamedTableThatIsNoneIsAnError) {

@@ -10,6 +10,9 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
+#include <mutex>
+#include <set>
 #include <string_view>
 
 #include "collectives/bootstrap/file_descriptor.h"
@@ -78,6 +81,19 @@ std::string machine_key() {
   return fmt::format("{:016x}", hash);
 }
 
+// Each file and fault once in a process: a job makes hundreds of communicators, and a file that is
+// changed meanwhile may have another fault.
+void warn_once(const char* text) {
+  static std::mutex mutex;
+  static auto& told = *new std::set<std::string, std::less<>>;  // threads may outlive statics
+  {
+    const std::lock_guard lock(mutex);
+    if (!told.insert(text).second) return;
+  }
+  log(KEEL_LOG_WARNING,
+      "measured table: {}; the built-in one is used until the file is mended or removed", text);
+}
+
 Status load_rules(TableSource* out_source) {
   const char* const wanted = secure_getenv("KEEL_COLLECTIVE_TABLE");
   if (wanted != nullptr && *wanted != '\0') {
@@ -93,7 +109,7 @@ Status load_rules(TableSource* out_source) {
     return {};
   }
   out_source->rules.clear();
-  if (status.code() != KEEL_NOT_FOUND) log(KEEL_LOG_WARNING, "measured table: {}", status.text());
+  if (status.code() != KEEL_NOT_FOUND) warn_once(status.text());
   return {};
 }
 

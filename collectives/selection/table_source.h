@@ -22,7 +22,8 @@ struct TableSource {
 //   measured_table_path()   what `keel perf --tune` has measured on this machine
 // and KEEL_ALGORITHM before all, which has one algorithm do whatever it can do. Asked for each
 // new communicator. KEEL_INVALID_ARGUMENT or KEEL_NOT_FOUND names the variable, the file and
-// its line; a measured table that cannot be read is a warning.
+// its line; a measured table that cannot be read is a warning,
+// once per process, file and fault.
 Status load_table(TableSource* out_source);
 
 // $XDG_CACHE_HOME/keel/collectives-KEY.table, or below ~/.cache; empty where the user has

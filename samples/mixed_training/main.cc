@@ -12,6 +12,8 @@
 #include <exception>
 #include <filesystem>
 #include <keel/keel.hpp>
+#include <new>
+#include <optional>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -206,6 +208,9 @@ int main(int argc, char** argv) {
   } catch (const std::invalid_argument& error) {
     std::fprintf(stderr, "mixed_training: %s\n", error.what());
     return kUsage;
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "mixed_training: out of memory\n");
+    return kFailure;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "mixed_training: %s\n", error.what());
     return kFailure;

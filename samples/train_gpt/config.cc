@@ -4,7 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "samples/train_gpt/json.h"
+#include "base/json_value.h"
+#include "base/strict_json.h"
 
 namespace train_gpt {
 namespace {
@@ -46,35 +47,43 @@ const char* name(Precision precision) {
   return precision == Precision::kFloat32 ? "fp32" : "bf16";
 }
 
+ordered_json json_of(const ModelConfig& config) {
+  return {{"architecture", name(config.architecture)},
+          {"layers", config.layers},
+          {"width", config.width},
+          {"heads", config.heads},
+          {"kv_heads", config.kv_heads},
+          {"mlp_width", config.mlp_width},
+          {"context", config.context},
+          {"norm_epsilon", config.norm_epsilon},
+          {"rope_theta", config.rope_theta}};
+}
+
 std::string to_json(const ModelConfig& config) {
-  return ordered_json({{"architecture", name(config.architecture)},
-                       {"layers", config.layers},
-                       {"width", config.width},
-                       {"heads", config.heads},
-                       {"kv_heads", config.kv_heads},
-                       {"mlp_width", config.mlp_width},
-                       {"context", config.context},
-                       {"norm_epsilon", config.norm_epsilon},
-                       {"rope_theta", config.rope_theta}})
-      .dump();
+  return json_of(config).dump();
 }
 
 ModelConfig config_from_json(const std::string& text) {
+  nlohmann::json parsed;
+  std::string wrong;
+  if (!keel::parse_json(text, &parsed, &wrong)) {
+    throw std::runtime_error("not a model's config: " + wrong);
+  }
   try {
-    const ordered_json json = ordered_json::parse(text);
+    const keel::JsonValue json(parsed);
     ModelConfig config;
-    const std::string architecture = json.at("architecture");
+    const std::string architecture = json.at("architecture").text();
     require(architecture == "gpt2" || architecture == "llama",
             "unknown architecture " + architecture);
     config.architecture = architecture == "gpt2" ? Architecture::kGpt2 : Architecture::kLlama;
-    config.layers = integer(json, "layers");
-    config.width = integer(json, "width");
-    config.heads = integer(json, "heads");
-    config.kv_heads = integer(json, "kv_heads");
-    config.mlp_width = integer(json, "mlp_width");
-    config.context = integer(json, "context");
-    config.norm_epsilon = number(json, "norm_epsilon");
-    config.rope_theta = number(json, "rope_theta");
+    config.layers = json.at("layers").integer();
+    config.width = json.at("width").integer();
+    config.heads = json.at("heads").integer();
+    config.kv_heads = json.at("kv_heads").integer();
+    config.mlp_width = json.at("mlp_width").integer();
+    config.context = json.at("context").integer();
+    config.norm_epsilon = json.at("norm_epsilon").number();
+    config.rope_theta = json.at("rope_theta").number();
     check(config);
     return config;
   } catch (const std::exception& error) {

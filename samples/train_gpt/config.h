@@ -4,6 +4,7 @@
 #define KEEL_SAMPLES_TRAIN_GPT_CONFIG_H_
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 namespace train_gpt {
@@ -46,6 +47,7 @@ const char* name(Architecture architecture);  // "gpt2", "llama"
 const char* name(Precision precision);        // "fp32", "bf16"
 
 // One line of JSON, and back; the latter throws std::runtime_error.
+nlohmann::ordered_json json_of(const ModelConfig& config);
 std::string to_json(const ModelConfig& config);
 ModelConfig config_from_json(const std::string& text);
 

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
+#include "base/strict_json.h"
 #include "samples/train_gpt/test_fixture.h"
 #include "tensorfile/safetensors.h"
 
@@ -77,7 +78,11 @@ bool has_no_gradient(const Parameter& parameter) {
 
 Golden read_golden(const std::filesystem::path& folder, Architecture architecture) {
   const SafetensorsFile file(folder / (std::string(name(architecture)) + ".safetensors"));
-  const json training = json::parse(file.metadata("training"));
+  json training;
+  std::string wrong;
+  if (!keel::parse_json(file.metadata("training"), &training, &wrong)) {
+    throw keel::tensorfile::FileError(file.path(), "metadata training: " + wrong);
+  }
   Golden golden = {ParameterLayout(config_from_json(file.metadata("config"))),
                    settings_of(training),
                    lines_of_text(training.at("lines")),

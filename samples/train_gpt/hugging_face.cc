@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string_view>
 #include <system_error>
 
+#include "base/strict_json.h"
 #include "tensorfile/replacement.h"
 #include "tensorfile/safetensors.h"
 
@@ -224,8 +226,12 @@ std::vector<Trait> traits_of(const ModelConfig& config) {
 void check_config(const fs::path& path, const ModelConfig& model) {
   std::error_code error;
   if (!fs::exists(path, error)) return;
-  std::ifstream file(path);
-  json config = json::parse(file, nullptr, /*allow_exceptions=*/false);
+  std::ifstream file(path, std::ios::binary);
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  if (!file.is_open() || file.bad()) throw FileError(path, "cannot be read");
+  json config;
+  std::string wrong;
+  if (!keel::parse_json(text, &config, &wrong)) throw FileError(path, wrong);
   if (!config.is_object()) throw FileError(path, "is not a JSON object");
   // Where newer ones have what older ones have in rope_theta and rope_scaling.
   if (const json rope = config.value("rope_parameters", json()); rope.is_object()) {

@@ -144,6 +144,10 @@ TEST_P(HuggingFaceTest, RefusesTheConfigOfAnotherModel) {
   std::ofstream(folder_ / "out/config.json") << "[1]";
   message = refusal_for(layout_);
   EXPECT_NE(message.find("config.json: is not a JSON object"), std::string::npos) << message;
+  std::ofstream(folder_ / "out/config.json") << R"({"n_head": 4, "n_head": 2})";
+  message = refusal_for(layout_);
+  EXPECT_NE(message.find("config.json: the key 'n_head' is there twice"), std::string::npos)
+      << message;
 }
 
 TEST_P(HuggingFaceTest, TakesConfigsOfOtherVersions) {

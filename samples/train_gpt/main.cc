@@ -13,6 +13,7 @@
 #include <exception>
 #include <functional>
 #include <keel/keel.hpp>
+#include <new>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -252,6 +253,9 @@ int main(int argc, char** argv) {
   } catch (const std::invalid_argument& error) {
     std::fprintf(stderr, "train_gpt: %s\n", error.what());
     return kUsage;
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "train_gpt: out of memory\n");
+    return kFailure;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "train_gpt: %s\n", error.what());
     return kFailure;

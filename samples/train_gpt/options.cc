@@ -158,8 +158,8 @@ std::string take_settings(Options& options, const TrainingState& state) {
   };
   const uint64_t seed = options.training.seed;
   if (state.settings) {
-    ordered_json ours = ordered_json::parse(to_json(options.training));
-    const ordered_json theirs = ordered_json::parse(to_json(*state.settings));
+    ordered_json ours = json_of(options.training);
+    const ordered_json theirs = json_of(*state.settings);
     for (const auto& [key, value] : theirs.items()) {
       if (key == "seed") continue;
       std::string option = "--" + key;

@@ -174,9 +174,9 @@ void write_json(std::ostream& out, const Report& report) {
   ordered_json losses = ordered_json::array();
   for (const StepResult& step : report.steps) losses.push_back(step.loss);
   ordered_json all = {{"version", 1},
-                      {"model", ordered_json::parse(to_json(report.model))},
+                      {"model", json_of(report.model)},
                       {"parameters", report.parameters},
-                      {"settings", ordered_json::parse(to_json(report.settings))},
+                      {"settings", json_of(report.settings)},
                       {"text_bytes", report.text_bytes},
                       {"devices", devices},
                       {"first_step", report.first_step},

@@ -4,7 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "samples/train_gpt/json.h"
+#include "base/json_value.h"
+#include "base/strict_json.h"
 
 namespace train_gpt {
 namespace {
@@ -20,37 +21,45 @@ Number within(const char* key, Number value, Number smallest, Number largest) {
 
 }  // namespace
 
-std::string to_json(const TrainingSettings& settings) {
+ordered_json json_of(const TrainingSettings& settings) {
   const OptimizerSettings& optimizer = settings.optimizer;
-  return ordered_json({{"steps", settings.steps},
-                       {"batch", settings.batch},
-                       {"seed", settings.seed},
-                       {"precision", name(settings.precision)},
-                       {"learning_rate", optimizer.learning_rate},
-                       {"beta1", optimizer.beta1},
-                       {"beta2", optimizer.beta2},
-                       {"epsilon", optimizer.epsilon},
-                       {"weight_decay", optimizer.weight_decay},
-                       {"clip", optimizer.clip},
-                       {"warmup", optimizer.warmup}})
-      .dump();
+  return {{"steps", settings.steps},
+          {"batch", settings.batch},
+          {"seed", settings.seed},
+          {"precision", name(settings.precision)},
+          {"learning_rate", optimizer.learning_rate},
+          {"beta1", optimizer.beta1},
+          {"beta2", optimizer.beta2},
+          {"epsilon", optimizer.epsilon},
+          {"weight_decay", optimizer.weight_decay},
+          {"clip", optimizer.clip},
+          {"warmup", optimizer.warmup}};
+}
+
+std::string to_json(const TrainingSettings& settings) {
+  return json_of(settings).dump();
 }
 
 TrainingSettings settings_from_json(const std::string& text) {
   constexpr int64_t kMostSteps = 1'000'000'000;
   constexpr int64_t kLargestBatch = 65536;
+  nlohmann::json parsed;
+  std::string wrong;
+  if (!keel::parse_json(text, &parsed, &wrong)) {
+    throw std::runtime_error("not a training's settings: " + wrong);
+  }
   try {
-    const ordered_json json = ordered_json::parse(text);
+    const keel::JsonValue json(parsed);
     const auto count = [&](const char* key, int64_t smallest, int64_t largest) {
-      return within(key, integer(json, key), smallest, largest);
+      return within(key, json.at(key).integer(), smallest, largest);
     };
     const auto real = [&](const char* key, double largest) {
-      return within(key, number(json, key), 0.0, largest);
+      return within(key, json.at(key).number(), 0.0, largest);
     };
     TrainingSettings settings;
     settings.steps = count("steps", 1, kMostSteps);
     settings.batch = count("batch", 1, kLargestBatch);
-    const std::string precision = json.at("precision");
+    const std::string precision = json.at("precision").text();
     settings.precision =
         precision == name(Precision::kBFloat16) ? Precision::kBFloat16 : Precision::kFloat32;
     if (precision != name(settings.precision)) {

@@ -4,6 +4,7 @@
 #define KEEL_SAMPLES_TRAIN_GPT_SETTINGS_H_
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "samples/train_gpt/config.h"
@@ -21,6 +22,7 @@ struct TrainingSettings {
 
 // One line of JSON, whose keys are the command line's options where there are such, and back, but
 // for the seed; the latter throws std::runtime_error.
+nlohmann::ordered_json json_of(const TrainingSettings& settings);
 std::string to_json(const TrainingSettings& settings);
 TrainingSettings settings_from_json(const std::string& text);
 

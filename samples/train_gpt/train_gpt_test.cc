@@ -372,6 +372,19 @@ TEST(Config, ComesBackFromJson) {
   EXPECT_THROW(config_from_json("["), std::runtime_error);
 }
 
+TEST(Config, SaysInPlainWordsWhatIsWrong) {
+  const auto message = [](const std::string& text) {
+    return message_of<std::runtime_error>([&] { config_from_json(text); });
+  };
+  EXPECT_EQ(message("{}"), "not a model's config: architecture is missing");
+  EXPECT_EQ(message("["), "not a model's config: it ends too early, at line 1, column 2");
+  EXPECT_EQ(message("7"), "not a model's config: it is 7, not an object");
+  EXPECT_EQ(message(R"({"layers": 1, "layers": 2})"),
+            "not a model's config: the key 'layers' is there twice");
+  EXPECT_EQ(message_of<std::runtime_error>([] { settings_from_json(R"({"steps": "3"})"); }),
+            "not a training's settings: steps is a string, not a whole number of 64 bits");
+}
+
 TEST(Config, RefusesWhatIsNoNumber) {
   for (const auto& [right, wrong] :
        {std::pair("\"layers\":2", "\"layers\":2.7"), std::pair("\"layers\":2", "\"layers\":true"),
@@ -382,7 +395,7 @@ TEST(Config, RefusesWhatIsNoNumber) {
     ASSERT_NE(text.find(right), std::string::npos) << text;
     text.replace(text.find(right), std::string(right).size(), wrong);
     const std::string message = message_of<std::runtime_error>([&] { config_from_json(text); });
-    EXPECT_NE(message.find(" is not a"), std::string::npos) << wrong << ": " << message;
+    EXPECT_NE(message.find(", not a"), std::string::npos) << wrong << ": " << message;
   }
 }
 

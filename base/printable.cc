@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tensorfile/printable.h"
+#include "base/printable.h"
 
 #include <cstddef>
 #include <cstdint>
 
-namespace keel::tensorfile {
+namespace keel {
 namespace {
 
 // Bytes of the well-formed UTF-8 character at the start of |text|, and the character; 0 bytes if
@@ -62,4 +62,4 @@ std::string printable(std::string_view text) {
   return out;
 }
 
-}  // namespace keel::tensorfile
+}  // namespace keel
