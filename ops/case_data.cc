@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <keel/plugin_kit.hpp>
 #include <limits>
 #include <numbers>
@@ -70,6 +71,13 @@ double special(keel_dtype dtype, uint64_t bits) {
   return sign_of(bits) * values[bits >> 1 & 7];
 }
 
+// Infinities, what is huge, and arguments about where e^x and e^-x leave float32.
+double extreme(keel_dtype dtype, uint64_t bits) {
+  const double largest = float_limits(dtype).largest;
+  const double values[] = {kNaN, kInfinity, largest, largest / 16, 104, 88.5, 87.25, 40};
+  return sign_of(bits) * values[bits >> 1 & 7];
+}
+
 // Halfway between two neighbours of bfloat16 or float16, or one float32 step beside;
 // the exponents reach beyond float16's range on both sides.
 double tie(uint64_t bits) {
@@ -112,7 +120,44 @@ double boundary(const CaseTensor& tensor, uint64_t element) {
   return std::floor(part * part * static_cast<double>(tensor.bound));
 }
 
-double draw(const CaseTensor& tensor, uint64_t bits) {
+int64_t row_of(const CaseTensor& tensor, uint64_t element) {
+  return tensor.bound <= 0 ? 0 : static_cast<int64_t>(element) / tensor.bound;
+}
+
+// What the row of |element| lies around, of kOffset and kOffsetLogits: no round numbers, for sums
+// of them to be rounded.
+double row_offset(const CaseTensor& tensor, uint64_t element) {
+  constexpr double kOffsets[] = {120000.3, -12345678, 9876.54, 100.3,
+                                 -31234.5, 1234567.8, -1e8,    299.7};
+  constexpr double kFloat16Offsets[] = {20016, -9876.54, 1234.5, 100.3, -299.7};
+  const auto row = static_cast<size_t>(row_of(tensor, element));
+  return round_to_dtype(tensor.dtype == KEEL_FLOAT16
+                            ? kFloat16Offsets[row % std::size(kFloat16Offsets)]
+                            : kOffsets[row % std::size(kOffsets)],
+                        tensor.dtype);
+}
+
+// One row in three is constant.
+double beside_offset(const CaseTensor& tensor, uint64_t element, uint64_t bits) {
+  const double offset = row_offset(tensor, element);
+  const int digits = tensor.dtype == KEEL_FLOAT16 ? 10 : tensor.dtype == KEEL_BFLOAT16 ? 7 : 23;
+  const double unit = std::ldexp(1.0, std::ilogb(offset) - digits);
+  return row_of(tensor, element) % 3 == 0 ? offset : offset + unit * static_cast<double>(bits & 3);
+}
+
+// Rows of sizes of their own. Of the huge ones, one in five is constant.
+double by_row_size(const CaseTensor& tensor, uint64_t element, uint64_t bits) {
+  constexpr double kHugeRows[] = {0x1p64, 0x1p127, 0x1p60, 0x1p100, 0x1p63, 0x1p126, 0x1p80};
+  constexpr double kTinyRows[] = {0x1p-63, 0x1p-100, 0x1p-40, 0x1p-80, 0x1p-50};
+  const auto row = static_cast<size_t>(row_of(tensor, element));
+  const double size = tensor.distribution == Distribution::kHuge
+                          ? kHugeRows[row % std::size(kHugeRows)]
+                          : kTinyRows[row % std::size(kTinyRows)];
+  if (size > 1 && row % 5 == 4) return 0.75 * size;
+  return size * (2 * Uniforms(bits).first - 1);
+}
+
+double draw(const CaseTensor& tensor, uint64_t element, uint64_t bits) {
   switch (tensor.distribution) {
     case Distribution::kNormal:
       return normal(bits);
@@ -122,12 +167,19 @@ double draw(const CaseTensor& tensor, uint64_t bits) {
       return 0.01 + 0.99 * Uniforms(bits).first;
     case Distribution::kFar:
       return 50 + normal(bits);
+    case Distribution::kOffset:
+      return beside_offset(tensor, element, bits);
+    case Distribution::kHuge:
+    case Distribution::kTiny:
+      return by_row_size(tensor, element, bits);
     case Distribution::kWide:
       return sign_of(bits) * std::exp2(40 * Uniforms(bits).first - 20);
     case Distribution::kLogits:
       return 4 * normal(bits);
     case Distribution::kMaskedLogits:
       return bits % 5 == 0 ? -kInfinity : 4 * normal(bits);
+    case Distribution::kOffsetLogits:
+      return row_offset(tensor, element) + 4 * normal(bits);
     case Distribution::kIntegers:
       return integer(tensor.dtype, bits);
     case Distribution::kEighths:
@@ -149,6 +201,11 @@ double draw(const CaseTensor& tensor, uint64_t bits) {
       const double values[] = {kNaN, kInfinity, -kInfinity};
       return bits % 16 == 0 ? values[(bits >> 4) % 3] : normal(bits);
     }
+    case Distribution::kExtremeGates:
+      if (static_cast<int64_t>(element) % tensor.bound >= tensor.bound / 2) return normal(bits);
+      [[fallthrough]];
+    case Distribution::kExtreme:
+      return (bits >> 63) != 0 ? extreme(tensor.dtype, bits) : normal(bits);
     case Distribution::kSomeNaN:
       return bits % 16 == 0 ? kNaN : normal(bits);
     case Distribution::kSomeFarBelow:
@@ -191,8 +248,8 @@ void fill_tensor(const CaseTensor& tensor, uint64_t seed, uint64_t key, uint32_t
     } else if (tensor.distribution == Distribution::kBoundaries) {
       store_element(first, tensor.dtype, offset, boundary(tensor, element++));
     } else {
-      store_element(first, tensor.dtype, offset,
-                    draw(tensor, random_bits(seed, key, index, element++)));
+      const uint64_t bits = random_bits(seed, key, index, element);
+      store_element(first, tensor.dtype, offset, draw(tensor, element++, bits));
     }
   });
 }

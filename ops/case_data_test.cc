@@ -99,6 +99,54 @@ TEST(Distributions, SpecialHoldsEveryKind) {
   }
 }
 
+TEST(Distributions, RowsLieAroundLargeOffsetsInUnitsOfTheirLastPlace) {
+  constexpr int64_t kColumns = 64;
+  for (keel_dtype dtype : {KEEL_FLOAT32, KEEL_FLOAT16, KEEL_BFLOAT16}) {
+    SCOPED_TRACE(kit::dtype_name(dtype));
+    const std::vector<double> values = draw(Distribution::kOffset, dtype, 4096, kColumns);
+    // What belongs to a row, and the rows' numbers alone.
+    const std::vector<double> numbers = draw(Distribution::kOffset, dtype, 64, 1);
+    for (size_t row = 0; row < 64; ++row) {
+      SCOPED_TRACE(row);
+      const std::set<double> seen(values.begin() + static_cast<ptrdiff_t>(row * kColumns),
+                                  values.begin() + static_cast<ptrdiff_t>((row + 1) * kColumns));
+      const double least = *seen.begin();
+      const double unit = std::exp2(std::ilogb(least) - (dtype == KEEL_FLOAT32   ? 23
+                                                         : dtype == KEEL_FLOAT16 ? 10
+                                                                                 : 7));
+      EXPECT_GE(std::abs(least), 100);
+      EXPECT_EQ(seen.size(), row % 3 == 0 ? 1u : 4u);
+      EXPECT_LE(*seen.rbegin() - least, 3 * unit);
+      EXPECT_LE(std::abs(numbers[row] - least), 3 * unit);
+    }
+  }
+}
+
+TEST(Distributions, RowsHaveSquaresBeyondFloat32) {
+  size_t beyond = 0;
+  for (double value : draw(Distribution::kHuge, KEEL_FLOAT32, 4096, 64)) {
+    EXPECT_TRUE(std::isfinite(value));
+    beyond += value * value > 0x1p128 ? 1 : 0;
+  }
+  for (double value : draw(Distribution::kTiny, KEEL_FLOAT32, 4096, 64)) {
+    beyond += value != 0 && value * value < 0x1p-126 ? 1 : 0;
+  }
+  EXPECT_GT(beyond, 4096u);  // of twice as many
+}
+
+TEST(Distributions, OnlyGatesAreExtreme) {
+  constexpr size_t kWidth = 32;
+  const std::vector<double> values = draw(Distribution::kExtremeGates, KEEL_FLOAT32, 4096, kWidth);
+  size_t infinite = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (i % kWidth >= kWidth / 2) {
+      EXPECT_LT(std::abs(values[i]), 10);
+    }
+    infinite += std::isinf(values[i]) ? 1 : 0;
+  }
+  EXPECT_GT(infinite, 50u);
+}
+
 TEST(Distributions, ZeroesAreOfBothSigns) {
   int negative = 0;
   const std::vector<double> drawn = draw(Distribution::kZeroes);

@@ -18,9 +18,13 @@ enum class Distribution : uint8_t {
   kUniform,             // [-1, 1)
   kPositive,            // [0.01, 1): variances, and sums that only grow
   kFar,                 // mean 50, deviation 1: a mean of squares is no variance
+  kOffset,              // rows of one large number each, some with units in its last place added
+  kHuge,                // rows as large as 2^127, most of which have squares beyond float32
+  kTiny,                // rows as small as 2^-100, most of which have squares that float32 has not
   kWide,                // +-2^[-20, 20): operands of very different size
   kLogits,              // normal, deviation 4
   kMaskedLogits,        // the same, one in five minus infinity
+  kOffsetLogits,        // the same with the row's number of kOffset added
   kLogSumExp,           // of the rows of input 0, made by the reference
   kIntegers,            // every value of the dtype, of the 64-bit ones 32 bits
   kEighths,             // multiples of 1/8 up to 64: many halfway between neighbours in 8 bits
@@ -31,6 +35,8 @@ enum class Distribution : uint8_t {
   kTies,                // float32 halfway between neighbours of the 16-bit types, and beside
   kSpecial,             // NaN, infinities, both zeroes, subnormals, largest; half of all
   kNonFinite,           // normal, one in sixteen NaN or an infinity
+  kExtreme,             // NaN, infinities, largest, and about where exponentials end; half of all
+  kExtremeGates,        // the same in the first half of each row, normal in the second
   kSomeNaN,             // normal, one in sixteen NaN
   kSomeFarBelow,        // normal, one in sixteen so low that e^-x is infinite even in float64
   kSubnormal,           // subnormals of the dtype, and normals beside them
@@ -45,7 +51,9 @@ struct CaseTensor {
   std::vector<int64_t> strides;  // in elements; as many as |shape|
   uint64_t offset = 0;           // elements between the allocation and the first one
   Distribution distribution = Distribution::kNormal;
-  int64_t bound = 0;  // of kIndices, kBoundaries
+  // Of kIndices and kBoundaries; elements of a row, of kOffset, kOffsetLogits, kHuge, kTiny and
+  // kExtremeGates.
+  int64_t bound = 0;
 };
 
 struct Case {

@@ -40,17 +40,24 @@ CaseTensor placed(CaseTensor tensor, const Options& options) {
   return shifted(std::move(tensor), options.shift);
 }
 
+// Gate and up, side by side. Of what is extreme only the gates are: the products stay.
+CaseTensor gates(int64_t n, int64_t d, const Options& options) {
+  const bool is_extreme = options.distribution == D::kExtreme;
+  return dense(dtype_of(options), {n, 2 * d}, is_extreme ? D::kExtremeGates : options.distribution,
+               2 * d);
+}
+
 Case swiglu_case(int64_t n, int64_t d, const Options& options) {
   return make_case(KEEL_OP_SWIGLU, options.combination, text_of(n, d, options),
-                   {placed(dense(dtype_of(options), {n, 2 * d}, options.distribution), options)},
+                   {placed(gates(n, d, options), options)},
                    {placed(dense(dtype_of(options), {n, d}, D::kNaN), options)});
 }
 
 Case swiglu_backward_case(int64_t n, int64_t d, const Options& options) {
-  return make_case(KEEL_OP_SWIGLU_BACKWARD, options.combination, text_of(n, d, options),
-                   {placed(dense(dtype_of(options), {n, 2 * d}, options.distribution), options),
-                    placed(dense(dtype_of(options), {n, d}), options)},
-                   {placed(dense(dtype_of(options), {n, 2 * d}, D::kNaN), options)});
+  return make_case(
+      KEEL_OP_SWIGLU_BACKWARD, options.combination, text_of(n, d, options),
+      {placed(gates(n, d, options), options), placed(dense(dtype_of(options), {n, d}), options)},
+      {placed(dense(dtype_of(options), {n, 2 * d}, D::kNaN), options)});
 }
 
 std::string form_text(int64_t n, int64_t d, const Options& options) {
@@ -95,6 +102,7 @@ void add_variants(std::vector<Case>* cases, const Make& make, const Options& bas
   const std::pair<D, const char*> contents[] = {{D::kLogits, "/logits"},
                                                 {D::kWide, "/wide"},
                                                 {D::kSomeNaN, "/some_nan"},
+                                                {D::kExtreme, "/extreme"},
                                                 {D::kSubnormal, "/subnormal"}};
   for (const auto& [distribution, name] : contents) {
     // Beyond float16, or products of which it keeps few digits or none.

@@ -111,7 +111,8 @@ void add_variant(std::vector<Case>* cases, keel_op_id op, const std::string& nam
 std::vector<Case> gelu_cases_of(keel_op_id op, const std::vector<Distribution>& usual,
                                 const std::vector<Distribution>& saturated,
                                 const std::vector<Distribution>& logits,
-                                const std::vector<Distribution>& some_nan) {
+                                const std::vector<Distribution>& some_nan,
+                                const std::vector<Distribution>& extreme) {
   std::vector<Case> cases;
   for (const bool erf : {false, true}) {
     const Attributes form = {int_attribute(erf ? 1 : 0)};
@@ -119,6 +120,7 @@ std::vector<Case> gelu_cases_of(keel_op_id op, const std::vector<Distribution>& 
     add_variant(&of_form, op, "saturated", saturated, form);
     add_variant(&of_form, op, "logits", logits, form);
     add_variant(&of_form, op, "some_nan", some_nan, form);
+    add_variant(&of_form, op, "extreme", extreme, form);
     for (Case& each : of_form) {
       // Beyond float16.
       if (each.inputs[0].dtype == KEEL_FLOAT16 && each.id.ends_with("/saturated")) continue;
@@ -201,13 +203,15 @@ std::vector<Case> axpy_cases() {
 
 std::vector<Case> gelu_cases() {
   using D = Distribution;
-  return gelu_cases_of(KEEL_OP_GELU, {D::kNormal}, {D::kWide}, {D::kLogits}, {D::kSomeNaN});
+  return gelu_cases_of(KEEL_OP_GELU, {D::kNormal}, {D::kWide}, {D::kLogits}, {D::kSomeNaN},
+                       {D::kExtreme});
 }
 
 std::vector<Case> gelu_backward_cases() {
   using D = Distribution;
   return gelu_cases_of(KEEL_OP_GELU_BACKWARD, {D::kNormal, D::kNormal}, {D::kWide, D::kNormal},
-                       {D::kLogits, D::kNormal}, {D::kSomeNaN, D::kSomeNaN});
+                       {D::kLogits, D::kNormal}, {D::kSomeNaN, D::kSomeNaN},
+                       {D::kExtreme, D::kNormal});
 }
 
 std::vector<Case> adamw_cases() {

@@ -39,7 +39,13 @@ CaseTensor placed(CaseTensor tensor, const RowsOptions& options) {
 }
 
 CaseTensor input(keel_dtype dtype, Shape shape, D distribution, const RowsOptions& options) {
-  return placed(dense(dtype, std::move(shape), distribution), options);
+  const int64_t columns = shape.back();
+  return placed(dense(dtype, std::move(shape), distribution, columns), options);
+}
+
+// One number of each row.
+CaseTensor statistic(Shape shape, D distribution, const RowsOptions& options) {
+  return placed(dense(KEEL_FLOAT32, std::move(shape), distribution, /*bound=*/1), options);
 }
 
 CaseTensor output(keel_dtype dtype, Shape shape, const RowsOptions& options) {
@@ -74,15 +80,15 @@ Case layer_norm_backward_case(uint32_t combination, const Shape& shape,
                               const RowsOptions& options = {}) {
   const DtypeCombination& dtypes = find_schema(KEEL_OP_LAYER_NORM_BACKWARD)->dtypes[combination];
   const Shape row = {shape.back()};
-  return make_case(
-      KEEL_OP_LAYER_NORM_BACKWARD, combination, shape_text(shape) + options.name,
-      {input(dtypes.inputs[0], shape, D::kNormal, options),
-       input(dtypes.inputs[1], shape, options.x, options),
-       input(dtypes.inputs[2], row, D::kNormal, options),
-       input(KEEL_FLOAT32, rows_of(shape), options.x == D::kFar ? D::kFar : D::kUniform, options),
-       input(KEEL_FLOAT32, rows_of(shape), D::kPositive, options)},
-      {output(dtypes.outputs[0], shape, options), output(KEEL_FLOAT32, row, options),
-       output(KEEL_FLOAT32, row, options)});
+  const bool is_far = options.x == D::kFar || options.x == D::kOffset;
+  return make_case(KEEL_OP_LAYER_NORM_BACKWARD, combination, shape_text(shape) + options.name,
+                   {input(dtypes.inputs[0], shape, D::kNormal, options),
+                    input(dtypes.inputs[1], shape, options.x, options),
+                    input(dtypes.inputs[2], row, D::kNormal, options),
+                    statistic(rows_of(shape), is_far ? options.x : D::kUniform, options),
+                    statistic(rows_of(shape), D::kPositive, options)},
+                   {output(dtypes.outputs[0], shape, options), output(KEEL_FLOAT32, row, options),
+                    output(KEEL_FLOAT32, row, options)});
 }
 
 Case rms_norm_backward_case(uint32_t combination, const Shape& shape,
@@ -93,7 +99,7 @@ Case rms_norm_backward_case(uint32_t combination, const Shape& shape,
                    {input(dtypes.inputs[0], shape, D::kNormal, options),
                     input(dtypes.inputs[1], shape, options.x, options),
                     input(dtypes.inputs[2], row, D::kNormal, options),
-                    input(KEEL_FLOAT32, rows_of(shape), D::kPositive, options)},
+                    statistic(rows_of(shape), D::kPositive, options)},
                    {output(dtypes.outputs[0], shape, options), output(KEEL_FLOAT32, row, options)});
 }
 
@@ -108,6 +114,10 @@ std::vector<Case> rows_cases(keel_op_id op, const Make& make) {
     add({.x = D::kSomeNaN, .name = "/some_nan"});
     add({.x = D::kSubnormal, .name = "/subnormal"});
     add({.x = D::kFar, .name = "/far"});
+    // A deviation is as small as what a sum of the row is rounded by.
+    for (const Shape& shape : {Shape{61, 3}, kShape, Shape{24, 1021}, Shape{3, 65537}}) {
+      cases.push_back(make(c, shape, {.x = D::kOffset, .name = "/offset"}));
+    }
     add({.padding = 4, .name = "/padded"});
     add({.shift = 1, .name = "/unaligned"});
     add({.x = D::kZeroes, .name = "/zeroes"});
@@ -133,6 +143,11 @@ void add_forward_cases(keel_op_id op, const Make& make, std::vector<Case>* cases
     add({.eps = 3, .name = "/large_eps"});
     // Beyond the range of float16.
     if (c == 0) add({.x = D::kWide, .name = "/wide"});
+    if (find_schema(op)->dtypes[c].inputs[0] == KEEL_FLOAT16) continue;
+    for (const Shape& shape : {kShape, Shape{7, 10007}}) {
+      cases->push_back(make(c, shape, {.x = D::kHuge, .name = "/huge"}));
+      cases->push_back(make(c, shape, {.x = D::kTiny, .eps = 0, .name = "/tiny_no_eps"}));
+    }
   }
 }
 
@@ -160,7 +175,7 @@ Case softmax_case(uint32_t combination, const Shape& shape, const SoftmaxOptions
                        D::kIndices, /*bound=*/2));
   }
   return make_case(KEEL_OP_SOFTMAX, combination, shape_text(shape) + options.name,
-                   {place(dense(dtype, shape, options.x)), std::move(mask)},
+                   {place(dense(dtype, shape, options.x, shape.back())), std::move(mask)},
                    {place(dense(dtype, shape, D::kNaN))},
                    {float_attribute(options.scale), int_attribute(options.causal ? 1 : 0)});
 }
@@ -219,6 +234,8 @@ std::vector<Case> softmax_cases() {
     add({.scale = 0.3, .causal = true, .mask = O::kMaskOfAll, .name = "/causal_mask"});
     add({.x = D::kMaskedLogits, .name = "/masked"});
     add({.x = D::kFar, .name = "/far"});
+    add({.x = D::kOffsetLogits, .name = "/offset"});
+    cases.push_back(softmax_case(c, {2, 4, 10007}, {.x = D::kOffsetLogits, .name = "/offset"}));
     add({.x = D::kSomeNaN, .mask = O::kMaskOfAMatrix, .name = "/some_nan"});
     add({.x = D::kNonFinite, .causal = true, .name = "/non_finite"});
     add({.x = D::kSubnormal, .name = "/subnormal"});
@@ -249,6 +266,7 @@ std::vector<Case> softmax_backward_cases() {
     add(-0.125, {.name = "/scaled"});
     add(1, {.x = D::kSomeNaN, .name = "/some_nan"});
     add(1, {.x = D::kSubnormal, .name = "/subnormal"});
+    add(1, {.x = D::kOffset, .name = "/offset"});
     add(1, {.padding = 4, .name = "/padded"});
     add(1, {.shift = 1, .name = "/unaligned"});
     cases.push_back(in_place(softmax_backward_case(c, {3, 31, 44}, 0.5), 0, 1));

@@ -27,7 +27,7 @@ std::string rows_text(int64_t n, int64_t v, const ShardOptions& options) {
 }
 
 CaseTensor logits_tensor(keel_dtype dtype, int64_t n, int64_t v, const ShardOptions& options) {
-  CaseTensor tensor = dense(dtype, {n, v}, options.logits);
+  CaseTensor tensor = dense(dtype, {n, v}, options.logits, v);
   return options.padding == 0 ? tensor : padded(std::move(tensor), options.padding);
 }
 
@@ -62,6 +62,7 @@ std::vector<Case> shard_cases(keel_dtype dtype, Make&& make) {
   cases.push_back(make(67, 131, {.logits = D::kMaskedLogits, .name = "/masked"}));
   cases.push_back(make(257, 1, {.logits = D::kMaskedLogits, .name = "/all_masked"}));
   if (dtype != KEEL_FLOAT16) cases.push_back(make(67, 131, {.logits = D::kWide, .name = "/wide"}));
+  cases.push_back(make(67, 131, {.logits = D::kOffsetLogits, .name = "/offset"}));
   cases.push_back(make(67, 131, {.logits = D::kSomeNaN, .name = "/some_nan"}));
   cases.push_back(make(67, 1031, {.logits = D::kSomeNaN, .name = "/some_nan"}));
   cases.push_back(make(67, 131, {.padding = 5, .name = "/padded"}));

@@ -155,7 +155,7 @@ std::string rows_text(int64_t n, int64_t v, const LogitsOptions& options) {
 }
 
 CaseTensor logits_tensor(keel_dtype dtype, int64_t n, int64_t v, const LogitsOptions& options) {
-  CaseTensor tensor = dense(dtype, {n, v}, options.logits);
+  CaseTensor tensor = dense(dtype, {n, v}, options.logits, v);
   return options.padding == 0 ? tensor : padded(std::move(tensor), options.padding);
 }
 
@@ -187,6 +187,9 @@ std::vector<Case> logits_cases(keel_dtype dtype, Make&& make) {
   cases.push_back(make(67, 31, {.labels = D::kIndicesSomeOutside, .name = "/ignored"}));
   cases.push_back(make(67, 131, {.logits = D::kMaskedLogits, .name = "/masked"}));
   if (dtype != KEEL_FLOAT16) cases.push_back(make(67, 131, {.logits = D::kWide, .name = "/wide"}));
+  for (const int64_t v : {2, 131, 10007}) {
+    cases.push_back(make(16, v, {.logits = D::kOffsetLogits, .name = "/offset"}));
+  }
   cases.push_back(make(67, 131, {.logits = D::kSomeNaN, .name = "/some_nan"}));
   cases.push_back(make(67, 131, {.padding = 5, .name = "/padded"}));
   cases.push_back(make(67, 131, {.logits = D::kSubnormal, .name = "/subnormal"}));
@@ -362,6 +365,8 @@ std::vector<Case> cross_entropy_backward_cases() {
     cases.push_back(
         make_quarter(67, 31, {.logsumexp = D::kSomeFarBelow, .name = "/logsumexp_far_below"}));
     cases.push_back(in_place(make_quarter(33, 129, {}), 0, 0));
+    cases.push_back(
+        in_place(make_quarter(33, 1025, {.logits = D::kOffsetLogits, .name = "/offset"}), 0, 0));
     cases.push_back(in_place(
         make_quarter(33, 129, {.labels = D::kIndicesSomeOutside, .name = "/ignored"}), 0, 0));
   }

@@ -34,6 +34,8 @@ What holds for all of them:
 - Integers and float64 attributes aside, arithmetic is float32 unless the row says otherwise, with
   one rounding to the output's dtype at the end; NaN and infinities propagate as IEEE 754 has it.
   float32 subnormals may be flushed to zero.
+- At infinities gelu, silu and their slopes are their limits: 0 and 0 at minus infinity, infinity
+  and 1 at infinity.
 - "Error" is what conformance allows an element against the float64 reference: |want| is the
   reference's value, *scale* the size of what went into it (for a sum of k terms: sqrt(k) times the
   sum of |terms|). The bound is taken before rounding to the dtype, so that 0 means correctly

@@ -3,20 +3,56 @@
 #include "ops/reference_activation.h"
 
 #include <cmath>
+#include <limits>
 
 #include "ops/reference_functions.h"
 #include "ops/reference_workspace.h"
 
 namespace keel::ops {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+}  // namespace
 
 double sigmoid(double t) {
   return 1 / (1 + std::exp(-t));
 }
 
-// As large as the relative error of a sigmoid may grow: exp of |t| has one of |t| roundings,
-// and what lies under 2^-126 may be 0, which is 2^-108 in units of 2^-18.
+double silu(double t) {
+  return t == -kInfinity ? 0 : t * sigmoid(t);
+}
+
+double silu_slope(double t) {
+  if (std::isinf(t)) return t < 0 ? 0 : 1;
+  const double s = sigmoid(t);
+  return s * (1 + t * (1 - s));
+}
+
+namespace {
+
+// As large as the relative error of a sigmoid may grow by the roundings of t, of which e^-t has
+// |t|: one near 1 hardly moves by them.
+double roundings(double t) {
+  return std::isinf(t) ? 0 : std::abs(t) * sigmoid(-t);
+}
+
 double sigmoid_size(double t) {
-  return sigmoid(t) * (1 + std::abs(t)) + 0x1p-107;
+  return sigmoid(t) * (1 + roundings(t));
+}
+
+// A sigmoid under 2^-125 may be 0, in a product with a t of less than 2^7 where it is more: 2^-100
+// in units of 2^-18.
+constexpr double kFlushedSigmoid = 0x1p-100;
+
+}  // namespace
+
+double silu_size(double t) {
+  return (std::isinf(t) ? 0 : std::abs(t) * sigmoid_size(t)) + kFlushedSigmoid;
+}
+
+double silu_slope_size(double t) {
+  return sigmoid_size(t) * (1 + roundings(t)) + kFlushedSigmoid;
 }
 
 namespace {
@@ -34,10 +70,12 @@ double twice_u(double t) {
 }  // namespace
 
 double gelu(bool erf, double t) {
+  if (t == -kInfinity) return 0;
   return erf ? 0.5 * t * std::erfc(-kRootHalf * t) : t * sigmoid(twice_u(t));
 }
 
 double gelu_slope(bool erf, double t) {
+  if (std::isinf(t)) return t < 0 ? 0 : 1;
   if (erf) {
     return 0.5 * std::erfc(-kRootHalf * t) + t * kDensityAtZero * std::exp(-0.5 * t * t);
   }
@@ -49,6 +87,7 @@ double gelu_slope(bool erf, double t) {
 // Of gelu(t), as large as its relative error may grow: the lower tail is an exponential of some
 // t^2 roundings, and what lies under 2^-122 may be 0, which is 2^-104 in units of 2^-18.
 double gelu_size(bool erf, double t) {
+  if (std::isinf(t)) return 0x1p-104;
   return std::abs(gelu(erf, t)) * (t < 0 ? 1 + t * t : 1) + 0x1p-104;
 }
 
@@ -66,7 +105,8 @@ void gelu_reference(Workspace& w) {
   for (size_t i = 0; i < w.count(); ++i) {
     const double x = w.in(0)[i];
     w.out(0)[i] = gelu(w.integer(0) != 0, x);
-    w.size(0)[i] = std::abs(x);  // 1 + tanh and 1 + erf cancel to the left of 0
+    // 1 + tanh and 1 + erf cancel to the left of 0.
+    w.size(0)[i] = std::isinf(x) ? 0 : std::abs(x);
   }
 }
 
@@ -85,8 +125,8 @@ void swiglu_reference(Workspace& w) {
     const size_t at = i / d * 2 * d + i % d;
     const double gate = w.in(0)[at];
     const double up = w.in(0)[at + d];
-    w.out(0)[i] = gate * sigmoid(gate) * up;
-    w.size(0)[i] = std::abs(gate * up) * sigmoid_size(gate);
+    w.out(0)[i] = silu(gate) * up;
+    w.size(0)[i] = std::abs(up) * silu_size(gate);
   }
 }
 
@@ -97,11 +137,10 @@ void swiglu_backward_reference(Workspace& w) {
     const double gate = w.in(0)[at];
     const double up = w.in(0)[at + d];
     const double dy = w.in(1)[i];
-    const double s = sigmoid(gate);
-    w.out(0)[at] = dy * up * s * (1 + gate * (1 - s));
-    w.size(0)[at] = std::abs(dy * up) * sigmoid_size(gate) * (1 + std::abs(gate) * (1 - s));
-    w.out(0)[at + d] = dy * gate * s;
-    w.size(0)[at + d] = std::abs(dy * gate) * sigmoid_size(gate);
+    w.out(0)[at] = dy * up * silu_slope(gate);
+    w.size(0)[at] = std::abs(dy * up) * silu_slope_size(gate);
+    w.out(0)[at + d] = dy * silu(gate);
+    w.size(0)[at + d] = std::abs(dy) * silu_size(gate);
   }
 }
 
@@ -116,7 +155,7 @@ void bias_gelu_reference(Workspace& w) {
     w.out(0)[i] = gelu(erf, t);
     w.size(0)[i] = gelu_size(erf, t);
     // The sum may cancel; without a bias it is exact.
-    if (biased) {
+    if (biased && std::isfinite(t)) {
       w.size(0)[i] += std::abs(gelu_slope(erf, t)) * (std::abs(x) + std::abs(bias));
     }
   }

@@ -8,9 +8,14 @@
 namespace keel::ops {
 
 double sigmoid(double t);
-double sigmoid_size(double t);
+// 0 at minus infinity, infinity at infinity.
+double silu(double t);
+double silu_size(double t);
+// 0 at minus infinity, 1 at infinity.
+double silu_slope(double t);
+double silu_slope_size(double t);
 
-// By erf, or else by tanh.
+// By erf, or else by tanh; at infinities as silu.
 double gelu(bool erf, double t);
 double gelu_slope(bool erf, double t);
 double gelu_size(bool erf, double t);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <keel/plugin_kit.hpp>
+#include <limits>
 #include <numeric>
 
 #include "ops/case_builder.h"
@@ -101,6 +102,32 @@ TEST(SwigluReference, Gradient) {
   const std::vector<double> want = central_differences(
       &x.values, [&] { return dot(run(KEEL_OP_SWIGLU, {&x.tensor}, y.tensor), dy.values); });
   expect_near(run(KEEL_OP_SWIGLU_BACKWARD, {&x.tensor, &dy.tensor}, dx.tensor), want, 1e-5);
+}
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+TEST(SwigluReference, GatesBeyondAllBoundsGiveTheLimits) {
+  Floats x({5, 2}, {-kInfinity, 1, -3e38f, 1, 1e37f, 1, 3e38f, 1, kInfinity, 1});
+  Floats dy({5, 1}, {1, 1, 1, 1, 1});
+  Floats y({5, 1}, std::vector<float>(5));
+  Floats dx({5, 2}, std::vector<float>(10));
+  const std::vector<double> silu = {0, 0, 1e37f, 3e38f, kInfinity};
+  EXPECT_EQ(run(KEEL_OP_SWIGLU, {&x.tensor}, y.tensor), silu);
+  const auto got = run(KEEL_OP_SWIGLU_BACKWARD, {&x.tensor, &dy.tensor}, dx.tensor);
+  EXPECT_EQ(got, (std::vector<double>{0, silu[0], 0, silu[1], 1, silu[2], 1, silu[3], 1, silu[4]}));
+}
+
+TEST(BiasGeluReference, ArgumentsBeyondAllBoundsGiveTheLimits) {
+  Floats x({1, 4}, {-kInfinity, -3e38f, 3e38f, kInfinity});
+  Floats dy({1, 4}, {1, 1, 1, 1});
+  Floats y({1, 4}, std::vector<float>(4));
+  for (const int64_t form : {0, 1}) {
+    EXPECT_EQ(run(KEEL_OP_BIAS_GELU, {&x.tensor, nullptr}, y.tensor, {int_attribute(form)}),
+              (std::vector<double>{0, 0, 3e38f, kInfinity}));
+    EXPECT_EQ(run(KEEL_OP_BIAS_GELU_BACKWARD, {&x.tensor, nullptr, &dy.tensor}, y.tensor,
+                  {int_attribute(form)}),
+              (std::vector<double>{0, 0, 1, 1}));
+  }
 }
 
 TEST(BiasGeluReference, AtKnownPoints) {

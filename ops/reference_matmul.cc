@@ -16,17 +16,15 @@ namespace {
 enum { kNoActivation, kGeluByTanh, kGeluByErf, kSilu };
 
 double activation_of(int64_t activation, double t) {
-  return activation == kSilu ? t * sigmoid(t) : gelu(activation == kGeluByErf, t);
+  return activation == kSilu ? silu(t) : gelu(activation == kGeluByErf, t);
 }
 
 double activation_slope(int64_t activation, double t) {
-  if (activation != kSilu) return gelu_slope(activation == kGeluByErf, t);
-  return sigmoid(t) * (1 + t * sigmoid(-t));
+  return activation == kSilu ? silu_slope(t) : gelu_slope(activation == kGeluByErf, t);
 }
 
 double activation_size(int64_t activation, double t) {
-  return activation == kSilu ? std::abs(t) * sigmoid_size(t)
-                             : gelu_size(activation == kGeluByErf, t);
+  return activation == kSilu ? silu_size(t) : gelu_size(activation == kGeluByErf, t);
 }
 
 // The activation of a sum |*value| of size |*size| in the places of both.
@@ -34,7 +32,7 @@ void activate(int64_t activation, double* value, double* size) {
   const double t = *value;
   if (activation == kNoActivation || std::isnan(t)) return;
   if (std::isinf(t)) {
-    *value = t < 0 ? 0 : t;  // the limits
+    *value = activation_of(activation, t);
     *size = 0;
     return;
   }

@@ -13,6 +13,27 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
+// From this size on a logsumexp in float32 is rounded by more than 2^-19, and so are the
+// probabilities by it.
+constexpr double kLargeLogSumExp = 64;
+// How far off, in units of itself, a logsumexp is its row's: 2^-18 are what cross_entropy may be.
+constexpr double kRoundedLogSumExp = 0x1p-17;
+
+// The sum of e^logit over a row, as e^top times |total|.
+struct RowSum {
+  explicit RowSum(std::span<const double> row) {
+    // NaN is the largest: a row that has one is not taken for one of minus infinity alone.
+    for (double logit : row) {
+      if (!std::isnan(top) && !(logit <= top)) top = logit;
+    }
+    double total = 0;
+    for (double logit : row) total += std::exp(logit - top);
+    log_of_total = std::log(total);
+  }
+  double top = -kInfinity;
+  double log_of_total = 0;
+};
+
 }  // namespace
 
 void sum_reference(Workspace& w) {
@@ -63,16 +84,10 @@ void cross_entropy_reference(Workspace& w) {
   const auto v = static_cast<size_t>(w.extent(0, 1));
   for (size_t i = 0; i < w.count(); ++i) {
     const std::span<const double> row(w.in(0).data() + i * v, v);
-    // NaN is the largest: a row that has one is not taken for one of minus infinity alone.
-    double top = -kInfinity;
-    for (double logit : row) {
-      if (!std::isnan(top) && !(logit <= top)) top = logit;
-    }
-    double total = 0;
-    for (double logit : row) total += std::exp(logit - top);
-    const double logsumexp = top == -kInfinity ? top : top + std::log(total);
+    const RowSum sum(row);
+    const double logsumexp = sum.top == -kInfinity ? sum.top : sum.top + sum.log_of_total;
     w.out(1)[i] = logsumexp;
-    w.size(1)[i] = std::abs(top) + std::abs(std::log(total)) + 1;
+    w.size(1)[i] = std::abs(sum.top) + std::abs(sum.log_of_total) + 1;
     const double label = w.in(1)[i];
     if (label < 0 || label >= static_cast<double>(v)) continue;
     const double logit = row[static_cast<size_t>(label)];
@@ -86,14 +101,22 @@ void cross_entropy_backward_reference(Workspace& w) {
   for (size_t i = 0; i < w.in(1).size(); ++i) {
     const double label = w.in(1)[i];
     if (label < 0 || label >= static_cast<double>(v)) continue;
+    const std::span<const double> row(w.in(0).data() + i * v, v);
     const double logsumexp = w.in(2)[i];
+    const RowSum sum(row);
+    const bool is_of_row = std::abs(logsumexp) >= kLargeLogSumExp &&
+                           std::abs(logsumexp - (sum.top + sum.log_of_total)) <
+                               kRoundedLogSumExp * std::abs(logsumexp);
     for (size_t j = 0; j < v; ++j) {
-      const double logit = w.in(0)[i * v + j];
-      const double probability = std::exp(logit - logsumexp);
+      const double logit = row[j];
+      const double probability =
+          std::exp(is_of_row ? (logit - sum.top) - sum.log_of_total : logit - logsumexp);
       const double one = j == static_cast<size_t>(label) ? 1 : 0;
       w.out(0)[i * v + j] = w.real(0) * (probability - one);
       // The exponent is rounded in units of its operands; a masked logit has none.
-      const double exponent = probability == 0 ? 0 : 1 + std::abs(logit) + std::abs(logsumexp);
+      const double operands = is_of_row ? std::abs(logit - sum.top) + std::abs(sum.log_of_total)
+                                        : std::abs(logit) + std::abs(logsumexp);
+      const double exponent = probability == 0 ? 0 : 1 + operands;
       w.size(0)[i * v + j] = std::abs(w.real(0)) * (probability * exponent + one);
     }
   }

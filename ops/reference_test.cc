@@ -384,6 +384,35 @@ TEST(Gradient, CrossEntropy) {
       want, 1e-6);
 }
 
+// Gradients of three logits that have |offset| in common, the second the label, by the logsumexp
+// that float32 leaves of theirs, and |beside|.
+std::vector<double> gradients_at(float offset, float beside) {
+  Host logits({1, 3}, std::vector<float>{offset, offset + 16, offset - 8});
+  Host labels({1}, std::vector<int32_t>{1});
+  const double sum = 1 + std::exp(logits.floats[1] - logits.floats[0]) +
+                     std::exp(logits.floats[2] - logits.floats[0]);
+  Host logsumexp({1}, std::vector<float>{static_cast<float>(offset + std::log(sum)) + beside});
+  Host dlogits({1, 3}, std::vector<float>(3));
+  return run(KEEL_OP_CROSS_ENTROPY_BACKWARD, {&logits.tensor, &labels.tensor, &logsumexp.tensor},
+             {&dlogits.tensor}, {float_attribute(1)})
+      .outputs[0]
+      .values;
+}
+
+TEST(Gradient, OfCrossEntropyAddsUpToZeroAtAnyOffset) {
+  for (const float offset : {1e3f, -1e5f, 1e5f, 1e8f}) {
+    SCOPED_TRACE(offset);
+    const std::vector<double> got = gradients_at(offset, 0);
+    EXPECT_NEAR(got[0] + got[1] + got[2], 0, 1e-9);
+    EXPECT_GT(got[0], 0);
+  }
+}
+
+TEST(Gradient, OfCrossEntropyIsByTheLogSumGivenWhereThatIsAnother) {
+  EXPECT_NEAR(gradients_at(1e5f, -2)[1], std::exp(2) - 1, 0.05);
+  EXPECT_NEAR(gradients_at(1, 1e-3f)[1], std::exp(-1e-3) - 1, 1e-5);
+}
+
 // ---- comparison ---------------------------------------------------------------------------
 
 TEST(ElementMatches, ZeroToleranceMeansCorrectlyRounded) {

@@ -84,7 +84,8 @@ constinit const Schema kLayerNorm = {
     KEEL_OP_LAYER_NORM,
     "layer_norm",
     "of each row of x: mean and variance v over its d elements, rstd = 1 / sqrt(v + eps), y = (x "
-    "- mean) * rstd * gamma + beta",
+    "- mean) * rstd * gamma + beta. x may be of any finite size: squares that leave the range of "
+    "float32 are taken of scaled elements",
     kLayerNormInputs,
     kLayerNormOutputs,
     kEpsAttributes,
@@ -98,7 +99,8 @@ constinit const Schema kLayerNormBackward = {
     "layer_norm_backward",
     "with xhat = (x - mean) * rstd, g = dy * gamma and <> the mean over a row: dx = rstd * (g - "
     "<g> - xhat * <g * xhat>); dgamma = the sum of dy * xhat over all rows and dbeta that of dy, "
-    "in an order that is fixed for a shape",
+    "in an order that is fixed for a shape. What x - mean or xhat overflow to is not scaled, and "
+    "an rstd below 2^-126, of an x beyond 2^126, may be taken for 0",
     kLayerNormBackwardInputs,
     kLayerNormBackwardOutputs,
     {},
@@ -107,23 +109,25 @@ constinit const Schema kLayerNormBackward = {
     check_layer_norm_backward,
     layer_norm_backward_cases,
     layer_norm_backward_reference};
-constinit const Schema kRmsNorm = {
-    KEEL_OP_RMS_NORM,
-    "rms_norm",
-    "of each row of x: rstd = 1 / sqrt(the mean of x^2 + eps), y = x * rstd * gamma",
-    kRmsNormInputs,
-    kRmsNormOutputs,
-    kEpsAttributes,
-    kRmsNormDtypes,
-    f32,
-    check_rms_norm,
-    rms_norm_cases,
-    rms_norm_reference};
+constinit const Schema kRmsNorm = {KEEL_OP_RMS_NORM,
+                                   "rms_norm",
+                                   "of each row of x: rstd = 1 / sqrt(the mean of x^2 + eps), y = "
+                                   "x * rstd * gamma. x may be of any "
+                                   "finite size, as in layer_norm",
+                                   kRmsNormInputs,
+                                   kRmsNormOutputs,
+                                   kEpsAttributes,
+                                   kRmsNormDtypes,
+                                   f32,
+                                   check_rms_norm,
+                                   rms_norm_cases,
+                                   rms_norm_reference};
 constinit const Schema kRmsNormBackward = {
     KEEL_OP_RMS_NORM_BACKWARD,
     "rms_norm_backward",
     "with xhat = x * rstd, g = dy * gamma and <> the mean over a row: dx = rstd * (g - xhat * <g "
-    "* xhat>); dgamma = the sum of dy * xhat over all rows, in an order that is fixed for a shape",
+    "* xhat>); dgamma = the sum of dy * xhat over all rows, in an order that is fixed for a shape. "
+    "xhat and rstd as in layer_norm_backward",
     kRmsNormBackwardInputs,
     kRmsNormBackwardOutputs,
     {},

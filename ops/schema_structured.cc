@@ -157,8 +157,10 @@ constinit const Schema kCrossEntropy = {
 constinit const Schema kCrossEntropyBackward = {
     KEEL_OP_CROSS_ENTROPY_BACKWARD,
     "cross_entropy_backward",
-    "dlogits[i,j] = scale * (exp(logits[i,j] - logsumexp[i]) - (j == labels[i])); rows to "
-    "ignore give 0",
+    "dlogits[i,j] = scale * (p[i,j] - (j == labels[i])), p[i,j] = exp(logits[i,j] - "
+    "logsumexp[i]); rows to ignore give 0. A logsumexp of 64 or more in size that differs "
+    "from its row's own by less than 2^-17 of itself stands for that one, unrounded: p adds up to "
+    "1 then, whatever number is common to the logits of a row",
     kCrossEntropyBackwardInputs,
     kCrossEntropyBackwardOutputs,
     kCrossEntropyBackwardAttributes,

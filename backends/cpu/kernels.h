@@ -107,8 +107,13 @@ double sum_f32(const float* x, int64_t count);
 void sum_rows_f32(const float* x, int64_t rows, int64_t columns, int64_t stride, float* y);
 // log of the sum of exp(x[j]).
 double log_sum_exp_f32(const float* x, int64_t count);
+struct LogSum {
+  float value;
+  float rest = 0;  // what rounding took off
+};
 // out[j] = scale * exp(x[j] - log_sum), infinities included.
-void scaled_softmax_f32(const float* x, float log_sum, float scale, float* out, int64_t count);
+void scaled_softmax_f32(const float* x, const LogSum& log_sum, float scale, float* out,
+                        int64_t count);
 // The sum of x[j]^2: the squares in float32, else as sum_f32.
 double sum_of_squares_f32(const float* x, int64_t count);
 // The sum of a[j] * b[j]. What is left over a multiple of the vectors' length is summed in float64.

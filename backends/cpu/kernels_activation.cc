@@ -165,24 +165,29 @@ HWY_INLINE V sigmoid(D d, V t, V exponential) {
   return hn::IfThenElse(hn::IsNaN(t), t, result);
 }
 
+// Spares an infinity times 0.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V silu(D d, V t, V s) {
+  return hn::IfThenZeroElse(hn::Lt(t, hn::Set(d, -88.0f)), hn::Mul(t, s));
+}
+
 void swiglu_f32(const float* gate, const float* up, float* y, int64_t count) {
   for_each_vector(count, [&](auto d, int64_t i) HWY_ATTR {
     const auto t = hn::LoadU(d, gate + i);
     const auto s = sigmoid(d, t, exp_minus(d, t));
-    hn::StoreU(hn::Mul(hn::Mul(t, s), hn::LoadU(d, up + i)), d, y + i);
+    hn::StoreU(hn::Mul(silu(d, t, s), hn::LoadU(d, up + i)), d, y + i);
   });
 }
 
 void silu_f32(const float* x, float* y, int64_t count) {
   for_each_vector(count, [&](auto d, int64_t i) HWY_ATTR {
     const auto t = hn::LoadU(d, x + i);
-    const auto result = hn::Mul(t, sigmoid(d, t, exp_minus(d, t)));
-    // Spares an infinity times 0.
-    hn::StoreU(hn::IfThenZeroElse(hn::Lt(t, hn::Set(d, -88.0f)), result), d, y + i);
+    hn::StoreU(silu(d, t, sigmoid(d, t, exp_minus(d, t))), d, y + i);
   });
 }
 
-// silu'(t) = s (1 + t (1 - s)), where 1 - s = exp(-t) s has no cancellation.
+// silu'(t) = s (1 + t (1 - s)), where 1 - s = exp(-t) s has no cancellation. t is held
+// where exp(-t) is, which spares an infinity times 0.
 void swiglu_backward_f32(const float* gate, const float* up, const float* dy, float* dgate,
                          float* dup, int64_t count) {
   for_each_vector(count, [&](auto d, int64_t i) HWY_ATTR {
@@ -192,9 +197,10 @@ void swiglu_backward_f32(const float* gate, const float* up, const float* dy, fl
     const auto exponential = exp_minus(d, t);
     const auto s = sigmoid(d, t, exponential);
     const auto rest = hn::Mul(exponential, s);
-    const auto slope = hn::Mul(s, hn::MulAdd(t, rest, hn::Set(d, 1.0f)));
+    const auto held = hn::Clamp(t, hn::Set(d, -88.0f), hn::Set(d, 88.0f));
+    const auto slope = hn::Mul(s, hn::MulAdd(held, rest, hn::Set(d, 1.0f)));
     hn::StoreU(hn::Mul(hn::Mul(gradient, u), slope), d, dgate + i);
-    hn::StoreU(hn::Mul(gradient, hn::Mul(t, s)), d, dup + i);
+    hn::StoreU(hn::Mul(gradient, silu(d, t, s)), d, dup + i);
   });
 }
 

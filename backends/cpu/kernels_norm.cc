@@ -93,10 +93,13 @@ double mean_square(const ReadFloats& x, int64_t count) {
   });
 }
 
-// The difference first: x and the mean may be large and close.
+// The difference first: x and the mean may be large and close. As many instructions as without a
+// scale and shift.
 template <class D, typename Element>
 HWY_INLINE hn::Vec<D> normalised(D d, const NormFactors& factors, const Element* x) {
-  return hn::Mul(hn::Sub(load_floats(d, x), hn::Set(d, factors.mean)), hn::Set(d, factors.rstd));
+  const auto deviation =
+      hn::MulSub(load_floats(d, x), hn::Set(d, factors.scale), hn::Set(d, factors.mean));
+  return hn::MulAdd(deviation, hn::Set(d, factors.rstd), hn::Set(d, factors.shift));
 }
 
 // One block, or a row.
@@ -275,6 +278,29 @@ Moments moments(const ReadFloats& x, int64_t count) {
 
 double mean_square(const ReadFloats& x, int64_t count) {
   return HWY_DYNAMIC_DISPATCH(mean_square)(x, count);
+}
+
+namespace {
+
+// The mean of term(x[j]).
+template <typename Term>
+double mean_of(const ReadFloats& x, int64_t count, const Term& term) {
+  double sum = 0;
+  x.for_each_block(count, [&](int64_t, const float* block, int64_t width) {
+    for (int64_t i = 0; i < width; ++i) sum += term(static_cast<double>(block[i]));
+  });
+  return sum / static_cast<double>(count);
+}
+
+}  // namespace
+
+Moments moments_in_float64(const ReadFloats& x, int64_t count) {
+  const double mean = mean_of(x, count, [](double value) { return value; });
+  return {mean, mean_of(x, count, [=](double value) { return (value - mean) * (value - mean); })};
+}
+
+double mean_square_in_float64(const ReadFloats& x, int64_t count) {
+  return mean_of(x, count, [](double value) { return value * value; });
 }
 
 void normalise(const NormFactors& factors, const ReadFloats& x, const ReadFloats& gamma,

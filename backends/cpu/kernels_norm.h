@@ -21,15 +21,22 @@ Moments moments(const ReadFloats& x, int64_t count);
 // The mean of x[j]^2.
 double mean_square(const ReadFloats& x, int64_t count);
 
+// The same of any row. moments() and mean_square() have squares in float32, which rows beyond 2^63,
+// or within 2^-63, leave; these take several times as long.
+Moments moments_in_float64(const ReadFloats& x, int64_t count);
+double mean_square_in_float64(const ReadFloats& x, int64_t count);
+
 struct NormFactors {
-  float mean;  // 0: none is taken off
+  float mean;  // of scaled elements; 0: none is taken off
   float rstd;
+  float scale = 1;  // a power of two
+  float shift = 0;
 };
-// y[j] = (x[j] - mean) * rstd * gamma[j] + beta[j]; |beta| may be none.
+// y[j] = ((x[j] * scale - mean) * rstd + shift) * gamma[j] + beta[j]; |beta| may be none.
 void normalise(const NormFactors& factors, const ReadFloats& x, const ReadFloats& gamma,
                const ReadFloats& beta, const WrittenFloats& y, int64_t count);
-// dx of one row; adds dy * xhat to |dgamma| and dy to |dbeta|, which is NULL where no mean was
-// taken off.
+// dx of one row, without a scale or shift; adds dy * xhat to |dgamma| and dy to |dbeta|, which is
+// NULL where no mean was taken off.
 void normalise_backward(const NormFactors& factors, const ReadFloats& dy, const ReadFloats& x,
                         const ReadFloats& gamma, const WrittenFloats& dx, float* dgamma,
                         float* dbeta, int64_t count);

@@ -153,6 +153,38 @@ TEST_P(NormKernels, NormaliseWithAndWithoutBeta) {
       y, [&](size_t i) { return (from[i] - 0.25) * 1.5 * factor[i]; }, 1e-6);
 }
 
+TEST_P(NormKernels, NormaliseScaledAndShifted) {
+  const Row x(dtype_, 1), gamma(dtype_, 2), beta(dtype_, 3);
+  const auto from = x.values(), factor = gamma.values(), offset = beta.values();
+  const NormFactors factors = {.mean = 0.25f, .rstd = 1.5f, .scale = 0.5f, .shift = -0.125f};
+  Row y(dtype_);
+  normalise(factors, x.read(), gamma.read(), beta.read(), y.written(), kCount);
+  expect_near(
+      y, [&](size_t i) { return ((from[i] * 0.5 - 0.25) * 1.5 - 0.125) * factor[i] + offset[i]; },
+      1e-6);
+}
+
+TEST_P(NormKernels, MomentsInFloat64OfWhatFloat32HasNoSquaresOf) {
+  if (dtype_ == KEEL_FLOAT16) GTEST_SKIP() << "float16 has no number whose square float32 lacks";
+  for (const float size : {0x1p126f, 0x1p-100f}) {
+    std::mt19937 generator(1);
+    std::uniform_real_distribution<float> uniform(-size, size);
+    std::vector<float> drawn(kCount);
+    for (float& value : drawn) value = uniform(generator);
+    Row x(dtype_);
+    x.set(drawn);
+    const std::vector<double> values = x.values();
+    double mean = 0, variance = 0, square = 0;
+    for (const double value : values) mean += value / kCount;
+    for (const double value : values) variance += (value - mean) * (value - mean) / kCount;
+    for (const double value : values) square += value * value / kCount;
+    const Moments got = moments_in_float64(x.read(), kCount);
+    EXPECT_NEAR(got.mean, mean, 1e-9 * size);
+    EXPECT_NEAR(got.variance, variance, 1e-9 * variance);
+    EXPECT_NEAR(mean_square_in_float64(x.read(), kCount), square, 1e-9 * square);
+  }
+}
+
 TEST_P(NormKernels, GradientsAddToTheSumsOfTheirColumns) {
   const Row dy(dtype_, 1), x(dtype_, 2), gamma(dtype_, 3);
   const auto gradient = dy.values(), from = x.values(), factor = gamma.values();

@@ -64,6 +64,13 @@ struct ShiftedExp {
     return exp(d, hn::Sub(value, hn::Set(d, shift)));
   }
 };
+struct ShiftedTwiceExp {
+  float shift, rest;
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V value) const {
+    return exp(d, hn::Sub(hn::Sub(value, hn::Set(d, shift)), hn::Set(d, rest)));
+  }
+};
 struct Square {
   template <class D, class V>
   HWY_INLINE V operator()(D, V value) const {
@@ -168,10 +175,12 @@ double log_sum_exp_f32(const float* x, int64_t count) {
   return static_cast<double>(top) + std::log(sum);
 }
 
-void scaled_softmax_f32(const float* x, float log_sum, float scale, float* out, int64_t count) {
+// out[j] = scale * shifted_exp(x[j]).
+template <class Exp>
+HWY_INLINE void scaled_exponentials(const float* x, Exp shifted_exp, float scale, float* out,
+                                    int64_t count) {
   const hn::ScalableTag<float> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const ShiftedExp shifted_exp{log_sum};
   int64_t i = 0;
   for (; i + lanes <= count; i += lanes) {
     hn::StoreU(hn::Mul(hn::Set(d, scale), shifted_exp(d, hn::LoadU(d, x + i))), d, out + i);
@@ -179,6 +188,15 @@ void scaled_softmax_f32(const float* x, float log_sum, float scale, float* out, 
   const hn::CappedTag<float, 1> one;
   for (; i < count; ++i) {
     hn::StoreU(hn::Mul(hn::Set(one, scale), shifted_exp(one, hn::LoadU(one, x + i))), one, out + i);
+  }
+}
+
+void scaled_softmax_f32(const float* x, const LogSum& log_sum, float scale, float* out,
+                        int64_t count) {
+  if (log_sum.rest == 0) {
+    scaled_exponentials(x, ShiftedExp{log_sum.value}, scale, out, count);
+  } else {
+    scaled_exponentials(x, ShiftedTwiceExp{log_sum.value, log_sum.rest}, scale, out, count);
   }
 }
 
@@ -210,7 +228,8 @@ double log_sum_exp_f32(const float* x, int64_t count) {
   return HWY_DYNAMIC_DISPATCH(log_sum_exp_f32)(x, count);
 }
 
-void scaled_softmax_f32(const float* x, float log_sum, float scale, float* out, int64_t count) {
+void scaled_softmax_f32(const float* x, const LogSum& log_sum, float scale, float* out,
+                        int64_t count) {
   HWY_DYNAMIC_DISPATCH(scaled_softmax_f32)(x, log_sum, scale, out, count);
 }
 

@@ -201,15 +201,30 @@ TEST_P(Kernels, Swiglu) {
         return double{dy[i]} * up[i] * sigmoid(i) * (1 + gate[i] * (1 - sigmoid(i)));
       },
       2e-6, 2e-6);
-  const float ends[] = {-std::numeric_limits<float>::max(), -100, 100,
-                        std::numeric_limits<float>::quiet_NaN()};
-  const float ones[] = {1, 1, 1, 1};
-  swiglu_backward_f32(ends, ones, ones, dgate.data(), dup.data(), 4);
-  EXPECT_EQ(dgate[0], 0);
-  EXPECT_EQ(dgate[1], 0);
-  EXPECT_EQ(dgate[2], 1);
-  EXPECT_EQ(dup[2], 100);
-  EXPECT_TRUE(std::isnan(dgate[3]) && std::isnan(dup[3]));
+}
+
+TEST_P(Kernels, SwigluOfExtremeGatesIsItsLimit) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const float ends[] = {-infinity, -std::numeric_limits<float>::max(), -100, 100, 1e37f, infinity};
+  const float wanted[] = {0, 0, 0, 100, 1e37f, infinity};
+  const float slopes[] = {0, 0, 0, 1, 1, 1};
+  for (size_t i = 0; i < std::size(ends); ++i) {
+    SCOPED_TRACE(ends[i]);
+    const std::vector<float> gate(67, ends[i]),
+        ones(67, 1.0f);  // whole vectors, and elements alone
+    std::vector<float> y(67), dgate(67), dup(67), alone(67);
+    swiglu_f32(gate.data(), ones.data(), y.data(), 67);
+    silu_f32(gate.data(), alone.data(), 67);
+    swiglu_backward_f32(gate.data(), ones.data(), ones.data(), dgate.data(), dup.data(), 67);
+    EXPECT_EQ(y, std::vector<float>(67, wanted[i]));
+    EXPECT_EQ(alone, y);
+    EXPECT_EQ(dup, y);
+    EXPECT_EQ(dgate, std::vector<float>(67, slopes[i]));
+  }
+  const std::vector<float> unknown(67, std::numeric_limits<float>::quiet_NaN()), ones(67, 1.0f);
+  std::vector<float> dgate(67), dup(67);
+  swiglu_backward_f32(unknown.data(), ones.data(), ones.data(), dgate.data(), dup.data(), 67);
+  for (size_t i = 0; i < 67; ++i) EXPECT_TRUE(std::isnan(dgate[i]) && std::isnan(dup[i]));
 }
 
 TEST_P(Kernels, Rope) {
@@ -275,7 +290,7 @@ TEST_P(Kernels, Reductions) {
   EXPECT_EQ(log_sum_exp_f32(all_masked.data(), kCount), masked);
   EXPECT_EQ(sum_exp_f32(all_masked.data(), masked, kCount), 0);
   std::vector<float> out(kCount);
-  scaled_softmax_f32(x.data(), 10.0f, 2.0f, out.data(), kCount);
+  scaled_softmax_f32(x.data(), {10.0f}, 2.0f, out.data(), kCount);
   expect_near(
       out, [&](size_t i) { return 2 * std::exp(x[i] - 10.0); }, 2e-6, 1e-37);
   std::vector<float> columns(3);
@@ -301,13 +316,27 @@ TEST_P(Kernels, SumsOfSquaresAndExponentials) {
   EXPECT_NEAR(sum_exp_f32(x.data(), 20.0f, kCount), sum, 3e-6 * sum);
 }
 
+TEST_P(Kernels, ProbabilitiesByALogSumAndWhatItWasRoundedBy) {
+  auto x = random_values(11, 4.0f);
+  for (float& value : x) value += 1e5f;
+  const double log_sum = log_sum_exp_f32(x.data(), kCount);
+  const auto rounded = static_cast<float>(log_sum);
+  const auto rest = static_cast<float>(log_sum - static_cast<double>(rounded));
+  ASSERT_NE(rest, 0);
+  std::vector<float> out(kCount);
+  scaled_softmax_f32(x.data(), {rounded, rest}, 1.0f, out.data(), kCount);
+  EXPECT_NEAR(std::accumulate(out.begin(), out.end(), 0.0), 1, 2e-6);
+  expect_near(
+      out, [&](size_t i) { return std::exp(static_cast<double>(x[i]) - log_sum); }, 3e-6, 1e-37);
+}
+
 TEST_P(Kernels, ExponentialsOfAllNumbers) {
   const float infinity = std::numeric_limits<float>::infinity();
   std::vector<float> x;
   for (float value = -87.3f; value < 88.7f; value += 0.00719f) x.push_back(value);
   std::vector<float> y(x.size());
   const auto count = static_cast<int64_t>(x.size());
-  scaled_softmax_f32(x.data(), 0.0f, 1.0f, y.data(), count);
+  scaled_softmax_f32(x.data(), {0.0f}, 1.0f, y.data(), count);
   for (size_t i = 0; i < x.size(); ++i) {
     const double want = std::exp(static_cast<double>(x[i]));
     ASSERT_NEAR(y[i], want, 0x1.8p-23 * want) << x[i];
@@ -322,7 +351,7 @@ TEST_P(Kernels, ExponentialsOfAllNumbers) {
   for (size_t i = 0; i < std::size(edges); ++i) {
     const std::vector<float> same(67, edges[i]);
     std::vector<float> out(same.size());
-    scaled_softmax_f32(same.data(), 0.0f, 1.0f, out.data(), 67);
+    scaled_softmax_f32(same.data(), {0.0f}, 1.0f, out.data(), 67);
     for (const float value : out) {
       if (std::isinf(wanted[i])) {
         ASSERT_EQ(value, wanted[i]) << edges[i];
@@ -333,7 +362,7 @@ TEST_P(Kernels, ExponentialsOfAllNumbers) {
   }
   const std::vector<float> unknown(67, std::numeric_limits<float>::quiet_NaN());
   std::vector<float> out(unknown.size());
-  scaled_softmax_f32(unknown.data(), 0.0f, 1.0f, out.data(), 67);
+  scaled_softmax_f32(unknown.data(), {0.0f}, 1.0f, out.data(), 67);
   for (const float value : out) ASSERT_TRUE(std::isnan(value));
 }
 

@@ -20,7 +20,7 @@ inline int64_t rows_of_a_piece(int64_t columns) {
 
 // What the gradient of a row needs beside its logits.
 struct RowGradient {
-  float logsumexp;
+  kernels::LogSum logsumexp;
   float scale;
   int64_t target;  // column of the label, or none of the row's
 

@@ -157,7 +157,8 @@ class Slopes {
     }
     if (seen.first == seen.last) return;
     const int64_t count = seen.last - seen.first;
-    kernels::scaled_softmax_f32(probabilities + seen.first, logsumexp_of(block_.queries.first + i),
+    kernels::scaled_softmax_f32(probabilities + seen.first,
+                                {logsumexp_of(block_.queries.first + i)},
                                 /*scale=*/1.0f, probabilities + seen.first, count);
     kernels::softmax_slope_f32(probabilities + seen.first, own_[first_query() + i], problem_.scale,
                                slopes + seen.first, count);

@@ -163,6 +163,16 @@ OpSupport cross_entropy_backward_query(const keel_op_call& call) {
   return {is_dense_float_call(call) ? "cross_entropy_backward" : nullptr};
 }
 
+// |log_sum|, and what it was rounded by if it is that of |row|. From 64 on that is 2^-19 and more,
+// and as much of the probabilities: the row is then read once more.
+kernels::LogSum with_rest(float log_sum, const ReadFloats& row, int64_t count) {
+  if (!(std::abs(log_sum) >= 64)) return {log_sum};
+  const double rest = log_sum_exp(row, count) - static_cast<double>(log_sum);
+  // Of NaN and infinities there is none.
+  const bool is_of_row = std::abs(rest) < 0x1p-17 * static_cast<double>(std::abs(log_sum));
+  return {log_sum, is_of_row ? static_cast<float>(rest) : 0.0f};
+}
+
 void cross_entropy_backward_run(Stream& stream, const keel_op_call& call, void*) {
   const ReadFloats logits = read(stream, call.inputs[0]);
   const auto* const labels = address<const int32_t>(stream, *call.inputs[1]);
@@ -180,7 +190,8 @@ void cross_entropy_backward_run(Stream& stream, const keel_op_call& call, void*)
           row.clear(classes);
           continue;
         }
-        RowGradient{log_sums[i], scale, label}.write(logits.from(i * classes), row, classes);
+        const ReadFloats from = logits.from(i * classes);
+        RowGradient{with_rest(log_sums[i], from, classes), scale, label}.write(from, row, classes);
       }
     });
     return KEEL_OK;

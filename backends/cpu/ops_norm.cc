@@ -48,11 +48,31 @@ void enqueue_rows(Stream& stream, const Rows& rows, const Body& body) {
   });
 }
 
-float reciprocal_root(double value) {
-  return static_cast<float>(1 / std::sqrt(value));
+// ---- layer_norm, rms_norm ------------------------------------------------------
+
+// Whether |spread|, the sum of a variance and eps, was computed of squares that float32 holds.
+bool is_of_float32(double spread) {
+  return spread >= 0x1p-90 && spread <= 0x1p127;
 }
 
-// ---- layer_norm, rms_norm ------------------------------------------------------
+// What a row of x is made y by. Where deviations or rstd leave the range of float32, elements are
+// scaled: to 2^48 at most, or up from 2^-20.
+kernels::NormFactors factors_of(double mean, double spread) {
+  double scale = 1;
+  if (spread < 0x1p-90) {
+    if (std::abs(mean) < 0x1p-20) scale = 0x1p80;
+  } else if (!is_of_float32(spread)) {
+    scale = 0x1p-80;
+  }
+  const double rstd = 1 / std::sqrt(spread) / scale;
+  const auto rounded_mean = static_cast<float>(mean * scale);
+  // Of what rounding the mean takes from it, which may be as much as a row deviates by.
+  const double shift = (static_cast<double>(rounded_mean) - mean * scale) * rstd;
+  return {.mean = rounded_mean,
+          .rstd = static_cast<float>(rstd),
+          .scale = static_cast<float>(scale),
+          .shift = static_cast<float>(shift)};
+}
 
 OpSupport layer_norm_query(const keel_op_call& call) {
   return {is_dense_float_call(call) ? "layer_norm" : nullptr};
@@ -77,11 +97,15 @@ void layer_norm_run(Stream& stream, const keel_op_call& call, void*) {
     const ReadFloats offsets = beta.widened(columns, beta_room);
     for (int64_t row = first; row < last; ++row) {
       const ReadFloats from = x.from(row * columns).loadable(columns, x_room);
-      const kernels::Moments moments = kernels::moments(from, columns);
+      kernels::Moments moments = kernels::moments(from, columns);
+      if (!is_of_float32(moments.variance + eps)) {
+        moments = kernels::moments_in_float64(from, columns);
+      }
+      const double spread = moments.variance + eps;
       mean[row] = static_cast<float>(moments.mean);
-      rstd[row] = reciprocal_root(moments.variance + eps);
-      kernels::normalise({mean[row], rstd[row]}, from, factors, offsets, y.from(row * columns),
-                         columns);
+      rstd[row] = static_cast<float>(1 / std::sqrt(spread));
+      kernels::normalise(factors_of(moments.mean, spread), from, factors, offsets,
+                         y.from(row * columns), columns);
     }
   });
 }
@@ -103,8 +127,10 @@ void rms_norm_run(Stream& stream, const keel_op_call& call, void*) {
     const ReadFloats factors = gamma.widened(columns, gamma_room);
     for (int64_t row = first; row < last; ++row) {
       const ReadFloats from = x.from(row * columns).loadable(columns, x_room);
-      rstd[row] = reciprocal_root(kernels::mean_square(from, columns) + eps);
-      kernels::normalise({0, rstd[row]}, from, factors, {}, y.from(row * columns), columns);
+      double spread = kernels::mean_square(from, columns) + eps;
+      if (!is_of_float32(spread)) spread = kernels::mean_square_in_float64(from, columns) + eps;
+      rstd[row] = static_cast<float>(1 / std::sqrt(spread));
+      kernels::normalise(factors_of(0, spread), from, factors, {}, y.from(row * columns), columns);
     }
   });
 }

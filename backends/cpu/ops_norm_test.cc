@@ -54,6 +54,40 @@ TEST(CpuNorm, GradientsDoNotDependOnTheNumberOfCores) {
   EXPECT_EQ(one, layer_norm_gradients("3"));
 }
 
+// The mean lies half a unit in the last place off what float32 rounds it to, which is as much as
+// the elements deviate by.
+TEST_P(CpuOps, LayerNormOfLargeOffsetsKeepsWhatTheMeanIsRoundedBy) {
+  const DeviceTensor x = floats({2, 4}, {100000, 100000, 100000, 100000,  //
+                                         100000, 100000.0078125f, 100000, 100000.0078125f});
+  const DeviceTensor gamma = floats({4}, {1, 1, 1, 1}), y = floats({2, 4}, std::vector<float>(8));
+  const DeviceTensor mean = floats({2}, {0, 0}), rstd = floats({2}, {0, 0});
+  run(KEEL_OP_LAYER_NORM, {x, gamma, nullptr}, {y, mean, rstd}, {real(1e-5)});
+  const double deviation = 0.5 / 128;
+  const double scale = 1 / std::sqrt(deviation * deviation + 1e-5);
+  const double want[] = {0, 0, 0, 0, -1, 1, -1, 1};
+  const std::vector<float> got = values(y);
+  for (size_t i = 0; i < 8; ++i) EXPECT_NEAR(got[i], want[i] * deviation * scale, 1e-6) << i;
+  EXPECT_NEAR(values(rstd)[0], 316.2278, 1e-3);
+  EXPECT_NEAR(values(rstd)[1], scale, 1e-3);
+}
+
+TEST_P(CpuOps, NormsOfWhatFloat32HasNoSquaresOf) {
+  for (const float size : {0x1p127f, 0x1p64f, 0x1p-64f, 0x1p-100f}) {
+    SCOPED_TRACE(size);
+    const DeviceTensor x = floats({1, 4}, {size, -size, size, -size});
+    const DeviceTensor gamma = floats({4}, {1, 2, 3, 4}), y = floats({1, 4}, {0, 0, 0, 0});
+    const DeviceTensor mean = floats({1}, {7}), rstd = floats({1}, {7});
+    const std::vector<float> want = {1, -2, 3, -4};
+    run(KEEL_OP_LAYER_NORM, {x, gamma, nullptr}, {y, mean, rstd}, {real(0)});
+    EXPECT_EQ(values(y), want);
+    EXPECT_EQ(values(mean)[0], 0);
+    EXPECT_EQ(values(rstd)[0], 1 / size);
+    run(KEEL_OP_RMS_NORM, {x, gamma}, {y, rstd}, {real(0)});
+    EXPECT_EQ(values(y), want);
+    EXPECT_EQ(values(rstd)[0], 1 / size);
+  }
+}
+
 TEST_P(CpuOps, GradientsOfNoRowsAreZero) {
   DeviceTensor empty(device(), KEEL_FLOAT32, {0, 3}), rstd(device(), KEEL_FLOAT32, {0});
   const DeviceTensor gamma = floats({3}, {1, 2, 3}), dgamma = floats({3}, {4, 5, 6});

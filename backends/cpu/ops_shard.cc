@@ -85,8 +85,8 @@ void cross_entropy_shard_backward_run(Stream& stream, const keel_op_call& call, 
           row.clear(entries);
           continue;
         }
-        RowGradient{log_sums[i], scale, labels[i] - first}.write(logits.from(i * entries), row,
-                                                                 entries);
+        RowGradient{{log_sums[i]}, scale, labels[i] - first}.write(logits.from(i * entries), row,
+                                                                   entries);
       }
     });
     return KEEL_OK;

@@ -344,7 +344,7 @@ TEST_P(CpuOps, CrossEntropyAndItsGradient) {
         1e-6, 1e-6);
 
     run(KEEL_OP_CROSS_ENTROPY_BACKWARD, {logits, labels, sums}, {logits}, {real(0.25)});
-    // logsumexp is given in float32: near 1000 that alone is 3e-5 of a probability.
+    // Near 1000 the last place of logsumexp is 6e-5, which is not lost to the probabilities.
     expect_near(
         values(logits),
         [&](size_t index) {
@@ -354,7 +354,7 @@ TEST_P(CpuOps, CrossEntropyAndItsGradient) {
           return 0.25 *
                  (std::exp(at(i, j) - reference[i]) - (static_cast<size_t>(targets[i]) == j));
         },
-        2e-4, 1e-7);
+        4e-6, 1e-7);
   }
 }
 

@@ -23,13 +23,12 @@ KEEL_SIMT_FUNCTION void swiglu(const SwigluArguments& args) {
     const Lanes<T, n> up = x.template load<n>(gate + width);
     for (int lane = 0; lane < n; ++lane) {
       const float t = to_float(value.at[lane]);
-      value.at[lane] = Round<T>::of(t * sigmoid(t).value * to_float(up.at[lane]));
+      value.at[lane] = Round<T>::of(silu(t) * to_float(up.at[lane]));
     }
     y.template store<n>(i, value);
   });
 }
 
-// silu'(t) = s (1 + t (1 - s)), where 1 - s = e^-t s has no cancellation.
 template <typename T>
 KEEL_SIMT_FUNCTION void swiglu_backward(const SwigluBackwardArguments& args) {
   const Global<const T> x(args.x);
@@ -46,9 +45,8 @@ KEEL_SIMT_FUNCTION void swiglu_backward(const SwigluBackwardArguments& args) {
       const float t = to_float(value.at[lane]);
       const float slope_of_y = to_float(gradient.at[lane]);
       const Sigmoid s = sigmoid(t);
-      const float slope = s.value * fmaf(t, s.exponential * s.value, 1.0F);
-      value.at[lane] = Round<T>::of(slope_of_y * to_float(up.at[lane]) * slope);
-      up.at[lane] = Round<T>::of(slope_of_y * (t * s.value));
+      value.at[lane] = Round<T>::of(slope_of_y * to_float(up.at[lane]) * silu_slope(t, s));
+      up.at[lane] = Round<T>::of(slope_of_y * silu(t, s));
     }
     dx.template store<n>(gate, value);
     dx.template store<n>(gate + width, up);

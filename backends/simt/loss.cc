@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cross_entropy and its gradient. A team takes a row, and reads it once.
+// cross_entropy and its gradient. A team takes a row, and reads it once, or twice where a logsumexp
+// is large.
 #include "backends/simt/rows.h"
 #include "backends/simt/simt.h"
 
@@ -27,11 +28,30 @@ class OnlineLogSum {
   }
   KEEL_SIMT_FUNCTION float largest() const { return largest_; }
   KEEL_SIMT_FUNCTION float log_of_sum() const { return logf(sum_); }
+  // What |log_sum| lacks to the log sum exp, if that is no more than rounding makes it; else 0.
+  KEEL_SIMT_FUNCTION float rounded_off(float log_sum) const {
+    const float lacks = (largest_ - log_sum) + log_of_sum();
+    return fabsf(lacks) < 0x1p-17F * fabsf(log_sum) ? lacks : 0;  // of NaN and infinities 0
+  }
 
  private:
   float largest_ = Largest::kNone;
   float sum_ = 0;
 };
+
+// On all threads of a team: of their row of |logits|, from |begin| on.
+template <typename T, typename Team>
+KEEL_SIMT_FUNCTION OnlineLogSum log_sum_of_row(const Global<const T>& logits, uint64_t begin,
+                                               uint64_t columns, bool is_aligned) {
+  OnlineLogSum own;
+  for_each_column<Team, kLanes<T>>(columns, is_aligned, [&](auto width, uint64_t c) {
+    constexpr int n = decltype(width)::value;
+    const Lanes<T, n> some = logits.template load<n>(begin + c);
+    for (int lane = 0; lane < n; ++lane) own.add(to_float(some.at[lane]));
+  });
+  own.template combine<Team>();
+  return own;
+}
 
 template <typename T, typename Team>
 KEEL_SIMT_FUNCTION void cross_entropy(const CrossEntropyArguments& args) {
@@ -42,13 +62,7 @@ KEEL_SIMT_FUNCTION void cross_entropy(const CrossEntropyArguments& args) {
   const bool is_aligned = has_aligned_rows<T>(args.logits, args.columns);
   for_each_row<Team>(args.rows, [&](uint64_t row) {
     const uint64_t begin = row * args.columns;
-    OnlineLogSum own;
-    for_each_column<Team, kLanes<T>>(args.columns, is_aligned, [&](auto width, uint64_t c) {
-      constexpr int n = decltype(width)::value;
-      const Lanes<T, n> some = logits.template load<n>(begin + c);
-      for (int lane = 0; lane < n; ++lane) own.add(to_float(some.at[lane]));
-    });
-    own.template combine<Team>();
+    const OnlineLogSum own = log_sum_of_row<T, Team>(logits, begin, args.columns, is_aligned);
     if (Team::rank() != 0) return;
     const float log_of_sum = own.log_of_sum();
     const int64_t label = labels[row];
@@ -63,6 +77,10 @@ KEEL_SIMT_FUNCTION void cross_entropy(const CrossEntropyArguments& args) {
   });
 }
 
+// From this size on float32 rounds a logsumexp by 2^-19 and more, and the probabilities with it: a
+// row is then read once more, for what was rounded off.
+constexpr float kLargeLogSum = 64;
+
 template <typename T, typename Team>
 KEEL_SIMT_FUNCTION void cross_entropy_backward(const CrossEntropyBackwardArguments& args) {
   const Global<const T> logits(args.logits);
@@ -75,10 +93,14 @@ KEEL_SIMT_FUNCTION void cross_entropy_backward(const CrossEntropyBackwardArgumen
     const int64_t label = labels[row];
     const bool is_counted = label >= 0 && static_cast<uint64_t>(label) < args.columns;
     const float log_sum = logsumexp[row];
+    float rest = 0;
+    if (is_counted && fabsf(log_sum) >= kLargeLogSum) {
+      rest = log_sum_of_row<T, Team>(logits, begin, args.columns, is_aligned).rounded_off(log_sum);
+    }
     const auto gradient = [&](float logit, uint64_t column) {
       if (!is_counted) return 0.0F;
       const float hit = column == static_cast<uint64_t>(label) ? 1.0F : 0.0F;
-      return args.scale * (expf(logit - log_sum) - hit);
+      return args.scale * (expf((logit - log_sum) - rest) - hit);
     };
     for_each_column<Team, kLanes<T>>(args.columns, is_aligned, [&](auto width, uint64_t c) {
       constexpr int n = decltype(width)::value;

@@ -11,6 +11,76 @@ KEEL_SIMT_FUNCTION float normalised(float x, float mean, float rstd) {
   return (x - mean) * rstd;
 }
 
+// A row, whose elements are scaled by a power of two: 1, unless their squares leave float32's
+// range.
+template <typename T>
+struct NormRow {
+  const Global<const T>& x;
+  uint64_t begin;
+  uint64_t columns;
+  bool is_aligned;
+  bool has_mean;
+};
+
+// Of the scaled elements; |rest| is what |mean| lacks.
+struct Moments {
+  float mean;
+  float rest;
+  float variance;
+};
+
+// A sum in float32 is rounded in units of itself, which may be more than a row deviates from its
+// mean by. The deviations say how far off it was, at the price of one more sum; where they are
+// mostly that, they are taken again from a better one.
+template <typename T, typename Team>
+KEEL_SIMT_FUNCTION Moments moments(const NormRow<T>& row, float scale) {
+  const auto columns = static_cast<float>(row.columns);
+  float mean = 0;
+  if (row.has_mean) {
+    float own = 0;
+    for_each_column<Team, kLanes<T>>(row.columns, row.is_aligned, [&](auto width, uint64_t c) {
+      constexpr int n = decltype(width)::value;
+      const Lanes<T, n> value = row.x.template load<n>(row.begin + c);
+      for (int lane = 0; lane < n; ++lane) own += to_float(value.at[lane]) * scale;
+    });
+    mean = Team::template reduce<Sum>(own) / columns;
+  }
+  for (int again = 2;; --again) {
+    float own_sum = 0;
+    float own_squares = 0;
+    for_each_column<Team, kLanes<T>>(row.columns, row.is_aligned, [&](auto width, uint64_t c) {
+      constexpr int n = decltype(width)::value;
+      const Lanes<T, n> value = row.x.template load<n>(row.begin + c);
+      for (int lane = 0; lane < n; ++lane) {
+        const float deviation = to_float(value.at[lane]) * scale - mean;
+        own_sum += deviation;
+        own_squares += deviation * deviation;
+      }
+    });
+    const float squares = Team::template reduce<Sum>(own_squares);
+    if (!row.has_mean) return {0, 0, squares / columns};
+    const float sum = Team::template reduce<Sum>(own_sum);
+    const float rest = sum / columns;
+    const float excess = sum * rest;
+    // A quarter left costs the variance two bits.
+    if (again > 0 && excess > 0.75F * squares) {
+      mean += rest;
+      continue;
+    }
+    const float exact = squares - excess;
+    return {mean, rest, (exact < 0 ? 0 : exact) / columns};  // NaN stays
+  }
+}
+
+// The scale for a row of |spread|, the sum of its variance and eps, and of |mean|, both at a scale
+// of 1. At the others the squares of all that float32 holds are in its range, and so are sums of
+// 2^31 of them. Beside a mean of 2^-20 no deviation is too small to be squared.
+KEEL_SIMT_FUNCTION float scale_for(float spread, float mean) {
+  if (spread >= 0x1p-90F && spread <= 3.402823466e38F) return 1;
+  if (spread < 0x1p-90F) return fabsf(mean) < 0x1p-20F ? 0x1p80F : 1;
+  return 0x1p-80F;
+}
+
 template <typename T, typename Team>
 KEEL_SIMT_FUNCTION void norm(const NormArguments& args) {
   const Global<const T> x(args.x);
@@ -19,35 +89,31 @@ KEEL_SIMT_FUNCTION void norm(const NormArguments& args) {
   const Global<T> y(args.y);
   const Global<float> means(args.mean);
   const Global<float> rstds(args.rstd);
-  const auto columns = static_cast<float>(args.columns);
   const bool is_aligned = has_aligned_rows<T>(args.x, args.columns) && args.gamma % 16 == 0 &&
                           args.beta % 16 == 0 && args.y % 16 == 0;
   for_each_row<Team>(args.rows, [&](uint64_t row) {
     const uint64_t begin = row * args.columns;
-    float mean = 0;
-    if (args.mean != 0) {
-      Accumulator own;
-      for_each_column<Team, kLanes<T>>(args.columns, is_aligned, [&](auto width, uint64_t c) {
-        constexpr int n = decltype(width)::value;
-        const Lanes<T, n> value = x.template load<n>(begin + c);
-        for (int lane = 0; lane < n; ++lane) own.add(to_float(value.at[lane]));
-      });
-      mean = Team::template reduce<Sum>(own.value()) / columns;
+    const NormRow<T> elements = {x, begin, args.columns, is_aligned, args.mean != 0};
+    float scale = 1;
+    Moments of_row;
+    while (true) {
+      of_row = moments<T, Team>(elements, scale);
+      if (scale != 1) break;
+      scale = scale_for(of_row.variance + args.eps, of_row.mean);
+      if (scale == 1) break;
     }
-    float own_squares = 0;
-    for_each_column<Team, kLanes<T>>(args.columns, is_aligned, [&](auto width, uint64_t c) {
-      constexpr int n = decltype(width)::value;
-      const Lanes<T, n> value = x.template load<n>(begin + c);
-      for (int lane = 0; lane < n; ++lane) {
-        const float deviation = to_float(value.at[lane]) - mean;
-        own_squares += deviation * deviation;
-      }
-    });
-    const float variance = Team::template reduce<Sum>(own_squares) / columns;
-    const float rstd = 1 / sqrtf(variance + args.eps);
+    const float mean = of_row.mean;
+    // A scaled eps may be lost, which counts beside a variance of 0 alone.
+    const float spread = of_row.variance + args.eps * scale * scale;
+    const float rstd = 1 / (spread == 0 ? sqrtf(args.eps) * scale : sqrtf(spread));
+    // Of what the mean lacks; 0 where nothing is taken off.
+    const float shift = args.mean != 0 ? -of_row.rest * rstd : 0;
     if (Team::rank() == 0) {
-      if (args.mean != 0) means[row] = mean;
-      rstds[row] = rstd;
+      if (args.mean != 0) {
+        const bool is_finite = fabsf(of_row.rest) <= 3.402823466e38F;
+        means[row] = (is_finite ? mean + of_row.rest : mean) / scale;
+      }
+      rstds[row] = rstd * scale;
     }
     for_each_column<Team, kLanes<T>>(args.columns, is_aligned, [&](auto width, uint64_t c) {
       constexpr int n = decltype(width)::value;
@@ -56,9 +122,8 @@ KEEL_SIMT_FUNCTION void norm(const NormArguments& args) {
       Lanes<T, n> offset = {};
       if (args.beta != 0) offset = beta.template load<n>(c);
       for (int lane = 0; lane < n; ++lane) {
-        value.at[lane] = Round<T>::of(normalised(to_float(value.at[lane]), mean, rstd) *
-                                          to_float(factor.at[lane]) +
-                                      to_float(offset.at[lane]));
+        const float xhat = normalised(to_float(value.at[lane]) * scale, mean, rstd) + shift;
+        value.at[lane] = Round<T>::of(xhat * to_float(factor.at[lane]) + to_float(offset.at[lane]));
       }
       y.template store<n>(begin + c, value);
     });

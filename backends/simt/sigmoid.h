@@ -7,22 +7,34 @@
 
 namespace keel::simt {
 
-// 1 / (1 + e^-t), and e^-t, held below overflow.
+// Where e^-t is held: it overflows just below -t, and just above t it is lost in 1 + e^-t.
+constexpr float kSigmoidEnd = 88.0F;
+
+// 1 / (1 + e^-t), and e^-t, held at both ends: products with t hold that there too.
 struct Sigmoid {
   float value;
   float exponential;
 };
 
-// A sigmoid under 2^-127 is given as 0, so that nothing is an infinity times 0.
+// A sigmoid under 2^-127 is given as 0.
 KEEL_SIMT_FUNCTION Sigmoid sigmoid(float t) {
   if (!(t == t)) return {t, t};
-  const float exponential = expf(-fminf(fmaxf(t, -88.0F), 88.0F));
-  return {t < -88.0F ? 0.0F : 1 / (1 + exponential), exponential};
+  const float exponential = expf(-fminf(fmaxf(t, -kSigmoidEnd), kSigmoidEnd));
+  return {t < -kSigmoidEnd ? 0.0F : 1 / (1 + exponential), exponential};
 }
 
+// |s| is t's.
+KEEL_SIMT_FUNCTION float silu(float t, const Sigmoid& s) {
+  return t < -kSigmoidEnd ? 0 : t * s.value;  // spares an infinity times 0
+}
 KEEL_SIMT_FUNCTION float silu(float t) {
-  if (t < -88.0F) return 0;  // spares an infinity times 0
-  return t * sigmoid(t).value;
+  return silu(t, sigmoid(t));
+}
+
+// s (1 + t (1 - s)), where 1 - s = e^-t s has no cancellation.
+KEEL_SIMT_FUNCTION float silu_slope(float t, const Sigmoid& s) {
+  const float held = fminf(fmaxf(t, -kSigmoidEnd), kSigmoidEnd);
+  return s.value * fmaf(held, s.exponential * s.value, 1.0F);
 }
 
 }  // namespace keel::simt

@@ -155,19 +155,46 @@ keel_status run_cross_entropy(Stream& stream, const keel_op_call& call, void*) {
                          &arguments, sizeof(arguments), row_groups(stream, logits.shape[0]));
 }
 
-keel_status run_cross_entropy_backward(Stream& stream, const keel_op_call& call, void*) {
+// What float32 rounded off each row's logsumexp.
+uint64_t rests_bytes(const keel_op_call& call) {
+  return static_cast<uint64_t>(call.inputs[0]->shape[0]) * sizeof(float);
+}
+
+keel_status find_rests(Stream& stream, const keel_op_call& call, uint64_t rests) {
   const keel_tensor& logits = *call.inputs[0];
+  const PipelineKey key =
+      stored_key(logits.dtype, Shader::kCrossEntropyRest, Shader::kCrossEntropyRest16);
+  const int64_t rows = logits.shape[0];
+  struct {
+    uint64_t logits, labels, logsumexp, rests;
+    uint32_t rows, columns;
+  } arguments = {address_of(logits),          address_of(*call.inputs[1]),
+                 address_of(*call.inputs[2]), rests,
+                 static_cast<uint32_t>(rows), static_cast<uint32_t>(logits.shape[1])};
+  const uint32_t local = stream.device().pipelines().local_size(key.shader);
+  return stream.dispatch(key, &arguments, sizeof(arguments),
+                         row_groups(stream, divide_up(rows, local)));
+}
+
+keel_status run_cross_entropy_backward(Stream& stream, const keel_op_call& call, void* workspace) {
+  const keel_tensor& logits = *call.inputs[0];
+  const uint64_t rests = reinterpret_cast<uintptr_t>(workspace);
+  if (kit::element_count(logits) == 0) return KEEL_OK;
+  // Before logits are written to, where they are dlogits.
+  const keel_status status = find_rests(stream, call, rests);
+  if (status != KEEL_OK) return status;
   const auto count = static_cast<uint32_t>(kit::element_count(logits));
   const PipelineKey key =
       stored_key(logits.dtype, Shader::kCrossEntropyBackward, Shader::kCrossEntropyBackward16);
   const Spread dealt = spread(stream.device(), key.shader, count);
   struct {
-    uint64_t logits, labels, logsumexp, dlogits;
+    uint64_t logits, labels, logsumexp, rests, dlogits;
     uint32_t count, span, columns;
     float scale;
   } arguments = {address_of(logits),
                  address_of(*call.inputs[1]),
                  address_of(*call.inputs[2]),
+                 rests,
                  address_of(*call.outputs[0]),
                  count,
                  dealt.span,
@@ -182,6 +209,6 @@ const Op kSumOp = {"vulkan.sum", supports_sum, sum_workspace, run_sum};
 const Op kCrossEntropyOp = {"vulkan.cross_entropy", supports_cross_entropy, nullptr,
                             run_cross_entropy};
 const Op kCrossEntropyBackwardOp = {"vulkan.cross_entropy_backward", supports_cross_entropy,
-                                    nullptr, run_cross_entropy_backward};
+                                    rests_bytes, run_cross_entropy_backward};
 
 }  // namespace keel::vulkan

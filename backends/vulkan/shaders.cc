@@ -16,6 +16,7 @@
   ONE(kEmbedding4, embedding_4, kElements, 0)                                 \
   TWO(kEmbeddingBackward, embedding_backward, kSubgroup, 0)                   \
   TWO(kCrossEntropy, cross_entropy, kReduction, 0)                            \
+  TWO(kCrossEntropyRest, cross_entropy_rest, kReduction, 0)                   \
   TWO(kCrossEntropyBackward, cross_entropy_backward, kElements, 0)            \
   TWO(kAdamw, adamw, kElements, 0)                                            \
   ONE(kMatmulBegin, matmul_begin, kElements, 0)                               \

@@ -27,6 +27,8 @@ enum class Shader : uint32_t {
   kEmbeddingBackward16,
   kCrossEntropy,
   kCrossEntropy16,
+  kCrossEntropyRest,
+  kCrossEntropyRest16,
   kCrossEntropyBackward,
   kCrossEntropyBackward16,
   kAdamw,
@@ -82,7 +84,7 @@ enum class Shader : uint32_t {
   kTranspose16,
   kCastScaled,
 };
-inline constexpr uint32_t kShaderCount = 72;
+inline constexpr uint32_t kShaderCount = 74;
 
 // How the invocations of a workgroup are counted (constant_id 0).
 enum class WorkgroupShape {

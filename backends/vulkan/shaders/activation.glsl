@@ -10,5 +10,5 @@ float activated(float t, uint activation) {
     return gelu_of(t, activation == kGeluByErf);
   }
   if (activation != kSilu) return t;
-  return t < -87.0 ? 0.0 : t * sigmoid(t).value;  // no infinity times 0
+  return silu(t);
 }

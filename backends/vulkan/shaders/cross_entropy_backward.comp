@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #version 460
 // dlogits = scale (softmax - onehot), or 0 in rows whose label is outside the row. logits and
-// dlogits have KEEL_STORED bits, logsumexp is float32.
+// dlogits have KEEL_STORED bits, logsumexp and the rests by cross_entropy_rest are float32.
 #extension GL_GOOGLE_include_directive : require
 #include "stored.glsl"
 #include "math.glsl"
@@ -10,6 +10,7 @@ layout(push_constant, std430) uniform Arguments {
   Floats logits;
   Ints labels;
   Floats logsumexp;
+  Floats rests;
   Floats dlogits;
   uint count;
   uint span;
@@ -24,7 +25,10 @@ void main() {
     const int label = labels.at[row];
     float value = 0.0;
     if (label >= 0 && label < int(columns)) {
-      const float probability = exp_or_infinity(load(logits, i) - logsumexp.at[row]);
+      const float log_sum = logsumexp.at[row];
+      precise float exponent = load(logits, i) - log_sum;
+      if (abs(log_sum) >= 64.0) exponent -= rests.at[row];  // others are 0, and need no access
+      const float probability = exp_or_infinity(exponent);
       value = scale * (probability - (column == label ? 1.0 : 0.0));
     }
     store(dlogits, i, value);

@@ -33,10 +33,13 @@ float reduce_max(float value) {
 
 // Adds term(c) to |total| for this invocation's columns c of [0, count), in blocks, so that the
 // rounding error grows with the square root of their number.
-#define ADD_COLUMNS(total, c, count, term)                                                \
+#define ADD_COLUMNS(total, c, count, term) ADD_COLUMNS_AS(float, total, c, count, term)
+
+// The same for a |total| of |type|.
+#define ADD_COLUMNS_AS(type, total, c, count, term)                                       \
   for (uint from_ = 0; from_ < (count); from_ += 64 * gl_WorkGroupSize.x) {               \
     const uint end_ = min(from_ + 64 * gl_WorkGroupSize.x, (count));                      \
-    float part_ = 0.0;                                                                    \
+    type part_ = type(0.0);                                                               \
     for (uint c = from_ + gl_LocalInvocationID.x; c < end_; c += gl_WorkGroupSize.x) {    \
       part_ += (term);                                                                    \
     }                                                                                     \

@@ -18,6 +18,6 @@ void main() {
   FOR_EACH_ELEMENT(i, count, span) {
     const uint gate = i + i / width * width;
     const float t = load(x, gate);
-    store(y, i, t * sigmoid(t).value * load(x, gate + width));
+    store(y, i, silu(t) * load(x, gate + width));
   }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #version 460
-// dx = dy * up * silu'(gate) | dy * silu(gate), with silu'(t) = s (1 + t (1 - s)), where 1 - s =
-// e^-t s has no cancellation. In place, an invocation reads its elements before it writes them.
+// dx = dy * up * silu'(gate) | dy * silu(gate). In place, an invocation reads its elements before it
+// writes them.
 #extension GL_GOOGLE_include_directive : require
 #include "stored.glsl"
 #include "math.glsl"
@@ -23,8 +23,7 @@ void main() {
     const float up = load(x, gate + width);
     const float gradient = load(dy, i);
     const Sigmoid s = sigmoid(t);
-    const float slope = s.value * fma(t, s.exponential * s.value, 1.0);
-    store(dx, gate, gradient * up * slope);
-    store(dx, gate + width, gradient * (t * s.value));
+    store(dx, gate, gradient * up * silu_slope(t, s));
+    store(dx, gate + width, gradient * silu(t, s));
   }
 }
