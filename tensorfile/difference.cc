@@ -27,8 +27,12 @@ class Reader {
   const Dtype* dtype() const { return dtype_; }
   // Both valid until the next call.
   std::span<const std::byte> read_bytes(uint64_t first, uint64_t count) {
-    bytes_.resize(static_cast<size_t>(count));
-    file_.read(tensor_, first, bytes_);
+    // A tensor of one piece is read once, to be compared and then measured.
+    if (first != first_ || count != bytes_.size()) {
+      bytes_.resize(static_cast<size_t>(count));
+      file_.read(tensor_, first, bytes_);
+      first_ = first;
+    }
     return bytes_;
   }
   std::span<const std::byte> read(uint64_t first, uint64_t count) {
@@ -39,7 +43,8 @@ class Reader {
   const SafetensorsFile& file_;
   const SafetensorsFile::Entry& tensor_;
   const Dtype* const dtype_;
-  std::vector<std::byte> bytes_;
+  uint64_t first_ = 0;
+  std::vector<std::byte> bytes_;  // from |first_| on
 };
 
 std::vector<int64_t> index_of(uint64_t element, const std::vector<int64_t>& shape) {
