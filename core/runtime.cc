@@ -364,8 +364,8 @@ void Runtime::destroy_leftovers() {
   for (uint64_t handle : device_handles_.live_handles()) {
     devices.push_back(device_handles_.remove(handle));
   }
-  // No other thread is inside Keel now, so all that was retired can go. A call that is being refused
-  // is in a section for an instant, and would hold it back until the devices are gone.
+  // No other thread is inside Keel now, so all that was retired can go. A call that is being
+  // refused is in a section for an instant, and would hold it back until the devices are gone.
   while (retired_count() != 0) reclaim_retired();
   for (const auto& device : devices) device->release_all();
   for (const auto& device : devices) device->close();

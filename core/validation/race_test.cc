@@ -18,8 +18,13 @@ struct [[gnu::visibility("default")]] LeakedBlock {
   void* pointer = nullptr;
 };
 using LeakedBlocks = std::vector<LeakedBlock>;
-template LeakedBlock& LeakedBlocks::emplace_back<keel_device&>(keel_device&);
+}  // namespace keel::testing
 
+// Explicitly, for it to be in the program by name.
+template keel::testing::LeakedBlock&
+std::vector<keel::testing::LeakedBlock>::emplace_back<keel_device&>(keel_device&);
+
+namespace keel::testing {
 namespace {
 
 constexpr size_t kWords = 1024;
