@@ -11,6 +11,7 @@
 #include "collectives/bootstrap/share_server.h"
 #include "collectives/communicator.h"
 #include "collectives/communicator_handle.h"
+#include "collectives/group_call.h"
 #include "collectives/selection/agreement.h"
 #include "core/api.h"
 #include "core/observer.h"
@@ -33,6 +34,7 @@ CommunicatorTable& communicator_handles() {
     auto* created = new CommunicatorTable;
     Runtime::get().add_shutdown_hook([created] {
       // Ends what the user left behind.
+      GroupCall::forget_all();
       for (uint64_t handle : created->live_handles()) {
         const Ref<Communicator> left = created->remove(handle);
         if (!left) continue;

@@ -2,6 +2,7 @@
 #include "collectives/group_call.h"
 
 #include <algorithm>
+#include <mutex>
 #include <new>
 #include <utility>
 
@@ -12,8 +13,19 @@ GroupCall& GroupCall::current() {
   return group;
 }
 
+bool GroupCall::leave_forgotten() {
+  const uint64_t shutdowns = shutdowns_.load(std::memory_order_relaxed);
+  if (std::exchange(shutdowns_seen_, shutdowns) == shutdowns || calls_.empty()) return false;
+  static std::mutex mutex;
+  static auto& forgotten = *new std::vector<std::vector<Call>>;
+  std::lock_guard lock(mutex);
+  forgotten.push_back(std::exchange(calls_, {}));
+  return true;
+}
+
 Status GroupCall::add(const Ref<Communicator>& communicator, Request request,
                       const Ref<Stream>& stream, const Status& refused) {
+  leave_forgotten();
   try {
     const Status status = refused.ok() ? communicator->check(request, stream) : refused;
     if (request.collective == KEEL_SEND_RECV) {
@@ -79,6 +91,9 @@ Status GroupCall::end() {
   bool is_outermost = false;
   KEEL_RETURN_IF_ERROR(open_.end(&is_outermost));
   if (!is_outermost) return {};
+  if (leave_forgotten()) {
+    return failure(KEEL_ABORTED, "Keel was shut down since keel_group_start");
+  }
   std::vector<Call> calls = std::exchange(calls_, {});
   Status first;
   try {

@@ -3,6 +3,8 @@
 #ifndef KEEL_COLLECTIVES_GROUP_CALL_H_
 #define KEEL_COLLECTIVES_GROUP_CALL_H_
 
+#include <atomic>
+#include <cstdint>
 #include <vector>
 
 #include "collectives/communicator.h"
@@ -19,9 +21,16 @@ namespace keel {
 class GroupCall {
  public:
   static GroupCall& current();
+  // Keel was shut down: what groups have kept is of communicators and streams that are gone.
+  static void forget_all() { shutdowns_.fetch_add(1, std::memory_order_relaxed); }
+
+  ~GroupCall() { leave_forgotten(); }
 
   bool is_open() const { return open_.is_open(); }
-  void start() { open_.start(); }
+  void start() {
+    leave_forgotten();
+    open_.start();
+  }
   // Checks the call as if it were enqueued, and keeps it for the end; refuses a message that
   // overlaps another one of the group. |refused|: not KEEL_OK where the call is refused already,
   // with an empty |stream| perhaps; then that is returned. One that is refused keeps its place:
@@ -29,7 +38,8 @@ class GroupCall {
   Status add(const Ref<Communicator>& communicator, Request request, const Ref<Stream>& stream,
              const Status& refused);
   // At the outermost end: enqueues everything, the messages of one communicator and stream as
-  // one operation. All that can be enqueued is; the first failure is returned.
+  // one operation. All that can be enqueued is; the first failure is returned. KEEL_ABORTED where
+  // Keel was shut down since.
   Status end();
 
  private:
@@ -46,10 +56,16 @@ class GroupCall {
   Status add_messages(const Ref<Communicator>& communicator, Request request,
                       const Ref<Stream>& stream, const Status& refused);
 
+  // Calls from before a shutdown are never let go of, which would use what is gone. True if there
+  // were any.
+  bool leave_forgotten();
   // In the order of their teams.
   static void sort(std::vector<Call>* calls);
 
+  inline static std::atomic<uint64_t> shutdowns_{0};
+
   OpenGroup& open_ = OpenGroup::current();
+  uint64_t shutdowns_seen_ = 0;
   std::vector<Call> calls_;
 };
 

@@ -180,18 +180,18 @@ TEST_F(Conform, FalseOkIsCaughtByMemory) {
 }
 
 TEST_F(Conform, HangIsATimeoutAndTheRestIsRun) {
-  // With cases that take no time of their own, on a busy machine either.
+  // With cases that take no time of their own, on a busy machine either: Keel has the plugin wait
+  // in slices, so that it hangs in every wait for a device that is busy for longer than one.
 #if defined(__SANITIZE_ADDRESS__)
   constexpr const char* kTimeout = "20";
 #else
   constexpr const char* kTimeout = "10";
 #endif
-  EXPECT_EQ(run("hang", std::string("--filter 'async/[eg]*/[wh]*' --timeout ") + kTimeout), 1);
+  EXPECT_EQ(run("hang", std::string("--filter 'async/[eg]*/[wh]*[ls]*' --timeout ") + kTimeout), 1);
   const Json hung = find("async/event/wait_keeps_deadline");
   EXPECT_EQ(hung.at("outcome"), "timeout") << output_;
   EXPECT_NE(hung.at("message").get<std::string>().find("alone"), std::string::npos);
   EXPECT_EQ(level("async").at("counts").at("timeout"), 1) << output_;
-  EXPECT_EQ(outcome("async/event/wait_without_patience"), "pass");
   EXPECT_EQ(outcome("async/gate/holds"), "pass");  // after the one that hung
 }
 

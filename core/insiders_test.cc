@@ -279,6 +279,18 @@ TEST_P(InsidersTest, NothingGoesWhileACallRuns) {
   EXPECT_FAILS(KEEL_FAILED_PRECONDITION, "keel_init", keel_stream_query(streams_[0]));
 }
 
+TEST_P(InsidersTest, AGroupThatIsOpenAtShutdownIsForgotten) {
+  begin();
+  ASSERT_KEEL_OK(keel_comm_init_all(devices_.data(), 1, nullptr, comms_.data()));
+  ASSERT_KEEL_OK(keel_group_start());
+  ASSERT_KEEL_OK(keel_barrier(comms_[0], streams_[0]));
+  ASSERT_KEEL_OK(keel_shutdown());
+  begin();
+  EXPECT_FAILS(KEEL_ABORTED, "since keel_group_start", keel_group_end());
+  EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "without a keel_group_start", keel_group_end());
+  EXPECT_KEEL_OK(keel_shutdown());
+}
+
 TEST_P(InsidersTest, ShutdownWithinACallbackIsRefused) {
   begin();
   Blocking blocking;

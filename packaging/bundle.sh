@@ -79,7 +79,7 @@ set_search_path() {
   local lib
   lib="\$ORIGIN/$(realpath --relative-to="$(dirname "$1")" "$root/lib")"
   lib=${lib%/.}
-  patchelf --force-rpath --set-rpath "$lib:$system:$lib/fallback" "$1"
+  patchelf --force-rpath --set-rpath "\$ORIGIN:$lib:$system:$lib/fallback" "$1"
 }
 
 set_search_paths() {

@@ -4,11 +4,20 @@
 #include <algorithm>
 
 #include "collectives/transports/control_segment.h"
+#include "core/stream.h"
 
 namespace keel {
 
-Status Patience::wait_slice(const Ref<EventRecord>& record) {
-  return record->wait(Deadline::after(std::min(kSliceNs, deadline().remaining_ns())));
+Status Patience::wait_slice(const Ref<EventRecord>& record, bool* out_is_over) {
+  Status status = record->wait(Deadline::after(std::min(kSliceNs, deadline().remaining_ns())));
+  *out_is_over = status.code() != KEEL_TIMED_OUT;
+  if (*out_is_over) return status;
+  // What a deadline elsewhere has failed says the same of itself.
+  WakeList wake;
+  Status known = record->query(wake);
+  advance_all(wake);
+  *out_is_over = known.code() != KEEL_NOT_READY;
+  return *out_is_over ? known : status;
 }
 
 Status Patience::given_up() const {

@@ -59,8 +59,9 @@ class Patience {
   template <typename GivenUp>
   Status wait(const Ref<EventRecord>& record, const GivenUp& is_given_up) {
     while (true) {
-      Status status = wait_slice(record);
-      if (status.code() != KEEL_TIMED_OUT || deadline().passed()) return status;
+      bool is_over = false;
+      Status status = wait_slice(record, &is_over);
+      if (is_over || deadline().passed()) return status;
       if (cancelled() || is_given_up()) {
         return given_up();
       }
@@ -71,7 +72,8 @@ class Patience {
   }
 
  private:
-  Status wait_slice(const Ref<EventRecord>& record);
+  // |*out_is_over|: whether the status is the record's.
+  Status wait_slice(const Ref<EventRecord>& record, bool* out_is_over);
   bool has_whole_failed() const;
 
   const int64_t timeout_ns_;
