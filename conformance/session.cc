@@ -377,8 +377,9 @@ int run_session(const SessionOptions& options, Report* out_report) {
                        write_file(options.junit_file, to_junit_text(report)) &&
                        write_file(options.certificate_file,
                                   options.certificate_file.empty() ? "" : certificate_text(report));
-  // Who names a level wants it; who does not is content with what is claimed.
-  const bool missed = !options.levels.empty() && options.filter.empty() &&
+  // Who names a level wants it certified, which a sample cannot be; who does not is content with
+  // what is claimed.
+  const bool missed = !options.levels.empty() && options.filter.empty() && options.every == 1 &&
                       std::any_of(report.levels.begin(), report.levels.end(),
                                   [](const LevelSummary& level) { return !level.certified; });
   const bool failed = any_failure(report.results) || !report.stopped.empty() || missed || !written;
