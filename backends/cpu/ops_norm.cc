@@ -55,8 +55,8 @@ bool is_of_float32(double spread) {
   return spread >= 0x1p-90 && spread <= 0x1p127;
 }
 
-// What a row of x is made y by. Where deviations or rstd leave the range of float32, elements are
-// scaled: to 2^48 at most, or up from 2^-20.
+// The factors that make a row of x a row of y. Where deviations or rstd leave the range of float32,
+// elements are scaled: to 2^48 at most, or up from 2^-20.
 kernels::NormFactors factors_of(double mean, double spread) {
   double scale = 1;
   if (spread < 0x1p-90) {
@@ -66,7 +66,8 @@ kernels::NormFactors factors_of(double mean, double spread) {
   }
   const double rstd = 1 / std::sqrt(spread) / scale;
   const auto rounded_mean = static_cast<float>(mean * scale);
-  // Of what rounding the mean takes from it, which may be as much as a row deviates by.
+  // The shift gives back what rounding takes from the mean, which may be as much as a row deviates
+  // by.
   const double shift = (static_cast<double>(rounded_mean) - mean * scale) * rstd;
   return {.mean = rounded_mean,
           .rstd = static_cast<float>(rstd),

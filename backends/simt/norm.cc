@@ -22,7 +22,7 @@ struct NormRow {
   bool has_mean;
 };
 
-// Of the scaled elements; |rest| is what |mean| lacks.
+// Moments of the scaled elements; |rest| is what |mean| lacks.
 struct Moments {
   float mean;
   float rest;
@@ -106,7 +106,7 @@ KEEL_SIMT_FUNCTION void norm(const NormArguments& args) {
     // A scaled eps may be lost, which counts beside a variance of 0 alone.
     const float spread = of_row.variance + args.eps * scale * scale;
     const float rstd = 1 / (spread == 0 ? sqrtf(args.eps) * scale : sqrtf(spread));
-    // Of what the mean lacks; 0 where nothing is taken off.
+    // The shift is of what the mean lacks; 0 where nothing is taken off.
     const float shift = args.mean != 0 ? -of_row.rest * rstd : 0;
     if (Team::rank() == 0) {
       if (args.mean != 0) {

@@ -155,7 +155,7 @@ keel_status run_cross_entropy(Stream& stream, const keel_op_call& call, void*) {
                          &arguments, sizeof(arguments), row_groups(stream, logits.shape[0]));
 }
 
-// What float32 rounded off each row's logsumexp.
+// Memory for what float32 rounded off each row's logsumexp.
 uint64_t rests_bytes(const keel_op_call& call) {
   return static_cast<uint64_t>(call.inputs[0]->shape[0]) * sizeof(float);
 }

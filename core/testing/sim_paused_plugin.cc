@@ -2,16 +2,14 @@
 // The emulated chip, pausable: the plugin libkeel_sim.so of KEEL_PLUGIN_PATH with its streams
 // noted, so that all of them can be made to wait at gates of the chip's own. All else is that
 // plugin's.
-#include <dlfcn.h>
 #include <keel/abi.h>
 
-#include <cstdlib>
 #include <keel/plugin_kit.hpp>
 #include <map>
 #include <mutex>
-#include <string>
 
 #include "core/testing/fake_plugin.h"
+#include "core/testing/sim_plugin.h"
 
 namespace keel::testing {
 namespace {
@@ -78,16 +76,6 @@ void stream_destroy(keel_plugin_stream* stream) {
   g_sim->stream->destroy(stream);
 }
 
-// NULL where it cannot be loaded.
-keel_plugin_query_fn find_sim() {
-  const char* const folder = std::getenv("KEEL_PLUGIN_PATH");
-  if (folder == nullptr) return nullptr;
-  void* const library =
-      dlopen((std::string(folder) + "/libkeel_sim.so").c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) return nullptr;
-  return reinterpret_cast<keel_plugin_query_fn>(dlsym(library, KEEL_PLUGIN_QUERY_SYMBOL));
-}
-
 }  // namespace
 }  // namespace keel::testing
 
@@ -96,10 +84,7 @@ extern "C" {
 KEEL_EXPORT keel_status keel_plugin_query_v0(const keel_host* host,
                                              const keel_plugin** out_plugin) {
   using namespace keel::testing;
-  keel::kit::g_host = host;
-  const keel_plugin_query_fn query = find_sim();
-  if (query == nullptr) return keel::kit::fail(KEEL_NOT_FOUND, "sim_paused: no libkeel_sim.so");
-  const keel_status answered = query(host, &g_sim);
+  const keel_status answered = query_sim("sim_paused", host, &g_sim);
   if (answered != KEEL_OK) return answered;
   static keel_stream_table stream = {};
   stream = *g_sim->stream;

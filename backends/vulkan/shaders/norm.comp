@@ -28,7 +28,7 @@ vec2 deviation(float value, float mean) {
   return vec2(difference, difference * difference);
 }
 
-// Of a row's scaled elements; |rest| is what |mean| lacks.
+// Moments of a row's scaled elements; |rest| is what |mean| lacks.
 struct Moments {
   float mean;
   float rest;
@@ -91,7 +91,7 @@ void main() {
     // A scaled eps may be lost, which counts beside a variance of 0 alone.
     const float spread = of_row.variance + eps * scale * scale;
     const float rstd = 1.0 / (spread == 0.0 ? sqrt(eps) * scale : sqrt(spread));
-    // Of what the mean lacks; 0 where nothing is taken off.
+    // The shift is of what the mean lacks; 0 where nothing is taken off.
     const float shift = has_mean != 0 ? -of_row.rest * rstd : 0.0;
     if (lane == 0) {
       if (has_mean != 0) {

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The emulated chip, refusing: the plugin libkeel_sim.so of KEEL_PLUGIN_PATH whose slots that make
 // a native communicator fail where a test says so. All else is that plugin's.
-#include <dlfcn.h>
 #include <keel/abi.h>
 
 #include <condition_variable>
-#include <cstdlib>
 #include <keel/plugin_kit.hpp>
 #include <map>
 #include <mutex>
@@ -13,6 +11,7 @@
 #include <vector>
 
 #include "collectives/islands/testing/sim_refusing.h"
+#include "core/testing/sim_plugin.h"
 
 namespace keel::testing {
 namespace {
@@ -144,16 +143,6 @@ keel_status ccl_split(keel_plugin_comm* comm, const uint32_t* ranks, uint32_t wo
   });
 }
 
-// NULL where it cannot be loaded.
-keel_plugin_query_fn find_sim() {
-  const char* const folder = std::getenv("KEEL_PLUGIN_PATH");
-  if (folder == nullptr) return nullptr;
-  void* const library =
-      dlopen((std::string(folder) + "/libkeel_sim.so").c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) return nullptr;
-  return reinterpret_cast<keel_plugin_query_fn>(dlsym(library, KEEL_PLUGIN_QUERY_SYMBOL));
-}
-
 }  // namespace
 }  // namespace keel::testing
 
@@ -162,10 +151,7 @@ extern "C" {
 KEEL_EXPORT keel_status keel_plugin_query_v0(const keel_host* host,
                                              const keel_plugin** out_plugin) {
   using namespace keel::testing;
-  keel::kit::g_host = host;
-  const keel_plugin_query_fn query = find_sim();
-  if (query == nullptr) return keel::kit::fail(KEEL_NOT_FOUND, "sim_refusing: no libkeel_sim.so");
-  const keel_status answered = query(host, &g_sim);
+  const keel_status answered = query_sim("sim_refusing", host, &g_sim);
   if (answered != KEEL_OK) return answered;
   static keel_device_table device = {};
   device = *g_sim->device;
