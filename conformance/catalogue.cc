@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "conformance/catalogue.h"
 
+#include <algorithm>
+
+#include "conformance/levels.h"
+
 namespace keel::conformance {
 
 std::vector<Case> make_catalogue(const Environment& environment) {
   std::vector<Case> cases;
-  if (environment.tables) {
-    add_one_rank_cases(&cases);
-    return cases;
-  }
   add_null_cases(environment, &cases);
   if (!environment.target.has_device()) return cases;
   add_core_cases(environment, &cases);
@@ -17,8 +17,13 @@ std::vector<Case> make_catalogue(const Environment& environment) {
   add_ops_cases(environment, &cases);
   add_kernels_cases(environment, &cases);
   add_collectives_cases(environment, &cases);
-  add_one_rank_cases(&cases);
+  add_one_rank_cases(environment, &cases);
   add_multi_device_cases(environment, &cases);
+  add_memory_table_cases(environment, &cases);
+  add_stream_table_cases(environment, &cases);
+  std::stable_sort(cases.begin(), cases.end(), [](const Case& one, const Case& other) {
+    return level_of(one.id) < level_of(other.id);
+  });
   return cases;
 }
 

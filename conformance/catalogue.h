@@ -38,8 +38,10 @@ void add_memory_cases(const Environment& environment, std::vector<Case>* cases);
 void add_ops_cases(const Environment& environment, std::vector<Case>* cases);
 void add_kernels_cases(const Environment& environment, std::vector<Case>* cases);
 void add_collectives_cases(const Environment& environment, std::vector<Case>* cases);
-// Of the level collectives, those that are run on the plugin's own tables.
-void add_one_rank_cases(std::vector<Case>* cases);
+// Those that are run on the plugin's own tables, of several levels.
+void add_memory_table_cases(const Environment& environment, std::vector<Case>* cases);
+void add_stream_table_cases(const Environment& environment, std::vector<Case>* cases);
+void add_one_rank_cases(const Environment& environment, std::vector<Case>* cases);
 void add_multi_device_cases(const Environment& environment, std::vector<Case>* cases);
 
 std::vector<Case> make_catalogue(const Environment& environment);

@@ -131,6 +131,11 @@ bool start_on_tables(const PluginChoice& choice, const std::string& path, uint32
   out_environment->tables = PluginDevice::open(path, choice.ordinal, error);
   if (out_environment->tables == nullptr) return false;
   out_environment->info = out_environment->tables->info();
+  Target& target = out_environment->target;
+  target.backend = out_environment->tables->plugin().name;
+  target.device = fmt::format("{}:{}", target.backend, choice.ordinal);
+  target.path = path;
+  target.claims = out_environment->info.claims;
   return true;
 }
 

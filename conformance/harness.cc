@@ -5,8 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstdlib>
 #include <cstring>
+#include <exception>
+#include <keel/thread_start.hpp>
 #include <mutex>
+#include <thread>
 #include <utility>
 
 #include "ops/case_data.h"
@@ -14,11 +19,6 @@
 namespace keel::conformance {
 
 namespace {
-
-std::string place(const Where& where) {
-  const std::string_view file = where.file_name();
-  return fmt::format("{}:{}", file.substr(file.rfind('/') + 1), where.line());
-}
 
 // The streams of the running case. One that ends early frees host memory that copies in
 // flight may still read or write: these are waited for first.
@@ -43,7 +43,7 @@ LiveStreams& live_streams() {
 
 void fail_case(const std::string& what, Where where) {
   live_streams().drain();
-  throw CaseFailure(fmt::format("{} ({})", what, place(where)));
+  throw CaseFailure(fmt::format("{} ({})", what, where.text()));
 }
 
 void check(bool holds, const std::string& what, Where where) {
@@ -51,15 +51,18 @@ void check(bool holds, const std::string& what, Where where) {
 }
 
 void must(keel_status status, std::string_view what, Where where) {
+  status = observe_status(status, where);
   if (status == KEEL_OK) return;
-  fail_case(fmt::format("{}: {}: {}", what, keel_status_name(status), keel_last_error()), where);
+  const std::string text = observe_text(keel_last_error(), where);
+  fail_case(fmt::format("{}: {}: {}", what, keel_status_name(status), text), where);
 }
 
 void must_be(keel_status wanted, keel_status status, std::string_view what, Where where) {
+  status = observe_status(status, where);
   if (status == wanted) return;
+  const std::string text = status == KEEL_OK ? "" : observe_text(keel_last_error(), where);
   fail_case(fmt::format("{}: {} instead of {}{}{}", what, keel_status_name(status),
-                        keel_status_name(wanted), status == KEEL_OK ? "" : ": ",
-                        status == KEEL_OK ? "" : keel_last_error()),
+                        keel_status_name(wanted), text.empty() ? "" : ": ", text),
             where);
 }
 
@@ -72,29 +75,82 @@ void note(const std::string& text) {
   GTEST_SUCCEED() << text;
 }
 
+keel_status poll(const std::function<keel_status()>& query, int64_t wait_ns, Where where) {
+  if (judging()) return observe_status(KEEL_OK, where);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::nanoseconds(wait_ns);
+  keel_status status = query();
+  while (status == KEEL_NOT_READY && std::chrono::steady_clock::now() < end) {
+    std::this_thread::yield();
+    status = query();
+  }
+  return observe_status(status, where);
+}
+
+void run_threads(uint32_t count, const std::function<void(uint32_t index)>& body) {
+  if (judging()) return;
+  std::mutex mutex;
+  std::exception_ptr failure;
+  const auto work = [&](uint32_t index) {
+    try {
+      body(index);
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      if (!failure) failure = std::current_exception();
+    }
+  };
+  std::vector<std::jthread> pool;  // joins those that run where one more does not start
+  for (uint32_t index = 0; index < count; ++index) {
+    pool.push_back(kit::start_thread<std::jthread>("keel-conform", work, index));
+  }
+  pool.clear();
+  if (failure) std::rethrow_exception(failure);
+}
+
 // ---- objects --------------------------------------------------------------------------
+
+namespace {
+
+// What the runner has in the place of memory: of a device's an address that nobody reads, the
+// host's for what the host may write.
+void* stand_in(keel_memory_kind kind, uint64_t size) {
+  constexpr uintptr_t kNowhere = 1 << 20;
+  return kind == KEEL_MEMORY_DEVICE ? reinterpret_cast<void*>(kNowhere) : std::calloc(size, 1);
+}
+
+}  // namespace
 
 Buffer::Buffer(keel_device device, keel_memory_kind kind, uint64_t size, Where where)
     : device_(device), size_(size) {
+  if (judging()) {
+    must(KEEL_OK, fmt::format("keel_alloc of {} bytes", size), where);
+    pointer_ = static_cast<std::byte*>(stand_in(kind, size));
+    stands_in_ = kind == KEEL_MEMORY_DEVICE ? nullptr : pointer_;
+    check(observe(true, where), "keel_alloc gave a NULL pointer", where);
+    return;
+  }
   void* pointer = nullptr;
   must(keel_alloc(device, kind, size, &pointer), fmt::format("keel_alloc of {} bytes", size),
        where);
   pointer_ = static_cast<std::byte*>(pointer);
-  check(pointer != nullptr, "keel_alloc gave a NULL pointer", where);
+  check(observe(pointer != nullptr, where), "keel_alloc gave a NULL pointer", where);
 }
 
 Buffer::~Buffer() {
-  if (pointer_ != nullptr) keel_free(device_, pointer_);
+  std::free(stands_in_);
+  if (pointer_ != nullptr && !judging()) keel_free(device_, pointer_);
 }
 
 Buffer::Buffer(Buffer&& other) noexcept
     : device_(other.device_),
       pointer_(std::exchange(other.pointer_, nullptr)),
+      stands_in_(std::exchange(other.stands_in_, nullptr)),
       size_(other.size_) {}
 
 Stream::Stream(const Context& context, keel_device device, int32_t priority, Where where)
     : device_(device), wait_ns_(context.environment.wait_ns) {
-  must(keel_stream_create(device, priority, &stream_), "keel_stream_create", where);
+  must(judging() ? KEEL_OK : keel_stream_create(device, priority, &stream_), "keel_stream_create",
+       where);
+  if (judging()) return;
   const std::lock_guard lock(live_streams().mutex);
   live_streams().streams.emplace_back(stream_, wait_ns_);
 }
@@ -139,7 +195,7 @@ void Stream::fill(std::byte* destination, uint32_t word, uint64_t size, Where wh
 }
 
 Event::Event(uint32_t flags, Where where) {
-  must(keel_event_create(flags, &event_), "keel_event_create", where);
+  must(judging() ? KEEL_OK : keel_event_create(flags, &event_), "keel_event_create", where);
 }
 
 void Event::record(const Stream& stream, Where where) const {
@@ -147,7 +203,7 @@ void Event::record(const Stream& stream, Where where) const {
 }
 
 Gate::Gate(Where where) {
-  must(keel_gate_create(&gate_), "keel_gate_create", where);
+  must(judging() ? KEEL_OK : keel_gate_create(&gate_), "keel_gate_create", where);
 }
 
 void Gate::open(keel_status status, Where where) const {
@@ -170,6 +226,13 @@ std::vector<std::byte> random_bytes(const Context& context, uint32_t tensor, uin
 
 void check_equal(std::span<const std::byte> got, std::span<const std::byte> wanted,
                  const std::string& what, Where where) {
+  std::vector<std::byte> observed(got.begin(), got.end());
+  observe_bytes(observed, where);
+  compare(observed, wanted, what, where);
+}
+
+void compare(std::span<const std::byte> got, std::span<const std::byte> wanted,
+             const std::string& what, Where where) {
   check(got.size() == wanted.size(), what + ": sizes differ", where);
   if (got.empty() || std::memcmp(got.data(), wanted.data(), got.size()) == 0) return;
   uint64_t first = got.size();

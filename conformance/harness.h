@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "conformance/catalogue.h"
+#include "conformance/observation.h"
 
 namespace keel::conformance {
 
@@ -26,28 +28,11 @@ struct CaseUnsupported : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// The line of a suite that a check stands in. What std::source_location does; clang-tidy 14, with
-// the standard library of GCC 12, does not see that.
-class Where {
- public:
-  static constexpr Where current(const char* file = __builtin_FILE(),
-                                 uint32_t line = __builtin_LINE()) {
-    return {file, line};
-  }
-  const char* file_name() const { return file_; }
-  uint32_t line() const { return line_; }
-
- private:
-  constexpr Where(const char* file, uint32_t line) : file_(file), line_(line) {}
-  const char* file_;
-  uint32_t line_;
-};
-
 // Fails the case with |what|.
 [[noreturn]] void fail_case(const std::string& what, Where where = Where::current());
 // Fails the case unless |holds|.
 void check(bool holds, const std::string& what, Where where = Where::current());
-// Fails the case, with keel_last_error(), unless |status| is KEEL_OK.
+// Fails the case, with keel_last_error(), unless |status|, which is observed, is KEEL_OK.
 void must(keel_status status, std::string_view what, Where where = Where::current());
 // The same for a status that should be |wanted|.
 void must_be(keel_status wanted, keel_status status, std::string_view what,
@@ -56,6 +41,14 @@ void must_be(keel_status wanted, keel_status status, std::string_view what,
 [[noreturn]] void unsupported(const std::string& reason);
 // Adds |text| to what the report says of the case, whatever comes of it.
 void note(const std::string& text);
+// Calls |query| until it answers anything but KEEL_NOT_READY, for |wait_ns| at most. The last
+// answer alone is observed.
+keel_status poll(const std::function<keel_status()>& query, int64_t wait_ns,
+                 Where where = Where::current());
+// Runs |body|(0), |body|(1), ... on a thread each, in the worker, and waits for all. They check
+// what only the worker can see; what the runner is to judge they leave to be observed afterwards.
+// The first that fails fails the case.
+void run_threads(uint32_t count, const std::function<void(uint32_t index)>& body);
 
 // ---- objects: made or the case fails, destroyed in every case -----------------------
 
@@ -77,6 +70,7 @@ class Buffer {
  private:
   keel_device device_;
   std::byte* pointer_ = nullptr;
+  std::byte* stands_in_ = nullptr;  // of the host, in the runner
   uint64_t size_;
 };
 
@@ -145,10 +139,13 @@ class Gate {
 // |size| bytes that depend on the run's seed, the case and |tensor| alone.
 std::vector<std::byte> random_bytes(const Context& context, uint32_t tensor, uint64_t size);
 // Fails the case where the two differ: first place, values, how many bytes, and whether
-// it is the tail alone.
+// it is the tail alone. |got| is observed.
 void check_equal(std::span<const std::byte> got, std::span<const std::byte> wanted,
                  const std::string& what, Where where = Where::current());
-// The same against |word| over and over.
+// The same of bytes that were observed before, or made up.
+void compare(std::span<const std::byte> got, std::span<const std::byte> wanted,
+             const std::string& what, Where where = Where::current());
+// check_equal() against |word| over and over.
 void check_filled(std::span<const std::byte> got, uint32_t word, const std::string& what,
                   Where where = Where::current());
 // What a red zone is made of.

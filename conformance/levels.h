@@ -39,12 +39,12 @@ std::optional<Level> find_level(std::string_view name);
 // The level of the case |id|: kNull for an id of no level, which the catalogue has not.
 Level level_of(std::string_view id);
 
-// What ids of cases begin with that are about the plugin's own tables, which keel.h cannot reach:
-// they are run in workers where Keel does not load the plugin, since it is queried once in a
-// process. They show that a library answers, and alone certify nothing.
-inline constexpr std::string_view kOnTables = "collectives/one_rank/";
+// Cases about the plugin's own tables, which keel.h cannot reach: they are run in workers where
+// Keel does not load the plugin, since it is queried once in a process. Those of one rank show that
+// a library answers, and alone certify nothing.
+inline constexpr std::string_view kOneRank = "collectives/one_rank/";
 inline bool is_on_tables(std::string_view id) {
-  return id.starts_with(kOnTables);
+  return id.starts_with(kOneRank) || id.find("/tables/") != std::string_view::npos;
 }
 
 // "PINNED", "ASYNC", ... of the bits that are set, lowest first; a bit without a name

@@ -9,6 +9,8 @@
 #include <cstring>
 #include <keel/plugin_kit.hpp>
 
+#include "conformance/silent_plugin.h"
+
 namespace keel::conformance {
 
 namespace {
@@ -62,6 +64,12 @@ std::unique_ptr<PluginDevice> PluginDevice::open(const std::string& path, uint32
       failed(table.open(made->instance_, ordinal, &made->device_), "device.open")) {
     return nullptr;
   }
+  return made;
+}
+
+std::unique_ptr<PluginDevice> PluginDevice::stand_in(const keel_device_info& info) {
+  std::unique_ptr<PluginDevice> made(new PluginDevice(silent_plugin()));
+  made->info_ = info;
   return made;
 }
 

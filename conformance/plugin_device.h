@@ -19,6 +19,8 @@ class PluginDevice {
   // had.
   static std::unique_ptr<PluginDevice> open(const std::string& path, uint32_t ordinal,
                                             std::string* error);
+  // What stands for it in the runner: a silent plugin that says |info|.
+  static std::unique_ptr<PluginDevice> stand_in(const keel_device_info& info);
   ~PluginDevice();
   PluginDevice(const PluginDevice&) = delete;
   PluginDevice& operator=(const PluginDevice&) = delete;

@@ -5,100 +5,26 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <keel/plugin_kit.hpp>
-#include <thread>
 
 #include "conformance/collective_values.h"
 #include "conformance/harness.h"
 #include "conformance/levels.h"
 #include "conformance/plugin_device.h"
+#include "conformance/table_objects.h"
 
 namespace keel::conformance {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-void need(keel_status status, const std::string& what, Where where = Where::current()) {
-  if (status == KEEL_OK) return;
-  fail_case(fmt::format("{}: {}: {}", what, keel_status_name(status), PluginDevice::last_text()),
-            where);
-}
-
-// ---- objects of the plugin ----------------------------------------------------------------
-
-class TableStream {
- public:
-  explicit TableStream(const Context& context)
-      : device_(*context.environment.tables), wait_ns_(context.environment.wait_ns) {
-    need(table().create(device_.get(), /*priority=*/0, &stream_), "stream.create");
-    const keel_status status = table().event_create(device_.get(), /*flags=*/0, &event_);
-    if (status != KEEL_OK) table().destroy(stream_);
-    need(status, "stream.event_create");
-  }
-  // One with work that does not end is left behind.
-  ~TableStream() {
-    if (settle() == KEEL_TIMED_OUT) return;
-    table().event_destroy(event_);
-    table().destroy(stream_);
-  }
-  TableStream(const TableStream&) = delete;
-  TableStream& operator=(const TableStream&) = delete;
-
-  keel_plugin_stream* get() const { return stream_; }
-  // Waits for all that is enqueued: what came of it, or KEEL_TIMED_OUT.
-  keel_status settle() const {
-    keel_status status = table().event_record(event_, stream_);
-    if (status != KEEL_OK) return status;
-    const Clock::time_point end = Clock::now() + std::chrono::nanoseconds(wait_ns_);
-    while ((status = table().event_query(event_)) == KEEL_NOT_READY) {
-      if (Clock::now() >= end) return KEEL_TIMED_OUT;
-      std::this_thread::yield();
-    }
-    return status;
-  }
-  void copy(keel_copy_kind kind, void* destination, const void* source, uint64_t size) const {
-    need(table().copy(stream_, kind, destination, source, size), "stream.copy");
-    need(settle(), "a copy");
-  }
-
- private:
-  const keel_stream_table& table() const { return *device_.plugin().stream; }
-
-  const PluginDevice& device_;
-  const int64_t wait_ns_;
-  keel_plugin_stream* stream_ = nullptr;
-  keel_plugin_event* event_ = nullptr;
-};
-
-class TableBuffer {
- public:
-  TableBuffer(const Context& context, uint64_t size) : device_(*context.environment.tables) {
-    need(device_.plugin().memory->alloc(device_.get(), KEEL_MEMORY_DEVICE, size, /*usage=*/0,
-                                        &pointer_),
-         "memory.alloc");
-  }
-  ~TableBuffer() {
-    (void)device_.plugin().memory->free(device_.get(), KEEL_MEMORY_DEVICE, pointer_);
-  }
-  TableBuffer(const TableBuffer&) = delete;
-  TableBuffer& operator=(const TableBuffer&) = delete;
-
-  std::byte* at(uint64_t offset) const { return static_cast<std::byte*>(pointer_) + offset; }
-
- private:
-  const PluginDevice& device_;
-  void* pointer_ = nullptr;
-};
-
 const keel_ccl_table& table_of(const Context& context) {
-  const PluginDevice& device = *context.environment.tables;
+  const PluginDevice& device = device_of(context);
   const keel_ccl_table* const table = device.plugin().ccl;
-  check(KEEL_HAS(keel_ccl_table, table, capability) && KEEL_HAS(keel_ccl_table, table, unique_id) &&
-            KEEL_HAS(keel_ccl_table, table, init_rank) &&
-            KEEL_HAS(keel_ccl_table, table, destroy) && KEEL_HAS(keel_ccl_table, table, run) &&
-            KEEL_HAS(keel_ccl_table, table, info),
+  check(observe(KEEL_HAS(keel_ccl_table, table, capability) &&
+                KEEL_HAS(keel_ccl_table, table, unique_id) &&
+                KEEL_HAS(keel_ccl_table, table, init_rank) &&
+                KEEL_HAS(keel_ccl_table, table, destroy) && KEEL_HAS(keel_ccl_table, table, run) &&
+                KEEL_HAS(keel_ccl_table, table, info)),
         "CCL is claimed without the slots that it needs");
   if (device.info().hardware_queues == 1) unsupported("a device with one queue takes no part");
   return *table;
@@ -110,15 +36,16 @@ class Alone {
   explicit Alone(const Context& context)
       : context_(context), table_(table_of(context)), stream_(context) {
     constexpr uint64_t kMost = 16384;
-    const PluginDevice& device = *context.environment.tables;
+    const PluginDevice& device = device_of(context);
     std::vector<std::byte> id(kMost);
     uint64_t size = id.size();
     need(table_.unique_id(device.get(), id.data(), &size), "ccl.unique_id");
+    size = observe(size);
     check(size > 0 && size <= kMost, fmt::format("ccl.unique_id gives {} bytes", size));
     need(table_.init_rank(device.get(), id.data(), size, /*rank=*/0, /*world=*/1,
                           context.environment.wait_ns, &comm_),
          "ccl.init_rank");
-    check(comm_ != nullptr, "ccl.init_rank gives no communicator");
+    check(observe(comm_ != nullptr), "ccl.init_rank gives no communicator");
   }
   ~Alone() { end(); }
   Alone(const Alone&) = delete;
@@ -140,7 +67,7 @@ class Alone {
  private:
   // Nobody may take it from a library that is still at work.
   void end() {
-    if (comm_ != nullptr && stream_.settle() != KEEL_TIMED_OUT) table_.destroy(comm_);
+    if (comm_ != nullptr && stream_.settle_unobserved() != KEEL_NOT_READY) table_.destroy(comm_);
     comm_ = nullptr;
   }
 
@@ -197,7 +124,7 @@ bool run_calls(const Alone& rank, std::vector<keel_ccl_call> calls, const Bytes&
     if (call.collective != KEEL_RECV) call.send = memory.at(0);
     if (call.collective != KEEL_SEND) call.receive = memory.at(receive_at);
   }
-  const keel_status status = rank.run(calls);
+  const keel_status status = observe_status(rank.run(calls));
   if (may_refuse && (status == KEEL_UNSUPPORTED || status == KEEL_INVALID_ARGUMENT)) return false;
   need(status, what);
   need(rank.stream().settle(), what);
@@ -216,8 +143,8 @@ Bytes sent_of(keel_dtype dtype, keel_reduction reduction, uint64_t count) {
 
 bool can(const Context& context, keel_collective collective, keel_dtype dtype,
          keel_reduction reduction) {
-  return table_of(context).capability(context.environment.tables->instance(), collective, dtype,
-                                      reduction) == KEEL_OK;
+  return observe_status(table_of(context).capability(device_of(context).instance(), collective,
+                                                     dtype, reduction)) == KEEL_OK;
 }
 
 void run_kind(const Alone& rank, const Kind& kind, keel_dtype dtype, keel_reduction reduction,
@@ -288,16 +215,18 @@ void all_reduce(const Alone& rank, const std::string& what) {
 void comes_and_goes(const Context& context) {
   const keel_ccl_table& table = table_of(context);
   auto library = KEEL_STRUCT_INIT(keel_ccl_info, KEEL_STRUCT_CCL_INFO);
-  need(table.info(context.environment.tables->instance(), &library), "ccl.info");
+  need(table.info(device_of(context).instance(), &library), "ccl.info");
   library.library[sizeof(library.library) - 1] = '\0';
-  check(library.library[0] != '\0', "ccl.info names no library");
-  check(library.reach >= KEEL_CCL_PROCESS && library.reach <= KEEL_CCL_NETWORK,
-        fmt::format("ccl.info has a reach of {}", library.reach));
-  note(library.library);
+  const std::string name = observe_text(library.library);
+  const keel_ccl_reach reach = observe(library.reach);
+  check(!name.empty(), "ccl.info names no library");
+  check(reach >= KEEL_CCL_PROCESS && reach <= KEEL_CCL_NETWORK,
+        fmt::format("ccl.info has a reach of {}", reach));
+  note(name);
   for (int i = 0; i < 2; ++i) {
     const Alone rank(context);
     const auto has_no_error = [&](const char* when) {
-      if (!KEEL_HAS(keel_ccl_table, &table, async_error)) return;
+      if (!observe(KEEL_HAS(keel_ccl_table, &table, async_error))) return;
       need(table.async_error(rank.comm()), fmt::format("ccl.async_error {}", when));
     };
     has_no_error("of a new communicator");
@@ -337,7 +266,8 @@ void groups(const Context& context) {
 // What is in flight comes to an end, and the library is as before.
 void aborts(const Context& context) {
   constexpr uint64_t kCount = 4 << 20;
-  if (!KEEL_HAS(keel_ccl_table, &table_of(context), abort)) unsupported("there is no ccl.abort");
+  if (!observe(KEEL_HAS(keel_ccl_table, &table_of(context), abort)))
+    unsupported("there is no ccl.abort");
   {
     const Alone rank(context);
     all_reduce(rank, "all_reduce");
@@ -346,27 +276,28 @@ void aborts(const Context& context) {
     call.send = call.receive = memory.at(0);
     for (int i = 0; i < 4; ++i) need(rank.run({call}), "all_reduce");
     need(rank.table().abort(rank.comm()), "ccl.abort");
-    check(rank.stream().settle() != KEEL_TIMED_OUT, "what was aborted does not end");
+    check(rank.stream().settle() != KEEL_NOT_READY, "what was aborted does not end");
   }
   all_reduce(Alone(context), "all_reduce after an abort");
 }
 
 // A part of one, which outlives the whole; and a rank that is in none.
 void splits(const Context& context) {
-  if (!KEEL_HAS(keel_ccl_table, &table_of(context), split)) unsupported("there is no ccl.split");
+  if (!observe(KEEL_HAS(keel_ccl_table, &table_of(context), split)))
+    unsupported("there is no ccl.split");
   Alone rank(context);
   const auto split = [&](const std::vector<uint32_t>& ranks, keel_plugin_comm** out_part) {
-    const keel_status status =
+    const keel_status status = observe_status(
         rank.table().split(rank.comm(), ranks.data(), static_cast<uint32_t>(ranks.size()),
-                           /*rank=*/0, context.environment.wait_ns, out_part);
+                           /*rank=*/0, context.environment.wait_ns, out_part));
     if (status == KEEL_UNSUPPORTED) unsupported("the library has no splits");
     need(status, "ccl.split");
   };
   keel_plugin_comm* part = nullptr;
   split({}, &part);
-  check(part == nullptr, "ccl.split gives a rank that is in no part a communicator");
+  check(observe(part == nullptr), "ccl.split gives a rank that is in no part a communicator");
   split({0}, &part);
-  check(part != nullptr, "ccl.split gives no communicator");
+  check(observe(part != nullptr), "ccl.split gives no communicator");
   all_reduce(rank, "all_reduce of what was split");
   rank.become(part);
   all_reduce(rank, "all_reduce of a part that has outlived the whole");
@@ -374,9 +305,9 @@ void splits(const Context& context) {
 
 }  // namespace
 
-void add_one_rank_cases(std::vector<Case>* cases) {
+void add_one_rank_cases(const Environment&, std::vector<Case>* cases) {
   const auto add = [&](const std::string& id, auto body) {
-    cases->push_back({std::string(kOnTables) + id, KEEL_CLAIM_CCL, false, std::move(body)});
+    cases->push_back({std::string(kOneRank) + id, KEEL_CLAIM_CCL, false, std::move(body)});
   };
   add("lifetime", comes_and_goes);
   add("group", groups);

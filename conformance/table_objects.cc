@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "conformance/table_objects.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+namespace keel::conformance {
+
+namespace {
+
+// Of an event that was recorded; KEEL_NOT_READY where it is not done in time.
+keel_status await(const Context& context, keel_plugin_event* event) {
+  const keel_stream_table& table = *device_of(context).plugin().stream;
+  const auto end =
+      std::chrono::steady_clock::now() + std::chrono::nanoseconds(context.environment.wait_ns);
+  keel_status status = table.event_query(event);
+  while (status == KEEL_NOT_READY && std::chrono::steady_clock::now() < end) {
+    std::this_thread::yield();
+    status = table.event_query(event);
+  }
+  return status;
+}
+
+}  // namespace
+
+void need(keel_status status, const std::string& what, Where where) {
+  status = observe_status(status, where);
+  if (status == KEEL_OK) return;
+  const std::string text = observe_text(PluginDevice::last_text(), where);
+  fail_case(fmt::format("{}: {}: {}", what, keel_status_name(status), text), where);
+}
+
+void need_be(keel_status wanted, keel_status status, const std::string& what, Where where) {
+  status = observe_status(status, where);
+  if (status == wanted) return;
+  const std::string text = status == KEEL_OK ? "" : observe_text(PluginDevice::last_text(), where);
+  fail_case(fmt::format("{}: {} instead of {}{}{}", what, keel_status_name(status),
+                        keel_status_name(wanted), text.empty() ? "" : ": ", text),
+            where);
+}
+
+std::vector<std::byte> read_host(const void* pointer, uint64_t size, Where where) {
+  std::vector<std::byte> bytes(size);
+  if (!judging()) std::memcpy(bytes.data(), pointer, size);
+  observe_bytes(bytes, where);
+  return bytes;
+}
+
+void write_host(void* pointer, std::span<const std::byte> bytes) {
+  if (!judging()) std::memcpy(pointer, bytes.data(), bytes.size());
+}
+
+TableBuffer::TableBuffer(const Context& context, uint64_t size, keel_memory_kind kind,
+                         uint32_t usage, Where where)
+    : device_(device_of(context)), size_(size), kind_(kind) {
+  need(device_.plugin().memory->alloc(device_.get(), kind, size, usage, &pointer_),
+       fmt::format("memory.alloc of {} bytes", size), where);
+}
+
+TableBuffer::~TableBuffer() {
+  if (pointer_ != nullptr) (void)device_.plugin().memory->free(device_.get(), kind_, pointer_);
+}
+
+TableBuffer::TableBuffer(TableBuffer&& other) noexcept
+    : device_(other.device_),
+      size_(other.size_),
+      kind_(other.kind_),
+      pointer_(std::exchange(other.pointer_, nullptr)) {}
+
+TableEvent::TableEvent(const Context& context, uint32_t flags, Where where) : context_(context) {
+  const PluginDevice& device = device_of(context);
+  need(device.plugin().stream->event_create(device.get(), flags, &event_), "stream.event_create",
+       where);
+}
+
+TableEvent::~TableEvent() {
+  if (event_ != nullptr) device_of(context_).plugin().stream->event_destroy(event_);
+}
+
+void TableEvent::record(const TableStream& stream, Where where) const {
+  need(device_of(context_).plugin().stream->event_record(event_, stream.get()),
+       "stream.event_record", where);
+}
+
+keel_status TableEvent::poll(Where where) const {
+  return observe_status(await(context_, event_), where);
+}
+
+TableStream::TableStream(const Context& context, Where where) : context_(context) {
+  const PluginDevice& device = device_of(context);
+  need(table().create(device.get(), /*priority=*/0, &stream_), "stream.create", where);
+  const keel_status status = table().event_create(device.get(), /*flags=*/0, &event_);
+  if (status != KEEL_OK && stream_ != nullptr) table().destroy(stream_);
+  need(status, "stream.event_create", where);
+}
+
+TableStream::~TableStream() {
+  if (settle_unobserved() == KEEL_NOT_READY) return;
+  table().event_destroy(event_);
+  table().destroy(stream_);
+}
+
+keel_status TableStream::settle_unobserved() const {
+  const keel_status status = table().event_record(event_, stream_);
+  return status == KEEL_OK ? await(context_, event_) : status;
+}
+
+keel_status TableStream::settle(Where where) const {
+  return observe_status(settle_unobserved(), where);
+}
+
+void TableStream::copy(keel_copy_kind kind, void* destination, const void* source, uint64_t size,
+                       Where where) const {
+  need(table().copy(stream_, kind, destination, source, size), "stream.copy", where);
+  need(settle(where), "a copy", where);
+}
+
+}  // namespace keel::conformance
