@@ -59,6 +59,7 @@ void add_run(CLI::App& conform, int* exit_code) {
                  "a sample: the first of every N cases of each level, which certifies nothing (1)")
       ->type_name("N")
       ->check(CLI::Range(1, 1'000'000));
+  run.add_flag("--fail-fast", options->fail_fast, "begin no case after one has failed");
   run.add_option("--json", options->json_file, "write the report as JSON")->type_name("FILE");
   run.add_option("--junit", options->junit_file, "write the report as JUnit XML")
       ->type_name("FILE");

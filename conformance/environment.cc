@@ -118,6 +118,35 @@ int64_t wait_ns(uint32_t timeout_seconds) {
 
 }  // namespace
 
+Environment judges_environment(const Found& found, const PluginChoice& choice, uint64_t seed,
+                               uint32_t timeout_seconds) {
+  Environment environment;
+  environment.target = found.target;
+  environment.info = found.info;
+  environment.emulated = choice.emulated;
+  environment.seed = seed;
+  environment.wait_ns = wait_ns(timeout_seconds);
+  for (const std::string& name : found.backend_devices) {
+    environment.backend_devices.push_back({name, {}});
+  }
+  for (const std::string& name : found.foreign_devices) {
+    environment.foreign_devices.push_back({name, {}});
+  }
+  environment.tables = PluginDevice::stand_in(found.info);
+  return environment;
+}
+
+Found found_by(const Environment& environment) {
+  Found found = {environment.target, environment.info, {}, {}, computes_on_host(environment)};
+  for (const NamedDevice& device : environment.backend_devices) {
+    found.backend_devices.push_back(device.name);
+  }
+  for (const NamedDevice& device : environment.foreign_devices) {
+    found.foreign_devices.push_back(device.name);
+  }
+  return found;
+}
+
 bool computes_on_host(const Environment& environment) {
   const std::string& backend = environment.target.backend;
   return environment.info.type == KEEL_DEVICE_CPU || environment.emulated ||

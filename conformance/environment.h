@@ -47,6 +47,13 @@ struct Environment {
   std::unique_ptr<PluginDevice> tables;
 };
 
+// What the runner has in the place of a worker's, for bodies that it judges: |seed| and times as
+// the worker's, names without handles, and tables that do nothing.
+Environment judges_environment(const Found& found, const PluginChoice& choice, uint64_t seed,
+                               uint32_t timeout_seconds);
+// The other way: what a worker says of its own.
+Found found_by(const Environment& environment);
+
 // Whether the device under test computes on the host's cores: a CPU, Vulkan's software device, an
 // emulated chip. No case on such a device takes anything from another process but time.
 bool computes_on_host(const Environment& environment);

@@ -2,7 +2,6 @@
 #include "conformance/harness.h"
 
 #include <fmt/format.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <chrono>
@@ -14,6 +13,7 @@
 #include <thread>
 #include <utility>
 
+#include "conformance/levels.h"
 #include "ops/case_data.h"
 
 namespace keel::conformance {
@@ -33,6 +33,8 @@ struct LiveStreams {
     for (const auto& [stream, wait_ns] : waited) keel_stream_synchronize(stream, wait_ns);
   }
 };
+
+thread_local std::string t_notes;
 
 LiveStreams& live_streams() {
   static LiveStreams& live = *new LiveStreams;
@@ -72,7 +74,18 @@ void unsupported(const std::string& reason) {
 }
 
 void note(const std::string& text) {
-  GTEST_SUCCEED() << text;
+  t_notes += (t_notes.empty() ? "" : "\n") + text;
+}
+
+std::string take_notes() {
+  return std::exchange(t_notes, {});
+}
+
+void run_body(const Case& each, const Context& context) {
+  t_notes.clear();
+  const uint64_t missing = each.claims & ~context.environment.info.claims;
+  if (missing != 0) throw CaseUnsupported("not claimed: " + claim_text(missing));
+  each.body(context);
 }
 
 keel_status poll(const std::function<keel_status()>& query, int64_t wait_ns, Where where) {

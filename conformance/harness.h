@@ -41,6 +41,10 @@ void must_be(keel_status wanted, keel_status status, std::string_view what,
 [[noreturn]] void unsupported(const std::string& reason);
 // Adds |text| to what the report says of the case, whatever comes of it.
 void note(const std::string& text);
+// What was noted on this thread since it was asked last, a line each.
+std::string take_notes();
+// Runs the body of |each|; CaseUnsupported where the device does not make its claims.
+void run_body(const Case& each, const Context& context);
 // Calls |query| until it answers anything but KEEL_NOT_READY, for |wait_ns| at most. The last
 // answer alone is observed.
 keel_status poll(const std::function<keel_status()>& query, int64_t wait_ns,

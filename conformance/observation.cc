@@ -38,6 +38,10 @@ bool judging() {
   return t_observer != nullptr && t_observer->is_judge();
 }
 
+bool judged_elsewhere() {
+  return t_observer != nullptr && !t_observer->is_judge();
+}
+
 void observe_bytes(std::span<std::byte> bytes, Where where) {
   if (t_observer != nullptr) t_observer->cross(ObservationKind::kBytes, bytes, where);
 }

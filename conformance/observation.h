@@ -73,6 +73,8 @@ class ObserverScope {
 
 // Whether the calling thread's case runs without a device, in the runner.
 bool judging();
+// Whether it runs in a worker, so that what is expensive to judge may be left to the runner.
+bool judged_elsewhere();
 
 void observe_bytes(std::span<std::byte> bytes, Where where = Where::current());
 keel_status observe_status(keel_status status, Where where = Where::current());

@@ -28,7 +28,7 @@ void run(const Stream& stream, keel_op_id op, std::span<const keel_tensor* const
   call.inputs = inputs.data();
   call.outputs = outputs;
   call.attributes = attributes.data();
-  const keel_status status = keel_op_run(stream.get(), &call);
+  const keel_status status = observe_status(keel_op_run(stream.get(), &call));
   if (status == KEEL_UNSUPPORTED) unsupported("the device has no kernel for this call");
   must(status, keel_op_name(op));
 }
@@ -72,6 +72,7 @@ std::vector<std::byte> pack(const Stream& stream, const keel_tensor& packed,
   std::vector<std::byte> bytes(content.size());
   stream.download(bytes, to.data());
   stream.synchronize();
+  observe_bytes(bytes);
   return bytes;
 }
 
@@ -89,6 +90,7 @@ std::vector<double> unpack(const Stream& stream, const keel_tensor& packed, int6
   run(stream, KEEL_OP_PACKED_MATMUL, inputs, c, attributes);
   stream.download(product, c_memory.data());
   stream.synchronize();
+  observe_bytes(product);
   c.data = product.data();
   return ops::read_tensor(c);
 }

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "conformance/protocol.h"
 
+#include <cstring>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "base/json_value.h"
@@ -15,6 +18,7 @@ std::string to_text(const WorkerRequest& request) {
                                {"ordinal", request.choice.ordinal},
                                {"emulated", request.choice.emulated},
                                {"path", request.path},
+                               {"token", request.token},
                                {"seed", request.seed},
                                {"timeout_seconds", request.timeout_seconds},
                                {"end", request.end.time_since_epoch().count()},
@@ -33,6 +37,7 @@ bool from_text(const std::string& text, WorkerRequest* out_request) {
     out_request->choice.ordinal = root.at("ordinal").count<uint32_t>();
     out_request->choice.emulated = root.at("emulated").boolean();
     out_request->path = root.at("path").text();
+    out_request->token = root.at("token").count<uint64_t>();
     out_request->seed = root.at("seed").count<uint64_t>();
     out_request->timeout_seconds = root.at("timeout_seconds").count<uint32_t>();
     using Clock = std::chrono::steady_clock;
@@ -47,41 +52,110 @@ bool from_text(const std::string& text, WorkerRequest* out_request) {
   }
 }
 
-bool from_text(const std::string& line, WorkerAnswer* out_answer) {
+namespace {
+
+constexpr const char* kBodyEnds[] = {"returned", "failed", "unsupported"};
+
+// Text of a plugin need not be UTF-8.
+std::string dump(const nlohmann::json& json) {
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::vector<std::string> texts_of(const JsonValue& array) {
+  std::vector<std::string> texts;
+  for (const JsonValue& each : array.elements()) texts.push_back(each.text());
+  return texts;
+}
+
+// False where it is of another size than this program's.
+bool read_info(const JsonValue& bytes, keel_device_info* out_info) {
+  std::vector<uint8_t> all;
+  for (const JsonValue& byte : bytes.elements()) all.push_back(byte.count<uint8_t>());
+  if (all.size() != sizeof(*out_info)) return false;
+  std::memcpy(out_info, all.data(), all.size());
+  return true;
+}
+
+std::optional<BodyEnd> find_end(const std::string& name) {
+  for (size_t i = 0; i < std::size(kBodyEnds); ++i) {
+    if (name == kBodyEnds[i]) return static_cast<BodyEnd>(i);
+  }
+  return std::nullopt;
+}
+
+bool read_answer(const JsonValue& root, WorkerAnswer* out_answer) {
   using Type = WorkerAnswer::Type;
+  const std::string type = root.at("type").text();
+  if (type == "target") {
+    out_answer->type = Type::kTarget;
+    Found& found = out_answer->found;
+    found.target = target_of(root.at("target"));
+    found.backend_devices = texts_of(root.at("backend_devices"));
+    found.foreign_devices = texts_of(root.at("foreign_devices"));
+    found.on_host = root.at("on_host").boolean();
+    return read_info(root.at("device_info"), &found.info);
+  }
+  if (type == "begin" || type == "end") {
+    out_answer->type = type == "begin" ? Type::kBegin : Type::kEnd;
+    out_answer->id = root.at("id").text();
+    if (out_answer->id.empty()) return false;
+    if (type == "begin") return true;
+    const auto how = find_end(root.at("how").text());
+    if (!how) return false;
+    out_answer->how = *how;
+    out_answer->text = root.at("text").text();
+    out_answer->seconds = root.at("seconds").number();
+    return true;
+  }
+  if (type == "error") {
+    out_answer->type = Type::kError;
+    out_answer->text = root.at("text").text();
+    out_answer->usage = root.at("usage").boolean();
+    return true;
+  }
+  out_answer->type = Type::kDone;
+  return type == "done";
+}
+
+}  // namespace
+
+std::string target_text(const Found& found) {
+  const auto* bytes = reinterpret_cast<const uint8_t*>(&found.info);
+  return dump({{"type", "target"},
+               {"target", found.target},
+               {"device_info", std::vector<uint8_t>(bytes, bytes + sizeof(found.info))},
+               {"backend_devices", found.backend_devices},
+               {"foreign_devices", found.foreign_devices},
+               {"on_host", found.on_host}});
+}
+
+std::string begin_text(const std::string& id) {
+  return dump({{"type", "begin"}, {"id", id}});
+}
+
+std::string end_text(const std::string& id, BodyEnd how, const std::string& text, double seconds) {
+  return dump({{"type", "end"},
+               {"id", id},
+               {"how", kBodyEnds[static_cast<size_t>(how)]},
+               {"text", text},
+               {"seconds", seconds}});
+}
+
+std::string error_text(const std::string& text, bool usage) {
+  return dump({{"type", "error"}, {"text", text}, {"usage", usage}});
+}
+
+std::string done_text() {
+  return dump({{"type", "done"}});
+}
+
+bool from_text(const std::string& text, WorkerAnswer* out_answer) {
   nlohmann::json json;
   std::string error;
-  if (!parse_json(line, &json, &error)) return false;
+  if (!parse_json(text, &json, &error)) return false;
   try {
-    const JsonValue root(json);
-    const std::string type = root.at("type").text();
     WorkerAnswer answer;
-    if (type == "target") {
-      answer.type = Type::kTarget;
-      answer.target = target_of(root.at("target"));
-      answer.on_host = root.at("on_host").boolean();
-      for (const JsonValue& each : root.at("cases").elements()) {
-        answer.cases.push_back({each.at("id").text(), each.at("full").boolean()});
-      }
-    } else if (type == "begin" || type == "end") {
-      answer.type = type == "begin" ? Type::kBegin : Type::kEnd;
-      CaseResult& result = answer.result;
-      result.id = root.at("id").text();
-      if (result.id.empty()) return false;
-      if (answer.type == Type::kEnd) {
-        const auto outcome = find_outcome(root.at("outcome").text());
-        if (!outcome) return false;
-        result.outcome = *outcome;
-        result.message = root.at("message").text();
-        result.seconds = root.at("seconds").number();
-      }
-    } else if (type == "error") {
-      answer.type = Type::kError;
-      answer.text = root.at("text").text();
-      answer.usage = root.at("usage").boolean();
-    } else if (type != "done") {
-      return false;
-    }
+    if (!read_answer(JsonValue(json), &answer)) return false;
     *out_answer = std::move(answer);
     return true;
   } catch (const JsonError&) {

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lines between the runner and its workers.
+// What the runner and its workers say to each other.
 #include "conformance/protocol.h"
 
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
+#include <cstring>
 
 namespace keel::conformance {
 namespace {
 
-using Json = nlohmann::json;
 using Type = WorkerAnswer::Type;
 
 TEST(Protocol, RequestsAreReadBack) {
   WorkerRequest request;
   request.choice = {"cpu", "/a \"file\"", 3, /*emulated=*/true};
   request.path = "/plugins/libkeel_cpu.so";
+  request.token = UINT64_MAX - 1;
   request.seed = UINT64_MAX;
   request.timeout_seconds = 7;
   request.end = std::chrono::steady_clock::now();
@@ -27,45 +27,60 @@ TEST(Protocol, RequestsAreReadBack) {
   EXPECT_EQ(read.choice.ordinal, 3U);
   EXPECT_TRUE(read.choice.emulated);
   EXPECT_EQ(read.path, request.path);
+  EXPECT_EQ(read.token, UINT64_MAX - 1);
   EXPECT_EQ(read.seed, UINT64_MAX);
   EXPECT_EQ(read.timeout_seconds, 7U);
   EXPECT_EQ(read.end, request.end);
   EXPECT_EQ(read.cases, request.cases);
 }
 
-TEST(Protocol, AnswersAreRead) {
+TEST(Protocol, AnswersAreReadBack) {
   WorkerAnswer answer;
-  ASSERT_TRUE(from_text(R"({"type": "begin", "id": "core/a"})", &answer));
+  ASSERT_TRUE(from_text(begin_text("core/a"), &answer));
   EXPECT_EQ(answer.type, Type::kBegin);
-  EXPECT_EQ(answer.result.id, "core/a");
-  ASSERT_TRUE(from_text(
-      R"({"type": "end", "id": "core/a", "outcome": "fail", "message": "why", "seconds": 0.5})",
-      &answer));
+  EXPECT_EQ(answer.id, "core/a");
+  ASSERT_TRUE(from_text(end_text("core/a", BodyEnd::kFailed, "why", 0.5), &answer));
   EXPECT_EQ(answer.type, Type::kEnd);
-  EXPECT_EQ(answer.result.outcome, Outcome::kFail);
-  EXPECT_EQ(answer.result.message, "why");
-  EXPECT_DOUBLE_EQ(answer.result.seconds, 0.5);
-  ASSERT_TRUE(from_text(R"({"type": "error", "text": "no", "usage": true})", &answer));
+  EXPECT_EQ(answer.id, "core/a");
+  EXPECT_EQ(answer.how, BodyEnd::kFailed);
+  EXPECT_EQ(answer.text, "why");
+  EXPECT_DOUBLE_EQ(answer.seconds, 0.5);
+  ASSERT_TRUE(from_text(error_text("no", /*usage=*/true), &answer));
   EXPECT_EQ(answer.type, Type::kError);
+  EXPECT_EQ(answer.text, "no");
   EXPECT_TRUE(answer.usage);
-  const Json target = {
-      {"type", "target"}, {"target", Target()}, {"on_host", true}, {"cases", Json::array()}};
-  ASSERT_TRUE(from_text(target.dump(), &answer));
-  EXPECT_EQ(answer.type, Type::kTarget);
-  EXPECT_TRUE(answer.on_host);
-  ASSERT_TRUE(from_text(R"({"type": "done"})", &answer));
+  ASSERT_TRUE(from_text(done_text(), &answer));
   EXPECT_EQ(answer.type, Type::kDone);
+}
+
+TEST(Protocol, WhatWasFoundIsReadBack) {
+  Found found;
+  found.target.backend = "mychip";
+  found.info.alignment = 256;
+  std::strcpy(found.info.name, "my \xff chip");  // no UTF-8
+  found.backend_devices = {"mychip:1"};
+  found.foreign_devices = {"cpu:0"};
+  found.on_host = true;
+  WorkerAnswer answer;
+  ASSERT_TRUE(from_text(target_text(found), &answer));
+  EXPECT_EQ(answer.type, Type::kTarget);
+  EXPECT_EQ(answer.found.target.backend, "mychip");
+  EXPECT_EQ(answer.found.info.alignment, 256U);
+  EXPECT_STREQ(answer.found.info.name, found.info.name);
+  EXPECT_EQ(answer.found.backend_devices, found.backend_devices);
+  EXPECT_EQ(answer.found.foreign_devices, found.foreign_devices);
+  EXPECT_TRUE(answer.found.on_host);
 }
 
 TEST(Protocol, WhatAPluginWritesIsNoAnswer) {
   for (const char* line :
        {"", "hello", "[]", "{}", "[[[[", R"({"type": 5})", R"({"type": "other"})",
         R"({"type": "begin"})", R"({"type": "begin", "id": 1})", R"({"type": "begin", "id": ""})",
-        R"({"type": "end", "id": "a", "outcome": "good", "message": "", "seconds": 0})",
-        R"({"type": "end", "id": "a", "outcome": "pass", "message": "", "seconds": "0"})",
+        R"({"type": "end", "id": "a", "how": "good", "text": "", "seconds": 0})",
+        R"({"type": "end", "id": "a", "how": "returned", "text": "", "seconds": "0"})",
         R"({"type": "error", "text": null, "usage": false})", R"({"type": "done", "type": "done"})",
         R"({"type": "done"} {"type": "done"})",
-        R"({"type": "target", "target": {"backend": "x"}, "cases": []})"}) {
+        R"({"type": "target", "target": {"backend": "x"}, "on_host": true})"}) {
     WorkerAnswer answer;
     EXPECT_FALSE(from_text(line, &answer)) << line;
   }

@@ -149,7 +149,9 @@ std::string to_json_text(const Report& report) {
                   {"level", level_info(level_of(result.id)).name},
                   {"outcome", outcome_name(result.outcome)},
                   {"seconds", result.seconds},
-                  {"message", result.message}};
+                  {"message", result.message},
+                  {"observed_bytes", result.evidence.bytes},
+                  {"observed_words", result.evidence.words}};
     if (result.outcome != Outcome::kPass && result.outcome != Outcome::kUnsupported) {
       entry["repeat"] = report.repeat(result.id);
     }

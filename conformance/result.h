@@ -30,11 +30,19 @@ std::optional<Outcome> find_outcome(std::string_view name);
 // Fail, crash and timeout.
 bool is_failure(Outcome outcome);
 
+// What a result rests on. The runner compares bytes with what it knows; statuses, values and times
+// it has to take from the worker.
+struct Evidence {
+  uint64_t bytes = 0;
+  uint64_t words = 0;  // statuses, texts, values and times
+};
+
 struct CaseResult {
   std::string id;
   Outcome outcome = Outcome::kPass;
   double seconds = 0;
   std::string message;  // why, for everything but a plain pass
+  Evidence evidence{};
 };
 
 // Turns the failures that |waivers| allow into kWaived, and a pass that has a waiver

@@ -10,6 +10,7 @@
 #include <exception>
 #include <mutex>
 #include <optional>
+#include <random>
 #include <span>
 #include <thread>
 #include <utility>
@@ -33,7 +34,9 @@ constexpr size_t kSmallestBatch = 64;
 
 WorkerRequest make_request(const RunSettings& settings, std::vector<std::string> cases,
                            Clock::time_point end) {
-  return {settings.choice,          settings.path, settings.seed,
+  std::random_device random;
+  const uint64_t token = uint64_t{random()} << 32 | random();
+  return {settings.choice,          settings.path, token,           settings.seed,
           settings.timeout_seconds, end,           std::move(cases)};
 }
 
@@ -56,23 +59,31 @@ Death autopsy(WorkerProcess& worker, WorkerProcess::Read read, const RunSettings
   } else {
     death.text = "the worker " + worker.finish();
   }
-  if (!worker.printed().empty()) death.text += "\nlast output:\n" + worker.printed();
+  const std::string printed = worker.take_printed();
+  if (!printed.empty()) death.text += "\nlast output:\n" + printed;
   return death;
 }
+
+// Thrown where a worker has no more to say.
+struct WorkerGone {
+  WorkerProcess::Read how;
+};
 
 // Receives what one worker after the other has to say, in the order of the cases.
 struct BatchListener {
   std::function<void(CaseResult)> result;
   std::function<void()> waiting;
+  std::function<bool()> is_over;
 };
 
 // Runs batches for one listener, one worker at a time.
 class BatchRunner {
  public:
-  BatchRunner(const RunSettings& settings, Clock::time_point end, const BatchListener& listener)
-      : settings_(settings), end_(end), listener_(listener) {}
+  BatchRunner(const RunSettings& settings, const JudgedCases& cases, Clock::time_point end,
+              const BatchListener& listener)
+      : settings_(settings), cases_(cases), end_(end), listener_(listener) {}
 
-  bool has_time() const { return Clock::now() < end_; }
+  bool has_time() const { return Clock::now() < end_ && !listener_.is_over(); }
   // How many of |ids|, from the first on, have a result now.
   size_t run(const std::vector<std::string>& ids);
 
@@ -84,61 +95,69 @@ class BatchRunner {
     std::optional<Death> death;
   };
 
-  WorkerProcess::Read read(WorkerProcess& worker, Clock::time_point deadline,
-                           WorkerAnswer* out_answer) const;
+  // Throws WorkerGone.
+  WorkerAnswer next(WorkerProcess& worker, Clock::time_point deadline) const;
+  CaseResult judge(WorkerProcess& worker, const std::string& id) const;
   BatchEnd run_batch(const std::vector<std::string>& ids) const;
   CaseResult run_again(const std::string& id, const Death& first) const;
   void settle_death(const std::string& first, BatchEnd* end) const;
 
   const RunSettings& settings_;
+  const JudgedCases& cases_;
   const Clock::time_point end_;
   const BatchListener& listener_;
 };
 
-WorkerProcess::Read BatchRunner::read(WorkerProcess& worker, Clock::time_point deadline,
-                                      WorkerAnswer* out_answer) const {
+WorkerAnswer BatchRunner::next(WorkerProcess& worker, Clock::time_point deadline) const {
   constexpr std::chrono::seconds kLong{1};
+  WorkerAnswer answer;
   while (true) {
     const Clock::time_point soon = Clock::now() + kLong;
-    const WorkerProcess::Read read = worker.read(std::min(soon, deadline), out_answer);
-    if (read != WorkerProcess::Read::kTimedOut || soon >= deadline) return read;
+    const WorkerProcess::Read read = worker.read(std::min(soon, deadline), &answer);
+    if (read == WorkerProcess::Read::kAnswer) return answer;
+    if (read == WorkerProcess::Read::kClosed || soon >= deadline) throw WorkerGone{read};
     listener_.waiting();
   }
 }
 
+// Of a case that has just begun, with what was printed meanwhile where it failed.
+CaseResult BatchRunner::judge(WorkerProcess& worker, const std::string& id) const {
+  const Clock::time_point deadline = case_deadline(settings_);
+  (void)worker.take_printed();
+  CaseResult result = cases_.judge(*cases_.find(id), [&] { return next(worker, deadline); });
+  const std::string printed = worker.take_printed();
+  if (is_failure(result.outcome) && !printed.empty()) {
+    result.message += "\nprinted meanwhile:\n" + printed;
+  }
+  return result;
+}
+
 BatchRunner::BatchEnd BatchRunner::run_batch(const std::vector<std::string>& ids) const {
+  using Type = WorkerAnswer::Type;
   BatchEnd end;
   WorkerProcess worker(make_request(settings_, ids, end_));
-  Clock::time_point deadline = case_deadline(settings_);
-  WorkerAnswer answer;
-  while (true) {
-    const WorkerProcess::Read how = read(worker, deadline, &answer);
-    if (how != WorkerProcess::Read::kAnswer) {
-      end.death = autopsy(worker, how, settings_);
-      return end;
-    }
-    switch (answer.type) {
-      case WorkerAnswer::Type::kBegin:
-        // Anything but the case whose turn it is came from the plugin.
-        if (end.ended == ids.size() || answer.result.id != ids[end.ended]) continue;
-        end.running = answer.result.id;
-        break;
-      case WorkerAnswer::Type::kEnd:
-        if (end.running != answer.result.id) continue;
-        end.running.reset();
-        if (end.last) listener_.result(std::move(*end.last));
-        end.last = std::move(answer.result);
-        ++end.ended;
-        break;
-      case WorkerAnswer::Type::kError:
+  try {
+    while (true) {
+      const WorkerAnswer answer = next(worker, case_deadline(settings_));
+      if (answer.type == Type::kDone) return end;
+      if (answer.type == Type::kError) {
         end.death = Death{Outcome::kFail, answer.text};
         return end;
-      case WorkerAnswer::Type::kDone:
-        return end;
-      case WorkerAnswer::Type::kTarget:
+      }
+      if (answer.type != Type::kBegin || end.ended == ids.size() || answer.id != ids[end.ended]) {
         continue;
+      }
+      end.running = answer.id;
+      CaseResult result = judge(worker, answer.id);
+      end.running.reset();
+      if (end.last) listener_.result(std::move(*end.last));
+      end.last = std::move(result);
+      ++end.ended;
+      if (listener_.is_over()) return end;
     }
-    deadline = case_deadline(settings_);
+  } catch (const WorkerGone& gone) {
+    end.death = autopsy(worker, gone.how, settings_);
+    return end;
   }
 }
 
@@ -224,10 +243,16 @@ size_t length_of_stretch(Ids ids) {
 class SideBySide {
  public:
   // |ids| begin with the case |first|.
-  SideBySide(const RunSettings& settings, Ids ids, size_t first, Clock::time_point end)
-      : settings_(settings), ids_(ids), first_(first), end_(end) {}
+  SideBySide(const RunSettings& settings, const JudgedCases& cases, Ids ids, size_t first,
+             Clock::time_point end, const RunListener& listener)
+      : settings_(settings),
+        cases_(cases),
+        ids_(ids),
+        first_(first),
+        end_(end),
+        listener_(listener) {}
 
-  void run(const RunListener& listener);
+  void run();
 
  private:
   struct Batch {
@@ -240,9 +265,11 @@ class SideBySide {
   void put(size_t index, CaseResult result);
 
   const RunSettings& settings_;
+  const JudgedCases& cases_;
   const Ids ids_;
   const size_t first_;
   const Clock::time_point end_;
+  const RunListener& listener_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::pair<size_t, CaseResult>> settled_;  // and not passed on yet
@@ -253,7 +280,7 @@ class SideBySide {
 
 SideBySide::Batch SideBySide::take_batch() {
   const std::lock_guard lock(mutex_);
-  if (failure_ || Clock::now() >= end_) return {0, 0};
+  if (failure_ || Clock::now() >= end_ || listener_.is_over()) return {0, 0};
   const size_t left = ids_.size() - next_;
   const size_t share = left / (2 * size_t{settings_.jobs});
   const Batch batch = {next_, std::min(left, std::clamp(share, kSmallestBatch, kBatch))};
@@ -270,8 +297,8 @@ void SideBySide::put(size_t index, CaseResult result) {
 void SideBySide::run_batches() {
   size_t index = 0;
   const BatchListener listener = {[&](CaseResult result) { put(index++, std::move(result)); },
-                                  [] {}};
-  BatchRunner runner(settings_, end_, listener);
+                                  [] {}, listener_.is_over};
+  BatchRunner runner(settings_, cases_, end_, listener);
   for (Batch batch = take_batch(); batch.size != 0; batch = take_batch()) {
     index = batch.begin;
     const size_t batch_end = batch.begin + batch.size;
@@ -294,7 +321,7 @@ void SideBySide::run_lane() {
   changed_.notify_one();
 }
 
-void SideBySide::run(const RunListener& listener) {
+void SideBySide::run() {
   constexpr std::chrono::seconds kLong{1};
   std::vector<std::jthread> lanes;
   running_ = settings_.jobs;
@@ -305,8 +332,8 @@ void SideBySide::run(const RunListener& listener) {
         changed_.wait_for(lock, kLong, [&] { return running_ == 0 || !settled_.empty(); });
     std::deque<std::pair<size_t, CaseResult>> settled = std::exchange(settled_, {});
     lock.unlock();
-    if (!is_news) listener.waiting();
-    for (auto& [index, result] : settled) listener.result(index, std::move(result));
+    if (!is_news) listener_.waiting();
+    for (auto& [index, result] : settled) listener_.result(index, std::move(result));
     lock.lock();
   }
   if (failure_) std::rethrow_exception(failure_);
@@ -331,29 +358,31 @@ Discovery discover(const RunSettings& settings) {
     found.usage = answer.usage;
     return found;
   }
-  found.target = std::move(answer.target);
-  found.cases = std::move(answer.cases);
-  found.on_host = answer.on_host;
+  found.found = std::move(answer.found);
+  found.cases = std::make_shared<const JudgedCases>(found.found, settings.choice, settings.seed,
+                                                    settings.timeout_seconds);
   // Lets it shut down: a crash there is found by the cases too, which name it.
   worker.read(case_deadline(settings), &answer);
   return found;
 }
 
 uint32_t default_jobs(const Discovery& found) {
-  return found.on_host ? std::max(1U, std::thread::hardware_concurrency()) : 1;
+  return found.found.on_host ? std::max(1U, std::thread::hardware_concurrency()) : 1;
 }
 
-void run_cases(const RunSettings& settings, const std::vector<std::string>& ids,
-               Clock::time_point end, const RunListener& listener) {
+void run_cases(const RunSettings& settings, const JudgedCases& cases,
+               const std::vector<std::string>& ids, Clock::time_point end,
+               const RunListener& listener) {
   size_t next = 0;
   const BatchListener in_order = {
-      [&](CaseResult result) { listener.result(next++, std::move(result)); }, listener.waiting};
-  BatchRunner runner(settings, end, in_order);
+      [&](CaseResult result) { listener.result(next++, std::move(result)); }, listener.waiting,
+      listener.is_over};
+  BatchRunner runner(settings, cases, end, in_order);
   while (next < ids.size() && runner.has_time()) {
     Ids stretch = Ids(ids).subspan(next);
     stretch = stretch.first(length_of_stretch(stretch));
     if (settings.jobs > 1 && level_of(ids[next]) == Level::kOps) {
-      SideBySide(settings, stretch, next, end).run(listener);
+      SideBySide(settings, cases, stretch, next, end, listener).run();
       next += stretch.size();
     } else {
       runner.run(copy_of(stretch.first(std::min(stretch.size(), kBatch))));

@@ -5,10 +5,12 @@
 
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "conformance/environment.h"
+#include "conformance/judge.h"
 #include "conformance/protocol.h"
 #include "conformance/result.h"
 
@@ -25,12 +27,11 @@ struct RunSettings {
 
 // What a worker says there is.
 struct Discovery {
-  Target target;
-  std::vector<ListedCase> cases;
-  bool on_host = false;              // the device computes on the host's cores
-  std::string error;                 // why there is nothing
-  bool usage = false;                // the error is the caller's: no such backend
-  Outcome outcome = Outcome::kFail;  // of loading the plugin, where |error| is not empty
+  Found found;
+  std::shared_ptr<const JudgedCases> cases;  // NULL where there is nothing
+  std::string error;                         // why there is nothing
+  bool usage = false;                        // the error is the caller's: no such backend
+  Outcome outcome = Outcome::kFail;          // of loading the plugin, where |error| is not empty
 };
 
 Discovery discover(const RunSettings& settings);
@@ -47,6 +48,8 @@ struct RunListener {
   std::function<void(size_t index, CaseResult)> result;
   // Now and then while there is none.
   std::function<void()> waiting;
+  // Whether no further case is wanted. On any thread.
+  std::function<bool()> is_over;
 };
 
 // Runs |ids|, which are in the order of their levels, and those of level ops in as many workers at
@@ -54,8 +57,9 @@ struct RunListener {
 // dies or hangs is run once more in a worker of its own, and the rest in a new worker. None is
 // begun from |end| on: those have no result. Throws std::system_error where no worker can be
 // started.
-void run_cases(const RunSettings& settings, const std::vector<std::string>& ids,
-               std::chrono::steady_clock::time_point end, const RunListener& listener);
+void run_cases(const RunSettings& settings, const JudgedCases& cases,
+               const std::vector<std::string>& ids, std::chrono::steady_clock::time_point end,
+               const RunListener& listener);
 
 // The shell command that runs one case again.
 std::string repeat_command(const RunSettings& settings, const std::string& id, bool full);

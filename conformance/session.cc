@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -19,6 +20,7 @@
 #include "base/printable.h"
 #include "conformance/certificate.h"
 #include "conformance/emulated_libraries.h"
+#include "conformance/leftovers.h"
 #include "tensorfile/replacement.h"
 
 namespace keel::conformance {
@@ -108,7 +110,7 @@ struct Plan {
 bool select_cases(const SessionOptions& options, const Discovery& found, Plan* out_plan,
                   std::string* error) {
   std::map<Level, uint32_t> fitting;  // cases of a level so far
-  for (const ListedCase& each : found.cases) {
+  for (const Case& each : found.cases->all()) {
     const Level level = level_of(each.id);
     if (std::find(out_plan->levels.begin(), out_plan->levels.end(), level) ==
         out_plan->levels.end()) {
@@ -126,11 +128,11 @@ bool select_cases(const SessionOptions& options, const Discovery& found, Plan* o
     out_plan->ids.push_back(each.id);
   }
   // A level above null has no cases where there is no device, which is no mistake.
-  if (out_plan->ids.empty() && (!options.filter.empty() || found.target.has_device())) {
+  if (out_plan->ids.empty() && (!options.filter.empty() || found.found.target.has_device())) {
     *error = fmt::format(
         "filter '{}' selects none of {} cases (profile {}; see `keel conform "
         "list`)",
-        options.filter, found.cases.size(), options.profile);
+        options.filter, found.cases->all().size(), options.profile);
     return false;
   }
   return true;
@@ -259,9 +261,9 @@ class Interim {
 // A plugin that cannot even be loaded: one failed case.
 Discovery not_loaded(const RunSettings& settings, const Discovery& found) {
   Discovery result = found;
-  result.target.backend = settings.choice.backend;
-  result.target.path = settings.choice.plugin;
-  result.target.no_device = "the plugin does not load";
+  result.found.target.backend = settings.choice.backend;
+  result.found.target.path = settings.choice.plugin;
+  result.found.target.no_device = "the plugin does not load";
   return result;
 }
 
@@ -296,11 +298,12 @@ int run_session(const SessionOptions& options, Report* out_report) {
     return usage_error(fmt::format("{} cannot be read", options.waivers_file));
   }
 
+  adopt_leftovers();
   Discovery found = discover(report.settings);
   if (found.usage) return usage_error(found.error);
   Waivers waivers;
   const std::string& backend =
-      found.error.empty() ? found.target.backend : options.settings.choice.backend;
+      found.error.empty() ? found.found.target.backend : options.settings.choice.backend;
   if (!parse_waivers(waivers_text, backend, report.date, &waivers, &error)) {
     return usage_error(fmt::format("{}: {}", options.waivers_file, error));
   }
@@ -308,22 +311,22 @@ int run_session(const SessionOptions& options, Report* out_report) {
   for (const std::string& message : waivers.messages) fmt::print(stderr, "{}\n", message);
   if (!found.error.empty()) {
     found = not_loaded(report.settings, found);
-    report.target = found.target;
+    report.target = found.found.target;
     report.results = {{"null/load", found.outcome, 0, found.error}};
     report.chosen = 1;
     fmt::print("{}", failure_text(report, report.results[0]));
   } else {
     if (!select_cases(options, found, &plan, &error)) return usage_error(error);
-    report.target = found.target;
+    report.target = found.found.target;
     // Without the option, too, it is no chip's.
     bool& emulated = report.settings.choice.emulated;
-    emulated = emulated || uses_emulated_libraries(found.target.backend);
-    report.settings.path = found.target.path;
+    emulated = emulated || uses_emulated_libraries(report.target.backend);
+    report.settings.path = report.target.path;
     if (report.settings.jobs == 0) report.settings.jobs = default_jobs(found);
     if (!sha256_of_file(report.target.path, &report.plugin_sha256, &error)) {
       return usage_error(error);
     }
-    for (const ListedCase& each : found.cases) {
+    for (const Case& each : found.cases->all()) {
       if (each.full) report.full_cases.insert(each.id);
     }
     fmt::print("{}", head_text(report));
@@ -333,18 +336,29 @@ int run_session(const SessionOptions& options, Report* out_report) {
     ResultsInOrder results(plan.ids.size());
     Interim interim(options.json_file, plan, waivers, report, results);
     const auto tell = [&](const CaseResult& result) { progress.tell(result); };
+    std::atomic<bool> stopped = false;
     const auto take = [&](size_t index, CaseResult result) {
+      if (options.fail_fast && is_failure(result.outcome) && waivers.find(result.id) == nullptr) {
+        stopped = true;
+      }
       results.put(index, std::move(result));
       results.for_each_new(/*at_end=*/false, tell);
       progress.count(plan.ids[index]);
       interim.write_if_late();
     };
-    run_cases(report.settings, plan.ids, end, {take, [&] { interim.write(); }});
+    run_cases(report.settings, *found.cases, plan.ids, end,
+              {take, [&] { interim.write(); }, [&] { return stopped.load(); }});
     results.for_each_new(/*at_end=*/true, tell);
     progress.end();
     report.results = results.copy();
     if (report.results.size() < plan.ids.size()) {
-      report.stopped = fmt::format("out of time after {} s", options.within_seconds);
+      report.stopped = stopped ? "stopped at the first failure"
+                               : fmt::format("out of time after {} s", options.within_seconds);
+    }
+    const std::vector<std::string> leftovers = end_leftovers();
+    if (!leftovers.empty()) {
+      report.notes.push_back(fmt::format("processes that the plugin had left were ended: {}",
+                                         fmt::join(leftovers, ", ")));
     }
     // Each worker loads the file by its name, and a build may have replaced it meanwhile.
     std::string sha256_now;
@@ -373,6 +387,7 @@ int run_session(const SessionOptions& options, Report* out_report) {
   summarise_run(plan, &report);
   fmt::print("{}", summary_text(report));
 
+  // Last of all, when nothing of the plugin is left that could change them.
   const bool written = write_file(options.json_file, to_json_text(report)) &&
                        write_file(options.junit_file, to_junit_text(report)) &&
                        write_file(options.certificate_file,

@@ -21,6 +21,7 @@ struct SessionOptions {
   std::string filter;               // a glob over ids; empty: all
   uint32_t within_seconds = 0;      // after which no case is begun; 0: all are
   uint32_t every = 1;               // a sample: of each level the first of every so many cases
+  bool fail_fast = false;           // no case is begun after one has failed
   std::string profile = "quick";
   std::string json_file;
   std::string junit_file;

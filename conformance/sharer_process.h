@@ -38,6 +38,8 @@ class SharerProcess {
   // The case fails unless the answer comes in time.
   SharerMessage ask(const SharerMessage& request, std::vector<std::byte>* payload,
                     const Where& where);
+  void exchange(const SharerMessage& request, SharerMessage* out_answer,
+                std::vector<std::byte>* payload, const Where& where) const;
   // And unless it is good.
   void must_obey(const SharerMessage& request, std::vector<std::byte>* payload, const char* what,
                  const Where& where);

@@ -4,9 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
-#include <thread>
 
 #include "conformance/harness.h"
 #include "conformance/op_calls.h"
@@ -14,8 +12,6 @@
 namespace keel::conformance {
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr uint64_t kMiB = 1 << 20;
 // 12 fills of 16 MiB: 20 ms of work at 10 GB/s, which no host check outruns.
@@ -35,13 +31,9 @@ Buffer stale_host(const Context& context, uint64_t size) {
 
 // Spins until |event| answers anything but "not ready".
 void poll(const Context& context, const Event& event) {
-  const auto end = Clock::now() + std::chrono::nanoseconds(context.environment.wait_ns);
-  keel_status status = keel_event_query(event.get());
-  while (status == KEEL_NOT_READY && Clock::now() < end) {
-    std::this_thread::yield();
-    status = keel_event_query(event.get());
-  }
-  must(status, "keel_event_query, polled");
+  must(
+      conformance::poll([&] { return keel_event_query(event.get()); }, context.environment.wait_ns),
+      "keel_event_query, polled");
 }
 
 // ---- events ---------------------------------------------------------------------------
@@ -121,13 +113,13 @@ void returns_early(const Context& context) {
   const Buffer device(context.device(), KEEL_MEMORY_DEVICE, kBusyBytes);
   const Event event;
   for (uint32_t rounds = kBusyRounds; rounds <= 16 * kBusyRounds; rounds *= 2) {
-    const auto start = Clock::now();
+    const int64_t start = observe_now();
     keep_busy(stream, device, kWord, rounds);
-    const auto away = Clock::now() - start;
+    const int64_t away = observe_now() - start;
     event.record(stream);
-    const keel_status status = keel_event_query(event.get());
+    const keel_status status = observe_status(keel_event_query(event.get()));
     stream.synchronize();
-    const auto whole = Clock::now() - start;
+    const int64_t whole = observe_now() - start;
     if (status == KEEL_NOT_READY && 2 * away < whole) return;
     if (status != KEEL_NOT_READY) must(status, "keel_event_query");
   }
@@ -145,11 +137,11 @@ void wait_keeps_deadline(const Context& context) {
   const Event event;
   uint32_t rounds = kBusyRounds;
   const auto run = [&] {
-    const auto start = Clock::now();
+    const int64_t start = observe_now();
     keep_busy(stream, device, kWord, rounds);
     event.record(stream);
     must(keel_event_wait(event.get(), context.environment.wait_ns), "keel_event_wait");
-    return std::chrono::nanoseconds(Clock::now() - start).count();
+    return observe_now() - start;
   };
   int64_t whole_ns = run();
   while (whole_ns < 200'000'000 && rounds < 4096) {
@@ -161,10 +153,10 @@ void wait_keeps_deadline(const Context& context) {
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     keep_busy(stream, device, kWord, rounds);
     event.record(stream);
-    const auto start = Clock::now();
-    const keel_status status = keel_event_wait(event.get(), deadline_ns);
-    const int64_t waited_ns = std::chrono::nanoseconds(Clock::now() - start).count();
-    const bool goes_on = keel_event_query(event.get()) == KEEL_NOT_READY;
+    const int64_t start = observe_now();
+    const keel_status status = observe_status(keel_event_wait(event.get(), deadline_ns));
+    const int64_t waited_ns = observe_now() - start;
+    const bool goes_on = observe_status(keel_event_query(event.get())) == KEEL_NOT_READY;
     stream.synchronize();
     if (status == KEEL_OK) {  // a quick run, or a host held up while enqueueing
       deadline_ns = deadline_ns / 2 + 1;
@@ -183,7 +175,7 @@ void wait_without_patience(const Context& context) {
   const Event event;
   keep_busy(stream, device, kWord, kBusyRounds);
   event.record(stream);
-  const keel_status status = keel_event_wait(event.get(), /*timeout_ns=*/0);
+  const keel_status status = observe_status(keel_event_wait(event.get(), /*timeout_ns=*/0));
   if (status != KEEL_OK) must_be(KEEL_TIMED_OUT, status, "keel_event_wait with no time");
   must(keel_event_wait(event.get(), context.environment.wait_ns), "the wait after it");
 }
@@ -194,13 +186,9 @@ void stream_query(const Context& context) {
   const Buffer host = stale_host(context, kBusyBytes);
   keep_busy(stream, device, kWord, kBusyRounds);
   stream.download(host.host(), device.data());
-  const auto end = Clock::now() + std::chrono::nanoseconds(context.environment.wait_ns);
-  keel_status status = keel_stream_query(stream.get());
-  while (status == KEEL_NOT_READY && Clock::now() < end) {
-    std::this_thread::yield();
-    status = keel_stream_query(stream.get());
-  }
-  must(status, "keel_stream_query, polled");
+  must(conformance::poll([&] { return keel_stream_query(stream.get()); },
+                         context.environment.wait_ns),
+       "keel_stream_query, polled");
   check_filled(host.host().last(64), kWord, "the tail of the download on the stream");
   check_filled(host.host(), kWord, "the download on the stream");
 }
@@ -427,18 +415,18 @@ void timing(const Context& context) {
   const Event start(KEEL_EVENT_TIMING);
   const Event middle(KEEL_EVENT_TIMING);
   const Event end(KEEL_EVENT_TIMING);
-  const auto before = Clock::now();
+  const int64_t before = observe_now();
   start.record(stream);
   keep_busy(stream, device, kWord, kBusyRounds);
   middle.record(stream);
   keep_busy(stream, device, kWord, kBusyRounds);
   end.record(stream);
   must(keel_event_wait(end.get(), context.environment.wait_ns), "keel_event_wait");
-  const int64_t wall_ns = std::chrono::nanoseconds(Clock::now() - before).count();
+  const int64_t wall_ns = observe_now() - before;
   const auto elapsed = [](const Event& from, const Event& to) {
     uint64_t nanoseconds = 0;
     must(keel_event_elapsed(from.get(), to.get(), &nanoseconds), "keel_event_elapsed");
-    return nanoseconds;
+    return observe(nanoseconds);
   };
   const uint64_t first = elapsed(start, middle);
   const uint64_t whole = elapsed(start, end);

@@ -36,15 +36,16 @@ void device_info(const Context& context) {
 void allocation(const Context& context, uint64_t size) {
   const uint32_t alignment = context.environment.info.alignment;
   std::vector<Buffer> buffers;
+  std::vector<uintptr_t> addresses;
   for (int i = 0; i < 8; ++i) {
     buffers.emplace_back(context.device(), KEEL_MEMORY_DEVICE, size);
-    const auto address = reinterpret_cast<uintptr_t>(buffers.back().data());
+    const uintptr_t address = observe(reinterpret_cast<uintptr_t>(buffers.back().data()));
     check(address % alignment == 0,
           fmt::format("{:#x} is not aligned to the {} of device_info", address, alignment));
-    for (int j = 0; j < i; ++j) {
-      const auto other = reinterpret_cast<uintptr_t>(buffers[static_cast<size_t>(j)].data());
+    for (const uintptr_t other : addresses) {
       check(address + size <= other || other + size <= address, "two allocations overlap");
     }
+    addresses.push_back(address);
   }
 }
 

@@ -26,10 +26,10 @@ const KernelSet& choose_set(const Context& context) {
   std::string refusals;
   for (const KernelSet& set : kernel_sets()) {
     keel_module module = {};
-    const keel_status status = keel_module_load(
-        context.device(), set.format, set.axpy.module.data(), set.axpy.module.size(), &module);
+    const keel_status status = observe_status(keel_module_load(
+        context.device(), set.format, set.axpy.module.data(), set.axpy.module.size(), &module));
     if (status == KEEL_UNSUPPORTED) {
-      refusals += fmt::format("{}{}", refusals.empty() ? "" : "; ", keel_last_error());
+      refusals += (refusals.empty() ? "" : "; ") + observe_text(keel_last_error());
       continue;
     }
     must(status, fmt::format("keel_module_load of {}", set.format_name));
@@ -120,15 +120,16 @@ void formats(const Context& context) {
   int taken = 0;
   for (keel_binary_format format = KEEL_BINARY_SPIRV; format <= KEEL_BINARY_VENDOR; ++format) {
     keel_module module = {};
-    const keel_status status =
-        keel_module_load(context.device(), format, rubbish.data(), rubbish.size(), &module);
+    const keel_status status = observe_status(
+        keel_module_load(context.device(), format, rubbish.data(), rubbish.size(), &module));
     if (status == KEEL_UNSUPPORTED) continue;
     if (status == KEEL_OK) keel_module_unload(module);
     must_be(KEEL_INVALID_ARGUMENT, status, fmt::format("rubbish as format {}", format));
     ++taken;
   }
-  check(taken != 0,
-        fmt::format("KERNELS is claimed, but no format is taken: {}", keel_last_error()));
+  if (taken == 0) {
+    fail_case("KERNELS is claimed, but no format is taken: " + observe_text(keel_last_error()));
+  }
 }
 
 // A module whose end is missing is refused, and the whole one loaded after it.
@@ -343,36 +344,32 @@ void threads(const Context& context) {
   constexpr uint64_t kWords = 2048;
   const KernelSet& set = choose_set(context);
   const Module shared(context, set, set.number);
-  std::mutex mutex;
-  std::exception_ptr failure;
-  const auto work = [&](uint32_t index) {
-    try {
-      const Stream stream(context);
-      const Buffer device(context.device(), KEEL_MEMORY_DEVICE, kWords * 4);
-      std::vector<std::byte> received(kWords * 4);
-      for (uint32_t round = 0; round < 20; ++round) {
-        const Module own(context, set, set.number);
-        for (const Module* module : {&shared, &own}) {
-          stream.fill(device.data(), 0, kWords * 4);
-          must(launch_number(stream, *module, device.data(), kWords, index * 1000 + round),
-               "keel_kernel_launch");
-          stream.download(received, device.data());
-          stream.synchronize();
-          check_equal(received, numbers(kWords, index * 1000 + round),
-                      fmt::format("thread {}, round {}", index, round));
-        }
+  constexpr uint32_t kThreads = 4;
+  constexpr uint32_t kRounds = 20;
+  constexpr uint32_t kModules = 2;
+  std::vector<std::vector<std::byte>> received(size_t{kThreads} * kRounds * kModules);
+  for (std::vector<std::byte>& each : received) each.resize(kWords * 4);
+  run_threads(kThreads, [&](uint32_t index) {
+    const Stream stream(context);
+    const Buffer device(context.device(), KEEL_MEMORY_DEVICE, kWords * 4);
+    for (uint32_t round = 0; round < kRounds; ++round) {
+      const Module own(context, set, set.number);
+      const Module* const modules[kModules] = {&shared, &own};
+      for (uint32_t i = 0; i < kModules; ++i) {
+        stream.fill(device.data(), 0, kWords * 4);
+        must(launch_number(stream, *modules[i], device.data(), kWords, index * 1000 + round),
+             "keel_kernel_launch");
+        stream.download(received[(index * kRounds + round) * kModules + i], device.data());
+        stream.synchronize();
       }
-    } catch (...) {
-      const std::lock_guard lock(mutex);
-      if (!failure) failure = std::current_exception();
     }
-  };
-  std::vector<std::jthread> pool;  // joins those that run where one more does not start
-  for (uint32_t index = 0; index < 4; ++index) {
-    pool.push_back(kit::start_thread<std::jthread>("keel-conform", work, index));
+  });
+  for (uint32_t i = 0; i < received.size(); ++i) {
+    const uint32_t index = i / kModules / kRounds;
+    const uint32_t round = i / kModules % kRounds;
+    check_equal(received[i], numbers(kWords, index * 1000 + round),
+                fmt::format("thread {}, round {}", index, round));
   }
-  pool.clear();
-  if (failure) std::rethrow_exception(failure);
 }
 
 }  // namespace

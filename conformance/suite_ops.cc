@@ -48,8 +48,9 @@ class DeviceTensor {
   }
 
   void* data() const { return content_.empty() ? nullptr : buffer_.at(red_bytes_); }
-  // Reads it back; after synchronize, image() is the device's.
+  // Reads it back; after synchronize and observe(), inside() is the device's.
   void download(const Stream& stream) { stream.download(image_, buffer_.data()); }
+  void observe() { observe_bytes(image_); }
   std::span<std::byte> inside() { return {image_.data() + red_bytes_, content_.size()}; }
   // As it was uploaded.
   std::span<const std::byte> content() const { return content_; }
@@ -76,10 +77,14 @@ class OpRun {
         stream_(context) {}
 
   void run() {
-    must(ops::run_reference(data_.call(), &reference_), "the reference");
     const keel_op_call call = place(kRedBytes);
     ask(call);
     compute(call);
+    // The float64 reference takes as long as the device: the worker goes on meanwhile.
+    if (!judged_elsewhere()) {
+      const keel_status status = ops::run_reference(data_.call(), &reference_);
+      check(status == KEEL_OK, fmt::format("the reference: {}", keel_status_name(status)));
+    }
     for (uint32_t i = 0; i < inputs_.size(); ++i) check_input(i);
     for (uint32_t o = 0; o < case_.outputs.size(); ++o) check_output(o);
     check_repeatable();
@@ -99,6 +104,7 @@ class OpRun {
     must(keel_op_run(stream_.get(), &call), "keel_op_run");
     for_each_tensor([&](DeviceTensor& tensor) { tensor.download(stream_); });
     stream_.synchronize();
+    for_each_tensor([](DeviceTensor& tensor) { tensor.observe(); });
   }
 
   keel_op_call place(uint64_t red_bytes) {
@@ -141,12 +147,12 @@ class OpRun {
 
   void ask(const keel_op_call& call) {
     keel_op_plan plan = KEEL_STRUCT_INIT(keel_op_plan, KEEL_STRUCT_OP_PLAN);
-    const keel_status status = keel_op_plan_get(context_.device(), &call, &plan);
-    const bool has_kernel = status == KEEL_OK && plan.fallback == 0;
+    const keel_status status = observe_status(keel_op_plan_get(context_.device(), &call, &plan));
+    const bool has_kernel = status == KEEL_OK && observe(plan.fallback) == 0;
     if (status != KEEL_OK) must_be(KEEL_UNSUPPORTED, status, "keel_op_plan_get");
     if (has_kernel) {
       const std::string mark =
-          context_.environment.emulated ? marshalling_of(plan.kernel) : std::string();
+          context_.environment.emulated ? marshalling_of(observe_text(plan.kernel)) : std::string();
       if (!mark.empty()) note(mark);
       return;
     }
@@ -157,12 +163,12 @@ class OpRun {
 
   void check_input(uint32_t index) {
     DeviceTensor* tensor = inputs_[index].get();
-    if (tensor == nullptr) return;
+    if (tensor == nullptr || judged_elsewhere()) return;
     const std::string name = std::string("input ") + schema_.inputs[index].name;
     check_red_zones(*tensor, name);
     if (std::count(case_.in_place.begin(), case_.in_place.end(), static_cast<int32_t>(index)) ==
         0) {
-      check_equal(tensor->inside(), tensor->content(), name + " was written to");
+      compare(tensor->inside(), tensor->content(), name + " was written to");
     }
   }
 
@@ -174,13 +180,14 @@ class OpRun {
   void check_output(uint32_t index) {
     DeviceTensor& tensor = output(index);
     const std::string name = std::string("output ") + schema_.outputs[index].name;
-    if (case_.in_place[index] < 0) check_red_zones(tensor, name);
-    check_gaps(index, tensor.inside(), name);
     keel_tensor view = *data_.call().outputs[index];
     if (schema_.outputs[index].packed) {
       view.data = tensor.data();
       return check_packed(index, view, name);
     }
+    if (judged_elsewhere()) return;
+    if (case_.in_place[index] < 0) check_red_zones(tensor, name);
+    check_gaps(index, tensor.inside(), name);
     view.data = tensor.inside().data();
     check_values(index, view, name);
   }
@@ -192,6 +199,10 @@ class OpRun {
     const int64_t k = b.shape[trans_b ? 1 : 0];
     const int64_t n = b.shape[trans_b ? 0 : 1];
     const std::vector<double> got = unpack(stream_, view, k, n);
+    if (judged_elsewhere()) return;
+    DeviceTensor& tensor = output(index);
+    if (case_.in_place[index] < 0) check_red_zones(tensor, name);
+    check_gaps(index, tensor.inside(), name);
     for (int64_t i = 0; i < k * n; ++i) {
       const double wanted =
           reference_.outputs[index].values[static_cast<size_t>(i / n * view.shape[1] + i % n)];
@@ -204,8 +215,8 @@ class OpRun {
 
   static void check_red_zones(const DeviceTensor& tensor, const std::string& name) {
     const std::vector<std::byte> red(kRedBytes, kRed);
-    check_equal(tensor.before(), red, name + ": the red zone before it was written to");
-    check_equal(tensor.behind(), red, name + ": the red zone behind it was written to");
+    compare(tensor.before(), red, name + ": the red zone before it was written to");
+    compare(tensor.behind(), red, name + ": the red zone behind it was written to");
   }
 
   // Bytes between the elements of a strided output stay.
@@ -217,7 +228,7 @@ class OpRun {
       const uint64_t at = layout.byte_offset + static_cast<uint64_t>(offset) * size;
       std::memcpy(wanted.data() + at, got.data() + at, size);
     });
-    check_equal(got, wanted, name + ": bytes between its elements were written to");
+    compare(got, wanted, name + ": bytes between its elements were written to");
   }
 
   void check_values(uint32_t index, const keel_tensor& view, const std::string& name) {
@@ -260,6 +271,7 @@ class OpRun {
     for (auto* tensors : {&inputs_, &outputs_}) tensors->clear();
     for (auto* pointers : {&input_pointers_, &output_pointers_}) pointers->clear();
     compute(place(/*red_bytes=*/0));
+    if (judged_elsewhere()) return;
     for (uint32_t o = 0; o < case_.outputs.size(); ++o) {
       check_same_bits(o, first[o], output(o).inside());
     }
@@ -320,12 +332,13 @@ ops::Case attention_of(keel_op_id op, int64_t tokens) {
 uint64_t workspace_of(const Context& context, keel_op_id op, int64_t tokens) {
   const ops::CaseData data(attention_of(op, tokens), context.environment.seed);
   keel_op_plan plan = KEEL_STRUCT_INIT(keel_op_plan, KEEL_STRUCT_OP_PLAN);
-  const keel_status status = keel_op_plan_get(context.device(), &data.call(), &plan);
-  if (status == KEEL_UNSUPPORTED || plan.fallback != 0) {
+  const keel_status status =
+      observe_status(keel_op_plan_get(context.device(), &data.call(), &plan));
+  if (status == KEEL_UNSUPPORTED || observe(plan.fallback) != 0) {
     unsupported("the device has no kernel for this call");
   }
   must(status, "keel_op_plan_get");
-  return plan.workspace_bytes;
+  return observe(plan.workspace_bytes);
 }
 
 // Fused attention never holds all weights at once: four times the tokens take at most four times

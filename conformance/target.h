@@ -3,9 +3,12 @@
 #ifndef KEEL_CONFORMANCE_TARGET_H_
 #define KEEL_CONFORMANCE_TARGET_H_
 
+#include <keel/abi.h>
+
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
 
 namespace keel {
 class JsonValue;
@@ -30,6 +33,15 @@ struct Target {
   uint64_t claims = 0;
 
   bool has_device() const { return !device.empty(); }
+};
+
+// What a worker found of the target, and beside it.
+struct Found {
+  Target target;
+  keel_device_info info = {};                // of the device under test
+  std::vector<std::string> backend_devices;  // the other devices, by their names
+  std::vector<std::string> foreign_devices;
+  bool on_host = false;  // the device under test computes on the host's cores
 };
 
 void to_json(nlohmann::json& json, const Target& target);

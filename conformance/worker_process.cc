@@ -7,21 +7,24 @@
 #include <signal.h>
 #include <spawn.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <span>
 #include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 namespace keel::conformance {
 
 namespace {
 
-constexpr size_t kPrintedBytes = 2048;
+constexpr size_t kPrintedBytes = 4096;
 
 [[noreturn]] void fail(int error, const char* what) {
   throw std::system_error(error, std::generic_category(), what);
@@ -35,6 +38,13 @@ struct Pipe {
 Pipe make_pipe() {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) fail(errno, "pipe2");
+  return {ends[0], ends[1]};
+}
+
+// Packets, so that whatever a plugin writes to it spoils none.
+Pipe make_socket() {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) fail(errno, "socketpair");
   return {ends[0], ends[1]};
 }
 
@@ -58,9 +68,10 @@ bool has_ended(pid_t pid) {
 
 }  // namespace
 
-WorkerProcess::WorkerProcess(const WorkerRequest& request) {
+WorkerProcess::WorkerProcess(const WorkerRequest& request)
+    : reader_(request.token), packet_(kPacketBytes) {
   const int input = make_input(to_text(request));
-  const Pipe answers = make_pipe();
+  const Pipe answers = make_socket();
   const Pipe output = make_pipe();
   answers_ = answers.read_end;
   output_ = output.read_end;
@@ -80,14 +91,7 @@ WorkerProcess::WorkerProcess(const WorkerRequest& request) {
   std::string program = "keel";
   std::string command = kWorkerCommand;
   char* arguments[] = {program.data(), command.data(), nullptr};
-  // A caller's GTEST_FILTER, GTEST_OUTPUT and the like are meant for its own tests.
-  std::vector<char*> environment;
-  for (char** variable = environ; *variable != nullptr; ++variable) {
-    if (!std::string_view(*variable).starts_with("GTEST_")) environment.push_back(*variable);
-  }
-  environment.push_back(nullptr);
-  const int error =
-      posix_spawn(&pid_, "/proc/self/exe", &actions, &attributes, arguments, environment.data());
+  const int error = posix_spawn(&pid_, "/proc/self/exe", &actions, &attributes, arguments, environ);
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   close(input);
@@ -106,7 +110,7 @@ WorkerProcess::~WorkerProcess() {
   close(output_);
 }
 
-void WorkerProcess::take_printed() {
+void WorkerProcess::gather_printed() {
   std::array<char, 4096> buffer;
   while (true) {
     const ssize_t count = ::read(output_, buffer.data(), buffer.size());
@@ -116,32 +120,52 @@ void WorkerProcess::take_printed() {
   }
 }
 
-WorkerProcess::Read WorkerProcess::read(Clock::time_point deadline, WorkerAnswer* out_answer) {
-  std::array<char, 16384> buffer;
-  while (true) {
-    const size_t end = pending_.find('\n');
-    if (end != std::string::npos) {
-      const std::string line = pending_.substr(0, end);
-      pending_.erase(0, end + 1);
-      // A line that is no answer came from the plugin: descriptor 3 is no secret.
-      if (from_text(line, out_answer)) return Read::kAnswer;
-      continue;
+std::string WorkerProcess::take_printed() {
+  gather_printed();
+  return std::exchange(printed_, {});
+}
+
+// Of what has been received; false where there is none.
+bool WorkerProcess::take_answer(WorkerAnswer* out_answer) {
+  while (taken_ < messages_.size()) {
+    PacketReader::Message& message = messages_[taken_++];
+    if (message.observation) {
+      out_answer->type = WorkerAnswer::Type::kObservation;
+      out_answer->observation = std::move(*message.observation);
+      return true;
     }
+    if (from_text(message.answer, out_answer)) return true;
+  }
+  messages_.clear();
+  taken_ = 0;
+  return false;
+}
+
+// False where there is no packet.
+bool WorkerProcess::receive() {
+  const ssize_t count = recv(answers_, packet_.data(), packet_.size(), MSG_DONTWAIT);
+  if (count <= 0) return false;
+  reader_.take(std::span(packet_).first(static_cast<size_t>(count)), &messages_);
+  return true;
+}
+
+WorkerProcess::Read WorkerProcess::read(Clock::time_point deadline, WorkerAnswer* out_answer) {
+  while (true) {
+    if (take_answer(out_answer)) return Read::kAnswer;
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
     if (left < 0) return Read::kTimedOut;
     pollfd waited[2] = {{answers_, POLLIN, 0}, {output_, POLLIN, 0}};
     if (poll(waited, 2, static_cast<int>(left) + 1) < 0 && errno != EINTR) return Read::kClosed;
-    take_printed();
-    if ((waited[0].revents & (POLLIN | POLLHUP | POLLERR)) == 0) {
-      // The worker's end of the output may close before the other; do not spin on it.
-      if ((waited[1].revents & POLLHUP) != 0) usleep(1000);
-      continue;
+    if ((waited[1].revents & POLLIN) != 0) gather_printed();
+    if ((waited[0].revents & POLLIN) != 0) {
+      // The end of the packets looks like one of no bytes.
+      if (receive() || (waited[0].revents & POLLHUP) == 0) continue;
+      return Read::kClosed;
     }
-    const ssize_t count = ::read(answers_, buffer.data(), buffer.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return Read::kClosed;
-    pending_.append(buffer.data(), static_cast<size_t>(count));
+    if ((waited[0].revents & (POLLHUP | POLLERR)) != 0) return Read::kClosed;
+    // The worker's end of the output may close before the other; do not spin on it.
+    if ((waited[1].revents & POLLHUP) != 0) usleep(1000);
   }
 }
 
@@ -162,7 +186,7 @@ std::string WorkerProcess::finish() {
     kill(-pid_, SIGKILL);
   }
   pid_ = -1;
-  take_printed();
+  gather_printed();
   if (WIFSIGNALED(status)) {
     return fmt::format("killed by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
   }

@@ -6,7 +6,9 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <cstddef>
 #include <string>
+#include <vector>
 
 #include "conformance/protocol.h"
 
@@ -25,22 +27,27 @@ class WorkerProcess {
   WorkerProcess(const WorkerProcess&) = delete;
   WorkerProcess& operator=(const WorkerProcess&) = delete;
 
-  // The next answer; lines that are none are passed over. kClosed when the worker has closed its
+  // The next answer; packets that are none are passed over. kClosed when the worker has closed its
   // end, which is to say ended.
   Read read(Clock::time_point deadline, WorkerAnswer* out_answer);
   // Ends it, if it has not ended, and says how it did: "killed by signal 11
   // (Segmentation fault)", "exited with status 3".
   std::string finish();
-  // The last of what it printed, at most 2 KiB.
-  const std::string& printed() const { return printed_; }
+  // The last of what it printed since it was asked last, at most 4 KiB.
+  std::string take_printed();
 
  private:
-  void take_printed();
+  bool take_answer(WorkerAnswer* out_answer);
+  bool receive();
+  void gather_printed();
 
   pid_t pid_ = -1;
   int answers_ = -1;
   int output_ = -1;
-  std::string pending_;
+  PacketReader reader_;
+  std::vector<PacketReader::Message> messages_;
+  size_t taken_ = 0;  // of them
+  std::vector<std::byte> packet_;
   std::string printed_;
 };
 

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "conformance/judge.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <optional>
+#include <utility>
+
+#include "conformance/harness.h"
+
+namespace keel::conformance {
+
+namespace {
+
+constexpr const char* kKinds[kObservationKinds] = {"a status", "a text", "a value", "a time",
+                                                   "bytes"};
+
+// The body in the worker has ended where the judge's goes on.
+struct EndedInWorker {};
+
+// Gives the body what the worker observed, one thing after the other.
+class Bench : public Observer {
+ public:
+  explicit Bench(const std::function<WorkerAnswer()>& next) : next_(next) {}
+
+  bool is_judge() const override { return true; }
+
+  void cross(ObservationKind kind, std::span<std::byte> bytes, const Where& where) override {
+    const WorkerAnswer answer = take();
+    const Observation& seen = answer.observation;
+    if (seen.kind != kind || seen.line != where.line() || seen.bytes.size() != bytes.size()) {
+      throw CaseFailure(fmt::format(
+          "the worker reports {} of {} bytes of line {}, where {} of {} bytes is due ({})",
+          kKinds[static_cast<size_t>(seen.kind)], seen.bytes.size(), seen.line,
+          kKinds[static_cast<size_t>(kind)], bytes.size(), where.text()));
+    }
+    std::copy(seen.bytes.begin(), seen.bytes.end(), bytes.begin());
+    if (kind == ObservationKind::kBytes) {
+      evidence_.bytes += bytes.size();
+    } else {
+      ++evidence_.words;
+    }
+  }
+
+  // Passes over what is left of the case; the end of it.
+  const WorkerAnswer& await_end() {
+    while (!end_) try_take();
+    return *end_;
+  }
+  const Evidence& evidence() const { return evidence_; }
+
+ private:
+  WorkerAnswer take() {
+    std::optional<WorkerAnswer> answer;
+    while (!end_ && !(answer = try_take())) {
+    }
+    if (!answer) throw EndedInWorker();
+    return std::move(*answer);
+  }
+  std::optional<WorkerAnswer> try_take() {
+    WorkerAnswer answer = next_();
+    if (answer.type == WorkerAnswer::Type::kObservation) return answer;
+    if (answer.type == WorkerAnswer::Type::kEnd) end_ = std::move(answer);
+    return std::nullopt;
+  }
+
+  const std::function<WorkerAnswer()>& next_;
+  std::optional<WorkerAnswer> end_;
+  Evidence evidence_;
+};
+
+// What the judge's own run of the body came to. Without it, where the worker's ended first.
+struct Finding {
+  Outcome outcome = Outcome::kPass;
+  std::string text;
+};
+
+std::optional<Finding> find(const Case& each, const Context& context, Bench& bench) {
+  const ObserverScope scope(&bench);
+  try {
+    run_body(each, context);
+    return Finding{Outcome::kPass, take_notes()};
+  } catch (const EndedInWorker&) {
+    return std::nullopt;
+  } catch (const CaseUnsupported& reason) {
+    return Finding{Outcome::kUnsupported, reason.what()};
+  } catch (const CaseFailure& failure) {
+    return Finding{Outcome::kFail, failure.what()};
+  }
+}
+
+// A pass needs both: the checks hold on what was observed, and nothing else failed in the worker.
+Finding settle(std::optional<Finding> found, const WorkerAnswer& end) {
+  if (found && found->outcome == Outcome::kFail) return *found;
+  if (end.how == BodyEnd::kFailed) return {Outcome::kFail, end.text};
+  const bool unsupported = end.how == BodyEnd::kUnsupported;
+  if (found && (found->outcome == Outcome::kUnsupported) == unsupported) return *found;
+  return {Outcome::kFail, fmt::format("the worker {}, which what it reports does not bear out",
+                                      unsupported ? "calls the case unsupported: " + end.text
+                                                  : std::string("ran to the end of the case"))};
+}
+
+}  // namespace
+
+JudgedCases::JudgedCases(const Found& found, const PluginChoice& choice, uint64_t seed,
+                         uint32_t timeout_seconds)
+    : environment_(judges_environment(found, choice, seed, timeout_seconds)),
+      cases_(make_catalogue(environment_)) {
+  for (const Case& each : cases_) by_id_.emplace(each.id, &each);
+}
+
+const Case* JudgedCases::find(const std::string& id) const {
+  const auto found = by_id_.find(id);
+  return found == by_id_.end() ? nullptr : found->second;
+}
+
+CaseResult JudgedCases::judge(const Case& each, const std::function<WorkerAnswer()>& next) const {
+  Bench bench(next);
+  const auto found = conformance::find(each, Context{environment_, each.id}, bench);
+  const WorkerAnswer& end = bench.await_end();
+  Finding settled = settle(found, end);
+  return {each.id, settled.outcome, end.seconds, std::move(settled.text), bench.evidence()};
+}
+
+}  // namespace keel::conformance
