@@ -224,6 +224,29 @@ TEST_F(Conform, WhatAPluginWritesToTheRunnerIsPassedOver) {
   for (const Json& result : report_.at("results")) EXPECT_NE(result.at("id"), "core/none");
 }
 
+TEST_F(Conform, APluginThatAnswersForTheWorkerIsNotBelieved) {
+  EXPECT_EQ(run("forger", "--level core"), 1) << output_;
+  EXPECT_EQ(level("core").at("certified"), false) << output_;
+  EXPECT_EQ(outcome("core/copy/roundtrip/4096"), "fail");
+  EXPECT_EQ(outcome("core/copy/within/4096"), "fail");
+}
+
+TEST_F(Conform, WhatAPluginLeavesBehindDoesNotRewriteTheReport) {
+  const fs::path left = folder_ / "left";
+  const fs::path report = folder_ / "report.json";
+  setenv("KEEL_TEST_LEFT", left.c_str(), 1);
+  setenv("KEEL_TEST_REWRITTEN", report.c_str(), 1);
+  EXPECT_EQ(run("leaves_process", "--filter core/device/info"), 0) << output_;
+  unsetenv("KEEL_TEST_LEFT");
+  unsetenv("KEEL_TEST_REWRITTEN");
+  const std::string pid = read(left);
+  ASSERT_FALSE(pid.empty()) << output_;
+  EXPECT_EQ(kill(std::stoi(pid), 0), -1) << "process " << pid << " is still there";
+  EXPECT_EQ(level("core").at("certified"), false);  // a filter leaves cases out
+  EXPECT_NE(output_.find("processes that the plugin had left were ended"), std::string::npos)
+      << output_;
+}
+
 // One fault each, and the case that names it.
 struct Fault {
   const char* plugin;

@@ -22,9 +22,13 @@ void signal_now(keel_plugin_event* event) {
 }
 
 const Tables& plain_tables() {
-  static const Tables tables = {*tinychip::kPlugin.device, *tinychip::kPlugin.memory,
-                                *tinychip::kPlugin.stream, *tinychip::kPlugin.op,
-                                tinychip::kPlugin.kernel,  tinychip::kPlugin.ccl};
+  static const Tables tables = {tinychip::kPlugin.create_instance,
+                                *tinychip::kPlugin.device,
+                                *tinychip::kPlugin.memory,
+                                *tinychip::kPlugin.stream,
+                                *tinychip::kPlugin.op,
+                                tinychip::kPlugin.kernel,
+                                tinychip::kPlugin.ccl};
   return tables;
 }
 
@@ -36,6 +40,7 @@ keel_status answer_query(const char* name, const Tables& tables, const keel_host
   used = tables;
   plugin = tinychip::kPlugin;
   plugin.name = name;
+  plugin.create_instance = tables.create_instance;
   plugin.device = &used.device;
   plugin.memory = &used.memory;
   plugin.stream = &used.stream;

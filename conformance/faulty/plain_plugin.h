@@ -12,6 +12,8 @@
 namespace keel::faulty {
 
 struct Tables {
+  keel_status (*create_instance)(const keel_instance_settings* settings,
+                                 keel_plugin_instance** out_instance);
   keel_device_table device;
   keel_memory_table memory;
   keel_stream_table stream;

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Right, but for a process that it leaves behind, in a session of its own: that waits until a file
+// says which levels are certified, and then certifies all of them. The environment names the file,
+// KEEL_TEST_REWRITTEN, and where it writes its process id, KEEL_TEST_LEFT.
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "conformance/faulty/plain_plugin.h"
+
+namespace {
+
+[[noreturn]] void rewrite(const char* path) {
+  while (true) {
+    std::ifstream file(path);
+    std::string text(std::istreambuf_iterator<char>(file), {});
+    const std::string what = "\"certified\": false";
+    for (size_t at = text.find(what); at != std::string::npos; at = text.find(what)) {
+      text.replace(at, what.size(), "\"certified\": true");
+    }
+    if (!text.empty()) std::ofstream(path) << text;
+    usleep(1000);
+  }
+}
+
+keel_status create_instance(const keel_instance_settings* settings,
+                            keel_plugin_instance** out_instance) {
+  const char* const path = std::getenv("KEEL_TEST_REWRITTEN");
+  const char* const left = std::getenv("KEEL_TEST_LEFT");
+  if (path != nullptr && left != nullptr && access(left, F_OK) != 0 && fork() == 0) {
+    setsid();
+    if (fork() != 0) _exit(0);
+    for (int descriptor = 0; descriptor < 256; ++descriptor) close(descriptor);
+    std::ofstream(left) << getpid();
+    rewrite(path);
+  }
+  return keel::faulty::plain_tables().create_instance(settings, out_instance);
+}
+
+}  // namespace
+
+extern "C" KEEL_EXPORT keel_status keel_plugin_query_v0(const keel_host* host,
+                                                        const keel_plugin** out_plugin) {
+  keel::faulty::Tables tables = keel::faulty::plain_tables();
+  tables.create_instance = create_instance;
+  return keel::faulty::answer_query("faulty_leaves_process", tables, host, out_plugin);
+}
