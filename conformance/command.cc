@@ -2,10 +2,12 @@
 #include "conformance/command.h"
 
 #include <CLI/CLI.hpp>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "conformance/here.h"
 #include "conformance/protocol.h"
 #include "conformance/session.h"
 #include "conformance/sharer.h"
@@ -15,6 +17,15 @@
 namespace keel::conformance {
 
 namespace {
+
+// Of this process, but for the program's name.
+std::vector<std::string> command_line() {
+  std::ifstream file("/proc/self/cmdline");
+  std::vector<std::string> words;
+  for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
+  if (!words.empty()) words.erase(words.begin());
+  return words;
+}
 
 void add_target_options(CLI::App& command, SessionOptions* options) {
   RunSettings& settings = options->settings;
@@ -59,6 +70,13 @@ void add_run(CLI::App& conform, int* exit_code) {
                  "a sample: the first of every N cases of each level, which certifies nothing (1)")
       ->type_name("N")
       ->check(CLI::Range(1, 1'000'000));
+  run.add_flag("--here", options->here,
+               "in this process, with what the plugin prints seen at once; certifies nothing");
+  const auto gdb = std::make_shared<bool>(false);
+  run.add_flag("--gdb", *gdb, "--here under gdb, which stops in the plugin");
+  run.add_option("--rerun-failed", options->rerun_failed,
+                 "only the cases that failed in a report written by --json")
+      ->type_name("FILE");
   run.add_flag("--fail-fast", options->fail_fast, "begin no case after one has failed");
   run.add_option("--json", options->json_file, "write the report as JSON")->type_name("FILE");
   run.add_option("--junit", options->junit_file, "write the report as JUnit XML")
@@ -67,13 +85,14 @@ void add_run(CLI::App& conform, int* exit_code) {
       ->type_name("FILE");
   run.add_option("--waivers", options->waivers_file, "known failures to let pass for a while")
       ->type_name("FILE");
-  run.callback([options, exit_code] { *exit_code = run_session(*options, nullptr); });
+  run.callback([options, gdb, exit_code] {
+    *exit_code = *gdb ? start_debugger(command_line()) : run_session(*options, nullptr);
+  });
 }
 
 void add_list(CLI::App& conform, int* exit_code) {
   CLI::App& list = *conform.add_subcommand("list", "List the cases for a plugin");
   const auto options = std::make_shared<SessionOptions>();
-  options->profile = "full";
   add_target_options(list, options.get());
   list.callback([options, exit_code] { *exit_code = list_session(*options); });
 }

@@ -470,6 +470,29 @@ TEST_F(Conform, SampleRunsTheFirstOfEveryNCasesAndCertifiesNothing) {
 }
 
 // With several workers results come in another order, and failures too.
+TEST_F(Conform, FailedCasesAreRunAgainAndInOneProcess) {
+  EXPECT_EQ(run("wrong_last_element", "--level null,ops --fail-fast --jobs 1"), 1) << output_;
+  ASSERT_EQ(report_.at("results").back().at("outcome"), "fail") << output_;
+  const std::string failed = report_.at("results").back().at("id");
+  EXPECT_EQ(report_.at("stopped"), "stopped at the first failure");
+  EXPECT_EQ(level("null").at("certified"), false);
+  const std::string before = (folder_ / "before.json").string();
+  fs::rename(folder_ / "report.json", before);
+  EXPECT_EQ(run("wrong_last_element", "--rerun-failed '" + before + "'"), 1) << output_;
+  ASSERT_EQ(report_.at("results").size(), 1U) << output_;
+  EXPECT_EQ(outcome(failed), "fail");
+  EXPECT_EQ(run("none", "--rerun-failed '" + before + "'"), 0) << output_;
+  EXPECT_EQ(level("ops").at("certified"), false);
+  EXPECT_EQ(conform("run --here --plugin '" + plugin("wrong_last_element") +
+                    "' --rerun-failed '" + before + "'"),
+            1)
+      << output_;
+  EXPECT_NE(output_.find("fail    " + failed + ": output"), std::string::npos) << output_;
+  EXPECT_EQ(conform("run --here --plugin '" + plugin("none") + "' --filter 'core/device/*'"), 0)
+      << output_;
+  EXPECT_NE(output_.find("pass    core/device/info"), std::string::npos) << output_;
+}
+
 TEST_F(Conform, WorkersSideBySideGiveTheSameReport) {
   const auto run_with = [&](const std::string& jobs) {
     EXPECT_EQ(run("wrong_last_element", "--filter 'ops/a*' --jobs " + jobs), 1) << output_;

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 namespace keel::conformance {
@@ -51,6 +53,41 @@ std::string indented(const std::string& text) {
     if (c == '\n') out += "    ";
   }
   return out;
+}
+
+bool is_empty(const LevelSummary& level) {
+  return std::all_of(level.counts.begin(), level.counts.end(),
+                     [](uint32_t count) { return count == 0; });
+}
+
+// Why cases are unsupported, by level and reason.
+std::string unsupported_text(const Report& report) {
+  std::map<std::pair<Level, std::string>, uint32_t> groups;
+  for (const CaseResult& result : report.results) {
+    if (result.outcome != Outcome::kUnsupported) continue;
+    ++groups[{level_of(result.id), result.message.substr(0, result.message.find('\n'))}];
+  }
+  std::string text = groups.empty() ? "" : "\nunsupported\n";
+  for (const auto& [group, count] : groups) {
+    text += fmt::format("  {:<13}{:>5}  {}\n", level_info(group.first).name, count, group.second);
+  }
+  return text;
+}
+
+// How many passes rest on the word of the worker alone.
+std::string evidence_text(const Report& report) {
+  uint32_t passed = 0;
+  uint32_t by_word = 0;
+  for (const CaseResult& result : report.results) {
+    if (result.outcome != Outcome::kPass) continue;
+    ++passed;
+    by_word += result.evidence.bytes == 0 ? 1 : 0;
+  }
+  if (by_word == 0) return {};
+  return fmt::format(
+      "{} of {} passes rest on statuses, values and times that the worker reported; of the others "
+      "bytes were compared\n",
+      by_word, passed);
 }
 
 std::string junit_case(const Report& report, const CaseResult& result, const char* level) {
@@ -116,6 +153,7 @@ std::string summary_text(const Report& report) {
       fmt::format("\n{:<13}{:>6}{:>6}{:>13}{:>8}{:>7}{:>9}{:>9}  {}\n", "level", "pass", "fail",
                   "unsupported", "waived", "crash", "timeout", "time", "certified");
   for (const LevelSummary& level : report.levels) {
+    if (report.target.has_device() && is_empty(level)) continue;
     text += fmt::format("{:<13}{:>6}{:>6}{:>13}{:>8}{:>7}{:>9}{:>7.1f} s  {}\n",
                         level_info(level.level).name, level.count(Outcome::kPass),
                         level.count(Outcome::kFail), level.count(Outcome::kUnsupported),
@@ -123,6 +161,7 @@ std::string summary_text(const Report& report) {
                         level.count(Outcome::kTimeout), level.seconds,
                         level.certified ? "yes" : "no: " + level.why_not);
   }
+  text += unsupported_text(report) + evidence_text(report);
   for (const std::string& note : report.notes) text += note + "\n";
   if (!report.stopped.empty()) text += report.incomplete() + "\n";
   return text;

@@ -12,20 +12,25 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
-#include <map>
 #include <memory>
 #include <optional>
+#include <random>
 #include <utility>
 
 #include "base/printable.h"
 #include "conformance/certificate.h"
 #include "conformance/emulated_libraries.h"
+#include "conformance/here.h"
 #include "conformance/leftovers.h"
+#include "conformance/plan.h"
 #include "tensorfile/replacement.h"
 
 namespace keel::conformance {
 
 namespace {
+
+// Of the full profile's cases every so many are run by `verify --rerun`.
+constexpr uint32_t kFullSample = 23;
 
 int usage_error(const std::string& text) {
   fmt::print(stderr, "keel conform: {}\n", text);
@@ -62,25 +67,6 @@ bool write_file(const std::string& path, const std::string& text) {
   }
 }
 
-// The levels of |names|, each once and in their order, or all.
-bool parse_levels(const std::vector<std::string>& names, std::vector<Level>* out_levels,
-                  std::string* error) {
-  std::string known;
-  for (const LevelInfo& info : levels()) {
-    known += (known.empty() ? "" : ", ") + std::string(info.name);
-    if (names.empty() || std::count(names.begin(), names.end(), info.name) != 0) {
-      out_levels->push_back(info.level);
-    }
-  }
-  for (const std::string& name : names) {
-    if (!find_level(name)) {
-      *error = fmt::format("'{}' is no level; there are: {}", name, known);
-      return false;
-    }
-  }
-  return true;
-}
-
 // The plugin file by its absolute path, which is what keel_plugin_load asks for.
 bool resolve_choice(PluginChoice* choice, std::string* error) {
   if (choice->backend.empty() == choice->plugin.empty()) {
@@ -96,45 +82,6 @@ bool resolve_choice(PluginChoice* choice, std::string* error) {
     return false;
   }
   choice->plugin = path.get();
-  return true;
-}
-
-// Which cases of a discovery a run is about.
-struct Plan {
-  std::vector<Level> levels;
-  std::vector<std::string> ids;
-  bool filtered = false;
-};
-
-// Fills in the cases; the levels are there already.
-bool select_cases(const SessionOptions& options, const Discovery& found, Plan* out_plan,
-                  std::string* error) {
-  std::map<Level, uint32_t> fitting;  // cases of a level so far
-  for (const Case& each : found.cases->all()) {
-    const Level level = level_of(each.id);
-    if (std::find(out_plan->levels.begin(), out_plan->levels.end(), level) ==
-        out_plan->levels.end()) {
-      continue;
-    }
-    if (each.full && options.profile != "full") continue;
-    if (!options.filter.empty() && !glob_matches(options.filter, each.id)) {
-      out_plan->filtered = true;
-      continue;
-    }
-    if (fitting[level]++ % options.every != 0) {
-      out_plan->filtered = true;
-      continue;
-    }
-    out_plan->ids.push_back(each.id);
-  }
-  // A level above null has no cases where there is no device, which is no mistake.
-  if (out_plan->ids.empty() && (!options.filter.empty() || found.found.target.has_device())) {
-    *error = fmt::format(
-        "filter '{}' selects none of {} cases (profile {}; see `keel conform "
-        "list`)",
-        options.filter, found.cases->all().size(), options.profile);
-    return false;
-  }
   return true;
 }
 
@@ -286,8 +233,10 @@ int run_session(const SessionOptions& options, Report* out_report) {
   Plan plan;
   if (!parse_levels(options.levels, &plan.levels, &error)) return usage_error(error);
   if (!resolve_choice(&report.settings.choice, &error)) return usage_error(error);
-  if (!options.certificate_file.empty() && (!options.filter.empty() || options.every > 1)) {
-    return usage_error("--certificate is for whole levels: leave --filter and --every out");
+  if (!options.certificate_file.empty() &&
+      (!options.filter.empty() || options.every > 1 || !options.rerun_failed.empty())) {
+    return usage_error(
+        "--certificate is for whole levels: leave --filter, --every and --rerun-failed out");
   }
   for (const std::string& file :
        {options.json_file, options.junit_file, options.certificate_file}) {
@@ -322,6 +271,7 @@ int run_session(const SessionOptions& options, Report* out_report) {
     bool& emulated = report.settings.choice.emulated;
     emulated = emulated || uses_emulated_libraries(report.target.backend);
     report.settings.path = report.target.path;
+    if (options.here) return run_here(report.settings, plan.ids);
     if (report.settings.jobs == 0) report.settings.jobs = default_jobs(found);
     if (!sha256_of_file(report.target.path, &report.plugin_sha256, &error)) {
       return usage_error(error);
@@ -395,6 +345,7 @@ int run_session(const SessionOptions& options, Report* out_report) {
   // Who names a level wants it certified, which a sample cannot be; who does not is content with
   // what is claimed.
   const bool missed = !options.levels.empty() && options.filter.empty() && options.every == 1 &&
+                      options.rerun_failed.empty() &&
                       std::any_of(report.levels.begin(), report.levels.end(),
                                   [](const LevelSummary& level) { return !level.certified; });
   const bool failed = any_failure(report.results) || !report.stopped.empty() || missed || !written;
@@ -441,14 +392,22 @@ int verify_session(const std::string& file, bool rerun) {
                          certificate.settings.choice.emulated ? " on an emulated chip" : "",
                          certificate.plugin_path, fmt::join(certificate.levels, " "))));
   if (!rerun) return kExitOk;
+  // Fresh inputs, for a plugin that knows those of the certificate.
+  std::random_device random;
   SessionOptions options;
   options.settings = certificate.settings;
+  options.settings.seed = random();
   options.profile = certificate.profile;
   options.levels = certificate.levels;
   Report report;
   const int status = run_session(options, &report);
   if (status != kExitOk) return refuse("its levels are not certified again");
   if (results_digest(report) != certificate.results_sha256) return refuse("other results");
+  if (certificate.profile == "full") return kExitOk;
+  options.profile = "full";
+  options.every = kFullSample;
+  Report sample;
+  if (run_session(options, &sample) != kExitOk) return refuse("a case of a sample of all failed");
   return kExitOk;
 }
 

@@ -22,6 +22,8 @@ struct SessionOptions {
   uint32_t within_seconds = 0;      // after which no case is begun; 0: all are
   uint32_t every = 1;               // a sample: of each level the first of every so many cases
   bool fail_fast = false;           // no case is begun after one has failed
+  bool here = false;                // in this process, for a debugger
+  std::string rerun_failed;         // a report whose failed cases are run; empty: no such
   std::string profile = "quick";
   std::string json_file;
   std::string junit_file;

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "conformance/here.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <unordered_map>
+
+#include "conformance/catalogue.h"
+#include "conformance/harness.h"
+#include "conformance/levels.h"
+#include "conformance/session.h"
+
+namespace keel::conformance {
+
+namespace {
+
+// Whether it failed.
+bool run_case(const Environment& environment, const Case& each) {
+  fmt::print("run     {}\n", each.id);
+  std::fflush(stdout);
+  const auto tell = [&](const char* outcome, const std::string& text) {
+    fmt::print("{:<8}{}{}{}\n", outcome, each.id, text.empty() ? "" : ": ", text);
+    std::fflush(stdout);
+  };
+  try {
+    run_body(each, Context{environment, each.id});
+    tell("pass", take_notes());
+    return false;
+  } catch (const CaseUnsupported& reason) {
+    tell("none", fmt::format("unsupported: {}", reason.what()));
+    return false;
+  } catch (const std::exception& failure) {
+    tell("fail", failure.what());
+    return true;
+  }
+}
+
+}  // namespace
+
+int run_here(const RunSettings& settings, const std::vector<std::string>& ids) {
+  // By its path, under which a debugger looks for symbols.
+  setenv("KEEL_PLUGINS_BY_PATH", "1", /*overwrite=*/1);
+  auto& environment = *new Environment;  // threads of a plugin may look at what cases hold
+  environment.seed = settings.seed;
+  std::string error;
+  bool usage = false;
+  const bool on_tables = is_on_tables(ids.front());
+  if (on_tables ? !start_on_tables(settings.choice, settings.path, settings.timeout_seconds,
+                                   &environment, &error)
+                : !start_environment(settings.choice, settings.timeout_seconds, &environment,
+                                     &error, &usage)) {
+    fmt::print(stderr, "keel conform: {}\n", error);
+    return usage ? kExitUsage : kExitFailed;
+  }
+  if (!on_tables) keel_op_forbid_fallback(1);
+  const auto& cases = *new std::vector<Case>(make_catalogue(environment));
+  std::unordered_map<std::string, const Case*> by_id;
+  for (const Case& each : cases) by_id.emplace(each.id, &each);
+  uint32_t failed = 0;
+  uint32_t others = 0;
+  for (const std::string& id : ids) {
+    const auto found = by_id.find(id);
+    if (is_on_tables(id) != on_tables || found == by_id.end()) {
+      ++others;
+    } else {
+      failed += run_case(environment, *found->second) ? 1 : 0;
+    }
+  }
+  fmt::print("{} of {} cases failed; nothing is certified by cases in one process\n", failed,
+             ids.size() - others);
+  if (others != 0) {
+    fmt::print(
+        "{} cases {} are left out: a process loads a plugin one way; give them alone by "
+        "--filter\n",
+        others, on_tables ? "through Keel" : "on the plugin's tables");
+  }
+  std::fflush(stdout);
+  if (on_tables) {
+    environment.tables.reset();
+  } else {
+    keel_shutdown();
+  }
+  return failed == 0 ? kExitOk : kExitFailed;
+}
+
+int start_debugger(const std::vector<std::string>& arguments) {
+  char program[4096] = "";
+  if (readlink("/proc/self/exe", program, sizeof(program) - 1) < 0) return kExitFailed;
+  std::vector<std::string> command = {"gdb", "-q", "--args", program};
+  for (const std::string& argument : arguments) {
+    command.push_back(argument == "--gdb" ? "--here" : argument);
+  }
+  std::vector<char*> pointers;
+  for (std::string& word : command) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  execvp("gdb", pointers.data());
+  fmt::print(stderr, "keel conform: gdb does not start: {}\n", std::strerror(errno));
+  return kExitUsage;
+}
+
+}  // namespace keel::conformance
