@@ -190,7 +190,10 @@ TEST_F(Conform, HangIsATimeoutAndTheRestIsRun) {
   EXPECT_EQ(run("hang", std::string("--filter 'async/[eg]*/[wh]*[ls]*' --timeout ") + kTimeout), 1);
   const Json hung = find("async/event/wait_keeps_deadline");
   EXPECT_EQ(hung.at("outcome"), "timeout") << output_;
-  EXPECT_NE(hung.at("message").get<std::string>().find("alone"), std::string::npos);
+  const std::string why = hung.at("message");
+  EXPECT_NE(why.find("alone"), std::string::npos);
+  EXPECT_NE(why.find("calls in progress:\nstream.event_wait(0x"), std::string::npos) << why;
+  EXPECT_NE(why.find("the case had come to suite_async.cc:"), std::string::npos) << why;
   EXPECT_EQ(level("async").at("counts").at("timeout"), 1) << output_;
   EXPECT_EQ(outcome("async/gate/holds"), "pass");  // after the one that hung
 }
@@ -204,6 +207,8 @@ TEST_F(Conform, CrashIsACrashAndTheRestIsRun) {
   const Json crashed = find("async/order/by_event");
   EXPECT_EQ(crashed.at("outcome"), "crash") << output_;
   EXPECT_NE(crashed.at("message").get<std::string>().find("signal 11"), std::string::npos)
+      << crashed;
+  EXPECT_NE(crashed.at("message").get<std::string>().find("\nstream.create(0x"), std::string::npos)
       << crashed;
   EXPECT_EQ(level("core").at("certified"), true) << output_;
   EXPECT_EQ(outcome("async/timing/monotone"), "pass");
@@ -472,8 +477,11 @@ TEST_F(Conform, SampleRunsTheFirstOfEveryNCasesAndCertifiesNothing) {
 // With several workers results come in another order, and failures too.
 TEST_F(Conform, FailedCasesAreRunAgainAndInOneProcess) {
   EXPECT_EQ(run("wrong_last_element", "--level null,ops --fail-fast --jobs 1"), 1) << output_;
-  ASSERT_EQ(report_.at("results").back().at("outcome"), "fail") << output_;
-  const std::string failed = report_.at("results").back().at("id");
+  std::string failed;
+  for (const Json& result : report_.at("results")) {
+    if (result.at("outcome") == "fail") failed = result.at("id");
+  }
+  ASSERT_NE(failed, "") << output_;
   EXPECT_EQ(report_.at("stopped"), "stopped at the first failure");
   EXPECT_EQ(level("null").at("certified"), false);
   const std::string before = (folder_ / "before.json").string();
@@ -483,8 +491,8 @@ TEST_F(Conform, FailedCasesAreRunAgainAndInOneProcess) {
   EXPECT_EQ(outcome(failed), "fail");
   EXPECT_EQ(run("none", "--rerun-failed '" + before + "'"), 0) << output_;
   EXPECT_EQ(level("ops").at("certified"), false);
-  EXPECT_EQ(conform("run --here --plugin '" + plugin("wrong_last_element") +
-                    "' --rerun-failed '" + before + "'"),
+  EXPECT_EQ(conform("run --here --plugin '" + plugin("wrong_last_element") + "' --rerun-failed '" +
+                    before + "'"),
             1)
       << output_;
   EXPECT_NE(output_.find("fail    " + failed + ": output"), std::string::npos) << output_;

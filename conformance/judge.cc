@@ -23,11 +23,13 @@ struct EndedInWorker {};
 // Gives the body what the worker observed, one thing after the other.
 class Bench : public Observer {
  public:
-  explicit Bench(const std::function<WorkerAnswer()>& next) : next_(next) {}
+  Bench(const std::function<WorkerAnswer()>& next, std::string* out_place)
+      : next_(next), place_(*out_place) {}
 
   bool is_judge() const override { return true; }
 
   void cross(ObservationKind kind, std::span<std::byte> bytes, const Where& where) override {
+    place_ = where.text();
     const WorkerAnswer answer = take();
     const Observation& seen = answer.observation;
     if (seen.kind != kind || seen.line != where.line() || seen.bytes.size() != bytes.size()) {
@@ -67,6 +69,7 @@ class Bench : public Observer {
   }
 
   const std::function<WorkerAnswer()>& next_;
+  std::string& place_;
   std::optional<WorkerAnswer> end_;
   Evidence evidence_;
 };
@@ -116,8 +119,9 @@ const Case* JudgedCases::find(const std::string& id) const {
   return found == by_id_.end() ? nullptr : found->second;
 }
 
-CaseResult JudgedCases::judge(const Case& each, const std::function<WorkerAnswer()>& next) const {
-  Bench bench(next);
+CaseResult JudgedCases::judge(const Case& each, const std::function<WorkerAnswer()>& next,
+                              std::string* out_place) const {
+  Bench bench(next, out_place);
   const auto found = conformance::find(each, Context{environment_, each.id}, bench);
   const WorkerAnswer& end = bench.await_end();
   Finding settled = settle(found, end);

@@ -26,8 +26,10 @@ class JudgedCases {
   // NULL where there is none.
   const Case* find(const std::string& id) const;
   // The result of |each| by what |next| gives, up to the case's end in the worker. |next| may
-  // throw, and judge() then throws the same.
-  CaseResult judge(const Case& each, const std::function<WorkerAnswer()>& next) const;
+  // throw, and judge() then throws the same, with the line of the suite that was to be reported
+  // next in |out_place|.
+  CaseResult judge(const Case& each, const std::function<WorkerAnswer()>& next,
+                   std::string* out_place) const;
 
  private:
   const Environment environment_;

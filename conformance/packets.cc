@@ -88,6 +88,7 @@ void PacketWriter::write(ObservationKind kind, uint32_t line, std::span<const st
     if (held_.size() + head.size() + bytes.size() > kPieceBytes) flush();
     held_.insert(held_.end(), head.begin(), head.end());
     held_.insert(held_.end(), bytes.begin(), bytes.end());
+    if (!holds_) flush();
     return;
   }
   flush();

@@ -28,11 +28,12 @@ struct Observation {
 // The worker's end of the socket. Where the runner has gone, the process ends. For one thread.
 class PacketWriter {
  public:
-  PacketWriter(int socket, uint64_t token) : socket_(socket), token_(token) {}
+  // |holds|: small observations are held back until the next answer or large one, since a case that
+  // times what it does is not to wait for the runner.
+  PacketWriter(int socket, uint64_t token, bool holds = true)
+      : socket_(socket), token_(token), holds_(holds) {}
 
   void write(std::string_view answer);
-  // Small ones are held back until the next answer or large one: a case that times what it does is
-  // not to wait for the runner.
   void write(ObservationKind kind, uint32_t line, std::span<const std::byte> bytes);
 
  private:
@@ -41,6 +42,7 @@ class PacketWriter {
 
   const int socket_;
   const uint64_t token_;
+  const bool holds_;
   std::vector<std::byte> held_;
 };
 

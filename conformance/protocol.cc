@@ -21,6 +21,7 @@ std::string to_text(const WorkerRequest& request) {
                                {"token", request.token},
                                {"seed", request.seed},
                                {"timeout_seconds", request.timeout_seconds},
+                               {"traced", request.traced},
                                {"end", request.end.time_since_epoch().count()},
                                {"cases", request.cases}};
   return json.dump();
@@ -36,6 +37,7 @@ bool from_text(const std::string& text, WorkerRequest* out_request) {
     out_request->choice.plugin = root.at("plugin").text();
     out_request->choice.ordinal = root.at("ordinal").count<uint32_t>();
     out_request->choice.emulated = root.at("emulated").boolean();
+    out_request->traced = root.at("traced").boolean();
     out_request->path = root.at("path").text();
     out_request->token = root.at("token").count<uint64_t>();
     out_request->seed = root.at("seed").count<uint64_t>();

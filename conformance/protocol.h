@@ -32,6 +32,9 @@ struct WorkerRequest {
   uint64_t token = 0;  // of the answers
   uint64_t seed = 42;
   uint32_t timeout_seconds = 20;
+  // To find out what a plugin dies of: each observation is sent at once, and the validation layer
+  // notes which calls are in progress.
+  bool traced = false;
   // None of them is begun from then on: of the steady clock, which all processes share.
   std::chrono::steady_clock::time_point end = std::chrono::steady_clock::time_point::max();
   std::vector<std::string> cases;

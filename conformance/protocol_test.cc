@@ -18,6 +18,7 @@ TEST(Protocol, RequestsAreReadBack) {
   request.token = UINT64_MAX - 1;
   request.seed = UINT64_MAX;
   request.timeout_seconds = 7;
+  request.traced = true;
   request.end = std::chrono::steady_clock::now();
   request.cases = {"core/a", "ops/b"};
   WorkerRequest read;
@@ -30,6 +31,7 @@ TEST(Protocol, RequestsAreReadBack) {
   EXPECT_EQ(read.token, UINT64_MAX - 1);
   EXPECT_EQ(read.seed, UINT64_MAX);
   EXPECT_EQ(read.timeout_seconds, 7U);
+  EXPECT_TRUE(read.traced);
   EXPECT_EQ(read.end, request.end);
   EXPECT_EQ(read.cases, request.cases);
 }

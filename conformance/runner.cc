@@ -33,11 +33,11 @@ constexpr size_t kBatch = 512;
 constexpr size_t kSmallestBatch = 64;
 
 WorkerRequest make_request(const RunSettings& settings, std::vector<std::string> cases,
-                           Clock::time_point end) {
+                           Clock::time_point end, bool traced) {
   std::random_device random;
   const uint64_t token = uint64_t{random()} << 32 | random();
-  return {settings.choice,          settings.path, token,           settings.seed,
-          settings.timeout_seconds, end,           std::move(cases)};
+  return {settings.choice,          settings.path, token, settings.seed,
+          settings.timeout_seconds, traced,        end,   std::move(cases)};
 }
 
 Clock::time_point case_deadline(const RunSettings& settings) {
@@ -59,6 +59,8 @@ Death autopsy(WorkerProcess& worker, WorkerProcess::Read read, const RunSettings
   } else {
     death.text = "the worker " + worker.finish();
   }
+  const std::string calls = worker.calls_in_progress();
+  if (!calls.empty()) death.text += "\ncalls in progress:\n" + calls;
   const std::string printed = worker.take_printed();
   if (!printed.empty()) death.text += "\nlast output:\n" + printed;
   return death;
@@ -97,8 +99,8 @@ class BatchRunner {
 
   // Throws WorkerGone.
   WorkerAnswer next(WorkerProcess& worker, Clock::time_point deadline) const;
-  CaseResult judge(WorkerProcess& worker, const std::string& id) const;
-  BatchEnd run_batch(const std::vector<std::string>& ids) const;
+  CaseResult judge(WorkerProcess& worker, const std::string& id, std::string* out_place) const;
+  BatchEnd run_batch(const std::vector<std::string>& ids, bool traced) const;
   CaseResult run_again(const std::string& id, const Death& first) const;
   void settle_death(const std::string& first, BatchEnd* end) const;
 
@@ -121,10 +123,12 @@ WorkerAnswer BatchRunner::next(WorkerProcess& worker, Clock::time_point deadline
 }
 
 // Of a case that has just begun, with what was printed meanwhile where it failed.
-CaseResult BatchRunner::judge(WorkerProcess& worker, const std::string& id) const {
+CaseResult BatchRunner::judge(WorkerProcess& worker, const std::string& id,
+                              std::string* out_place) const {
   const Clock::time_point deadline = case_deadline(settings_);
   (void)worker.take_printed();
-  CaseResult result = cases_.judge(*cases_.find(id), [&] { return next(worker, deadline); });
+  CaseResult result = cases_.judge(
+      *cases_.find(id), [&] { return next(worker, deadline); }, out_place);
   const std::string printed = worker.take_printed();
   if (is_failure(result.outcome) && !printed.empty()) {
     result.message += "\nprinted meanwhile:\n" + printed;
@@ -132,10 +136,12 @@ CaseResult BatchRunner::judge(WorkerProcess& worker, const std::string& id) cons
   return result;
 }
 
-BatchRunner::BatchEnd BatchRunner::run_batch(const std::vector<std::string>& ids) const {
+BatchRunner::BatchEnd BatchRunner::run_batch(const std::vector<std::string>& ids,
+                                             bool traced) const {
   using Type = WorkerAnswer::Type;
   BatchEnd end;
-  WorkerProcess worker(make_request(settings_, ids, end_));
+  std::string place;
+  WorkerProcess worker(make_request(settings_, ids, end_, traced));
   try {
     while (true) {
       const WorkerAnswer answer = next(worker, case_deadline(settings_));
@@ -148,7 +154,7 @@ BatchRunner::BatchEnd BatchRunner::run_batch(const std::vector<std::string>& ids
         continue;
       }
       end.running = answer.id;
-      CaseResult result = judge(worker, answer.id);
+      CaseResult result = judge(worker, answer.id, &place);
       end.running.reset();
       if (end.last) listener_.result(std::move(*end.last));
       end.last = std::move(result);
@@ -157,6 +163,9 @@ BatchRunner::BatchEnd BatchRunner::run_batch(const std::vector<std::string>& ids
     }
   } catch (const WorkerGone& gone) {
     end.death = autopsy(worker, gone.how, settings_);
+    if (traced && end.running && !place.empty()) {
+      end.death->text += "\nthe case had come to " + place;
+    }
     return end;
   }
 }
@@ -171,7 +180,7 @@ CaseResult BatchRunner::run_again(const std::string& id, const Death& first) con
     return result;
   }
   const auto start = Clock::now();
-  const BatchEnd again = run_batch({id});
+  const BatchEnd again = run_batch({id}, /*traced=*/true);
   result.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   if (again.death) {
     result.outcome = again.death->outcome;
@@ -210,7 +219,7 @@ void BatchRunner::settle_death(const std::string& first, BatchEnd* end) const {
 }
 
 size_t BatchRunner::run(const std::vector<std::string>& ids) {
-  BatchEnd end = run_batch(ids);
+  BatchEnd end = run_batch(ids, /*traced=*/false);
   if (end.death) settle_death(ids.front(), &end);
   if (end.last) listener_.result(std::move(*end.last));
   // A worker that ended well has run all of its batch that it had time for.
@@ -343,7 +352,7 @@ void SideBySide::run() {
 
 Discovery discover(const RunSettings& settings) {
   Discovery found;
-  WorkerProcess worker(make_request(settings, {}, Clock::time_point::max()));
+  WorkerProcess worker(make_request(settings, {}, Clock::time_point::max(), /*traced=*/false));
   WorkerAnswer answer;
   const WorkerProcess::Read read = worker.read(case_deadline(settings), &answer);
   if (read != WorkerProcess::Read::kAnswer) {

@@ -140,7 +140,7 @@ int worker_main() {
     std::cerr << "keel " << kWorkerCommand << " is for `keel conform` to start\n";
     return 2;
   }
-  PacketWriter writer(kAnswerDescriptor, request.token);
+  PacketWriter writer(kAnswerDescriptor, request.token, /*holds=*/!request.traced);
   // Not destroyed: threads of a plugin may still look at what cases hold.
   auto& environment = *new Environment;
   environment.seed = request.seed;

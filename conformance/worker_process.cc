@@ -25,6 +25,7 @@ namespace keel::conformance {
 namespace {
 
 constexpr size_t kPrintedBytes = 4096;
+constexpr int kNotesDescriptor = 4;
 
 [[noreturn]] void fail(int error, const char* what) {
   throw std::system_error(error, std::generic_category(), what);
@@ -60,6 +61,19 @@ int make_input(const std::string& text) {
   return fd;
 }
 
+// A file of empty lines for the validation layer (core/validation/call_notes.h).
+constexpr size_t kNoteBytes = 256;
+constexpr size_t kNotes = 64;
+int make_notes() {
+  const int fd = memfd_create("keel-conform-calls", MFD_CLOEXEC);
+  if (fd < 0) fail(errno, "memfd_create");
+  if (ftruncate(fd, kNotes * kNoteBytes) != 0) {
+    close(fd);
+    fail(errno, "ftruncate");
+  }
+  return fd;
+}
+
 bool has_ended(pid_t pid) {
   siginfo_t info = {};
   return waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
@@ -85,13 +99,29 @@ WorkerProcess::WorkerProcess(const WorkerRequest& request)
   posix_spawn_file_actions_adddup2(&actions, output.write_end, STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, output.write_end, STDERR_FILENO);
   posix_spawn_file_actions_adddup2(&actions, answers.write_end, kAnswerDescriptor);
+  std::vector<char*> environment;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    environment.push_back(*variable);
+  }
+  std::string validate = "KEEL_VALIDATE=1";
+  std::string calls = fmt::format("KEEL_VALIDATE_CALLS=/proc/self/fd/{}", kNotesDescriptor);
+  if (request.traced) {
+    notes_ = make_notes();
+    posix_spawn_file_actions_adddup2(&actions, notes_, kNotesDescriptor);
+    std::erase_if(environment, [](const char* variable) {
+      return std::string_view(variable).starts_with("KEEL_VALIDATE");
+    });
+    environment.insert(environment.end(), {validate.data(), calls.data()});
+  }
+  environment.push_back(nullptr);
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);  // killed as a whole
   std::string program = "keel";
   std::string command = kWorkerCommand;
   char* arguments[] = {program.data(), command.data(), nullptr};
-  const int error = posix_spawn(&pid_, "/proc/self/exe", &actions, &attributes, arguments, environ);
+  const int error =
+      posix_spawn(&pid_, "/proc/self/exe", &actions, &attributes, arguments, environment.data());
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   close(input);
@@ -108,6 +138,19 @@ WorkerProcess::~WorkerProcess() {
   finish();
   close(answers_);
   close(output_);
+  if (notes_ >= 0) close(notes_);
+}
+
+std::string WorkerProcess::calls_in_progress() const {
+  std::string text;
+  std::array<char, kNoteBytes> line;
+  for (size_t i = 0; notes_ >= 0 && i < kNotes; ++i) {
+    const auto offset = static_cast<off_t>(i * kNoteBytes);
+    if (pread(notes_, line.data(), line.size(), offset) != static_cast<ssize_t>(line.size())) break;
+    line.back() = '\0';
+    if (line[0] != '\0') text += (text.empty() ? "" : "\n") + std::string(line.data());
+  }
+  return text;
 }
 
 void WorkerProcess::gather_printed() {

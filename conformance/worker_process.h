@@ -33,6 +33,9 @@ class WorkerProcess {
   // Ends it, if it has not ended, and says how it did: "killed by signal 11
   // (Segmentation fault)", "exited with status 3".
   std::string finish();
+  // Of a traced worker that has ended: the plugin's calls that were in progress, a line each. Empty
+  // where the case did not go through Keel.
+  std::string calls_in_progress() const;
   // The last of what it printed since it was asked last, at most 4 KiB.
   std::string take_printed();
 
@@ -44,6 +47,7 @@ class WorkerProcess {
   pid_t pid_ = -1;
   int answers_ = -1;
   int output_ = -1;
+  int notes_ = -1;  // of calls
   PacketReader reader_;
   std::vector<PacketReader::Message> messages_;
   size_t taken_ = 0;  // of them

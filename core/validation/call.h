@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/validation/call_notes.h"
 #include "core/validation/checked_objects.h"
 
 namespace keel::validation {
@@ -31,7 +32,15 @@ struct Range {
 // was found is logged when the object goes, so it must be made before a lock is taken.
 class Call {
  public:
-  explicit Call(const char* name) : name_(name) {}
+  // |arguments|: of the slot, as its caller gave them.
+  template <typename... Arguments>
+  explicit Call(const char* name, const Arguments&... arguments)
+      : name_(name), is_noted_(notes_calls()) {
+    if (!is_noted_) return;
+    std::string text;
+    ((text += (text.empty() ? "" : ", ") + note_of(arguments)), ...);
+    begin_call_note(fmt::format("{}({})", name, text));
+  }
   ~Call();
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
@@ -100,6 +109,7 @@ class Call {
   void note(std::string text);
 
   const char* const name_;
+  const bool is_noted_;
   std::string owner_;
   std::shared_ptr<CheckedDevice> device_;
   keel_status code_ = KEEL_OK;

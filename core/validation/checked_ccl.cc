@@ -20,7 +20,7 @@ bool check_kind(Call& call, keel_collective collective, keel_dtype dtype,
 
 keel_status capability(keel_plugin_instance* handle, keel_collective collective, keel_dtype dtype,
                        keel_reduction reduction) {
-  Call call("ccl.capability");
+  Call call("ccl.capability", handle, collective, dtype, reduction);
   std::shared_ptr<CheckedInstance> instance;
   if (!call.find(handle, &instance) || !check_kind(call, collective, dtype, reduction)) {
     return call.refused();
@@ -30,7 +30,7 @@ keel_status capability(keel_plugin_instance* handle, keel_collective collective,
 }
 
 keel_status unique_id(keel_plugin_device* handle, void* out_id, uint64_t* in_out_size) {
-  Call call("ccl.unique_id");
+  Call call("ccl.unique_id", handle, out_id, in_out_size);
   std::shared_ptr<CheckedDevice> device;
   if (!call.find(handle, &device) || !call.check(in_out_size != nullptr, "in_out_size is NULL") ||
       !call.check(*in_out_size == 0 || out_id != nullptr, "out_id is NULL")) {
@@ -47,7 +47,7 @@ keel_status unique_id(keel_plugin_device* handle, void* out_id, uint64_t* in_out
 
 keel_status init_rank(keel_plugin_device* handle, const void* id, uint64_t id_size, int32_t rank,
                       int32_t world, int64_t timeout_ns, keel_plugin_comm** out_comm) {
-  Call call("ccl.init_rank");
+  Call call("ccl.init_rank", handle, id, id_size, rank, world, timeout_ns, out_comm);
   std::shared_ptr<CheckedDevice> device;
   if (!call.find(handle, &device) || !call.check(id != nullptr, "id is NULL") ||
       !call.check(id_size != 0, "id_size is 0") ||
@@ -70,7 +70,7 @@ keel_status init_rank(keel_plugin_device* handle, const void* id, uint64_t id_si
 }
 
 void destroy(keel_plugin_comm* handle) {
-  Call call("ccl.destroy");
+  Call call("ccl.destroy", handle);
   std::shared_ptr<CheckedComm> comm;
   if (!call.find(handle, &comm)) return;
   {
@@ -85,14 +85,14 @@ void destroy(keel_plugin_comm* handle) {
 }
 
 keel_status abort(keel_plugin_comm* handle) {
-  Call call("ccl.abort");
+  Call call("ccl.abort", handle);
   std::shared_ptr<CheckedComm> comm;
   if (!call.find(handle, &comm)) return call.refused();
   return call.answer(comm->real().ccl->abort(comm->native));
 }
 
 keel_status async_error(keel_plugin_comm* handle) {
-  Call call("ccl.async_error");
+  Call call("ccl.async_error", handle);
   std::shared_ptr<CheckedComm> comm;
   if (!call.find(handle, &comm)) return call.refused();
   return call.answer(comm->real().ccl->async_error(comm->native));
@@ -100,7 +100,7 @@ keel_status async_error(keel_plugin_comm* handle) {
 
 keel_status run(keel_plugin_comm* handle, keel_plugin_stream* stream_handle,
                 const keel_ccl_call* calls, uint32_t count) {
-  Call call("ccl.run");
+  Call call("ccl.run", handle, stream_handle, calls, count);
   Enqueue enqueue(call, stream_handle);
   std::shared_ptr<CheckedComm> comm;
   if (!enqueue.ok() || !call.find(handle, &comm) ||
@@ -124,7 +124,7 @@ keel_status run(keel_plugin_comm* handle, keel_plugin_stream* stream_handle,
 
 keel_status register_buffer(keel_plugin_comm* handle, void* pointer, uint64_t size,
                             void** out_registration) {
-  Call call("ccl.register_buffer");
+  Call call("ccl.register_buffer", handle, pointer, size, out_registration);
   std::shared_ptr<CheckedComm> comm;
   if (!call.find(handle, &comm) ||
       !call.check(out_registration != nullptr, "out_registration is NULL") ||
@@ -143,7 +143,7 @@ keel_status register_buffer(keel_plugin_comm* handle, void* pointer, uint64_t si
 }
 
 keel_status deregister_buffer(keel_plugin_comm* handle, void* registration) {
-  Call call("ccl.deregister_buffer");
+  Call call("ccl.deregister_buffer", handle, registration);
   std::shared_ptr<CheckedComm> comm;
   if (!call.find(handle, &comm)) return call.refused();
   {
@@ -157,7 +157,7 @@ keel_status deregister_buffer(keel_plugin_comm* handle, void* registration) {
 }
 
 keel_status info(keel_plugin_instance* handle, keel_ccl_info* out_info) {
-  Call call("ccl.info");
+  Call call("ccl.info", handle, out_info);
   std::shared_ptr<CheckedInstance> instance;
   if (!call.find(handle, &instance) || !call.check(out_info != nullptr, "out_info is NULL") ||
       !call.check(out_info->header.type == KEEL_STRUCT_CCL_INFO, "out_info->header has type {}",
@@ -178,7 +178,7 @@ keel_status info(keel_plugin_instance* handle, keel_ccl_info* out_info) {
 
 keel_status split(keel_plugin_comm* handle, const uint32_t* ranks, uint32_t world, uint32_t rank,
                   int64_t timeout_ns, keel_plugin_comm** out_comm) {
-  Call call("ccl.split");
+  Call call("ccl.split", handle, ranks, world, rank, timeout_ns, out_comm);
   std::shared_ptr<CheckedComm> comm;
   if (!call.find(handle, &comm) || !call.check(out_comm != nullptr, "out_comm is NULL") ||
       !call.check(world == 0 || ranks != nullptr, "ranks is NULL") ||

@@ -95,7 +95,7 @@ void check_info(Call& call, const keel_plugin& plugin, keel_device_info& info) {
 // ---- devices -------------------------------------------------------------------
 
 keel_status device_count(keel_plugin_instance* handle, uint32_t* out_count) {
-  Call call("device.count");
+  Call call("device.count", handle, out_count);
   std::shared_ptr<CheckedInstance> instance;
   if (!call.find(handle, &instance) || !call.check(out_count != nullptr, "out_count is NULL")) {
     return call.refused();
@@ -119,7 +119,7 @@ bool check_ordinal(Call& call, CheckedInstance& instance, uint32_t ordinal) {
 
 keel_status device_info(keel_plugin_instance* handle, uint32_t ordinal,
                         keel_device_info* out_info) {
-  Call call("device.info");
+  Call call("device.info", handle, ordinal, out_info);
   std::shared_ptr<CheckedInstance> instance;
   if (!call.find(handle, &instance) || !check_ordinal(call, *instance, ordinal) ||
       !call.check(out_info != nullptr, "out_info is NULL") ||
@@ -162,7 +162,7 @@ keel_status remember_info(CheckedInstance& instance, keel_plugin_instance* handl
 
 keel_status device_open(keel_plugin_instance* handle, uint32_t ordinal,
                         keel_plugin_device** out_device) {
-  Call call("device.open");
+  Call call("device.open", handle, ordinal, out_device);
   std::shared_ptr<CheckedInstance> instance;
   if (!call.find(handle, &instance) || !check_ordinal(call, *instance, ordinal) ||
       !call.check(out_device != nullptr, "out_device is NULL")) {
@@ -210,7 +210,7 @@ bool check_none_left(Call& call, const CheckedDevice& device) {
 }
 
 void device_close(keel_plugin_device* handle) {
-  Call call("device.close");
+  Call call("device.close", handle);
   std::shared_ptr<CheckedDevice> device;
   if (!call.find(handle, &device)) return;
   // Each kind is looked at, so that all that is left is named.
@@ -243,7 +243,7 @@ void device_close(keel_plugin_device* handle) {
 }
 
 keel_status memory_info(keel_plugin_device* handle, uint64_t* out_free, uint64_t* out_total) {
-  Call call("device.memory_info");
+  Call call("device.memory_info", handle, out_free, out_total);
   std::shared_ptr<CheckedDevice> device;
   if (!call.find(handle, &device) || !call.check(out_free != nullptr, "out_free is NULL") ||
       !call.check(out_total != nullptr, "out_total is NULL")) {
@@ -263,7 +263,7 @@ keel_status memory_info(keel_plugin_device* handle, uint64_t* out_free, uint64_t
 }
 
 keel_status health(keel_plugin_device* handle, keel_device_health* out_health) {
-  Call call("device.health");
+  Call call("device.health", handle, out_health);
   std::shared_ptr<CheckedDevice> device;
   if (!call.find(handle, &device) || !call.check(out_health != nullptr, "out_health is NULL") ||
       !call.check(out_health->header.type == KEEL_STRUCT_DEVICE_HEALTH &&
@@ -286,7 +286,7 @@ keel_status health(keel_plugin_device* handle, keel_device_health* out_health) {
 }
 
 keel_status native_handle(keel_plugin_device* handle, uint32_t which, void** out_handle) {
-  Call call("device.native_handle");
+  Call call("device.native_handle", handle, which, out_handle);
   std::shared_ptr<CheckedDevice> device;
   if (!call.find(handle, &device) || !call.check(out_handle != nullptr, "out_handle is NULL")) {
     return call.refused();
@@ -301,7 +301,7 @@ keel_status native_handle(keel_plugin_device* handle, uint32_t which, void** out
 keel_status create_checked_instance(const CheckedPlugin& plugin,
                                     const keel_instance_settings* settings,
                                     keel_plugin_instance** out_instance) {
-  Call call("create_instance");
+  Call call("create_instance", plugin, settings, out_instance);
   if (!call.check(settings != nullptr, "settings is NULL") ||
       !call.check(out_instance != nullptr, "out_instance is NULL") ||
       !call.check(settings->header.type == KEEL_STRUCT_INSTANCE_SETTINGS,
@@ -326,7 +326,7 @@ keel_status create_checked_instance(const CheckedPlugin& plugin,
 }
 
 void destroy_checked_instance(keel_plugin_instance* handle) {
-  Call call("destroy_instance");
+  Call call("destroy_instance", handle);
   std::shared_ptr<CheckedInstance> instance;
   if (!call.find(handle, &instance)) return;
   {

@@ -72,7 +72,7 @@ bool check_idle(Call& call, CheckedEvent& event) {
 // ---- events ------------------------------------------------------------------------
 
 keel_status create(keel_plugin_device* handle, uint32_t flags, keel_plugin_event** out_event) {
-  Call call("stream.event_create");
+  Call call("stream.event_create", handle, flags, out_event);
   std::shared_ptr<CheckedDevice> device;
   if (!call.find(handle, &device) || !call.check(out_event != nullptr, "out_event is NULL") ||
       !call.check((flags & ~uint32_t{KEEL_EVENT_TIMING}) == 0, "flags {:#x} are not KEEL_EVENT_*",
@@ -96,7 +96,7 @@ keel_status create(keel_plugin_device* handle, uint32_t flags, keel_plugin_event
 }
 
 void destroy(keel_plugin_event* handle) {
-  Call call("stream.event_destroy");
+  Call call("stream.event_destroy", handle);
   std::shared_ptr<CheckedEvent> event;
   if (!call.find(handle, &event)) return;
   {
@@ -109,7 +109,7 @@ void destroy(keel_plugin_event* handle) {
 }
 
 keel_status record(keel_plugin_event* handle, keel_plugin_stream* stream_handle) {
-  Call call("stream.event_record");
+  Call call("stream.event_record", handle, stream_handle);
   Enqueue enqueue(call, stream_handle, /*new_work=*/false);
   std::shared_ptr<CheckedEvent> event;
   if (!enqueue.ok() || !call.find(handle, &event) ||
@@ -137,7 +137,7 @@ keel_status record(keel_plugin_event* handle, keel_plugin_stream* stream_handle)
 }
 
 keel_status query(keel_plugin_event* handle) {
-  Call call("stream.event_query");
+  Call call("stream.event_query", handle);
   std::shared_ptr<CheckedEvent> event;
   BeforeEvent before;
   if (!call.find(handle, &event) || !look_at(call, *event, "event", &before)) {
@@ -150,7 +150,7 @@ keel_status query(keel_plugin_event* handle) {
 }
 
 keel_status wait(keel_plugin_event* handle, int64_t timeout_ns) {
-  Call call("stream.event_wait");
+  Call call("stream.event_wait", handle, timeout_ns);
   std::shared_ptr<CheckedEvent> event;
   BeforeEvent before;
   if (!call.find(handle, &event) || !look_at(call, *event, "event", &before) ||
@@ -166,7 +166,7 @@ keel_status wait(keel_plugin_event* handle, int64_t timeout_ns) {
 }
 
 void on_notify(void* token, keel_status status) {
-  Call call("stream.event_notify");
+  Call call("stream.event_notify", token, status);
   const auto notification = registry<void>().remove(token);
   if (notification == nullptr) {
     call.lie("the plugin made a callback twice, or after its device was closed");
@@ -186,7 +186,7 @@ void on_notify(void* token, keel_status status) {
 }
 
 keel_status notify(keel_plugin_event* handle, keel_notify_fn fn, void* user) {
-  Call call("stream.event_notify");
+  Call call("stream.event_notify", handle, fn, user);
   std::shared_ptr<CheckedEvent> event;
   BeforeEvent before;
   if (!call.find(handle, &event) || !look_at(call, *event, "event", &before) ||
@@ -206,7 +206,7 @@ keel_status notify(keel_plugin_event* handle, keel_notify_fn fn, void* user) {
 }
 
 keel_status wait_event(keel_plugin_stream* stream_handle, keel_plugin_event* handle) {
-  Call call("stream.stream_wait_event");
+  Call call("stream.stream_wait_event", stream_handle, handle);
   Enqueue enqueue(call, stream_handle);
   std::shared_ptr<CheckedEvent> event;
   BeforeEvent before;
@@ -237,7 +237,7 @@ bool check_timing(Call& call, const CheckedEvent& event, const BeforeEvent& befo
 
 keel_status elapsed(keel_plugin_event* start_handle, keel_plugin_event* end_handle,
                     uint64_t* out_nanoseconds) {
-  Call call("stream.event_elapsed");
+  Call call("stream.event_elapsed", start_handle, end_handle, out_nanoseconds);
   std::shared_ptr<CheckedEvent> start;
   std::shared_ptr<CheckedEvent> end;
   BeforeEvent first;
@@ -279,7 +279,7 @@ keel_status elapsed(keel_plugin_event* start_handle, keel_plugin_event* end_hand
 // ---- native gates -------------------------------------------------------------------
 
 keel_status gate_create(keel_plugin_device* handle, keel_plugin_gate** out_gate) {
-  Call call("stream.gate_create");
+  Call call("stream.gate_create", handle, out_gate);
   std::shared_ptr<CheckedDevice> device;
   if (!call.find(handle, &device) || !call.check(out_gate != nullptr, "out_gate is NULL") ||
       !call.check_slot(device->claims(KEEL_CLAIM_NATIVE_GATE), "KEEL_CLAIM_NATIVE_GATE")) {
@@ -298,7 +298,7 @@ keel_status gate_create(keel_plugin_device* handle, keel_plugin_gate** out_gate)
 }
 
 void gate_destroy(keel_plugin_gate* handle) {
-  Call call("stream.gate_destroy");
+  Call call("stream.gate_destroy", handle);
   std::shared_ptr<CheckedGate> gate;
   if (!call.find(handle, &gate)) return;
   {
@@ -314,7 +314,7 @@ void gate_destroy(keel_plugin_gate* handle) {
 }
 
 keel_status gate_open(keel_plugin_gate* handle) {
-  Call call("stream.gate_open");
+  Call call("stream.gate_open", handle);
   std::shared_ptr<CheckedGate> gate;
   if (!call.find(handle, &gate)) return call.refused();
   {
@@ -330,7 +330,7 @@ keel_status gate_open(keel_plugin_gate* handle) {
 }
 
 keel_status wait_gate(keel_plugin_stream* stream_handle, keel_plugin_gate* handle) {
-  Call call("stream.stream_wait_gate");
+  Call call("stream.stream_wait_gate", stream_handle, handle);
   Enqueue enqueue(call, stream_handle);
   std::shared_ptr<CheckedGate> gate;
   if (!enqueue.ok() || !call.find(handle, &gate) ||

@@ -12,7 +12,7 @@ namespace {
 
 keel_status load(keel_plugin_device* handle, keel_binary_format format, const void* data,
                  uint64_t size, keel_plugin_module** out_module) {
-  Call call("kernel.load");
+  Call call("kernel.load", handle, format, data, size, out_module);
   std::shared_ptr<CheckedDevice> device;
   if (!call.find(handle, &device) || !call.check(out_module != nullptr, "out_module is NULL") ||
       !call.check_slot(device->claims(KEEL_CLAIM_KERNELS), "KEEL_CLAIM_KERNELS") ||
@@ -35,7 +35,7 @@ keel_status load(keel_plugin_device* handle, keel_binary_format format, const vo
 }
 
 void unload(keel_plugin_module* handle) {
-  Call call("kernel.unload");
+  Call call("kernel.unload", handle);
   std::shared_ptr<CheckedModule> module;
   if (!call.find(handle, &module)) return;
   registry<keel_plugin_module>().remove(handle);
@@ -49,7 +49,7 @@ void unload(keel_plugin_module* handle) {
 }
 
 keel_status find(keel_plugin_module* handle, const char* name, keel_plugin_kernel** out_kernel) {
-  Call call("kernel.find");
+  Call call("kernel.find", handle, name, out_kernel);
   std::shared_ptr<CheckedModule> module;
   if (!call.find(handle, &module) || !call.check(name != nullptr, "name is NULL") ||
       !call.check(out_kernel != nullptr, "out_kernel is NULL")) {
@@ -114,7 +114,7 @@ std::vector<Range> pointers_of(CheckedDevice& device, const keel_launch& launch)
 
 keel_status launch(keel_plugin_stream* handle, keel_plugin_kernel* kernel_handle,
                    const keel_launch* launch) {
-  Call call("kernel.launch");
+  Call call("kernel.launch", handle, kernel_handle, launch);
   Enqueue enqueue(call, handle);
   std::shared_ptr<CheckedKernel> kernel;
   if (!enqueue.ok() || !call.find(kernel_handle, &kernel) ||

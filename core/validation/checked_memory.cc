@@ -35,7 +35,7 @@ keel_status add_block(Call& call, CheckedDevice& device, std::shared_ptr<Block> 
 
 keel_status alloc(keel_plugin_device* handle, keel_memory_kind kind, uint64_t size, uint32_t usage,
                   void** out_pointer) {
-  Call call("memory.alloc");
+  Call call("memory.alloc", handle, kind, size, usage, out_pointer);
   std::shared_ptr<CheckedDevice> device;
   if (!call.find(handle, &device) || !call.check(size != 0, "size is 0") ||
       !call.check(out_pointer != nullptr, "out_pointer is NULL") ||
@@ -91,7 +91,7 @@ void put_back(CheckedDevice& device, std::shared_ptr<Block> block) {
 }
 
 keel_status free(keel_plugin_device* handle, keel_memory_kind kind, void* pointer) {
-  Call call("memory.free");
+  Call call("memory.free", handle, kind, pointer);
   std::shared_ptr<CheckedDevice> device;
   if (!call.find(handle, &device) || !call.check(pointer != nullptr, "pointer is NULL") ||
       !call.check(kind <= KEEL_MEMORY_MANAGED, "kind {} is no kind of memory", kind)) {
@@ -105,7 +105,7 @@ keel_status free(keel_plugin_device* handle, keel_memory_kind kind, void* pointe
 }
 
 keel_status alloc_on_stream(keel_plugin_stream* handle, uint64_t size, void** out_pointer) {
-  Call call("memory.alloc_on_stream");
+  Call call("memory.alloc_on_stream", handle, size, out_pointer);
   Enqueue enqueue(call, handle);
   if (!enqueue.ok() || !call.check(size != 0, "size is 0") ||
       !call.check(out_pointer != nullptr, "out_pointer is NULL") ||
@@ -129,7 +129,7 @@ keel_status alloc_on_stream(keel_plugin_stream* handle, uint64_t size, void** ou
 }
 
 keel_status free_on_stream(keel_plugin_stream* handle, void* pointer) {
-  Call call("memory.free_on_stream");
+  Call call("memory.free_on_stream", handle, pointer);
   Enqueue enqueue(call, handle);
   if (!enqueue.ok() || !call.check(pointer != nullptr, "pointer is NULL") ||
       !call.check_slot(enqueue.device().claims(KEEL_CLAIM_STREAM_ALLOC),
@@ -151,7 +151,7 @@ keel_status free_on_stream(keel_plugin_stream* handle, void* pointer) {
 
 keel_status host_register(keel_plugin_device* handle, void* pointer, uint64_t size,
                           void** out_device_pointer) {
-  Call call("memory.host_register");
+  Call call("memory.host_register", handle, pointer, size, out_device_pointer);
   std::shared_ptr<CheckedDevice> device;
   if (!call.find(handle, &device) || !call.check(pointer != nullptr, "pointer is NULL") ||
       !call.check(size != 0, "size is 0") ||
@@ -188,7 +188,7 @@ keel_status host_register(keel_plugin_device* handle, void* pointer, uint64_t si
 }
 
 keel_status host_unregister(keel_plugin_device* handle, void* pointer) {
-  Call call("memory.host_unregister");
+  Call call("memory.host_unregister", handle, pointer);
   std::shared_ptr<CheckedDevice> device;
   if (!call.find(handle, &device)) return call.refused();
   {
@@ -213,7 +213,7 @@ keel_status host_unregister(keel_plugin_device* handle, void* pointer) {
 }
 
 keel_status host_alias(keel_plugin_device* handle, void* pointer, uint64_t size, void** out_alias) {
-  Call call("memory.host_alias");
+  Call call("memory.host_alias", handle, pointer, size, out_alias);
   std::shared_ptr<CheckedDevice> device;
   if (!call.find(handle, &device) || !call.check(out_alias != nullptr, "out_alias is NULL") ||
       !call.check_slot(device->claims(KEEL_CLAIM_HOST_ALIAS), "KEEL_CLAIM_HOST_ALIAS") ||
@@ -238,7 +238,7 @@ bool is_export_kind(keel_export_kind kind) {
 keel_status export_memory(keel_plugin_device* handle, void* pointer, uint64_t size,
                           keel_export_kind kind, int64_t importer_pid,
                           keel_memory_export* out_export) {
-  Call call("memory.export_memory");
+  Call call("memory.export_memory", handle, pointer, size, kind, importer_pid, out_export);
   std::shared_ptr<CheckedDevice> device;
   if (!call.find(handle, &device) || !call.check(out_export != nullptr, "out_export is NULL") ||
       !call.check(out_export->header.type == KEEL_STRUCT_MEMORY_EXPORT &&
@@ -275,7 +275,7 @@ keel_status export_memory(keel_plugin_device* handle, void* pointer, uint64_t si
 
 keel_status import_memory(keel_plugin_device* handle, const keel_memory_export* exported,
                           void** out_pointer, keel_plugin_import** out_import) {
-  Call call("memory.import_memory");
+  Call call("memory.import_memory", handle, exported, out_pointer, out_import);
   std::shared_ptr<CheckedDevice> device;
   if (!call.find(handle, &device) || !call.check(out_pointer != nullptr, "out_pointer is NULL") ||
       !call.check(out_import != nullptr, "out_import is NULL") ||
@@ -318,7 +318,7 @@ keel_status import_memory(keel_plugin_device* handle, const keel_memory_export* 
 }
 
 keel_status close_import(keel_plugin_device* handle, keel_plugin_import* import_handle) {
-  Call call("memory.close_import");
+  Call call("memory.close_import", handle, import_handle);
   std::shared_ptr<CheckedDevice> device;
   std::shared_ptr<CheckedImport> import;
   if (!call.find(handle, &device) || !call.find(import_handle, &import) ||
@@ -344,7 +344,7 @@ keel_status close_import(keel_plugin_device* handle, keel_plugin_import* import_
 }
 
 keel_status peer_enable(keel_plugin_device* handle, keel_plugin_device* peer_handle) {
-  Call call("memory.peer_enable");
+  Call call("memory.peer_enable", handle, peer_handle);
   std::shared_ptr<CheckedDevice> device;
   std::shared_ptr<CheckedDevice> peer;
   if (!call.find(handle, &device) || !call.find(peer_handle, &peer, "peer") ||

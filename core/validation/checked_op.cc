@@ -72,7 +72,7 @@ keel_status ask(Call& call, CheckedDevice& device, const keel_op_call* op,
 
 keel_status query(keel_plugin_device* handle, const keel_op_call* op,
                   keel_op_support* out_support) {
-  Call call("op.query");
+  Call call("op.query", handle, op, out_support);
   std::shared_ptr<CheckedDevice> device;
   if (!call.find(handle, &device) || !call.check(out_support != nullptr, "out_support is NULL") ||
       !call.check(out_support->header.type == KEEL_STRUCT_OP_SUPPORT &&
@@ -152,7 +152,7 @@ bool check_overlaps(Call& call, const keel_op_call& op) {
 }
 
 keel_status run(keel_plugin_stream* handle, const keel_op_call* op, void* workspace) {
-  Call call("op.run");
+  Call call("op.run", handle, op, workspace);
   Enqueue enqueue(call, handle);
   if (!enqueue.ok() || !check_call(call, op)) return call.refused();
   CheckedDevice& device = enqueue.device();

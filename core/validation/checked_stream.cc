@@ -57,7 +57,7 @@ keel_status add_stream(Call& call, const std::shared_ptr<CheckedDevice>& device,
 }
 
 keel_status create(keel_plugin_device* handle, int32_t priority, keel_plugin_stream** out_stream) {
-  Call call("stream.create");
+  Call call("stream.create", handle, priority, out_stream);
   std::shared_ptr<CheckedDevice> device;
   if (!call.find(handle, &device) || !call.check(out_stream != nullptr, "out_stream is NULL")) {
     return call.refused();
@@ -69,7 +69,7 @@ keel_status create(keel_plugin_device* handle, int32_t priority, keel_plugin_str
 }
 
 void destroy(keel_plugin_stream* handle) {
-  Call call("stream.destroy");
+  Call call("stream.destroy", handle);
   std::shared_ptr<CheckedStream> stream;
   if (!call.find(handle, &stream)) return;
   const bool is_done = stream->timeline->is_done(stream->timeline->submitted());
@@ -91,7 +91,7 @@ void destroy(keel_plugin_stream* handle) {
 }
 
 keel_status wrap(keel_plugin_device* handle, void* native_stream, keel_plugin_stream** out_stream) {
-  Call call("stream.wrap");
+  Call call("stream.wrap", handle, native_stream, out_stream);
   std::shared_ptr<CheckedDevice> device;
   if (!call.find(handle, &device) || !call.check(out_stream != nullptr, "out_stream is NULL")) {
     return call.refused();
@@ -103,7 +103,7 @@ keel_status wrap(keel_plugin_device* handle, void* native_stream, keel_plugin_st
 }
 
 keel_status unwrap(keel_plugin_stream* handle, void** out_native) {
-  Call call("stream.unwrap");
+  Call call("stream.unwrap", handle, out_native);
   std::shared_ptr<CheckedStream> stream;
   if (!call.find(handle, &stream) || !call.check(out_native != nullptr, "out_native is NULL")) {
     return call.refused();
@@ -114,7 +114,7 @@ keel_status unwrap(keel_plugin_stream* handle, void** out_native) {
 }
 
 keel_status query(keel_plugin_stream* handle) {
-  Call call("stream.query");
+  Call call("stream.query", handle);
   std::shared_ptr<CheckedStream> stream;
   if (!call.find(handle, &stream)) return call.refused();
   const Before before(*stream);
@@ -134,7 +134,7 @@ keel_status query(keel_plugin_stream* handle) {
 }
 
 keel_status synchronize(keel_plugin_stream* handle, int64_t timeout_ns) {
-  Call call("stream.synchronize");
+  Call call("stream.synchronize", handle, timeout_ns);
   std::shared_ptr<CheckedStream> stream;
   if (!call.find(handle, &stream) || !call.check(timeout_ns >= 0, "timeout_ns is {}", timeout_ns)) {
     return call.refused();
@@ -156,7 +156,7 @@ bool overlap(const void* a, const void* b, uint64_t size) {
 
 keel_status copy(keel_plugin_stream* handle, keel_copy_kind kind, void* destination,
                  const void* source, uint64_t size) {
-  Call call("stream.copy");
+  Call call("stream.copy", handle, kind, destination, source, size);
   Enqueue enqueue(call, handle);
   if (!enqueue.ok() ||
       !call.check(kind <= KEEL_COPY_DEVICE_TO_DEVICE, "kind {} is no kind of copy", kind) ||
@@ -182,7 +182,8 @@ keel_status copy(keel_plugin_stream* handle, keel_copy_kind kind, void* destinat
 keel_status copy_peer(keel_plugin_stream* handle, keel_plugin_device* destination_handle,
                       void* destination, keel_plugin_device* source_handle, const void* source,
                       uint64_t size) {
-  Call call("stream.copy_peer");
+  Call call("stream.copy_peer", handle, destination_handle, destination, source_handle, source,
+            size);
   Enqueue enqueue(call, handle);
   if (!enqueue.ok()) return call.refused();
   std::shared_ptr<CheckedDevice> to_device;
@@ -214,7 +215,7 @@ keel_status copy_peer(keel_plugin_stream* handle, keel_plugin_device* destinatio
 
 keel_status fill(keel_plugin_stream* handle, void* destination, const void* pattern,
                  uint32_t pattern_size, uint64_t size) {
-  Call call("stream.fill");
+  Call call("stream.fill", handle, destination, pattern, pattern_size, size);
   Enqueue enqueue(call, handle);
   const bool known_size =
       pattern_size == 1 || pattern_size == 2 || pattern_size == 4 || pattern_size == 8;

@@ -6,6 +6,7 @@
 
 #include "core/log.h"
 #include "core/plugin_file.h"
+#include "core/validation/call_notes.h"
 #include "core/validation/leaks.h"
 #include "core/validation/race_detector.h"
 
@@ -35,6 +36,7 @@ Status configure(const keel_init_options* options) {
     }
   }
   g_enabled.store(wanted, std::memory_order_relaxed);
+  if (wanted) open_call_notes();
   clear_leaks();
   wanted ? RaceDetector::get().start() : RaceDetector::get().stop();
   return {};
