@@ -7,12 +7,13 @@
 
 #include <cstddef>
 #include <span>
+#include <string>
 
 namespace keel::conformance {
 
 struct KernelBinary {
   std::span<const std::byte> module;
-  const char* name;  // of the kernel in it
+  std::string name;  // of the kernel in it
 };
 
 // The same two kernels in one format; what they do is in kernels/kernels.c.
