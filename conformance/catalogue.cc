@@ -23,6 +23,7 @@ std::vector<Case> make_catalogue(const Environment& environment) {
   add_kernel_table_cases(environment, &cases);
   add_ccl_table_cases(environment, &cases);
   add_ccl_lifetime_cases(environment, &cases);
+  add_ccl_order_cases(environment, &cases);
   add_one_rank_cases(environment, &cases);
   add_multi_device_cases(environment, &cases);
   add_memory_table_cases(environment, &cases);

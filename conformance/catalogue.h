@@ -47,6 +47,7 @@ void add_stream_table_cases(const Environment& environment, std::vector<Case>* c
 void add_kernel_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_ccl_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_ccl_lifetime_cases(const Environment& environment, std::vector<Case>* cases);
+void add_ccl_order_cases(const Environment& environment, std::vector<Case>* cases);
 void add_one_rank_cases(const Environment& environment, std::vector<Case>* cases);
 void add_multi_device_cases(const Environment& environment, std::vector<Case>* cases);
 

@@ -240,6 +240,9 @@ void Script::add(const CallShape& shape, uint64_t salt) {
         step.receive_at = place(own, to.size(), skew);
         put(own.after, step.receive_at, to);
       }
+      // Callers that work in place pass one buffer as both, also on ranks that use one of them.
+      if (shape.in_place && from.empty()) step.send_at = step.receive_at;
+      if (shape.in_place && to.empty()) step.receive_at = step.send_at;
     }
     own.steps.push_back(step);
   }
@@ -328,6 +331,31 @@ void Script::play(const TableRanks& ranks, const std::string& what, Where where)
           fmt::format("{}: ccl.run on rank {}: {}", what, rank, keel_status_name(statuses[rank])),
           where);
   }
+}
+
+CallShape usual_shape(const Context& context, uint64_t count) {
+  CallShape shape;
+  shape.count = count;
+  (void)ccl_table_of(context);
+  if (ccl_can(context, KEEL_ALL_REDUCE, KEEL_FLOAT32)) return shape;
+  shape.collective = KEEL_BROADCAST;
+  if (ccl_can(context, KEEL_BROADCAST, KEEL_FLOAT32)) return shape;
+  unsupported("the library has no all_reduce and no broadcast of float32");
+}
+
+void expect_works(const TableRanks& ranks, const std::string& what, uint64_t salt, Where where) {
+  const Context& context = ranks.context();
+  Script script(ranks.world());
+  for (uint32_t root = 0; root < ranks.world(); ++root) {
+    for (const keel_collective collective :
+         {KEEL_ALL_REDUCE, KEEL_BROADCAST, KEEL_ALL_GATHER, KEEL_REDUCE_SCATTER}) {
+      if (root != 0 && collective != KEEL_BROADCAST) continue;
+      if (!ccl_can(context, collective, KEEL_FLOAT32)) continue;
+      script.add({static_cast<keel_collective>(collective), KEEL_FLOAT32, KEEL_SUM, 513, root},
+                 salt + root);
+    }
+  }
+  script.play(ranks, what, where);
 }
 
 }  // namespace keel::conformance

@@ -64,6 +64,13 @@ class Script {
   std::vector<Rank> ranks_;
 };
 
+// All_reduce or broadcast of |count| float32: what most libraries have. Ends the case as
+// unsupported where this one has neither.
+CallShape usual_shape(const Context& context, uint64_t count = 1009);
+// Plays a few calls that tell how many ranks there are, and which rank is which.
+void expect_works(const TableRanks& ranks, const std::string& what, uint64_t salt = 0,
+                  Where where = Where::current());
+
 }  // namespace keel::conformance
 
 #endif  // KEEL_CONFORMANCE_COLLECTIVE_SCRIPT_H_

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Level collectives, cases on the plugin's own ccl table with several ranks: communicators that are
-// made, parted, aborted and destroyed, and what their calls wait for.
+// made, parted, aborted and destroyed.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,39 +8,12 @@
 #include <keel/plugin_kit.hpp>
 
 #include "conformance/collective_script.h"
+#include "conformance/levels.h"
 #include "conformance/table_objects.h"
 
 namespace keel::conformance {
 
 namespace {
-
-// What most libraries have; ends the case as unsupported where this one has neither.
-CallShape usual_shape(const Context& context, uint64_t count = 1009) {
-  CallShape shape;
-  shape.count = count;
-  (void)ccl_table_of(context);
-  if (ccl_can(context, KEEL_ALL_REDUCE, KEEL_FLOAT32)) return shape;
-  shape.collective = KEEL_BROADCAST;
-  if (ccl_can(context, KEEL_BROADCAST, KEEL_FLOAT32)) return shape;
-  unsupported("the library has no all_reduce and no broadcast of float32");
-}
-
-// A few calls that tell how many ranks there are, and which rank is which.
-void expect_works(const TableRanks& ranks, const std::string& what, uint64_t salt = 0,
-                  Where where = Where::current()) {
-  const Context& context = ranks.context();
-  Script script(ranks.world());
-  for (uint32_t root = 0; root < ranks.world(); ++root) {
-    for (const keel_collective collective :
-         {KEEL_ALL_REDUCE, KEEL_BROADCAST, KEEL_ALL_GATHER, KEEL_REDUCE_SCATTER}) {
-      if (root != 0 && collective != KEEL_BROADCAST) continue;
-      if (!ccl_can(context, collective, KEEL_FLOAT32)) continue;
-      script.add({static_cast<keel_collective>(collective), KEEL_FLOAT32, KEEL_SUM, 513, root},
-                 salt + root);
-    }
-  }
-  script.play(ranks, what, where);
-}
 
 // ---- making -------------------------------------------------------------------------------------
 
@@ -238,77 +211,7 @@ void split_again(const Context& context) {
   }
 }
 
-// ---- order --------------------------------------------------------------------------------------
-
-// A collective reads what work before it on its stream leaves, and what is behind it sees its
-// result, however late a rank's stream is.
-void keeps_its_place(const Context& context) {
-  const CallShape shape = usual_shape(context, /*count=*/65'536);
-  constexpr uint32_t kCopies = 24;
-  const TableDevices devices(context);
-  const TableRanks ranks(context, devices);
-  const keel_ccl_table& table = ccl_table_of(context);
-  const keel_stream_table& streams = *device_of(context).plugin().stream;
-  const uint64_t bytes = shape.count * 4;
-  const uint32_t world = ranks.world();
-  std::deque<RankMemory> sources;
-  std::deque<RankMemory> memory;
-  std::deque<RankMemory> results;
-  for (uint32_t rank = 0; rank < world; ++rank) {
-    sources.emplace_back(ranks, rank, 2 * bytes);
-    memory.emplace_back(ranks, rank, bytes);
-    results.emplace_back(ranks, rank, bytes);
-    for (uint32_t i = 0; i < 2; ++i) {
-      ranks.upload(rank, sources[rank].at(i * bytes),
-                   elements(KEEL_FLOAT32, 0, shape.count, [&](uint64_t element) {
-                     return i == 0 ? -1000 : static_cast<int64_t>(element % 1000 + rank);
-                   }));
-    }
-  }
-  const auto copy = [&](uint32_t rank, std::byte* to, const std::byte* from) {
-    return streams.copy(ranks.stream(rank), KEEL_COPY_DEVICE_TO_DEVICE, to, from, bytes);
-  };
-  for (uint32_t late = 0; late < world; ++late) {
-    ranks.need_all(
-        [&](uint32_t rank) {
-          // Other values first, and on one rank many times; the right ones last.
-          keel_status status = KEEL_OK;
-          for (uint32_t i = 0; i < (rank == late ? kCopies : 1) && status == KEEL_OK; ++i) {
-            status = copy(rank, memory[rank].at(0), sources[rank].at(0));
-          }
-          if (status == KEEL_OK) status = copy(rank, memory[rank].at(0), sources[rank].at(bytes));
-          keel_ccl_call call = {};
-          call.header = kit::header<keel_ccl_call>(KEEL_STRUCT_CCL_CALL);
-          call.collective = shape.collective;
-          call.dtype = KEEL_FLOAT32;
-          call.count = shape.count;
-          call.root = static_cast<int32_t>(late);
-          call.send = call.receive = memory[rank].at(0);
-          if (status == KEEL_OK) status = table.run(ranks.comm(rank), ranks.stream(rank), &call, 1);
-          if (status == KEEL_OK) status = copy(rank, results[rank].at(0), memory[rank].at(0));
-          if (status == KEEL_OK) status = copy(rank, memory[rank].at(0), sources[rank].at(0));
-          return status;
-        },
-        "copies, a collective and copies");
-    const Bytes wanted = elements(KEEL_FLOAT32, 0, shape.count, [&](uint64_t element) {
-      int64_t sum = 0;
-      for (uint32_t rank = 0; rank < world; ++rank) {
-        sum += static_cast<int64_t>(element % 1000 + rank);
-      }
-      return shape.collective == KEEL_ALL_REDUCE ? sum
-                                                 : static_cast<int64_t>(element % 1000 + late);
-    });
-    for (uint32_t rank = 0; rank < world; ++rank) {
-      need(ranks.settle(rank), "copies, a collective and copies");
-      check_equal(
-          ranks.download(rank, results[rank].at(0), bytes), wanted,
-          fmt::format("what a copy behind a collective sees on rank {}, rank {} late", rank, late));
-    }
-  }
-}
-
-// ---- errors and ends
-// ------------------------------------------------------------------------------
+// ---- errors and ends ---------------------------------------------------------------------------
 
 void need_healthy(const TableRanks& ranks, const std::string& when,
                   Where where = Where::current()) {
@@ -341,6 +244,7 @@ void abort_ends_waiting(const Context& context) {
   if (!observe(KEEL_HAS(keel_ccl_table, &table, abort))) unsupported("there is no ccl.abort");
   const CallShape shape = usual_shape(context);
   const TableDevices devices(context);
+  const TableRanks other(context, devices);
   {
     const TableRanks ranks(context, devices);
     expect_works(ranks, "before an abort");
@@ -371,6 +275,7 @@ void abort_ends_waiting(const Context& context) {
             fmt::format("what was aborted does not end on rank {}", rank));
     }
   }
+  expect_works(other, "a communicator beside one that was aborted");
   const TableRanks next(context, devices);
   expect_works(next, "a communicator made after an abort");
   need_healthy(next, "of a communicator made after an abort");
@@ -455,7 +360,7 @@ void add_ccl_lifetime_cases(const Environment&, std::vector<Case>* cases) {
     add("split/" + id,
         [what, ranks_of](const Context& context) { split_into(context, what, ranks_of); });
   };
-  add("unique_id", unique_ids);
+  cases->push_back({std::string(kOneRank) + "unique_id", KEEL_CLAIM_CCL, false, unique_ids});
   add("made_again", made_again);
   add("two_at_once", two_at_once);
   add_split("same", "all ranks in their order", [](uint32_t, uint32_t world) {
@@ -485,7 +390,6 @@ void add_ccl_lifetime_cases(const Environment&, std::vector<Case>* cases) {
     return half;
   });
   add("split/again", split_again);
-  add("order", keeps_its_place);
   add("healthy", healthy);
   add("abort", abort_ends_waiting);
   add("registered", registered_buffers);

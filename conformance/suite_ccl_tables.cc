@@ -9,6 +9,7 @@
 #include <keel/plugin_kit.hpp>
 
 #include "conformance/collective_script.h"
+#include "conformance/levels.h"
 #include "conformance/table_objects.h"
 
 namespace keel::conformance {
@@ -40,9 +41,10 @@ std::vector<keel_reduction> reductions_of(const Context& context, keel_collectiv
 }
 
 // Every claim for the collective and dtype: alone, and in groups of all shapes there are.
-void every_shape(const Context& context, keel_collective collective, keel_dtype dtype) {
+void every_shape(const Context& context, uint32_t most, keel_collective collective,
+                 keel_dtype dtype) {
   (void)ccl_table_of(context);
-  const TableDevices devices(context);
+  const TableDevices devices(context, most);
   const std::vector<keel_reduction> reductions =
       reductions_of(context, collective, dtype, devices.count());
   if (reductions.empty()) unsupported("the library does not do this");
@@ -140,13 +142,12 @@ void message_sizes(const Context& context) {
   }
 }
 
-// ---- groups
-// ---------------------------------------------------------------------------------------
+// ---- groups ------------------------------------------------------------------------------------
 
 // Some hundred calls of all kinds that the library has, in one group.
-void large_group(const Context& context) {
+void large_group(const Context& context, uint32_t most) {
   (void)ccl_table_of(context);
-  const TableDevices devices(context);
+  const TableDevices devices(context, most);
   const TableRanks ranks(context, devices);
   const uint32_t world = ranks.world();
   std::vector<CallShape> shapes;
@@ -159,8 +160,8 @@ void large_group(const Context& context) {
     }
   }
   if (shapes.empty()) unsupported("the library has no collectives");
-  const bool has_messages =
-      ccl_can(context, KEEL_SEND, KEEL_INT32) && ccl_can(context, KEEL_RECV, KEEL_INT32);
+  const bool has_messages = world > 1 && ccl_can(context, KEEL_SEND, KEEL_INT32) &&
+                            ccl_can(context, KEEL_RECV, KEEL_INT32);
   Script script(world);
   for (uint32_t i = 0; i < 240; ++i) {
     // A step that shares no factor with their number visits all.
@@ -222,8 +223,7 @@ void refused_group(const Context& context) {
   }
 }
 
-// ---- what is said before
-// --------------------------------------------------------------------------
+// ---- what is said before -----------------------------------------------------------------------
 
 // The answers are the same each time, and no others than yes and no.
 void capabilities(const Context& context) {
@@ -285,6 +285,10 @@ void add_ccl_table_cases(const Environment&, std::vector<Case>* cases) {
   const auto add = [&](const std::string& id, auto body) {
     cases->push_back({"collectives/tables/" + id, KEEL_CLAIM_CCL, false, std::move(body)});
   };
+  const auto add_alone = [&](const std::string& id, auto body) {
+    cases->push_back({std::string(kOneRank) + id, KEEL_CLAIM_CCL, false, std::move(body)});
+  };
+  constexpr uint32_t kMost = 4;
   struct Kind {
     const char* name;
     keel_collective collective;
@@ -293,21 +297,24 @@ void add_ccl_table_cases(const Environment&, std::vector<Case>* cases) {
       {"all_reduce", KEEL_ALL_REDUCE},         {"reduce", KEEL_REDUCE},
       {"broadcast", KEEL_BROADCAST},           {"all_gather", KEEL_ALL_GATHER},
       {"reduce_scatter", KEEL_REDUCE_SCATTER}, {"all_to_all", KEEL_ALL_TO_ALL}};
-  add("info", library_info);
-  add("capability", capabilities);
-  add("group/large", large_group);
+  add("group/large", [](const Context& context) { large_group(context, kMost); });
   add("group/refused", refused_group);
   add("messages/sizes", message_sizes);
   for (keel_dtype dtype = KEEL_DTYPE_INVALID + 1; dtype < KEEL_DTYPE_COUNT; ++dtype) {
     const std::string name = kit::dtype_name(dtype);
     for (const Kind& kind : kKinds) {
-      add(fmt::format("calls/{}/{}", kind.name, name),
-          [collective = kind.collective, dtype](const Context& context) {
-            every_shape(context, collective, dtype);
-          });
+      const auto body = [collective = kind.collective, dtype](uint32_t most) {
+        return [=](const Context& context) { every_shape(context, most, collective, dtype); };
+      };
+      add(fmt::format("calls/{}/{}", kind.name, name), body(kMost));
+      add_alone(fmt::format("shapes/{}/{}", kind.name, name), body(1));
     }
     add("messages/" + name, [dtype](const Context& context) { messages(context, dtype); });
   }
+  // What one device is enough for.
+  add_alone("info", library_info);
+  add_alone("capability", capabilities);
+  add_alone("group_large", [](const Context& context) { large_group(context, 1); });
 }
 
 }  // namespace keel::conformance

@@ -158,8 +158,7 @@ void roots(const Context& context, keel_dtype dtype) {
   }
 }
 
-// ---- forms with arrays
-// ----------------------------------------------------------------------------
+// ---- forms with arrays -------------------------------------------------------------------------
 
 // One entry a rank, in elements, with gaps between the pieces.
 struct Pieces {
@@ -301,8 +300,7 @@ void with_arrays(const Context& context, keel_dtype dtype) {
   }
 }
 
-// ---- nothing
-// --------------------------------------------------------------------------------------
+// ---- nothing -----------------------------------------------------------------------------------
 
 // Operations on no elements are done, write nothing, and count like others.
 void no_elements(const Context& context) {

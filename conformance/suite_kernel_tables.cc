@@ -12,6 +12,7 @@
 #include <memory>
 
 #include "conformance/kernel_calls.h"
+#include "conformance/process_counts.h"
 #include "conformance/table_objects.h"
 
 namespace keel::conformance {
@@ -261,8 +262,7 @@ void found_kernels(const Context& context) {
   expect_numbers(context, stream, module.kernel(), "a kernel that was found three times");
 }
 
-// ---- launch
-// ---------------------------------------------------------------------------------------
+// ---- launch ------------------------------------------------------------------------------------
 
 // Launches among copies, nothing of which waits for the host.
 void in_its_place(const Context& context) {
@@ -406,6 +406,21 @@ void loads_of_threads(const Context& context) {
   }
 }
 
+// Modules that are unloaded leave nothing behind.
+void given_back(const Context& context) {
+  const KernelSet& set = table_set(context);
+  const TableStream stream(context);
+  const TableBuffer memory(context, 128 * 4);
+  expect_given_back(
+      24,
+      [&] {
+        TableModule module(context, set, set.number);
+        launch_words(context, stream, module.kernel(), memory.at(0), 128, 1);
+        need(stream.settle(), "a launch");
+      },
+      "modules that are unloaded");
+}
+
 }  // namespace
 
 void add_kernel_table_cases(const Environment&, std::vector<Case>* cases) {
@@ -420,6 +435,7 @@ void add_kernel_table_cases(const Environment&, std::vector<Case>* cases) {
   add("launch/threads", several_threads);
   add("unload/done", unloaded_once_done);
   add("unload/threads", loads_of_threads);
+  add("unload/given_back", given_back);
 }
 
 }  // namespace keel::conformance

@@ -12,13 +12,6 @@
 
 namespace keel::conformance {
 
-namespace {
-
-// A device on which another rank may be.
-constexpr uint32_t kMostDevices = 4;
-
-}  // namespace
-
 const keel_ccl_table& ccl_table_of(const Context& context) {
   const keel_ccl_table* const table = device_of(context).plugin().ccl;
   check(observe(KEEL_HAS(keel_ccl_table, table, capability) &&
@@ -40,7 +33,7 @@ bool ccl_can(const Context& context, keel_collective collective, keel_dtype dtyp
 
 // ---- TableDevices -----------------------------------------------------------------------------
 
-TableDevices::TableDevices(const Context& context, Where where) : context_(context) {
+TableDevices::TableDevices(const Context& context, uint32_t most, Where where) : context_(context) {
   const PluginDevice& device = device_of(context);
   const keel_device_table& table = *device.plugin().device;
   if (observe(device.info().hardware_queues, where) == 1) {
@@ -53,7 +46,7 @@ TableDevices::TableDevices(const Context& context, Where where) : context_(conte
   const uint32_t own =
       observe(static_cast<uint32_t>(std::atoi(name.substr(name.rfind(':') + 1).c_str())), where);
   devices_.push_back(device.get());
-  for (uint32_t ordinal = 0; ordinal < count && devices_.size() < kMostDevices; ++ordinal) {
+  for (uint32_t ordinal = 0; ordinal < count && devices_.size() < most; ++ordinal) {
     if (ordinal == own) continue;
     auto info = KEEL_STRUCT_INIT(keel_device_info, KEEL_STRUCT_DEVICE_INFO);
     need(table.info(device.instance(), ordinal, &info), "device.info", where);
@@ -64,7 +57,7 @@ TableDevices::TableDevices(const Context& context, Where where) : context_(conte
     if (observe_status(table.open(device.instance(), ordinal, &other), where) != KEEL_OK) continue;
     devices_.push_back(other);
   }
-  if (devices_.size() < 2) unsupported("needs two devices of the backend");
+  if (devices_.size() < 2 && most > 1) unsupported("needs two devices of the backend");
 }
 
 TableDevices::~TableDevices() {

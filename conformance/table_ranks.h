@@ -20,11 +20,12 @@ const keel_ccl_table& ccl_table_of(const Context& context);
 bool ccl_can(const Context& context, keel_collective collective, keel_dtype dtype,
              keel_reduction reduction = KEEL_SUM, Where where = Where::current());
 
-// The device of the case, and others of its instance, which are opened. Ends the case as
-// unsupported where there is no second one, or where one has a single hardware queue.
+// The device of the case and, up to |most|, others of its instance, which are opened. Ends the case
+// as unsupported where there is no second one and |most| is more than 1, or where the device has a
+// single hardware queue.
 class TableDevices {
  public:
-  explicit TableDevices(const Context& context, Where where = Where::current());
+  explicit TableDevices(const Context& context, uint32_t most = 4, Where where = Where::current());
   ~TableDevices();
   TableDevices(const TableDevices&) = delete;
   TableDevices& operator=(const TableDevices&) = delete;
