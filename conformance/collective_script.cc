@@ -55,15 +55,15 @@ int64_t exact_limit(keel_dtype dtype) {
   }
 }
 
-// Of KEEL_PREMUL_SUM; each rank has its own.
+// The factor of KEEL_PREMUL_SUM; each rank has its own.
 int64_t whole_factor(keel_dtype dtype, uint32_t rank) {
   constexpr int64_t kFactors[] = {2, -1, 3, 1};
   const int64_t factor = kFactors[rank % 4];
   return is_unsigned(dtype) && factor < 0 ? 1 : factor;
 }
 
-// What |rank| has at |i|: whole numbers of both signs, where the dtype has them, of which each
-// result and each sum on the way to it is exact.
+// Element |i| of |rank|'s send buffer: whole numbers of both signs, where the dtype has them, of
+// which each result and each sum on the way to it is exact.
 int64_t input(const CallShape& shape, uint32_t world, uint32_t rank, uint64_t i, uint64_t salt) {
   uint64_t x = (i + 1) * 0x9e3779b97f4a7c15 ^ (rank + 1) * 0xbf58476d1ce4e5b9 ^
                (salt + 1) * 0x94d049bb133111eb;
@@ -179,7 +179,7 @@ void Script::add(const CallShape& shape, uint64_t salt) {
                     [&](uint64_t i) { return result(shape, world, i, salt); });
   };
   for (uint32_t rank = 0; rank < world; ++rank) {
-    // What it sends and receives, and where in place the smaller begins in the larger.
+    // The send and receive buffers, and where in place the smaller begins in the larger.
     Bytes from;
     Bytes to;
     uint64_t offset = 0;

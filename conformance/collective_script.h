@@ -24,8 +24,8 @@ struct CallShape {
   std::string text() const;
 };
 
-// What each rank calls, with its memory before and behind: buffers lie apart by 64 bytes or more
-// that nobody may write.
+// The calls of each rank, with its memory before and after: buffers lie apart by 64 bytes or more
+// that no call may write.
 class Script {
  public:
   explicit Script(uint32_t world) : ranks_(world) {}

@@ -77,7 +77,7 @@ std::vector<KernelSet> own_sets() {
 #endif
   sets.push_back(whole(KEEL_BINARY_CUBIN, "PTX", /*knows_arguments=*/true, kPtx, kPtxTwin,
                        {1, 2, 4, 8, 16, 40, 3, 4000}, kPtxSharedBytes));
-  // What the emulated chip takes for one, and no GPU.
+  // The emulated chip takes a shared object for one, and no GPU does.
   sets.push_back(whole(KEEL_BINARY_CUBIN, "a cubin", /*knows_arguments=*/true, kSharedObject,
                        kSharedObjectTwin, value_bytes, kPtxSharedBytes));
   sets.push_back(whole(KEEL_BINARY_SHARED_OBJECT, "a shared object", /*knows_arguments=*/false,

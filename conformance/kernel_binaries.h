@@ -34,7 +34,7 @@ struct KernelSet {
   KernelBinary values;
   KernelBinary places;
   KernelBinary shared;  // not of a format whose launches take no dynamic_shared_bytes
-  // Of the arguments of values, but for the first.
+  // Sizes of the arguments of values, but for the first.
   std::vector<uint32_t> value_bytes;
   // dynamic_shared_bytes that each device of the format gives a block.
   uint32_t shared_bytes = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What cases of level kernels share: the suite's kernels in a format that the device takes, loaded
-// and launched.
+// Shared by the cases of level kernels: the suite's kernels in a format that the device takes,
+// loaded and launched.
 #ifndef KEEL_CONFORMANCE_KERNEL_CALLS_H_
 #define KEEL_CONFORMANCE_KERNEL_CALLS_H_
 

@@ -27,7 +27,7 @@ constexpr FormatName kFormats[] = {{KEEL_BINARY_SPIRV, "SPIRV"},
                                    {KEEL_BINARY_SHARED_OBJECT, "SHARED_OBJECT"},
                                    {KEEL_BINARY_VENDOR, "VENDOR"}};
 
-// Of the arguments of the kernel values, with the pointer to its result.
+// Limits of the arguments of the kernel values, with the pointer to its result.
 constexpr uint64_t kMostArguments = 256;
 constexpr uint64_t kMostArgumentBytes = 4096;
 

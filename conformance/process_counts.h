@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the worker's process holds, for cases that look for what is never given back.
+// Open files, threads and mappings of the worker, for cases that look for leaks.
 #ifndef KEEL_CONFORMANCE_PROCESS_COUNTS_H_
 #define KEEL_CONFORMANCE_PROCESS_COUNTS_H_
 

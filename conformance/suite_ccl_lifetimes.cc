@@ -128,8 +128,8 @@ void two_at_once(const Context& context) {
 
 // ---- splits -------------------------------------------------------------------------------------
 
-// What |ranks_of|(rank) lists is the part that the rank is in; each part is used, in the end once
-// the whole is gone.
+// The ranks that |ranks_of|(rank) lists are the part that the rank is in; each part is used, in the
+// end once the whole is gone.
 void split_into(
     const Context& context, const std::string& what,
     const std::function<std::vector<uint32_t>(uint32_t rank, uint32_t world)>& ranks_of) {

@@ -311,7 +311,7 @@ void add_ccl_table_cases(const Environment&, std::vector<Case>* cases) {
     }
     add("messages/" + name, [dtype](const Context& context) { messages(context, dtype); });
   }
-  // What one device is enough for.
+  // One device is enough for these.
   add_alone("info", library_info);
   add_alone("capability", capabilities);
   add_alone("group_large", [](const Context& context) { large_group(context, 1); });

@@ -181,7 +181,7 @@ Pieces pieces_of(uint32_t world, uint64_t salt) {
   return pieces;
 }
 
-// What the pieces of |pieces| hold, and red zones between them.
+// The pieces of |pieces|, and red zones between them.
 Bytes spread(keel_dtype dtype, const Pieces& pieces,
              const std::function<Bytes(uint32_t rank, uint64_t count)>& piece_of) {
   const uint64_t element = kit::dtype_size(dtype);

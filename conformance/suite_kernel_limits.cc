@@ -2,7 +2,7 @@
 // Level kernels: what a launch carries to the kernel, and what is too much for it.
 #include <fmt/format.h>
 
-#include <cstring>
+#include <deque>
 
 #include "conformance/harness.h"
 #include "conformance/kernel_calls.h"
@@ -87,12 +87,12 @@ std::vector<std::byte> joined(const Values& values) {
   return all;
 }
 
-keel_status launch_with(const Stream& stream, const Module& module, std::byte* result,
+keel_status launch_with(const Stream& stream, keel_kernel kernel, std::byte* result,
                         const Values& values) {
   void* const pointer = result;
   std::vector<std::span<const std::byte>> all = {std::as_bytes(std::span(&pointer, 1))};
   for (const std::vector<std::byte>& value : values) all.emplace_back(value);
-  return launch_values(stream, module.kernel(), {{1, 1, 1}, {1, 1, 1}}, all);
+  return launch_values(stream, kernel, {{1, 1, 1}, {1, 1, 1}}, all);
 }
 
 // As many arguments, of as many sizes and bytes, as the format has room for; each is the kernel's
@@ -107,7 +107,8 @@ void many_values(const Context& context) {
   std::vector<std::byte> wanted;
   for (uint32_t round = 0; round < kRounds; ++round) {
     const Values values = values_of(context, set, round);
-    must(launch_with(stream, module, area.data() + round * bytes, values), "keel_kernel_launch");
+    must(launch_with(stream, module.kernel(), area.data() + round * bytes, values),
+         "keel_kernel_launch");
     const std::vector<std::byte> own = joined(values);
     wanted.insert(wanted.end(), own.begin(), own.end());
   }
@@ -136,7 +137,7 @@ void values_of_threads(const Context& context) {
     const Stream stream(context);
     const Buffer memory(context.device(), KEEL_MEMORY_DEVICE, kRounds * bytes);
     for (uint32_t round = 0; round < kRounds; ++round) {
-      must(launch_with(stream, module, memory.at(round * bytes), values[thread][round]),
+      must(launch_with(stream, module.kernel(), memory.at(round * bytes), values[thread][round]),
            "keel_kernel_launch");
     }
     stream.download(got[thread], memory.data());
@@ -145,6 +146,53 @@ void values_of_threads(const Context& context) {
   for (uint32_t thread = 0; thread < kThreads; ++thread) {
     check_equal(got[thread], wanted[thread], fmt::format("the arguments of thread {}", thread));
   }
+}
+
+// Kernels of one module, where the format has several in one, that take few and many arguments by
+// turns: none finds what another was given.
+void kernels_by_turns(const Context& context) {
+  constexpr uint32_t kRounds = 12;
+  const KernelSet& set = choose_set(context);
+  const Module number(context, set, set.number);
+  const Stream stream(context);
+  std::deque<Module> others;
+  const auto find = [&](const KernelBinary& binary) {
+    if (binary.module.data() != set.number.module.data()) {
+      others.emplace_back(context, set, binary);
+      return others.back().kernel();
+    }
+    keel_kernel kernel = {};
+    must(keel_kernel_find(number.get(), binary.name.c_str(), &kernel), "keel_kernel_find");
+    return kernel;
+  };
+  const keel_kernel with_values = find(set.values);
+  const keel_kernel axpy = find(set.axpy);
+  const uint64_t bytes = joined(values_of(context, set, 0)).size();
+  Area counted(stream, kRounds * 512);
+  Area valued(stream, kRounds * bytes);
+  Area added(stream, 256 * 4);
+  Area ones(stream, 256 * 4);
+  stream.fill(ones.data(), 0x3f800000, 256 * 4);  // 1.0F
+  std::vector<std::byte> wanted_counts;
+  std::vector<std::byte> wanted_values;
+  float sum = 0;
+  for (uint32_t round = 0; round < kRounds; ++round) {
+    must(launch_number(stream, number, counted.data() + round * 512, 128, round), "number");
+    const Values values = values_of(context, set, round);
+    must(launch_with(stream, with_values, valued.data() + round * bytes, values), "values");
+    must(launch(stream, axpy, {{4, 1, 1}, {64, 1, 1}}, static_cast<void*>(ones.data()),
+                static_cast<void*>(added.data()), static_cast<float>(round), uint32_t{255}),
+         "axpy");
+    const std::vector<std::byte> counts = numbers(128, round);
+    wanted_counts.insert(wanted_counts.end(), counts.begin(), counts.end());
+    const std::vector<std::byte> own = joined(values);
+    wanted_values.insert(wanted_values.end(), own.begin(), own.end());
+    sum += static_cast<float>(round);
+  }
+  counted.check_holds(wanted_counts, "numbers");
+  valued.check_holds(wanted_values, "values");
+  const std::vector<float> sums(255, sum);
+  added.check_holds(std::as_bytes(std::span(sums)), "sums of 255 of 256 threads");
 }
 
 // Where a module says what its kernels take, each argument is compared.
@@ -158,7 +206,7 @@ void wrong_values(const Context& context) {
   const Values right = values_of(context, set, 0);
   Area area(stream, joined(right).size());
   const auto refuse = [&](const Values& values, const std::string& what) {
-    must_be(KEEL_INVALID_ARGUMENT, launch_with(stream, module, area.data(), values), what);
+    must_be(KEEL_INVALID_ARGUMENT, launch_with(stream, module.kernel(), area.data(), values), what);
   };
   for (size_t i = 0; i < right.size(); ++i) {
     Values wrong = right;
@@ -176,7 +224,8 @@ void wrong_values(const Context& context) {
   refuse(more, "an argument more");
   refuse({}, "one argument");
   area.check_holds({}, "what refused launches left");
-  must(launch_with(stream, module, area.data(), right), "the right launch after wrong ones");
+  must(launch_with(stream, module.kernel(), area.data(), right),
+       "the right launch after wrong ones");
   area.check_holds(joined(right), "the right launch after wrong ones");
 }
 
@@ -301,7 +350,8 @@ void bad_extents(const Context& context) {
 
 // ---- shared memory --------------------------------------------------------------------------
 
-// What each block has to itself: each word written, and read by another thread behind a barrier.
+// Shared memory of each block alone: each word is written, and read by another thread behind a
+// barrier.
 void shared_limits(const Context& context) {
   const KernelSet& set = choose_set(context);
   const Stream stream(context);
@@ -360,6 +410,7 @@ void add_kernel_limits_cases(const Environment&, std::vector<Case>* cases) {
     cases->push_back({"kernels/" + std::move(id), KEEL_CLAIM_KERNELS, false, std::move(body)});
   };
   add("arguments/values", many_values);
+  add("arguments/kernels_by_turns", kernels_by_turns);
   add("arguments/values_of_threads", values_of_threads);
   add("arguments/wrong_values", wrong_values);
   add("arguments/inner_pointers", inner_pointers);

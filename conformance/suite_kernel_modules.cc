@@ -157,7 +157,7 @@ void loaded_twice(const Context& context) {
   more.check_words(other, "launches of a module whose like was unloaded");
 }
 
-// What a module gives is gone with it.
+// Kernels of a module that was unloaded are refused.
 void unloaded(const Context& context) {
   const KernelSet& set = choose_set(context);
   const Stream stream(context);

@@ -44,7 +44,7 @@ class TableRanks {
   // Rank i is on device |order|[i]; empty: on device i.
   TableRanks(const Context& context, const TableDevices& devices, std::vector<uint32_t> order = {},
              Where where = Where::current());
-  // Of communicators that are there, which it destroys.
+  // Takes communicators that are there, and destroys them.
   TableRanks(const Context& context, const TableDevices& devices, std::vector<uint32_t> order,
              std::vector<keel_plugin_comm*> comms, Where where = Where::current());
   ~TableRanks();
@@ -66,7 +66,7 @@ class TableRanks {
                 Where where = Where::current()) const;
   // Waits for the stream: what came of it, or KEEL_NOT_READY where it takes too long.
   keel_status settle(uint32_t rank, Where where = Where::current()) const;
-  // Enqueue a copy, and wait for it. What is downloaded is yet to be observed.
+  // Enqueue a copy, and wait for it. Downloaded bytes are yet to be observed.
   void upload(uint32_t rank, std::byte* to, std::span<const std::byte> from,
               Where where = Where::current()) const;
   Bytes download(uint32_t rank, const std::byte* from, uint64_t size,
