@@ -16,7 +16,14 @@ std::vector<Case> make_catalogue(const Environment& environment) {
   add_memory_cases(environment, &cases);
   add_ops_cases(environment, &cases);
   add_kernels_cases(environment, &cases);
+  add_kernel_limits_cases(environment, &cases);
+  add_kernel_modules_cases(environment, &cases);
   add_collectives_cases(environment, &cases);
+  add_collective_shapes_cases(environment, &cases);
+  add_kernel_table_cases(environment, &cases);
+  add_ccl_table_cases(environment, &cases);
+  add_ccl_lifetime_cases(environment, &cases);
+  add_ccl_order_cases(environment, &cases);
   add_one_rank_cases(environment, &cases);
   add_multi_device_cases(environment, &cases);
   add_memory_table_cases(environment, &cases);

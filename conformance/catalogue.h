@@ -37,10 +37,17 @@ void add_async_cases(const Environment& environment, std::vector<Case>* cases);
 void add_memory_cases(const Environment& environment, std::vector<Case>* cases);
 void add_ops_cases(const Environment& environment, std::vector<Case>* cases);
 void add_kernels_cases(const Environment& environment, std::vector<Case>* cases);
+void add_kernel_limits_cases(const Environment& environment, std::vector<Case>* cases);
+void add_kernel_modules_cases(const Environment& environment, std::vector<Case>* cases);
 void add_collectives_cases(const Environment& environment, std::vector<Case>* cases);
+void add_collective_shapes_cases(const Environment& environment, std::vector<Case>* cases);
 // Those that are run on the plugin's own tables, of several levels.
 void add_memory_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_stream_table_cases(const Environment& environment, std::vector<Case>* cases);
+void add_kernel_table_cases(const Environment& environment, std::vector<Case>* cases);
+void add_ccl_table_cases(const Environment& environment, std::vector<Case>* cases);
+void add_ccl_lifetime_cases(const Environment& environment, std::vector<Case>* cases);
+void add_ccl_order_cases(const Environment& environment, std::vector<Case>* cases);
 void add_one_rank_cases(const Environment& environment, std::vector<Case>* cases);
 void add_multi_device_cases(const Environment& environment, std::vector<Case>* cases);
 

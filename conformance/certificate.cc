@@ -93,7 +93,8 @@ std::string certificate_text(const Report& report) {
                        {{"backend", settings.choice.backend},
                         {"plugin", settings.choice.plugin},
                         {"ordinal", settings.choice.ordinal},
-                        {"emulated", settings.choice.emulated}}},
+                        {"emulated", settings.choice.emulated},
+                        {"kernels", settings.choice.kernels}}},
                       {"seed", settings.seed},
                       {"timeout_seconds", settings.timeout_seconds},
                       {"profile", report.profile},
@@ -137,6 +138,8 @@ bool read_certificate(const std::string& text, Certificate* out_certificate, std
     settings.choice.ordinal = choice.at("ordinal").count<uint32_t>();
     // Certificates of before there were emulated libraries do not say.
     settings.choice.emulated = choice.has("emulated") && choice.at("emulated").boolean();
+    // Nor do those of before --kernels.
+    if (choice.has("kernels")) settings.choice.kernels = choice.at("kernels").text();
     for (const JsonValue& level : root.at("levels").elements()) {
       if (level.at("certified").boolean()) certificate.levels.push_back(level.at("level").text());
     }

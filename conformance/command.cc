@@ -36,6 +36,11 @@ void add_target_options(CLI::App& command, SessionOptions* options) {
                    "with the vendor's libraries over the emulated chip");
   command.add_option("--device", settings.choice.ordinal, "which of the backend's devices (0)")
       ->type_name("ORDINAL");
+  command
+      .add_option("--kernels", settings.choice.kernels,
+                  "a folder with kernels.json: binaries of the suite's kernels for a format that "
+                  "the suite has none in")
+      ->type_name("FOLDER");
   command.add_option("--level", options->levels, "a level; may be given again (all)")
       ->type_name("LEVEL")
       ->delimiter(',')
@@ -117,6 +122,8 @@ void add_conform_command(CLI::App& app, int* exit_code) {
       "  keel conform run --plugin build/libkeel_mychip.so --level core,async --json report.json\n"
       "  keel conform run --backend vulkan --filter 'ops/matmul/*' --seed 7\n"
       "  keel conform run --backend cuda --emulated\n"
+      "  keel conform run --plugin build/libkeel_mychip.so --level kernels --kernels "
+      "mychip_kernels\n"
       "  keel conform list --backend cpu --level memory\n"
       "  keel conform verify certificate.json");
   add_run(conform, exit_code);

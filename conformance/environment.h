@@ -23,6 +23,8 @@ struct PluginChoice {
   uint32_t ordinal = 0;  // of the device under test
   // On the libraries that stand over the emulated chip; the runner sees to it.
   bool emulated = false;
+  // A folder with kernels.json, whose kernels take the place of the suite's; empty: none.
+  std::string kernels;
 };
 
 struct NamedDevice {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "conformance/kernel_binaries.h"
 
-#include <cstdint>
+#include <utility>
+
+#include "conformance/kernel_folder.h"
 
 namespace keel::conformance {
 
@@ -10,8 +12,14 @@ namespace {
 constexpr uint8_t kSharedObject[] = {
 #include "shared_object.inc"
 };
+constexpr uint8_t kSharedObjectTwin[] = {
+#include "shared_object_twin.inc"
+};
 constexpr uint8_t kPtx[] = {
 #include "ptx.inc"
+};
+constexpr uint8_t kPtxTwin[] = {
+#include "ptx_twin.inc"
 };
 #ifdef KEEL_CONFORMANCE_SPIRV
 constexpr uint32_t kAxpy[] = {
@@ -20,38 +28,94 @@ constexpr uint32_t kAxpy[] = {
 constexpr uint32_t kNumber[] = {
 #include "number.inc"
 };
+constexpr uint32_t kTwin[] = {
+#include "twin.inc"
+};
+constexpr uint32_t kValues[] = {
+#include "values.inc"
+};
+constexpr uint32_t kPlaces[] = {
+#include "places.inc"
+};
 #endif
 
-const KernelSet kSets[] = {
+// One module with all kernels but twin.
+KernelSet whole(keel_binary_format format, const char* format_name, bool knows_arguments,
+                std::span<const uint8_t> module, std::span<const uint8_t> twin,
+                std::vector<uint32_t> value_bytes, uint32_t shared_bytes) {
+  const std::span<const std::byte> bytes = std::as_bytes(module);
+  return {format,
+          format_name,
+          knows_arguments,
+          {bytes, "axpy"},
+          {bytes, "number"},
+          {std::as_bytes(twin), "number"},
+          {bytes, "values"},
+          {bytes, "places"},
+          {bytes, "shared"},
+          std::move(value_bytes),
+          shared_bytes};
+}
+
+std::vector<KernelSet> own_sets() {
+  constexpr uint32_t kPtxSharedBytes = 48 << 10;
+  constexpr uint32_t kCpuSharedBytes = 1 << 20;  // keel/cpu_kernel.h
+  const std::vector<uint32_t> value_bytes = {1, 2, 4, 8, 16, 40, 3, 4014};
+  std::vector<KernelSet> sets;
 #ifdef KEEL_CONFORMANCE_SPIRV
-    {KEEL_BINARY_SPIRV,
-     "SPIR-V",
-     /*knows_arguments=*/true,
-     {std::as_bytes(std::span(kAxpy)), "main"},
-     {std::as_bytes(std::span(kNumber)), "main"}},
+  sets.push_back({KEEL_BINARY_SPIRV,
+                  "SPIR-V for Vulkan",
+                  /*knows_arguments=*/true,
+                  {std::as_bytes(std::span(kAxpy)), "main"},
+                  {std::as_bytes(std::span(kNumber)), "main"},
+                  {std::as_bytes(std::span(kTwin)), "main"},
+                  {std::as_bytes(std::span(kValues)), "main"},
+                  {std::as_bytes(std::span(kPlaces)), "main"},
+                  /*shared=*/{},
+                  {4, 8, 16, 12, 4, 16, 24, 4, 4},
+                  /*shared_bytes=*/0});
 #endif
-    {KEEL_BINARY_CUBIN,
-     "PTX",
-     /*knows_arguments=*/true,
-     {std::as_bytes(std::span(kPtx)), "axpy"},
-     {std::as_bytes(std::span(kPtx)), "number"}},
-    // What the emulated chip takes for one, and no GPU.
-    {KEEL_BINARY_CUBIN,
-     "a cubin",
-     /*knows_arguments=*/true,
-     {std::as_bytes(std::span(kSharedObject)), "axpy"},
-     {std::as_bytes(std::span(kSharedObject)), "number"}},
-    {KEEL_BINARY_SHARED_OBJECT,
-     "a shared object",
-     /*knows_arguments=*/false,
-     {std::as_bytes(std::span(kSharedObject)), "axpy"},
-     {std::as_bytes(std::span(kSharedObject)), "number"}},
-};
+  sets.push_back(whole(KEEL_BINARY_CUBIN, "PTX", /*knows_arguments=*/true, kPtx, kPtxTwin,
+                       {1, 2, 4, 8, 16, 40, 3, 4000}, kPtxSharedBytes));
+  // The emulated chip takes a shared object for one, and no GPU does.
+  sets.push_back(whole(KEEL_BINARY_CUBIN, "a cubin", /*knows_arguments=*/true, kSharedObject,
+                       kSharedObjectTwin, value_bytes, kPtxSharedBytes));
+  sets.push_back(whole(KEEL_BINARY_SHARED_OBJECT, "a shared object", /*knows_arguments=*/false,
+                       kSharedObject, kSharedObjectTwin, value_bytes, kCpuSharedBytes));
+  return sets;
+}
+
+std::vector<KernelSet>& sets() {
+  static auto& all = *new std::vector<KernelSet>(own_sets());
+  return all;
+}
 
 }  // namespace
 
 std::span<const KernelSet> kernel_sets() {
-  return kSets;
+  return sets();
+}
+
+bool use_kernel_folder(const std::string& folder, std::string* error) {
+  std::vector<KernelSet> read;
+  if (!read_kernel_folder(folder, &read, error)) return false;
+  sets() = std::move(read);
+  return true;
+}
+
+std::span<const std::byte> opencl_spirv() {
+  static constexpr uint32_t kWords[] = {
+      0x07230203, 0x00010000, 0,          5,          0,           // header, five ids
+      0x00020011, 4,                                               // OpCapability Addresses
+      0x00020011, 6,                                               // OpCapability Kernel
+      0x0003000e, 2,          2,                                   // Physical64, OpenCL
+      0x0005000f, 6,          1,          0x74706d65, 0x00000079,  // kernel "empty"
+      0x00020013, 2,                                               // %2 = void
+      0x00030021, 3,          2,                                   // %3 = void ()
+      0x00050036, 2,          1,          0,          3,
+      0x000200f8, 4,          0x000100fd, 0x00010038,  // its body
+  };
+  return std::as_bytes(std::span(kWords));
 }
 
 }  // namespace keel::conformance

@@ -47,6 +47,12 @@ inline bool is_on_tables(std::string_view id) {
   return id.starts_with(kOneRank) || id.find("/tables/") != std::string_view::npos;
 }
 
+// Whether a pass of the case shows something of what its level certifies. A plugin that refuses
+// binaries has launched no kernel, and a communicator of one rank has brought none together.
+inline bool counts_for_level(std::string_view id) {
+  return !id.starts_with(kOneRank) && !id.starts_with("kernels/load/");
+}
+
 // "PINNED", "ASYNC", ... of the bits that are set, lowest first; a bit without a name
 // reads "bit 40".
 std::vector<std::string> claim_names(uint64_t claims);

@@ -17,6 +17,7 @@ std::string to_text(const WorkerRequest& request) {
                                {"plugin", request.choice.plugin},
                                {"ordinal", request.choice.ordinal},
                                {"emulated", request.choice.emulated},
+                               {"kernels", request.choice.kernels},
                                {"path", request.path},
                                {"token", request.token},
                                {"seed", request.seed},
@@ -38,6 +39,7 @@ bool from_text(const std::string& text, WorkerRequest* out_request) {
     out_request->choice.ordinal = root.at("ordinal").count<uint32_t>();
     out_request->choice.emulated = root.at("emulated").boolean();
     out_request->traced = root.at("traced").boolean();
+    out_request->choice.kernels = root.at("kernels").text();
     out_request->path = root.at("path").text();
     out_request->token = root.at("token").count<uint64_t>();
     out_request->seed = root.at("seed").count<uint64_t>();

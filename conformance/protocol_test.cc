@@ -13,7 +13,7 @@ using Type = WorkerAnswer::Type;
 
 TEST(Protocol, RequestsAreReadBack) {
   WorkerRequest request;
-  request.choice = {"cpu", "/a \"file\"", 3, /*emulated=*/true};
+  request.choice = {"cpu", "/a \"file\"", 3, /*emulated=*/true, "/kernels"};
   request.path = "/plugins/libkeel_cpu.so";
   request.token = UINT64_MAX - 1;
   request.seed = UINT64_MAX;
@@ -27,6 +27,7 @@ TEST(Protocol, RequestsAreReadBack) {
   EXPECT_EQ(read.choice.plugin, "/a \"file\"");
   EXPECT_EQ(read.choice.ordinal, 3U);
   EXPECT_TRUE(read.choice.emulated);
+  EXPECT_EQ(read.choice.kernels, "/kernels");
   EXPECT_EQ(read.path, request.path);
   EXPECT_EQ(read.token, UINT64_MAX - 1);
   EXPECT_EQ(read.seed, UINT64_MAX);

@@ -140,6 +140,9 @@ std::string head_text(const Report& report) {
   if (report.settings.choice.emulated) {
     text += "emulated: the vendor's libraries are Keel's own, over an emulated chip\n";
   }
+  if (!report.settings.choice.kernels.empty()) {
+    text += fmt::format("kernels: those of {}\n", report.settings.choice.kernels);
+  }
   text += fmt::format("seed {}, profile {}\n", report.settings.seed, report.profile);
   if (report.every > 1) {
     text += fmt::format("a sample: one of {} cases of each level, which certifies nothing\n",
@@ -201,6 +204,7 @@ std::string to_json_text(const Report& report) {
                {"target", report.target},
                {"plugin_sha256", report.plugin_sha256},
                {"emulated", report.settings.choice.emulated},
+               {"kernels", report.settings.choice.kernels},
                {"seed", report.settings.seed},
                {"profile", report.profile},
                {"filter", report.filter},

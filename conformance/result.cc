@@ -26,7 +26,10 @@ std::string reason_not_certified(const LevelSummary& summary, const Selection& s
   if (missing != 0) return "mandatory claims are not made: " + claim_text(missing);
   if (!selection.incomplete.empty()) return selection.incomplete;
   if (summary.count(Outcome::kPass) == 0) return "no case passed";
-  if (!has_passed) return "no case passed but those of one rank";
+  if (!has_passed) {
+    return summary.level == Level::kKernels ? "no case passed that launches a kernel"
+                                            : "no case passed but those of one rank";
+  }
   if (selection.filtered) return "a filter or a sample left cases out";
   return {};
 }
@@ -82,7 +85,7 @@ std::vector<LevelSummary> summarise(const std::vector<CaseResult>& results,
       if (level_of(result.id) != level) continue;
       ++summary.counts[static_cast<size_t>(result.outcome)];
       summary.seconds += result.seconds;
-      has_passed |= result.outcome == Outcome::kPass && !result.id.starts_with(kOneRank);
+      has_passed |= result.outcome == Outcome::kPass && counts_for_level(result.id);
     }
     summary.why_not = reason_not_certified(summary, selection, has_passed);
     summary.certified = summary.why_not.empty();

@@ -66,6 +66,15 @@ TEST(Result, OneRankAloneCertifiesNoCollectives) {
   EXPECT_TRUE(summarise_one(Level::kCollectives, {alone, several}, KEEL_CLAIM_CCL).certified);
 }
 
+TEST(Result, RefusalsAloneCertifyNoKernels) {
+  const CaseResult refused = {"kernels/load/formats", Outcome::kPass, 0, ""};
+  const CaseResult not_run = {"kernels/axpy/1", Outcome::kUnsupported, 0, "no binary"};
+  const LevelSummary none = summarise_one(Level::kKernels, {refused, not_run}, KEEL_CLAIM_KERNELS);
+  EXPECT_EQ(none.why_not, "no case passed that launches a kernel");
+  const CaseResult launched = {"kernels/axpy/63", Outcome::kPass, 0, ""};
+  EXPECT_TRUE(summarise_one(Level::kKernels, {refused, launched}, KEEL_CLAIM_KERNELS).certified);
+}
+
 TEST(Result, WithoutADeviceOnlyNullIsCertified) {
   const std::vector<CaseResult> passed = {{"null/load", Outcome::kPass, 0, ""}};
   EXPECT_TRUE(summarise_one(Level::kNull, passed, 0, false, "no chip").certified);

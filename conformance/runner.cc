@@ -406,6 +406,7 @@ std::string repeat_command(const RunSettings& settings, const std::string& id, b
       choice.plugin.empty() ? "--backend " + choice.backend : "--plugin " + choice.plugin, id,
       settings.seed);
   if (choice.emulated) command += " --emulated";
+  if (!choice.kernels.empty()) command += " --kernels " + choice.kernels;
   if (choice.ordinal != 0) command += fmt::format(" --device {}", choice.ordinal);
   if (settings.timeout_seconds != RunSettings().timeout_seconds) {
     command += fmt::format(" --timeout {}", settings.timeout_seconds);

@@ -21,6 +21,7 @@
 #include "conformance/certificate.h"
 #include "conformance/emulated_libraries.h"
 #include "conformance/here.h"
+#include "conformance/kernel_binaries.h"
 #include "conformance/leftovers.h"
 #include "conformance/plan.h"
 #include "tensorfile/replacement.h"
@@ -67,22 +68,27 @@ bool write_file(const std::string& path, const std::string& text) {
   }
 }
 
-// The plugin file by its absolute path, which is what keel_plugin_load asks for.
+// The plugin file by its absolute path, which is what keel_plugin_load asks for; the folder of
+// kernels too, which is read.
 bool resolve_choice(PluginChoice* choice, std::string* error) {
   if (choice->backend.empty() == choice->plugin.empty()) {
     *error = "one of --backend and --plugin says what to test";
     return false;
   }
   if (choice->emulated && !use_emulated_libraries(error)) return false;
-  if (choice->plugin.empty()) return true;
-  const std::unique_ptr<char, decltype(&std::free)> path(realpath(choice->plugin.c_str(), nullptr),
-                                                         std::free);
-  if (!path) {
-    *error = fmt::format("there is no file {}", choice->plugin);
-    return false;
-  }
-  choice->plugin = path.get();
-  return true;
+  const auto resolve = [&](std::string* in_out_path) {
+    const std::unique_ptr<char, decltype(&std::free)> path(realpath(in_out_path->c_str(), nullptr),
+                                                           std::free);
+    if (!path) {
+      *error = fmt::format("there is no file {}", *in_out_path);
+      return false;
+    }
+    *in_out_path = path.get();
+    return true;
+  };
+  if (!choice->plugin.empty() && !resolve(&choice->plugin)) return false;
+  return choice->kernels.empty() ||
+         (resolve(&choice->kernels) && use_kernel_folder(choice->kernels, error));
 }
 
 // A line that counts on a terminal, and elsewhere one every ten seconds; failures, everywhere.

@@ -11,6 +11,7 @@
 #include <keel/thread_start.hpp>
 #include <thread>
 
+#include "conformance/collective_ranks.h"
 #include "conformance/collective_values.h"
 #include "conformance/harness.h"
 
@@ -20,67 +21,6 @@ namespace {
 
 constexpr const char* kReductionNames[KEEL_REDUCTION_COUNT] = {"sum", "prod", "min",
                                                                "max", "avg",  "premul_sum"};
-
-// ---- ranks ------------------------------------------------------------------------------
-
-// A rank on each device of the backend, eight at most.
-class Ranks {
- public:
-  explicit Ranks(const Context& context) : context_(context) {
-    constexpr size_t kMost = 8;
-    std::vector<keel_device> devices = {context.device()};
-    for (const NamedDevice& device : context.environment.backend_devices) {
-      if (devices.size() < kMost) devices.push_back(device.handle);
-    }
-    if (devices.size() < 2) unsupported("needs two devices of the backend");
-    comms_.resize(devices.size());
-    auto options = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
-    options.timeout_ns = context.environment.wait_ns;
-    must(keel_comm_init_all(devices.data(), static_cast<uint32_t>(devices.size()), &options,
-                            comms_.data()),
-         "keel_comm_init_all");
-    for (const keel_device device : devices) streams_.emplace_back(context, device);
-  }
-  ~Ranks() {
-    for (const keel_comm comm : comms_) keel_comm_destroy(comm);
-  }
-  Ranks(const Ranks&) = delete;
-  Ranks& operator=(const Ranks&) = delete;
-
-  uint32_t world() const { return static_cast<uint32_t>(comms_.size()); }
-  keel_comm comm(uint32_t rank) const { return comms_[rank]; }
-  const Stream& stream(uint32_t rank) const { return streams_[rank]; }
-  Buffer buffer(uint32_t rank, uint64_t bytes) const {
-    return {streams_[rank].device(), KEEL_MEMORY_DEVICE, std::max<uint64_t>(bytes, 1)};
-  }
-  uint64_t native_operations() const {
-    auto stats = KEEL_STRUCT_INIT(keel_comm_stats, KEEL_STRUCT_COMM_STATS);
-    must(keel_comm_stats_get(comms_[0], &stats), "keel_comm_stats_get");
-    return observe(stats.native_operations);
-  }
-  void synchronize() const {
-    for (const Stream& stream : streams_) stream.synchronize();
-  }
-  void recover() const {
-    for (const Stream& stream : streams_) {
-      must(keel_stream_recover(stream.get(), context_.environment.wait_ns), "keel_stream_recover");
-    }
-  }
-  // Waits for each, whatever comes of it; the statuses.
-  std::vector<keel_status> statuses() const {
-    std::vector<keel_status> all;
-    for (const Stream& stream : streams_) {
-      all.push_back(
-          observe_status(keel_stream_synchronize(stream.get(), context_.environment.wait_ns)));
-    }
-    return all;
-  }
-
- private:
-  const Context& context_;
-  std::vector<keel_comm> comms_;
-  std::vector<Stream> streams_;
-};
 
 // ---- operations against the reference -----------------------------------------------------
 

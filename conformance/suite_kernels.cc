@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "conformance/harness.h"
-#include "conformance/kernel_binaries.h"
+#include "conformance/kernel_calls.h"
 
 namespace keel::conformance {
 
@@ -19,98 +19,6 @@ namespace {
 
 constexpr uint64_t kMiB = 1 << 20;
 constexpr uint64_t kRedBytes = 4096;
-
-// The set of a format that the device takes. A device of other formats cannot be tested:
-// the suite has no binary for it.
-const KernelSet& choose_set(const Context& context) {
-  std::string refusals;
-  for (const KernelSet& set : kernel_sets()) {
-    keel_module module = {};
-    const keel_status status = observe_status(keel_module_load(
-        context.device(), set.format, set.axpy.module.data(), set.axpy.module.size(), &module));
-    if (status == KEEL_UNSUPPORTED) {
-      refusals += (refusals.empty() ? "" : "; ") + observe_text(keel_last_error());
-      continue;
-    }
-    must(status, fmt::format("keel_module_load of {}", set.format_name));
-    must(keel_module_unload(module), "keel_module_unload");
-    return set;
-  }
-  unsupported("the suite has no binary in a format that the device takes: " + refusals);
-}
-
-class Module {
- public:
-  Module(const Context& context, const KernelSet& set, const KernelBinary& binary) {
-    must(keel_module_load(context.device(), set.format, binary.module.data(), binary.module.size(),
-                          &module_),
-         "keel_module_load");
-    const keel_status found = keel_kernel_find(module_, binary.name, &kernel_);
-    if (found != KEEL_OK) keel_module_unload(module_);
-    must(found, "keel_kernel_find");
-  }
-  ~Module() { unload(); }
-  Module(const Module&) = delete;
-  Module& operator=(const Module&) = delete;
-
-  keel_module get() const { return module_; }
-  keel_kernel kernel() const { return kernel_; }
-  keel_status unload() {
-    const keel_status status = module_.id == 0 ? KEEL_OK : keel_module_unload(module_);
-    module_ = {};
-    return status;
-  }
-
- private:
-  keel_module module_ = {};
-  keel_kernel kernel_ = {};
-};
-
-struct Extents {
-  std::array<uint32_t, 3> grid;
-  std::array<uint32_t, 3> block;
-
-  uint64_t threads() const {
-    uint64_t count = 1;
-    for (size_t axis = 0; axis < 3; ++axis) count *= uint64_t{grid[axis]} * block[axis];
-    return count;
-  }
-};
-
-// The arguments are gone when it returns.
-template <typename... Arguments>
-keel_status launch(const Stream& stream, keel_kernel kernel, const Extents& extents,
-                   Arguments... arguments) {
-  const std::array<const void*, sizeof...(arguments)> pointers = {&arguments...};
-  const std::array<uint32_t, sizeof...(arguments)> sizes = {sizeof(arguments)...};
-  keel_launch call = KEEL_STRUCT_INIT(keel_launch, KEEL_STRUCT_LAUNCH);
-  std::copy(extents.grid.begin(), extents.grid.end(), call.grid);
-  std::copy(extents.block.begin(), extents.block.end(), call.block);
-  call.argument_count = sizeof...(arguments);
-  call.arguments = pointers.data();
-  call.argument_sizes = sizes.data();
-  return keel_kernel_launch(stream.get(), kernel, &call);
-}
-
-// result[i] += i + |first| over |words| words, a multiple of 128: what every Vulkan device
-// takes as a block, and 65,535 of them as a grid.
-keel_status launch_number(const Stream& stream, const Module& module, std::byte* result,
-                          uint64_t words, uint32_t first) {
-  return launch(stream, module.kernel(), {{static_cast<uint32_t>(words / 128), 1, 1}, {128, 1, 1}},
-                static_cast<void*>(result), first);
-}
-
-std::vector<std::byte> bytes_of(const void* data, uint64_t size) {
-  const auto* bytes = static_cast<const std::byte*>(data);
-  return {bytes, bytes + size};
-}
-
-// |words| words i + |first|.
-std::vector<std::byte> numbers(uint64_t words, uint32_t first) {
-  std::vector<uint32_t> values(words);
-  for (uint64_t i = 0; i < words; ++i) values[i] = static_cast<uint32_t>(i) + first;
-  return bytes_of(values.data(), words * sizeof(uint32_t));
-}
 
 // ---- cases -----------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@
 
 #include "conformance/catalogue.h"
 #include "conformance/harness.h"
+#include "conformance/kernel_binaries.h"
 #include "conformance/levels.h"
 #include "conformance/protocol.h"
 
@@ -146,6 +147,10 @@ int worker_main() {
   environment.seed = request.seed;
   std::string error;
   bool usage = false;
+  if (!request.choice.kernels.empty() && !use_kernel_folder(request.choice.kernels, &error)) {
+    writer.write(error_text(error, /*usage=*/true));
+    return 1;
+  }
   const bool on_tables = !request.cases.empty() && is_on_tables(request.cases.front());
   if (on_tables ? !start_on_tables(request.choice, request.path, request.timeout_seconds,
                                    &environment, &error)

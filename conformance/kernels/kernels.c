@@ -32,3 +32,64 @@ KEEL_CPU_KERNEL void number(const keel_cpu_block* block, const void* const* argu
   }
 }
 KEEL_CPU_PARAMETERS(number, KEEL_CPU_POINTER, sizeof(uint32_t));
+
+/* Copies |bytes| of |argument| to |to|, and returns the address behind them: byte by byte through a
+ * volatile pointer, since this object has no library with a memcpy. An argument that does not begin
+ * at a multiple of 16, as it should, is copied with its first byte inverted. */
+static unsigned char* write_back(unsigned char* to, const void* argument, uint32_t bytes) {
+  volatile unsigned char* out = to;
+  const unsigned char* from = argument;
+  for (uint32_t i = 0; i < bytes; ++i) out[i] = from[i];
+  if ((uintptr_t)argument % 16 != 0) out[0] = (unsigned char)~from[0];
+  return to + bytes;
+}
+
+/* result = the bytes of all other arguments, one behind the other. */
+KEEL_CPU_KERNEL void values(const keel_cpu_block* block, const void* const* arguments) {
+  static const uint32_t bytes[] = {1, 2, 4, 8, 16, 40, 3, 4014};
+  unsigned char* result = keel_cpu_pointer(block, arguments[0]);
+  for (uint32_t i = 0; i < sizeof(bytes) / sizeof(bytes[0]); ++i) {
+    result = write_back(result, arguments[1 + i], bytes[i]);
+  }
+}
+KEEL_CPU_PARAMETERS(values, KEEL_CPU_POINTER, 1, 2, 4, 8, 16, 40, 3, 4014);
+
+/* result[thread] = the thread's block, its place in the block, grid and block, each in x, y and z;
+ * nothing from |capacity| threads on. */
+KEEL_CPU_KERNEL void places(const keel_cpu_block* block, const void* const* arguments) {
+  uint32_t* result = keel_cpu_pointer(block, arguments[0]);
+  const uint32_t capacity = *(const uint32_t*)arguments[1];
+  const uint32_t* size = block->block;
+  const uint32_t threads = size[0] * size[1] * size[2];
+  for (uint32_t i = 0; i < threads; ++i) {
+    const uint32_t thread[3] = {i % size[0], i / size[0] % size[1], i / size[0] / size[1]};
+    uint32_t at[3];
+    for (int axis = 0; axis < 3; ++axis) at[axis] = block->index[axis] * size[axis] + thread[axis];
+    const uint32_t width = block->grid[0] * size[0];
+    const uint32_t height = block->grid[1] * size[1];
+    const uint64_t slot = ((uint64_t)at[2] * height + at[1]) * width + at[0];
+    if (slot >= capacity) continue;
+    volatile uint32_t* to = result + slot * 12;
+    for (int axis = 0; axis < 3; ++axis) {
+      to[axis] = block->index[axis];
+      to[3 + axis] = thread[axis];
+      to[6 + axis] = block->grid[axis];
+      to[9 + axis] = size[axis];
+    }
+  }
+}
+KEEL_CPU_PARAMETERS(places, KEEL_CPU_POINTER, sizeof(uint32_t));
+
+/* result[block][i] = what the block's shared memory has at words - 1 - i once each word of it has
+ * been written with its number in result. Words of all ones where the memory is not as large, or
+ * does not begin, as it should. */
+KEEL_CPU_KERNEL void shared(const keel_cpu_block* block, const void* const* arguments) {
+  const uint32_t words = *(const uint32_t*)arguments[1];
+  const uint32_t first = block->index[0] * words;
+  uint32_t* result = (uint32_t*)keel_cpu_pointer(block, arguments[0]) + first;
+  uint32_t* memory = block->shared;
+  const int usable = memory != 0 && (uintptr_t)memory % 64 == 0 && block->shared_bytes == words * 4;
+  for (uint32_t i = 0; usable && i < words; ++i) memory[i] = first + i;
+  for (uint32_t i = 0; i < words; ++i) result[i] = usable ? memory[words - 1 - i] : UINT32_MAX;
+}
+KEEL_CPU_PARAMETERS(shared, KEEL_CPU_POINTER, sizeof(uint32_t));

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// A communicator over the backend's devices, for cases of level collectives through keel.h.
+#ifndef KEEL_CONFORMANCE_COLLECTIVE_RANKS_H_
+#define KEEL_CONFORMANCE_COLLECTIVE_RANKS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "conformance/harness.h"
+
+namespace keel::conformance {
+
+// A rank on each device of the backend, eight at most, with a stream.
+class Ranks {
+ public:
+  // |reversed|: rank 0 is on the last device.
+  explicit Ranks(const Context& context, bool reversed = false, Where where = Where::current());
+  // Ranks that are there, as the parts of a communicator; empty ones are left out.
+  Ranks(const Context& context, std::vector<keel_comm> comms, std::vector<keel_device> devices);
+  ~Ranks();
+  Ranks(const Ranks&) = delete;
+  Ranks& operator=(const Ranks&) = delete;
+
+  const Context& context() const { return context_; }
+  uint32_t world() const { return static_cast<uint32_t>(comms_.size()); }
+  keel_comm comm(uint32_t rank) const { return comms_[rank]; }
+  const Stream& stream(uint32_t rank) const { return streams_[rank]; }
+  Buffer buffer(uint32_t rank, uint64_t bytes) const;
+  uint64_t native_operations(Where where = Where::current()) const;
+  void synchronize(Where where = Where::current()) const;
+  void recover(Where where = Where::current()) const;
+  // Waits for each, whatever comes of it; the statuses, observed.
+  std::vector<keel_status> statuses(Where where = Where::current()) const;
+
+ private:
+  const Context& context_;
+  std::vector<keel_comm> comms_;
+  std::vector<Stream> streams_;
+};
+
+}  // namespace keel::conformance
+
+#endif  // KEEL_CONFORMANCE_COLLECTIVE_RANKS_H_

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// Level collectives, cases on the plugin's own ccl table with several ranks: what waits for what,
+// and what is given back.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <keel/plugin_kit.hpp>
+#include <thread>
+
+#include "conformance/collective_script.h"
+#include "conformance/process_counts.h"
+#include "conformance/table_objects.h"
+
+namespace keel::conformance {
+
+namespace {
+
+// ---- order --------------------------------------------------------------------------------------
+
+// A collective reads what work before it on its stream leaves, and what is behind it sees its
+// result, however late a rank's stream is.
+void keeps_its_place(const Context& context) {
+  const CallShape shape = usual_shape(context, /*count=*/65'536);
+  constexpr uint32_t kCopies = 24;
+  const TableDevices devices(context);
+  const TableRanks ranks(context, devices);
+  const keel_ccl_table& table = ccl_table_of(context);
+  const keel_stream_table& streams = *device_of(context).plugin().stream;
+  const uint64_t bytes = shape.count * 4;
+  const uint32_t world = ranks.world();
+  std::deque<RankMemory> sources;
+  std::deque<RankMemory> memory;
+  std::deque<RankMemory> results;
+  for (uint32_t rank = 0; rank < world; ++rank) {
+    sources.emplace_back(ranks, rank, 2 * bytes);
+    memory.emplace_back(ranks, rank, bytes);
+    results.emplace_back(ranks, rank, bytes);
+    for (uint32_t i = 0; i < 2; ++i) {
+      ranks.upload(rank, sources[rank].at(i * bytes),
+                   elements(KEEL_FLOAT32, 0, shape.count, [&](uint64_t element) {
+                     return i == 0 ? -1000 : static_cast<int64_t>(element % 1000 + rank);
+                   }));
+    }
+  }
+  const auto copy = [&](uint32_t rank, std::byte* to, const std::byte* from) {
+    return streams.copy(ranks.stream(rank), KEEL_COPY_DEVICE_TO_DEVICE, to, from, bytes);
+  };
+  for (uint32_t late = 0; late < world; ++late) {
+    ranks.need_all(
+        [&](uint32_t rank) {
+          // Other values first, and on one rank many times; the right ones last.
+          keel_status status = KEEL_OK;
+          for (uint32_t i = 0; i < (rank == late ? kCopies : 1) && status == KEEL_OK; ++i) {
+            status = copy(rank, memory[rank].at(0), sources[rank].at(0));
+          }
+          if (status == KEEL_OK) status = copy(rank, memory[rank].at(0), sources[rank].at(bytes));
+          keel_ccl_call call = {};
+          call.header = kit::header<keel_ccl_call>(KEEL_STRUCT_CCL_CALL);
+          call.collective = shape.collective;
+          call.dtype = KEEL_FLOAT32;
+          call.count = shape.count;
+          call.root = static_cast<int32_t>(late);
+          call.send = call.receive = memory[rank].at(0);
+          if (status == KEEL_OK) status = table.run(ranks.comm(rank), ranks.stream(rank), &call, 1);
+          if (status == KEEL_OK) status = copy(rank, results[rank].at(0), memory[rank].at(0));
+          if (status == KEEL_OK) status = copy(rank, memory[rank].at(0), sources[rank].at(0));
+          return status;
+        },
+        "copies, a collective and copies");
+    const Bytes wanted = elements(KEEL_FLOAT32, 0, shape.count, [&](uint64_t element) {
+      int64_t sum = 0;
+      for (uint32_t rank = 0; rank < world; ++rank) {
+        sum += static_cast<int64_t>(element % 1000 + rank);
+      }
+      return shape.collective == KEEL_ALL_REDUCE ? sum
+                                                 : static_cast<int64_t>(element % 1000 + late);
+    });
+    for (uint32_t rank = 0; rank < world; ++rank) {
+      need(ranks.settle(rank), "copies, a collective and copies");
+      check_equal(
+          ranks.download(rank, results[rank].at(0), bytes), wanted,
+          fmt::format("what a copy behind a collective sees on rank {}, rank {} late", rank, late));
+    }
+  }
+}
+
+// One communicator's calls on two streams of each rank, which nothing orders: neither what they
+// read nor what they leave is mixed up.
+void two_streams(const Context& context) {
+  constexpr uint32_t kRounds = 12;
+  CallShape shape = usual_shape(context, 4099);
+  // In place, where a plugin may need memory of its own.
+  if (ccl_can(context, KEEL_ALL_TO_ALL, KEEL_FLOAT32)) shape.collective = KEEL_ALL_TO_ALL;
+  const TableDevices devices(context);
+  const TableRanks ranks(context, devices);
+  const TableRanks more(context, devices);  // of which the streams are used
+  const keel_ccl_table& table = ccl_table_of(context);
+  const uint32_t world = ranks.world();
+  const uint64_t pieces = shape.collective == KEEL_ALL_TO_ALL ? world : 1;
+  const uint64_t bytes = shape.count * pieces * 4;
+  const auto value = [](uint32_t round, uint32_t rank, uint64_t i) {
+    return static_cast<int64_t>(i % 1013 + 1000 * rank + 100'000 * round);
+  };
+  std::deque<RankMemory> memory;
+  for (uint32_t round = 0; round < kRounds; ++round) {
+    for (uint32_t rank = 0; rank < world; ++rank) {
+      memory.emplace_back(ranks, rank, bytes);
+      ranks.upload(rank, memory.back().at(0),
+                   elements(KEEL_FLOAT32, 0, shape.count * pieces,
+                            [&](uint64_t i) { return value(round, rank, i); }));
+    }
+  }
+  ranks.need_all(
+      [&](uint32_t rank) {
+        keel_status status = KEEL_OK;
+        for (uint32_t round = 0; round < kRounds && status == KEEL_OK; ++round) {
+          keel_ccl_call call = {};
+          call.header = kit::header<keel_ccl_call>(KEEL_STRUCT_CCL_CALL);
+          call.collective = shape.collective;
+          call.dtype = KEEL_FLOAT32;
+          call.count = shape.count;
+          call.send = call.receive = memory[round * world + rank].at(0);
+          const TableRanks& own = round % 2 == 0 ? ranks : more;
+          status = table.run(ranks.comm(rank), own.stream(rank), &call, 1);
+        }
+        return status;
+      },
+      "calls on two streams by turns");
+  for (uint32_t rank = 0; rank < world; ++rank) {
+    need(ranks.settle(rank), "calls on two streams");
+    need(more.settle(rank), "calls on two streams");
+    for (uint32_t round = 0; round < kRounds; ++round) {
+      const Bytes wanted = elements(KEEL_FLOAT32, 0, shape.count * pieces, [&](uint64_t i) {
+        if (shape.collective == KEEL_BROADCAST) return value(round, 0, i);
+        if (shape.collective == KEEL_ALL_TO_ALL) {
+          return value(round, static_cast<uint32_t>(i / shape.count),
+                       rank * shape.count + i % shape.count);
+        }
+        int64_t sum = 0;
+        for (uint32_t peer = 0; peer < world; ++peer) sum += value(round, peer, i);
+        return sum;
+      });
+      check_equal(ranks.download(rank, memory[round * world + rank].at(0), bytes), wanted,
+                  fmt::format("call {} on rank {}, on two streams by turns", round, rank));
+    }
+  }
+}
+
+// A rank that comes late is waited for: init_rank of the others does not return before.
+void late_rank(const Context& context) {
+  using Clock = std::chrono::steady_clock;
+  usual_shape(context);
+  const keel_ccl_table& table = ccl_table_of(context);
+  const TableDevices devices(context);
+  const uint32_t world = devices.count();
+  Bytes id(16384);
+  uint64_t size = id.size();
+  need(table.unique_id(devices.get(0), id.data(), &size), "ccl.unique_id");
+  size = observe(size);
+  const uint32_t late = world - 1;
+  std::vector<keel_plugin_comm*> comms(world, nullptr);
+  std::vector<keel_status> statuses(world, KEEL_OK);
+  std::vector<Clock::time_point> returned(world);
+  Clock::time_point called;
+  run_threads(world, [&](uint32_t rank) {
+    if (rank == late) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      called = Clock::now();
+    }
+    statuses[rank] =
+        table.init_rank(devices.get(rank), id.data(), size, static_cast<int32_t>(rank),
+                        static_cast<int32_t>(world), context.environment.wait_ns, &comms[rank]);
+    returned[rank] = Clock::now();
+  });
+  std::vector<uint32_t> order;
+  for (uint32_t rank = 0; rank < world; ++rank) {
+    order.push_back(rank);
+    need(statuses[rank], fmt::format("ccl.init_rank of rank {}", rank));
+    check(observe(returned[rank] >= called),
+          fmt::format("ccl.init_rank of rank {} returns before rank {} has come", rank, late));
+  }
+  const TableRanks ranks(context, devices, order, comms);
+  expect_works(ranks, "a communicator of which one rank came late");
+}
+
+// Communicators that are destroyed leave nothing behind.
+void given_back(const Context& context) {
+  usual_shape(context);
+  const TableDevices devices(context);
+  expect_given_back(
+      8,
+      [&] {
+        const TableRanks ranks(context, devices);
+        expect_works(ranks, "one of many communicators");
+      },
+      "communicators that are destroyed");
+}
+
+}  // namespace
+
+void add_ccl_order_cases(const Environment&, std::vector<Case>* cases) {
+  const auto add = [&](const std::string& id, auto body) {
+    cases->push_back({"collectives/tables/" + id, KEEL_CLAIM_CCL, false, std::move(body)});
+  };
+  add("order", keeps_its_place);
+  add("two_streams", two_streams);
+  add("late_rank", late_rank);
+  add("given_back", given_back);
+}
+
+}  // namespace keel::conformance

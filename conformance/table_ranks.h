@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Communicators of the plugin's own ccl table over several devices of its instance: what blocks
+// until all ranks have come is called from a thread for each rank, as core does.
+#ifndef KEEL_CONFORMANCE_TABLE_RANKS_H_
+#define KEEL_CONFORMANCE_TABLE_RANKS_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "conformance/collective_values.h"
+#include "conformance/table_objects.h"
+
+namespace keel::conformance {
+
+// The ccl table. Fails the case where a slot that it needs is missing.
+const keel_ccl_table& ccl_table_of(const Context& context);
+// Whether the library says that it does this.
+bool ccl_can(const Context& context, keel_collective collective, keel_dtype dtype,
+             keel_reduction reduction = KEEL_SUM, Where where = Where::current());
+
+// The device of the case and, up to |most|, others of its instance, which are opened. Ends the case
+// as unsupported where there is no second one and |most| is more than 1, or where the device has a
+// single hardware queue.
+class TableDevices {
+ public:
+  explicit TableDevices(const Context& context, uint32_t most = 4, Where where = Where::current());
+  ~TableDevices();
+  TableDevices(const TableDevices&) = delete;
+  TableDevices& operator=(const TableDevices&) = delete;
+
+  uint32_t count() const { return static_cast<uint32_t>(devices_.size()); }
+  keel_plugin_device* get(uint32_t index) const { return devices_[index]; }
+
+ private:
+  const Context& context_;
+  std::vector<keel_plugin_device*> devices_;
+};
+
+// One rank with its stream.
+class TableRanks {
+ public:
+  // Rank i is on device |order|[i]; empty: on device i.
+  TableRanks(const Context& context, const TableDevices& devices, std::vector<uint32_t> order = {},
+             Where where = Where::current());
+  // Takes communicators that are there, and destroys them.
+  TableRanks(const Context& context, const TableDevices& devices, std::vector<uint32_t> order,
+             std::vector<keel_plugin_comm*> comms, Where where = Where::current());
+  ~TableRanks();
+  TableRanks(const TableRanks&) = delete;
+  TableRanks& operator=(const TableRanks&) = delete;
+
+  const Context& context() const { return context_; }
+  uint32_t world() const { return static_cast<uint32_t>(comms_.size()); }
+  keel_plugin_comm* comm(uint32_t rank) const { return comms_[rank]; }
+  keel_plugin_device* device(uint32_t rank) const { return devices_.get(order_[rank]); }
+  uint32_t device_index(uint32_t rank) const { return order_[rank]; }
+  keel_plugin_stream* stream(uint32_t rank) const { return streams_[rank]; }
+
+  // |call|(rank) on a thread for each rank; the statuses, observed.
+  std::vector<keel_status> call_all(const std::function<keel_status(uint32_t rank)>& call,
+                                    Where where = Where::current()) const;
+  // The same, and all have to be KEEL_OK.
+  void need_all(const std::function<keel_status(uint32_t rank)>& call, const std::string& what,
+                Where where = Where::current()) const;
+  // Waits for the stream: what came of it, or KEEL_NOT_READY where it takes too long.
+  keel_status settle(uint32_t rank, Where where = Where::current()) const;
+  // Enqueue a copy, and wait for it. Downloaded bytes are yet to be observed.
+  void upload(uint32_t rank, std::byte* to, std::span<const std::byte> from,
+              Where where = Where::current()) const;
+  Bytes download(uint32_t rank, const std::byte* from, uint64_t size,
+                 Where where = Where::current()) const;
+  // Destroys the communicators now, once the streams are done.
+  void destroy();
+
+ private:
+  void make_streams(Where where);
+  keel_status settle_unobserved(uint32_t rank) const;
+
+  const Context& context_;
+  const TableDevices& devices_;
+  std::vector<uint32_t> order_;
+  std::vector<keel_plugin_comm*> comms_;
+  std::vector<keel_plugin_stream*> streams_;
+  std::vector<keel_plugin_event*> events_;
+};
+
+// Device memory of a rank.
+class RankMemory {
+ public:
+  RankMemory(const TableRanks& ranks, uint32_t rank, uint64_t size, Where where = Where::current());
+  ~RankMemory();
+  RankMemory(const RankMemory&) = delete;
+  RankMemory& operator=(const RankMemory&) = delete;
+
+  std::byte* at(uint64_t offset) const { return static_cast<std::byte*>(pointer_) + offset; }
+  uint64_t size() const { return size_; }
+
+ private:
+  const keel_plugin& plugin_;
+  keel_plugin_device* device_;
+  const uint64_t size_;
+  void* pointer_ = nullptr;
+};
+
+}  // namespace keel::conformance
+
+#endif  // KEEL_CONFORMANCE_TABLE_RANKS_H_
