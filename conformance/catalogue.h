@@ -39,7 +39,15 @@ void add_ops_cases(const Environment& environment, std::vector<Case>* cases);
 void add_kernels_cases(const Environment& environment, std::vector<Case>* cases);
 void add_collectives_cases(const Environment& environment, std::vector<Case>* cases);
 // Those that are run on the plugin's own tables, of several levels.
+void add_device_table_cases(const Environment& environment, std::vector<Case>* cases);
+void add_copy_table_cases(const Environment& environment, std::vector<Case>* cases);
+void add_fill_table_cases(const Environment& environment, std::vector<Case>* cases);
+void add_slot_table_cases(const Environment& environment, std::vector<Case>* cases);
+void add_claim_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_memory_table_cases(const Environment& environment, std::vector<Case>* cases);
+void add_pool_table_cases(const Environment& environment, std::vector<Case>* cases);
+void add_host_table_cases(const Environment& environment, std::vector<Case>* cases);
+void add_export_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_stream_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_one_rank_cases(const Environment& environment, std::vector<Case>* cases);
 void add_multi_device_cases(const Environment& environment, std::vector<Case>* cases);
