@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <memory>
 
 #include "conformance/table_calls.h"
@@ -46,6 +47,95 @@ void priorities(const Context& context) {
     need(event.poll(), fmt::format("work of priority {}", priority));
     check_equal(got, sent, fmt::format("copies of priority {}", priority));
   }
+}
+
+// A thread that has called nothing before may call everything: what an SDK keeps for each thread is
+// set on entry.
+void fresh_thread(const Context& context) {
+  constexpr uint64_t kBytes = 8'192;
+  struct Call {
+    std::string slot;
+    keel_status status;
+  };
+  const keel_plugin& plugin = device_of(context).plugin();
+  keel_plugin_device* const device = device_of(context).get();
+  const std::vector<std::byte> sent = Draws(context).bytes(kBytes);
+  std::vector<std::byte> host = sent;
+  std::vector<std::byte> got(kBytes);
+  std::vector<Call> calls;  // by the worker's threads, one after the other
+  const TableBuffer memory(context, kBytes);
+  const TableEvent event(context, context.claims(KEEL_CLAIM_TIMING) ? KEEL_EVENT_TIMING : 0);
+  const TableStream other(context);
+  const TableStream stream(context);
+  // Each call is the first of its thread.
+  const auto call = [&](const char* slot, const std::function<keel_status()>& body) {
+    run_threads(1, [&](uint32_t) { calls.push_back({slot, body()}); });
+  };
+  for (const keel_memory_kind kind :
+       {KEEL_MEMORY_DEVICE, KEEL_MEMORY_PINNED, KEEL_MEMORY_MANAGED}) {
+    if (kind == KEEL_MEMORY_PINNED && !context.claims(KEEL_CLAIM_PINNED)) continue;
+    if (kind == KEEL_MEMORY_MANAGED && !context.claims(KEEL_CLAIM_MANAGED)) continue;
+    void* pointer = nullptr;
+    call("memory.alloc", [&] { return plugin.memory->alloc(device, kind, 1000, 0, &pointer); });
+    if (pointer == nullptr) continue;
+    call("memory.free", [&] { return plugin.memory->free(device, kind, pointer); });
+  }
+  if (context.claims(KEEL_CLAIM_MEMORY_INFO)) {
+    uint64_t free = 0;
+    uint64_t total = 0;
+    call("device.memory_info", [&] { return plugin.device->memory_info(device, &free, &total); });
+  }
+  if (context.claims(KEEL_CLAIM_HOST_REGISTER)) {
+    void* pointer = nullptr;
+    call("memory.host_register",
+         [&] { return plugin.memory->host_register(device, host.data(), kBytes, &pointer); });
+    call("memory.host_unregister",
+         [&] { return plugin.memory->host_unregister(device, host.data()); });
+  }
+  if (context.claims(KEEL_CLAIM_HOST_ALIAS)) {
+    void* pointer = nullptr;
+    call("memory.host_alias",
+         [&] { return plugin.memory->host_alias(device, memory.at(0), kBytes, &pointer); });
+  }
+  keel_plugin_event* made_event = nullptr;
+  call("stream.event_create", [&] { return plugin.stream->event_create(device, 0, &made_event); });
+  if (made_event != nullptr) {
+    run_threads(1, [&](uint32_t) { plugin.stream->event_destroy(made_event); });
+  }
+  keel_plugin_stream* made_stream = nullptr;
+  call("stream.create", [&] { return plugin.stream->create(device, 0, &made_stream); });
+  if (made_stream != nullptr) {
+    run_threads(1, [&](uint32_t) { plugin.stream->destroy(made_stream); });
+  }
+  call("stream.copy", [&] {
+    return plugin.stream->copy(stream.get(), KEEL_COPY_HOST_TO_DEVICE, memory.at(0), host.data(),
+                               kBytes);
+  });
+  if (context.claims(KEEL_CLAIM_FILL)) {
+    call("stream.fill",
+         [&] { return plugin.stream->fill(stream.get(), memory.at(0), sent.data(), 8, 8); });
+  }
+  call("stream.event_record",
+       [&] { return plugin.stream->event_record(event.get(), stream.get()); });
+  call("stream.stream_wait_event",
+       [&] { return plugin.stream->stream_wait_event(other.get(), event.get()); });
+  call("stream.copy", [&] {
+    return plugin.stream->copy(stream.get(), KEEL_COPY_DEVICE_TO_HOST, got.data(), memory.at(0),
+                               kBytes);
+  });
+  call("stream.event_record and event_query", [&] { return stream.settle_unobserved(); });
+  if (context.claims(KEEL_CLAIM_TIMING)) {
+    uint64_t elapsed = 0;
+    call("stream.event_elapsed",
+         [&] { return plugin.stream->event_elapsed(event.get(), event.get(), &elapsed); });
+  }
+  const uint64_t count = observe(uint64_t{calls.size()});
+  calls.resize(count);
+  for (Call& each : calls) {
+    each.slot = observe_text(each.slot);
+    need(each.status, each.slot + " as the first call of a thread");
+  }
+  check_equal(got, sent, "copies by threads that had called nothing before");
 }
 
 // Work that a fast device is busy with for a while.
@@ -335,6 +425,7 @@ void add_claim_table_cases(const Environment&, std::vector<Case>* cases) {
     cases->push_back({id, claims, false, std::move(body)});
   };
   add("core/tables/stream/priorities", priorities);
+  add("core/tables/fresh_thread", fresh_thread);
   for (const uint64_t size : {uint64_t{4000}, 6 * kMiB + 5}) {
     add(
         fmt::format("async/tables/pageable/to_device_{}", size),
@@ -347,12 +438,11 @@ void add_claim_table_cases(const Environment&, std::vector<Case>* cases) {
   }
   add("async/tables/timing/host", timing, KEEL_CLAIM_TIMING);
   add(
-      "async/tables/gate/one", [](const Context& c) { gates(c, 1, 1); }, KEEL_CLAIM_NATIVE_GATE);
+      "async/tables/gate/one", [](const Context& c) { gates(c, 1, 1); }, kGate);
   add(
-      "async/tables/gate/two", [](const Context& c) { gates(c, 1, 2); }, KEEL_CLAIM_NATIVE_GATE);
+      "async/tables/gate/two", [](const Context& c) { gates(c, 1, 2); }, kGate);
   add(
-      "async/tables/gate/streams", [](const Context& c) { gates(c, 3, 1); },
-      KEEL_CLAIM_NATIVE_GATE);
+      "async/tables/gate/streams", [](const Context& c) { gates(c, 3, 1); }, kGate);
   add("async/tables/gate/in_turn", gates_in_turn, KEEL_CLAIM_NATIVE_GATE);
   add("memory/tables/on_stream", stream_alloc, KEEL_CLAIM_STREAM_ALLOC);
   add("memory/tables/peer", peer_copies, KEEL_CLAIM_PEER_COPY);

@@ -71,6 +71,58 @@ void holes(const Context& context, Order order) {
   }
 }
 
+// Until there is none: what was had stays, and what is given back is there for the next.
+void full(const Context& context) {
+  const keel_device_info& info = context.environment.info;
+  if (info.memory_bytes == 0) unsupported("the device does not say how much memory it has");
+  if (info.memory_bytes > 1024 * kMiB) unsupported("the device has more than 1 GiB");
+  constexpr uint64_t kBytes = 5'003;
+  const uint64_t piece = info.memory_bytes / 24 + 12'345;
+  const uint64_t free_before = free_bytes(context);
+  Draws draws(context);
+  std::vector<TableBlock> blocks;
+  std::vector<std::vector<std::byte>> bytes;
+  const Contents contents(context, kMemoryKinds[0]);
+  const auto take = [&] {
+    void* pointer = pointer_to(kUnwritten);
+    const keel_status status = observe_status(memory_of(context).alloc(
+        device_of(context).get(), KEEL_MEMORY_DEVICE, piece, /*usage=*/0, &pointer));
+    if (status == KEEL_OK) {
+      need(memory_of(context).free(device_of(context).get(), KEEL_MEMORY_DEVICE, pointer),
+           "memory.free");
+      blocks.emplace_back(context, KEEL_MEMORY_DEVICE, piece);
+      bytes.push_back(draws.bytes(kBytes));
+      contents.write(blocks.back(), piece - kBytes, bytes.back());
+      return true;
+    }
+    check(status == KEEL_OUT_OF_MEMORY,
+          fmt::format("memory.alloc with {} bytes taken: {}", blocks.size() * piece,
+                      keel_status_name(status)));
+    check_unwritten(pointer, "memory.alloc");
+    return false;
+  };
+  // A device that backs memory only when it is touched need not run out.
+  while (blocks.size() < 32 && take()) {
+  }
+  if (blocks.size() == 32) unsupported("the device gives more memory than it says it has");
+  check(blocks.size() * piece >= info.memory_bytes / 4 * 3 ||
+            (free_before != 0 && blocks.size() * piece >= free_before / 4 * 3),
+        fmt::format("no more than {} of {} bytes can be had, {} of which were free",
+                    blocks.size() * piece, info.memory_bytes, free_before));
+  for (int round = 0; round < 3; ++round) {
+    for (int i = 0; i < 8; ++i) check(!take(), "memory.alloc has more after it had none");
+    const size_t gone = draws.below(blocks.size());
+    blocks[gone].free();
+    blocks.erase(blocks.begin() + static_cast<std::ptrdiff_t>(gone));
+    bytes.erase(bytes.begin() + static_cast<std::ptrdiff_t>(gone));
+    check(take(), "memory.alloc has none, and a block of as many bytes was just freed");
+  }
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    contents.expect(blocks[i], piece - kBytes, bytes[i], "a block of a device that is full");
+    blocks[i].free();
+  }
+}
+
 // What goes through alloc and free in rounds takes no more of the process from one to the next.
 void reused(const Context& context, const MemoryKind& kind) {
   constexpr uint64_t kRounds = 48;
@@ -179,6 +231,7 @@ void add_pool_table_cases(const Environment&, std::vector<Case>* cases) {
         std::pair{"evens_then_odds", Order::kEvensThenOdds}, std::pair{"random", Order::kRandom}}) {
     add(fmt::format("holes/{}", name), [order = order](const Context& c) { holes(c, order); });
   }
+  add("full", full);
   add("info", memory_info, KEEL_CLAIM_MEMORY_INFO);
 }
 
