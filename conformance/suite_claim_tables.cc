@@ -437,6 +437,7 @@ void add_claim_table_cases(const Environment&, std::vector<Case>* cases) {
         KEEL_CLAIM_PAGEABLE_ASYNC);
   }
   add("async/tables/timing/host", timing, KEEL_CLAIM_TIMING);
+  constexpr uint64_t kGate = KEEL_CLAIM_NATIVE_GATE | KEEL_CLAIM_PINNED;
   add(
       "async/tables/gate/one", [](const Context& c) { gates(c, 1, 1); }, kGate);
   add(
