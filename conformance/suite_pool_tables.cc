@@ -125,15 +125,16 @@ void full(const Context& context) {
 
 // What goes through alloc and free in rounds takes no more of the process from one to the next.
 void reused(const Context& context, const MemoryKind& kind) {
-  constexpr uint64_t kRounds = 48;
-  constexpr uint64_t kBlocks = 40;
+  constexpr uint64_t kRounds = 32;
+  constexpr uint64_t kBlocks = 20;
   Draws draws(context);
   uint64_t bytes = 0;
   const auto round = [&] {
     std::vector<TableBlock> blocks;
     uint64_t taken = 0;
     for (uint64_t i = 0; i < kBlocks; ++i) {
-      const uint64_t size = (draws.below(3) == 0 ? 60'000 : 700'000) + draws.below(300'000);
+      const uint64_t size =
+          draws.below(4) == 0 ? 1 + draws.below(90'000) : kMiB + draws.below(900'000);
       blocks.emplace_back(context, kind.kind, size);
       taken += size;
     }
@@ -190,7 +191,7 @@ void memory_info(const Context& context) {
   check(told == 0 || (first.total / 2 <= told && told / 2 <= first.total),
         fmt::format("device.memory_info has {} bytes in total, device.info {}", first.total, told));
   const uint64_t size = std::min(96 * kMiB, first.total / 8);
-  const std::vector<std::byte> bytes(size, std::byte{0x11});
+  const std::vector<std::byte> bytes(4 * kMiB, std::byte{0x11});
   bool has_fallen = false;
   bool has_risen = false;
   for (int i = 0; i < kTries && !(has_fallen && has_risen); ++i) {
@@ -200,7 +201,10 @@ void memory_info(const Context& context) {
     for (int each = 0; each <= i && with.free + size / 2 > before.free; ++each) {
       held.emplace_back(context, size);
       const TableStream stream(context);
-      stream.copy(KEEL_COPY_HOST_TO_DEVICE, held.back().at(0), bytes.data(), size);
+      for (uint64_t at = 0; at < size; at += bytes.size()) {
+        stream.copy(KEEL_COPY_HOST_TO_DEVICE, held.back().at(at), bytes.data(),
+                    std::min<uint64_t>(size - at, bytes.size()));
+      }
       with = info_of(context);
       check(with.total == first.total, "device.memory_info has another total");
     }
