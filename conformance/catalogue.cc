@@ -26,7 +26,15 @@ std::vector<Case> make_catalogue(const Environment& environment) {
   add_ccl_order_cases(environment, &cases);
   add_one_rank_cases(environment, &cases);
   add_multi_device_cases(environment, &cases);
+  add_device_table_cases(environment, &cases);
+  add_copy_table_cases(environment, &cases);
+  add_fill_table_cases(environment, &cases);
+  add_slot_table_cases(environment, &cases);
+  add_claim_table_cases(environment, &cases);
   add_memory_table_cases(environment, &cases);
+  add_pool_table_cases(environment, &cases);
+  add_host_table_cases(environment, &cases);
+  add_export_table_cases(environment, &cases);
   add_stream_table_cases(environment, &cases);
   std::stable_sort(cases.begin(), cases.end(), [](const Case& one, const Case& other) {
     return level_of(one.id) < level_of(other.id);

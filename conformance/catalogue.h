@@ -42,7 +42,15 @@ void add_kernel_modules_cases(const Environment& environment, std::vector<Case>*
 void add_collectives_cases(const Environment& environment, std::vector<Case>* cases);
 void add_collective_shapes_cases(const Environment& environment, std::vector<Case>* cases);
 // Those that are run on the plugin's own tables, of several levels.
+void add_device_table_cases(const Environment& environment, std::vector<Case>* cases);
+void add_copy_table_cases(const Environment& environment, std::vector<Case>* cases);
+void add_fill_table_cases(const Environment& environment, std::vector<Case>* cases);
+void add_slot_table_cases(const Environment& environment, std::vector<Case>* cases);
+void add_claim_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_memory_table_cases(const Environment& environment, std::vector<Case>* cases);
+void add_pool_table_cases(const Environment& environment, std::vector<Case>* cases);
+void add_host_table_cases(const Environment& environment, std::vector<Case>* cases);
+void add_export_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_stream_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_kernel_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_ccl_table_cases(const Environment& environment, std::vector<Case>* cases);

@@ -130,6 +130,14 @@ TEST_F(Conform, CertifiesWhatIsRight) {
   EXPECT_NE(output_.find("null core async memory ops"), std::string::npos) << output_;
 }
 
+TEST_F(Conform, CertifiesClaimsThatTheSampleLeavesOut) {
+  ASSERT_EQ(run("more_claims", "--level core,async,memory"), 0) << output_;
+  for (const char* id : {"async/tables/gate/streams", "memory/tables/host_alias/parts",
+                         "memory/tables/managed/parts", "memory/tables/on_stream"}) {
+    EXPECT_EQ(outcome(id), "pass") << output_;
+  }
+}
+
 TEST_F(Conform, CertifiesALibraryOfCollectives) {
   ASSERT_EQ(run("ccl_none", "--level null,core,collectives"), 0) << output_;
   EXPECT_EQ(level("collectives").at("certified"), true) << output_;

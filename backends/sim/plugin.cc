@@ -3,6 +3,8 @@
 // nothing else. What a slot does is in emulator/.
 #include <keel/abi.h>
 
+#include <algorithm>
+#include <cstring>
 #include <keel/plugin_kit.hpp>
 #include <memory>
 #include <utility>
@@ -39,7 +41,11 @@ keel_status device_info(keel_plugin_instance* instance, uint32_t ordinal,
     if (ordinal >= object(instance).devices()) {
       return kit::fail(KEEL_NOT_FOUND, "sim: there is no device %u", ordinal);
     }
-    object(instance).describe(out_info);
+    keel_device_info info = {};
+    object(instance).describe(&info);
+    // |out_info| may be of an older, shorter version.
+    info.header = out_info->header;
+    std::memcpy(out_info, &info, std::min<size_t>(info.header.size, sizeof(info)));
     return keel_status{KEEL_OK};
   });
 }

@@ -2,6 +2,7 @@
 // The slots of the ABI in terms of the chip. abi.h says beside each what it must do.
 #include "tables.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <keel/plugin_kit.hpp>
@@ -70,22 +71,35 @@ keel_status device_count(keel_plugin_instance*, uint32_t* out_count) {
   return KEEL_OK;
 }
 
-keel_status device_info(keel_plugin_instance*, uint32_t, keel_device_info* out_info) {
-  kit::copy_text(out_info->name, "Tinychip: host memory, a thread a stream");
-  kit::copy_text(out_info->architecture, "tiny1");
-  kit::copy_text(out_info->driver, "none");
-  out_info->type = KEEL_DEVICE_OTHER;
-  out_info->numa_node = -1;
-  out_info->claims = KEEL_CLAIM_PINNED | KEEL_CLAIM_ASYNC | KEEL_CLAIM_TIMING | KEEL_CLAIM_NOTIFY |
-                     KEEL_CLAIM_OPS | KEEL_CLAIM_MEMORY_INFO | KEEL_CLAIM_FILL |
-                     KEEL_CLAIM_PAGEABLE_ASYNC;
-  out_info->memory_bytes = kMemoryBytes;
-  out_info->alignment = kAlignment;
-  out_info->copy_alignment = 1;
+keel_status check_ordinal(uint32_t ordinal) {
+  if (ordinal == 0) return KEEL_OK;
+  return kit::fail(KEEL_NOT_FOUND, "tinychip: there is no device %u", ordinal);
+}
+
+keel_status device_info(keel_plugin_instance*, uint32_t ordinal, keel_device_info* out_info) {
+  const keel_status status = check_ordinal(ordinal);
+  if (status != KEEL_OK) return status;
+  keel_device_info info = {};
+  kit::copy_text(info.name, "Tinychip: host memory, a thread a stream");
+  kit::copy_text(info.architecture, "tiny1");
+  kit::copy_text(info.driver, "none");
+  info.type = KEEL_DEVICE_OTHER;
+  info.numa_node = -1;
+  info.claims = KEEL_CLAIM_PINNED | KEEL_CLAIM_ASYNC | KEEL_CLAIM_TIMING | KEEL_CLAIM_NOTIFY |
+                KEEL_CLAIM_OPS | KEEL_CLAIM_MEMORY_INFO | KEEL_CLAIM_FILL |
+                KEEL_CLAIM_PAGEABLE_ASYNC;
+  info.memory_bytes = kMemoryBytes;
+  info.alignment = kAlignment;
+  info.copy_alignment = 1;
+  // |out_info| may be of an older, shorter version.
+  info.header = out_info->header;
+  std::memcpy(out_info, &info, std::min<size_t>(info.header.size, sizeof(info)));
   return KEEL_OK;
 }
 
-keel_status device_open(keel_plugin_instance*, uint32_t, keel_plugin_device** out_device) {
+keel_status device_open(keel_plugin_instance*, uint32_t ordinal, keel_plugin_device** out_device) {
+  const keel_status status = check_ordinal(ordinal);
+  if (status != KEEL_OK) return status;
   return kit::guard([&] {
     *out_device = reinterpret_cast<keel_plugin_device*>(new Memory);
     return keel_status{KEEL_OK};
