@@ -41,6 +41,9 @@ void add_collectives_cases(const Environment& environment, std::vector<Case>* ca
 // Those that are run on the plugin's own tables, of several levels.
 void add_memory_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_stream_table_cases(const Environment& environment, std::vector<Case>* cases);
+void add_event_table_cases(const Environment& environment, std::vector<Case>* cases);
+void add_time_table_cases(const Environment& environment, std::vector<Case>* cases);
+void add_failure_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_one_rank_cases(const Environment& environment, std::vector<Case>* cases);
 void add_multi_device_cases(const Environment& environment, std::vector<Case>* cases);
 
