@@ -47,6 +47,12 @@ inline bool is_on_tables(std::string_view id) {
   return id.starts_with(kOneRank) || id.find("/tables/") != std::string_view::npos;
 }
 
+// Cases that leave the device, or the library under it, in no state to go on with: they are run in a
+// worker each.
+inline bool runs_alone(std::string_view id) {
+  return id.find("/alone/") != std::string_view::npos;
+}
+
 // "PINNED", "ASYNC", ... of the bits that are set, lowest first; a bit without a name
 // reads "bit 40".
 std::vector<std::string> claim_names(uint64_t claims);

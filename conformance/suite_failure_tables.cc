@@ -7,8 +7,10 @@
 #include <atomic>
 #include <cstring>
 #include <deque>
+#include <span>
 
 #include "conformance/harness.h"
+#include "conformance/kernel_binaries.h"
 #include "conformance/table_bench.h"
 
 namespace keel::conformance {
@@ -204,33 +206,19 @@ void goes_on(const Context& context) {
   }
 }
 
-// Every call on a lost device says so, each time; what is on its way ends.
-void device_lost(const Context& context) {
-  TableBench bench(context, 1);
-  const keel_test_table* const tests = &tests_of(bench);
-  if (!observe(KEEL_HAS(keel_test_table, tests, lose_device))) {
-    unsupported("the test table cannot lose a device");
-  }
+// Every call on a lost device says so, each time. |event| was recorded on stream 0, and is done;
+// |idle| was recorded before, and may be recorded again.
+void check_lost(TableBench& bench, keel_plugin_event* event, keel_plugin_event* idle,
+                std::byte* device, const std::byte* pinned) {
   const PluginDevice& plugin = device_of(bench.context());
   const keel_stream_table* const table = &bench.table();
-  std::byte* const device = bench.memory(kBytes);
-  std::byte* const pinned = bench.memory(kBytes, KEEL_MEMORY_PINNED);
-  keel_plugin_event* const event = bench.event();
-  keel_plugin_event* const other = bench.event();
   const bool has_wait = observe(KEEL_HAS(keel_stream_table, table, event_wait));
   const bool has_query = observe(KEEL_HAS(keel_stream_table, table, query));
   const bool has_synchronize = observe(KEEL_HAS(keel_stream_table, table, synchronize));
-  bench.record(other, 0);
-  bench.settle();
-  const int64_t wait_ns = context.environment.wait_ns;
-  bench.occupy(0);
-  bench.fill(0, device, kWord, kBytes);
-  bench.record(event, 0);
-  need(tests->lose_device(bench.device()), "lose_device");
+  const int64_t wait_ns = bench.context().environment.wait_ns;
   const auto lost = [](keel_status status, const char* what, Where where = Where::current()) {
     need_be(KEEL_DEVICE_LOST, status, fmt::format("{} of a lost device", what), where);
   };
-  lost(bench.poll(event), "event_query");
   for (uint32_t again = 0; again < 2; ++again) {
     void* pointer = nullptr;
     keel_plugin_stream* stream = nullptr;
@@ -239,15 +227,38 @@ void device_lost(const Context& context) {
     if (has_wait) lost(table->event_wait(event, wait_ns), "event_wait");
     if (has_query) lost(table->query(bench.stream(0)), "stream.query");
     if (has_synchronize) lost(table->synchronize(bench.stream(0), wait_ns), "stream.synchronize");
-    lost(table->fill(bench.stream(0), device, &word, sizeof(word), kBytes), "stream.fill");
-    lost(table->copy(bench.stream(0), KEEL_COPY_HOST_TO_DEVICE, device, pinned, kBytes),
-         "stream.copy");
-    lost(table->event_record(other, bench.stream(0)), "stream.event_record");
+    for (uint32_t i = 0; i < bench.streams(); ++i) {
+      lost(table->fill(bench.stream(i), device, &word, sizeof(word), kBytes), "stream.fill");
+      lost(table->copy(bench.stream(i), KEEL_COPY_HOST_TO_DEVICE, device, pinned, kBytes),
+           "stream.copy");
+      lost(table->event_record(idle, bench.stream(i)), "stream.event_record");
+    }
     lost(table->create(bench.device(), /*priority=*/0, &stream), "stream.create");
-    lost(plugin.plugin().memory->alloc(bench.device(), KEEL_MEMORY_DEVICE, kBytes, 0, &pointer),
+    lost(plugin.plugin().memory->alloc(bench.device(), KEEL_MEMORY_DEVICE, kBytes, /*usage=*/0,
+                                       &pointer),
          "memory.alloc");
   }
-  // The device that the worker has open, another instance's, is as it was.
+}
+
+// What is on its way when the device is lost ends, and another instance's device goes on.
+void device_lost(const Context& context) {
+  TableBench bench(context, 2);
+  const keel_test_table* const tests = &tests_of(bench);
+  if (!observe(KEEL_HAS(keel_test_table, tests, lose_device))) {
+    unsupported("the test table cannot lose a device");
+  }
+  std::byte* const device = bench.memory(kBytes);
+  std::byte* const pinned = bench.memory(kBytes, KEEL_MEMORY_PINNED);
+  keel_plugin_event* const event = bench.event();
+  keel_plugin_event* const idle = bench.event();
+  bench.record(idle, 0);
+  bench.settle();
+  bench.occupy(0);
+  bench.fill(0, device, kWord, kBytes);
+  bench.record(event, 0);
+  need(tests->lose_device(bench.device()), "lose_device");
+  need_be(KEEL_DEVICE_LOST, bench.poll(event), "event_query of a lost device");
+  check_lost(bench, event, idle, device, pinned);
   const TableBuffer buffer(context, kBytes);
   const TableStream stream(context);
   const std::vector<std::byte> sent = random_bytes(context, 0, kBytes);
@@ -255,6 +266,71 @@ void device_lost(const Context& context) {
   stream.copy(KEEL_COPY_HOST_TO_DEVICE, buffer.at(0), sent.data(), kBytes);
   stream.copy(KEEL_COPY_DEVICE_TO_HOST, got.data(), buffer.at(0), kBytes);
   check_equal(got, sent, "the device of another instance");
+}
+
+// ---- real failures --------------------------------------------------------------------------
+
+// Chips that check the addresses of a kernel's accesses end the context, and no more, where one is
+// not mapped: those whose binaries are CUBINs. A device of others is left alone.
+class BadKernel {
+ public:
+  explicit BadKernel(const Context& context) : context_(context) {
+    const PluginDevice& device = device_of(context);
+    const keel_kernel_table* const table = device.plugin().kernel;
+    for (const KernelSet& set : kernel_sets()) {
+      if (set.format != KEEL_BINARY_CUBIN) continue;
+      const std::span<const std::byte> module = set.number.module;
+      if (observe_status(table->load(device.get(), set.format, module.data(), module.size(),
+                                     &module_)) != KEEL_OK) {
+        continue;
+      }
+      need(table->find(module_, set.number.name, &kernel_), "kernel.find");
+      return;
+    }
+    unsupported("failures: untested, as the suite knows no kernel that fails on such a device");
+  }
+  // The module goes with the device, whose work may not be over.
+  void launch(keel_plugin_stream* stream, const std::byte* result) const {
+    const uint32_t first = 0;
+    const std::array<const void*, 2> arguments = {&result, &first};
+    const std::array<uint32_t, 2> sizes = {sizeof(result), sizeof(first)};
+    keel_launch launch = KEEL_STRUCT_INIT(keel_launch, KEEL_STRUCT_LAUNCH);
+    for (uint32_t axis = 0; axis < 3; ++axis) launch.grid[axis] = launch.block[axis] = 1;
+    launch.block[0] = 128;
+    launch.argument_count = 2;
+    launch.arguments = arguments.data();
+    launch.argument_sizes = sizes.data();
+    need(device_of(context_).plugin().kernel->launch(stream, kernel_, &launch), "kernel.launch");
+  }
+
+ private:
+  const Context& context_;
+  keel_plugin_module* module_ = nullptr;
+  keel_plugin_kernel* kernel_ = nullptr;
+};
+
+void unmapped_address(const Context& context) {
+  TableBench bench(context, 2);
+  std::byte* const device = bench.memory(kBytes);
+  std::byte* const pinned = bench.memory(kBytes, KEEL_MEMORY_PINNED);
+  keel_plugin_event* const before = bench.event();
+  keel_plugin_event* const behind = bench.event();
+  const BadKernel kernel(context);
+  note("failures: real");
+  kernel.launch(bench.stream(0), device);  // one that may
+  bench.record(before, 0);
+  bench.settle();
+  kernel.launch(bench.stream(0), device + (uint64_t{1} << 34));
+  bench.record(behind, 0);
+  const keel_status failure = bench.poll(behind);
+  check(failure != KEEL_OK, "a kernel that wrote to an address that is not mapped did not fail");
+  check(failure != KEEL_NOT_READY, "a kernel that wrote to an address that is not mapped hangs");
+  need_be(failure, bench.query(behind), "event_query behind work that failed, again");
+  const keel_stream_table* const table = &bench.table();
+  if (observe(KEEL_HAS(keel_stream_table, table, query))) {
+    need_be(failure, table->query(bench.stream(0)), "stream.query of one that failed");
+  }
+  if (failure == KEEL_DEVICE_LOST) check_lost(bench, behind, before, device, pinned);
 }
 
 // Without the setting the functions are refused.
@@ -274,16 +350,17 @@ void refused(const Context& context) {
 
 void add_failure_table_cases(const Environment&, std::vector<Case>* cases) {
   const auto add = [&](const char* id, auto body, uint64_t claims = 0) {
-    cases->push_back({std::string("async/tables/failure/") + id,
+    cases->push_back({std::string("async/tables/") + id,
                       claims | KEEL_CLAIM_ASYNC | KEEL_CLAIM_PINNED | KEEL_CLAIM_FILL,
                       /*full=*/false, std::move(body)});
   };
-  add("sticks", sticks);
-  add("statuses", statuses);
-  add("notified", notified, KEEL_CLAIM_NOTIFY);
-  add("goes_on", goes_on);
-  add("device_lost", device_lost);
-  add("refused", refused);
+  add("failure/sticks", sticks);
+  add("failure/statuses", statuses);
+  add("failure/notified", notified, KEEL_CLAIM_NOTIFY);
+  add("failure/goes_on", goes_on);
+  add("failure/device_lost", device_lost);
+  add("failure/refused", refused);
+  add("failure/alone/unmapped_address", unmapped_address, KEEL_CLAIM_KERNELS);
 }
 
 }  // namespace keel::conformance

@@ -57,12 +57,15 @@ void enqueue_op(const TableBench& bench, std::byte* destination) {
 
 // What the slot leaves is |wanted|, after the fill before it, and before the one behind.
 void enqueue_slot(const Context& context, Slot slot) {
+  const bool pageable_down = slot == Slot::kPageableDownload;
+  // Pageable memory in large pieces, which may be staged otherwise than small ones.
+  const uint64_t size = pageable_down || slot == Slot::kPageableUpload ? uint64_t{4} << 20 : kBytes;
   TableBench bench(context, 2);
-  std::byte* const device = bench.memory(2 * kBytes);
-  std::byte* const source = bench.memory(kBytes);
-  std::byte* const pinned = bench.memory(kBytes, KEEL_MEMORY_PINNED);
-  std::byte* const result = stale_pinned(bench, kBytes);
-  std::byte* const pageable = bench.host_memory(kBytes);
+  std::byte* const device = bench.memory(2 * size);
+  std::byte* const source = bench.memory(size);
+  std::byte* const pinned = bench.memory(size, KEEL_MEMORY_PINNED);
+  std::byte* const result = stale_pinned(bench, size);
+  std::byte* const pageable = bench.host_memory(size);
   const bool op = slot == Slot::kOp;
   const float one = 1;
   const float two = 2;
@@ -70,30 +73,29 @@ void enqueue_slot(const Context& context, Slot slot) {
   if (op) std::memcpy(&wanted, &two, sizeof(two));
   uint32_t addend = 0;
   std::memcpy(&addend, &one, sizeof(one));
-  const bool pageable_down = slot == Slot::kPageableDownload;
-  if (slot == Slot::kPageableUpload) std::memcpy(pageable, words(kWord, kBytes).data(), kBytes);
-  write_host(pinned, words(kWord, kBytes));
-  bench.fill(0, source, kWord, kBytes);
+  if (slot == Slot::kPageableUpload) std::memcpy(pageable, words(kWord, size).data(), size);
+  write_host(pinned, words(kWord, size));
+  bench.fill(0, source, kWord, size);
   bench.settle();
   std::vector<std::byte> early;
   bench.behind_work(0, [&] {
-    write_host(result, words(kStale, kBytes));
-    if (pageable_down) std::memcpy(pageable, words(kStale, kBytes).data(), kBytes);
-    bench.fill(0, device, kOther, kBytes);
-    bench.fill(0, device + kBytes, addend, kBytes);
+    write_host(result, words(kStale, size));
+    if (pageable_down) std::memcpy(pageable, words(kStale, size).data(), size);
+    bench.fill(0, device, kOther, size);
+    bench.fill(0, device + size, addend, size);
     switch (slot) {
       case Slot::kUpload:
-        bench.copy(0, KEEL_COPY_HOST_TO_DEVICE, device, pinned, kBytes);
+        bench.copy(0, KEEL_COPY_HOST_TO_DEVICE, device, pinned, size);
         break;
       case Slot::kPageableUpload:
-        bench.copy(0, KEEL_COPY_HOST_TO_DEVICE, device, pageable, kBytes);
+        bench.copy(0, KEEL_COPY_HOST_TO_DEVICE, device, pageable, size);
         break;
       case Slot::kWithin:
-        bench.copy(0, KEEL_COPY_DEVICE_TO_DEVICE, device, source, kBytes);
+        bench.copy(0, KEEL_COPY_DEVICE_TO_DEVICE, device, source, size);
         break;
       case Slot::kFill: {
         uint32_t pattern = kWord;
-        need(bench.table().fill(bench.stream(0), device, &pattern, sizeof(pattern), kBytes),
+        need(bench.table().fill(bench.stream(0), device, &pattern, sizeof(pattern), size),
              "stream.fill");
         pattern = kStale;  // it was borrowed
         break;
@@ -102,20 +104,20 @@ void enqueue_slot(const Context& context, Slot slot) {
         enqueue_op(bench, device);
         break;
       default:
-        bench.fill(0, device, kWord, kBytes);
+        bench.fill(0, device, kWord, size);
     }
-    bench.copy(0, KEEL_COPY_DEVICE_TO_HOST, pageable_down ? pageable : result, device, kBytes);
-    bench.fill(0, device, kStale, kBytes);
-    early = pageable_down ? std::vector<std::byte>(pageable, pageable + kBytes)
-                          : read_host(result, kBytes);
+    bench.copy(0, KEEL_COPY_DEVICE_TO_HOST, pageable_down ? pageable : result, device, size);
+    bench.fill(0, device, kStale, size);
+    early =
+        pageable_down ? std::vector<std::byte>(pageable, pageable + size) : read_host(result, size);
     if (pageable_down) observe_bytes(early);
   });
-  compare(early, words(kStale, kBytes), "a download behind work that is not done, before its turn");
+  compare(early, words(kStale, size), "a download behind work that is not done, before its turn");
   bench.settle();
   if (pageable_down) {
-    check_equal({pageable, kBytes}, words(wanted, kBytes), "what the slot left, behind a fill");
+    check_equal({pageable, size}, words(wanted, size), "what the slot left, behind a fill");
   } else {
-    check_pinned(result, wanted, kBytes, "what the slot left, behind a fill");
+    check_pinned(result, wanted, size, "what the slot left, behind a fill");
   }
 }
 

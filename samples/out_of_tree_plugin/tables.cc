@@ -29,11 +29,11 @@ struct Device {
   bool conformance;
 };
 
-Device& object(keel_plugin_device* handle) {
+Device& open_device(keel_plugin_device* handle) {
   return *reinterpret_cast<Device*>(handle);
 }
 Memory& memory_of(keel_plugin_device* handle) {
-  return object(handle).memory;
+  return open_device(handle).memory;
 }
 SharedEvent& shared(keel_plugin_event* handle) {
   return *reinterpret_cast<SharedEvent*>(handle);
@@ -108,7 +108,7 @@ keel_status device_open(keel_plugin_instance* instance, uint32_t, keel_plugin_de
 }
 
 void device_close(keel_plugin_device* device) {
-  delete &object(device);
+  delete &open_device(device);
 }
 
 keel_status device_memory_info(keel_plugin_device* device, uint64_t* out_free,
@@ -141,7 +141,7 @@ keel_status memory_free(keel_plugin_device* device, keel_memory_kind, void* poin
 keel_status stream_create(keel_plugin_device* device, int32_t /*priority*/,
                           keel_plugin_stream** out_stream) {
   return kit::guard([&] {
-    *out_stream = reinterpret_cast<keel_plugin_stream*>(new Stream(object(device).conformance));
+    *out_stream = reinterpret_cast<keel_plugin_stream*>(new Stream(open_device(device).conformance));
     return keel_status{KEEL_OK};
   });
 }
