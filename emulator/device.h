@@ -35,10 +35,10 @@ struct DeviceOptions {
   bool pageable_async = false;
   // A failure of work on any stream loses the device, as on chips whose context dies of it.
   bool failure_is_loss = false;
-  // Work may be made to fail or wait through the plugin's test table.
-  bool conformance = false;
   // Other processes can be given a part in its memory.
   bool shareable = false;
+  // Work may be made to fail or wait through the plugin's test table.
+  bool conformance = false;
   std::optional<Profile> profile;  // none: as fast as the host
   std::vector<Fault> faults;
 };

@@ -78,11 +78,11 @@ class Device {
   ArenaPool pinned_memory_;
   ThreadPool pool_;
   ParkingLot parking_lot_;
+  std::mutex imports_mutex_;
+  std::map<std::pair<uint64_t, uint64_t>, ImportedObject> imports_;
   const bool conformance_;
   std::mutex holds_mutex_;
   std::deque<Event> holds_;
-  std::mutex imports_mutex_;
-  std::map<std::pair<uint64_t, uint64_t>, ImportedObject> imports_;
 };
 
 }  // namespace keel::cpu
