@@ -7,11 +7,10 @@
 #include <atomic>
 #include <cstring>
 #include <deque>
-#include <span>
 
 #include "conformance/harness.h"
-#include "conformance/kernel_binaries.h"
 #include "conformance/table_bench.h"
+#include "conformance/table_kernel.h"
 
 namespace keel::conformance {
 
@@ -272,55 +271,20 @@ void device_lost(const Context& context) {
 
 // Chips that check the addresses of a kernel's accesses end the context, and no more, where one is
 // not mapped: those whose binaries are CUBINs. A device of others is left alone.
-class BadKernel {
- public:
-  explicit BadKernel(const Context& context) : context_(context) {
-    const PluginDevice& device = device_of(context);
-    const keel_kernel_table* const table = device.plugin().kernel;
-    for (const KernelSet& set : kernel_sets()) {
-      if (set.format != KEEL_BINARY_CUBIN) continue;
-      const std::span<const std::byte> module = set.number.module;
-      if (observe_status(table->load(device.get(), set.format, module.data(), module.size(),
-                                     &module_)) != KEEL_OK) {
-        continue;
-      }
-      need(table->find(module_, set.number.name, &kernel_), "kernel.find");
-      return;
-    }
-    unsupported("failures: untested, as the suite knows no kernel that fails on such a device");
-  }
-  // The module goes with the device, whose work may not be over.
-  void launch(keel_plugin_stream* stream, const std::byte* result) const {
-    const uint32_t first = 0;
-    const std::array<const void*, 2> arguments = {&result, &first};
-    const std::array<uint32_t, 2> sizes = {sizeof(result), sizeof(first)};
-    keel_launch launch = KEEL_STRUCT_INIT(keel_launch, KEEL_STRUCT_LAUNCH);
-    for (uint32_t axis = 0; axis < 3; ++axis) launch.grid[axis] = launch.block[axis] = 1;
-    launch.block[0] = 128;
-    launch.argument_count = 2;
-    launch.arguments = arguments.data();
-    launch.argument_sizes = sizes.data();
-    need(device_of(context_).plugin().kernel->launch(stream, kernel_, &launch), "kernel.launch");
-  }
-
- private:
-  const Context& context_;
-  keel_plugin_module* module_ = nullptr;
-  keel_plugin_kernel* kernel_ = nullptr;
-};
-
 void unmapped_address(const Context& context) {
   TableBench bench(context, 2);
   std::byte* const device = bench.memory(kBytes);
   std::byte* const pinned = bench.memory(kBytes, KEEL_MEMORY_PINNED);
   keel_plugin_event* const before = bench.event();
   keel_plugin_event* const behind = bench.event();
-  const BadKernel kernel(context);
+  const TableKernel kernel(
+      bench.context(), [](const KernelSet& set) { return set.format == KEEL_BINARY_CUBIN; },
+      "failures: untested, as the suite knows no kernel that fails on such a device");
   note("failures: real");
-  kernel.launch(bench.stream(0), device);  // one that may
+  kernel.launch(bench.stream(0), device, TableKernel::kBlock, 0);  // one that may
   bench.record(before, 0);
   bench.settle();
-  kernel.launch(bench.stream(0), device + (uint64_t{1} << 34));
+  kernel.launch(bench.stream(0), device + (uint64_t{1} << 34), TableKernel::kBlock, 0);
   bench.record(behind, 0);
   const keel_status failure = bench.poll(behind);
   check(failure != KEEL_OK, "a kernel that wrote to an address that is not mapped did not fail");

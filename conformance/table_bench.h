@@ -71,7 +71,9 @@ class TableBench {
   void wait_event(uint32_t index, keel_plugin_event* event, Where where = Where::current()) const;
   // An answer of event_query, observed.
   keel_status query(keel_plugin_event* event, Where where = Where::current()) const;
-  // Polls |event| until it is anything but not ready.
+  // Asks for |event| until it is anything but not ready, on any thread, and observes nothing.
+  keel_status await(keel_plugin_event* event) const;
+  // The same, observed.
   keel_status poll(keel_plugin_event* event, Where where = Where::current()) const;
 
  private:
