@@ -367,9 +367,7 @@ void short_lived(const Context& context) {
     if (tally.first() != KEEL_OK) break;
     tally.add(table.fill(bench.stream(i % 2), device, &i, sizeof(i), 4096));
     tally.add(table.event_record(event, bench.stream(i % 2)));
-    keel_status done = judging() ? KEEL_OK : table.event_query(event);
-    const int64_t end = steady_now() + context.environment.wait_ns;
-    while (done == KEEL_NOT_READY && steady_now() < end) done = table.event_query(event);
+    const keel_status done = bench.await(event);
     tally.add(done);
     if (done != KEEL_NOT_READY) table.event_destroy(event);
   }

@@ -9,6 +9,7 @@
 
 #include "conformance/harness.h"
 #include "conformance/table_bench.h"
+#include "conformance/table_kernel.h"
 
 namespace keel::conformance {
 
@@ -119,6 +120,36 @@ void enqueue_slot(const Context& context, Slot slot) {
   } else {
     check_pinned(result, wanted, size, "what the slot left, behind a fill");
   }
+}
+
+void enqueue_launch(const Context& context) {
+  constexpr uint32_t kFirst = 7;
+  constexpr uint64_t kWords = kBytes / sizeof(uint32_t);
+  TableBench bench(context, 1);
+  const TableKernel kernel(
+      bench.context(), [](const KernelSet&) { return true; },
+      "the suite has no kernel in a format that the device takes");
+  std::byte* const device = bench.memory(kBytes);
+  std::byte* const result = stale_pinned(bench, kBytes);
+  bench.settle();
+  std::vector<std::byte> early;
+  bench.behind_work(0, [&] {
+    write_host(result, words(kStale, kBytes));
+    bench.fill(0, device, kWord, kBytes);
+    kernel.launch(bench.stream(0), device, kWords, kFirst);
+    bench.copy(0, KEEL_COPY_DEVICE_TO_HOST, result, device, kBytes);
+    bench.fill(0, device, kStale, kBytes);
+    early = read_host(result, kBytes);
+  });
+  compare(early, words(kStale, kBytes), "a download behind work that is not done, before its turn");
+  bench.settle();
+  std::vector<std::byte> wanted(kBytes);
+  for (uint32_t i = 0; i < kWords; ++i) {
+    const uint32_t word = kWord + i + kFirst;
+    std::memcpy(&wanted[i * sizeof(word)], &word, sizeof(word));
+  }
+  compare(read_host(result, kBytes), wanted, "what a launch left, behind a fill");
+  kernel.unload();
 }
 
 // record and stream_wait_event, often, and creation and destruction beside work.
@@ -394,11 +425,7 @@ void recreated(const Context& context) {
     statuses.add(bench.table().fill(stream, device, &word, sizeof(word), size));
     statuses.add(bench.table().copy(stream, KEEL_COPY_DEVICE_TO_HOST, result, device, size));
     statuses.add(bench.table().event_record(event, stream));
-    keel_status done = judging() ? KEEL_OK : bench.table().event_query(event);
-    const int64_t end = steady_now() + context.environment.wait_ns;
-    while (done == KEEL_NOT_READY && steady_now() < end) {
-      done = bench.table().event_query(event);
-    }
+    const keel_status done = bench.await(event);
     statuses.add(done);
     if (!judging() && std::memcmp(result, words(word, size).data(), size) != 0) ++wrong;
     if (done == KEEL_NOT_READY) break;
@@ -429,6 +456,7 @@ void add_stream_table_cases(const Environment&, std::vector<Case>* cases) {
   add_slot("enqueue/op", Slot::kOp, KEEL_CLAIM_OPS);
   add_slot("enqueue/pageable_upload", Slot::kPageableUpload, KEEL_CLAIM_PAGEABLE_ASYNC);
   add_slot("enqueue/pageable_download", Slot::kPageableDownload, KEEL_CLAIM_PAGEABLE_ASYNC);
+  add("enqueue/launch", enqueue_launch, KEEL_CLAIM_KERNELS);
   add("enqueue/events", enqueue_events);
   add("order/small_and_large", small_and_large);
   add("order/long_chain", long_chain);

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <atomic>
+#include <thread>
 
 #include "conformance/harness.h"
 #include "conformance/table_bench.h"
@@ -194,7 +195,6 @@ void threads_enqueue(const Context& context) {
   }
   std::array<Tally, kThreads> tallies;
   std::array<uint32_t, kThreads> wrong = {};
-  const int64_t wait_ns = context.environment.wait_ns;
   run_threads(kThreads, [&](uint32_t t) {
     keel_plugin_stream* const stream = bench.stream(t);
     for (uint32_t round = 0; round < kRounds && tallies[t].first() == KEEL_OK; ++round) {
@@ -205,9 +205,7 @@ void threads_enqueue(const Context& context) {
       tallies[t].add(
           table.copy(stream, KEEL_COPY_DEVICE_TO_HOST, pinned[t], device[t] + kSize, kSize));
       tallies[t].add(table.event_record(events[t], stream));
-      keel_status done = table.event_query(events[t]);
-      const int64_t end = steady_now() + wait_ns;
-      while (done == KEEL_NOT_READY && steady_now() < end) done = table.event_query(events[t]);
+      const keel_status done = bench.await(events[t]);
       tallies[t].add(done);
       const auto* const got = reinterpret_cast<const uint32_t*>(pinned[t]);
       for (uint64_t i = 0; i < kSize / sizeof(word); ++i) wrong[t] += got[i] != word;
@@ -254,7 +252,10 @@ void threads_ask(const Context& context) {
     const int64_t end = steady_now() + wait_ns;
     for (uint32_t done = 0; done < kEvents && steady_now() < end;) {
       const uint32_t count = recorded.load();
-      if (done >= count) continue;
+      if (done >= count) {
+        std::this_thread::yield();
+        continue;
+      }
       keel_plugin_event* const event = events[count - 1];
       if (has_query) may_wait(table->query(bench.stream(0)));
       if (has_synchronize && thread == 2) may_wait(table->synchronize(bench.stream(0), 20'000));
@@ -286,7 +287,6 @@ void threads_create(const Context& context) {
   const keel_stream_table& table = bench.table();
   std::array<Tally, kThreads> tallies;
   std::byte* const device = bench.memory(kThreads * 4096);
-  const int64_t wait_ns = context.environment.wait_ns;
   run_threads(kThreads, [&](uint32_t t) {
     Tally& tally = tallies[t];
     for (uint32_t i = 0; i < 20 && tally.first() == KEEL_OK; ++i) {
@@ -297,9 +297,7 @@ void threads_create(const Context& context) {
       if (tally.first() != KEEL_OK) return;
       tally.add(table.fill(stream, device + t * 4096, &i, sizeof(i), 4096));
       tally.add(table.event_record(event, stream));
-      keel_status done = table.event_query(event);
-      const int64_t end = steady_now() + wait_ns;
-      while (done == KEEL_NOT_READY && steady_now() < end) done = table.event_query(event);
+      const keel_status done = bench.await(event);
       tally.add(done);
       if (done == KEEL_NOT_READY) return;
       table.event_destroy(event);
