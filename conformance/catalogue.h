@@ -43,6 +43,7 @@ void add_memory_table_cases(const Environment& environment, std::vector<Case>* c
 void add_stream_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_event_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_time_table_cases(const Environment& environment, std::vector<Case>* cases);
+void add_thread_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_failure_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_one_rank_cases(const Environment& environment, std::vector<Case>* cases);
 void add_multi_device_cases(const Environment& environment, std::vector<Case>* cases);

@@ -402,41 +402,6 @@ void waits_hold_up_no_others(const Context& context) {
   bench.settle();
 }
 
-// ---- streams that come and go -------------------------------------------------------------------
-
-void recreated(const Context& context) {
-  constexpr uint32_t kRounds = 100;
-  TableBench bench(context, 1);
-  std::byte* const device = bench.memory(4096);
-  std::byte* const result = stale_pinned(bench, 4096);
-  Tally statuses;
-  uint32_t wrong = 0;
-  const uint64_t size = 4096;
-  const std::vector<std::byte> pattern = words(kWord, size);
-  for (uint32_t round = 0; round < kRounds && statuses.first() == KEEL_OK; ++round) {
-    // Priorities are clamped to what there is.
-    constexpr int32_t kPriorities[] = {0, -1, 1, INT32_MIN, INT32_MAX};
-    keel_plugin_stream* stream = nullptr;
-    keel_plugin_event* event = nullptr;
-    statuses.add(bench.table().create(bench.device(), kPriorities[round % 5], &stream));
-    statuses.add(bench.table().event_create(bench.device(), /*flags=*/0, &event));
-    if (statuses.first() != KEEL_OK) break;
-    const uint32_t word = kWord + round;
-    statuses.add(bench.table().fill(stream, device, &word, sizeof(word), size));
-    statuses.add(bench.table().copy(stream, KEEL_COPY_DEVICE_TO_HOST, result, device, size));
-    statuses.add(bench.table().event_record(event, stream));
-    const keel_status done = bench.await(event);
-    statuses.add(done);
-    if (!judging() && std::memcmp(result, words(word, size).data(), size) != 0) ++wrong;
-    if (done == KEEL_NOT_READY) break;
-    bench.table().event_destroy(event);
-    bench.table().destroy(stream);
-  }
-  need(statuses.first(), "a stream made, used and destroyed, and again");
-  wrong = observe(wrong);
-  check(wrong == 0, fmt::format("{} of {} streams left wrong bytes", wrong, kRounds));
-}
-
 }  // namespace
 
 void add_stream_table_cases(const Environment&, std::vector<Case>* cases) {
@@ -465,7 +430,6 @@ void add_stream_table_cases(const Environment&, std::vector<Case>* cases) {
   add("waits/chain_of_streams", chain_of_streams);
   add("waits/for_done", wait_for_done);
   add("waits/hold_up_no_others", waits_hold_up_no_others);
-  add("streams/recreated", recreated);
 }
 
 }  // namespace keel::conformance
