@@ -36,6 +36,10 @@ std::vector<Case> make_catalogue(const Environment& environment) {
   add_host_table_cases(environment, &cases);
   add_export_table_cases(environment, &cases);
   add_stream_table_cases(environment, &cases);
+  add_event_table_cases(environment, &cases);
+  add_time_table_cases(environment, &cases);
+  add_thread_table_cases(environment, &cases);
+  add_failure_table_cases(environment, &cases);
   std::stable_sort(cases.begin(), cases.end(), [](const Case& one, const Case& other) {
     return level_of(one.id) < level_of(other.id);
   });

@@ -211,14 +211,16 @@ TEST_F(Conform, CrashIsACrashAndTheRestIsRun) {
   const char* const sanitizer = std::getenv("ASAN_OPTIONS");
   const std::string options = sanitizer == nullptr ? "" : sanitizer + std::string(":");
   setenv("ASAN_OPTIONS", (options + "handle_segv=0").c_str(), 1);
-  EXPECT_EQ(run("crash", "--level core,async"), 1);
+  EXPECT_EQ(run("crash", "--level core"), 0) << output_;
+  EXPECT_EQ(level("core").at("certified"), true) << output_;
+  // Orders and times: nearly every case on the tables has two streams.
+  EXPECT_EQ(run("crash", "--filter 'async/[ot][ri]*/*'"), 1);
   const Json crashed = find("async/order/by_event");
   EXPECT_EQ(crashed.at("outcome"), "crash") << output_;
   EXPECT_NE(crashed.at("message").get<std::string>().find("signal 11"), std::string::npos)
       << crashed;
   EXPECT_NE(crashed.at("message").get<std::string>().find("\nstream.create(0x"), std::string::npos)
       << crashed;
-  EXPECT_EQ(level("core").at("certified"), true) << output_;
   EXPECT_EQ(outcome("async/timing/monotone"), "pass");
 }
 

@@ -48,23 +48,49 @@ std::unique_ptr<PluginDevice> PluginDevice::open(const std::string& path, uint32
                                                  std::string* error) {
   const keel_plugin* const plugin = query(path, error);
   if (plugin == nullptr) return nullptr;
-  std::unique_ptr<PluginDevice> made(new PluginDevice(*plugin));
+  const auto settings = KEEL_STRUCT_INIT(keel_instance_settings, KEEL_STRUCT_INSTANCE_SETTINGS);
+  auto made = open(*plugin, ordinal, settings, error);
+  if (made == nullptr) *error = path + ": " + *error;
+  return made;
+}
+
+std::unique_ptr<PluginDevice> PluginDevice::open(const keel_plugin& plugin, uint32_t ordinal,
+                                                 const keel_instance_settings& settings,
+                                                 std::string* error) {
+  std::unique_ptr<PluginDevice> made(new PluginDevice(plugin, ordinal));
   const auto failed = [&](keel_status status, const char* call) {
     if (status == KEEL_OK) return false;
-    *error = fmt::format("{}: {}: {}: {}", path, call, keel_status_name(status), t_text);
+    *error = fmt::format("{}: {}: {}", call, keel_status_name(status), t_text);
     return true;
   };
-  const auto settings = KEEL_STRUCT_INIT(keel_instance_settings, KEEL_STRUCT_INSTANCE_SETTINGS);
   made->info_.header = kit::header<keel_device_info>(KEEL_STRUCT_DEVICE_INFO);
-  const keel_device_table& table = *plugin->device;
+  const keel_device_table& table = *plugin.device;
   uint32_t count = 0;  // what is asked for first, as some find their devices then
-  if (failed(plugin->create_instance(&settings, &made->instance_), "create_instance") ||
+  if (failed(plugin.create_instance(&settings, &made->instance_), "create_instance") ||
       failed(table.count(made->instance_, &count), "device.count") ||
       failed(table.info(made->instance_, ordinal, &made->info_), "device.info") ||
       failed(table.open(made->instance_, ordinal, &made->device_), "device.open")) {
     return nullptr;
   }
   return made;
+}
+
+std::unique_ptr<PluginDevice> PluginDevice::open_for_tests(std::string* error) const {
+  const char* const key = "conformance";
+  const char* const value = "1";
+  auto settings = KEEL_STRUCT_INIT(keel_instance_settings, KEEL_STRUCT_INSTANCE_SETTINGS);
+  settings.count = 1;
+  settings.keys = &key;
+  settings.values = &value;
+  return open(plugin_, ordinal_, settings, error);
+}
+
+const keel_test_table* PluginDevice::test_table() const {
+  for (auto* link = static_cast<const keel_header*>(plugin_.header.next); link != nullptr;
+       link = static_cast<const keel_header*>(link->next)) {
+    if (link->type == KEEL_STRUCT_TEST_TABLE) return reinterpret_cast<const keel_test_table*>(link);
+  }
+  return nullptr;
 }
 
 std::unique_ptr<PluginDevice> PluginDevice::stand_in(const keel_device_info& info) {

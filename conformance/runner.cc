@@ -237,11 +237,12 @@ std::vector<std::string> copy_of(Ids ids) {
 }
 
 // How many of |ids| are of the first one's level, and go the same way to the plugin: a worker runs
-// no others.
+// no others. One that runs alone is all of its stretch.
 size_t length_of_stretch(Ids ids) {
   size_t length = 1;
+  if (runs_alone(ids[0])) return length;
   while (length < ids.size() && level_of(ids[length]) == level_of(ids[0]) &&
-         is_on_tables(ids[length]) == is_on_tables(ids[0])) {
+         is_on_tables(ids[length]) == is_on_tables(ids[0]) && !runs_alone(ids[length])) {
     ++length;
   }
   return length;

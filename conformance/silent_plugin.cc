@@ -91,8 +91,16 @@ constexpr keel_ccl_table kCcl = {
     silent,  // split
 };
 
+constexpr keel_test_table kTest = {
+    kit::header<keel_test_table>(KEEL_STRUCT_TEST_TABLE),
+    silent,  // fail_work
+    silent,  // hold
+    gone,    // release
+    silent,  // lose_device
+};
+
 constexpr keel_plugin kPlugin = {
-    kit::header<keel_plugin>(KEEL_STRUCT_PLUGIN),
+    {sizeof(keel_plugin), KEEL_STRUCT_PLUGIN, &kTest},
     KEEL_ABI_MAJOR,
     0,
     "silent",

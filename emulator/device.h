@@ -37,6 +37,8 @@ struct DeviceOptions {
   bool failure_is_loss = false;
   // Other processes can be given a part in its memory.
   bool shareable = false;
+  // Work may be made to fail or wait through the plugin's test table.
+  bool conformance = false;
   std::optional<Profile> profile;  // none: as fast as the host
   std::vector<Fault> faults;
 };

@@ -29,6 +29,7 @@ static_assert(sizeof(keel_kernel_table) == 16 + 4 * 8);
 static_assert(sizeof(keel_op_table) == 16 + 2 * 8);
 static_assert(sizeof(keel_ccl_table) == 16 + 11 * 8);
 static_assert(sizeof(keel_ccl_info) == 88);
+static_assert(sizeof(keel_test_table) == 16 + 4 * 8);
 static_assert(sizeof(keel_plugin) == 16 + 8 + 11 * 8);
 static_assert(offsetof(keel_plugin, device) == 16 + 8 + 5 * 8);
 static_assert(sizeof(keel_stream) == 8);

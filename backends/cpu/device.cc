@@ -48,16 +48,24 @@ void repeat(char* destination, uint64_t pattern_size, uint64_t size) {
 
 }  // namespace
 
-Device::Device(int cores, uint64_t memory_limit, bool guarded)
+Device::Device(int cores, uint64_t memory_limit, bool guarded, bool conformance)
     : space_(guarded),
       host_space_(/*guarded=*/false),
       budget_(memory_limit),
       device_memory_(space_, budget_),
       pinned_memory_(host_space_, budget_),
-      pool_(cores) {}
+      pool_(cores),
+      conformance_(conformance) {}
 
 Device::~Device() {
   for (const auto& [object, imported] : imports_) space_.unmap(imported.mapping);
+}
+
+Event& Device::make_hold() {
+  const std::lock_guard lock(holds_mutex_);
+  Event& event = holds_.emplace_back(parking_lot_, /*timing=*/false);
+  event.arm();
+  return event;
 }
 
 keel_status Device::allocate(keel_memory_kind kind, uint64_t size, void** out_pointer) {

@@ -5,6 +5,7 @@
 #include <keel/abi.h>
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -26,7 +27,8 @@ struct Import {
 class Device {
  public:
   // |memory_limit| in bytes, for device and pinned memory together.
-  Device(int cores, uint64_t memory_limit, bool guarded);
+  // |conformance|: of an instance whose work may be made to fail or wait.
+  Device(int cores, uint64_t memory_limit, bool guarded, bool conformance = false);
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -34,6 +36,10 @@ class Device {
   ThreadPool& pool() { return pool_; }
   ParkingLot& parking_lot() { return parking_lot_; }
   bool guarded() const { return space_.guarded(); }
+  bool conformance() const { return conformance_; }
+  // An event that holds back streams until the caller completes it. It lives as long as the
+  // device: nothing says when the last stream is past it.
+  Event& make_hold();
 
   keel_status allocate(keel_memory_kind kind, uint64_t size, void** out_pointer);
   keel_status release(keel_memory_kind kind, void* pointer);
@@ -74,6 +80,9 @@ class Device {
   ParkingLot parking_lot_;
   std::mutex imports_mutex_;
   std::map<std::pair<uint64_t, uint64_t>, ImportedObject> imports_;
+  const bool conformance_;
+  std::mutex holds_mutex_;
+  std::deque<Event> holds_;
 };
 
 }  // namespace keel::cpu

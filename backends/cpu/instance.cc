@@ -66,16 +66,19 @@ keel_status Instance::create(const keel_instance_settings* settings,
                              std::unique_ptr<Instance>* out_instance) {
   uint32_t devices = 1;
   uint32_t cores = 0;
+  uint32_t conformance = 0;
   struct Setting {
     std::string_view key;
-    const char* variable;
+    const char* variable;  // NULL: none
     uint32_t limit;
     uint32_t* value;
   };
   const Setting known[] = {{"devices", "KEEL_CPU_DEVICES", kMaxDevices, &devices},
-                           {"cores", "KEEL_CPU_CORES", kMaxCores, &cores}};
+                           {"cores", "KEEL_CPU_CORES", kMaxCores, &cores},
+                           {"conformance", nullptr, 1, &conformance}};
 
   for (const Setting& setting : known) {
+    if (setting.variable == nullptr) continue;
     const char* const text = secure_getenv(setting.variable);
     if (text == nullptr || *text == '\0') continue;
     const keel_status status = parse(setting.variable, text, setting.limit, setting.value);
@@ -99,6 +102,7 @@ keel_status Instance::create(const keel_instance_settings* settings,
   instance->cores_ = cores != 0 ? cores : std::max(1u, usable_cores() / devices);
   instance->memory_bytes_ = physical_memory() / devices;
   instance->guarded_ = guard != nullptr && std::string_view(guard) == "1";
+  instance->conformance_ = conformance == 1;
   *out_instance = std::move(instance);
   return KEEL_OK;
 }
@@ -125,7 +129,7 @@ void Instance::describe(keel_device_info* out_info) const {
 }
 
 std::unique_ptr<Device> Instance::open() const {
-  return std::make_unique<Device>(static_cast<int>(cores_), memory_bytes_, guarded_);
+  return std::make_unique<Device>(static_cast<int>(cores_), memory_bytes_, guarded_, conformance_);
 }
 
 }  // namespace keel::cpu

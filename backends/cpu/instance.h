@@ -16,6 +16,7 @@ namespace keel::cpu {
 //   devices  KEEL_CPU_DEVICES  1 to 64, default 1
 //   cores    KEEL_CPU_CORES    cores of each device, 1 to 1024; default its equal
 //                              share of the process's cores, at least 1
+//   conformance              1: the functions of keel_test_table work
 // Devices may together use more cores than there are. KEEL_CPU_GUARD=1 puts device
 // memory out of the host's reach (see AddressSpace).
 class Instance {
@@ -35,6 +36,7 @@ class Instance {
   uint32_t cores_ = 1;
   uint64_t memory_bytes_ = 0;  // of each device
   bool guarded_ = false;
+  bool conformance_ = false;
 };
 
 }  // namespace keel::cpu

@@ -15,6 +15,7 @@
 #include "backends/cpu/module.h"
 #include "backends/cpu/ops.h"
 #include "backends/cpu/stream.h"
+#include "backends/cpu/test_table.h"
 
 namespace keel::cpu {
 namespace {
@@ -384,7 +385,7 @@ void destroy_instance(keel_plugin_instance* instance) {
 }
 
 constexpr keel_plugin kPlugin = {
-    .header = kit::header<keel_plugin>(KEEL_STRUCT_PLUGIN),
+    .header = {sizeof(keel_plugin), KEEL_STRUCT_PLUGIN, &kTestTable},
     .abi_major = KEEL_ABI_MAJOR,
     .reserved = 0,
     .name = "cpu",

@@ -13,6 +13,7 @@
 #include "backends/sim/handles.h"
 #include "backends/sim/instance.h"
 #include "backends/sim/settings.h"
+#include "backends/sim/test_table.h"
 #include "emulator/completion.h"
 #include "emulator/device.h"
 #include "emulator/event.h"
@@ -346,7 +347,7 @@ void destroy_instance(keel_plugin_instance* instance) {
 }
 
 constexpr keel_plugin kPlugin = {
-    .header = kit::header<keel_plugin>(KEEL_STRUCT_PLUGIN),
+    .header = {sizeof(keel_plugin), KEEL_STRUCT_PLUGIN, &kTestTable},
     .abi_major = KEEL_ABI_MAJOR,
     .reserved = 0,
     .name = "sim",

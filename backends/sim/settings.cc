@@ -13,9 +13,9 @@
 namespace keel::sim {
 namespace {
 
-constexpr std::string_view kKeys[] = {"devices",      "profile",        "memory_mib",
-                                      "single_queue", "pageable_async", "delay_us",
-                                      "seed",         "faults",         "ccl"};
+constexpr std::string_view kKeys[] = {
+    "devices",  "profile", "memory_mib", "single_queue", "pageable_async",
+    "delay_us", "seed",    "faults",     "ccl",          "conformance"};
 
 using Values = emulator::SettingValues;
 
@@ -88,13 +88,16 @@ keel_status read_settings(const keel_instance_settings* given, Settings* out_set
   emulator::ChipSettings chips;
   chips.devices = values.contains("profile") ? 1 : 0;
   uint64_t pageable_async = 0;
+  uint64_t conformance = 0;
   emulator::Status taken = emulator::take_chip_settings(&values, &chips);
   if (taken.ok()) taken = emulator::take_number(&values, "pageable_async", 0, 1, &pageable_async);
+  if (taken.ok()) taken = emulator::take_number(&values, "conformance", 0, 1, &conformance);
   if (!taken.ok()) return kit::fail(KEEL_INVALID_ARGUMENT, "sim: %s", taken.text().c_str());
   Settings settings;
   settings.devices = chips.devices;
   settings.device = std::move(chips.device);
   settings.device.pageable_async = pageable_async != 0;
+  settings.device.conformance = conformance != 0;
   if (const auto types = values.find("ccl"); types != values.end()) {
     status = read_types(types->second, &settings.ccl);
     if (status != KEEL_OK) return status;

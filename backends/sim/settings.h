@@ -25,6 +25,7 @@ namespace keel::sim {
 //   ccl             what its own library of collectives computes in: "none" (there is no such
 //                   library), "all", or names with commas, as in float32,bfloat16; default all
 //                   but int16, uint16, float64 and the 8-bit floats
+//   conformance     0, 1    the functions of keel_test_table work
 struct Settings {
   uint32_t devices = 0;
   emulator::ccl::TypeSet ccl = emulator::ccl::kUsualTypes;

@@ -242,6 +242,7 @@ enum {
   KEEL_STRUCT_LAUNCH = 15,
   KEEL_STRUCT_CCL_CALL = 16,
   KEEL_STRUCT_CCL_INFO = 17,
+  KEEL_STRUCT_TEST_TABLE = 18,
   /* structs of keel.h */
   KEEL_STRUCT_INIT_OPTIONS = 64,
   KEEL_STRUCT_BACKEND_INFO = 65,
@@ -272,6 +273,7 @@ typedef struct keel_plugin_module keel_plugin_module;
 typedef struct keel_plugin_kernel keel_plugin_kernel;
 typedef struct keel_plugin_import keel_plugin_import;
 typedef struct keel_plugin_comm keel_plugin_comm;
+typedef struct keel_plugin_hold keel_plugin_hold;
 
 /* Called once when what it was asked for is done or has failed. It may run on
  * any thread, must return quickly, and must not call the plugin. */
@@ -289,7 +291,8 @@ typedef struct keel_host {
 
 /* Settings of one instance: |count| pairs of strings. A plugin refuses a key it
  * does not know with KEEL_INVALID_ARGUMENT and names it. "library_folder" is
- * where the vendor's SDK libraries are looked for. */
+ * where the vendor's SDK libraries are looked for; "conformance" = "1" turns on
+ * the keel_test_table of a plugin that has one. */
 typedef struct keel_instance_settings {
   keel_header header;
   uint32_t count;
@@ -719,6 +722,27 @@ typedef struct keel_ccl_table {
   keel_status (*split)(keel_plugin_comm* comm, const uint32_t* ranks, uint32_t world, uint32_t rank,
                        int64_t timeout_ns, keel_plugin_comm** out_comm);
 } keel_ccl_table;
+
+/* ---- failures and waits on demand ----------------------------------------- */
+
+/* Makes work fail, or wait, on demand: for conformance runs on chips where nothing
+ * else can. Optional, in the chain of keel_plugin.header.next. The functions take
+ * objects of an instance with the setting "conformance" = "1", and return
+ * KEEL_FAILED_PRECONDITION for any other. libkeel never calls them. */
+typedef struct keel_test_table {
+  keel_header header;
+  /* Enqueues work that fails with |status| in its turn, or with KEEL_INTERNAL where
+   * the chip knows no such failure, as a kernel that traps would. At least
+   * KEEL_UNAVAILABLE, KEEL_OUT_OF_RANGE and KEEL_INVALID_ARGUMENT are known. */
+  keel_status (*fail_work)(keel_plugin_stream* stream, keel_status status);
+  /* Enqueues work that ends, with success, once release is called. It holds up its
+   * own stream, and those that share a hardware queue with it. */
+  keel_status (*hold)(keel_plugin_stream* stream, keel_plugin_hold** out_hold);
+  /* Once for each hold, from any thread; |hold| is gone afterwards. */
+  void (*release)(keel_plugin_hold* hold);
+  /* Loses the device, as an uncorrectable memory error would. Optional. */
+  keel_status (*lose_device)(keel_plugin_device* device);
+} keel_test_table;
 
 /* ---- the plugin --------------------------------------------------------- */
 

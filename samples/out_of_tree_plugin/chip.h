@@ -72,10 +72,13 @@ class Stream {
  public:
   using Work = std::function<keel_status()>;
 
-  Stream() : thread_([this] { run(); }) {}
+  // |conformance|: of an instance whose work may be made to fail or wait.
+  explicit Stream(bool conformance) : conformance_(conformance), thread_([this] { run(); }) {}
   ~Stream();  // after all work
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
+
+  bool conformance() const { return conformance_; }
 
   // Once some work has failed, no later work runs.
   void enqueue(Work work);
@@ -90,6 +93,7 @@ class Stream {
   void push(std::function<void()> task);
   void run();
 
+  const bool conformance_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> tasks_;

@@ -18,13 +18,23 @@ namespace kit = keel::kit;
 
 namespace {
 
-struct Instance {};
+struct Instance {
+  bool conformance = false;  // whether the test table works
+};
 
 // Shared with the streams that will still touch the event.
 using SharedEvent = std::shared_ptr<Event>;
 
+struct Device {
+  Memory memory;
+  bool conformance;
+};
+
+Device& open_device(keel_plugin_device* handle) {
+  return *reinterpret_cast<Device*>(handle);
+}
 Memory& memory_of(keel_plugin_device* handle) {
-  return *reinterpret_cast<Memory*>(handle);
+  return open_device(handle).memory;
 }
 SharedEvent& shared(keel_plugin_event* handle) {
   return *reinterpret_cast<SharedEvent*>(handle);
@@ -46,16 +56,20 @@ namespace {
 keel_status create_instance(const keel_instance_settings* settings,
                             keel_plugin_instance** out_instance) {
   return kit::guard([&]() -> keel_status {
+    bool conformance = false;
     if (settings != nullptr) {
       const keel_status status = kit::check_extensions(settings->header.next);
       if (status != KEEL_OK) return status;
       // "library_folder" would be accepted here if there were an SDK to open.
-      if (settings->count != 0) {
-        return kit::fail(KEEL_INVALID_ARGUMENT, "tinychip: setting '%s' is not known",
-                         settings->keys[0]);
+      for (uint32_t i = 0; i < settings->count; ++i) {
+        if (std::strcmp(settings->keys[i], "conformance") != 0) {
+          return kit::fail(KEEL_INVALID_ARGUMENT, "tinychip: setting '%s' is not known",
+                           settings->keys[i]);
+        }
+        conformance = std::strcmp(settings->values[i], "1") == 0;
       }
     }
-    *out_instance = reinterpret_cast<keel_plugin_instance*>(new Instance);
+    *out_instance = reinterpret_cast<keel_plugin_instance*>(new Instance{conformance});
     return KEEL_OK;
   });
 }
@@ -97,17 +111,19 @@ keel_status device_info(keel_plugin_instance*, uint32_t ordinal, keel_device_inf
   return KEEL_OK;
 }
 
-keel_status device_open(keel_plugin_instance*, uint32_t ordinal, keel_plugin_device** out_device) {
+keel_status device_open(keel_plugin_instance* instance, uint32_t ordinal,
+                        keel_plugin_device** out_device) {
   const keel_status status = check_ordinal(ordinal);
   if (status != KEEL_OK) return status;
   return kit::guard([&] {
-    *out_device = reinterpret_cast<keel_plugin_device*>(new Memory);
+    const bool conformance = reinterpret_cast<Instance*>(instance)->conformance;
+    *out_device = reinterpret_cast<keel_plugin_device*>(new Device{{}, conformance});
     return keel_status{KEEL_OK};
   });
 }
 
 void device_close(keel_plugin_device* device) {
-  delete &memory_of(device);
+  delete &open_device(device);
 }
 
 keel_status device_memory_info(keel_plugin_device* device, uint64_t* out_free,
@@ -137,10 +153,11 @@ keel_status memory_free(keel_plugin_device* device, keel_memory_kind, void* poin
 
 // ---- streams and events --------------------------------------------------------------------
 
-keel_status stream_create(keel_plugin_device*, int32_t /*priority*/,
+keel_status stream_create(keel_plugin_device* device, int32_t /*priority*/,
                           keel_plugin_stream** out_stream) {
   return kit::guard([&] {
-    *out_stream = reinterpret_cast<keel_plugin_stream*>(new Stream);
+    *out_stream =
+        reinterpret_cast<keel_plugin_stream*>(new Stream(open_device(device).conformance));
     return keel_status{KEEL_OK};
   });
 }
@@ -250,6 +267,37 @@ keel_status op_run(keel_plugin_stream* stream, const keel_op_call* call, void* /
   });
 }
 
+// ---- work that fails or waits on demand, for conformance runs -------------------------------
+
+keel_status check_test(keel_plugin_stream* stream) {
+  if (object(stream).conformance()) return KEEL_OK;
+  return kit::fail(KEEL_FAILED_PRECONDITION, "tinychip: the instance has no conformance=1");
+}
+
+keel_status test_fail_work(keel_plugin_stream* stream, keel_status status) {
+  if (const keel_status refused = check_test(stream); refused != KEEL_OK) return refused;
+  return kit::guard([&] {
+    object(stream).enqueue([status] { return status; });
+    return keel_status{KEEL_OK};
+  });
+}
+
+// A hold is an event that the host finishes.
+keel_status test_hold(keel_plugin_stream* stream, keel_plugin_hold** out_hold) {
+  if (const keel_status refused = check_test(stream); refused != KEEL_OK) return refused;
+  return kit::guard([&] {
+    auto opening = std::make_unique<SharedEvent>(std::make_shared<Event>());
+    object(stream).wait_for(*opening);
+    *out_hold = reinterpret_cast<keel_plugin_hold*>(opening.release());
+    return keel_status{KEEL_OK};
+  });
+}
+
+void test_release(keel_plugin_hold* hold) {
+  const std::unique_ptr<SharedEvent> opening(reinterpret_cast<SharedEvent*>(hold));
+  (*opening)->finish(KEEL_OK);
+}
+
 // ---- tables: a slot that is left NULL is absent, and core does without it ------------------
 
 constexpr keel_device_table kDeviceTable = {
@@ -309,10 +357,18 @@ constexpr keel_op_table kOpTable = {
     .run = op_run,
 };
 
+constexpr keel_test_table kTestTable = {
+    .header = kit::header<keel_test_table>(KEEL_STRUCT_TEST_TABLE),
+    .fail_work = test_fail_work,
+    .hold = test_hold,
+    .release = test_release,
+    .lose_device = nullptr,
+};
+
 }  // namespace
 
 const keel_plugin kPlugin = {
-    .header = kit::header<keel_plugin>(KEEL_STRUCT_PLUGIN),
+    .header = {sizeof(keel_plugin), KEEL_STRUCT_PLUGIN, &kTestTable},
     .abi_major = KEEL_ABI_MAJOR,
     .reserved = 0,
     .name = "tinychip",

@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: Apache-2.0
+// Level async, on the plugin's own tables: what an event says, to whom, how often and when; waits
+// with a deadline, of events and of streams.
+#include <fmt/format.h>
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <deque>
+#include <functional>
+
+#include "conformance/harness.h"
+#include "conformance/table_bench.h"
+
+namespace keel::conformance {
+
+namespace {
+
+constexpr uint64_t kBytes = 2 << 20;
+constexpr uint64_t kTail = 64;
+constexpr uint32_t kWord = 0x5eed0001;
+constexpr uint32_t kStale = 0xbadbadba;
+constexpr int64_t kMillisecond = 1'000'000;
+
+std::vector<std::byte> words(uint32_t word, uint64_t size) {
+  std::vector<std::byte> bytes(size);
+  for (uint64_t i = 0; i < size; i += sizeof(word)) std::memcpy(&bytes[i], &word, sizeof(word));
+  return bytes;
+}
+
+// ---- queries ------------------------------------------------------------------------------
+
+// What was done stays so, what is not stays so, and both at once.
+void query_stays(const Context& context) {
+  constexpr uint32_t kAsked = 200;
+  TableBench bench(context, 2);
+  keel_plugin_event* const done = bench.event();
+  keel_plugin_event* const held = bench.event();
+  bench.record(done, 0);
+  need(bench.poll(done), "event_query");
+  Tally of_done;
+  Tally of_held;
+  const auto ask = [&](keel_plugin_event* event, keel_status wanted, Tally* tally) {
+    const keel_status status = bench.table().event_query(event);
+    if (status != wanted && !judging()) tally->add(status == KEEL_OK ? KEEL_UNKNOWN : status);
+  };
+  bench.behind_work(0, [&] {
+    of_held = {};
+    bench.record(held, 0);
+    for (uint32_t i = 0; i < kAsked; ++i) {
+      ask(done, KEEL_OK, &of_done);
+      ask(held, KEEL_NOT_READY, &of_held);
+    }
+    need_be(KEEL_OK, of_done.first(), "event_query of a finished event, again");
+  });
+  need_be(KEEL_OK, of_held.first(),
+          fmt::format("one of {} queries of an event that is not done", kAsked));
+  bench.settle();
+  for (uint32_t i = 0; i < kAsked; ++i) ask(held, KEEL_OK, &of_held);
+  need_be(KEEL_OK, of_held.first(), "event_query of a finished event, again");
+}
+
+enum class Await { kQuery, kWait, kNotify, kStreamQuery, kSynchronize };
+
+// What a callback of the plugin's has seen.
+struct Heard {
+  std::atomic<uint32_t> count{0};
+  std::atomic<keel_status> status{KEEL_NOT_READY};
+  const std::byte* watched = nullptr;  // kTail bytes of the host's, copied as it is called
+  std::array<std::byte, kTail> seen{};
+
+  static void hear(void* user, keel_status status) {
+    auto& heard = *static_cast<Heard*>(user);
+    if (heard.watched != nullptr) std::memcpy(heard.seen.data(), heard.watched, kTail);
+    heard.status = status;
+    heard.count.fetch_add(1);
+  }
+};
+
+// Waits until |heard| was called |times| in all; for the worker, whose count is then observed.
+uint32_t await_calls(const Context& context, const Heard& heard, uint32_t times,
+                     Where where = Where::current()) {
+  poll([&] { return heard.count.load() >= times ? KEEL_OK : KEEL_NOT_READY; },
+       context.environment.wait_ns / 2, where);
+  return observe(heard.count.load(), where);
+}
+
+// When it says that work is done, the last bytes of the download are there; in both orders of
+// asking and ending.
+void not_early(const Context& context, Await await) {
+  std::deque<Heard> callbacks;  // outlives the streams whose work calls
+  TableBench bench(context, 1);
+  const keel_stream_table* const table = &bench.table();
+  if ((await == Await::kWait && !observe(KEEL_HAS(keel_stream_table, table, event_wait))) ||
+      (await == Await::kStreamQuery && !observe(KEEL_HAS(keel_stream_table, table, query))) ||
+      (await == Await::kSynchronize && !observe(KEEL_HAS(keel_stream_table, table, synchronize)))) {
+    unsupported("the slot is absent");
+  }
+  const int64_t wait_ns = context.environment.wait_ns;
+  std::byte* const device = bench.memory(kBytes);
+  std::byte* const pinned = bench.memory(kBytes, KEEL_MEMORY_PINNED);
+  keel_plugin_event* const event = bench.event();
+  for (uint32_t round = 0; round < 6; ++round) {
+    const uint32_t word = kWord + round;
+    Heard& heard = callbacks.emplace_back();
+    heard.watched = judging() ? nullptr : pinned + kBytes - kTail;
+    write_host(pinned, words(kStale, kBytes));
+    for (uint32_t i = 0; i < 4; ++i) bench.fill(0, device, kStale, kBytes);
+    bench.fill(0, device, word, kBytes);
+    bench.copy(0, KEEL_COPY_DEVICE_TO_HOST, pinned, device, kBytes);
+    if (await != Await::kStreamQuery && await != Await::kSynchronize) bench.record(event, 0);
+    switch (await) {
+      case Await::kQuery:
+        need(bench.poll(event), "event_query");
+        break;
+      case Await::kWait:
+        need(table->event_wait(event, wait_ns), "event_wait");
+        break;
+      case Await::kNotify:
+        need(table->event_notify(event, Heard::hear, &heard), "event_notify");
+        check(await_calls(context, heard, 1) == 1, "event_notify: not one callback");
+        need(heard.status.load(), "the status of event_notify's callback");
+        check_equal(heard.seen, words(word, kTail), "the tail of a download in the callback");
+        break;
+      case Await::kStreamQuery:
+        need(poll([&] { return table->query(bench.stream(0)); }, wait_ns), "stream.query");
+        break;
+      case Await::kSynchronize:
+        need(table->synchronize(bench.stream(0), wait_ns), "stream.synchronize");
+        break;
+    }
+    compare(read_host(pinned + kBytes - kTail, kTail), words(word, kTail),
+            "the tail of a download that is said to be done");
+    bench.settle();
+  }
+}
+
+// ---- waits --------------------------------------------------------------------------------
+
+using WaitCall = std::function<keel_status(int64_t timeout_ns)>;
+
+WaitCall wait_call(const TableBench& bench, bool of_event, keel_plugin_event* event) {
+  const keel_stream_table* const table = &bench.table();
+  if (of_event ? !observe(KEEL_HAS(keel_stream_table, table, event_wait))
+               : !observe(KEEL_HAS(keel_stream_table, table, synchronize))) {
+    unsupported("the slot is absent");
+  }
+  if (of_event) return [=](int64_t timeout_ns) { return table->event_wait(event, timeout_ns); };
+  return [&bench, table](int64_t timeout_ns) {
+    return table->synchronize(bench.stream(0), timeout_ns);
+  };
+}
+
+// A deadline before the end: KEEL_TIMED_OUT, not before the time is over, and while the work goes
+// on, which behind_work looks at.
+void wait_times_out(const Context& context, bool of_event) {
+  TableBench bench(context, 1);
+  keel_plugin_event* const event = bench.event();
+  const WaitCall wait = wait_call(bench, of_event, event);
+  for (const int64_t timeout_ns : {int64_t{0}, 10 * kMillisecond}) {
+    keel_status status = KEEL_OK;
+    int64_t waited_ns = 0;
+    bench.behind_work(0, [&] {
+      bench.record(event, 0);
+      const int64_t start = observe_now();
+      status = observe_status(wait(timeout_ns));
+      waited_ns = observe_now() - start;
+    });
+    need_be(KEEL_TIMED_OUT, status,
+            fmt::format("a wait of {} ms for work that is not done", timeout_ns / kMillisecond));
+    check(waited_ns >= timeout_ns / 2,
+          fmt::format("a wait of {} ns timed out after {} ns", timeout_ns, waited_ns));
+    need(wait(context.environment.wait_ns), "the wait after one that timed out");
+    need(wait(0), "a wait of no time for what is done");
+    need(wait(timeout_ns), "another wait for what is done");
+    bench.settle();
+  }
+}
+
+// A deadline beyond the end: the wait ends with the work. The lower 32 bits of the first are next
+// to nothing; the second does not fit behind the time of now.
+void wait_lasts(const Context& context, bool of_event) {
+  TableBench bench(context, 1);
+  keel_plugin_event* const event = bench.event();
+  const WaitCall wait = wait_call(bench, of_event, event);
+  for (const int64_t timeout_ns : {(int64_t{1} << 32) + 1000, (int64_t{1} << 40), INT64_MAX}) {
+    bench.occupy(0);
+    bench.record(event, 0);
+    const int64_t start = observe_now();
+    const keel_status status = observe_status(wait(timeout_ns));
+    const int64_t waited_ns = observe_now() - start;
+    need(status, fmt::format("a wait of up to {} ns, after {} ns", timeout_ns, waited_ns));
+    need(bench.query(event), "event_query after a wait");
+    bench.settle();
+  }
+}
+
+// Whoever waits is woken, however close the end of the work is to the wait, and however many wait.
+void waits_wake(const Context& context, bool of_event) {
+  constexpr uint32_t kThreads = 4;
+  constexpr uint32_t kRounds = 25;
+  TableBench bench(context, 1);
+  std::byte* const device = bench.memory(kBytes);
+  keel_plugin_event* const event = bench.event();
+  const WaitCall wait = wait_call(bench, of_event, event);
+  const int64_t patience = context.environment.wait_ns / 2;
+  for (uint32_t round = 0; round < kRounds + 2; ++round) {
+    if (round < kRounds) {
+      bench.fill(0, device, round, 4 + (round % 5) * (kBytes / 8));
+    } else {
+      bench.occupy(0);
+    }
+    bench.record(event, 0);
+    std::array<keel_status, kThreads> statuses = {};
+    run_threads(kThreads, [&](uint32_t i) { statuses[i] = wait(patience); });
+    Tally tally;
+    for (const keel_status status : statuses) tally.add(status);
+    const keel_status state = bench.query(event);
+    need(tally.first(),
+         fmt::format("a wait of {} ms, by one of {} threads, round {}; the event "
+                     "itself then said {}",
+                     patience / kMillisecond, kThreads, round, keel_status_name(state)));
+  }
+  bench.settle();
+}
+
+// Answers of the stream itself.
+void stream_query(const Context& context) {
+  TableBench bench(context, 2);
+  const keel_stream_table* const table = &bench.table();
+  if (!observe(KEEL_HAS(keel_stream_table, table, query))) unsupported("the slot is absent");
+  need(table->query(bench.stream(0)), "stream.query of an unused stream");
+  for (uint32_t round = 0; round < 2; ++round) {
+    keel_status state = KEEL_OK;
+    bench.behind_work(0, [&] { state = observe_status(table->query(bench.stream(0))); });
+    need_be(KEEL_NOT_READY, state, "stream.query of a stream with work that is not done");
+    need(poll([&] { return table->query(bench.stream(0)); }, context.environment.wait_ns),
+         "stream.query, polled");
+    need(table->query(bench.stream(1)), "stream.query of an unused stream");
+    bench.settle();
+  }
+}
+
+// ---- notifications ------------------------------------------------------------------------
+
+// One callback each, of an event that is done and of one that is not, of one that is recorded
+// again, and of two that are asked for.
+void notified_once(const Context& context) {
+  std::deque<Heard> callbacks;  // outlives the streams whose work calls
+  TableBench bench(context, 1);
+  keel_plugin_event* const event = bench.event();
+  const keel_stream_table& table = bench.table();
+  for (uint32_t round = 0; round < 3; ++round) {
+    Heard* first = nullptr;
+    Heard* second = nullptr;
+    uint32_t early = 0;
+    bench.behind_work(0, [&] {
+      first = &callbacks.emplace_back();
+      second = &callbacks.emplace_back();
+      bench.record(event, 0);
+      need(table.event_notify(event, Heard::hear, first), "event_notify");
+      need(table.event_notify(event, Heard::hear, second), "event_notify, a second");
+      early = observe(first->count.load() + second->count.load());
+    });
+    check(early == 0, "event_notify: a callback of an event that is not done");
+    bench.settle();
+    check(await_calls(context, *first, 1) == 1, "event_notify: not one callback");
+    check(await_calls(context, *second, 1) == 1, "event_notify: not one callback of the second");
+    need(first->status.load(), "the status of a callback");
+    need(second->status.load(), "the status of the second callback");
+    Heard& late = callbacks.emplace_back();
+    need(table.event_notify(event, Heard::hear, &late), "event_notify of what is done");
+    check(await_calls(context, late, 1) == 1,
+          "event_notify of an event that is done: not one callback at once");
+    need(late.status.load(), "the status of a callback of what was done");
+    check(observe(first->count.load() + second->count.load()) == 2,
+          "event_notify: a callback came again");
+  }
+}
+
+// Many at once, of several streams, asked for from several threads; events are destroyed as soon
+// as they were heard of.
+void many_notified(const Context& context) {
+  constexpr uint32_t kThreads = 4;
+  constexpr uint32_t kEach = 100;
+  std::vector<Heard> heard(kThreads * kEach);  // outlives the streams whose work calls
+  TableBench bench(context, kThreads);
+  const keel_stream_table& table = bench.table();
+  std::byte* const device = bench.memory(kThreads * 4096);
+  std::vector<keel_plugin_event*> events(heard.size());
+  Tally made;
+  for (keel_plugin_event*& event : events) {
+    made.add(table.event_create(bench.device(), /*flags=*/0, &event));
+  }
+  need(made.first(), fmt::format("{} events", events.size()));
+  std::array<Tally, kThreads> tallies;
+  run_threads(kThreads, [&](uint32_t thread) {
+    Tally& tally = tallies[thread];
+    for (uint32_t i = 0; i < kEach; ++i) {
+      const uint32_t at = thread * kEach + i;
+      tally.add(table.fill(bench.stream(thread), device + thread * 4096, &i, sizeof(i), 4096));
+      tally.add(table.event_record(events[at], bench.stream(thread)));
+      if (i % 3 == 0) continue;  // these are asked for in one go
+      tally.add(table.event_notify(events[at], Heard::hear, &heard[at]));
+    }
+    for (uint32_t i = 0; i < kEach; i += 3) {
+      const uint32_t at = thread * kEach + i;
+      tally.add(table.event_notify(events[at], Heard::hear, &heard[at]));
+    }
+  });
+  for (const Tally& tally : tallies) need(tally.first(), "work, events and event_notify");
+  bench.settle();
+  const auto count = [&] {
+    uint32_t calls = 0;
+    for (const Heard& each : heard) calls += each.count.load();
+    return calls;
+  };
+  poll([&] { return count() >= heard.size() ? KEEL_OK : KEEL_NOT_READY; },
+       context.environment.wait_ns / 2);
+  uint32_t not_once = 0;
+  Tally statuses;
+  for (const Heard& each : heard) {
+    if (each.count.load() != 1) ++not_once;
+    if (!judging()) statuses.add(each.status.load());
+  }
+  not_once = observe(not_once);
+  check(not_once == 0, fmt::format("event_notify: {} of {} events did not have one callback",
+                                   not_once, heard.size()));
+  need(statuses.first(), "the status of one of the callbacks");
+  for (keel_plugin_event* const event : events) table.event_destroy(event);
+  check(observe(count()) == heard.size(), "event_notify: a callback came again");
+}
+
+// ---- many events --------------------------------------------------------------------------
+
+void thousands(const Context& context) {
+  constexpr uint32_t kEvents = 2000;
+  constexpr uint32_t kStreams = 4;
+  TableBench bench(context, kStreams);
+  const keel_stream_table& table = bench.table();
+  std::vector<keel_plugin_event*> events(kEvents);
+  Tally made;
+  Tally done;
+  for (keel_plugin_event*& event : events) {
+    made.add(table.event_create(bench.device(), /*flags=*/0, &event));
+  }
+  need(made.first(), fmt::format("{} events", kEvents));
+  for (uint32_t i = 0; i < kEvents; ++i) {
+    made.add(table.event_record(events[i], bench.stream(i % kStreams)));
+  }
+  need(made.first(), "stream.event_record");
+  bench.settle();
+  for (keel_plugin_event* const event : events) done.add(table.event_query(event));
+  for (keel_plugin_event* const event : events) table.event_destroy(event);
+  need(done.first(), fmt::format("one of {} events on streams whose work is done", kEvents));
+}
+
+// Destroyed at once when it is done, while whoever said so is still on its way.
+void short_lived(const Context& context) {
+  TableBench bench(context, 2);
+  const keel_stream_table& table = bench.table();
+  std::byte* const device = bench.memory(4096);
+  Tally tally;
+  for (uint32_t i = 0; i < 300 && tally.first() == KEEL_OK; ++i) {
+    keel_plugin_event* event = nullptr;
+    tally.add(table.event_create(bench.device(), /*flags=*/0, &event));
+    if (tally.first() != KEEL_OK) break;
+    tally.add(table.fill(bench.stream(i % 2), device, &i, sizeof(i), 4096));
+    tally.add(table.event_record(event, bench.stream(i % 2)));
+    const keel_status done = bench.await(event);
+    tally.add(done);
+    if (done != KEEL_NOT_READY) table.event_destroy(event);
+  }
+  need(tally.first(), "events made, recorded, done and destroyed");
+  bench.settle();
+}
+
+}  // namespace
+
+void add_event_table_cases(const Environment&, std::vector<Case>* cases) {
+  const auto add = [&](const char* id, auto body, uint64_t claims = 0) {
+    cases->push_back({std::string("async/tables/") + id,
+                      claims | KEEL_CLAIM_ASYNC | KEEL_CLAIM_PINNED | KEEL_CLAIM_FILL,
+                      /*full=*/false, std::move(body)});
+  };
+  add("event/query_stays", query_stays);
+  add("event/not_early/query", [](const Context& c) { not_early(c, Await::kQuery); });
+  add("event/not_early/wait", [](const Context& c) { not_early(c, Await::kWait); });
+  add(
+      "event/not_early/notify", [](const Context& c) { not_early(c, Await::kNotify); },
+      KEEL_CLAIM_NOTIFY);
+  add("stream/not_early/query", [](const Context& c) { not_early(c, Await::kStreamQuery); });
+  add("stream/not_early/synchronize", [](const Context& c) { not_early(c, Await::kSynchronize); });
+  add("event/wait/times_out", [](const Context& c) { wait_times_out(c, true); });
+  add("event/wait/lasts", [](const Context& c) { wait_lasts(c, true); });
+  add("event/wait/wakes", [](const Context& c) { waits_wake(c, true); });
+  add("stream/synchronize/times_out", [](const Context& c) { wait_times_out(c, false); });
+  add("stream/synchronize/lasts", [](const Context& c) { wait_lasts(c, false); });
+  add("stream/synchronize/wakes", [](const Context& c) { waits_wake(c, false); });
+  add("stream/query", stream_query);
+  add("event/notify/once", notified_once, KEEL_CLAIM_NOTIFY);
+  add("event/notify/many", many_notified, KEEL_CLAIM_NOTIFY);
+  add("event/thousands", thousands);
+  add("event/short_lived", short_lived);
+}
+
+}  // namespace keel::conformance

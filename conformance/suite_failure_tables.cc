@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+// Level async, on the plugin's own tables: work that fails on the device. Most chips have no
+// failure that a case may cause without harm to the machine; the plugin's test table makes one.
+#include <fmt/format.h>
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <deque>
+
+#include "conformance/harness.h"
+#include "conformance/table_bench.h"
+#include "conformance/table_kernel.h"
+
+namespace keel::conformance {
+
+namespace {
+
+constexpr uint64_t kBytes = 64 << 10;
+constexpr uint32_t kWord = 0x5eed0001;
+constexpr uint32_t kStale = 0xbadbadba;
+
+// The bench's test table, or the case is left out.
+const keel_test_table& tests_of(const TableBench& bench) {
+  if (bench.tests() == nullptr) {
+    unsupported("failures: untested, for want of a test table (keel_test_table in keel/abi.h)");
+  }
+  note("failures: injected");
+  return *bench.tests();
+}
+
+void check_memory(const TableBench& bench, uint32_t index, const std::byte* device, uint32_t word,
+                  uint64_t size, const std::string& what, Where where = Where::current()) {
+  std::vector<std::byte> got(size);
+  bench.stream_object(index).copy(KEEL_COPY_DEVICE_TO_HOST, got.data(), device, size, where);
+  check_filled(got, word, what, where);
+}
+
+// A failure in its turn: what is before it is done, what is behind does not run and fails with it,
+// each time that it is asked for; other streams go on.
+void sticks(const Context& context) {
+  TableBench bench(context, 2);
+  const keel_test_table& tests = tests_of(bench);
+  const keel_stream_table* const table = &bench.table();
+  const bool has_wait = observe(KEEL_HAS(keel_stream_table, table, event_wait));
+  const bool has_query = observe(KEEL_HAS(keel_stream_table, table, query));
+  const bool has_synchronize = observe(KEEL_HAS(keel_stream_table, table, synchronize));
+  const int64_t wait_ns = context.environment.wait_ns;
+  std::byte* const device = bench.memory(3 * kBytes);
+  std::byte* const pinned = bench.memory(kBytes, KEEL_MEMORY_PINNED);
+  bench.fill(0, device, kStale, 3 * kBytes);
+  std::vector<std::byte> stale(kBytes, std::byte{0xba});
+  write_host(pinned, stale);
+  keel_plugin_event* const before = bench.event();
+  keel_plugin_event* const behind = bench.event();
+  keel_plugin_event* const further = bench.event();
+  bench.settle();
+  keel_status early = KEEL_OK;
+  bench.behind_work(0, [&] {
+    bench.fill(0, device, kWord, kBytes);
+    bench.record(before, 0);
+    need(tests.fail_work(bench.stream(0), KEEL_UNAVAILABLE), "fail_work");
+    bench.fill(0, device + kBytes, kWord, kBytes);
+    bench.record(behind, 0);
+    bench.copy(0, KEEL_COPY_DEVICE_TO_DEVICE, device + 2 * kBytes, device, kBytes);
+    bench.copy(0, KEEL_COPY_DEVICE_TO_HOST, pinned, device, kBytes);
+    bench.record(further, 0);
+    early = bench.query(behind);
+  });
+  need_be(KEEL_NOT_READY, early, "event_query behind work that will fail, before its turn");
+  need_be(KEEL_UNAVAILABLE, bench.poll(behind), "event_query behind work that failed");
+  need_be(KEEL_UNAVAILABLE, bench.poll(further), "event_query further behind it");
+  for (uint32_t again = 0; again < 3; ++again) {
+    need(bench.query(before), "event_query of an event before work that failed");
+    need_be(KEEL_UNAVAILABLE, bench.query(behind), "event_query behind work that failed, again");
+    need_be(KEEL_UNAVAILABLE, bench.query(further), "event_query further behind, again");
+    if (has_wait) {
+      need(table->event_wait(before, wait_ns), "event_wait for an event before work that failed");
+      need_be(KEEL_UNAVAILABLE, table->event_wait(behind, wait_ns), "event_wait behind it");
+      need_be(KEEL_UNAVAILABLE, table->event_wait(further, 0), "event_wait further behind");
+    }
+    if (has_query) {
+      need_be(KEEL_UNAVAILABLE, table->query(bench.stream(0)), "stream.query of one that failed");
+    }
+    if (has_synchronize) {
+      need_be(KEEL_UNAVAILABLE, table->synchronize(bench.stream(0), wait_ns),
+              "stream.synchronize of one that failed");
+      need_be(KEEL_UNAVAILABLE, table->synchronize(bench.stream(0), 0),
+              "stream.synchronize of one that failed, with no time");
+    }
+    // Enqueued later, when the failure is known: taken or refused, it does not run.
+    const uint32_t word = kWord;
+    (void)observe_status(table->fill(bench.stream(0), device + kBytes, &word, 4, kBytes));
+    const keel_status recorded = observe_status(table->event_record(further, bench.stream(0)));
+    if (recorded == KEEL_OK) {
+      need_be(KEEL_UNAVAILABLE, bench.poll(further),
+              "event_query of an event recorded after a failure");
+    } else {
+      need_be(KEEL_UNAVAILABLE, recorded, "event_record on a stream that failed");
+    }
+  }
+  check_memory(bench, 1, device, kWord, kBytes, "what was enqueued before the failure");
+  check_memory(bench, 1, device + kBytes, kStale, 2 * kBytes,
+               "what was enqueued behind the failure");
+  compare(read_host(pinned, kBytes), stale, "a download that was enqueued behind the failure");
+}
+
+// Each failure is told as what it is, the first of a stream for good.
+void statuses(const Context& context) {
+  constexpr std::array<keel_status, 4> kFailures = {KEEL_INTERNAL, KEEL_OUT_OF_RANGE,
+                                                    KEEL_UNAVAILABLE, KEEL_INVALID_ARGUMENT};
+  TableBench bench(context, kFailures.size());
+  const keel_test_table& tests = tests_of(bench);
+  std::vector<keel_plugin_event*> events;
+  for (uint32_t i = 0; i < kFailures.size(); ++i) {
+    events.push_back(bench.event());
+    need(tests.fail_work(bench.stream(i), kFailures[i]), "fail_work");
+    // May be refused, as the failure may be known.
+    (void)observe_status(tests.fail_work(bench.stream(i), KEEL_CANCELLED));
+  }
+  for (uint32_t i = 0; i < kFailures.size(); ++i) {
+    const keel_status recorded =
+        observe_status(bench.table().event_record(events[i], bench.stream(i)));
+    need_be(
+        kFailures[i], recorded == KEEL_OK ? bench.poll(events[i]) : recorded,
+        fmt::format("an event behind work that failed with {}", keel_status_name(kFailures[i])));
+  }
+}
+
+struct Heard {
+  std::atomic<uint32_t> count{0};
+  std::atomic<keel_status> status{KEEL_OK};
+};
+
+void hear(void* user, keel_status status) {
+  auto& heard = *static_cast<Heard*>(user);
+  heard.status = status;
+  heard.count.fetch_add(1);
+}
+
+// One callback each, of what is before and behind the failure; asked for before it and after it.
+void notified(const Context& context) {
+  std::deque<Heard> heard(4);  // outlives the streams whose work calls
+  TableBench bench(context, 1);
+  const keel_test_table& tests = tests_of(bench);
+  const keel_stream_table& table = bench.table();
+  keel_plugin_event* const before = bench.event();
+  keel_plugin_event* const behind = bench.event();
+  bench.behind_work(0, [&] {
+    bench.record(before, 0);
+    need(tests.fail_work(bench.stream(0), KEEL_UNAVAILABLE), "fail_work");
+    bench.record(behind, 0);
+    need(table.event_notify(before, hear, &heard[0]), "event_notify");
+    need(table.event_notify(behind, hear, &heard[1]), "event_notify");
+  });
+  need_be(KEEL_UNAVAILABLE, bench.poll(behind), "event_query behind work that failed");
+  need(table.event_notify(before, hear, &heard[2]), "event_notify");
+  need(table.event_notify(behind, hear, &heard[3]), "event_notify");
+  for (uint32_t i = 0; i < heard.size(); ++i) {
+    poll([&] { return heard[i].count.load() != 0 ? KEEL_OK : KEEL_NOT_READY; },
+         context.environment.wait_ns / 2);
+    const std::string what =
+        fmt::format("event_notify {} the failure, asked for {} it",
+                    i % 2 == 0 ? "before" : "behind", i < 2 ? "before" : "after");
+    check(observe(heard[i].count.load()) == 1, what + ": not one callback");
+    need_be(i % 2 == 0 ? KEEL_OK : KEEL_UNAVAILABLE, heard[i].status.load(), what);
+  }
+}
+
+// A stream that waits for one that failed comes to an end; the events, recorded again on a good
+// stream, are done; and a stream made anew in the place of the failed one works.
+void goes_on(const Context& context) {
+  TableBench bench(context, 2);
+  const keel_test_table& tests = tests_of(bench);
+  const keel_stream_table& table = bench.table();
+  std::byte* const device = bench.memory(kBytes);
+  keel_plugin_event* const failed = bench.event();
+  keel_plugin_event* const after = bench.event();
+  for (uint32_t round = 0; round < 8; ++round) {
+    keel_plugin_stream* stream = nullptr;
+    keel_plugin_stream* follower = nullptr;
+    need(table.create(bench.device(), /*priority=*/0, &stream), "stream.create");
+    need(table.create(bench.device(), /*priority=*/0, &follower), "stream.create");
+    need(tests.fail_work(stream, KEEL_UNAVAILABLE), "fail_work");
+    const keel_status recorded = observe_status(table.event_record(failed, stream));
+    if (recorded == KEEL_OK) {
+      // Whether the follower goes on or fails is left open.
+      if (observe_status(table.stream_wait_event(follower, failed)) == KEEL_OK &&
+          observe_status(table.event_record(after, follower)) == KEEL_OK) {
+        const keel_status state = bench.poll(after);
+        check(state != KEEL_NOT_READY, "a stream that waits for one that failed does not end");
+      }
+      need_be(KEEL_UNAVAILABLE, bench.poll(failed), "event_query behind work that failed");
+    } else {
+      need_be(KEEL_UNAVAILABLE, recorded, "event_record on a stream that failed");
+    }
+    for (keel_plugin_event* const event : {failed, after}) {
+      bench.record(event, round % 2);
+      need(bench.poll(event), "event_query of an event that had failed, recorded again");
+    }
+    table.destroy(follower);
+    table.destroy(stream);
+    bench.fill(round % 2, device, kWord + round, kBytes);
+    check_memory(bench, round % 2, device, kWord + round, kBytes, "beside a stream that failed");
+  }
+}
+
+// Every call on a lost device says so, each time. |event| was recorded on stream 0, and is done;
+// |idle| was recorded before, and may be recorded again.
+void check_lost(TableBench& bench, keel_plugin_event* event, keel_plugin_event* idle,
+                std::byte* device, const std::byte* pinned) {
+  const PluginDevice& plugin = device_of(bench.context());
+  const keel_stream_table* const table = &bench.table();
+  const bool has_wait = observe(KEEL_HAS(keel_stream_table, table, event_wait));
+  const bool has_query = observe(KEEL_HAS(keel_stream_table, table, query));
+  const bool has_synchronize = observe(KEEL_HAS(keel_stream_table, table, synchronize));
+  const int64_t wait_ns = bench.context().environment.wait_ns;
+  const auto lost = [](keel_status status, const char* what, Where where = Where::current()) {
+    need_be(KEEL_DEVICE_LOST, status, fmt::format("{} of a lost device", what), where);
+  };
+  for (uint32_t again = 0; again < 2; ++again) {
+    void* pointer = nullptr;
+    keel_plugin_stream* stream = nullptr;
+    const uint32_t word = kStale;
+    lost(table->event_query(event), "event_query, again,");
+    if (has_wait) lost(table->event_wait(event, wait_ns), "event_wait");
+    if (has_query) lost(table->query(bench.stream(0)), "stream.query");
+    if (has_synchronize) lost(table->synchronize(bench.stream(0), wait_ns), "stream.synchronize");
+    for (uint32_t i = 0; i < bench.streams(); ++i) {
+      lost(table->fill(bench.stream(i), device, &word, sizeof(word), kBytes), "stream.fill");
+      lost(table->copy(bench.stream(i), KEEL_COPY_HOST_TO_DEVICE, device, pinned, kBytes),
+           "stream.copy");
+      lost(table->event_record(idle, bench.stream(i)), "stream.event_record");
+    }
+    lost(table->create(bench.device(), /*priority=*/0, &stream), "stream.create");
+    lost(plugin.plugin().memory->alloc(bench.device(), KEEL_MEMORY_DEVICE, kBytes, /*usage=*/0,
+                                       &pointer),
+         "memory.alloc");
+  }
+}
+
+// What is on its way when the device is lost ends, and another instance's device goes on.
+void device_lost(const Context& context) {
+  TableBench bench(context, 2);
+  const keel_test_table* const tests = &tests_of(bench);
+  if (!observe(KEEL_HAS(keel_test_table, tests, lose_device))) {
+    unsupported("the test table cannot lose a device");
+  }
+  std::byte* const device = bench.memory(kBytes);
+  std::byte* const pinned = bench.memory(kBytes, KEEL_MEMORY_PINNED);
+  keel_plugin_event* const event = bench.event();
+  keel_plugin_event* const idle = bench.event();
+  bench.record(idle, 0);
+  bench.settle();
+  bench.occupy(0);
+  bench.fill(0, device, kWord, kBytes);
+  bench.record(event, 0);
+  need(tests->lose_device(bench.device()), "lose_device");
+  need_be(KEEL_DEVICE_LOST, bench.poll(event), "event_query of a lost device");
+  check_lost(bench, event, idle, device, pinned);
+  const TableBuffer buffer(context, kBytes);
+  const TableStream stream(context);
+  const std::vector<std::byte> sent = random_bytes(context, 0, kBytes);
+  std::vector<std::byte> got(kBytes);
+  stream.copy(KEEL_COPY_HOST_TO_DEVICE, buffer.at(0), sent.data(), kBytes);
+  stream.copy(KEEL_COPY_DEVICE_TO_HOST, got.data(), buffer.at(0), kBytes);
+  check_equal(got, sent, "the device of another instance");
+}
+
+// ---- real failures --------------------------------------------------------------------------
+
+// Chips that check the addresses of a kernel's accesses end the context, and no more, where one is
+// not mapped: those whose binaries are CUBINs. A device of others is left alone.
+void unmapped_address(const Context& context) {
+  TableBench bench(context, 2);
+  std::byte* const device = bench.memory(kBytes);
+  std::byte* const pinned = bench.memory(kBytes, KEEL_MEMORY_PINNED);
+  keel_plugin_event* const before = bench.event();
+  keel_plugin_event* const behind = bench.event();
+  const TableKernel kernel(
+      bench.context(), [](const KernelSet& set) { return set.format == KEEL_BINARY_CUBIN; },
+      "failures: untested, as the suite knows no kernel that fails on such a device");
+  note("failures: real");
+  kernel.launch(bench.stream(0), device, TableKernel::kBlock, 0);  // one that may
+  bench.record(before, 0);
+  bench.settle();
+  bench.occupy(0);  // so that what follows is enqueued before the failure is known
+  kernel.launch(bench.stream(0), device + (uint64_t{1} << 34), TableKernel::kBlock, 0);
+  const keel_status recorded = observe_status(bench.table().event_record(behind, bench.stream(0)));
+  const keel_status failure = recorded == KEEL_OK ? bench.poll(behind) : recorded;
+  check(failure != KEEL_OK, "a kernel that wrote to an address that is not mapped did not fail");
+  check(failure != KEEL_NOT_READY, "a kernel that wrote to an address that is not mapped hangs");
+  if (recorded == KEEL_OK) {
+    need_be(failure, bench.query(behind), "event_query behind work that failed, again");
+  }
+  const keel_stream_table* const table = &bench.table();
+  if (observe(KEEL_HAS(keel_stream_table, table, query))) {
+    need_be(failure, table->query(bench.stream(0)), "stream.query of one that failed");
+  }
+  if (failure == KEEL_DEVICE_LOST) check_lost(bench, before, before, device, pinned);
+}
+
+// Without the setting the functions are refused.
+void refused(const Context& context) {
+  const TableStream stream(context);
+  const keel_test_table* const tests = device_of(context).test_table();
+  if (!observe(tests != nullptr)) unsupported("no test table");
+  keel_plugin_hold* hold = nullptr;
+  need_be(KEEL_FAILED_PRECONDITION, tests->fail_work(stream.get(), KEEL_UNAVAILABLE),
+          "fail_work in an instance without conformance=1");
+  need_be(KEEL_FAILED_PRECONDITION, tests->hold(stream.get(), &hold),
+          "hold in an instance without conformance=1");
+  need(stream.settle(), "the stream of an instance without conformance=1");
+}
+
+}  // namespace
+
+void add_failure_table_cases(const Environment&, std::vector<Case>* cases) {
+  const auto add = [&](const char* id, auto body, uint64_t claims = 0) {
+    cases->push_back({std::string("async/tables/") + id,
+                      claims | KEEL_CLAIM_ASYNC | KEEL_CLAIM_PINNED | KEEL_CLAIM_FILL,
+                      /*full=*/false, std::move(body)});
+  };
+  add("failure/sticks", sticks);
+  add("failure/statuses", statuses);
+  add("failure/notified", notified, KEEL_CLAIM_NOTIFY);
+  add("failure/goes_on", goes_on);
+  add("failure/device_lost", device_lost);
+  add("failure/refused", refused);
+  add("failure/alone/unmapped_address", unmapped_address, KEEL_CLAIM_KERNELS);
+}
+
+}  // namespace keel::conformance

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// Level async, on the plugin's own tables: the times of events, against the host's clock and
+// against each other; and slots that several threads call at once.
+#include <fmt/format.h>
+
+#include "conformance/harness.h"
+#include "conformance/table_bench.h"
+
+namespace keel::conformance {
+
+namespace {
+
+constexpr uint64_t kBytes = 16 << 20;
+constexpr int64_t kMillisecond = 1'000'000;
+constexpr uint32_t kAttempts = 6;
+
+uint64_t elapsed(const TableBench& bench, keel_plugin_event* start, keel_plugin_event* end,
+                 Where where = Where::current()) {
+  uint64_t nanoseconds = UINT64_MAX;
+  need(bench.table().event_elapsed(start, end, &nanoseconds), "event_elapsed", where);
+  return observe(nanoseconds, where);
+}
+
+// Fills enqueued on a stream of |bench|'s that take 20 ms or more of the host's clock.
+class LongWork {
+ public:
+  LongWork(TableBench& bench, uint32_t index)
+      : bench_(bench), index_(index), device_(bench.memory(kBytes)), end_(bench.event()) {
+    while (run() < 20 * kMillisecond && rounds_ < 4096) rounds_ *= 2;
+  }
+  void enqueue(Where where = Where::current()) const {
+    Tally tally;
+    for (uint32_t i = 0; i < rounds_; ++i) {
+      tally.add(bench_.table().fill(bench_.stream(index_), device_, &i, sizeof(i), kBytes));
+    }
+    need(tally.first(), "stream.fill", where);
+  }
+
+ private:
+  int64_t run() const {
+    const int64_t start = observe_now();
+    enqueue();
+    bench_.record(end_, index_);
+    need(bench_.poll(end_), "event_query");
+    return observe_now() - start;
+  }
+
+  TableBench& bench_;
+  const uint32_t index_;
+  std::byte* const device_;
+  keel_plugin_event* const end_;
+  uint32_t rounds_ = 4;
+};
+
+// Long work takes as long by the device's clock as by the host's, in nanoseconds: within ten times.
+// The host's span is the longer one, and more so where the host is busy: then it is tried again.
+void against_the_wall(const Context& context) {
+  TableBench bench(context, 1);
+  const LongWork work(bench, 0);
+  keel_plugin_event* const start = bench.event(KEEL_EVENT_TIMING);
+  keel_plugin_event* const end = bench.event(KEEL_EVENT_TIMING);
+  std::string seen;
+  for (uint32_t attempt = 0; attempt < kAttempts; ++attempt) {
+    const int64_t before = observe_now();
+    bench.record(start, 0);
+    work.enqueue();
+    bench.record(end, 0);
+    need(bench.poll(end), "event_query");
+    const auto wall = static_cast<uint64_t>(observe_now() - before);
+    bench.settle();
+    const uint64_t device = elapsed(bench, start, end);
+    check(elapsed(bench, start, start) == 0, "from an event to itself time passes");
+    check(elapsed(bench, end, end) == 0, "from an event to itself time passes");
+    if (device >= wall / 10 && device <= 10 * wall) return;
+    seen += fmt::format("{}{} of {}", seen.empty() ? "" : ", ", device, wall);
+  }
+  fail_case("work took so many ns by event_elapsed, of so many by the host's clock: " + seen);
+}
+
+// Time passes while a stream is idle, too.
+void idle_time(const Context& context) {
+  constexpr int64_t kIdle = 30 * kMillisecond;
+  TableBench bench(context, 1);
+  keel_plugin_event* const start = bench.event(KEEL_EVENT_TIMING);
+  keel_plugin_event* const end = bench.event(KEEL_EVENT_TIMING);
+  bench.record(start, 0);
+  need(bench.poll(start), "event_query");
+  const int64_t before = observe_now();
+  pause_ns(kIdle);
+  const auto wall = static_cast<uint64_t>(observe_now() - before);
+  bench.record(end, 0);
+  need(bench.poll(end), "event_query");
+  bench.settle();
+  const uint64_t device = elapsed(bench, start, end);
+  check(device >= wall / 2,
+        fmt::format("{} ns between two events of an idle stream, {} ns on the "
+                    "host's clock between the first's end and the second's record",
+                    device, wall));
+}
+
+// The times of spans in a row add up to that of the whole, but for 1 % and 2 us each.
+void spans_add_up(const Context& context) {
+  constexpr uint32_t kSpans = 8;
+  TableBench bench(context, 1);
+  std::byte* const device = bench.memory(kBytes);
+  std::vector<keel_plugin_event*> events;
+  for (uint32_t i = 0; i <= kSpans; ++i) events.push_back(bench.event(KEEL_EVENT_TIMING));
+  for (uint32_t i = 0; i <= kSpans; ++i) {
+    if (i != 0) bench.fill(0, device, i, kBytes / kSpans * i);
+    bench.record(events[i], 0);
+  }
+  bench.settle();
+  uint64_t sum = 0;
+  for (uint32_t i = 0; i < kSpans; ++i) sum += elapsed(bench, events[i], events[i + 1]);
+  const uint64_t whole = elapsed(bench, events[0], events[kSpans]);
+  check(whole > 0, "eight fills took no time");
+  const uint64_t allowed = whole / 100 + kSpans * 2000;
+  check(sum <= whole + allowed && whole <= sum + allowed,
+        fmt::format("{} spans in a row took {} ns, the whole of them {} ns", kSpans, sum, whole));
+}
+
+// A later record has a later time: |again| starts where long work has ended.
+void recorded_again(const Context& context) {
+  TableBench bench(context, 1);
+  const LongWork work(bench, 0);
+  keel_plugin_event* const first = bench.event(KEEL_EVENT_TIMING);
+  keel_plugin_event* const again = bench.event(KEEL_EVENT_TIMING);
+  keel_plugin_event* const end = bench.event(KEEL_EVENT_TIMING);
+  std::string seen;
+  for (uint32_t attempt = 0; attempt < kAttempts; ++attempt) {
+    bench.record(first, 0);
+    bench.record(again, 0);
+    bench.settle();
+    work.enqueue();
+    bench.record(again, 0);
+    bench.record(end, 0);
+    bench.settle();
+    const uint64_t before = elapsed(bench, first, again);
+    const uint64_t behind = elapsed(bench, again, end);
+    if (before > behind) return;
+    seen += fmt::format("{}{} and {}", seen.empty() ? "" : ", ", before, behind);
+  }
+  fail_case("of an event recorded again behind long work: ns before it and behind it, " + seen);
+}
+
+// From a stream to another that waited for it.
+void of_two_streams(const Context& context) {
+  TableBench bench(context, 2);
+  const LongWork work(bench, 0);
+  keel_plugin_event* const start = bench.event(KEEL_EVENT_TIMING);
+  keel_plugin_event* const middle = bench.event(KEEL_EVENT_TIMING);
+  keel_plugin_event* const end = bench.event(KEEL_EVENT_TIMING);
+  std::string seen;
+  for (uint32_t attempt = 0; attempt < kAttempts; ++attempt) {
+    const int64_t before = observe_now();
+    bench.record(start, 0);
+    work.enqueue();
+    bench.record(middle, 0);
+    bench.wait_event(1, middle);
+    bench.record(end, 1);
+    need(bench.poll(end), "event_query");
+    const auto wall = static_cast<uint64_t>(observe_now() - before);
+    bench.settle();
+    const uint64_t first = elapsed(bench, start, middle);
+    const uint64_t whole = elapsed(bench, start, end);
+    if (whole >= first - first / 100 && whole <= 10 * wall) return;
+    seen += fmt::format("{}{} and {}, of {}", seen.empty() ? "" : ", ", first, whole, wall);
+  }
+  fail_case(
+      "ns to an event, and to one on another stream that waited for it, of so many by the host's "
+      "clock: " +
+      seen);
+}
+
+}  // namespace
+
+void add_time_table_cases(const Environment&, std::vector<Case>* cases) {
+  const auto add = [&](const char* id, auto body, uint64_t claims = 0) {
+    cases->push_back({std::string("async/tables/") + id,
+                      claims | KEEL_CLAIM_ASYNC | KEEL_CLAIM_PINNED | KEEL_CLAIM_FILL,
+                      /*full=*/false, std::move(body)});
+  };
+  add("time/against_the_wall", against_the_wall, KEEL_CLAIM_TIMING);
+  add("time/idle", idle_time, KEEL_CLAIM_TIMING);
+  add("time/spans_add_up", spans_add_up, KEEL_CLAIM_TIMING);
+  add("time/recorded_again", recorded_again, KEEL_CLAIM_TIMING);
+  add("time/of_two_streams", of_two_streams, KEEL_CLAIM_TIMING);
+}
+
+}  // namespace keel::conformance

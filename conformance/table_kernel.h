@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// The suite's kernel "number" through the plugin's own tables: result[i] += i + first.
+#ifndef KEEL_CONFORMANCE_TABLE_KERNEL_H_
+#define KEEL_CONFORMANCE_TABLE_KERNEL_H_
+
+#include <keel/abi.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+#include "conformance/harness.h"
+#include "conformance/kernel_binaries.h"
+
+namespace keel::conformance {
+
+// Not unloaded by itself: nothing says when the last launch is over.
+class TableKernel {
+ public:
+  static constexpr uint32_t kBlock = 128;
+
+  // Of the first format among those that |usable| allows and the device takes; the case is
+  // unsupported, for |reason|, where there is none.
+  TableKernel(const Context& context, const std::function<bool(const KernelSet&)>& usable,
+              const char* reason, Where where = Where::current());
+
+  // Enqueues it over |words|, a multiple of kBlock.
+  void launch(keel_plugin_stream* stream, std::byte* result, uint64_t words, uint32_t first,
+              Where where = Where::current()) const;
+  // When all launches are over.
+  void unload() const;
+
+ private:
+  const Context& context_;
+  keel_plugin_module* module_ = nullptr;
+  keel_plugin_kernel* kernel_ = nullptr;
+};
+
+}  // namespace keel::conformance
+
+#endif  // KEEL_CONFORMANCE_TABLE_KERNEL_H_
