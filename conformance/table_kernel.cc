@@ -14,7 +14,7 @@ TableKernel::TableKernel(const Context& context,
   const PluginDevice& device = device_of(context);
   const keel_kernel_table* const table = device.plugin().kernel;
   for (const KernelSet& set : kernel_sets()) {
-    if (!usable(set)) continue;
+    if (!set.number.exists() || !usable(set)) continue;
     const std::span<const std::byte> module = set.number.module;
     const keel_status status = observe_status(
         table->load(device.get(), set.format, module.data(), module.size(), &module_), where);
