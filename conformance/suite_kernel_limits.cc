@@ -206,7 +206,10 @@ void wrong_values(const Context& context) {
   const Values right = values_of(context, set, 0);
   Area area(stream, joined(right).size());
   const auto refuse = [&](const Values& values, const std::string& what) {
-    must_be(KEEL_INVALID_ARGUMENT, launch_with(stream, module.kernel(), area.data(), values), what);
+    // Core takes 4,096 bytes, with the pointer to the result.
+    constexpr size_t kMost = 4096 - sizeof(void*);
+    must_be(joined(values).size() > kMost ? KEEL_OUT_OF_RANGE : KEEL_INVALID_ARGUMENT,
+            launch_with(stream, module.kernel(), area.data(), values), what);
   };
   for (size_t i = 0; i < right.size(); ++i) {
     Values wrong = right;
