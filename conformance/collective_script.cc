@@ -80,6 +80,8 @@ int64_t input(const CallShape& shape, uint32_t world, uint32_t rank, uint64_t i,
       break;
     case KEEL_MIN:
     case KEEL_MAX:
+      // Bits of any 64-bit number: half of them are negative where they are taken for signed.
+      if (shape.dtype == KEEL_UINT64) return static_cast<int64_t>(x);
       value = noise % limit + 1;
       break;
     case KEEL_AVG:
@@ -95,6 +97,11 @@ int64_t input(const CallShape& shape, uint32_t world, uint32_t rank, uint64_t i,
   return negative ? -value : value;
 }
 
+bool is_below(keel_dtype dtype, int64_t one, int64_t other) {
+  return dtype == KEEL_UINT64 ? static_cast<uint64_t>(one) < static_cast<uint64_t>(other)
+                              : one < other;
+}
+
 int64_t result(const CallShape& shape, uint32_t world, uint64_t i, uint64_t salt) {
   int64_t all = 0;
   for (uint32_t rank = 0; rank < world; ++rank) {
@@ -108,10 +115,10 @@ int64_t result(const CallShape& shape, uint32_t world, uint64_t i, uint64_t salt
         all *= value;
         break;
       case KEEL_MIN:
-        all = std::min(all, value);
+        if (is_below(shape.dtype, value, all)) all = value;
         break;
       case KEEL_MAX:
-        all = std::max(all, value);
+        if (is_below(shape.dtype, all, value)) all = value;
         break;
       case KEEL_PREMUL_SUM:
         all += whole_factor(shape.dtype, rank) * value;

@@ -54,7 +54,9 @@ KernelSet whole(keel_binary_format format, const char* format_name, bool knows_a
           {bytes, "places"},
           {bytes, "shared"},
           std::move(value_bytes),
-          shared_bytes};
+          shared_bytes,
+          /*grid_blocks=*/65'535,
+          /*block_threads=*/1024};
 }
 
 std::vector<KernelSet> own_sets() {
@@ -73,7 +75,9 @@ std::vector<KernelSet> own_sets() {
                   {std::as_bytes(std::span(kPlaces)), "main"},
                   /*shared=*/{},
                   {4, 8, 16, 12, 4, 16, 24, 4, 4},
-                  /*shared_bytes=*/0});
+                  /*shared_bytes=*/0,
+                  /*grid_blocks=*/65'535,
+                  /*block_threads=*/128});
 #endif
   sets.push_back(whole(KEEL_BINARY_CUBIN, "PTX", /*knows_arguments=*/true, kPtx, kPtxTwin,
                        {1, 2, 4, 8, 16, 40, 3, 4000}, kPtxSharedBytes));
@@ -84,6 +88,8 @@ std::vector<KernelSet> own_sets() {
                        kSharedObject, kSharedObjectTwin, value_bytes, kCpuSharedBytes));
   return sets;
 }
+
+bool g_own = true;
 
 std::vector<KernelSet>& sets() {
   static auto& all = *new std::vector<KernelSet>(own_sets());
@@ -100,7 +106,12 @@ bool use_kernel_folder(const std::string& folder, std::string* error) {
   std::vector<KernelSet> read;
   if (!read_kernel_folder(folder, &read, error)) return false;
   sets() = std::move(read);
+  g_own = false;
   return true;
+}
+
+bool has_own_kernels() {
+  return g_own;
 }
 
 std::span<const std::byte> opencl_spirv() {

@@ -38,10 +38,14 @@ struct KernelSet {
   std::vector<uint32_t> value_bytes;
   // dynamic_shared_bytes that each device of the format gives a block.
   uint32_t shared_bytes = 0;
+  // Blocks along each axis of a grid, and threads along x and y of a block, that each takes.
+  uint32_t grid_blocks = 0;
+  uint32_t block_threads = 0;
 };
 
 // Those of use_kernel_folder(), or else the suite's own.
 std::span<const KernelSet> kernel_sets();
+bool has_own_kernels();  // of the suite
 
 // Takes the kernels that the file kernels.json in |folder| lists in the place of the suite's own,
 // until the process ends; docs/conformance.md has its form. False, and a sentence in |error|, where

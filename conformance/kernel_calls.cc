@@ -5,10 +5,7 @@
 
 namespace keel::conformance {
 
-namespace {
-
-// Whether the device, which refused SPIR-V of Vulkan's kind, takes that of OpenCL's.
-bool takes_opencl(const Context& context, Where where) {
+bool takes_opencl_spirv(const Context& context, Where where) {
   const std::span<const std::byte> empty = opencl_spirv();
   keel_module module = {};
   const keel_status status = observe_status(
@@ -18,8 +15,6 @@ bool takes_opencl(const Context& context, Where where) {
   must(keel_module_unload(module), "keel_module_unload", where);
   return true;
 }
-
-}  // namespace
 
 const KernelSet& choose_set(const Context& context, Where where) {
   std::string refusals;
@@ -40,7 +35,7 @@ const KernelSet& choose_set(const Context& context, Where where) {
       // One format has several kinds: a device of another kind cannot read this one.
       const std::string text = observe_text(keel_last_error(), where);
       const bool has_more = &set != &kernel_sets().back() && (&set + 1)->format == set.format;
-      if (has_more || (set.format == KEEL_BINARY_SPIRV && takes_opencl(context, where))) {
+      if (has_more || (set.format == KEEL_BINARY_SPIRV && takes_opencl_spirv(context, where))) {
         refuse(fmt::format("{}: {}", set.format_name, text));
         continue;
       }

@@ -20,6 +20,9 @@ namespace keel::conformance {
 // The set that the device takes. Ends the case as unsupported where the suite has none for it.
 const KernelSet& choose_set(const Context& context, Where where = Where::current());
 
+// Whether the device takes SPIR-V of OpenCL's kind.
+bool takes_opencl_spirv(const Context& context, Where where = Where::current());
+
 // A kernel of the set, and the module that it was found in.
 class Module {
  public:

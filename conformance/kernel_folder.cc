@@ -95,6 +95,11 @@ KernelSet set_of(const JsonValue& json, Files& files) {
         "{}, of {} bytes, can be launched",
         set.value_bytes.size(), bytes, kMostArguments - 1, kMostArgumentBytes));
   }
+  const auto limit = [&](const char* key) {
+    return json.has(key) ? json.at(key).count<uint32_t>() : 0;
+  };
+  set.grid_blocks = limit("grid_blocks");
+  set.block_threads = limit("block_threads");
   if (kernels.has("shared")) {
     set.shared = binary_of(kernels, "shared", files);
     set.shared_bytes = json.at("shared_bytes").count<uint32_t>();

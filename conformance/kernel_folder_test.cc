@@ -32,6 +32,7 @@ class KernelFolderTest : public testing::Test {
     set_["knows_arguments"] = true;
     set_["value_bytes"] = {1, 2, 4};
     set_["shared_bytes"] = 4096;
+    set_["grid_blocks"] = 65535;
   }
   void TearDown() override { fs::remove_all(folder_); }
 
@@ -65,6 +66,8 @@ TEST_F(KernelFolderTest, SetIsReadAsItIsWritten) {
   EXPECT_EQ(set.twin.name, "number");
   EXPECT_EQ(set.value_bytes, (std::vector<uint32_t>{1, 2, 4}));
   EXPECT_EQ(set.shared_bytes, 4096U);
+  EXPECT_EQ(set.grid_blocks, 65535U);
+  EXPECT_EQ(set.block_threads, 0U);
 }
 
 TEST_F(KernelFolderTest, FormatWithoutSharedMemoryLeavesItsKernelOut) {

@@ -4,9 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <deque>
 #include <keel/plugin_kit.hpp>
+#include <keel/thread_start.hpp>
+#include <memory>
 #include <thread>
 
 #include "conformance/collective_script.h"
@@ -185,6 +188,47 @@ void late_rank(const Context& context) {
   expect_works(ranks, "a communicator of which one rank came late");
 }
 
+// A rank whose others do not come is back at its deadline, and says so, where the library knows
+// one. It waits on a thread that is left behind where it does not.
+void missing_rank(const Context& context) {
+  constexpr int64_t kDeadline = 250'000'000;
+  usual_shape(context);
+  const keel_ccl_table& table = ccl_table_of(context);
+  const TableDevices devices(context);
+  struct Attempt {
+    Bytes id = Bytes(16384);
+    uint64_t size = 16384;
+    keel_plugin_comm* comm = nullptr;
+    keel_status status = KEEL_OK;
+    int64_t waited_ns = 0;
+    std::atomic<bool> is_back = false;
+  };
+  const auto attempt = std::make_shared<Attempt>();
+  need(table.unique_id(devices.get(0), attempt->id.data(), &attempt->size), "ccl.unique_id");
+  if (!judging()) {
+    auto waiting =
+        kit::start_thread<std::thread>("keel-conform", [attempt, &table, device = devices.get(0)] {
+          const auto start = std::chrono::steady_clock::now();
+          attempt->status = table.init_rank(device, attempt->id.data(), attempt->size, /*rank=*/0,
+                                            /*world=*/2, kDeadline, &attempt->comm);
+          attempt->waited_ns =
+              std::chrono::nanoseconds(std::chrono::steady_clock::now() - start).count();
+          attempt->is_back.store(true);
+        });
+    waiting.detach();
+  }
+  const keel_status back = poll(
+      [&] { return attempt->is_back.load() ? keel_status{KEEL_OK} : keel_status{KEEL_NOT_READY}; },
+      context.environment.wait_ns / 2);
+  if (back != KEEL_OK) unsupported("the library knows no deadline");
+  need_be(KEEL_TIMED_OUT, attempt->status, "ccl.init_rank of a rank that is alone");
+  const int64_t waited = observe(attempt->waited_ns);
+  check(waited >= kDeadline * 9 / 10,
+        fmt::format("ccl.init_rank gives up after {} of {} ns", waited, kDeadline));
+  const TableRanks ranks(context, devices);
+  expect_works(ranks, "a communicator behind one that was not made");
+}
+
 // Communicators that are destroyed leave nothing behind.
 void given_back(const Context& context) {
   usual_shape(context);
@@ -207,6 +251,7 @@ void add_ccl_order_cases(const Environment&, std::vector<Case>* cases) {
   add("order", keeps_its_place);
   add("two_streams", two_streams);
   add("late_rank", late_rank);
+  add("missing_rank", missing_rank);
   add("given_back", given_back);
 }
 

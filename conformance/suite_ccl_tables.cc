@@ -72,9 +72,10 @@ void every_shape(const Context& context, uint32_t most, keel_collective collecti
       }
     }
     // Once more than 64 Ki elements, a prime of them.
-    CallShape large = {
-        collective, dtype, reduction, 65'537, reduction % roots, (reduction + dtype) % 2 == 0,
-        dtype % 2};
+    CallShape large = {collective,        dtype,
+                       reduction,         reduction == reductions[0] ? 65'537ULL : 4099ULL,
+                       reduction % roots, (reduction + dtype) % 2 == 0,
+                       dtype % 2};
     group.add(large, ++salt);
     group.play(ranks, fmt::format("a group of {}", large.text()));
   }

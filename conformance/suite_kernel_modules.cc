@@ -51,6 +51,30 @@ class Words {
   const Buffer memory_;
 };
 
+// ---- formats -----------------------------------------------------------------------------------
+
+// A whole binary that the device cannot read is of a format that it does not take, and refused as
+// such, unless it takes another kind of it.
+void foreign_formats(const Context& context) {
+  const KernelSet& taken = choose_set(context);
+  if (!has_own_kernels()) unsupported("the kernels are of a vendor");
+  std::set<keel_binary_format> own = {taken.format};
+  for (const KernelSet& set : kernel_sets()) {
+    if (own.count(set.format) != 0) continue;
+    keel_module module = {};
+    const keel_status status = observe_status(keel_module_load(
+        context.device(), set.format, set.number.module.data(), set.number.module.size(), &module));
+    if (status == KEEL_OK) {
+      own.insert(set.format);
+      must(keel_module_unload(module), "keel_module_unload");
+    } else if (set.format != KEEL_BINARY_SPIRV || !takes_opencl_spirv(context)) {
+      check(status == KEEL_UNSUPPORTED,
+            fmt::format("{} cannot be read, and is refused with {} instead of KEEL_UNSUPPORTED",
+                        set.format_name, keel_status_name(status)));
+    }
+  }
+}
+
 // ---- names ------------------------------------------------------------------------------------
 
 const KernelBinary* all_of(const KernelSet& set, size_t i) {
@@ -299,6 +323,7 @@ void add_kernel_modules_cases(const Environment&, std::vector<Case>* cases) {
     cases->push_back(
         {"kernels/" + std::move(id), KEEL_CLAIM_KERNELS | claims, false, std::move(body)});
   };
+  add("load/foreign", foreign_formats);
   add("find/names", names);
   add("find/twins", twins);
   add("modules/twice", loaded_twice);
