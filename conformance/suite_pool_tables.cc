@@ -186,12 +186,12 @@ void reused(const Context& context, const MemoryKind& kind) {
 // An allocation that is written to takes what it is long. Other programs take and give back, too,
 // and a pool may have some of it already: one try of several has to show it.
 void memory_info(const Context& context) {
-  constexpr int kTries = 6;
+  constexpr int kTries = 4;
   const Info first = info_of(context);
   const uint64_t told = context.environment.info.memory_bytes;
   check(told == 0 || (first.total / 2 <= told && told / 2 <= first.total),
         fmt::format("device.memory_info has {} bytes in total, device.info {}", first.total, told));
-  const uint64_t size = std::min(96 * kMiB, first.total / 8);
+  const uint64_t size = std::min(72 * kMiB, first.total / 8);
   const std::vector<std::byte> bytes(4 * kMiB, std::byte{0x11});
   bool has_fallen = false;
   bool has_risen = false;
