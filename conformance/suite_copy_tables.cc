@@ -298,6 +298,33 @@ void chain(const Context& context) {
   check_equal(got, sent, "a chain of copies through two buffers");
 }
 
+// The same through pinned memory: a copy reads there what the one before it wrote, also behind work
+// that goes on. Pageable memory may be read when the call is made.
+void chain_through_pinned(const Context& context, uint64_t size) {
+  constexpr uint64_t kRounds = 12;
+  const std::vector<std::byte> sent = Draws(context).bytes(size * kRounds);
+  std::vector<std::byte> got(sent.size());
+  const TableBuffer busy(context, 4 * kMiB);
+  const TableBuffer beside(context, busy.size());
+  const TableBuffer from(context, sent.size());
+  const TableBuffer to(context, sent.size());
+  const TableBuffer host(context, size, KEEL_MEMORY_PINNED);
+  const TableStream stream(context);
+  stream.copy(KEEL_COPY_HOST_TO_DEVICE, from.at(0), sent.data(), sent.size());
+  for (uint64_t i = 0; i < kRounds; ++i) {
+    const auto copy = [&](keel_copy_kind kind, void* destination, const void* source,
+                          uint64_t bytes) {
+      need(streams_of(context).copy(stream.get(), kind, destination, source, bytes), "stream.copy");
+    };
+    copy(KEEL_COPY_DEVICE_TO_DEVICE, busy.at(0), beside.at(0), busy.size());
+    copy(KEEL_COPY_DEVICE_TO_HOST, host.at(0), from.at(i * size), size);
+    copy(KEEL_COPY_HOST_TO_DEVICE, to.at(i * size), host.at(0), size);
+  }
+  need(stream.settle(), "copies through pinned memory");
+  stream.copy(KEEL_COPY_DEVICE_TO_HOST, got.data(), to.at(0), got.size());
+  check_equal(got, sent, "copies through pinned memory");
+}
+
 // Past 64 MiB: the longest that a staging ring or a count of pieces is likely to stop at. All bytes
 // are looked at where they are, and those around each MiB by the judge.
 void large(const Context& context) {
@@ -378,6 +405,11 @@ void add_copy_table_cases(const Environment&, std::vector<Case>* cases) {
     add(
         fmt::format("copy/source_reused/{}", each.name),
         [&each](const Context& c) { source_reused(c, each); }, claim);
+  }
+  for (const uint64_t size : {uint64_t{61}, uint64_t{3'001}, uint64_t{100'003}}) {
+    add(
+        fmt::format("copy/through_pinned/{}", size),
+        [size](const Context& c) { chain_through_pinned(c, size); }, KEEL_CLAIM_PINNED);
   }
   add("copy/beside", beside);
   add("copy/many", many);

@@ -77,7 +77,7 @@ void several_instances(const Context& context) {
 
 // The memory of one instance's device is not another's, and stays when the other goes.
 void apart(const Context& context) {
-  const TableBuffer mine(context, kSmall);
+  TableBlock mine(context, KEEL_MEMORY_DEVICE, kSmall);
   const std::vector<std::byte> first = random_bytes(context, 0, kSmall);
   const std::vector<std::byte> second = random_bytes(context, 1, kSmall);
   std::vector<std::byte> got(kSmall);
@@ -98,6 +98,9 @@ void apart(const Context& context) {
   }
   stream.copy(KEEL_COPY_DEVICE_TO_HOST, got.data(), mine.at(0), kSmall);
   check_equal(got, first, "memory of one instance, after another is gone");
+  TableBlock more(context, KEEL_MEMORY_DEVICE, kMiB);
+  mine.free();
+  more.free();
 }
 
 void no_settings(const Context& context) {

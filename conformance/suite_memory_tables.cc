@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -162,6 +163,8 @@ void refused_sizes(const Context& context, const MemoryKind& kind) {
       sizes.push_back(info.memory_bytes + more);
     }
   }
+  // With something taken, a sum of it and the largest sizes is a small one.
+  TableBlock held(context, kind.kind, kMiB);
   const uint64_t before = free_bytes(context);
   for (size_t i = 0; i < sizes.size(); ++i) {
     const std::string what = fmt::format("memory.alloc of {} bytes", sizes[i]);
@@ -189,6 +192,7 @@ void refused_sizes(const Context& context, const MemoryKind& kind) {
   for (int i = 0; i < 3 && after + 256 * kMiB < before; ++i) after = free_bytes(context);
   check(after + 256 * kMiB >= before,
         fmt::format("{} bytes were free, and {} after allocations that failed", before, after));
+  held.free();
 }
 
 // A kind of memory that is not claimed.
@@ -314,6 +318,62 @@ void threads(const Context& context, const MemoryKind& kind) {
   }
 }
 
+// Nothing but alloc and free, as fast as four threads can: none gets what another has.
+void threads_in_a_hurry(const Context& context) {
+  constexpr uint32_t kThreads = 4;
+  constexpr uint64_t kRounds = 600;
+  constexpr uint64_t kHeld = 8;
+  struct Work {
+    keel_status status = KEEL_OK;
+    std::vector<std::pair<uint64_t, uint64_t>> held;  // address and size, at the end
+  };
+  std::array<Work, kThreads> works;
+  keel_plugin_device* const device = device_of(context).get();
+  std::atomic<uint32_t> ready = 0;
+  run_threads(kThreads, [&](uint32_t index) {
+    Work& work = works[index];
+    ready.fetch_add(1);
+    while (ready.load() < kThreads) {
+    }
+    for (uint64_t round = 0; round < kRounds && work.status == KEEL_OK; ++round) {
+      if (work.held.size() == kHeld) {
+        const size_t gone = round * 5 % kHeld;
+        work.status =
+            memory_of(context).free(device, KEEL_MEMORY_DEVICE, pointer_to(work.held[gone].first));
+        work.held.erase(work.held.begin() + static_cast<std::ptrdiff_t>(gone));
+      }
+      const uint64_t size = 1 + (round * 37 + index * 11) % 5000;
+      void* pointer = nullptr;
+      const keel_status status =
+          memory_of(context).alloc(device, KEEL_MEMORY_DEVICE, size, /*usage=*/0, &pointer);
+      if (status == KEEL_OK) work.held.emplace_back(address_of(pointer), size);
+      if (work.status == KEEL_OK) work.status = status;
+    }
+  });
+  std::map<uint64_t, uint64_t> ranges;
+  for (Work& work : works) {
+    check(observe_status(work.status) == KEEL_OK,
+          fmt::format("alloc and free on four threads: {}", keel_status_name(work.status)));
+    work.held.resize(observe(uint64_t{work.held.size()}));
+    for (const auto& [address, size] : work.held) {
+      const uint64_t begin = observe(address);
+      const uint64_t length = observe(size);
+      check(ranges.emplace(begin, length).second,
+            fmt::format("two threads have memory at {:#x}", begin));
+    }
+  }
+  uint64_t end = 0;
+  for (const auto& [begin, length] : ranges) {
+    check(begin >= end, fmt::format("memory at {:#x} is of two threads", begin));
+    end = begin + length;
+  }
+  for (const Work& work : works) {
+    for (const auto& [address, size] : work.held) {
+      need(memory_of(context).free(device, KEEL_MEMORY_DEVICE, pointer_to(address)), "memory.free");
+    }
+  }
+}
+
 // A thread whose allocations fail beside one whose do not: each hears of its own calls alone.
 void failure_of_another_thread(const Context& context) {
   constexpr uint32_t kThreads = 4;
@@ -392,6 +452,7 @@ void add_memory_table_cases(const Environment&, std::vector<Case>* cases) {
   add("unclaimed_kind", unclaimed_kind);
   add("usage", usage_flags);
   add("kinds_apart", kinds_apart);
+  add("threads_in_a_hurry", threads_in_a_hurry);
   add("failure_of_another_thread", failure_of_another_thread);
 }
 
