@@ -376,6 +376,8 @@ def main():
         print(f"{len(entries)} edits apply")
         return 0
     build = arguments.build.resolve()
+    if not (build / "bin/keel").exists():
+        sys.exit(f"{build}/bin/keel is missing: ninja -C {build} keel_cli keel_cpu")
     for target in sorted({each[0] for each in entries} - {"sample"}):
         if not (build / f"lib/keel/plugins/libkeel_{target}.so").exists():
             print(f"{target} left out: {build} has no such plugin")
