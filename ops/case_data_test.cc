@@ -170,6 +170,54 @@ TEST(Distributions, TiesAreHalfwayBetween16BitNeighbours) {
   EXPECT_GT(halfway, 1000);
 }
 
+TEST(Distributions, OneElementStandsAloneInARow) {
+  CaseTensor x = dense(KEEL_FLOAT32, {5, 7}, Distribution::kLone, /*bound=*/7);
+  x.lone = 12345;
+  x.places = {0, 6, -1};
+  CaseData data(make_case(KEEL_OP_GELU, 0, "test", {x}, {dense(KEEL_FLOAT32, {5, 7})}), 1);
+  const std::vector<double> values = read_tensor(*data.call().inputs[0]);
+  std::vector<size_t> alone;
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (values[i] == 12345) alone.push_back(i);
+  }
+  EXPECT_EQ(alone, (std::vector<size_t>{0, 7 + 6, 3 * 7, 4 * 7 + 6}));
+}
+
+TEST(Distributions, EdgesAreOnBothSidesOfEachRounding) {
+  for (keel_dtype dtype : {KEEL_FLOAT16, KEEL_FLOAT8_E4M3FN, KEEL_FLOAT8_E5M2}) {
+    SCOPED_TRACE(kit::dtype_name(dtype));
+    int ties = 0;
+    int overflows = 0;
+    int vanish = 0;
+    for (double value : draw(Distribution::kEdges, KEEL_FLOAT32, 8192)) {
+      const double nearest = round_to_dtype(value, dtype);
+      const double other = 2 * value - nearest;
+      ties += nearest != value && round_to_dtype(other, dtype) == other ? 1 : 0;
+      overflows += std::isfinite(nearest) ? 0 : 1;
+      vanish += nearest == 0 ? 1 : 0;
+    }
+    EXPECT_GT(ties, 500);
+    EXPECT_GT(overflows, 20);
+    EXPECT_GT(vanish, 20);
+  }
+}
+
+TEST(Distributions, EveryValueOfATypeOccurs) {
+  const std::vector<double> values = draw(Distribution::kEveryValue, KEEL_FLOAT8_E4M3FN, 256);
+  const std::set<double> seen(values.begin(), values.end());
+  EXPECT_TRUE(seen.contains(448));
+  EXPECT_TRUE(seen.contains(-0x1p-9));
+  EXPECT_EQ(draw(Distribution::kEveryValue, KEEL_FLOAT16, 65536)[0x3c00], 1);
+}
+
+TEST(Distributions, IndicesBeginAtTheirBase) {
+  CaseTensor x = dense(KEEL_INT32, {64}, Distribution::kIndices, /*bound=*/3);
+  x.base = -1;
+  CaseData data(make_case(KEEL_OP_GELU, 0, "test", {x}, {dense(KEEL_FLOAT32, {64})}), 1);
+  const std::vector<double> values = read_tensor(*data.call().inputs[0]);
+  EXPECT_EQ(std::set<double>(values.begin(), values.end()), (std::set<double>{-1, 0, 1}));
+}
+
 TEST(CaseData, OutputInPlaceIsTheInput) {
   CaseTensor x = dense(KEEL_FLOAT32, {5});
   CaseData data(in_place(make_case(KEEL_OP_GELU, 0, "test", {x}, {x}), 0, 0), 1);
