@@ -137,9 +137,11 @@ double edge(uint64_t bits) {
   return sign_of(bits) * beside[bits >> 40 & 3];
 }
 
-double integral_edge(uint64_t bits) {
+// Beside the ties of integers between numbers of float32, and the largest that both have.
+double integral_edge(keel_dtype dtype, uint64_t bits) {
   const auto beside = static_cast<double>(bits >> 8 & 3);
-  const double values[] = {0x1p24, 0x1p25, 0x1p30, 0x1p31 - 4, 0, 0x1p24 + 4, 255, 65536};
+  const double largest = dtype == KEEL_INT32 ? 0x1p31 - 66 : 0x1p31 - 128;
+  const double values[] = {0x1p24, 0x1p25, 0x1p30 + 62, largest, 0, 0x1p24 + 4, 254, 65534};
   return sign_of(bits) * (values[bits >> 1 & 7] + beside);
 }
 
@@ -284,7 +286,7 @@ double draw(const CaseTensor& tensor, uint64_t element, uint64_t bits) {
     case Distribution::kEdges:
       return edge(bits);
     case Distribution::kIntegralEdges:
-      return integral_edge(bits);
+      return integral_edge(tensor.dtype, bits);
     case Distribution::kEveryValue:  // by its bits
     case Distribution::kBoundaries:  // by the element
     case Distribution::kLogSumExp:   // made from the logits, by CaseData

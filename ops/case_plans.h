@@ -37,6 +37,8 @@ struct CasePlan {
   PlannedTensors (*tensors)(const PlannedCall& call);
   // Optional inputs that are given together or not at all; each of the others stands alone.
   std::vector<uint32_t> together = {};
+  // Whether kernels take tensors that are not dense.
+  bool is_strided = false;
   // Of operators of rows: the extents of several rows of so many columns; else NULL.
   Extents (*rows)(int64_t columns) = nullptr;
 };

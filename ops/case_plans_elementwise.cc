@@ -138,7 +138,7 @@ std::vector<CasePlan> elementwise_plans() {
        {matrices()},
        {{0.1, 0, 0.5, 0.9}, {0, 12345, k2To32 * 9 + 7, -2}, {0, 7, k2To32 - 2, k2To32 * 256}},
        [](const PlannedCall& c) { return alike(c.extents, {D::kNormal}); }},
-      {KEEL_OP_CAST_SCALED, {matrices()}, {}, scaled_tensors},
+      {KEEL_OP_CAST_SCALED, {matrices()}, {}, scaled_tensors, {}, true},
       {KEEL_OP_SUM_OF_SQUARES, {matrices()}, {}, squares_tensors},
       {KEEL_OP_CLIP, {matrices()}, {{1, 0.05, 0, 1e30}}, clip_tensors},
       {KEEL_OP_SWIGLU, {matrices()}, {}, swiglu_tensors},

@@ -105,18 +105,24 @@ std::vector<CasePlan> product_plans() {
       {KEEL_OP_MATMUL,
        {kSides, kSides, kSides},
        {kEither, kEither, kAlphas, kBetas, kActivations},
-       matmul_tensors},
+       matmul_tensors,
+       {},
+       true},
       // trans_a, trans_b, alpha, beta
       {KEEL_OP_BATCHED_MATMUL,
        {{{3}, {1}, {17}, {2}, {0}}, kSides, kSides, kSides},
        {kEither, kEither, kAlphas, kBetas},
-       batched_matmul_tensors},
+       batched_matmul_tensors,
+       {},
+       true},
       // trans_a, alpha, beta, activation
       {KEEL_OP_PACKED_MATMUL,
        {kSides, kSides, kSides},
        {kEither, kAlphas, kBetas, kActivations},
-       packed_matmul_tensors},
-      {KEEL_OP_PACK_WEIGHTS, {kSides, kSides}, {kEither}, pack_tensors},
+       packed_matmul_tensors,
+       {},
+       true},
+      {KEEL_OP_PACK_WEIGHTS, {kSides, kSides}, {kEither}, pack_tensors, {}, true},
   };
 }
 

@@ -118,25 +118,25 @@ TEST(CasePlans, AnyAttributeMeetsEachExtent) {
   }
 }
 
-TEST(CasePlans, EachTensorIsUnalignedAloneAndHasARowOfItsOwn) {
+TEST(CasePlans, EachTensorIsUnalignedAndStridedAlone) {
   for (const Schema* schema : schemas()) {
     const CasePlan* const plan = find_plan(schema->op);
     if (plan == nullptr) continue;
     SCOPED_TRACE(schema->name);
-    std::set<size_t> alone;
-    bool strided = false;
+    std::set<size_t> unaligned;
+    size_t strided = 0;
     for (const Case& each : planned_cases(schema->op)) {
-      strided |= each.strided;
       if (each.id.find("/alone/") == std::string::npos) continue;
+      strided += each.strided ? 1 : 0;
       for (size_t i = 0; i < each.inputs.size(); ++i) {
-        if (each.inputs[i].offset != 0) alone.insert(i);
+        if (each.inputs[i].offset != 0) unaligned.insert(i);
       }
       for (size_t o = 0; o < each.outputs.size(); ++o) {
-        if (each.outputs[o].offset != 0) alone.insert(each.inputs.size() + o);
+        if (each.outputs[o].offset != 0) unaligned.insert(each.inputs.size() + o);
       }
     }
-    EXPECT_EQ(alone.size(), schema->inputs.size() + schema->outputs.size());
-    EXPECT_TRUE(strided);
+    EXPECT_EQ(unaligned.size(), schema->inputs.size() + schema->outputs.size());
+    EXPECT_GE(strided, 1U);
   }
 }
 

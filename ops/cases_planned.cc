@@ -3,8 +3,10 @@
 //
 //   pairwise/    dtypes, extents, attributes, optional inputs, outputs in place and where tensors
 //                begin: every two levels of two of these meet in a case
-//   strided/     the same with gaps between rows, axes in another order, or one row for all
-//   alone/       one tensor that begins unaligned, all others aligned
+//   strided/     the same with gaps between rows, axes in another order, or one row for all, where
+//                kernels take such tensors
+//   alone/       one tensor that begins unaligned, or has gaps, and all others are usual: a kernel
+//                that does not look at that one takes the call for another
 //   content/     one input not finite, faint, or of zeroes, all others usual
 //   lone/        one NaN, infinity or large number in a row: at both ends, and at both sides of
 //   each
@@ -94,8 +96,11 @@ class Planner {
 
   std::vector<Case> cases() {
     add_pairs("pairwise/", kWhole, std::size(kWhole), /*few_extents=*/false);
-    add_pairs("strided/", kStrided, std::size(kStrided), /*few_extents=*/true);
-    add_alone();
+    if (plan_.is_strided) {
+      add_pairs("strided/", kStrided, std::size(kStrided), /*few_extents=*/true);
+    }
+    add_unaligned_alone();
+    add_strided_alone();
     add_contents();
     add_lone();
     return std::move(cases_);
@@ -229,23 +234,45 @@ class Planner {
 
   uint32_t next_combination() { return static_cast<uint32_t>(turn_++ % schema_.dtypes.size()); }
 
-  void add_alone() {
+  // One case for each tensor, which has the layout that |change| gives it; those that |change|
+  // leaves as they are have none.
+  template <typename Change>
+  void add_alone(Choice choice, const char* suffix, const Change& change) {
+    const auto add = [&](bool is_input, uint32_t index, const char* name, bool is_packed) {
+      choice.combination = next_combination();
+      const auto tensor_of = [&](PlannedTensors& tensors) -> CaseTensor& {
+        return is_input ? tensors.inputs[index] : tensors.outputs[index];
+      };
+      PlannedTensors dense_ones = planned_tensors(plan_, choice.combination, choice.call);
+      const CaseTensor& dense_one = tensor_of(dense_ones);
+      const CaseTensor changed = change(dense_one, is_packed);
+      if (changed.strides == dense_one.strides && changed.offset == 0) return;
+      cases_.push_back(make(choice, "alone/", std::string("/") + name + suffix,
+                            [&](PlannedTensors& tensors) { tensor_of(tensors) = changed; }));
+    };
+    for (uint32_t i = 0; i < schema_.inputs.size(); ++i) {
+      add(true, i, schema_.inputs[i].name, schema_.inputs[i].packed);
+    }
+    for (uint32_t o = 0; o < schema_.outputs.size(); ++o) {
+      add(false, o, schema_.outputs[o].name, schema_.outputs[o].packed);
+    }
+  }
+
+  void add_unaligned_alone() {
     Choice choice = usual();
     choice.call.extents.clear();
     for (const auto& part : plan_.extents) {
       const Extents& aligned = part[part.size() - 2];
       choice.call.extents.insert(choice.call.extents.end(), aligned.begin(), aligned.end());
     }
-    const auto add = [&](bool is_input, uint32_t index, const char* name) {
-      choice.combination = next_combination();
-      cases_.push_back(
-          make(choice, "alone/", std::string("/") + name, [&](PlannedTensors& tensors) {
-            CaseTensor& tensor = is_input ? tensors.inputs[index] : tensors.outputs[index];
-            tensor = shifted(std::move(tensor), 1);
-          }));
-    };
-    for (uint32_t i = 0; i < schema_.inputs.size(); ++i) add(true, i, schema_.inputs[i].name);
-    for (uint32_t o = 0; o < schema_.outputs.size(); ++o) add(false, o, schema_.outputs[o].name);
+    add_alone(choice, "_unaligned",
+              [](const CaseTensor& tensor, bool) { return shifted(tensor, 1); });
+  }
+
+  void add_strided_alone() {
+    add_alone(usual(), "_strided", [](const CaseTensor& tensor, bool is_packed) {
+      return is_packed ? tensor : padded(tensor, 3);
+    });
   }
 
   // Whether input |index| of |tensors| takes any number.
