@@ -114,7 +114,7 @@ std::vector<CasePlan> elementwise_plans() {
        {matrices()},
        {{0, 1}},
        [](const PlannedCall& c) {
-         return alike(c.extents, {D::kLogits, D::kNormal});
+         return alike(c.extents, {D::kNormal, D::kNormal});
        }},
       // lr, beta1, beta2, eps, weight_decay, step, grad_scale
       {KEEL_OP_ADAMW,

@@ -26,6 +26,9 @@ struct Far {
   std::vector<double> attributes;  // none: the usual ones
   Dtypes dtypes;
   std::vector<Extents> extents;
+  // Of several operators whose kernels go through rows alike, one has many of them in the quick
+  // profile: 65601 teams of threads take an emulated chip up to three seconds.
+  std::vector<Extents> extents_of_full_profile = {};
 };
 
 constexpr int64_t kPast16 = 65601;  // past 2^16 and past the 65535 blocks along a grid's axis
@@ -63,16 +66,20 @@ std::vector<Far> fars() {
       {KEEL_OP_SUM, {1}, Dtypes::kAll, {kLongRows}},
       {KEEL_OP_SUM, {0}, Dtypes::kAll, {{5003, 2}, {2, kPast16}}},
       {KEEL_OP_LAYER_NORM, {}, Dtypes::kAll, {kLongRows}},
-      {KEEL_OP_LAYER_NORM, {}, Dtypes::kFirst, {kLongRow, kManyPairs}},
+      {KEEL_OP_LAYER_NORM, {}, Dtypes::kFirst, {kLongRow}, {kManyPairs}},
       {KEEL_OP_RMS_NORM, {}, Dtypes::kAll, {kLongRows}},
       {KEEL_OP_RMS_NORM, {}, Dtypes::kFirst, {kLongRow, kManyPairs}},
       {KEEL_OP_LAYER_NORM_BACKWARD, {}, Dtypes::kAll, {kLongRows}},
-      {KEEL_OP_LAYER_NORM_BACKWARD, {}, Dtypes::kFirst, {kLongRow, kManyPairs}},
+      {KEEL_OP_LAYER_NORM_BACKWARD, {}, Dtypes::kFirst, {kLongRow}, {kManyPairs}},
       {KEEL_OP_RMS_NORM_BACKWARD, {}, Dtypes::kAll, {kLongRows}},
       {KEEL_OP_RMS_NORM_BACKWARD, {}, Dtypes::kFirst, {kLongRow, kManyPairs}},
       // scale, causal: planes, rows, columns
       {KEEL_OP_SOFTMAX, {0.3, 0}, Dtypes::kAll, {{1, 2, 5003}}},
-      {KEEL_OP_SOFTMAX, {0.3, 1}, Dtypes::kFirst, {{1, 2, 5003}, {1, kPast16, 2}, {kPast16, 1, 2}}},
+      {KEEL_OP_SOFTMAX,
+       {0.3, 1},
+       Dtypes::kFirst,
+       {{1, 2, 5003}},
+       {{1, kPast16, 2}, {kPast16, 1, 2}}},
       {KEEL_OP_SOFTMAX_BACKWARD, {}, Dtypes::kAll, {kLongRows}},
       {KEEL_OP_SOFTMAX_BACKWARD, {}, Dtypes::kFirst, {kLongRow, kManyPairs}},
       {KEEL_OP_CROSS_ENTROPY, {}, Dtypes::kAll, {kLongRows}},
@@ -80,7 +87,7 @@ std::vector<Far> fars() {
       {KEEL_OP_CROSS_ENTROPY_BACKWARD, {}, Dtypes::kAll, {kLongRows}},
       {KEEL_OP_CROSS_ENTROPY_BACKWARD, {}, Dtypes::kFirst, {kLongRow, kManyPairs}},
       {KEEL_OP_CROSS_ENTROPY_SHARD, {5003}, Dtypes::kAll, {kLongRows}},
-      {KEEL_OP_CROSS_ENTROPY_SHARD, {kPast16}, Dtypes::kFirst, {kLongRow, kManyPairs}},
+      {KEEL_OP_CROSS_ENTROPY_SHARD, {kPast16}, Dtypes::kFirst, {kLongRow}, {kManyPairs}},
       {KEEL_OP_CROSS_ENTROPY_SHARD_BACKWARD, {0.5, 5003}, Dtypes::kAll, {kLongRows}},
       {KEEL_OP_CROSS_ENTROPY_SHARD_BACKWARD,
        {0.5, kPast16},
@@ -92,43 +99,31 @@ std::vector<Far> fars() {
        {0.5, 1},
        Dtypes::kFirst,
        {{2, 5003, 1, 1, 4, 1}, {5003, 2, 1, 1, 4, 1}, {300, 400, 2, 1, 4, 257}}},
-      {KEEL_OP_ATTENTION, {0.5, 0}, Dtypes::kFirst, {{1, 2, kPast16, kPast16, 1, 1}}},
+      {KEEL_OP_ATTENTION, {0.5, 0}, Dtypes::kFirst, {{1, 2, 70, 70, 1, 1}}},
       {KEEL_OP_ATTENTION_BACKWARD,
        {0.5, 1},
        Dtypes::kFirst,
        {{2, 5003, 1, 1, 4, 1}, {5003, 2, 1, 1, 4, 1}, {300, 400, 2, 1, 4, 257}}},
-      {KEEL_OP_ATTENTION_MERGE, {}, Dtypes::kFirst, {{kPast16, 1, 2}, {2, kPast16, 1}}},
+      {KEEL_OP_ATTENTION_MERGE, {}, Dtypes::kFirst, {{kPast16, 1, 2}}},
 
       // rows of the table, columns, indices
       {KEEL_OP_EMBEDDING, {0}, Dtypes::kFirst, {{kPast16, 1, 300}, {7, 1, kPast16}, {3, 5003, 15}}},
       {KEEL_OP_EMBEDDING, {kLastFirst}, Dtypes::kAll, {{kPast16, 1, 300}}},
-      {KEEL_OP_EMBEDDING_BACKWARD,
-       {0},
-       Dtypes::kFirst,
-       {{kPast16, 1, 300}, {7, 1, kPast16}, {3, 5003, 15}}},
-      {KEEL_OP_EMBEDDING_BACKWARD, {kLastFirst}, Dtypes::kAll, {{kPast16, 1, 300}}},
+      {KEEL_OP_EMBEDDING_BACKWARD, {0}, Dtypes::kFirst, {{7, 1, kPast16}, {3, 5003, 15}}},
+      {KEEL_OP_EMBEDDING_BACKWARD, {kLastFirst}, Dtypes::kFirst, {{kPast16, 1, 300}}},
 
       // m, n, k: past the blocks that the CPU cuts products into, deep, and thin each way
-      {KEEL_OP_MATMUL,
-       {0, 0, 1, 0, 0},
-       Dtypes::kAll,
-       {{200, 70, 400}, {70, 800, 70}, {65, 65, 1030}}},
-      {KEEL_OP_MATMUL, {1, 1, -0.7, 0.3, 0}, Dtypes::kAll, {{200, 70, 400}}},
+      {KEEL_OP_MATMUL, {0, 0, 1, 0, 0}, Dtypes::kAll, {{200, 70, 400}, {70, 800, 70}}},
+      {KEEL_OP_MATMUL, {1, 1, -0.7, 0.3, 0}, Dtypes::kFirst, {{200, 70, 400}}},
       {KEEL_OP_MATMUL,
        {0, 0, 1, 0, 0},
        Dtypes::kFirst,
-       {{kPast16, 1, 1}, {1, kPast16, 1}, {1, 1, kPast16}}},
-      {KEEL_OP_PACKED_MATMUL,
-       {0, 1, 0, 0},
-       Dtypes::kAll,
-       {{200, 70, 400}, {3, 800, 70}, {65, 65, 1030}}},
+       {{kPast16, 1, 1}, {1, kPast16, 1}, {1, 1, 20011}, {65, 65, 1030}}},
+      {KEEL_OP_PACKED_MATMUL, {0, 1, 0, 0}, Dtypes::kAll, {{200, 70, 400}, {3, 800, 70}}},
       {KEEL_OP_PACK_WEIGHTS, {0}, Dtypes::kAll, {{200, 300}}},
       {KEEL_OP_PACK_WEIGHTS, {1}, Dtypes::kAll, {{200, 300}}},
       // batch, m, n, k
-      {KEEL_OP_BATCHED_MATMUL,
-       {0, 0, 1, 0},
-       Dtypes::kFirst,
-       {{kPast16, 1, 1, 1}, {2, 100, 70, 400}}},
+      {KEEL_OP_BATCHED_MATMUL, {0, 0, 1, 0}, Dtypes::kFirst, {{300, 1, 1, 1}, {2, 100, 70, 400}}},
   };
 }
 
@@ -141,13 +136,18 @@ void add_far(const Far& far, std::vector<Case>* cases) {
   }
   const size_t combinations =
       far.dtypes == Dtypes::kAll ? find_schema(far.op)->dtypes.size() : size_t{1};
-  for (const Extents& extents : far.extents) {
-    call.extents = extents;
-    for (uint32_t c = 0; c < combinations; ++c) {
-      cases->push_back(planned_case(plan, c, call, planned_tensors(plan, c, call), "extent/", ""));
-      cases->back().quick = true;
+  const auto add = [&](const std::vector<Extents>& some, bool quick) {
+    for (const Extents& extents : some) {
+      call.extents = extents;
+      for (uint32_t c = 0; c < combinations; ++c) {
+        cases->push_back(
+            planned_case(plan, c, call, planned_tensors(plan, c, call), "extent/", ""));
+        cases->back().quick = quick;
+      }
     }
-  }
+  };
+  add(far.extents, true);
+  add(far.extents_of_full_profile, false);
 }
 
 // ---- one element of a whole tensor, or of all keys --------------------------------------
@@ -187,11 +187,11 @@ void add_lone_key(keel_op_id op, std::vector<Case>* cases) {
   if (op != KEEL_OP_ATTENTION && op != KEEL_OP_ATTENTION_BACKWARD) return;
   const CasePlan& plan = *find_plan(op);
   const auto combinations = static_cast<uint32_t>(find_schema(op)->dtypes.size());
-  constexpr int64_t kTokens = 131;
+  constexpr int64_t kTokens = 67;
   constexpr int64_t kWidth = 4;
   constexpr const char* kNames[] = {"/q_nan_at_", "/k_nan_at_", "/v_nan_at_"};
   uint32_t turn = 0;
-  for (const int64_t token : {0, 31, 32, 63, 64, 127, 128, 130}) {
+  for (const int64_t token : {0, 31, 32, 63, 64, 66}) {
     for (size_t input = 0; input < std::size(kNames); ++input) {
       const uint32_t c = turn++ % combinations;
       const PlannedCall call = {{kTokens, kTokens, 1, 1, kWidth, 1}, {0.5, 1}};
