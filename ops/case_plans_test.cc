@@ -84,8 +84,9 @@ TEST(CasePlans, AnyTwoLevelsMeetInACase) {
     std::vector<std::set<std::string>> levels(factors.size());
     for (size_t f = 0; f < factors.size(); ++f) {
       for (const Case& each : cases) levels[f].insert(factors[f](each));
-      // Where tensors begin: an output in place has the begin of its input.
-      EXPECT_GE(levels[f].size(), 2U) << f;
+      if (f != 0) {
+        EXPECT_GE(levels[f].size(), 2U) << f;
+      }
     }
     EXPECT_EQ(levels[0].size(), schema->dtypes.size());
     for (size_t a = 0; a < factors.size(); ++a) {
