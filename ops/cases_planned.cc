@@ -8,9 +8,8 @@
 //   alone/       one tensor that begins unaligned, or has gaps, and all others are usual: a kernel
 //                that does not look at that one takes the call for another
 //   content/     one input not finite, faint, or of zeroes, all others usual
-//   lone/        one NaN, infinity or large number in a row: at both ends, and at both sides of
-//   each
-//                power of two at which a kernel may part a row
+//   lone/        one NaN, infinity or large number in a row: at its ends, and at both sides of each
+//                power of two at which a kernel may part it
 #include <cmath>
 #include <iterator>
 #include <limits>
