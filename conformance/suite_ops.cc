@@ -368,7 +368,7 @@ void add_ops_cases(const Environment&, std::vector<Case>* cases) {
   for (ops::Case& each : ops::all_cases()) {
     const auto op_case = std::make_shared<const ops::Case>(std::move(each));
     cases->push_back({"ops/" + op_case->id, KEEL_CLAIM_OPS,
-                      element_count(*op_case) > kQuickElements,
+                      !op_case->quick && element_count(*op_case) > kQuickElements,
                       [op_case](const Context& context) { OpRun(context, *op_case).run(); }});
   }
   for (const keel_op_id op : {KEEL_OP_ATTENTION, KEEL_OP_ATTENTION_BACKWARD}) {

@@ -24,6 +24,8 @@ CaseTensor broadcast(CaseTensor tensor);
 // Begins |elements| elements into its allocation, so that it is aligned to its element
 // size only.
 CaseTensor shifted(CaseTensor tensor, uint64_t elements);
+// Every element is |value|.
+CaseTensor constant(keel_dtype dtype, std::vector<int64_t> shape, double value);
 // An optional input that is left out.
 CaseTensor absent();
 

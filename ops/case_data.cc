@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/case_data.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -89,6 +90,61 @@ double tie(uint64_t bits) {
   return sign_of(bits) * std::ldexp(mantissa, static_cast<int>(bits >> 40 & 31) - 15);
 }
 
+// A float type: bits of its mantissa, exponent of its least normal number, largest number.
+struct FloatFormat {
+  int mantissa_bits;
+  int least;
+  double largest;
+};
+
+// Where a finite value of a 16- or 8-bit float type ends and the next begins: halfway between the
+// two, or one step of float32 to either side. One in four lies between subnormals, one in four at
+// an end of the type, the others where float16 has normal numbers.
+double edge(uint64_t bits) {
+  constexpr FloatFormat kFormats[] = {
+      {10, -14, 65504}, {7, -126, 0x1.fep127}, {3, -6, 448}, {2, -14, 57344}};
+  const FloatFormat& format = kFormats[bits >> 1 & 3];
+  const double unit = std::ldexp(1.0, -format.mantissa_bits);
+  const auto halfway = static_cast<double>(bits >> 8 & ((1U << format.mantissa_bits) - 1)) + 0.5;
+  const double smallest = std::ldexp(unit, format.least);
+  const double last_unit = std::ldexp(unit, std::ilogb(format.largest));
+  const double ends[] = {format.largest,
+                         format.largest + last_unit / 2,
+                         format.largest + last_unit,
+                         2 * format.largest,
+                         smallest,
+                         smallest / 2,
+                         smallest / 4,
+                         smallest / unit};
+  const int first = std::max(format.least, -14);
+  const int last = std::min(std::ilogb(format.largest), 15);
+  double value = 0;
+  switch (bits >> 3 & 3) {
+    case 0:
+      value = halfway * smallest;
+      break;
+    case 1:
+      value = ends[bits >> 32 & 7];
+      break;
+    default:
+      value = std::ldexp(1 + halfway * unit,
+                         first + static_cast<int>(bits >> 24 & 63) % (last - first + 1));
+  }
+  const auto nearest = static_cast<float>(value);
+  constexpr float kFar = std::numeric_limits<float>::infinity();
+  const float beside[] = {nearest, std::nextafter(nearest, 0.0F), std::nextafter(nearest, kFar),
+                          nearest};
+  return sign_of(bits) * beside[bits >> 40 & 3];
+}
+
+// Beside the ties of integers between numbers of float32, and the largest that both have.
+double integral_edge(keel_dtype dtype, uint64_t bits) {
+  const auto beside = static_cast<double>(bits >> 8 & 3);
+  const double largest = dtype == KEEL_INT32 ? 0x1p31 - 66 : 0x1p31 - 128;
+  const double values[] = {0x1p24, 0x1p25, 0x1p30 + 62, largest, 0, 0x1p24 + 4, 254, 65534};
+  return sign_of(bits) * (values[bits >> 1 & 7] + beside);
+}
+
 double integer(keel_dtype dtype, uint64_t bits) {
   const auto word = static_cast<uint32_t>(bits >> 32);
   switch (dtype) {
@@ -110,6 +166,13 @@ double integer(keel_dtype dtype, uint64_t bits) {
 
 double some_index(int64_t bound, uint64_t bits) {
   return bound == 0 ? 0 : static_cast<double>((bits >> 8) % static_cast<uint64_t>(bound));
+}
+
+// Whether |element| is the one that stands alone in its row.
+bool is_lone(const CaseTensor& tensor, uint64_t element) {
+  const auto columns = static_cast<uint64_t>(tensor.bound);
+  const int64_t place = tensor.places[element / columns % tensor.places.size()];
+  return static_cast<int64_t>(element % columns) == place;
 }
 
 // Entry |element|: the square of its part of the whole.
@@ -187,7 +250,7 @@ double draw(const CaseTensor& tensor, uint64_t element, uint64_t bits) {
     case Distribution::kPowerOfTwo:
       return std::exp2(static_cast<double>(bits >> 8 & 15) - 8);
     case Distribution::kIndices:
-      return some_index(tensor.bound, bits);
+      return static_cast<double>(tensor.base) + some_index(tensor.bound, bits);
     case Distribution::kIndicesSomeOutside: {
       const double outside[] = {-1, static_cast<double>(tensor.bound), -0x1p31, 0x1p31 - 1};
       if (tensor.bound == 0 || bits % 4 == 0) return outside[bits >> 2 & 3];
@@ -214,6 +277,17 @@ double draw(const CaseTensor& tensor, uint64_t element, uint64_t bits) {
       return sign_of(bits) * 2 * Uniforms(bits).first * float_limits(tensor.dtype).smallest_normal;
     case Distribution::kZeroes:
       return sign_of(bits) * 0.0;
+    case Distribution::kFaint:
+      return normal(bits) * (tensor.dtype == KEEL_FLOAT16 ? 0x1p-12 : 0x1p-30);
+    case Distribution::kLone:
+      return is_lone(tensor, element) ? tensor.lone : normal(bits);
+    case Distribution::kMask:
+      return (bits & 1) != 0 ? 0 : 1 + static_cast<double>((bits >> 8) % 255);
+    case Distribution::kEdges:
+      return edge(bits);
+    case Distribution::kIntegralEdges:
+      return integral_edge(tensor.dtype, bits);
+    case Distribution::kEveryValue:  // by its bits
     case Distribution::kBoundaries:  // by the element
     case Distribution::kLogSumExp:   // made from the logits, by CaseData
     case Distribution::kNaN:         // left as set bits
@@ -245,6 +319,10 @@ void fill_tensor(const CaseTensor& tensor, uint64_t seed, uint64_t key, uint32_t
     if (tensor.distribution == Distribution::kNaN) {
       const uint32_t size = kit::dtype_size(tensor.dtype);
       std::memset(first + offset * size, 0xff, size);
+    } else if (tensor.distribution == Distribution::kEveryValue) {
+      const uint32_t size = kit::dtype_size(tensor.dtype);
+      std::memcpy(first + offset * size, &element, size);  // little endian
+      ++element;
     } else if (tensor.distribution == Distribution::kBoundaries) {
       store_element(first, tensor.dtype, offset, boundary(tensor, element++));
     } else {

@@ -8,6 +8,7 @@
 #include <keel/plugin_kit.hpp>
 #include <limits>
 #include <set>
+#include <utility>
 
 #include "ops/case_builder.h"
 #include "ops/reference.h"
@@ -168,6 +169,56 @@ TEST(Distributions, TiesAreHalfwayBetween16BitNeighbours) {
     }
   }
   EXPECT_GT(halfway, 1000);
+}
+
+TEST(Distributions, OneElementStandsAloneInARow) {
+  CaseTensor x = dense(KEEL_FLOAT32, {5, 7}, Distribution::kLone, /*bound=*/7);
+  x.lone = 12345;
+  x.places = {0, 6, -1};
+  CaseData data(make_case(KEEL_OP_GELU, 0, "test", {x}, {dense(KEEL_FLOAT32, {5, 7})}), 1);
+  const std::vector<double> values = read_tensor(*data.call().inputs[0]);
+  std::vector<size_t> alone;
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (values[i] == 12345) alone.push_back(i);
+  }
+  EXPECT_EQ(alone, (std::vector<size_t>{0, 7 + 6, 3 * 7, 4 * 7 + 6}));
+}
+
+TEST(Distributions, EdgesAreOnBothSidesOfEachRounding) {
+  const std::pair<keel_dtype, double> largest[] = {
+      {KEEL_FLOAT16, 65504}, {KEEL_FLOAT8_E4M3FN, 448}, {KEEL_FLOAT8_E5M2, 57344}};
+  for (const auto& [dtype, largest_number] : largest) {
+    SCOPED_TRACE(kit::dtype_name(dtype));
+    int ties = 0;
+    int beyond = 0;
+    int vanish = 0;
+    for (double value : draw(Distribution::kEdges, KEEL_FLOAT32, 8192)) {
+      const double nearest = round_to_dtype(value, dtype);
+      const double other = 2 * value - nearest;  // the same distance on the other side
+      ties += nearest != value && round_to_dtype(other, dtype) == other ? 1 : 0;
+      beyond += std::abs(value) > largest_number ? 1 : 0;
+      vanish += nearest == 0 ? 1 : 0;
+    }
+    EXPECT_GT(ties, 500);
+    EXPECT_GT(beyond, 20);
+    EXPECT_GT(vanish, 20);
+  }
+}
+
+TEST(Distributions, EveryValueOfATypeOccurs) {
+  const std::vector<double> values = draw(Distribution::kEveryValue, KEEL_FLOAT8_E4M3FN, 256);
+  const std::set<double> seen(values.begin(), values.end());
+  EXPECT_TRUE(seen.contains(448));
+  EXPECT_TRUE(seen.contains(-0x1p-9));
+  EXPECT_EQ(draw(Distribution::kEveryValue, KEEL_FLOAT16, 65536)[0x3c00], 1);
+}
+
+TEST(Distributions, IndicesBeginAtTheirBase) {
+  CaseTensor x = dense(KEEL_INT32, {64}, Distribution::kIndices, /*bound=*/3);
+  x.base = -1;
+  CaseData data(make_case(KEEL_OP_GELU, 0, "test", {x}, {dense(KEEL_FLOAT32, {64})}), 1);
+  const std::vector<double> values = read_tensor(*data.call().inputs[0]);
+  EXPECT_EQ(std::set<double>(values.begin(), values.end()), (std::set<double>{-1, 0, 1}));
 }
 
 TEST(CaseData, OutputInPlaceIsTheInput) {

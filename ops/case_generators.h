@@ -50,6 +50,16 @@ std::vector<Case> dropout_backward_cases();
 std::vector<Case> transpose_cases();
 std::vector<Case> cast_scaled_cases();
 
+// Those that are made for every operator alike, or for several; empty for an operator without.
+//
+// cases_planned.cc: attributes, optional inputs, dtypes, places and layouts, two by two, and each
+// input with special content, from the operator's plan.
+std::vector<Case> planned_cases(keel_op_id op);
+// cases_extent.cc: rows longer and more numerous than any block, and far positions and steps.
+std::vector<Case> extent_cases(keel_op_id op);
+// cases_rounding.cc: what is rounded, saturated or converted, value by value.
+std::vector<Case> rounding_cases(keel_op_id op);
+
 }  // namespace keel::ops
 
 #endif  // KEEL_OPS_CASE_GENERATORS_H_

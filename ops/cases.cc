@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ops/case_builder.h"
+#include "ops/case_generators.h"
 
 namespace keel::ops {
 
@@ -86,6 +87,13 @@ CaseTensor shifted(CaseTensor tensor, uint64_t elements) {
   return tensor;
 }
 
+CaseTensor constant(keel_dtype dtype, std::vector<int64_t> shape, double value) {
+  CaseTensor tensor = dense(dtype, std::move(shape), Distribution::kLone, /*bound=*/1);
+  tensor.lone = value;
+  tensor.places = {0};
+  return tensor;
+}
+
 CaseTensor absent() {
   CaseTensor tensor;
   tensor.present = false;
@@ -143,11 +151,18 @@ Case in_place(Case source, uint32_t output, uint32_t input) {
   return source;
 }
 
+std::vector<Case> cases_of(const Schema& schema) {
+  std::vector<Case> cases = schema.cases();
+  for (const auto& more : {planned_cases, extent_cases, rounding_cases}) {
+    for (Case& each : more(schema.op)) cases.push_back(std::move(each));
+  }
+  return cases;
+}
+
 std::vector<Case> all_cases() {
   std::vector<Case> cases;
-  for (const Schema* row : schemas()) {
-    const Schema& schema = *row;
-    for (Case& each : schema.cases()) cases.push_back(std::move(each));
+  for (const Schema* schema : schemas()) {
+    for (Case& each : cases_of(*schema)) cases.push_back(std::move(each));
   }
   return cases;
 }

@@ -12,6 +12,8 @@
 
 namespace keel::ops {
 
+struct Schema;  // ops/schema.h
+
 // What the elements of a tensor are drawn from; ops/case_data.h draws them.
 enum class Distribution : uint8_t {
   kNormal,              // mean 0, deviation 1
@@ -41,6 +43,12 @@ enum class Distribution : uint8_t {
   kSomeFarBelow,        // normal, one in sixteen so low that e^-x is infinite even in float64
   kSubnormal,           // subnormals of the dtype, and normals beside them
   kZeroes,              // of both signs
+  kFaint,               // normal, deviation 2^-30, of float16 2^-12: squares are far below 1
+  kLone,                // normal, but for one element in each row: CaseTensor::lone
+  kMask,                // of bytes: one in two 0, the others any but 0
+  kEdges,               // where the types of 16 and 8 bits round up or down, overflow and underflow
+  kIntegralEdges,       // the ends of int32, and where float32 begins to skip integers
+  kEveryValue,          // element i has the bits of i: all values of a type of 8 or 16 bits
   kNaN                  // content that must not be read; all bits set in an integer
 };
 
@@ -51,9 +59,13 @@ struct CaseTensor {
   std::vector<int64_t> strides;  // in elements; as many as |shape|
   uint64_t offset = 0;           // elements between the allocation and the first one
   Distribution distribution = Distribution::kNormal;
-  // Of kIndices and kBoundaries; elements of a row, of kOffset, kOffsetLogits, kHuge, kTiny and
-  // kExtremeGates.
+  // Of kIndices and kBoundaries; elements of a row, of kOffset, kOffsetLogits, kHuge, kTiny, kLone
+  // and kExtremeGates.
   int64_t bound = 0;
+  int64_t base = 0;  // of kIndices: base .. base + bound - 1
+  // Of kLone: what stands alone, and where in each row, which begin anew after the last.
+  double lone = 0;
+  std::vector<int64_t> places = {};
 };
 
 struct Case {
@@ -66,9 +78,13 @@ struct Case {
   std::vector<int32_t> in_place;  // for each output the input that it equals, or -1
   std::vector<keel_attribute> attributes;
   bool strided = false;  // some tensor is not dense: a kernel may answer KEEL_OP_NONE
+  bool quick = false;    // part of the quick profile even where it is large
 };
 
-// schema->cases() of every operator, in order.
+// Of one operator: schema.cases(), and those made from its plan (ops/case_plans.h), its extents and
+// its roundings.
+std::vector<Case> cases_of(const Schema& schema);
+// cases_of every operator, in order.
 std::vector<Case> all_cases();
 
 }  // namespace keel::ops

@@ -159,7 +159,7 @@ std::vector<Case> attention_backward_cases() {
 
 std::vector<Case> attention_merge_cases() {
   const auto make = [](int64_t tokens, int64_t heads, int64_t width, D logsumexp, const char* name,
-                       int64_t padding = 0) {
+                       int64_t padding = 0, D outs = D::kNormal) {
     const auto out = [&](D distribution) {
       CaseTensor tensor = dense(KEEL_FLOAT32, {tokens, heads, width}, distribution);
       return padding == 0 ? tensor : padded(std::move(tensor), padding);
@@ -168,7 +168,7 @@ std::vector<Case> attention_merge_cases() {
       return dense(KEEL_FLOAT32, {heads, tokens}, distribution);
     };
     return make_case(KEEL_OP_ATTENTION_MERGE, 0, shape_text({tokens, heads, width}) + name,
-                     {out(D::kNormal), lse(logsumexp), out(D::kNormal), lse(logsumexp)},
+                     {out(outs), lse(logsumexp), out(outs), lse(logsumexp)},
                      {out(D::kNaN), lse(D::kNaN)});
   };
   std::vector<Case> cases;
@@ -180,6 +180,9 @@ std::vector<Case> attention_merge_cases() {
   cases.push_back(make(37, 3, 13, D::kMaskedLogits, "/masked"));
   cases.push_back(make(37, 3, 13, D::kSomeNaN, "/nan"));
   cases.push_back(make(37, 3, 13, D::kLogits, "/padded", 3));
+  // What a side without keys holds is not looked at.
+  cases.push_back(make(37, 3, 13, D::kMaskedLogits, "/masked_nan", 0, D::kSomeNaN));
+  cases.push_back(make(37, 3, 13, D::kNonFinite, "/lse_non_finite"));
   cases.push_back(in_place(make(37, 3, 13, D::kLogits, ""), 0, 0));
   cases.push_back(in_place(make(37, 3, 13, D::kMaskedLogits, ""), 1, 1));
   cases.push_back(in_place(in_place(make(37, 3, 13, D::kMaskedLogits, ""), 0, 0), 1, 1));

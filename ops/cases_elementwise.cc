@@ -235,6 +235,15 @@ std::vector<Case> adamw_cases() {
   add("no_decay", attributes(0.01, 0.9, 0, 2, 1));
   add("no_momentum", attributes(0.01, 0, 0.1, 2, 1));
   add("no_learning", attributes(0, 0.9, 0.1, 2, 1));
+  // The state of a first step: what 1 - beta, 1 - beta^t and eps are is not hidden behind it.
+  const auto add_fresh = [&](const char* name, D gradient, const Attributes& values) {
+    add_variant(&cases, KEEL_OP_ADAMW, name, {D::kZeroes, gradient, D::kZeroes, D::kZeroes},
+                values);
+  };
+  add_fresh("fresh", D::kNormal, attributes(1, 0.9, 0, 1, 1));
+  add_fresh("fresh/late_step", D::kNormal, attributes(1, 0.9, 0, 1000, 1));
+  add_fresh("fresh/faint", D::kFaint, attributes(1, 0.9, 0, 1, 1));
+  add_fresh("fresh/zeroes", D::kZeroes, attributes(1, 0.9, 0, 1, 1));
   for (Case& each : cases) {
     // Ids name the first dtype.
     if (each.inputs[1].dtype == KEEL_BFLOAT16) each.id += "/g_bf16";

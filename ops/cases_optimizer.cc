@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cases of the norms of gradients, and of what is done with them.
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -23,12 +24,17 @@ Case squares_case(uint32_t combination, CaseTensor x, CaseTensor before, const s
                    {dense(KEEL_FLOAT32, {}, D::kNaN), dense(KEEL_INT32, {}, D::kNaN)});
 }
 
-Case clip_case(uint32_t combination, CaseTensor g, D sum, double max_norm,
+Case clip_case(uint32_t combination, CaseTensor g, CaseTensor sum, double max_norm,
                const std::string& name = "") {
   CaseTensor g_out = dense(g.dtype, g.shape, D::kNaN);
   const std::string suffix = shape_text(g.shape) + name;
-  return make_case(KEEL_OP_CLIP, combination, suffix, {std::move(g), dense(KEEL_FLOAT32, {}, sum)},
+  return make_case(KEEL_OP_CLIP, combination, suffix, {std::move(g), std::move(sum)},
                    {std::move(g_out)}, {float_attribute(max_norm)});
+}
+
+Case clip_case(uint32_t combination, CaseTensor g, D sum, double max_norm,
+               const std::string& name = "") {
+  return clip_case(combination, std::move(g), dense(KEEL_FLOAT32, {}, sum), max_norm, name);
 }
 
 }  // namespace
@@ -52,6 +58,11 @@ std::vector<Case> sum_of_squares_cases() {
     add(dense(dtype, {1009}, D::kSubnormal), "/subnormal");
     add(dense(dtype, {1009}, D::kSpecial), "/special");
     add(dense(dtype, {7}, D::kNaN), "/nan");
+    // An infinite sum of finite elements is none that was found; the next call's before is.
+    if (dtype != KEEL_FLOAT16) add(constant(dtype, {1009}, 0x1p100), "/huge");
+    cases.push_back(
+        squares_case(c, dense(dtype, {31, 17}),
+                     constant(KEEL_FLOAT32, {}, std::numeric_limits<double>::infinity()), "_inf"));
     add(dense(dtype, {65537}, D::kNonFinite), "/non_finite");
     if (dtype != KEEL_FLOAT16) add(dense(dtype, {1009}, D::kWide), "/wide");
     add(shifted(dense(dtype, {8193}), 3), "/unaligned");
@@ -75,6 +86,15 @@ std::vector<Case> clip_cases() {
     add(dense(dtype, {1009}), D::kPositive, 10, "/within");
     add(dense(dtype, {1009}), D::kPositive, 0, "/to_nothing");
     add(dense(dtype, {1009}), D::kNaN, 1, "/norm_is_nan");
+    const auto add_sum = [&](double sum, double max_norm, const char* name) {
+      cases.push_back(clip_case(c, dense(dtype, {1009}, D::kNonFinite),
+                                constant(KEEL_FLOAT32, {}, sum), max_norm, name));
+    };
+    add_sum(std::numeric_limits<double>::infinity(), 1, "/norm_is_infinite");
+    add_sum(0, 1, "/norm_is_zero");
+    // Beside what is added to the norm.
+    add_sum(1e-13, 1e-6, "/norm_is_small");
+    add_sum(1e30, 1e14, "/norm_is_large");
     add(dense(dtype, {1009}, D::kNonFinite), D::kPositive, 0.05, "/non_finite");
     if (dtype != KEEL_FLOAT16) add(dense(dtype, {1009}, D::kWide), D::kPositive, 0.05, "/wide");
     add(shifted(dense(dtype, {8193}), 3), D::kPositive, 0.05, "/unaligned");

@@ -157,8 +157,9 @@ void attention_backward_reference(Workspace& w) {
         const size_t key = all.key_at(j, h);
         const Heads::Dot score = all.score(i, j, h);
         const double probability = std::exp(score.value - logsumexp);
+        // An exponent of minus infinity has no rounding.
         const double probability_size =
-            score.value == -kInfinity
+            score.value == -kInfinity || logsumexp == kInfinity
                 ? 0
                 : probability * (1 + score.size + std::abs(score.value) + std::abs(logsumexp));
         const Heads::Dot of_value = all.dot(dout, query, w.in(2), key);

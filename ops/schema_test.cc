@@ -88,7 +88,7 @@ TEST(Cases, CoverEveryDtypeInPlaceAndOptionalInput) {
     std::set<std::pair<size_t, int>> places;
     std::set<size_t> left_out;
     bool empty = false;
-    for (const Case& each : schema.cases()) {
+    for (const Case& each : cases_of(schema)) {
       combinations.insert(each.combination);
       for (size_t o = 0; o < each.outputs.size(); ++o) {
         if (each.in_place[o] >= 0) places.insert({o, each.in_place[o]});
