@@ -59,12 +59,6 @@ inline bool counts_for_level(std::string_view id) {
   return !id.starts_with(kOneRank) && !id.starts_with("kernels/load/");
 }
 
-// Cases that leave the device, or the library under it, in no state to go on with: they are run in
-// a worker each.
-inline bool runs_alone(std::string_view id) {
-  return id.find("/alone/") != std::string_view::npos;
-}
-
 // "PINNED", "ASYNC", ... of the bits that are set, lowest first; a bit without a name
 // reads "bit 40".
 std::vector<std::string> claim_names(uint64_t claims);
