@@ -139,18 +139,18 @@ void add_far(const Far& far, std::vector<Case>* cases) {
   }
   const size_t combinations =
       far.dtypes == Dtypes::kAll ? find_schema(far.op)->dtypes.size() : size_t{1};
-  const auto add = [&](const std::vector<Extents>& some, bool quick) {
+  const auto add = [&](const std::vector<Extents>& some, Profile profile) {
     for (const Extents& extents : some) {
       call.extents = extents;
       for (uint32_t c = 0; c < combinations; ++c) {
         cases->push_back(
             planned_case(plan, c, call, planned_tensors(plan, c, call), "extent/", ""));
-        cases->back().quick = quick;
+        cases->back().profile = profile;
       }
     }
   };
-  add(far.extents, true);
-  add(far.extents_of_full_profile, false);
+  add(far.extents, Profile::kQuick);
+  add(far.extents_of_full_profile, Profile::kFull);
 }
 
 // ---- one element of a whole tensor, or of all keys --------------------------------------
