@@ -76,7 +76,7 @@ std::string support_markdown(std::span<const Column> columns) {
     const size_t combinations = schema->dtypes.size();
     std::vector<std::string> labels(combinations);
     std::vector<std::vector<Answers>> answers(columns.size(), std::vector<Answers>(combinations));
-    for (const ops::Case& each : schema->cases()) {
+    for (const ops::Case& each : ops::cases_of(*schema)) {
       ++asked;
       labels[each.combination] = dtype_label(each);
       const OpCall call = make_call(each);

@@ -362,13 +362,17 @@ int64_t element_count(const ops::Case& op_case) {
   return total;
 }
 
+bool is_of_full_profile(const ops::Case& op_case) {
+  if (op_case.profile != ops::Profile::kBySize) return op_case.profile == ops::Profile::kFull;
+  return element_count(op_case) > kQuickElements;
+}
+
 }  // namespace
 
 void add_ops_cases(const Environment&, std::vector<Case>* cases) {
   for (ops::Case& each : ops::all_cases()) {
     const auto op_case = std::make_shared<const ops::Case>(std::move(each));
-    cases->push_back({"ops/" + op_case->id, KEEL_CLAIM_OPS,
-                      !op_case->quick && element_count(*op_case) > kQuickElements,
+    cases->push_back({"ops/" + op_case->id, KEEL_CLAIM_OPS, is_of_full_profile(*op_case),
                       [op_case](const Context& context) { OpRun(context, *op_case).run(); }});
   }
   for (const keel_op_id op : {KEEL_OP_ATTENTION, KEEL_OP_ATTENTION_BACKWARD}) {

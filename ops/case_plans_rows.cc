@@ -90,7 +90,7 @@ PlannedTensors shard_backward_tensors(const PlannedCall& call) {
 }
 
 // Extents of both directions: tokens_q, tokens_k, heads, kv_heads, width, sequences.
-const std::vector<Extents> kHeads = {{31, 17, 3, 1, 13, 3}, {1, 131, 2, 1, 16, 1},
+const std::vector<Extents> kHeads = {{31, 17, 2, 1, 13, 3}, {1, 70, 2, 1, 16, 1},
                                      {67, 1, 2, 2, 8, 2},   {65, 65, 1, 1, 17, 1},
                                      {64, 64, 2, 1, 16, 2}, {0, 5, 1, 1, 4, 1}};
 

@@ -68,6 +68,13 @@ struct CaseTensor {
   std::vector<int64_t> places = {};
 };
 
+// From which profile of conformance on a case is run.
+enum class Profile : uint8_t {
+  kBySize,  // the quick one, unless it is large
+  kQuick,   // large, and cheap all the same
+  kFull     // dear, though it is not large
+};
+
 struct Case {
   std::string id;  // "matmul/f32/nt/m33_n65_k17/bias": unique, and stable between versions
   keel_op_id op = KEEL_OP_INVALID;
@@ -78,7 +85,7 @@ struct Case {
   std::vector<int32_t> in_place;  // for each output the input that it equals, or -1
   std::vector<keel_attribute> attributes;
   bool strided = false;  // some tensor is not dense: a kernel may answer KEEL_OP_NONE
-  bool quick = false;    // part of the quick profile even where it is large
+  Profile profile = Profile::kBySize;
 };
 
 // Of one operator: schema.cases(), and those made from its plan (ops/case_plans.h), its extents and

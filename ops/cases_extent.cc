@@ -73,7 +73,7 @@ std::vector<Far> fars() {
       {KEEL_OP_LAYER_NORM_BACKWARD, {}, Dtypes::kAll, {kLongRows}},
       {KEEL_OP_LAYER_NORM_BACKWARD, {}, Dtypes::kFirst, {kLongRow}, {kManyPairs}},
       {KEEL_OP_RMS_NORM_BACKWARD, {}, Dtypes::kAll, {kLongRows}},
-      {KEEL_OP_RMS_NORM_BACKWARD, {}, Dtypes::kFirst, {kLongRow, kManyPairs}},
+      {KEEL_OP_RMS_NORM_BACKWARD, {}, Dtypes::kFirst, {kLongRow}, {kManyPairs}},
       // scale, causal: planes, rows, columns
       {KEEL_OP_SOFTMAX, {0.3, 0}, Dtypes::kAll, {{1, 2, 5003}}},
       {KEEL_OP_SOFTMAX,
@@ -82,9 +82,9 @@ std::vector<Far> fars() {
        {{1, 2, 5003}},
        {{1, kPast16, 2}, {kPast16, 1, 2}}},
       {KEEL_OP_SOFTMAX_BACKWARD, {-0.125}, Dtypes::kAll, {kLongRows}},
-      {KEEL_OP_SOFTMAX_BACKWARD, {-0.125}, Dtypes::kFirst, {kLongRow, kManyPairs}},
+      {KEEL_OP_SOFTMAX_BACKWARD, {-0.125}, Dtypes::kFirst, {kLongRow}, {kManyPairs}},
       {KEEL_OP_CROSS_ENTROPY, {}, Dtypes::kAll, {kLongRows}},
-      {KEEL_OP_CROSS_ENTROPY, {}, Dtypes::kFirst, {kLongRow, kManyPairs}},
+      {KEEL_OP_CROSS_ENTROPY, {}, Dtypes::kFirst, {kLongRow}, {kManyPairs}},
       {KEEL_OP_CROSS_ENTROPY_BACKWARD, {0.25}, Dtypes::kAll, {kLongRows}},
       {KEEL_OP_CROSS_ENTROPY_BACKWARD, {0.25}, Dtypes::kFirst, {kLongRow, kManyPairs}},
       {KEEL_OP_CROSS_ENTROPY_SHARD, {5003}, Dtypes::kAll, {kLongRows}},
@@ -99,12 +99,13 @@ std::vector<Far> fars() {
       {KEEL_OP_ATTENTION,
        {0.5, 1},
        Dtypes::kFirst,
-       {{2, 5003, 1, 1, 4, 1}, {5003, 2, 1, 1, 4, 1}, {300, 400, 2, 1, 4, 257}}},
-      {KEEL_OP_ATTENTION, {0.5, 0}, Dtypes::kFirst, {{1, 2, 70, 70, 1, 1}}},
+       {{2, 2051, 1, 1, 4, 1}, {2051, 2, 1, 1, 4, 1}, {300, 400, 1, 1, 4, 257}},
+       {{2, 5003, 1, 1, 4, 1}}},
       {KEEL_OP_ATTENTION_BACKWARD,
        {0.5, 1},
        Dtypes::kFirst,
-       {{2, 5003, 1, 1, 4, 1}, {5003, 2, 1, 1, 4, 1}, {300, 400, 2, 1, 4, 257}}},
+       {{2, 2051, 1, 1, 4, 1}, {2051, 2, 1, 1, 4, 1}, {300, 400, 1, 1, 4, 257}},
+       {{2, 5003, 1, 1, 4, 1}}},
       {KEEL_OP_ATTENTION_MERGE, {}, Dtypes::kFirst, {{kPast16, 1, 2}}},
 
       // rows of the table, columns, indices
@@ -119,7 +120,8 @@ std::vector<Far> fars() {
       {KEEL_OP_MATMUL,
        {0, 0, 1, 0, 0},
        Dtypes::kFirst,
-       {{kPast16, 1, 1}, {1, kPast16, 1}, {1, 1, 20011}, {65, 65, 1030}}},
+       {{kPast16, 1, 1}, {65, 65, 1030}},
+       {{1, kPast16, 1}, {1, 1, kPast16}}},
       {KEEL_OP_PACKED_MATMUL, {0, 1, 0, 0}, Dtypes::kAll, {{200, 70, 400}, {3, 800, 70}}},
       {KEEL_OP_PACK_WEIGHTS, {0}, Dtypes::kAll, {{200, 300}}},
       {KEEL_OP_PACK_WEIGHTS, {1}, Dtypes::kAll, {{200, 300}}},
@@ -137,18 +139,18 @@ void add_far(const Far& far, std::vector<Case>* cases) {
   }
   const size_t combinations =
       far.dtypes == Dtypes::kAll ? find_schema(far.op)->dtypes.size() : size_t{1};
-  const auto add = [&](const std::vector<Extents>& some, bool quick) {
+  const auto add = [&](const std::vector<Extents>& some, Profile profile) {
     for (const Extents& extents : some) {
       call.extents = extents;
       for (uint32_t c = 0; c < combinations; ++c) {
         cases->push_back(
             planned_case(plan, c, call, planned_tensors(plan, c, call), "extent/", ""));
-        cases->back().quick = quick;
+        cases->back().profile = profile;
       }
     }
   };
-  add(far.extents, true);
-  add(far.extents_of_full_profile, false);
+  add(far.extents, Profile::kQuick);
+  add(far.extents_of_full_profile, Profile::kFull);
 }
 
 // ---- one element of a whole tensor, or of all keys --------------------------------------
@@ -192,7 +194,7 @@ void add_lone_key(keel_op_id op, std::vector<Case>* cases) {
   constexpr int64_t kWidth = 4;
   constexpr const char* kNames[] = {"/q_nan_at_", "/k_nan_at_", "/v_nan_at_"};
   uint32_t turn = 0;
-  for (const int64_t token : {0, 31, 32, 63, 64, 66}) {
+  for (const int64_t token : {0, 63, 64, 66}) {
     for (size_t input = 0; input < std::size(kNames); ++input) {
       const uint32_t c = turn++ % combinations;
       const PlannedCall call = {{kTokens, kTokens, 1, 1, kWidth, 1}, {0.5, 1}};

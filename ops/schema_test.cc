@@ -118,7 +118,8 @@ class Malformed : public testing::Test {
   // Starts from the case |id|.
   void start(const std::string& id) {
     data_.reset();
-    for (const Case& each : all_cases()) {
+    static const std::vector<Case> kCases = all_cases();
+    for (const Case& each : kCases) {
       if (each.id == id) data_ = std::make_unique<CaseData>(each, kSeed);
     }
     ASSERT_NE(data_, nullptr) << id;
