@@ -360,7 +360,7 @@ typedef struct keel_device_table {
    * sentence that says why. May block for the SDK's start. Required.
    * Native: cuDeviceGetCount, aclrtGetDeviceCount, vkEnumeratePhysicalDevices. */
   keel_status (*count)(keel_plugin_instance* instance, uint32_t* out_count);
-  /* Fills |out_info| for device |ordinal|; works before open. Required. */
+  /* Fills |out_info| up to header.size; KEEL_NOT_FOUND past count. Works before open. Required. */
   keel_status (*info)(keel_plugin_instance* instance, uint32_t ordinal, keel_device_info* out_info);
   /* Makes a device usable; core opens each at most once at a time. May block.
    * Required. Native: cuDevicePrimaryCtxRetain, vkCreateDevice, aclrtSetDevice. */
