@@ -243,6 +243,10 @@ void capabilities(const Context& context) {
                 fmt::format("ccl.capability answers {}", keel_status_name(status)));
           if (round == 0) answers.push_back(status);
           check(answers[next++] == status, "ccl.capability gives another answer the second time");
+          // At once, too: what goes by turns may do so an even number of times between.
+          const keel_status again =
+              observe_status(table.capability(instance, collective, dtype, reduction));
+          check(again == status, "ccl.capability gives another answer when it is asked again");
           claimed += status == KEEL_OK ? 1 : 0;
         }
       }
