@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the conformance suite on plugins with one edit each, and prints which it catches.
 
-  mutants.py [--build BUILD] [--scratch FOLDER] [--lanes N] [--json FILE] [FILTER...]
+  mutants.py [--check] [--build BUILD] [--scratch FOLDER] [--lanes N] [--json FILE] [FILTER...]
 
 FILTER: globs of ids (sample/*, cpu/copy_*); a bare word stands for WORD/* and for */WORD*.
 
