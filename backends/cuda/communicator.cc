@@ -52,7 +52,7 @@ void encode(keel_dtype dtype, double factor, void* out) {
     case KEEL_FLOAT16:
       return put(to_float16(real));
     case KEEL_BFLOAT16:
-      return put(to_float16(real));
+      return put(to_bfloat16(real));
     case KEEL_FLOAT8_E4M3FN:
       return put(to_float8_e4m3(real));
     case KEEL_FLOAT8_E5M2:
