@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the conformance suite on plugins with one edit each, and prints which it catches.
 
-  mutants.py [--build BUILD] [--scratch FOLDER] [--lanes N] [--json FILE] [FILTER...]
+  mutants.py [--check] [--build BUILD] [--scratch FOLDER] [--lanes N] [--json FILE] [FILTER...]
 
 FILTER: globs of ids (sample/*, cpu/copy_*); a bare word stands for WORD/* and for */WORD*.
 
@@ -80,17 +80,12 @@ def defect(entry, target, seen):
 
 
 def read_lists():
-    """(target, entry) of all lists; exits where one of them is wrong."""
-    found, seen, defects = [], set(), []
+    """(target, entry, defect) of all lists."""
+    found, seen = [], set()
     for path in sorted(HERE.glob("*.json")):
         for entry in json.loads(path.read_text()):
-            wrong = defect(entry, path.stem, seen)
-            if wrong:
-                defects.append(f"{path.name}: {entry.get('id')}: {wrong}")
+            found.append((path.stem, entry, defect(entry, path.stem, seen)))
             seen.add(entry.get("id"))
-            found.append((path.stem, entry))
-    if defects:
-        sys.exit("\n".join(defects))
     return found
 
 
@@ -277,14 +272,16 @@ def bad_cases(report):
 # ---- one mutant --------------------------------------------------------------------------
 
 
-def examine(lane, target, entry):
-    """The result of |entry|, a JSON object."""
+def examine(lane, target, entry, wrong):
+    """The result of |entry|, a JSON object. |wrong|: why it cannot be used, or None."""
     result = {"id": entry["id"], "target": target, "kind": entry["kind"], "why": entry["why"],
               "case": "", "outcome": "", "message": "", "seconds": 0}
     began = time.monotonic()
     cases = []
     is_well = False
     try:
+        if wrong:
+            raise Broken(wrong)
         options, variables = lane.built(target, entry)
         if not entry.get("lawful"):
             only = ["--level", entry["level"]]
@@ -368,13 +365,13 @@ def main():
     parser.add_argument("filters", nargs="*", metavar="FILTER")
     arguments = parser.parse_args()
 
-    entries = [(target, entry) for target, entry in read_lists()
-               if is_chosen(entry["id"], arguments.filters)]
+    entries = [each for each in read_lists() if is_chosen(each[1]["id"], arguments.filters)]
     if not entries:
         sys.exit(f"no mutant's id fits {' '.join(arguments.filters)}")
     if arguments.check:
-        print(f"{len(entries)} edits apply")
-        return 0
+        defects = [f"{entry['id']}: {wrong}" for _, entry, wrong in entries if wrong]
+        print("\n".join(defects) or f"{len(entries)} edits apply")
+        return 1 if defects else 0
     build = arguments.build.resolve()
     if not (build / "bin/keel").exists():
         sys.exit(f"{build}/bin/keel is missing: ninja -C {build} keel_cli keel_cpu")
@@ -394,10 +391,10 @@ def main():
     wrong = []
 
     def examine_next(each):
-        target, entry = each
+        target, entry, defect_of_it = each
         lane = lanes.get()
         try:
-            result = examine(lane, target, entry)
+            result = examine(lane, target, entry, defect_of_it)
         finally:
             lanes.put(lane)
         with printing:
