@@ -25,6 +25,8 @@ struct Tables {
 // The right ones. Claims PINNED, ASYNC, TIMING, NOTIFY, OPS (no more than it promises), FILL,
 // MEMORY_INFO and PAGEABLE_ASYNC.
 const Tables& plain_tables();
+// The same with two devices, each as the one.
+const Tables& tables_of_two();
 
 // The answer of keel_plugin_query_v0 with |tables|, which are copied. Called once.
 keel_status answer_query(const char* name, const Tables& tables, const keel_host* host,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops.h"
 
+#include <algorithm>
 #include <keel/float_types.hpp>
 #include <keel/plugin_kit.hpp>
 
@@ -33,9 +34,6 @@ void store(const keel_tensor& tensor, int64_t index, float value) {
     case KEEL_BFLOAT16:
       kit::first_element<keel::bfloat16_t>(tensor)[index] = keel::to_bfloat16(value);
       break;
-    case KEEL_INT32:
-      kit::first_element<int32_t>(tensor)[index] = static_cast<int32_t>(value);
-      break;
     default:
       kit::first_element<float>(tensor)[index] = value;
   }
@@ -63,6 +61,10 @@ bool takes(const keel_op_call& call) {
 
 void run(keel_op_id op, double fill_value, const keel_tensor* inputs, const keel_tensor& output) {
   const int64_t count = kit::element_count(output);
+  if (op == KEEL_OP_FILL && output.dtype == KEEL_INT32) {  // has numbers that no float32 has
+    std::fill_n(kit::first_element<int32_t>(output), count, static_cast<int32_t>(fill_value));
+    return;
+  }
   for (int64_t i = 0; i < count; ++i) {
     float value = static_cast<float>(fill_value);
     if (op != KEEL_OP_FILL) value = load(inputs[0], i);
