@@ -291,8 +291,8 @@ class Planner {
       for (const auto& [distribution, text] : kContents) {
         choice.combination = next_combination();
         if (!takes_any(tensors, i, choice.combination)) continue;
-        // What was packed is read by a product with the identity, whose zeroes make NaN of these.
-        if (distribution == D::kNonFinite && schema_.outputs[0].packed) continue;
+        // Packed weights are looked at by a product, in which an infinity is NaN.
+        if (schema_.outputs[0].packed && distribution == D::kNonFinite) continue;
         // A product of two of them would be no number of float16.
         const bool is_too_faint = distribution == D::kFaint &&
                                   schema_.dtypes[choice.combination].inputs[i] == KEEL_FLOAT16;
