@@ -141,6 +141,33 @@ void full(const Context& context) {
   }
 }
 
+// More than there is in total, one piece at a time and not written to: each is there for the next.
+// Other programs take memory, too: what is refused is asked for again.
+void given_back(const Context& context) {
+  constexpr int kTries = 4;
+  const keel_device_info& info = context.environment.info;
+  if (info.memory_bytes == 0) unsupported("the device does not say how much memory it has");
+  uint64_t piece = info.memory_bytes / 8;
+  if (info.max_alloc_bytes != 0) piece = std::min(piece, info.max_alloc_bytes);
+  const uint64_t rounds = std::min<uint64_t>(info.memory_bytes / piece * 2, 64);
+  for (uint64_t round = 0; round < rounds; ++round) {
+    void* pointer = nullptr;
+    keel_status status = KEEL_OUT_OF_MEMORY;
+    for (int i = 0; i < kTries && status == KEEL_OUT_OF_MEMORY; ++i) {
+      status = observe_status(memory_of(context).alloc(device_of(context).get(), KEEL_MEMORY_DEVICE,
+                                                       piece, /*usage=*/0, &pointer));
+    }
+    if (round == 0 && status == KEEL_OUT_OF_MEMORY) {
+      unsupported("an eighth of the device's memory cannot be had");
+    }
+    need_be(
+        KEEL_OK, status,
+        fmt::format("memory.alloc of {} bytes after {} times as many were freed", piece, round));
+    need(memory_of(context).free(device_of(context).get(), KEEL_MEMORY_DEVICE, pointer),
+         "memory.free");
+  }
+}
+
 // What goes through alloc and free in rounds takes no more of the process from one to the next.
 void reused(const Context& context, const MemoryKind& kind) {
   constexpr uint64_t kRounds = 32;
@@ -264,6 +291,7 @@ void add_pool_table_cases(const Environment&, std::vector<Case>* cases) {
     add(fmt::format("holes/{}", name), [order = order](const Context& c) { holes(c, order); });
   }
   add("full", full);
+  add("given_back", given_back);
   add("info", memory_info, KEEL_CLAIM_MEMORY_INFO);
   add("info_drift", memory_info_drift, KEEL_CLAIM_MEMORY_INFO);
 }
