@@ -37,6 +37,7 @@ TEST(Cli, EveryHelpSucceedsAndShowsAnExample) {
        std::vector<std::vector<std::string>>{{"compare"},
                                              {"devices"},
                                              {"flight"},
+                                             {"new-plugin"},
                                              {"ops"},
                                              {"ops", "list"},
                                              {"ops", "explain"},

@@ -11,6 +11,7 @@
 #include "cli/compare.h"
 #include "cli/devices.h"
 #include "cli/flight.h"
+#include "cli/new_plugin.h"
 #include "cli/ops.h"
 #include "cli/perf.h"
 #include "cli/run.h"
@@ -49,6 +50,7 @@ int run(int argc, char** argv) {
   keel::cli::add_compare_command(app, &exit_code);
   keel::cli::add_devices_command(app);
   keel::cli::add_flight_command(app);
+  keel::cli::add_new_plugin_command(app);
   keel::cli::add_ops_command(app);
   keel::cli::add_perf_command(app, &exit_code);
   keel::cli::add_run_command(app, &exit_code);

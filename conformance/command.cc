@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "conformance/here.h"
+#include "conformance/perf_command.h"
 #include "conformance/protocol.h"
 #include "conformance/session.h"
 #include "conformance/sharer.h"
@@ -129,6 +130,7 @@ void add_conform_command(CLI::App& app, int* exit_code) {
   add_run(conform, exit_code);
   add_list(conform, exit_code);
   add_verify(conform, exit_code);
+  add_perf_command(conform, exit_code);
   CLI::App& table =
       *conform.add_subcommand("table", "Print what is supported where, from JSON reports");
   const auto files = std::make_shared<std::vector<std::string>>();

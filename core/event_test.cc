@@ -1,5 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <string>
 #include <thread>
+#include <utility>
 
 #include "core/testing/keel_test.h"
 
@@ -166,6 +172,61 @@ TEST_F(FakeEventTest, OrdersStreamsOfDifferentBackends) {
     EXPECT_KEEL_OK(keel_stream_synchronize(second, kPatience));
     EXPECT_EQ(read(b, memory, 1), std::vector<uint32_t>{2});
   }
+}
+
+// The first error with |part| in it that Keel logs, on whatever thread.
+class LoggedLine {
+ public:
+  explicit LoggedLine(std::string part) : part_(std::move(part)) {
+    EXPECT_KEEL_OK(keel_set_log(KEEL_LOG_ERROR, &LoggedLine::add, this));
+  }
+  ~LoggedLine() { EXPECT_KEEL_OK(keel_set_log(KEEL_LOG_WARNING, nullptr, nullptr)); }
+  LoggedLine(const LoggedLine&) = delete;
+  LoggedLine& operator=(const LoggedLine&) = delete;
+
+  // Empty when none has come within kPatience.
+  std::string wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::nanoseconds(kPatience), [&] { return !text_.empty(); });
+    return text_;
+  }
+
+ private:
+  static void add(void* user, keel_log_level, const char* text) {
+    LoggedLine& self = *static_cast<LoggedLine*>(user);
+    const std::lock_guard lock(self.mutex_);
+    if (!self.text_.empty() || std::strstr(text, self.part_.c_str()) == nullptr) return;
+    self.text_ = text;
+    self.changed_.notify_all();
+  }
+
+  const std::string part_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::string text_;
+};
+
+// The streams of another backend go on with the event's outcome, and Keel names the device that
+// kept silent. Within two seconds: the test waits for nothing else.
+TEST_F(FakeEventTest, EventsWhoseNotificationIsLostAreFoundDone) {
+  const keel_device a = load("fake", {{"lose_notify", "1"}, {"fail_copy_at", "1"}}).at(0);
+  const keel_device b = load("fake_polled", {{"devices", "1"}}).at(0);
+  LoggedLine line("event_notify");
+  const keel_stream source = new_stream(a);
+  const keel_stream failing = new_stream(a);
+  const keel_stream sink = new_stream(b);
+  const keel_stream failed = new_stream(b);
+  uint32_t word = 0;
+  {
+    FakePause pause;
+    ASSERT_KEEL_OK(keel_stream_wait_event(sink, record(source)));
+    ASSERT_KEEL_OK(keel_copy(failing, a, alloc(a, 4), KEEL_HOST, &word, 4));
+    ASSERT_KEEL_OK(keel_stream_wait_event(failed, record(failing)));
+  }
+  EXPECT_KEEL_OK(keel_stream_synchronize(sink, kPatience));
+  EXPECT_EQ(keel_stream_synchronize(failed, kPatience), KEEL_DATA_LOSS);
+  EXPECT_NE(line.wait().find("fake:0: event_notify called back for"), std::string::npos)
+      << line.wait();
 }
 
 TEST_F(FakeEventTest, FailuresFollowTheEdgesOfOneBackend) {

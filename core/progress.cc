@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/progress.h"
 
+#include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <keel/plugin_kit.hpp>
 #include <keel/thread_start.hpp>
 #include <new>
@@ -18,6 +20,17 @@ namespace keel {
 namespace {
 
 using DeviceName = char[64];
+using Clock = std::chrono::steady_clock;
+
+// Until a look has seen an event that long without its callback, the event is not asked for.
+constexpr auto kOverdue = std::chrono::milliseconds(500);
+// A callback that has not come that long after a look saw its event done is given up; three looks
+// at least, so that a process that was stopped in between leaves the plugin time to call.
+constexpr auto kGivenUp = std::chrono::seconds(1);
+constexpr int kLooksUntilGivenUp = 3;
+// Pauses between looks while an event is overdue: they double from the first to the last.
+constexpr auto kFirstLook = std::chrono::milliseconds(20);
+constexpr auto kLastLook = std::chrono::milliseconds(160);
 
 // The callbacks that plugins owe, by number: one that comes twice, or late, finds nothing
 // instead of an object that is gone. Never destroyed, since plugins outlive Keel.
@@ -64,6 +77,44 @@ class Notifications {
     return true;
   }
 
+  // Callbacks of one device that never came.
+  struct Lost {
+    DeviceName device = {};
+    uint64_t count = 0;
+  };
+
+  // Appends the records whose callbacks are overdue at |now| to |*out_overdue|, for the caller to
+  // ask for. Gives up callbacks of events that have long been done, counted in |*out_lost|: their
+  // records go to |*out_given_up|. Throws std::bad_alloc: the rest is left to the next look.
+  void look(Clock::time_point now, std::list<Ref<EventRecord>>* out_overdue,
+            std::list<Ref<EventRecord>>* out_given_up, std::vector<Lost>* out_lost) {
+    std::lock_guard lock(mutex_);
+    for (uint64_t index = 0; index < slots_.size(); ++index) {
+      Slot& slot = slots_[index];
+      if (slot.record.empty()) continue;
+      const bool is_done = slot.record.front()->state() == EventRecord::State::kDone;
+      if (slot.looks == 0 || is_done != slot.seen_done) {
+        slot.since = now;
+        slot.looks = 1;
+        slot.seen_done = is_done;
+      } else if (!is_done) {
+        if (now - slot.since >= kOverdue) out_overdue->push_back(slot.record.front());
+      } else if (++slot.looks >= kLooksUntilGivenUp && now - slot.since >= kGivenUp) {
+        const auto same = [&](const Lost& lost) {
+          return std::strcmp(lost.device, slot.device) == 0;
+        };
+        auto lost = std::find_if(out_lost->begin(), out_lost->end(), same);
+        if (lost == out_lost->end()) {
+          lost = out_lost->emplace(lost);
+          kit::copy_text(lost->device, slot.device);
+        }
+        ++lost->count;
+        out_given_up->splice(out_given_up->end(), slot.record);
+        free_locked(index);
+      }
+    }
+  }
+
   // Callbacks that are still owed find nothing any more: their records go.
   void forget_all() {
     std::list<Ref<EventRecord>> forgotten;  // goes without the lock
@@ -79,6 +130,7 @@ class Notifications {
   void free_locked(uint64_t index) {
     ++slots_[index].generation;
     slots_[index].record.clear();
+    slots_[index].looks = 0;
     free_.push_back(index);
   }
 
@@ -86,6 +138,11 @@ class Notifications {
     uint32_t generation = 1;
     std::list<Ref<EventRecord>> record;  // one, or none
     DeviceName device = {};
+    // Of look(): since when it has found the record done, or not done, and how often. The thread
+    // that adds a record reads no clock.
+    Clock::time_point since;
+    int looks = 0;
+    bool seen_done = false;
   };
 
   std::mutex mutex_;
@@ -132,6 +189,10 @@ void Progress::watch(const Ref<EventRecord>& record) {
     {
       std::lock_guard lock(mutex_);
       ++notifications_pending_;
+      if (!looks_) {
+        looks_ = true;
+        changed_.notify_all();
+      }
     }
     if (table->event_notify(record->native(), &Progress::on_notify, user) == KEEL_OK) return;
     take_plugin_text();
@@ -158,24 +219,71 @@ void Progress::on_notify(void* user, keel_status) {
   log(KEEL_LOG_ERROR, "{}: event_notify called back twice for one event, or too late", device);
 }
 
+bool Progress::look(WakeList& wake) {
+  Records overdue;
+  Records given_up;
+  std::vector<Notifications::Lost> lost;
+  try {
+    Notifications::get().look(Clock::now(), &overdue, &given_up, &lost);
+  } catch (const std::bad_alloc&) {
+    // The rest is looked at next time.
+  }
+  for (const Ref<EventRecord>& record : overdue) {
+    try {
+      (void)record->query(wake);
+    } catch (const std::bad_alloc&) {
+      // Asked again at the next look.
+    }
+  }
+  for (const Notifications::Lost& of : lost) {
+    log(KEEL_LOG_ERROR,
+        "{}: event_notify called back for {} event(s) neither when they were done nor in the "
+        "second after; Keel found them done by event_query, late",
+        of.device, of.count);
+  }
+  if (!given_up.empty()) {
+    std::lock_guard lock(mutex_);
+    notifications_pending_ -= given_up.size();
+    changed_.notify_all();
+  }
+  return !overdue.empty();
+}
+
 void Progress::run() {
   constexpr auto kFirstPoll = std::chrono::microseconds(20);
   constexpr auto kLastPoll = std::chrono::microseconds(200);
   auto pause = kFirstPoll;
+  Clock::duration look_pause = kOverdue;
+  Clock::time_point next_look = Clock::time_point::max();  // while no callback is owed
   Records polled;
   Records arrived;
   WakeList wake;
   while (true) {
+    bool look_now = false;
     {
       std::unique_lock lock(mutex_);
       const auto has_news = [&] { return stopping_ || !incoming_.empty(); };
-      if (polled.empty()) {
-        changed_.wait(lock, has_news);
-      } else {
+      if (!polled.empty()) {
         changed_.wait_for(lock, pause, has_news);
+      } else if (looks_ && next_look != Clock::time_point::max()) {
+        changed_.wait_until(lock, next_look, has_news);
+      } else {
+        changed_.wait(lock, [&] { return has_news() || looks_; });
       }
       if (stopping_) return;
       arrived.swap(incoming_);
+      if (looks_) {
+        const Clock::time_point now = Clock::now();
+        if (next_look == Clock::time_point::max()) {
+          next_look = now + kOverdue;
+        } else if (now >= next_look) {
+          look_now = notifications_pending_ != 0;
+          if (!look_now) {
+            looks_ = false;
+            next_look = Clock::time_point::max();
+          }
+        }
+      }
     }
     pause = arrived.empty() ? std::min(pause * 2, kLastPoll) : kFirstPoll;
     polled.splice(polled.end(), arrived);
@@ -186,6 +294,16 @@ void Progress::run() {
         return false;  // asked again later
       }
     });
+    if (look_now) {
+      if (!look(wake)) {
+        look_pause = kOverdue;
+      } else if (look_pause == kOverdue) {
+        look_pause = kFirstLook;
+      } else {
+        look_pause = std::min<Clock::duration>(look_pause * 2, kLastLook);
+      }
+      next_look = Clock::now() + look_pause;
+    }
     advance_all(wake);
   }
 }

@@ -14,6 +14,11 @@ namespace keel {
 
 // One a process. It parks while nothing is watched; devices that notify wake it, the
 // others are polled every 20 to 200 us. It makes no call that waits for a device.
+//
+// A callback that a plugin loses holds nothing up for good: while any is owed the thread wakes
+// every 500 ms, and asks for an event that it has seen that long without a callback, at pauses of
+// 20 to 160 ms. A callback that has not come a second after its event was found done is logged as
+// an error and given up.
 class Progress {
  public:
   Progress();
@@ -30,6 +35,8 @@ class Progress {
 
  private:
   void run();
+  // Asks for the events whose callbacks are overdue; false when none is.
+  bool look(WakeList& wake);
   static void on_notify(void* user, keel_status status);
   using Records = std::list<Ref<EventRecord>>;  // moved about by splicing, which cannot fail
   void add(Records records);
@@ -38,7 +45,10 @@ class Progress {
   std::condition_variable changed_;
   bool stopping_ = false;
   uint64_t notifications_pending_ = 0;  // callbacks that plugins still owe
-  Records incoming_;                    // to look at now
+  // The thread wakes for look(). Set by the first callback that is owed and taken back by a look
+  // that finds none, so that pairs of watch() and callback wake the thread for the callback alone.
+  bool looks_ = false;
+  Records incoming_;  // to look at now
   std::thread thread_;
 };
 

@@ -148,7 +148,8 @@ Keel $version for Linux on x86-64 with glibc $newest_glibc or newer
 
   bin/keel devices              what there is on this machine
   bin/keel conform run --backend cpu
-  bin/hello_device              a sample; sources of a plugin to copy are in share/keel
+  bin/keel new-plugin mychip    the project of a plugin of your own
+  bin/hello_device              a sample; a finished plugin's sources are in share/keel
   bin/gpu                       all that needs a GPU, in ten minutes: gpu-DATE.md says what
                                 came of it; bin/gpu --help
   bin/keel_bench                Keel beside its peers

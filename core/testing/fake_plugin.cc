@@ -9,6 +9,7 @@
 //   fail_copy_at=N lose_at=N      the Nth copy of the instance fails asynchronously with
 //                                 KEEL_DATA_LOSS, or with KEEL_DEVICE_LOST
 //   refuse_copy_at=N              the Nth copy is refused when it is enqueued
+//   lose_notify=1                 event_notify takes every callback and makes none
 //   refuse_events=1               no event is created while the plugin is paused:
 //                                 KEEL_OUT_OF_MEMORY
 //   unbacked=1                    addresses with no memory behind them: for look-ups only
@@ -435,6 +436,7 @@ keel_status event_wait(keel_plugin_event* handle, int64_t timeout_ns) {
 }
 
 keel_status event_notify(keel_plugin_event* handle, keel_notify_fn fn, void* user) {
+  if (object<Event>(handle).device.instance.setting("lose_notify") != 0) return KEEL_OK;
   const std::shared_ptr<Point> point = object<Event>(handle).point;
   keel_status status = KEEL_OK;
   const keel_status kept = kit::guard([&] {
@@ -577,10 +579,10 @@ constexpr keel_kernel_table kKernelTable = {
 keel_status create_instance(const keel_instance_settings* settings,
                             keel_plugin_instance** out_instance) {
   constexpr std::array kKeys = {
-      "devices",        "no_notify",  "no_alias",     "no_fill", "no_pinned", "no_pageable",
-      "no_peer",        "no_kernels", "memory",       "lose_at", "fail_open", "fail_copy_at",
-      "refuse_copy_at", "unbacked",   "max_alloc",    "pci_bus", "pci_style", "uuid",
-      "numa",           "long_texts", "refuse_events"};
+      "devices",        "no_notify",  "no_alias",      "no_fill",    "no_pinned", "no_pageable",
+      "no_peer",        "no_kernels", "memory",        "lose_at",    "fail_open", "fail_copy_at",
+      "refuse_copy_at", "unbacked",   "max_alloc",     "pci_bus",    "pci_style", "uuid",
+      "numa",           "long_texts", "refuse_events", "lose_notify"};
   return kit::guard([&] {
     auto instance = std::make_unique<Instance>();
     instance->settings["devices"] = 2;
