@@ -263,7 +263,7 @@ void two_streams(const Context& context) {
 
 // An event behind launches is not done before they are: what another stream reads then is theirs.
 void event_is_not_early(const Context& context) {
-  constexpr uint64_t kWords = 4 * kMiB;
+  constexpr uint64_t kWords = 2 * kMiB;
   constexpr uint64_t kSeen = 1024;
   const KernelSet& set = choose_set(context);
   const Module number(context, set, set.number);

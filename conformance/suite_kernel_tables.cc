@@ -295,7 +295,7 @@ void in_its_place(const Context& context) {
 
 // An event recorded behind a launch is not done before it.
 void event_behind(const Context& context) {
-  constexpr uint32_t kWords = 4 << 20;
+  constexpr uint32_t kWords = 2 << 20;
   const KernelSet& set = table_set(context);
   const TableModule number(context, set, set.number);
   const TableStream stream(context);
