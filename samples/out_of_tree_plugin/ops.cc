@@ -33,9 +33,6 @@ void store(const keel_tensor& tensor, int64_t index, float value) {
     case KEEL_BFLOAT16:
       kit::first_element<keel::bfloat16_t>(tensor)[index] = keel::to_bfloat16(value);
       break;
-    case KEEL_INT32:
-      kit::first_element<int32_t>(tensor)[index] = static_cast<int32_t>(value);
-      break;
     default:
       kit::first_element<float>(tensor)[index] = value;
   }
@@ -64,6 +61,11 @@ bool takes(const keel_op_call& call) {
 void run(keel_op_id op, double fill_value, const keel_tensor* inputs, const keel_tensor& output) {
   const int64_t count = kit::element_count(output);
   for (int64_t i = 0; i < count; ++i) {
+    // Of integers only fill, and not by way of a float, which has 24 bits.
+    if (output.dtype == KEEL_INT32) {
+      kit::first_element<int32_t>(output)[i] = static_cast<int32_t>(fill_value);
+      continue;
+    }
     float value = static_cast<float>(fill_value);
     if (op != KEEL_OP_FILL) value = load(inputs[0], i);
     if (op == KEEL_OP_ADD) value += load(inputs[1], i);
