@@ -173,15 +173,10 @@ keel_status info(keel_plugin_instance*, keel_ccl_info* out_info) {
   return KEEL_OK;
 }
 
-keel_status count_devices(keel_plugin_instance*, uint32_t* out_count) {
-  *out_count = 2;
-  return KEEL_OK;
-}
-
 keel_status device_info(keel_plugin_instance* instance, uint32_t ordinal,
                         keel_device_info* out_info) {
-  const keel_status status = plain_tables().device.info(instance, ordinal, out_info);
-  out_info->claims |= KEEL_CLAIM_CCL;
+  const keel_status status = tables_of_two_devices().device.info(instance, ordinal, out_info);
+  if (status == KEEL_OK) out_info->claims |= KEEL_CLAIM_CCL;
   return status;
 }
 
@@ -207,8 +202,7 @@ const keel_ccl_table& plain_ccl() {
 }
 
 Tables tables_with(const keel_ccl_table& ccl) {
-  Tables tables = plain_tables();
-  tables.device.count = count_devices;
+  Tables tables = tables_of_two_devices();
   tables.device.info = device_info;
   tables.ccl = &ccl;
   return tables;

@@ -9,6 +9,30 @@
 
 namespace keel::faulty {
 
+namespace {
+
+// The sample has one device. Of those beyond two it says that they are not there.
+uint32_t of_sample(uint32_t ordinal) {
+  return ordinal < 2 ? 0 : ordinal;
+}
+
+keel_status count_two(keel_plugin_instance*, uint32_t* out_count) {
+  *out_count = 2;
+  return KEEL_OK;
+}
+
+keel_status info_of_two(keel_plugin_instance* instance, uint32_t ordinal,
+                        keel_device_info* out_info) {
+  return plain_tables().device.info(instance, of_sample(ordinal), out_info);
+}
+
+keel_status open_of_two(keel_plugin_instance* instance, uint32_t ordinal,
+                        keel_plugin_device** out_device) {
+  return plain_tables().device.open(instance, of_sample(ordinal), out_device);
+}
+
+}  // namespace
+
 void enqueue(keel_plugin_stream* stream, std::function<void()> work) {
   tinychip::object(stream).enqueue([work = std::move(work)] {
     work();
@@ -29,6 +53,14 @@ const Tables& plain_tables() {
                                 *tinychip::kPlugin.op,
                                 tinychip::kPlugin.kernel,
                                 tinychip::kPlugin.ccl};
+  return tables;
+}
+
+Tables tables_of_two_devices() {
+  Tables tables = plain_tables();
+  tables.device.count = count_two;
+  tables.device.info = info_of_two;
+  tables.device.open = open_of_two;
   return tables;
 }
 

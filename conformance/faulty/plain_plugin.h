@@ -26,6 +26,9 @@ struct Tables {
 // MEMORY_INFO and PAGEABLE_ASYNC.
 const Tables& plain_tables();
 
+// The same with two devices, each the sample's with memory of its own.
+Tables tables_of_two_devices();
+
 // The answer of keel_plugin_query_v0 with |tables|, which are copied. Called once.
 keel_status answer_query(const char* name, const Tables& tables, const keel_host* host,
                          const keel_plugin** out_plugin);

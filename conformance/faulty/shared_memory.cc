@@ -17,11 +17,6 @@ struct Block {
 std::mutex g_mutex;
 std::map<uint64_t, std::vector<Block>> g_blocks;  // by size; never given back
 
-keel_status count(keel_plugin_instance*, uint32_t* out_count) {
-  *out_count = 2;
-  return KEEL_OK;
-}
-
 keel_status alloc(keel_plugin_device* device, keel_memory_kind kind, uint64_t size, uint32_t usage,
                   void** out_pointer) {
   if (kind != KEEL_MEMORY_DEVICE || size > uint64_t{256} << 20) {
@@ -59,8 +54,7 @@ keel_status free_here(keel_plugin_device* device, keel_memory_kind kind, void* p
 
 extern "C" KEEL_EXPORT keel_status keel_plugin_query_v0(const keel_host* host,
                                                         const keel_plugin** out_plugin) {
-  keel::faulty::Tables tables = keel::faulty::plain_tables();
-  tables.device.count = count;
+  keel::faulty::Tables tables = keel::faulty::tables_of_two_devices();
   tables.memory.alloc = alloc;
   tables.memory.free = free_here;
   return keel::faulty::answer_query("faulty_shared_memory", tables, host, out_plugin);
