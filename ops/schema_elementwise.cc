@@ -12,9 +12,10 @@ namespace {
 // ---- fill
 
 constexpr OutputSpec kFillOutputs[] = {{"y", "any"}};
-constexpr AttributeSpec kFillAttributes[] = {
-    {"value", AttributeKind::kFloat, 0, -kInfinity, kInfinity,
-     "converted to float32 and then to a float y's dtype; truncated for integers, which it must fit"}};
+constexpr AttributeSpec kFillAttributes[] = {{"value", AttributeKind::kFloat, 0, -kInfinity,
+                                              kInfinity,
+                                              "converted to float32 and then to a float y's dtype; "
+                                              "truncated for integers, which it must fit"}};
 constexpr DtypeCombination kFillDtypes[] = {
     {{}, {f32}, false, rounded_once(kErrorExact)},
     {{}, {f16}, true, rounded_once(kErrorFloat16)},
