@@ -52,6 +52,7 @@ void add_pool_table_cases(const Environment& environment, std::vector<Case>* cas
 void add_host_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_export_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_stream_table_cases(const Environment& environment, std::vector<Case>* cases);
+void add_op_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_event_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_time_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_thread_table_cases(const Environment& environment, std::vector<Case>* cases);
@@ -60,10 +61,6 @@ void add_kernel_table_cases(const Environment& environment, std::vector<Case>* c
 void add_ccl_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_ccl_lifetime_cases(const Environment& environment, std::vector<Case>* cases);
 void add_ccl_order_cases(const Environment& environment, std::vector<Case>* cases);
-void add_event_table_cases(const Environment& environment, std::vector<Case>* cases);
-void add_time_table_cases(const Environment& environment, std::vector<Case>* cases);
-void add_thread_table_cases(const Environment& environment, std::vector<Case>* cases);
-void add_failure_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_one_rank_cases(const Environment& environment, std::vector<Case>* cases);
 void add_multi_device_cases(const Environment& environment, std::vector<Case>* cases);
 

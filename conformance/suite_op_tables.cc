@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// Level ops on the plugin's own table: what query owes for a call that it does not take, that its
+// answer stays, and that run reads nothing of the caller's once it has returned. core asks about
+// operators and keeps calls in its own way, so that none of this shows through keel.h.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <keel/plugin_kit.hpp>
+#include <string>
+#include <vector>
+
+#include "conformance/harness.h"
+#include "conformance/table_bench.h"
+#include "conformance/table_objects.h"
+
+namespace keel::conformance {
+
+namespace {
+
+constexpr int64_t kElements = 4096;
+constexpr uint64_t kBytes = kElements * sizeof(float);
+
+// A call with what it points to, all of which can be spoilt at once.
+class Call {
+ public:
+  Call(keel_op_id op, std::vector<void*> inputs, void* output, std::vector<double> attributes)
+      : inputs_(inputs.size()), input_pointers_(inputs.size()), attributes_(attributes.size()) {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      inputs_[i] = kit::make_tensor(inputs[i], KEEL_FLOAT32, {kElements});
+      input_pointers_[i] = &inputs_[i];
+    }
+    output_ = kit::make_tensor(output, KEEL_FLOAT32, {kElements});
+    for (size_t i = 0; i < attributes.size(); ++i) attributes_[i].f = attributes[i];
+    call_ = KEEL_STRUCT_INIT(keel_op_call, KEEL_STRUCT_OP_CALL);
+    call_.op = op;
+    call_.input_count = static_cast<uint32_t>(inputs.size());
+    call_.output_count = 1;
+    call_.attribute_count = static_cast<uint32_t>(attributes.size());
+    call_.inputs = input_pointers_.data();
+    call_.outputs = &output_pointer_;
+    call_.attributes = attributes_.data();
+  }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+
+  const keel_op_call* get() const { return &call_; }
+  // As a caller's stack may look when the call has returned.
+  void spoil() {
+    for (keel_tensor& tensor : inputs_) spoil_bytes(&tensor);
+    spoil_bytes(&output_);
+    for (keel_attribute& attribute : attributes_) spoil_bytes(&attribute);
+    for (const keel_tensor*& pointer : input_pointers_) pointer = &output_;
+    call_ = {};
+  }
+
+ private:
+  template <typename T>
+  static void spoil_bytes(T* value) {
+    std::memset(value, 0x11, sizeof(*value));
+  }
+
+  std::vector<keel_tensor> inputs_;
+  keel_tensor output_ = {};
+  std::vector<const keel_tensor*> input_pointers_;
+  const keel_tensor* output_pointer_ = &output_;
+  std::vector<keel_attribute> attributes_;
+  keel_op_call call_ = {};
+};
+
+struct Support {
+  keel_op_level level;
+  uint64_t workspace_bytes;
+  std::string kernel;
+};
+
+// Asks into a struct that holds something else: the answer is the plugin's, whatever was there.
+Support ask(const Context& context, const keel_op_call* call, const std::string& what,
+            Where where = Where::current()) {
+  const PluginDevice& device = device_of(context);
+  keel_op_support support = KEEL_STRUCT_INIT(keel_op_support, KEEL_STRUCT_OP_SUPPORT);
+  support.level = 77;
+  support.score = 77;
+  need(device.plugin().op->query(device.get(), call, &support), what, where);
+  const keel_op_level level = observe(support.level, where);
+  check(level <= KEEL_OP_NATIVE, fmt::format("{} says level {}", what, level), where);
+  if (level == KEEL_OP_NONE) return {level, 0, {}};
+  check(observe(support.header.size, where) == sizeof(support), what + " changes the header",
+        where);
+  check(observe(support.kernel != nullptr, where), what + " names no kernel", where);
+  return {level, observe(support.workspace_bytes, where),
+          observe_text(support.kernel == nullptr ? "" : support.kernel, where)};
+}
+
+bool takes_operators(const Context& context) {
+  const keel_op_table* const table = device_of(context).plugin().op;
+  return observe(KEEL_HAS(keel_op_table, table, query) && KEEL_HAS(keel_op_table, table, run));
+}
+
+void has_slots(const Context& context) {
+  check(takes_operators(context), "OPS is claimed without query and run");
+}
+
+// An operator that a plugin does not know is no mistake of the caller's.
+void unknown_operators(const Context& context) {
+  has_slots(context);
+  TableBuffer memory(context, 2 * kBytes);
+  for (const keel_op_id op : {keel_op_id{KEEL_OP_COUNT}, keel_op_id{KEEL_OP_COUNT + 100},
+                              keel_op_id{KEEL_OP_CUSTOM_BASE + 7}, keel_op_id{UINT32_MAX}}) {
+    const Call call(op, {memory.at(0)}, memory.at(kBytes), {1.0});
+    const Support support = ask(context, call.get(), fmt::format("op.query of operator {}", op));
+    check(support.level == KEEL_OP_NONE, fmt::format("the device takes operator {}", op));
+  }
+}
+
+// The same question has one answer, with and without addresses, and others in between.
+void answers_stay(const Context& context) {
+  has_slots(context);
+  TableBuffer memory(context, 3 * kBytes);
+  const Call add(KEEL_OP_ADD, {memory.at(0), memory.at(kBytes)}, memory.at(2 * kBytes), {});
+  const Call bare(KEEL_OP_ADD, {nullptr, nullptr}, nullptr, {});
+  const Call fill(KEEL_OP_FILL, {}, memory.at(0), {1.0});
+  const Support first = ask(context, add.get(), "op.query of add");
+  check(first.level != KEEL_OP_NONE, "OPS is claimed, but there is no add of float32");
+  for (uint32_t round = 0; round < 3; ++round) {
+    check(ask(context, fill.get(), "op.query of fill").level != KEEL_OP_NONE,
+          "OPS is claimed, but there is no fill of float32");
+    for (const Call* const call : {&bare, &add}) {
+      const Support again = ask(context, call->get(), "op.query of add, again");
+      check(again.level == first.level && again.workspace_bytes == first.workspace_bytes &&
+                again.kernel == first.kernel,
+            fmt::format("op.query of add says level {}, {} bytes, '{}', and then level {}, {} "
+                        "bytes, '{}'",
+                        first.level, first.workspace_bytes, first.kernel, again.level,
+                        again.workspace_bytes, again.kernel));
+    }
+  }
+}
+
+std::vector<std::byte> floats(float value) {
+  std::vector<std::byte> bytes(kBytes);
+  for (int64_t i = 0; i < kElements; ++i) {
+    std::memcpy(bytes.data() + static_cast<uint64_t>(i) * sizeof(value), &value, sizeof(value));
+  }
+  return bytes;
+}
+
+// The call struct, its tensors, lists and attributes are the caller's again once run has returned,
+// however long the work still waits.
+void calls_are_borrowed(const Context& context) {
+  has_slots(context);
+  constexpr uint32_t kCalls = 16;
+  TableBench bench(context, 1);
+  const keel_op_table& table = *device_of(bench.context()).plugin().op;
+  std::byte* const memory = bench.memory((kCalls + 1) * kBytes);
+  std::byte* const host = bench.host_memory(kBytes);
+  const Call wanted[] = {{KEEL_OP_FILL, {}, memory, {1.0}},
+                         {KEEL_OP_ADD, {memory, memory}, memory + kBytes, {}}};
+  uint64_t most = 0;
+  for (const Call& call : wanted) {
+    most = std::max(most, ask(bench.context(), call.get(), "op.query").workspace_bytes);
+  }
+  std::byte* const workspace = most == 0 ? nullptr : bench.memory(most);
+  bench.behind_work(0, [&] {
+    const auto run = [&](Call& call, const char* what) {
+      need(table.run(bench.stream(0), call.get(), workspace), what);
+      call.spoil();
+    };
+    Call one(KEEL_OP_FILL, {}, memory, {1.0});
+    run(one, "op.run of fill");
+    for (uint32_t i = 1; i <= kCalls; ++i) {
+      if (i % 4 == 1) {
+        Call fill(KEEL_OP_FILL, {}, memory + i * kBytes, {static_cast<double>(i)});
+        run(fill, "op.run of fill");
+      } else {
+        Call add(KEEL_OP_ADD, {memory, memory + (i - 1) * kBytes}, memory + i * kBytes, {});
+        run(add, "op.run of add");
+      }
+    }
+  });
+  bench.settle();
+  for (uint32_t i = 1; i <= kCalls; ++i) {
+    bench.copy(0, KEEL_COPY_DEVICE_TO_HOST, host, memory + i * kBytes, kBytes);
+    bench.settle();
+    // A fill of i, and each add behind it one more: i itself.
+    compare(read_host(host, kBytes), floats(static_cast<float>(i)),
+            fmt::format("call {} of {}, whose struct was overwritten", i, kCalls));
+  }
+}
+
+}  // namespace
+
+void add_op_table_cases(const Environment&, std::vector<Case>* cases) {
+  const auto add = [&](const char* id, auto body) {
+    cases->push_back({std::string("ops/tables/") + id, KEEL_CLAIM_OPS, /*full=*/false, body});
+  };
+  add("slots", has_slots);
+  add("query/unknown_operators", unknown_operators);
+  add("query/answers_stay", answers_stay);
+  add("run/calls_are_borrowed", calls_are_borrowed);
+}
+
+}  // namespace keel::conformance
