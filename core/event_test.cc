@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <chrono>
 #include <condition_variable>
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <string>
@@ -209,6 +210,10 @@ class LoggedLine {
 // The streams of another backend go on with the event's outcome, and Keel names the device that
 // kept silent. Within two seconds: the test waits for nothing else.
 TEST_F(FakeEventTest, EventsWhoseNotificationIsLostAreFoundDone) {
+  const char* const validate = std::getenv("KEEL_VALIDATE");
+  if (validate != nullptr && std::strcmp(validate, "1") == 0) {
+    GTEST_SKIP() << "the validation layer reports the lost callback itself, as an error";
+  }
   const keel_device a = load("fake", {{"lose_notify", "1"}, {"fail_copy_at", "1"}}).at(0);
   const keel_device b = load("fake_polled", {{"devices", "1"}}).at(0);
   LoggedLine line("event_notify");
