@@ -134,9 +134,10 @@ void fill(const Context& context, uint32_t pattern_size, uint64_t size) {
   const std::vector<std::byte> pattern = random_bytes(context, 0, pattern_size);
   const Stream stream(context);
   const Buffer device(context.device(), KEEL_MEMORY_DEVICE, kBefore + size + 64);
-  std::vector<std::byte> wanted(device.size(), kRedZone);
+  const std::vector<std::byte> red(device.size(), kRedZone);  // read until the upload is done
+  std::vector<std::byte> wanted = red;
   std::vector<std::byte> received(device.size(), std::byte{0});
-  stream.upload(device.data(), wanted);
+  stream.upload(device.data(), red);
   must(keel_fill(stream.get(), device.at(kBefore), pattern.data(), pattern_size, size),
        "keel_fill");
   for (uint64_t i = 0; i < size; ++i) wanted[kBefore + i] = pattern[i % pattern_size];
