@@ -7,6 +7,15 @@
 
 namespace keel::conformance {
 
+CaseIndex::CaseIndex(const std::vector<Case>& cases) {
+  for (const Case& each : cases) by_id_.emplace(each.id, &each);
+}
+
+const Case* CaseIndex::find(const std::string& id) const {
+  const auto found = by_id_.find(id);
+  return found == by_id_.end() ? nullptr : found->second;
+}
+
 std::vector<Case> make_catalogue(const Environment& environment) {
   std::vector<Case> cases;
   add_null_cases(environment, &cases);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "conformance/environment.h"
@@ -63,6 +64,17 @@ void add_ccl_lifetime_cases(const Environment& environment, std::vector<Case>* c
 void add_ccl_order_cases(const Environment& environment, std::vector<Case>* cases);
 void add_one_rank_cases(const Environment& environment, std::vector<Case>* cases);
 void add_multi_device_cases(const Environment& environment, std::vector<Case>* cases);
+
+// Cases by their ids. |cases| outlive it.
+class CaseIndex {
+ public:
+  explicit CaseIndex(const std::vector<Case>& cases);
+  // NULL where there is none.
+  const Case* find(const std::string& id) const;
+
+ private:
+  std::unordered_map<std::string, const Case*> by_id_;
+};
 
 std::vector<Case> make_catalogue(const Environment& environment);
 

@@ -6,14 +6,13 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/json_value.h"
 #include "base/strict_json.h"
+#include "conformance/text_file.h"
 
 namespace keel::conformance {
 
@@ -54,9 +53,8 @@ std::string sha256_of_text(const std::string& text) {
 }
 
 bool sha256_of_file(const std::string& path, std::string* out_digest, std::string* error) {
-  std::ifstream file(path, std::ios::binary);
-  const std::string content(std::istreambuf_iterator<char>(file), {});
-  if (!file.is_open() || file.bad()) {
+  std::string content;
+  if (!read_file(path, &content)) {
     *error = path + " cannot be read";
     return false;
   }

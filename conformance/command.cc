@@ -19,7 +19,7 @@ namespace keel::conformance {
 
 namespace {
 
-// Of this process, but for the program's name.
+// The words of this process's command, but for the program's name.
 std::vector<std::string> command_line() {
   std::ifstream file("/proc/self/cmdline");
   std::vector<std::string> words;

@@ -49,8 +49,8 @@ struct Environment {
   std::unique_ptr<PluginDevice> tables;
 };
 
-// What the runner has in the place of a worker's, for bodies that it judges: |seed| and times as
-// the worker's, names without handles, and tables that do nothing.
+// The runner's environment, for bodies that it judges: |seed| and times as the worker's, names
+// without handles, and tables that do nothing.
 Environment judges_environment(const Found& found, const PluginChoice& choice, uint64_t seed,
                                uint32_t timeout_seconds);
 // The other way: what a worker says of its own.

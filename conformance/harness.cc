@@ -52,19 +52,19 @@ void check(bool holds, const std::string& what, Where where) {
   if (!holds) fail_case(what, where);
 }
 
-void must(keel_status status, std::string_view what, Where where) {
-  status = observe_status(status, where);
-  if (status == KEEL_OK) return;
-  const std::string text = observe_text(keel_last_error(), where);
-  fail_case(fmt::format("{}: {}: {}", what, keel_status_name(status), text), where);
+void must_be(keel_status wanted, keel_status status, std::string_view what, Where where) {
+  expect_status(wanted, status, what, keel_last_error, where);
 }
 
-void must_be(keel_status wanted, keel_status status, std::string_view what, Where where) {
+void expect_status(keel_status wanted, keel_status status, std::string_view what,
+                   const char* (*last_text)(), const Where& where) {
   status = observe_status(status, where);
   if (status == wanted) return;
-  const std::string text = status == KEEL_OK ? "" : observe_text(keel_last_error(), where);
-  fail_case(fmt::format("{}: {} instead of {}{}{}", what, keel_status_name(status),
-                        keel_status_name(wanted), text.empty() ? "" : ": ", text),
+  const std::string instead =
+      wanted == KEEL_OK ? "" : fmt::format(" instead of {}", keel_status_name(wanted));
+  const std::string text = status == KEEL_OK ? "" : observe_text(last_text(), where);
+  fail_case(fmt::format("{}: {}{}{}{}", what, keel_status_name(status), instead,
+                        status == KEEL_OK ? "" : ": ", text),
             where);
 }
 
@@ -89,14 +89,18 @@ void run_body(const Case& each, const Context& context) {
 }
 
 keel_status poll(const std::function<keel_status()>& query, int64_t wait_ns, Where where) {
-  if (judging()) return observe_status(KEEL_OK, where);
+  return observe_status(poll_unobserved(query, wait_ns), where);
+}
+
+keel_status poll_unobserved(const std::function<keel_status()>& query, int64_t wait_ns) {
+  if (judging()) return KEEL_OK;
   const auto end = std::chrono::steady_clock::now() + std::chrono::nanoseconds(wait_ns);
   keel_status status = query();
   while (status == KEEL_NOT_READY && std::chrono::steady_clock::now() < end) {
     std::this_thread::yield();
     status = query();
   }
-  return observe_status(status, where);
+  return status;
 }
 
 void run_threads(uint32_t count, const std::function<void(uint32_t index)>& body) {
@@ -123,8 +127,8 @@ void run_threads(uint32_t count, const std::function<void(uint32_t index)>& body
 
 namespace {
 
-// What the runner has in the place of memory: of a device's an address that nobody reads, the
-// host's for what the host may write.
+// Memory as the runner has it: of a device's an address that nobody reads, the host's for what the
+// host may write.
 void* stand_in(keel_memory_kind kind, uint64_t size) {
   constexpr uintptr_t kNowhere = 1 << 20;
   return kind == KEEL_MEMORY_DEVICE ? reinterpret_cast<void*>(kNowhere) : std::calloc(size, 1);
@@ -262,14 +266,17 @@ void compare(std::span<const std::byte> got, std::span<const std::byte> wanted,
             where);
 }
 
+std::vector<std::byte> words(uint32_t word, uint64_t size) {
+  std::vector<std::byte> bytes(size);
+  for (uint64_t offset = 0; offset < size; offset += sizeof(word)) {
+    std::memcpy(bytes.data() + offset, &word, std::min<uint64_t>(sizeof(word), size - offset));
+  }
+  return bytes;
+}
+
 void check_filled(std::span<const std::byte> got, uint32_t word, const std::string& what,
                   Where where) {
-  std::vector<std::byte> wanted(got.size());
-  for (uint64_t offset = 0; offset < wanted.size(); offset += sizeof(word)) {
-    std::memcpy(wanted.data() + offset, &word,
-                std::min<uint64_t>(sizeof(word), wanted.size() - offset));
-  }
-  check_equal(got, wanted, what, where);
+  check_equal(got, words(word, got.size()), what, where);
 }
 
 void keep_busy(const Stream& stream, const Buffer& buffer, uint32_t word, uint32_t rounds) {

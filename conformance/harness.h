@@ -32,16 +32,21 @@ struct CaseUnsupported : std::runtime_error {
 [[noreturn]] void fail_case(const std::string& what, Where where = Where::current());
 // Fails the case unless |holds|.
 void check(bool holds, const std::string& what, Where where = Where::current());
-// Fails the case, with keel_last_error(), unless |status|, which is observed, is KEEL_OK.
-void must(keel_status status, std::string_view what, Where where = Where::current());
-// The same for a status that should be |wanted|.
+// Fails the case, with keel_last_error(), unless |status|, which is observed, is |wanted|.
 void must_be(keel_status wanted, keel_status status, std::string_view what,
              Where where = Where::current());
+// The same for KEEL_OK.
+inline void must(keel_status status, std::string_view what, Where where = Where::current()) {
+  must_be(KEEL_OK, status, what, where);
+}
+// The same with what |last_text|() says, for calls that Keel does not make.
+void expect_status(keel_status wanted, keel_status status, std::string_view what,
+                   const char* (*last_text)(), const Where& where);
 // Only for what was not claimed, or a machine that lacks something.
 [[noreturn]] void unsupported(const std::string& reason);
 // Adds |text| to what the report says of the case, whatever comes of it.
 void note(const std::string& text);
-// What was noted on this thread since it was asked last, a line each.
+// The notes of this thread since it was asked last, a line each.
 std::string take_notes();
 // Runs the body of |each|; CaseUnsupported where the device does not make its claims.
 void run_body(const Case& each, const Context& context);
@@ -49,6 +54,8 @@ void run_body(const Case& each, const Context& context);
 // answer alone is observed.
 keel_status poll(const std::function<keel_status()>& query, int64_t wait_ns,
                  Where where = Where::current());
+// The same for any thread and for destructors: no answer is observed. KEEL_OK in the runner.
+keel_status poll_unobserved(const std::function<keel_status()>& query, int64_t wait_ns);
 // Runs |body|(0), |body|(1), ... on a thread each, in the worker, and waits for all. They check
 // what only the worker can see; what the runner is to judge they leave to be observed afterwards.
 // The first that fails fails the case.
@@ -149,7 +156,9 @@ void check_equal(std::span<const std::byte> got, std::span<const std::byte> want
 // The same of bytes that were observed before, or made up.
 void compare(std::span<const std::byte> got, std::span<const std::byte> wanted,
              const std::string& what, Where where = Where::current());
-// check_equal() against |word| over and over.
+// |word| over and over, |size| bytes of it.
+std::vector<std::byte> words(uint32_t word, uint64_t size);
+// check_equal() against words().
 void check_filled(std::span<const std::byte> got, uint32_t word, const std::string& what,
                   Where where = Where::current());
 // What a red zone is made of.

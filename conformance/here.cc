@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
-#include <unordered_map>
 
 #include "conformance/catalogue.h"
 #include "conformance/harness.h"
@@ -60,16 +59,15 @@ int run_here(const RunSettings& settings, const std::vector<std::string>& ids) {
   }
   if (!on_tables) keel_op_forbid_fallback(1);
   const auto& cases = *new std::vector<Case>(make_catalogue(environment));
-  std::unordered_map<std::string, const Case*> by_id;
-  for (const Case& each : cases) by_id.emplace(each.id, &each);
+  const CaseIndex index(cases);
   uint32_t failed = 0;
   uint32_t others = 0;
   for (const std::string& id : ids) {
-    const auto found = by_id.find(id);
-    if (is_on_tables(id) != on_tables || found == by_id.end()) {
+    const Case* const found = index.find(id);
+    if (is_on_tables(id) != on_tables || found == nullptr) {
       ++others;
     } else {
-      failed += run_case(environment, *found->second) ? 1 : 0;
+      failed += run_case(environment, *found) ? 1 : 0;
     }
   }
   fmt::print("{} of {} cases failed; nothing is certified by cases in one process\n", failed,

@@ -23,13 +23,13 @@ struct EndedInWorker {};
 // Gives the body what the worker observed, one thing after the other.
 class Bench : public Observer {
  public:
-  Bench(const std::function<WorkerAnswer()>& next, std::string* out_place)
+  Bench(const std::function<WorkerAnswer()>& next, std::optional<Where>* out_place)
       : next_(next), place_(*out_place) {}
 
   bool is_judge() const override { return true; }
 
   void cross(ObservationKind kind, std::span<std::byte> bytes, const Where& where) override {
-    place_ = where.text();
+    place_ = where;
     const WorkerAnswer answer = take();
     const Observation& seen = answer.observation;
     if (seen.kind != kind || seen.line != where.line() || seen.bytes.size() != bytes.size()) {
@@ -69,12 +69,12 @@ class Bench : public Observer {
   }
 
   const std::function<WorkerAnswer()>& next_;
-  std::string& place_;
+  std::optional<Where>& place_;
   std::optional<WorkerAnswer> end_;
   Evidence evidence_;
 };
 
-// What the judge's own run of the body came to. Without it, where the worker's ended first.
+// The judge's own run of the body; there is none where the worker's ended first.
 struct Finding {
   Outcome outcome = Outcome::kPass;
   std::string text;
@@ -110,17 +110,11 @@ Finding settle(std::optional<Finding> found, const WorkerAnswer& end) {
 JudgedCases::JudgedCases(const Found& found, const PluginChoice& choice, uint64_t seed,
                          uint32_t timeout_seconds)
     : environment_(judges_environment(found, choice, seed, timeout_seconds)),
-      cases_(make_catalogue(environment_)) {
-  for (const Case& each : cases_) by_id_.emplace(each.id, &each);
-}
-
-const Case* JudgedCases::find(const std::string& id) const {
-  const auto found = by_id_.find(id);
-  return found == by_id_.end() ? nullptr : found->second;
-}
+      cases_(make_catalogue(environment_)),
+      index_(cases_) {}
 
 CaseResult JudgedCases::judge(const Case& each, const std::function<WorkerAnswer()>& next,
-                              std::string* out_place) const {
+                              std::optional<Where>* out_place) const {
   Bench bench(next, out_place);
   const auto found = conformance::find(each, Context{environment_, each.id}, bench);
   const WorkerAnswer& end = bench.await_end();

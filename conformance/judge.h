@@ -5,8 +5,8 @@
 #define KEEL_CONFORMANCE_JUDGE_H_
 
 #include <functional>
+#include <optional>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "conformance/catalogue.h"
@@ -24,17 +24,17 @@ class JudgedCases {
 
   const std::vector<Case>& all() const { return cases_; }
   // NULL where there is none.
-  const Case* find(const std::string& id) const;
+  const Case* find(const std::string& id) const { return index_.find(id); }
   // The result of |each| by what |next| gives, up to the case's end in the worker. |next| may
   // throw, and judge() then throws the same, with the line of the suite that was to be reported
   // next in |out_place|.
   CaseResult judge(const Case& each, const std::function<WorkerAnswer()>& next,
-                   std::string* out_place) const;
+                   std::optional<Where>* out_place) const;
 
  private:
   const Environment environment_;
   const std::vector<Case> cases_;
-  std::unordered_map<std::string, const Case*> by_id_;
+  const CaseIndex index_;
 };
 
 }  // namespace keel::conformance

@@ -4,14 +4,13 @@
 #include <fmt/format.h>
 
 #include <deque>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "base/json_value.h"
 #include "base/strict_json.h"
+#include "conformance/text_file.h"
 
 namespace keel::conformance {
 
@@ -43,9 +42,7 @@ class Files {
       throw JsonError(fmt::format("'{}' is no name of a file in the folder", name));
     }
     static auto& kept = *new std::deque<std::string>;
-    std::ifstream file(folder_ + "/" + name, std::ios::binary);
-    kept.emplace_back(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
-    if (!file || kept.back().empty()) {
+    if (!read_file(folder_ + "/" + name, &kept.emplace_back()) || kept.back().empty()) {
       throw JsonError(fmt::format("{}/{} cannot be read, or is empty", folder_, name));
     }
     return known_[name] = std::as_bytes(std::span(kept.back()));
@@ -116,9 +113,8 @@ KernelSet set_of(const JsonValue& json, Files& files) {
 bool read_kernel_folder(const std::string& folder, std::vector<KernelSet>* out_sets,
                         std::string* error) {
   const std::string path = folder + "/kernels.json";
-  std::ifstream file(path, std::ios::binary);
-  const std::string text(std::istreambuf_iterator<char>(file), {});
-  if (!file) {
+  std::string text;
+  if (!read_file(path, &text)) {
     *error = fmt::format("{} cannot be read", path);
     return false;
   }

@@ -9,9 +9,9 @@
 
 #include <charconv>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
+
+#include "conformance/text_file.h"
 
 namespace keel::conformance {
 
@@ -25,8 +25,8 @@ struct Process {
 
 // Of /proc/PID/stat: "PID (NAME) STATE PARENT ...", whose name may hold anything.
 Process read_process(const std::string& pid) {
-  std::ifstream file("/proc/" + pid + "/stat");
-  const std::string text(std::istreambuf_iterator<char>(file), {});
+  std::string text;
+  (void)read_file("/proc/" + pid + "/stat", &text);  // one that has ended has none
   const size_t begin = text.find('(');
   const size_t end = text.rfind(')');
   Process process;

@@ -46,7 +46,7 @@ class PacketWriter {
   std::vector<std::byte> held_;
 };
 
-// What the packets of one worker say, in their order.
+// The messages in the packets of one worker, in their order.
 class PacketReader {
  public:
   explicit PacketReader(uint64_t token) : token_(token) {}

@@ -4,14 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/json_value.h"
 #include "base/strict_json.h"
+#include "conformance/text_file.h"
 
 namespace keel::conformance {
 
@@ -19,9 +18,8 @@ namespace {
 
 // The cases of the report |path| that failed.
 bool read_failed(const std::string& path, std::set<std::string>* out_ids, std::string* error) {
-  std::ifstream file(path);
-  const std::string text(std::istreambuf_iterator<char>(file), {});
-  if (!file.is_open() || file.bad()) {
+  std::string text;
+  if (!read_file(path, &text)) {
     *error = path + " cannot be read";
     return false;
   }

@@ -99,7 +99,8 @@ class BatchRunner {
 
   // Throws WorkerGone.
   WorkerAnswer next(WorkerProcess& worker, Clock::time_point deadline) const;
-  CaseResult judge(WorkerProcess& worker, const std::string& id, std::string* out_place) const;
+  CaseResult judge(WorkerProcess& worker, const std::string& id,
+                   std::optional<Where>* out_place) const;
   BatchEnd run_batch(const std::vector<std::string>& ids, bool traced) const;
   CaseResult run_again(const std::string& id, const Death& first) const;
   void settle_death(const std::string& first, BatchEnd* end) const;
@@ -124,7 +125,7 @@ WorkerAnswer BatchRunner::next(WorkerProcess& worker, Clock::time_point deadline
 
 // Of a case that has just begun, with what was printed meanwhile where it failed.
 CaseResult BatchRunner::judge(WorkerProcess& worker, const std::string& id,
-                              std::string* out_place) const {
+                              std::optional<Where>* out_place) const {
   const Clock::time_point deadline = case_deadline(settings_);
   (void)worker.take_printed();
   CaseResult result = cases_.judge(
@@ -140,7 +141,7 @@ BatchRunner::BatchEnd BatchRunner::run_batch(const std::vector<std::string>& ids
                                              bool traced) const {
   using Type = WorkerAnswer::Type;
   BatchEnd end;
-  std::string place;
+  std::optional<Where> place;
   WorkerProcess worker(make_request(settings_, ids, end_, traced));
   try {
     while (true) {
@@ -163,8 +164,8 @@ BatchRunner::BatchEnd BatchRunner::run_batch(const std::vector<std::string>& ids
     }
   } catch (const WorkerGone& gone) {
     end.death = autopsy(worker, gone.how, settings_);
-    if (traced && end.running && !place.empty()) {
-      end.death->text += "\nthe case had come to " + place;
+    if (traced && end.running && place) {
+      end.death->text += "\nthe case had come to " + place->text();
     }
     return end;
   }

@@ -10,8 +10,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <random>
@@ -24,6 +22,7 @@
 #include "conformance/kernel_binaries.h"
 #include "conformance/leftovers.h"
 #include "conformance/plan.h"
+#include "conformance/text_file.h"
 #include "tensorfile/replacement.h"
 
 namespace keel::conformance {
@@ -36,12 +35,6 @@ constexpr uint32_t kFullSample = 23;
 int usage_error(const std::string& text) {
   fmt::print(stderr, "keel conform: {}\n", text);
   return kExitUsage;
-}
-
-bool read_file(const std::string& path, std::string* out_text) {
-  std::ifstream file(path);
-  out_text->assign(std::istreambuf_iterator<char>(file), {});
-  return file.is_open() && !file.bad();
 }
 
 // Before the run, which may take hours.

@@ -22,12 +22,6 @@ constexpr uint32_t kWord = 0x5eed0001;
 constexpr uint32_t kStale = 0xbadbadba;
 constexpr int64_t kMillisecond = 1'000'000;
 
-std::vector<std::byte> words(uint32_t word, uint64_t size) {
-  std::vector<std::byte> bytes(size);
-  for (uint64_t i = 0; i < size; i += sizeof(word)) std::memcpy(&bytes[i], &word, sizeof(word));
-  return bytes;
-}
-
 // ---- queries ------------------------------------------------------------------------------
 
 // What was done stays so, what is not stays so, and both at once.

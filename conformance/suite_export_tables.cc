@@ -18,23 +18,6 @@ namespace {
 
 constexpr uint64_t kMiB = 1 << 20;
 
-keel_plugin_device* device(const Context& context) {
-  return device_of(context).get();
-}
-
-std::span<const std::byte> part(const std::vector<std::byte>& bytes, uint64_t offset,
-                                uint64_t size) {
-  return std::span(bytes).subspan(offset, size);
-}
-
-// What device memory holds, by a copy.
-void expect(const TableStream& stream, const void* pointer, std::span<const std::byte> wanted,
-            const std::string& what, Where where = Where::current()) {
-  std::vector<std::byte> got(wanted.size());
-  stream.copy(KEEL_COPY_DEVICE_TO_HOST, got.data(), pointer, got.size(), where);
-  check_equal(got, wanted, what, where);
-}
-
 constexpr std::array kExports = {std::pair{KEEL_EXPORT_MEMFD, "memfd"},
                                  std::pair{KEEL_EXPORT_DMABUF, "dma-buf"},
                                  std::pair{KEEL_EXPORT_OPAQUE, "opaque"}};
@@ -59,7 +42,7 @@ bool export_of(const Context& context, void* pointer, uint64_t size, keel_export
                keel_memory_export* out_export, Where where = Where::current()) {
   *out_export = unwritten_export();
   const keel_status status =
-      observe_status(memory_of(context).export_memory(device(context), pointer, size, kind,
+      observe_status(memory_of(context).export_memory(device_of(context).get(), pointer, size, kind,
                                                       /*importer_pid=*/0, out_export),
                      where);
   const int32_t fd = out_export->fd;  // of this process alone
@@ -133,7 +116,7 @@ void exports(const Context& context) {
     check(after < descriptors + kTimes,
           fmt::format("{}: {} descriptors were open, and {} after {} exports whose own are closed",
                       name, descriptors, after, kTimes));
-    expect(stream, memory.at(0), sent, fmt::format("{}: memory whose exports are closed", name));
+    stream.expect(memory.at(0), sent, fmt::format("{}: memory whose exports are closed", name));
   }
   check(any, "EXPORT is claimed, but memory of no kind is exported");
 }
@@ -170,9 +153,10 @@ void export_memfd(const Context& context) {
   std::byte* const at =
       map == MAP_FAILED ? nullptr : static_cast<std::byte*>(map) + exported.offset;
   stream.copy(KEEL_COPY_HOST_TO_DEVICE, memory.at(0), first.data(), kBytes);
-  compare(read_host(at, kShared), part(first, kOffset, kShared), "the memfd of a part of a block");
+  compare(read_host(at, kShared), std::span(first).subspan(kOffset, kShared),
+          "the memfd of a part of a block");
   write_host(at, second);
-  expect(stream, memory.at(kOffset), second, "a block whose memfd was written to");
+  stream.expect(memory.at(kOffset), second, "a block whose memfd was written to");
 }
 
 // What is no export is refused, and takes nothing.
@@ -188,8 +172,8 @@ void import_refused(const Context& context) {
     exported.object_size = kMiB;
     void* pointer = pointer_to(kUnwritten);
     auto* import = static_cast<keel_plugin_import*>(pointer_to(kUnwritten));
-    check(observe_status(memory_of(context).import_memory(device(context), &exported, &pointer,
-                                                          &import)) != KEEL_OK,
+    check(observe_status(memory_of(context).import_memory(device_of(context).get(), &exported,
+                                                          &pointer, &import)) != KEEL_OK,
           fmt::format("memory.import_memory takes {}",
                       i % 2 == 0 ? "/dev/null for a memfd" : "an export of kind 77"));
     check_unwritten(pointer, "memory.import_memory");

@@ -16,25 +16,8 @@ namespace {
 
 constexpr uint64_t kMiB = 1 << 20;
 
-keel_plugin_device* device(const Context& context) {
-  return device_of(context).get();
-}
-
-std::span<const std::byte> part(const std::vector<std::byte>& bytes, uint64_t offset,
-                                uint64_t size) {
-  return std::span(bytes).subspan(offset, size);
-}
-
 void replace(std::vector<std::byte>* bytes, uint64_t offset, std::span<const std::byte> by) {
   std::copy(by.begin(), by.end(), bytes->begin() + static_cast<std::ptrdiff_t>(offset));
-}
-
-// What device memory holds, by a copy.
-void expect(const TableStream& stream, const void* pointer, std::span<const std::byte> wanted,
-            const std::string& what, Where where = Where::current()) {
-  std::vector<std::byte> got(wanted.size());
-  stream.copy(KEEL_COPY_DEVICE_TO_HOST, got.data(), pointer, got.size(), where);
-  check_equal(got, wanted, what, where);
 }
 
 // ---- pinned and managed ---------------------------------------------------------------
@@ -58,7 +41,7 @@ void pinned_parts(const Context& context) {
     const uint64_t from = draws.below(kBytes - size);
     const uint64_t to = draws.below(kBytes - size);
     stream.copy(KEEL_COPY_DEVICE_TO_HOST, beside.at(to), memory.at(from), size);
-    replace(&second, to, part(first, from, size));
+    replace(&second, to, std::span(first).subspan(from, size));
   }
   compare(read_host(beside.at(0), kBytes), second, "pinned memory that the device wrote parts of");
   compare(read_host(pinned.at(0), kBytes), first, "pinned memory that the device read");
@@ -74,7 +57,7 @@ void managed_parts(const Context& context) {
   const TableStream stream(context);
   write_host(managed.at(0), wanted);
   stream.copy(KEEL_COPY_DEVICE_TO_DEVICE, memory.at(0), managed.at(0), kBytes);
-  expect(stream, memory.at(0), wanted, "the device reads managed memory that the host wrote");
+  stream.expect(memory.at(0), wanted, "the device reads managed memory that the host wrote");
   for (int i = 0; i < 10; ++i) {
     const uint64_t size = 1 + draws.below(60'000);
     const uint64_t at = draws.below(kBytes - size);
@@ -90,7 +73,7 @@ void managed_parts(const Context& context) {
   }
   compare(read_host(managed.at(0), kBytes), wanted, "managed memory, written by both");
   stream.copy(KEEL_COPY_DEVICE_TO_DEVICE, memory.at(0), managed.at(0), kBytes);
-  expect(stream, memory.at(0), wanted, "managed memory, written by both");
+  stream.expect(memory.at(0), wanted, "managed memory, written by both");
 }
 
 // ---- aliases --------------------------------------------------------------------------
@@ -100,7 +83,7 @@ void* alias_of(const Context& context, void* pointer, uint64_t size,
   check(observe(KEEL_HAS(keel_memory_table, &memory_of(context), host_alias), where),
         "HOST_ALIAS is claimed, and there is no memory.host_alias", where);
   void* alias = nullptr;
-  need(memory_of(context).host_alias(device(context), pointer, size, &alias),
+  need(memory_of(context).host_alias(device_of(context).get(), pointer, size, &alias),
        fmt::format("memory.host_alias of {} bytes", size), where);
   check(observe(alias != nullptr, where), "memory.host_alias gives NULL", where);
   return alias;
@@ -127,7 +110,7 @@ void alias_parts(const Context& context) {
                                      {kBytes - 1, 1}}) {
     void* const alias = alias_of(context, memory.at(offset), size);
     const std::string what = fmt::format("the alias of {} bytes at {}", size, offset);
-    compare(read_host(alias, size), part(wanted, offset, size), what);
+    compare(read_host(alias, size), std::span(wanted).subspan(offset, size), what);
     const std::vector<std::byte> bytes = draws.bytes(size);
     if (size % 2 == 0) {
       write_host(alias, bytes);
@@ -137,7 +120,7 @@ void alias_parts(const Context& context) {
     replace(&wanted, offset, bytes);
     compare(read_host(alias, size), bytes, what + ", written to");
     compare(read_host(whole, kBytes), wanted, "the alias of a block, after " + what);
-    expect(stream, memory.at(0), wanted, "a block, after " + what);
+    stream.expect(memory.at(0), wanted, "a block, after " + what);
   }
 }
 
@@ -163,7 +146,7 @@ void alias_blocks(const Context& context) {
   for (int round = 0; round < 6; ++round) {
     for (const Aliased& each : blocks) {
       compare(read_host(each.alias, each.bytes.size()), each.bytes, "an alias among others");
-      expect(stream, each.memory.at(0), each.bytes, "a block whose alias was written to");
+      stream.expect(each.memory.at(0), each.bytes, "a block whose alias was written to");
     }
     blocks.pop_back();
     if (round % 2 == 0) add();
@@ -197,13 +180,15 @@ class Registration {
                       KEEL_HAS(keel_memory_table, &memory_of(context), host_unregister),
                   where),
           "HOST_REGISTER is claimed without the slots that it needs", where);
-    need(memory_of(context).host_register(device(context), pointer_, bytes.size(), &device_),
+    need(memory_of(context).host_register(device_of(context).get(), pointer_, bytes.size(),
+                                          &device_),
          fmt::format("memory.host_register of {} bytes", bytes.size()), where);
     is_registered_ = true;
     has_device_ = observe(device_ != nullptr, where);
   }
   ~Registration() {
-    if (is_registered_) (void)memory_of(context_).host_unregister(device(context_), pointer_);
+    if (is_registered_)
+      (void)memory_of(context_).host_unregister(device_of(context_).get(), pointer_);
   }
   Registration(const Registration&) = delete;
   Registration& operator=(const Registration&) = delete;
@@ -212,8 +197,8 @@ class Registration {
   std::byte* on_device(uint64_t offset) const { return static_cast<std::byte*>(device_) + offset; }
   void end(Where where = Where::current()) {
     is_registered_ = false;
-    need(memory_of(context_).host_unregister(device(context_), pointer_), "memory.host_unregister",
-         where);
+    need(memory_of(context_).host_unregister(device_of(context_).get(), pointer_),
+         "memory.host_unregister", where);
   }
 
  private:
@@ -239,7 +224,7 @@ void registered_parts(const Context& context, uint64_t offset, uint64_t size) {
     const TableStream stream(context);
     check_equal(pages.bytes(), wanted, "memory that was just registered");
     stream.copy(KEEL_COPY_HOST_TO_DEVICE, memory.at(0), host.data(), used);
-    expect(stream, memory.at(0), part(wanted, offset, used), "from registered memory");
+    stream.expect(memory.at(0), std::span(wanted).subspan(offset, used), "from registered memory");
     for (int i = 0; i < 6 && used > 1; ++i) {
       const uint64_t piece = 1 + draws.below(std::min<uint64_t>(used - 1, 9000));
       const uint64_t from = draws.below(used - piece + 1);
@@ -255,12 +240,14 @@ void registered_parts(const Context& context, uint64_t offset, uint64_t size) {
                                                 memory.at(0), registration.on_device(0), used)) ==
             KEEL_OK) {
       need(stream.settle(), "a copy by the device's address of registered memory");
-      expect(stream, memory.at(0), part(wanted, offset, used), "by the device's address of it");
+      stream.expect(memory.at(0), std::span(wanted).subspan(offset, used),
+                    "by the device's address of it");
     }
     registration.end();
     check_equal(pages.bytes(), wanted, "memory that is not registered any more");
     stream.copy(KEEL_COPY_HOST_TO_DEVICE, memory.at(0), host.data(), used);
-    expect(stream, memory.at(0), part(wanted, offset, used), "from memory that was registered");
+    stream.expect(memory.at(0), std::span(wanted).subspan(offset, used),
+                  "from memory that was registered");
   }
 }
 
@@ -284,7 +271,8 @@ void registered_ranges(const Context& context) {
     for (size_t i = 0; i < kRanges; ++i) {
       stream.copy(KEEL_COPY_HOST_TO_DEVICE, memory.at(0), pages.bytes().data() + i * kStep,
                   kStep / 2);
-      expect(stream, memory.at(0), part(wanted, i * kStep, kStep / 2), "one of several ranges");
+      stream.expect(memory.at(0), std::span(wanted).subspan(i * kStep, kStep / 2),
+                    "one of several ranges");
     }
   }
   for (const size_t gone : {size_t{3}, size_t{1}}) ranges[gone]->end();
@@ -328,14 +316,14 @@ void registered_operand(const Context& context) {
   call.outputs = outputs;
   keel_op_support support = {};
   support.header = kit::header<keel_op_support>(KEEL_STRUCT_OP_SUPPORT);
-  need(table->query(device(context), &call, &support), "op.query");
+  need(table->query(device_of(context).get(), &call, &support), "op.query");
   if (observe(support.level) == KEEL_OP_NONE) unsupported("the device does not add float32");
   const TableBuffer workspace(context, observe(support.workspace_bytes) + 1);
   const TableStream stream(context);
   stream.copy(KEEL_COPY_HOST_TO_DEVICE, memory.at(0), zeroes.data(), kBytes);
   need(table->run(stream.get(), &call, workspace.at(0)), "op.run");
   need(stream.settle(), "an operator on registered memory");
-  expect(stream, output.at(0), bytes, "an operator that read registered memory");
+  stream.expect(output.at(0), bytes, "an operator that read registered memory");
   registration.end();
 }
 

@@ -20,12 +20,6 @@ constexpr uint32_t kWord = 0x5eed0001;
 constexpr uint32_t kOther = 0x0ddba11;
 constexpr uint32_t kStale = 0xbadbadba;
 
-std::vector<std::byte> words(uint32_t word, uint64_t size) {
-  std::vector<std::byte> bytes(size);
-  for (uint64_t i = 0; i < size; i += sizeof(word)) std::memcpy(&bytes[i], &word, sizeof(word));
-  return bytes;
-}
-
 std::byte* stale_pinned(TableBench& bench, uint64_t size) {
   std::byte* const pinned = bench.memory(size, KEEL_MEMORY_PINNED);
   write_host(pinned, words(kStale, size));

@@ -17,12 +17,6 @@ namespace {
 
 constexpr uint32_t kWord = 0x5eed0001;
 
-std::vector<std::byte> words(uint32_t word, uint64_t size) {
-  std::vector<std::byte> bytes(size);
-  for (uint64_t i = 0; i < size; i += sizeof(word)) std::memcpy(&bytes[i], &word, sizeof(word));
-  return bytes;
-}
-
 // Each thread enqueues on a stream of its own, and looks at its result each time.
 void threads_enqueue(const Context& context) {
   constexpr uint32_t kThreads = 4;

@@ -2,9 +2,7 @@
 #include "conformance/support_table.h"
 
 #include <cstdio>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "base/json_value.h"
@@ -13,6 +11,7 @@
 #include "conformance/emulated_libraries.h"
 #include "conformance/levels.h"
 #include "conformance/report.h"
+#include "conformance/text_file.h"
 
 namespace keel::conformance {
 
@@ -64,9 +63,8 @@ std::string row(const JsonValue& report) {
 
 // Throws JsonError, whose text is what is wrong with |file|.
 Json read_report(const std::string& file) {
-  std::ifstream stream(file, std::ios::binary);
-  const std::string text(std::istreambuf_iterator<char>(stream), {});
-  if (!stream.is_open() || stream.bad()) throw JsonError("cannot be read");
+  std::string text;
+  if (!read_file(file, &text)) throw JsonError("cannot be read");
   Json report;
   std::string error;
   if (!parse_json(text, &report, &error)) throw JsonError("not a report: " + error);

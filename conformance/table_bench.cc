@@ -232,14 +232,7 @@ keel_status TableBench::query(keel_plugin_event* event, Where where) const {
 }
 
 keel_status TableBench::await(keel_plugin_event* event) const {
-  if (judging()) return KEEL_OK;
-  const int64_t end = steady_now() + context_.environment.wait_ns;
-  keel_status status = table().event_query(event);
-  while (status == KEEL_NOT_READY && steady_now() < end) {
-    std::this_thread::yield();
-    status = table().event_query(event);
-  }
-  return status;
+  return poll_unobserved([&] { return table().event_query(event); }, context_.environment.wait_ns);
 }
 
 keel_status TableBench::poll(keel_plugin_event* event, Where where) const {

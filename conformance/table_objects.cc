@@ -3,44 +3,27 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <cstring>
-#include <thread>
 #include <utility>
 
 namespace keel::conformance {
 
 namespace {
 
-// Of an event that was recorded; KEEL_NOT_READY where it is not done in time.
+// The outcome of an event that was recorded; KEEL_NOT_READY where it is not done in time.
 keel_status await(const Context& context, keel_plugin_event* event) {
-  const keel_stream_table& table = *device_of(context).plugin().stream;
-  const auto end =
-      std::chrono::steady_clock::now() + std::chrono::nanoseconds(context.environment.wait_ns);
-  keel_status status = table.event_query(event);
-  while (status == KEEL_NOT_READY && std::chrono::steady_clock::now() < end) {
-    std::this_thread::yield();
-    status = table.event_query(event);
-  }
-  return status;
+  return poll_unobserved([&] { return device_of(context).plugin().stream->event_query(event); },
+                         context.environment.wait_ns);
+}
+
+const char* last_text() {
+  return PluginDevice::last_text().c_str();
 }
 
 }  // namespace
 
-void need(keel_status status, const std::string& what, Where where) {
-  status = observe_status(status, where);
-  if (status == KEEL_OK) return;
-  const std::string text = observe_text(PluginDevice::last_text(), where);
-  fail_case(fmt::format("{}: {}: {}", what, keel_status_name(status), text), where);
-}
-
 void need_be(keel_status wanted, keel_status status, const std::string& what, Where where) {
-  status = observe_status(status, where);
-  if (status == wanted) return;
-  const std::string text = status == KEEL_OK ? "" : observe_text(PluginDevice::last_text(), where);
-  fail_case(fmt::format("{}: {} instead of {}{}{}", what, keel_status_name(status),
-                        keel_status_name(wanted), text.empty() ? "" : ": ", text),
-            where);
+  expect_status(wanted, status, what, last_text, where);
 }
 
 std::vector<std::byte> read_host(const void* pointer, uint64_t size, Where where) {
@@ -111,6 +94,13 @@ keel_status TableStream::settle_unobserved() const {
 
 keel_status TableStream::settle(Where where) const {
   return observe_status(settle_unobserved(), where);
+}
+
+void TableStream::expect(const void* pointer, std::span<const std::byte> wanted,
+                         const std::string& what, Where where) const {
+  std::vector<std::byte> got(wanted.size());
+  copy(KEEL_COPY_DEVICE_TO_HOST, got.data(), pointer, got.size(), where);
+  check_equal(got, wanted, what, where);
 }
 
 void TableStream::copy(keel_copy_kind kind, void* destination, const void* source, uint64_t size,

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,11 +21,13 @@ inline const PluginDevice& device_of(const Context& context) {
   return *context.environment.tables;
 }
 
-// Fails the case, with what the plugin said, unless |status|, which is observed, is KEEL_OK.
-void need(keel_status status, const std::string& what, Where where = Where::current());
-// The same for a status that should be |wanted|.
+// Fails the case, with what the plugin said, unless |status|, which is observed, is |wanted|.
 void need_be(keel_status wanted, keel_status status, const std::string& what,
              Where where = Where::current());
+// The same for KEEL_OK.
+inline void need(keel_status status, const std::string& what, Where where = Where::current()) {
+  need_be(KEEL_OK, status, what, where);
+}
 
 // Reads memory that the plugin gave and the host may touch, and observes it; and writes it. Nothing
 // else may touch such memory: in the runner there is none.
@@ -84,6 +87,9 @@ class TableStream {
   keel_status settle(Where where = Where::current()) const;
   // The same for destructors.
   keel_status settle_unobserved() const;
+  // Fails the case unless device memory at |pointer| holds |wanted|.
+  void expect(const void* pointer, std::span<const std::byte> wanted, const std::string& what,
+              Where where = Where::current()) const;
   // Enqueues a copy, and waits for it.
   void copy(keel_copy_kind kind, void* destination, const void* source, uint64_t size,
             Where where = Where::current()) const;

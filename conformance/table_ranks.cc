@@ -170,15 +170,10 @@ void TableRanks::need_all(const std::function<keel_status(uint32_t rank)>& call,
 
 keel_status TableRanks::settle_unobserved(uint32_t rank) const {
   const keel_stream_table& table = *device_of(context_).plugin().stream;
-  keel_status status = table.event_record(events_[rank], streams_[rank]);
-  if (status != KEEL_OK || judging()) return status;
-  const auto end =
-      std::chrono::steady_clock::now() + std::chrono::nanoseconds(context_.environment.wait_ns);
-  while ((status = table.event_query(events_[rank])) == KEEL_NOT_READY &&
-         std::chrono::steady_clock::now() < end) {
-    std::this_thread::yield();
-  }
-  return status;
+  const keel_status status = table.event_record(events_[rank], streams_[rank]);
+  if (status != KEEL_OK) return status;
+  return poll_unobserved([&] { return table.event_query(events_[rank]); },
+                         context_.environment.wait_ns);
 }
 
 keel_status TableRanks::settle(uint32_t rank, Where where) const {

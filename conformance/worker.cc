@@ -16,7 +16,6 @@
 #include <mutex>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 
 #include "conformance/catalogue.h"
@@ -100,20 +99,19 @@ Ending run_validated(const Case& each, const Context& context) {
 // Runs the cases that |request| names, in that order, while there is time.
 void run(const Environment& environment, const std::vector<Case>& cases,
          const WorkerRequest& request, PacketWriter& writer) {
-  std::unordered_map<std::string, const Case*> by_id;
-  for (const Case& each : cases) by_id.emplace(each.id, &each);
+  const CaseIndex index(cases);
   Witness witness(writer);
   for (const std::string& id : request.cases) {
     using Clock = std::chrono::steady_clock;
     const Clock::time_point start = Clock::now();
     if (start >= request.end) return;
-    const auto found = by_id.find(id);
-    if (found == by_id.end()) continue;
+    const Case* const found = index.find(id);
+    if (found == nullptr) continue;
     writer.write(begin_text(id));
     Ending ending;
     {
       const ObserverScope scope(&witness);
-      ending = run_validated(*found->second, Context{environment, found->second->id});
+      ending = run_validated(*found, Context{environment, found->id});
     }
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
     writer.write(end_text(id, ending.how, ending.text, seconds));

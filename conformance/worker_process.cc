@@ -20,6 +20,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/validation/call_notes.h"
+
 namespace keel::conformance {
 
 namespace {
@@ -62,12 +64,11 @@ int make_input(const std::string& text) {
 }
 
 // A file of empty lines for the validation layer (core/validation/call_notes.h).
-constexpr size_t kNoteBytes = 256;
 constexpr size_t kNotes = 64;
 int make_notes() {
   const int fd = memfd_create("keel-conform-calls", MFD_CLOEXEC);
   if (fd < 0) fail(errno, "memfd_create");
-  if (ftruncate(fd, kNotes * kNoteBytes) != 0) {
+  if (ftruncate(fd, kNotes * validation::kCallNoteBytes) != 0) {
     close(fd);
     fail(errno, "ftruncate");
   }
@@ -143,9 +144,9 @@ WorkerProcess::~WorkerProcess() {
 
 std::string WorkerProcess::calls_in_progress() const {
   std::string text;
-  std::array<char, kNoteBytes> line;
+  std::array<char, validation::kCallNoteBytes> line;
   for (size_t i = 0; notes_ >= 0 && i < kNotes; ++i) {
-    const auto offset = static_cast<off_t>(i * kNoteBytes);
+    const auto offset = static_cast<off_t>(i * validation::kCallNoteBytes);
     if (pread(notes_, line.data(), line.size(), offset) != static_cast<ssize_t>(line.size())) break;
     line.back() = '\0';
     if (line[0] != '\0') text += (text.empty() ? "" : "\n") + std::string(line.data());

@@ -13,7 +13,7 @@
 
 namespace {
 
-// Of whatever has the form of a request: the id of the first case, and the token.
+// The value of |key| in whatever has the form of a request; empty where it has none.
 std::string member(const std::string& text, std::string_view key) {
   const size_t found = text.find("\"" + std::string(key) + "\":");
   if (found == std::string::npos) return {};

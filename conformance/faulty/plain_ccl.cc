@@ -177,7 +177,7 @@ keel_status info(keel_plugin_instance*, keel_ccl_info* out_info) {
 keel_status device_info(keel_plugin_instance* instance, uint32_t ordinal,
                         keel_device_info* out_info) {
   const keel_status status = tables_of_two().device.info(instance, ordinal, out_info);
-  // Of a reader that knows of claims.
+  // A reader of before there were claims has no room for them.
   constexpr uint32_t kWithClaims =
       offsetof(keel_device_info, claims) + sizeof(keel_device_info::claims);
   if (status == KEEL_OK && out_info->header.size >= kWithClaims) {

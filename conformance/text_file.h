@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#ifndef KEEL_CONFORMANCE_TEXT_FILE_H_
+#define KEEL_CONFORMANCE_TEXT_FILE_H_
+
+#include <string>
+
+namespace keel::conformance {
+
+// Reads the whole of a file. False where that fails.
+bool read_file(const std::string& path, std::string* out_text);
+
+}  // namespace keel::conformance
+
+#endif  // KEEL_CONFORMANCE_TEXT_FILE_H_
