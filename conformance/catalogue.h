@@ -28,6 +28,9 @@ struct Case {
   uint64_t claims = 0;  // the case is unsupported unless the device makes all of them
   bool full = false;    // only in the full profile
   std::function<void(const Context&)> body;
+  // In a worker of its own: it leaves the device, or the library under it, in no state to go on
+  // with.
+  bool alone = false;
 };
 
 // One suite for each level, appended to |cases| in a fixed order. Those above null need

@@ -47,12 +47,6 @@ inline bool is_on_tables(std::string_view id) {
   return id.starts_with(kOneRank) || id.find("/tables/") != std::string_view::npos;
 }
 
-// Cases that leave the device, or the library under it, in no state to go on with: they are run in
-// a worker each.
-inline bool runs_alone(std::string_view id) {
-  return id.find("/alone/") != std::string_view::npos;
-}
-
 // Whether a pass of the case shows something of what its level certifies. A plugin that refuses
 // binaries has launched no kernel, and a communicator of one rank has brought none together.
 inline bool counts_for_level(std::string_view id) {

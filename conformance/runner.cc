@@ -239,7 +239,8 @@ std::vector<std::string> copy_of(Ids ids) {
 
 // How many of |ids| are of the first one's level, and go the same way to the plugin: a worker runs
 // no others. One that runs alone is all of its stretch.
-size_t length_of_stretch(Ids ids) {
+size_t length_of_stretch(const JudgedCases& cases, Ids ids) {
+  const auto runs_alone = [&](const std::string& id) { return cases.find(id)->alone; };
   size_t length = 1;
   if (runs_alone(ids[0])) return length;
   while (length < ids.size() && level_of(ids[length]) == level_of(ids[0]) &&
@@ -391,7 +392,7 @@ void run_cases(const RunSettings& settings, const JudgedCases& cases,
   BatchRunner runner(settings, cases, end, in_order);
   while (next < ids.size() && runner.has_time()) {
     Ids stretch = Ids(ids).subspan(next);
-    stretch = stretch.first(length_of_stretch(stretch));
+    stretch = stretch.first(length_of_stretch(cases, stretch));
     if (settings.jobs > 1 && level_of(ids[next]) == Level::kOps) {
       SideBySide(settings, cases, stretch, next, end, listener).run();
       next += stretch.size();

@@ -328,6 +328,7 @@ void add_failure_table_cases(const Environment&, std::vector<Case>* cases) {
   add("failure/device_lost", device_lost);
   add("failure/refused", refused);
   add("failure/alone/unmapped_address", unmapped_address, KEEL_CLAIM_KERNELS);
+  cases->back().alone = true;
 }
 
 }  // namespace keel::conformance
