@@ -130,6 +130,15 @@ int64_t result(const CallShape& shape, uint32_t world, uint64_t i, uint64_t salt
   return shape.reduction == KEEL_AVG ? all / static_cast<int64_t>(world) : all;
 }
 
+Bytes message(keel_dtype dtype, uint64_t count, uint32_t from, uint32_t to, uint64_t salt) {
+  CallShape shape;
+  shape.dtype = dtype;
+  return elements(dtype, 0, count,
+                  [&](uint64_t i) { return input(shape, /*world=*/1, from * 64 + to, i, salt); });
+}
+
+}  // namespace
+
 keel_ccl_call call_of(const CallShape& shape, uint32_t rank) {
   keel_ccl_call call = {};
   call.header = kit::header<keel_ccl_call>(KEEL_STRUCT_CCL_CALL);
@@ -143,15 +152,6 @@ keel_ccl_call call_of(const CallShape& shape, uint32_t rank) {
   }
   return call;
 }
-
-Bytes message(keel_dtype dtype, uint64_t count, uint32_t from, uint32_t to, uint64_t salt) {
-  CallShape shape;
-  shape.dtype = dtype;
-  return elements(dtype, 0, count,
-                  [&](uint64_t i) { return input(shape, /*world=*/1, from * 64 + to, i, salt); });
-}
-
-}  // namespace
 
 std::string CallShape::text() const {
   std::string text =

@@ -24,6 +24,9 @@ struct CallShape {
   std::string text() const;
 };
 
+// The call of one rank, yet without buffers.
+keel_ccl_call call_of(const CallShape& shape, uint32_t rank);
+
 // The calls of each rank, with its memory before and after: buffers lie apart by 64 bytes or more
 // that no call may write.
 class Script {

@@ -2,9 +2,35 @@
 #include "conformance/op_calls.h"
 
 #include <bit>
+#include <cstring>
 #include <keel/plugin_kit.hpp>
+#include <utility>
 
 namespace keel::conformance {
+
+OpCall::OpCall(keel_op_id op, std::vector<keel_tensor> inputs, const keel_tensor& output,
+               std::vector<keel_attribute> attributes)
+    : inputs_(std::move(inputs)), output_(output), attributes_(std::move(attributes)) {
+  for (const keel_tensor& input : inputs_) {
+    input_pointers_.push_back(input.dtype == KEEL_DTYPE_INVALID ? nullptr : &input);
+  }
+  call_.op = op;
+  call_.input_count = static_cast<uint32_t>(inputs_.size());
+  call_.output_count = 1;
+  call_.attribute_count = static_cast<uint32_t>(attributes_.size());
+  call_.inputs = input_pointers_.data();
+  call_.outputs = &output_pointer_;
+  call_.attributes = attributes_.data();
+}
+
+void OpCall::spoil() {
+  const auto overwrite = [](auto* value) { std::memset(value, 0x11, sizeof(*value)); };
+  for (keel_tensor& tensor : inputs_) overwrite(&tensor);
+  overwrite(&output_);
+  for (keel_attribute& attribute : attributes_) overwrite(&attribute);
+  for (const keel_tensor*& pointer : input_pointers_) pointer = &output_;
+  call_ = {};
+}
 
 AddChain::AddChain(const Stream& stream, int64_t elements)
     : stream_(stream),
@@ -18,16 +44,9 @@ AddChain::AddChain(const Stream& stream, int64_t elements)
 void AddChain::enqueue(uint32_t rounds, Where where) const {
   const keel_tensor sum = kit::make_tensor(sum_.data(), KEEL_FLOAT32, {elements_});
   const keel_tensor one = kit::make_tensor(one_.data(), KEEL_FLOAT32, {elements_});
-  const keel_tensor* inputs[] = {&sum, &one};
-  const keel_tensor* outputs[] = {&sum};
-  keel_op_call call = KEEL_STRUCT_INIT(keel_op_call, KEEL_STRUCT_OP_CALL);
-  call.op = KEEL_OP_ADD;
-  call.input_count = 2;
-  call.output_count = 1;
-  call.inputs = inputs;
-  call.outputs = outputs;
+  const OpCall add(KEEL_OP_ADD, {sum, one}, sum);
   for (uint32_t round = 0; round < rounds; ++round) {
-    must(keel_op_run(stream_.get(), &call), "keel_op_run of add", where);
+    must(keel_op_run(stream_.get(), add.get()), "keel_op_run of add", where);
   }
 }
 

@@ -4,10 +4,32 @@
 #define KEEL_CONFORMANCE_OP_CALLS_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "conformance/harness.h"
 
 namespace keel::conformance {
+
+// A call of one output with all that it points to. An input without a dtype is left out.
+class OpCall {
+ public:
+  OpCall(keel_op_id op, std::vector<keel_tensor> inputs, const keel_tensor& output,
+         std::vector<keel_attribute> attributes = {});
+  OpCall(const OpCall&) = delete;
+  OpCall& operator=(const OpCall&) = delete;
+
+  const keel_op_call* get() const { return &call_; }
+  // Overwrites all of it, as a caller's stack may be once the call has returned.
+  void spoil();
+
+ private:
+  std::vector<keel_tensor> inputs_;
+  keel_tensor output_;
+  std::vector<const keel_tensor*> input_pointers_;
+  const keel_tensor* const output_pointer_ = &output_;
+  std::vector<keel_attribute> attributes_;
+  keel_op_call call_ = KEEL_STRUCT_INIT(keel_op_call, KEEL_STRUCT_OP_CALL);
+};
 
 // sum = sum + one over and over, in float32, whose result tells how many have run: small
 // whole numbers are exact. Add in float32 is what KEEL_CLAIM_OPS promises at least.

@@ -6,6 +6,7 @@
 #include <keel/float_types.hpp>
 #include <keel/plugin_kit.hpp>
 
+#include "conformance/op_calls.h"
 #include "ops/case_builder.h"
 #include "ops/reference.h"
 
@@ -17,18 +18,9 @@ Buffer buffer_for(const Stream& stream, uint64_t bytes) {
   return {stream.device(), KEEL_MEMORY_DEVICE, std::max<uint64_t>(bytes, 1)};
 }
 
-void run(const Stream& stream, keel_op_id op, std::span<const keel_tensor* const> inputs,
-         const keel_tensor& output, std::span<const keel_attribute> attributes) {
-  const keel_tensor* const outputs[] = {&output};
-  keel_op_call call = KEEL_STRUCT_INIT(keel_op_call, KEEL_STRUCT_OP_CALL);
-  call.op = op;
-  call.input_count = static_cast<uint32_t>(inputs.size());
-  call.output_count = 1;
-  call.attribute_count = static_cast<uint32_t>(attributes.size());
-  call.inputs = inputs.data();
-  call.outputs = outputs;
-  call.attributes = attributes.data();
-  const keel_status status = observe_status(keel_op_run(stream.get(), &call));
+void run(const Stream& stream, const OpCall& call) {
+  const keel_op_id op = call.get()->op;
+  const keel_status status = observe_status(keel_op_run(stream.get(), call.get()));
   if (status == KEEL_UNSUPPORTED) unsupported("the device has no kernel for this call");
   must(status, keel_op_name(op));
 }
@@ -66,9 +58,7 @@ std::vector<std::byte> pack(const Stream& stream, const keel_tensor& packed,
   b.shape[1] = n;
   keel_tensor result = packed;
   result.data = to.data();
-  const keel_tensor* const inputs[] = {&b};
-  const keel_attribute attributes[] = {ops::int_attribute(0)};
-  run(stream, KEEL_OP_PACK_WEIGHTS, inputs, result, attributes);
+  run(stream, {KEEL_OP_PACK_WEIGHTS, {b}, result, {ops::int_attribute(0)}});
   std::vector<std::byte> bytes(content.size());
   stream.download(bytes, to.data());
   stream.synchronize();
@@ -84,10 +74,11 @@ std::vector<double> unpack(const Stream& stream, const keel_tensor& packed, int6
   stream.upload(a_memory.data(), ones);
   const keel_tensor a = kit::make_tensor(a_memory.data(), packed.dtype, {k, k});
   keel_tensor c = kit::make_tensor(c_memory.data(), packed.dtype, {k, n});
-  const keel_tensor* const inputs[] = {&a, &packed, /*bias=*/nullptr};
-  const keel_attribute attributes[] = {ops::int_attribute(0), ops::float_attribute(1),
-                                       ops::float_attribute(0), ops::int_attribute(0)};
-  run(stream, KEEL_OP_PACKED_MATMUL, inputs, c, attributes);
+  run(stream, {KEEL_OP_PACKED_MATMUL,
+               {a, packed, /*bias=*/{}},
+               c,
+               {ops::int_attribute(0), ops::float_attribute(1), ops::float_attribute(0),
+                ops::int_attribute(0)}});
   stream.download(product, c_memory.data());
   stream.synchronize();
   observe_bytes(product);

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "conformance/harness.h"
+#include "conformance/op_calls.h"
 #include "conformance/perf_meter.h"
 
 namespace keel::conformance {
@@ -32,37 +33,15 @@ const std::string& no_case() {
   return name;
 }
 
-// A tensor call with its arguments.
-class Call {
- public:
-  Call(keel_op_id op, std::vector<const keel_tensor*> inputs, const keel_tensor* output,
-       std::vector<keel_attribute> attributes)
-      : inputs_(std::move(inputs)), output_(output), attributes_(std::move(attributes)) {
-    call_.op = op;
-    call_.input_count = static_cast<uint32_t>(inputs_.size());
-    call_.output_count = 1;
-    call_.attribute_count = static_cast<uint32_t>(attributes_.size());
-    call_.inputs = inputs_.data();
-    call_.outputs = &output_;
-    call_.attributes = attributes_.data();
-  }
-  Call(const Call&) = delete;
-  Call& operator=(const Call&) = delete;
+void run_call(const Stream& stream, const OpCall& call) {
+  must(keel_op_run(stream.get(), call.get()), "keel_op_run");
+}
 
-  const keel_op_call* get() const { return &call_; }
-  void run(const Stream& stream) const { must(keel_op_run(stream.get(), &call_), "keel_op_run"); }
-  // By a kernel of the device's own.
-  bool is_native(keel_device device) const {
-    keel_op_plan plan = KEEL_STRUCT_INIT(keel_op_plan, KEEL_STRUCT_OP_PLAN);
-    return keel_op_plan_get(device, &call_, &plan) == KEEL_OK && plan.fallback == 0;
-  }
-
- private:
-  const std::vector<const keel_tensor*> inputs_;
-  const keel_tensor* const output_;
-  const std::vector<keel_attribute> attributes_;
-  keel_op_call call_ = KEEL_STRUCT_INIT(keel_op_call, KEEL_STRUCT_OP_CALL);
-};
+// Whether a kernel of the device's own takes the call.
+bool is_native(keel_device device, const OpCall& call) {
+  keel_op_plan plan = KEEL_STRUCT_INIT(keel_op_plan, KEEL_STRUCT_OP_PLAN);
+  return keel_op_plan_get(device, call.get(), &plan) == KEEL_OK && plan.fallback == 0;
+}
 
 // sum = a + b in float32.
 class Addition {
@@ -75,15 +54,16 @@ class Addition {
     stream.fill(a_.data(), 0x3f800000, bytes);
     stream.fill(b_.data(), 0x3f800000, bytes);
   }
-  const Call& call() const { return call_; }
+  const OpCall& call() const { return call_; }
 
  private:
+  keel_tensor tensor(const Buffer& buffer) const {
+    return kit::make_tensor(buffer.data(), KEEL_FLOAT32, {count_});
+  }
+
   const int64_t count_;
   const Buffer a_, b_, sum_;
-  const keel_tensor a_tensor_ = kit::make_tensor(a_.data(), KEEL_FLOAT32, {count_});
-  const keel_tensor b_tensor_ = kit::make_tensor(b_.data(), KEEL_FLOAT32, {count_});
-  const keel_tensor sum_tensor_ = kit::make_tensor(sum_.data(), KEEL_FLOAT32, {count_});
-  const Call call_{KEEL_OP_ADD, {&a_tensor_, &b_tensor_}, &sum_tensor_, {}};
+  const OpCall call_{KEEL_OP_ADD, {tensor(a_), tensor(b_)}, tensor(sum_)};
 };
 
 // A product of square matrices in float32.
@@ -97,7 +77,7 @@ class Product {
     stream.fill(a_.data(), 0x3f800000, bytes());
     stream.fill(b_.data(), 0x3f800000, bytes());
   }
-  const Call& call() const { return call_; }
+  const OpCall& call() const { return call_; }
 
  private:
   uint64_t bytes() const { return static_cast<uint64_t>(extent_ * extent_) * sizeof(float); }
@@ -107,14 +87,11 @@ class Product {
 
   const int64_t extent_;
   const Buffer a_, b_, c_;
-  const keel_tensor a_tensor_ = tensor(a_);
-  const keel_tensor b_tensor_ = tensor(b_);
-  const keel_tensor c_tensor_ = tensor(c_);
-  const Call call_{KEEL_OP_MATMUL,
-                   {&a_tensor_, &b_tensor_, nullptr},
-                   &c_tensor_,
-                   // Neither transposed, alpha, beta, and no activation.
-                   {{.i = 0}, {.i = 0}, {.f = 1.0}, {.f = 0.0}, {.i = 0}}};
+  const OpCall call_{KEEL_OP_MATMUL,
+                     {tensor(a_), tensor(b_), /*bias=*/{}},
+                     tensor(c_),
+                     // Neither transposed, alpha, beta, and no activation.
+                     {{.i = 0}, {.i = 0}, {.f = 1.0}, {.f = 0.0}, {.i = 0}}};
 };
 
 // One rank on each of two devices, driven by this thread.
@@ -225,7 +202,8 @@ class Survey {
   }
   double enqueue_operator(const Stream& stream) const {
     const Addition addition(stream, kLine);
-    return meter_.time_enqueue([&] { addition.call().run(stream); }, [&] { stream.synchronize(); });
+    return meter_.time_enqueue([&] { run_call(stream, addition.call()); },
+                               [&] { stream.synchronize(); });
   }
   double fill_and_wait(const Stream& stream) const {
     const Buffer memory(stream.device(), KEEL_MEMORY_DEVICE, kLine);
@@ -291,7 +269,7 @@ class Survey {
         "share, one submission to the driver a call, and what is allocated in it";
     add_latency("latency/enqueue/fill", enqueue_fill(stream_),
                 on_cpu([&](const Stream& s) { return enqueue_fill(s); }), kFar, kEnqueue);
-    if (Addition(stream_, kLine).call().is_native(context_.device())) {
+    if (is_native(context_.device(), Addition(stream_, kLine).call())) {
       add_latency("latency/enqueue/operator", enqueue_operator(stream_),
                   on_cpu([&](const Stream& s) { return enqueue_operator(s); }), kFar, kEnqueue);
     } else {
@@ -396,13 +374,13 @@ class Survey {
   // ---- operators ---------------------------------------------------------------------
 
   void operators() {
-    if (!Addition(stream_, kLine).call().is_native(context_.device())) {
+    if (!is_native(context_.device(), Addition(stream_, kLine).call())) {
       leave_out("operator/add/float32", "the device does not compute it");
     } else {
       const uint64_t largest = std::max(bytes_ / 3 / kLine * kLine, kSmallest);
       const uint64_t bytes = meter_.largest_that_fits(kSmallest, largest, 4, [&](uint64_t size) {
         const Addition addition(stream_, size);
-        addition.call().run(stream_);
+        run_call(stream_, addition.call());
         stream_.synchronize();
       });
       const Addition addition(stream_, bytes);
@@ -414,7 +392,7 @@ class Survey {
           "an elementwise operator is as fast as memory: load and store 16 bytes a thread, and "
           "start enough of them");
     }
-    if (!Product(stream_, 64).call().is_native(context_.device())) {
+    if (!is_native(context_.device(), Product(stream_, 64).call())) {
       leave_out("operator/matmul/float32", "the device does not compute it");
       return;
     }
@@ -422,7 +400,7 @@ class Survey {
     const auto extent = static_cast<int64_t>(meter_.largest_that_fits(
         64, std::clamp<uint64_t>(largest, 64, 4096), 64, [&](uint64_t size) {
           const Product product(stream_, static_cast<int64_t>(size));
-          product.call().run(stream_);
+          run_call(stream_, product.call());
           stream_.synchronize();
         }));
     const double operations = 2.0 * static_cast<double>(extent * extent * extent);
@@ -436,9 +414,9 @@ class Survey {
              "thread, or the vendor's library");
   }
 
-  double time_call(const Stream& stream, const Call& call) const {
+  double time_call(const Stream& stream, const OpCall& call) const {
     return meter_.time([&](uint64_t runs) {
-      for (uint64_t i = 0; i < runs; ++i) call.run(stream);
+      for (uint64_t i = 0; i < runs; ++i) run_call(stream, call);
       stream.synchronize();
     });
   }

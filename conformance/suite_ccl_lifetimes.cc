@@ -100,11 +100,7 @@ void two_at_once(const Context& context) {
           const TableRanks& ranks = i % 2 == 0 ? one : other;
           // The thread of a device, in either communicator.
           const uint32_t own = i % 2 == 0 ? rank : world - 1 - rank;
-          keel_ccl_call call = {};
-          call.header = kit::header<keel_ccl_call>(KEEL_STRUCT_CCL_CALL);
-          call.collective = shape.collective;
-          call.dtype = KEEL_FLOAT32;
-          call.count = shape.count;
+          keel_ccl_call call = call_of(shape, rank);
           call.send = call.receive = memory[(i % 2) * world + own].at(0);
           status = table.run(ranks.comm(own), ranks.stream(own), &call, 1);
         }
@@ -256,11 +252,7 @@ void abort_ends_waiting(const Context& context) {
     ranks.need_all(
         [&](uint32_t rank) {
           if (rank == missing) return keel_status{KEEL_OK};
-          keel_ccl_call call = {};
-          call.header = kit::header<keel_ccl_call>(KEEL_STRUCT_CCL_CALL);
-          call.collective = shape.collective;
-          call.dtype = KEEL_FLOAT32;
-          call.count = shape.count;
+          keel_ccl_call call = call_of(shape, rank);
           call.root = static_cast<int32_t>(missing);
           call.send = call.receive = memory[rank].at(0);
           return table.run(ranks.comm(rank), ranks.stream(rank), &call, 1);
@@ -310,11 +302,7 @@ void registered_buffers(const Context& context) {
     }
     ranks.need_all(
         [&](uint32_t rank) {
-          keel_ccl_call call = {};
-          call.header = kit::header<keel_ccl_call>(KEEL_STRUCT_CCL_CALL);
-          call.collective = shape.collective;
-          call.dtype = KEEL_FLOAT32;
-          call.count = shape.count;
+          keel_ccl_call call = call_of(shape, rank);
           call.send = call.receive = memory[rank].at(bytes / 2);
           return table.run(ranks.comm(rank), ranks.stream(rank), &call, 1);
         },

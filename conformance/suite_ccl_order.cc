@@ -59,11 +59,7 @@ void keeps_its_place(const Context& context) {
             status = copy(rank, memory[rank].at(0), sources[rank].at(0));
           }
           if (status == KEEL_OK) status = copy(rank, memory[rank].at(0), sources[rank].at(bytes));
-          keel_ccl_call call = {};
-          call.header = kit::header<keel_ccl_call>(KEEL_STRUCT_CCL_CALL);
-          call.collective = shape.collective;
-          call.dtype = KEEL_FLOAT32;
-          call.count = shape.count;
+          keel_ccl_call call = call_of(shape, rank);
           call.root = static_cast<int32_t>(late);
           call.send = call.receive = memory[rank].at(0);
           if (status == KEEL_OK) status = table.run(ranks.comm(rank), ranks.stream(rank), &call, 1);
@@ -119,11 +115,7 @@ void two_streams(const Context& context) {
       [&](uint32_t rank) {
         keel_status status = KEEL_OK;
         for (uint32_t round = 0; round < kRounds && status == KEEL_OK; ++round) {
-          keel_ccl_call call = {};
-          call.header = kit::header<keel_ccl_call>(KEEL_STRUCT_CCL_CALL);
-          call.collective = shape.collective;
-          call.dtype = KEEL_FLOAT32;
-          call.count = shape.count;
+          keel_ccl_call call = call_of(shape, rank);
           call.send = call.receive = memory[round * world + rank].at(0);
           const TableRanks& own = round % 2 == 0 ? ranks : more;
           status = table.run(ranks.comm(rank), own.stream(rank), &call, 1);

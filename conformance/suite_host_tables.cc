@@ -8,6 +8,7 @@
 #include <memory>
 #include <utility>
 
+#include "conformance/op_calls.h"
 #include "conformance/table_calls.h"
 
 namespace keel::conformance {
@@ -302,26 +303,16 @@ void registered_operand(const Context& context) {
   const auto tensor = [](void* data) {
     return kit::make_tensor(data, KEEL_FLOAT32, {static_cast<int64_t>(kCount)});
   };
-  const keel_tensor a = tensor(registration.on_device(0));
-  const keel_tensor b = tensor(memory.at(0));
-  const keel_tensor c = tensor(output.at(0));
-  const keel_tensor* const inputs[] = {&a, &b};
-  const keel_tensor* const outputs[] = {&c};
-  keel_op_call call = {};
-  call.header = kit::header<keel_op_call>(KEEL_STRUCT_OP_CALL);
-  call.op = KEEL_OP_ADD;
-  call.input_count = 2;
-  call.output_count = 1;
-  call.inputs = inputs;
-  call.outputs = outputs;
+  const OpCall call(KEEL_OP_ADD, {tensor(registration.on_device(0)), tensor(memory.at(0))},
+                    tensor(output.at(0)));
   keel_op_support support = {};
   support.header = kit::header<keel_op_support>(KEEL_STRUCT_OP_SUPPORT);
-  need(table->query(device_of(context).get(), &call, &support), "op.query");
+  need(table->query(device_of(context).get(), call.get(), &support), "op.query");
   if (observe(support.level) == KEEL_OP_NONE) unsupported("the device does not add float32");
   const TableBuffer workspace(context, observe(support.workspace_bytes) + 1);
   const TableStream stream(context);
   stream.copy(KEEL_COPY_HOST_TO_DEVICE, memory.at(0), zeroes.data(), kBytes);
-  need(table->run(stream.get(), &call, workspace.at(0)), "op.run");
+  need(table->run(stream.get(), call.get(), workspace.at(0)), "op.run");
   need(stream.settle(), "an operator on registered memory");
   stream.expect(output.at(0), bytes, "an operator that read registered memory");
   registration.end();

@@ -8,9 +8,11 @@
 #include <cstring>
 #include <keel/plugin_kit.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "conformance/harness.h"
+#include "conformance/op_calls.h"
 #include "conformance/table_bench.h"
 #include "conformance/table_objects.h"
 
@@ -21,52 +23,14 @@ namespace {
 constexpr int64_t kElements = 4096;
 constexpr uint64_t kBytes = kElements * sizeof(float);
 
-// A call with what it points to, all of which can be spoilt at once.
-class Call {
- public:
-  Call(keel_op_id op, std::vector<void*> inputs, void* output, std::vector<double> attributes)
-      : inputs_(inputs.size()), input_pointers_(inputs.size()), attributes_(attributes.size()) {
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      inputs_[i] = kit::make_tensor(inputs[i], KEEL_FLOAT32, {kElements});
-      input_pointers_[i] = &inputs_[i];
-    }
-    output_ = kit::make_tensor(output, KEEL_FLOAT32, {kElements});
-    for (size_t i = 0; i < attributes.size(); ++i) attributes_[i].f = attributes[i];
-    call_ = KEEL_STRUCT_INIT(keel_op_call, KEEL_STRUCT_OP_CALL);
-    call_.op = op;
-    call_.input_count = static_cast<uint32_t>(inputs.size());
-    call_.output_count = 1;
-    call_.attribute_count = static_cast<uint32_t>(attributes.size());
-    call_.inputs = input_pointers_.data();
-    call_.outputs = &output_pointer_;
-    call_.attributes = attributes_.data();
-  }
-  Call(const Call&) = delete;
-  Call& operator=(const Call&) = delete;
-
-  const keel_op_call* get() const { return &call_; }
-  // As a caller's stack may look when the call has returned.
-  void spoil() {
-    for (keel_tensor& tensor : inputs_) spoil_bytes(&tensor);
-    spoil_bytes(&output_);
-    for (keel_attribute& attribute : attributes_) spoil_bytes(&attribute);
-    for (const keel_tensor*& pointer : input_pointers_) pointer = &output_;
-    call_ = {};
-  }
-
- private:
-  template <typename T>
-  static void spoil_bytes(T* value) {
-    std::memset(value, 0x11, sizeof(*value));
-  }
-
-  std::vector<keel_tensor> inputs_;
-  keel_tensor output_ = {};
-  std::vector<const keel_tensor*> input_pointers_;
-  const keel_tensor* output_pointer_ = &output_;
-  std::vector<keel_attribute> attributes_;
-  keel_op_call call_ = {};
-};
+// A call on dense float32.
+OpCall call_of(keel_op_id op, const std::vector<void*>& inputs, void* output,
+               std::vector<keel_attribute> attributes = {}) {
+  const auto dense = [](void* data) { return kit::make_tensor(data, KEEL_FLOAT32, {kElements}); };
+  std::vector<keel_tensor> tensors;
+  for (void* const input : inputs) tensors.push_back(dense(input));
+  return {op, std::move(tensors), dense(output), std::move(attributes)};
+}
 
 struct Support {
   keel_op_level level;
@@ -107,7 +71,7 @@ void unknown_operators(const Context& context) {
   TableBuffer memory(context, 2 * kBytes);
   for (const keel_op_id op : {keel_op_id{KEEL_OP_COUNT}, keel_op_id{KEEL_OP_COUNT + 100},
                               keel_op_id{KEEL_OP_CUSTOM_BASE + 7}, keel_op_id{UINT32_MAX}}) {
-    const Call call(op, {memory.at(0)}, memory.at(kBytes), {1.0});
+    const OpCall call = call_of(op, {memory.at(0)}, memory.at(kBytes), {{.f = 1.0}});
     const Support support = ask(context, call.get(), fmt::format("op.query of operator {}", op));
     check(support.level == KEEL_OP_NONE, fmt::format("the device takes operator {}", op));
   }
@@ -117,15 +81,15 @@ void unknown_operators(const Context& context) {
 void answers_stay(const Context& context) {
   has_slots(context);
   TableBuffer memory(context, 3 * kBytes);
-  const Call add(KEEL_OP_ADD, {memory.at(0), memory.at(kBytes)}, memory.at(2 * kBytes), {});
-  const Call bare(KEEL_OP_ADD, {nullptr, nullptr}, nullptr, {});
-  const Call fill(KEEL_OP_FILL, {}, memory.at(0), {1.0});
+  const OpCall add = call_of(KEEL_OP_ADD, {memory.at(0), memory.at(kBytes)}, memory.at(2 * kBytes));
+  const OpCall bare = call_of(KEEL_OP_ADD, {nullptr, nullptr}, nullptr);
+  const OpCall fill = call_of(KEEL_OP_FILL, {}, memory.at(0), {{.f = 1.0}});
   const Support first = ask(context, add.get(), "op.query of add");
   check(first.level != KEEL_OP_NONE, "OPS is claimed, but there is no add of float32");
   for (uint32_t round = 0; round < 3; ++round) {
     check(ask(context, fill.get(), "op.query of fill").level != KEEL_OP_NONE,
           "OPS is claimed, but there is no fill of float32");
-    for (const Call* const call : {&bare, &add}) {
+    for (const OpCall* const call : {&bare, &add}) {
       const Support again = ask(context, call->get(), "op.query of add, again");
       check(again.level == first.level && again.workspace_bytes == first.workspace_bytes &&
                 again.kernel == first.kernel,
@@ -154,27 +118,26 @@ void calls_are_borrowed(const Context& context) {
   const keel_op_table& table = *device_of(bench.context()).plugin().op;
   std::byte* const memory = bench.memory((kCalls + 1) * kBytes);
   std::byte* const host = bench.host_memory(kBytes);
-  const Call wanted[] = {{KEEL_OP_FILL, {}, memory, {1.0}},
-                         {KEEL_OP_ADD, {memory, memory}, memory + kBytes, {}}};
+  const OpCall wanted[] = {call_of(KEEL_OP_FILL, {}, memory, {{.f = 1.0}}),
+                           call_of(KEEL_OP_ADD, {memory, memory}, memory + kBytes)};
   uint64_t most = 0;
-  for (const Call& call : wanted) {
+  for (const OpCall& call : wanted) {
     most = std::max(most, ask(bench.context(), call.get(), "op.query").workspace_bytes);
   }
   std::byte* const workspace = most == 0 ? nullptr : bench.memory(most);
   bench.behind_work(0, [&] {
-    const auto run = [&](Call& call, const char* what) {
+    const auto run = [&](OpCall call, const char* what) {
       need(table.run(bench.stream(0), call.get(), workspace), what);
       call.spoil();
     };
-    Call one(KEEL_OP_FILL, {}, memory, {1.0});
-    run(one, "op.run of fill");
+    run(call_of(KEEL_OP_FILL, {}, memory, {{.f = 1.0}}), "op.run of fill");
     for (uint32_t i = 1; i <= kCalls; ++i) {
       if (i % 4 == 1) {
-        Call fill(KEEL_OP_FILL, {}, memory + i * kBytes, {static_cast<double>(i)});
-        run(fill, "op.run of fill");
+        run(call_of(KEEL_OP_FILL, {}, memory + i * kBytes, {{.f = static_cast<double>(i)}}),
+            "op.run of fill");
       } else {
-        Call add(KEEL_OP_ADD, {memory, memory + (i - 1) * kBytes}, memory + i * kBytes, {});
-        run(add, "op.run of add");
+        run(call_of(KEEL_OP_ADD, {memory, memory + (i - 1) * kBytes}, memory + i * kBytes),
+            "op.run of add");
       }
     }
   });

@@ -8,6 +8,7 @@
 #include <keel/plugin_kit.hpp>
 
 #include "conformance/harness.h"
+#include "conformance/op_calls.h"
 #include "conformance/table_bench.h"
 #include "conformance/table_kernel.h"
 
@@ -36,18 +37,10 @@ void check_pinned(const std::byte* pinned, uint32_t word, uint64_t size, const s
 enum class Slot { kUpload, kDownload, kWithin, kFill, kOp, kPageableUpload, kPageableDownload };
 
 void enqueue_op(const TableBench& bench, std::byte* destination) {
-  keel_tensor one = kit::make_tensor(destination + kBytes, KEEL_FLOAT32, {kBytes / 4});
-  keel_tensor sum = kit::make_tensor(destination, KEEL_FLOAT32, {kBytes / 4});
-  const keel_tensor* inputs[] = {&one, &one};
-  const keel_tensor* outputs[] = {&sum};
-  keel_op_call call = KEEL_STRUCT_INIT(keel_op_call, KEEL_STRUCT_OP_CALL);
-  call.op = KEEL_OP_ADD;
-  call.input_count = 2;
-  call.output_count = 1;
-  call.inputs = inputs;
-  call.outputs = outputs;
-  need(device_of(bench.context()).plugin().op->run(bench.stream(0), &call, nullptr), "op.run");
-  one = sum = {};  // the call was borrowed
+  const keel_tensor one = kit::make_tensor(destination + kBytes, KEEL_FLOAT32, {kBytes / 4});
+  OpCall add(KEEL_OP_ADD, {one, one}, kit::make_tensor(destination, KEEL_FLOAT32, {kBytes / 4}));
+  need(device_of(bench.context()).plugin().op->run(bench.stream(0), add.get(), nullptr), "op.run");
+  add.spoil();  // it was borrowed
 }
 
 // What the slot leaves is |wanted|, after the fill before it, and before the one behind.
