@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every fuzzer on the inputs of corpus/, each as it is and with random edits. This takes no second
+// build of Keel, as libFuzzer does; a search that is led by coverage is `./dev fuzz`.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <string>
+#include <vector>
+
+// KEEL_FUZZERS is F(answers) F(api) ..., as fuzz/CMakeLists.txt lists them.
+#define F(name) extern "C" int name##_fuzz(const uint8_t* data, size_t size);
+KEEL_FUZZERS
+#undef F
+
+namespace keel::fuzz {
+namespace {
+
+constexpr uint32_t kEdits = 200;
+// Some fuzzers wait for a rank that says nothing: the files' edits, 200 of each at most, share
+// this.
+constexpr std::chrono::seconds kTimeForEdits{3};
+
+using Input = std::vector<uint8_t>;
+
+struct Fuzzer {
+  const char* name;
+  int (*run)(const uint8_t* data, size_t size);
+};
+
+constexpr Fuzzer kFuzzers[] = {
+#define F(name) {#name, name##_fuzz},
+    KEEL_FUZZERS
+#undef F
+};
+
+Input read(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::vector<std::filesystem::path> files_of(const Fuzzer& fuzzer) {
+  std::vector<std::filesystem::path> files;
+  const auto folder = std::filesystem::path(KEEL_FUZZ_CORPUS) / fuzzer.name;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) files.push_back(entry);
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+// Changes, removes or repeats up to 8 bytes in up to three places.
+void edit(Input& input, std::mt19937& random) {
+  const auto below = [&random](size_t bound) { return random() % bound; };
+  for (size_t edits = 1 + below(3); edits > 0 && !input.empty(); --edits) {
+    const size_t at = below(input.size());
+    const size_t size = std::min<size_t>(1 + below(8), input.size() - at);
+    const auto begin = input.begin() + static_cast<ptrdiff_t>(at);
+    const auto end = begin + static_cast<ptrdiff_t>(size);
+    switch (below(4)) {
+      case 0:
+        *begin ^= static_cast<uint8_t>(1 << below(8));
+        break;
+      case 1:
+        std::generate(begin, end, [&] { return static_cast<uint8_t>(random()); });
+        break;
+      case 2:
+        input.erase(begin, end);
+        break;
+      default: {
+        const Input repeated(begin, end);
+        input.insert(begin, repeated.begin(), repeated.end());
+      }
+    }
+  }
+}
+
+// Ends with status 0; what it printed last names the input that it failed on.
+[[noreturn]] void run_all(const Fuzzer& fuzzer) {
+  if (std::freopen("/dev/null", "w", stdout) == nullptr) std::abort();  // the fuzzed code's
+  const std::vector<std::filesystem::path> files = files_of(fuzzer);
+  const auto run = [&fuzzer](const std::filesystem::path& path, uint32_t number,
+                             const Input& input) {
+    std::fprintf(stderr, "%s, edit %u\n", path.c_str(), number);
+    fuzzer.run(input.data(), input.size());
+  };
+  for (const auto& path : files) run(path, 0, read(path));
+  const auto end = std::chrono::steady_clock::now() + kTimeForEdits;
+  for (uint32_t number = 1; number <= kEdits; ++number) {
+    for (const auto& path : files) {
+      if (std::chrono::steady_clock::now() > end) std::_Exit(0);
+      std::mt19937 random(number);
+      Input input = read(path);
+      edit(input, random);
+      run(path, number, input);
+    }
+  }
+  std::_Exit(0);
+}
+
+class SeedsTest : public ::testing::TestWithParam<Fuzzer> {};
+
+TEST_P(SeedsTest, FuzzerTakesEveryInput) {
+  ASSERT_FALSE(files_of(GetParam()).empty());
+  EXPECT_EXIT(run_all(GetParam()), ::testing::ExitedWithCode(0), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Fuzzers, SeedsTest, ::testing::ValuesIn(kFuzzers),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace keel::fuzz
