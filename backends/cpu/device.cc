@@ -19,21 +19,28 @@ namespace {
 // takes 100 us, ten times what waking a helper costs.
 constexpr int64_t kCopyPiece = int64_t{1} << 20;
 
-// MemAvailable of the system; UINT64_MAX when it does not say.
-uint64_t available_memory() {
-  FILE* const file = std::fopen("/proc/meminfo", "re");
-  if (file == nullptr) return UINT64_MAX;
-  uint64_t bytes = UINT64_MAX;
+// Adds up the numbers in the lines of |path| that |format| reads; 0 if no line matches.
+uint64_t sum_of_lines(const char* path, const char* format) {
+  FILE* const file = std::fopen(path, "re");
+  if (file == nullptr) return 0;
+  uint64_t sum = 0;
   char line[128];
   while (std::fgets(line, sizeof(line), file) != nullptr) {
-    unsigned long long kilobytes = 0;
-    if (std::sscanf(line, "MemAvailable: %llu kB", &kilobytes) == 1) {
-      bytes = uint64_t{kilobytes} * 1024;
-      break;
-    }
+    unsigned long long number = 0;
+    if (std::sscanf(line, format, &number) == 1) sum += number;
   }
   std::fclose(file);
-  return bytes;
+  return sum;
+}
+
+// Returns the bytes that the system can give, UINT64_MAX if it does not report them. MemAvailable
+// leaves out free pages in the kernel's lists of each core: since Linux 6.7 these may keep hundreds
+// of MiB of freed memory for many seconds.
+uint64_t available_memory() {
+  const uint64_t kilobytes = sum_of_lines("/proc/meminfo", "MemAvailable: %llu kB");
+  if (kilobytes == 0) return UINT64_MAX;
+  const uint64_t pages = sum_of_lines("/proc/zoneinfo", " count: %llu");
+  return kilobytes * 1024 + pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
 // Repeats the first |pattern_size| bytes (a power of two) up to |size|: by doubling
