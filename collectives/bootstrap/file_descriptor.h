@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file descriptor that closes itself.
+// A file descriptor with ownership (RAII).
 #ifndef KEEL_COLLECTIVES_BOOTSTRAP_FILE_DESCRIPTOR_H_
 #define KEEL_COLLECTIVES_BOOTSTRAP_FILE_DESCRIPTOR_H_
 
@@ -9,11 +9,11 @@
 
 namespace keel {
 
-// Owns at most one descriptor. Not thread-safe.
+// Owns at most one descriptor and closes it on destruction. Not thread-safe.
 class FileDescriptor {
  public:
   FileDescriptor() = default;
-  // Owns |fd| from here on; a negative one is none.
+  // Takes ownership of |fd|; a negative |fd| means none.
   explicit FileDescriptor(int fd) : fd_(fd) {}
   FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   FileDescriptor& operator=(FileDescriptor&& other) noexcept {
@@ -28,9 +28,9 @@ class FileDescriptor {
   }
 
   explicit operator bool() const { return fd_ >= 0; }
-  // -1 when it owns none.
+  // Returns -1 when empty.
   int get() const { return fd_; }
-  // The caller closes it.
+  // Passes ownership: the caller closes the descriptor.
   [[nodiscard]] int release() { return std::exchange(fd_, -1); }
 
  private:

@@ -18,7 +18,7 @@ std::string hex_text(const std::array<uint8_t, 16>& bytes) {
 }
 
 Status random_bytes(std::array<uint8_t, 16>* out_bytes) {
-  // Up to 256 bytes come whole, and no signal interrupts them, once the generator is seeded.
+  // Once the generator is seeded, requests up to 256 bytes are complete and uninterrupted.
   ssize_t got = 0;
   do {
     got = getrandom(out_bytes->data(), out_bytes->size(), 0);

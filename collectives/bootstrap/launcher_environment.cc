@@ -28,7 +28,7 @@ bool parse_number(std::string_view text, uint32_t* out_number) {
   return !text.empty() && parsed.ec == std::errc() && parsed.ptr == end;
 }
 
-// A variable, or another one that does as well.
+// A variable, or an equivalent alternative.
 struct Choice {
   const char* name;
   const char* other = nullptr;
@@ -40,7 +40,7 @@ class Variables {
   Variables(const LauncherEnvironment& environment, const char* launcher)
       : environment_(environment), launcher_(launcher) {}
 
-  // NULL where not set, or set to nothing.
+  // Returns NULL for an unset or empty variable.
   const char* find(const char* name) const {
     const char* value = environment_.variable(name);
     return value != nullptr && *value != '\0' ? value : nullptr;
@@ -53,8 +53,8 @@ class Variables {
     return std::any_of(names.begin(), names.end(),
                        [this](const char* name) { return has({name}); });
   }
-  // KEEL_NOT_FOUND, naming all that is missing of |choices|. Before any value is looked at: a
-  // stray variable may have any.
+  // Returns KEEL_NOT_FOUND, naming all missing |choices|. Call before reading values: a stray
+  // variable may have any value.
   Status complete(std::initializer_list<Choice> choices) const {
     std::vector<std::string> set;
     std::vector<std::string> missing;
@@ -71,7 +71,7 @@ class Variables {
                    fmt::join(set, ", "), set.size() == 1 ? "is" : "are", fmt::join(missing, ", "),
                    missing.size() == 1 ? "is" : "are");
   }
-  // Of one that is set.
+  // Parses a variable that is set.
   Status number(const char* name, uint32_t* out_number) const {
     const char* value = find(name);
     if (value == nullptr || !parse_number(value, out_number)) {
@@ -80,7 +80,7 @@ class Variables {
     }
     return {};
   }
-  // Appends the value, if there is one.
+  // Appends a colon and the value, if any.
   void append(const char* name, std::string* in_out_text) const {
     const char* value = find(name);
     *in_out_text += ':';
@@ -92,7 +92,7 @@ class Variables {
   const char* const launcher_;
 };
 
-// Names of the variables of rank and world, among all and on this host.
+// Variables of rank and world, in the job and on this host.
 struct Names {
   const char* rank;
   const char* world;
@@ -122,9 +122,9 @@ Status read_numbers(const Variables& variables, const Names& names, keel_launch_
   return check(names, *out_info);
 }
 
-// Each of these is called where one of its launcher's variables is set. KEEL_NOT_FOUND when the
-// launcher has not started this process as a rank; its text, where there is one, is for the user.
-// The name in it is the beginning of the meeting's.
+// Called when one of the launcher's variables is set. KEEL_NOT_FOUND when the launcher has not
+// started this process as a rank; a non-empty text is for the user. The string holds the launcher's
+// name, to which the function appends the job's.
 using Read = Status (*)(const LauncherEnvironment&, const Variables&, keel_launch_info*,
                         std::string*);
 
@@ -152,7 +152,7 @@ Status read_torchrun(const LauncherEnvironment&, const Variables& variables,
   KEEL_RETURN_IF_ERROR(variables.complete(
       {{kNames.rank}, {kNames.world}, {kNames.local_rank}, {kNames.local_world}, {"MASTER_PORT"}}));
   KEEL_RETURN_IF_ERROR(read_numbers(variables, kNames, out_info));
-  // Processes that torchrun starts again after a failure meet anew.
+  // Processes that torchrun restarts after a failure use a new rendezvous.
   for (const char* name :
        {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"}) {
     variables.append(name, in_out_name);
@@ -168,7 +168,7 @@ Status read_open_mpi(const LauncherEnvironment&, const Variables& variables,
                      keel_launch_info* out_info, std::string* in_out_name) {
   constexpr Names kNames = {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
                             "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"};
-  // Of Open MPI 4 and 5, and of those before.
+  // PMIX_NAMESPACE: Open MPI 4 and 5; the alternative: earlier versions.
   constexpr Choice kJob = {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"};
   KEEL_RETURN_IF_ERROR(variables.complete(
       {{kNames.rank}, {kNames.world}, {kNames.local_rank}, {kNames.local_world}, kJob}));
@@ -183,7 +183,7 @@ constexpr const char* kMpichNames[] = {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"
 Status read_mpich(const LauncherEnvironment& environment, const Variables& variables,
                   keel_launch_info* out_info, std::string* in_out_name) {
   constexpr Names kNames = {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"};
-  // srun --mpi=pmi2 sets PMI's variables beside its own, and none of Hydra's.
+  // srun --mpi=pmi2 sets PMI's variables beside its own, but none of Hydra's.
   if (!variables.has({kNames.local_rank, kNames.local_world}) && variables.has({"SLURM_PROCID"})) {
     return Status(KEEL_NOT_FOUND, "");
   }
@@ -205,7 +205,7 @@ Status read_mpich(const LauncherEnvironment& environment, const Variables& varia
   return {};
 }
 
-// The number of tasks of node |node| in "4(x2),3": two nodes of four, one of three.
+// Number of tasks of node |node| in "4(x2),3": two nodes of four, one of three.
 bool tasks_of_node(std::string_view list, uint32_t node, uint32_t* out_tasks) {
   uint64_t first = 0;
   while (!list.empty()) {
@@ -231,18 +231,18 @@ bool tasks_of_node(std::string_view list, uint32_t node, uint32_t* out_tasks) {
   return false;
 }
 
-// The others are there in the shell of an allocation, too, which is no task.
+// Slurm's remaining variables also exist in the shell of an allocation, which is no task.
 constexpr const char* kSlurmNames[] = {"SLURM_PROCID"};
 
-// What a process of Slurm runs in that has the variables of rank 0, and is none of the ranks that
-// srun starts; empty for a rank. Slurm sets SLURM_PROCID in all of them:
+// Names the context of a process that has the variables of rank 0, but is no rank started by srun;
+// empty for a rank. Slurm sets SLURM_PROCID in all of these contexts:
 //  - the script of a batch job, which is in no step;
-//  - the shell of salloc (LaunchParameters=use_interactive_step) and others of Slurm's own steps,
-//    whose numbers are 4294967280 and above (4294967290), beside the job's SLURM_NTASKS;
-//  - the shell of srun --pty, where the shells of the other ranks have ended. A program that
-//    srun --pty starts itself is a rank: the task's process, or in its process group, which a
-//    shell with job control gives to none. The shell's own srun leaves SLURM_PTY_PORT to its ranks
-//    and sets SLURM_TASK_PID anew.
+//  - the shell of salloc (LaunchParameters=use_interactive_step) and Slurm's own steps, numbered
+//    4294967280 and above (4294967290), beside the job's SLURM_NTASKS;
+//  - the shell of srun --pty, where the shells of the remaining ranks have ended. A program that
+//    srun --pty starts directly is a rank: the task's process, or in its process group, to which
+//    a shell with job control adds no program. The shell's own srun leaves SLURM_PTY_PORT to its
+//    ranks and sets SLURM_TASK_PID anew.
 std::string slurm_shell(const LauncherEnvironment& environment, const Variables& variables) {
   constexpr uint32_t kFirstOwnStep = 0xfffffff0;
   const char* const step = variables.find("SLURM_STEP_ID");
@@ -264,12 +264,12 @@ std::string slurm_shell(const LauncherEnvironment& environment, const Variables&
 Status read_slurm(const LauncherEnvironment& environment, const Variables& variables,
                   keel_launch_info* out_info, std::string* in_out_name) {
   constexpr const char* kPerNode = "SLURM_STEP_TASKS_PER_NODE";
-  // A step may be smaller than the job: srun --preserve-env leaves SLURM_NTASKS as it was.
+  // A step may be smaller than the job: srun --preserve-env keeps the job's SLURM_NTASKS.
   constexpr const char* kStepWorld = "SLURM_STEP_NUM_TASKS";
   Names names = {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"};
   const std::string shell = slurm_shell(environment, variables);
   if (!shell.empty()) {
-    // With one task there is nothing that the user may have wanted instead.
+    // With one task, running as a single process is what the user wants.
     uint32_t tasks = 0;
     const char* const text = variables.find(names.world);
     if (text == nullptr || !parse_number(text, &tasks) || tasks < 2) {
@@ -316,7 +316,7 @@ Status name_of_process(int64_t pid, std::string* out_name) {
   return {};
 }
 
-// The creator of the socket pair, whatever scripts there are between it and this process.
+// Names the creator of the socket pair, even with scripts between it and this process.
 Status find_starter(const char* socket, std::string* out_name) {
   uint32_t number = 0;
   Peer peer;
@@ -333,7 +333,7 @@ bool is_of_task(const char* pid) {
   return static_cast<pid_t>(number) == getpid() || static_cast<pid_t>(number) == getpgrp();
 }
 
-// Once a process, which may ask for its launcher in several places.
+// Warns once per process, which may read its launcher in several places.
 void warn_once(const std::string& text) {
   static std::atomic<bool> has_warned{false};
   if (!has_warned.exchange(true)) log(KEEL_LOG_WARNING, "{}", text);
@@ -341,7 +341,7 @@ void warn_once(const std::string& text) {
 
 struct Launcher {
   const char* name;
-  // Any of these tells that it is there; without all of these it is not.
+  // At least one must be set for the launcher to be considered.
   std::span<const char* const> variables;
   Read read;
 };

@@ -41,14 +41,14 @@ const Variables kTorchrun = {{"RANK", "3"},
                              {"MASTER_PORT", "29500"},
                              {"TORCHELASTIC_RUN_ID", "none"},
                              {"TORCHELASTIC_RESTART_COUNT", "0"}};
-// As mpiexec of Open MPI 4.1 sets them.
+// As set by Open MPI 4.1's mpiexec.
 const Variables kOpenMpi = {{"OMPI_COMM_WORLD_RANK", "1"},
                             {"OMPI_COMM_WORLD_SIZE", "2"},
                             {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
                             {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
                             {"OMPI_MCA_ess_base_jobid", "499515393"},
                             {"PMIX_NAMESPACE", "499515393"}};
-// As mpiexec of MPICH 4.0 sets them.
+// As set by MPICH 4.0's mpiexec.
 const Variables kMpich = {{"PMI_RANK", "1"},        {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "1"},
                           {"MPI_LOCALNRANKS", "2"}, {"PMI_FD", "8"},   {"HYDI_CONTROL_FD", "7"}};
 const Variables kSlurm = {{"SLURM_PROCID", "6"},
@@ -58,7 +58,7 @@ const Variables kSlurm = {{"SLURM_PROCID", "6"},
                           {"SLURM_STEP_TASKS_PER_NODE", "4(x2),3"},
                           {"SLURM_JOB_ID", "77"},
                           {"SLURM_STEP_ID", "0"}};
-// Rank 0 of a step of four, with the terminal: srun --pty -n 4.
+// Rank 0 of a four-task step that owns the terminal: srun --pty -n 4.
 const Variables kSlurmTerminal = {{"SLURM_PROCID", "0"},         {"SLURM_NTASKS", "4"},
                                   {"SLURM_LOCALID", "0"},        {"SLURM_NODEID", "0"},
                                   {"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_STEP_TASKS_PER_NODE", "4"},
@@ -69,7 +69,7 @@ const struct {
   Variables variables;
   std::string launcher;
   std::string numbers;
-  // Without any of these the set is incomplete.
+  // The set is incomplete without any one of these variables.
   std::vector<std::string> needed;
 } kLaunchers[] = {
     {kKeel,
@@ -95,7 +95,7 @@ const struct {
      {"SLURM_NTASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE", "SLURM_JOB_ID",
       "SLURM_STEP_ID"}}};
 
-constexpr const char* kTask = "1234";  // the process that reads, or its process group
+constexpr const char* kTask = "1234";  // the reading process, or its process group
 
 struct Read {
   Status status;
@@ -125,7 +125,7 @@ Read read(const Variables& variables) {
   return result;
 }
 
-// That |variables| are refused, with |part| in the reason.
+// Expects that |variables| are refused, with |part| in the reason.
 void expect_refused(const Variables& variables, const std::string& part) {
   const Read result = read(variables);
   EXPECT_EQ(result.status.code(), KEEL_INVALID_ARGUMENT);
@@ -133,7 +133,7 @@ void expect_refused(const Variables& variables, const std::string& part) {
       << part << " is not in: " << result.status.text();
 }
 
-// That there is no launcher for |variables|, and that the user is told |part|; nothing if empty.
+// Expects no launcher for |variables| and a warning with |part|; no warning if |part| is empty.
 void expect_alone(const Variables& variables, const std::string& part) {
   const Read result = read(variables);
   EXPECT_EQ(result.status.code(), KEEL_NOT_FOUND) << part;
@@ -154,7 +154,7 @@ TEST(LauncherEnvironmentTest, EachLauncher) {
     ASSERT_TRUE(alone.status.ok()) << alone.status.text();
     EXPECT_EQ(alone.info.launcher, each->launcher);
     EXPECT_EQ(alone.numbers(), each->numbers);
-    // It goes before each of those behind it, and before all.
+    // The launcher precedes each launcher behind it, and all of them together.
     for (auto behind = std::rbegin(kLaunchers); behind != each; ++behind) {
       EXPECT_EQ(read(behind->variables + each->variables).info.launcher, each->launcher);
     }
@@ -166,7 +166,8 @@ TEST(LauncherEnvironmentTest, EachLauncher) {
   }
 }
 
-// Whatever goes before: a Kubernetes pod has RANK and WORLD_SIZE, a shell may export any.
+// Regardless of order: a Kubernetes pod has RANK and WORLD_SIZE, and a shell may export any
+// variable.
 TEST(LauncherEnvironmentTest, CompleteSetWinsOverStrayVariables) {
   for (const auto& complete : kLaunchers) {
     for (const auto& stray : kLaunchers) {
@@ -181,7 +182,7 @@ TEST(LauncherEnvironmentTest, CompleteSetWinsOverStrayVariables) {
     }
     for (const char* stray : {"RANK", "WORLD_SIZE", "LOCAL_RANK"}) {
       if (complete.launcher == "torchrun") continue;
-      // Not looked at, it need not be a number.
+      // Never read, so the value need not be a number.
       for (const char* value : {"0", "4", "worker-0"}) {
         EXPECT_EQ(read(complete.variables + Variables{{stray, value}}).info.launcher,
                   complete.launcher)
@@ -193,7 +194,7 @@ TEST(LauncherEnvironmentTest, CompleteSetWinsOverStrayVariables) {
 
 TEST(LauncherEnvironmentTest, WithoutALauncher) {
   EXPECT_EQ(read({}).status.code(), KEEL_NOT_FOUND);
-  // Shells have these: of an allocation of Slurm's, and of people who set up a network.
+  // Typical shell variables: of a Slurm allocation, and of a manual network setup.
   EXPECT_EQ(read({{"SLURM_JOB_ID", "77"},
                   {"SLURM_NTASKS", "4"},
                   {"MASTER_ADDR", "localhost"},
@@ -224,17 +225,17 @@ TEST(LauncherEnvironmentTest, IncompleteSetIsNoneAndNamesWhatIsMissing) {
   expect_alone({{"RANK", "worker-0"}}, "RANK is set and WORLD_SIZE, LOCAL_RANK");
   expect_alone(kOpenMpi - "PMIX_NAMESPACE" - "OMPI_MCA_ess_base_jobid",
                "PMIX_NAMESPACE or OMPI_MCA_ess_base_jobid is not");
-  // Of two, both.
+  // Two incomplete sets: the warning names both.
   const Variables two = (kMpich - "PMI_SIZE") + (kTorchrun - "LOCAL_RANK");
   expect_alone(two, "LOCAL_RANK is not");
   expect_alone(two, "PMI_SIZE is not");
 }
 
-// Shells that Slurm gives a task's variables, and of the job's tasks none comes.
+// Shells to which Slurm gives a task's variables, but which are no task of the job.
 TEST(LauncherEnvironmentTest, SlurmsShellsAreNoRank) {
   expect_alone(kSlurmTerminal, "Slurm runs this process in the shell of srun --pty");
   expect_alone(kSlurmTerminal, "not as one of 4 tasks");
-  // salloc's: with the job's number of tasks, which may be missing.
+  // salloc: with the job's number of tasks, which may be missing.
   const Variables salloc = kSlurmTerminal + Variables{{"SLURM_STEP_ID", "4294967290"},
                                                       {"SLURM_STEP_NUM_TASKS", "1"},
                                                       {"SLURM_STEP_TASKS_PER_NODE", "1"}};
@@ -248,7 +249,7 @@ TEST(LauncherEnvironmentTest, SlurmsShellsAreNoRank) {
                             {"SLURM_JOB_ID", "77"},
                             {"SLURM_TASKS_PER_NODE", "4"}};
   expect_alone(script, "the script of a batch job");
-  // With one task nobody has wanted more.
+  // With one task the user wanted a single process.
   expect_alone(script + Variables{{"SLURM_NTASKS", "1"}}, "");
   expect_alone(kSlurmTerminal + Variables{{"SLURM_NTASKS", "1"}, {"SLURM_STEP_NUM_TASKS", "1"}},
                "");
@@ -261,7 +262,7 @@ TEST(LauncherEnvironmentTest, RanksWithATerminalAreRanks) {
     EXPECT_TRUE(result.warnings.empty());
     return result.numbers();
   };
-  // srun --pty -n 4 PROGRAM; so is srun in a shell that has its own SLURM_PTY_PORT.
+  // srun --pty -n 4 PROGRAM; also srun in a shell that has its own SLURM_PTY_PORT.
   EXPECT_EQ(numbers(kSlurmTerminal + Variables{{"SLURM_TASK_PID", kTask}}), "0 of 4, 0 of 4 here");
   EXPECT_EQ(numbers(kSlurmTerminal + Variables{{"SLURM_PROCID", "3"}, {"SLURM_LOCALID", "3"}}),
             "3 of 4, 3 of 4 here");
@@ -286,7 +287,7 @@ TEST(LauncherEnvironmentTest, HintNamesWhatToUnset) {
             "start all of them, unset SLURM_PROCID");
   for (const auto& each : kLaunchers) {
     const std::string text = hint(each.variables);
-    // What it says to unset makes the launcher be none, without a warning.
+    // Without the variables named by the hint there is no launcher and no warning.
     Variables without = each.variables;
     std::istringstream names(text.substr(text.find("unset ") + 6));
     for (std::string name; names >> name;) without = without - name;
@@ -363,7 +364,7 @@ TEST(LauncherEnvironmentTest, ANameForEachJob) {
     EXPECT_TRUE(result.status.ok()) << result.status.text();
     return result.name;
   };
-  // The same for all ranks, another for another job.
+  // Equal for all ranks of a job, different between jobs.
   EXPECT_EQ(name(kKeel), name(kKeel + Variables{{"KEEL_RANK", "0"}, {"KEEL_LOCAL_RANK", "0"}}));
   EXPECT_NE(name(kKeel), name(kKeel + Variables{{"KEEL_MEETING", "other"}}));
   for (const char* variable :
@@ -396,7 +397,7 @@ TEST(LauncherEnvironmentTest, TheHeaderStays) {
   EXPECT_EQ(info.header.size, sizeof(info));
 }
 
-// Under Hydra's variables: prints the name of the job as its real environment has it.
+// Under Hydra's variables: prints the job name read from the real environment.
 int name_worker(const std::vector<std::string>& arguments) {
   for (const char* name : {"KEEL_RANK", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}) {
     unsetenv(name);
@@ -414,7 +415,7 @@ TEST(LauncherEnvironmentTest, HydrasProcessNamesTheJob) {
   uint64_t start_time = 0;
   ASSERT_TRUE(process_start_time(getpid(), &start_time).ok());
   const std::string expected = fmt::format("MPICH:{}-{}", getpid(), start_time);
-  // By a socket pair, as Hydra makes them; by descriptors that are none, the parent.
+  // A socket pair identifies the starter, as with Hydra; an invalid descriptor selects the parent.
   int pair[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
   const FileDescriptor here(pair[0]);

@@ -19,9 +19,9 @@ namespace keel {
 
 namespace {
 
-constexpr int kClosed = -1;  // in place of a connection
+constexpr int kClosed = -1;  // replaces the number of a connection
 
-// Asks without waiting.
+// Checks without waiting.
 bool listens(const ProcessToken& owner) {
   FileDescriptor socket;
   Peer peer;
@@ -42,7 +42,7 @@ Status Lifelines::watch(const ProcessToken& owner, std::function<void()> on_cut,
   std::lock_guard lock(mutex_);
   Line& line = lines_[owner];
   if (line.watches.empty()) {
-    // Its queue of connections takes as many as there may be ranks.
+    // The owner's listen queue holds as many connections as there may be ranks.
     constexpr int64_t kPatienceNs = 1'000'000'000;
     const Status connected = connect(owner, Deadline::after(kPatienceNs), &line.entry);
     if (!connected.ok()) {
@@ -67,16 +67,16 @@ Status Lifelines::connect(const ProcessToken& owner, const Deadline& deadline,
   Peer peer;
   Status status = connect_to(share_name(owner), Absence::kFails, deadline, &socket, &peer);
   if (status.ok()) status = send_packet(socket.get(), write_hold(), {});
-  // It has closed its sockets already.
+  // The owner has already closed its sockets.
   const bool is_closed = status.code() == KEEL_NOT_FOUND || status.code() == KEEL_ABORTED;
   if (is_closed) {
-    socket = FileDescriptor(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));  // an event that has come
+    socket = FileDescriptor(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));  // readable at once
     if (!socket) return system_failure(errno, "eventfd");
     status = {};
   }
   KEEL_RETURN_IF_ERROR(status);
   const int number = is_closed ? kClosed : socket.get();
-  // Once: the end of a connection would be told again and again.
+  // One-shot: epoll would report a closed connection repeatedly.
   return ServiceThread::get().add(
       std::move(socket), EPOLLIN | EPOLLONESHOT,
       [this, owner, number](uint64_t entry, uint32_t events) {
@@ -114,7 +114,7 @@ void Lifelines::on_event(const ProcessToken& owner, int socket, uint64_t entry, 
       ServiceThread::get().set_deadline(entry, Deadline::after(kGraceNs));
       return;
     }
-    // The one thing it says is why it does not hold the connection: it may open no more files.
+    // The server only answers when it cannot hold the connection: it is out of file descriptors.
     Status answer = received;
     if (received.ok()) (void)parse_answer(packet.bytes, &answer);
     log(KEEL_LOG_WARNING, "an exec of process {} would not be noticed: {}", owner.hex(),
@@ -127,7 +127,7 @@ void Lifelines::on_event(const ProcessToken& owner, int socket, uint64_t entry, 
     std::lock_guard lock(mutex_);
     const auto line = lines_.find(owner);
     if (line != lines_.end() && line->second.entry == entry) {
-      // One that still listens has lost the connection alone, for want of memory.
+      // An owner that still listens has lost only the connection, for lack of memory.
       const bool is_cut = !listens(owner);
       if (is_cut) watches = std::move(line->second.watches);
       if (is_cut || !connect(owner, Deadline::after(0), &line->second.entry).ok()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Learning that another process has replaced its program.
+// Detects that another process has replaced its program (exec).
 #ifndef KEEL_COLLECTIVES_BOOTSTRAP_LIFELINES_H_
 #define KEEL_COLLECTIVES_BOOTSTRAP_LIFELINES_H_
 
@@ -14,9 +14,9 @@
 
 namespace keel {
 
-// Connections to the share servers of other processes, one to each, however many watch it. A
-// process that calls exec goes on under its pid, so that ProcessWatch does not see it; its sockets
-// close. One a process, never destroyed. Thread-safe.
+// Holds one connection to the share server of each watched process, shared by all watches of the
+// process. A process that calls exec keeps its pid, so ProcessWatch does not notice, but closes its
+// sockets. Process-wide singleton, never destroyed. Thread-safe.
 class Lifelines {
  public:
   static Lifelines& get();
@@ -24,19 +24,19 @@ class Lifelines {
   Lifelines& operator=(const Lifelines&) = delete;
 
   // Calls |on_cut| once, on the service thread, kGraceNs after the process |owner| closed its
-  // sockets: by exec, or by its end, which ProcessWatch has told by then. May call once more while
-  // unwatch() runs elsewhere. |owner| listens: ShareServer::listen(). A process that may open no
-  // more files, on either side, is not watched, which the log says. KEEL_FORKED; KEEL_OUT_OF_MEMORY
-  // without a thread.
+  // sockets: by exec or by its end, which ProcessWatch has reported by then. A concurrent unwatch()
+  // may return before |on_cut| runs. |owner| must listen: ShareServer::listen(). When either
+  // process is out of file descriptors, |owner| is not watched and the log says so. KEEL_FORKED;
+  // KEEL_OUT_OF_MEMORY without a thread.
   Status watch(const ProcessToken& owner, std::function<void()> on_cut, uint64_t* out_watch);
-  // An unknown |watch| is fine.
+  // Ignores an unknown |watch|.
   void unwatch(uint64_t watch);
 
   static constexpr int64_t kGraceNs = 100'000'000;
 
  private:
   struct Line {
-    uint64_t entry = 0;  // of the service thread
+    uint64_t entry = 0;  // id in the service thread
     std::map<uint64_t, std::function<void()>> watches;
   };
 

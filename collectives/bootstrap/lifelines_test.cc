@@ -15,7 +15,7 @@
 namespace keel::testing {
 namespace {
 
-// Says its token, and then does as it is told: "exec", or ends.
+// Prints its token, then obeys one line: "exec", or ends.
 int listening_worker(const std::vector<std::string>&) {
   if (!ShareServer::get().listen().ok()) return 1;
   say(ShareServer::get().token().hex());
@@ -31,7 +31,7 @@ ProcessToken token_of(const std::string& hex) {
   return token;
 }
 
-// One watch.
+// A watch whose call a test can await.
 class Watch {
  public:
   explicit Watch(const ProcessToken& owner) {
@@ -55,7 +55,7 @@ TEST(LifelinesTest, ExecIsNoticedByAllWhoWatch) {
   child.write_line("exec");
   first.wait();
   second.wait();
-  // It runs on, as another program.
+  // The process lives on, with another program.
   child.write_line("echoed");
   EXPECT_EQ(child.read_line(), "echoed");
 }
@@ -76,7 +76,7 @@ TEST(LifelinesTest, ProcessThatWasGoneBeforeIsNoticed) {
   watch.wait();
 }
 
-// The second connection, after the first is given up, still sees it.
+// After the first connection is dropped, a second connection still detects the end.
 TEST(LifelinesTest, ProcessCanBeWatchedAnew) {
   ChildProcess child("listen", {});
   const ProcessToken token = token_of(child.read_line());

@@ -40,7 +40,7 @@ class Door {
     }
     if (errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS) return;
     const Status refusal = system_failure(errno, fmt::format("process {}", getpid()));
-    // One descriptor is kept for this moment: without it the peer would wait for nothing.
+    // Use the spare descriptor to accept and refuse: otherwise the peer would wait in vain.
     spare_ = FileDescriptor();
     peer = take_peer();
     if (peer) send_answer(peer.get(), refusal);
@@ -72,7 +72,7 @@ class Door {
     if (!spare_) spare_ = FileDescriptor(open("/dev/null", O_RDONLY | O_CLOEXEC));
   }
 
-  // The queue stays readable, and would be seen again at once.
+  // The queue stays readable, and epoll would report it again at once.
   void pause(uint64_t id) {
     constexpr int64_t kPauseNs = 50'000'000;
     const Status paused = ServiceThread::get().set_events(id, 0);

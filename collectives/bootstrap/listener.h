@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A name at which the service thread lets processes in.
+// A socket name at which the service thread accepts connections.
 #ifndef KEEL_COLLECTIVES_BOOTSTRAP_LISTENER_H_
 #define KEEL_COLLECTIVES_BOOTSTRAP_LISTENER_H_
 
@@ -13,14 +13,14 @@
 
 namespace keel {
 
-// Calls |accept| on the service thread for each process of the same user that connects to
-// |name|; processes of others are told that they are refused, and so are all while this
-// process may open no more files. Until ServiceThread's remove() of |*out_id|, which is
-// written before |accept| can run. KEEL_ALREADY_EXISTS when the name is in use.
+// Calls |accept| on the service thread for each process of the same user that connects to |name|,
+// until ServiceThread::remove(|*out_id|). A process of another user receives a refusal, and so does
+// every process while this process is out of file descriptors. |*out_id| is written before |accept|
+// can run. KEEL_ALREADY_EXISTS when |name| is in use.
 using Accept = std::function<void(FileDescriptor socket, const Peer& peer)>;
 Status start_listening(const std::string& name, Accept accept, uint64_t* out_id);
 
-// Tells the peer, if it still listens, what became of what it asked for.
+// Sends |status| as the answer to the peer's request; a peer that no longer reads is ignored.
 void send_answer(int socket, const Status& status);
 
 }  // namespace keel

@@ -21,7 +21,7 @@ namespace keel {
 
 namespace {
 
-// How long after a rank's deadline it waits to hear who is missing.
+// How long a rank waits after its deadline for the list of missing ranks.
 constexpr int64_t kGraceNs = 1'000'000'000;
 
 Status check_attendee(const Attendee& self, uint32_t world) {
@@ -31,7 +31,7 @@ Status check_attendee(const Attendee& self, uint32_t world) {
   if (self.rank >= world) {
     return failure(KEEL_INVALID_ARGUMENT, "rank is {}, world {}", self.rank, world);
   }
-  // The others would refuse it, so that it is refused here, where it can be named.
+  // The server would refuse the hello; a check here can name the rank.
   const Hello hello = {world, self, /*pid_namespace=*/0};
   Hello again;
   const Status parsed = parse_hello(write_hello(hello), &again);
@@ -41,11 +41,11 @@ Status check_attendee(const Attendee& self, uint32_t world) {
   return {};
 }
 
-// What an answer brings: the roster and the segment.
+// Descriptors in an answer: the roster and the segment.
 constexpr size_t kAnswerDescriptors = 2;
 
-// So that the answer can be received, by one who may open few files: once all have met it would be
-// too late to find that out.
+// Reserves descriptor numbers for the answer: a process that may open few files must fail now,
+// since after all ranks have met a failure is too late.
 Status reserve_descriptors(int socket, std::vector<FileDescriptor>* out_reserved) {
   for (size_t i = 0; i < kAnswerDescriptors; ++i) {
     out_reserved->emplace_back(fcntl(socket, F_DUPFD_CLOEXEC, 0));
@@ -54,14 +54,15 @@ Status reserve_descriptors(int socket, std::vector<FileDescriptor>* out_reserved
   return {};
 }
 
-// The answer, or the failure that names who is missing. |reserved| is for the answer.
+// Receives the answer, or the failure that names the missing ranks. Frees |reserved| for the
+// answer's descriptors.
 Status wait_for_answer(int socket, const Deadline& deadline, std::vector<FileDescriptor> reserved,
                        Packet* out_packet) {
   const bool is_there = wait_until_readable(socket, deadline);
   reserved.clear();
   if (is_there) return receive_packet(socket, deadline, out_packet);
   if (deadline.is_cut_off()) return {KEEL_TIMED_OUT, insiders::kCutOff};
-  // If the server has just answered, this is not heard, and the answer is there.
+  // A server that has just answered ignores the question, and its answer is already in the queue.
   const Status asked = send_packet(socket, write_question(), {});
   if (asked.failed() && asked.code() != KEEL_ABORTED) return asked;
   return receive_packet(socket, Deadline::after(kGraceNs), out_packet);
@@ -75,7 +76,7 @@ Status read_roster(const FileDescriptor& file, std::vector<Attendee>* out_attend
     return failure(KEEL_DATA_LOSS, "the roster is no file of up to {} bytes", kMaxRosterBytes);
   }
   Bytes bytes(static_cast<size_t>(info.st_size));
-  // All have one descriptor's position, so that none may use it.
+  // All ranks share the position of one open file description, so use pread().
   const ssize_t got = pread(file.get(), bytes.data(), bytes.size(), 0);
   if (got != static_cast<ssize_t>(bytes.size())) {
     return got < 0 ? system_failure(errno, "reading the roster")
@@ -84,7 +85,7 @@ Status read_roster(const FileDescriptor& file, std::vector<Attendee>* out_attend
   return parse_roster(bytes, out_attendees);
 }
 
-// That the roster is one of this meeting.
+// Checks that the roster belongs to this rendezvous.
 Status check_roster(const std::vector<Attendee>& attendees, const Attendee& self, uint32_t world) {
   if (attendees.size() != world) {
     return failure(KEEL_DATA_LOSS, "the roster has {} ranks, not {}", attendees.size(), world);
@@ -138,7 +139,7 @@ Status attend_meeting(const keel_unique_id& id, const Attendee& self, uint32_t w
   KEEL_RETURN_IF_ERROR(connected.with_prefix(fmt::format("{}{}: ", who, place.text())));
   std::vector<FileDescriptor> reserved;
   KEEL_RETURN_IF_ERROR(reserve_descriptors(socket.get(), &reserved).with_prefix(who));
-  // Whoever refuses to listen may still say why.
+  // A server that refuses the hello may still have sent the reason.
   const Status greeted =
       send_packet(socket.get(), write_hello({world, self, namespace_number("pid")}), {});
   if (greeted.failed() && greeted.code() != KEEL_ABORTED) return greeted.with_prefix(who);

@@ -26,8 +26,8 @@ bool is_hex(std::string_view text) {
   return text.size() == kDigits && is_of(text, "0123456789abcdef");
 }
 
-// FNV-1a of 128 bits. Not against malice: who can choose a name that collides is the same
-// user, and can take the name itself.
+// 128-bit FNV-1a. No protection against malice: a process that can choose a colliding name has the
+// same user and could take the name itself.
 std::array<uint8_t, 16> hash(std::string_view text) {
   using Word = unsigned __int128;
   constexpr Word kPrime = (Word{1} << 88) + 0x13b;
@@ -38,7 +38,7 @@ std::array<uint8_t, 16> hash(std::string_view text) {
   return bytes;
 }
 
-// What |text| of unknown origin looks like in a message.
+// Replaces the control characters of |text|, whose origin is unknown, for a message.
 std::string shown(std::string_view text) {
   std::string copy(text);
   std::replace_if(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where ranks meet, as a unique id tells it.
+// The bootstrap address that a unique id encodes.
 #ifndef KEEL_COLLECTIVES_BOOTSTRAP_MEETING_PLACE_H_
 #define KEEL_COLLECTIVES_BOOTSTRAP_MEETING_PLACE_H_
 
@@ -12,22 +12,23 @@
 
 namespace keel {
 
-// Two forms of ids:
-//   keel-1:unix:<32 digits>         drawn at random; its maker listens before anybody has it
-//   keel-1:name:<uid>-<32 digits>   made of a name, which a launcher gives to all ranks
+// Ids take two forms:
+//   keel-1:unix:<32 digits>         random; the creator listens before it returns the id
+//   keel-1:name:<uid>-<32 digits>   derived from a name that a launcher gives to all ranks
 class MeetingPlace {
  public:
   static Status random(MeetingPlace* out_place);
-  // The same for all processes of one user that have the same |name|, of any characters.
+  // Returns equal addresses for all processes of one user with the same |name|, of any characters.
   static MeetingPlace named(const std::string& name);
-  // KEEL_INVALID_ARGUMENT, naming |id|, for an id that is none.
+  // KEEL_INVALID_ARGUMENT, naming |id|, for a malformed id.
   static Status parse(const keel_unique_id& id, MeetingPlace* out_place);
 
   keel_unique_id id() const;
   const std::string& text() const { return text_; }
-  // The abstract socket's.
+  // Name of the abstract Unix socket.
   std::string socket_name() const;
-  // At a random place nobody listens any more; at a named one, nobody yet.
+  // How connect_to() treats an address without a listener: at a random address the server has
+  // ended, at a named address it has not started yet.
   Absence absence() const { return absence_; }
 
  private:

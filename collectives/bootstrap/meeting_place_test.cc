@@ -43,7 +43,7 @@ TEST(MeetingPlaceTest, NamedOnesAgree) {
     EXPECT_EQ(read.socket_name(), place.socket_name());
     EXPECT_EQ(read.absence(), Absence::kIsWaitedFor);
   }
-  // FNV-1a of 128 bits as published: of nothing its offset, here in the order of memory.
+  // The published 128-bit FNV-1a: the empty text hashes to the offset basis, here in memory order.
   EXPECT_TRUE(MeetingPlace::named("").text().ends_with("-8dc595627521b8624201bb072e27626c"))
       << MeetingPlace::named("").text();
 }

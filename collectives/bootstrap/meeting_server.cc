@@ -22,10 +22,10 @@ namespace keel {
 
 namespace {
 
-// Whoever connects introduces itself at once.
+// Limit for a new connection to send its hello.
 constexpr int64_t kPatienceNs = 10'000'000'000;
 
-// |bytes| once for all ranks, which each read it for themselves.
+// Creates one file with |bytes| for all ranks; each rank reads it independently.
 Status make_sealed_file(ByteView bytes, FileDescriptor* out_file) {
   FileDescriptor file(memfd_create("keel-roster", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!file) return system_failure(errno, "memfd_create");
@@ -63,7 +63,7 @@ void MeetingServer::on_peer(FileDescriptor socket, const Peer& peer) {
       [self = shared_from_this()](uint64_t each, uint32_t events) {
         try {
           self->on_event(each, events);
-        } catch (...) {  // the service thread closes the socket, whose number is then another's
+        } catch (...) {  // the service thread closes the socket, whose number may be reused
           self->forget(each);
           throw;
         }
@@ -98,7 +98,7 @@ void MeetingServer::on_event(uint64_t id, uint32_t events) {
   if (!status.ok()) leave(id, status.with_prefix(place_.text() + ": "));
 }
 
-// A failure is the answer.
+// The caller sends a returned failure as the answer.
 Status MeetingServer::on_hello(uint64_t id, Connection& connection, ByteView bytes) {
   Hello hello;
   KEEL_RETURN_IF_ERROR(parse_hello(bytes, &hello));
@@ -109,7 +109,8 @@ Status MeetingServer::on_hello(uint64_t id, Connection& connection, ByteView byt
   KEEL_RETURN_IF_ERROR(check_place(hello));
   const uint32_t rank = hello.self.rank;
   if (failure_.ok()) {
-    // The job cannot meet without this rank, which another attempt does not move.
+    // Without this rank the job cannot form, and another attempt does not change the rank's
+    // namespace.
     const Status visible = check_namespace(hello, connection.peer);
     if (!visible.ok()) fail(visible.with_prefix(place_.text() + ": "));
   }
@@ -131,7 +132,7 @@ Status MeetingServer::on_hello(uint64_t id, Connection& connection, ByteView byt
 
 Status MeetingServer::check_place(const Hello& hello) const {
   if (hello.world != world_) {
-    // One that is there, rather than one that has given up.
+    // Prefer a present rank to one that has given up.
     const uint32_t other = seats_.empty() ? first_rank_ : seats_.begin()->first;
     return failure(KEEL_INVALID_ARGUMENT,
                    "rank {} says that the world has {} ranks, rank {} has said {}", hello.self.rank,
@@ -145,8 +146,8 @@ Status MeetingServer::check_place(const Hello& hello) const {
   return {};
 }
 
-// The pids of the roster are those that this process sees. In another namespace they are nobody's,
-// or another process's, whose end would be taken for the rank's.
+// The pids in the roster are valid in this process's pid namespace. In another namespace they name
+// no process, or a different one, whose end would be mistaken for the rank's.
 Status MeetingServer::check_namespace(const Hello& hello, const Peer& peer) {
   const uint64_t own = namespace_number("pid");
   const uint64_t theirs = hello.pid_namespace;
@@ -160,7 +161,7 @@ Status MeetingServer::check_namespace(const Hello& hello, const Peer& peer) {
       hello.self.rank, hello.self.device, theirs, getpid(), own);
 }
 
-// From a rank that has come: its end, or its question at its deadline.
+// Handles input from an arrived rank: the end of the connection, or the question at its deadline.
 void MeetingServer::on_word(uint64_t id, const Connection& connection) {
   Packet packet;
   Status status = receive_packet(connection.socket, &packet);
@@ -181,7 +182,7 @@ void MeetingServer::on_word(uint64_t id, const Connection& connection) {
                 : failure(KEEL_RANK_FAILED, "{}: {}", who, status.text()));
 }
 
-// "ranks 3-7, 12 of 16 have not come".
+// Returns "ranks 3-7, 12 of 16 have not come".
 std::string MeetingServer::absent_ranks() const {
   std::vector<uint32_t> absent;
   for (uint32_t rank = 0; rank < world_; ++rank) {
@@ -209,7 +210,7 @@ void MeetingServer::forget(uint64_t id) {
 }
 
 void MeetingServer::complete() {
-  // Whoever comes after a rank has been told finds nobody, and a name that is free.
+  // A process that connects after the first answer finds no listener, and the name is free.
   ServiceThread::get().remove(listener_);
   Status told;
   try {
@@ -249,14 +250,14 @@ Status MeetingServer::tell_everybody() {
   for (const auto& [rank, seat] : seats_) {
     const Status sent = send_packet(connections_.at(seat.connection).socket, answer, descriptors);
     if (sent.ok()) continue;
-    // It is too late to call the others back: whoever watches this rank learns of its end.
+    // Too late to stop the ranks already answered: ranks that watch this one detect its end.
     log(KEEL_LOG_WARNING, "{}: rank {} is not told that all have come: {}", place_.text(), rank,
         sent.text());
   }
   return {};
 }
 
-// For those who are there and, later, for those who come.
+// Answers the ranks present now, and the ranks that arrive later.
 void MeetingServer::fail(const Status& status) {
   failure_ = status;
   const std::map<uint32_t, Seat> seats = std::exchange(seats_, {});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The side of a meeting that lets ranks in, and tells them all when they are complete.
+// The bootstrap server: accepts ranks and answers all of them when the last has arrived.
 #ifndef KEEL_COLLECTIVES_BOOTSTRAP_MEETING_SERVER_H_
 #define KEEL_COLLECTIVES_BOOTSTRAP_MEETING_SERVER_H_
 
@@ -19,9 +19,9 @@
 
 namespace keel {
 
-// Lives on the service thread from start() on, owned by what it has registered there, and ends
-// when it has answered every rank. A peer can do no more than be refused: silence is given
-// kPatienceNs, and a rank that has come is held to what it said.
+// Lives on the service thread from start() on, owned by the callbacks it registers there, and ends
+// after it has answered every rank. A misbehaving peer is only refused: a silent connection closes
+// after kPatienceNs, and an arrived rank is bound to its first hello.
 class MeetingServer : public std::enable_shared_from_this<MeetingServer> {
  public:
   static Status start(const MeetingPlace& place, SegmentFactory factory);
@@ -59,12 +59,12 @@ class MeetingServer : public std::enable_shared_from_this<MeetingServer> {
   const MeetingPlace place_;
   const SegmentFactory factory_;
   uint64_t listener_ = 0;
-  uint32_t world_ = 0;       // 0 before the first rank has come
-  uint32_t first_rank_ = 0;  // who said so first
+  uint32_t world_ = 0;       // 0 until the first rank arrives
+  uint32_t first_rank_ = 0;  // the rank that set |world_|
   std::map<uint64_t, Connection> connections_;
   std::map<uint32_t, Seat> seats_;
-  std::set<uint32_t> gave_up_;   // had come, and left at their deadlines
-  std::set<uint32_t> answered_;  // have had the failure
+  std::set<uint32_t> gave_up_;   // arrived, then left at their deadlines
+  std::set<uint32_t> answered_;  // have received |failure_|
   Status failure_;
 };
 

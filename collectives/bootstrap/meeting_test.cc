@@ -26,7 +26,7 @@ namespace {
 constexpr int64_t kPatienceNs = 60'000'000'000;
 constexpr int64_t kShortNs = 50'000'000;
 
-// How many ranks the factory was called for; it makes an object of a page for them.
+// Number of calls of the factory, which creates an object of one page.
 std::atomic<uint32_t> g_factory_calls{0};
 Status make_segment(const std::vector<Attendee>& attendees, FileDescriptor* out_segment) {
   ++g_factory_calls;
@@ -45,11 +45,11 @@ uint64_t own_start_time() {
 }
 
 Attendee attendee(uint32_t rank) {
-  // Once: the kernel goes through all threads for it, and there may be a thousand.
+  // Read once: the kernel visits all threads for it, and there may be a thousand.
   static const uint64_t start_time = own_start_time();
   Attendee self;
   self.rank = rank;
-  self.pid = 4242;  // not believed
+  self.pid = 4242;  // ignored: the kernel's pid counts
   self.start_time = start_time;
   self.process.bytes[0] = static_cast<uint8_t>(getpid());
   self.process.bytes[1] = static_cast<uint8_t>(getpid() >> 8);
@@ -75,7 +75,7 @@ keel_unique_id id_of(const std::string& text) {
   return id;
 }
 
-// A rank in a thread of its own.
+// A rank on its own thread.
 class Rank {
  public:
   Rank(const keel_unique_id& id, uint32_t rank, uint32_t world, int64_t timeout_ns = kPatienceNs)
@@ -97,8 +97,8 @@ class Rank {
   std::thread thread_;
 };
 
-// Returns once |probe|, a rank that comes and gives up, is told that |absent| "... have not
-// come": all others are there then.
+// Waits until |probe|, a rank that repeatedly joins and gives up, gets the answer "|absent| ...
+// have not come": then all remaining ranks have arrived.
 void wait_until_only(const keel_unique_id& id, uint32_t probe, uint32_t world,
                      const std::string& absent) {
   while (true) {
@@ -112,7 +112,8 @@ void wait_until_only(const keel_unique_id& id, uint32_t probe, uint32_t world,
 
 // ---- workers ----
 
-// FIRST_RANK COUNT WORLD ID: threads that attend; prints pid and what each found.
+// Arguments FIRST_RANK COUNT WORLD ID: joins with COUNT threads, then prints the pid and each
+// thread's result.
 int attend_worker(const std::vector<std::string>& arguments) {
   const auto first = static_cast<uint32_t>(std::stoul(arguments[0]));
   const auto count = static_cast<uint32_t>(std::stoul(arguments[1]));
@@ -145,7 +146,7 @@ int attend_worker(const std::vector<std::string>& arguments) {
   return 0;
 }
 
-// Serves, says where, and ends without having destroyed anything.
+// Serves a rendezvous, prints its id, and ends without any cleanup.
 int serve_worker(const std::vector<std::string>& arguments) {
   keel_unique_id id = {};
   const Status served = arguments.empty() ? serve_meeting(make_segment, &id)
@@ -175,7 +176,7 @@ TEST(MeetingTest, ThreadsOfEightProcesses) {
     for (uint32_t i = 0; i < kThreads; ++i) lines.insert(child.read_line());
     EXPECT_EQ(child.wait(), 0);
   }
-  // All of them have seen everybody, eight processes, and one segment.
+  // All threads have seen all ranks, eight processes and one segment.
   ASSERT_EQ(lines.size(), 1u) << *lines.begin() << "\n" << *lines.rbegin();
   EXPECT_TRUE(lines.begin()->starts_with("true 8 ")) << *lines.begin();
   EXPECT_EQ(g_factory_calls, 1u);
@@ -192,7 +193,7 @@ TEST(MeetingTest, OneRankAlone) {
   expected.pid = getpid();
   EXPECT_EQ(meeting.attendees[0], expected);
   EXPECT_NE(fcntl(meeting.segment.get(), F_GETFD) & FD_CLOEXEC, 0);
-  // It is over, and that is told at once, whatever the deadline.
+  // The rendezvous is over; a late rank fails at once, whatever its deadline.
   const Status late = attend(id, 0, 1, &meeting);
   EXPECT_EQ(late.code(), KEEL_UNAVAILABLE) << late.text();
 }
@@ -202,7 +203,7 @@ TEST(MeetingTest, AMissingRankIsNamed) {
   ASSERT_TRUE(serve_meeting(make_segment, &id).ok());
   Rank patient(id, 0, 16);
   wait_until_only(id, 5, 16, "ranks 1-4, 6-15 of 16 have not come");
-  // It may come again, and so may the others.
+  // The rank may join again, together with the missing ranks.
   std::vector<std::unique_ptr<Rank>> rest;
   for (uint32_t rank = 1; rank < 16; ++rank) {
     rest.push_back(std::make_unique<Rank>(id, rank, 16));
@@ -216,7 +217,7 @@ TEST(MeetingTest, WhoGaveUpIsTold) {
   ASSERT_TRUE(serve_meeting(make_segment, &id).ok());
   Meeting meeting;
   EXPECT_EQ(attend(id, 2, 3, &meeting, kShortNs).code(), KEEL_TIMED_OUT);
-  // Long enough for the news that rank 2 has gone.
+  // Long enough for the server to notice that rank 2 has left.
   const Status status = attend(id, 0, 3, &meeting, 20 * kShortNs);
   EXPECT_EQ(status.code(), KEEL_TIMED_OUT);
   EXPECT_NE(std::string(status.text()).find("ranks 1, 2 of 3 have not come (rank 2 had, and gave"),
@@ -268,7 +269,7 @@ TEST(MeetingTest, AKilledRankFailsTheOthers) {
   EXPECT_EQ(survivor.status().code(), KEEL_RANK_FAILED);
   const std::string text = survivor.status().text();
   EXPECT_NE(text.find("rank 3 (process " + pid), std::string::npos) << text;
-  // Those who come later learn it as well; then the meeting is over.
+  // Later ranks get the same failure; then the rendezvous is over.
   Meeting meeting;
   for (uint32_t rank : {1, 2}) {
     const Status late = attend(id, rank, 4, &meeting);
@@ -298,7 +299,7 @@ TEST(MeetingTest, AServerEndsCleanlyInTheMiddle) {
   Rank rank(id, 0, 3);
   wait_until_only(id, 1, 3, "rank 2 of 3 has not come");
   server.write_line("");
-  EXPECT_EQ(server.wait(), 0);  // not what a sanitizer has to say about it
+  EXPECT_EQ(server.wait(), 0);  // not a sanitizer's exit status
   EXPECT_EQ(rank.status().code(), KEEL_RANK_FAILED) << rank.status().text();
 }
 
@@ -333,7 +334,7 @@ TEST(MeetingTest, AFactoryThatFailsFailsAll) {
 TEST(MeetingTest, ByName) {
   const std::string name = fmt::format("job {} with \"odd\" characters\n", getpid());
   const keel_unique_id id = meeting_id(name);
-  Rank early(id, 1, 2);  // before anybody serves
+  Rank early(id, 1, 2);  // before the rendezvous is served
   keel_unique_id served = {};
   ASSERT_TRUE(serve_meeting_at(make_segment, name, &served).ok());
   EXPECT_STREQ(served.text, id.text);
@@ -342,7 +343,7 @@ TEST(MeetingTest, ByName) {
   EXPECT_NE(std::string(again.text()).find(fmt::format("process {} ", getpid())), std::string::npos)
       << again.text();
   ChildProcess rival("serve", {name});
-  // In the second line: the name has an end of line.
+  // In the second line: the name contains a newline.
   EXPECT_NE((rival.read_line() + rival.read_line()).find("already"), std::string::npos);
   Meeting meeting;
   const Status status = attend(id, 0, 2, &meeting);
@@ -397,18 +398,18 @@ TEST(MeetingTest, StrangersHarmNothing) {
   }
   {
     const FileDescriptor socket = stranger(place.socket_name());
-    send_raw(socket, write_hello({3, attendee(3)}));  // which attend_meeting does not let out
+    send_raw(socket, write_hello({3, attendee(3)}));  // attend_meeting() would refuse it
     EXPECT_EQ(answer_to(socket).code(), KEEL_DATA_LOSS);
   }
   Rank other(id, 1, 3);
   Meeting meeting;
   EXPECT_TRUE(attend(id, 2, 3, &meeting).ok());
   EXPECT_TRUE(rank.status().ok()) << rank.status().text();
-  // Who never said a word is told as well.
+  // A connection that never sent a packet is answered too.
   EXPECT_EQ(answer_to(silent).code(), KEEL_UNAVAILABLE);
 }
 
-// What a user who is not root gets: 0 if it is a refusal that names both users.
+// Connects as an unprivileged user; returns 0 for a refusal that names both users.
 int connect_as_nobody(const std::vector<std::string>& arguments) {
   const std::string& name = arguments[0];
   if (!become_nobody()) return 99;

@@ -16,14 +16,14 @@ constexpr uint16_t kVersion = 1;
 enum class Kind : uint16_t { kRequest = 1, kHello, kQuestion, kAnswer, kRoster, kHold };
 constexpr size_t kSizeOffset = 8;  // after magic, version and kind
 
-// Appends numbers as they lie in memory.
+// Appends numbers in host byte order.
 class Writer {
  public:
   explicit Writer(Kind kind) {
     put(kMagic);
     put(kVersion);
     put(static_cast<uint16_t>(kind));
-    put(uint32_t{0});  // the size, known at the end
+    put(uint32_t{0});  // size, set by finish()
   }
   template <typename Number>
   void put(Number number) {
@@ -63,7 +63,7 @@ bool is_printable(std::string_view text) {
   });
 }
 
-// Takes from the front. Once something is wrong everything is, and numbers are 0.
+// Reads from the front. After the first error every further read fails and returns 0.
 class Reader {
  public:
   Reader(ByteView bytes, Kind kind) : rest_(bytes) {
@@ -122,7 +122,7 @@ class Reader {
     if (status_.ok()) status_ = failure(KEEL_DATA_LOSS, "a message is malformed: {}", why);
     rest_ = {};
   }
-  // What is wrong, if anything; all bytes must have been taken.
+  // Returns the first error; all bytes must have been read.
   Status finish() {
     if (!rest_.empty()) fail(fmt::format("{} bytes too many", rest_.size()));
     return status_;
@@ -239,7 +239,7 @@ Bytes write_roster(const std::vector<Attendee>& attendees) {
 }
 
 Status parse_roster(ByteView bytes, std::vector<Attendee>* out_attendees) {
-  constexpr size_t kLeastAttendee = 44;  // one whose device has no name
+  constexpr size_t kLeastAttendee = 44;  // with an empty device name
   Reader reader(bytes, Kind::kRoster);
   const auto world = reader.take<uint32_t>();
   std::vector<Attendee> attendees;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What processes say to each other while ranks meet, as bytes.
+// Wire format of the rendezvous and of the descriptor exchange.
 #ifndef KEEL_COLLECTIVES_BOOTSTRAP_MESSAGES_H_
 #define KEEL_COLLECTIVES_BOOTSTRAP_MESSAGES_H_
 
@@ -13,22 +13,23 @@
 
 namespace keel {
 
-// Every message begins with a magic number, a version, a kind and its size, in the host's
-// order of bytes, since it never leaves the host. The parsers believe nothing: KEEL_DATA_LOSS
-// for bytes that are no such message, with the reason; KEEL_UNSUPPORTED for one of another
-// version. What they accept is written as the same bytes again.
+// Every message begins with a magic number, a version, a kind and its size, in host byte order,
+// since no message leaves the host. Parsers trust no input: KEEL_DATA_LOSS, with the reason, for
+// malformed bytes; KEEL_UNSUPPORTED for another version. Writing an accepted message again yields
+// the same bytes.
 using Bytes = std::vector<uint8_t>;
 using ByteView = std::span<const uint8_t>;
 
-// Wants the object of that id.
+// Requests the object |id|.
 Bytes write_request(const ObjectId& id);
 Status parse_request(ByteView bytes, ObjectId* out_id);
 
-// Wants the connection held until one of the two processes ends, or execs. Not answered.
+// Asks the server to hold the connection until either process ends or execs. The server does not
+// answer.
 Bytes write_hold();
 Status parse_hold(ByteView bytes);
 
-// A rank has come.
+// Announces a rank's arrival.
 struct Hello {
   uint32_t world = 0;
   Attendee self;
@@ -37,17 +38,17 @@ struct Hello {
 Bytes write_hello(const Hello& hello);
 Status parse_hello(ByteView bytes, Hello* out_hello);
 
-// The rank's deadline has passed, it leaves: who is missing?
+// Sent by a rank that leaves at its deadline: asks which ranks are missing.
 Bytes write_question();
 Status parse_question(ByteView bytes);
 
-// What |status| a request or a hello got. Texts beyond kMaxAnswerText bytes are cut.
+// The |status| that a request or a hello resulted in. Text beyond kMaxAnswerText bytes is cut.
 inline constexpr uint32_t kMaxAnswerText = 900;
 Bytes write_answer(const Status& status);
-// The result is whether |bytes| are an answer, |*out_status| which.
+// Returns whether |bytes| are an answer, and the answer in |*out_status|.
 Status parse_answer(ByteView bytes, Status* out_status);
 
-// Everybody, in rank order; up to kMaxRosterBytes.
+// Peer info of all ranks, in rank order; up to kMaxRosterBytes.
 Bytes write_roster(const std::vector<Attendee>& attendees);
 Status parse_roster(ByteView bytes, std::vector<Attendee>* out_attendees);
 inline constexpr uint64_t kMaxRosterBytes = uint64_t{kMaxWorld} * 128 + 64;

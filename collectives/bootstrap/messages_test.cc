@@ -27,7 +27,7 @@ std::vector<Attendee> attendees(uint32_t world) {
   return all;
 }
 
-// One message of each kind, and what reads it.
+// One message of each kind, and its parser.
 struct Example {
   Bytes bytes;
   std::function<Status(ByteView)> parse;
@@ -95,7 +95,7 @@ TEST(MessagesTest, CutShortOrTooLong) {
     Bytes longer = example.bytes;
     longer.push_back(0);
     EXPECT_EQ(example.parse(longer).code(), KEEL_DATA_LOSS);
-    // Nor if the size agrees.
+    // Also malformed with a matching size.
     longer[8] = static_cast<uint8_t>(longer.size());
     EXPECT_EQ(example.parse(longer).code(), KEEL_DATA_LOSS);
   }
@@ -136,7 +136,7 @@ TEST(MessagesTest, ContentsThatCannotBe) {
   EXPECT_EQ(parse_roster(write_roster(all), &all).code(), KEEL_DATA_LOSS);
   EXPECT_EQ(parse_roster(write_roster({}), &all).code(), KEEL_DATA_LOSS);
   EXPECT_EQ(parse_roster(write_roster(attendees(kMaxWorld + 1)), &all).code(), KEEL_DATA_LOSS);
-  // A count that the bytes cannot hold reserves no memory for it.
+  // A count that exceeds the bytes reserves no memory.
   Bytes roster = write_roster(attendees(3));
   roster[13] = 0x0f;
   EXPECT_EQ(parse_roster(roster, &all).code(), KEEL_DATA_LOSS);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The namespaces of this process, as far as ranks have to share them.
+// Linux namespaces of this process that ranks must share.
 #ifndef KEEL_COLLECTIVES_BOOTSTRAP_NAMESPACES_H_
 #define KEEL_COLLECTIVES_BOOTSTRAP_NAMESPACES_H_
 
@@ -8,12 +8,13 @@
 
 namespace keel {
 
-// The number of this process's namespace of |kind| ("pid", "net"), by which /proc/self/ns names it:
-// equal numbers on one host are one namespace. 0 where /proc does not show it.
+// Returns the inode number of this process's namespace |kind| ("pid", "net") from /proc/self/ns:
+// processes of one host with equal numbers share the namespace. 0 where /proc does not show the
+// number.
 uint64_t namespace_number(const char* kind);
 
-// For failures of ranks that do not meet: what they must have in common, with the values of this
-// process, to be compared with those of another.
+// For failures of a rendezvous: names the conditions that all ranks must share, with this process's
+// values, for comparison with those of another rank.
 std::string meeting_conditions();
 
 }  // namespace keel

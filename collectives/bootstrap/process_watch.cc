@@ -27,14 +27,14 @@ Status process_start_time(int64_t pid, uint64_t* out_start_time) {
     if (errno == ENOENT) return failure(KEEL_NOT_FOUND, "there is no process {}", pid);
     return system_failure(errno, path);
   }
-  std::array<char, 1024> buffer;  // 52 numbers and a name of 15 characters: about 350 are used
+  std::array<char, 1024> buffer;  // 52 numbers and a name of 15 characters take about 350 bytes
   const ssize_t got = read(file.get(), buffer.data(), buffer.size());
   if (got < 0) {
     if (errno == ESRCH) return failure(KEEL_NOT_FOUND, "process {} has ended", pid);
     return system_failure(errno, path);
   }
   std::string_view text(buffer.data(), static_cast<size_t>(got));
-  // Field 2, the name, is in parentheses, and may have any characters in it.
+  // Field 2, the name, is in parentheses and may contain any characters.
   constexpr int kFieldAfterName = 3;
   constexpr int kStartTime = 22;
   const size_t name_end = text.rfind(')');
@@ -53,7 +53,7 @@ Status process_start_time(int64_t pid, uint64_t* out_start_time) {
 
 namespace {
 
-// Not where it is that of another pid namespace, in which pids are other processes.
+// False where /proc belongs to another pid namespace, whose pids name other processes.
 bool proc_shows_own_pids() {
   std::array<char, 32> shown = {};
   return readlink("/proc/self", shown.data(), shown.size() - 1) > 0 &&
@@ -84,14 +84,14 @@ Status ProcessWatch::watch(int64_t pid, uint64_t start_time, std::function<void(
     if (errno != ESRCH) return system_failure(errno, fmt::format("pidfd_open of {}", pid));
     has_ended = true;
   } else if (start_time != 0 && proc_shows_own_pids()) {
-    // Looked at while the descriptor holds on to the process: whichever it is, it stays.
+    // Read while the pidfd is open, which pins the pid to one process.
     uint64_t started = 0;
     const Status read = process_start_time(pid, &started);
     if (read.failed() && read.code() != KEEL_NOT_FOUND) return read;
     has_ended = !read.ok() || started != start_time;
   }
   if (has_ended) {
-    fd = FileDescriptor(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));  // an event that has come
+    fd = FileDescriptor(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));  // readable at once
     if (!fd) return system_failure(errno, "eventfd");
   }
   return ServiceThread::get().add(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Learning that another process has ended.
+// Detects the end of another process.
 #ifndef KEEL_COLLECTIVES_BOOTSTRAP_PROCESS_WATCH_H_
 #define KEEL_COLLECTIVES_BOOTSTRAP_PROCESS_WATCH_H_
 
@@ -10,30 +10,30 @@
 
 namespace keel {
 
-// When the process |pid| was started, in clock ticks since the host was: with it a pid that
-// was given again is told from the one it was. KEEL_NOT_FOUND when there is no such process.
+// Start time of the process |pid|, in clock ticks since the host's boot; pid and start time
+// together identify a process when the kernel reuses the pid. KEEL_NOT_FOUND when no such process
+// exists.
 Status process_start_time(int64_t pid, uint64_t* out_start_time);
 
-// The start time of this process; 0, not known, where /proc is that of another pid namespace, and
-// pids would be looked up in it as those of other processes (unshare --pid without --mount-proc).
+// Start time of this process. 0, unknown, where /proc belongs to another pid namespace (unshare
+// --pid without --mount-proc), in which this pid would name another process.
 Status own_start_time(uint64_t* out_start_time);
 
-// An event of the kernel's (pidfd), so that a process that is killed is noticed at once, and
-// waiting costs nothing. One a process, never destroyed. Thread-safe.
+// Waits for the kernel's event (pidfd): a killed process is noticed at once, and waiting costs
+// nothing. Process-wide singleton, never destroyed. Thread-safe.
 class ProcessWatch {
  public:
   static ProcessWatch& get();
 
-  // Calls |on_exit| once, on the service thread, when the process ends; soon if it has ended
-  // already, or if |pid| is now another one's, started at another time than |start_time|, where
-  // that is known.
-  // KEEL_UNSUPPORTED before Linux 5.3; KEEL_UNAVAILABLE when no more files may be opened;
-  // KEEL_FORKED. |*out_watch|, never 0, is written before |on_exit| can run.
+  // Calls |on_exit| once, on the service thread, when the process ends; soon if the process has
+  // ended already, or if |pid| now names a process with another start time than |start_time| (0:
+  // unknown, not compared). KEEL_UNSUPPORTED before Linux 5.3; KEEL_UNAVAILABLE when out of file
+  // descriptors; KEEL_FORKED. |*out_watch|, never 0, is written before |on_exit| can run.
   Status watch(int64_t pid, uint64_t start_time, std::function<void()> on_exit,
                uint64_t* out_watch);
-  // Once this returns |on_exit| does not run, and will not, unless it is |on_exit| that calls:
-  // so the caller holds no lock that |on_exit| takes. One that was unwatched, or whose process
-  // has ended, is fine.
+  // After the return |on_exit| neither runs nor will run, except when |on_exit| itself is the
+  // caller: hold no lock that |on_exit| takes. Ignores a removed watch and a watch of an ended
+  // process.
   void unwatch(uint64_t watch);
 
  private:

@@ -17,7 +17,7 @@
 namespace keel::testing {
 namespace {
 
-// Waits to be told to end, under a name that has what separates the fields of stat in it.
+// Waits for a line, under a process name that contains the field separators of /proc/PID/stat.
 int waiting_worker(const std::vector<std::string>&) {
   prctl(PR_SET_NAME, "a) R 1 (b) 7");
   say("here");
@@ -32,7 +32,7 @@ uint64_t start_time_of(int64_t pid) {
   return start_time;
 }
 
-// Watches, and tells whether it was called.
+// A watch that counts its calls.
 class Watch {
  public:
   Watch(int64_t pid, uint64_t start_time) {
@@ -62,7 +62,7 @@ class Watch {
 TEST(ProcessWatchTest, StartTimes) {
   ChildProcess child("wait", {});
   EXPECT_EQ(child.read_line(), "here");
-  // Ticks since the host was started; a child is not older than its parent.
+  // Ticks since the host's boot; a child is not older than its parent.
   const uint64_t here = start_time_of(getpid());
   EXPECT_GT(here, 0u);
   EXPECT_GE(start_time_of(child.pid()), here);
@@ -80,7 +80,7 @@ TEST(ProcessWatchTest, AKilledProcessIsNoticed) {
   Watch watch(child.pid(), start_time_of(child.pid()));
   Watch another(child.pid(), start_time_of(child.pid()));
   EXPECT_EQ(watch.calls(), 0);
-  child.kill();  // nobody has waited for it yet: it is noticed as a zombie
+  child.kill();  // not reaped yet: noticed as a zombie
   watch.wait();
   another.wait();
   watch.unwatch();
@@ -122,7 +122,7 @@ TEST(ProcessWatchTest, ProcessWithoutAKnownStartIsWatched) {
   EXPECT_EQ(child.read_line(), "here");
   Watch watch(child.pid(), 0);
   Watch gone(getpid(), start_time_of(getpid()) + 1);
-  gone.wait();  // the service thread has been at both
+  gone.wait();  // the service thread has handled both
   EXPECT_EQ(watch.calls(), 0);
   child.kill();
   watch.wait();
@@ -132,7 +132,7 @@ TEST(ProcessWatchTest, OnceUnwatchedNothingIsCalled) {
   for (int time = 0; time < 20; ++time) {
     ChildProcess child("wait", {});
     EXPECT_EQ(child.read_line(), "here");
-    // No protection: the sanitizers see a call that comes late.
+    // No synchronization on purpose: the sanitizers detect a late call.
     auto calls = std::make_unique<int>(0);
     uint64_t watch = 0;
     ASSERT_TRUE(ProcessWatch::get()

@@ -14,7 +14,7 @@ std::string rank_list(const std::vector<uint32_t>& ranks) {
     while (next < ranks.size() && ranks[next] == ranks[next - 1] + 1) ++next;
     if (run > 0) text += ", ";
     text += fmt::to_string(ranks[first]);
-    // Two that follow each other are no range.
+    // Two consecutive ranks form no range.
     if (next - first == 2) text += fmt::format(", {}", ranks[next - 1]);
     if (next - first > 2) text += fmt::format("-{}", ranks[next - 1]);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks named in a text.
+// Formats a list of ranks for messages.
 #ifndef KEEL_COLLECTIVES_BOOTSTRAP_RANK_LIST_H_
 #define KEEL_COLLECTIVES_BOOTSTRAP_RANK_LIST_H_
 
@@ -9,8 +9,8 @@
 
 namespace keel {
 
-// "rank 3", "ranks 3-7, 12". |ranks| in ascending order; after 16 runs the rest is counted,
-// "and 40 more", so that the text has at most 400 bytes.
+// Returns "rank 3" or "ranks 3-7, 12". |ranks| in ascending order. After 16 runs the remaining
+// ranks are only counted ("and 40 more"), so the text has at most 400 bytes.
 std::string rank_list(const std::vector<uint32_t>& ranks);
 
 }  // namespace keel

@@ -29,7 +29,7 @@ thread_local bool t_is_service_thread = false;
 
 constexpr uint64_t kWakeId = 0;
 
-// Signals of the process are for the threads of the program.
+// Blocks all signals, so that the program's own threads handle the process's signals.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
@@ -53,8 +53,8 @@ ServiceThread& ServiceThread::get() {
 }
 
 ServiceThread::ServiceThread() {
-  // The lock is held across a fork, so that the child finds the table whole. No callback
-  // runs under it, so a fork waits for none.
+  // The lock is held across a fork, so that the child finds a consistent table. No callback runs
+  // under the lock, so a fork waits for none.
   pthread_atfork([] { get().mutex_.lock(); }, [] { get().mutex_.unlock(); },
                  [] {
                    ServiceThread& self = get();
@@ -93,7 +93,7 @@ Status ServiceThread::start_locked() {
     return Status::no_memory(error);
   }
   started_ = true;
-  // What callbacks use may be destroyed later in the exit of the process.
+  // Stop before the rest of the exit, which may destroy objects that callbacks use.
   std::atexit([] { get().stop(); });
   return {};
 }
@@ -116,14 +116,14 @@ Status ServiceThread::add(FileDescriptor fd, uint32_t events, Callback callback,
   event.data.u64 = id;
   if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, entry->fd.get(), &event) != 0) {
     const int error = errno;
-    entries_.erase(id);  // |entry| is destroyed after the lock is free
+    entries_.erase(id);  // |entry| is destroyed after the unlock
     return system_failure(error, "epoll_ctl");
   }
   return {};
 }
 
 void ServiceThread::remove(uint64_t id) {
-  std::shared_ptr<Entry> removed;  // destroyed without the lock: callbacks own things
+  std::shared_ptr<Entry> removed;  // destroyed without the lock, since callbacks own objects
   std::unique_lock lock(mutex_);
   if (forked_) return;
   const auto found = entries_.find(id);
@@ -131,8 +131,8 @@ void ServiceThread::remove(uint64_t id) {
     removed = std::move(found->second);
     entries_.erase(found);
     drop_deadline_locked(id, *removed);
-    // Not left to closing it: while the callback runs it stays open, and a forked child that
-    // has not come to its own closing yet would keep it in the set.
+    // Do not rely on close(): the descriptor stays open while the callback runs, and a forked child
+    // that has not closed its copy yet would keep the descriptor in the epoll set.
     epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, removed->fd.get(), nullptr);
   }
   if (!is_current()) {
@@ -182,7 +182,7 @@ void ServiceThread::dispatch(uint64_t id, uint32_t events) {
   {
     std::lock_guard lock(mutex_);
     const auto found = entries_.find(id);
-    if (found == entries_.end()) return;  // removed since the event came
+    if (found == entries_.end()) return;  // removed after the event was read
     entry = found->second;
     running_ = id;
   }
@@ -192,7 +192,7 @@ void ServiceThread::dispatch(uint64_t id, uint32_t events) {
     log(KEEL_LOG_ERROR, "service thread: a callback failed and is removed: {}", error.what());
     remove(id);
   }
-  entry.reset();  // before whoever waits in remove() goes on
+  entry.reset();  // before a waiter in remove() continues
   std::lock_guard lock(mutex_);
   running_ = 0;
   changed_.notify_all();
@@ -251,7 +251,7 @@ void ServiceThread::stop() {
   if (forked_ || is_current()) return;
   stopping_ = true;
   eventfd_write(wake_.get(), 1);
-  // A callback that hangs must not keep the process from ending.
+  // A hanging callback must not keep the process from exiting.
   changed_.wait_for(lock, std::chrono::seconds(1), [&] { return stopped_; });
 }
 

@@ -18,32 +18,32 @@
 
 namespace keel {
 
-// One a process ("keel-service"), started by the first descriptor it is given, parked in
-// epoll while none of them has anything to say, and never destroyed: it leaves as the process
-// exits. After a fork the child has no such thread: add() fails there with KEEL_FORKED, and
-// the descriptors it had are closed in the child, so that peers notice the parent's end
-// though the child lives on. Thread-safe.
+// An epoll loop on one thread per process ("keel-service"), started by the first add() and never
+// destroyed; the thread stops as the process exits. Blocks in epoll while no descriptor is ready. A
+// forked child has no service thread: there add() fails with KEEL_FORKED, and the child closes the
+// inherited descriptors, so that peers notice the parent's end although the child lives on.
+// Thread-safe.
 class ServiceThread {
  public:
-  // |events|: those that came, EPOLLIN and the like; 0: the deadline has passed. Runs on the
-  // service thread, on behalf of all others there too: it must not wait for anything.
+  // |events|: the epoll events (EPOLLIN etc.); 0: the deadline has passed. Runs on the service
+  // thread, which all callbacks share: must not block.
   using Callback = std::function<void(uint64_t id, uint32_t events)>;
 
   static ServiceThread& get();
   ServiceThread(const ServiceThread&) = delete;
   ServiceThread& operator=(const ServiceThread&) = delete;
 
-  // Owns |fd| until it is removed. |events|: what to wait for; level-triggered. |*out_id|,
-  // never 0, is written before |callback| can run. A callback that throws is removed.
+  // Owns |fd| until remove(). |events|: the level-triggered events to wait for. |*out_id|, never 0,
+  // is written before |callback| can run. A callback that throws is removed.
   Status add(FileDescriptor fd, uint32_t events, Callback callback, uint64_t* out_id);
-  // Closes its descriptor. The callback does not run any more once this returns, unless it is
-  // the callback itself that calls. So the caller holds no lock that the callback takes. An id
-  // that is unknown, or was removed before, is fine.
+  // Closes the descriptor of |id|. After the return the callback no longer runs, except when the
+  // callback itself is the caller: hold no lock that the callback takes. Ignores an unknown or
+  // removed |id|.
   void remove(uint64_t id);
 
-  // From callbacks only.
+  // Call from callbacks only.
   Status set_events(uint64_t id, uint32_t events);
-  // The callback is called once |deadline| has passed, once; nullopt takes it away.
+  // Calls the callback once, after |deadline| has passed; nullopt cancels the deadline.
   void set_deadline(uint64_t id, std::optional<Deadline> deadline);
   bool is_current() const;
 
@@ -71,7 +71,7 @@ class ServiceThread {
   bool stopping_ = false;
   bool stopped_ = false;
   uint64_t next_id_ = 1;
-  uint64_t running_ = 0;  // whose callback runs
+  uint64_t running_ = 0;  // id of the running callback; 0: none
   std::unordered_map<uint64_t, std::shared_ptr<Entry>> entries_;
   Deadlines deadlines_;
   FileDescriptor epoll_;

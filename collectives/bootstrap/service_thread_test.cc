@@ -36,7 +36,7 @@ void clear(int event) {
   eventfd_read(event, &value);
 }
 
-// What |body| does on the service thread is done when this returns.
+// Runs |body| on the service thread and returns when it is done.
 void on_service_thread(std::function<void(uint64_t id)> body) {
   FileDescriptor event = make_event();
   signal(event.get());
@@ -52,7 +52,7 @@ void on_service_thread(std::function<void(uint64_t id)> body) {
       &id);
   ASSERT_TRUE(added.ok()) << added.text();
   done.get_future().wait();
-  ServiceThread::get().remove(id);  // until it has left |done|
+  ServiceThread::get().remove(id);  // waits until the callback has left |done|
 }
 
 TEST(ServiceThreadTest, CallsWhatAnEventIsFor) {
@@ -76,7 +76,7 @@ TEST(ServiceThreadTest, CallsWhatAnEventIsFor) {
   EXPECT_EQ(each, id);
   EXPECT_EQ(events, EPOLLIN);
   ServiceThread::get().remove(id);
-  EXPECT_EQ(fcntl(number, F_GETFD), -1);  // closed with it
+  EXPECT_EQ(fcntl(number, F_GETFD), -1);  // remove() has closed it
   ServiceThread::get().remove(id);
 }
 
@@ -84,7 +84,7 @@ TEST(ServiceThreadTest, RemovingWaitsForTheCallback) {
   for (int time = 0; time < 100; ++time) {
     FileDescriptor event = make_event();
     const int number = event.get();
-    // Neither is protected: the thread sanitizer sees a callback that runs on.
+    // No synchronization on purpose: the thread sanitizer detects a callback that still runs.
     auto runs = std::make_unique<int>(0);
     std::promise<void> began;
     uint64_t id = 0;
@@ -111,7 +111,7 @@ TEST(ServiceThreadTest, ACallbackMayRemoveItself) {
   const std::weak_ptr<int> watched = owned;
   on_service_thread([owned = std::move(owned)](uint64_t id) {
     ServiceThread::get().remove(id);
-    EXPECT_EQ(*owned, 7);  // it is not destroyed before it returns
+    EXPECT_EQ(*owned, 7);  // not destroyed before the callback returns
   });
   EXPECT_TRUE(watched.expired());
 }
@@ -171,7 +171,7 @@ TEST(ServiceThreadTest, ACallbackThatThrowsIsRemoved) {
                       &id)
                   .ok());
   while (calls == 0) std::this_thread::yield();
-  ServiceThread::get().remove(id);  // has left the callback
+  ServiceThread::get().remove(id);  // waits for the callback's end
   on_service_thread([](uint64_t) {});
   EXPECT_EQ(calls, 1);
 }
@@ -184,7 +184,7 @@ TEST(ServiceThreadTest, UsesNoProcessorWhileNothingHappens) {
                   .add(
                       make_event(), EPOLLIN, [](uint64_t, uint32_t) {}, &id)
                   .ok());
-  // It goes to sleep once: after that its clock stands still.
+  // The thread goes to sleep once; from then on its CPU clock stands still.
   timespec before = {};
   timespec after = {};
   for (int time = 0; time < 1000; ++time) {
@@ -207,12 +207,12 @@ TEST(ServiceThreadTest, AForkedChildHasNone) {
                   .ok());
   const pid_t child = fork();
   if (child == 0) {
-    // What peers would take for a sign of the parent's life is closed.
+    // Descriptors whose open state peers take for the parent's life are closed.
     if (fcntl(number, F_GETFD) != -1) _exit(1);
     uint64_t other = 0;
     const Status added = ServiceThread::get().add({}, EPOLLIN, {}, &other);
     if (added.code() != KEEL_FORKED) _exit(2);
-    ServiceThread::get().remove(id);  // neither waits nor closes what is another's by now
+    ServiceThread::get().remove(id);  // neither waits, nor closes a reused descriptor
     _exit(0);
   }
   int status = 0;
@@ -223,7 +223,7 @@ TEST(ServiceThreadTest, AForkedChildHasNone) {
   ServiceThread::get().remove(id);
 }
 
-// Exits while the thread has work to do, and with a callback that uses what is static.
+// Exits while the thread has work, with a callback that uses static objects.
 int exit_worker(const std::vector<std::string>&) {
   static std::vector<int> statics(100, 1);
   FileDescriptor event = make_event();

@@ -20,10 +20,10 @@ namespace keel {
 
 namespace {
 
-// Whoever connects asks at once.
+// Limit for a new connection to send its request.
 constexpr int64_t kPatienceNs = 5'000'000'000;
 
-// The id of |fd|; a failure when it may shrink.
+// Returns the id of |fd|; a failure when the file may shrink.
 Status check_object(int fd, ObjectId* out_id) {
   struct stat info = {};
   if (fstat(fd, &info) != 0) return system_failure(errno, "fstat");
@@ -113,8 +113,8 @@ void ShareServer::on_peer(FileDescriptor socket, const Peer& peer) {
   const Status added = ServiceThread::get().add(
       std::move(socket), EPOLLIN,
       [this, number, peer](uint64_t id, uint32_t events) {
-        // One question a connection. Silence is none, but where the socket was said to be readable
-        // and is not: what has been asked may still come.
+        // One request per connection. A silent connection closes at the deadline, but a spurious
+        // wake-up without data does not count as silence: the request may still arrive.
         const Next next = events == 0 ? Next::kClose : on_request(number, peer);
         if (next == Next::kHold) ServiceThread::get().set_deadline(id, std::nullopt);
         if (next == Next::kClose) ServiceThread::get().remove(id);
@@ -140,7 +140,7 @@ ShareServer::Next ShareServer::on_request(int socket, const Peer& peer) {
 Status ShareServer::answer(ByteView request, int socket, const Peer& peer) {
   ObjectId id;
   KEEL_RETURN_IF_ERROR(parse_request(request, &id));
-  std::lock_guard lock(mutex_);  // so that it is not closed, and its number another file's
+  std::lock_guard lock(mutex_);  // keeps |fd| from being closed and its number reused
   int fd = -1;
   KEEL_RETURN_IF_ERROR(find_locked(id, &fd));
   const std::array<int, 1> descriptors = {fd};
@@ -159,7 +159,7 @@ Status fetch_object(const ProcessToken& owner, const ObjectId& id, const Deadlin
     return failure(KEEL_RANK_FAILED, "{}it has ended: {}", what, connected.text());
   }
   KEEL_RETURN_IF_ERROR(connected.with_prefix(what));
-  // Whoever refuses to listen may still say why.
+  // A server that refuses the request may still have sent the reason.
   const Status asked = send_packet(socket.get(), write_request(id), {});
   if (asked.failed() && asked.code() != KEEL_ABORTED) return asked.with_prefix(what);
   const std::string from = fmt::format("{}process {}: ", what, peer.pid);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that this process lets others of its user map.
+// Memory handle server: passes descriptors of this process's shared memory to processes of the same
+// user.
 #ifndef KEEL_COLLECTIVES_BOOTSTRAP_SHARE_SERVER_H_
 #define KEEL_COLLECTIVES_BOOTSTRAP_SHARE_SERVER_H_
 
@@ -17,32 +18,33 @@
 
 namespace keel {
 
-// Hands out descriptors of what was published, from the service thread, to processes of the
-// same user that ask by the id: fetch_object(); and holds connections for Lifelines. It listens at
-// a name made of the token, from the first publish() or listen() until the process ends, or execs.
-// One a process, never destroyed. Thread-safe.
+// Answers fetch_object() of other processes of the same user: sends a descriptor of the published
+// object with the requested id, from the service thread. Also holds connections for Lifelines.
+// Listens at a name derived from the token, from the first publish() or listen() until the process
+// ends or execs. Process-wide singleton, never destroyed. Thread-safe.
 class ShareServer {
  public:
   static ShareServer& get();
   ShareServer(const ShareServer&) = delete;
   ShareServer& operator=(const ShareServer&) = delete;
 
-  // What others call this process.
+  // Identifies this process to other processes.
   const ProcessToken& token() const { return token_; }
 
-  // Others can connect once this has returned. KEEL_UNAVAILABLE when this process may open no more
-  // files; KEEL_OUT_OF_MEMORY without a thread; KEEL_FORKED.
+  // After the return other processes can connect. KEEL_UNAVAILABLE when out of file descriptors;
+  // KEEL_OUT_OF_MEMORY without a thread; KEEL_FORKED.
   Status listen();
-  // |fd|: a memfd that is sealed against shrinking (F_SEAL_SHRINK), since whoever maps it
-  // would otherwise die of SIGBUS when its owner cut it; KEEL_FAILED_PRECONDITION else. An
-  // object published twice must be withdrawn twice. KEEL_FORKED.
+  // |fd|: a memfd sealed against shrinking (F_SEAL_SHRINK), else KEEL_FAILED_PRECONDITION: a
+  // process that maps the memfd would die of SIGBUS if the owner truncated the file. An object
+  // published twice must be withdrawn twice. KEEL_FORKED.
   Status publish(FileDescriptor fd, ObjectId* out_id);
-  // Closes the descriptor with the last withdrawal; those who have fetched the object keep
-  // it. An id that is unknown is fine.
+  // The last withdrawal closes the descriptor; processes that fetched the object keep theirs.
+  // Ignores an unknown |id|.
   void withdraw(const ObjectId& id);
   bool has(const ObjectId& id);
-  // What this process published as |id|, without asking itself; a descriptor of the caller's own.
-  // KEEL_NOT_FOUND; KEEL_UNAVAILABLE when it may open no more files.
+  // Returns a new descriptor, owned by the caller, of an object that this process published as
+  // |id|, without a connection to itself. KEEL_NOT_FOUND; KEEL_UNAVAILABLE when out of file
+  // descriptors.
   Status open(const ObjectId& id, FileDescriptor* out_fd);
 
  private:
@@ -54,7 +56,7 @@ class ShareServer {
   ShareServer();
   Status listen_locked();
   void on_peer(FileDescriptor socket, const Peer& peer);
-  // The state of a connection after its question.
+  // State of a connection after its request.
   enum class Next { kWait, kHold, kClose };
   Next on_request(int socket, const Peer& peer);
   Status answer(ByteView request, int socket, const Peer& peer);
@@ -67,17 +69,16 @@ class ShareServer {
   std::map<ObjectId, Object> objects_;
 };
 
-// What |owner| published as |id|; a descriptor of the caller's own. A process that is stopped
-// never answers: |is_given_up| is asked every 20 ms, and KEEL_ABORTED then. KEEL_RANK_FAILED when
-// the owner has ended; KEEL_UNAVAILABLE when it or this process may open no more files;
-// KEEL_NOT_FOUND;
-// KEEL_PERMISSION_DENIED when it is another user's; KEEL_TIMED_OUT; KEEL_FAILED_PRECONDITION
-// when what came is another object, or one that may shrink; KEEL_DATA_LOSS when the answer is
-// none. Thread-safe.
+// Fetches the object that |owner| published as |id|; the caller owns the descriptor. A stopped
+// process never answers: |is_given_up| is polled every 20 ms and ends the wait with KEEL_ABORTED.
+// KEEL_RANK_FAILED when the owner has ended; KEEL_UNAVAILABLE when the owner or out of file
+// descriptors; KEEL_NOT_FOUND; KEEL_PERMISSION_DENIED when the owner belongs to another user;
+// KEEL_TIMED_OUT; KEEL_FAILED_PRECONDITION when the received object has another id or may shrink;
+// KEEL_DATA_LOSS for a malformed answer. Thread-safe.
 Status fetch_object(const ProcessToken& owner, const ObjectId& id, const Deadline& deadline,
                     const std::function<bool()>& is_given_up, FileDescriptor* out_fd);
 
-// The abstract name at which the process |token| listens.
+// Returns the abstract socket name at which the process |token| listens.
 std::string share_name(const ProcessToken& token);
 
 }  // namespace keel

@@ -54,7 +54,7 @@ ProcessToken random_token() {
   return token;
 }
 
-// "token device inode", as workers print it.
+// Parses "token device inode", as workers print it.
 struct Shared {
   ProcessToken token;
   ObjectId id;
@@ -70,7 +70,7 @@ Shared shared_of(const std::string& line) {
   return shared;
 }
 
-// The lowest number that no open file has.
+// Returns the lowest free descriptor number.
 int next_descriptor() {
   return FileDescriptor(open("/dev/null", O_RDONLY | O_CLOEXEC)).get();
 }
@@ -84,7 +84,7 @@ void limit_descriptors(rlim_t limit) {
 
 // ---- workers ----
 
-// Shares an object that begins with "hello".
+// Publishes an object that begins with "hello".
 Shared share_hello() {
   FileDescriptor object = make_sealed_object();
   EXPECT_EQ(pwrite(object.get(), "hello", 5, 0), 5);
@@ -104,7 +104,7 @@ int share_worker(const std::vector<std::string>&) {
   return 0;
 }
 
-// At the limit of its descriptors until it hears a line.
+// Stays at its descriptor limit until it reads a line.
 int full_worker(const std::vector<std::string>&) {
   const Shared shared = share_hello();
   rlimit before = {};
@@ -118,8 +118,8 @@ int full_worker(const std::vector<std::string>&) {
   return 0;
 }
 
-// Wants the object of another process: with room for its descriptors; for its socket, but no
-// more; for nothing; and for just what is needed.
+// Fetches another process's object with room for: all descriptors; only the socket; none; and
+// exactly the descriptors needed.
 int fetch_worker(const std::vector<std::string>& arguments) {
   const Shared shared = shared_of(arguments[0]);
   const auto try_it = [&] {
@@ -127,8 +127,8 @@ int fetch_worker(const std::vector<std::string>& arguments) {
     const Status status = fetch(shared.token, shared.id, &fd);
     say(fmt::format("{} {}", status_name(status.code()), status.text()));
   };
-  // This first one is also for the undefined-behaviour sanitizer, which looks at each type once
-  // and needs a pipe for that.
+  // The first attempt also serves the undefined-behaviour sanitizer, which checks each type once
+  // and needs a pipe to do so.
   try_it();
   const int next = next_descriptor();
   for (int room : {1, 0, 2}) {
@@ -151,7 +151,7 @@ TEST(ShareServerTest, AnotherProcessesObject) {
   std::array<char, 5> found{};
   EXPECT_EQ(pread(fd.get(), found.data(), found.size(), 0), 5);
   EXPECT_EQ(std::string(found.data(), found.size()), "hello");
-  // What was fetched stays when its owner goes; the name does not.
+  // A fetched object outlives its owner; the name does not.
   owner.write_line("");
   EXPECT_EQ(owner.wait(), 0);
   EXPECT_EQ(pread(fd.get(), found.data(), found.size(), 0), 5);
@@ -228,10 +228,10 @@ TEST(ShareServerTest, StrangersHarmNothing) {
     EXPECT_TRUE(answer.code() == KEEL_DATA_LOSS || answer.code() == KEEL_UNSUPPORTED)
         << answer.text();
   }
-  stranger(name);  // gone without a word
+  stranger(name);  // closes without a request
   FileDescriptor fd;
   EXPECT_TRUE(fetch(shared.token, shared.id, &fd).ok());
-  // Descriptors that nobody asked for are closed again.
+  // Unrequested descriptors are closed again.
   const int before = next_descriptor();
   for (int time = 0; time < 10; ++time) {
     const FileDescriptor socket = stranger(name);
@@ -244,8 +244,7 @@ TEST(ShareServerTest, StrangersHarmNothing) {
   ShareServer::get().withdraw(shared.id);
 }
 
-// A server of its own making at |token|'s name: |answer| is called with the connection once
-// the request has been read.
+// A fake server at |token|'s name: calls |answer| with the connection after reading the request.
 class Liar {
  public:
   Liar(const ProcessToken& token, std::function<void(int socket)> answer) {
@@ -269,7 +268,7 @@ class Liar {
   std::thread thread_;
 };
 
-// What fetching |id| from such a server gives.
+// Returns the result of fetching |id| from such a server.
 Status fetch_from_liar(const ObjectId& id, const std::function<void(int socket)>& answer,
                        int64_t timeout_ns = kPatienceNs) {
   const ProcessToken token = random_token();
@@ -317,7 +316,7 @@ TEST(ShareServerTest, AnswersThatAreNone) {
         << status.text();
   }
   EXPECT_EQ(fetch_from_liar(id_of(wanted), [](int) {}).code(), KEEL_RANK_FAILED);
-  // Silence, until the deadline: the liar waits for its peer to go.
+  // Silence until the deadline: the fake server waits for its peer to close.
   const Status silent = fetch_from_liar(
       id_of(wanted),
       [](int socket) {
@@ -358,8 +357,8 @@ TEST(ShareServerTest, OneWhoMayOpenNoMoreFilesIsTold) {
   ShareServer::get().withdraw(shared.id);
 }
 
-// What a user who is not root gets: 0 if it does not believe the server, and the server, asked
-// all the same, does not answer what was asked, but says who it is for.
+// Fetches as an unprivileged user; returns 0 if the client distrusts the server, and the server,
+// asked anyway, refuses and names this user.
 int ask_as_nobody(const std::vector<std::string>& arguments) {
   const std::string& name = arguments[0];
   if (!become_nobody()) return 99;

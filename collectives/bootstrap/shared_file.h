@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared memory that has no name.
+// Anonymous shared memory (memfd).
 #ifndef KEEL_COLLECTIVES_BOOTSTRAP_SHARED_FILE_H_
 #define KEEL_COLLECTIVES_BOOTSTRAP_SHARED_FILE_H_
 
@@ -10,12 +10,13 @@
 
 namespace keel {
 
-// Whether this process may make a file that long (ulimit -f). Past the limit it is not an error
-// but a signal, which kills.
+// Whether this process may create a file of |bytes| (ulimit -f). Exceeding the limit raises a
+// signal (SIGXFSZ) that kills the process, instead of an error.
 bool may_have_file(uint64_t bytes);
 
-// |bytes| of zeroes, sealed against another size, for others to map. |name|: as /proc shows it.
-// KEEL_UNAVAILABLE when no more files may be opened; KEEL_OUT_OF_MEMORY.
+// Creates a zero-filled memfd of |bytes|, sealed against any change of size, for other processes to
+// map. |name|: as shown in /proc. KEEL_UNAVAILABLE when out of file descriptors;
+// KEEL_OUT_OF_MEMORY.
 Status create_shared_file(const char* name, uint64_t bytes, FileDescriptor* out_file);
 
 }  // namespace keel

@@ -21,7 +21,7 @@ Status system_failure(int error, std::string_view what) {
   const char* text = strerror_r(error, buffer.data(), buffer.size());
   switch (error) {
     case ENFILE:
-    case ETOOMANYREFS:  // descriptors under way in sockets
+    case ETOOMANYREFS:  // descriptors in flight in sockets
       return failure(KEEL_UNAVAILABLE, "{}: {}", what, text);
     case ENOMEM:
     case ENOBUFS:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Failures of system calls.
+// Status of failed system calls.
 #ifndef KEEL_COLLECTIVES_BOOTSTRAP_SYSTEM_FAILURE_H_
 #define KEEL_COLLECTIVES_BOOTSTRAP_SYSTEM_FAILURE_H_
 
@@ -9,8 +9,8 @@
 
 namespace keel {
 
-// |what| failed with the errno |error|. KEEL_UNAVAILABLE, with the limit, when there are too
-// many open files; KEEL_OUT_OF_MEMORY; KEEL_PERMISSION_DENIED; else KEEL_INTERNAL.
+// Returns the failure of |what| with errno |error|. KEEL_UNAVAILABLE, with the limit, for too many
+// open files; KEEL_OUT_OF_MEMORY; KEEL_PERMISSION_DENIED; else KEEL_INTERNAL.
 Status system_failure(int error, std::string_view what);
 
 }  // namespace keel

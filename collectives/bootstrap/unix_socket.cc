@@ -33,13 +33,13 @@ Status make_address(const std::string& name, Address* out_address) {
                    sizeof(out_address->value.sun_path) - 1, name.size());
   }
   out_address->value.sun_family = AF_UNIX;
-  // The zero in front makes it abstract.
+  // The leading zero byte selects the abstract namespace.
   std::memcpy(out_address->value.sun_path + 1, name.data(), name.size());
   out_address->size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   return {};
 }
 
-// errno of a connection to |address|; 0 once there is one.
+// Returns the errno of connecting to |address|; 0 on success.
 int try_to_connect(int socket, const Address& address) {
   while (connect(socket, reinterpret_cast<const sockaddr*>(&address.value), address.size) != 0) {
     if (errno != EINTR) return errno;
@@ -57,7 +57,7 @@ Status socket_in_use(const std::string& name, const Address& address) {
   return failure(KEEL_ALREADY_EXISTS, "some process listens at '{}' already", name);
 }
 
-// Owns the descriptors in |message|; the result tells whether some were left out.
+// Takes ownership of the descriptors in |message|; returns whether the kernel left some out.
 bool take_descriptors(msghdr& message, std::vector<FileDescriptor>& descriptors) {
   for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr;
        part = CMSG_NXTHDR(&message, part)) {
@@ -125,7 +125,7 @@ Status connect_to(const std::string& name, Absence absence, const Deadline& dead
     if (is_absent && absence == Absence::kFails) {
       return failure(KEEL_NOT_FOUND, "no process listens at '{}'", name);
     }
-    if (!is_absent && error != EAGAIN) {  // EAGAIN: its queue of connections is full
+    if (!is_absent && error != EAGAIN) {  // EAGAIN: the listen queue is full
       return system_failure(error, fmt::format("connect to '{}'", name));
     }
     const int64_t left = deadline.remaining_ns();
@@ -171,7 +171,7 @@ Status send_packet(int socket, std::span<const uint8_t> bytes, std::span<const i
 
 Status receive_packet(int socket, Packet* out_packet) {
   std::array<uint8_t, kMaxPacket> bytes;
-  // Room for more than is allowed: what a peer sends too much of is seen, and closed.
+  // Room for one more than allowed: excess descriptors are noticed and closed.
   alignas(cmsghdr) std::array<uint8_t, CMSG_SPACE((kMaxPacketDescriptors + 1) * sizeof(int))>
       control;
   iovec part = {bytes.data(), bytes.size()};
@@ -189,10 +189,10 @@ Status receive_packet(int socket, Packet* out_packet) {
     return got;
   };
   ssize_t got = take();
-  // The last words of a peer that seems to have gone may lie behind that. One that closes without
-  // having read all leaves a reset in front of them. And the kernel looks for a packet before it
-  // looks whether the peer has closed (__unix_dgram_recvmsg): one that sends and closes in between,
-  // 1 of 30,000 on two cores, seems to have closed only.
+  // A peer's last packet may follow the first sign of its end. A peer that closes with unread data
+  // leaves a reset in front of its packet. And the kernel checks for a packet before it checks for
+  // a close (__unix_dgram_recvmsg): a peer that sends and closes in between, 1 in 30,000 on two
+  // cores, looks closed without a packet. So read once more.
   const bool seems_gone = got == 0 || (got < 0 && errno == ECONNRESET);
   if (seems_gone) got = take();
   if (got < 0) {
@@ -205,7 +205,7 @@ Status receive_packet(int socket, Packet* out_packet) {
   if (packet.descriptors.size() > kMaxPacketDescriptors) {
     return failure(KEEL_DATA_LOSS, "a packet has more than {} descriptors", kMaxPacketDescriptors);
   }
-  // There was room in |control|, so it is the process's limit.
+  // |control| had room, so the process's limit was reached.
   if (some_left_out) return system_failure(EMFILE, "receiving a descriptor");
   if ((message.msg_flags & MSG_TRUNC) != 0) {
     return failure(KEEL_DATA_LOSS, "a packet has more than {} bytes", kMaxPacket);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packets, with descriptors, between the processes of one user on one host.
+// Packets, with descriptors, between processes of one user on one host.
 #ifndef KEEL_COLLECTIVES_BOOTSTRAP_UNIX_SOCKET_H_
 #define KEEL_COLLECTIVES_BOOTSTRAP_UNIX_SOCKET_H_
 
@@ -14,13 +14,13 @@
 
 namespace keel {
 
-// Sockets here are SOCK_SEQPACKET, so that a message comes whole or not at all, in Linux's
-// abstract namespace, so that a name goes with the process that has it and no file is left.
-// Processes of different network namespaces do not see each other's names.
+// All sockets are SOCK_SEQPACKET (a message arrives whole or not at all) in Linux's abstract
+// namespace (a name disappears with its process and leaves no file). Processes in different network
+// namespaces do not see each other's names.
 
-// Bytes of the largest packet.
+// Largest packet, in bytes.
 inline constexpr size_t kMaxPacket = 1024;
-// Descriptors in one packet.
+// Most descriptors in one packet.
 inline constexpr size_t kMaxPacketDescriptors = 4;
 
 struct Packet {
@@ -28,37 +28,37 @@ struct Packet {
   std::vector<FileDescriptor> descriptors;
 };
 
-// Who has the other end, as the kernel knows it. 0 for the |pid| of a process in another pid
-// namespace that cannot be seen from here.
+// The process at the other end, according to the kernel. |pid| is 0 for a process in a pid
+// namespace that is not visible from this process.
 struct Peer {
   int64_t pid = 0;
   uint32_t uid = 0;
 };
 Status peer_of(int socket, Peer* out_peer);
 
-// A socket that listens at |name|, up to 107 bytes. KEEL_ALREADY_EXISTS, with the process that
-// has it, when the name is in use.
+// Creates a socket that listens at |name|, up to 107 bytes. KEEL_ALREADY_EXISTS, naming the owning
+// process, when |name| is in use.
 Status listen_at(const std::string& name, FileDescriptor* out_socket);
 
-// What to do about a name at which nobody listens.
+// Behavior at a name without a listener: fail, or wait for a listener.
 enum class Absence { kFails, kIsWaitedFor };
-// Connects to the process that listens at |name|. KEEL_NOT_FOUND when none does; KEEL_TIMED_OUT;
-// KEEL_PERMISSION_DENIED when it is a process of another user, who may have taken the name;
-// KEEL_UNAVAILABLE when this process may open no more files.
+// Connects to the process that listens at |name|. KEEL_NOT_FOUND without a listener;
+// KEEL_TIMED_OUT; KEEL_PERMISSION_DENIED when a process of another user listens, which may have
+// taken the name; KEEL_UNAVAILABLE when out of file descriptors.
 Status connect_to(const std::string& name, Absence absence, const Deadline& deadline,
                   FileDescriptor* out_socket, Peer* out_peer);
 
-// Does not block: the queue of a socket that is read has room for the few packets of ours.
-// KEEL_ABORTED when the peer has gone. The descriptors stay the caller's.
+// Never blocks: the queue of a socket whose peer reads has room for the few packets sent here.
+// KEEL_ABORTED when the peer has closed or does not read. The caller keeps the descriptors.
 Status send_packet(int socket, std::span<const uint8_t> bytes, std::span<const int> descriptors);
 
-// Takes the packet that has come, if any: KEEL_NOT_READY when there is none. KEEL_ABORTED when
-// the peer has gone; KEEL_UNAVAILABLE when this process may not open the descriptors that came;
-// KEEL_DATA_LOSS for a packet that is too long or has too many descriptors.
+// Receives a pending packet without blocking: KEEL_NOT_READY when none is pending. KEEL_ABORTED
+// when the peer has closed; KEEL_UNAVAILABLE when this process may not open the received
+// descriptors; KEEL_DATA_LOSS for a packet that is too long or has too many descriptors.
 Status receive_packet(int socket, Packet* out_packet);
-// Whether there is something, or its end, to be read by |deadline|.
+// Whether data or the end of the connection can be read before |deadline|.
 bool wait_until_readable(int socket, const Deadline& deadline);
-// Takes the next packet, and waits for it: KEEL_TIMED_OUT.
+// Waits for the next packet and receives it: KEEL_TIMED_OUT at |deadline|.
 Status receive_packet(int socket, const Deadline& deadline, Packet* out_packet);
 
 }  // namespace keel

@@ -8,7 +8,7 @@
 #include <array>
 #include <cerrno>
 
-// How often the next calls of recvmsg see an end, or a reset, that lies before what was sent.
+// How many of the next recvmsg calls report an end, or a reset, ahead of the sent packet.
 namespace {
 
 int g_ends = 0;
@@ -67,7 +67,7 @@ TEST_F(UnixSocketTest, LastWordsAreHeardBehindAnEndOrAReset) {
 
 TEST_F(UnixSocketTest, WhoeverHasGoneIsNotWaitedFor) {
   EXPECT_EQ(receive(), KEEL_NOT_READY);
-  // Nothing is no packet of ours.
+  // An empty packet counts as the end of the connection.
   ASSERT_EQ(send(theirs_.get(), "", 0, 0), 0);
   EXPECT_EQ(receive(), KEEL_ABORTED);
   theirs_ = FileDescriptor();

@@ -15,7 +15,7 @@ namespace keel::testing {
 
 namespace {
 
-constexpr uint32_t kLanes = 3;  // communicators, and streams
+constexpr uint32_t kLanes = 3;  // number of communicators and of streams
 constexpr int64_t kDefault = KEEL_TIMEOUT_DEFAULT;
 
 struct Lane {
@@ -36,7 +36,7 @@ std::array<uint32_t, kLanes> shuffled(Random& random) {
   return order;
 }
 
-// Ranks of one communicator draw the same, those of the other part something else.
+// Ranks of one communicator draw the same case; the two halves of the split draw different ones.
 Case draw_case(uint32_t seed, const Lane& lane, uint32_t lane_index, uint32_t round) {
   Random random((uint64_t{seed} * 1000 + round) * kLanes + lane_index);
   Case scenario;
@@ -58,7 +58,7 @@ std::string make_lanes(keel_device device, keel_comm world, std::array<Lane, kLa
   options.chunk_bytes = 4096;
   lanes[0].comm = world;
   if (keel_comm_duplicate(world, &options, &lanes[1].comm) != KEEL_OK) return keel_last_error();
-  // The other way round, so that a rank has another number there.
+  // Reverses the order, so that a rank's number in the split differs.
   const auto color = static_cast<int32_t>(rank % 2);
   const auto key = -static_cast<int32_t>(rank);
   if (keel_comm_split(world, color, key, &options, &lanes[2].comm) != KEEL_OK) {
@@ -70,7 +70,7 @@ std::string make_lanes(keel_device device, keel_comm world, std::array<Lane, kLa
       return keel_last_error();
     }
   }
-  const uint32_t after = (ranks - 1 - rank) / 2;  // ranks of this parity that are higher
+  const uint32_t after = (ranks - 1 - rank) / 2;  // higher ranks of the same parity
   if (lanes[1].rank != rank || lanes[1].world != ranks || lanes[2].rank != after) {
     return fmt::format("rank {}: {} of {} in the duplicate, {} of {} in the part", rank,
                        lanes[1].rank, lanes[1].world, lanes[2].rank, lanes[2].world);
@@ -100,7 +100,7 @@ std::string run_interleaving(keel_device device, keel_comm world, uint32_t seed,
   std::vector<Running> running;
   for (uint32_t round = 0; problem.empty() && round < operations / kLanes; ++round) {
     const auto order = shuffled(own);
-    // Operations of one round must not wait for each other: they are on different streams.
+    // Operations of one round must not wait for each other, so each uses a different stream.
     const auto streams = shuffled(own);
     for (const uint32_t index : order) {
       const Lane& lane = lanes[index];
@@ -116,7 +116,7 @@ std::string run_interleaving(keel_device device, keel_comm world, uint32_t seed,
     if (problem.empty() && own.below(6) == 0) problem = settle(lanes, running);
   }
   if (problem.empty()) problem = settle(lanes, running);
-  // What still runs writes to memory of |running|.
+  // Running operations still write to the memory of |running|.
   for (const Lane& lane : lanes) {
     if (!problem.empty()) keel_comm_abort(lane.comm);
   }

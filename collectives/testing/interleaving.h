@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operations of several communicators on several streams, in an order that each rank draws.
+// Operations of several communicators on several streams, in a random order per rank.
 #ifndef KEEL_COLLECTIVES_TESTING_INTERLEAVING_H_
 #define KEEL_COLLECTIVES_TESTING_INTERLEAVING_H_
 
@@ -10,10 +10,10 @@
 
 namespace keel::testing {
 
-// |world|, a duplicate of it, and its parts by parity; three streams. Rounds of one operation
-// on each of the three communicators: the operations are the same on all ranks, their order
-// within the round and the streams are the rank's own. All are checked. Every rank calls it,
-// each from a thread of its own, with the same |seed|. What went wrong, or nothing.
+// Uses |world|, its duplicate and its split by rank parity, on three streams. Each round runs one
+// operation on each of the three communicators: all ranks run the same operations, but draw the
+// order within the round and the streams independently. Checks all results. Each rank calls on its
+// own thread with the same |seed|. Returns the failure, or an empty text.
 std::string run_interleaving(keel_device device, keel_comm world, uint32_t seed,
                              uint32_t operations);
 

@@ -18,13 +18,13 @@ namespace keel::testing {
 
 namespace {
 
-// Odd ones: fewer elements than ranks, more than a cache line of each type, and one element more
-// than two windows of 4 KiB.
+// Odd counts: fewer elements than ranks, more than a cache line of each type, and one element more
+// than two chunks of 4 KiB.
 std::array<uint64_t, 3> counts_of(keel_dtype dtype) {
   return {1, 67, 8192 / kit::dtype_size(dtype) + 1};
 }
 
-// One of so many cases is run.
+// Only one of this many cases runs.
 size_t every() {
 #if defined(__SANITIZE_THREAD__)
   return 32;
@@ -92,7 +92,7 @@ std::vector<Case> product_cases(const Doing& doing, uint32_t world) {
   }
   const size_t taken_of = every();
   if (taken_of == 1) return cases;
-  // A step that has no divisor in common with the number of cases goes through all of them.
+  // A step coprime to the number of cases visits each case once.
   size_t step = cases.size() * 5 / 13 + 1;
   while (std::gcd(step, cases.size()) != 1) ++step;
   std::vector<Case> taken;
@@ -104,7 +104,7 @@ std::vector<Case> product_cases(const Doing& doing, uint32_t world) {
 
 namespace {
 
-// The cases that are in flight together, in one piece of memory.
+// The cases in flight together, in one allocation.
 class Batch {
  public:
   Batch(keel_device device, keel_comm comm) : device_(device), comm_(comm) {}
@@ -198,7 +198,7 @@ std::string run_product(const Doing& doing, keel_device device, keel_comm comm) 
     if (!problem.empty()) break;
   }
   if (problem.empty()) problem = batch.run();
-  if (!problem.empty()) keel_comm_abort(comm);  // rather than have the others wait
+  if (!problem.empty()) keel_comm_abort(comm);  // so that peers do not wait
   return problem.empty() ? "" : fmt::format("{}: {}", doing.algorithm, problem);
 }
 

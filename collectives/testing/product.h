@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All cases that there are of some values, run by one rank in few waits: for tests of many ranks.
+// The full product of case parameters, run by one rank with few waits: for tests of many ranks.
 #ifndef KEEL_COLLECTIVES_TESTING_PRODUCT_H_
 #define KEEL_COLLECTIVES_TESTING_PRODUCT_H_
 
@@ -13,21 +13,21 @@
 
 namespace keel::testing {
 
-// An algorithm, and the operations that it is for.
+// Algorithm case: an algorithm and the operations it implements.
 struct Doing {
   const char* algorithm;
   std::vector<Operation> operations;
 };
-// All of them. Eager and direct come last: they are what is built in.
+// All algorithms. The built-in ones, eager and direct, come last.
 const std::vector<Doing>& doings();
 
-// Each operation of |doing| in each dtype, by each reduction where it reduces, in place and not,
-// in each of some odd sizes: below and above a cache line, and a window. Where each takes longer it
-// is every 8th of them (the address sanitizer, KEEL_VALIDATE, KEEL_CPU_GUARD) or every 32nd (the
-// thread sanitizer), in an order in which neighbours differ in every value.
+// Each operation of |doing| in each dtype, by each reduction where it reduces, in place and not, in
+// several odd sizes: below and above a cache line, and above a chunk. In slow builds only every 8th
+// case (address sanitizer, KEEL_VALIDATE, KEEL_CPU_GUARD) or every 32nd (thread sanitizer) is
+// returned, in an order in which neighbors differ in every parameter.
 std::vector<Case> product_cases(const Doing& doing, uint32_t world);
 
-// Runs them as rank |rank| of |comm|, many at a time. What went wrong, or nothing.
+// Runs the cases as rank |rank| of |comm|, many in flight. Returns the failure, or an empty text.
 std::string run_product(const Doing& doing, keel_device device, keel_comm comm);
 
 }  // namespace keel::testing

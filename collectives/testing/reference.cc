@@ -19,7 +19,7 @@ bool is_unsigned(keel_dtype dtype) {
   return KEEL_UINT8 <= dtype && dtype <= KEEL_UINT64;
 }
 
-// A number that depends on all three and repeats at no distance that a chunk may have.
+// A pseudorandom number from all three arguments, without a period that a chunk size could match.
 uint64_t noise_word(uint32_t seed, uint32_t rank, uint64_t i) {
   uint64_t x = i * 0x9e3779b97f4a7c15 + rank * 0xbf58476d1ce4e5b9 + seed * 0x94d049bb133111eb;
   return (x ^ (x >> 31)) * 0xd6e8feb86659fd93;
@@ -28,7 +28,7 @@ uint32_t noise(uint32_t seed, uint32_t rank, uint64_t i) {
   return static_cast<uint32_t>(noise_word(seed, rank, i) >> 32);
 }
 
-// The bytes [at, at + size) of what |rank| begins with.
+// Writes bytes [at, at + size) of |rank|'s initial memory.
 void write_noise(uint32_t seed, uint32_t rank, uint64_t at, uint64_t size, char* out) {
   constexpr uint64_t kWord = sizeof(uint64_t);
   while (size != 0) {
@@ -43,8 +43,8 @@ void write_noise(uint32_t seed, uint32_t rank, uint64_t at, uint64_t size, char*
   }
 }
 
-// Small whole numbers, never 0: every sum of eight is exact in float32, whatever its order,
-// and no result leaves the range of float8_e4m3. Of products even smaller ones.
+// Small whole numbers, never 0: every sum of eight is exact in float32 in any order, and no result
+// leaves the range of float8_e4m3. Products use even smaller numbers.
 int input(const Case& scenario, uint32_t rank, uint64_t i) {
   const uint32_t x = noise(scenario.seed, rank, i);
   if (scenario.reduction == KEEL_PROD) {
@@ -67,16 +67,16 @@ uint32_t encode_small(SmallFloat format, double value) {
   const double magnitude = std::fabs(value);
   if (magnitude == 0) return sign;
   const int bias = (1 << (format.exponent_bits - 1)) - 1;
-  // Numbers below the smallest normal one share its exponent.
+  // Subnormal numbers share the exponent of the smallest normal number.
   const int exponent = std::max(std::ilogb(magnitude), 1 - bias);
-  // In units of the last place, ties to even; a carry into the exponent is right as it is.
+  // In units of the last place, ties to even; a carry into the exponent is correct as is.
   const auto units =
       static_cast<uint32_t>(std::nearbyint(std::ldexp(magnitude, format.mantissa_bits - exponent)));
   const auto biased = static_cast<uint32_t>(exponent + bias - 1);
   return sign | ((biased << format.mantissa_bits) + units);
 }
 
-// encode(), of which the small whole numbers that most data are cost a look-up.
+// encode() with a lookup table for small whole numbers, which most data are.
 class Encoder {
  public:
   explicit Encoder(keel_dtype dtype) : dtype_(dtype), element_(kit::dtype_size(dtype)) {
@@ -131,7 +131,7 @@ void encode(keel_dtype dtype, double value, char* out) {
     case KEEL_FLOAT64:
       return store(value, out);
     default: {
-      // The low bytes come first: what is too large wraps.
+      // Little-endian: the low bytes come first, so a value out of range wraps.
       const auto whole = static_cast<int64_t>(value);
       std::memcpy(out, &whole, kit::dtype_size(dtype));
     }
@@ -172,14 +172,15 @@ Reference::Reference(const Case& scenario, uint32_t only)
   run();
 }
 
-// ---- where everything lies ------------------------------------------------------
+// ---- layout of the buffers ------------------------------------------------------
 
 void Reference::make_arrays() {
   const uint32_t world = case_.world;
   const bool is_packed = case_.seed % 3 == 0;
   const bool is_equal =
       case_.operation == Operation::kAllToAll || case_.operation == Operation::kGroupExchange;
-  // From rank |from| to |to|: nothing, some, or more. As much back where both are in place.
+  // Elements from rank |from| to |to|: none, some, or more. In-place cases send equal amounts both
+  // ways.
   const auto amount = [&](uint32_t from, uint32_t to) -> uint64_t {
     if (is_equal) return case_.count;
     const uint32_t pair = case_.in_place ? from * to + from + to : from * 3 + to;
@@ -190,7 +191,7 @@ void Reference::make_arrays() {
     arrays.offsets.resize(world);
     uint64_t end = arrays.packed ? 0 : case_.seed % 2;
     for (uint32_t i = 0; i < world; ++i) {
-      // Else the other way round, with gaps.
+      // Unless packed, in reverse order with gaps.
       const uint32_t entry = arrays.packed ? i : world - 1 - i;
       arrays.offsets[entry] = end;
       end += arrays.counts[entry] + (arrays.packed ? 0 : 1 + entry % 2);
@@ -268,7 +269,7 @@ void Reference::make_buffers() {
   for (uint32_t rank = 0; rank < world; ++rank) {
     const uint64_t send = send_elements(rank) * element_;
     const uint64_t receive = receive_elements(rank) * element_;
-    // Not always where an allocation begins.
+    // Buffers do not always begin at an allocation's alignment.
     const uint64_t margin = 64 + case_.seed % 3 * element_;
     uint64_t send_at = margin;
     uint64_t receive_at = margin + send + margin;
@@ -295,7 +296,7 @@ void Reference::make_buffers() {
         case Operation::kSendRecv:
         case Operation::kPairs:
         case Operation::kGroupExchange:
-          receive_at = margin + send + margin;  // has no such form
+          receive_at = margin + send + margin;  // no in-place form
           break;
         default:
           break;
@@ -322,7 +323,7 @@ void Reference::fill(uint32_t rank) {
   }
 }
 
-// ---- what becomes of it ---------------------------------------------------------
+// ---- results --------------------------------------------------------------------
 
 void Reference::move(uint32_t source, uint64_t from, uint32_t rank, uint64_t to, uint64_t count) {
   if (count == 0) return;
@@ -358,7 +359,7 @@ std::string Reference::reduce(uint64_t from, uint64_t count) const {
     }
     if (case_.reduction == KEEL_AVG) {
       result /= case_.world;
-      // Small floats are divided in float32; integers truncate as they are stored.
+      // Small floats divide in float32; integers truncate when stored.
       if (is_float(case_.dtype) && case_.dtype != KEEL_FLOAT64) result = static_cast<float>(result);
     }
     encoder.write(result, &bytes[i * element_]);
@@ -407,7 +408,7 @@ void Reference::run(uint32_t rank) {
     case Operation::kPairs:
       if ((rank ^ 1) < world) move(rank ^ 1, 0, rank, 0, count);
       break;
-    case Operation::kAllReduce:  // the same for all
+    case Operation::kAllReduce:  // same result on all ranks, done by the caller
     case Operation::kBarrier:
       break;
     default:

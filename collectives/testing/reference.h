@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What collectives do, element by element, in one place: for tests that compare.
+// Reference implementation of collectives, element by element, for tests that compare.
 #ifndef KEEL_COLLECTIVES_TESTING_REFERENCE_H_
 #define KEEL_COLLECTIVES_TESTING_REFERENCE_H_
 
@@ -25,13 +25,13 @@ enum class Operation {
   kGatherV,
   kScatter,
   kScatterV,
-  kSendRecv,       // to the next rank, from the one before
-  kPairs,          // ranks 0 and 1, 2 and 3: one sends, the other receives and sends back
-  kGroupExchange,  // all_to_all of sends and receives in a group, several messages a pair
+  kSendRecv,       // to the next rank, from the previous one
+  kPairs,          // ranks 0 and 1, 2 and 3 ...: ping-pong
+  kGroupExchange,  // all_to_all by grouped send/recv, several messages per pair
   kBarrier,
 };
 inline constexpr uint32_t kOperations = static_cast<uint32_t>(Operation::kBarrier) + 1;
-// Those up to here reduce.
+// Number of reducing operations, which come first in the enum.
 inline constexpr uint32_t kReducingOperations = 4;
 
 struct Case {
@@ -41,45 +41,45 @@ struct Case {
   uint32_t world = 1;
   uint64_t count = 1;
   bool in_place = false;
-  bool staged = false;  // on communicators that reach no device memory
-  uint32_t seed = 0;    // decides the data, the root, the arrays and the alignment
+  bool staged = false;  // on communicators that cannot access device memory
+  uint32_t seed = 0;    // selects data, root, arrays and alignment
 
   bool reduces() const { return static_cast<uint32_t>(operation) < kReducingOperations; }
   uint32_t root() const { return seed % world; }
-  // What rank |rank| multiplies by; whole numbers for integers.
+  // Factor of rank |rank| for KEEL_PREMUL_SUM; a whole number for integers.
   double factor(uint32_t rank) const;
   std::string describe() const;
 };
 
-// Messages between two ranks in one direction, in kGroupExchange: more than the engine has
-// room for on their way.
+// Messages per ordered pair of ranks in kGroupExchange: more than the engine keeps in flight.
 inline constexpr uint32_t kMessages = 3;
 
-// One entry a rank, in elements.
+// Counts and offsets, one entry per rank, in elements.
 struct Arrays {
   std::vector<uint64_t> counts;
   std::vector<uint64_t> offsets;
-  bool packed = false;  // one after the other: offsets may be left out
+  bool packed = false;  // contiguous: offsets may be omitted
   uint64_t extent() const;
 };
 
-// Both buffers of each rank lie in one piece of memory, with some bytes before, between and
-// after them that nobody may write.
+// Expected memory of each rank before and after a case. Both buffers of a rank lie in one
+// allocation, with guard bytes before, between and after them.
 class Reference {
  public:
   static constexpr uint32_t kAllRanks = UINT32_MAX;
-  // |only|: nothing is known of the memory of other ranks, and less is computed.
+  // |only|: compute only this rank's memory, which is cheaper.
   explicit Reference(const Case& scenario, uint32_t only = kAllRanks);
 
   const Case& scenario() const { return case_; }
-  // The memory of |rank| before and after; whoever writes less or more than it should shows.
+  // Memory of |rank| before and after the operation, guard bytes included.
   const std::string& before(uint32_t rank) const { return before_[rank]; }
   const std::string& after(uint32_t rank) const { return after_[rank]; }
-  // Where the buffers begin in it, in bytes; kNone: not read, or not written, on this rank.
+  // Byte offsets of the buffers in that memory; kNone: the rank does not read, or write, the
+  // buffer.
   static constexpr uint64_t kNone = UINT64_MAX;
   uint64_t send_at(uint32_t rank) const { return send_at_[rank]; }
   uint64_t receive_at(uint32_t rank) const { return receive_at_[rank]; }
-  // Of the forms with arrays; all_to_all_v has two of its own per rank.
+  // Arrays of the vector collectives; all_to_all_v has separate arrays per rank.
   const Arrays& send_arrays(uint32_t rank) const { return send_arrays_[rank]; }
   const Arrays& receive_arrays(uint32_t rank) const { return receive_arrays_[rank]; }
 
@@ -92,9 +92,9 @@ class Reference {
   bool knows(uint32_t rank) const { return only_ == kAllRanks || only_ == rank; }
   uint64_t send_elements(uint32_t rank) const;
   uint64_t receive_elements(uint32_t rank) const;
-  // Element |from| of the send buffer of |source| to element |to| of |rank|'s.
+  // Copies element |from| of |source|'s send buffer to element |to| of |rank|'s receive buffer.
   void move(uint32_t source, uint64_t from, uint32_t rank, uint64_t to, uint64_t count);
-  // The reduction of all ranks' elements from |from| on.
+  // Reduces |count| elements of all ranks, starting at |from|.
   std::string reduce(uint64_t from, uint64_t count) const;
   void put(uint32_t rank, uint64_t to, const std::string& bytes);
 
@@ -109,7 +109,8 @@ class Reference {
   std::vector<std::string> after_;
 };
 
-// Whole numbers |value| that |dtype| has, as its bytes; and a float rounded once.
+// Writes |value|, a whole number that |dtype| can represent, or a floating-point number rounded
+// once, to |out|.
 void encode(keel_dtype dtype, double value, char* out);
 
 }  // namespace keel::testing

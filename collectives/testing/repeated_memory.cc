@@ -73,7 +73,7 @@ void RepeatedMemory::fill_wrongly(const Content& content) {
 void RepeatedMemory::fill(const Content& content, uint8_t changed) {
   const uint64_t lead = mapped_ - size_;
   for (uint64_t i = 0; i < Content::kPeriod; ++i) {
-    // Before the first byte lies what would be before it a period later.
+    // The bytes before the first one continue the content backwards by one period.
     repeated_[i] = static_cast<char>(content.at(i + Content::kPeriod - lead) ^ changed);
   }
   for (const Part& part : parts_) {

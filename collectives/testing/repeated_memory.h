@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Buffers larger than a test may have memory for.
+// Buffers larger than the memory available to a test.
 #ifndef KEEL_COLLECTIVES_TESTING_REPEATED_MEMORY_H_
 #define KEEL_COLLECTIVES_TESTING_REPEATED_MEMORY_H_
 
@@ -8,22 +8,23 @@
 
 namespace keel::testing {
 
-// What a byte of a buffer is, from where it lies: the same again each kPeriod bytes, which divides
-// no power of two, so that an offset that has lost its upper bits finds another byte.
+// Content of a buffer: the value of each byte follows from its offset and repeats every kPeriod
+// bytes. kPeriod divides no power of two, so an offset that lost its upper bits selects a different
+// byte.
 struct Content {
   static constexpr uint64_t kPeriod = uint64_t{48} << 20;
 
-  uint64_t shift = 0;  // the first byte is that of |shift| in the buffer of all
-  uint8_t factor = 1;  // what is multiplied, modulo 256
+  uint64_t shift = 0;  // offset of the first byte in the global buffer
+  uint8_t factor = 1;  // multiplies each byte, modulo 256
 
   uint8_t at(uint64_t offset) const;
 };
 
-// |size| bytes of addresses, behind which nothing is mapped. The same 48 MiB of memory lie there
-// over and over, but for 1 MiB on both sides of each of |points|, which has memory of its own:
-// there alone a byte that was never written is seen, and everywhere one that was written wrongly.
-// Of what is read it shows all. What is written has to be of one Content, without intermediate
-// results, since bytes with kPeriod between them are one.
+// An address range of |size| bytes, followed by unmapped memory. The same 48 MiB of memory are
+// mapped repeatedly, except 1 MiB on both sides of each of |points|, which have memory of their
+// own: only there a missing write is detected; a wrong write is detected everywhere. All reads are
+// checked. A writer must write one Content without intermediate results, since bytes kPeriod apart
+// share memory.
 class RepeatedMemory {
  public:
   RepeatedMemory(uint64_t size, const std::vector<uint64_t>& points);
@@ -34,13 +35,13 @@ class RepeatedMemory {
   char* data() const { return data_; }
   uint64_t size() const { return size_; }
   void fill(const Content& content);
-  // So that each byte is another than |content| has.
+  // Fills each byte with a value that differs from |content|.
   void fill_wrongly(const Content& content);
-  // The offset of a byte that is not as |content| has it, or size().
+  // Returns the offset of a byte that differs from |content|, or size().
   uint64_t find_difference(const Content& content) const;
 
  private:
-  // Part of the buffer with memory of its own, and one that stands for the rest.
+  // A part of the buffer with memory of its own, or the part that represents the rest.
   struct Part {
     uint64_t begin;
     uint64_t end;
@@ -51,7 +52,7 @@ class RepeatedMemory {
   const uint64_t size_;
   uint64_t mapped_ = 0;  // whole pages
   char* pages_ = nullptr;
-  char* data_ = nullptr;  // ends where the pages do
+  char* data_ = nullptr;  // ends at the last page's end
   char* repeated_ = nullptr;
   std::vector<Part> parts_;
 };

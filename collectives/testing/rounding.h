@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums whose bits depend on the order in which they are added.
+// Sums whose bits depend on the order of addition.
 #ifndef KEEL_COLLECTIVES_TESTING_ROUNDING_H_
 #define KEEL_COLLECTIVES_TESTING_ROUNDING_H_
 
@@ -10,12 +10,12 @@
 
 namespace keel::testing {
 
-// |count| numbers between 0.5 and 1.5 of either sign, no two sums of which are exact; of float32,
-// float64 or bfloat16.
+// Returns |count| numbers of either sign and magnitude 0.5 to 1.5, in float32, float64 or bfloat16.
+// No sum of two of them is exact.
 std::string inexact(keel_dtype dtype, uint64_t count, uint32_t seed);
 
-// All_reduces of such, run by rank |rank| of |comm|, which compares each result with that of rank
-// 0. What went wrong, or nothing.
+// Runs all_reduces of inexact() data as rank |rank| of |comm| and compares each result with rank
+// 0's. Returns the failure, or an empty text.
 std::string compare_rounded(uint32_t rank, keel_device device, keel_comm comm, keel_stream stream);
 
 }  // namespace keel::testing

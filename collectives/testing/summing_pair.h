@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fixture of tests in which a chip and a processor, ranks of one process, sum up.
+// Test fixture: a chip and a CPU device, two ranks of one process, run all_reduces.
 #ifndef KEEL_COLLECTIVES_TESTING_SUMMING_PAIR_H_
 #define KEEL_COLLECTIVES_TESTING_SUMMING_PAIR_H_
 
@@ -14,11 +14,11 @@
 
 namespace keel::testing {
 
-// How the processor's rank has its buffers.
+// Memory of the CPU rank's buffers.
 enum class HostMemory {
-  kArena,      // of its device
-  kPinned,     // of the chip, and registered with its own device
-  kRegistered  // of its device, and registered with the chip
+  kArena,      // of the CPU device
+  kPinned,     // of the chip, registered with the CPU device
+  kRegistered  // of the CPU device, registered with the chip
 };
 
 class SummingPair : public KeelTest {
@@ -30,9 +30,9 @@ class SummingPair : public KeelTest {
     char* send = nullptr;
     char* receive = nullptr;
   };
-  static constexpr uint64_t kSlack = 64;  // bytes behind each buffer, for those that begin later
+  static constexpr uint64_t kSlack = 64;  // bytes behind each buffer, for calls with an offset
 
-  // The processor is rank |cpu_rank|, of two.
+  // The CPU is rank |cpu_rank| of two.
   void connect(keel_device chip, uint64_t bytes, HostMemory send, HostMemory receive,
                uint32_t cpu_rank = 0, uint64_t chunk_bytes = 0, int64_t timeout_ns = kPatience) {
     auto options = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
@@ -78,7 +78,7 @@ class SummingPair : public KeelTest {
   const Rank& cpu() const { return ranks_[cpu_rank_]; }
   const Rank& chip() const { return ranks_[1 - cpu_rank_]; }
 
-  // Between the host and a buffer of the rank, whose stream is idle.
+  // Copy between the host and a buffer of the rank, whose stream must be idle.
   void upload(const Rank& of, char* to, const std::vector<char>& bytes) {
     if (is_pinned(to)) {
       std::memcpy(to, bytes.data(), bytes.size());
@@ -99,7 +99,7 @@ class SummingPair : public KeelTest {
     return found;
   }
 
-  // What one all_reduce is about; the buffers begin |offset| bytes late.
+  // Parameters of one all_reduce; the buffers begin |offset| bytes late.
   struct Call {
     uint64_t count = 0;
     keel_dtype dtype = KEEL_FLOAT32;
@@ -114,7 +114,7 @@ class SummingPair : public KeelTest {
     return keel_all_reduce(of.comm, of.send + call.offset, result_of(of, call), call.count,
                            call.dtype, call.reduction, of.stream);
   }
-  // Both ranks sum up; what each of them has then.
+  // Runs the all_reduce on both ranks and returns the result of each.
   std::vector<std::vector<char>> results(const Call& call, const std::vector<char> (&values)[2]) {
     for (uint32_t rank = 0; rank < 2; ++rank) {
       upload(ranks_[rank], ranks_[rank].send + call.offset, values[rank]);
@@ -128,7 +128,7 @@ class SummingPair : public KeelTest {
     return found;
   }
 
-  // float32 of all magnitudes, of which no two sums are alike.
+  // Returns float32 values of all magnitudes; no two sums are alike.
   static std::vector<char> floats(uint64_t count, uint32_t seed) {
     std::vector<char> bytes(count * sizeof(float));
     uint32_t state = 2654435761u * (seed + 1);
@@ -146,7 +146,7 @@ class SummingPair : public KeelTest {
     std::memcpy(&value, bytes.data() + index * sizeof(value), sizeof(value));
     return value;
   }
-  // Every bit of both ranks' sums.
+  // Compares every bit of both ranks' sums.
   void check_floats(const Call& call, uint32_t seed) {
     const std::vector<char> values[2] = {floats(call.count, seed), floats(call.count, seed + 1000)};
     std::vector<char> wanted(values[0].size());
@@ -158,7 +158,7 @@ class SummingPair : public KeelTest {
     for (uint32_t rank = 0; rank < 2; ++rank) {
       EXPECT_TRUE(found[rank] == wanted) << "rank " << rank << ", " << call.count << " elements at "
                                          << call.offset << (call.in_place ? ", in place" : "");
-      // What it sends is as it was.
+      // The send buffer is unchanged.
       if (call.in_place) continue;
       EXPECT_TRUE(download(ranks_[rank], ranks_[rank].send + call.offset, values[rank].size()) ==
                   values[rank])
@@ -173,7 +173,8 @@ class SummingPair : public KeelTest {
     const auto told = nlohmann::json::parse(text.c_str(), nullptr, /*allow_exceptions=*/false);
     return told.is_object() ? told["last"] : nlohmann::json();
   }
-  // Who reduced the last operation that went in rounds: "device" or "host", as both ranks say.
+  // Device that reduced the last operation that took rounds, if both ranks agree: "device" or
+  // "host".
   std::string reduced_by() {
     std::string by[2];
     for (uint32_t rank = 0; rank < 2; ++rank) {
@@ -223,7 +224,7 @@ class SummingPair : public KeelTest {
       EXPECT_KEEL_OK(keel_free(chip_, pointer));
       return;
     }
-    // A device that is lost has nothing to take back.
+    // A lost device has no registration to undo.
     if (block.kind == HostMemory::kRegistered) (void)keel_host_unregister(chip_, pointer);
     EXPECT_KEEL_OK(keel_free(block.device, pointer));
   }

@@ -118,7 +118,7 @@ keel_status CaseRun::exchange(keel_comm comm, keel_stream stream) const {
   keel_status status = keel_group_start();
   for (uint32_t message = 0; message < kMessages; ++message) {
     for (uint32_t step = 0; step < scenario.world; ++step) {
-      // Every rank begins with another peer, and some receive before they send.
+      // Every rank begins with a different peer, and some ranks receive before they send.
       const uint32_t peer = (rank_ + step + scenario.seed) % scenario.world;
       const uint64_t offset = message * extent + peer * piece;
       const bool any = scenario.count != 0;
@@ -216,7 +216,7 @@ std::string run_case(const Reference& reference, uint32_t rank, keel_device devi
   return run.check();
 }
 
-// ---- which cases ----------------------------------------------------------------
+// ---- selection of cases ---------------------------------------------------------
 
 uint32_t Random::below(uint32_t limit) {
   state_ = state_ * 6364136223846793005 + 1442695040888963407;
@@ -227,8 +227,8 @@ namespace {
 
 constexpr uint32_t kFactors = 7;
 constexpr uint32_t kReductionFactor = 2;
-using Levels = std::array<uint32_t, kFactors>;  // one of each factor
-using Pair = std::array<uint32_t, 4>;           // two factors, and a level of each
+using Levels = std::array<uint32_t, kFactors>;  // one level per factor
+using Pair = std::array<uint32_t, 4>;           // two factors and their levels
 
 constexpr uint32_t kCounts = 9;
 
@@ -264,7 +264,7 @@ void visit_pairs(const Levels& levels, const Visit& visit) {
 }  // namespace
 
 std::vector<Case> pairwise_cases(const std::vector<uint32_t>& worlds, uint32_t seed) {
-  const uint32_t operations = kOperations - 1;  // a barrier has none of the rest
+  const uint32_t operations = kOperations - 1;  // a barrier has no parameters
   const Levels limits = {operations,
                          KEEL_DTYPE_COUNT - 1,
                          KEEL_REDUCTION_COUNT,
@@ -293,7 +293,7 @@ std::vector<Case> pairwise_cases(const std::vector<uint32_t>& worlds, uint32_t s
       for (uint32_t factor = 0; factor < kFactors; ++factor) {
         levels[factor] = random.below(limits[factor]);
       }
-      // One at least is new.
+      // Each candidate covers at least one new pair.
       auto wanted = missing.begin();
       std::advance(wanted, random.below(static_cast<uint32_t>(missing.size())));
       const auto [a, i, b, j] = *wanted;

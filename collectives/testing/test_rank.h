@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank that runs cases through keel.h, for tests; in whatever thread or process.
+// One rank that runs cases through keel.h, in any thread or process of a test.
 #ifndef KEEL_COLLECTIVES_TESTING_TEST_RANK_H_
 #define KEEL_COLLECTIVES_TESTING_TEST_RANK_H_
 
@@ -14,30 +14,30 @@
 
 namespace keel::testing {
 
-// The devices that ranks are dealt to, round robin: all there are.
+// All available devices; ranks use them round robin.
 std::vector<keel_device> all_devices();
-// The last of them (the simulated one, or Vulkan's) takes part in every world.
+// Every world includes the last device (simulated, or Vulkan's).
 keel_device device_of(const std::vector<keel_device>& available, uint32_t rank, uint32_t world);
 
-// Memory with what a case needs, freed at the end. Functions that return text say what went
-// wrong; nothing, when all is well.
+// Memory for one case, freed at the end. Functions that return text return the failure; empty on
+// success.
 class CaseRun {
  public:
   CaseRun(const Reference& reference, uint32_t rank, keel_device device);
-  // In |memory| of the caller's, who fills it and fetches what becomes of it.
+  // Uses |memory| of the caller, who fills and fetches it.
   CaseRun(const Reference& reference, uint32_t rank, keel_device device, char* memory);
   ~CaseRun();
   CaseRun(CaseRun&& other) noexcept;
   CaseRun(const CaseRun&) = delete;
   CaseRun& operator=(const CaseRun&) = delete;
 
-  // Fills the memory; the same memory each time.
+  // Fills the memory, with the same content each time.
   std::string prepare(keel_stream stream);
   // Enqueues the operation.
   std::string call(keel_comm comm, keel_stream stream);
   // Enqueues a copy of the memory to the host.
   std::string fetch(keel_stream stream);
-  // After the stream was synchronized: compares.
+  // Compares; call after the stream is synchronized.
   std::string check() const { return check(fetched_); }
   std::string check(std::string_view fetched) const;
 
@@ -55,11 +55,11 @@ class CaseRun {
   std::string fetched_;
 };
 
-// All of it, for a rank of its own thread.
+// All steps of CaseRun, for a rank on its own thread.
 std::string run_case(const Reference& reference, uint32_t rank, keel_device device, keel_comm comm,
                      keel_stream stream);
 
-// Numbers that depend on nothing but the seed, on every machine and standard library.
+// Random numbers that depend only on the seed, on every machine and standard library.
 class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed) {}
@@ -69,10 +69,10 @@ class Random {
   uint64_t state_;
 };
 
-// Cases in which any two values of these occur together: operation, dtype, reduction (where it
-// reduces), world, count, place, reach. The first ones bring most that is new. Counts are 0, 1,
-// 3, 1023, 4097, 70001 (divided among the ranks where each has a part of that size), and the
-// largest that travels with a post, one less, and one more.
+// Cases that cover every pair of values of: operation, dtype, reduction (where it reduces), world,
+// count, in-place, staged. The first cases cover the most new pairs. Counts are 0, 1, 3, 1023,
+// 4097, 70001 (divided among the ranks where each has a part of that size), and the largest eager
+// count, one less, and one more.
 std::vector<Case> pairwise_cases(const std::vector<uint32_t>& worlds, uint32_t seed);
 
 }  // namespace keel::testing

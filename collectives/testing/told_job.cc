@@ -68,7 +68,8 @@ class Rank {
     options_.forbid_alias = staged_ ? 1 : 0;
     return keel_comm_init_env(device_, &options_, &comm_);
   }
-  // All meet, however busy the machine is; the deadline is that of what comes after.
+  // Joins without a short deadline, however busy the machine is; |timeout_ns| applies to later
+  // calls.
   keel_status join_with_patience(int64_t timeout_ns) {
     const keel_status status = join(/*timeout_ns=*/0);
     if (status != KEEL_OK || timeout_ns == 0) return status;
@@ -83,8 +84,8 @@ class Rank {
   keel_status broadcast(uint32_t root) {
     return keel_broadcast(comm_, data_, data_, kCount, KEEL_FLOAT32, root, stream_);
   }
-  // Large and small operations, and messages around the ring, of one communicator after the
-  // other, until one fails.
+  // Runs large and small operations, and messages around the ring, on each communicator in turn,
+  // until an operation fails.
   keel_status loop(const std::vector<keel_comm>& comms) {
     uint32_t rank = 0;
     uint32_t world = 0;
@@ -98,27 +99,27 @@ class Rank {
                                 (rank + world - 1) % world, KEEL_FLOAT32, stream_);
       }
       if (status == KEEL_OK && round % 5 != 4) continue;
-      // A call that is refused tells of the failure, and so does the stream.
+      // Both a refused call and the stream report the failure.
       const keel_status waited = keel_stream_synchronize(stream_, KEEL_TIMEOUT_DEFAULT);
       if (waited != KEEL_OK) return waited;
       if (status != KEEL_OK) return keel_comm_async_error(comm);
     }
   }
-  // The second one fails as the first does: there is nobody left to go on with.
+  // The second communicator fails like the first: no peer is left to continue with.
   keel_status loop_twice() {
     keel_comm second = {};
     keel_status status = keel_comm_duplicate(comm_, &options_, &second);
     if (status != KEEL_OK) return status;
     status = loop({comm_, second});
     for (const keel_comm comm : {comm_, second}) {
-      // One of them may be told a little later than the other.
+      // The failure may reach the two communicators at slightly different times.
       if (keel_stream_recover(stream_, KEEL_TIMEOUT_DEFAULT) != KEEL_OK) return KEEL_INTERNAL;
       status = loop({comm});
       if (status != KEEL_RANK_FAILED) return status;
     }
     return status;
   }
-  // A communicator for each operation.
+  // Creates a communicator for each operation.
   keel_status loop_splitting() {
     while (true) {
       keel_comm part = {};
@@ -127,7 +128,7 @@ class Rank {
       status = all_reduce(part, kCount);
       const keel_status waited = keel_stream_synchronize(stream_, KEEL_TIMEOUT_DEFAULT);
       if (status == KEEL_OK) status = waited;
-      // What it is a part of fails too, if a little later.
+      // The parent communicator fails too, possibly a little later.
       if (status != KEEL_OK && status != KEEL_RANK_FAILED) return status;
       keel_stream_recover(stream_, KEEL_TIMEOUT_DEFAULT);
       keel_comm_destroy(part);
@@ -169,7 +170,7 @@ const std::map<std::string, Worker>& workers() {
   return workers;
 }
 
-// ---- those who tell them --------------------------------------------------------
+// ---- test side ------------------------------------------------------------------
 
 std::string new_meeting() {
   static int meetings = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks in processes that do what they are told, line by line, and answer with the status and its
-// text: for tests of what goes wrong between them.
+// Scripted jobs: ranks in worker processes execute commands, one per line, and answer with the
+// status and its text. For tests of failures between ranks.
 #ifndef KEEL_COLLECTIVES_TESTING_TOLD_JOB_H_
 #define KEEL_COLLECTIVES_TESTING_TOLD_JOB_H_
 
@@ -12,23 +12,24 @@
 
 namespace keel::testing {
 
-// Where the ranks' memory is, and how the others reach it.
+// Backend of the ranks, and whether peers can access their memory.
 struct Kind {
   std::string backend = "cpu";
   bool staged = false;
 };
 
-// A place where no other job of this test meets.
+// Returns a rendezvous name that no other job of this test uses.
 std::string new_meeting();
 
-// One rank; it says "ready" once it has a device. |timeout_ms|: of its communicators; 0: 50 s.
+// Starts one rank, which prints "ready" once it has a device. |timeout_ms|: timeout of its
+// communicators; 0: 50 s.
 ChildProcess start(uint32_t rank, uint32_t world, const std::string& meeting, int timeout_ms = 0,
                    const Kind& kind = {});
 
-// What |child| answers to |command|: those of Rank::obey.
+// Sends |command| (see Rank::obey) to |child| and returns the answer.
 std::string ask(ChildProcess& child, const std::string& command);
 
-// Ranks that have met, or that are ready to.
+// Worker ranks that have joined a communicator, or are ready to (|joins| false).
 class Job {
  public:
   explicit Job(uint32_t world, int timeout_ms = 0, const Kind& kind = {},

@@ -11,7 +11,7 @@ void ArenaBook::clear() {
 }
 
 bool ArenaBook::locate(const void* pointer, uint64_t size, Place* out_place) {
-  // An address may belong to another arena once memory was given back.
+  // After a release, an address may belong to another arena.
   const uint64_t releases = device_.memory().releases();
   if (releases != releases_) {
     releases_ = releases;

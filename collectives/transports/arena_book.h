@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which shared memory object a rank's buffers lie in.
+// Cache of IPC handles: maps a rank's buffers to shared memory objects.
 #ifndef KEEL_COLLECTIVES_TRANSPORTS_ARENA_BOOK_H_
 #define KEEL_COLLECTIVES_TRANSPORTS_ARENA_BOOK_H_
 
@@ -13,9 +13,9 @@
 
 namespace keel {
 
-// Asks the device's plugin once for each arena, then knows; publishes the arenas for the
-// ranks of other processes. When the device has given memory back, it starts afresh under
-// a new epoch, and those who have mapped the old arenas let go of them. For one thread.
+// Exports each arena once through the device's plugin, caches the handle and publishes it to the
+// ranks of other processes. When the device has released memory, the cache is cleared and epoch()
+// increases; ranks that see the new epoch drop their mappings of the old arenas. For one thread.
 class ArenaBook {
  public:
   explicit ArenaBook(Device& device) : device_(device) {}
@@ -23,8 +23,8 @@ class ArenaBook {
   ArenaBook(const ArenaBook&) = delete;
   ArenaBook& operator=(const ArenaBook&) = delete;
 
-  // Fills in device, inode and offset for [pointer, pointer + size), the device's own
-  // addresses of one allocation. False where it lies in no object that can be shared.
+  // Fills device, inode and offset of [pointer, pointer + size), addresses of one allocation of
+  // this device. Returns false where the range lies in no shareable object.
   bool locate(const void* pointer, uint64_t size, Place* out_place);
   uint32_t epoch() const { return epoch_; }
 

@@ -13,8 +13,8 @@ namespace keel {
 
 namespace {
 
-// Whether the ends of what lies there can be read by the kernel's calls: memory that is no ordinary
-// one it refuses this process, too.
+// Whether the kernel can read both ends of the range through process_vm_readv: the kernel refuses
+// special memory even to its own process.
 bool is_ordinary(uintptr_t begin, uint64_t bytes) {
   char ends[2];
   const iovec local = {ends, sizeof(ends)};
@@ -66,7 +66,7 @@ bool Attach::lets_read(const void* pointer, uint64_t bytes, uint64_t registratio
 
 bool Attach::can_read_all(ControlSegment& segment, uint64_t sequence) const {
   const ProcessToken& own = (*attendees_)[rank_].process;
-  const ProcessToken* last = nullptr;  // ranks of one process often follow one another
+  const ProcessToken* last = nullptr;  // ranks of one process are often consecutive
   for (uint32_t other = 0; other < attendees_->size(); ++other) {
     const Attendee& attendee = (*attendees_)[other];
     if (attendee.process == own || (last != nullptr && attendee.process == *last)) continue;

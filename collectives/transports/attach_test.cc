@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading other processes, where the kernel lets us: a child of this one always may be.
+// Reads other processes, where the kernel permits; a process may always read its own child.
 #include "collectives/transports/attach.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,8 @@
 namespace keel {
 namespace {
 
-// A copy of this process that does nothing, so that what lies at an address here did there.
+// A forked copy of this process that sleeps: addresses here are valid there with the content at the
+// fork.
 class Sleeper {
  public:
   Sleeper() : pid_(fork()) {

@@ -24,16 +24,16 @@ namespace keel {
 namespace {
 
 constexpr uint64_t kMagic = 0x32676573'6c65656b;  // "keelseg2"
-constexpr uint32_t kSteps = 4;                    // a rank is at most two ahead: see arrive()
+constexpr uint32_t kSteps = 4;                    // a rank is at most two steps ahead: see arrive()
 
-// Before a wait parks. With a core for each rank: as long as parking and being woken may cost, 5 us
-// on a machine of its own and 50 in a virtual one, whose idle cores have to be called back.
-// Without: offers of the core, some 40 us where nobody takes them; each that somebody takes lasts
-// as long as that one's turn.
+// Spin budget before a wait parks. Dedicated: as long as parking and being woken may cost, 5 us on
+// bare metal and 50 us in a virtual machine, whose idle cores must be called back. Oversubscribed:
+// number of sched_yield() calls, some 40 us when no thread takes the core; a call whose core
+// another thread takes lasts as long as that thread's turn.
 constexpr int64_t kSpinNs = 50'000;
 constexpr uint32_t kYields = 200;
 
-// What is asked for ahead of the next operation: that many lines are on their way at once.
+// Most bytes prefetched for the next operation: so many cache lines are in flight at once.
 constexpr uint64_t kMostAhead = 4 << 10;
 
 struct alignas(64) Counter {
@@ -57,12 +57,12 @@ struct ControlSegment::Header {
   char failure_text[440];
   alignas(64) std::atomic<uint32_t> sleepers;
   std::atomic<uint32_t> room_sleepers;
-  std::atomic<uint32_t> absent;  // ranks that have left, or died
-  Counter changes;               // of flags, for those who sleep
+  std::atomic<uint32_t> absent;  // ranks that left or died
+  Counter changes;               // changes of any flag, on which waiters sleep
   Counter room_changes;
   Counter posts[kPosts];
   Counter steps[kSteps];
-  alignas(64) std::atomic<uint64_t> matched;  // of an urgent communicator: operations so far
+  alignas(64) std::atomic<uint64_t> matched;  // urgent communicator: number of matched operations
   alignas(64) Selection selection;
 };
 
@@ -73,14 +73,14 @@ struct alignas(64) ControlSegment::Cell {
   std::atomic<uint32_t> busy;
   std::atomic<uint32_t> mail_changes;
   std::atomic<uint32_t> held;
-  std::atomic<uint64_t> held_count;  // of the fingerprint
+  std::atomic<uint64_t> held_count;  // fingerprint of the held call
   std::atomic<uint64_t> held_kind;
   Standing standing;
 };
 
 namespace {
 
-// Where the parts begin, from the world alone.
+// Offsets of the parts, computed from the world size alone.
 struct Layout {
   uint64_t cells;
   uint64_t posts;
@@ -93,8 +93,8 @@ struct Layout {
 
 }  // namespace
 
-// The parts follow the header; each begins on a page of its own. Pages nobody uses cost
-// nothing: 1,024 ranks have 1 GiB of mail, of which only pairs that talk are ever there.
+// The parts follow the header, each page-aligned. Unused pages take no memory: 1,024 ranks have 256
+// MiB of point-to-point slots, of which only the pages of communicating pairs exist.
 static Layout layout_of(uint64_t header, uint64_t cell, uint64_t world) {
   Layout layout = {};
   layout.cells = align_page(header);
@@ -198,7 +198,7 @@ void ControlSegment::relax(uint32_t turn) const {
     return;
   }
   pause_core();
-  // A rank may share its core with the very thread it waits for, in spite of the count.
+  // Even with a core per rank, this thread may share its core with the thread it waits for.
   if (turn % 256 == 255) sched_yield();
 }
 
@@ -240,7 +240,8 @@ std::atomic<uint32_t>& ControlSegment::post_count(uint64_t sequence) {
 }
 
 bool ControlSegment::has_posted(uint32_t rank, uint64_t sequence) {
-  // One that is ahead has taken the place only after all were done with this operation.
+  // A later sequence also counts: a rank reuses the slot only after all ranks are done with
+  // |sequence|.
   return post(rank, sequence).sequence.load(std::memory_order_seq_cst) > sequence;
 }
 
@@ -250,7 +251,7 @@ bool ControlSegment::is_done(uint32_t rank, uint64_t sequence) {
 
 bool ControlSegment::all_posted(uint64_t sequence) {
   if (crowded_) {
-    // Counts wrap; what is missing never does.
+    // The 32-bit counts wrap; the difference to the target does not.
     const auto target = static_cast<uint32_t>((sequence / kPosts + 1) * world_);
     return static_cast<int32_t>(
                header_->posts[sequence % kPosts].value.load(std::memory_order_seq_cst) - target) >=
@@ -282,10 +283,10 @@ void ControlSegment::publish_post(uint32_t rank, uint64_t sequence) {
   wake_sleepers();
 }
 
-// Whoever sleeps waits for all, so that it is time to look for sleepers when all have posted.
-// Looking takes a fence, which waits until the others' cores have let go of the post's cache line;
-// later on, that happens while their posts are on their way.
-#if defined(__SANITIZE_THREAD__)  // it knows no fences
+// A sleeper waits for all ranks, so looking for sleepers can wait until all have published. The
+// look needs a fence, which stalls until other cores release the descriptor's cache line; a later
+// fence stalls while the peers' descriptors are in transit anyway.
+#if defined(__SANITIZE_THREAD__)  // does not model fences
 static constexpr bool kCanWakeLater = false;
 #else
 static constexpr bool kCanWakeLater = true;
@@ -305,9 +306,10 @@ bool ControlSegment::poll_published(uint32_t rank, uint64_t sequence, uint32_t t
   if constexpr (kCanWakeLater) {
     if (crowded_) return are_there;
     if (are_there && eager_bytes > sizeof(Post::small)) {
-      // All are done with the operation before, whose place the next one's data takes, as many
-      // bytes most likely: the lines leave the readers' caches while this one is computed. 4 KiB
-      // of two ranks take 1.20 us instead of 1.40; 1 KiB gains no more than the noise.
+      // All ranks are done with the operation before, whose eager buffer the next operation reuses,
+      // most likely for as many bytes. Prefetching for write moves the lines out of the readers'
+      // caches while this operation is computed. 4 KiB of two ranks take 1.20 us instead of 1.40;
+      // at 1 KiB the gain is within the noise.
       const uint8_t* const next = eager(rank, sequence + 1);
       const uint64_t bytes = std::min(eager_bytes, kMostAhead);
       for (uint64_t at = 0; at < bytes; at += 64) __builtin_prefetch(next + at, /*rw=*/1);
@@ -322,7 +324,7 @@ void ControlSegment::publish_done(uint32_t rank, uint64_t sequence, bool urgent)
   cell(rank).done.store(sequence + 1,
                         urgent ? std::memory_order_seq_cst : std::memory_order_release);
   if (header_->room_sleepers.load(std::memory_order_seq_cst) == 0) return;
-  // What they wait for changes with the last rank to be done.
+  // The waiters' condition changes only when the last rank is done.
   if (!all_done(sequence + 1)) return;
   header_->room_changes.value.fetch_add(1, std::memory_order_seq_cst);
   wake(header_->room_changes.value);
@@ -401,7 +403,7 @@ void ControlSegment::arrive(uint32_t rank, uint64_t step) {
   if (crowded_) {
     std::atomic<uint32_t>& count = header_->steps[step % kSteps].value;
     const auto target = static_cast<uint32_t>((step / kSteps + 1) * world_);
-    // Steps count from 1, so the first of the places begins with its second turn.
+    // Steps count from 1, so slot 0 starts with its second turn.
     const uint32_t now =
         count.fetch_add(1, std::memory_order_seq_cst) + 1 + (step % kSteps == 0 ? world_ : 0);
     if (now == target && header_->sleepers.load(std::memory_order_seq_cst) != 0) wake(count);
@@ -471,7 +473,7 @@ bool ControlSegment::failed() const {
   return header_->failure_state.load(std::memory_order_seq_cst) != 0;
 }
 
-// As much of it as fits, and its end.
+// Copies as much of the text as fits, NUL-terminated.
 template <size_t kSize>
 static void copy_text(const Status& status, char (&out)[kSize]) {
   const size_t size = std::min(std::strlen(status.text()), kSize - 1);
@@ -487,7 +489,7 @@ void ControlSegment::abort(const Status& status) {
     header_->failure_state.store(2, std::memory_order_seq_cst);
   }
   const auto wake_all = [this](std::atomic<uint32_t>& word, bool is_count) {
-    // A count must stay what it is: whoever is about to sleep looks for a failure first.
+    // A count must keep its value: a waiter about to sleep checks for a failure first.
     if (!is_count) word.fetch_add(1, std::memory_order_seq_cst);
     wake(word);
   };
@@ -507,14 +509,15 @@ void ControlSegment::abort_unmapped(const FileDescriptor& file, const Status& st
     return pread(file.get(), value, sizeof(*value), static_cast<off_t>(offset)) ==
            static_cast<ssize_t>(sizeof(*value));
   };
-  // A lie that came as one is left alone.
+  // If the file is no control segment, or already records a failure, leave it untouched.
   uint64_t magic = 0;
   uint32_t state = 0;
   if (!get(&magic, offsetof(Header, magic)) || magic != kMagic ||
       !get(&state, offsetof(Header, failure_state)) || state != 0) {
     return;
   }
-  // Of two at a time the text may be mixed; it ends where one of them does.
+  // Two processes may write concurrently. Their texts may interleave, but the result is always
+  // NUL-terminated.
   const auto code = static_cast<int32_t>(status.code());
   char text[sizeof(Header::failure_text)] = {};
   copy_text(status, text);
@@ -526,8 +529,7 @@ void ControlSegment::abort_unmapped(const FileDescriptor& file, const Status& st
 Status ControlSegment::failure_status() const {
   uint32_t state = header_->failure_state.load(std::memory_order_acquire);
   if (state == 0) return {};
-  // Whoever writes the text is done in less than a microsecond, unless it lost its core at it, or
-  // was killed.
+  // The writer of the text takes less than a microsecond, unless it was preempted or killed.
   const Deadline patience = Deadline::after(Patience::kSliceNs);
   while (state == 1 && !patience.passed()) {
     sched_yield();
@@ -545,7 +547,7 @@ Status ControlSegment::failure_status() const {
 // ---- ranks that call no more ----------------------------------------------------
 
 void ControlSegment::leave(uint32_t rank, Absence how) {
-  // Of the processes that see a rank die the first one says so.
+  // Several processes may see a rank die; only the first records the absence.
   Absence none = Absence::kNone;
   if (!cell(rank).absence.compare_exchange_strong(none, how, std::memory_order_seq_cst)) return;
   header_->absent.fetch_add(1, std::memory_order_seq_cst);

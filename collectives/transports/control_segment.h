@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shared memory through which the ranks of one host tell each other where their
-// buffers are and how far they have come.
+// Shared memory of a communicator's ranks on one host: operation descriptors, progress counters,
+// point-to-point slots and failures.
 #ifndef KEEL_COLLECTIVES_TRANSPORTS_CONTROL_SEGMENT_H_
 #define KEEL_COLLECTIVES_TRANSPORTS_CONTROL_SEGMENT_H_
 
@@ -22,8 +22,8 @@
 
 namespace keel {
 
-// Where a buffer is. In the process of its owner, |address|; elsewhere |offset| bytes into
-// the shared memory object (device, inode), which the owner hands out.
+// Remote address of a buffer: |address| in the owner's process; in other processes, |offset| bytes
+// into the shared memory object (device, inode), which the owner's ShareServer hands out.
 struct Place {
   uint64_t address = 0;
   uint64_t device = 0;
@@ -31,21 +31,22 @@ struct Place {
   uint64_t offset = 0;
 };
 
-// One rank's call of one operation, written by the rank and read by all others.
+// Operation descriptor: one rank's call of one operation, written by the rank and read by all
+// peers.
 struct alignas(64) Post {
-  static constexpr uint32_t kSendStaged = 1;  // flags
+  static constexpr uint32_t kSendStaged = 1;  // bits of |flags|
   static constexpr uint32_t kReceiveStaged = 2;
   static constexpr uint32_t kInPlace = 4;
-  static constexpr uint32_t kSendAttached = 8;   // |send| is an address, also elsewhere
+  static constexpr uint32_t kSendAttached = 8;   // |send| is an address in every process
   static constexpr uint32_t kWantsAttach = 16;   // |send| could be one: see transports/attach.h
-  static constexpr uint32_t kAttaches = 32;      // the rank reads all others' processes
-  static constexpr uint32_t kSumsOnDevice = 64;  // its side of it: see bridge/device_sum.h
-  // Above it: the number of the rank's call, of which 16 bits are enough to see one that is
-  // missing.
+  static constexpr uint32_t kAttaches = 32;      // the rank reads all peer processes
+  static constexpr uint32_t kSumsOnDevice = 64;  // the rank's side of bridge/device_sum.h
+  // The upper 16 bits of |flags| are the number of the rank's call: enough to detect a missing
+  // call.
   static constexpr uint32_t kCallShift = 16;
 
-  // Number of the operation plus one, once all else here is written. It shares its cache
-  // line with small messages, which therefore cost one transfer between two cores.
+  // Number of the operation plus one; stored last, to publish the descriptor. Shares its cache line
+  // with small messages, so that a small message costs one transfer between two cores.
   std::atomic<uint64_t> sequence;
   Fingerprint fingerprint;
   double factor;  // of KEEL_PREMUL_SUM
@@ -54,77 +55,77 @@ struct alignas(64) Post {
   uint8_t small[24];
   Place send;
   Place receive;
-  Place work;             // scratch that the others read, of algorithms in steps
-  uint64_t largest;       // elements of the largest piece this rank sends or receives
-  uint64_t token;         // where the rank's process has its token: see transports/attach.h
-  uint32_t memory_epoch;  // changes when objects of earlier places may be gone
-  // How fast the rank's device copies to the host and back, in GB/s; 0 is not known. What all
-  // ranks have posted with one operation is what they go by in the next.
+  Place work;             // scratch for multi-step algorithms, read by peers
+  uint64_t largest;       // elements of the largest piece that the rank sends or receives
+  uint64_t token;         // address of the process's token: see transports/attach.h
+  uint32_t memory_epoch;  // increases when objects of earlier addresses may be gone
+  // Bandwidth of the copies from the rank's device to the host and back, in GB/s; 0: unknown. An
+  // operation uses the values that all ranks published with the operation before.
   float leg_out;
   float leg_in;
-  char text[132];  // with a status that is not KEEL_OK
+  char text[132];  // failure text, when |status| is not KEEL_OK
 };
 static_assert(sizeof(Post) == 320);
 
-// One message from one rank to another, outside of collectives.
+// Point-to-point slot: one message from one rank to another, outside of collectives.
 struct alignas(64) Mail {
-  std::atomic<uint64_t> sequence;   // as in Post, counted for each ordered pair of ranks
-  std::atomic<uint64_t> available;  // windows that the sender has staged so far
-  std::atomic<uint64_t> taken;      // and that the receiver has read
-  std::atomic<uint64_t> answered;   // sequence, once the receiver is done with it
+  std::atomic<uint64_t> sequence;   // as in Post, counted per ordered pair of ranks
+  std::atomic<uint64_t> available;  // chunks staged by the sender so far
+  std::atomic<uint64_t> taken;      // chunks read by the receiver so far
+  std::atomic<uint64_t> answered;   // sequence + 1, once the receiver is done
   uint64_t count;
   uint32_t dtype;
   uint32_t flags;
-  int32_t status;         // of the sender, with |sequence|: why its call was refused
-  int32_t answer;         // of the receiver, with |answered|
-  int32_t refusal;        // why the receiver's call was, where the answer is KEEL_RANK_FAILED
-  uint64_t wanted_count;  // what the receiver had expected, if that is why it refuses
+  int32_t status;         // sender's, set with |sequence|: why its call was refused
+  int32_t answer;         // receiver's, set with |answered|
+  int32_t refusal;        // why the receiver's call was refused, if |answer| is KEEL_RANK_FAILED
+  uint64_t wanted_count;  // receiver's count and type, if |answer| is a mismatch
   uint32_t wanted_dtype;
   uint32_t memory_epoch;
   Place send;
 };
 static_assert(sizeof(Mail) == 128);
 
-// The messages that a rank is at, for those who ask why nothing goes on: see standstill.h.
+// Point-to-point progress of one rank, read by the deadlock detection: see standstill.h.
 struct alignas(64) Standing {
-  std::atomic<uint64_t> version;   // odd while the rank writes here, or its tallies
-  std::atomic<uint32_t> messages;  // 0: it is at none
-  // The first of them.
+  std::atomic<uint64_t> version;   // odd while the rank writes here or to its tallies
+  std::atomic<uint32_t> messages;  // messages in progress; 0: none
+  // The first message in progress.
   std::atomic<uint32_t> sends;
   std::atomic<uint32_t> peer;
   std::atomic<uint32_t> dtype;
   std::atomic<uint64_t> count;
 };
 
-// Messages that a rank has begun with one peer, in all.
+// Total number of messages that a rank has begun with one peer.
 struct Tally {
   std::atomic<uint64_t> sends;
   std::atomic<uint64_t> receives;
 };
 
-// A segment lives as long as somebody has it mapped, and has no name: nothing is left
-// behind by a process that is killed. All its ranks are one user's, but what is read from
-// it is checked as if it came from a stranger before anything is touched through it.
+// The segment has no name and lives as long as some process maps it: a killed process leaves
+// nothing behind. All ranks belong to one user; even so, values read from the segment are validated
+// like untrusted input before any memory is accessed through them.
 //
-// Two ways to wait for all ranks, chosen when the segment is made. With a core for each
-// rank everyone has a flag that the others watch: one transfer of a cache line. With more
-// ranks than cores they count up one number, and only the last to come wakes those who
-// sleep: a wake-up costs 2 to 5 us, and with flags there would be one for each pair.
+// Waits for all ranks work in one of two modes, chosen at creation. Dedicated (a core per rank):
+// every rank has a flag, which its peers poll: one cache line transfer. Oversubscribed (more ranks
+// than cores): ranks increment a shared count, and only the last rank wakes the sleepers: a wake-up
+// costs 2 to 5 us, and flags would need one wake-up per pair.
 //
-// Thread-safe as far as a rank's own entries are used by one thread.
+// Thread-safe, provided that each rank's own entries are used by one thread.
 class ControlSegment {
  public:
-  static constexpr uint32_t kPosts = 16;  // operations a rank may be ahead
-  // Of data that travels with a post, and places for it a rank: whoever posts an operation
-  // has seen all posts of the one before, and so all ranks are done with the one before that.
+  static constexpr uint32_t kPosts = 16;  // operations that a rank may be ahead
+  // Bytes of eager data per descriptor, and eager buffers per rank. Two buffers suffice: a rank
+  // that publishes operation n has seen all descriptors of n - 1, so all ranks are done with n - 2.
   static constexpr uint64_t kEagerBytes = 64 << 10;
   static constexpr uint32_t kEagerPlaces = 2;
-  static constexpr uint32_t kMails = 2;  // messages on their way per pair
+  static constexpr uint32_t kMails = 2;  // messages in flight per pair
   static constexpr uint32_t kMostRanks = 4096;
 
-  // Makes one for |world| ranks. |crowded|: more of them than cores.
+  // Creates the memory of a segment for |world| ranks. |crowded|: oversubscribed.
   static Status create(uint32_t world, bool crowded, FileDescriptor* out_file);
-  // Maps one that some process has made; refuses what is none.
+  // Maps a segment that some process created; KEEL_INVALID_ARGUMENT if |file| is no segment.
   static Status map(const FileDescriptor& file, std::unique_ptr<ControlSegment>* out_segment);
   ~ControlSegment();
   ControlSegment(const ControlSegment&) = delete;
@@ -132,10 +133,10 @@ class ControlSegment {
 
   uint32_t world() const { return world_; }
   bool crowded() const { return crowded_; }
-  // Bytes of a staging window; what rank 0 has said, before the first barrier.
+  // Chunk size of the staging pipeline in bytes; rank 0 sets the value before the first barrier.
   uint64_t chunk_bytes() const;
   void set_chunk_bytes(uint64_t bytes);
-  // Which algorithm an operation goes by; rank 0's, as the chunk size.
+  // Tuning that selects the algorithm of each operation; rank 0 sets it, like the chunk size.
   Selection selection() const;
   void set_selection(const Selection& selection);
 
@@ -143,36 +144,38 @@ class ControlSegment {
   Post& post(uint32_t rank, uint64_t sequence) {
     return posts_[uint64_t{rank} * kPosts + sequence % kPosts];
   }
-  // The data that goes with it: up to kEagerBytes.
+  // Eager data of the descriptor: up to kEagerBytes.
   uint8_t* eager(uint32_t rank, uint64_t sequence) {
     return eager_ + (uint64_t{rank} * kEagerPlaces + sequence % kEagerPlaces) * kEagerBytes;
   }
-  // Whether all ranks are done with operation |sequence| - kPosts, whose place it takes.
+  // Whether all ranks are done with operation |sequence| - kPosts, whose slot |sequence| reuses.
   bool has_room(uint64_t sequence);
   void publish_post(uint32_t rank, uint64_t sequence);
-  // Publishes it too, in two steps, between which there is as much time as posts take from core to
-  // core. The second says whether all have posted after up to |turns| looks, between which it waits
-  // as await_posts does before it parks. |eager_bytes|: of data that went with the post.
+  // Publish in two steps, the time between which hides the transfer of descriptors from core to
+  // core. poll_published() returns whether all ranks have published after at most |turns| polls,
+  // between which the thread waits as await_posts() does before parking. |eager_bytes|: eager data
+  // of the descriptor.
   void publish_ahead(uint32_t rank, uint64_t sequence);
   bool poll_published(uint32_t rank, uint64_t sequence, uint32_t turns, uint64_t eager_bytes);
   bool all_posted(uint64_t sequence);
-  // |rank| reads nothing more of the posts up to |sequence|. |urgent|: as the communicator is,
-  // for whose operations to be over others wait. Of another one nobody does, but for room, of which
-  // there is always enough: whoever has posted one operation is done with the one before.
+  // |rank| no longer reads any descriptor up to |sequence|. |urgent|: the communicator is urgent,
+  // so operations of other communicators wait for the end of this operation. For a non-urgent one
+  // only await_room() waits, and there always is room: a rank that has published one operation is
+  // done with the operation before.
   void publish_done(uint32_t rank, uint64_t sequence, bool urgent);
 
-  // ---- urgent communicators: what others give way to ----
-  // Some rank has seen that all have posted operation |sequence|.
+  // ---- urgent communicators, to which other communicators yield ----
+  // Marks operation |sequence| as matched: some rank has seen that all ranks published it.
   void publish_matched(uint64_t sequence);
-  // Whether there is such an operation that not all are done with; never after a failure.
+  // Whether some rank is not done with a matched operation; never after a failure.
   bool is_under_way();
-  // Waits until there is none, or for the deadline. Parks at once: whoever gives way leaves
-  // its core to somebody.
+  // Waits until no matched operation is under way, or until the deadline. Parks without spinning,
+  // because a thread that yields must free its core.
   void await_over(const Deadline& deadline);
 
   // ---- barriers ----
-  // Every rank goes through the same steps, numbered from 1 on. A rank may be at most two
-  // steps ahead of the slowest: it awaits every step but those nobody reads its data in.
+  // All ranks pass the same steps, numbered from 1. A rank may be at most two steps ahead of the
+  // slowest: it awaits every step, except steps in which no peer reads its data.
   void arrive(uint32_t rank, uint64_t step);
   bool all_arrived(uint64_t step);
 
@@ -180,69 +183,70 @@ class ControlSegment {
   Mail& mail(uint32_t from, uint32_t to, uint64_t sequence) {
     return mails_[(uint64_t{from} * world_ + to) * kMails + sequence % kMails];
   }
-  // Something in |rank|'s mail has changed.
+  // Wakes |rank| after a change of its point-to-point slots.
   void notify_mail(uint32_t rank);
   Standing& standing(uint32_t rank);
-  // The call that |rank| would post next, were its stream there: |print|, or none. For those who
-  // say what it is at.
+  // Fingerprint of the call that |rank| will publish once its stream reaches the call, for
+  // diagnostics: describe_standings().
   void set_held(uint32_t rank, const Fingerprint& print);
   void clear_held(uint32_t rank);
   bool is_held(uint32_t rank, Fingerprint* out_print) const;
   Tally& tally(uint32_t rank, uint32_t peer) { return tallies_[uint64_t{rank} * world_ + peer]; }
 
-  // ---- arrays of the forms with counts and offsets: |world| pairs a rank ----
+  // ---- counts and offsets of the vector collectives: |world| pairs per rank ----
   uint64_t* layout(uint32_t rank) { return layouts_ + uint64_t{rank} * world_ * 2; }
 
   // ---- waiting ----
-  // Each waits until the condition holds, the communicator fails, a rank that it waits for is
-  // absent or the deadline passes. The failure at the deadline names no rank.
+  // Each call waits until the condition holds, the communicator fails, an awaited rank is absent or
+  // the deadline passes. The failure at the deadline names no rank.
   Status await_room(uint64_t sequence, Patience& patience);
   Status await_posts(uint64_t sequence, Patience& patience);
   Status await_step(uint64_t step, Patience& patience);
-  // Until |ready|() says so; asked again whenever notify_mail(|rank|) was called.
-  // |missing|(other): whether it waits for that rank. |look|() is called now and then while it
-  // is parked, and may abort.
+  // Waits until |ready|() returns true; evaluated again after each notify_mail(|rank|).
+  // |missing|(peer): whether the wait depends on the rank |peer|. |look|() is called now and then
+  // while the thread is parked, and may abort.
   template <typename Ready, typename Missing, typename Look>
   Status await_mail(uint32_t rank, const Ready& ready, const Missing& missing, const Look& look,
                     Patience& patience);
-  // Whether |rank| has posted operation |sequence|, is done with it, or arrived at |step|.
+  // Whether |rank| has published operation |sequence|, is done with it, or has arrived at |step|.
   bool has_posted(uint32_t rank, uint64_t sequence);
   bool is_done(uint32_t rank, uint64_t sequence);
   bool has_arrived(uint32_t rank, uint64_t step);
 
   // ---- failures ----
-  // The first one sticks; wakes all who wait.
+  // Records |status| unless a failure is already recorded, and wakes all waiters.
   void abort(const Status& status);
-  // The same by one who could not map |file|. Whoever is parked sees it within Patience::kSliceNs.
+  // The same for a process that could not map |file|. Parked threads notice within
+  // Patience::kSliceNs.
   static void abort_unmapped(const FileDescriptor& file, const Status& status);
-  // KEEL_OK, or what it was aborted with.
+  // Returns KEEL_OK, or the recorded failure.
   Status failure_status() const;
   bool failed() const;
 
-  // ---- ranks that call no more ----
+  // ---- absent ranks ----
   enum class Absence : uint32_t {
     kNone,
-    kLeft,  // in good order
-    // With all that it had posted done:
-    kDied,      // with its process
-    kReplaced,  // with its program, by exec
+    kLeft,  // left the communicator in an orderly way
+    // After completing every operation that the rank published:
+    kDied,      // its process ended
+    kReplaced,  // its process called exec
   };
-  // Whoever waits for |rank| fails from now on, and nobody else: what it was done with others still
-  // may be at.
+  // From now on every wait for |rank| fails, and no other wait: peers may still be completing
+  // operations that |rank| has finished.
   void leave(uint32_t rank, Absence how = Absence::kLeft);
   Absence absence(uint32_t rank) const;
   bool has_left(uint32_t rank) const { return absence(rank) != Absence::kNone; }
-  // The failure of those who wait for |rank|, which is absent; KEEL_OK where it is not.
+  // Returns the failure of waits for the absent |rank|; KEEL_OK if |rank| is present.
   Status absence_status(uint32_t rank) const;
   static Status absence_status(Absence how, const std::string& name);
-  // The first that has died so; KEEL_OK where none has.
+  // Returns the failure of the lowest rank that died or called exec; KEEL_OK if none did.
   Status first_death() const;
-  // How absent ranks are called in failures: "rank 3" unless this says so. Before anybody waits.
+  // Sets how failures name absent ranks; default: "rank 3". Call before the first wait.
   void name_ranks_by(std::function<std::string(uint32_t)> name) { name_ = std::move(name); }
-  // |rank| works with the others outside of what it posts, or no longer: it makes parts, or joins a
-  // library.
+  // |rank| begins or ends work with its peers outside of published operations: splitting the
+  // communicator, or joining a native library's communicator.
   void set_busy(uint32_t rank, bool is_busy);
-  // Whether |rank|, which does nothing any more, was done with all that it had begun.
+  // Whether |rank|, whose process has ended, had finished all that it began.
   bool is_at_rest(uint32_t rank);
 
  private:
@@ -251,7 +255,7 @@ class ControlSegment {
 
   ControlSegment() = default;
 
-  // |missing|(rank): whether it is that rank that |ready| waits for.
+  // |missing|(rank): whether |ready| waits for that rank.
   template <typename Ready, typename Missing, typename Look>
   Status await(std::atomic<uint32_t>& word, const Ready& ready, const Missing& missing,
                const Look& look, Patience& patience);
@@ -261,9 +265,10 @@ class ControlSegment {
     return await(
         word, ready, missing, [] {}, patience);
   }
-  // Why not to wait any longer.
+  // Returns the reason to stop waiting, if any.
   Status check_waiting(Patience& patience) const;
-  // Sleeps until |word| is no longer |seen| and somebody says so, or for a slice.
+  // Sleeps while |word| equals |seen|, until wake(|word|), for one slice or until |deadline| at
+  // most.
   void park(std::atomic<uint32_t>& word, uint32_t seen, const Deadline& deadline);
   void wake(std::atomic<uint32_t>& word);
   Cell& cell(uint32_t rank) const;
@@ -276,9 +281,9 @@ class ControlSegment {
   void end_sleep();
   void relax(uint32_t turn) const;
   bool poll_posts(uint64_t sequence, uint32_t turns);
-  // Of those who wait for any change.
+  // Wakes the waiters for any flag.
   void wake_sleepers();
-  // Whether somebody is absent whom |missing| says so of.
+  // Whether |missing|(rank) holds for an absent rank.
   template <typename Missing>
   bool waits_for_absent(const Missing& missing) const;
   bool any_absent() const;
@@ -294,8 +299,8 @@ class ControlSegment {
   uint64_t* layouts_ = nullptr;
   uint32_t world_ = 0;
   bool crowded_ = false;
-  uint32_t spins_ = 0;             // turns of waiting before parking
-  std::atomic<uint64_t> over_{0};  // operations known to be over on all ranks
+  uint32_t spins_ = 0;             // polls before a wait parks
+  std::atomic<uint64_t> over_{0};  // operations known to be complete on all ranks
   std::function<std::string(uint32_t)> name_;
 };
 
@@ -326,10 +331,10 @@ Status ControlSegment::await(std::atomic<uint32_t>& word, const Ready& ready,
     if (!is_ready && !failed() && !waits_for_absent(missing)) park(word, seen, patience.deadline());
     end_sleep();
     if (is_ready) return {};
-    // What a rank did before it left, or died, counts.
+    // Operations that a rank finished before it left or died still count.
     for (uint32_t rank = 0; any_absent() && rank < world_; ++rank) {
       if (!has_left(rank) || !missing(rank)) continue;
-      // |missing| may go by what |ready| saw last, which was before the rank left.
+      // |missing| may rely on state that |ready| read before the rank left.
       if (ready()) return {};
       if (missing(rank)) abort(absence_status(rank));
     }

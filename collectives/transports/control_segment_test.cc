@@ -14,8 +14,7 @@ using keel::ControlSegment;
 using keel::FileDescriptor;
 using keel::Status;
 
-// Whoever sees that a communicator has failed learns why, even in the moment in which another
-// rank is still writing it down.
+// A rank that sees a failure also gets its text, even while another rank is still writing the text.
 TEST(ControlSegment, AFailureIsNeverSeenWithoutItsText) {
   for (int round = 0; round < 300; ++round) {
     FileDescriptor file;

@@ -12,7 +12,7 @@ Status Patience::wait_slice(const Ref<EventRecord>& record, bool* out_is_over) {
   Status status = record->wait(Deadline::after(std::min(kSliceNs, deadline().remaining_ns())));
   *out_is_over = status.code() != KEEL_TIMED_OUT;
   if (*out_is_over) return status;
-  // What a deadline elsewhere has failed says the same of itself.
+  // A record that failed at its own deadline also returns KEEL_TIMED_OUT; query() distinguishes it.
   WakeList wake;
   Status known = record->query(wake);
   advance_all(wake);

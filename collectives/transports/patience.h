@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long one operation of a collective waits.
+// Deadline, cancellation and spin budget of one collective operation.
 #ifndef KEEL_COLLECTIVES_TRANSPORTS_PATIENCE_H_
 #define KEEL_COLLECTIVES_TRANSPORTS_PATIENCE_H_
 
@@ -17,45 +17,47 @@ namespace keel {
 
 class ControlSegment;
 
-// Until a deadline, or until somebody gives the operation up. The clock starts with the
-// first wait that is not over at once: reading it costs 25 ns, as much as the rest of a
-// small operation's bookkeeping. For one thread.
+// Wait context of one operation: waits end at the deadline or on cancellation. The clock starts
+// with the first wait that does not succeed at once: reading the clock costs 25 ns, as much as the
+// remaining bookkeeping of a small operation. For one thread.
 class Patience {
  public:
   Patience(int64_t timeout_ns, const std::atomic<bool>& cancelled)
       : timeout_ns_(timeout_ns), cancelled_(cancelled) {}
-  // Of a part of what |whole| waits for, among fewer ranks: also given up once |segment|, that
-  // of all ranks, has failed.
+  // Context for a part of |whole|'s operation among fewer ranks: also cancelled once |segment|, the
+  // segment of all ranks, has failed.
   Patience(Patience& whole, const ControlSegment& segment)
       : timeout_ns_(whole.deadline().remaining_ns()),
         cancelled_(whole.cancelled_),
         whole_segment_(&segment) {}
 
-  // Asked each time a slice of a wait is over.
+  // Whether the operation was cancelled, or keel_shutdown cuts off its thread. Waits check after
+  // each slice.
   bool cancelled() const {
     return cancelled_.load(std::memory_order_relaxed) ||
            (whole_segment_ != nullptr && has_whole_failed()) || insiders::are_cut_off();
   }
-  // KEEL_ABORTED, for a wait that was cancelled.
+  // Returns the failure of a cancelled wait: KEEL_ABORTED.
   Status given_up() const;
-  // From its first question to the deadline.
+  // Time from the first call of deadline() to the deadline.
   int64_t timeout_ns() const { return timeout_ns_; }
   const Deadline& deadline() {
     if (!deadline_) deadline_ = Deadline::after(timeout_ns_);
     return *deadline_;
   }
-  // Of |most| turns of waiting for other ranks before parking, those that are worth it: half as
-  // many after each wait in which they were in vain, as where each step waits for a device.
+  // Returns the spin budget before a wait parks, |most| at most. A wait that had to park halves the
+  // budget of the next wait, as where each step waits for a device; a wait that succeeded while
+  // spinning doubles it again.
   uint32_t spins(uint32_t most) const { return most >> in_vain_; }
   void note_spins(bool came) {
     constexpr uint32_t kMostInVain = 16;
     in_vain_ = came ? in_vain_ - std::min(in_vain_, 1u) : std::min(in_vain_ + 1, kMostInVain);
   }
-  // Waits are cut into slices, so that what nobody wakes anyone for is noticed too.
+  // Longest slice of a wait: waiters notice within one slice any change that wakes no thread.
   static constexpr int64_t kSliceNs = 20'000'000;
 
-  // Waits for |record|, which may be work that the user holds behind a gate, unless
-  // |is_given_up|().
+  // Waits for |record|, which may be work that the user holds behind a gate, until it ends, the
+  // deadline passes, the operation is cancelled or |is_given_up|() returns true.
   template <typename GivenUp>
   Status wait(const Ref<EventRecord>& record, const GivenUp& is_given_up) {
     while (true) {
@@ -72,7 +74,7 @@ class Patience {
   }
 
  private:
-  // |*out_is_over|: whether the status is the record's.
+  // |*out_is_over|: whether the returned status is the record's.
   Status wait_slice(const Ref<EventRecord>& record, bool* out_is_over);
   bool has_whole_failed() const;
 

@@ -6,7 +6,7 @@
 
 namespace keel {
 
-// The shortest of a few times, since others may have the core meanwhile.
+// Uses the shortest of several measurements, since other threads may take the core meanwhile.
 static double ns_of_pause() {
   constexpr int kTimes = 5;
   constexpr int kPauses = 200;

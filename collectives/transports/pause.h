@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waiting for another core without giving up one's own.
+// Spinning on another core without yielding the own core.
 #ifndef KEEL_COLLECTIVES_TRANSPORTS_PAUSE_H_
 #define KEEL_COLLECTIVES_TRANSPORTS_PAUSE_H_
 
@@ -7,7 +7,7 @@
 
 namespace keel {
 
-// One turn of it.
+// One pause instruction.
 inline void pause_core() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -16,8 +16,8 @@ inline void pause_core() {
 #endif
 }
 
-// How many turns |ns| are: one takes 9 ns on a Granite Rapids, 25 on a Cascade Lake. Measured once
-// in a process, within 50 us. Thread-safe.
+// Number of pause_core() calls in |ns|: a call takes 9 ns on a Granite Rapids, 25 ns on a Cascade
+// Lake. Measured once per process, within 50 us. Thread-safe.
 uint32_t pauses_in(int64_t ns);
 
 }  // namespace keel

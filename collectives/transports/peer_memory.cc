@@ -11,7 +11,8 @@ namespace keel {
 
 namespace {
 
-// For reading. Huge pages of a file are mapped as such where both begin at a multiple of one.
+// Maps |file| read-only at a multiple of the huge page size: the kernel maps a file's huge pages as
+// huge only if both file offset and address are aligned. NULL with errno on failure.
 const char* map_aligned(int file, uint64_t size) {
   constexpr uint64_t kHugePage = 2 << 20;
   void* const reserved = mmap(nullptr, size + kHugePage, PROT_NONE,
@@ -71,7 +72,7 @@ Status PeerMemory::map(const ProcessToken& owner, const Place& place, const Cont
   std::shared_ptr<PeerMapping> mapping;
   KEEL_RETURN_IF_ERROR(PeerMapping::map(file, &mapping));
   std::lock_guard lock(mutex_);
-  // Another rank of this process may have been quicker.
+  // Another rank of this process may have inserted the mapping first.
   *out_mapping = mappings_.emplace(key, std::move(mapping)).first->second;
   return {};
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of the other processes' ranks, as this process sees it.
+// Mappings of the memory of ranks in other processes.
 #ifndef KEEL_COLLECTIVES_TRANSPORTS_PEER_MEMORY_H_
 #define KEEL_COLLECTIVES_TRANSPORTS_PEER_MEMORY_H_
 
@@ -17,8 +17,8 @@
 
 namespace keel {
 
-// A shared memory object of another process, mapped for reading: a rank can harm nobody
-// else's memory, whatever it has been told.
+// A shared memory object of another process, mapped read-only: a rank cannot write another rank's
+// memory, whatever an operation descriptor says.
 class PeerMapping {
  public:
   static Status map(const FileDescriptor& file, std::shared_ptr<PeerMapping>* out_mapping);
@@ -35,15 +35,15 @@ class PeerMapping {
   const uint64_t size_;
 };
 
-// One for each communicator and process, shared by the ranks in it, so that 16 threads do
-// not map, and fault in, the same arena 16 times. Thread-safe.
+// Remote-mapping cache: one per communicator and process, shared by the ranks of the process, lest
+// 16 threads map and fault in the same arena 16 times. Thread-safe.
 class PeerMemory {
  public:
-  // The object that |place| lies in, of the process |owner|; fetched and mapped once. KEEL_ABORTED
-  // once |segment|'s communicator has failed.
+  // Returns the mapping of |place|'s object of the process |owner|; fetches and maps an object
+  // once. KEEL_ABORTED once |segment|'s communicator has failed.
   Status map(const ProcessToken& owner, const Place& place, const ControlSegment& segment,
              Patience& patience, std::shared_ptr<PeerMapping>* out_mapping);
-  // Objects of |owner| may be gone.
+  // Drops the mappings of |owner|, whose objects may be gone.
   void forget(const ProcessToken& owner);
 
  private:
@@ -52,10 +52,10 @@ class PeerMemory {
       mappings_;
 };
 
-// One rank's look at one other rank: remembers the object it used last. For one thread.
+// A rank's cache of the objects last used of one peer rank. For one thread.
 class PeerView {
  public:
-  // |size| bytes at |offset| in what |place| describes, as an address in this process.
+  // Returns in |*out_data| the address in this process of |size| bytes at |offset| from |place|.
   Status resolve(PeerMemory& memory, const ProcessToken& owner, bool same_process,
                  const Place& place, uint32_t epoch, uint64_t offset, uint64_t size,
                  const ControlSegment& segment, Patience& patience, const char** out_data);
@@ -66,7 +66,7 @@ class PeerView {
     uint64_t inode;
     std::shared_ptr<PeerMapping> mapping;
   };
-  // Send and receive buffers, and the stage, are in one object each at most.
+  // Send buffer, receive buffer and staging pipeline lie in at most one object each.
   static constexpr size_t kMostSeen = 8;
   std::vector<Seen> seen_;
   uint32_t epoch_ = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of several processes: the test program, started once more as a worker.
+// Multi-process tests: the test program starts itself again as a worker.
 #ifndef KEEL_COLLECTIVES_BOOTSTRAP_TESTING_CHILD_PROCESS_H_
 #define KEEL_COLLECTIVES_BOOTSTRAP_TESTING_CHILD_PROCESS_H_
 
@@ -13,13 +13,13 @@
 
 namespace keel::testing {
 
-// What a worker does with its arguments; the result is its exit status. The test program
-// defines workers(), and child_process.cc has its main.
+// A worker's body: takes the worker's arguments and returns the exit status. The test program
+// defines workers(); child_process.cc defines main().
 using Worker = int (*)(const std::vector<std::string>& arguments);
 const std::map<std::string, Worker>& workers();
 
-// One worker. It reads what is written to it as its standard input, and what it prints is
-// read here. Killed, if it still runs, and reaped at the end. Not thread-safe.
+// One worker process. write_line() feeds its standard input, read_line() reads its standard output.
+// The destructor kills a running worker and reaps it. Not thread-safe.
 class ChildProcess {
  public:
   ChildProcess(const std::string& worker, const std::vector<std::string>& arguments);
@@ -29,11 +29,11 @@ class ChildProcess {
   ChildProcess& operator=(const ChildProcess&) = delete;
 
   pid_t pid() const { return pid_; }
-  // Without its end; what there is, if it ends or says nothing for 60 s.
+  // Returns a line without its newline, or the text so far when the output ends or pauses for 60 s.
   std::string read_line();
   void write_line(const std::string& line);
   void kill();
-  // Exit status, 128 + signal, or -1 if it runs on for 60 s.
+  // Returns the exit status, 128 + signal, or -1 if the worker still runs after 60 s.
   int wait();
 
  private:
@@ -42,9 +42,9 @@ class ChildProcess {
   FileDescriptor output_;
 };
 
-// For workers: prints a line at once.
+// For workers: prints a line and flushes.
 void say(const std::string& line);
-// For workers: the next line of standard input.
+// For workers: returns the next line of standard input.
 std::string hear();
 
 }  // namespace keel::testing

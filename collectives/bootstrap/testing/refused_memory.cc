@@ -15,7 +15,7 @@ namespace keel::testing {
 
 namespace {
 
-// Written by the thread that is told, read by all of Keel's: behind the count alone.
+// Written by the thread that receives the command; Keel's threads read only while g_refuses is set.
 struct Refusal {
   MemoryStep step;
   std::array<char, 64> name;
@@ -28,7 +28,7 @@ bool is_refused(MemoryStep step, const char* name) {
          std::strcmp(g_refusal.name.data(), name) == 0;
 }
 
-// Of the file behind |fd|.
+// Checks the file behind |fd|.
 bool is_refused(MemoryStep step, int fd) {
   if (fd < 0 || !g_refuses.load(std::memory_order_acquire) || g_refusal.step != step) return false;
   std::array<char, 40> link;
@@ -40,7 +40,7 @@ bool is_refused(MemoryStep step, int fd) {
   return std::strcmp(target.data(), wanted.data()) == 0;
 }
 
-// The one behind this program's: the sanitizer's or the system's.
+// Returns the next definition after this program's: the sanitizer's or the system's.
 template <typename Function>
 Function* next(const char* name) {
   return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Workers that are refused shared memory, as where the machine has none left.
+// Denies shared memory to workers, as on a machine that is out of memory.
 #ifndef KEEL_COLLECTIVES_BOOTSTRAP_TESTING_REFUSED_MEMORY_H_
 #define KEEL_COLLECTIVES_BOOTSTRAP_TESTING_REFUSED_MEMORY_H_
 
@@ -7,13 +7,13 @@
 
 namespace keel::testing {
 
-// The calls in which the kernel may have no memory for a file without a name.
+// System calls in which the kernel may be out of memory for a memfd.
 enum class MemoryStep { kMaking, kSizing, kMapping };
 
-// For workers: from now on the system has no memory for that step of the files |name|
-// ("keel-stage", as /proc shows it) of this process; for all steps of all files again once |name|
-// is empty. The program's own memfd_create, ftruncate and mmap, which refused_memory.cc has, see to
-// it: a limit of the process's own would meet every other file, or its whole memory, too.
+// For workers: from now on |step| fails with an out-of-memory error for this process's memfds
+// |name| ("keel-stage", as shown in /proc); an empty |name| ends all refusals. Implemented by the
+// program's own memfd_create, ftruncate and mmap in refused_memory.cc: a limit on the process would
+// also affect every other file, or all of its memory.
 void refuse_memory(MemoryStep step, const std::string& name);
 
 }  // namespace keel::testing

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Peers that do as they like, for tests of what listens.
+// Misbehaving peers, for tests of listeners.
 #ifndef KEEL_COLLECTIVES_BOOTSTRAP_TESTING_SOCKETS_H_
 #define KEEL_COLLECTIVES_BOOTSTRAP_TESTING_SOCKETS_H_
 
@@ -11,21 +11,21 @@
 
 namespace keel::testing {
 
-// A memfd of one page, with |seals|.
+// Creates a memfd of one page with |seals|.
 FileDescriptor make_object(int seals);
 FileDescriptor make_sealed_object();
 
-// A connection to |name| that has sent nothing.
+// Opens a connection to |name| without sending anything.
 FileDescriptor stranger(const std::string& name);
-// What |socket| is answered; a failure when that is no answer.
+// Receives the answer on |socket|; returns a failure when the packet is no answer.
 Status answer_to(const FileDescriptor& socket);
-// Sends |bytes| whatever their size.
+// Sends |bytes| of any size.
 void send_raw(const FileDescriptor& socket, ByteView bytes);
-// What strangers may say: nothing, noise, |message| cut short, too long, with another magic
-// number, version, kind or size.
+// Returns malformed packets: one byte, 64 bytes of 0xff, oversized ones, and |message| cut short,
+// too long, or with a wrong magic number, version, kind or size.
 std::vector<Bytes> nonsense(const Bytes& message);
 
-// For workers that root has started: goes on as a user who is not.
+// For workers started by root: continues as an unprivileged user.
 bool become_nobody();
 
 }  // namespace keel::testing

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Workers that are one rank each and do what they are told, line by line.
+// Scripted ranks: each worker is one rank and executes commands, one per line.
 #ifndef KEEL_COLLECTIVES_BOOTSTRAP_TESTING_TOLD_RANK_H_
 #define KEEL_COLLECTIVES_BOOTSTRAP_TESTING_TOLD_RANK_H_
 
@@ -11,15 +11,15 @@
 
 namespace keel::testing {
 
-// For workers: this process is rank |rank| of |world| of a job that meets at |meeting|, as if
-// `keel run` had started it, and ends with the test, whatever becomes of it.
+// For workers: makes this process rank |rank| of |world| of a job that meets at |meeting|, as if
+// `keel run` had started it. The process ends with the test in any case.
 void enter_job(const std::string& rank, const std::string& world, const std::string& meeting);
 
-// For workers: answers each line of standard input, up to its end, with the status that |obey|
-// returns for it and, of a failure, Keel's text, in one line.
+// For workers: answers each line of standard input, until its end, with one line: the status that
+// |obey| returned and, after a failure, Keel's error text.
 void answer_commands(const std::function<keel_status(const std::string& command)>& obey);
 
-// Whether |text| is in what a worker has answered.
+// Whether the worker's answer |said| contains |text|.
 ::testing::AssertionResult says(const std::string& text, const std::string& said);
 #define EXPECT_SAYS(text, expression) EXPECT_TRUE(::keel::testing::says(text, expression))
 
