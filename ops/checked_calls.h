@@ -24,7 +24,7 @@ namespace keel::ops {
 class CheckedCalls {
  public:
   // Whether |call| is cached for |device|, and |thread|'s lookup cache shows that each tensor lies
-  // within one allocation of device memory. A call with unexpected NULL pointers is never cached.
+  // within one allocation of device memory. A NULL tensor matches only a cached NULL tensor.
   static bool contain(const epoch::Participant& thread, Device& device, const keel_op_call& call) {
     const CheckedCalls* const calls = of_seat_[seat_of(thread)];
     if (calls == nullptr || !can_be_known(call)) return false;
@@ -33,8 +33,8 @@ class CheckedCalls {
   // Read before a call is checked, and passed to remember().
   static uint64_t generation() { return generation_.load(std::memory_order_acquire); }
   // Caches |call|, which passed check_call() after |generation| was read and which the plugin of
-  // |device| runs. Replaces the call in the same cache slot. Does nothing if the thread has no
-  // slot, the call is too long or has an empty tensor, or memory is short.
+  // |device| runs. Replaces the call in the same cache slot. Caches nothing if the thread has no
+  // slot or memory is short; a call that is too long or has an empty tensor empties the cache slot.
   static void remember(uint64_t generation, Device& device, const keel_op_call& call);
   // Invalidates the caches of all threads: a device ends, or a custom kernel was registered that
   // may be better.
