@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A copy of a keel_op_call that owns everything the call points to.
+// A deep copy of a keel_op_call.
 #ifndef KEEL_OPS_OWNED_CALL_H_
 #define KEEL_OPS_OWNED_CALL_H_
 

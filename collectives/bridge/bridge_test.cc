@@ -337,7 +337,7 @@ TEST_F(BridgeTest, ADeviceThatHangsHalfWayIsNamedAtTheDeadline) {
   for (uint32_t rank = 0; rank < world(); ++rank) {
     EXPECT_EQ(keel_stream_synchronize(ranks_[rank].stream, kPatience), KEEL_TIMED_OUT);
     const std::string text = keel_last_error();
-    // The failing rank itself knows the missing event.
+    // The rank with the stalled device reports its own deadline; the rest name rank 2.
     EXPECT_NE(text.find(rank == 2 ? "the deadline" : "rank 2"), std::string::npos) << text;
     EXPECT_EQ(keel_comm_async_error(ranks_[rank].comm), KEEL_TIMED_OUT);
     const std::string error = keel_last_error();

@@ -154,7 +154,7 @@ TEST_F(DeviceSumTest, ArenasArePinnedOnceTheyHaveBeenUsed) {
   const keel_device device = chip_with({});
   for (int round = 0; round < 2; ++round) {
     connect(device, 3 << 20, HostMemory::kArena, HostMemory::kArena);
-    // The host reduces until the saved time pays for pinning; then the device reduces any part of
+    // The host reduces for as long as pinning would take; then the device reduces any part of
     // the memory.
     const Call whole = {.count = (3 << 20) / sizeof(float)};
     check_floats(whole, 1);

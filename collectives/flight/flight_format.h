@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // File format of a flight recorder: a header of 4,096 bytes and a ring of 1,024 entries. One
-// process writes the file; others read it at any time, also after the writer was killed.
+// process writes the file; readers may be other processes, at any time, also after the writer was
+// killed.
 #ifndef KEEL_COLLECTIVES_FLIGHT_FLIGHT_FORMAT_H_
 #define KEEL_COLLECTIVES_FLIGHT_FLIGHT_FORMAT_H_
 

@@ -82,7 +82,7 @@ Islands::Islands(RankContext& context, std::shared_ptr<const IslandPlan> plan)
       plan_(std::move(plan)),
       size_(static_cast<uint32_t>(plan_->island(context.rank()).size())),
       index_(plan_->index_of(context.rank())) {
-  // Messages: one to and one from each peer.
+  // Upper limit, reached with messages: one to and one from each peer.
   calls_.reserve(std::max(plan_->lanes(), plan_->is_even() ? 2 * plan_->world() : 1));
   copies_.reserve(2);
 }

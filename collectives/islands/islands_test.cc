@@ -329,7 +329,7 @@ TEST_F(MixedIslandsTest, PiecesInEveryDtypeByEveryReduction) {
   }
 }
 
-// Whatever the rounding, all ranks hold the same bits.
+// All ranks hold the same bits, wherever a lane or the library rounds.
 TEST_F(MixedIslandsTest, AllRanksHoldTheSameBits) {
   for (const char* kinds : {"cssscs", "stssts", "ststts"}) {
     make_mix(kinds);

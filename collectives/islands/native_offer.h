@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The native library of collectives that a rank offers to the other ranks.
+// The native library of collectives that a rank offers to its peers.
 #ifndef KEEL_COLLECTIVES_ISLANDS_NATIVE_OFFER_H_
 #define KEEL_COLLECTIVES_ISLANDS_NATIVE_OFFER_H_
 
@@ -30,7 +30,7 @@ struct NativeOffer {
     kNoLibrary = 0,  // the backend has none
     kOffered = 1,    // the fields below are valid
     kForbidden = 2,  // by keel_comm_options or the environment
-    kOneQueue = 3,  // work queued in the device's only queue would block the work that it waits for
+    kOneQueue = 3,   // with one queue, waiting work would block its own prerequisites
   };
 
   std::array<char, 64> library = {};  // name and version, zero-terminated

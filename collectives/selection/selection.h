@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Chooses the algorithm of an operation; the only place that makes this choice.
+// Chooses the algorithm of an operation; no other code does.
 #ifndef KEEL_COLLECTIVES_SELECTION_SELECTION_H_
 #define KEEL_COLLECTIVES_SELECTION_SELECTION_H_
 
