@@ -14,34 +14,34 @@ namespace keel::ops {
 // A dense row-major tensor.
 CaseTensor dense(keel_dtype dtype, std::vector<int64_t> shape,
                  Distribution distribution = Distribution::kNormal, int64_t bound = 0);
-// Rows lie |padding| elements further apart than they are long; rank 1 has a step of
-// 1 + |padding|.
+// Rows are |padding| elements further apart than their length; a rank-1 tensor has stride 1 +
+// |padding|.
 CaseTensor padded(CaseTensor tensor, int64_t padding);
 // Stored with its axes in reverse order.
 CaseTensor transposed(CaseTensor tensor);
-// All rows are one (stride 0 along the first axis).
+// All rows share the same memory (stride 0 along the first axis).
 CaseTensor broadcast(CaseTensor tensor);
-// Begins |elements| elements into its allocation, so that it is aligned to its element
-// size only.
+// Begins |elements| elements into the allocation, so the tensor is aligned to its element size
+// only.
 CaseTensor shifted(CaseTensor tensor, uint64_t elements);
 // Every element is |value|.
 CaseTensor constant(keel_dtype dtype, std::vector<int64_t> shape, double value);
-// An optional input that is left out.
+// An optional input left out.
 CaseTensor absent();
 
 keel_attribute int_attribute(int64_t value);
 keel_attribute float_attribute(double value);
 
-// "f32", "e4m3"; a dtype of no such name has its whole one.
+// "f32", "e4m3"; the full name of a dtype without a short name.
 const char* short_name(keel_dtype dtype);
 // "7x13"; "scalar" for rank 0.
 std::string shape_text(const std::vector<int64_t>& shape);
 
-// Completes a case: the id is "operator/dtype/|suffix|", nothing is in place.
+// Completes a case. The id is "operator/dtype/|suffix|"; no output is in place.
 Case make_case(keel_op_id op, uint32_t combination, const std::string& suffix,
                std::vector<CaseTensor> inputs, std::vector<CaseTensor> outputs,
                std::vector<keel_attribute> attributes = {});
-// The same with output |output| in the place of input |input|.
+// |source| with output |output| in place of input |input|.
 Case in_place(Case source, uint32_t output, uint32_t input);
 
 }  // namespace keel::ops

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The case generators of the operators: what the rows of the table name as cases.
+// Case generators of the operators, named by Schema::cases.
 #ifndef KEEL_OPS_CASE_GENERATORS_H_
 #define KEEL_OPS_CASE_GENERATORS_H_
 
@@ -50,14 +50,14 @@ std::vector<Case> dropout_backward_cases();
 std::vector<Case> transpose_cases();
 std::vector<Case> cast_scaled_cases();
 
-// Those that are made for every operator alike, or for several; empty for an operator without.
+// Generators shared by all or several operators; empty for an operator to which they do not apply.
 //
-// cases_planned.cc: attributes, optional inputs, dtypes, places and layouts, two by two, and each
-// input with special content, from the operator's plan.
+// cases_planned.cc: pairwise combinations of attributes, optional inputs, dtypes, aliasing and
+// layouts, and special content in each input, from the operator's plan.
 std::vector<Case> planned_cases(keel_op_id op);
-// cases_extent.cc: rows longer and more numerous than any block, and far positions and steps.
+// cases_extent.cc: rows longer and more numerous than any block, and far offsets and strides.
 std::vector<Case> extent_cases(keel_op_id op);
-// cases_rounding.cc: what is rounded, saturated or converted, value by value.
+// cases_rounding.cc: rounding, saturation and conversion, value by value.
 std::vector<Case> rounding_cases(keel_op_id op);
 
 }  // namespace keel::ops

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What cases an operator is given beside those of its own file: its extents, the values of its
-// attributes, and its tensors, from which ops/cases_planned.cc makes every pair.
+// Plans of additional cases: an operator's extents, attribute values and tensors, from which
+// ops/cases_planned.cc builds all pairs.
 #ifndef KEEL_OPS_CASE_PLANS_H_
 #define KEEL_OPS_CASE_PLANS_H_
 
@@ -14,13 +14,13 @@ namespace keel::ops {
 
 using Extents = std::vector<int64_t>;
 
-// One call of a plan: the operator says what each number of |extents| is.
+// One call of a plan. The operator defines the meaning of each number in |extents|.
 struct PlannedCall {
   Extents extents;
   std::vector<double> attributes;
 };
 
-// Dense, and of any dtype: cases have those of the schema.
+// Dense tensors of any dtype; the cases replace the dtypes by the schema's.
 struct PlannedTensors {
   std::vector<CaseTensor> inputs;
   std::vector<CaseTensor> outputs;
@@ -28,41 +28,42 @@ struct PlannedTensors {
 
 struct CasePlan {
   keel_op_id op;
-  // The choices for each part of PlannedCall::extents: for most operators there is one part, for
-  // products each extent is one. The first choice is odd; the last three are one more than a block
-  // of most kernels, a block, which keeps rows aligned, and none.
+  // Choices for each part of PlannedCall::extents. Most operators have one part; for products each
+  // extent is a part. The first choice is odd. The last three are a block of most kernels plus one,
+  // a block (rows stay aligned), and zero.
   std::vector<std::vector<Extents>> extents;
-  // The values of each attribute, the usual one first.
+  // Values of each attribute, the default first.
   std::vector<std::vector<double>> attributes;
   PlannedTensors (*tensors)(const PlannedCall& call);
-  // Optional inputs that are given together or not at all; each of the others stands alone.
+  // Optional inputs that are present or absent together; each remaining optional input varies
+  // alone.
   std::vector<uint32_t> together = {};
-  // Whether kernels take tensors that are not dense.
+  // Whether kernels accept tensors that are not dense.
   bool is_strided = false;
-  // Of operators of rows: the extents of several rows of so many columns; else NULL.
+  // For row operators: extents of several rows of |columns|; otherwise NULL.
   Extents (*rows)(int64_t columns) = nullptr;
 };
 
-// One odd matrix, one long row, one column, rows of one element more than a block, of a block, and
-// none.
+// Odd matrix, long row, single column, rows of a block plus one, rows of a block, empty.
 std::vector<Extents> matrices();
-// Inputs of |shape|, drawn from |inputs|, and |outputs| tensors of the same shape.
+// Inputs of |shape|, one for each of the distributions |inputs|, and |outputs| tensors of the same
+// shape.
 PlannedTensors alike(const Extents& shape, const std::vector<Distribution>& inputs,
                      size_t outputs = 1);
 
-// The plans, by family: case_plans_<family>.cc.
+// Plans by family: case_plans_<family>.cc.
 std::vector<CasePlan> elementwise_plans();
 std::vector<CasePlan> row_plans();
 std::vector<CasePlan> table_plans();
 std::vector<CasePlan> product_plans();
 
-// NULL for an operator without: transpose, whose attribute is a shape's.
+// NULL for transpose, the only operator without a plan, whose attribute depends on the shape.
 const CasePlan* find_plan(keel_op_id op);
 
-// The tensors of |call| in the dtypes of a combination.
+// The tensors of |call| with the dtypes of |combination|.
 PlannedTensors planned_tensors(const CasePlan& plan, uint32_t combination, const PlannedCall& call);
-// The case of |tensors|, in which those left out are absent. The id is |prefix|, the extents, the
-// attributes that are not the usual ones, the inputs that are left out, and |suffix|.
+// Builds the case of |tensors|; an absent tensor is an omitted input. The id is |prefix|, the
+// extents, the attributes that differ from the default, the omitted inputs, and |suffix|.
 Case planned_case(const CasePlan& plan, uint32_t combination, const PlannedCall& call,
                   PlannedTensors tensors, const std::string& prefix, const std::string& suffix);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operator calls that a thread has made before, and of which everything but the memory is known to
-// be right: a training step makes the same ones each time.
+// Per-thread cache of validated operator calls. A training step repeats the same calls, so only the
+// memory of a cached call needs a new check.
 #ifndef KEEL_OPS_CHECKED_CALLS_H_
 #define KEEL_OPS_CHECKED_CALLS_H_
 
@@ -16,41 +16,42 @@
 
 namespace keel::ops {
 
-// What check_call() and select_kernel() make of a call follows from what the call holds, from the
-// device, and from the custom kernels there are. Where all of these are the same again, so is the
-// answer, and a look at the tensors replaces both (docs/decisions/025). Only calls are remembered
-// that the device's own plugin runs without a workspace. One a seated thread, which alone uses it;
+// check_call() and select_kernel() depend only on the content of the call, the device, and the
+// registered custom kernels. If all three are unchanged, the result is unchanged, and a comparison
+// of the tensors replaces both functions (docs/decisions/025). Caches only calls that the device's
+// own plugin runs without a workspace. Each thread with a slot owns one cache and is its only user;
 // 256 calls, 164 KiB.
 class CheckedCalls {
  public:
-  // Whether |call| was remembered for |device|, and each of its tensors lies within one allocation
-  // of device memory by |thread|'s notes. NULL pointers in it are none that was remembered.
+  // Whether |call| is cached for |device|, and |thread|'s lookup cache shows that each tensor lies
+  // within one allocation of device memory. A NULL tensor matches only a cached NULL tensor.
   static bool contain(const epoch::Participant& thread, Device& device, const keel_op_call& call) {
     const CheckedCalls* const calls = of_seat_[seat_of(thread)];
     if (calls == nullptr || !can_be_known(call)) return false;
     return calls->places_[place_of(call)].matches(device, *thread.remembered, call);
   }
-  // To be taken before a call is checked, for remember().
+  // Read before a call is checked, and passed to remember().
   static uint64_t generation() { return generation_.load(std::memory_order_acquire); }
-  // The calling thread's |call| has passed check_call() since |generation| was taken, and the
-  // plugin of |device| runs it. Forgets another in its place. Where the thread has no seat, the
-  // call is long or has an empty tensor, or memory is missing, nothing is remembered.
+  // Caches |call|, which passed check_call() after |generation| was read and which the plugin of
+  // |device| runs. Replaces the call in the same cache slot. Caches nothing if the thread has no
+  // slot or memory is short; a call that is too long or has an empty tensor empties the cache slot.
   static void remember(uint64_t generation, Device& device, const keel_op_call& call);
-  // All that is remembered, by any thread, holds no more: devices end, or a kernel has come that
+  // Invalidates the caches of all threads: a device ends, or a custom kernel was registered that
   // may be better.
   static void forget_all() { generation_.fetch_add(1, std::memory_order_release); }
 
  private:
   struct Place {
     bool matches(Device& known_for, const RememberedBlocks& notes, const keel_op_call& call) const;
-    // Leaves nothing where the call does not fit, or has an empty tensor.
+    // Leaves the slot empty if the call does not fit or has an empty tensor.
     void set(uint64_t now, Device& known_for, const keel_op_call& call);
 
-    // Of a tensor the first 32 bytes of its struct, what it spans, shape and strides, inputs before
-    // outputs; then the attributes. 7 tensors of 2 axes with 8 attributes fit, or 6 of 3.
+    // Per tensor the first 32 bytes of its struct, its span, shape and strides, inputs before
+    // outputs; then the attributes. 7 tensors of 2 axes with 8 attributes fit, or 6 tensors of 3
+    // axes.
     static constexpr size_t kWords = 76;
 
-    uint64_t generation = 0;  // it holds no more once there is another
+    uint64_t generation = 0;  // the entry is valid only for this generation
     const Device* device = nullptr;
     keel_op_id op = KEEL_OP_INVALID;
     uint32_t input_count = 0;
@@ -79,7 +80,7 @@ class CheckedCalls {
   }
 
   static constexpr uint32_t kPlaceBits = 8;
-  // Made with a thread's first call, and kept for the next thread with its seat.
+  // Allocated by a thread's first call; the next thread in the same slot inherits the cache.
   static inline constinit std::array<CheckedCalls*, size_t{1} << epoch::kSeatBits> of_seat_{};
   static inline constinit std::atomic<uint64_t> generation_{1};
 

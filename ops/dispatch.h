@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a checked call to enqueued work.
+// Turns a checked call into enqueued work.
 #ifndef KEEL_OPS_DISPATCH_H_
 #define KEEL_OPS_DISPATCH_H_
 
@@ -16,29 +16,30 @@
 
 namespace keel::ops {
 
-// KEEL_OK if every tensor of |call| lies within one allocation of |device| that its
-// kernels can reach; the failure names the tensor.
+// Returns KEEL_OK if every tensor of |call| lies within one allocation of |device| that the
+// device's kernels can reach; the failure names the tensor.
 Status check_memory(Device& device, const keel_op_call& call);
 
-// Checks |call|, and what runs it on |device|: a kernel of its own, else a fallback.
+// Checks |call| and chooses its kernel on |device|: one of the device's own, else a fallback.
 Status choose_kernel(Device& device, const keel_op_call& call, Candidate* out_best);
 
-// Whether submit_kernel is all there is to do for |best|, and waits for nothing.
+// Whether submit_kernel() alone enqueues |best|, without waiting.
 bool is_ready(const Candidate& best);
 
-// Enqueues |call|, for which |best| was chosen, on |stream|, whose handle |handle| custom
-// kernels get. Where the device's backend has a kernel, allocates nothing unless work is held.
+// Enqueues |call| on |stream| with the kernel |best|. Custom kernels receive |handle|, the handle
+// of |stream|. If the device's backend has a kernel, allocates nothing unless the stream holds
+// work.
 Status run_op(const Ref<Stream>& stream, keel_stream handle, const keel_op_call& call,
               const Candidate& best);
 
-// Enqueues |call| on |stream| by way of |fallback.device|: inputs are copied there, its
-// kernel runs, outputs are copied back, all in stream order and without blocking.
+// Enqueues |call| on |stream| through |fallback.device|: copies the inputs there, runs the kernel
+// and copies the outputs back, all in stream order and without blocking.
 Status run_fallback(const Ref<Stream>& stream, const Candidate& fallback, const keel_op_call& call);
 
-// Enqueues the plugin's kernel of |candidate| on |stream|, a stream of its device.
+// Enqueues the plugin's kernel of |candidate| on |stream|, which belongs to the same device.
 Status submit_kernel(Stream& stream, const Candidate& candidate, const keel_op_call& call);
 
-// Whether fallbacks are refused, and how many have run. Thread-safe.
+// Whether fallbacks are forbidden, and a count of fallbacks that ran. Thread-safe.
 class FallbackPolicy {
  public:
   static FallbackPolicy& get();

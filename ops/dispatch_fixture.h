@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests of operators through keel.h share: calls, and a runtime with a backend that has all
-// operators beside a device that has two kernels.
+// Fixture for tests of operators through keel.h: call structs, and a runtime with one backend that
+// has all operators and a device that has two kernels.
 #ifndef KEEL_OPS_DISPATCH_FIXTURE_H_
 #define KEEL_OPS_DISPATCH_FIXTURE_H_
 
@@ -20,7 +20,7 @@
 
 namespace keel::testing {
 
-// A call and what it points to.
+// A call that owns its tensors and attributes.
 struct Call {
   Call(keel_op_id op, std::vector<keel_tensor> in, std::vector<keel_tensor> out,
        std::vector<keel_attribute> values = {})
@@ -63,7 +63,7 @@ class Dispatch : public ::testing::Test {
  protected:
   void SetUp() override {
     keel_init_options options = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
-    // The CPU is there for fallbacks.
+    // The CPU backend serves the fallbacks.
     const std::string backends = "cpu," + test_backend();
     set_test_devices(1);
     options.backends = backends.c_str();
@@ -88,7 +88,7 @@ class Dispatch : public ::testing::Test {
     return stream;
   }
 
-  // Device memory that holds |values|.
+  // Allocates device memory and fills it with |values|.
   keel_tensor tensor(keel_stream stream, keel_device device, std::initializer_list<int64_t> shape,
                      const std::vector<float>& values) {
     void* data = nullptr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// docs/operators.md, written from the schema table.
+// Generates docs/operators.md from the schema table.
 #ifndef KEEL_OPS_DOCS_H_
 #define KEEL_OPS_DOCS_H_
 
@@ -8,10 +8,10 @@
 
 namespace keel::ops {
 
-// |support| is the table of which backend computes which operator, lines with their ends.
+// |support|: the lines of the table of backends and their operators, newlines included.
 std::string operators_markdown(std::string_view support);
 
-// What is around that table.
+// Markers around the support table.
 inline constexpr std::string_view kSupportBegin = "<!-- support table -->\n";
 inline constexpr std::string_view kSupportEnd = "<!-- end -->\n";
 

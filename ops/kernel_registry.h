@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels that frameworks and vendors registered at run time.
+// Custom kernels that frameworks and vendors register at run time.
 #ifndef KEEL_OPS_KERNEL_REGISTRY_H_
 #define KEEL_OPS_KERNEL_REGISTRY_H_
 
@@ -16,7 +16,7 @@
 
 namespace keel::ops {
 
-// Immutable once it is in the registry.
+// Immutable once registered.
 struct CustomKernel {
   keel_op_id op = KEEL_OP_INVALID;
   uint32_t score = 0;
@@ -25,20 +25,20 @@ struct CustomKernel {
   void* user = nullptr;
   int (*accepts)(void* user, const keel_op_call* call) = nullptr;
   keel_status (*run)(void* user, keel_stream stream, const keel_op_call* call) = nullptr;
-  const CustomKernel* next = nullptr;  // of the same operator, registered before
+  const CustomKernel* next = nullptr;  // previously registered kernel of the same operator
 };
 
-// One a process. Kernels stay until keel_shutdown, so readers follow a list of them
-// without a lock: for an operator without any, one load. Thread-safe.
+// Singleton. Kernels stay until keel_shutdown, so readers follow a linked list without a lock; an
+// operator without custom kernels costs one load. Thread-safe.
 class KernelRegistry {
  public:
   static KernelRegistry& get();
 
-  // KEEL_NOT_FOUND for an operator or a backend that is none; KEEL_ALREADY_EXISTS for a
-  // name that the operator has on that backend.
+  // Returns KEEL_NOT_FOUND for an unknown operator or backend, KEEL_ALREADY_EXISTS if the operator
+  // already has a kernel of the same name on the same backend.
   Status add(const keel_custom_kernel& kernel);
 
-  // The newest kernel of |op|, a number of the table; NULL without any.
+  // The newest kernel of |op|, or NULL. |op| must be a valid operator number.
   const CustomKernel* first(keel_op_id op) const {
     return heads_[op].load(std::memory_order_acquire);
   }
@@ -47,7 +47,7 @@ class KernelRegistry {
   KernelRegistry();
   void clear();
 
-  std::mutex mutex_;  // add and clear
+  std::mutex mutex_;  // guards add and clear
   std::vector<std::unique_ptr<CustomKernel>> kernels_;
   std::atomic<const CustomKernel*> heads_[KEEL_OP_COUNT] = {};
 };

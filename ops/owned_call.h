@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A copy of a keel_op_call that owns all it points to.
+// A deep copy of a keel_op_call.
 #ifndef KEEL_OPS_OWNED_CALL_H_
 #define KEEL_OPS_OWNED_CALL_H_
 
@@ -11,17 +11,17 @@
 
 namespace keel::ops {
 
-// For work that outlives the caller's structs: held behind a gate, or moved to another
-// device. Fixed room for the largest schema, so that it is one allocation at most.
+// For work that outlives the caller's structs: held behind a gate, or moved to another device.
+// Fixed capacity for the largest schema, so a copy needs at most one allocation.
 class OwnedCall {
  public:
-  // |call| has passed check_call. Extensions are not kept: none is known.
+  // Requires a |call| that passed check_call. Drops extensions, since none exists yet.
   explicit OwnedCall(const keel_op_call& call);
   OwnedCall(const OwnedCall&) = delete;
   OwnedCall& operator=(const OwnedCall&) = delete;
 
   const keel_op_call& call() const { return call_; }
-  // NULL for an optional input that was left out.
+  // NULL for an omitted optional input.
   keel_tensor* input(uint32_t index) {
     return call_.inputs[index] == nullptr ? nullptr : &inputs_[index];
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Covering arrays of strength two: few rows, in which any two levels of any two factors meet.
+// Covering arrays of strength two: few rows that contain every pair of levels of every two factors.
 #ifndef KEEL_OPS_PAIRWISE_H_
 #define KEEL_OPS_PAIRWISE_H_
 
@@ -8,15 +8,16 @@
 
 namespace keel::ops {
 
-// Two levels, of different factors, that never meet in a row.
+// Two levels of different factors that no row may combine.
 struct Exclusion {
   size_t factor, level;
   size_t other_factor, other_level;
 };
 
-// Rows of one level a factor, of |levels| each: every two levels of different factors meet in at
-// least one row, but for those of |exclusions|, which meet in none. Level 0 of a factor must have
-// no exclusion, so that each row can be completed. The same arguments give the same rows.
+// Returns rows with one level per factor; |levels| is the number of levels of each factor. Every
+// pair of levels of different factors appears in at least one row, except the pairs of
+// |exclusions|, which appear in none. Level 0 of a factor must have no exclusion, so that each row
+// can be completed. Deterministic.
 std::vector<std::vector<size_t>> pairwise(const std::vector<size_t>& levels,
                                           const std::vector<Exclusion>& exclusions = {});
 

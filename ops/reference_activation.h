@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The activations in float64, for the references of all operators that end in one; and of each
-// value its size, as large as the relative error of a kernel may grow, in units of
+// Activations in float64 for the references of all operators with an activation. Each *_size is the
+// scale of the value's error: the bound of a kernel's relative error, in units of
 // transcendental()'s scale.
 #ifndef KEEL_OPS_REFERENCE_ACTIVATION_H_
 #define KEEL_OPS_REFERENCE_ACTIVATION_H_
@@ -15,7 +15,7 @@ double silu_size(double t);
 double silu_slope(double t);
 double silu_slope_size(double t);
 
-// By erf, or else by tanh; at infinities as silu.
+// Computed with erf or tanh; limits at infinities as for silu.
 double gelu(bool erf, double t);
 double gelu_slope(bool erf, double t);
 double gelu_size(bool erf, double t);

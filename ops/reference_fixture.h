@@ -78,7 +78,7 @@ inline ReferenceResult run(keel_op_id op, const std::vector<const keel_tensor*>&
   return result;
 }
 
-// The text with which a call is refused.
+// Returns the error text of a call that check_call refuses.
 inline std::string refusal(keel_op_id op, const std::vector<const keel_tensor*>& inputs,
                            const std::vector<const keel_tensor*>& outputs,
                            const std::vector<keel_attribute>& attributes) {

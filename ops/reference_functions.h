@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The references of the operators: what the rows of the table name as reference.
+// Reference functions of the operators, named by Schema::reference.
 #ifndef KEEL_OPS_REFERENCE_FUNCTIONS_H_
 #define KEEL_OPS_REFERENCE_FUNCTIONS_H_
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a reference works on: float64 copies of a call's inputs, and room for its outputs.
+// Working memory of a reference function: float64 copies of a call's inputs, and buffers for the
+// outputs.
 #ifndef KEEL_OPS_REFERENCE_WORKSPACE_H_
 #define KEEL_OPS_REFERENCE_WORKSPACE_H_
 
@@ -10,7 +11,7 @@
 
 namespace keel::ops {
 
-// Inputs of a call in double, and its outputs with room for every element.
+// Inputs of a call in double, and an allocated element for every output element.
 class Workspace {
  public:
   Workspace(const keel_op_call& call, ReferenceResult* result) : call_(call), result_(*result) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What rows of several families share: tolerances, dtypes by their short names, tensors.
-// Numbers of tolerances: u = 2^-24 is half the distance of float32 neighbours at 1.
+// Parts shared by schema rows of several families: tolerances, short names of dtypes, tensors. In
+// tolerances, u = 2^-24 is half the distance of float32 neighbours at 1.
 #ifndef KEEL_OPS_SCHEMA_PARTS_H_
 #define KEEL_OPS_SCHEMA_PARTS_H_
 
@@ -12,13 +12,12 @@ namespace keel::ops {
 
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Kernels may flush float32 subnormals, on each operand: 2^-124 is four times the
-// smallest normal.
+// Kernels may flush float32 subnormals of each operand: 2^-124 is four times the smallest normal.
 inline constexpr double kFlush = 0x1p-124;
 
-// Normalised mean-square errors: the square of the largest relative rounding error,
-// 2^-24, 2^-11 and 2^-8, since an output may have one element; for computed float32
-// with room for the operations before.
+// Normalised mean-square errors: the square of the largest relative rounding error, 2^-24, 2^-11
+// and 2^-8, since an output may have a single element; computed float32 leaves room for earlier
+// operations.
 inline constexpr double kErrorExact = 1e-14;
 inline constexpr double kErrorFloat32 = 1e-10;
 inline constexpr double kErrorFloat16 = 3e-7;
@@ -31,7 +30,7 @@ constexpr Tolerance rounded_once(double error) {
 constexpr Tolerance few_roundings(double error) {
   return {kFlush, 0x1p-23, 0x1p-22, error};
 }
-// exp, log, tanh: 64 u. Vulkan asks 3 + 2|x| units of exp; vendors' fast paths have 20 bits.
+// exp, log, tanh: 64 u. Vulkan requires 3 + 2|x| units for exp; vendors' fast paths have 20 bits.
 constexpr Tolerance transcendental(double error) {
   return {kFlush, 0x1p-22, 0x1p-18, error};
 }

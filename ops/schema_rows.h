@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of the schema table, by family: ops/schema_<family>.cc defines them, with the
-// shape rules, cases and references that they name, and ops/schema_table.cc numbers them.
+// The rows of the schema table by family. ops/schema_<family>.cc defines the rows with their shape
+// rules, cases and references; ops/schema_table.cc numbers them.
 #ifndef KEEL_OPS_SCHEMA_ROWS_H_
 #define KEEL_OPS_SCHEMA_ROWS_H_
 

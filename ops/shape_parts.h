@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the shape rules of several families share: a tensor's rank and shape, and the words
-// that refuse them.
+// Parts shared by the shape rules of several families: checks of a tensor's rank and shape, and
+// their error texts.
 #ifndef KEEL_OPS_SHAPE_PARTS_H_
 #define KEEL_OPS_SHAPE_PARTS_H_
 
@@ -34,7 +34,7 @@ struct ShapeText {
                 ShapeText({tensor.shape, tensor.rank}).text, ShapeText(want).text);
 }
 
-// Whether |tensor| has just the shape |want|; |argument|: "input bias".
+// Whether the shape of |tensor| equals |want|; |argument|: "input bias".
 inline bool has_shape(const keel_op_call& call, CheckError* error, const char* argument,
                       const keel_tensor& tensor, std::initializer_list<int64_t> want) {
   bool equal = tensor.rank == want.size();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shape rules of the operators: what the rows of the table name as check_shapes. Each
-// returns true, or writes |error| through refuse() and returns false. Ranks, extents,
-// dtypes and attribute ranges have been checked; tensors may be NULL only where optional.
+// Shape rules of the operators, named by Schema::check_shapes. Each returns true, or writes |error|
+// through refuse() and returns false. Ranks, extents, dtypes and attribute ranges have been
+// checked; only optional tensors may be NULL.
 #ifndef KEEL_OPS_SHAPE_RULES_H_
 #define KEEL_OPS_SHAPE_RULES_H_
 

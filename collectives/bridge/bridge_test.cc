@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bridge between devices of unequal paces: results, what it says of itself, and what
-// becomes of the ranks when one fails half-way. Times are a matter of keel_bench.
+// Staging between devices with host links of unequal rates: results, the reported statistics, and
+// the state of all ranks when one fails half-way. keel_bench measures times.
 #include <unistd.h>
 
 #include <cstdlib>
@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// A file for as long as it lives: an emulated chip with a link of |rate| GB/s each way.
+// A profile file that the destructor removes: an emulated chip with a link of |rate| GB/s each way.
 class ProfileFile {
  public:
   explicit ProfileFile(double rate) {
@@ -54,7 +54,7 @@ float value_of(uint32_t rank, uint64_t index, uint32_t seed) {
   return static_cast<float>((index * 7 + rank * 13 + seed * 5) % 23) - 11;
 }
 
-// A communicator over |devices| with a stream a rank, and a buffer each way.
+// A communicator over |devices|, with a stream and two buffers per rank.
 class BridgeTest : public KeelTest {
  protected:
   struct Rank {
@@ -121,7 +121,7 @@ class BridgeTest : public KeelTest {
     EXPECT_KEEL_OK(keel_stream_synchronize(of.stream, kPatience));
     return values;
   }
-  // All ranks sum up |count|; every element of every rank is compared.
+  // All ranks reduce |count| elements; compares every element of every rank.
   void check_sums(uint64_t count, uint32_t seed, bool in_place) {
     fill(count, seed);
     for (uint32_t rank = 0; rank < world(); ++rank) {
@@ -150,7 +150,7 @@ class BridgeTest : public KeelTest {
   std::vector<Rank> ranks_;
 };
 
-// What a window, a share of it, or all windows in flight make an edge of, and odd numbers.
+// Edges of a window, of a share and of all windows in flight, and odd counts.
 const std::vector<uint64_t> kCounts = {1,     1025,   4096,   16384,   16385,
                                        65536, 100003, 131072, 1048577, 1048576};
 
@@ -160,7 +160,7 @@ TEST_F(BridgeTest, UnequalPacesGiveTheSameSums) {
   for (size_t count = 2; count <= devices.size(); ++count) {
     connect({devices.begin(), devices.begin() + static_cast<std::ptrdiff_t>(count)}, 1 << 21);
     uint32_t seed = 0;
-    // Twice: the rates are not known yet the first time, and change windows and shares.
+    // Twice: the first run has no rates; the second has rates, which change windows and shares.
     for (int turn = 0; turn < 2; ++turn) {
       for (uint64_t elements : kCounts) {
         ++seed;
@@ -178,7 +178,7 @@ TEST_F(BridgeTest, ChipsAndProcessorsTogether) {
   devices.push_back(paced_chip(2));
   auto vulkan = load("vulkan");
   if (!vulkan.empty()) devices.push_back(vulkan[0]);
-  // The default, and one with little room: windows of the smallest size.
+  // The default, and small chunks, which give windows of the smallest size.
   for (uint64_t chunk_bytes : {0, 4096, 4160}) {
     connect(devices, 1 << 21, chunk_bytes);
     uint32_t seed = 0;
@@ -242,7 +242,7 @@ TEST_F(BridgeTest, OtherOperationsGoByTheSameWindows) {
   }
 }
 
-// Whatever comes after it.
+// Later operations do not reset the counters.
 TEST_F(BridgeTest, WhatMessagesMovedStaysCounted) {
   constexpr uint64_t kCount = 1 << 16;
   connect({paced_chip(4), paced_chip(4)}, kCount);
@@ -265,7 +265,7 @@ TEST_F(BridgeTest, WhatMessagesMovedStaysCounted) {
 TEST_F(BridgeTest, AllRanksTellOfTheSamePlan) {
   connect({paced_chip(0.5), paced_chip(0.5), paced_chip(4)}, 1 << 21);
   EXPECT_TRUE(explain(0)["last"].is_null());
-  // Measured in the first, known to all in the second, used in the third.
+  // The first operation measures the rates, the second distributes them, the third uses them.
   for (uint32_t seed = 0; seed < 3; ++seed) check_sums(1 << 21, seed, false);
   std::vector<Json> all;
   for (uint32_t rank = 0; rank < world(); ++rank) all.push_back(explain(rank));
@@ -286,8 +286,8 @@ TEST_F(BridgeTest, AllRanksTellOfTheSamePlan) {
                             "bound_ms", "predicted_ms"}) {
       EXPECT_EQ(last[key], all[0]["last"][key]) << key;
     }
-    // 8 MiB at 0.5 GB/s. The clock is the chip's own, so that a loaded machine measures it too;
-    // never faster.
+    // 8 MiB at 0.5 GB/s. The chip's own clock measures the rate, so that a loaded machine measures
+    // a correct rate as well, and never a faster one.
     EXPECT_GE(last["bound_ms"], 16.7);
     EXPECT_GE(last["predicted_ms"], last["bound_ms"]);
     for (const Json& leg : last["legs_gb_per_s"]) {
@@ -295,8 +295,8 @@ TEST_F(BridgeTest, AllRanksTellOfTheSamePlan) {
       EXPECT_GT(leg["in"], 0);
       EXPECT_LE(leg["out"], 4.1);
     }
-    // Rates are what the machine lets them be, so no more than that the slowest reduces no more
-    // than the fastest can be said of the shares.
+    // The machine determines the rates, so the test only requires that the slowest rank reduces at
+    // most as much as the fastest.
     double sum = 0;
     for (const Json& share : last["shares"]) sum += share.get<double>();
     EXPECT_NEAR(sum, 1, 1e-3);
@@ -306,7 +306,7 @@ TEST_F(BridgeTest, AllRanksTellOfTheSamePlan) {
 // ---- failures --------------------------------------------------------------------
 
 TEST_F(BridgeTest, ADeviceThatIsLostHalfWayIsNamedByAllRanks) {
-  // The first copy is that of fill(), and the next four fetch ahead.
+  // The first copy belongs to fill(); the next four prefetch.
   std::vector<keel_device> devices = {paced_chip(1), paced_chip(1, {{"faults", "lose:copy@12"}}),
                                       paced_chip(1)};
   connect(devices, 1 << 22);
@@ -317,7 +317,7 @@ TEST_F(BridgeTest, ADeviceThatIsLostHalfWayIsNamedByAllRanks) {
   for (uint32_t rank = 0; rank < world(); ++rank) {
     EXPECT_NE(keel_stream_synchronize(ranks_[rank].stream, kPatience), KEEL_OK);
     const std::string text = keel_last_error();
-    // The lost device's own stream says no more than that it is lost.
+    // The stream of the lost device reports only the loss of the device.
     EXPECT_NE(text.find(rank == 1 ? "is lost" : "rank 1"), std::string::npos) << text;
     EXPECT_NE(keel_comm_async_error(ranks_[rank].comm), KEEL_OK);
     const std::string error = keel_last_error();
@@ -337,7 +337,7 @@ TEST_F(BridgeTest, ADeviceThatHangsHalfWayIsNamedAtTheDeadline) {
   for (uint32_t rank = 0; rank < world(); ++rank) {
     EXPECT_EQ(keel_stream_synchronize(ranks_[rank].stream, kPatience), KEEL_TIMED_OUT);
     const std::string text = keel_last_error();
-    // The rank itself knows what it waited for.
+    // The rank with the stalled device reports its own deadline; the rest name rank 2.
     EXPECT_NE(text.find(rank == 2 ? "the deadline" : "rank 2"), std::string::npos) << text;
     EXPECT_EQ(keel_comm_async_error(ranks_[rank].comm), KEEL_TIMED_OUT);
     const std::string error = keel_last_error();

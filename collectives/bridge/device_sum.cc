@@ -18,13 +18,13 @@ namespace keel {
 
 namespace {
 
-// Of a window, unless chunks are smaller: so many bytes take a link about as long as the host
-// takes to enqueue them.
+// Smallest window in bytes, unless chunks are smaller: a link moves 256 KiB in about the time in
+// which the host enqueues the copies.
 constexpr uint64_t kLeastWindow = 256 << 10;
-// What has nothing to overlap with, the first window in and the last one out, is an eighth.
+// The first window in and the last window out overlap with nothing: an eighth of the data.
 constexpr uint64_t kWindowsOfAll = 8;
 
-// c = a + b, of |count| elements each.
+// c = a + b, with |count| elements each.
 struct Addition {
   Addition(keel_dtype dtype, uint64_t count, const void* a, const void* b, void* c)
       : tensors{tensor(dtype, count, a), tensor(dtype, count, b), tensor(dtype, count, c)},
@@ -50,7 +50,7 @@ struct Addition {
   keel_op_call call;
 };
 
-// The caller's own kernels have streams of the caller's.
+// Custom kernels run on streams of the caller.
 bool is_plugins(const ops::Candidate& kernel) {
   return kernel.level != KEEL_OP_NONE && kernel.custom == nullptr;
 }
@@ -105,7 +105,7 @@ bool DeviceSum::prepare(keel_dtype dtype, uint64_t count, uint64_t window) {
 }
 
 Status DeviceSum::add(keel_dtype dtype, uint64_t count, const char* brought, const Ends& ends) {
-  // In the order of the ranks or not, a sum of two is the same.
+  // A sum of two is the same in either order, so rank order does not matter.
   const Addition addition(dtype, count, ends.own, brought, ends.own_sum);
   ops::Candidate kernel;
   KEEL_RETURN_IF_ERROR(ops::select_kernel(device_, addition.call, &kernel));
@@ -120,7 +120,7 @@ Status DeviceSum::enqueue(uint64_t round, keel_dtype dtype, uint64_t count, cons
   const uint64_t bytes = count * kit::dtype_size(dtype);
   const uint32_t place = round % kWindows;
   char* const brought = brought_ + place * most_bytes_;
-  // Of the other rank's memory observers are told by that rank's part of the operation.
+  // Reports only this rank's accesses: the other rank's part of the operation reports its memory.
   const auto copy = [&](Way& way, keel_copy_kind kind, void* to, const void* from,
                         const Access& own) -> Status {
     Device& device = device_;
@@ -141,25 +141,25 @@ Status DeviceSum::enqueue(uint64_t round, keel_dtype dtype, uint64_t count, cons
   KEEL_RETURN_IF_ERROR(taking_.stream->wait(adding_.over[place]));
   KEEL_RETURN_IF_ERROR(copy(taking_, KEEL_COPY_DEVICE_TO_HOST, ends.others_sum, ends.own_sum,
                             {&device_, ends.own_sum, bytes, /*writes=*/false}));
-  summed_bytes_.store(summed_bytes() + bytes, std::memory_order_relaxed);  // by one thread
+  summed_bytes_.store(summed_bytes() + bytes, std::memory_order_relaxed);  // one writer
   return {};
 }
 
 Status DeviceSum::await(uint64_t round, Patience& patience, const ControlSegment& segment) {
   const uint32_t place = round % kWindows;
-  // The last of the three, which has waited for the others.
+  // The last of the three steps, which waits for the first two.
   KEEL_RETURN_IF_ERROR(patience.wait(taking_.over[place], [&] { return segment.failed(); }));
   bringing_.over[place] = adding_.over[place] = taking_.over[place] = {};
   return {};
 }
 
 void DeviceSum::settle() {
-  // Copies of a window end in milliseconds, or never, on a device that hangs.
+  // A window's copies end within milliseconds, or never on a hung device.
   constexpr int64_t kPatienceNs = 5'000'000'000;
   constexpr auto kPause = std::chrono::milliseconds(1);
   const Deadline deadline = Deadline::after(kPatienceNs);
   for (Way* way : {&bringing_, &adding_, &taking_}) {
-    // As often as there is no memory to be told of the rest.
+    // drain() may lack memory for an event: retry until it reports that the work ended.
     for (bool is_over = !way->stream; !is_over;) {
       try {
         is_over = !may_still_run(way->stream->drain(deadline));
@@ -167,7 +167,7 @@ void DeviceSum::settle() {
       }
       if (is_over) break;
       if (deadline.passed()) {
-        // Nobody can know when it stops to write to what is the ranks' again.
+        // The device could write to the ranks' memory at any later time, so mark the device lost.
         (void)device_.check(KEEL_DEVICE_LOST, "stream.copy");
         return log(KEEL_LOG_ERROR, "{}: a sum of windows of the host does not end", device_.name());
       }

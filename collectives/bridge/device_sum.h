@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of two ranks that the device of one of them makes of both ranks' buffers.
+// Device-offloaded reduction of two ranks' buffers, run by the device of one of the two ranks.
 #ifndef KEEL_COLLECTIVES_BRIDGE_DEVICE_SUM_H_
 #define KEEL_COLLECTIVES_BRIDGE_DEVICE_SUM_H_
 
@@ -17,25 +17,27 @@
 
 namespace keel {
 
-// The data goes in windows. The device brings the other rank's elements of one into memory of its
-// own, adds them to those that it has, and takes the sums to where the other rank wants them: each
-// on a stream of its own, so that both directions and the operator are busy at once, and no thread
-// of the host touches a byte. For one thread, but for summed_bytes().
+// A pipeline over windows of the data. The device copies a window of the other rank's elements into
+// its own memory, adds the window to its own elements, and copies the sums to where the other rank
+// wants them. Each step has a stream, so both directions of the link and the adder are busy at the
+// same time and no host thread touches the data. Used by one thread; only summed_bytes() may be
+// called from any thread.
 class DeviceSum {
  public:
-  // In flight: what a link of 50 GB/s moves in 0.3 ms, by when the host has heard of the first.
+  // Windows in flight. A link of 50 GB/s moves 8 windows in 0.3 ms; by then the host has seen the
+  // first completion.
   static constexpr uint32_t kWindows = 8;
-  // As long as somebody may want the link at once.
+  // Windows in flight while an urgent communicator may want the link at any time.
   static constexpr uint32_t kFewWindows = 2;
-  static constexpr uint64_t kMostBytes = 2 << 20;  // of a window
-  // Below that the windows are so few that the host is done as soon.
+  static constexpr uint64_t kMostBytes = 2 << 20;  // per window
+  // Smaller data has so few windows that a sum on the host is as fast.
   static constexpr uint64_t kLeastBytes = 256 << 10;
 
-  // Where a window, or the whole of the data, begins.
+  // Addresses at which a window, or all of the data, begins.
   struct Ends {
-    const char* own = nullptr;  // of the device
+    const char* own = nullptr;  // memory of the device
     char* own_sum = nullptr;
-    const char* others = nullptr;  // the other rank's: memory of the host that the device reaches
+    const char* others = nullptr;  // the other rank's: host memory that the device reaches
     char* others_sum = nullptr;
 
     Ends at(uint64_t offset) const {
@@ -43,26 +45,29 @@ class DeviceSum {
     }
   };
 
-  // |chunk_bytes|: no window is larger.
+  // |chunk_bytes|: upper limit of a window, in bytes. |urgent|: leases urgent streams.
   DeviceSum(Device& device, uint64_t chunk_bytes, bool urgent)
       : device_(device), most_bytes_(std::min(chunk_bytes, kMostBytes)), urgent_(urgent) {}
   ~DeviceSum();
   DeviceSum(const DeviceSum&) = delete;
   DeviceSum& operator=(const DeviceSum&) = delete;
 
-  // Of a window, where there are |bytes| in all.
+  // Bytes of a window when |bytes| are summed in all.
   static uint64_t window_bytes(uint64_t bytes, uint64_t chunk_bytes);
-  // Whether |device| has an operator for windows of |window| elements and the last of |count|.
+  // Whether |device| has a plugin kernel for a window of |window| elements and for the remainder of
+  // |count|.
   static bool has_kernels(Device& device, keel_dtype dtype, uint64_t count, uint64_t window);
 
-  // Whether it has, and memory and streams. Gets those, once; where it cannot, it is not asked
-  // again.
+  // Whether the device has the kernels, the memory and the streams. Allocates memory and streams on
+  // first success of the kernel check; after a failed allocation every later call returns false.
   bool prepare(keel_dtype dtype, uint64_t count, uint64_t window);
-  // Enqueues window |round| of |count| elements. All of round - kWindows has been awaited.
+  // Enqueues window |round|, of |count| elements. Requires a completed await() of |round| -
+  // kWindows.
   Status enqueue(uint64_t round, keel_dtype dtype, uint64_t count, const Ends& ends);
-  // Waits for all of the round, unless |segment| fails.
+  // Waits until all three steps of |round| have ended. Fails early if |segment| fails.
   Status await(uint64_t round, Patience& patience, const ControlSegment& segment);
-  // After a failure: waits until nothing of it touches the ranks' memory any more.
+  // After a failure: blocks until no step touches the ranks' memory any more. After 5 s the device
+  // is marked lost.
   void settle();
 
   uint64_t summed_bytes() const { return summed_bytes_.load(std::memory_order_relaxed); }
@@ -80,7 +85,7 @@ class DeviceSum {
   const uint64_t most_bytes_;
   const bool urgent_;
   bool is_refused_ = false;
-  char* brought_ = nullptr;  // kWindows of them
+  char* brought_ = nullptr;  // kWindows windows of most_bytes_
   Way bringing_;
   Way adding_;
   Way taking_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of a processor and a chip that the chip makes: results, when it does, and what becomes of
-// the ranks when it fails half-way.
+// Reductions of a processor's and a chip's buffer, run by the chip: results, conditions, and the
+// state of both ranks when the chip fails half-way.
 #include <chrono>
 #include <thread>
 
@@ -22,7 +22,7 @@ class DeviceSumTest : public SummingPair {
     EXPECT_KEEL_OK(keel_comm_stats_get(of.comm, &stats));
     return stats;
   }
-  // Until the chip has it; the host's threads sum up meanwhile.
+  // Repeats |call| until the chip reduces; the host's threads reduce before.
   bool comes_to_the_device(const Call& call) {
     for (uint32_t turn = 0; turn < 64; ++turn) {
       check_floats(call, turn);
@@ -38,7 +38,7 @@ TEST_F(DeviceSumTest, EveryBitIsRight) {
   uint32_t seed = 0;
   for (const HostMemory kind : kAllKinds) {
     for (uint32_t cpu_rank : {0u, 1u}) {
-      // The last has many small windows.
+      // The last chunk size gives many small windows.
       for (uint64_t chunk_bytes : {0, 262144, 4160}) {
         connect(device, 2 << 20, kind, kind, cpu_rank, chunk_bytes);
         for (uint64_t count : {65536, 65537, 100003, 300001}) {
@@ -80,7 +80,8 @@ TEST_F(DeviceSumTest, WhatTheDeviceCannotDoTheHostDoes) {
   constexpr uint64_t kCount = 200'001;
   check_floats({.count = kCount}, 1);
   EXPECT_EQ(reduced_by(), "device");
-  // Too short, then no sum, then a type that the operator does not have; and back.
+  // Too short, then a reduction other than a sum, then a dtype without a kernel; in between the
+  // device.
   check_floats({.count = 20'000}, 2);
   EXPECT_EQ(reduced_by(), "host");
   const auto expect_host = [&](const Call& call, char wanted) {
@@ -103,11 +104,11 @@ TEST_F(DeviceSumTest, BothBuffersHaveToBePinned) {
       const auto kind = [](bool is_pinned) {
         return is_pinned ? HostMemory::kPinned : HostMemory::kArena;
       };
-      // One that has pinned nothing yet, and memory of which it will pin none meanwhile.
+      // A new device without pinned memory, and memory that Keel will not pin during the test.
       connect(chip_with({}), 16 << 20, kind(sends_pinned), kind(!sends_pinned), cpu_rank);
       check_floats({.count = 100'003}, 1);
       EXPECT_EQ(reduced_by(), "host");
-      // One way and the other in turn, whatever the last one was.
+      // Alternates between both paths: each call decides anew.
       for (uint32_t turn = 0; turn < 4; ++turn) {
         check_floats({.count = 100'003, .in_place = sends_pinned}, 2 + turn);
         EXPECT_EQ(reduced_by(), sends_pinned ? "device" : "host");
@@ -123,7 +124,7 @@ TEST_F(DeviceSumTest, NarrowFloatsAreRoundedAsByTheHost) {
   const keel_device device = chip_with({});
   constexpr uint64_t kCount = 300'003;
   for (const keel_dtype dtype : {KEEL_FLOAT16, KEEL_BFLOAT16}) {
-    // All finite codes, each with many others.
+    // All finite codes, each paired with many codes.
     std::vector<char> values[2];
     uint32_t state = 1;
     for (std::vector<char>& each : values) {
@@ -153,7 +154,8 @@ TEST_F(DeviceSumTest, ArenasArePinnedOnceTheyHaveBeenUsed) {
   const keel_device device = chip_with({});
   for (int round = 0; round < 2; ++round) {
     connect(device, 3 << 20, HostMemory::kArena, HostMemory::kArena);
-    // The host does what pinning would cost, then the device has it, in any part of the memory.
+    // The host reduces for as long as pinning would take; then the device reduces any part of
+    // the memory.
     const Call whole = {.count = (3 << 20) / sizeof(float)};
     check_floats(whole, 1);
     EXPECT_EQ(reduced_by(), "host");
@@ -161,10 +163,10 @@ TEST_F(DeviceSumTest, ArenasArePinnedOnceTheyHaveBeenUsed) {
     check_floats({.count = 100'003, .in_place = true, .offset = 12}, 5);
     EXPECT_EQ(reduced_by(), "device");
     disconnect();
-    // The plugin has it back, and hands it out again, pinned nowhere.
+    // The plugin takes the memory back and hands it out again, unpinned.
     ASSERT_KEEL_OK(keel_memory_trim(cpu_));
   }
-  // Shutdown finds some that are pinned.
+  // Shutdown must handle segments that are still pinned.
   connect(device, 4 << 20, HostMemory::kArena, HostMemory::kArena);
   ASSERT_TRUE(comes_to_the_device({.count = 1 << 20}));
 }
@@ -188,7 +190,7 @@ TEST_F(DeviceSumTest, ManyInARow) {
   constexpr uint64_t kCount = 70'001;
   const std::vector<char> values[2] = {floats(kCount, 1), floats(kCount, 2)};
   for (uint32_t rank = 0; rank < 2; ++rank) upload(ranks_[rank], ranks_[rank].send, values[rank]);
-  // Each after the first adds up two equal sums.
+  // Each call after the first adds two equal sums.
   constexpr int kCalls = 12;
   const Call calls[] = {{.count = kCount}, {.count = kCount, .in_place = true}};
   for (int call = 0; call < kCalls; ++call) {
@@ -246,7 +248,7 @@ TEST_F(DeviceSumTest, UrgentOnesGoBetweenTheWindows) {
     streams[rank] = new_stream(ranks_[rank].device);
     upload(ranks_[rank], ranks_[rank].send, floats(4 << 20, rank));
   }
-  // The urgent ones are of the last MiB, which the normal ones leave alone.
+  // The urgent calls use the last MiB, which the normal calls leave alone.
   constexpr uint64_t kFirst = 15 << 20;
   for (const Rank& of : ranks_) {
     ASSERT_KEEL_OK(enqueue(of, {.count = kFirst / sizeof(float)}));
@@ -285,7 +287,7 @@ TEST_F(DeviceSumTest, OnlyOfTwoRanksOfWhichOneIsStaged) {
   EXPECT_EQ(reduced_by(), "host");
 }
 
-// Of three, whose chips have a library of their own: two meet in a lane.
+// Three ranks; the chips share a native library, so two ranks meet in a lane.
 TEST_F(DeviceSumTest, BetweenIslandsToo) {
   constexpr uint64_t kBytes = 2 << 20;
   constexpr uint64_t kCount = kBytes / sizeof(float);
@@ -357,7 +359,7 @@ TEST_F(DeviceSumTest, BetweenIslandsToo) {
 // ---- failures --------------------------------------------------------------------
 
 TEST_F(DeviceSumTest, WithoutMemoryForItTheHostSumsUp) {
-  // The buffers, and the stage's windows, are what it gives out.
+  // The buffers and the stage's windows use up the device's memory.
   const keel_device device = chip_with({{"memory_mib", "16"}});
   connect(device, 6 << 20, HostMemory::kPinned, HostMemory::kPinned);
   for (uint32_t turn = 0; turn < 3; ++turn) {
@@ -374,7 +376,7 @@ TEST_F(DeviceSumTest, WhateverFailsOnTheDeviceEndsItForBoth) {
     for (uint32_t rank = 0; rank < 2; ++rank) {
       upload(ranks_[rank], ranks_[rank].send, floats(1 << 20, rank));
     }
-    // The first has windows for nothing; what fails may be of any.
+    // The first call fills staging windows in vain, so any call may have the failing copy.
     for (int call = 0; call < 4; ++call) {
       for (const Rank& of : ranks_) (void)enqueue(of, {.count = 1 << 20});
     }
@@ -383,7 +385,7 @@ TEST_F(DeviceSumTest, WhateverFailsOnTheDeviceEndsItForBoth) {
     EXPECT_NE(keel_comm_async_error(cpu().comm), KEEL_OK);
     EXPECT_NE(std::string(keel_last_error()).find("rank 1 (sim"), std::string::npos)
         << keel_last_error();
-    // Nothing writes there any more.
+    // After the failure nothing writes to the buffer.
     std::memset(cpu().receive, 0x5a, 4 << 20);
     disconnect();
   }
@@ -407,7 +409,7 @@ TEST_F(DeviceSumTest, ADeviceThatHangsIsNamedAtTheDeadline) {
 }
 
 TEST_F(DeviceSumTest, AnAbortLeavesTheBuffersToTheirCallers) {
-  // With one queue, so that what is enqueued later runs later.
+  // A single queue runs work in the order of submission.
   connect(chip_with({{"faults", "stall:copy@30=300"}, {"single_queue", "1"}}), 4 << 20,
           HostMemory::kPinned, HostMemory::kPinned);
   for (uint32_t rank = 0; rank < 2; ++rank) {
@@ -415,7 +417,7 @@ TEST_F(DeviceSumTest, AnAbortLeavesTheBuffersToTheirCallers) {
   }
   for (const Rank& of : ranks_) ASSERT_KEEL_OK(enqueue(of, {.count = 1 << 20}));
   for (const Rank& of : ranks_) ASSERT_KEEL_OK(keel_stream_synchronize(of.stream, kPatience));
-  // In the second all windows have been enqueued, and one of them hangs.
+  // In the second operation all windows have been enqueued, and one window hangs.
   const uint64_t before = stats(chip()).bytes_to_host;
   for (const Rank& of : ranks_) ASSERT_KEEL_OK(enqueue(of, {.count = 1 << 20}));
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::nanoseconds(kPatience);

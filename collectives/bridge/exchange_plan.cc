@@ -13,24 +13,24 @@ namespace keel {
 namespace {
 
 constexpr uint64_t kPage = 4096;
-// Below it a window is all submissions and no copy.
+// For smaller windows the submission costs more than the copy.
 constexpr uint64_t kSmallestWindow = 64 << 10;
-// What the host's threads copy themselves stays in a second-level cache until the others have
-// read it: two windows each way are 1 MiB.
+// Host threads copy this much; it stays in a second-level cache until the other ranks have read it,
+// as two windows each way are 1 MiB.
 constexpr uint64_t kHostWindow = 256 << 10;
-// Where long windows cost nothing they are no longer than this, for the same reason.
+// Limit of a window that need not be longer, for the same reason.
 constexpr uint64_t kCachedWindow = 512 << 10;
-// From when a window is there until the next one may be worked on: two barriers, two
-// submissions and being told of two copies, between four ranks on two cores. While one window
-// takes that long on the slowest leg, the leg never waits for the host.
+// Turnaround from a window's arrival until work on the next window can start: two barriers, two
+// submissions and two completion notices, with four ranks on two cores. If the slowest host link
+// needs that long for a window, the link never waits for the host.
 constexpr double kTurnNs = 400e3;
-// The legs are filled and drained once: one window more than the data is under 1%.
+// The links are filled and drained once: one extra window is under 1% of the data.
 constexpr uint64_t kLeastWindows = 128;
-// Until the rates are known: enough windows that they are, afterwards.
+// Until the rates are known: enough windows to measure the rates.
 constexpr uint64_t kWindowsToMeasure = 16;
 constexpr double kFastest = 1e4;
 
-// Of the legs that are there: the slowest, and all together. |*all_known|: each has a rate.
+// The existing host links: the slowest, and the sum of all. |all_known|: each link has a rate.
 struct LegSum {
   double slowest = std::numeric_limits<double>::infinity();
   double total = 0;
@@ -51,11 +51,11 @@ LegSum sum_of(std::span<const Leg> legs) {
   return sum;
 }
 
-// Nanoseconds that the exchange of one byte takes at least.
+// Lower bound in nanoseconds for the exchange of one byte.
 double bound_of(const LegSum& sum, size_t world) {
   if (sum.limited == 0 || !sum.all_known) return 0;
   const double alone = 1 / sum.slowest;
-  // A rank without a leg sends as much as one likes.
+  // A rank without a host link has no limit on what it sends.
   if (sum.limited != world) return alone;
   return std::max(alone, 2 * (static_cast<double>(world) - 1) / sum.total);
 }
@@ -73,14 +73,14 @@ uint64_t window_of(const ExchangeSize& size, const LegSum& sum, bool host_copies
   return window < kPage ? window : window / kPage * kPage;
 }
 
-// What |plan| is to take at least, and what it should; |turn_ns|: of the host, once.
+// Sets the lower bound and the expected time of |plan|. |turn_ns|: host time, added once.
 void predict(const ExchangeSize& size, const LegSum& sum, size_t world, double turn_ns,
              ExchangePlan* plan) {
   const auto bytes = static_cast<double>(size.bytes);
   plan->bound_seconds = bound_of(sum, world) * bytes * 1e-9;
   plan->predicted_seconds = 0;
   if (plan->bound_seconds == 0) return;
-  // Out and in go on at once, one window apart.
+  // Both directions run at the same time, one window apart.
   const double window = std::min(bytes, static_cast<double>(plan->window_bytes));
   plan->predicted_seconds = ((bytes + window) / sum.slowest + turn_ns) * 1e-9;
 }
@@ -107,14 +107,14 @@ void weighted_shares(std::span<const Leg> legs, std::vector<uint32_t>* share_end
   share_ends->resize(world);
   const LegSum sum = sum_of(legs);
   const double bound = world > 2 ? bound_of(sum, world) : 0;
-  // The largest share with which rank's leg keeps to the bound.
+  // The largest share with which the rank's link keeps to the bound.
   const auto most = [&](uint32_t rank) {
     const Leg& leg = legs[rank];
     if (bound == 0 || leg.is_free) return 1.0;
     return std::clamp((bound * leg.rate() - 1) / (world - 2), 0.0, 1.0);
   };
-  // One level for all whose leg allows as much: what the others leave, divided among them. It
-  // only rises, and whoever is below it stays there.
+  // Water filling: every rank whose link allows at least |level| gets |level|, an equal part of
+  // what the limited ranks leave. The level only rises, so a limited rank stays limited.
   double level = 1.0 / std::max(world, 1u);
   for (uint32_t turn = 0; turn < world; ++turn) {
     double left = 1;
@@ -168,7 +168,7 @@ ShareRange share_of(const ExchangePlan& plan, uint32_t rank, uint64_t count, uin
   const auto end_of = [&](uint32_t other) -> uint64_t {
     const uint64_t end = plan.share_ends[other];
     if (end >= ExchangePlan::kWhole) return count;
-    // count * end / kWhole, which may not fit.
+    // count * end / kWhole, split because the product may overflow.
     const uint64_t whole = count / ExchangePlan::kWhole * end +
                            count % ExchangePlan::kWhole * end / ExchangePlan::kWhole;
     return whole / line * line;

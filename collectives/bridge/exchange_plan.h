@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much of an operation whose data is staged goes at a time, and who reduces what: numbers
-// from numbers, so that all ranks come to the same.
+// Chooses the window sizes of a staged operation and the part of a window that each rank reduces.
+// Every function is a pure function of its numbers, so that all ranks compute the same plan.
 #ifndef KEEL_COLLECTIVES_BRIDGE_EXCHANGE_PLAN_H_
 #define KEEL_COLLECTIVES_BRIDGE_EXCHANGE_PLAN_H_
 
@@ -10,24 +10,25 @@
 
 namespace keel {
 
-// A rank's way between its device and the host. Rates in GB/s; 0 is not known yet.
+// The host link of a rank: the path between its device and the host. Rates in GB/s; 0 means
+// unknown.
 struct Leg {
-  double out = 0;  // from the device to the host
+  double out = 0;  // device to host
   double in = 0;
-  bool is_free = false;  // there is none: the host reaches the device's memory
+  bool is_free = false;  // no link: the host reaches the device's memory
 
-  // Of the slower direction, as far as both are known; 0 is not known.
+  // Rate of the slower direction, or of the only known direction; 0 when both are unknown.
   double rate() const;
 };
 
-// Rates as the rest of the plan takes them: what is no number, not above 0 or beyond any chip
-// becomes 0. Whoever writes them may be a stranger.
+// Returns |gb_per_s|, or 0 if the rate is not finite, not above 1e-6 or not below 1e4 GB/s. Rates
+// are read from shared memory that another process may have corrupted.
 double sane_rate(double gb_per_s);
 
 struct ExchangeSize {
-  uint64_t bytes = 0;        // through each leg and way
+  uint64_t bytes = 0;        // through each host link, each way
   uint32_t element = 1;      // bytes
-  uint64_t chunk_bytes = 0;  // the largest window; there is memory for two each way
+  uint64_t chunk_bytes = 0;  // the largest window; two per direction are allocated
 };
 
 struct ExchangePlan {
@@ -35,12 +36,13 @@ struct ExchangePlan {
   static constexpr uint32_t kWhole = 1 << 16;
 
   uint64_t window_bytes = 0;
-  uint32_t windows = 2;  // each way in flight
-  // What each rank reduces of a window: from where the one before ends, in parts of kWhole.
+  uint32_t windows = 2;  // in flight, each way
+  // End of each rank's share of a window, in parts of kWhole; a share begins where the previous
+  // rank's ends.
   std::vector<uint32_t> share_ends;
-  // What no exchange of messages between islands can beat, each element reduced once: the larger
-  // of bytes / slowest leg and 2 (k - 1) bytes / all legs together. And what this plan
-  // should take. Both 0 where a rate is not known.
+  // bound_seconds: lower bound for any message exchange between k ranks that reduces each element
+  // once, namely the larger of bytes / slowest link and 2 (k - 1) bytes / sum of all links.
+  // predicted_seconds: expected time of this plan. Both are 0 if a rate is unknown.
   double bound_seconds = 0;
   double predicted_seconds = 0;
 
@@ -53,22 +55,23 @@ struct ShareRange {
   uint64_t count;
 };
 
-// For as many ranks as there are |legs|. Allocates nothing where |*plan| was made for as many
-// before. |host_copies|: the ranks' own threads copy, nothing else moves meanwhile.
+// Plans for legs.size() ranks. Allocates nothing if |*plan| was made for the same number of ranks
+// before. |host_copies|: the ranks' own threads copy, so no copy overlaps with other work.
 void plan_exchange(const ExchangeSize& size, std::span<const Leg> legs, bool host_copies,
                    ExchangePlan* plan);
 
-// The same where the device of rank |summing| reduces all, in |windows| of |size.chunk_bytes|: see
-// device_sum.h.
+// Plans the case in which the device of rank |summing| reduces everything, in |windows| windows of
+// |size.chunk_bytes|: see device_sum.h.
 void plan_device_sum(const ExchangeSize& size, std::span<const Leg> legs, uint32_t summing,
                      uint32_t windows, ExchangePlan* plan);
 
-// The shares alone. The island of rank i sends (1 + (k - 2) share_i) times the data, over a leg
-// of rate B_i: as equal shares as there are among those with which the slowest of them takes no
-// longer than ExchangePlan::bound_seconds. Equal ones where a rate is not known.
+// Computes the shares alone. Rank i sends (1 + (k - 2) share_i) times the data over a link of rate
+// B_i. The shares are as equal as possible among those with which the slowest rank takes no longer
+// than ExchangePlan::bound_seconds; equal if a rate is unknown.
 void weighted_shares(std::span<const Leg> legs, std::vector<uint32_t>* share_ends);
 
-// |rank|'s of a window of |count| elements: whole cache lines, so that no two ranks write one.
+// The share of |rank| in a window of |count| elements. Shares begin at whole cache lines, so that
+// no two ranks write the same line.
 ShareRange share_of(const ExchangePlan& plan, uint32_t rank, uint64_t count, uint32_t element);
 
 }  // namespace keel

@@ -24,7 +24,7 @@ std::vector<double> shares_of(const std::vector<Leg>& legs) {
   return shares;
 }
 
-// Time of one byte: of the island whose leg is the last to be done.
+// Time of one byte on the rank whose host link finishes last.
 double exchange_time(const std::vector<Leg>& legs) {
   const std::vector<double> shares = shares_of(legs);
   double slowest = 0;
@@ -65,7 +65,7 @@ TEST(ExchangePlan, ADeviceThatSumsUpHasAllShares) {
     EXPECT_EQ(plan.window_bytes, kChunk);
     EXPECT_EQ(plan.share(summing), 1);
     EXPECT_EQ(plan.share(1 - summing), 0);
-    // 1 GiB at 10 GB/s, and one window more.
+    // 1 GiB at 10 GB/s, plus one window.
     EXPECT_NEAR(plan.bound_seconds, 0.1073741824, 1e-9);
     EXPECT_NEAR(plan.predicted_seconds, 0.1073741824 + 2097152e-10, 1e-9);
   }
@@ -82,7 +82,7 @@ TEST(ExchangePlan, SharesAreAllOfItAndReachTheBound) {
       sum += share;
     }
     EXPECT_DOUBLE_EQ(sum, 1);
-    // Shares are multiples of 2^-16, and bytes of a leg (k - 2) times as coarse.
+    // Shares are multiples of 2^-16; the bytes of a link are (k - 2) times as coarse.
     const double step = static_cast<double>(legs.size()) / ExchangePlan::kWhole;
     EXPECT_LE(exchange_time(legs), bound_time(legs) * (1 + step)) << legs.size() << " legs";
   }
@@ -96,16 +96,16 @@ TEST(ExchangePlan, EqualLegsGetEqualShares) {
 }
 
 TEST(ExchangePlan, ASlowLegSendsNothingTwiceAndAFastOneTakesItsPart) {
-  // With 1 : 1 : 1 : 9 the slow legs are busy with their own data all the time.
+  // With rates 1 : 1 : 1 : 9, the ranks' own data keeps the slow links busy all the time.
   const std::vector<double> shares = shares_of(legs_of({1, 1, 1, 9}));
   EXPECT_EQ(shares[0], 0);
   EXPECT_EQ(shares[3], 1);
-  // Where more than one leg has room they share equally.
+  // Links with spare capacity share equally.
   const std::vector<double> three = shares_of(legs_of({1, 4, 4}));
   EXPECT_EQ(three[0], 0);
   EXPECT_NEAR(three[1], 0.5, 1e-4);
   EXPECT_NEAR(three[2], 0.5, 1e-4);
-  // Two exchange the same whatever they reduce.
+  // Two ranks exchange the same amount with any shares.
   EXPECT_NEAR(shares_of(legs_of({1, 100}))[0], 0.5, 1e-4);
 }
 
@@ -129,9 +129,9 @@ TEST(ExchangePlan, UnknownAndAbsurdRatesWeighNothing) {
     const ExchangePlan plan = plan_of(16 << 20, legs);
     EXPECT_EQ(plan.bound_seconds, 0);
     EXPECT_EQ(plan.predicted_seconds, 0);
-    EXPECT_EQ(plan.window_bytes, 1u << 20);  // sixteen, to learn the rates from
+    EXPECT_EQ(plan.window_bytes, 1u << 20);  // sixteen windows, to measure the rates
   }
-  // One direction is better than none.
+  // A single known direction gives the rate.
   EXPECT_EQ((Leg{3, 0, false}.rate()), 3);
   EXPECT_EQ((Leg{3, 2, false}.rate()), 2);
 }
@@ -157,10 +157,10 @@ TEST(ExchangePlan, WindowsFitTheirMemory) {
 }
 
 TEST(ExchangePlan, AWindowOutlastsATurnOfTheHost) {
-  // The last window is over 0.4 ms after the first is there, or the leg would wait.
+  // The last window takes more than 0.4 ms after the first has arrived, or the link would wait.
   EXPECT_GE(plan_of(16 << 20, legs_of({0.25, 0.25})).window_bytes, 96u << 10);
   EXPECT_GE(plan_of(16 << 20, legs_of({1, 9})).window_bytes, 384u << 10);
-  // And filling and draining the legs is 5% at most of what can be.
+  // Filling and draining the links costs at most 5% of the bound.
   const ExchangePlan plan = plan_of(16 << 20, legs_of({0.25, 0.25, 0.25, 2.25}));
   EXPECT_LE(plan.predicted_seconds, plan.bound_seconds / 0.95);
   EXPECT_EQ(plan.windows, ExchangePlan::kMostWindows);
@@ -181,7 +181,7 @@ TEST(ExchangePlan, SharesOfAWindowAreInARowAndWholeLines) {
           next += range.count;
         }
         EXPECT_EQ(next, count);
-        // In proportion, but for the rounding to a line and to 2^-16.
+        // Proportional, up to rounding to a cache line and to 2^-16.
         const auto mine = static_cast<double>(share_of(plan, 0, count, element).count);
         const auto all = static_cast<double>(count);
         EXPECT_NEAR(mine, plan.share(0) * all, 64 + all / 65536);

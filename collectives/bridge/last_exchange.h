@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the last operation of a rank went, what it was to take, and what it took.
+// Statistics of a rank's last operation: path taken, predicted time and measured time.
 #ifndef KEEL_COLLECTIVES_BRIDGE_LAST_EXCHANGE_H_
 #define KEEL_COLLECTIVES_BRIDGE_LAST_EXCHANGE_H_
 
@@ -13,13 +13,13 @@
 
 namespace keel {
 
-// Which way an operation went.
+// The path that an operation took.
 struct ExchangeWay {
-  const char* algorithm = "direct";  // a string that is always there
-  uint64_t rounds = 1;               // or steps, where the algorithm has them
+  const char* algorithm = "direct";  // static string
+  uint64_t rounds = 1;               // or steps, for stepped algorithms
   uint64_t round_bytes = 0;
-  bool is_native = false;  // by the library of islands; what is between them has a lane
-  bool is_staged = false;  // by some rank
+  bool is_native = false;  // by the islands' native library; lanes report the rest
+  bool is_staged = false;  // by at least one rank
   bool is_planned = false;
   bool is_summed_on_device = false;
 };
@@ -28,23 +28,23 @@ struct Exchange {
   keel_collective collective = KEEL_BARRIER;
   uint64_t bytes = 0;  // of the rank's larger buffer
   ExchangeWay way;
-  ExchangePlan plan;  // where it is planned
+  ExchangePlan plan;  // valid if way.is_planned
   std::vector<Leg> legs;
-  uint64_t leg_out_bytes = 0;  // of this rank
+  uint64_t leg_out_bytes = 0;  // this rank's traffic
   uint64_t leg_in_bytes = 0;
-  double seconds = 0;  // from when all ranks had called
+  double seconds = 0;  // since all ranks had called
 };
 
-// Written by the rank's thread, read by others. Thread-safe.
+// Written by the rank's thread, read by any thread. Thread-safe.
 class LastExchange {
  public:
-  // Allocates nothing once it was written for as many ranks.
+  // Allocates nothing after the first write for the same number of ranks.
   void write(const Exchange& exchange) {
     const std::lock_guard lock(mutex_);
     exchange_ = exchange;
     is_there_ = true;
   }
-  // False: there was none yet.
+  // Returns false before the first write.
   bool read(Exchange* out_exchange) const {
     const std::lock_guard lock(mutex_);
     if (is_there_) *out_exchange = exchange_;

@@ -29,8 +29,8 @@ constexpr uint32_t kWindows = 4;
 }  // namespace
 
 Stage::~Stage() {
-  // Both may still have work in flight after a failure: the device reuses the streams
-  // only when they are idle, and the pool the memory only when all streams are past it.
+  // After a failure both streams may still have work in flight: the device reuses the streams only
+  // when they are idle, and the pool reuses the memory only after all streams have passed it.
   const bool is_idle = leaving_.is_idle() && entering_.is_idle();
   if (to_host_) device_.return_stream(std::move(to_host_));
   if (to_device_) device_.return_stream(std::move(to_device_));
@@ -41,7 +41,7 @@ Stage::~Stage() {
   }
   ShareServer::get().withdraw(object_);
   if (!is_idle) {
-    // The device may still write there: better never used again than used by somebody else.
+    // The device may still write to the windows: leak the memory rather than let it be reused.
     log(KEEL_LOG_WARNING, "{}: a staging window is left behind, a copy into it has not ended",
         device_.name());
     return;
@@ -88,7 +88,7 @@ Status Stage::prepare(bool device_copies) {
   }
   if (!device_copies || to_host_) return {};
   const keel_memory_table* table = device_.memory_table();
-  // Pageable windows are slower, no more: the plugin stages them once again.
+  // Pageable windows are only slower: the plugin stages the copies once more.
   if (shared_ && device_.claims(KEEL_CLAIM_HOST_REGISTER) &&
       KEEL_HAS(keel_memory_table, table, host_register)) {
     void* address = nullptr;
@@ -112,7 +112,7 @@ Status Stage::prepare(bool device_copies) {
 }
 
 void Stage::settle() {
-  // Copies of a window end in milliseconds, or never, on a device that hangs.
+  // A window's copies end within milliseconds, or never on a hung device.
   constexpr int64_t kPatienceNs = 5'000'000'000;
   const Deadline deadline = Deadline::after(kPatienceNs);
   if (to_host_) leaving_.settle(*to_host_, deadline);
@@ -186,7 +186,7 @@ Status Stage::Way::end(Stream& stream, uint64_t round, uint32_t count, uint64_t 
 }
 
 Status Stage::Way::await(uint64_t round, uint32_t count, Patience& patience) {
-  // After a failure it stays: the copy may still be on its way.
+  // After a failure the window keeps its events: the copy may still be running.
   Window& window = windows_[round % count];
   if (window.done) KEEL_RETURN_IF_ERROR(patience.wait(window.done));
   if (window.begun) measure(window);
@@ -208,9 +208,9 @@ void Stage::Way::measure(const Window& window) {
                         .ok()) {
     return;
   }
-  // Those that had begun before there were enough are left out: the rate has been told.
+  // The rate has been published: ignore windows that began before the last measurement.
   if (measured_ >= kMeasured) return;
-  // The fastest: the first one of a row tells the latency too.
+  // Keep the fastest rate: the first copy of a row includes the latency.
   if (elapsed != 0) rate_ = std::max(rate_, static_cast<double>(window.bytes) / elapsed);
   ++measured_;
 }
@@ -219,7 +219,7 @@ void Stage::Way::settle(Stream& stream, const Deadline& deadline) {
   for (const Window& window : windows_) {
     if (window.done) (void)window.done->wait(deadline);
   }
-  // As often as there is no memory to be told of the rest.
+  // drain() may lack memory for an event: retry until it reports that the work ended.
   constexpr auto kPause = std::chrono::milliseconds(1);
   while (has_untold_) {
     try {

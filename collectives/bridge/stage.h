@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Windows of host memory that a rank's data passes through where the other ranks cannot
-// reach its buffers.
+// Staging pipeline: bounce buffers in host memory for a rank's data where the other ranks cannot
+// reach the rank's buffers.
 #ifndef KEEL_COLLECTIVES_BRIDGE_STAGE_H_
 #define KEEL_COLLECTIVES_BRIDGE_STAGE_H_
 
@@ -18,14 +18,14 @@
 
 namespace keel {
 
-// A few windows in and as many out, which the rounds use in turn: while the ranks work on one,
-// the next ones arrive from the device and those before leave for it, each way on a stream of
-// its own. The windows are pinned for the device where it lets us; they lie in memory that the
-// other processes can map, unless all ranks are in this one. For one thread.
+// A few windows in each direction, used round-robin. While the ranks work on one window, the device
+// fills the next ones and drains the previous ones, with a stream for each direction. The windows
+// are pinned if the device supports host_register. They lie in memory that other processes can map,
+// unless all ranks are in this process. Used by one thread.
 class Stage {
  public:
-  // A buffer that the rank has: |host| where the host reaches it, which is then copied by
-  // the calling thread; else |device| is copied by the device.
+  // A buffer of the rank. If |host| is set, the calling thread copies from there; otherwise the
+  // device copies from |device|.
   struct Buffer {
     char* host = nullptr;
     char* device = nullptr;
@@ -35,8 +35,8 @@ class Stage {
     uint64_t to_device = 0;
   };
 
-  // |shared|: ranks of other processes will read the windows. |urgent|: its copies go before
-  // those of others.
+  // |shared|: ranks of other processes read the windows. |urgent|: copies run on urgent streams,
+  // ahead of normal ones.
   Stage(Device& device, uint64_t window_bytes, bool shared, bool urgent)
       : device_(device),
         window_bytes_(window_bytes),
@@ -47,73 +47,74 @@ class Stage {
   Stage(const Stage&) = delete;
   Stage& operator=(const Stage&) = delete;
 
-  // Gets the memory, for two windows each way, and the streams if the device copies; once,
-  // then nothing.
+  // Allocates memory for two windows of |window_bytes| in each direction, and leases the streams if
+  // the device copies. Later calls do nothing.
   Status prepare(bool device_copies);
   Place place() const { return place_; }
-  // Divides it anew, into |count| windows each way, none of which is in use; at first there
-  // are two of the largest size. |count| * |bytes| is at most two of those.
+  // Divides the memory into |count| windows of |bytes| in each direction. No window may be in use.
+  // |count| * |bytes| is at most 2 * |window_bytes|; the initial division is two windows of
+  // |window_bytes|.
   void use_windows(uint64_t bytes, uint32_t count) {
     bytes_ = bytes;
     count_ = count;
   }
   uint32_t windows() const { return count_; }
-  // Offsets of the windows from place().
+  // Byte offsets of the windows from place().
   uint64_t in_offset(uint64_t round) const { return round % count_ * bytes_; }
   uint64_t out_offset(uint64_t round) const { return 2 * window_bytes_ + in_offset(round); }
   char* in(uint64_t round) const { return memory_ + in_offset(round); }
   char* out(uint64_t round) const { return memory_ + out_offset(round); }
 
-  // Starts to bring |bytes| at |offset| of |buffer| to |window_offset| in in(round). What
-  // the window held has been read.
+  // Starts the copy of |bytes| at |offset| of |buffer| to |window_offset| in in(round). All readers
+  // of the window's former contents have finished.
   Status fetch(uint64_t round, const Buffer& buffer, uint64_t offset, uint64_t window_offset,
                uint64_t bytes);
-  // Waits for the fetches of the round.
+  // Waits for all fetches of |round|.
   Status await_fetched(uint64_t round, Patience& patience);
-  // Starts to have the device bring |bytes| from out(round) to |buffer|.
+  // Starts the device copy of |bytes| from |window_offset| in out(round) to |offset| of |buffer|.
   Status deliver(uint64_t round, const Buffer& buffer, uint64_t offset, uint64_t window_offset,
                  uint64_t bytes);
-  // Waits until out(round) may be written again.
+  // Waits until the caller may overwrite out(round).
   Status await_delivered(uint64_t round, Patience& patience);
 
-  // After a failure: waits for the copies that are still under way, whose other end is the
-  // caller's memory.
+  // After a failure: waits at most 5 s for running copies, since they still touch the caller's
+  // memory.
   void settle();
 
   const Traffic& traffic() const { return traffic_; }
-  // How fast the device copied, as its own clock says; 0 where that is not known yet, or it
-  // has no clock. Taken from the first windows, and then left: a plan that all ranks make of
-  // it should not change with each operation.
-  double out_rate() const { return leaving_.rate(); }  // GB/s, to the host
+  // Copy rates measured with the device's event timers; 0 while unknown, or if the device has no
+  // timers. Measured over the first 8 windows only and constant afterwards, because a plan that all
+  // ranks derive from the rates should not change with every operation.
+  double out_rate() const { return leaving_.rate(); }  // GB/s, device to host
   double in_rate() const { return entering_.rate(); }
 
  private:
-  // One direction: the copies of each window, and how fast the fastest was.
+  // One direction: the copies of each window, and the rate of the fastest copy.
   class Way {
    public:
-    // Before and after each copy of a window, of |bytes|.
+    // Called before and after each copy of |bytes| into or out of a window.
     Status begin(Stream& stream, uint64_t round, uint32_t count, uint64_t bytes);
     Status end(Stream& stream, uint64_t round, uint32_t count, uint64_t bytes);
     Status await(uint64_t round, uint32_t count, Patience& patience);
-    // |stream|: that they went to.
+    // |stream|: the stream that ran the copies.
     void settle(Stream& stream, const Deadline& deadline);
     bool is_idle() const;
     double rate() const { return measured_ < kMeasured ? 0 : rate_; }
 
    private:
     static constexpr uint32_t kMeasured = 8;
-    // Shorter ones tell more of a submission than of the way.
+    // A shorter copy measures the submission rather than the link.
     static constexpr uint64_t kLeastBytes = 64 << 10;
 
     struct Window {
-      Ref<EventRecord> begun;  // where it is measured
+      Ref<EventRecord> begun;  // set if the window is measured
       Ref<EventRecord> done;
       uint64_t bytes = 0;
     };
     void measure(const Window& window);
 
     std::array<Window, ExchangePlan::kMostWindows> windows_;
-    bool has_untold_ = false;  // a copy under way that no record stands behind
+    bool has_untold_ = false;  // a running copy has no event behind it
     double rate_ = 0;
     uint32_t measured_ = 0;
   };
@@ -129,7 +130,7 @@ class Stage {
   Place place_;
   ObjectId object_;
   bool registered_ = false;  // pinned by the device
-  uint64_t bytes_;           // of a window now
+  uint64_t bytes_;           // current size of a window
   uint32_t count_ = 2;
   Ref<Stream> to_host_;
   Ref<Stream> to_device_;

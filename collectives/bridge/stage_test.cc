@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a stage leaves behind where something fails half-way.
+// Cleanup of a stage after a failure half-way.
 #include "collectives/bridge/stage.h"
 
 #include <chrono>
@@ -14,7 +14,7 @@ namespace {
 
 class StageTest : public KeelTest {
  protected:
-  static constexpr uint64_t kBytes = 32 << 10;  // too few to be measured
+  static constexpr uint64_t kBytes = 32 << 10;  // too short to be measured
 
   void SetUp() override {
     KeelTest::SetUp();
@@ -30,7 +30,7 @@ class StageTest : public KeelTest {
   Ref<Device> device_;
 };
 
-// The caller's memory is its own again when the operation has failed.
+// After a failed operation the caller owns the memory again.
 TEST_F(StageTest, ACopyThatNobodyCouldBeToldOfIsWaitedFor) {
   void* const memory = alloc_filled(handle_, pattern(kBytes / 4, 1));
   const Stage::Buffer buffer = {nullptr, static_cast<char*>(memory)};

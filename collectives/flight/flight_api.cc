@@ -34,7 +34,7 @@ struct FoundFlights {
   std::vector<UnreadableFlight> unreadable;
 };
 
-// Of |pid|, 0: of everybody.
+// Reads the files of process |pid|, or of all processes if |pid| is 0.
 Status read_folder(const std::string& folder, int32_t pid, FoundFlights* out) {
   const FileDescriptor list(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!list) return failure(KEEL_NOT_FOUND, "{}: {}", folder, std::strerror(errno));
@@ -42,7 +42,7 @@ Status read_folder(const std::string& folder, int32_t pid, FoundFlights* out) {
     const std::string path = folder + "/" + name;
     FlightLog log;
     const Status status = read_flight(path, &log);
-    // One that ended just now took its file with it.
+    // A process that exited just now has removed its file.
     if (status.code() == KEEL_NOT_FOUND) continue;
     if (status.ok()) {
       out->logs.emplace_back(path, std::move(log));

@@ -46,7 +46,7 @@ double flight_ticks_per_us() {
 }
 
 std::string boot_id() {
-  // Not through a stream of the standard library's: for want of memory it would be empty.
+  // Not a standard stream: short of memory, a stream would silently yield an empty id.
   const FileDescriptor file(open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
   std::array<char, 36> id;
   if (!file || read(file.get(), id.data(), id.size()) != static_cast<ssize_t>(id.size())) return {};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The clocks by which a flight recorder's ticks become times.
+// Clocks that convert a flight recorder's ticks to times.
 #ifndef KEEL_COLLECTIVES_FLIGHT_FLIGHT_CLOCK_H_
 #define KEEL_COLLECTIVES_FLIGHT_FLIGHT_CLOCK_H_
 
@@ -8,7 +8,7 @@
 
 namespace keel {
 
-// One moment, by all of them.
+// One instant, read from all clocks.
 struct FlightMoment {
   uint64_t ticks;
   int64_t realtime_ns;
@@ -17,9 +17,10 @@ struct FlightMoment {
   static FlightMoment now();
 };
 
-// Measured once a process, over 200 us. Thread-safe.
+// Measured once per process, over 200 us. Thread-safe.
 double flight_ticks_per_us();
-// The kernel's name for this boot, by which ticks can be compared; empty where it tells none.
+// The kernel's boot id; ticks are comparable only within one boot. Empty if the kernel provides no
+// id.
 std::string boot_id();
 
 }  // namespace keel

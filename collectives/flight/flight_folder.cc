@@ -21,8 +21,9 @@
 namespace keel {
 namespace {
 
-// What a dead process's file is set to when that is first seen: its time then is that of
-// death, as near as anybody knows it. Writing through a mapping sets no times.
+// Mode given to a dead process's file when a scan first finds it. The file's time is set to the
+// same instant, the best available estimate of the time of death. Writing through a mapping sets no
+// times.
 constexpr mode_t kSeenDead = 0400;
 
 struct flock whole_file() {
@@ -37,13 +38,13 @@ struct DeadFlight {
   time_t time;
 };
 
-// Of a file that is a dead process's; false for any other.
+// Fills |*out| if the file belongs to a dead process; otherwise returns false.
 bool look_for_dead(int folder, const std::string& name, int32_t pid, DeadFlight* out) {
   const FileDescriptor file(
       openat(folder, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   struct stat about = {};
   if (!file || fstat(file.get(), &about) != 0 || !S_ISREG(about.st_mode)) return false;
-  // An hour: a file that is just being made has no lock yet.
+  // 1 h, since a file that is just being created has no lock yet.
   constexpr time_t kBeingMade = 3600;
   const bool is_young = about.st_size == 0 && time(nullptr) - about.st_mtime < kBeingMade;
   if (is_young || is_flight_alive(file.get(), pid)) return false;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a flight recorder's file holds: one header of 4,096 bytes and a ring of 1,024 entries.
-// Written by one process, read by others while it runs or after it was killed.
+// File format of a flight recorder: a header of 4,096 bytes and a ring of 1,024 entries. One
+// process writes the file; readers may be other processes, at any time, also after the writer was
+// killed.
 #ifndef KEEL_COLLECTIVES_FLIGHT_FLIGHT_FORMAT_H_
 #define KEEL_COLLECTIVES_FLIGHT_FLIGHT_FORMAT_H_
 
@@ -12,24 +13,25 @@
 
 namespace keel {
 
-// Of an entry. What is in flight compares greater than kDone: begin() asks for just that. A file
-// has no kRunning: what was started is kQueued there, and its |started| is not before its |queued|.
+// State of an entry. States of operations in flight compare greater than kDone, so begin() needs
+// one comparison. A file never contains kRunning: a started operation stays kQueued, with |started|
+// not before |queued|.
 enum class FlightState : uint32_t { kEmpty = 0, kDone = 1, kQueued = 2, kRunning = 3 };
 
-// One operation, one cache line. Every store is a release, which on x86-64 is a plain move.
-// A reader takes |sequence| and |outcome| first, the rest next, |sequence| once more last: if
-// the two agree, the rest is whole, and at least as new as |outcome| was.
+// One operation in one cache line. Every store is a release, on x86-64 a plain move. A reader loads
+// |sequence| and |outcome| first, then the rest, then |sequence| again: if both values of
+// |sequence| agree, the entry is consistent, and at least as new as the loaded |outcome|.
 struct alignas(64) FlightEntry {
-  static constexpr uint64_t kWriting = ~0ull;  // |sequence| while the entry is rewritten
+  static constexpr uint64_t kWriting = ~0ull;  // |sequence| during a rewrite
 
   std::atomic<uint64_t> sequence;
   std::atomic<uint64_t> count;
-  std::atomic<uint64_t> queued;  // ticks
-  std::atomic<uint64_t>
-      started;                 // ticks; less than |queued|: an earlier entry's, this one never was
-  std::atomic<uint64_t> done;  // ticks; since kDone
-  std::atomic<uint64_t> kind;  // Fingerprint::kind()
-  // Low half: FlightState. High half, since kDone: keel_status. One word, so one store.
+  std::atomic<uint64_t> queued;   // ticks
+  std::atomic<uint64_t> started;  // ticks; less than |queued|: stale, not started yet
+  std::atomic<uint64_t> done;     // ticks; valid from kDone on
+  std::atomic<uint64_t> kind;     // Fingerprint::kind()
+  // Low half: FlightState. High half, valid from kDone on: keel_status. One word, so that one store
+  // publishes both.
   std::atomic<uint64_t> outcome;
 
   static constexpr uint64_t outcome_of(FlightState state, keel_status status = KEEL_OK) {
@@ -60,15 +62,15 @@ struct FlightHeader {
   uint32_t rank;
   uint32_t world;
   uint32_t reserved;
-  // One moment, by three clocks.
+  // One instant, read from three clocks.
   uint64_t ticks;
   int64_t realtime_ns;
   int64_t monotonic_ns;
-  double ticks_per_us;  // measured over 200 us, to about 0.1%; readers on the same boot know better
+  double ticks_per_us;  // measured over 200 us, to about 0.1%; same-boot readers measure better
   char boot_id[40];
   char communicator[128];
   char device[80];
-  std::atomic<uint64_t> unrecorded;  // operations begun while 1,024 were in flight
+  std::atomic<uint64_t> unrecorded;  // operations begun with 1,024 in flight
 };
 static_assert(sizeof(FlightHeader) <= FlightHeader::kBytes);
 

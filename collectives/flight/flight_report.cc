@@ -15,7 +15,7 @@
 namespace keel {
 namespace {
 
-// The formats without their atomics, to copy bytes into.
+// The file format without atomics, as a target for memcpy.
 struct PlainEntry {
   uint64_t sequence;
   uint64_t count;
@@ -59,7 +59,7 @@ PlainEntry entry_at(std::span<const std::byte> bytes, uint32_t index) {
   return entry;
 }
 
-// Without what would make a terminal do things.
+// Replaces control characters, which could control a terminal.
 std::string text_of(std::span<const char> text) {
   std::string copy(text.begin(), std::find(text.begin(), text.end(), '\0'));
   std::replace_if(
@@ -68,14 +68,14 @@ std::string text_of(std::span<const char> text) {
   return copy;
 }
 
-// Ticks of the recorder as nanoseconds.
+// Converts a recorder's ticks to nanoseconds.
 class Clock {
  public:
   Clock(const PlainHeader& header, const FlightMoment& now, const std::string& boot)
       : header_(header), now_(now), ns_per_tick_(1000 / header.ticks_per_us) {
     same_boot_ = !boot.empty() && boot == text_of(header.boot_id) &&
                  header.clock == static_cast<uint32_t>(kFlightClock);
-    // Over 10 ms and more two readings of the clocks say it better than the recorder could.
+    // Over more than 10 ms, two clock readings give a better rate than the recorder's measurement.
     constexpr uint64_t kLong = 10'000'000;
     const uint64_t ns =
         static_cast<uint64_t>(now.monotonic_ns) - static_cast<uint64_t>(header.monotonic_ns);
@@ -86,13 +86,13 @@ class Clock {
     }
   }
 
-  // A century at most, whatever the file says.
+  // Clamped to a century, because the file may contain anything.
   int64_t between(uint64_t from, uint64_t to) const {
     constexpr double kCentury = 3.2e18;
     const auto ticks = static_cast<double>(static_cast<int64_t>(to - from));
     return static_cast<int64_t>(std::clamp(ticks * ns_per_tick_, -kCentury, kCentury));
   }
-  // Since 1970.
+  // Nanoseconds since 1970.
   int64_t at(uint64_t ticks) const {
     int64_t ns = 0;
     const bool overflows =
@@ -142,7 +142,7 @@ FlightOperation operation_of(const PlainEntry& entry, bool is_done, const Clock&
   operation.dtype = entry.dtype;
   operation.reduction = entry.reduction;
   operation.root = entry.root;
-  // Of an entry's former operation |started| lies before |queued|: this one was not started.
+  // |started| before |queued| is left over from the entry's previous operation: not started.
   const bool started = entry.started - entry.queued < 1ull << 63;
   operation.state = is_done   ? FlightState::kDone
                     : started ? FlightState::kRunning
@@ -214,7 +214,7 @@ Status parse_flight(const std::array<std::span<const std::byte>, 3>& reads, cons
   log.created_ns = header.realtime_ns;
   log.unrecorded = header.unrecorded;
   const Clock clock(header, now, boot);
-  std::vector<std::pair<uint64_t, FlightOperation>> found;  // by ticks since the start
+  std::vector<std::pair<uint64_t, FlightOperation>> found;  // by ticks since creation
   for (uint32_t i = 0; i < FlightHeader::kEntries; ++i) {
     const PlainEntry first = entry_at(reads[0], i);
     const uint32_t state = FlightEntry::state_of(first.outcome);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files of flight recorders say.
+// Parses the files of flight recorders.
 #ifndef KEEL_COLLECTIVES_FLIGHT_FLIGHT_REPORT_H_
 #define KEEL_COLLECTIVES_FLIGHT_FLIGHT_REPORT_H_
 
@@ -25,11 +25,11 @@ struct FlightOperation {
   uint32_t reduction = 0;
   uint32_t root = 0;
   FlightState state = FlightState::kQueued;  // never kEmpty
-  keel_status status = KEEL_OK;              // of one that is done
+  keel_status status = KEEL_OK;              // valid if |state| is kDone
   int64_t queued_ns = 0;                     // since 1970
   int64_t age_ns = 0;                        // since it was queued
-  std::optional<int64_t> wait_ns;            // until it started
-  std::optional<int64_t> run_ns;             // from its start until it was done
+  std::optional<int64_t> wait_ns;            // from queued to started
+  std::optional<int64_t> run_ns;             // from started to done
 };
 
 struct FlightLog {
@@ -40,18 +40,18 @@ struct FlightLog {
   uint32_t rank = 0;
   uint32_t world = 0;
   int64_t created_ns = 0;                   // since 1970
-  uint64_t unrecorded = 0;                  // operations that found 1,024 in flight
-  uint32_t torn = 0;                        // entries that were being written, which are left out
-  std::vector<FlightOperation> operations;  // as they were queued
+  uint64_t unrecorded = 0;                  // operations begun with 1,024 in flight
+  uint32_t torn = 0;                        // entries skipped because a write was in progress
+  std::vector<FlightOperation> operations;  // in queueing order
 };
 
-// The file's bytes, read three times one after the other: what the ends of an entry say in the
-// first and in the last holds for what the second has between them. |boot|: of the reader.
-// KEEL_DATA_LOSS for bytes that no recorder writes.
+// Parses a recorder's file that was read three times in a row. An entry of the second read is
+// consistent if |sequence| in the first and third reads agree; the first read gives the state.
+// |now|, |boot|: of the reader. Returns KEEL_DATA_LOSS for bytes that no recorder writes.
 Status parse_flight(const std::array<std::span<const std::byte>, 3>& reads, const FlightMoment& now,
                     const std::string& boot, FlightLog* out);
-// KEEL_NOT_FOUND, KEEL_PERMISSION_DENIED, KEEL_DATA_LOSS; each names |path|. Reads no more than
-// a recorder's file has.
+// Returns KEEL_NOT_FOUND, KEEL_PERMISSION_DENIED or KEEL_DATA_LOSS; each message names |path|.
+// Reads no more bytes than a recorder's file has.
 Status read_flight(const std::string& path, FlightLog* out);
 
 }  // namespace keel

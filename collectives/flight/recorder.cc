@@ -64,7 +64,7 @@ Status FlightRecorder::map_file() {
     return failure(KEEL_UNAVAILABLE, "the limit of a file's size (ulimit -f) is below {} bytes",
                    FlightHeader::kFileBytes);
   }
-  // A name may be taken by a process of another container, or left by a dead one.
+  // The name may belong to a process of another container, or to a dead process.
   constexpr int kTries = 1000;
   std::string why;
   for (int i = 0; i < kTries && !file_; ++i) {
@@ -79,7 +79,7 @@ Status FlightRecorder::map_file() {
     return failure(KEEL_UNAVAILABLE, "{}: {}", path, why);
   }
   lock_flight(file_.get());
-  // Without it a full /dev/shm is a SIGBUS in the middle of an operation.
+  // Without preallocation, a full /dev/shm raises SIGBUS in the middle of an operation.
   int error = posix_fallocate(file_.get(), 0, FlightHeader::kFileBytes);
   void* memory = MAP_FAILED;
   if (error == 0) {
@@ -92,7 +92,7 @@ Status FlightRecorder::map_file() {
     return failure(KEEL_UNAVAILABLE, "{}: {}", path, std::strerror(error));
   }
   header_ = static_cast<FlightHeader*>(memory);
-  path_ = std::move(path);  // what is mapped is known by it: a copy might find no memory
+  path_ = std::move(path);  // nonempty marks a mapped file; a copy could throw bad_alloc
   return {};
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flight recorder: the last 1,024 operations of a rank, in shared memory, so that another
-// process can say what a job that hangs, or was killed, was doing.
+// The flight recorder: the last 1,024 operations of a rank in shared memory, so that another
+// process can inspect a job that hangs or was killed.
 #ifndef KEEL_COLLECTIVES_FLIGHT_RECORDER_H_
 #define KEEL_COLLECTIVES_FLIGHT_RECORDER_H_
 
@@ -24,27 +24,28 @@ struct FlightInfo {
   std::string device;
 };
 
-// begin, start and finish of one recorder come from one thread at a time. The three together
-// are 29 instructions on x86-64 (callgrind, g++ 12 -O2, inlined), three of which read
+// begin(), start() and finish() of one recorder are called by one thread at a time. The three calls
+// take 29 instructions together on x86-64 (callgrind, g++ 12 -O2, inlined), three of them reads of
 // the time stamp counter.
 class FlightRecorder {
  public:
   using Entry = FlightEntry;
 
-  // Never fails: where there is no place for the file ($KEEL_FLIGHT_DIR, else
-  // /dev/shm/keel-<uid>) it records into private memory, and the first one of the process to
-  // do so logs why. Also removes old files of the dead there.
+  // Never fails. If the file cannot be created in $KEEL_FLIGHT_DIR, by default /dev/shm/keel-<uid>,
+  // the recorder uses private memory, and the first such recorder of the process logs the reason.
+  // Also removes old files of dead processes from the folder.
   static std::unique_ptr<FlightRecorder> create(const FlightInfo& info);
-  // Removes the file. After a fork, the child's copy leaves it alone.
+  // Removes the file. In a forked child the destructor keeps the file.
   ~FlightRecorder();
   FlightRecorder(const FlightRecorder&) = delete;
   FlightRecorder& operator=(const FlightRecorder&) = delete;
 
-  // Empty when in private memory.
+  // Empty if the recorder uses private memory.
   const std::string& path() const { return path_; }
 
-  // Enqueued. The entry is good for start and finish, once each. When 1,024 operations are in
-  // flight, further ones are counted, not recorded: the oldest are what a hang is about.
+  // Records an enqueued operation. The returned entry is valid for one start() and one finish().
+  // While 1,024 operations are in flight, further operations are counted but not recorded, since
+  // the oldest ones explain a hang.
   Entry* begin(uint64_t sequence, const Fingerprint& print, uint64_t count) {
     constexpr auto kRelease = std::memory_order_release;
     Entry* const entry = next_;
@@ -61,15 +62,16 @@ class FlightRecorder {
     entry->sequence.store(sequence, kRelease);
     return entry;
   }
-  // Posted to the other ranks.
+  // Records that the rank published the operation to the other ranks.
   static void start(Entry* entry) {
     entry->started.store(flight_ticks(), std::memory_order_release);
   }
-  // The same of one that was enqueued just now: without a look at the clock.
+  // start() for an operation enqueued just now: reuses the time of begin() instead of reading the
+  // clock.
   static void start_at_once(Entry* entry) {
     entry->started.store(entry->queued.load(std::memory_order_relaxed), std::memory_order_release);
   }
-  // Over, well or not; also of an operation that never started.
+  // Records the end of an operation, successful or not, started or not.
   static void finish(Entry* entry, keel_status status) {
     entry->done.store(flight_ticks(), std::memory_order_release);
     entry->outcome.store(Entry::outcome_of(FlightState::kDone, status), std::memory_order_release);
@@ -85,10 +87,10 @@ class FlightRecorder {
   Entry* entries_ = nullptr;
   Entry* end_ = nullptr;
   Entry* next_ = nullptr;
-  FlightHeader* header_ = nullptr;  // before the entries
+  FlightHeader* header_ = nullptr;  // directly before the entries
   Entry spare_ = {};
   FileDescriptor folder_;
-  FileDescriptor file_;  // keeps the lock
+  FileDescriptor file_;  // holds the lock
   std::string name_;
   std::string path_;
   int32_t pid_ = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flight recorder: what is written is what is read, also of a killed process, also while
-// it is written; and no folder, file or full disk stops it.
+// The flight recorder: readers see what was written, also after the writer was killed and during a
+// write. A missing folder, an unwritable file or a full disk does not stop the recorder.
 #include "collectives/flight/recorder.h"
 
 #include <fcntl.h>
@@ -31,7 +31,7 @@ using nlohmann::json;
 constexpr uint32_t kCapacity = FlightHeader::kEntries;
 const FlightInfo kInfo{"c0ffee", 1, 4, "cpu:0"};
 
-// A folder of its own for each test, which flight files go to.
+// A separate folder for the flight files of each test.
 class RecorderTest : public testing::Test {
  protected:
   RecorderTest() {
@@ -71,7 +71,7 @@ FlightEntry* record(FlightRecorder& recorder, uint64_t sequence) {
                         10 * sequence);
 }
 
-// Exit code of |body|, run in a child.
+// Runs |body| in a child and returns its exit code.
 template <typename Body>
 int in_child(Body&& body) {
   const pid_t child = fork();
@@ -124,7 +124,7 @@ TEST_F(RecorderTest, TheLast1024AreKept) {
   const auto recorder = FlightRecorder::create(kInfo);
   for (uint64_t i = 0; i < 1500; ++i) {
     FlightRecorder::Entry* entry = record(*recorder, i);
-    // Every other one never starts, in entries that were started before.
+    // Every second operation never starts, in entries that were started before.
     if (i % 2 == i / kCapacity % 2) recorder->start(entry);
     recorder->finish(entry, KEEL_OK);
   }
@@ -260,7 +260,7 @@ TEST_F(RecorderTest, AFullDiskDoesNotKill) {
   constexpr int kCannotMount = 77;
   const int code = in_child([this] {
     if (!mount_small_disk(folder_, "16k")) return kCannotMount;
-    // There is room for a file, but not for a recorder's.
+    // The limit admits a small file but not a recorder's file.
     const std::string small = folder_ + "/small";
     std::ofstream(small) << "small";
     EXPECT_EQ(fs::file_size(small), 5U);
@@ -324,7 +324,7 @@ TEST_F(RecorderTest, TheFirstOfAProcessCleansTheFolder) {
 
 // ---- reading what lies --------------------------------------------------------------
 
-// A file's bytes, to be changed.
+// Bytes of a file, modified by the test.
 class Image {
  public:
   explicit Image(const std::string& path) : bytes_(FlightHeader::kFileBytes) {
@@ -434,7 +434,7 @@ TEST_F(RecorderTest, ReadWhileItIsWritten) {
   EXPECT_EQ(wrong, 0u);
 }
 
-// The recorder's file, its clock set to what a test knows.
+// The recorder's file with clock values set by the test.
 TEST_F(RecorderTest, TicksBecomeTimes) {
   const auto recorder = FlightRecorder::create(kInfo);
   recorder->finish(record(*recorder, 1), KEEL_OK);
@@ -450,7 +450,7 @@ TEST_F(RecorderTest, TicksBecomeTimes) {
   put(offsetof(FlightEntry, started), 1'040'000);
   put(offsetof(FlightEntry, done), 1'100'000);
   FlightLog log;
-  // Of another boot: by the recorder's own measure, 0.5 ns a tick.
+  // Another boot: the recorder's own rate, 0.5 ns per tick.
   const FlightMoment stranger{17, 6'000'000'000, 90};
   ASSERT_TRUE(
       parse_flight({image.bytes(), image.bytes(), image.bytes()}, stranger, "other", &log).ok());
@@ -459,7 +459,7 @@ TEST_F(RecorderTest, TicksBecomeTimes) {
   EXPECT_EQ(log.operations[0].wait_ns, 10'000);
   EXPECT_EQ(log.operations[0].run_ns, 30'000);
   if (boot_id().empty()) return;
-  // Of this one: 100 ms by the clock were 100 million ticks, 1 ns each.
+  // This boot: 100 ms were 100 million ticks, so 1 ns per tick.
   const FlightMoment near{101'000'000, 0, 100'000'070};
   ASSERT_TRUE(
       parse_flight({image.bytes(), image.bytes(), image.bytes()}, near, boot_id(), &log).ok());
@@ -474,7 +474,7 @@ TEST_F(RecorderTest, TicksBecomeTimes) {
 json read_api(const char* where) {
   uint64_t size = 0;
   EXPECT_EQ(keel_flight_read(where, nullptr, &size), KEEL_OUT_OF_RANGE);
-  size += 1000;  // ages grow
+  size += 1000;  // ages get longer
   std::string text(size, '\0');
   EXPECT_EQ(keel_flight_read(where, text.data(), &size), KEEL_OK) << keel_last_error();
   return json::parse(text.c_str(), nullptr, /*allow_exceptions=*/false);

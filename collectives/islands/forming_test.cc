@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Communicators one of whose ranks cannot be made: each plugin slot on the way fails on the first
-// and on the last rank, and every rank is told at once which rank it is and why.
+// Communicators with a rank that cannot be made: each plugin slot used on the way fails on the
+// first and on the last rank, and every rank learns at once which rank failed and why.
 #include <dlfcn.h>
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr uint32_t kRanks = 3;
 
-// The answer of a call to one rank.
+// Result of one rank's call.
 struct Told {
   keel_status status = KEEL_OK;
   std::string text;
@@ -43,7 +43,8 @@ class FormingTest : public KeelTest {
     KeelTest::TearDown();
   }
 
-  // The deadline is one that only a hang gets to: a rank that is told of it was not told at once.
+  // Only a hang reaches the deadline: a rank that reports the deadline did not learn of the failure
+  // at once.
   static keel_comm_options options(bool forbids_native = false) {
     auto made = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
     made.timeout_ns = kPatience;
@@ -51,7 +52,7 @@ class FormingTest : public KeelTest {
     return made;
   }
 
-  // Runs |call| by a thread for each rank, and returns what each was told.
+  // Runs |call| in one thread per rank and returns each rank's result.
   std::vector<Told> on_all(const std::function<keel_status(uint32_t rank)>& call) const {
     std::vector<Told> told(devices_.size());
     std::vector<std::jthread> threads;
@@ -76,7 +77,7 @@ class FormingTest : public KeelTest {
     if (told[0].status == KEEL_OK) comms_ = comms;
     return told;
   }
-  // In the reverse order of their ranks.
+  // Splits with the ranks in reverse order.
   std::vector<Told> split() {
     const keel_comm_options given = options();
     return on_all([&](uint32_t rank) {
@@ -88,7 +89,7 @@ class FormingTest : public KeelTest {
     });
   }
 
-  // |failing| was refused |slot|, and says so with its own code.
+  // |slot| refused |failing|, which returns its own code; every rank's text names |failing|.
   static void expect_told(const std::vector<Told>& told, uint32_t failing, const std::string& slot,
                           const std::string& name) {
     for (uint32_t rank = 0; rank < told.size(); ++rank) {
@@ -154,7 +155,7 @@ TEST_P(FormingRanksTest, OneCallForAllRanksTellsWhichAndWhy) {
                keel_comm_init_all(devices_.data(), kRanks, &given, comms));
 }
 
-// With a lane between the native group and a rank that is alone.
+// A lane connects the native group with a rank that is alone.
 TEST_P(FormingRanksTest, RanksOutsideTheGroupAreToldToo) {
   const auto [slot, failing] = GetParam();
   devices_.push_back(load("cpu")[0]);
@@ -162,7 +163,7 @@ TEST_P(FormingRanksTest, RanksOutsideTheGroupAreToldToo) {
   expect_told(join(), failing, slot, name_of(failing, failing));
 }
 
-// The library parts the group, whose ranks are named as before.
+// The library splits the group; the ranks keep their names.
 TEST_P(PartingTest, AllRanksAreToldWhichAndWhy) {
   const auto [slot, failing] = GetParam();
   ASSERT_EQ(join()[0].text, "");
@@ -170,7 +171,7 @@ TEST_P(PartingTest, AllRanksAreToldWhichAndWhy) {
   expect_told(split(), failing, slot, name_of(failing, failing));
 }
 
-// A part that forms a group of its own: its first rank was the last before.
+// A part that forms its own group: its first rank was the last rank before.
 TEST_P(FormingPartsTest, RanksOfAPartAreNamedByNumbersThatAreExplained) {
   const auto [slot, failing] = GetParam();
   ASSERT_EQ(join(/*forbids_native=*/true)[0].text, "");
@@ -198,7 +199,7 @@ TEST_F(FormingTest, ARankWhoseLibraryCannotBeAskedIsNamed) {
   }
 }
 
-// A library that notices the end of another rank may return first.
+// A library that notices another rank's end may return first.
 TEST_F(FormingTest, ARankThatOnlyHeardOfTheFailureIsNotAccused) {
   refuse_("ccl.init_rank", 0, KEEL_RANK_FAILED);
   refuse_("ccl.init_rank", 2, KEEL_OUT_OF_MEMORY);
@@ -209,7 +210,7 @@ TEST_F(FormingTest, ARankThatOnlyHeardOfTheFailureIsNotAccused) {
   }
 }
 
-// Keel knows that code of ccl.split as something else.
+// From ccl.split, KEEL_UNSUPPORTED means a library without splits.
 TEST_F(FormingTest, AStreamThatIsUnsupportedIsNotTakenForALibraryWithoutSplits) {
   ASSERT_EQ(join()[0].text, "");
   refuse_("stream.create", 1, KEEL_UNSUPPORTED);
@@ -218,7 +219,7 @@ TEST_F(FormingTest, AStreamThatIsUnsupportedIsNotTakenForALibraryWithoutSplits) 
   }
 }
 
-// The devices and their library are as before.
+// A failure leaves the devices and their library usable.
 TEST_F(FormingTest, RanksCanBeMadeAfterAFailure) {
   refuse_("ccl.init_rank", 1, KEEL_OUT_OF_MEMORY);
   EXPECT_NE(join()[0].status, KEEL_OK);

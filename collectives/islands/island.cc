@@ -33,8 +33,8 @@ Status Island::make_id(Device& device, NativeId* out_id) {
 
 namespace {
 
-// A call of the library's that makes a communicator, in a thread of its own: not every library
-// knows a deadline, and then the thread is left behind.
+// Runs a library call that makes a communicator in a thread of its own. Not every library supports
+// a deadline; a call that never returns leaves the thread behind.
 class Making {
  public:
   using Make = std::function<keel_status(keel_plugin_comm** out_native)>;
@@ -54,10 +54,11 @@ class Making {
     return {};
   }
 
-  // Until it is over, or |segment| has failed, or the deadline has passed by more than a second,
-  // which is the library's to say so itself. A library that gives up because of another rank does
-  // not know why; that rank says so in |segment|: at once, or after that second where its own call
-  // hangs. So a failure of that kind waits for the reason, and is returned where none comes.
+  // Waits until the call returns, |segment| fails, or the deadline has passed by more than 1 s; in
+  // that second the library may report the timeout itself. A library that gives up because of
+  // another rank does not know the reason. The failing rank writes it to |segment|: at once, or
+  // after 1 s if its own call hangs. So after KEEL_RANK_FAILED, KEEL_TIMED_OUT or KEEL_ABORTED,
+  // await() waits up to 2 s for the reason, and returns the library's failure if no reason arrives.
   Status await(const ControlSegment& segment, const Deadline& deadline,
                keel_plugin_comm** out_native) {
     const Deadline latest = Deadline::after(deadline.remaining_ns() + kSlackNs);
@@ -77,7 +78,7 @@ class Making {
     if (segment.failed()) return segment.failure_status();
     return failure(KEEL_TIMED_OUT, "{}: {} does not return", device_->name(), name_);
   }
-  // After that has failed, or in its place: whether the call comes back within |patience_ns|.
+  // After a failed await(), or instead of await(): whether the call returns within |patience_ns|.
   bool ends(int64_t patience_ns) {
     std::unique_lock lock(mutex_);
     return over_.wait_for(lock, std::chrono::nanoseconds(patience_ns), [&] { return is_over_; });
@@ -122,8 +123,8 @@ class Making {
 Status Island::create(const Ref<Device>& device, const NativeId& id, uint32_t index, uint32_t size,
                       StreamLease stream, int64_t timeout_ns, const ControlSegment& segment,
                       const Deadline& deadline, std::unique_ptr<Island>* out_island) {
-  // Not what is left of the deadline: that may be next to nothing, and the library would give up
-  // every later operation after as much.
+  // Pass the full timeout rather than the rest of the deadline: the rest may be almost nothing, and
+  // the library would apply it to every later operation.
   std::shared_ptr<Making> entrance;
   Status made = Making::start(
       device, "ccl.init_rank",
@@ -164,7 +165,7 @@ Status Island::split(std::span<const uint32_t> members, uint32_t index, StreamLe
     return {};
   }
   if (made.ok() || made.code() == KEEL_UNSUPPORTED || !splitting) return made;
-  // What waits in the library comes back by an abort, or never; nor may the abort itself.
+  // A call blocked in the library returns after an abort, or never; the abort itself may hang too.
   constexpr int64_t kPatienceNs = 5'000'000'000;
   std::shared_ptr<Making> aborting;
   if (KEEL_HAS(keel_ccl_table, table, abort)) {
@@ -228,8 +229,8 @@ Status Island::run(const char* name, std::span<const Copy> copies,
   Status status = stream_->record(0, &record);
   if (status.ok()) status = await(name, record, team.segment(), patience);
   if (status.ok()) return {};
-  // Said before the library gives up: the other ranks' libraries may tell them of that, and they
-  // are to know why. Where another rank was first, its reason stays.
+  // Abort the team before the library gives up: the libraries of other ranks may report the abort,
+  // and those ranks should find the reason. If another rank was first, its reason stays.
   team.abort(status.with_prefix(team.name(rank) + ": "));
   give_up(record);
   return team.segment().failure_status();
@@ -267,7 +268,7 @@ void Island::give_up(const Ref<EventRecord>& record) {
     const Status aborted = device_->check(table->abort(native_), "ccl.abort");
     if (!aborted.ok()) log(KEEL_LOG_ERROR, "{}", aborted.text());
   }
-  // What was aborted ends in milliseconds, or never.
+  // Aborted work ends within milliseconds, or never.
   constexpr int64_t kPatienceNs = 5'000'000'000;
   if (record) (void)record->wait(Deadline::after(kPatienceNs));
   if (is_over()) return;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The native communicator of one rank's island.
+// The native communicator of one rank's island: the ranks that share a native library of
+// collectives (see island_plan.h).
 #ifndef KEEL_COLLECTIVES_ISLANDS_ISLAND_H_
 #define KEEL_COLLECTIVES_ISLANDS_ISLAND_H_
 
@@ -22,31 +23,32 @@
 
 namespace keel {
 
-// What the ranks of an island meet by. Crosses through shared memory as it lies here.
+// The unique id with which an island's ranks bootstrap their native communicator. Ranks copy it
+// bytewise through shared memory.
 struct NativeId {
-  uint32_t inherited = 0;  // ranks of the island, where a split has made it already
+  uint32_t inherited = 0;  // ranks in the island if a split has made it already, else 0
   uint32_t size = 0;
-  std::array<uint8_t, 8184> bytes = {};  // HCCL's, the longest, has 4,108
+  std::array<uint8_t, 8184> bytes = {};  // the longest id, HCCL's, has 4,108
 };
 
-// A rank in a plugin's own library. Its operations run on a stream of their own and are waited
-// for by the calling thread, which looks meanwhile whether the library has an error, the
-// communicator has failed or the deadline has passed, and then has the library give up. For one
+// A rank in a plugin's native library. Its operations run on a stream of their own. The calling
+// thread waits for them and meanwhile checks whether the library reports an error, the communicator
+// has failed or the deadline has passed; if so, it aborts the native communicator. Used by one
 // thread.
 class Island {
  public:
   static Status make_id(Device& device, NativeId* out_id);
-  // The rank is number |index| of |size| there, and its operations run on |stream|. Blocks until
-  // all have come, or |segment|, of the communicator it belongs to, has failed, or |deadline| has
-  // passed. |timeout_ns|: how long the library may take for each of its calls, this one and those
-  // of later operations.
+  // Joins the native communicator |id| as rank |index| of |size|, with operations on |stream|.
+  // Blocks until all ranks have joined, or |segment|, of the communicator that owns the island, has
+  // failed, or |deadline| has passed (plus 1 s in which the library may report the timeout itself).
+  // |timeout_ns|: limit for each call of the library, in create() and in later operations.
   static Status create(const Ref<Device>& device, const NativeId& id, uint32_t index, uint32_t size,
                        StreamLease stream, int64_t timeout_ns, const ControlSegment& segment,
                        const Deadline& deadline, std::unique_ptr<Island>* out_island);
-  // Every rank of this island calls: those of |members|, by their numbers here, are one of their
-  // own, in which this is number |index|, on |stream|; |*out_island| stays empty where there are
-  // none. KEEL_UNSUPPORTED where the library has no splits; after any other failure this one is not
-  // to be used any more.
+  // Splits the native communicator. Every rank of this island calls: the ranks |members|, numbered
+  // as in this island, form a new island in which this rank is number |index| and uses |stream|.
+  // |*out_island| stays empty if |members| is empty. Returns KEEL_UNSUPPORTED if the library cannot
+  // split; after any other failure this island must not be used any more.
   Status split(std::span<const uint32_t> members, uint32_t index, StreamLease stream,
                int64_t timeout_ns, const ControlSegment& segment, const Deadline& deadline,
                std::unique_ptr<Island>* out_island);
@@ -57,15 +59,16 @@ class Island {
   uint32_t index() const { return index_; }
   uint32_t size() const { return size_; }
 
-  // Within the rank's device.
+  // Both ends are memory of the rank's device.
   struct Copy {
     void* destination;
     const void* source;
     uint64_t bytes;
   };
-  // Makes |copies|, and then runs |calls| as one group, for |rank| of |team|. A failure of either
-  // is one of both: the team's is returned, and the library is not to be used any more. Only a call
-  // that the library has not taken is left to the caller to tell.
+  // Runs |copies| and then |calls| as one group, for |rank| of |team|, and blocks until they end.
+  // If a copy or a call cannot be enqueued, returns the error, which the caller must report to the
+  // team. After any later failure the team and the native communicator are both aborted: returns
+  // the team's failure, and the library must not be used any more.
   Status run(const char* name, std::span<const Copy> copies, std::span<const keel_ccl_call> calls,
              Team& team, uint32_t rank, Patience& patience);
 
@@ -83,15 +86,15 @@ class Island {
                  std::span<const keel_ccl_call> calls);
   Status await(const char* name, const Ref<EventRecord>& record, const ControlSegment& segment,
                Patience& patience);
-  // What the library says is wrong.
+  // The asynchronous error that the library reports.
   Status async_error() const;
-  // Ends what runs, up to |record|; a device on which it does not end, or where nobody can tell
-  // (there is no record), is lost.
+  // Aborts running work up to |record| and waits at most 5 s. If the work does not end, or without
+  // a record, marks the device as lost.
   void give_up(const Ref<EventRecord>& record);
 
   const Ref<Device> device_;
   keel_plugin_comm* const native_;
-  bool is_stuck_ = false;  // a thread is in a call of the library's for good
+  bool is_stuck_ = false;  // a thread is blocked forever in a call of the library
   const StreamLease stream_;
   const uint32_t index_;
   const uint32_t size_;

@@ -20,7 +20,7 @@ std::string_view library_of(const NativeOffer& offer) {
   return {offer.library.data(), strnlen(offer.library.data(), offer.library.size())};
 }
 
-// Text of a plugin's, within quotes.
+// Makes a plugin's text safe between JSON quotes.
 std::string printable(std::string_view text) {
   std::string result(text);
   std::replace_if(
@@ -29,24 +29,24 @@ std::string printable(std::string_view text) {
   return result;
 }
 
-// "sim#2" of "sim#2:0": two instances of a plugin may have two libraries of one name.
+// "sim#2" of "sim#2:0": two instances of a plugin may have different libraries of the same name.
 std::string_view backend_of(const NativeRank& rank) {
   return std::string_view(rank.device).substr(0, rank.device.find(':'));
 }
 
-// Ranks with an equal key are of one island; none has that of a reach that is none.
+// Ranks with equal keys share an island. A rank whose reach is invalid has no key.
 using Key = std::tuple<std::string_view, std::string_view, keel_ccl_reach, ProcessToken>;
 
 bool find_key(const NativeRank& rank, Key* out_key) {
   const keel_ccl_reach reach = rank.offer.reach;
   if (reach < KEEL_CCL_PROCESS || reach > KEEL_CCL_NETWORK) return false;
-  // All ranks of a communicator are of one host.
+  // All ranks of a communicator run on one host.
   *out_key = {backend_of(rank), library_of(rank.offer), reach,
               reach == KEEL_CCL_PROCESS ? rank.process : ProcessToken()};
   return true;
 }
 
-// Of the ranks that offer a library, those whose device no earlier one has.
+// Marks each rank that offers a library and whose device no earlier offering rank uses.
 std::vector<bool> find_first_on_devices(const std::vector<NativeRank>& ranks) {
   std::set<std::pair<ProcessToken, std::string_view>> names;
   std::set<std::array<uint8_t, 16>> uuids;
@@ -92,7 +92,7 @@ IslandPlan::IslandPlan(std::vector<NativeRank> ranks)
   lanes_ = static_cast<uint32_t>(smallest);
 }
 
-// What is divided or multiplied in the end, or before, is so by all ranks at once.
+// KEEL_AVG and KEEL_PREMUL_SUM scale across all ranks at once, so partial reductions exclude them.
 bool IslandPlan::reduces_in_parts(const Request& request) const {
   return request.reduction < KEEL_AVG && !loses_by_parts(request.dtype, request.reduction) &&
          can(KEEL_REDUCE, request.dtype, request.reduction);
@@ -107,14 +107,14 @@ bool IslandPlan::by_messages(const Request& request) const {
          !can_whole(request);
 }
 
-// Without arrays: those are more than a call of the library's is made for.
+// Excludes collectives with arrays, which a single library call cannot express.
 bool IslandPlan::can_whole(const Request& request) const {
   return !has_arrays(request.collective) &&
          can(request.collective, request.dtype, request.reduction);
 }
 
 bool IslandPlan::takes(const Request& request, bool is_small) const {
-  // What the arrays say may be known to the rank alone.
+  // With arrays, a rank may know only its own counts.
   if (!any_ || (request.count == 0 && !has_arrays(request.collective))) return false;
   if (is_one()) return can_whole(request) || by_messages(request);
   if (is_small) return false;

@@ -21,7 +21,7 @@ NativeCapability all_but(keel_dtype dtype) {
   return capability;
 }
 
-// |device| as in "sim:0" of the process |process|.
+// |device|: as in "sim:0", of the process |process|.
 NativeRank rank_on(const std::string& device, const std::string& library = "ccl 1",
                    uint8_t process = 1, keel_ccl_reach reach = KEEL_CCL_PROCESS) {
   NativeRank rank;
@@ -88,7 +88,7 @@ TEST(IslandPlan, RanksInterleavedInAnyOrder) {
   EXPECT_EQ(plan.islands(), (Islands{{0, 4}, {1, 3, 5}, {2}}));
   EXPECT_EQ(plan.island_of(3), 1u);
   EXPECT_EQ(plan.index_of(3), 1u);
-  EXPECT_EQ(plan.lanes(), 1u);  // as many as the smallest has ranks
+  EXPECT_EQ(plan.lanes(), 1u);  // the number of ranks of the smallest island
   EXPECT_FALSE(plan.is_one());
   EXPECT_TRUE(says(plan, "one hardware queue")) << plan.explain();
   const IslandPlan even({rank_on("a:1", "a"), rank_on("b:0", "b"), rank_on("b:1", "b"),
@@ -109,7 +109,7 @@ TEST(IslandPlan, SeveralIslandsTakeWhatTheyCanPutTogether) {
   EXPECT_FALSE(plan.takes(request(KEEL_ALL_GATHER), false));
 }
 
-// Whose pieces are the lanes' shares.
+// The pieces are the lanes' shares.
 TEST(IslandPlan, IslandsOfOneSizeTakePiecesToo) {
   const IslandPlan even(
       {rank_on("a:0", "a"), rank_on("b:0", "b"), rank_on("b:1", "b"), rank_on("a:1", "a")});
@@ -148,7 +148,7 @@ TEST(IslandPlan, ALibraryOfOneProcessStaysInIt) {
   std::vector<NativeRank> wider = ranks;
   for (NativeRank& rank : wider) rank.offer.reach = KEEL_CCL_HOST;
   EXPECT_EQ(IslandPlan(wider).islands(), (Islands{{0, 1, 2, 3, 4}}));
-  wider[2].offer.reach = 77;  // what another process may have written there
+  wider[2].offer.reach = 77;  // as corrupted by another process
   EXPECT_EQ(IslandPlan(wider).islands(), (Islands{{0, 1, 3, 4}, {2}}));
 }
 
@@ -159,7 +159,7 @@ TEST(IslandPlan, OneRankADevice) {
   EXPECT_TRUE(
       says(plan, R"({"ranks": "ranks 2, 3", "why": "its device is another rank's already"})"))
       << plan.explain();
-  // The chip tells, whatever it is called in the two processes.
+  // The uuid identifies the chip, under any device name in the two processes.
   NativeRank first = rank_on("gpu:0", "ccl", 1, KEEL_CCL_NETWORK);
   NativeRank second = rank_on("gpu:3", "ccl", 2, KEEL_CCL_NETWORK);
   first.offer.uuid[5] = second.offer.uuid[5] = 9;
@@ -179,7 +179,7 @@ TEST(IslandPlan, TextOfAPluginIsNoText) {
   NativeRank first = rank_on("sim:0", "a\"\\\n");
   NativeRank second = rank_on("sim:1", "a\"\\\n");
   EXPECT_TRUE(says(IslandPlan({first, second}), R"("library": "a???")"));
-  first.offer.library.fill('x');  // no end
+  first.offer.library.fill('x');  // not zero-terminated
   second.offer.library.fill('x');
   EXPECT_TRUE(says(IslandPlan({first, second}), '"' + std::string(64, 'x') + '"'));
 }

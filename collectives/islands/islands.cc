@@ -11,8 +11,8 @@
 
 namespace keel {
 
-// The rank as one of those, one an island, that exchange a share of the data by Keel's own
-// algorithms: a communicator without handles.
+// This rank as a member of a lane: the ranks, one per island, that exchange a share of the data by
+// Keel's own algorithms. A communicator without handles.
 struct Islands::Lane {
   Lane(std::shared_ptr<Team> team, uint32_t rank, Ref<Device> device, bool forbid_alias)
       : context(std::move(team), rank, std::move(device), forbid_alias), runner(context) {
@@ -20,7 +20,7 @@ struct Islands::Lane {
   }
   RankContext context;
   Runner runner;
-  FlightEntry entry;  // what is recorded is the operation as a whole
+  FlightEntry entry;  // discarded: the recorder logs the whole operation
 };
 
 // ---- forming --------------------------------------------------------------------
@@ -46,10 +46,10 @@ std::vector<NativeRank> ranks_of(const Team& team) {
 constexpr const char* kCouldNotJoin = "could not join its native island";
 constexpr const char* kCouldNotPart = "could not part its native island";
 
-// This rank failed with |own| while its island, or the lane between the islands, was made. Aborts
-// the communicator at once: the other ranks may wait for this one in the library, and see nothing
-// that it posts. The first reason stays. Returns it, with the code of |own| where it is this
-// rank's.
+// Aborts the communicator after this rank failed with |own| while forming its island or the lane
+// between the islands. Aborts at once: other ranks may be blocked for this rank inside the library,
+// where they do not see its operation descriptors. The first reason stays. Returns that reason,
+// with the code of |own| if the reason is this rank's.
 Status give_up(RankContext& context, const Status& own, const char* what) {
   Team& team = context.team();
   if (team.segment().failed()) return team.segment().failure_status();
@@ -58,7 +58,7 @@ Status give_up(RankContext& context, const Status& own, const char* what) {
   return named;
 }
 
-// Returns once all ranks have come this far, or with the reason why one of them does not.
+// Returns once all ranks have arrived, or with the reason why a rank cannot.
 Status meet_all(RankContext& context, Patience& patience) {
   return exchange(context, kIslandsCollective, uint32_t{0}, patience, [](uint32_t, uint32_t) {});
 }
@@ -82,7 +82,7 @@ Islands::Islands(RankContext& context, std::shared_ptr<const IslandPlan> plan)
       plan_(std::move(plan)),
       size_(static_cast<uint32_t>(plan_->island(context.rank()).size())),
       index_(plan_->index_of(context.rank())) {
-  // Of messages, one to each of the others and one from each.
+  // Upper limit, reached with messages: one to and one from each peer.
   calls_.reserve(std::max(plan_->lanes(), plan_->is_even() ? 2 * plan_->world() : 1));
   copies_.reserve(2);
 }
@@ -109,7 +109,8 @@ Status Islands::form(RankContext& context, const Ref<Device>& device, bool forbi
     Status status;
     const bool has_inherited =
         inherited && inherited->size() == islands->size_ && inherited->index() == islands->index_;
-    // A rank finds out what it lacks before any is in the library, where they wait for each other.
+    // Each rank finds missing resources before any rank enters the library, where ranks block for
+    // each other.
     StreamLease stream;
     if (has_inherited) {
       id.inherited = islands->size_;
@@ -124,7 +125,7 @@ Status Islands::form(RankContext& context, const Ref<Device>& device, bool forbi
                                   [&](uint32_t rank, const NativeId& theirs) {
                                     if (rank == first) wanted = theirs;
                                   }));
-    // All ranks of an island have inherited it, or none.
+    // An island is inherited by all of its ranks or by none.
     if (has_inherited) {
       islands->island_ = std::move(inherited);
     } else if (islands->size_ > 1 && wanted.inherited != 0) {
@@ -148,8 +149,8 @@ Status Islands::form(RankContext& context, const Ref<Device>& device, bool forbi
 
 namespace {
 
-// Of the islands that |parts| will have, those whose ranks are all of the island |island| of
-// |plan|, in its numbers: what the library can part of it.
+// Among the islands that |parts| will have, those whose ranks all belong to island |island| of
+// |plan|, as indices in that island: the groups into which the library can split the island.
 std::vector<std::vector<uint32_t>> groups_of(const IslandPlan& plan, const std::vector<Part>& parts,
                                              uint32_t island) {
   std::vector<std::vector<uint32_t>> groups;
@@ -157,7 +158,7 @@ std::vector<std::vector<uint32_t>> groups_of(const IslandPlan& plan, const std::
     std::vector<NativeRank> ranks;
     for (size_t i = 0; i < part.ranks.size(); ++i) {
       NativeRank rank = plan.ranks()[part.ranks[i]];
-      // What it has now and had not before is not known here.
+      // Offers made since the plan was formed are unknown here.
       const bool is_known = rank.why == NativeOffer::Why::kOffered;
       rank.why = is_known ? why_of(part.flags[i]) : NativeOffer::Why::kForbidden;
       ranks.push_back(std::move(rank));
@@ -196,7 +197,7 @@ Status Islands::split(const Ref<Device>& device, const std::vector<Part>& parts,
     status = StreamLease::take(device, team.is_urgent(), &stream)
                  .with_prefix(fmt::format("{} {}: ", team.name(context_.rank()), kCouldNotPart));
   }
-  // In the library all wait for each other: nobody calls it where one cannot.
+  // Inside the library all ranks block for each other, so no rank enters if any rank cannot.
   std::vector<Outcome> outcomes;
   KEEL_RETURN_IF_ERROR(
       exchange(context_, kIslandsCollective, Outcome(status), patience, &outcomes));
@@ -208,7 +209,8 @@ Status Islands::split(const Ref<Device>& device, const std::vector<Part>& parts,
     status = island_->split(own, index, std::move(stream), timeout_ns, context_.segment(),
                             patience.deadline(), out_island);
   }
-  // The others are in the library until they hear of it, and the island is not to be used again.
+  // The other ranks stay in the library until they see the failure, and the island is not usable
+  // any more.
   if (!status.ok() && status.code() != KEEL_UNSUPPORTED) {
     status = give_up(context_, status, kCouldNotPart);
   }
@@ -216,7 +218,8 @@ Status Islands::split(const Ref<Device>& device, const std::vector<Part>& parts,
   const auto all = [&](const auto& is) { return std::all_of(codes.begin(), codes.end(), is); };
   const Status met =
       exchange(context_, kIslandsCollective, static_cast<int32_t>(status.code()), patience, &codes);
-  // By a unique id, then: all of them, as one that has no splits is waited for by the others.
+  // Without splits on some rank, all ranks use a unique id instead, since the others would wait for
+  // the rank that cannot split.
   if (met.ok() && all([](int32_t code) { return code == KEEL_OK || code == KEEL_UNSUPPORTED; })) {
     if (!all([](int32_t code) { return code == KEEL_OK; })) out_island->reset();
     return {};
@@ -224,7 +227,7 @@ Status Islands::split(const Ref<Device>& device, const std::vector<Part>& parts,
   out_island->reset();
   KEEL_RETURN_IF_ERROR(status);
   KEEL_RETURN_IF_ERROR(met);
-  // This rank's island was parted; one whose island was not has told all why.
+  // This rank's island was split; a rank whose island was not has published the reason.
   if (context_.segment().failed()) return context_.segment().failure_status();
   return failure(KEEL_RANK_FAILED, "a native library did not part its island");
 }
@@ -237,8 +240,8 @@ Status Islands::enter_lane(const Ref<Device>& device, bool forbid_alias, Patienc
   Status status =
       split_team(context_, takes_part ? static_cast<int32_t>(index_) : KEEL_NO_COLOR, island,
                  context_.team().is_urgent() ? Team::kUrgent : 0u, patience, &team, &rank);
-  // Who goes where is what the ranks have posted, and one may lie: a place in a lane is that of an
-  // island.
+  // Colors and keys come from other processes and may be wrong: a valid lane has one rank per
+  // island, in the order of the islands.
   if (status.ok() && takes_part &&
       (team->world() != plan_->islands().size() || rank != plan_->island_of(context_.rank()))) {
     status = failure(KEEL_RANK_FAILED, "others have entered its lane than the islands have");
@@ -277,7 +280,7 @@ Status Islands::run(const Request& request, Patience& patience) {
   } else {
     status = run_all_reduce(request, patience);
   }
-  // Nobody says that it is done where it is not on all.
+  // No rank reports success before all ranks have finished.
   if (status.ok()) status = context_.meet(patience);
   if (!status.ok() && context_.segment().failed()) return context_.segment().failure_status();
   operations_.fetch_add(1, std::memory_order_relaxed);
@@ -323,7 +326,7 @@ void Islands::add_piece(const Request& request, keel_collective collective, cons
            collective == KEEL_RECV ? const_cast<void*>(buffer) : nullptr);
 }
 
-// The rank's own piece is copied: not every library sends to the rank that calls it.
+// Copies the rank's own piece: not every library can send to the calling rank.
 Status Islands::run_by_messages(const Request& request, Patience& patience) {
   const uint32_t rank = context_.rank();
   const uint32_t world = context_.world();
@@ -340,7 +343,7 @@ Status Islands::run_by_messages(const Request& request, Patience& patience) {
   const void* source = request.send;
   void* scratch = nullptr;
   if (is_exchange && send_bytes != 0 && request.send == request.receive) {
-    // What comes would overwrite what has still to go.
+    // In place: received pieces would overwrite pieces not yet sent.
     KEEL_RETURN_IF_ERROR(memory.alloc(KEEL_MEMORY_DEVICE, send_bytes, &scratch));
     copies_.push_back({scratch, source, send_bytes});
     source = scratch;
@@ -386,7 +389,7 @@ void Islands::add_shares_out(const Request& request) {
 Status Islands::run_all_reduce(const Request& request, Patience& patience) {
   const uint32_t lanes = plan_->lanes();
   const uint64_t count = request.count;
-  // Where each rank of the island has a lane, two collectives do what otherwise takes one a lane.
+  // If every rank of the island has a lane, two collectives replace one collective per lane.
   const bool is_even = size_ == lanes && count % lanes == 0 &&
                        plan_->can(KEEL_REDUCE_SCATTER, request.dtype, request.reduction) &&
                        plan_->can(KEEL_ALL_GATHER, request.dtype, KEEL_SUM);
@@ -434,7 +437,8 @@ Status Islands::run_broadcast(const Request& request, Patience& patience) {
     part.root = home;
     part.count = own.count;
     part.receive = static_cast<char*>(request.receive) + offset;
-    // At home all have it by now; a root that is alone there has it where it sends from.
+    // On the root's island all ranks hold the data by now; a root alone in its island sends from
+    // |send|.
     const void* from = island_ ? request.receive : request.send;
     part.send = is_home ? static_cast<const char*>(from) + offset : nullptr;
     KEEL_RETURN_IF_ERROR(run_lane(part, patience));
@@ -443,8 +447,8 @@ Status Islands::run_broadcast(const Request& request, Patience& patience) {
   return run_native(request, patience);
 }
 
-// The ranks of a lane have each other's pieces first, of which each then hands its lane's to its
-// island: so a piece crosses to an island once, not to each of its ranks.
+// First the ranks of a lane gather each other's pieces, then each rank broadcasts its lane's pieces
+// within its island. A piece thus enters an island once, not once per rank.
 Status Islands::run_all_gather(const Request& request, Patience& patience) {
   Request part = request;
   part.collective = KEEL_ALL_GATHER_V;
@@ -461,8 +465,8 @@ Status Islands::run_all_gather(const Request& request, Patience& patience) {
   return run_native(request, patience);
 }
 
-// The island reduces every rank's piece on the rank whose lane it is; then each lane does what
-// is left to do, for the pieces of its own ranks.
+// The island reduces every rank's piece onto the rank whose lane carries that piece; then each lane
+// completes the pieces of its own ranks.
 Status Islands::run_reduce_scatter(const Request& request, Patience& patience) {
   const uint64_t piece = request.count * request.element();
   const auto islands = static_cast<uint32_t>(plan_->islands().size());

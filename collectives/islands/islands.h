@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one rank of a communicator has of islands, and how its operations go through them.
+// The islands of a communicator as seen by one rank, and the execution of operations through them.
 #ifndef KEEL_COLLECTIVES_ISLANDS_ISLANDS_H_
 #define KEEL_COLLECTIVES_ISLANDS_ISLANDS_H_
 
@@ -21,52 +21,54 @@ namespace keel {
 
 class Runner;
 
-// For the one thread that runs the rank's operations, but for what says otherwise.
+// Used by the thread that runs the rank's operations, except where noted.
 class Islands {
  public:
-  // Whether the ranks of |team| have to look for islands: two of them offer a library. The same
-  // on all.
+  // Whether the ranks of |team| may form islands: at least two ranks offer a library. The same on
+  // all ranks.
   static bool may_form(const Team& team);
-  // What is known of |team| before its ranks have told each other of their libraries.
+  // The plan of |team| before its ranks have exchanged their offers.
   static IslandPlan plan_without(const Team& team);
-  // Every rank of a communicator calls, if may_form(), before all else that it does there.
-  // |forbid_alias|: as the communicator has it. |inherited|: what split() has made for it; none,
-  // else.
+  // Forms the islands. Every rank of a communicator calls, if may_form(), before any operation
+  // there. |forbid_alias|: as for the communicator. |inherited|: the island that split() made for
+  // this communicator, or null.
   static Status form(RankContext& context, const Ref<Device>& device, bool forbid_alias,
                      std::unique_ptr<Island> inherited, Patience& patience,
                      std::unique_ptr<Islands>* out_islands);
-  // Every rank calls, with the same |parts|, within the split that has made them, of which
-  // |so_far| is its own part. Has the library part the rank's island as they do: |*out_island| is
-  // the rank's of its part, where that has one whose ranks are all of one island here, and the
-  // library can. |timeout_ns|, |is_urgent|: of the part.
+  // Splits the rank's island along with a split of the communicator. Every rank calls with the same
+  // |parts|, during the split that made |parts|; |so_far| is this rank's status of that split.
+  // |*out_island| is this rank's island in its part; empty if the library cannot split, or if that
+  // island would join ranks of several present islands. |timeout_ns|: of the part.
   Status split(const Ref<Device>& device, const std::vector<Part>& parts, const Status& so_far,
                int64_t timeout_ns, Patience& patience, std::unique_ptr<Island>* out_island);
   ~Islands();
   Islands(const Islands&) = delete;
   Islands& operator=(const Islands&) = delete;
 
-  // From any thread.
+  // Thread-safe.
   const std::shared_ptr<const IslandPlan>& plan() const { return plan_; }
 
-  // Whether |request|, which is for run() then, goes through the library: the same on all ranks
-  // that have called the same. From any thread.
+  // Whether |request| uses the library and must go through run(). The same on all ranks that called
+  // the same operation. Thread-safe.
   bool takes(const Request& request) const {
     return plan_->takes(request, plan_->is_one() || request.algorithm == Algorithm::kEager);
   }
-  // All ranks have called |request|. Blocks until it is done on all, or has failed.
+  // Runs |request|, which all ranks have called. Blocks until it has finished on all ranks or has
+  // failed.
   Status run(const Request& request, Patience& patience);
 
-  // From any thread: operations that the library had a part in, and what the lanes staged.
+  // Thread-safe. operations() counts operations that used the library; staged(), in_place() and
+  // gave_way() report the lane's staged bytes, bytes accessed in place, and preemptions.
   uint64_t operations() const { return operations_.load(std::memory_order_relaxed); }
   Stage::Traffic staged() const;
   uint64_t in_place() const;
   uint64_t gave_way() const;
-  // Of the rank's lane; NULL where it has none.
+  // Statistics of the rank's lane; NULL if the rank has no lane.
   const LastExchange* last_exchange() const;
 
  private:
   struct Lane;
-  // A part of |count| elements.
+  // A part of a buffer, in elements.
   struct Share {
     uint64_t offset = 0;
     uint64_t count = 0;
@@ -75,30 +77,31 @@ class Islands {
   Islands(RankContext& context, std::shared_ptr<const IslandPlan> plan);
   Status enter_lane(const Ref<Device>& device, bool forbid_alias, Patience& patience);
   Status run_whole(const Request& request, Patience& patience);
-  // What only moves pieces: a send or a receive for each, in one group.
+  // Runs a collective that only moves pieces as one group with a send and a receive for each peer.
   Status run_by_messages(const Request& request, Patience& patience);
   Status run_all_reduce(const Request& request, Patience& patience);
   Status run_broadcast(const Request& request, Patience& patience);
-  // Of islands of one size, so that each rank's lane is that of its own piece.
+  // Require islands of one size, so that each rank's lane carries its own piece.
   Status run_all_gather(const Request& request, Patience& patience);
   Status run_reduce_scatter(const Request& request, Patience& patience);
   void add_piece(const Request& request, keel_collective collective, const Piece& piece,
                  uint32_t peer, const void* buffer);
-  // Makes |copies_| and has the library run |calls_|, the next part of |request|.
+  // Runs |copies_| and |calls_|, the next part of |request|, in the library.
   Status run_native(const Request& request, Patience& patience);
   Status run_lane(const Request& request, Patience& patience);
   Share share_of(uint32_t lane, uint64_t count) const;
   void add_call(const Request& request, keel_collective collective, const Share& share,
                 uint32_t root, const void* send, void* receive);
-  // Each lane's rank hands its share of the receive buffer to the others of the island.
+  // Adds the broadcasts with which each lane's rank distributes its share of the receive buffer to
+  // its island.
   void add_shares_out(const Request& request);
 
   RankContext& context_;
   const std::shared_ptr<const IslandPlan> plan_;
   const uint32_t size_;             // of the rank's island
-  const uint32_t index_;            // in it
-  std::unique_ptr<Island> island_;  // none: the rank is alone in its island
-  std::unique_ptr<Lane> lane_;      // none: one island, or the rank is in no lane
+  const uint32_t index_;            // of this rank in its island
+  std::unique_ptr<Island> island_;  // null if the rank is alone in its island
+  std::unique_ptr<Lane> lane_;      // null with a single island, or if the rank has no lane
   std::vector<Island::Copy> copies_;
   std::vector<keel_ccl_call> calls_;
   std::atomic<uint64_t> operations_{0};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Communicators whose ranks use the emulated chip's own library, all of them or some.
+// Communicators in which all or some ranks use the emulated chip's native library.
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
@@ -28,7 +28,7 @@ class IslandsTest : public KeelTest {
     made.timeout_ns = kPatience;
     return made;
   }
-  // A rank on each of |devices|, with a stream.
+  // Makes a rank and a stream on each of |devices|.
   void make_ranks(std::vector<keel_device> devices, const keel_comm_options& given = options()) {
     end_ranks();
     devices_ = std::move(devices);
@@ -54,7 +54,7 @@ class IslandsTest : public KeelTest {
     return load("sim", settings);
   }
 
-  // For operations that will not end.
+  // Sets a short timeout, for operations that never end.
   void hurry() {
     for (keel_comm comm : comms_) ASSERT_KEEL_OK(keel_comm_timeout_set(comm, kSecond));
   }
@@ -74,7 +74,7 @@ class IslandsTest : public KeelTest {
     EXPECT_NE(explain().find(text), std::string::npos) << "no '" << text << "' in " << explain();
   }
 
-  // Against the serial reference; how many operations the library had a part in.
+  // Compares with the serial reference; returns the number of operations that used the library.
   uint64_t run(const Case& scenario) {
     const uint64_t before = native_operations();
     const Reference reference(scenario);
@@ -105,7 +105,7 @@ class IslandsTest : public KeelTest {
   }
   void run_everything();
 
-  // One all_reduce of |count| floats on each rank of |ranks|; nobody waits.
+  // Enqueues one all_reduce of |count| floats on each rank of |ranks|, without waiting.
   void enqueue(const std::vector<uint32_t>& ranks, uint64_t count) {
     for (const uint32_t rank : ranks) {
       void*& memory = buffers_[{rank, count}];
@@ -119,7 +119,7 @@ class IslandsTest : public KeelTest {
     for (uint32_t rank = 0; rank < world(); ++rank) ranks[rank] = rank;
     return ranks;
   }
-  // |rank|'s wait ends with |code|, and the text has all of |texts|.
+  // Waits for |rank|'s stream: the wait fails with |code|, and the text contains all of |texts|.
   void expect_failure(uint32_t rank, keel_status code, const std::vector<std::string>& texts) {
     EXPECT_EQ(keel_stream_synchronize(streams_[rank], kPatience), code) << "rank " << rank;
     const std::string said = keel_last_error();
@@ -134,7 +134,7 @@ class IslandsTest : public KeelTest {
   std::map<std::pair<uint32_t, uint64_t>, void*> buffers_;
 };
 
-// The last six by messages of the library's: it has no calls for them.
+// The library has no calls for the last six, which run as the library's sends and receives.
 constexpr Operation kNative[] = {
     Operation::kAllReduce, Operation::kReduce,   Operation::kReduceScatter, Operation::kBroadcast,
     Operation::kAllGather, Operation::kAllToAll, Operation::kAllGatherV,    Operation::kAllToAllV,
@@ -227,8 +227,8 @@ TEST_F(IslandsTest, AThreadARankAndParts) {
 
 class MixedIslandsTest : public IslandsTest {
  protected:
-  // 'c': a CPU device, 's' and 't': one of two kinds of emulated ones, 'v': Vulkan's; each time
-  // the next of its kind.
+  // 'c': a CPU device; 's' and 't': two kinds of emulated devices; 'v': a Vulkan device. Each
+  // letter takes the next device of its kind.
   void make_mix(const std::string& kinds, const Settings& sim = {}) {
     std::map<char, std::vector<keel_device>> kind;
     kind['c'] = load("cpu");
@@ -253,7 +253,7 @@ struct Mix {
   bool is_even = false;
 };
 
-// A test each, since a backend's streams are threads, some 60 a rank after all this.
+// One test per mix, since a backend's streams are threads: some 60 per rank at the end of a test.
 class InterleavedIslandsTest : public MixedIslandsTest,
                                public ::testing::WithParamInterface<Mix> {};
 
@@ -269,7 +269,7 @@ TEST_P(InterleavedIslandsTest, EveryOperation) {
     const bool is_mixed = operation == Operation::kAllReduce ||
                           operation == Operation::kBroadcast || (has_pieces && mix.is_even);
     for (const uint64_t count : {1, 6000, 6001, 40'000}) {
-      // Small ones travel with the posts.
+      // Small messages travel inline in the operation descriptors.
       EXPECT_EQ(run(scenario(operation, KEEL_FLOAT32, count)), is_mixed && count > 1 ? 1u : 0u)
           << number << " of " << count;
       if (HasFailure()) return;
@@ -284,7 +284,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Mix{"sscvs", R"("lanes": 1)"}, Mix{"tsts", R"("lanes": 2)", /*is_even=*/true},
                       Mix{"stsstt", R"("lanes": 3)", /*is_even=*/true},
                       Mix{"ssttst", R"("lanes": 3)", /*is_even=*/true},
-                      Mix{"sstsst", R"("lanes": 2)"},  // an island of four, and one of two
+                      Mix{"sstsst", R"("lanes": 2)"},  // islands of four and of two
                       Mix{"tsttsct", R"("lanes": 1)"},
                       Mix{"sssss", R"("why": "its device is another rank's already")"}),
     [](const auto& info) { return std::string(info.param.kinds); });
@@ -297,7 +297,7 @@ TEST_F(MixedIslandsTest, EveryDtypeByEveryReduction) {
     for (keel_reduction reduction = 0; reduction < KEEL_REDUCTION_COUNT; ++reduction) {
       Case made = scenario(Operation::kAllReduce, dtype, 9001);
       made.reduction = reduction;
-      // Partial sums of narrow floats would be rounded twice.
+      // Partial sums of narrow floats would round twice.
       const bool is_narrow = dtype == KEEL_FLOAT16 || dtype == KEEL_BFLOAT16;
       const bool is_native = has && reduction < KEEL_AVG &&
                              (!is_narrow || reduction == KEEL_MIN || reduction == KEEL_MAX);
@@ -316,7 +316,7 @@ TEST_F(MixedIslandsTest, PiecesInEveryDtypeByEveryReduction) {
     const bool has = dtype != KEEL_INT16 && dtype != KEEL_UINT16 && dtype != KEEL_FLOAT64 &&
                      dtype != KEEL_FLOAT8_E4M3FN && dtype != KEEL_FLOAT8_E5M2;
     const bool is_narrow = dtype == KEEL_FLOAT16 || dtype == KEEL_BFLOAT16;
-    for (const uint64_t count : {20'001, 20'002}) {  // the second one is in place
+    for (const uint64_t count : {20'001, 20'002}) {  // the second count runs in place
       for (keel_reduction reduction = 0; reduction < KEEL_REDUCTION_COUNT; ++reduction) {
         Case made = scenario(Operation::kReduceScatter, dtype, count);
         made.reduction = reduction;
@@ -329,7 +329,7 @@ TEST_F(MixedIslandsTest, PiecesInEveryDtypeByEveryReduction) {
   }
 }
 
-// Whatever is rounded where, all hold the same.
+// All ranks hold the same bits, wherever a lane or the library rounds.
 TEST_F(MixedIslandsTest, AllRanksHoldTheSameBits) {
   for (const char* kinds : {"cssscs", "stssts", "ststts"}) {
     make_mix(kinds);
@@ -421,12 +421,12 @@ TEST_F(IslandsTest, AChipWithoutALibraryOrWithOneQueue) {
   EXPECT_EQ(run(scenario(Operation::kAllReduce, KEEL_FLOAT32, 5000)), 0u);
 }
 
-// Callers that were compiled when the structs were shorter.
+// Callers compiled against shorter structs.
 TEST_F(IslandsTest, ShorterStructsAreTaken) {
   const std::vector<keel_device> devices = sims(2);
   keel_comm_options given = options();
   given.header.size = offsetof(keel_comm_options, forbid_native);
-  given.forbid_native = 1;  // what lies behind it
+  given.forbid_native = 1;  // beyond the shortened struct
   make_ranks(devices, given);
   EXPECT_EQ(run(scenario(Operation::kAllReduce, KEEL_FLOAT32, 100)), 1u);
   auto stats = KEEL_STRUCT_INIT(keel_comm_stats, KEEL_STRUCT_COMM_STATS);
@@ -493,8 +493,8 @@ TEST_F(IslandsTest, AnAbortInMidOperationEndsAllAndHarmsNobody) {
     expect_failure(rank, KEEL_ABORTED, {"rank 2 aborted"});
   }
   aborting.join();
-  // The devices and their library are as before. Not the one with the fault: where the abort came
-  // before its call, that is still to come.
+  // The devices and their library still work. Leaves out the faulty device: if the abort preceded
+  // its call, the fault is still pending.
   make_ranks({devices[0], devices[2], devices[3]});
   EXPECT_EQ(run(scenario(Operation::kAllReduce, KEEL_FLOAT32, 5000)), 1u);
 }
@@ -508,7 +508,7 @@ TEST_F(IslandsTest, CallsThatDoNotMatchFailOnAllAndItGoesOn) {
                    {"mismatch: rank 1 called all_reduce(2000 float32, sum)"});
   }
   EXPECT_EQ(native_operations(), 0u);
-  // Natively on two, by Keel's own way on the third: no more than a mismatch.
+  // Native on two ranks, Keel's own path on the third: only a mismatch.
   for (keel_stream stream : streams_) ASSERT_KEEL_OK(keel_stream_recover(stream, kPatience));
   for (uint32_t rank = 0; rank < 3; ++rank) {
     void* memory = buffers_[{rank, rank == 1 ? 2000 : 1000}];
@@ -523,7 +523,7 @@ TEST_F(IslandsTest, CallsThatDoNotMatchFailOnAllAndItGoesOn) {
   EXPECT_EQ(run(scenario(Operation::kAllReduce, KEEL_FLOAT32, 5000)), 1u);
 }
 
-// The library would wait for the rest, or write beyond the end.
+// The library would wait for the missing elements, or write beyond the buffer.
 TEST_F(IslandsTest, AnExchangeThatDoesNotFitAnothersNamesBoth) {
   make_ranks(sims(3));
   const uint64_t counts[] = {100, 100, 100};
@@ -558,7 +558,7 @@ TEST_F(IslandsTest, ARankWhoseStreamFailedIsNamedAndItGoesOn) {
 TEST_F(IslandsTest, DestroyedInMidOperation) {
   make_ranks(sims(2, {{"faults", "1/stall:ccl@1=50"}}));
   enqueue(everybody(), 1000);
-  // Waits for what is under way, as it says.
+  // Destroy waits for running operations, as documented.
   for (keel_comm comm : comms_) EXPECT_KEEL_OK(keel_comm_destroy(comm));
   comms_.clear();
   for (keel_stream stream : streams_) EXPECT_KEEL_OK(keel_stream_synchronize(stream, kPatience));

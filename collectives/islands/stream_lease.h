@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A stream of the runtime's own, held by one object.
+// Owns a leased internal stream.
 #ifndef KEEL_COLLECTIVES_ISLANDS_STREAM_LEASE_H_
 #define KEEL_COLLECTIVES_ISLANDS_STREAM_LEASE_H_
 
@@ -12,7 +12,7 @@
 
 namespace keel {
 
-// Goes back to its device at the end, which uses it again once its work has ended.
+// The destructor returns the stream to the device, which reuses the stream once its work has ended.
 class StreamLease {
  public:
   static Status take(const Ref<Device>& device, bool is_urgent, StreamLease* out_lease) {

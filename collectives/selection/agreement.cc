@@ -36,7 +36,7 @@ Status propose_selection(Team& team, const TableSource& table, Selection* out_se
 Status accept_selection(Team& team, uint32_t rank, const TableSource& table,
                         Selection* out_selection) {
   const Surroundings surroundings = surroundings_of(team);
-  // A copy, for what is there may change.
+  // A copy, since another process may change the segment.
   *out_selection = team.segment().selection();
   KEEL_RETURN_IF_ERROR(out_selection->check(surroundings).with_prefix("rank 0: "));
   Selection own;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the ranks of a communicator come to choose by the same table.
+// Lets the ranks of a communicator agree on one algorithm table.
 #ifndef KEEL_COLLECTIVES_SELECTION_AGREEMENT_H_
 #define KEEL_COLLECTIVES_SELECTION_AGREEMENT_H_
 
@@ -12,17 +12,18 @@
 
 namespace keel {
 
-// The same for all ranks of |team|.
+// Builds the selection key of |team|; the same on all ranks.
 Surroundings surroundings_of(Team& team);
 
-// Puts what |table| comes to in |team|'s segment: rank 0, before the first barrier.
+// Called by rank 0 before the first barrier: resolves |table| and writes the selection to |team|'s
+// segment.
 Status propose_selection(Team& team, const TableSource& table, Selection* out_selection);
-// What is there after the barrier can be used; else it names rank 0. All go by it: where
-// |rank|'s own |table| comes to something else, a warning says so.
+// Called after that barrier: reads and validates rank 0's selection, which all ranks use; an error
+// names rank 0. Logs a warning if |rank|'s own |table| resolves to another selection.
 Status accept_selection(Team& team, uint32_t rank, const TableSource& table,
                         Selection* out_selection);
 
-// For explain(): members of a JSON object. |name|: of the rank's own table.
+// Members of a JSON object, for explain(). |name|: name of the rank's own table.
 std::string explain_selection(Team& team, const Selection& selection, const std::string& name);
 
 }  // namespace keel

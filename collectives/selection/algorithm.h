@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ways in which an operation can be done.
+// The algorithms that can run an operation.
 #ifndef KEEL_COLLECTIVES_SELECTION_ALGORITHM_H_
 #define KEEL_COLLECTIVES_SELECTION_ALGORITHM_H_
 
@@ -12,11 +12,11 @@
 
 namespace keel {
 
-// In the fingerprint of every call, so the numbers stay.
+// Part of the fingerprint of every call, so the numbers are stable.
 enum class Algorithm : uint8_t {
   kDirect,
   kEager,
-  kOneShot,  // where it can be done, which the posts tell; else direct
+  kOneShot,  // if the descriptors of all ranks allow it, else direct
   kRing,
   kDoubling,
   kHalving,
@@ -32,21 +32,22 @@ std::optional<Algorithm> find_algorithm(std::string_view name);
 // "direct, eager, ...": all names.
 std::string algorithm_names();
 
-// Whether it can do |collective| among |world| ranks at all.
+// Whether |algorithm| supports |collective| among |world| ranks.
 bool applies(Algorithm algorithm, keel_collective collective, uint32_t world);
-// Whether it goes by the plans of algorithms/steps.h.
+// Whether |algorithm| runs the plans of algorithms/steps.h.
 inline bool is_stepped(Algorithm algorithm) {
   return algorithm >= Algorithm::kRing;
 }
-// Whether it reduces partial results of some ranks, in the type of the elements, with others.
+// Whether |algorithm| stores partial results of some ranks in the element type and reduces them
+// further.
 inline bool has_partial_results(Algorithm algorithm) {
   return is_stepped(algorithm);
 }
-// Whether such a partial result loses what the whole would have: 16- and 8-bit floats are
-// summed in float32 and rounded once, not at every hop.
+// Whether partial results lose precision: 16- and 8-bit floats should be summed in float32 and
+// rounded once, not at every hop.
 bool loses_by_parts(keel_dtype dtype, keel_reduction reduction);
 
-// "all_reduce": those that have algorithms to choose from.
+// "all_reduce": finds a collective that has algorithms to choose from.
 std::optional<keel_collective> find_chosen_collective(std::string_view name);
 
 }  // namespace keel

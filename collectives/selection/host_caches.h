@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much of the host's memory its caches hold.
+// Sizes of the host's CPU caches.
 #ifndef KEEL_COLLECTIVES_SELECTION_HOST_CACHES_H_
 #define KEEL_COLLECTIVES_SELECTION_HOST_CACHES_H_
 
@@ -7,12 +7,12 @@
 
 namespace keel {
 
-// Bytes. The defaults are for where the system does not say.
+// Bytes. The defaults apply if the system reports no size.
 struct HostCaches {
-  uint64_t own = 1 << 20;    // a core's second level
-  uint64_t last = 32 << 20;  // that of all cores, or of the part of them that the caller runs on
+  uint64_t own = 1 << 20;    // second-level cache of a core
+  uint64_t last = 32 << 20;  // last-level cache, of all cores or of the caller's part of the cores
 
-  // Of this host; the same each time.
+  // Sizes for this host; constant in a process.
   static HostCaches get();
 };
 

@@ -13,34 +13,33 @@ static_assert(kMostEagerBytes == ControlSegment::kEagerBytes);
 
 namespace {
 
-// Of what a rank sends. Copying it into the post spares one or two synchronisations. With a core
-// for each rank that is 0.2 us. With more ranks than cores it is as much as a change of process for
-// each rank that shares the core: 4 and 8 ranks on two cores (Granite Rapids) take as long either
-// way where the limits are, and twice as long the wrong way at 64 KiB: a broadcast by 4 ranks 13.0
-// us and 5.5, a reduction 9.4 and 14.8.
+// Limit of the bytes that a rank sends inline. Inlining data in the operation descriptor saves one
+// or two synchronisations. With dedicated cores the saving is 0.2 us. Oversubscribed, the saving is
+// a context switch for each rank that shares the core: 4 and 8 ranks on two cores (Granite Rapids)
+// break even at these limits, and the wrong choice takes twice as long at 64 KiB (4 ranks, inline
+// and direct: broadcast 13.0 us and 5.5, reduce 9.4 and 14.8).
 uint64_t built_in_eager_bytes(keel_collective collective, const Surroundings& surroundings) {
   constexpr uint64_t kUncrowded = 4 << 10;
   if (collective == KEEL_BARRIER) return UINT64_MAX;
   if (surroundings.staged) return kStagedEagerBytes;
   if (!surroundings.crowded) return kUncrowded;
   switch (collective) {
-    case KEEL_REDUCE:  // of which one rank reads all posts, and the others need nothing more
+    case KEEL_REDUCE:  // one rank reads all descriptors, the rest are done
       return std::clamp<uint64_t>((512 << 10) / surroundings.world, 256, kMostEagerBytes);
-    case KEEL_SCATTER:  // of which each rank reads a part
+    case KEEL_SCATTER:  // each rank reads a part
       return 32 << 10;
-    case KEEL_ALL_GATHER:  // of which each rank reads as much from all
+    case KEEL_ALL_GATHER:  // each rank reads the same amount from every rank
       return 4 << 10;
-    case KEEL_ALL_REDUCE:  // whose data every rank reads whole
+    case KEEL_ALL_REDUCE:  // every rank reads all data
       return std::clamp<uint64_t>((128 << 10) / surroundings.world, 256, 16 << 10);
     default:
       return 16 << 10;
   }
 }
 
-// One_shot reads world times the data and spares a synchronisation: only as long as all of it
-// leaves half of a core's own cache to others. From 64 KiB of 4 ranks on two cores with 2 MiB each
-// it takes 15 us instead of 22, of 8 ranks 35 instead of 63; where it no longer fits, twice as
-// long.
+// one_shot reads world times the data and saves a synchronisation. one_shot wins while all of the
+// data leaves half of a core's second-level cache free. 64 KiB on two cores with 2 MiB each: 4
+// ranks take 15 us instead of 22, 8 ranks 35 instead of 63; beyond the cache, twice as long.
 uint64_t one_shot_bytes(const Surroundings& surroundings) {
   constexpr uint64_t kLeastReads = 128 << 10;
   const uint64_t world = surroundings.world;
@@ -56,19 +55,19 @@ Algorithm built_in(keel_collective collective, const Surroundings& surroundings,
   return Algorithm::kDirect;
 }
 
-// Rounds small enough that a last-level cache, of which others have their part, still holds the
-// sums when they are gathered, and no smaller than what a barrier is nothing beside: between more
-// ranks than cores it costs a time slice or two. What it cannot hold anyway costs least as
-// streaming stores, which do not read what they write over. On two cores of a Granite Rapids with
-// 480 MiB, 2 ranks: 16 MiB 1.59 ms in one round, 1.72 in rounds of 2 MiB, 1.96 streamed; 64 MiB
-// 8.0, 8.5 and 6.7.
+// Rounds are small enough that the last-level cache, shared with other work, still holds the sums
+// when the ranks gather them, and large enough to hide a barrier, which costs an oversubscribed
+// host one or two time slices. Sums too large for the cache cost least as streaming stores, which
+// do not read the lines that they overwrite. Two ranks on two cores of a Granite Rapids with 480
+// MiB: 16 MiB 1.59 ms in one round, 1.72 in rounds of 2 MiB, 1.96 streamed; 64 MiB 8.0, 8.5 and
+// 6.7.
 DividedSums divided_sums_of(const Surroundings& surroundings) {
   constexpr uint64_t kMiB = 1 << 20;
   constexpr uint64_t kLeastStreamed = 8 * kMiB;
   const uint64_t least_round = surroundings.crowded ? 8 * kMiB : 2 * kMiB;
   const uint64_t world = surroundings.world;
   const uint64_t last = surroundings.caches.last;
-  // Whole MiB, so that rounds begin with a cache line where the data does.
+  // Whole MiB, so that every round begins at a cache line if the data does.
   return {std::max(least_round, last / 4 / (world + 1) / kMiB * kMiB),
           std::max(kLeastStreamed, last / 3 / (2 * world))};
 }
@@ -78,7 +77,8 @@ uint64_t most_eager_bytes(keel_collective collective, const Surroundings& surrou
   return surroundings.staged ? kStagedEagerBytes : kMostEagerBytes;
 }
 
-// Whether |algorithm| can do calls of |bytes|; |narrow|: that lose by partial results.
+// Whether |algorithm| supports calls of |bytes|. |narrow|: calls that lose precision by partial
+// results.
 bool can_do(Algorithm algorithm, keel_collective collective, bool narrow,
             const Surroundings& surroundings, uint64_t bytes) {
   if (!applies(algorithm, collective, surroundings.world)) return false;
@@ -86,7 +86,7 @@ bool can_do(Algorithm algorithm, keel_collective collective, bool narrow,
   return algorithm != Algorithm::kEager || bytes <= most_eager_bytes(collective, surroundings);
 }
 
-// Of those |rules| that are for |bytes| and |can_do| it; NULL: none.
+// The best of the |rules| that cover |bytes| and pass |can_do|; NULL if there is none.
 template <typename CanDo>
 const Rule* best(const std::vector<const Rule*>& rules, uint64_t bytes, const CanDo& can_do) {
   const Rule* found = nullptr;
@@ -98,15 +98,15 @@ const Rule* best(const std::vector<const Rule*>& rules, uint64_t bytes, const Ca
   return found;
 }
 
-// Calls whose foreign buffers others read where they are.
+// Byte counts of calls whose foreign buffers are read in place.
 struct Attached {
   uint64_t first = 0;
   uint64_t last = UINT64_MAX;
 };
 
-// One call of the kernel reads what another process has. Nothing is copied twice, but a call takes
-// 0.5 us, and as much for each rank that shares the core; and it stores what it reads in the
-// caches. Staged for less is what is read in short pieces from many, and what all read that no
+// Reading in place takes one system call per read and no second copy. A system call costs 0.5 us,
+// and the same again for each rank that shares the core, and leaves what it reads in the caches.
+// Staging costs less for short pieces read from many ranks, and for data that all ranks read and no
 // cache holds. Two cores, attach and staging: all_gather of 8 KiB by 8 ranks 41 us and 23, of 128
 // KiB 260 and 290, of 8 MiB 27 ms and 20; all_to_all among 8 ranks in pieces of 8 KiB 41 us and 33,
 // of 32 KiB 84 and 140; broadcast of 16 MiB by 2 ranks 1.24 ms and 1.40, of 64 MiB 7.9 and 5.3.
@@ -115,8 +115,8 @@ Attached attached_bytes(keel_collective collective, const Surroundings& surround
   const uint64_t cached = divided_sums_of(surroundings).streamed_bytes - 1;
   switch (collective) {
     case KEEL_ALL_REDUCE:
-      // Every rank copies what all others have: of one other that is cheaper than windows (64 KiB 7
-      // us instead of 13), of three it is not (40 instead of 31).
+      // Every rank copies the data of all other ranks: cheaper than bounce buffers with one other
+      // rank (64 KiB 7 us instead of 13), not with three (40 instead of 31).
       if (world > 2) return {1, 0};
       return {0, kMostCopiedOneShot};
     case KEEL_BROADCAST:
@@ -144,7 +144,7 @@ bool can_do(ForeignWay way, keel_collective collective) {
   return way == ForeignWay::kStaging || can_attach(collective);
 }
 
-// Sizes behind which another may be the best: |ends|, and where |rules| begin and end.
+// Sizes after which the best choice may change: |ends| and the limits of |rules|.
 std::vector<uint64_t> ends_of(const std::vector<const Rule*>& rules, std::vector<uint64_t> ends) {
   for (const Rule* rule : rules) {
     if (rule->first_byte_count != 0) ends.push_back(rule->first_byte_count - 1);
@@ -156,7 +156,8 @@ std::vector<uint64_t> ends_of(const std::vector<const Rule*>& rules, std::vector
   return ends;
 }
 
-// One range for each run of |ends| that |choose| says the same of; false: there are too many.
+// Writes one range for each run of |ends| with the same result of |choose|. Returns false if there
+// are too many ranges.
 template <typename Choose>
 bool set_ranges(const std::vector<uint64_t>& ends, const Choose& choose, Selection::Range* ranges) {
   uint32_t count = 0;
@@ -172,7 +173,7 @@ bool set_ranges(const std::vector<uint64_t>& ends, const Choose& choose, Selecti
   return true;
 }
 
-// Whether they rise and end, and |is_able| says so of each.
+// Whether the ranges ascend, terminate, and all satisfy |is_able|.
 template <typename IsAble>
 bool are_ranges(const Selection::Range* ranges, const IsAble& is_able) {
   for (uint32_t at = 0; at < Selection::kMostRanges; ++at) {
@@ -188,7 +189,7 @@ const Selection::Range& range_at(const Selection::Range* range, uint64_t bytes) 
   return *range;
 }
 
-// [{"to": 4096, "|key|": "eager"}, ...]; |name|(way) is a string.
+// [{"to": 4096, "|key|": "eager"}, ...]; |name|(way) returns a string.
 template <typename Name>
 std::string json_of(const Selection::Range* range, const char* key, const Name& name) {
   std::string text = "[";
@@ -253,7 +254,7 @@ Status Selection::make(const std::vector<Rule>& rules, const Surroundings& surro
 }
 
 Status Selection::check(const Surroundings& surroundings) const {
-  // A page at least, or the rounds would have no end.
+  // At least a page, or the rounds would never end.
   if (divided_sums_.round_bytes < 4096) {
     return failure(KEEL_RANK_FAILED, "its rounds of divided sums are of {} bytes",
                    divided_sums_.round_bytes);

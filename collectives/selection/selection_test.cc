@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables of algorithms: what they say, what they may not, and what is chosen by them.
+// Algorithm tables: syntax, invalid input, and the algorithms chosen.
 #include "collectives/selection/selection.h"
 
 #include <gtest/gtest.h>
@@ -152,7 +152,7 @@ TEST(Table, TheHighestScoreWinsThenTheLast) {
       "halving");
 }
 
-// What is summed in float32 and rounded once is not summed in parts.
+// Sums that are accumulated in float32 and rounded once are not reduced in parts.
 TEST(Table, LowPrecisionSumsKeepTheirNumerics) {
   const Selection selection = make("all_reduce * * * * ring\n", {4, false, false});
   const auto of = [&](keel_dtype dtype, keel_reduction reduction) {
@@ -166,7 +166,7 @@ TEST(Table, LowPrecisionSumsKeepTheirNumerics) {
   EXPECT_EQ(of(KEEL_FLOAT16, KEEL_MAX), "ring") << "nothing is rounded";
 }
 
-// More does not fit the posts.
+// Larger data does not fit into the operation descriptors.
 TEST(Table, EagerEndsWhereItMust) {
   const std::string line = "all_gather * * * * eager\n";
   EXPECT_EQ(make(line, {4, false, false}).eager_bytes(KEEL_ALL_GATHER), 65536u);
@@ -197,7 +197,7 @@ TEST(Foreign, IsAttachedWhereItIsCopiedUnlessATableSaysOtherwise) {
   EXPECT_EQ(foreign_way(of_two, KEEL_ALL_REDUCE, (256 << 10) + 1), "staging");
 }
 
-// What is read in short pieces from many that share the cores, and what all read that no cache
+// Short pieces read from many ranks on shared cores, and data that all ranks read and no cache
 // holds.
 TEST(Foreign, IsStagedWhereTheKernelWouldTakeLonger) {
   const Selection crowded = make("", {4, false, true});
@@ -237,7 +237,8 @@ TEST(Foreign, RangesRanksCoresAndScoresAreHeld) {
       << selection.foreign_json();
 }
 
-// Neither chooses for the other; and ranks whose tables differ in one alone differ.
+// Rules for algorithms and for foreign buffers are independent; tables that differ in either
+// differ.
 TEST(Foreign, RulesAreNoneOfAlgorithms) {
   const Selection built_in = make("", {4, false, false});
   const Selection foreign = make("all_gather * * foreign * staging 1000\n", {4, false, false});
@@ -376,7 +377,7 @@ TEST_F(Environment, TheMeasuredTableIsUsedUnlessAnotherIsNamed) {
   EXPECT_EQ(source.name, file());
 }
 
-// It is only a cache.
+// The measured table is only a cache.
 TEST_F(Environment, AMeasuredTableThatIsNoneIsNotUsed) {
   write_measured("keel-collectives 1\nall_reduce * * * * ring\nwhat\n");
   keel::TableSource source;
@@ -454,7 +455,7 @@ TEST_F(Environment, AnAlgorithmThatIsNoneIsAnError) {
 
 // ---- agreement ------------------------------------------------------------------
 
-// What rank 0 says goes through memory that others write too.
+// Rank 0's table passes through memory that other processes write too.
 TEST(Agreement, WhatIsNoTableIsFound) {
   keel::FileDescriptor file;
   ASSERT_TRUE(keel::ControlSegment::create(2, false, &file).ok());
@@ -466,14 +467,14 @@ TEST(Agreement, WhatIsNoTableIsFound) {
   segment->set_selection(selection);
   EXPECT_TRUE(segment->selection() == selection);
   EXPECT_TRUE(segment->selection().check(surroundings).ok());
-  // Of eager messages that are longer than their room, and of rings of one rank.
+  // Eager messages larger than a descriptor's data area, and rings of one rank.
   segment->set_selection(make("all_gather * * * * eager\n", surroundings));
   EXPECT_EQ(segment->selection().check({2, true, false}).code(), KEEL_RANK_FAILED);
   segment->set_selection(selection);
   EXPECT_EQ(segment->selection().check({1, false, false}).code(), KEEL_RANK_FAILED);
 }
 
-// Which no ranks do whose tables are the same: the memory between them was written over.
+// Equal tables exclude this unless the memory between the ranks was corrupted.
 TEST(Agreement, RanksThatGoDifferentWaysAreNamed) {
   Request request = request_of(KEEL_ALL_REDUCE, 100);
   std::vector<keel::Fingerprint> prints(3, request.fingerprint());

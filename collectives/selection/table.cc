@@ -28,7 +28,7 @@ std::vector<std::string_view> words_of(std::string_view line) {
   }
 }
 
-// Of a file that may be anything: what can be printed.
+// Replaces unprintable characters, since the file may contain anything.
 std::string quoted(std::string_view word) {
   std::string text;
   for (const char character : word.substr(0, kQuoted)) {
@@ -56,7 +56,7 @@ bool read_number(std::string_view word, bool has_unit, uint64_t most, uint64_t* 
   return true;
 }
 
-// "4", "2-8", "2-" and "*".
+// Parses "4", "2-8", "2-" and "*".
 bool read_range(std::string_view word, bool has_unit, uint64_t least, uint64_t most,
                 uint64_t* out_first, uint64_t* out_last) {
   *out_first = least;

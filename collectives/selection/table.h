@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables of algorithms as text: what a user writes, and what `keel perf --tune` measures.
+// Text format of algorithm tables, written by users and by `keel perf --tune`.
 #ifndef KEEL_COLLECTIVES_SELECTION_TABLE_H_
 #define KEEL_COLLECTIVES_SELECTION_TABLE_H_
 
@@ -11,14 +11,14 @@
 
 namespace keel {
 
-// The first line is "keel-collectives 1". Then one rule a line, words apart by blanks:
+// The first line is "keel-collectives 1". Each further line is a rule of words separated by blanks:
 //   COLLECTIVE BYTES RANKS REACH CORES ALGORITHM [SCORE]
 //   all_reduce 64K-1M 2-4 alias * ring 20
-// BYTES and RANKS are a number, FIRST-LAST, FIRST-, or * for all; numbers of bytes may end in K,
-// M or G. REACH is alias, staged or *; CORES is enough, crowded or *. SCORE is 1 to 1000, or
-// left out for 100. Where REACH is foreign, the rule is for buffers that Keel did not allocate,
-// and in the place of ALGORITHM is how other processes get at them: attach or staging. '#' begins a
-// comment. KEEL_INVALID_ARGUMENT names the line.
+// BYTES and RANKS are a number, FIRST-LAST, FIRST-, or * for all; numbers of bytes may end in K, M
+// or G. REACH is alias, staged or *; CORES is enough (dedicated), crowded (oversubscribed) or *.
+// SCORE is 1 to 1000, default 100. If REACH is foreign, the rule is for foreign buffers, and
+// ALGORITHM is how other processes read them: attach or staging. '#' begins a comment.
+// KEEL_INVALID_ARGUMENT names the line.
 Status read_table(std::string_view text, std::vector<Rule>* out_rules);
 
 }  // namespace keel

@@ -26,9 +26,9 @@ namespace {
 constexpr uint64_t kMostTableBytes = 1 << 20;
 constexpr uint32_t kForcedScore = UINT32_MAX;
 
-// KEEL_NOT_FOUND: there is no such file.
+// Returns KEEL_NOT_FOUND if the file does not exist.
 Status read_file(const std::string& path, std::string* out_text) {
-  // Not to wait for a pipe's writer.
+  // O_NONBLOCK: do not wait for a pipe's writer.
   const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat info = {};
   if (file.get() < 0 || fstat(file.get(), &info) != 0) {
@@ -59,8 +59,8 @@ Status read_rules(const std::string& path, std::vector<Rule>* out_rules) {
   return status.with_prefix(path + ": ");
 }
 
-// "model name" of the first processor. Not through a stream of the standard library's: for want
-// of memory it would be another one.
+// The line "model name" of the first processor. Not a standard stream: short of memory, a stream
+// would yield a different key.
 std::string processor_name() {
   const FileDescriptor file(open("/proc/cpuinfo", O_RDONLY | O_CLOEXEC));
   std::array<char, 4096> bytes;
@@ -81,8 +81,8 @@ std::string machine_key() {
   return fmt::format("{:016x}", hash);
 }
 
-// Each file and fault once in a process: a job makes hundreds of communicators, and a file that is
-// changed meanwhile may have another fault.
+// Warns once per process, file and fault: a job makes hundreds of communicators, and a file changed
+// meanwhile may have a new fault.
 void warn_once(const char* text) {
   static std::mutex mutex;
   static auto& told = *new std::set<std::string, std::less<>>;  // threads may outlive statics
@@ -143,7 +143,7 @@ Status load_table(TableSource* out_source) {
     rule.collective = static_cast<keel_collective>(i);
     rule.algorithm = *algorithm;
     rule.score = kForcedScore;
-    // A barrier has no data: there is no choice.
+    // A barrier has no data and therefore no choice.
     if (rule.collective != KEEL_BARRIER) out_source->rules.push_back(rule);
   }
   out_source->name += fmt::format(", KEEL_ALGORITHM={}", forced);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a process has its table of algorithms from.
+// Finds the algorithm table of a process.
 #ifndef KEEL_COLLECTIVES_SELECTION_TABLE_SOURCE_H_
 #define KEEL_COLLECTIVES_SELECTION_TABLE_SOURCE_H_
 
@@ -11,23 +11,22 @@
 
 namespace keel {
 
-// The rules that this process would have a communicator go by, and who says so.
+// The rules that this process wants for a communicator, and where they come from.
 struct TableSource {
   std::vector<Rule> rules;
-  std::string name = "built-in";  // or the file; and "KEEL_ALGORITHM=ring"
+  std::string name = "built-in";  // or the file, and "KEEL_ALGORITHM=ring"
 };
 
-// In this order, each where it is set or there:
-//   KEEL_COLLECTIVE_TABLE   a file; "builtin": none, not even the one that follows
-//   measured_table_path()   what `keel perf --tune` has measured on this machine
-// and KEEL_ALGORITHM before all, which has one algorithm do whatever it can do. Asked for each
-// new communicator. KEEL_INVALID_ARGUMENT or KEEL_NOT_FOUND names the variable, the file and
-// its line; a measured table that cannot be read is a warning,
-// once per process, file and fault.
+// The first source that is set or exists:
+//   KEEL_COLLECTIVE_TABLE   a file; "builtin" means none, not even the measured table
+//   measured_table_path()   measured by `keel perf --tune` on this machine
+// KEEL_ALGORITHM overrides both and forces one algorithm wherever it applies. Evaluated for each
+// new communicator. KEEL_INVALID_ARGUMENT or KEEL_NOT_FOUND names the variable, the file and the
+// line; an unreadable measured table causes a warning instead, once per process, file and fault.
 Status load_table(TableSource* out_source);
 
-// $XDG_CACHE_HOME/keel/collectives-KEY.table, or below ~/.cache; empty where the user has
-// neither. KEY stands for the processor and the number of its cores.
+// $XDG_CACHE_HOME/keel/collectives-KEY.table, or the same below ~/.cache; empty if the user has
+// neither. KEY identifies the processor model and the number of cores.
 std::string measured_table_path();
 
 }  // namespace keel

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The emulated chip, refusing: the plugin libkeel_sim.so of KEEL_PLUGIN_PATH whose slots that make
-// a native communicator fail where a test says so. All else is that plugin's.
+// The emulated chip with injected refusals: wraps the plugin libkeel_sim.so of KEEL_PLUGIN_PATH.
+// The slots that make a native communicator fail on a test's request; all other slots are the
+// wrapped plugin's.
 #include <keel/abi.h>
 
 #include <condition_variable>
@@ -18,7 +19,7 @@ namespace {
 
 const keel_plugin* g_sim = nullptr;
 
-// Holds what slots are to refuse. One a process. Thread-safe.
+// The refusals that tests have requested. Singleton. Thread-safe.
 class Refusals {
  public:
   static Refusals& get() {
@@ -37,7 +38,7 @@ class Refusals {
     queries_ = 0;
   }
 
-  // KEEL_OK, or what |slot| of the device |ordinal| returns instead of being called.
+  // Returns KEEL_OK, or the code that |slot| of the device |ordinal| returns instead of running.
   keel_status check(const char* slot, uint32_t ordinal) {
     std::unique_lock lock(mutex_);
     for (size_t i = 0; i < refusals_.size(); ++i) {
@@ -50,7 +51,7 @@ class Refusals {
     }
     return KEEL_OK;
   }
-  // The same for ccl.info, which is asked of the plugin: the |ordinal|-th question.
+  // check() for ccl.info, a slot of the plugin: |ordinal| is the number of the query.
   keel_status check_info() {
     uint32_t query = 0;
     {
