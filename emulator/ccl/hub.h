@@ -6,9 +6,10 @@
 
 namespace keel::emulator::ccl {
 
-// Lets ranks of other processes of this user meet by the ids that this process makes, from the
-// first call on until it ends: their operations are worked out here. kUnavailable. Thread-safe.
-// Analogue: the root that ncclGetUniqueId starts.
+// Starts the bootstrap root of this process, which runs until the process ends: ranks in other
+// processes of this user can then join by the ids that this process makes, and this process
+// computes their operations. Returns kUnavailable on failure. Thread-safe. Analogue: the root that
+// ncclGetUniqueId starts.
 Status open_hub();
 
 }  // namespace keel::emulator::ccl
