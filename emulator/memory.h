@@ -65,8 +65,8 @@ class Storage {
   Storage& operator=(const Storage&) = delete;
   std::byte* data() const { return data_; }
   uint64_t size() const { return size_; }
-  // Returns the handle of the file's piece, margin included; empty for anonymous memory. Also set
-  // for memory of another process.
+  // Returns the handle of the file's piece, margin included; empty for anonymous memory. Memory
+  // of another process has a handle, too.
   const std::optional<SharedPlace>& place() const { return place_; }
   // Returns whether the margin behind the data is intact. Code of this machine whose accesses are
   // not checked writes here first when it runs past the end. Processes that share the memory share

@@ -14,7 +14,7 @@ enum class Code : uint8_t {
   kOk,
   kInvalidArgument,
   kOutOfMemory,
-  kNotReady,        // result of a query, not a failure
+  kNotReady,        // the queried work is pending; not a failure
   kTimedOut,        // the deadline of a wait passed; the awaited work continues
   kIllegalAddress,  // work accessed memory that does not exist
   kFailed,          // work failed by an injected fault

@@ -6,10 +6,10 @@
 
 namespace keel::emulator::ccl {
 
-// Starts the bootstrap root of this process, which runs until the process ends: ranks in other
-// processes of this user can then join by the ids that this process makes, and this process
-// computes their operations. Returns kUnavailable on failure. Thread-safe. Analogue: the root that
-// ncclGetUniqueId starts.
+// Starts the bootstrap root, a thread that runs until the process ends: ranks in other processes of
+// the same user can then join by ids made here, and the root computes their operations. Returns
+// kUnavailable on failure. Thread-safe. Analogue: the root
+// started by ncclGetUniqueId.
 Status open_hub();
 
 }  // namespace keel::emulator::ccl
