@@ -8,8 +8,7 @@ namespace keel::emulator::ccl {
 
 // Starts the bootstrap root, a thread that runs until the process ends: ranks in other processes of
 // the same user can then join by ids made here, and the root computes their operations. Returns
-// kUnavailable on failure. Thread-safe. Analogue: the root
-// started by ncclGetUniqueId.
+// kUnavailable on failure. Thread-safe. Analogue: the root started by ncclGetUniqueId.
 Status open_hub();
 
 }  // namespace keel::emulator::ccl
