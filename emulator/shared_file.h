@@ -26,9 +26,9 @@ struct SharedPlace {
   bool operator==(const SharedPlace&) const = default;
 };
 
-// A memory file that other processes of this user can map. The file only grows: a process that
+// A memory file that other processes of the same user can map. The file only grows: a process that
 // still maps a discarded piece sees zeroes, never another owner's bytes. Other processes open the
-// file without help from this process, and their mappings outlive this process. Thread-safe.
+// file without help from the owner, and their mappings outlive the owner. Thread-safe.
 class SharedFile {
  public:
   // Returns NULL if the system refuses a memory file.

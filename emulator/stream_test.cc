@@ -162,7 +162,7 @@ TEST_P(StreamTest, NotifiesOnceWhetherDoneFailedOrDoneAlready) {
   EXPECT_EQ(failures, 1);
 }
 
-// The owner can destroy a stream whatever hangs in it.
+// The owner can destroy a stream in which work hangs.
 TEST_P(StreamTest, DestroyingAStreamThatHangs) {
   auto hanging = make_stream(device_);
   Event event(device_);

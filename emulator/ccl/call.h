@@ -79,8 +79,7 @@ struct Call {
   Address receive = 0;
   uint64_t count = 0;
   double factor = 1;  // of kScaledSum: this rank's factor
-  // Of kSplit, per rank: the part that the rank joins (none where negative), and its sort key
-  // there.
+  // For kSplit, per rank: the part that the rank joins (none if negative), and its sort key there.
   int32_t color = -1;
   int32_t key = 0;
 

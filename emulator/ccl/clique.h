@@ -91,7 +91,7 @@ class Clique {
     std::map<uint32_t, uint64_t> sent;      // messages to each rank
     std::map<uint32_t, uint64_t> received;  // messages from each rank
   };
-  // Of a message: sender, receiver, number between the two. Of a collective: the number alone.
+  // A message's sender, receiver and number between the two; a collective's number alone.
   using Key = std::array<uint64_t, 3>;
 
   static Status find(const UniqueId& id, std::shared_ptr<Clique>* out_clique);

@@ -19,7 +19,7 @@
 namespace keel::emulator::ccl {
 namespace {
 
-// The connection of a rank of another process, which this process represents in the clique.
+// The connection of a remote rank; this process represents the rank in the clique.
 class Visit : public std::enable_shared_from_this<Visit> {
  public:
   explicit Visit(int socket) : link_(std::make_shared<Link>(socket)) {}

@@ -27,7 +27,7 @@ struct Operation {
     std::shared_ptr<Completion> hung = std::make_shared<Completion>();
     std::vector<std::byte> result;  // this rank's, between reading and writing
 
-    // In the clique, for a rank of another process: its sent bytes, or why they are missing. At a
+    // In the clique, for a remote rank: the bytes that the rank sent, or why they are missing. At a
     // remote endpoint, |trouble| is the status of the rank's result.
     std::vector<std::byte> sent;
     Status trouble;
