@@ -12,17 +12,18 @@ using Clock = std::chrono::steady_clock;
 using Time = Clock::time_point;
 using Duration = std::chrono::nanoseconds;
 
-// What one thread sleeps on while others change what it waits for. Shared by its
-// owner and those who may ring it late. Thread-safe.
+// A notifier: one thread sleeps until a condition that other threads change is met. Shared by its
+// owner and all threads that may ring late. Thread-safe.
 class Bell {
  public:
-  // Sleeps until |ready|, which reads atomics only, or |deadline|; what |ready| says then.
+  // Sleeps until |ready| returns true, or |deadline|; |ready| may read atomics only. Returns the
+  // last result of |ready|.
   template <typename Ready>
   bool wait_until(Time deadline, Ready ready) {
     std::unique_lock lock(mutex_);
     return changed_.wait_until(lock, deadline, ready);
   }
-  // After what |ready| reads was changed.
+  // Wakes the sleeping thread. The caller first changes the state that |ready| reads.
   void ring() {
     { const std::lock_guard lock(mutex_); }
     changed_.notify_all();

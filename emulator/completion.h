@@ -13,34 +13,34 @@
 
 namespace keel::emulator {
 
-// Happens once: a point of a stream that is reached, or a gate that the host opens.
-// Shared by all who wait for it. Thread-safe.
+// A one-shot event: a point reached by a stream, or a gate that the host opens. All waiters share
+// ownership. Thread-safe.
 class Completion {
  public:
   using Callback = std::function<void(const Status&)>;
 
   bool is_done() const { return done_.load(std::memory_order_acquire); }
-  // kNotReady, or how it ended.
+  // Returns kNotReady, or the final status.
   Status status() const;
-  // When it happened, by the emulated chip's clock; for one that is done.
+  // The completion time by the emulated chip's clock; valid once done.
   Time time() const { return time_; }
 
-  // Blocks; kTimedOut at |deadline|.
+  // Blocks until done; kTimedOut at |deadline|.
   Status wait_until(Time deadline) const;
-  // Calls |callback| once it is done, on the thread that completes it; at once, on this
-  // thread, if it is already.
+  // Calls |callback| on the completing thread; if already done, at once on the calling thread.
   void notify(Callback callback);
 
-  // Once. What was to be notified is returned, for the caller to call with no lock held.
+  // Completes once; later calls do nothing and return no callbacks. The caller calls the returned
+  // callbacks with no lock held.
   [[nodiscard]] std::vector<Callback> complete(Status status, Time time);
-  // The same, and calls them.
+  // Like complete(), and calls the callbacks.
   void complete_and_notify(const Status& status, Time time);
 
  private:
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   std::atomic<bool> done_{false};
-  Status status_;  // these two are written before done_ is set, and not again
+  Status status_;  // both written before done_ is set, and never again
   Time time_;
   std::vector<Callback> callbacks_;
 };

@@ -94,9 +94,9 @@ Duration Device::duration_of(const Work& work) const {
   if (work.engine == EngineKind::kHostToDevice) gb_per_s = profile.host_to_device_gb_per_s;
   if (work.engine == EngineKind::kDeviceToHost) gb_per_s = profile.device_to_host_gb_per_s;
   if (work.engine == EngineKind::kPeer) gb_per_s = profile.peer_gb_per_s;
-  const double moving = work.bytes / gb_per_s;  // bytes by GB/s: nanoseconds
+  const double moving = work.bytes / gb_per_s;  // bytes / (GB/s) = nanoseconds
   const double computing = work.flops == 0 ? 0 : work.flops / (profile.tflops_of(work.dtype) * 1e3);
-  // A week, where sizes and rates are absurd.
+  // At most a week, for absurd sizes and rates.
   return Duration(static_cast<int64_t>(std::min(std::max(moving, computing), 6e14)));
 }
 

@@ -26,18 +26,19 @@ class Queue;
 struct DeviceOptions {
   uint32_t index = 0;
   uint64_t memory_bytes = uint64_t{4} << 30;
-  // All streams share one hardware queue: what waits in it holds up the others.
+  // All streams share one hardware queue: a command that waits blocks the other streams.
   bool single_queue = false;
-  // Each piece of work starts up to so much later, by a seeded random number.
+  // Each piece of work starts up to |delay_us| later, by a seeded random number.
   uint32_t delay_us = 0;
   uint64_t seed = 1;
   // Pageable host memory is read when the copy runs, not when it is enqueued.
   bool pageable_async = false;
-  // A failure of work on any stream loses the device, as on chips whose context dies of it.
+  // A failure of work on any stream loses the device, as on chips whose context becomes unusable
+  // after a failure.
   bool failure_is_loss = false;
-  // Other processes can be given a part in its memory.
+  // Other processes can import the device's memory.
   bool shareable = false;
-  // Work may be made to fail or wait through the plugin's test table.
+  // The plugin's test table may make work fail or wait.
   bool conformance = false;
   std::optional<Profile> profile;  // none: as fast as the host
   std::vector<Fault> faults;
@@ -45,24 +46,24 @@ struct DeviceOptions {
 
 enum class EngineKind : uint8_t { kCompute, kHostToDevice, kDeviceToHost, kPeer };
 
-// What a piece of work takes.
+// The resources that a piece of work consumes.
 struct Work {
   EngineKind engine = EngineKind::kCompute;
-  double bytes = 0;  // moved: by the engine's link, or to and from device memory
+  double bytes = 0;  // moved: over the engine's link, or to and from device memory
   double flops = 0;
-  std::string_view dtype = {};  // of the flops; a literal
+  std::string_view dtype = {};  // of the flops; a string literal
 };
 
-// One emulated chip: memory, engines, faults, and whether it is lost. Streams hold it.
+// One emulated chip: memory, engines, faults and the loss state. Streams share ownership.
 // Thread-safe.
 class Device : public std::enable_shared_from_this<Device> {
  public:
-  // kOutOfMemory where the host's address space is limited.
+  // Returns kOutOfMemory if the host's address space is limited.
   static Status create(const DeviceOptions& options, std::shared_ptr<Device>* out_device);
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
-  // Stops the shared queue. No stream of the device is used any more.
+  // Stops the shared queue. The caller uses no stream of the device afterwards.
   void close();
 
   const DeviceOptions& options() const { return options_; }
@@ -70,33 +71,33 @@ class Device : public std::enable_shared_from_this<Device> {
   Memory& memory() { return *memory_; }
   const Memory& memory() const { return *memory_; }
 
-  // As Memory's functions of the name, with the faults of alloc, and kDeviceLost.
+  // Like the functions of Memory with these names, plus the faults of alloc, and kDeviceLost.
   Status allocate(uint64_t size, Address* out_address);
   Status allocate_pinned(uint64_t size, void** out_pointer);
 
   bool is_lost() const { return lost_.load(std::memory_order_acquire); }
-  // Success, or kDeviceLost with why.
+  // Returns success, or kDeviceLost with the reason.
   Status alive() const;
-  // From now on everything on the device fails, also what runs and what waits. |cause|: the
-  // code of the failure that it was lost of, if one.
+  // Makes all running, waiting and later work on the device fail. |cause|: the code of the failure
+  // that lost the device, if any.
   void lose(const std::string& why, Code cause = Code::kDeviceLost);
-  // Of a device that is lost.
+  // Returns kOk unless the device is lost.
   Code loss_cause() const { return is_lost() ? loss_cause_ : Code::kOk; }
-  // Lets go of every queue that hangs in a stall.
+  // Resumes every queue that an injected stall blocks.
   void release_stalls();
   uint64_t stall_generation() const { return stall_generation_.load(); }
 
-  // Counts a call and says what goes wrong; a refusal and a loss on the calling thread
-  // are the status.
+  // Counts a call and returns its faults in |*out_injection|. An injected refusal, and a loss at a
+  // call of the calling thread, are returned as the status.
   Status count_call(CallKind kind, Injection* out_injection);
 
   Engine& engine(EngineKind kind) { return engines_[static_cast<size_t>(kind)]; }
   bool is_paced() const { return options_.profile.has_value(); }
-  // How long |work| takes by the profile; 0 without one.
+  // Returns the duration of |work| by the profile; 0 without a profile.
   Duration duration_of(const Work& work) const;
   Duration launch_latency() const;
 
-  // The queue for a new stream: the shared one, or one of its own.
+  // Returns the queue for a new stream: the shared queue, or a new queue.
   std::shared_ptr<Queue> queue();
 
  private:
@@ -112,7 +113,7 @@ class Device : public std::enable_shared_from_this<Device> {
   std::atomic<uint64_t> stall_generation_{0};
 
   mutable std::mutex mutex_;
-  Status loss_;  // these two are written before lost_, and not again
+  Status loss_;  // both written before lost_, and never again
   Code loss_cause_ = Code::kOk;
   std::vector<std::weak_ptr<Bell>> bells_;
   std::shared_ptr<Queue> shared_queue_;

@@ -13,13 +13,13 @@
 
 namespace keel::emulator {
 
-// A part of the chip that does one thing at a time, and is shared by its queues: the
-// compute units, or the copy engine of one direction. So what all streams together get
-// is what the profile says, and of those that wait the most urgent is next.
+// A part of the chip that does one thing at a time, shared by the chip's queues: the compute units,
+// or the copy engine of one direction. All streams together therefore get the profile's rate, and
+// the waiter of the highest priority is next.
 class Engine {
  public:
-  // Blocks until the engine is the caller's, or |interrupted| (reads atomics only), when
-  // it is false. |priority|: the lowest first; equal ones in the order they came.
+  // Blocks until the caller owns the engine, or returns false once |interrupted| (reads atomics
+  // only) is true. |priority|: the lowest number first; equal priorities in order of arrival.
   template <typename Interrupted>
   bool acquire(int priority, const std::shared_ptr<Bell>& bell, Interrupted interrupted) {
     const std::shared_ptr<Waiter> waiter = enter(priority, bell);
@@ -27,16 +27,17 @@ class Engine {
     bell->wait_until(Time::max(), [&] { return waiter->granted.load() || interrupted(); });
     return waiter->granted.load() || !leave(waiter);
   }
-  // |free_at|: when, by the chip's clock, it has done its work.
+  // |free_at|: when, by the chip's clock, the engine finishes its work.
   void release(Time free_at);
 
-  // How many wait for it now.
+  // Returns the number of waiting callers.
   size_t waiting() const {
     const std::lock_guard lock(mutex_);
     return waiters_.size();
   }
 
-  // For who holds it: not before then can it do anything else.
+  // The earliest time at which the engine can start new work. Only the engine's owner may call
+  // free_at().
   Time free_at() const { return free_at_; }
 
  private:
@@ -52,9 +53,9 @@ class Engine {
     }
   };
 
-  // NULL: the engine was free, and is the caller's.
+  // Returns NULL if the engine was free; the caller then owns the engine.
   std::shared_ptr<Waiter> enter(int priority, const std::shared_ptr<Bell>& bell);
-  // False if the engine had just been granted.
+  // Returns false if the engine was already granted to |waiter|.
   bool leave(const std::shared_ptr<Waiter>& waiter);
 
   mutable std::mutex mutex_;

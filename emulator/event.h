@@ -13,27 +13,27 @@
 
 namespace keel::emulator {
 
-// A point of a stream that can be recorded again: each record is a completion of its
-// own, so that what waited for an earlier one keeps it. Done while never recorded.
-// Thread-safe. Analogue: CUevent, aclrtEvent.
+// An event, which a stream can record repeatedly. Each record has its own completion, so a waiter
+// of an earlier record keeps waiting for that record. An event never recorded is done. Thread-safe.
+// Analogue: CUevent, aclrtEvent.
 class Event {
  public:
   explicit Event(std::shared_ptr<Device> device) : device_(std::move(device)) {}
 
-  // On a stream of any device.
+  // Records on |stream|, of any device.
   Status record(Stream& stream);
-  // What is enqueued on |stream| from now on runs after the last record.
+  // Makes all work enqueued on |stream| from now on wait for the last record.
   Status hold_back(Stream& stream) const;
 
-  // kNotReady, success, the failure of the stream before the record, or the device's loss.
+  // Returns kNotReady, success, the failure of the stream before the record, or the device's loss.
   Status query() const;
-  // Blocks; kTimedOut at |deadline|.
+  // Blocks until the last record is done; kTimedOut at |deadline|.
   Status wait(Time deadline) const;
-  // See Completion::notify, for the last record.
+  // Registers |callback| with the last record: see Completion::notify.
   void notify(Completion::Callback callback) const;
 
-  // From |start| to |end| by the chip's clock, 0 where they ran the other way round.
-  // Both are recorded and done.
+  // Returns the time from |start| to |end| by the chip's clock, or 0 if |end| precedes |start|.
+  // Both events must be recorded and done.
   static uint64_t elapsed_ns(const Event& start, const Event& end);
 
  private:

@@ -30,7 +30,7 @@ bool read_number(std::string_view text, Number* out_number) {
   return !text.empty() && error == std::errc() && rest == end;
 }
 
-// Splits |text| at the last |mark|; the part behind it.
+// Splits |text| at the last |mark|; returns the part after it.
 std::optional<std::string_view> cut(std::string_view* text, char mark) {
   const size_t at = text->rfind(mark);
   if (at == std::string_view::npos) return std::nullopt;
@@ -43,7 +43,7 @@ bool is_host_call(CallKind kind) {
   return kind == CallKind::kAlloc || kind == CallKind::kStream;
 }
 
-// Whether the pieces go together; why not.
+// Returns why the members of |fault| conflict; NULL if they are valid together.
 const char* objection(const Fault& fault) {
   if (fault.action != Action::kLose && fault.action != Action::kSlow && !fault.kind) {
     return "needs a kind of call, as in copy";

@@ -15,25 +15,24 @@
 
 namespace keel::emulator {
 
-// Calls that faults count. The first two happen on the calling thread, the others on a
+// The calls that faults count. The first two execute on the calling thread, all later kinds on a
 // stream.
 enum class CallKind : uint8_t { kAlloc, kStream, kCopy, kFill, kOp, kRecord, kCcl };
 inline constexpr size_t kCallKinds = 7;
 const char* call_name(CallKind kind);  // "alloc"
 
-// One thing to go wrong: "ACTION[:KIND][@N[+]][=ARGUMENT]", behind "DEVICE/" for one
-// device only.
+// One injected fault: "ACTION[:KIND][@N[+]][=ARGUMENT]", prefixed with "DEVICE/" to restrict the
+// fault to one device.
 //   lose[:KIND]@N      the device is lost when the Nth call (of the kind) runs
-//   refuse:KIND@N      the Nth call returns a failure: kOutOfMemory for alloc
-//   fail:KIND@N        the Nth call is taken, and fails on its stream; of ccl: hangs there, and
-//                      the communicator says why
+//   refuse:KIND@N      the Nth call returns a failure: kOutOfMemory for alloc, else kUnavailable
+//   fail:KIND@N        the Nth call is accepted and fails on its stream; a ccl call hangs there,
+//                      and the communicator reports the failure
 //   corrupt:KIND@N     one bit of the Nth result is wrong: copy, fill, op, ccl
-//   stall:KIND@N[=MS]  the Nth call's queue hangs before it for MS milliseconds, or
-//                      until released
+//   stall:KIND@N[=MS]  the Nth call's queue blocks before the call for MS milliseconds, or
+//                      until Device::release_stalls
 //   slow[:KIND]=X      work takes X times as long, 1 to 1000; several multiply, up to a
 //                      million times
-// Calls are counted from 1 by each device, in the order they were made. "@N+" is the Nth
-// and all later ones.
+// Each device counts calls from 1, in call order. "@N+" is the Nth and all later calls.
 struct Fault {
   enum class Action : uint8_t { kLose, kRefuse, kFail, kCorrupt, kStall, kSlow };
   Action action;
@@ -44,10 +43,10 @@ struct Fault {
   double argument = 0;  // 0: none
 };
 
-// A list with commas. kInvalidArgument names the fault that makes no sense.
+// Parses a comma-separated list. Returns kInvalidArgument, naming the invalid fault.
 Status parse_faults(std::string_view text, std::vector<Fault>* out_faults);
 
-// What is to go wrong with one call.
+// The faults that apply to one call.
 struct Injection {
   bool lose = false;
   bool refuse = false;
@@ -57,17 +56,17 @@ struct Injection {
   Duration stall_for{0};  // 0: until released
   double slow = 1;
   CallKind kind = CallKind::kAlloc;
-  uint64_t number = 0;  // of its kind
+  uint64_t number = 0;  // of its kind, from 1
 
   // "copy 7"
   std::string call() const;
 };
 
-// The faults of one device, counting its calls. Thread-safe.
+// The faults of one device, with the counts of its calls. Thread-safe.
 class FaultPlan {
  public:
   FaultPlan(const std::vector<Fault>& faults, uint32_t device);
-  // Counts a call.
+  // Counts a call and returns its faults.
   Injection next(CallKind kind);
 
  private:

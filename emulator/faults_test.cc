@@ -60,7 +60,7 @@ TEST_F(FaultsTest, NonsenseIsRefusedAndNamed) {
   EXPECT_EQ(faults[3].kind, CallKind::kFill);
 }
 
-// 200 of them multiply to more than a double holds.
+// 200 such factors multiply to more than a double holds.
 TEST_F(FaultsTest, SlownessHasAnEnd) {
   std::string text;
   for (int i = 0; i < 200; ++i) text += "slow=1000,";
@@ -151,7 +151,7 @@ TEST_F(FaultsTest, ALostDeviceEndsEverythingOnIt) {
   expect_fails(Code::kDeviceLost, "emulated device 0 is lost", stream->synchronize(patience()));
   waiter.join();
   expect_fails(Code::kDeviceLost, "", waiting->synchronize(patience()));
-  waiting.reset();  // joins the thread that tells
+  waiting.reset();  // joins the notifying thread
   EXPECT_EQ(told, 1);
   Address address = 0;
   std::unique_ptr<Stream> another;
@@ -166,7 +166,7 @@ TEST_F(FaultsTest, ALostDeviceEndsEverythingOnIt) {
   const Address healthy_memory = alloc(*healthy, 8);
   for (uint32_t i = 0; i < 3; ++i) expect_ok(fill(*there, healthy_memory, i, 2));
   EXPECT_EQ(read(*there, healthy_memory, 2), (std::vector<uint32_t>{2, 2}));
-  // A peer copy that needs the lost one fails its stream, not the healthy device.
+  // A peer copy that needs the lost device fails its stream, not the healthy device.
   expect_ok(there->copy_peer(*healthy, healthy_memory, *device, memory, 8));
   expect_fails(Code::kUnavailable, "emulated device 0 is lost", there->synchronize(patience()));
   EXPECT_FALSE(healthy->is_lost());
@@ -231,7 +231,7 @@ TEST_F(FaultsTest, AStallEndsAfterItsTimeOrWhenReleased) {
             Code::kTimedOut);
   expect_ok(fill(*timed, memory, 3, 2));
   expect_ok(timed->synchronize(patience()));
-  // Released as often as it takes: the copy may not have come to its stall yet.
+  // Releases repeatedly: the copy may not have reached its stall yet.
   while (stuck->query().code() == Code::kNotReady) {
     device->release_stalls();
     std::this_thread::yield();

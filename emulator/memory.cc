@@ -90,7 +90,7 @@ Storage::~Storage() {
 
 bool Storage::is_margin_whole() const {
   const std::byte* const margin = data_ + size_;
-  // Zeroes: another process's, which has freed it.
+  // A zero margin in another process's memory: that process freed the allocation.
   const bool is_freed = file_ == nullptr && place_ && margin[0] == std::byte{0};
   return (margin[0] == std::byte{kMarginByte} || is_freed) &&
          std::memcmp(margin, margin + 1, kMargin - 1) == 0;

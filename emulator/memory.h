@@ -17,31 +17,31 @@
 
 namespace keel::emulator {
 
-// An address in a device's own space, or a host address the device can reach.
+// An address in a device's address space, or a host address that the device can access.
 using Address = uint64_t;
 
 inline Address address_of(const void* pointer) {
   return reinterpret_cast<Address>(pointer);
 }
 
-// Where the addresses of all devices lie: a range that the host has reserved and may
-// not touch, so that a device pointer dereferenced on the host faults. One for the
-// process and all chips, never given back.
+// The address range of all devices: reserved by the host with no access rights, so a host
+// dereference of a device pointer faults. All chips of the process share one range, which is never
+// released.
 class DeviceRange {
  public:
 #ifdef __SANITIZE_THREAD__
-  // It leaves a process 1.5 TiB, in which each copy of a face's library reserves a range.
+  // TSan leaves a process 1.5 TiB of addresses, and each copy of a shim library reserves a range.
   static constexpr uint64_t kSize = uint64_t{16} << 30;
 #else
   static constexpr uint64_t kSize = uint64_t{256} << 30;
 #endif
-  // NULL, with |*out_error|, where the address space is limited.
+  // Returns NULL, with |*out_error|, if the address space is limited.
   static const DeviceRange* get(std::string* out_error);
 
   Address begin() const {
     return begin_;
   }
-  // Whether any of the |size| bytes lies in the range.
+  // Returns whether any of the |size| bytes lies in the range.
   bool touches(Address address, uint64_t size) const {
     return address < begin_ + kSize && (address >= begin_ || begin_ - address < size);
   }
@@ -51,23 +51,26 @@ class DeviceRange {
   const Address begin_;
 };
 
-// Memory of the host, backed once it is touched.
+// Host memory, backed by pages on first touch.
 class Storage {
  public:
-  // NULL when there is none. Anonymous, or a piece of |file|.
+  // Maps anonymous memory, or a piece of |file|. Returns NULL on failure.
   static std::shared_ptr<Storage> create(uint64_t size,
                                          const std::shared_ptr<SharedFile>& file = nullptr);
-  // What lies at |place|, of another process. The status is SharedFile::open's, or kOutOfMemory.
+  // Maps the memory that |place|, a handle from another process, names. Returns the status of
+  // SharedFile::open, or kOutOfMemory.
   static Status open(const SharedPlace& place, std::shared_ptr<Storage>* out_storage);
   ~Storage();
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
   std::byte* data() const { return data_; }
   uint64_t size() const { return size_; }
-  // Of a piece of a file, whoever's, with what lies behind this.
+  // Returns the handle of the file's piece, margin included; empty for anonymous memory. Memory
+  // of another process has a handle, too.
   const std::optional<SharedPlace>& place() const { return place_; }
-  // Whether what lies behind it is as it was: code of this machine that writes past the end, whose
-  // accesses nobody sees, writes there first. Those of all processes that have it in common.
+  // Returns whether the margin behind the data is intact. Code of this machine whose accesses are
+  // not checked writes here first when it runs past the end. Processes that share the memory share
+  // the margin.
   bool is_margin_whole() const;
 
  private:
@@ -82,77 +85,76 @@ class Storage {
   const std::optional<SharedPlace> place_;
 };
 
-// Memory in one piece, and where the host finds it.
+// A contiguous block of memory, and its host address.
 struct Reach {
   Address begin;
   uint64_t size;
   std::byte* data;
 };
 
-// What a device can reach: its own memory, and host memory pinned for it. Each device's
-// addresses begin at the start of the range, so those of two devices are often equal.
-// Thread-safe.
+// The memory that a device can access: its own, and host memory pinned for it. Each device's
+// addresses begin at the start of the range, so two devices often use equal addresses. Thread-safe.
 class Memory {
  public:
   static constexpr uint64_t kAlignment = 256;
-  // Fresh allocations up to this size are filled with kPoison, so that what was never
-  // written shows; larger ones read as zeroes.
+  // Fresh allocations up to kPoisonedSize are filled with kPoison, so that reads of memory never
+  // written show; larger allocations read as zeroes.
   static constexpr uint64_t kPoisonedSize = 1 << 20;
   static constexpr unsigned char kPoison = 0xa5;
-  // Addresses between two allocations that are of neither: an access just outside of one is not
+  // Unassigned addresses between two allocations: an access just outside one allocation is not
   // inside the next.
   static constexpr uint64_t kGap = 4096;
 
-  // |shareable|: other processes can be given a part in allocations.
+  // |shareable|: allocations can be exported to other processes.
   Memory(const DeviceRange& range, uint64_t bytes, bool shareable);
 
-  // First-fit by address: what was freed is handed out again at once.
+  // Allocates first-fit by address, so a freed range is reused at once.
   Status allocate(uint64_t size, Address* out_address);
-  // kInvalidArgument if |address| is not where an allocation begins.
+  // Returns kInvalidArgument if no allocation begins at |address|.
   Status free(Address address);
-  // Where another process finds the allocation that begins at |address|, which kInvalidArgument
-  // says there is none of. kUnsupported where memory is not shareable.
+  // Exports the allocation that begins at |address| as a handle for other processes. Returns
+  // kInvalidArgument if no allocation begins there, kUnsupported if the memory is not shareable.
   Status share(Address address, SharedPlace* out_place) const;
-  // Memory that another process shares, until close_import. A place that is imported already has
-  // the same address, and is to be closed once more. It takes nothing of free_bytes.
+  // Maps memory that another process exported, until close_import. Importing |place| again returns
+  // the same address and requires one more close_import. Imports do not reduce free_bytes.
   Status import(const SharedPlace& place, Address* out_address);
-  // kInvalidArgument if |address| is not one that import gave.
+  // Returns kInvalidArgument if import did not return |address|.
   Status close_import(Address address);
   Status allocate_pinned(uint64_t size, void** out_pointer);
   Status free_pinned(void* pointer);
-  // Memory of the caller's, which keeps it until unpin.
+  // Pins the caller's memory, which the caller keeps until unpin.
   Status pin(void* pointer, uint64_t size);
   Status unpin(void* pointer);
 
   uint64_t total_bytes() const { return bytes_; }
   uint64_t free_bytes() const;
-  // Whether the device may read and write these host bytes at any time.
+  // Returns whether the device may access these host bytes at any time.
   bool is_pinned(const void* pointer, uint64_t size) const;
-  // Whether a host range strays into the addresses of devices.
+  // Returns whether a host range overlaps the addresses of devices.
   bool is_device_address(const void* pointer, uint64_t size) const {
     return range_.touches(address_of(pointer), size);
   }
 
-  // Where the host finds |size| bytes at |address|, all in one allocation, pinned block
-  // or pinned range; |*out_keep| keeps them from going meanwhile. kIllegalAddress, with
-  // what lies near.
+  // Returns the host address of |size| bytes at |address|, which must lie in one allocation, pinned
+  // block or pinned range. |*out_keep| keeps the memory mapped. Otherwise returns kIllegalAddress,
+  // naming the nearest block.
   Status resolve(Address address, uint64_t size, std::byte** out_data,
                  std::shared_ptr<Storage>* out_keep) const;
-  // The whole of what |address| lies in.
+  // Resolves the whole block that contains |address|.
   Status resolve_block(Address address, Reach* out_reach, std::shared_ptr<Storage>* out_keep) const;
 
  private:
   struct Block {
     uint64_t size;
-    std::shared_ptr<Storage> storage;  // NULL: the caller's own
-    uint32_t imports = 0;              // of another process's memory: closes to come
+    std::shared_ptr<Storage> storage;  // NULL: the caller owns the memory
+    uint32_t imports = 0;              // close_import calls due; 0: not an import
   };
   using Blocks = std::map<Address, Block>;
 
-  // The block that holds the range, or NULL with |*out_error|.
+  // Returns the block that contains the range, or NULL with |*out_error|.
   static const Blocks::value_type* find(const Blocks& blocks, Address address, uint64_t size,
                                         std::string* out_error);
-  // Where |size| bytes fit; 0 when nowhere.
+  // Returns the first address with room for |size| bytes; 0 if no hole is large enough.
   Address find_hole(uint64_t size) const;
 
   const DeviceRange& range_;
@@ -164,7 +166,8 @@ class Memory {
   Blocks host_blocks_;
 };
 
-// The memory accesses of one piece of work: checked, and held until it is done.
+// The memory accesses of one piece of work: checks each access, and keeps the accessed memory
+// mapped until the work is done.
 class Access {
  public:
   explicit Access(const Memory& memory) : memory_(memory) {}
@@ -172,7 +175,7 @@ class Access {
   Status reach(Address address, uint64_t size, std::byte** out_data);
   // See Memory::resolve_block.
   Status reach_block(Address address, Reach* out_reach);
-  // kIllegalAddress where somebody has written behind what was reached.
+  // Returns kIllegalAddress if the margin of an accessed block was overwritten.
   Status check_margins() const;
 
  private:

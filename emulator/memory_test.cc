@@ -29,7 +29,7 @@ TEST_F(MemoryTest, DeviceAddressesAreUnmappedForTheHost) {
   const Address address = alloc(*device_, 64);
   int ends[2] = {};
   ASSERT_EQ(pipe(ends), 0);
-  // The kernel reads the byte as the host would, and says so without a signal.
+  // write() accesses the byte as the host would, and fails without a signal.
   EXPECT_EQ(::write(ends[1], reinterpret_cast<void*>(address), 1), -1);
   EXPECT_EQ(errno, EFAULT);
   close(ends[0]);
@@ -70,7 +70,7 @@ TEST_F(MemoryTest, EveryByteIsChecked) {
   expect_ok(resolve(b, 16));
 }
 
-// Also of sizes that leave no room until the next alignment.
+// Covers sizes that leave no room until the next alignment.
 TEST_F(MemoryTest, JustOutsideOfOneIsNotInsideTheNext) {
   const Address a = alloc(*device_, Memory::kAlignment);
   const Address b = alloc(*device_, Memory::kAlignment);
@@ -100,7 +100,7 @@ TEST_F(MemoryTest, WorkKeepsMemoryThatIsFreedUnderIt) {
   std::byte* data = nullptr;
   expect_ok(access.reach(address, 8, &data));
   expect_ok(device_->memory().free(address));
-  data[7] = std::byte{1};  // a fault of the emulated program, not of the emulator
+  data[7] = std::byte{1};  // a bug of the emulated program, not of the emulator
   EXPECT_EQ(data[7], std::byte{1});
 }
 
@@ -124,7 +124,7 @@ TEST_F(MemoryTest, PinnedAndRegisteredMemory) {
   Memory& memory = device_->memory();
   void* pinned = nullptr;
   expect_ok(device_->allocate_pinned(100, &pinned));
-  static_cast<char*>(pinned)[99] = 1;  // the host's own
+  static_cast<char*>(pinned)[99] = 1;  // host memory
   EXPECT_TRUE(memory.is_pinned(pinned, 100));
   EXPECT_FALSE(memory.is_pinned(pinned, 101));
   expect_ok(resolve(address_of(pinned), 100));
@@ -151,7 +151,7 @@ TEST_F(MemoryTest, PinnedAndRegisteredMemory) {
                memory.pin(reinterpret_cast<void*>(on_device), 8));
 }
 
-// Within one process: what lies between two of them is only who opens the file.
+// Both devices are in one process: between two processes only the opening of the file differs.
 class SharedMemoryTest : public MemoryTest {
  protected:
   static DeviceOptions shareable(uint32_t index) {
@@ -218,7 +218,7 @@ TEST_F(SharedMemoryTest, AnImportIsNoAllocation) {
   EXPECT_EQ(alloc(*guest_, 5000), there) << "its addresses are free";
 }
 
-// What nobody has any more is zeroes, and not what was allocated since.
+// Freed memory reads as zeroes, never as a later allocation.
 TEST_F(SharedMemoryTest, MemoryThatIsFreedUnderAnImport) {
   const Address here = alloc(*owner_, 8);
   const SharedPlace place = share(here);
@@ -234,7 +234,7 @@ TEST_F(SharedMemoryTest, MemoryThatIsFreedUnderAnImport) {
   write(*stream, there, {1, 2});
   owner_.reset();
   EXPECT_EQ(read(*stream, there, 2), (std::vector<uint32_t>{1, 2}));
-  // The file is gone, though the address is imported still.
+  // The file is gone, but the import remains valid.
   EXPECT_EQ(import(place), there);
   expect_ok(guest_->memory().close_import(there));
   expect_ok(guest_->memory().close_import(there));

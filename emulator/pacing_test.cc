@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A paced device against its profile. What is asserted is exact by the chip's own clock,
-// or a lower bound of the host's; how near the host comes is printed.
+// A paced device against its profile. Assertions are exact by the chip's clock, or lower bounds of
+// the host's; the tests print how close the host comes.
 #include <sys/resource.h>
 
 #include <cstdio>
@@ -23,7 +23,8 @@ class PacingTest : public EmulatorTest {
     profile.tflops = {{"float32", 0.001}, {"float16", 0.004}};
     return options;
   }
-  // What |enqueue| takes by the chip's clock when all of it lies ready.
+  // Returns the time of |enqueue|'s work by the chip's clock when all of the work is enqueued in
+  // advance.
   template <typename Enqueue>
   static uint64_t chip_ns(const std::shared_ptr<Device>& device, Stream& stream, Enqueue enqueue) {
     Event start(device);
@@ -32,7 +33,7 @@ class PacingTest : public EmulatorTest {
     expect_ok(start.record(stream));
     enqueue();
     expect_ok(end.record(stream));
-    // By the chip's clock after everything was launched.
+    // Opens the gate, by the chip's clock, after the launch of all work.
     gate->complete_and_notify({}, Clock::now() + device->launch_latency());
     expect_ok(end.wait(patience()));
     return Event::elapsed_ns(start, end);

@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Far above any chip, low enough that no duration over- or underflows.
+// Far above any chip, low enough that no duration overflows or underflows.
 constexpr double kLargest = 1e7;
 constexpr double kLargestMemoryGib = 256;
 constexpr size_t kLargestFile = 64 << 10;
@@ -29,7 +29,7 @@ Status bad(std::string_view key, std::string_view why) {
   return {Code::kInvalidArgument, fmt::format("profile: '{}' {}", key, why)};
 }
 
-// Reads the members of one object and knows which were asked for.
+// Reads the members of one object and records the keys read, to reject unknown keys.
 class Reader {
  public:
   Reader(const Json& object, std::string prefix) : object_(object), prefix_(std::move(prefix)) {}
@@ -131,7 +131,7 @@ Status parse_profile(std::string_view json, Profile* out_profile) {
   const Json* copies = nullptr;
   const Json* tflops = nullptr;
   Status status;
-  reader.ignore("source");  // for people
+  reader.ignore("source");  // for human readers
   if (status = reader.string("name", /*required=*/true, &profile.name); !status.ok()) {
     return status;
   }

@@ -13,7 +13,7 @@
 namespace keel::emulator {
 namespace {
 
-// A fault may ask for more than a clock can count: 31 years are as good as for ever.
+// A slow fault may exceed the clock's range: at most 31 years, longer than any process.
 Duration slowed(double nanoseconds) {
   return Duration(static_cast<int64_t>(std::min(nanoseconds, 1e18)));
 }
@@ -75,7 +75,7 @@ Queue::Queue(Device& device, uint64_t seed)
       random_(seed),
       thread_(kit::start_thread<std::thread>("keel-emulator", [this] { run(); })) {}
 
-// All that may fail for want of memory comes first.
+// Everything that may throw std::bad_alloc precedes the first change of shared state.
 void Queue::push(Command command) {
   command.enqueued_at = Clock::now();
   std::list<Command> last;
@@ -104,7 +104,7 @@ void Queue::stop() {
 }
 
 void Queue::run() {
-  // The 50 us by which Linux lets timed sleeps run late are longer than many a command.
+  // Linux's default timer slack of 50 us is longer than many a command.
   if (device_.is_paced()) prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
   while (true) {
     bell_->wait_until(Time::max(), [this] { return waiting_.load() != 0 || stopping_.load(); });
@@ -163,7 +163,7 @@ void Queue::execute(Command& command) {
     device_.lose(status.text(), status.code());
     status = device_.alive();
   }
-  command.kernel = nullptr;  // lets go of what it holds before anybody hears
+  command.kernel = nullptr;  // releases captured objects before any waiter wakes
   if (command.kind != Command::Kind::kRecord) {
     stream.finish(std::move(status));
     return;
@@ -179,7 +179,7 @@ Status Queue::await(Command& command) {
     awaited.notify([bell = bell_](const Status&) { bell->ring(); });
     bell_->wait_until(Time::max(), [&] { return awaited.is_done() || is_interrupted(stream); });
   }
-  // What failed there is reported there: this stream was only told when to go on.
+  // A failure of the awaited work is reported on its own stream; here it only ends the wait.
   if (awaited.is_done()) now_ = std::max(now_, awaited.time());
   return interruption(stream);
 }
@@ -228,7 +228,7 @@ Status Queue::perform(Command& command) {
   }
   const Time ended = Clock::now();
 
-  // Launches are pipelined: the latency counts from when the command came.
+  // Launches are pipelined: the latency counts from the enqueue.
   Time end = std::max({now_, command.enqueued_at, ended});
   if (device_.is_paced()) {
     const Time start =

@@ -21,26 +21,27 @@
 
 namespace keel::emulator {
 
-// What a queue's thread and the host share of a stream.
+// The state of a stream that the queue's thread and the host share.
 class StreamState {
  public:
   explicit StreamState(int priority) : priority_(priority) {}
 
   int priority() const { return priority_; }
   bool is_cancelled() const { return cancelled_.load(std::memory_order_acquire); }
-  // The first failure of its work.
+  // Returns the first failure of the stream's work.
   Status failure() const;
-  // kNotReady while work is pending; else success or the failure.
+  // Returns the failure as soon as work has failed; else kNotReady while work is pending, then
+  // success.
   Status query() const;
-  // Blocks until nothing is pending, or kTimedOut.
+  // Blocks until no work is pending; kTimedOut at |deadline|.
   Status synchronize(Time deadline) const;
 
-  void add();     // one more is pending
-  void cancel();  // what is pending fails
-  // One is done.
+  void add();     // counts one more pending command
+  void cancel();  // makes pending commands fail
+  // Ends one pending command with |status|.
   void finish(Status status);
-  // The same for a record: when |completion| is done, so is all work before it, for
-  // whoever asks.
+  // Ends a record and completes |completion| under one lock, so every thread that sees |completion|
+  // done also sees all work before the record done.
   void finish_record(Status status, Completion& completion, Time time);
 
  private:
@@ -52,7 +53,7 @@ class StreamState {
   Status failure_;
 };
 
-// Runs on the queue's thread.
+// The body of one command; runs on the queue's thread.
 using Kernel = std::function<Status(Access&)>;
 
 struct Command {
@@ -61,20 +62,20 @@ struct Command {
   std::shared_ptr<StreamState> stream;
   Time enqueued_at;
   Injection injection;
-  // kWork:
+  // Used by kWork:
   Work work;
   Kernel kernel;
-  Address result = 0;  // what a corruption hits
+  Address result = 0;  // range that an injected corruption modifies
   uint64_t result_size = 0;
   Memory* result_memory = nullptr;
-  // kRecord, kWait:
+  // Used by kRecord and kWait:
   std::shared_ptr<Completion> completion;
 };
 
-// A hardware queue: a thread that runs the commands of one stream, or of all streams of a
-// device, one after the other. On a paced device each command ends at an absolute time
-// of the queue's own clock: it begins where the one before ended, or when it came, and
-// oversleeping does not add up. The thread sleeps until then.
+// A hardware queue: a thread that runs the commands of one stream, or of all streams of a device,
+// one at a time. On a paced device each command ends at an absolute time of the queue's own clock:
+// a command begins when its predecessor ends or when it was enqueued, whichever is later, so
+// oversleeping does not accumulate. The thread sleeps until that end.
 class Queue {
  public:
   Queue(Device& device, uint64_t seed);
@@ -83,10 +84,10 @@ class Queue {
   Queue& operator=(const Queue&) = delete;
 
   void push(Command command);
-  // Cancels the stream's commands and returns when none of them runs any more, whatever
-  // it hung in.
+  // Cancels the stream's commands, including a hung one, and returns when none of them runs any
+  // more.
   void withdraw(StreamState& stream);
-  // Cancels everything and joins the thread. Once.
+  // Cancels all commands and joins the thread. Later calls do nothing.
   void stop();
 
   const std::shared_ptr<Bell>& bell() const { return bell_; }
@@ -94,14 +95,14 @@ class Queue {
  private:
   void run();
   void execute(Command& command);
-  // The stages of a command. They may throw std::bad_alloc.
+  // The stages of a command; each may throw std::bad_alloc.
   Status prepare(Command& command);
   Status await(Command& command);
   Status perform(Command& command);
-  // Stalls, loses, delays. Not a success when the work is not to run.
+  // Applies the injected stall, loss and delay. Returns a failure when the work must not run.
   Status inject(const Command& command);
   Status corrupt(const Command& command);
-  // Why |stream|'s work must not go on; success if it may.
+  // Returns why |stream|'s work must stop; success if the work may run.
   Status interruption(const StreamState& stream) const;
   bool is_interrupted(const StreamState& stream) const {
     return stopping_.load() || stream.is_cancelled() || device_.is_lost();
@@ -113,7 +114,7 @@ class Queue {
   Device& device_;
   const std::shared_ptr<Bell> bell_ = std::make_shared<Bell>();
   std::mt19937_64 random_;
-  Time now_;  // where the queue's clock stands: its last command's end
+  Time now_;  // the queue's clock: end of its last command
   std::atomic<bool> stopping_{false};
   std::atomic<size_t> waiting_{0};
 

@@ -23,7 +23,7 @@ Work work_of(const keel_op_call& call) {
     if (call.inputs[i] != nullptr) work.bytes += bytes_of(*call.inputs[i]);
   }
   for (uint32_t o = 0; o < call.output_count; ++o) work.bytes += bytes_of(*call.outputs[o]);
-  // All other operators are bound by memory on every chip there is.
+  // All operators except matmul are memory-bound on every existing chip.
   if (call.op == KEEL_OP_MATMUL && kit::element_count(*call.outputs[0]) != 0) {
     const bool transposed = call.attributes[0].i != 0;
     const auto k = static_cast<double>(call.inputs[0]->shape[transposed ? 0 : 1]);
@@ -33,7 +33,7 @@ Work work_of(const keel_op_call& call) {
   return work;
 }
 
-// Replaces the device address of |tensor| by where the host finds it.
+// Replaces the device address of |tensor| by its host address.
 Status reach(Access& access, keel_tensor* tensor) {
   const uint64_t bytes = tensor == nullptr ? 0 : kit::span_bytes(*tensor);
   if (bytes == 0) return {};

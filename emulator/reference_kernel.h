@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operators of Keel on the emulated chip: the float64 reference, rounded to the
-// outputs' dtypes. Slow, and right by definition, so that a result says nothing of any
-// chip's numerics.
+// Keel's operators on the emulated chip: the float64 reference, rounded to the outputs' dtypes.
+// Slow, and correct by definition; results do not show any chip's numerics.
 #ifndef KEEL_EMULATOR_REFERENCE_KERNEL_H_
 #define KEEL_EMULATOR_REFERENCE_KERNEL_H_
 
@@ -10,9 +9,10 @@
 
 namespace keel::emulator {
 
-// Whether |call| fits its operator's schema; its data pointers may be NULL.
+// Returns whether |call| conforms to its operator's schema; the data pointers of |call| may be
+// NULL.
 bool reference_takes(const keel_op_call& call);
-// Enqueues |call|, whose tensors lie in memory of the stream's device. Copies it.
+// Enqueues a copy of |call|, whose tensors lie in memory of the stream's device.
 Status launch_reference(Stream& stream, const keel_op_call& call);
 
 }  // namespace keel::emulator

@@ -10,7 +10,7 @@ namespace {
 
 class ReferenceKernelTest : public EmulatorTest {
  protected:
-  // Words of floats on the device.
+  // Creates a float32 tensor on the device.
   keel_tensor tensor(std::initializer_list<int64_t> shape, const std::vector<float>& values) {
     const Address address = alloc(*device_, values.size() * 4);
     expect_ok(stream_->copy_from_host(address, values.data(), values.size() * 4));

@@ -10,7 +10,7 @@
 namespace keel::emulator {
 namespace {
 
-// The value of |key|, taken out; false where it is not there.
+// Removes |key| and returns its value in |*out_value|; false if |key| is absent.
 bool take(SettingValues* values, std::string_view key, std::string* out_value) {
   const auto found = values->find(key);
   if (found == values->end()) return false;

@@ -15,19 +15,19 @@ namespace keel::emulator {
 
 using SettingValues = std::map<std::string, std::string, std::less<>>;
 
-// What the chips behind a face are asked to be: docs/emulator.md lists the keys.
+// The configuration of the chips behind a shim; docs/emulator.md lists the keys.
 struct ChipSettings {
   uint32_t devices = 1;
   DeviceOptions device;
 };
 
-// Pairs "key=value" with spaces between. kInvalidArgument for one without a key.
+// Parses "key=value" pairs separated by spaces. Returns kInvalidArgument for a pair without a key.
 Status split_settings(std::string_view text, SettingValues* out_values);
-// Takes the keys of chips out of |values|. kInvalidArgument names the one that has a bad value;
-// members that no key is there for are left.
+// Removes the keys of chips from |values| and applies them. Returns kInvalidArgument, naming the
+// key with a bad value; members without a key keep their values.
 Status take_chip_settings(SettingValues* values, ChipSettings* in_out_settings);
-// Takes a whole number from |least| to |most| out of |values|; |*out_number| is left where the
-// key is not there.
+// Removes |key|, a whole number from |least| to |most|, from |values|; leaves |*out_number|
+// unchanged if |key| is absent.
 Status take_number(SettingValues* values, const char* key, uint64_t least, uint64_t most,
                    uint64_t* out_number);
 

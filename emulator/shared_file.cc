@@ -31,7 +31,7 @@ std::shared_ptr<SharedFile> SharedFile::create() {
   if (descriptor < 0) return nullptr;
   std::shared_ptr<SharedFile> file(new SharedFile(descriptor));
   struct stat status = {};
-  // Whoever has it mapped would die of its being cut short.
+  // Truncation would kill processes that still map the file (SIGBUS), so a seal forbids shrinking.
   if (fcntl(descriptor, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL) != 0 ||
       fstat(descriptor, &status) != 0) {
     return nullptr;
@@ -47,7 +47,7 @@ SharedFile::~SharedFile() {
 
 bool SharedFile::extend(uint64_t size, SharedPlace* out_place) {
   const std::lock_guard lock(mutex_);
-  // Past the limit of this process a longer file is not an error but a signal, which kills.
+  // Growing the file past RLIMIT_FSIZE raises SIGXFSZ, which kills the process.
   struct rlimit limit = {};
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < end_ + whole_pages(size)) {
     return false;
@@ -64,8 +64,8 @@ void SharedFile::discard(const SharedPlace& place) {
 }
 
 Status SharedFile::open(const SharedPlace& place, int* out_descriptor) {
-  // By the other process's descriptor, which one of this user may open. Not before it is known to
-  // be the file: opening a device or a pipe can do things.
+  // Opens the other process's descriptor, which a process of the same user may do. O_PATH first,
+  // until the file is verified: opening a device or a pipe can have side effects.
   const std::string path = fmt::format("/proc/{}/fd/{}", place.process, place.descriptor);
   const int found = ::open(path.c_str(), O_PATH | O_CLOEXEC);
   struct stat status = {};

@@ -12,12 +12,12 @@
 
 namespace keel::emulator {
 
-// Bytes of a shared file, for another process of this host to find. The file is that of a
-// descriptor of the process that shares it, as long as the device there is.
+// A handle to bytes of a shared file, for other processes of this host. |descriptor| belongs to
+// |process|, which shares the memory, and is valid as long as the device there exists.
 struct SharedPlace {
   int32_t process;
   int32_t descriptor;
-  // Which file it has to be.
+  // Identify the file, to verify the descriptor.
   uint64_t device;
   uint64_t inode;
   uint64_t offset;
@@ -26,25 +26,24 @@ struct SharedPlace {
   bool operator==(const SharedPlace&) const = default;
 };
 
-// A file in memory, in which other processes of this user reach what lies in it. It only grows:
-// whoever still has a piece mapped that was given back sees zeroes, and nobody else's bytes.
-// Nothing has to run here for others to open it, and what they have mapped outlives this process.
-// Thread-safe.
+// A memory file that other processes of the same user can map. The file only grows: a process that
+// still maps a discarded piece sees zeroes, never another owner's bytes. Other processes open the
+// file without help from the owner, and their mappings outlive the owner. Thread-safe.
 class SharedFile {
  public:
-  // NULL where the system has none.
+  // Returns NULL if the system refuses a memory file.
   static std::shared_ptr<SharedFile> create();
-  // The file of |place|, of another process: a descriptor, closed by the caller. kUnavailable where
-  // the process or its file is not to be had, kInvalidArgument where the place is in no shared
-  // file.
+  // Opens the file that |place|, a handle from another process, names; the caller closes the
+  // descriptor. Returns kUnavailable if the process or its file cannot be reached, kInvalidArgument
+  // if |place| is not inside a shared file.
   static Status open(const SharedPlace& place, int* out_descriptor);
   ~SharedFile();
   SharedFile(const SharedFile&) = delete;
   SharedFile& operator=(const SharedFile&) = delete;
 
-  // |size| bytes more, zeroes. False where the system does not let it grow.
+  // Adds |size| zero bytes. Returns false if the system does not let the file grow.
   bool extend(uint64_t size, SharedPlace* out_place);
-  // Gives the memory of what extend gave out back to the system.
+  // Returns the memory of a piece from extend to the system.
   void discard(const SharedPlace& place);
 
  private:

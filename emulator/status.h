@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a call on the emulated chip, or work on one of its streams, came to.
+// The result of a call on the emulated chip, or of work on one of its streams.
 #ifndef KEEL_EMULATOR_STATUS_H_
 #define KEEL_EMULATOR_STATUS_H_
 
@@ -14,18 +14,18 @@ enum class Code : uint8_t {
   kOk,
   kInvalidArgument,
   kOutOfMemory,
-  kNotReady,        // answer of a query, not a failure
-  kTimedOut,        // the deadline of a wait passed; what was waited for goes on
-  kIllegalAddress,  // work reached for memory that is not there
-  kFailed,          // work failed, as a fault had it
-  kUnavailable,     // refused for now, as a fault had it, or because a peer is lost
+  kNotReady,        // the queried work is pending; not a failure
+  kTimedOut,        // the deadline of a wait passed; the awaited work continues
+  kIllegalAddress,  // work accessed memory that does not exist
+  kFailed,          // work failed by an injected fault
+  kUnavailable,     // refused for now by an injected fault, or because a peer is lost
   kUnsupported,
   kCancelled,   // the stream was destroyed before the work ran
   kDeviceLost,  // sticky
 };
 
-// Copying one never fails and never allocates: it is kept with streams and events, and
-// handed out by functions that must not throw.
+// Copying a Status never fails and never allocates: streams and events store a Status, and
+// functions that must not throw return copies.
 class [[nodiscard]] Status {
  public:
   Status() = default;

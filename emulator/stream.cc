@@ -98,7 +98,7 @@ Status Stream::copy_within(Address destination, Address source, uint64_t size) {
     if (status.ok()) std::memmove(to, from, size);
     return status;
   };
-  // Read once and written once.
+  // read once and written once
   const Work work = {EngineKind::kCompute, 2 * static_cast<double>(size)};
   return push_work(CallKind::kCopy, work, std::move(command));
 }
@@ -113,7 +113,7 @@ Status Stream::copy_peer(Device& destination_device, Address destination, Device
   command.result_memory = &destination_device.memory();
   command.kernel = [=](Access&) -> Status {
     for (const auto& peer : {to_device, from_device}) {
-      // Not this device's loss: its stream fails, and it goes on.
+      // The loss of a peer fails the stream, but this device continues.
       const Status alive = peer->alive();
       if (!alive.ok()) return {Code::kUnavailable, alive.text()};
     }
@@ -142,7 +142,7 @@ Status Stream::fill(Address destination, const void* pattern, uint32_t pattern_s
     std::byte* to = nullptr;
     Status status = access.reach(destination, size, &to);
     if (!status.ok()) return status;
-    // Doubling what is there: all but the last few copies are long ones.
+    // Doubles the filled part: all copies except the first few are long, up to 1 MiB.
     uint64_t filled = std::min<uint64_t>(pattern_size, size);
     std::memcpy(to, value.data(), filled);
     while (filled < size) {
@@ -210,7 +210,7 @@ Status Stream::query() const {
 }
 
 Status Stream::synchronize(Time deadline) const {
-  // Work on a lost device ends at once, so this does not wait long either.
+  // Work on a lost device ends at once, so the wait is short then, too.
   Status status = state_->synchronize(deadline);
   if (status.code() == Code::kTimedOut) return status;
   Status alive = device_->alive();

@@ -12,46 +12,47 @@
 
 namespace keel::emulator {
 
-// Where a piece of work leaves its result, for a corruption to hit: the device's memory.
+// The device memory that a piece of work writes, for an injected corruption.
 struct Result {
   Address address = 0;
   uint64_t size = 0;
 };
 
-// An in-order queue of work. Each call returns before the work is done; what fails then
-// is the answer of query, synchronize and of records made later, each time, and what is
-// enqueued behind does not run. Enqueue from one thread at a time; the rest is
-// thread-safe. Analogue: CUstream, aclrtStream, XPUStream.
+// An in-order queue of work. Each call returns before its work is done. After a failure of work,
+// query, synchronize and later records return that failure each time, and work enqueued behind the
+// failure does not run. One thread at a time may enqueue; all other calls are thread-safe.
+// Analogue: CUstream, aclrtStream, XPUStream.
 class Stream {
  public:
-  // |priority|: the lowest goes first where streams compete for an engine.
+  // |priority|: the stream with the lowest number goes first where streams compete for an engine.
   static Status create(std::shared_ptr<Device> device, int priority,
                        std::unique_ptr<Stream>* out_stream);
-  // Cancels what has not run, whatever it hangs in.
+  // Cancels work that has not run, including hung work.
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
   Device& device() const { return *device_; }
 
-  // |source| is pinned memory, or is read before the call returns unless the device is
-  // set to read it later.
+  // Reads pinned memory at |source| when the copy runs; reads pageable memory before the call
+  // returns, unless the device has pageable_async.
   Status copy_from_host(Address destination, const void* source, uint64_t size);
   Status copy_to_host(void* destination, Address source, uint64_t size);
   Status copy_within(Address destination, Address source, uint64_t size);
-  // Between any two devices.
+  // Copies between any two devices.
   Status copy_peer(Device& destination_device, Address destination, Device& source_device,
                    Address source, uint64_t size);
   // |pattern_size|: 1, 2, 4 or 8; divides |size|.
   Status fill(Address destination, const void* pattern, uint32_t pattern_size, uint64_t size);
-  // Runs |kernel|, which reaches memory through its Access alone.
+  // Runs |kernel|, which accesses memory only through its Access.
   Status launch(const Work& work, const Result& result, Kernel kernel);
-  // The same for a part of a call that was counted as a whole: |injection| is what goes wrong.
+  // Like launch(), for a part of a call that was counted as a whole; |injection| holds the part's
+  // faults.
   Status launch_part(const Work& work, const Result& result, Kernel kernel,
                      const Injection& injection);
 
   Status record(std::shared_ptr<Completion> completion);
-  // What follows runs after |completion|, of any device or of the host.
+  // Makes later work wait for |completion|, of any device or of the host.
   Status wait(std::shared_ptr<Completion> completion);
 
   Status query() const;

@@ -11,7 +11,7 @@
 namespace keel::emulator {
 namespace {
 
-// On devices with a queue a stream, and with one queue for all.
+// Runs on devices with a queue per stream, and with one queue for all streams.
 class StreamTest : public EmulatorTest, public ::testing::WithParamInterface<bool> {
  protected:
   static DeviceOptions options() {
@@ -100,7 +100,7 @@ TEST_P(StreamTest, APageableSourceIsReadBeforeTheCallReturns) {
 
   gate = close_gate(*stream_);
   expect_ok(stream_->copy_from_host(memory, pinned, 4));
-  std::memcpy(pinned, &word, 4);  // too early for real programs
+  std::memcpy(pinned, &word, 4);  // too early in a real program
   open(*gate);
   EXPECT_EQ(read(*stream_, memory, 1), std::vector<uint32_t>{2}) << "pinned memory is read late";
 }
@@ -156,13 +156,13 @@ TEST_P(StreamTest, NotifiesOnceWhetherDoneFailedOrDoneAlready) {
   expect_ok(event.record(*stream_));
   event.notify(count);
   EXPECT_EQ(stream_->synchronize(patience()).code(), Code::kIllegalAddress);
-  device_->close();  // joins the threads that call
+  device_->close();  // joins the calling threads
   stream_.reset();
   EXPECT_EQ(calls, 3);
   EXPECT_EQ(failures, 1);
 }
 
-// Whatever hangs, its owner can leave.
+// The owner can destroy a stream in which work hangs.
 TEST_P(StreamTest, DestroyingAStreamThatHangs) {
   auto hanging = make_stream(device_);
   Event event(device_);
@@ -205,7 +205,7 @@ class SingleQueueTest : public EmulatorTest {
   }
 };
 
-// What real chips with few hardware queues do, and programs must live with.
+// The behaviour of real chips with few hardware queues, which programs must tolerate.
 TEST_F(SingleQueueTest, ABlockedWaitHoldsUpTheOtherStreams) {
   const auto device = make(true);
   const auto blocked = make_stream(device);

@@ -14,7 +14,7 @@ namespace {
 
 namespace ccl = emulator::ccl;
 
-// The ABI's dtypes begin with 1, and are in the order of the chip's types.
+// The ABI's dtypes begin with 1, and follow the order of the chip's types.
 static_assert(KEEL_INT8 == 1 && KEEL_DTYPE_COUNT == ccl::kTypes + 1);
 static_assert(KEEL_UINT8 == 1 + static_cast<uint32_t>(ccl::Type::kUint8));
 static_assert(KEEL_FLOAT16 == 1 + static_cast<uint32_t>(ccl::Type::kFloat16));

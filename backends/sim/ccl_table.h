@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The emulated chip's own collectives, under the ABI's table.
+// The ABI's collectives table over the emulated chip's own library.
 #ifndef KEEL_BACKENDS_SIM_CCL_TABLE_H_
 #define KEEL_BACKENDS_SIM_CCL_TABLE_H_
 

@@ -36,7 +36,6 @@ keel_status code_of(const Status& status) {
   return KEEL_UNKNOWN;
 }
 
-// The status of a call, its text handed over.
 keel_status answer(const Status& status) {
   if (status.text().empty()) return code_of(status);
   return kit::fail(code_of(status), "%s", status.text().c_str());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is behind the handles of the emulated chip's plugin, and its statuses as the ABI's.
+// The objects behind the plugin's handles, and the mapping of emulator statuses to the ABI's.
 #ifndef KEEL_BACKENDS_SIM_HANDLES_H_
 #define KEEL_BACKENDS_SIM_HANDLES_H_
 
@@ -19,7 +19,8 @@
 
 namespace keel::sim {
 
-// A device's handle is the address of one; the others are those of the objects.
+// A device handle points to an OpenDevice; stream and communicator handles point to the emulator's
+// objects, event and gate handles to the structs below.
 struct OpenDevice {
   std::shared_ptr<emulator::Device> device;
   emulator::ccl::TypeSet ccl_types = 0;
@@ -59,7 +60,7 @@ inline emulator::Address address(const void* pointer) {
 }
 
 keel_status code_of(const emulator::Status& status);
-// The status of a call, its text handed over.
+// Reports the status's text and returns its code.
 keel_status answer(const emulator::Status& status);
 emulator::Time deadline_after(int64_t timeout_ns);
 

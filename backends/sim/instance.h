@@ -13,15 +13,15 @@
 
 namespace keel::sim {
 
-// Equal emulated devices. Immutable once made.
+// A set of identical emulated devices. Immutable.
 class Instance {
  public:
   explicit Instance(Settings settings) : settings_(std::move(settings)) {}
 
   uint32_t devices() const { return settings_.devices; }
   void describe(keel_device_info* out_info) const;
-  // What the chip's own collectives compute in. With a single hardware queue there are none:
-  // a rank that waits for the others in it would hold up all else.
+  // Returns the types of the chip's own collectives; none with a single hardware queue, where a
+  // rank that waits for its peers would block all other work.
   emulator::ccl::TypeSet ccl_types() const { return has_ccl() ? settings_.ccl : 0; }
   emulator::Status open(uint32_t ordinal, std::shared_ptr<emulator::Device>* out_device) const;
 

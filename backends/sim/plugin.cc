@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tables of the emulated chip's plugin: handles to objects, statuses to codes,
-// nothing else. What a slot does is in emulator/.
+// The tables of the emulated chip's plugin: convert handles to objects and statuses to codes.
+// emulator/ implements the slots.
 #include <keel/abi.h>
 
 #include <algorithm>
@@ -44,7 +44,7 @@ keel_status device_info(keel_plugin_instance* instance, uint32_t ordinal,
     }
     keel_device_info info = {};
     object(instance).describe(&info);
-    // |out_info| may be of an older, shorter version.
+    // |out_info| may have an older, shorter version.
     info.header = out_info->header;
     std::memcpy(out_info, &info, std::min<size_t>(info.header.size, sizeof(info)));
     return keel_status{KEEL_OK};

@@ -28,7 +28,7 @@ keel_status put(std::string_view key, std::string_view value, Values* values) {
   return KEEL_OK;
 }
 
-// The environment of a process with more rights than its user is not the user's to set.
+// secure_getenv: the user of a privileged process must not control its settings.
 const char* variable(const char* name) {
   const char* const text = secure_getenv(name);
   return text == nullptr || *text == '\0' ? nullptr : text;
@@ -52,7 +52,7 @@ keel_status read_environment(Values* values) {
   return KEEL_OK;
 }
 
-// Names of types with commas between.
+// Parses type names separated by commas, "none" or "all".
 keel_status read_types(std::string_view text, emulator::ccl::TypeSet* out_types) {
   namespace ccl = emulator::ccl;
   *out_types = 0;

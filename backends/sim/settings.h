@@ -11,20 +11,20 @@
 
 namespace keel::sim {
 
-// What an instance is asked to be. Each key may come from the instance settings, or from
-// the environment where those do not name it: KEEL_SIM_DEVICES, KEEL_SIM_PROFILE, and
-// KEEL_SIM_SETTINGS="key=value key=value" for all.
+// The configuration of an instance. Each key comes from the instance settings or, if absent there,
+// from the environment: KEEL_SIM_DEVICES, KEEL_SIM_PROFILE, and for all keys
+// KEEL_SIM_SETTINGS="key=value key=value".
 //   devices         0 to 64; default 1 with a profile, else 0
 //   profile         a JSON file; default as fast as the host
 //   memory_mib      of each device, 1 to 262144; default the profile's, or 4096
 //   single_queue    0, 1    all streams of a device share one hardware queue
 //   pageable_async  0, 1    pageable host memory is read when the copy runs
-//   delay_us        0 to 1000000    random delay of each piece of work, at most
-//   seed            of the delays and of what is corrupted; default 1
+//   delay_us        0 to 1000000    maximum random delay of each piece of work
+//   seed            of the delays and corruptions; default 1
 //   faults          see emulator/faults.h
-//   ccl             what its own library of collectives computes in: "none" (there is no such
-//                   library), "all", or names with commas, as in float32,bfloat16; default all
-//                   but int16, uint16, float64 and the 8-bit floats
+//   ccl             types of the chip's own collectives library: "none" (no library), "all", or
+//                   names with commas, as in float32,bfloat16; default all but int16, uint16,
+//                   float64 and the 8-bit floats
 //   conformance     0, 1    the functions of keel_test_table work
 struct Settings {
   uint32_t devices = 0;
@@ -32,7 +32,7 @@ struct Settings {
   emulator::DeviceOptions device;
 };
 
-// KEEL_INVALID_ARGUMENT, naming the key, for one that is unknown or has a bad value.
+// Returns KEEL_INVALID_ARGUMENT, naming the key, for an unknown key or a bad value.
 keel_status read_settings(const keel_instance_settings* given, Settings* out_settings);
 
 }  // namespace keel::sim

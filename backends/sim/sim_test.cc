@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The emulated chip as a backend, through keel.h: settings, and its faults as a framework
-// meets them.
+// The emulated chip as a backend, through keel.h: settings, and faults as a framework sees them.
 #include <cstdlib>
 #include <fstream>
 #include <thread>
@@ -12,7 +11,7 @@ namespace {
 
 class SimTest : public KeelTest {
  protected:
-  // What loading with |settings| says.
+  // Returns the status of loading with |settings|.
   static keel_status load_status(const Settings& settings) {
     std::vector<const char*> keys;
     std::vector<const char*> values;
@@ -155,7 +154,7 @@ void SimTest::lose_a_device_in_mid_stream() {
   ASSERT_KEEL_OK(fill(follower, memory, 99, 1));
   ASSERT_KEEL_OK(keel_stream_wait_event(foreign, event));
   ASSERT_KEEL_OK(fill(foreign, there, 99, 1));
-  // Everybody who can wait is waiting when it happens.
+  // All possible waiters wait when the loss happens.
   std::vector<std::thread> waiters;
   waiters.emplace_back([&] { EXPECT_EQ(keel_event_wait(event, kPatience), KEEL_DEVICE_LOST); });
   for (keel_stream each : {stream, follower, foreign}) {
@@ -169,7 +168,7 @@ void SimTest::lose_a_device_in_mid_stream() {
   ASSERT_KEEL_OK(keel_gate_open(gate, KEEL_OK, nullptr));
   for (std::thread& waiter : waiters) waiter.join();
 
-  // It sticks to the device, on every path.
+  // The loss is sticky, on every path.
   void* more = nullptr;
   keel_stream another = {};
   EXPECT_EQ(keel_alloc(lost, KEEL_MEMORY_DEVICE, 8, &more), KEEL_DEVICE_LOST);
@@ -180,7 +179,8 @@ void SimTest::lose_a_device_in_mid_stream() {
   auto health = KEEL_STRUCT_INIT(keel_device_health, KEEL_STRUCT_DEVICE_HEALTH);
   ASSERT_KEEL_OK(keel_device_health_get(lost, &health));
   EXPECT_EQ(health.ok, 0u);
-  // The other one goes on; the stream that waited for the lost one after a recovery.
+  // The other device continues; the stream that waited for the lost device continues after a
+  // recovery.
   ASSERT_KEEL_OK(fill(unharmed, there, 5, 2));
   ASSERT_KEEL_OK(keel_stream_synchronize(unharmed, kPatience));
   ASSERT_KEEL_OK(keel_stream_recover(foreign, kPatience));
@@ -221,7 +221,7 @@ TEST_F(SimTest, ARefusedCallHasNoEffect) {
   EXPECT_EQ(read(device, memory, 1), std::vector<uint32_t>{7});
   void* more = nullptr;
   keel_status status = KEEL_OK;
-  // However many blocks a request takes.
+  // A request may take several blocks.
   for (int i = 0; i < 8 && status == KEEL_OK; ++i) {
     status = keel_alloc(device, KEEL_MEMORY_DEVICE, 128 << 20, &more);
   }
@@ -244,7 +244,7 @@ TEST_F(SimTest, ACorruptedResultIsThere) {
   EXPECT_NE(read(device, memory, 16), std::vector<uint32_t>(16, 5));
 }
 
-// Deadlines hold while the chip hangs, and a hanging chip does not keep the process.
+// Deadlines hold while the chip hangs, and a hung chip does not keep the process from exiting.
 TEST_F(SimTest, AChipThatHangsForEver) {
   for (const char* single : {"0", "1"}) {
     ASSERT_KEEL_OK(keel_shutdown());
@@ -263,7 +263,7 @@ TEST_F(SimTest, AChipThatHangsForEver) {
     EXPECT_EQ(keel_stream_synchronize(stream, kSecond / 100), KEEL_TIMED_OUT);
     EXPECT_EQ(keel_device_synchronize(device, kSecond / 100), KEEL_TIMED_OUT);
   }
-  // What hung is gone with its device: the next session meets no stream of it.
+  // Hung work ends with its device: the next session sees none of its streams.
   ASSERT_KEEL_OK(keel_shutdown());
   SetUp();
   lose_a_device_in_mid_stream();

@@ -18,7 +18,7 @@ keel_status check(const emulator::Device& device) {
   return kit::fail(KEEL_FAILED_PRECONDITION, "sim: the instance has no conformance=1");
 }
 
-// The emulated chip's own code for |status|.
+// Returns the emulator's code for |status|; kFailed if there is none.
 Code code_for(keel_status status) {
   for (int code = 0; code <= static_cast<int>(Code::kDeviceLost); ++code) {
     if (code_of(Status(static_cast<Code>(code))) == status) return static_cast<Code>(code);
@@ -36,7 +36,7 @@ keel_status fail_work(keel_plugin_stream* stream, keel_status status) {
   });
 }
 
-// A hold is a gate.
+// Implements a hold as a gate.
 keel_status hold(keel_plugin_stream* stream, keel_plugin_hold** out_hold) {
   if (const keel_status refused = check(object(stream).device()); refused != KEEL_OK) {
     return refused;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Failures and waits on demand, for conformance runs.
+// Injected failures and waits for conformance runs.
 #ifndef KEEL_BACKENDS_SIM_TEST_TABLE_H_
 #define KEEL_BACKENDS_SIM_TEST_TABLE_H_
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// swiglu and bias_gelu with their gradients. 16-bit types are computed in float32 and rounded
-// once. An output may be an input: a thread reads its elements before it writes them.
+// swiglu and bias_gelu with their gradients. 16-bit types are computed in float32 and rounded once.
+// An output may alias an input: a thread reads its elements before it writes them.
 #include "backends/simt/gelu.h"
 #include "backends/simt/rows.h"
 #include "backends/simt/sigmoid.h"
@@ -10,7 +10,7 @@ namespace {
 
 // ---- swiglu
 
-// Rows of x are two of y's side by side: the gates and what they let through.
+// A row of x is two rows of y side by side: the gates and the gated values.
 template <typename T>
 KEEL_SIMT_FUNCTION void swiglu(const SwigluArguments& args) {
   const Global<const T> x(args.x);
@@ -55,7 +55,7 @@ KEEL_SIMT_FUNCTION void swiglu_backward(const SwigluBackwardArguments& args) {
 
 // ---- bias_gelu
 
-// The sum with the bias of the element's column.
+// Returns x plus the bias of the element's column.
 template <typename T, int n>
 KEEL_SIMT_FUNCTION Lanes<float, n> biased(const BiasGeluArguments& args, uint64_t i) {
   const Global<const T> x(args.x);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernels of this folder are given: one struct each, by value, as the host fills it in
-// and the device reads it. Plain numbers, of one layout for every compiler.
+// The kernels' argument structs, passed by value: filled in by the host, read by the device. Plain
+// numbers only, so that every compiler uses one layout.
 #ifndef KEEL_BACKENDS_SIMT_ARGUMENTS_H_
 #define KEEL_BACKENDS_SIMT_ARGUMENTS_H_
 
@@ -11,7 +11,7 @@ namespace keel::simt {
 // A device address.
 using Address = uint64_t;
 
-// Threads of a block; the same for all kernels, and what each is compiled for.
+// Threads per block; every kernel is compiled for this size.
 inline constexpr uint32_t kThreads = 256;
 inline constexpr uint32_t kWarp = 32;
 inline constexpr uint32_t kWarps = kThreads / kWarp;
@@ -37,46 +37,45 @@ struct AdamwArguments {
   uint32_t reserved;
 };
 
-// y[row], float32, is the sum of a row. Rows begin every |columns| elements, and the last may be
-// short: |count| elements in all.
+// y[row], float32, is the sum of a row. Rows begin every |columns| elements, and the last row may
+// be short: |count| elements in total.
 struct SumRowsArguments {
   Address x, y;
   uint64_t rows, columns, count;
 };
 
-// y[slice, column] is the sum over the rows of one slice; the grid's y is the slices.
+// y[slice, column] is the sum over the rows of one slice; the grid's y indexes slices.
 struct SumColumnsArguments {
   Address x, y;
   uint64_t rows, columns, slice_rows;
 };
 
-// An element of c is a tile's alone: blocks of the grid's x are tiles, row by row. Strides are in
-// elements; one of each matrix's is 1 as a rule, and which one says how it is stored.
+// Each element of c belongs to one tile; blocks of the grid's x are tiles, in row-major order.
+// Strides are in elements; usually one stride of each matrix is 1 and determines its layout.
 struct MatmulArguments {
   Address a, b, bias, c;  // bias 0: none
   uint64_t m, n, k;
-  uint64_t a_row, a_column;  // of a as it is multiplied, [m,k]
-  uint64_t b_row, b_column;  // [k,n]
+  uint64_t a_row, a_column;  // strides of a as multiplied, [m,k]
+  uint64_t b_row, b_column;  // strides of b as multiplied, [k,n]
   uint64_t c_row;
   float alpha, beta;  // beta 0: c is not read
   uint32_t activation;
   uint32_t reserved;
 };
 inline constexpr uint32_t kMatmulTile = 64;
-// Of the sum, before it is rounded; by the numbers of the operator's attribute.
+// Applied to the sum before rounding; numbered as in the operator's attribute.
 enum : uint32_t { kNoActivation, kGeluByTanh, kGeluByErf, kSilu };
 
-// |batch| products like the first one, matrices the given number of elements apart; the grid's y
-// walks over them.
+// |batch| products like |first|, whose matrices are the given number of elements apart; the grid's
+// y indexes products.
 struct BatchedMatmulArguments {
   MatmulArguments first;
   uint64_t batch;
   uint64_t a_batch, b_batch, c_batch;
 };
 
-// What is left of matmul where the products were summed elsewhere: c = activation(sums + beta * c +
-// bias). c may be the sums. |is_aligned|: rows, columns and addresses are of multiples of 4
-// elements.
+// The epilogue of a matmul whose products were summed elsewhere: c = activation(sums + beta * c +
+// bias). c may alias sums. |is_aligned|: rows, columns and addresses are multiples of 4 elements.
 struct MatmulEndArguments {
   Address sums, bias, c;  // bias 0: none
   uint64_t rows, columns;
@@ -87,14 +86,14 @@ struct MatmulEndArguments {
   uint32_t reserved;
 };
 
-// |first|: the index that row 0 of the table has. |width|: of a row, in the kernel's units.
+// |first|: the index of the table's row 0. |width|: row length in the kernel's units.
 struct EmbeddingArguments {
   Address table, indices, out;
   uint64_t table_rows, width, count;
   int64_t first;
 };
 
-// |dtable| is all zeroes before.
+// |dtable| must be zeroed before.
 struct EmbeddingBackwardArguments {
   Address dout, indices, dtable;
   uint64_t table_rows, width, count;
@@ -113,7 +112,7 @@ struct CrossEntropyBackwardArguments {
   uint32_t reserved;
 };
 
-// layer_norm, and rms_norm where |mean| is 0. |beta| 0: none.
+// layer_norm, or rms_norm if |mean| is 0. |beta| 0: none.
 struct NormArguments {
   Address x, gamma, beta, y, mean, rstd;
   uint64_t rows, columns;
@@ -121,20 +120,20 @@ struct NormArguments {
   uint32_t reserved;
 };
 
-// |mean| 0: rms_norm's.
+// |mean| 0: rms_norm.
 struct NormBackwardArguments {
   Address dy, x, gamma, mean, rstd, dx;
   uint64_t rows, columns;
 };
 
-// The sums over the rows of one slice, [slice, column]; the grid's y is the slices. |mean| and
-// |dbeta| 0: rms_norm's.
+// Sums over the rows of one slice, [slice, column]; the grid's y indexes slices. |mean| and |dbeta|
+// 0: rms_norm.
 struct NormColumnsArguments {
   Address dy, x, mean, rstd, dgamma, dbeta;
   uint64_t rows, columns, slice_rows;
 };
 
-// Matrices of |height| rows. The mask, 0 for none, has |mask_rows| and begins anew after them.
+// Matrices of |height| rows. The mask, 0 for none, repeats every |mask_rows| rows.
 struct SoftmaxArguments {
   Address x, mask, y;
   uint64_t rows, columns, height, mask_rows;
@@ -156,18 +155,18 @@ struct AttentionProblem {
   float scale;
   uint32_t causal;
 };
-// Tokens of a block, and rows that shared memory holds to be summed.
+// Tokens per block, and rows in shared memory for one summation step.
 inline constexpr uint32_t kAttentionTile = 64;
 inline constexpr uint32_t kAttentionRows = 16;
 
-// The grid's x is tiles of queries, its y the heads.
+// The grid's x indexes tiles of queries, y the heads.
 struct AttentionArguments {
   AttentionProblem problem;
   Address out, logsumexp;
 };
 
-// |delta|: [heads, tokens_q], made by the first kernel for the others. The grid's y is the heads,
-// of keys for dk and dv.
+// |delta|: [heads, tokens_q], written by the first kernel for the later kernels. The grid's y
+// indexes heads; for dk and dv, key heads.
 struct AttentionBackwardArguments {
   AttentionProblem problem;
   Address out, dout, logsumexp, delta, dq, dk, dv;
@@ -178,8 +177,8 @@ struct AttentionMergeArguments {
   uint64_t tokens, heads, width;
 };
 
-// The squares of |count| elements in chunks, a block each. Of several chunks the partial results
-// go to |sums| and |flags|, from which sum_of_squares_join makes the outputs.
+// Sums the squares of |count| elements in chunks, one block each. With several chunks, partial
+// results go to |sums| and |flags|, and sum_of_squares_join combines them into the outputs.
 struct SumOfSquaresArguments {
   Address x, sums, flags;
   uint64_t count, chunk, chunks;
@@ -194,7 +193,7 @@ struct ClipArguments {
   uint32_t is_aligned;
 };
 
-// The first column is the entry |first| of the whole vocabulary.
+// |first|: the vocabulary entry of the first column.
 struct CrossEntropyShardArguments {
   Address logits, labels, max, sum_exp, target;
   uint64_t rows, columns;
@@ -209,8 +208,8 @@ struct CrossEntropyShardBackwardArguments {
   uint32_t reserved;
 };
 
-// Rows of y are |width| long, those of x twice that. |is_aligned|: all rows begin at multiples of
-// 16 bytes.
+// Rows of y have |width| elements, rows of x twice as many. |is_aligned|: all rows begin at
+// multiples of 16 bytes.
 struct SwigluArguments {
   Address x, y;
   uint64_t rows, width;
@@ -225,8 +224,8 @@ struct SwigluBackwardArguments {
   uint32_t reserved;
 };
 
-// |out| is y, or dx where there is |dy|. |bias| 0: none. |is_aligned|: all rows begin at multiples
-// of 16 bytes; without a bias, all tensors do.
+// |out| is y, or dx if |dy| is set. |bias| 0: none. |is_aligned|: all rows begin at multiples of 16
+// bytes; without a bias, all tensors do.
 struct BiasGeluArguments {
   Address x, bias, dy, out;
   uint64_t count, columns;
@@ -234,7 +233,8 @@ struct BiasGeluArguments {
   uint32_t is_aligned;
 };
 
-// x is [tokens, heads, 2 * half]. |pairs|: a pair's two are neighbours, else |half| apart.
+// x is [tokens, heads, 2 * half]. |pairs|: the two elements of a pair are adjacent, else |half|
+// apart.
 struct RopeArguments {
   Address x, cosines, sines, positions, y;
   uint64_t tokens, heads, half, table_rows;
@@ -243,8 +243,8 @@ struct RopeArguments {
 };
 
 // y = residual + kept * factor * (x + bias), bias by columns; |bias| and |residual| 0: none. An
-// element is kept where its word of Philox4x32-10 is not below |threshold|. |is_aligned|: x,
-// residual and y begin at multiples of 16 bytes.
+// element is kept if its word of Philox4x32-10 is at least |threshold|. |is_aligned|: x, residual
+// and y begin at multiples of 16 bytes.
 struct DropoutArguments {
   Address x, bias, residual, y;
   uint64_t count, columns;
@@ -255,16 +255,16 @@ struct DropoutArguments {
   uint32_t reserved;
 };
 
-// An axis of a transposition: its steps in x and in y, in units.
+// An axis of a transposition: its strides in x and in y, in units.
 struct TransposeAxis {
   uint64_t extent, from, to;
 };
 inline constexpr uint32_t kTransposeOuter = 6;
-// Units along a side of a tile.
+// Side length of a tile, in units.
 inline constexpr uint32_t kTransposeTile = 32;
 
-// |column| is y's innermost axis. In tiles, |row| is any other; else the next to it, and |outer|
-// are those before, slowest first. |count|: units.
+// |column| is y's innermost axis. In tiled kernels, |row| is any other axis; else the axis next to
+// |column|. |outer| lists the remaining axes, slowest first. |count| is in units.
 struct TransposeArguments {
   Address x, y;
   TransposeAxis column, row;
@@ -274,10 +274,11 @@ struct TransposeArguments {
   uint32_t reserved;
 };
 
-// y = scale * x, in chunks, a block each. Of several chunks the largest magnitudes go to |largest|,
-// of which cast_scaled_join makes |amax|. Rows of x are |columns| long and |gap| apart, modulo
-// 2^64: less than nothing where they overlap; |gap| 0: it is dense. |is_aligned|: x and y begin at
-// multiples of 16 bytes, and rows are multiples of kCastScaledLanes elements long and apart.
+// y = scale * x, in chunks, one block each. With several chunks, the largest magnitudes go to
+// |largest|, and cast_scaled_join reduces them to |amax|. Rows of x have |columns| elements and are
+// |gap| apart, modulo 2^64 (negative for overlapping rows); |gap| 0: x is dense. |is_aligned|: x
+// and y begin at multiples of 16 bytes, and row length and distance are multiples of
+// kCastScaledLanes elements.
 struct CastScaledArguments {
   Address x, scale, y, amax, largest;
   uint64_t columns, gap;

@@ -40,7 +40,7 @@ KEEL_SIMT_FUNCTION void attention(const AttentionArguments& args) {
         if (sees(windows, row, from + Tiles::column(j))) top = fmaxf(top, weights[i][j]);
       }
       top = reduce_side<Largest>(top);
-      // Scores that are all -infinity have weights of 0.
+      // Scores that are all -infinity get weights of 0.
       if (!(top > kNoScore)) top = kNoScore;
       const float shift = top == kNoScore ? 0 : top;
       float sum = 0;
@@ -94,7 +94,8 @@ KEEL_SIMT_ATTENTION_OF(f16, keel::simt::f16)
 #undef KEEL_SIMT_ATTENTION_OF
 #undef KEEL_SIMT_ATTENTION
 
-// A warp a row. In place, all of it has read the logsumexps before one thread writes.
+// One warp per row. For in-place calls, vote() orders the warp's reads of the logsumexps before the
+// write by one thread.
 KEEL_SIMT_KERNEL(attention_merge, keel::simt::AttentionMergeArguments) {
   using namespace keel::simt;
   const Global<const float> a(args.out_a);
@@ -109,7 +110,7 @@ KEEL_SIMT_KERNEL(attention_merge, keel::simt::AttentionMergeArguments) {
     const float right = lse_b[row];
     const bool has_left = left != kNoScore;
     const bool has_right = right != kNoScore;
-    // NaN loses here, and makes the total NaN.
+    // fmaxf drops NaN here, but the total becomes NaN.
     const float top = fmaxf(left, right);
     const float of_left = has_left ? expf(left - top) : 0;
     const float of_right = has_right ? expf(right - top) : 0;

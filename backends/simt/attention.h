@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tiles of attention: a block of threads makes a tile of 64 rows, queries or keys, while tiles of
-// the other side pass by (FlashAttention, see the CPU's). A thread has 4 x 4 scores of a pair of
-// tiles and 4 rows of the sums, so that what belongs to a row stays with 16 neighbours. 16-bit
-// types are float32 in shared memory and registers, and rounded once at the end. No tensor cores.
+// Tiles of attention: a block of threads computes a tile of 64 rows, of queries or keys, and
+// iterates over the tiles of the opposite side (FlashAttention, see the CPU's). A thread holds 4 x
+// 4 scores of a pair of tiles and 4 rows of the sums, so each row is shared by 16 adjacent threads.
+// 16-bit types are float32 in shared memory and registers, and rounded once at the end. No tensor
+// cores.
 #ifndef KEEL_BACKENDS_SIMT_ATTENTION_H_
 #define KEEL_BACKENDS_SIMT_ATTENTION_H_
 
@@ -12,7 +13,7 @@ namespace keel::simt {
 
 inline constexpr uint32_t kAttentionSide = 16;  // threads along a side of a pair of tiles
 inline constexpr uint32_t kAttentionOwn = kAttentionTile / kAttentionSide;
-inline constexpr uint32_t kAttentionDepth = 16;  // of the heads that shared memory holds
+inline constexpr uint32_t kAttentionDepth = 16;  // columns of the heads in shared memory
 inline constexpr uint32_t kAttentionPitch = kAttentionTile + 4;
 inline constexpr float kNoScore = -INFINITY;
 
@@ -21,13 +22,13 @@ struct Window {
   int64_t first, last;
 };
 
-// The largest of |entry| and those before, within the tokens.
+// Returns the maximum of |entry|, clamped to |tokens|, and all earlier entries (|so_far|).
 KEEL_SIMT_FUNCTION int64_t advance(int64_t so_far, int64_t entry, uint64_t tokens) {
   const int64_t held = entry < static_cast<int64_t>(tokens) ? entry : static_cast<int64_t>(tokens);
   return held > so_far ? held : so_far;
 }
 
-// The keys that a query sees.
+// Returns the keys visible to a query.
 KEEL_SIMT_FUNCTION Window find_window(const AttentionProblem& problem, int64_t query) {
   int64_t q_first = 0;
   int64_t q_last = static_cast<int64_t>(problem.tokens_q);
@@ -37,7 +38,7 @@ KEEL_SIMT_FUNCTION Window find_window(const AttentionProblem& problem, int64_t q
   if (problem.cu_seqlens_q != 0) {
     const Global<const int32_t> of_q(problem.cu_seqlens_q);
     const Global<const int32_t> of_k(problem.cu_seqlens_k);
-    // The sequence ends at the first entry above the query.
+    // The query's sequence ends at the first entry above |query|.
     q_first = advance(0, of_q[0], problem.tokens_q);
     k_first = advance(0, of_k[0], problem.tokens_k);
     if (query < q_first) return {0, 0};
@@ -57,7 +58,7 @@ KEEL_SIMT_FUNCTION Window find_window(const AttentionProblem& problem, int64_t q
   return {k_first, k_last};
 }
 
-// Threads of the same rows: 16.
+// Reduces over the 16 threads of the same rows.
 template <typename Operation>
 KEEL_SIMT_FUNCTION float reduce_side(float value) {
   for (uint32_t mask = kAttentionSide / 2; mask != 0; mask /= 2) {
@@ -66,7 +67,7 @@ KEEL_SIMT_FUNCTION float reduce_side(float value) {
   return value;
 }
 
-// Where a tile of a tensor [tokens, heads, d] begins, and its steps.
+// One head of a tensor [tokens, heads, d]; elements outside read as 0.
 template <typename T>
 struct Heads {
   Global<const T> data;
@@ -78,13 +79,13 @@ struct Heads {
   }
 };
 
-// The elements of a pair of tiles that a thread has.
+// The mapping of a thread to its elements of a pair of tiles.
 struct Tiles {
   KEEL_SIMT_FUNCTION static uint32_t own_row() {
     return thread_index().x / kAttentionSide * kAttentionOwn;
   }
   KEEL_SIMT_FUNCTION static uint32_t side() { return thread_index().x % kAttentionSide; }
-  // Columns are dealt out one by one, so that neighbours store neighbours.
+  // Columns are interleaved, so that adjacent threads store adjacent elements.
   KEEL_SIMT_FUNCTION static uint32_t column(uint32_t j) { return side() + kAttentionSide * j; }
 };
 
@@ -99,7 +100,7 @@ KEEL_SIMT_FUNCTION void multiply_heads(const Heads<T>& a, uint64_t a_first, cons
     for (uint32_t j = 0; j < kAttentionOwn; ++j) products[i][j] = 0;
   }
   for (uint64_t from = 0; from < a.width; from += kAttentionDepth) {
-    barrier();  // the tiles before have been read
+    barrier();  // all threads have read the previous tiles
     for (uint32_t e = thread_index().x; e < kAttentionTile * kAttentionDepth; e += kThreads) {
       const uint32_t row = e / kAttentionDepth;
       const uint32_t step = e % kAttentionDepth;
@@ -123,19 +124,19 @@ KEEL_SIMT_FUNCTION void multiply_heads(const Heads<T>& a, uint64_t a_first, cons
   }
 }
 
-// The sums of a thread: its rows, and every 16th column.
+// A thread's sums: its rows, and every 16th column.
 template <uint32_t kWidth>
 using Sums = float[kAttentionOwn][kWidth / kAttentionSide];
 
-// sums[i] += the sum over the other side's rows, from |first| on, of their weights times them.
-// Where |counts(i, row)| is false the other's row has no effect, NaN included.
+// sums[i] += the weighted sum of the opposite side's rows from |first| on. If |counts(i, row)| is
+// false, the opposite row has no effect, even if it holds NaN.
 template <uint32_t kWidth, typename T, typename Counts>
 KEEL_SIMT_FUNCTION void add_weighted(const float (&weights)[kAttentionOwn][kAttentionOwn],
                                      const Heads<T>& rows, uint64_t first, const Counts& counts,
                                      Sums<kWidth>& sums) {
   KEEL_SIMT_SHARED(float, weight_tile, kAttentionTile* kAttentionPitch);
   KEEL_SIMT_SHARED(float, row_tile, kAttentionRows* kWidth);
-  barrier();  // what was there before has been read
+  barrier();  // all threads have read the previous contents
   for (uint32_t i = 0; i < kAttentionOwn; ++i) {
     for (uint32_t j = 0; j < kAttentionOwn; ++j) {
       weight_tile[(Tiles::own_row() + i) * kAttentionPitch + Tiles::column(j)] = weights[i][j];
@@ -179,7 +180,7 @@ KEEL_SIMT_FUNCTION void store_rows(Address to, uint64_t heads, uint64_t head, ui
   }
 }
 
-// The keys that queries of a tile see: some queries, and all of them.
+// The keys visible to a tile's queries: |some| to at least one query, |all| to every query.
 struct TileView {
   Window some, all;
 
@@ -189,11 +190,11 @@ struct TileView {
   }
 };
 
-// The windows of the queries of a tile into |cells|, and the same view of them for all threads of
-// the block. |find(query)| is a query's window.
+// Stores the windows of a tile's queries in |cells|, and returns their TileView, the same for all
+// threads of the block. |find(query)| returns a query's window.
 template <typename Cells, typename Find>
 KEEL_SIMT_FUNCTION TileView fill_windows(Cells& cells, uint64_t first, const Find& find) {
-  barrier();  // the windows before have been read
+  barrier();  // all threads have read the previous windows
   if (thread_index().x < kAttentionTile) {
     const Window own = find(static_cast<int64_t>(first + thread_index().x));
     cells[2 * thread_index().x] = own.first;

@@ -5,7 +5,7 @@
 namespace keel::simt {
 namespace {
 
-// delta[head, query] = dout . out, which both passes want.
+// delta[head, query] = dout . out, which both later passes read.
 template <typename T>
 KEEL_SIMT_FUNCTION void attention_delta(const AttentionBackwardArguments& args) {
   const AttentionProblem& problem = args.problem;
@@ -24,7 +24,7 @@ KEEL_SIMT_FUNCTION void attention_delta(const AttentionBackwardArguments& args) 
   });
 }
 
-// The tensors of a head of queries and the head of keys that it shares.
+// The tensors of a query head and of the key head that it shares.
 template <typename T>
 struct BackwardHeads {
   KEEL_SIMT_FUNCTION BackwardHeads(const AttentionBackwardArguments& args, uint64_t head)
@@ -99,7 +99,7 @@ KEEL_SIMT_FUNCTION void attention_dq(const AttentionBackwardArguments& args) {
   store_rows<kWidth, T>(args.dq, problem.heads, head, problem.width, problem.tokens_q, first, sums);
 }
 
-// All heads of a group one by one, and of each the queries in order.
+// Iterates over the heads of a group, and over each head's queries in order.
 template <uint32_t kWidth, typename T>
 KEEL_SIMT_FUNCTION void attention_dk_dv(const AttentionBackwardArguments& args) {
   KEEL_SIMT_SHARED(int64_t, windows, 2 * kAttentionTile);
@@ -117,7 +117,7 @@ KEEL_SIMT_FUNCTION void attention_dk_dv(const AttentionBackwardArguments& args) 
       });
       if (view.some.last <= static_cast<int64_t>(first) ||
           view.some.first >= static_cast<int64_t>(first + kAttentionTile)) {
-        continue;  // the whole block does
+        continue;  // uniform across the block
       }
       float weights[kAttentionOwn][kAttentionOwn];
       float slopes[kAttentionOwn][kAttentionOwn];

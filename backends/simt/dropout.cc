@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// dropout_add and, without bias and residual, dropout_backward. Which elements are kept is drawn
-// from a counter, never stored. 16-bit types are computed in float32 and rounded once. The output
-// may be an input: a thread reads its elements before it writes them.
+// dropout_add and, without bias and residual, dropout_backward. The kept elements are drawn from a
+// counter and never stored. 16-bit types are computed in float32 and rounded once. The output may
+// alias an input: a thread reads its elements before it writes them.
 #include "backends/simt/simt.h"
 
 namespace keel::simt {
 namespace {
 
-// The four words of one counter, whose upper 64 bits are 0, by Philox4x32-10.
+// The four words that Philox4x32-10 generates from one counter, whose upper 64 bits are 0.
 struct Philox {
   uint32_t words[4];
 
@@ -28,7 +28,7 @@ struct Philox {
   }
 };
 
-// A counter serves four elements: those that are accessed at once, where tensors are aligned.
+// One counter serves four elements: the elements of one access if tensors are aligned.
 template <typename T>
 KEEL_SIMT_FUNCTION void dropout(const DropoutArguments& args) {
   const Global<const T> x(args.x);
@@ -48,7 +48,7 @@ KEEL_SIMT_FUNCTION void dropout(const DropoutArguments& args) {
         sum += to_float(bias[column]);
         column = column + 1 == args.columns ? 0 : column + 1;
       }
-      // By the lane as far as it is known, so that the words stay in registers.
+      // Indexed by the compile-time lane if possible, so that the words stay in registers.
       const uint32_t word = n == 4 ? random.words[lane] : random.words[i % 4];
       const float kept = word >= args.threshold ? args.factor * sum : 0;
       value.at[lane] = Round<T>::of(args.residual != 0 ? to_float(base.at[lane]) + kept : kept);

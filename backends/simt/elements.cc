@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that make each element, or move it, on its own: small sources as one family, since each
-// family costs nvcc nearly two seconds more.
+// Kernels that compute or move each element independently. The small sources form one family, since
+// each family costs nvcc nearly two seconds more.
 #include "backends/simt/activation.cc"
 #include "backends/simt/dropout.cc"
 #include "backends/simt/elementwise.cc"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cast, add, scale, axpy and adamw: each element by itself. 16-bit types are computed in
-// float32 and rounded once. An output may be an input: a thread reads its elements before it
+// cast, add, scale, axpy and adamw: each element independently. 16-bit types are computed in
+// float32 and rounded once. An output may alias an input: a thread reads its elements before it
 // writes them.
 #include "backends/simt/simt.h"
 
@@ -52,7 +52,7 @@ KEEL_SIMT_FUNCTION void scale(const ElementwiseArguments& args) {
   });
 }
 
-// x is a |T|; y and the result are float32.
+// x has type |T|; y and the result are float32.
 template <typename T>
 KEEL_SIMT_FUNCTION void axpy(const ElementwiseArguments& args) {
   const Global<const T> x(args.in[0]);
@@ -70,8 +70,8 @@ KEEL_SIMT_FUNCTION void axpy(const ElementwiseArguments& args) {
   });
 }
 
-// One step with decoupled weight decay. The corrections come computed in float64: 1 - beta^step
-// loses its digits in float32 for beta near 1. Gradients are |G|, all else float32.
+// One step with decoupled weight decay. The host computes the corrections in float64: 1 - beta^step
+// loses digits in float32 for beta near 1. Gradients are |G|, all other tensors float32.
 template <typename G>
 KEEL_SIMT_FUNCTION void adamw(const AdamwArguments& args) {
   const Global<const float> p(args.p);

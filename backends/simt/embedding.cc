@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// embedding, a copy of rows whatever is in them, and its gradient.
+// embedding, a bytewise copy of rows, and its gradient.
 #include "backends/simt/simt.h"
 
 namespace keel::simt {
 namespace {
 
-// The row of the table that an index stands for; beyond the last where the table has none for it.
+// Returns the table row of |index|; a row beyond the last if the table has none for |index|.
 KEEL_SIMT_FUNCTION uint64_t row_of(int32_t index, int64_t first) {
   return static_cast<uint64_t>(index - first);
 }
 
-// In units of |Unit|: the largest that rows and tensors are multiples of.
+// Copies in units of |Unit|: the largest unit that divides rows and tensors.
 template <typename Unit>
 KEEL_SIMT_FUNCTION void embedding(const EmbeddingArguments& args) {
   const Global<const Unit> table(args.table);
@@ -26,9 +26,9 @@ KEEL_SIMT_FUNCTION void embedding(const EmbeddingArguments& args) {
   });
 }
 
-// A warp takes the place where an index stands first, and adds up the gradients of all places
-// with that index in their order, a lane some columns: each cell has one owner and one order, and
-// needs no atomic. Rows that no index names are zero from before.
+// The warp at the first occurrence of an index adds up the gradients of all its occurrences in
+// order, with columns distributed over the lanes: each cell has one owner and one order, without
+// atomics. Rows that no index names stay zero.
 template <typename T>
 KEEL_SIMT_FUNCTION void embedding_backward(const EmbeddingBackwardArguments& args) {
   const Global<const T> dout(args.dout);
@@ -49,7 +49,7 @@ KEEL_SIMT_FUNCTION void embedding_backward(const EmbeddingBackwardArguments& arg
         uint32_t hit_lane = 0;
         while (bit >> hit_lane != 1) ++hit_lane;
         const uint64_t hit = base + hit_lane;
-        if (hit < place) return;  // an earlier place is the first
+        if (hit < place) return;  // an earlier occurrence is the first
         for (uint64_t c = lane; c < args.width; c += kWarp) {
           const float before = hit == place ? 0.0F : dtable[at + c];
           dtable[at + c] = before + to_float(dout[hit * args.width + c]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The 8-bit float types, converted in integers: every chip makes the same bits.
+// The 8-bit float types, converted with integer arithmetic: every chip produces the same bits.
 #ifndef KEEL_BACKENDS_SIMT_FLOAT8_H_
 #define KEEL_BACKENDS_SIMT_FLOAT8_H_
 
@@ -23,15 +23,15 @@ KEEL_SIMT_FUNCTION float float_of(uint32_t bits) {
   return value;
 }
 
-// 8-bit floats as they are stored.
+// Storage types of the 8-bit floats.
 struct e4m3 {
   uint8_t bits;
-  static constexpr int kShift = 20;                 // from its mantissa to float32's
-  static constexpr uint32_t kRebias = 127 - 7;      // of exponents
+  static constexpr int kShift = 20;                 // from this mantissa to float32's
+  static constexpr uint32_t kRebias = 127 - 7;      // difference of the exponent biases
   static constexpr float kStep = 1.0F / 512;        // of subnormals
   static constexpr uint32_t kLargest = 0x43e00000;  // 448
-  static constexpr uint32_t kInfinity = 0x80;       // no such code
-  static constexpr uint32_t kNaN = 0x7f;            // from this code on
+  static constexpr uint32_t kInfinity = 0x80;       // no code: e4m3 lacks infinity
+  static constexpr uint32_t kNaN = 0x7f;            // codes from here on are NaN
 };
 struct e5m2 {
   uint8_t bits;
@@ -55,7 +55,7 @@ KEEL_SIMT_FUNCTION float decode(Float8 value) {
   return float_of(sign | bits);
 }
 
-// To the nearest, ties to even; the largest finite number instead of what is larger.
+// Rounds to nearest, ties to even; saturates to the largest finite number.
 template <typename Float8>
 KEEL_SIMT_FUNCTION Float8 encode(float value) {
   const uint32_t bits = bits_of(value);
@@ -65,11 +65,11 @@ KEEL_SIMT_FUNCTION Float8 encode(float value) {
   if (magnitude > kInfinityBits) {
     code = 0x7f;
   } else if (held < (Float8::kRebias + 1) << 23) {
-    // A number whose own last place is the subnormals' step: the sum rounds as they do.
+    // The anchor's last place is the subnormals' step, so the addition rounds as subnormals do.
     constexpr float kAnchor = Float8::kStep * 8388608.0F;
     code = bits_of(float_of(held) + kAnchor) - bits_of(kAnchor);
   } else {
-    // Half of the last place that stays, a little less where that place is even.
+    // Half a unit of the last kept place, minus one bit if that place is even.
     const uint32_t half = (1u << (Float8::kShift - 1)) - 1 + (held >> Float8::kShift & 1u);
     code = ((held + half) >> Float8::kShift) - (Float8::kRebias << (23 - Float8::kShift));
   }

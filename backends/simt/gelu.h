@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// gelu in both forms, and its slopes.
+// Both forms of gelu, and their derivatives.
 #ifndef KEEL_BACKENDS_SIMT_GELU_H_
 #define KEEL_BACKENDS_SIMT_GELU_H_
 
@@ -11,10 +11,10 @@ namespace keel::simt {
 // x/2 (1 + tanh u), without the cancellation of 1 + tanh for negative x.
 constexpr float kGeluScale = 1.5957691216057308F;  // 2 sqrt(2/pi)
 constexpr float kGeluCubic = 0.044715F;
-// Below it the result, under 1e-37, is given as 0.
+// Below kGeluLowest the result, under 1e-37, is flushed to 0.
 constexpr float kGeluLowest = -10.05F;
 
-// e^(-2u), held below overflow.
+// e^(-2u), clamped below overflow.
 KEEL_SIMT_FUNCTION float gelu_exponential(float x) {
   const float bounded = fminf(fmaxf(x, kGeluLowest), -kGeluLowest);
   const float twice_u = kGeluScale * fmaf(kGeluCubic * bounded * bounded, bounded, bounded);
@@ -23,14 +23,14 @@ KEEL_SIMT_FUNCTION float gelu_exponential(float x) {
 
 KEEL_SIMT_FUNCTION float gelu_of(float x) {
   if (x < kGeluLowest) return 0;
-  return x / (1 + gelu_exponential(x));  // NaN stays NaN
+  return x / (1 + gelu_exponential(x));  // propagates NaN
 }
 
 // d/dx x s = s (1 + x (1 - s) (2u)'), where s = 1 / (1 + e) and 1 - s = e s.
 KEEL_SIMT_FUNCTION float gelu_slope(float x) {
   if (x < kGeluLowest) return 0;
   if (!(x == x)) return x;
-  // 1 - s is 0 beyond the bound: bounding x there spares an infinity times 0.
+  // 1 - s is 0 beyond the bound: bounding x avoids infinity times 0.
   const float bounded = fminf(x, -kGeluLowest);
   const float exponential = gelu_exponential(x);
   const float sigmoid = 1 / (1 + exponential);
@@ -40,18 +40,18 @@ KEEL_SIMT_FUNCTION float gelu_slope(float x) {
 
 // ---- by erf
 
-// Beyond it in size, e^(-t^2/2) leaves the normal numbers, and the distribution function is 0 or 1.
+// For |t| beyond kNormalTail, e^(-t^2/2) is subnormal, and the distribution function is 0 or 1.
 constexpr float kNormalTail = 13.2F;
 
-// The normal distribution function and its density e^(-t^2/2), unscaled.
+// The normal distribution function and the unscaled density e^(-t^2/2).
 struct Normal {
   float distribution;
   float density;
 };
 
-// Within a few units of both tails' last places: the upper tail is the density times Mills' ratio,
-// which is k = 1 / (1 + 0.35 |t|) times a polynomial of k. The square is carried with its rounding
-// error, which the exponential would multiply by up to 87.
+// Accurate to a few units in the last place, in both tails: the upper tail is the density times
+// Mills' ratio, approximated as k = 1 / (1 + 0.35 |t|) times a polynomial of k. The square includes
+// its rounding error, which the exponential would multiply by up to 87.
 KEEL_SIMT_FUNCTION Normal normal(float t) {
   const float size = fminf(fabsf(t), kNormalTail);
   const float square = size * size;
@@ -72,7 +72,7 @@ KEEL_SIMT_FUNCTION Normal normal(float t) {
 }
 
 KEEL_SIMT_FUNCTION float gelu_by_erf(float t) {
-  if (t < -kNormalTail) return 0;  // spares an infinity times 0
+  if (t < -kNormalTail) return 0;  // avoids infinity times 0
   return t * normal(t).distribution;
 }
 

@@ -3,7 +3,7 @@
 
 #include "backends/simt/kernels.h"
 
-// KEEL_SIMT_IMAGE_FOLDER: where the fat binary of each family is.
+// KEEL_SIMT_IMAGE_FOLDER: the folder of the families' fat binaries.
 #define KEEL_SIMT_INCLUDE(family, kernels) "keel_simt_image " #family "\n"
 asm(R"(
   .macro keel_simt_image family

@@ -7,17 +7,18 @@
 
 namespace keel::simt {
 
-// The fat binary of one family of kernels, made with this build.
+// The fat binary of one kernel family, built with this tree.
 struct CudaImage {
   const char* family;
-  std::span<const char* const> kernels;  // the names by which they are launched
+  std::span<const char* const> kernels;  // launch names
   std::span<const std::byte> bytes;      // aligned to 64
 };
 
-// The images of all families; their kernels one after the other are in the order of KernelId.
-// Empty where there was no nvcc.
+// Returns the images of all families; their kernels, concatenated, are in the order of KernelId.
+// Empty in a build without nvcc.
 std::span<const CudaImage> cuda_images();
-// The CUDA version of the images, as CUDA_VERSION counts: an older driver may refuse them.
+// Returns the images' CUDA version, in the numbering of CUDA_VERSION; an older driver may refuse
+// the images.
 int cuda_image_version();
 
 }  // namespace keel::simt

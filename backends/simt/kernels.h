@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of this folder by families, for the host. The kernels of a family are in FAMILY.cc,
-// which each target compiles as one piece (cmake/KeelSimt.cmake lists them too), and are launched
-// by these names with "keel_" before them. Where two differ by _warp and _block alone, a row is
-// taken by a warp (kWarps rows a block) or by a block.
+// The kernels of this folder by family, for the host. Each target compiles FAMILY.cc as one unit
+// (cmake/KeelSimt.cmake lists the families, too). The launch name is "keel_" plus the name below.
+// If two kernels differ only in _warp and _block, the first processes a row per warp (kWarps
+// rows a block), the second a row per block.
 #ifndef KEEL_BACKENDS_SIMT_KERNELS_H_
 #define KEEL_BACKENDS_SIMT_KERNELS_H_
 
@@ -210,7 +210,7 @@ namespace keel::simt {
 inline constexpr uint32_t kFamilies = KEEL_SIMT_FAMILIES(KEEL_SIMT_COUNT);
 #undef KEEL_SIMT_COUNT
 
-// In the order of the families.
+// Ordered by family.
 enum class KernelId : uint32_t {
 #define KEEL_SIMT_ID(name) name,
 #define KEEL_SIMT_IDS(family, kernels) kernels(KEEL_SIMT_ID)

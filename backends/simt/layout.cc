@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// transpose: units of 1 to 16 bytes in another order, whatever is in them.
+// transpose: reorders opaque units of 1 to 16 bytes.
 #include "backends/simt/simt.h"
 
 namespace keel::simt {
@@ -7,7 +7,7 @@ namespace {
 
 constexpr uint32_t kTransposePitch = kTransposeTile + 1;  // rows begin in different banks
 
-// Where the element at |index| of the outer axes begins, in x and in y.
+// The offsets, in x and in y, of the element at |index| of the outer axes.
 struct Place {
   uint64_t from = 0;
   uint64_t to = 0;
@@ -25,7 +25,7 @@ struct Place {
   }
 };
 
-// One after the other as y has them: rows and columns are the innermost axes there.
+// Moves units in the order of y, whose innermost axes are rows and columns.
 template <typename Unit, typename Index>
 KEEL_SIMT_FUNCTION void transpose_each(const TransposeArguments& args) {
   const Global<const Unit> x(args.x);
@@ -44,7 +44,7 @@ KEEL_SIMT_FUNCTION void transpose_each(const TransposeArguments& args) {
 
 template <typename Unit>
 KEEL_SIMT_FUNCTION void transpose(const TransposeArguments& args) {
-  // Divisions of 64 bits cost several times those of 32.
+  // 64-bit divisions cost several times as much as 32-bit divisions.
   if (args.count <= 0xffffffffu) {
     transpose_each<Unit, uint32_t>(args);
   } else {
@@ -52,7 +52,7 @@ KEEL_SIMT_FUNCTION void transpose(const TransposeArguments& args) {
   }
 }
 
-// A block moves a tile: neighbours read neighbours of x, and write neighbours of y.
+// A block moves a tile: adjacent threads read adjacent units of x, and write adjacent units of y.
 template <typename Unit>
 KEEL_SIMT_FUNCTION void transpose_tiles(const TransposeArguments& args) {
   KEEL_SIMT_SHARED(Unit, tile, kTransposeTile * kTransposePitch);
@@ -67,7 +67,7 @@ KEEL_SIMT_FUNCTION void transpose_tiles(const TransposeArguments& args) {
     const uint64_t first_column = index % across * kTransposeTile;
     const uint64_t first_row = index / across % down * kTransposeTile;
     const Place place(args, index / across / down);
-    const uint64_t columns = args.column.extent - first_column;  // that are left
+    const uint64_t columns = args.column.extent - first_column;  // remaining
     const uint64_t rows = args.row.extent - first_row;
     const uint64_t from = place.from + first_row * args.row.from + first_column * args.column.from;
     const uint64_t to = place.to + first_row * args.row.to + first_column;
@@ -81,7 +81,7 @@ KEEL_SIMT_FUNCTION void transpose_tiles(const TransposeArguments& args) {
       if (r < rows && lane < columns)
         y[to + r * args.row.to + lane] = tile[lane * kTransposePitch + r];
     }
-    barrier();  // the tile has been read
+    barrier();  // all threads have read the tile
   }
 }
 

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// cross_entropy and its gradient. A team takes a row, and reads it once, or twice where a logsumexp
-// is large.
+// cross_entropy and its gradient. A team processes a row, and reads the row once, or twice if a
+// logsumexp is large.
 #include "backends/simt/rows.h"
 #include "backends/simt/simt.h"
 
 namespace keel::simt {
 namespace {
 
-// log sum exp in one pass: the largest so far, and the sum of e^(x - largest).
+// log sum exp in one pass: the maximum so far, and the sum of e^(x - maximum).
 class OnlineLogSum {
  public:
-  // NaN is no new largest, and makes the sum NaN.
+  // NaN never becomes the maximum, and makes the sum NaN.
   KEEL_SIMT_FUNCTION void add(float x) {
     if (x > largest_) {
       sum_ = sum_ * expf(largest_ - x) + 1;
@@ -19,7 +19,7 @@ class OnlineLogSum {
       sum_ += expf(x - largest_);
     }
   }
-  // On all threads of a team: the sums of all of them.
+  // Combines the sums of all threads of the team; every thread gets the result.
   template <typename Team>
   KEEL_SIMT_FUNCTION void combine() {
     const float largest = Team::template reduce<Largest>(largest_);
@@ -28,10 +28,10 @@ class OnlineLogSum {
   }
   KEEL_SIMT_FUNCTION float largest() const { return largest_; }
   KEEL_SIMT_FUNCTION float log_of_sum() const { return logf(sum_); }
-  // What |log_sum| lacks to the log sum exp, if that is no more than rounding makes it; else 0.
+  // Returns the log sum exp minus |log_sum|, if the difference is within rounding error; else 0.
   KEEL_SIMT_FUNCTION float rounded_off(float log_sum) const {
     const float lacks = (largest_ - log_sum) + log_of_sum();
-    return fabsf(lacks) < 0x1p-17F * fabsf(log_sum) ? lacks : 0;  // of NaN and infinities 0
+    return fabsf(lacks) < 0x1p-17F * fabsf(log_sum) ? lacks : 0;  // 0 for NaN and infinities
   }
 
  private:
@@ -39,7 +39,7 @@ class OnlineLogSum {
   float sum_ = 0;
 };
 
-// On all threads of a team: of their row of |logits|, from |begin| on.
+// Returns, on all threads of the team, the sum of the row of |logits| that starts at |begin|.
 template <typename T, typename Team>
 KEEL_SIMT_FUNCTION OnlineLogSum log_sum_of_row(const Global<const T>& logits, uint64_t begin,
                                                uint64_t columns, bool is_aligned) {
@@ -68,7 +68,7 @@ KEEL_SIMT_FUNCTION void cross_entropy(const CrossEntropyArguments& args) {
     const int64_t label = labels[row];
     float row_loss = 0;
     if (label >= 0 && static_cast<uint64_t>(label) < args.columns) {
-      // The difference first: both are often large and close.
+      // Subtracts first: both operands are often large and close.
       row_loss =
           log_of_sum + (own.largest() - to_float(logits[begin + static_cast<uint64_t>(label)]));
     }
@@ -77,8 +77,8 @@ KEEL_SIMT_FUNCTION void cross_entropy(const CrossEntropyArguments& args) {
   });
 }
 
-// From this size on float32 rounds a logsumexp by 2^-19 and more, and the probabilities with it: a
-// row is then read once more, for what was rounded off.
+// From this magnitude on, float32 rounds a logsumexp by 2^-19 or more, and the probabilities
+// likewise: the row is then read again to recover the rounding error.
 constexpr float kLargeLogSum = 64;
 
 template <typename T, typename Team>

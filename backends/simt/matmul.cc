@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// matmul, and batches of it, through shared memory: a block makes a tile of 64 x 64, a thread 4 x 4
-// of it. It is the plain way, for where the vendor's library is not: no tensor cores. And what the
-// library leaves over of a product that it has summed.
+// matmul and batched matmul through shared memory: a block computes a tile of 64 x 64, a thread 4 x
+// 4 of the tile. A plain kernel without tensor cores, for systems without the vendor's library.
+// Also the epilogue of a product that the library has summed.
 #include "backends/simt/gelu.h"
 #include "backends/simt/sigmoid.h"
 #include "backends/simt/simt.h"
@@ -10,22 +10,22 @@ namespace keel::simt {
 namespace {
 
 constexpr uint32_t kTile = kMatmulTile;
-constexpr uint32_t kDepth = 16;         // of k that shared memory holds
+constexpr uint32_t kDepth = 16;         // depth along k in shared memory
 constexpr uint32_t kPitch = kTile + 4;  // rows begin in different banks
 constexpr uint32_t kSide = 16;          // threads along a side of the tile
 constexpr uint32_t kOwn = kTile / kSide;
-// Products that are summed plainly before the accumulators take them.
+// Number of products summed plainly before the accumulators add the partial sum.
 constexpr uint64_t kPlain = 64;
 static_assert(kSide * kSide == kThreads);
 
-// The part of a matrix, [kTile, kDepth] with the steps |outer| and |inner| between elements, at
-// (from, k) into |tile|, [kDepth, kTile]; zeroes behind its ends.
+// Loads the part [kTile, kDepth] of a matrix at (from, k), with strides |outer| and |inner|, into
+// |tile|, [kDepth, kTile]; zeroes past the matrix's ends.
 template <typename T, typename Tile>
 KEEL_SIMT_FUNCTION void load_tile(const Global<const T>& matrix, uint64_t from, uint64_t extent,
                                   uint64_t outer, uint64_t k, uint64_t depth, uint64_t inner,
                                   Tile& tile) {
   for (uint32_t i = thread_index().x; i < kTile * kDepth; i += kThreads) {
-    // Neighbours read neighbours, along the side that is stored so.
+    // Adjacent threads read adjacent elements, along the contiguous axis.
     const bool along_k = inner == 1;
     const uint32_t row = along_k ? i / kDepth : i % kTile;
     const uint32_t step = along_k ? i % kDepth : i / kTile;
@@ -65,7 +65,7 @@ KEEL_SIMT_FUNCTION void matmul(const MatmulArguments& args) {
   for (uint64_t begin = 0; begin < args.k; begin += kPlain) {
     float part[kOwn][kOwn] = {};
     for (uint64_t k = begin; k < begin + kPlain && k < args.k; k += kDepth) {
-      barrier();  // the tiles before have been read
+      barrier();  // all threads have read the previous tiles
       load_tile(a, first_row, args.m, args.a_row, k, args.k, args.a_column, a_tile);
       load_tile(b, first_column, args.n, args.b_column, k, args.k, args.b_row, b_tile);
       barrier();
@@ -110,7 +110,7 @@ KEEL_SIMT_FUNCTION void batched_matmul(const BatchedMatmulArguments& args) {
   }
 }
 
-// |In|: of the bias.
+// |In|: the type of the bias.
 template <typename In, typename Out>
 KEEL_SIMT_FUNCTION void matmul_end(const MatmulEndArguments& args) {
   const Global<const float> sums(args.sums);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// In image.cc's place where there is no nvcc.
+// Replaces image.cc in a build without nvcc.
 #include "backends/simt/image.h"
 
 namespace keel::simt {

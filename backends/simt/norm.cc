@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// layer_norm, rms_norm and their gradients. A team takes a row, which it reads from memory once
-// and again from the caches. 16-bit types are computed in float32 and rounded once.
+// layer_norm, rms_norm and their gradients. A team processes a row, which is read from memory once
+// and then from the caches. 16-bit types are computed in float32 and rounded once.
 #include "backends/simt/rows.h"
 
 namespace keel::simt {
 namespace {
 
-// The difference first: x and the mean may be large and close.
+// Subtracts first: x and the mean may be large and close.
 KEEL_SIMT_FUNCTION float normalised(float x, float mean, float rstd) {
   return (x - mean) * rstd;
 }
 
-// A row, whose elements are scaled by a power of two: 1, unless their squares leave float32's
-// range.
+// A row of x. moments() scales its elements by a power of two: 1, unless their squares leave
+// float32's range.
 template <typename T>
 struct NormRow {
   const Global<const T>& x;
@@ -22,16 +22,16 @@ struct NormRow {
   bool has_mean;
 };
 
-// Moments of the scaled elements; |rest| is what |mean| lacks.
+// Moments of the scaled elements; |rest| is the part of the mean that |mean| lacks.
 struct Moments {
   float mean;
   float rest;
   float variance;
 };
 
-// A sum in float32 is rounded in units of itself, which may be more than a row deviates from its
-// mean by. The deviations say how far off it was, at the price of one more sum; where they are
-// mostly that, they are taken again from a better one.
+// The float32 rounding error of a sum may exceed the row's deviations from its mean. One more sum,
+// over the deviations, measures the error of the mean; if the error dominates the deviations, the
+// mean is corrected and the deviations are computed again, at most twice.
 template <typename T, typename Team>
 KEEL_SIMT_FUNCTION Moments moments(const NormRow<T>& row, float scale) {
   const auto columns = static_cast<float>(row.columns);
@@ -62,7 +62,7 @@ KEEL_SIMT_FUNCTION Moments moments(const NormRow<T>& row, float scale) {
     const float sum = Team::template reduce<Sum>(own_sum);
     const float rest = sum / columns;
     const float excess = sum * rest;
-    // A quarter left costs the variance two bits.
+    // Subtracting up to three quarters costs the variance two bits.
     if (again > 0 && excess > 0.75F * squares) {
       mean += rest;
       continue;
@@ -72,9 +72,10 @@ KEEL_SIMT_FUNCTION Moments moments(const NormRow<T>& row, float scale) {
   }
 }
 
-// The scale for a row of |spread|, the sum of its variance and eps, and of |mean|, both at a scale
-// of 1. At the others the squares of all that float32 holds are in its range, and so are sums of
-// 2^31 of them. Beside a mean of 2^-20 no deviation is too small to be squared.
+// Returns the scale for a row of |spread|, the sum of its variance and eps, and of |mean|, both at
+// a scale of 1. At the scales other than 1 the squares of all float32 values to which they apply
+// stay in range, and so do sums of 2^31 squares. With a |mean| of 2^-20 or more no deviation is too
+// small to be squared.
 KEEL_SIMT_FUNCTION float scale_for(float spread, float mean) {
   if (spread >= 0x1p-90F && spread <= 3.402823466e38F) return 1;
   if (spread < 0x1p-90F) return fabsf(mean) < 0x1p-20F ? 0x1p80F : 1;
@@ -103,10 +104,10 @@ KEEL_SIMT_FUNCTION void norm(const NormArguments& args) {
       if (scale == 1) break;
     }
     const float mean = of_row.mean;
-    // A scaled eps may be lost, which counts beside a variance of 0 alone.
+    // Scaling may flush eps to 0, which matters only if the variance is 0.
     const float spread = of_row.variance + args.eps * scale * scale;
     const float rstd = 1 / (spread == 0 ? sqrtf(args.eps) * scale : sqrtf(spread));
-    // The shift is of what the mean lacks; 0 where nothing is taken off.
+    // The shift corrects for |rest|; 0 if no mean is subtracted.
     const float shift = args.mean != 0 ? -of_row.rest * rstd : 0;
     if (Team::rank() == 0) {
       if (args.mean != 0) {
@@ -176,7 +177,7 @@ KEEL_SIMT_FUNCTION void norm_backward(const NormBackwardArguments& args) {
   });
 }
 
-// A thread a column of a slice, as in sum_columns.
+// One thread per column of a slice, as in sum_columns.
 template <typename T>
 KEEL_SIMT_FUNCTION void norm_columns(const NormColumnsArguments& args) {
   const Global<const T> dy(args.dy);

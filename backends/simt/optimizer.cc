@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sum_of_squares and clip. The order of the sum is fixed for a shape: no atomics, and the same
-// elements for a thread wherever x begins.
+// sum_of_squares and clip. The order of the sum is fixed for a shape: no atomics, and a thread sums
+// the same elements wherever x begins.
 #include "backends/simt/simt.h"
 
 namespace keel::simt {
@@ -10,10 +10,10 @@ KEEL_SIMT_FUNCTION bool is_finite(float value) {
   return fabsf(value) <= 3.402823466e38F;
 }
 
-// Of one thread; of a block once it is reduced.
+// The result of one thread; BlockSquares reduces the results of a block.
 struct Squares {
   Accumulator sum;
-  bool found = false;  // an element that is no finite number
+  bool found = false;  // an element is infinite or NaN
 
   KEEL_SIMT_FUNCTION void add(float value) {
     sum.add(value * value);
@@ -21,7 +21,7 @@ struct Squares {
   }
 };
 
-// On all threads of the block: the sum, and whether any of them found one.
+// The block's sum, and whether a thread found a non-finite element; the same on all threads.
 struct BlockSquares {
   KEEL_SIMT_FUNCTION explicit BlockSquares(const Squares& own)
       : sum(BlockTeam::reduce<Sum>(own.sum.value())),
@@ -101,7 +101,7 @@ KEEL_SIMT_KERNEL(sum_of_squares_f16, keel::simt::SumOfSquaresArguments) {
   keel::simt::sum_of_squares<keel::simt::f16>(args);
 }
 
-// One block.
+// Launched with one block.
 KEEL_SIMT_KERNEL(sum_of_squares_join, keel::simt::SumOfSquaresArguments) {
   using namespace keel::simt;
   const Global<const float> sums(args.sums);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sum. Its order is fixed for a shape: no atomics.
+// sum, in an order that is fixed for a shape: no atomics.
 #include "backends/simt/rows.h"
 #include "backends/simt/simt.h"
 
@@ -29,7 +29,7 @@ KEEL_SIMT_FUNCTION void sum_rows(const SumRowsArguments& args) {
   });
 }
 
-// A thread a column of a slice: neighbours read neighbours.
+// One thread per column of a slice: adjacent threads read adjacent elements.
 template <typename T>
 KEEL_SIMT_FUNCTION void sum_columns(const SumColumnsArguments& args) {
   const Global<const T> x(args.x);

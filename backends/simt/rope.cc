@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rotary position embedding: pairs of elements turned by the angles of their token's position.
-// 16-bit types are computed in float32 and rounded once. The output may be x: a thread reads its
+// Rotary position embedding: rotates pairs of elements by the angles of their token's position.
+// 16-bit types are computed in float32 and rounded once. The output may alias x: a thread reads its
 // pairs before it writes them.
 #include "backends/simt/rows.h"
 
 namespace keel::simt {
 namespace {
 
-// |n| pairs, by a row of the tables; all of it zeroes for a position that they do not have.
+// The rotation of |n| pairs, from one row of the tables; all zeroes if the tables lack the
+// position.
 template <int n>
 struct Turn {
   Lanes<float, n> cosine = {};
   Lanes<float, n> sine = {};
   bool is_known = false;
 
-  // |i|: the first of them, counted over all tokens.
+  // |i|: the first pair, counted over all tokens.
   KEEL_SIMT_FUNCTION Turn(const RopeArguments& args, uint64_t i) {
     const Global<const int32_t> positions(args.positions);
     const int32_t position = positions[i / (args.heads * args.half)];
@@ -38,7 +39,7 @@ struct Turn {
   }
 };
 
-// A pair's two are |half| apart.
+// The two elements of a pair are |half| apart.
 template <typename T>
 KEEL_SIMT_FUNCTION void rope_halves(const RopeArguments& args, uint64_t count, bool is_aligned) {
   const Global<const T> x(args.x);
@@ -56,7 +57,7 @@ KEEL_SIMT_FUNCTION void rope_halves(const RopeArguments& args, uint64_t count, b
   });
 }
 
-// They are neighbours.
+// The two elements of a pair are adjacent.
 template <typename T>
 KEEL_SIMT_FUNCTION void rope_pairs(const RopeArguments& args, uint64_t count, bool is_aligned) {
   const Global<const T> x(args.x);
@@ -65,7 +66,7 @@ KEEL_SIMT_FUNCTION void rope_pairs(const RopeArguments& args, uint64_t count, bo
   for_each<4>(count, fits, [&](auto lanes, uint64_t i) {
     constexpr int n = decltype(lanes)::value;
     const Turn<n> turn(args, i);
-    if constexpr (n == 1) {  // two elements may not begin where both could be accessed at once
+    if constexpr (n == 1) {  // a pair may be misaligned for one access
       T first = x[2 * i];
       T second = x[2 * i + 1];
       turn.apply(0, &first, &second);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A row of a matrix, dealt out over the team that takes it.
+// Distribution of a matrix row over the team that processes the row.
 #ifndef KEEL_BACKENDS_SIMT_ROWS_H_
 #define KEEL_BACKENDS_SIMT_ROWS_H_
 
@@ -11,15 +11,15 @@ namespace keel::simt {
 template <typename T>
 inline constexpr int kLanes = 16 / sizeof(T);
 
-// Whether rows of |columns| elements of |T|, the first one at |address|, all begin at multiples of
-// 16 bytes.
+// Returns whether rows of |columns| elements of |T|, the first row at |address|, all begin at
+// multiples of 16 bytes.
 template <typename T>
 KEEL_SIMT_FUNCTION bool has_aligned_rows(Address address, uint64_t columns) {
   return address % 16 == 0 && columns % kLanes<T> == 0;
 }
 
-// body(Width<n>, c) for the columns c, c + 1, ... c + n - 1: all of [0, columns), once, |lanes| at
-// a time where rows are aligned. A thread gets the same columns in every call.
+// Calls body(Width<n>, c) for the columns c, c + 1, ... c + n - 1: covers [0, columns) once,
+// |lanes| at a time for aligned rows. A thread gets the same columns in every call.
 template <typename Team, int lanes, typename Body>
 KEEL_SIMT_FUNCTION void for_each_column(uint64_t columns, bool is_aligned, const Body& body) {
   if (is_aligned) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// cast_scaled: to the 8-bit float types and back, and the largest magnitude of what came. No
-// atomics: blocks leave what they have found, and one joins it.
+// cast_scaled: converts to the 8-bit float types and back, and finds the largest input magnitude.
+// No atomics: each block stores its result, and one block joins the results.
 #include "backends/simt/float8.h"
 
 namespace keel::simt {
 namespace {
 
-// Of magnitudes, by their bits: NaN wins.
+// The maximum of magnitudes, compared by their bits: NaN wins.
 struct LargestBits {
   KEEL_SIMT_FUNCTION static float of(float a, float b) { return bits_of(a) < bits_of(b) ? b : a; }
 };
@@ -74,7 +74,7 @@ KEEL_SIMT_CAST_SCALED(e4m3_f16, keel::simt::e4m3, keel::simt::f16)
 KEEL_SIMT_CAST_SCALED(e5m2_f16, keel::simt::e5m2, keel::simt::f16)
 #undef KEEL_SIMT_CAST_SCALED
 
-// One block.
+// Launched with one block.
 KEEL_SIMT_KERNEL(cast_scaled_join, keel::simt::CastScaledArguments) {
   using namespace keel::simt;
   const Global<const float> found(args.largest);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cross_entropy_shard and its gradient. A team takes a row, and reads it once.
+// cross_entropy_shard and its gradient. A team processes a row, and reads the row once.
 #include "backends/simt/simt.h"
 
 namespace keel::simt {
@@ -7,11 +7,11 @@ namespace {
 
 constexpr float kMinusInfinity = -INFINITY;
 
-// The largest so far, and the sum of e^(x - largest). Masked entries, minus infinity, add
-// nothing, and may be all that there is.
+// The maximum so far, and the sum of e^(x - maximum). Masked entries, minus infinity, add nothing;
+// a row may be entirely masked.
 class ShardSum {
  public:
-  // NaN is no new largest, and makes the sum NaN.
+  // NaN never becomes the maximum, and makes the sum NaN.
   KEEL_SIMT_FUNCTION void add(float x) {
     if (x > largest_) {
       sum_ = scaled(x) + 1;
@@ -20,7 +20,7 @@ class ShardSum {
       sum_ += expf(x - largest_);
     }
   }
-  // On all threads of a team: the sums of all of them.
+  // Combines the sums of all threads of the team; every thread gets the result.
   template <typename Team>
   KEEL_SIMT_FUNCTION void combine() {
     const float largest = Team::template reduce<Largest>(largest_);
@@ -31,7 +31,7 @@ class ShardSum {
   KEEL_SIMT_FUNCTION float sum() const { return sum_; }
 
  private:
-  // The sum with another largest.
+  // Returns the sum relative to another maximum.
   KEEL_SIMT_FUNCTION float scaled(float largest) const {
     return sum_ == 0 ? 0 : sum_ * expf(largest_ - largest);
   }

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The few words in which kernels are written, so that one source serves every chip of this kind:
-// single instruction, many threads. simt_target.h, found by the include path, gives them a
-// meaning: cuda/ here, and the emulated chip's, where threads are fibers of the host.
+// The primitives for kernels, so that one source serves every SIMT chip (single instruction,
+// multiple threads). simt_target.h, found by the include path, implements the primitives: in cuda/
+// here, and for the emulated chip, where threads are fibers of the host.
 //
 //   KEEL_SIMT_KERNEL(name, Arguments) { ... args ... }   a kernel keel_name
-//   KEEL_SIMT_FUNCTION                                   before a function of the device
-//   KEEL_SIMT_SHARED(Type, name, count);                 memory that a block shares, not zeroed
+//   KEEL_SIMT_FUNCTION                                   before a device function
+//   KEEL_SIMT_SHARED(Type, name, count);                 memory shared by a block, not zeroed
 //   thread_index(), block_index(), grid_size()           blocks have kThreads threads
-//   barrier()                                            all threads of the block come here
-//   shuffle_xor(value, mask), vote(bool)               all threads of the warp come here
+//   barrier()                                            all threads of the block must call
+//   shuffle_xor(value, mask), vote(bool)                 all threads of the warp must call
 //   to_float, to_bf16, to_f16, to_i32                    to nearest even; to_i32 truncates
 //   Global<T>(address)                                   device memory: [i], load<n>, store<n>
 //
-// load<n> and store<n> of 16 bytes want addresses that are multiples of 16.
+// load<n> and store<n> of 16 bytes require addresses that are multiples of 16.
 #ifndef KEEL_BACKENDS_SIMT_SIMT_H_
 #define KEEL_BACKENDS_SIMT_SIMT_H_
 
@@ -31,7 +31,7 @@ KEEL_SIMT_FUNCTION float to_float(int32_t value) {
   return static_cast<float>(value);
 }
 
-// |value| rounded to |T|.
+// Rounds |value| to |T|.
 template <typename T>
 struct Round;
 template <>
@@ -56,8 +56,8 @@ struct Width {
   static constexpr int value = n;
 };
 
-// body(Width<n>, i) for the elements i, i + 1, ... i + n - 1: all of [0, count), once, |lanes| at
-// a time where they may be accessed so, dealt out over the whole grid.
+// Calls body(Width<n>, i) for the elements i, i + 1, ... i + n - 1: covers [0, count) once, |lanes|
+// at a time if aligned, distributed over the whole grid.
 template <int lanes, typename Body>
 KEEL_SIMT_FUNCTION void for_each(uint64_t count, bool is_aligned, const Body& body) {
   const uint64_t step = uint64_t{grid_size().x} * kThreads;
@@ -67,8 +67,8 @@ KEEL_SIMT_FUNCTION void for_each(uint64_t count, bool is_aligned, const Body& bo
   for (uint64_t i = groups * lanes + first; i < count; i += step) body(Width<1>{}, i);
 }
 
-// A sum and what its roundings have lost, by the two-sum of Knuth: as good as in twice the
-// digits. Without it the sum of n positive numbers is off by some n/4 units in the last place.
+// A sum and its accumulated rounding error, by Knuth's two-sum: as accurate as twice the precision.
+// A plain sum of n positive numbers is off by about n/4 units in the last place.
 class Accumulator {
  public:
   KEEL_SIMT_FUNCTION void add(float value) {
@@ -77,7 +77,7 @@ class Accumulator {
     lost_ += (sum_ - (sum - part)) + (value - part);
     sum_ = sum;
   }
-  // Infinities and NaN leave NaN in what was lost.
+  // Infinities and NaN leave NaN in |lost_|.
   KEEL_SIMT_FUNCTION float value() const {
     return fabsf(sum_) <= 3.402823466e38F ? sum_ + lost_ : sum_;
   }
@@ -91,7 +91,7 @@ struct Sum {
   static constexpr float kNone = 0;
   KEEL_SIMT_FUNCTION static float of(float a, float b) { return a + b; }
 };
-// NaN loses against any number.
+// A number wins against NaN.
 struct Largest {
   static constexpr float kNone = -3.402823466e38F;
   KEEL_SIMT_FUNCTION static float of(float a, float b) { return fmaxf(a, b); }
@@ -106,10 +106,10 @@ KEEL_SIMT_FUNCTION float reduce_warp(float value) {
   return value;
 }
 
-// The threads that take a row together.
+// The threads that process a row together: a warp or a block.
 struct WarpTeam {
   static constexpr uint32_t kSize = kWarp;
-  static constexpr uint32_t kTeams = kWarps;  // of a block
+  static constexpr uint32_t kTeams = kWarps;  // per block
   KEEL_SIMT_FUNCTION static uint32_t index() { return thread_index().x / kWarp; }
   KEEL_SIMT_FUNCTION static uint32_t rank() { return thread_index().x % kWarp; }
   template <typename Operation>
@@ -126,7 +126,7 @@ struct BlockTeam {
   KEEL_SIMT_FUNCTION static float reduce(float value) {
     KEEL_SIMT_SHARED(float, partial, kWarps);
     value = reduce_warp<Operation>(value);
-    barrier();  // the partial results of the last call have been read
+    barrier();  // all threads have read the last call's partial results
     if (rank() % kWarp == 0) partial[rank() / kWarp] = value;
     barrier();
     float result = partial[0];
@@ -135,8 +135,8 @@ struct BlockTeam {
   }
 };
 
-// body(row) for all |rows|, dealt out over the teams of the grid; the same rows for all threads of
-// a team.
+// Calls body(row) for all |rows|, distributed over the teams of the grid; all threads of a team get
+// the same rows.
 template <typename Team, typename Body>
 KEEL_SIMT_FUNCTION void for_each_row(uint64_t rows, const Body& body) {
   const uint64_t step = uint64_t{grid_size().x} * Team::kTeams;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// softmax and its gradient. A team takes a row, which it reads from memory once and again from the
-// caches. 16-bit types are computed in float32 and rounded once.
+// softmax and its gradient. A team processes a row, which is read from memory once and then from
+// the caches. 16-bit types are computed in float32 and rounded once.
 #include "backends/simt/rows.h"
 
 namespace keel::simt {
 namespace {
 
-// The exponents of one row: scale * x, minus infinity where it is hidden.
+// The exponents of one row: scale * x, minus infinity for hidden elements.
 template <typename T>
 class Exponents {
  public:
@@ -19,7 +19,7 @@ class Exponents {
         scale_(args.scale),
         is_masked_(args.mask != 0) {
     if (args.causal == 0) return;
-    // Row i of m sees i + 1 + n - m columns, of n at most: i < m.
+    // Row i of m sees i + 1 + n - m columns, at most n since i < m.
     const uint64_t seen = row % args.height + 1 + args.columns;
     visible_ = seen > args.height ? seen - args.height : 0;
   }
@@ -54,7 +54,7 @@ KEEL_SIMT_FUNCTION void softmax(const SoftmaxArguments& args) {
   for_each_row<Team>(args.rows, [&](uint64_t row) {
     const uint64_t begin = row * args.columns;
     const Exponents<T> exponents(args, row);
-    // What lies behind the last visible column is not read, up to one access.
+    // Reads at most one access past the last visible column.
     float own_top = Largest::kNone;
     for_each_column<Team, kLanes<T>>(exponents.visible(), is_aligned, [&](auto width, uint64_t c) {
       constexpr int n = decltype(width)::value;
@@ -68,7 +68,7 @@ KEEL_SIMT_FUNCTION void softmax(const SoftmaxArguments& args) {
       const Lanes<float, n> value = exponents.template load<n>(c);
       for (int lane = 0; lane < n; ++lane) own_sum += expf(value.at[lane] - top);
     });
-    // Below |top| where a row sees nothing: its sum is 0.
+    // In a row without visible elements |top| is finite, so the sum is 0.
     const float sum = Team::template reduce<Sum>(own_sum);
     const float factor = sum == 0 ? 0 : 1 / sum;
     for_each_column<Team, kLanes<T>>(args.columns, is_aligned, [&](auto width, uint64_t c) {
@@ -76,7 +76,7 @@ KEEL_SIMT_FUNCTION void softmax(const SoftmaxArguments& args) {
       const Lanes<float, n> value = exponents.template load<n>(c);
       Lanes<T, n> result;
       for (int lane = 0; lane < n; ++lane) {
-        // Not 0 * factor: that is NaN where another element is.
+        // Not 0 * factor, which is NaN if another element of the row is.
         const bool is_hidden = value.at[lane] == -INFINITY;
         result.at[lane] = Round<T>::of(is_hidden ? 0 : expf(value.at[lane] - top) * factor);
       }

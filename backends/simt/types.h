@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The types that kernels and every target of them share.
+// The types shared by kernels and all targets.
 #ifndef KEEL_BACKENDS_SIMT_TYPES_H_
 #define KEEL_BACKENDS_SIMT_TYPES_H_
 
@@ -13,19 +13,19 @@ struct Index {
   uint32_t x, y, z;
 };
 
-// 16-bit floats as they are stored.
+// Storage types of 16-bit floats.
 struct bf16 {
   uint16_t bits;
 };
 struct f16 {
   uint16_t bits;
 };
-// 16 bytes that nobody looks into.
+// 16 opaque bytes.
 struct alignas(16) Unit16 {
   uint32_t words[4];
 };
 
-// |n| elements that are loaded and stored at once, in accesses of up to 16 bytes.
+// |n| elements loaded and stored together, in accesses of up to 16 bytes.
 template <typename T, int n>
 struct alignas(sizeof(T) * n < 16 ? sizeof(T) * n : 16) Lanes {
   T at[n];

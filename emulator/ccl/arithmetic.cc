@@ -10,7 +10,7 @@
 namespace keel::emulator::ccl {
 namespace {
 
-// How a type is stored, what it is computed in, and the way between the two.
+// A format: its storage type, its computation type, and the conversions between the two.
 template <typename Number>
 struct Plain {
   using Stored = Number;
@@ -32,7 +32,7 @@ Number scaled(Number value, double factor) {
     using Bits = std::make_unsigned_t<Number>;
     const auto whole = factor < 0 ? static_cast<Bits>(static_cast<int64_t>(factor))
                                   : static_cast<Bits>(static_cast<uint64_t>(factor));
-    // In 64 bits: products of two 16-bit numbers are signed otherwise.
+    // In 64 bits: products of two 16-bit unsigned numbers would promote to signed int.
     return static_cast<Number>(static_cast<Bits>(uint64_t{static_cast<Bits>(value)} * whole));
   }
 }

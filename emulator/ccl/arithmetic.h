@@ -10,10 +10,9 @@
 
 namespace keel::emulator::ccl {
 
-// Element by element over |sources|, in their order. Floats of 16 and 8 bits are summed in
-// float32 and rounded once; integers wrap, and their average truncates; NaN wins min and max.
-// |factors|: one a source, of kScaledSum. |result| has room for |count| elements and is none of
-// the sources.
+// Reduces element by element over |sources|, in order. Sums floats of 16 and 8 bits in float32 and
+// rounds once; integers wrap, and their average truncates; NaN wins min and max. |factors|: one per
+// source, for kScaledSum. |result| holds |count| elements and overlaps no source.
 void reduce(Type type, Reduction reduction, std::span<const std::byte* const> sources,
             std::span<const double> factors, uint64_t count, std::byte* result);
 

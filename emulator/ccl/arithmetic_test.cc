@@ -35,7 +35,7 @@ TEST(CclArithmetic, IntegersWrap) {
 }
 
 TEST(CclArithmetic, SmallFloatsAreRoundedOnce) {
-  // 2048 + 1 + 1: each sum alone would be rounded down again.
+  // 2048 + 1 + 1: float16 would round each partial sum down.
   EXPECT_EQ(to_float(reduced<float16_t>(Type::kFloat16, Reduction::kSum,
                                         {to_float16(2048), to_float16(1), to_float16(1)})),
             2050.0F);

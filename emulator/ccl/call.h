@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the emulated chip's own library of collectives is asked for. It has words of its own, as
-// every vendor's has: a face translates.
+// The call interface of the emulated chip's own collectives library. Like every vendor's library,
+// it has its own enums; a shim translates.
 #ifndef KEEL_EMULATOR_CCL_CALL_H_
 #define KEEL_EMULATOR_CCL_CALL_H_
 
@@ -36,8 +36,8 @@ inline constexpr std::array<std::string_view, kTypes> kTypeNames = {
 inline constexpr std::array<uint8_t, kTypes> kTypeBytes = {1, 2, 4, 8, 1, 2, 4,
                                                            8, 2, 2, 4, 8, 1, 1};
 
-// A bit a type. The chip computes in these unless it is told otherwise: like the libraries that
-// there are, it leaves some out.
+// One bit per type. kUsualTypes are the types that the chip computes in by default: like existing
+// libraries, the chip omits some types.
 using TypeSet = uint32_t;
 constexpr TypeSet bit(Type type) {
   return 1u << static_cast<uint32_t>(type);
@@ -60,7 +60,7 @@ enum class Collective : uint8_t {
   kReceive,
   kSplit,  // moves no data: see Communicator::split
 };
-// Of two ranks, and not of all.
+// Returns whether the operation is point-to-point.
 constexpr bool is_message(Collective collective) {
   return collective == Collective::kSend || collective == Collective::kReceive;
 }
@@ -69,22 +69,23 @@ constexpr bool reduces(Collective collective) {
          collective == Collective::kReduceScatter;
 }
 
-// One rank's call. |count| elements, of each piece where there is one a rank.
+// One rank's call. |count| is in elements: per piece where the buffer holds one piece per rank.
 struct Call {
   Collective collective = Collective::kAllReduce;
   Type type = Type::kFloat32;
   Reduction reduction = Reduction::kSum;
-  uint32_t root = 0;  // of a message, the other rank
+  uint32_t root = 0;  // of a message: the peer rank
   Address send = 0;
   Address receive = 0;
   uint64_t count = 0;
-  double factor = 1;  // of kScaledSum: the rank's own
-  // Of kSplit, each rank's own: which part it goes to, none where negative, and where in it.
+  double factor = 1;  // of kScaledSum: this rank's factor
+  // For kSplit, per rank: the part that the rank joins (none if negative), and its sort key there.
   int32_t color = -1;
   int32_t key = 0;
 
   uint32_t element() const { return kTypeBytes[static_cast<size_t>(type)]; }
-  // Whether the two are calls of one operation; of a message, the two ends of it.
+  // Returns whether the two calls belong to one operation; of a message, whether its two ends
+  // match.
   bool matches(const Call& other) const {
     if (is_message(collective)) return type == other.type && count == other.count;
     return collective == other.collective && type == other.type && count == other.count &&
@@ -92,19 +93,20 @@ struct Call {
   }
 };
 
-// What a rank hears of a split, as it lies in memory. |world| 0: it is in no part.
+// A rank's result of a split, in its memory layout. |world| 0: the rank is in no part.
 struct SplitPlace {
-  std::array<std::byte, 128> id = {};  // UniqueId, to meet by
+  std::array<std::byte, 128> id = {};  // UniqueId, for the rendezvous
   uint32_t rank = 0;
   uint32_t world = 0;
 };
 
-// Whether a call has a root, a type and a count with which the sizes below can be worked out.
+// Returns whether the call's root, type and count are valid, so that the sizes below do not
+// overflow.
 constexpr bool is_possible(const Call& call, uint32_t world) {
   return call.root < world && static_cast<uint32_t>(call.type) < kTypes &&
          call.count <= UINT64_MAX / 16 / world;
 }
-// Bytes of the call's send buffer that others may read, and of its result: rank |rank|'s.
+// Bytes of rank |rank|'s send buffer that other ranks may read, and of its result.
 inline uint64_t sent_bytes(const Call& call, uint32_t rank, uint32_t world) {
   const uint64_t piece = call.count * call.element();
   switch (call.collective) {

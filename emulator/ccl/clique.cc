@@ -11,7 +11,7 @@
 namespace keel::emulator::ccl {
 namespace {
 
-// Ids that were made here and that not all ranks have come to yet.
+// The cliques whose ids were made here and that not all ranks have joined yet.
 struct Registry {
   std::mutex mutex;
   std::map<UniqueId, std::shared_ptr<Clique>> cliques;
@@ -23,7 +23,7 @@ Registry& registry() {
   return created;
 }
 
-// Another for each process, so that an id of another one is known as such.
+// A random token per process, which identifies ids of other processes.
 const std::array<uint32_t, 4>& process_token() {
   static const std::array<uint32_t, 4> token = [] {
     std::random_device random;
@@ -124,7 +124,7 @@ std::vector<Guest> Clique::guests_locked() const {
   return guests;
 }
 
-// With no lock held.
+// Called with no lock held.
 static void tell(const std::vector<Guest>& guests, const Status& status) {
   for (const Guest& guest : guests) guest.met(status);
 }
@@ -221,11 +221,11 @@ Membership Clique::next(uint32_t rank, const Call& call) {
   Operation::Part& part = self.part();
   part.call = call;
   Member& member = members_[rank];
-  // What is over goes with the next one: there are never many.
+  // Drops finished operations here, so the list stays short.
   std::erase_if(member.under_way,
                 [](const Membership& each) { return each.part().read->is_done(); });
   if (member.aborted) {
-    // Nobody would end it.
+    // No later abort would complete it.
     for (const auto& each : {part.met, part.read, part.hung}) {
       (void)each->complete({}, Clock::now());
     }
@@ -235,7 +235,7 @@ Membership Clique::next(uint32_t rank, const Call& call) {
   return self;
 }
 
-// Whoever waits is told with no lock held.
+// Called with no lock held, because completions run callbacks.
 static void complete_all(const std::vector<std::shared_ptr<Completion>>& completions) {
   const Time now = Clock::now();
   for (const auto& completion : completions) completion->complete_and_notify({}, now);

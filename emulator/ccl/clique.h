@@ -21,80 +21,81 @@
 
 namespace keel::emulator::ccl {
 
-// What ranks meet by, in the process that made it.
+// The rendezvous id of a communicator's ranks, made by one process.
 using UniqueId = std::array<std::byte, 128>;
 
-// The name at which the process that made |id|, or this one, lets ranks of others in: open_hub().
+// Return the address at which the process that made |id|, or this process, admits remote ranks: see
+// open_hub().
 std::string door_of(const UniqueId& id);
 std::string own_door();
 
-// Who hears for a rank of another process. Called with no lock held.
+// The callbacks of a remote rank; called with no lock held.
 struct Guest {
-  std::function<void(const Status&)> met;     // once: all have come, or nobody can any more
+  std::function<void(const Status&)> met;  // once: all ranks joined, or no rank can join any more
   std::function<void(const Status&)> failed;  // at most once: a rank's error
 };
 
-// The ranks that have met by one id, and the operations they are at: the n-th of each rank
-// belongs together, and so does the n-th message that a rank sends to another with the n-th that
-// that one receives from it. Thread-safe.
+// The ranks that joined by one id, and their operations in progress. The n-th collective calls of
+// all ranks form one operation; so do the n-th message that a rank sends to a peer and the n-th
+// message that the peer receives from that rank. Thread-safe.
 class Clique {
  public:
   static UniqueId make_id();
-  // Rank |rank| of |world| on |device| has come, and waits for the others. kInvalidArgument for
-  // an id of another process or one that was used, a rank or a device that is there already,
-  // or another world; kTimedOut, naming who is missing, at |deadline|, after which nobody can
-  // meet by the id any more (kUnavailable).
+  // Joins as rank |rank| of |world| on |device|, and waits for the other ranks. Returns
+  // kInvalidArgument for an id of another process or a used id, a rank or a device that has already
+  // joined, or another world size; kTimedOut, naming the missing ranks, at |deadline|. After a
+  // timeout no rank can join by the id any more (kUnavailable).
   static Status meet(const UniqueId& id, std::shared_ptr<Device> device, uint32_t rank,
                      uint32_t world, Time deadline, std::shared_ptr<Clique>* out_clique);
-  // The same for a rank of another process, without waiting.
+  // Joins on behalf of a rank of another process, without waiting.
   static Status admit(const UniqueId& id, uint32_t rank, uint32_t world, Guest guest,
                       std::shared_ptr<Clique>* out_clique);
   static bool is_ours(const UniqueId& id);
 
-  // Whoever waits in meet() by |id| comes back with kUnavailable, and nobody can meet by it any
-  // more; nothing where all have met.
+  // Makes every meet() waiting by |id| return kUnavailable and refuses later ranks; does nothing if
+  // all ranks have joined.
   static void give_up(const UniqueId& id);
 
   uint32_t world() const { return static_cast<uint32_t>(members_.size()); }
-  // NULL: the rank is another process's.
+  // NULL: a rank of another process.
   Device* device(uint32_t rank) const { return members_[rank].device.get(); }
 
-  // The rank's next operation, with its call noted.
+  // Returns the rank's next operation, with |call| recorded.
   Membership next(uint32_t rank, const Call& call);
-  // The rank's buffers are ready.
+  // Marks a rank's buffers as ready.
   void arrive(Operation& operation);
-  // It has read what it needs of the others'.
+  // Marks a rank as done reading the other ranks' buffers.
   void finish_reading(Operation& operation);
-  // Whether the calls fit together; all have arrived.
+  // Returns whether the calls match, after all ranks have arrived.
   Status check(const Operation& operation) const;
-  // Where |rank| goes by |operation|, a split whose calls fit together: to those of its color, in
-  // the order of their keys, then of their ranks. Those of one color hear the same id.
+  // Returns |rank|'s result of |operation|, a split with matching calls: the ranks of its color,
+  // ordered by key and then by rank, form a communicator. All ranks of one color get the same id.
   SplitPlace place_of(Operation& operation, uint32_t rank);
 
-  // The rank gives up: what it waits for ends, the others hear of it when they ask.
+  // Aborts the rank: ends its waits, and sets the error of the other ranks.
   void abort(uint32_t rank);
   bool is_aborted(uint32_t rank) const;
-  // An error of the rank, for whoever asks; the first one stays.
+  // Records an error of the rank; the first error is kept.
   void report(uint32_t rank, const Status& status);
   Status error(uint32_t rank) const;
 
  private:
   struct Member {
-    bool has_come = false;           // constant, as the next two, once all have come
-    std::shared_ptr<Device> device;  // NULL: another process's
+    bool has_come = false;           // constant with the next two once all have joined
+    std::shared_ptr<Device> device;  // NULL: another process's rank
     Guest guest;
     bool aborted = false;
     Status error;
     std::vector<Membership> under_way;
     uint64_t called = 0;
     std::map<uint32_t, uint64_t> sent;      // messages to each rank
-    std::map<uint32_t, uint64_t> received;  // from each
+    std::map<uint32_t, uint64_t> received;  // messages from each rank
   };
-  // Of a message, its ends and its number between these; of all ranks, the number alone.
+  // A message's sender, receiver and number between the two; a collective's number alone.
   using Key = std::array<uint64_t, 3>;
 
   static Status find(const UniqueId& id, std::shared_ptr<Clique>* out_clique);
-  // Takes the rank's place, once nothing is against it.
+  // Joins the rank after checking the arguments.
   Status enter_locked(uint32_t rank, uint32_t world, std::shared_ptr<Device> device);
   std::vector<Guest> guests_locked() const;
   std::string missing() const;
@@ -102,10 +103,10 @@ class Clique {
 
   mutable std::mutex mutex_;
   std::condition_variable came_;
-  std::vector<Member> members_;  // none before the first has come
+  std::vector<Member> members_;  // empty until the first rank joins
   uint32_t come_ = 0;
   bool given_up_ = false;
-  std::map<Key, std::shared_ptr<Operation>> open_;  // that not all their ranks know of
+  std::map<Key, std::shared_ptr<Operation>> open_;  // not yet called by all their ranks
 };
 
 }  // namespace keel::emulator::ccl

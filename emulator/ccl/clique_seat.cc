@@ -16,7 +16,7 @@ Status CliqueSeat::reach(const Operation::Part& part, uint32_t peer, uint64_t of
   Device* const device = clique_->device(peer);
   Status status;
   if (device != nullptr) {
-    // Not this device's loss, nor its bad address: its stream fails, and it goes on.
+    // A peer's loss or bad address fails this stream, but this device continues.
     const Status alive = device->alive();
     if (!alive.ok()) return {Code::kUnavailable, alive.text()};
     std::byte* data = nullptr;

@@ -11,8 +11,8 @@
 
 namespace keel::emulator::ccl {
 
-// A place in a clique of this process, whoever sits there: what ranks of other processes send was
-// noted in their parts.
+// A rank's endpoint in a clique of this process, also on behalf of a remote rank: the bytes that
+// remote ranks send are stored in their parts.
 class CliqueSeat : public Seat {
  public:
   CliqueSeat(std::shared_ptr<Clique> clique, uint32_t rank)
@@ -30,7 +30,7 @@ class CliqueSeat : public Seat {
   Status error() const override { return clique_->error(rank_); }
 
  private:
-  // |piece| bytes from |offset| of what the rank |peer| sends, as the host finds them.
+  // Returns the host address of |piece| bytes from |offset| of rank |peer|'s send buffer.
   Status reach(const Operation::Part& part, uint32_t peer, uint64_t offset, uint64_t piece,
                std::vector<Access>& accesses, const std::byte** out_data) const;
 

@@ -13,13 +13,13 @@
 namespace keel::emulator::ccl {
 namespace {
 
-// Where the rank's result goes.
+// Returns the memory that the rank's result is written to.
 Result result_of(const Call& call, uint32_t rank, uint32_t world) {
   const uint64_t bytes = result_bytes(call, rank, world);
   return {bytes == 0 ? 0 : call.receive, bytes};
 }
 
-// What a stream ends with whose rank has aborted.
+// Returns the stream's status after its rank has aborted.
 Status aborted(bool outlives) {
   return outlives ? Status() : Status(Code::kCancelled, "the communicator was aborted");
 }
@@ -86,7 +86,7 @@ Status Communicator::split(int32_t color, int32_t key, Time deadline,
     const std::lock_guard lock(mutex_);
     joining_ = place.id;
   }
-  // Whoever aborted before could not give up what it did not know of.
+  // An abort() before joining_ was set could not give up the id.
   if (seat_->is_aborted()) give_up(place.id);
   status = create(place.id, device_, place.rank, place.world, deadline, traits_, out_part);
   const std::lock_guard lock(mutex_);
@@ -132,25 +132,25 @@ Status Communicator::run(Stream& stream, std::span<const Call> calls) {
     }
     const std::span<const Injection> own(injections);
     Status status = enqueue(stream, calls.subspan(i, end - i), own.subspan(i, end - i));
-    if (!status.ok()) return status;  // the device is lost, and with it all of the stream
+    if (!status.ok()) return status;  // device lost, so all work of the stream fails
   }
   return {};
 }
 
-// A call on its way.
+// One call being enqueued.
 struct Communicator::Step {
   Membership self;
   Result result;
   Injection injection;
 
-  // Only an abort ends it.
+  // Whether only an abort ends the call.
   bool hangs() const {
     return injection.fail || (injection.stall && injection.stall_for.count() == 0);
   }
 };
 
 Status Communicator::enqueue_arrival(Stream& stream, const Step& step) {
-  Injection before = step.injection;  // all but what the result will be like
+  Injection before = step.injection;  // all faults except the corruption of the result
   before.corrupt = false;
   if (step.hangs()) {
     before.fail = false;
@@ -224,7 +224,7 @@ Status Communicator::enqueue(Stream& stream, std::span<const Call> calls,
   for (const Step& step : steps) {
     if (status.ok()) status = enqueue_reading(stream, step);
   }
-  // In place, what others have still to read must not be overwritten.
+  // With in-place buffers, writing a result must not overwrite data that other ranks still read.
   for (const Step& step : steps) {
     if (status.ok()) status = stream.wait(step.self.part().read);
   }

@@ -18,48 +18,48 @@
 
 namespace keel::emulator::ccl {
 
-// What a library is like.
+// Properties of the emulated library.
 struct Traits {
-  Traits(TypeSet has_types = kUsualTypes) : types(has_types) {}  // NOLINT: of such types alone
+  Traits(TypeSet has_types = kUsualTypes) : types(has_types) {}  // NOLINT: implicit from a TypeSet
 
-  TypeSet types;  // what it computes in
-  // What goes wrong in an operation, or ends by an abort, is no failure of the stream: the former
-  // hangs until the rank aborts, as in libraries that can tell of it no other way. Accesses to
-  // memory that is not there are, as in any kernel.
+  TypeSet types;  // supported types
+  // A failure or an abort of an operation is no failure of the stream: a failed operation hangs
+  // until the rank aborts, as in libraries without another way to report. Accesses to invalid
+  // memory still fail the stream, as in any kernel.
   bool streams_outlive_failures = false;
 };
 
-// One rank in the emulated chip's own library of collectives, as NCCL's are on Nvidia's: its
-// operations run on streams, in the order of the calls, and read what the other ranks' devices
-// hold, in this process or, where the process that made the id lets them in (see open_hub), in
-// several. A rank that hangs hangs all, until each aborts. Thread-safe but
-// for run(), which one thread at a time calls. Analogue: ncclComm_t.
+// One rank of the emulated chip's own collectives library, the counterpart of NCCL on Nvidia chips.
+// Operations run on streams, in call order, and read the memory of the other ranks' devices. The
+// ranks are in this process or, if the process that made the id admits remote ranks (see open_hub),
+// in several. A rank that hangs hangs all ranks, until each aborts. Thread-safe except run(), which
+// one thread at a time calls. Analogue: ncclComm_t.
 class Communicator {
  public:
-  // Blocks until all ranks have come: see Clique::meet and RemoteSeat::create.
+  // Blocks until all ranks have joined: see Clique::meet and RemoteSeat::create.
   static Status create(const UniqueId& id, std::shared_ptr<Device> device, uint32_t rank,
                        uint32_t world, Time deadline, const Traits& traits,
                        std::unique_ptr<Communicator>* out_communicator);
-  // See Clique::give_up; in this process.
+  // Gives up joining for ranks of this process: see Clique::give_up.
   static void give_up(const UniqueId& id);
-  // Aborts what has not ended.
+  // Aborts unfinished operations.
   ~Communicator() { abort(); }
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
   uint32_t world() const { return seat_->world(); }
-  // Enqueues |calls| on |stream|, a stream of the rank's device: all of them or none. Messages
-  // that follow each other go on together, whatever their order. kUnsupported for a type that the
-  // chip has not.
+  // Enqueues |calls| on |stream|, a stream of the rank's device: all of them or none. Consecutive
+  // messages progress together, in any order. Returns kUnsupported for a type that the chip does
+  // not support.
   Status run(Stream& stream, std::span<const Call> calls);
-  // Blocks until all ranks have called, and until those of the same |color| have come: in the order
-  // of their |key|s, then of their ranks here, they are a communicator of its own, with the same
-  // traits, which outlives this one. A negative color takes part in none: |*out_part| is empty.
-  // kTimedOut at |deadline|; ends by an abort, too. Analogue: ncclCommSplit.
+  // Blocks until all ranks have called, and until those of the same |color| have joined. Ranks of
+  // one color, ordered by |key| and then by their rank here, form a new communicator with the same
+  // traits, which outlives this one. A rank with a negative color gets an empty |*out_part|.
+  // Returns kTimedOut at |deadline|; an abort ends the call, too. Analogue: ncclCommSplit.
   Status split(int32_t color, int32_t key, Time deadline, std::unique_ptr<Communicator>* out_part);
-  // What runs fails on its stream, and no later call is taken. The other ranks are told.
+  // Fails running operations on their streams, refuses later calls, and notifies the other ranks.
   void abort();
-  // Success, or what went wrong while nobody asked: an operation of this rank that hangs, calls
+  // Returns success, or the first asynchronous error: an operation of this rank that hangs, calls
   // that do not match, a rank that has aborted.
   Status async_error() const { return seat_->error(); }
 
@@ -71,8 +71,8 @@ class Communicator {
   struct Step;
 
   Status check(const Call& call) const;
-  // Of all |calls| together: that they have come, that the others have, that they read, that
-  // these have read, and what came of it.
+  // Enqueues five phases over all |calls| together: this rank's arrival, the wait for all arrivals,
+  // reading, the wait until all ranks have read, the result.
   Status enqueue(Stream& stream, std::span<const Call> calls,
                  std::span<const Injection> injections);
   Status enqueue_arrival(Stream& stream, const Step& step);
@@ -84,7 +84,7 @@ class Communicator {
   const uint32_t rank_;
   const Traits traits_;
   std::mutex mutex_;
-  std::optional<UniqueId> joining_;  // the id by which a split meets
+  std::optional<UniqueId> joining_;  // id that a split in progress joins
 };
 
 }  // namespace keel::emulator::ccl

@@ -12,7 +12,7 @@ namespace {
 
 class CclTest : public EmulatorTest {
  protected:
-  // Ranks on a device each, the last with |faults|.
+  // Creates ranks, each on its own device, the last with |faults|.
   void meet(uint32_t world, const std::string& faults = "", TypeSet types = kUsualTypes) {
     const UniqueId id = Clique::make_id();
     ranks_.resize(world);
@@ -114,7 +114,7 @@ TEST_F(CclTest, InPlaceAndOneAfterTheOther) {
 
 TEST_F(CclTest, PartsOfTheRanksAreCommunicators) {
   meet(4);
-  // 3 and 1 together, in this order; 2 alone; 0 in none.
+  // Ranks 3 and 1 together, in this order; rank 2 alone; rank 0 in no part.
   const int32_t colors[] = {-1, 5, 0, 5};
   const int32_t keys[] = {0, 2, 0, 1};
   std::unique_ptr<Communicator> parts[4];
@@ -126,7 +126,7 @@ TEST_F(CclTest, PartsOfTheRanksAreCommunicators) {
   EXPECT_EQ(parts[2]->world(), 1u);
   ASSERT_NE(parts[1], nullptr);
   ASSERT_NE(parts[3], nullptr);
-  ranks_.clear();  // the parts outlive the whole
+  ranks_.clear();  // the parts outlive the original communicator
   Address data[4] = {};
   for (const uint32_t rank : {1u, 3u}) {
     EXPECT_EQ(parts[rank]->world(), 2u);
@@ -162,7 +162,8 @@ TEST_F(CclTest, ASplitAgainstAnotherCallFails) {
   EXPECT_EQ(part, nullptr);
 }
 
-// Each to each, itself too, in one group, in an order that would hold all up one by one.
+// Each rank sends to all ranks, itself included, in one group whose order would deadlock sequential
+// messages.
 TEST_F(CclTest, MessagesOfAGroupGoOnTogether) {
   meet(3);
   Address receive[3];
@@ -184,7 +185,7 @@ TEST_F(CclTest, MessagesOfAGroupGoOnTogether) {
   }
 }
 
-// Two ranks of three; the third one is at something else, and several follow each other.
+// Two ranks of three exchange several messages; the third rank does not take part.
 TEST_F(CclTest, AMessageIsOfTwoRanksAlone) {
   meet(3);
   const Address send = filled(0, {1, 2, 3, 4});
@@ -271,7 +272,7 @@ TEST_F(CclTest, BadMeetingsAreRefused) {
   std::unique_ptr<Communicator> other;
   expect_fails(Code::kInvalidArgument, "rank 2 of 2",
                Communicator::create(id, first, 2, 2, patience(), kAllTypes, &rank));
-  // Two come as rank 0: one is refused, and then the other is there.
+  // Two threads join as rank 0: one of them is refused.
   std::atomic<const Device*> waits{nullptr};
   std::unique_ptr<Communicator> zero[2];
   std::vector<std::thread> threads;
@@ -304,14 +305,14 @@ TEST_F(CclTest, BadMeetingsAreRefused) {
 TEST_F(CclTest, AnAbortEndsWhatHangs) {
   meet(3);
   const Address data[3] = {filled(0, {1}), filled(1, {2}), filled(2, {3})};
-  for (uint32_t rank = 0; rank < 2; ++rank) {  // the last never calls
+  for (uint32_t rank = 0; rank < 2; ++rank) {  // the last rank never calls
     expect_ok(run(rank, call(Collective::kAllReduce, data[rank], data[rank], 1)));
   }
   ranks_[0]->abort();
   expect_fails(Code::kCancelled, "aborted", streams_[0]->synchronize(patience()));
   expect_fails(Code::kUnavailable, "aborted",
                run(0, call(Collective::kAllReduce, data[0], data[0], 1)));
-  // The others hang on, and can know why.
+  // The other ranks keep hanging, and async_error() returns the reason.
   EXPECT_EQ(streams_[1]->query().code(), Code::kNotReady);
   expect_fails(Code::kUnavailable, "rank 0 has aborted", ranks_[1]->async_error());
   ranks_[1]->abort();

@@ -19,16 +19,16 @@
 namespace keel::emulator::ccl {
 namespace {
 
-// A rank of another process, for which this one sits down.
+// The connection of a remote rank; this process represents the rank in the clique.
 class Visit : public std::enable_shared_from_this<Visit> {
  public:
   explicit Visit(int socket) : link_(std::make_shared<Link>(socket)) {}
 
-  // Until the other end has gone.
+  // Serves the connection until the other end closes.
   void run() {
     try {
       serve();
-    } catch (const std::exception&) {  // no memory for what it says: it is shown out
+    } catch (const std::exception&) {  // no memory for a message: disconnect
     }
     leave();
   }
@@ -42,13 +42,13 @@ class Visit : public std::enable_shared_from_this<Visit> {
     while (link_->receive(&message)) take(std::move(message));
   }
 
-  // Whoever leaves before all have come will not come; after that it has aborted.
+  // A rank that leaves before all have joined gives up joining; a rank that leaves later aborts.
   void leave() {
     link_->close();
     if (seat_ == nullptr) return;
     Clique::give_up(id_);
     seat_->abort();
-    seat_ = nullptr;  // the clique knows this object
+    seat_ = nullptr;  // breaks the cycle: the clique refers to this object
   }
 
   bool enter(const Frame& hello) {
@@ -64,7 +64,7 @@ class Visit : public std::enable_shared_from_this<Visit> {
     if (!status.ok()) {
       link_->send(Frame{.kind = MessageKind::kWelcome}, status);
       Message rest;
-      while (link_->receive(&rest)) {  // it goes once it has heard
+      while (link_->receive(&rest)) {  // the peer closes after the refusal
       }
       return false;
     }
@@ -105,10 +105,10 @@ class Visit : public std::enable_shared_from_this<Visit> {
   UniqueId id_ = {};
   std::shared_ptr<CliqueSeat> seat_;
   std::atomic<bool> has_met_{false};
-  std::map<uint64_t, Membership> under_way_;  // called for, not arrived
+  std::map<uint64_t, Membership> under_way_;  // called, not arrived
 };
 
-// Threads of this process until it ends.
+// Accepts connections, each on its own detached thread, until the process ends.
 void admit_all(int listening) {
   while (true) {
     const int socket = Link::accept_from(listening);
@@ -117,7 +117,7 @@ void admit_all(int listening) {
       kit::start_thread<std::thread>("keel-emu-visit", [visit = std::make_shared<Visit>(socket)] {
         visit->run();
       }).detach();
-    } catch (const std::exception&) {  // no thread, or no memory: the visitor finds nobody
+    } catch (const std::exception&) {  // no thread, or no memory: the peer is disconnected
     }
   }
 }
@@ -133,7 +133,7 @@ Status open_hub() {
         admit_all(listening);
       }).detach();
     } catch (const std::bad_alloc&) {
-      close(listening);  // the next try listens anew
+      close(listening);  // the next try listens again
       throw;
     }
     return true;

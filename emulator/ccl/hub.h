@@ -6,9 +6,9 @@
 
 namespace keel::emulator::ccl {
 
-// Lets ranks of other processes of this user meet by the ids that this process makes, from the
-// first call on until it ends: their operations are worked out here. kUnavailable. Thread-safe.
-// Analogue: the root that ncclGetUniqueId starts.
+// Starts the bootstrap root, a thread that runs until the process ends: ranks in other processes of
+// the same user can then join by ids made here, and the root computes their operations. Returns
+// kUnavailable on failure. Thread-safe. Analogue: the root started by ncclGetUniqueId.
 Status open_hub();
 
 }  // namespace keel::emulator::ccl

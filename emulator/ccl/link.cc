@@ -17,14 +17,14 @@ namespace {
 
 static_assert(std::is_trivially_copyable_v<Frame>);
 
-// Goes before each message. Another build of the library has other sizes, or another number.
+// Precedes each message. Another build of the library has other sizes, or another magic number.
 struct Prefix {
   uint32_t magic = 0x636c6b65;
   uint32_t frame_bytes = sizeof(Frame);
   uint64_t payload_bytes = 0;
 };
 
-// More than any device here has.
+// More than any emulated device has.
 constexpr uint64_t kMostBytes = uint64_t{1} << 40;
 
 struct Address {
@@ -32,7 +32,7 @@ struct Address {
   socklen_t size = 0;
 };
 
-// Abstract: nothing is left behind by a process that is killed.
+// An abstract socket address: a killed process leaves no file behind.
 Address address_at(const std::string& door) {
   Address address;
   address.value.sun_family = AF_UNIX;
@@ -121,7 +121,7 @@ Link::Link(int socket) try
     : socket_(socket),
       writer_(kit::start_thread<std::thread>("keel-emu-link", [this] { write(); })) {
 } catch (const std::bad_alloc&) {
-  ::close(socket);  // rethrown at the end
+  ::close(socket);  // the exception is rethrown after the handler
 }
 
 Link::~Link() {

@@ -18,15 +18,15 @@
 namespace keel::emulator::ccl {
 
 enum class MessageKind : uint32_t {
-  kHello,    // a rank has come: |id|, |rank|, |world|
-  kWelcome,  // all have come, or why not: |code|, text
+  kHello,    // a rank has joined: |id|, |rank|, |world|
+  kWelcome,  // all have joined, or why not: |code|, text
   kCall,     // the rank's call |number|: |call|
-  kArrival,  // its buffers are ready: what they hold, or |code| and text
+  kArrival,  // its buffers are ready: their bytes, or |code| and text
   kResult,   // of call |number|: the bytes, or |code| and text
   kFailure,  // a rank's error: |code|, text
 };
 
-// What the two ends say, as it lies in memory: both are this library. Behind it goes |payload|.
+// The wire format, in memory layout: both ends run this library. |payload| follows the frame.
 struct Frame {
   MessageKind kind = MessageKind::kHello;
   Code code = Code::kOk;
@@ -40,19 +40,19 @@ struct Message {
   Frame frame;
   std::vector<std::byte> payload;
 
-  // |frame.code| with the text that came.
+  // Returns |frame.code| with the text in |payload|.
   Status status() const;
 };
 
-// Between a rank of another process and the clique that it is of: a stream socket with a thread
-// that writes, so that nobody who says something waits for the other process. Thread-safe, but
-// for receive(), which one thread at a time calls.
+// The connection between a rank of another process and its clique: a stream socket with a writer
+// thread, so send() never waits for the other process. Thread-safe except receive(), which one
+// thread at a time calls.
 class Link {
  public:
-  // A socket, or -1. Processes of another user are refused.
+  // Return a socket, or -1. Processes of another user are refused. |door|: the socket's address.
   static int connect_to(const std::string& door);
   static int listen_at(const std::string& door);
-  // A socket of the listening one; -1.
+  // Accepts a connection of |listening|. Returns a socket, or -1.
   static int accept_from(int listening);
 
   // Owns |socket|.
@@ -62,11 +62,11 @@ class Link {
   Link& operator=(const Link&) = delete;
 
   void send(const Frame& frame, std::vector<std::byte> payload = {});
-  // What came to |status|, in |frame|.
+  // Sends |frame| with |status| as its code and text.
   void send(Frame frame, const Status& status);
-  // Blocks; false once there is nothing more to come.
+  // Blocks for the next message; false once the connection is closed.
   bool receive(Message* out_message);
-  // Both ends find nothing more.
+  // Closes the connection for both ends.
   void close();
 
  private:

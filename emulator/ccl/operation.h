@@ -15,20 +15,20 @@
 
 namespace keel::emulator::ccl {
 
-// One operation, as far as its ranks have come: a part a rank of a collective; a message has two,
-// first its sender's. Guarded by the clique's mutex, but for what |met| and |read| order.
+// The progress of one operation. A collective has one part per rank; a message has two, first its
+// sender's. Guarded by the clique's mutex, except data that |met| and |read| order.
 struct Operation {
   // One rank's part.
   struct Part {
     Call call;
-    std::shared_ptr<Completion> met = std::make_shared<Completion>();   // all have arrived
-    std::shared_ptr<Completion> read = std::make_shared<Completion>();  // all have read
-    // For a rank that hangs: only an abort ends it.
+    std::shared_ptr<Completion> met = std::make_shared<Completion>();   // all ranks have arrived
+    std::shared_ptr<Completion> read = std::make_shared<Completion>();  // all ranks have read
+    // Awaited by a rank that hangs: only an abort completes it.
     std::shared_ptr<Completion> hung = std::make_shared<Completion>();
-    std::vector<std::byte> result;  // the rank's own, between reading and writing
+    std::vector<std::byte> result;  // this rank's, between reading and writing
 
-    // Of a rank of another process: what it sends, or why it does not; of one that is such a rank
-    // here, what its result came to.
+    // In the clique, for a remote rank: the bytes that the rank sent, or why they are missing. At a
+    // remote endpoint, |trouble| is the status of the rank's result.
     std::vector<std::byte> sent;
     Status trouble;
   };
@@ -37,7 +37,7 @@ struct Operation {
   std::vector<Part> parts;
   uint32_t arrived = 0;
   uint32_t have_read = 0;
-  uint32_t taken = 0;                                      // ranks that know of it
+  uint32_t taken = 0;                                      // ranks that have called
   std::map<int32_t, std::array<std::byte, 128>> part_ids;  // of a split: by color
 };
 
@@ -45,7 +45,7 @@ struct Operation {
 struct Membership {
   std::shared_ptr<Operation> operation;
   uint32_t index = 0;
-  uint64_t number = 0;  // by which a rank of another process knows it
+  uint64_t number = 0;  // identifies the operation to a remote rank
 
   Operation::Part& part() const { return operation->parts[index]; }
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks in several processes: rank 0 is this one, in which they meet; the others are workers.
+// Ranks in several processes: rank 0 and the bootstrap root in this process, the other ranks in
+// workers.
 #include <sys/socket.h>
 
 #include <cstring>
@@ -20,7 +21,7 @@ using Words = std::vector<uint32_t>;
 
 constexpr uint32_t kWorld = 3;
 constexpr uint32_t kUntouched = 7;
-constexpr uint64_t kLarge = 1 << 20;  // words: more than a socket holds
+constexpr uint64_t kLarge = 1 << 20;  // words: more than a socket buffers
 
 std::string hex(const UniqueId& id) {
   std::string text;
@@ -56,7 +57,7 @@ const Step kSteps[] = {
     {Collective::kAllToAll, 3, 1, {{0, 10, 20}, {1, 11, 21}, {2, 12, 22}}},
 };
 
-// A rank on a device of its own.
+// A rank with its own device.
 class Rank {
  public:
   Rank(const UniqueId& id, uint32_t rank, Time deadline = patience()) : rank_(rank) {
@@ -104,13 +105,13 @@ class Rank {
           << static_cast<int>(step.collective) << ", rank " << rank_;
     }
   }
-  // In place, and one after the other.
+  // In-place all-reduces, back to back.
   void run_large() {
     const Address data = filled(Words(kLarge, rank_ + 1));
     for (int i = 0; i < 3; ++i) expect_ok(run(call(Collective::kAllReduce, data, data, kLarge, 0)));
     EXPECT_EQ(read(data, kLarge), Words(kLarge, 6 * 3 * 3));
   }
-  // Each to each, in one group.
+  // Sends from each rank to each rank, in one group.
   void run_messages() {
     const Address send = filled({rank_ * 10, rank_ * 10 + 1, rank_ * 10 + 2});
     const Address receive = filled({kUntouched, kUntouched, kUntouched});
@@ -122,7 +123,7 @@ class Rank {
     expect_ok(communicator_->run(*stream_, calls));
     EXPECT_EQ(read(receive, 3), (Words{rank_, 10 + rank_, 20 + rank_}));
   }
-  // What the rank is told once something has gone wrong.
+  // Returns the asynchronous error of the rank after a failure.
   Status error() {
     const Time until = patience();
     while (communicator_->async_error().ok() && Clock::now() < until) std::this_thread::yield();
@@ -139,7 +140,7 @@ class Rank {
 
 // ---- workers -----------------------------------------------------------------------
 
-// Says how it met, does what it is told, and fails with what did not hold.
+// Reports how joining ended, executes the commands it reads, and exits with failed expectations.
 int rank_worker(const std::vector<std::string>& arguments) {
   Rank rank(id_of(arguments.at(0)), static_cast<uint32_t>(std::stoi(arguments.at(1))));
   say(rank.met().ok() ? "met" : rank.met().text());
@@ -169,7 +170,7 @@ ChildProcess worker(const UniqueId& id, uint32_t rank) {
 class CclProcessesTest : public EmulatorTest {
  protected:
   void SetUp() override { expect_ok(open_hub()); }
-  // This process and two more.
+  // Joins this process and two workers.
   void meet() {
     id_ = Clique::make_id();
     for (uint32_t rank = 1; rank < kWorld; ++rank) workers_.push_back(worker(id_, rank));
@@ -213,7 +214,7 @@ TEST_F(CclProcessesTest, AKilledRankIsToldOf) {
   expect_fails(Code::kUnavailable, "rank 1 has aborted", self_->error());
   workers_[1].write_line("error");
   EXPECT_EQ(workers_[1].read_line(), "rank 1 has aborted");
-  // They hang on until they give up.
+  // The remaining ranks hang until they abort.
   EXPECT_EQ(self_->stream().query().code(), Code::kNotReady);
   self_->communicator().abort();
   expect_fails(Code::kCancelled, "aborted", self_->stream().synchronize(patience()));
@@ -242,7 +243,7 @@ TEST_F(CclProcessesTest, WhoeverGivesUpWaitingEndsIt) {
   const std::string said = other.read_line();
   EXPECT_TRUE(said == "a rank has given up waiting" || said == "the unique id was used already")
       << said;
-  // One that is killed before all have come.
+  // A rank that is killed before all have joined.
   const UniqueId next = Clique::make_id();
   ChildProcess killed = worker(next, 1);
   std::thread killer([&] {
@@ -252,8 +253,8 @@ TEST_F(CclProcessesTest, WhoeverGivesUpWaitingEndsIt) {
   ChildProcess third = worker(next, 2);
   killer.join();
   (void)killed.wait();
-  // Whether it had come by then or not, and whether that it has gone is known yet or not: nobody
-  // waits for ever, and both come to the same.
+  // The killed rank may have joined or not, and its end may be known or not: no rank waits forever,
+  // and both ranks see the same result.
   Rank again(next, 0, Clock::now() + std::chrono::seconds(1));
   EXPECT_EQ(third.read_line() == "met", again.met().ok());
 }

@@ -15,11 +15,11 @@
 namespace keel::emulator::ccl {
 namespace {
 
-// Those that wait for the others, by what they meet by.
+// The ranks waiting to join, by id.
 struct Waiting {
   std::mutex mutex;
   std::multimap<UniqueId, RemoteSeat*> seats;
-  std::set<UniqueId> given_up;  // whoever comes for them after that need not wait
+  std::set<UniqueId> given_up;  // later joins by these ids fail at once
 };
 
 Waiting& waiting() {
@@ -96,7 +96,7 @@ void RemoteSeat::listen() {
   try {
     Message message;
     while (link_.receive(&message)) take(std::move(message));
-  } catch (const std::exception&) {  // no memory for what came
+  } catch (const std::exception&) {  // no memory for a message
     link_.close();
   }
   const std::lock_guard lock(mutex_);
@@ -143,7 +143,7 @@ Membership RemoteSeat::next(const Call& call) {
   self.part().call = call;
   std::unique_lock lock(mutex_);
   if (is_aborted_) {
-    // Nobody would end it.
+    // No later abort would complete it.
     lock.unlock();
     complete(self);
     self.part().hung->complete_and_notify({}, Clock::now());
@@ -175,7 +175,7 @@ Status RemoteSeat::compute(const Membership& self) {
   return self.part().trouble;
 }
 
-// The other process notices that this end is gone.
+// The closed connection notifies the other process.
 void RemoteSeat::abort() {
   std::map<uint64_t, Membership> ended;
   {

@@ -16,15 +16,15 @@
 
 namespace keel::emulator::ccl {
 
-// A place in a clique of another process: what the rank sends goes there, and its result comes
-// from there.
+// A rank's endpoint in a clique of another process: sends the rank's data there and receives its
+// result.
 class RemoteSeat : public Seat {
  public:
-  // Blocks until all have come. kInvalidArgument where no process lets anybody in by |id|, else
-  // as Clique::meet.
+  // Blocks until all ranks have joined. Returns kInvalidArgument if no process admits ranks by
+  // |id|, else the status of Clique::meet.
   static Status create(const UniqueId& id, std::shared_ptr<Device> device, uint32_t rank,
                        uint32_t world, Time deadline, std::shared_ptr<Seat>* out_seat);
-  // Whoever of this process waits in create() by |id| comes back with kUnavailable.
+  // Makes every create() by |id| in this process, waiting or later, return kUnavailable.
   static void give_up(const UniqueId& id);
   ~RemoteSeat() override;
 
@@ -43,7 +43,7 @@ class RemoteSeat : public Seat {
   RemoteSeat(int socket, std::shared_ptr<Device> device, uint32_t rank, uint32_t world)
       : device_(std::move(device)), rank_(rank), world_(world), link_(socket) {}
   Status await_welcome(Time deadline);
-  // What the other process says, on a thread of its own.
+  // Receives the other process's messages, on its own thread.
   void listen();
   void take(Message message);
 
@@ -53,7 +53,7 @@ class RemoteSeat : public Seat {
   Link link_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  bool is_welcome_ = false;  // or refused
+  bool is_welcome_ = false;  // welcomed or refused
   Status welcome_;
   bool is_aborted_ = false;
   Status error_;

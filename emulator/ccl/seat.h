@@ -10,27 +10,27 @@
 
 namespace keel::emulator::ccl {
 
-// A rank's place among those that have met, whichever process they meet in. Thread-safe; next()
-// is called in the order of the rank's calls.
+// A rank's endpoint in a clique of this or another process. Thread-safe; next() is called in the
+// order of the rank's calls.
 class Seat {
  public:
   virtual ~Seat() = default;
 
   virtual uint32_t world() const = 0;
-  // The rank's next operation, with its call noted.
+  // Returns the rank's next operation, with |call| recorded.
   virtual Membership next(const Call& call) = 0;
-  // The rank's buffers are ready.
+  // Marks the rank's buffers as ready.
   virtual void arrive(const Membership& self) = 0;
-  // All have: the rank's result, from all ranks' buffers, which nobody writes meanwhile, if the
-  // calls fit together.
+  // Computes the rank's result after all ranks have arrived, from all ranks' buffers, which no rank
+  // writes meanwhile. Fails if the calls do not match.
   virtual Status compute(const Membership& self) = 0;
-  // It has read what it needs of the others'.
+  // Marks the rank as done reading the other ranks' buffers.
   virtual void finish_reading(const Membership& self) = 0;
 
-  // The rank gives up: what it waits for ends, the others hear of it when they ask.
+  // Aborts the rank: ends its waits, and sets the error of the other ranks.
   virtual void abort() = 0;
   virtual bool is_aborted() const = 0;
-  // An error of the rank, for whoever asks; the first one stays.
+  // Records an error of the rank; the first error is kept.
   virtual void report(const Status& status) = 0;
   virtual Status error() const = 0;
 };

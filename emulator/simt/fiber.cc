@@ -33,19 +33,20 @@
 namespace keel::emulator::simt {
 namespace {
 
-// Touched as far as it is used; frames of kernels are some hundred bytes, of the address
-// sanitizer's some thousand.
+// Only used pages are backed. Frames of kernels take some hundred bytes, with the address sanitizer
+// some thousand.
 constexpr size_t kStackBytes = 256 << 10;
 
-// Stacks that nobody uses, for the next launch: a system call each is what a launch of a thousand
-// threads would mostly consist of. For ever. Thread-safe.
+// A pool of unused stacks for later launches: otherwise system calls, one per stack, would dominate
+// a launch of a thousand threads. Never destroyed. Thread-safe.
 class StackPool {
  public:
   static StackPool& get() {
     static StackPool& pool = *new StackPool;
     return pool;
   }
-  // Its lowest address; NULL where there is no memory. A page below it faults.
+  // Returns the lowest address of a stack; NULL if memory runs out. A guard page below the stack
+  // faults.
   std::byte* take() {
     {
       const std::lock_guard lock(mutex_);
@@ -64,7 +65,7 @@ class StackPool {
   }
   void give_back(std::byte* stack) {
 #ifdef KEEL_ADDRESS_SANITIZER
-    // Frames that were forgotten have left their red zones.
+    // Abandoned frames have left red zones.
     __asan_unpoison_memory_region(stack, kStackBytes);
 #endif
     const std::lock_guard lock(mutex_);
@@ -78,8 +79,8 @@ class StackPool {
 
 }  // namespace
 
-// Leaves the registers that a call keeps on the stack and |*out_from|, and takes those of |to|.
-// ucontext does the same with two system calls for the signal mask, ten times as long.
+// Pushes the callee-saved registers, stores the stack pointer in |*out_from|, and resumes the stack
+// |to|. ucontext needs two system calls for the signal mask as well, ten times as long.
 #if defined(__x86_64__)
 extern "C" void keel_simt_switch(void** out_from, void* to);
 asm(R"(
@@ -112,7 +113,7 @@ struct Context {
   void* stack = nullptr;
 
   void prepare(std::byte* lowest, size_t size, void (*entry)()) {
-    // From the top: what the entry would return to, the entry, six registers.
+    // From the top: the entry's return address, the entry, six registers.
     auto* top = reinterpret_cast<uintptr_t*>(lowest + size);
     *--top = 0;
     *--top = reinterpret_cast<uintptr_t>(entry);
@@ -152,7 +153,7 @@ struct Fiber::Machinery {
   void* resumer_fiber = nullptr;
 #endif
 
-  // Of the one that begins on this thread.
+  // The fiber that is starting on this thread.
   static thread_local Machinery* starting;
 
   static void enter() {

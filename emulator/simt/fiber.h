@@ -7,21 +7,21 @@
 
 namespace keel::emulator::simt {
 
-// A stack of its own on which |body| runs, step by step, on the thread that resumes it. What is on
-// the stack of one that is destroyed before its body ends is forgotten, not destroyed.
+// A stack on which |body| runs in steps, on the thread that calls resume(). If a fiber is destroyed
+// before its body ends, objects on its stack are abandoned without destructors.
 class Fiber {
  public:
   using Body = void (*)(void* user);
 
-  // NULL where there is no memory. |body| never returns.
+  // Returns NULL if memory for the stack runs out. |body| must never return.
   static std::unique_ptr<Fiber> create(Body body, void* user);
   ~Fiber();
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  // Runs the body until it suspends itself. Always from the same thread.
+  // Runs the body until it calls suspend(). Always called by the same thread.
   void resume();
-  // From inside the body: back to who resumed it.
+  // Called by the body: returns to the caller of resume().
   void suspend();
 
  private:

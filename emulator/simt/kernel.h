@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kernel that was compiled for the host, and what it takes to launch one.
+// A kernel compiled for the host, and the data types of its launch.
 #ifndef KEEL_EMULATOR_SIMT_KERNEL_H_
 #define KEEL_EMULATOR_SIMT_KERNEL_H_
 
@@ -10,35 +10,35 @@
 namespace keel::emulator::simt {
 
 struct Kernel {
-  const char* family;  // whose image has it
+  const char* family;  // family of the image that contains the kernel
   const char* name;
-  uint32_t argument_bytes;  // of the one struct that it takes
-  uint32_t threads;         // of a block
+  uint32_t argument_bytes;  // size of the kernel's one argument struct
+  uint32_t threads;         // per block
   void (*invoke)(const void* arguments);
   const Kernel* next;  // see Registration
 };
 
-// Device memory that lies in one piece.
+// A contiguous block of device memory.
 struct Extent {
   uint64_t begin = 0;
   uint64_t size = 0;
-  std::byte* host = nullptr;  // where the host finds its first byte
+  std::byte* host = nullptr;  // host address of the first byte
 };
 
-// The memory that kernels of one launch may reach.
+// The memory that kernels of one launch may access.
 class AddressSpace {
  public:
   virtual ~AddressSpace() = default;
-  // The extent that |address| lies in, which stays until the launch is over. False, with what lies
-  // near, where there is none.
+  // Returns the extent that contains |address|; the extent stays valid until the launch ends.
+  // Returns false, with the nearest block in |*out_why|, if no extent does.
   virtual bool find(uint64_t address, Extent* out_extent, std::string* out_why) = 0;
 };
 
 enum class Outcome : uint8_t {
   kDone,
-  kIllegalAddress,  // an access to what is not there, or not aligned
+  kIllegalAddress,  // an invalid or misaligned access
   kFailed,          // a race, or a barrier that not all threads reach
-  kOutOfMemory,     // no stacks
+  kOutOfMemory,     // no memory for stacks
 };
 
 struct Grid {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The interface between a face and a shared object of kernels that were compiled for the host. The
-// kernels of a family stand for those of its |image|: a face that is asked to load that very image
-// runs these.
+// The interface between a shim and a shared object of kernels compiled for the host. The kernels of
+// a family replace the kernels of its |image|: a shim that is asked to load this very image runs
+// the host kernels.
 #ifndef KEEL_EMULATOR_SIMT_LIBRARY_H_
 #define KEEL_EMULATOR_SIMT_LIBRARY_H_
 
@@ -18,7 +18,7 @@ struct Library {
   const char* family;
   const std::byte* image;
   uint64_t image_bytes;
-  // NULL where there is none.
+  // NULL if there is no such kernel.
   const Kernel* (*find)(const char* family, const char* name);
   // See Machine::run.
   Outcome (*run)(const Kernel& kernel, const Grid& grid, const void* arguments,
@@ -30,7 +30,7 @@ struct Libraries {
   uint64_t count;
   const Library* first;
 };
-// A function without arguments that returns a const Libraries*, exported under this name.
+// The name of an exported function without arguments that returns a const Libraries*.
 inline constexpr char kLibrariesSymbol[] = "keel_simt_libraries";
 
 }  // namespace keel::emulator::simt

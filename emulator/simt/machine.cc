@@ -22,7 +22,7 @@ const Kernel* Registration::find(const char* family, const char* name) {
 }
 
 Outcome Machine::run(std::string* out_error) {
-  // Epochs of two launches differ: shared memory of a thread keeps what is known of its cells.
+  // Epochs of two launches differ, because a thread's shared memory keeps its cells' epochs.
   static std::atomic<uint64_t> launches{0};
   epoch_ = launches.fetch_add(1) << 32;
   Machine* const before = std::exchange(current_, this);
@@ -88,7 +88,7 @@ Machine::Worker* Machine::take_idle() {
   return workers_.back().get();
 }
 
-// The body of a fiber: threads that nobody has begun, in this block and the next ones.
+// The body of a fiber: runs threads that have not begun, in this block and later blocks.
 void Machine::work(void* user) {
   Worker& self = *static_cast<Worker*>(user);
   Machine& machine = *self.machine;
@@ -121,7 +121,8 @@ void Machine::barrier() {
 const std::array<uint64_t, kWarpThreads>& Machine::exchange(uint64_t value) {
   const uint32_t first = thread_ / kWarpThreads * kWarpThreads;
   Warp& warp = warps_[thread_ / kWarpThreads];
-  // Two in turn: a thread that is ahead writes the other one, and none is ahead by two.
+  // Two buffers in turn: a thread that is ahead writes the next buffer, and no thread is ahead by
+  // two.
   auto& given = warp.given[warp.turn];
   given[thread_ - first] = value;
   if (warp.waiting.size() + 1 < std::min(kWarpThreads, kernel_.threads - first)) {
@@ -163,7 +164,7 @@ Extent Machine::reach(uint64_t address, uint64_t size, uint64_t alignment) {
        static_cast<unsigned long long>(size), static_cast<unsigned long long>(address), why);
 }
 
-// Nothing on the stack of the thread is destroyed: only what needs no destructor is there.
+// Runs no destructors on the thread's stack: it holds only objects that need none.
 void Machine::fail(Outcome outcome, const char* format, ...) {
   outcome_ = outcome;
   const int length =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The emulated chip's way to run a kernel: blocks one after the other, the threads of a block as
-// fibers of the calling thread.
+// The emulated chip's kernel execution: blocks run one at a time, the threads of a block as fibers
+// of the calling thread.
 #ifndef KEEL_EMULATOR_SIMT_MACHINE_H_
 #define KEEL_EMULATOR_SIMT_MACHINE_H_
 
@@ -18,49 +18,49 @@ namespace keel::emulator::simt {
 
 inline constexpr uint32_t kWarpThreads = 32;
 
-// The kernels of this program or library, in no order.
+// The list of kernels of this program or library, unordered.
 class Registration {
  public:
   explicit Registration(Kernel* kernel) {
     kernel->next = first_;
     first_ = kernel;
   }
-  // NULL where there is none.
+  // Returns NULL if there is no such kernel.
   static const Kernel* find(const char* family, const char* name);
 
  private:
   static inline constinit const Kernel* first_ = nullptr;
 };
 
-// One launch. A fiber takes threads of the block one after the other; where one waits, the next
-// fiber takes the threads that have not begun: a kernel without barriers needs a single fiber. Of
-// one thread.
+// One launch. A fiber runs threads of the block one after another; when a thread waits, another
+// fiber runs the threads that have not begun, so a kernel without barriers needs a single fiber.
+// Used by one host thread.
 class Machine {
  public:
   Machine(const Kernel& kernel, const Grid& grid, const void* arguments, AddressSpace& memory)
       : kernel_(kernel), grid_(grid), arguments_(arguments), memory_(memory) {}
 
-  // Runs all blocks, or as far as the first failure, of which |*out_error| says what, where, and
-  // in which thread.
+  // Runs all blocks, up to the first failure; |*out_error| then describes the failure, with its
+  // block and thread.
   Outcome run(std::string* out_error);
 
-  // ---- for the thread that runs, see the target's simt_target.h --------------------
-  // The machine that runs on this thread.
+  // ---- for the running thread, see the target's simt_target.h ----------------------
+  // Returns the machine that runs on this host thread.
   static Machine& current() { return *current_; }
   uint32_t thread() const { return thread_; }
   Grid block() const { return block_; }
   const Grid& grid() const { return grid_; }
-  // Counts the barriers of the launch, blocks begin a new one: accesses of two threads with one
-  // epoch are in no order.
+  // Returns the epoch, which each barrier and each new block of the launch increments: accesses of
+  // two threads in one epoch are unordered.
   uint64_t epoch() const { return epoch_; }
   uint64_t first_epoch() const { return first_epoch_; }  // of the block
 
   void barrier();
-  // What the threads of the warp have given, by their place in it.
+  // Returns the values passed by all threads of the warp, by lane.
   const std::array<uint64_t, kWarpThreads>& exchange(uint64_t value);
-  // The extent that the whole range lies in.
+  // Returns the extent that contains the whole range; fails the launch if there is none.
   Extent reach(uint64_t address, uint64_t size, uint64_t alignment);
-  // Ends the launch: the thread does not go on.
+  // Ends the launch; the calling thread does not continue.
   [[noreturn, gnu::format(printf, 3, 4)]] void fail(Outcome outcome, const char* format, ...);
 
  private:
@@ -93,7 +93,7 @@ class Machine {
   std::vector<Warp> warps_;
   Worker* running_ = nullptr;
   uint32_t thread_ = 0;
-  uint32_t next_thread_ = 0;  // the first that has not begun
+  uint32_t next_thread_ = 0;  // the first not begun
   uint32_t finished_ = 0;
   Grid block_ = {};
   uint64_t epoch_ = 0;

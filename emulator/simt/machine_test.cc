@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels with a flaw, and the same without: the machine must tell them apart.
+// Kernels with and without a flaw: the machine must detect exactly the flaws.
 #include "emulator/simt/machine.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ struct TestArguments {
 
 }  // namespace
 
-// Each thread an element: no barrier.
+// One element per thread, without barriers.
 KEEL_SIMT_KERNEL(test_double, TestArguments) {
   using namespace keel::simt;
   const Global<const float> in(args.in);
@@ -40,7 +40,7 @@ KEEL_SIMT_KERNEL(test_double, TestArguments) {
   });
 }
 
-// One element too many.
+// Writes one element too many.
 KEEL_SIMT_KERNEL(test_overrun, TestArguments) {
   using namespace keel::simt;
   const Global<float> out(args.out);
@@ -48,7 +48,7 @@ KEEL_SIMT_KERNEL(test_overrun, TestArguments) {
   if (i <= args.count) out[i] = 1;
 }
 
-// Reads four elements at an odd one.
+// Reads four elements at an odd index.
 KEEL_SIMT_KERNEL(test_unaligned, TestArguments) {
   using namespace keel::simt;
   const Global<const float> in(args.in);
@@ -56,7 +56,7 @@ KEEL_SIMT_KERNEL(test_unaligned, TestArguments) {
   out[thread_index().x] = in.template load<4>(1).at[0];
 }
 
-// The block's elements in reverse order, through shared memory.
+// Reverses the block's elements through shared memory.
 KEEL_SIMT_KERNEL(test_reverse, TestArguments) {
   using namespace keel::simt;
   KEEL_SIMT_SHARED(float, values, kThreads);
@@ -69,8 +69,8 @@ KEEL_SIMT_KERNEL(test_reverse, TestArguments) {
   out[first + own] = values[kThreads - 1 - own];
 }
 
-// The same without its barrier. Neighbours in reverse, so that each reads what was written before
-// in whatever order the threads run: only the race gives it away.
+// Lacks a barrier: each thread reads its predecessor's value, which is already written when threads
+// run in order, so only race detection reveals the flaw.
 KEEL_SIMT_KERNEL(test_racy_read, TestArguments) {
   using namespace keel::simt;
   KEEL_SIMT_SHARED(float, values, kThreads);
@@ -81,7 +81,7 @@ KEEL_SIMT_KERNEL(test_racy_read, TestArguments) {
   if (own != 0) out[own] = values[own - 1];
 }
 
-// Reads what others read, then writes it: the barrier between is missing.
+// Lacks the barrier between the reads by all threads and a write.
 KEEL_SIMT_KERNEL(test_racy_write, TestArguments) {
   using namespace keel::simt;
   KEEL_SIMT_SHARED(float, value, 1);
@@ -108,14 +108,14 @@ KEEL_SIMT_KERNEL(test_shared_overrun, TestArguments) {
   (void)args;
 }
 
-// Half of the block leaves before the barrier.
+// Half of the block exits before the barrier.
 KEEL_SIMT_KERNEL(test_torn_barrier, TestArguments) {
   using namespace keel::simt;
   if (thread_index().x < kThreads / 2) barrier();
   (void)args;
 }
 
-// Sums over warps and blocks: shuffles and barriers in turn, twice.
+// Sums over warps and blocks: alternates shuffles and barriers, twice.
 KEEL_SIMT_KERNEL(test_sums, TestArguments) {
   using namespace keel::simt;
   const Global<const float> in(args.in);
@@ -134,7 +134,7 @@ KEEL_SIMT_KERNEL(test_sums, TestArguments) {
 
 namespace {
 
-// Two buffers at addresses that are not the host's.
+// Two buffers at addresses that differ from the host's.
 class TwoBuffers : public keel::emulator::simt::AddressSpace {
  public:
   static constexpr uint64_t kIn = 0x10000;
@@ -170,7 +170,7 @@ class MachineTest : public ::testing::Test {
     error_.clear();
     return Machine(*kernel, Grid{blocks, 1, 1}, &arguments, memory).run(&error_);
   }
-  // That the launch failed so, and says |text|.
+  // Expects the launch to fail with |outcome| and a text that contains |text|.
   void expect_failure(const char* name, Outcome outcome, const std::string& text,
                       uint32_t blocks = 1) {
     TwoBuffers memory(kThreads, kThreads);
@@ -219,11 +219,11 @@ TEST_F(MachineTest, WarpsAndBlocksReduce) {
 }
 
 TEST_F(MachineTest, AccessesBehindABufferAreCaught) {
-  // The thread behind the last element, in the second block.
+  // The thread after the last element, in the second block.
   expect_failure("keel_test_overrun", Outcome::kIllegalAddress, "block (1,0,0), thread 0", 2);
   EXPECT_NE(error_.find("0x900400"), std::string::npos) << error_;
   EXPECT_NE(error_.find("nothing is there"), std::string::npos) << error_;
-  // With room for it there is nothing to catch.
+  // With a large enough buffer nothing fails.
   TwoBuffers memory(kThreads, kThreads + 1);
   EXPECT_EQ(run("keel_test_overrun", memory, kThreads, 2), Outcome::kDone) << error_;
 }
@@ -249,7 +249,7 @@ TEST_F(MachineTest, ABarrierThatNotAllReachIsNoHang) {
   expect_failure("keel_test_torn_barrier", Outcome::kFailed, "128 of them at a barrier");
 }
 
-// Fibers of a failed launch are forgotten, and their stacks serve the next one.
+// Fibers of a failed launch are abandoned, and the next launch reuses their stacks.
 TEST_F(MachineTest, LaunchesGoOnAfterAFailure) {
   for (int i = 0; i < 3; ++i) {
     expect_failure("keel_test_racy_write", Outcome::kFailed, "a race");

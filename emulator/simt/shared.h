@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared memory of a block, which notices races.
+// Shared memory of a block, with race detection.
 #ifndef KEEL_EMULATOR_SIMT_SHARED_H_
 #define KEEL_EMULATOR_SIMT_SHARED_H_
 
@@ -10,7 +10,7 @@
 
 namespace keel::emulator::simt {
 
-// Who has last touched a cell, and when: see Machine::epoch. All zero: nobody.
+// The last accesses of a cell: thread and epoch, see Machine::epoch. All zero: never accessed.
 struct Touch {
   static constexpr uint32_t kSeveral = ~uint32_t{0};
   uint64_t write_epoch;
@@ -19,14 +19,14 @@ struct Touch {
   uint32_t reader;
 };
 
-// A cell as an expression: reads where it is a value, writes where it is assigned to.
+// A cell as an expression: reads on conversion to a value, writes on assignment.
 template <typename T>
 class SharedCell {
  public:
   SharedCell(T* value, Touch* touch, const char* name, size_t index)
       : value_(value), touch_(touch), name_(name), index_(index) {}
 
-  operator T() const {  // NOLINT: as the element of an array would be
+  operator T() const {  // NOLINT: implicit, like an array element
     Machine& machine = Machine::current();
     const uint64_t epoch = machine.epoch();
     if (touch_->write_epoch < machine.first_epoch()) {
@@ -78,8 +78,8 @@ class SharedCell {
   size_t index_;
 };
 
-// One for each thread of the host, which runs one block at a time. What is in it is as good as
-// lost when the next block begins: epochs tell.
+// One per host thread, which runs one block at a time. Values of an earlier block count as
+// unwritten: epochs identify the block.
 template <typename T, size_t kCount>
 class SharedArray {
  public:
@@ -96,7 +96,7 @@ class SharedArray {
   Touch touches_[kCount];
 };
 
-// An array under its name.
+// A SharedArray with its name, for error texts.
 template <typename T, size_t kCount>
 class SharedView {
  public:

@@ -17,7 +17,7 @@
 
 namespace keel::emulator {
 
-// Long enough for any loaded machine; only a hang gets there.
+// A deadline long enough for any loaded machine; only a hang reaches it.
 inline Time patience() {
   return Clock::now() + std::chrono::seconds(60);
 }
@@ -38,7 +38,7 @@ class EmulatorTest : public ::testing::Test {
     expect_ok(Device::create(options, &device));
     return device;
   }
-  // With faults, as a user writes them.
+  // |faults| in the syntax of the settings.
   static std::shared_ptr<Device> make_faulty(const std::string& faults, uint32_t index = 0) {
     DeviceOptions options;
     options.index = index;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What simt.h stands on, for CUDA: see there.
+// The primitives of simt.h for CUDA.
 #ifndef KEEL_BACKENDS_SIMT_CUDA_SIMT_TARGET_H_
 #define KEEL_BACKENDS_SIMT_CUDA_SIMT_TARGET_H_
 
@@ -52,7 +52,7 @@ KEEL_SIMT_FUNCTION bf16 to_bf16(float value) {
 KEEL_SIMT_FUNCTION f16 to_f16(float value) {
   return {__half_as_ushort(__float2half_rn(value))};
 }
-// Truncates; beyond the range it saturates, and NaN gives 0.
+// Truncates; saturates beyond the range; NaN gives 0.
 KEEL_SIMT_FUNCTION int32_t to_i32(float value) {
   return __float2int_rz(value);
 }

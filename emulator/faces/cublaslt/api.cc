@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libcublasLt.so over the emulated chip. Its products are the reference's, in double: what passes
-// over it shows that they are asked for rightly (marshalling), and nothing of a library's kernels.
+// libcublasLt.so over the emulated chip. Products are the float64 reference: a passing test shows
+// that the caller's arguments are marshalled correctly, and nothing about a library's kernels.
 #include <cublasLt.h>
 #include <fmt/format.h>
 
@@ -19,11 +19,11 @@
 namespace keel::emulator::cublaslt {
 namespace {
 
-// The kernels that want a workspace are for sums of this many terms and more.
+// Kernels with a workspace require sums of kLongSum terms or more.
 constexpr uint64_t kLongSum = 64;
 constexpr uint64_t kWorkspaceAlignment = 256;
 
-// Runs |body|, and keeps exceptions inside.
+// Runs |body|; lets no exception escape.
 template <typename Body>
 cublasStatus_t answer(Body&& body) noexcept {
   try {
@@ -35,7 +35,7 @@ cublasStatus_t answer(Body&& body) noexcept {
   }
 }
 
-// |object| in memory of the caller's, |size| bytes of it.
+// Stores |object| in the |size| bytes of the caller's descriptor.
 template <typename Object, typename Opaque>
 cublasStatus_t set_up(const Object& object, size_t size, Opaque* out_opaque) {
   if (out_opaque == nullptr) return fail(CUBLAS_STATUS_INVALID_VALUE, "a descriptor that is NULL");
@@ -46,7 +46,7 @@ cublasStatus_t set_up(const Object& object, size_t size, Opaque* out_opaque) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-// Writes the |size| bytes at |value| to |field|, which has to be as long.
+// Copies the |size| bytes at |value| to |out_field|, whose size must be equal.
 template <typename Field>
 cublasStatus_t assign(const void* value, size_t size, Field* out_field) {
   if (value == nullptr || size != sizeof(Field)) {
@@ -56,7 +56,7 @@ cublasStatus_t assign(const void* value, size_t size, Field* out_field) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-// Changes the |Object| in |opaque| by |body|, if that is well.
+// Applies |body| to the |Object| in |opaque|, and stores the object if |body| succeeds.
 template <typename Object, typename Opaque, typename Body>
 cublasStatus_t change(Opaque* opaque, Body&& body) {
   if (opaque == nullptr) return fail(CUBLAS_STATUS_INVALID_VALUE, "a descriptor that is NULL");
@@ -87,7 +87,7 @@ cublasStatus_t result_of(const Status& status) {
   }
 }
 
-// The descriptors of a call; NULL where one is.
+// Reads the descriptors of a call; refuses NULL.
 cublasStatus_t read_problem(cublasLtMatmulDesc_t operation, cublasLtMatrixLayout_t a,
                             cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
                             cublasLtMatrixLayout_t d, Problem* out_problem) {
@@ -101,7 +101,7 @@ cublasStatus_t read_problem(cublasLtMatmulDesc_t operation, cublasLtMatrixLayout
   return result == CUBLAS_STATUS_SUCCESS ? result : fail(result, why);
 }
 
-// |handle|'s, whose context is current; NULL where it is not.
+// Returns the object behind |handle| if its context is current; else NULL.
 Handle* handle_here(cublasLtHandle_t handle) {
   auto* const own = reinterpret_cast<Handle*>(handle);
   std::shared_ptr<Device> chip;
@@ -113,7 +113,7 @@ uint32_t alignment_of(Address address) {
   return static_cast<uint32_t>(std::min<Address>(address & (~address + 1), 256));
 }
 
-// Why the call is none of |algorithm|'s; empty where it is.
+// Returns why |algorithm| does not apply to the call; empty if it applies.
 std::string objection(const Algorithm& algorithm, const Product& product,
                       uint64_t workspace_bytes) {
   if (algorithm.mark != Algorithm::kMark) return "an algorithm that no heuristic has found";
@@ -141,7 +141,7 @@ std::string objection(const Algorithm& algorithm, const Product& product,
 }  // namespace
 }  // namespace keel::emulator::cublaslt
 
-using namespace keel::emulator::cublaslt;  // NOLINT: the functions below are C's
+using namespace keel::emulator::cublaslt;  // NOLINT: the functions below are C functions
 using keel::emulator::Address;
 using keel::emulator::Status;
 
@@ -334,7 +334,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     const Settings& settings = library.settings();
     if (settings.heuristic != CUBLAS_STATUS_SUCCESS) return settings.heuristic;
     if (!settings.kernels) return CUBLAS_STATUS_SUCCESS;
-    // Parts of a long sum are kept beside the result, where there is room for them.
+    // A split sum keeps partial sums in the workspace, if the workspace is large enough.
     const bool may_split = (wanted.reductions & CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE) != 0;
     if (may_split && problem.k >= kLongSum && settings.workspace <= wanted.workspace) {
       algorithm.workspace = settings.workspace;
@@ -388,7 +388,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t lightHandle, cublasLtMatmulDesc_t
     const Status launched =
         on->launch(work_of(product), {product.d, bytes}, [product](keel::emulator::Access& access) {
           const Status status = run_product(product, access);
-          // Through the driver's interface only a number comes back.
+          // The driver's interface returns only a number, so the text goes to stderr.
           if (!status.ok()) (void)fail(CUBLAS_STATUS_EXECUTION_FAILED, status.text());
           return status;
         });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library as its users see it: opened at run time, in a folder under the driver's.
+// The library as users load it: at run time, in a folder below the driver's.
 #include <cublasLt.h>
 #include <cuda.h>
 #include <dlfcn.h>
@@ -27,8 +27,8 @@ void* driver() {
 #define LT(name) reinterpret_cast<decltype(&name)>(dlsym(library(), #name))
 #define DRIVER(name, symbol) reinterpret_cast<decltype(&name)>(dlsym(driver(), symbol))
 
-// On the first device, with its context current: d[3,2] = a[3,4] b[4,2], in the order of columns,
-// all in one allocation of 1024 bytes: a at 0, b at 256, d at 512, the workspace at 4096.
+// On the first device, with its context current: d[3,2] = a[3,4] b[4,2], column-major, in one
+// allocation of 8192 bytes: a at 0, b at 256, d at 512, the workspace at 4096.
 class CublasLtFaceTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -49,7 +49,7 @@ class CublasLtFaceTest : public ::testing::Test {
   }
   void TearDown() override {
     EXPECT_EQ(LT(cublasLtDestroy)(handle_), CUBLAS_STATUS_SUCCESS);
-    (void)DRIVER(cuStreamDestroy, "cuStreamDestroy_v2")(stream_);  // the context may be dead
+    (void)DRIVER(cuStreamDestroy, "cuStreamDestroy_v2")(stream_);  // the context may be lost
     CUcontext context = nullptr;
     EXPECT_EQ(DRIVER(cuCtxPopCurrent, "cuCtxPopCurrent_v2")(&context), CUDA_SUCCESS);
     EXPECT_EQ(DRIVER(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2")(0), CUDA_SUCCESS);
@@ -109,7 +109,7 @@ class CublasLtFaceTest : public ::testing::Test {
                                                                 values.size() * 4, stream_),
               CUDA_SUCCESS);
   }
-  // Once all that was enqueued is done; what the driver says of it.
+  // Reads after all enqueued work; returns the driver's result.
   CUresult read(uint64_t offset, std::vector<float>* out_values) const {
     return DRIVER(cuMemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2")(out_values->data(), memory_ + offset,
                                                              out_values->size() * 4, stream_);
@@ -134,7 +134,7 @@ TEST_F(CublasLtFaceTest, VersionAndWords) {
 }
 
 TEST_F(CublasLtFaceTest, AProductOnTheDriversStreamAndMemory) {
-  write(0, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});  // column by column
+  write(0, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});  // column-major
   write(256, {1, 0, 0, 1, 0, 2, 0, 0});
   write(512, {1, 1, 1, 1, 1, 1});
   write(1024, {10, 20, 30});
@@ -144,7 +144,7 @@ TEST_F(CublasLtFaceTest, AProductOnTheDriversStreamAndMemory) {
   std::vector<float> got(6);
   EXPECT_EQ(read(512, &got), CUDA_SUCCESS);
   EXPECT_EQ(got, (std::vector<float>{11, 13, 15, 8, 10, 12}));
-  // A bias for each row, and what was there.
+  // Adds a bias per row, and the previous contents.
   ASSERT_EQ(set(CUBLASLT_MATMUL_DESC_EPILOGUE, static_cast<uint32_t>(CUBLASLT_EPILOGUE_BIAS)),
             CUBLAS_STATUS_SUCCESS);
   ASSERT_EQ(set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, at(1024)), CUBLAS_STATUS_SUCCESS);
@@ -212,7 +212,7 @@ TEST_F(CublasLtFaceTest, AHandleIsOfOneContext) {
   EXPECT_EQ(ask(), CUBLAS_STATUS_SUCCESS);
 }
 
-// The last element of the result is one too far: as on a GPU, the context dies of it.
+// The last element of the result is out of bounds: as on a GPU, the context is lost.
 TEST_F(CublasLtFaceTest, AMatrixThatReachesPastItsAllocation) {
   lay_out(&d_, 3, 2, /*leading=*/64 - 2);
   ASSERT_EQ(ask(), CUBLAS_STATUS_SUCCESS);

@@ -17,32 +17,33 @@
 
 namespace keel::emulator::cublaslt {
 
-// What the face is asked to be. See docs/emulator.md.
+// The configuration of the shim. See docs/emulator.md.
 struct Settings {
-  size_t version = CUBLAS_VERSION;                   // what cublasLtGetVersion says
-  cublasStatus_t create = CUBLAS_STATUS_SUCCESS;     // what cublasLtCreate says
-  cublasStatus_t heuristic = CUBLAS_STATUS_SUCCESS;  // what the heuristic says of any product
-  cublasStatus_t matmul = CUBLAS_STATUS_SUCCESS;     // what cublasLtMatmul says
-  bool kernels = true;        // false: the heuristic finds none, and says that all is well
-  uint64_t workspace = 4096;  // bytes that a kernel wants for a long k
+  size_t version = CUBLAS_VERSION;                   // result of cublasLtGetVersion
+  cublasStatus_t create = CUBLAS_STATUS_SUCCESS;     // result of cublasLtCreate
+  cublasStatus_t heuristic = CUBLAS_STATUS_SUCCESS;  // result of the heuristic for every product
+  cublasStatus_t matmul = CUBLAS_STATUS_SUCCESS;     // result of cublasLtMatmul
+  bool kernels = true;        // false: the heuristic succeeds and finds no kernel
+  uint64_t workspace = 4096;  // workspace bytes of a kernel for a long k
 };
-// From KEEL_EMULATED_CUBLASLT.
+// Parses KEEL_EMULATED_CUBLASLT.
 Status read_settings(std::string_view text, Settings* out_settings);
 
-// The state of the library in this process: its settings, and the face of the driver, whose chips
-// and streams it works on. Thread-safe.
+// The process-wide state of the library: its settings, and the driver shim that owns the chips and
+// streams. Thread-safe.
 class Library {
  public:
-  // Made at the first call, from the environment; for ever.
+  // Created at the first call from the environment, never destroyed.
   static Library& get();
 
   const Settings& settings() const { return settings_; }
-  // Of the calling thread's current context. kUnavailable where the settings are bad, or there is
-  // no driver of the emulated chip.
+  // Return the chip of the calling thread's current context, and a stream of that context. Return
+  // kInvalidArgument for bad settings, kUnavailable without the emulated chip's driver, kDeviceLost
+  // with the driver's error.
   Status chip(std::shared_ptr<Device>* out_chip) const;
   Status stream(cudaStream_t handle, Stream** out_stream) const;
 
-  // For tests: how often the heuristic was asked, and products were enqueued.
+  // For tests: counts of heuristic queries and of enqueued products.
   std::atomic<uint64_t> heuristics{0};
   std::atomic<uint64_t> products{0};
 
@@ -54,12 +55,13 @@ class Library {
   cuda::DriverBeside driver_;
 };
 
-// What is behind a handle: made for one chip, as the library's is for one context.
+// The object behind a handle: belongs to one chip, as the real library's handle belongs to one
+// context.
 struct Handle {
   std::shared_ptr<Device> chip;
 };
 
-// |result|, and why on stderr: the interface has no room for words.
+// Writes |why| to stderr, because the interface returns no text. Returns |result|.
 cublasStatus_t fail(cublasStatus_t result, const std::string& why);
 
 }  // namespace keel::emulator::cublaslt

@@ -9,7 +9,7 @@
 namespace keel::emulator::cublaslt {
 namespace {
 
-// Why |layout| is none that the library takes; empty where it is one.
+// Returns why the library refuses |layout|; empty if the layout is valid.
 std::string objection(const char* name, const Layout& layout) {
   if (layout.mark != Layout::kMark) return fmt::format("the layout of {} was never set up", name);
   if (size_of(layout.type) == 0) return fmt::format("{}: no such type: {}", name, layout.type);

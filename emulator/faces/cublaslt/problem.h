@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the library's descriptors hold, and the product that they make together.
+// The contents of the library's descriptors, and the product that they define.
 #ifndef KEEL_EMULATOR_FACES_CUBLASLT_PROBLEM_H_
 #define KEEL_EMULATOR_FACES_CUBLASLT_PROBLEM_H_
 
@@ -14,8 +14,8 @@
 
 namespace keel::emulator::cublaslt {
 
-// Each begins with a mark, so that memory that was never set up is told from one that was, and one
-// kind of descriptor from another.
+// Each descriptor begins with a mark, to detect memory that was never initialised and to
+// distinguish the kinds of descriptors.
 struct Operation {
   static constexpr uint32_t kMark = 0x6f706572;
   uint32_t mark = kMark;
@@ -49,7 +49,7 @@ struct Preference {
   uint32_t alignment[4] = {256, 256, 256, 256};  // of A, B, C and D
 };
 
-// What the heuristic found, for one problem and no other.
+// The result of the heuristic, valid for one problem only.
 struct Algorithm {
   static constexpr uint32_t kMark = 0x616c676f;
   uint32_t mark = kMark;
@@ -59,7 +59,7 @@ struct Algorithm {
   uint32_t alignment[4] = {};
 };
 
-// A descriptor lies in memory of the caller's, whose type hides it.
+// load() and store() access a descriptor in the caller's memory, behind an opaque type.
 template <typename Object, typename Opaque>
 Object load(const Opaque& opaque) {
   static_assert(sizeof(Object) <= sizeof(Opaque) && std::is_trivially_copyable_v<Object>);
@@ -73,10 +73,10 @@ void store(const Object& object, Opaque* out_opaque) {
   std::memcpy(static_cast<void*>(out_opaque), &object, sizeof(object));
 }
 
-// Bytes of an element; 0 for a type that the face does not have.
+// Returns the bytes of an element; 0 for a type that the shim does not support.
 uint64_t size_of(int32_t type);
 
-// A product that makes sense: d = alpha * op(a) op(b) + beta * c + bias, in the order of columns.
+// A valid product: d = alpha * op(a) op(b) + beta * c + bias, in column-major order.
 struct Problem {
   Operation operation;
   Layout a, b, c, d;
@@ -84,17 +84,18 @@ struct Problem {
   int32_t batch;
 
   bool has_bias() const { return operation.epilogue == CUBLASLT_EPILOGUE_BIAS; }
-  // Of all but where the bias is.
+  // Returns a hash of all members except the bias address.
   uint64_t digest() const;
 };
 
-// Puts the descriptors together. Else the status that the library has for it, with why.
+// Combines the descriptors. On failure returns the library's status for the error, with the reason
+// in |*out_why|.
 cublasStatus_t make_problem(const Operation& operation, const Layout& a, const Layout& b,
                             const Layout& c, const Layout& d, Problem* out_problem,
                             std::string* out_why);
 
-// Bytes from the first to the last element of all matrices of |layout|; false where no memory is
-// so large.
+// Returns the bytes from the first to the last element of all matrices of |layout|; false on
+// overflow.
 bool extent_of(const Layout& layout, uint64_t* out_bytes);
 
 }  // namespace keel::emulator::cublaslt

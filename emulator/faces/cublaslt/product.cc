@@ -43,14 +43,14 @@ void store_element(int32_t type, std::byte* data, uint64_t element, float value)
   }
 }
 
-// Where all of |layout|'s matrices lie.
+// Returns the host address of all matrices of |layout|.
 Status reach(Access& access, Address address, const Layout& layout, std::byte** out_data) {
   uint64_t bytes = 0;
   if (!extent_of(layout, &bytes)) return {Code::kIllegalAddress, "a matrix beyond any memory"};
   return access.reach(address, bytes, out_data);
 }
 
-// op(matrix |i|), with so many rows, each of them in one piece.
+// Returns op(matrix |i|) in row-major order.
 std::vector<double> rows_of(const Layout& layout, const std::byte* data, int32_t i,
                             bool transposed) {
   const uint64_t rows = transposed ? layout.columns : layout.rows;
@@ -109,7 +109,7 @@ Status run_product(const Product& product, Access& access) {
   for (int32_t i = 0; i < problem.batch; ++i) {
     const std::vector<double> left =
         rows_of(problem.a, a, i, problem.operation.trans_a == CUBLAS_OP_T);
-    // Of b the columns, so that both are read along k.
+    // The columns of b, so that both operands are read along k.
     const std::vector<double> right =
         rows_of(problem.b, b, i, problem.operation.trans_b != CUBLAS_OP_T);
     const uint64_t first = static_cast<uint64_t>(i) * static_cast<uint64_t>(problem.d.batch_stride);

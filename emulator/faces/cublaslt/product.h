@@ -11,7 +11,7 @@
 
 namespace keel::emulator::cublaslt {
 
-// One call of cublasLtMatmul, by value.
+// The arguments of one cublasLtMatmul call, by value.
 struct Product {
   Problem problem;
   Address a, b, c, d;
@@ -20,11 +20,11 @@ struct Product {
   uint64_t workspace_bytes;
 };
 
-// What it takes of a chip.
+// Returns the resources that |product| consumes.
 Work work_of(const Product& product);
-// Computes it on the queue's thread, in double and rounded once: right by definition, so that it
-// says nothing of any chip's sums. kIllegalAddress where a matrix, the bias or the workspace is not
-// all in one allocation. The workspace is written to, as a kernel does.
+// Computes |product| on the queue's thread, in double, rounded once: correct by definition, so the
+// result does not show any chip's summation. Writes the workspace, as a kernel does. Returns
+// kIllegalAddress if a matrix, the bias or the workspace is not inside one allocation.
 Status run_product(const Product& product, Access& access);
 
 }  // namespace keel::emulator::cublaslt

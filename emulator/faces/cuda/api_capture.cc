@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Captures of streams. Of the graph that one ends in there is nothing to run.
+// Stream captures. A capture never yields a graph.
 #include <cuda.h>
 
 #include "emulator/faces/cuda/capture.h"
 #include "emulator/faces/cuda/driver.h"
 
-using namespace keel::emulator::cuda;  // NOLINT: the functions below are C's
+using namespace keel::emulator::cuda;  // NOLINT: the functions below are C functions
 
 extern "C" {
 
@@ -19,7 +19,7 @@ CUresult CUDAAPI cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {
 
 CUresult CUDAAPI cuStreamBeginCapture_v2(CUstream hStream, CUstreamCaptureMode mode) {
   return answer_here([&](const Here&) {
-    // The stream 0 has none.
+    // Stream 0 cannot be captured.
     if (hStream == nullptr || hStream == CU_STREAM_LEGACY) {
       return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     }

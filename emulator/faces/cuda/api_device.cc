@@ -13,7 +13,7 @@
 namespace keel::emulator::cuda {
 namespace {
 
-// Runs |body| with the context of |device|, retained or not.
+// Runs |body| with the context of |device|, whether retained or not.
 template <typename Body>
 CUresult with_device(CUdevice device, Body&& body) noexcept {
   return answer([&] {
@@ -26,7 +26,7 @@ struct Attribute {
   CUdevice_attribute attribute;
   int value;
 };
-// Version 0.0: no compiler's code is for it.
+// Compute capability 0.0: no compiler targets it.
 constexpr Attribute kAttributes[] = {
     {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024},
     {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, 48 << 10},
@@ -37,7 +37,7 @@ constexpr Attribute kAttributes[] = {
     {CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS, 0},
     {CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, kPciDomain},
     {CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT, 2},
-    // Two chips give out equal addresses.
+    // Two chips use equal addresses.
     {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 0},
     {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0},
     {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0},
@@ -51,7 +51,7 @@ constexpr Attribute kAttributes[] = {
 }  // namespace
 }  // namespace keel::emulator::cuda
 
-using namespace keel::emulator::cuda;  // NOLINT: the functions below are C's
+using namespace keel::emulator::cuda;  // NOLINT: the functions below are C functions
 
 extern "C" {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of other processes.
+// IPC handles for memory of other processes.
 #include <cuda.h>
 #include <unistd.h>
 
@@ -12,7 +12,7 @@
 namespace keel::emulator::cuda {
 namespace {
 
-// What a handle holds. Of a library of another build, it has another size or magic.
+// The contents of a handle. A library of another build has another size or magic.
 struct IpcHandle {
   uint64_t magic = 0x6b65656c69706301;
   SharedPlace place = {};
@@ -21,7 +21,7 @@ static_assert(sizeof(IpcHandle) <= sizeof(CUipcMemHandle));
 
 CUresult open_handle(const Here& here, const IpcHandle& handle, CUdeviceptr* out_address) {
   if (handle.magic != IpcHandle().magic) return CUDA_ERROR_INVALID_VALUE;
-  // As the driver: a process has the pointer of its own memory.
+  // Like the driver, refuses a handle of the same process, which has the pointer itself.
   if (handle.place.process == getpid()) return CUDA_ERROR_INVALID_CONTEXT;
   Address address = 0;
   const Status status = here.chip->memory().import(handle.place, &address);
@@ -33,7 +33,7 @@ CUresult open_handle(const Here& here, const IpcHandle& handle, CUdeviceptr* out
 }  // namespace
 }  // namespace keel::emulator::cuda
 
-using namespace keel::emulator::cuda;  // NOLINT: the functions below are C's
+using namespace keel::emulator::cuda;  // NOLINT: the functions below are C functions
 
 extern "C" {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of devices and of the host.
+// Device and host memory.
 #include <cuda.h>
 
 #include "emulator/faces/cuda/capture.h"
@@ -9,7 +9,7 @@
 namespace keel::emulator::cuda {
 namespace {
 
-// Counts an allocation of host memory as one of the current chip, with its faults.
+// Counts an allocation of host memory as a call on the current chip, with its faults.
 CUresult allocate_host(const Here& here, HostMemory::Kind kind, size_t size, void** out_pointer) {
   Injection injection;
   const Status counted = here.chip->count_call(CallKind::kAlloc, &injection);
@@ -17,7 +17,7 @@ CUresult allocate_host(const Here& here, HostMemory::Kind kind, size_t size, voi
   return Driver::get().host_memory().allocate(kind, size, out_pointer);
 }
 
-// answer_here for what a capture may forbid.
+// Like answer_here(), for calls that a capture may forbid.
 template <typename Body>
 CUresult answer_unsafe(Body&& body) noexcept {
   return answer_here([&](const Here& here) {
@@ -29,7 +29,7 @@ CUresult answer_unsafe(Body&& body) noexcept {
 }  // namespace
 }  // namespace keel::emulator::cuda
 
-using namespace keel::emulator::cuda;  // NOLINT: the functions below are C's
+using namespace keel::emulator::cuda;  // NOLINT: the functions below are C functions
 using keel::emulator::Address;
 
 extern "C" {
@@ -64,7 +64,7 @@ CUresult CUDAAPI cuMemAllocManaged(CUdeviceptr* dptr, size_t bytesize, unsigned 
 
 CUresult CUDAAPI cuMemFree(CUdeviceptr dptr) {
   return answer_unsafe([&](const Here& here) {
-    void* const pointer = reinterpret_cast<void*>(dptr);  // NOLINT: an address of either space
+    void* const pointer = reinterpret_cast<void*>(dptr);  // NOLINT: device or host address
     if (!here.chip->memory().is_device_address(pointer, 1)) {
       return Driver::get().host_memory().free(HostMemory::Kind::kManaged, pointer);
     }

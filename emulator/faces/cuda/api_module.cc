@@ -22,13 +22,13 @@
 namespace keel::emulator::cuda {
 namespace {
 
-// Of a host image, or of the library that stands for the image of a real chip.
+// A kernel of a host image, or of the host library that replaces a real chip's image.
 struct Function {
   std::shared_ptr<const HostImage> image;
   keel_cpu_kernel kernel = nullptr;
   const simt::Library* simt_library = nullptr;
   const simt::Kernel* simt_kernel = nullptr;
-  std::vector<uint32_t> parameters;  // as in the image's table, without its end
+  std::vector<uint32_t> parameters;  // the image's table without its terminator
   std::atomic<uint32_t> max_shared{48 << 10};
 };
 
@@ -50,12 +50,12 @@ uint32_t size_of(uint32_t parameter) {
   return parameter & ~KEEL_CPU_POINTER_FLAG;
 }
 
-// One argument, where any type of its size may lie.
+// Storage for up to 16 bytes of an argument, aligned for any type.
 struct alignas(16) Cell {
   std::byte bytes[16];
 };
 
-// One launch, with its arguments copied.
+// One launch, with copied arguments.
 class Launch {
  public:
   Launch(const Function& function, const keel_cpu_block& block, void* const* arguments)
@@ -73,7 +73,7 @@ class Launch {
     }
   }
 
-  // On the queue's thread, once.
+  // Runs once, on the queue's thread.
   Status run(Access& access) {
     if (simt_kernel_ != nullptr) {
       const simt::Grid grid = {block_.grid[0], block_.grid[1], block_.grid[2]};
@@ -100,7 +100,7 @@ class Launch {
     for (uint32_t z = 0; z < block_.grid[2]; ++z) {
       for (uint32_t y = 0; y < block_.grid[1]; ++y) {
         for (uint32_t x = 0; x < block_.grid[0]; ++x) {
-          keel_cpu_block given = block_;  // the kernel's to spoil
+          keel_cpu_block given = block_;  // a copy that the kernel may modify
           given.index[0] = x;
           given.index[1] = y;
           given.index[2] = z;
@@ -124,11 +124,11 @@ class Launch {
   const simt::Kernel* const simt_kernel_;
   const std::vector<uint32_t> parameters_;
   const keel_cpu_block block_;
-  std::vector<size_t> first_;  // of each argument's cells
+  std::vector<size_t> first_;  // index of each argument's first cell
   std::vector<Cell> cells_;
 };
 
-// Whether a GPU could be given the launch.
+// Returns whether a GPU accepts the launch.
 bool fits(const keel_cpu_block& block, uint32_t max_shared) {
   constexpr std::array<uint32_t, 3> kMaxGrid = {0x7fffffff, 65535, 65535};
   constexpr std::array<uint32_t, 3> kMaxBlock = {1024, 1024, 64};
@@ -141,14 +141,14 @@ bool fits(const keel_cpu_block& block, uint32_t max_shared) {
   return threads <= 1024 && block.shared_bytes <= max_shared;
 }
 
-// A kernel of the kind that backends/simt has is compiled for one size of blocks.
+// Returns whether the block size is the compiled size; kernels of backends/simt have one size each.
 bool fits_simt(const Function& function, const keel_cpu_block& block) {
   return function.simt_kernel == nullptr ||
          (block.block[0] == function.simt_kernel->threads && block.block[1] == 1 &&
           block.block[2] == 1 && block.shared_bytes == 0);
 }
 
-// Whether |module| has the kernel, and then fills in |out_function|.
+// Fills in |out_function| if |module| has the kernel; else returns false.
 bool find_function(const Module& module, const char* name, Function* out_function) {
   if (module.simt_library != nullptr) {
     const simt::Kernel* const kernel = module.simt_library->find(module.simt_library->family, name);
@@ -165,7 +165,7 @@ bool find_function(const Module& module, const char* name, Function* out_functio
   return true;
 }
 
-// Leaves |text| where the caller has asked for the words of errors.
+// Copies |text| to the caller's JIT error log buffer, if any.
 void tell(const std::string& text, unsigned int count, const CUjit_option* options, void** values) {
   char* buffer = nullptr;
   size_t room = 0;
@@ -181,7 +181,7 @@ void tell(const std::string& text, unsigned int count, const CUjit_option* optio
 }  // namespace
 }  // namespace keel::emulator::cuda
 
-using namespace keel::emulator::cuda;  // NOLINT: the functions below are C's
+using namespace keel::emulator::cuda;  // NOLINT: the functions below are C functions
 
 extern "C" {
 

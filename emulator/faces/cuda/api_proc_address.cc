@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions by name, as cuGetProcAddress gives them out.
+// The table of functions by name, for cuGetProcAddress.
 #include <cuda.h>
 
 #include <cstring>

@@ -11,7 +11,7 @@
 namespace keel::emulator::cuda {
 namespace {
 
-// Runs |body|, which gives a status, with the stream |handle| of the current context.
+// Runs |body|, which returns a Status, with the stream |handle| of the current context.
 template <typename Body>
 CUresult on_stream(CUstream handle, Body&& body) noexcept {
   return answer_here([&](const Here& here) {
@@ -33,7 +33,7 @@ CUresult fill(CUdeviceptr destination, const void* pattern, uint32_t pattern_siz
 }  // namespace
 }  // namespace keel::emulator::cuda
 
-using namespace keel::emulator::cuda;  // NOLINT: the functions below are C's
+using namespace keel::emulator::cuda;  // NOLINT: the functions below are C functions
 using keel::emulator::Code;
 using keel::emulator::Event;
 using keel::emulator::Status;
@@ -42,7 +42,7 @@ using keel::emulator::Time;
 
 extern "C" {
 
-// Streams that wait for the stream 0 are not emulated.
+// Blocking streams, which synchronize with stream 0, are not emulated.
 CUresult CUDAAPI cuStreamCreateWithPriority(CUstream* phStream, unsigned int flags, int priority) {
   return answer_here([&](const Here& here) {
     if (phStream == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -55,7 +55,7 @@ CUresult CUDAAPI cuStreamCreateWithPriority(CUstream* phStream, unsigned int fla
   });
 }
 
-// What has not run is cancelled; the real driver lets it run.
+// Cancels work that has not run; the real driver lets the work run.
 CUresult CUDAAPI cuStreamDestroy(CUstream hStream) {
   return answer([&] {
     if (hStream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
@@ -87,7 +87,7 @@ CUresult CUDAAPI cuMemcpyHtoDAsync(CUdeviceptr dstDevice, const void* srcHost, s
   });
 }
 
-// Returns once pageable memory has been written, as the real one does.
+// For pageable memory, returns after the copy is done, as the real driver does.
 CUresult CUDAAPI cuMemcpyDtoHAsync(void* dstHost, CUdeviceptr srcDevice, size_t ByteCount,
                                    CUstream hStream) {
   return on_stream(hStream, [&](Stream& stream, const Here& here) {
@@ -113,7 +113,7 @@ CUresult CUDAAPI cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext,
     std::shared_ptr<keel::emulator::Device> to;
     std::shared_ptr<keel::emulator::Device> from;
     Stream* stream = nullptr;
-    // A peer that is lost is found out when the copy runs.
+    // The copy itself detects a lost peer when it runs.
     (void)Context::of(dstContext)->chip(&to);
     (void)Context::of(srcContext)->chip(&from);
     if (to == nullptr || from == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;

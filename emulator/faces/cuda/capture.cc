@@ -19,7 +19,7 @@ struct Captures {
   std::map<CUstream, Capture> running;
 };
 
-// For ever, as the driver.
+// Never destroyed, like the driver's state.
 Captures& captures() {
   static Captures& all = *new Captures;
   return all;
@@ -27,7 +27,7 @@ Captures& captures() {
 
 thread_local CUstreamCaptureMode t_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
-// Whether |capture| forbids the calling thread what is unsafe.
+// Returns whether |capture| forbids unsafe calls of the calling thread.
 bool forbids(const Capture& capture) {
   if (t_mode == CU_STREAM_CAPTURE_MODE_RELAXED) return false;
   if (capture.thread == std::this_thread::get_id()) {

@@ -11,7 +11,7 @@ namespace {
 
 thread_local std::vector<Context*> t_contexts;
 
-// |health| with what has become of |chip| since.
+// Returns |health| plus a loss of |chip|, if any.
 ChipHealth counted(ChipHealth health, const Device& chip) {
   if (!chip.is_lost()) return health;
   ++health.failures;

@@ -16,12 +16,12 @@
 
 namespace keel::emulator::cuda {
 
-// The primary context of one device, and with it the chip: made when somebody retains it, gone
-// when the last one has released it, and then made anew. What fails on the chip stays with the
-// context until then. Lives as long as the process. Thread-safe.
+// The primary context of one device, and its chip. The first retain creates the chip, the last
+// release destroys it, and a later retain creates a new chip. Until then a failure of the chip
+// stays with the context. Lives as long as the process. Thread-safe.
 class Context {
  public:
-  // |options| and |host_memory| outlive it.
+  // |options| is copied; |host_memory| outlives the context.
   Context(const DeviceOptions& options, uint32_t ordinal, HostMemory& host_memory);
 
   uint32_t ordinal() const { return ordinal_; }
@@ -30,12 +30,13 @@ class Context {
 
   CUresult retain();
   CUresult release();
-  // CUDA_ERROR_CONTEXT_IS_DESTROYED where nobody holds it, or what the chip was lost of.
+  // Returns CUDA_ERROR_CONTEXT_IS_DESTROYED if the context is not retained, or the error that lost
+  // the chip.
   CUresult chip(std::shared_ptr<Device>* out_chip);
-  // Of the stream 0. It lives as long as the chip does.
+  // Returns stream 0, which lives as long as the chip does.
   CUresult default_stream(Stream** out_stream);
   CUresult enable_peer(const Context& peer);
-  // What this chip and those before it died of.
+  // Returns the losses of this chip and its predecessors.
   ChipHealth health() const;
 
  private:
@@ -45,13 +46,13 @@ class Context {
 
   mutable std::mutex mutex_;
   uint32_t holders_ = 0;
-  ChipHealth former_;  // of the chips that are gone
+  ChipHealth former_;  // losses of earlier chips
   std::shared_ptr<Device> chip_;
   std::unique_ptr<Stream> default_stream_;
   std::set<const Context*> peers_;
 };
 
-// The stack of contexts of the calling thread; NULL when it is empty.
+// The calling thread's stack of contexts; NULL when the stack is empty.
 Context* current_context();
 void push_context(Context* context);
 Context* pop_context();

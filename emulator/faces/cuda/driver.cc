@@ -54,7 +54,7 @@ Driver::Driver() {
   const char* const text = secure_getenv("KEEL_EMULATED_CUDA");
   const Status status = read_settings(text == nullptr ? "" : text, &settings_);
   if (!status.ok()) {
-    // The interface has no room for words.
+    // stderr, because the interface returns no text.
     std::fprintf(stderr, "KEEL_EMULATED_CUDA: %s\n", status.text().c_str());
     settings_.init = CUDA_ERROR_INVALID_VALUE;
   }

@@ -19,35 +19,35 @@
 
 namespace keel::emulator::cuda {
 
-// What the face is asked to be: the keys of chips, and some of its own. See docs/emulator.md.
+// The configuration of the shim: the keys of chips, and the shim's own keys. See docs/emulator.md.
 struct Settings {
   ChipSettings chips;
-  int version = 13000;            // what cuDriverGetVersion says
-  CUresult init = CUDA_SUCCESS;   // what cuInit says
-  CUresult image = CUDA_SUCCESS;  // what cuModuleLoadDataEx says of any fat binary
-  std::set<std::string> missing;  // functions that the library does not have
+  int version = 13000;            // result of cuDriverGetVersion
+  CUresult init = CUDA_SUCCESS;   // result of cuInit
+  CUresult image = CUDA_SUCCESS;  // result of cuModuleLoadDataEx for any fat binary
+  std::set<std::string> missing;  // functions that the library lacks
 };
-// From KEEL_EMULATED_CUDA.
+// Parses KEEL_EMULATED_CUDA.
 Status read_settings(std::string_view text, Settings* out_settings);
 
-// A domain that no host has: nobody takes the chip for one that is there.
+// A PCI domain that no host uses, so that an emulated chip is never mistaken for a real one.
 inline constexpr int kPciDomain = 0xfffe;
 std::string pci_address(uint32_t index);  // "fffe:01:00.0"
 
-// The state of the library in this process. Thread-safe.
+// The process-wide state of the library. Thread-safe.
 class Driver {
  public:
-  // Made at the first call, from the environment; for ever.
+  // Created at the first call from the environment, never destroyed.
   static Driver& get();
 
   const Settings& settings() const { return settings_; }
   CUresult init();
-  // CUDA_ERROR_NOT_INITIALIZED before init.
+  // Returns CUDA_ERROR_NOT_INITIALIZED before init.
   CUresult ready() const {
     return ready_.load(std::memory_order_acquire) ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
   }
   size_t device_count() const { return contexts_.size(); }
-  // NULL for a device that there is none of.
+  // Returns NULL if |device| does not exist.
   Context* context(CUdevice device) const {
     const auto index = static_cast<size_t>(device);
     return index < contexts_.size() ? contexts_[index].get() : nullptr;
@@ -63,13 +63,13 @@ class Driver {
   std::atomic<bool> ready_{false};
 };
 
-// What a call that needs a current context works on.
+// The current context of a call, and its chip.
 struct Here {
   Context* context;
   std::shared_ptr<Device> chip;
 };
 
-// Runs |body|, once the driver is ready, and keeps exceptions inside.
+// Runs |body| if the driver is ready; lets no exception escape.
 template <typename Body>
 CUresult answer(Body&& body) noexcept {
   const CUresult ready = Driver::get().ready();
@@ -83,7 +83,7 @@ CUresult answer(Body&& body) noexcept {
   }
 }
 
-// The same in the current context, whose chip is well.
+// Like answer(), in the current context, if its chip is not lost.
 template <typename Body>
 CUresult answer_here(Body&& body) noexcept {
   return answer([&] {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the faces of Nvidia's other libraries find the face of the driver, on whose chips and streams
-// they work: beside them, since its like may be loaded from elsewhere, too.
+// Finds the driver shim, which owns the chips and streams, for the shims of Nvidia's other
+// libraries. The search covers only the caller's folder and its parent, since another libcuda.so.1
+// may be loaded from elsewhere.
 #ifndef KEEL_EMULATOR_FACES_CUDA_DRIVER_BESIDE_H_
 #define KEEL_EMULATOR_FACES_CUDA_DRIVER_BESIDE_H_
 
@@ -22,7 +23,8 @@ namespace keel::emulator::cuda {
 // Immutable once open; thread-safe.
 class DriverBeside {
  public:
-  // |own_function|: any of the library that asks. The driver is in its folder, or the one above.
+  // |own_function|: any function of the calling library. The driver is in that library's folder, or
+  // in the parent folder. Returns kUnavailable if neither has the emulated chip's driver.
   Status open(void* own_function) {
     Dl_info info = {};
     if (dladdr(own_function, &info) == 0 || info.dli_fname == nullptr) {
@@ -42,7 +44,7 @@ class DriverBeside {
                         folder.string())};
   }
 
-  // Of the calling thread's current context.
+  // Return the chip of the calling thread's current context, and a stream of that context.
   Status chip(std::shared_ptr<Device>* out_chip) const { return said(chip_(out_chip)); }
   Status stream(CUstream handle, Stream** out_stream) const {
     return said(stream_(handle, out_stream));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library as its users see it: opened at run time, by name.
+// The library as users load it: at run time, by name.
 #include <cuda.h>
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@
 
 namespace {
 
-// Opened once: three devices.
+// Opened once, with three devices.
 void* library() {
   static void* const opened = [] {
     setenv("KEEL_EMULATED_CUDA", "devices=3 memory_mib=64 missing=cuMemsetD16Async", 1);
@@ -39,7 +39,7 @@ Function function(const char* name) {
   EXPECT_EQ(find(name, 13000, &address, nullptr), CUDA_SUCCESS) << name;
   return reinterpret_cast<Function>(address);
 }
-// By the name that the header may have changed.
+// The symbol's name as the header may have redefined it.
 #define CALL(name) function<decltype(&name)>(#name)
 
 // The first device's context is current.
@@ -134,7 +134,7 @@ TEST_F(FaceTest, ADeviceThatNobodyHolds) {
   size_t total = 0;
   const auto info = CALL(cuMemGetInfo);
   EXPECT_EQ(info(&free, &total), CUDA_ERROR_CONTEXT_IS_DESTROYED);
-  // Its memory went with the context.
+  // The chip's memory was released with the context.
   ASSERT_EQ(retain(&context, 2), CUDA_SUCCESS);
   EXPECT_EQ(info(&free, &total), CUDA_SUCCESS);
   EXPECT_EQ(free, total);
@@ -142,7 +142,7 @@ TEST_F(FaceTest, ADeviceThatNobodyHolds) {
   EXPECT_EQ(CALL(cuCtxPopCurrent)(&context), CUDA_SUCCESS);
 }
 
-// Each device knows what was pinned, whoever was current then, and from when it came later.
+// All devices pin a block, whichever was current, also devices created later.
 TEST_F(FaceTest, HostMemoryIsPinnedForAllDevices) {
   void* pinned = nullptr;
   ASSERT_EQ(CALL(cuMemHostAlloc)(&pinned, 4096, CU_MEMHOSTALLOC_PORTABLE), CUDA_SUCCESS);
@@ -155,11 +155,11 @@ TEST_F(FaceTest, HostMemoryIsPinnedForAllDevices) {
     EXPECT_EQ(CALL(cuMemHostGetDevicePointer)(&reached, pinned, 0), CUDA_SUCCESS);
     const CUstream stream = new_stream();
     const CUdeviceptr memory = alloc(4096);
-    // Within the device: it reaches the host's memory by its address.
+    // A copy within the device reads host memory by its address.
     ASSERT_EQ(CALL(cuMemcpyDtoDAsync)(memory, reached, 4096, stream), CUDA_SUCCESS);
     std::vector<char> got(4096);
     ASSERT_EQ(CALL(cuMemcpyDtoHAsync)(got.data(), memory, got.size(), stream), CUDA_SUCCESS);
-    EXPECT_EQ(got, std::vector<char>(4096, 1));  // pageable: it is there
+    EXPECT_EQ(got, std::vector<char>(4096, 1));  // pageable: already copied
     EXPECT_EQ(settle(stream), CUDA_SUCCESS);
     EXPECT_EQ(CALL(cuStreamDestroy)(stream), CUDA_SUCCESS);
     EXPECT_EQ(CALL(cuMemFree)(memory), CUDA_SUCCESS);
@@ -189,7 +189,7 @@ TEST_F(FaceTest, WhatAnAddressBelongsTo) {
   EXPECT_EQ(CALL(cuMemFreeHost)(pinned), CUDA_SUCCESS);
 }
 
-// What one process can see of it; backends/cuda has the tests with two.
+// The part that one process can test; tests of backends/cuda use two processes.
 TEST_F(FaceTest, HandlesForOtherProcesses) {
   const auto get_handle = CALL(cuIpcGetMemHandle);
   const auto open_handle = CALL(cuIpcOpenMemHandle);
@@ -223,7 +223,7 @@ TEST_F(FaceTest, HandlesForOtherProcesses) {
   EXPECT_EQ(CALL(cuMemFreeHost)(pinned), CUDA_SUCCESS);
 }
 
-// Devices hand out equal addresses: whoever mistakes one for the other's is told.
+// Devices use equal addresses, so using a stream or event of another context must fail.
 TEST_F(FaceTest, StreamsAndEventsBelongToTheirContext) {
   const CUstream stream = new_stream();
   const CUdeviceptr memory = alloc(256);
@@ -273,7 +273,7 @@ TEST_F(FaceTest, TimesNeedTwoEventsThatHaveThem) {
   EXPECT_EQ(CALL(cuStreamDestroy)(stream), CUDA_SUCCESS);
 }
 
-// A module of the plugin's own has the kernels of its family and no others.
+// A module of the plugin's image has the kernels of its family only.
 TEST_F(FaceTest, EachImageHasTheKernelsOfItsFamily) {
   const auto images = keel::simt::cuda_images();
   if (images.empty()) GTEST_SKIP() << "built without nvcc";
@@ -297,8 +297,8 @@ TEST_F(FaceTest, EachImageHasTheKernelsOfItsFamily) {
   EXPECT_EQ(kernels, static_cast<size_t>(keel::simt::KernelId::kCount));
 }
 
-// The plugin's own image, which the library beside stands for: a launch that runs over the end of
-// its memory fails as a GPU's does, and takes the context along.
+// The plugin's own image, replaced by the host library: a launch that accesses memory out of bounds
+// fails as on a GPU, and loses the context.
 TEST_F(FaceTest, KernelsFromTheirSourceAreChecked) {
   const auto images = keel::simt::cuda_images();
   if (images.empty()) GTEST_SKIP() << "built without nvcc";
@@ -325,7 +325,7 @@ TEST_F(FaceTest, KernelsFromTheirSourceAreChecked) {
   const auto launch = [&](unsigned int threads) {
     return CALL(cuLaunchKernel)(kernel, 1, 1, 1, threads, 1, 1, 0, stream, parameters, nullptr);
   };
-  // Compiled for one size of blocks.
+  // The kernel is compiled for one block size.
   EXPECT_EQ(launch(512), CUDA_ERROR_INVALID_VALUE);
   ASSERT_EQ(launch(keel::simt::kThreads), CUDA_SUCCESS);
   std::vector<float> got(kCount);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is behind the face's handles.
+// The objects behind the shim's handles.
 #ifndef KEEL_EMULATOR_FACES_CUDA_HANDLES_H_
 #define KEEL_EMULATOR_FACES_CUDA_HANDLES_H_
 
@@ -24,7 +24,7 @@ struct EventHandle {
   Event event;
   bool timing;
   std::atomic<bool> recorded{false};
-  std::atomic<bool> captured{false};  // recorded last in a capture
+  std::atomic<bool> captured{false};  // the last record was captured
 };
 
 inline StreamHandle* object(CUstream handle) {
@@ -34,12 +34,12 @@ inline EventHandle* object(CUevent handle) {
   return reinterpret_cast<EventHandle*>(handle);
 }
 
-// The stream |handle|, 0 being the context's own. CUDA_ERROR_INVALID_CONTEXT for one of a
-// context that is not current: the real driver is more patient with some calls.
+// Finds the stream |handle|; 0 is the context's default stream. Returns CUDA_ERROR_INVALID_CONTEXT
+// for a stream of a context that is not current (the real driver accepts some calls).
 inline CUresult find_stream(const Here& here, CUstream handle, Stream** out_stream) {
   if (handle == nullptr || handle == CU_STREAM_LEGACY)
     return here.context->default_stream(out_stream);
-  // Graphs are not emulated: what the real driver would put into one breaks the capture here.
+  // Graphs are not emulated: a call that the real driver would add to a graph breaks the capture.
   if (is_capturing(handle)) return refuse_and_break(handle);
   *out_stream = object(handle)->stream.get();
   return &(*out_stream)->device() == here.chip.get() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;

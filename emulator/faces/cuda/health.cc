@@ -21,7 +21,7 @@ bool is_slowed(uint32_t index) {
 }  // namespace
 }  // namespace keel::emulator::cuda
 
-using namespace keel::emulator::cuda;  // NOLINT: the function below is C's
+using namespace keel::emulator::cuda;  // NOLINT: the function below is a C function
 
 bool keel_emulated_cuda_health(uint32_t index, ChipHealth* out_health) {
   Context* const context = Driver::get().context(static_cast<CUdevice>(index));

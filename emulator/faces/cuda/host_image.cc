@@ -32,7 +32,8 @@ Header read(const std::byte* bytes) {
   return header;
 }
 
-// Where an ELF file ends: behind its section headers, or the last section.
+// Returns the size of an ELF file: the end of its section headers or of its last section or
+// segment.
 uint64_t elf_size(const std::byte* image) {
   const auto header = read<Elf64_Ehdr>(image);
   uint64_t end = header.e_shoff + uint64_t{header.e_shnum} * header.e_shentsize;
@@ -53,7 +54,7 @@ std::string path_of(int fd) {
   return "/proc/self/fd/" + std::to_string(fd);
 }
 
-// A file in memory with the bytes; -1 when the system refuses.
+// Creates a memory file with the bytes; -1 if the system refuses.
 int make_file(const std::byte* data, uint64_t size) {
   const int fd = memfd_create("keel-emulated-module", MFD_CLOEXEC);
   for (uint64_t written = 0; fd >= 0 && written < size;) {
@@ -80,7 +81,7 @@ CUresult HostImage::open(const void* image, std::shared_ptr<const HostImage>* ou
   if (std::memcmp(bytes, ELFMAG, SELFMAG) != 0) {
     *out_why = "the emulated GPU runs code for the host, not PTX or fat binaries";
     const bool is_fat = is_fat_binary(image);
-    // Text that begins as PTX does: a directive or a comment.
+    // Text that begins like PTX: a directive or a comment.
     const char first = static_cast<char>(bytes[0]);
     const bool is_text = first == '.' || first == '/' || first == '\n' || first == ' ';
     return is_fat || is_text ? CUDA_ERROR_NO_BINARY_FOR_GPU : CUDA_ERROR_INVALID_IMAGE;
@@ -106,8 +107,8 @@ CUresult HostImage::open(const void* image, std::shared_ptr<const HostImage>* ou
 
 HostImage::~HostImage() {
   dlclose(library_);
-  // The loader finds an object that is still there by its path: then the descriptor must not
-  // be given to the next one.
+  // The loader finds an object that is still loaded by its path, so the descriptor number must not
+  // be reused for the next object.
   void* const still_there = dlopen(path_of(fd_).c_str(), RTLD_NOW | RTLD_NOLOAD);
   if (still_there == nullptr) {
     close(fd_);

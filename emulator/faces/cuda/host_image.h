@@ -11,29 +11,29 @@
 
 namespace keel::emulator::cuda {
 
-// Whether |image| says that it is code for several chips.
+// Returns whether |image| begins as a fat binary, code for several chips.
 bool is_fat_binary(const void* image);
 
-// What stands for a cubin on the face: a shared object of this machine, with kernels as
-// keel/cpu_kernel.h has them and, of each, the table KEEL_CPU_PARAMETERS. Device pointers are
-// made addresses of the host before a kernel sees them. Immutable once open; thread-safe.
+// The shim's counterpart of a cubin: a shared object for this machine, with kernels as in
+// keel/cpu_kernel.h and, for each kernel, the table KEEL_CPU_PARAMETERS. Device pointers are
+// converted to host addresses before a kernel gets them. Immutable once open; thread-safe.
 class HostImage {
  public:
-  // |image| is all there, as for the real driver. CUDA_ERROR_NO_BINARY_FOR_GPU for code of real
-  // chips, CUDA_ERROR_INVALID_IMAGE for what is no code; |*out_why| says more.
+  // |image| must be complete, as for the real driver. Returns CUDA_ERROR_NO_BINARY_FOR_GPU for code
+  // of real chips, CUDA_ERROR_INVALID_IMAGE for anything else; |*out_why| has details.
   static CUresult open(const void* image, std::shared_ptr<const HostImage>* out_image,
                        std::string* out_why);
   ~HostImage();
   HostImage(const HostImage&) = delete;
   HostImage& operator=(const HostImage&) = delete;
 
-  // False where there is no such kernel, or no table of what it takes.
+  // Returns false if the kernel or its parameter table is missing.
   bool find(const char* name, keel_cpu_kernel* out_kernel, const uint32_t** out_parameters) const;
 
  private:
   HostImage(int fd, void* library) : fd_(fd), library_(library) {}
 
-  const int fd_;  // open as long as the loader may know the object by its path
+  const int fd_;  // open while the loader may know the object by its path
   void* const library_;
 };
 

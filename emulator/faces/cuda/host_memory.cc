@@ -78,7 +78,7 @@ void HostMemory::introduce(const std::shared_ptr<Device>& chip) {
   std::erase_if(chips_, [](const auto& known) { return known.expired(); });
   chips_.push_back(chip);
   for (const auto& [address, block] : blocks_) {
-    // A chip that has nothing yet takes whatever does not overlap.
+    // A new chip has no pinned memory, so blocks that do not overlap cannot be refused.
     (void)chip->memory().pin(reinterpret_cast<void*>(address), block.size);
   }
 }

@@ -15,34 +15,36 @@
 
 namespace keel::emulator::cuda {
 
-// Host memory that every chip may reach at any time: pinned, managed, or the caller's own and
-// registered. The chips know it by the host's addresses. Thread-safe.
+// Host memory that every chip may access at any time: pinned, managed, or owned and registered by
+// the caller. The chips use host addresses for it. Thread-safe.
 class HostMemory {
  public:
   enum class Kind : uint8_t { kPinned, kManaged, kRegistered };
 
-  // |kind|: one of the first two.
+  // |kind|: kPinned or kManaged.
   CUresult allocate(Kind kind, uint64_t size, void** out_pointer);
-  // What allocate gave out for the |kind|; CUDA_ERROR_INVALID_VALUE for anything else.
+  // Frees a block that allocate returned for |kind|; CUDA_ERROR_INVALID_VALUE for any other
+  // pointer.
   CUresult free(Kind kind, void* pointer);
-  // Memory of the caller's, which keeps it until remove.
+  // Registers the caller's memory, which the caller keeps until remove.
   CUresult add(void* pointer, uint64_t size);
   CUresult remove(void* pointer);
-  // CUDA_ERROR_INVALID_VALUE where |pointer| is in none of it.
+  // Returns CUDA_ERROR_INVALID_VALUE if no block contains |pointer|.
   CUresult find(const void* pointer) const;
 
-  // A chip that has just come is told all there is, and hears of what follows.
+  // Pins all present and later blocks on a new chip.
   void introduce(const std::shared_ptr<Device>& chip);
 
  private:
   struct Block {
     uint64_t size;
     Kind kind;
-    std::shared_ptr<Storage> storage;  // NULL: the caller's own
+    std::shared_ptr<Storage> storage;  // NULL: owned by the caller
   };
   using Blocks = std::map<Address, Block>;
 
-  // With |mutex_| held, as the next. False when one refuses it; then none has it.
+  // pin() and unpin() require |mutex_|. pin() returns false if a chip refuses; then no chip has the
+  // block pinned.
   bool pin(void* pointer, uint64_t size);
   void unpin(void* pointer);
 

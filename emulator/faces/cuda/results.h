@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a call of the face answers.
+// The results of the shim's calls.
 #ifndef KEEL_EMULATOR_FACES_CUDA_RESULTS_H_
 #define KEEL_EMULATOR_FACES_CUDA_RESULTS_H_
 
@@ -10,13 +10,13 @@
 
 namespace keel::emulator::cuda {
 
-// NULL for a code that the face never answers.
+// NULL for a code that the shim never returns.
 const char* result_name(CUresult result);
 const char* result_text(CUresult result);
 
-// What a lost chip answers to every call: the result of what it was lost of.
+// Returns the result of every call on a lost chip: the error that lost the chip.
 CUresult loss_of(const Device& chip);
-// A status of |chip|.
+// Maps a status of |chip|.
 CUresult result_of(const Status& status, const Device& chip);
 
 }  // namespace keel::emulator::cuda

@@ -3,7 +3,7 @@
 
 #include "emulator/faces/cuda/handles.h"
 
-using namespace keel::emulator::cuda;  // NOLINT: the functions below are C's
+using namespace keel::emulator::cuda;  // NOLINT: the functions below are C functions
 
 extern "C" {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the faces of Nvidia's other libraries, which stand over the same chips, ask the one of the
-// driver. They find it beside them and look these up by name; all are of one build, so objects of
-// the chip cross.
+// The functions of the driver shim for the shims of Nvidia's other libraries over the same chips.
+// Those shims find the driver in their folder and look these functions up by name. All shims come
+// from one build, so C++ objects of the chip may cross.
 #ifndef KEEL_EMULATOR_FACES_CUDA_SHARING_H_
 #define KEEL_EMULATOR_FACES_CUDA_SHARING_H_
 
@@ -14,9 +14,10 @@
 
 extern "C" {
 
-// The chip of the calling thread's current context.
+// Returns the chip of the calling thread's current context.
 CUresult keel_emulated_cuda_chip(std::shared_ptr<keel::emulator::Device>* out_chip);
-// The stream |handle| of that context, 0 being its own. It lives until it is destroyed.
+// Returns the stream |handle| of the calling thread's current context; 0 is the default stream. The
+// pointer is valid until the stream is destroyed.
 CUresult keel_emulated_cuda_stream(CUstream handle, keel::emulator::Stream** out_stream);
 }
 

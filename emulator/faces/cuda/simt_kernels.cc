@@ -9,7 +9,7 @@
 namespace keel::emulator::cuda {
 namespace {
 
-// A fat binary: a header that tells how long it is, and that much behind it.
+// The header of a fat binary; |size| bytes follow it.
 struct FatHeader {
   uint32_t magic;
   uint16_t version;
@@ -24,7 +24,7 @@ struct Opened {
 
 Opened open_libraries() {
   Dl_info info = {};
-  // Any symbol of this library tells where it lies.
+  // Finds this library's path by one of its symbols.
   if (dladdr(reinterpret_cast<void*>(&find_simt_kernels), &info) == 0 ||
       info.dli_fname == nullptr) {
     return {nullptr, "this library does not know where it lies"};

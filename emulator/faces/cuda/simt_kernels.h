@@ -10,13 +10,14 @@
 
 namespace keel::emulator::cuda {
 
-// The kernels of the very |image|, code for real chips, compiled for the host: the family of
-// libkeel_simt_host.so beside this library that stands for these bytes. NULL where none does, or
-// the file is not there; |*out_why| says which. Lives as long as the process. Thread-safe.
+// Returns the host-compiled kernels for |image|, which is code for real chips: the family of
+// libkeel_simt_host.so, in this library's folder, whose image has the same bytes. Returns NULL,
+// with the reason in |*out_why|, if no family matches or the file is missing. The result lives as
+// long as the process. Thread-safe.
 const simt::Library* find_simt_kernels(const void* image, std::string* out_why);
 
-// Runs a launch of |kernel| on the queue's thread. A failure's text goes to stderr too: through
-// the driver's interface only a number comes back.
+// Runs a launch of |kernel| on the queue's thread. Writes a failure's text to stderr, too: the
+// driver's interface returns only a number.
 Status run_simt_kernel(const simt::Library& library, const simt::Kernel& kernel,
                        const simt::Grid& grid, const void* arguments, Access& access);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives, messages and groups.
+// Collectives, point-to-point messages and groups.
 #include <nccl.h>
 
 #include <exception>
@@ -14,14 +14,14 @@ namespace {
 
 using ccl::Collective;
 
-// What all of them have.
+// The arguments that all operations share.
 struct Arguments {
   const void* send;
   void* receive;
   size_t count;
   ncclDataType_t type;
   ncclRedOp_t reduction = ncclSum;
-  int root = 0;  // of a message, the other rank
+  int root = 0;  // of a message: the peer rank
 };
 
 ncclResult_t take(Collective collective, const Arguments& arguments, ncclComm_t comm,
@@ -43,7 +43,7 @@ ncclResult_t take(Collective collective, const Arguments& arguments, ncclComm_t 
   if (arguments.root < 0 || static_cast<uint32_t>(arguments.root) >= rank.world()) {
     return fail(ncclInvalidArgument, ccl::is_message(collective) ? "no such peer" : "no such root");
   }
-  // The library sends and receives at once: what has come would be sent on.
+  // NCCL sends and receives concurrently: in place, received data would be sent on.
   if (collective == Collective::kAllToAll && arguments.send == arguments.receive) {
     return fail(ncclInvalidArgument, "all_to_all in place");
   }
@@ -68,7 +68,7 @@ ncclResult_t run(Collective collective, const Arguments& arguments, ncclComm_t c
 }  // namespace
 }  // namespace keel::emulator::nccl
 
-using namespace keel::emulator::nccl;  // NOLINT: the functions below are C's
+using namespace keel::emulator::nccl;  // NOLINT: the functions below are C functions
 using keel::emulator::ccl::Collective;
 
 extern "C" {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Communicators, and what belongs to them.
+// Communicators and their resources.
 #include <nccl.h>
 
 #include <cstring>
@@ -17,7 +17,7 @@
 namespace keel::emulator::nccl {
 namespace {
 
-// Runs |body| with the rank of |handle|, and keeps exceptions inside.
+// Runs |body| with the rank of |handle|; lets no exception escape.
 template <typename Body>
 ncclResult_t with_rank(ncclComm_t handle, Body&& body) noexcept {
   try {
@@ -30,7 +30,7 @@ ncclResult_t with_rank(ncclComm_t handle, Body&& body) noexcept {
   }
 }
 
-// The number at |scalar|.
+// Reads the number at |scalar|.
 double read_scalar(ncclDataType_t type, const void* scalar) {
   const auto as = [&]<typename Value>(Value value) {
     std::memcpy(&value, scalar, sizeof(value));
@@ -48,7 +48,7 @@ double read_scalar(ncclDataType_t type, const void* scalar) {
     case ncclInt64:
       return static_cast<double>(as(int64_t()));
     case ncclUint64:
-      // Products wrap: the upper half is the negative numbers, which keep their bits so.
+      // Products wrap, so the upper half is read as negative numbers, which keeps the bits.
       return static_cast<double>(as(int64_t()));
     case ncclFloat16:
       return to_float(as(float16_t()));
@@ -64,7 +64,7 @@ double read_scalar(ncclDataType_t type, const void* scalar) {
 }  // namespace
 }  // namespace keel::emulator::nccl
 
-using namespace keel::emulator::nccl;  // NOLINT: the functions below are C's
+using namespace keel::emulator::nccl;  // NOLINT: the functions below are C functions
 namespace ccl = keel::emulator::ccl;
 
 extern "C" {
@@ -159,7 +159,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* newc
   return with_rank(comm, [&](Rank& rank) { return rank.split(color, key, newcomm); });
 }
 
-// All that was enqueued has to end first, and does so on its stream.
+// Returns at once: enqueued operations end on their streams.
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   return with_rank(comm, [](Rank& rank) { return rank.ready(); });
 }

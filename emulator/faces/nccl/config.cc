@@ -29,7 +29,7 @@ ncclResult_t read_config(const ncclConfig_t& given, int version, ncclConfig_t* o
   const ncclConfig_t undefined = NCCL_CONFIG_INITIALIZER;
   ncclConfig_t config = undefined;
   config.magic = 0;
-  // A caller of an older header has a shorter one.
+  // A caller compiled with an older header passes a shorter struct.
   std::memcpy(&config, &given, std::min(given.size, sizeof(config)));
   if (config.magic != kMagic) {
     return fail(ncclInvalidArgument, "the ncclConfig_t was not initialised");
@@ -47,7 +47,7 @@ ncclResult_t read_config(const ncclConfig_t& given, int version, ncclConfig_t* o
     return fail(ncclInvalidArgument,
                 fmt::format("config cgaClusterSize is {}", config.cgaClusterSize));
   }
-  // What is not set is less than any number, so the least alone is refused, as the library does.
+  // Undefined is below any number, so minCTAs without maxCTAs is refused, as by NCCL.
   if ((is_set(config.minCTAs) && config.minCTAs <= 0) ||
       (is_set(config.maxCTAs) && config.maxCTAs <= 0) || config.minCTAs > config.maxCTAs) {
     return fail(ncclInvalidArgument,

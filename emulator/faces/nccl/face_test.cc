@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library as its users see it: opened at run time beside the driver's, by name.
+// The library as users load it: at run time, by name, in the driver's folder.
 #include <cuda.h>
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ void* driver() {
 #define NCCL(name) reinterpret_cast<decltype(&name)>(dlsym(library(), #name))
 #define DRIVER(name, symbol) reinterpret_cast<decltype(&name)>(dlsym(driver(), symbol))
 
-// A blocking rank on each device, each with a stream and memory of four words.
+// One blocking rank per device, each with a stream and memory of four words.
 class NcclFaceTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -90,7 +90,7 @@ class NcclFaceTest : public ::testing::Test {
               CUDA_SUCCESS);
     pop();
   }
-  // Once all that was enqueued is done.
+  // Reads after all enqueued work.
   std::vector<uint32_t> read(uint32_t rank) const {
     std::vector<uint32_t> words(4);
     push(rank);
@@ -137,7 +137,7 @@ TEST_F(NcclFaceTest, WorksOnTheDriversStreamsAndMemory) {
   }
 }
 
-// Around the ring, in groups that each would wait for another's.
+// Sends around a ring, in groups that each wait for another group.
 TEST_F(NcclFaceTest, MessagesInGroups) {
   for (uint32_t rank = 0; rank < kWorld; ++rank) write(rank, {rank + 1, 0, 0, 0});
   for (uint32_t rank = 0; rank < kWorld; ++rank) {
@@ -159,7 +159,7 @@ TEST_F(NcclFaceTest, MessagesInGroups) {
   }
 }
 
-// The last two, in the other order, and the first one in none.
+// The last two ranks, in reverse order; the first rank in no part.
 TEST_F(NcclFaceTest, APartOfTheRanks) {
   ncclComm_t parts[kWorld] = {};
   each_rank([&](uint32_t rank) {
@@ -190,13 +190,13 @@ TEST_F(NcclFaceTest, APartOfTheRanks) {
     EXPECT_EQ(read(rank), (std::vector<uint32_t>{2, 2, 2, 2}));
     EXPECT_EQ(NCCL(ncclCommDestroy)(parts[rank]), ncclSuccess);
   }
-  // The whole is as it was.
+  // The original communicator still works.
   for (uint32_t rank = 0; rank < kWorld; ++rank) write(rank, {1, 1, 1, 1});
   for (uint32_t rank = 0; rank < kWorld; ++rank) EXPECT_EQ(all_reduce(rank), ncclSuccess);
   for (uint32_t rank = 0; rank < kWorld; ++rank) EXPECT_EQ(read(rank)[0], 3u);
 }
 
-// One thread that drives several ranks: nothing goes before the end of the group.
+// One thread drives several ranks: no call starts before the end of the group.
 TEST_F(NcclFaceTest, AGroupOfSeveralRanks) {
   for (uint32_t rank = 0; rank < kWorld; ++rank) write(rank, {rank + 1, 0, 0, 0});
   ASSERT_EQ(NCCL(ncclGroupStart)(), ncclSuccess);
@@ -263,7 +263,7 @@ TEST_F(NcclFaceTest, ConfigurationsThatAreRefused) {
   config.magic = 0;
   expect_refused(config, "not initialised");
   config = good;
-  config.size = sizeof(size_t);  // which has no magic
+  config.size = sizeof(size_t);  // too short for the magic
   expect_refused(config, "not initialised");
   config = good;
   config.blocking = 2;
@@ -278,7 +278,7 @@ TEST_F(NcclFaceTest, ConfigurationsThatAreRefused) {
   config.minCTAs = 5;
   config.maxCTAs = 4;
   expect_refused(config, "minCTAs/maxCTAs are 5/4");
-  // As the library compares them, what is not set is less than any.
+  // Undefined is below any number, as NCCL compares.
   config.maxCTAs = NCCL_CONFIG_UNDEF_INT;
   expect_refused(config, "minCTAs/maxCTAs are 5/");
   config = good;
@@ -301,7 +301,7 @@ TEST_F(NcclFaceTest, ReductionsWithAFactor) {
   EXPECT_EQ(NCCL(ncclRedOpDestroy)(op, ranks_[0].comm), ncclInvalidArgument);
 }
 
-// As on the real one: the stream goes on.
+// As with real NCCL, the stream continues.
 TEST_F(NcclFaceTest, AnAbortLeavesTheStreamAndItsContextWell) {
   write(0, {1, 2, 3, 4});
   ASSERT_EQ(all_reduce(0), ncclSuccess);

@@ -10,7 +10,7 @@
 namespace keel::emulator::nccl {
 namespace {
 
-// One rank's calls, in their order.
+// One rank's calls, in call order.
 struct Part {
   Rank* rank;
   std::vector<Job> jobs;
@@ -38,7 +38,7 @@ ncclResult_t end_group() {
   if (--t_group.depth != 0) return ncclSuccess;
   const Group group = std::exchange(t_group, Group());
   ncclResult_t result = group.refusal;
-  // A rank that is busy refuses all, before any has begun.
+  // A busy or failed rank refuses the whole group before any call begins.
   for (const Part& part : group.parts) {
     if (result == ncclSuccess) result = part.rank->ready();
   }

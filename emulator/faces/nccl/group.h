@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls that the calling thread collects, to be made at once.
+// Group calls: the calling thread collects calls and issues them together.
 #ifndef KEEL_EMULATOR_FACES_NCCL_GROUP_H_
 #define KEEL_EMULATOR_FACES_NCCL_GROUP_H_
 
@@ -10,14 +10,14 @@
 namespace keel::emulator::nccl {
 
 void start_group();
-// The end of the outermost one makes the calls, unless one of them was refused: then none is made
-// and the refusal is returned. ncclInvalidUsage without a start.
+// Closes a group. Closing the outermost group issues the calls, unless a call was refused: then no
+// call is issued and the refusal is returned. Returns ncclInvalidUsage without a start.
 ncclResult_t end_group();
 bool is_in_group();
 
-// Now, or with the group that the thread has started.
+// Issues the call now, or with the calling thread's open group.
 ncclResult_t make_call(Rank& rank, const Job& job);
-// A call that was refused; of a group, all of it. |refusal| itself.
+// Records a refused call, which refuses its whole group. Returns |refusal|.
 ncclResult_t refuse_call(ncclResult_t refusal);
 
 }  // namespace keel::emulator::nccl

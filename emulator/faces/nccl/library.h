@@ -17,31 +17,33 @@
 
 namespace keel::emulator::nccl {
 
-// What the face is asked to be. See docs/emulator.md.
+// The configuration of the shim. See docs/emulator.md.
 struct Settings {
-  int version = NCCL_VERSION_CODE;  // what ncclGetVersion says
-  uint64_t stuck = 0;         // the number of the group that does not get onto its streams; 0: none
-  uint64_t ids = UINT64_MAX;  // unique ids that it gives; after those it fails to
+  int version = NCCL_VERSION_CODE;  // result of ncclGetVersion
+  uint64_t stuck = 0;               // number of the group that is never enqueued; 0: none
+  uint64_t ids = UINT64_MAX;        // unique ids to hand out before failing
 };
-// From KEEL_EMULATED_NCCL.
+// Parses KEEL_EMULATED_NCCL.
 Status read_settings(std::string_view text, Settings* out_settings);
 
-// The state of the library in this process: its settings, and the face of the driver beside it,
-// whose chips and streams it works on. Thread-safe.
+// The process-wide state of the library: its settings, and the driver shim that owns the chips and
+// streams. Thread-safe.
 class Library {
  public:
-  // Made at the first call, from the environment; for ever.
+  // Created at the first call from the environment, never destroyed.
   static Library& get();
 
   const Settings& settings() const { return settings_; }
-  // Why the library cannot be used: bad settings, or no driver of the emulated chip beside it.
+  // Returns why the library cannot be used: bad settings, or no driver of the emulated chip in this
+  // library's folder or its parent.
   const Status& trouble() const { return trouble_; }
-  // Of the calling thread's current context. kUnavailable where there is none.
+  // Return the chip of the calling thread's current context, and a stream of that context. Return
+  // trouble(), or kDeviceLost with the driver's error.
   Status chip(std::shared_ptr<Device>* out_chip) const;
   Status stream(cudaStream_t handle, Stream** out_stream) const;
-  // Counts a unique id; whether it is one too many.
+  // Counts a unique id; returns whether the limit is exceeded.
   bool is_out_of_ids() { return ++ids_ > settings_.ids; }
-  // Counts a group; whether it is the one that gets stuck.
+  // Counts a group; returns whether this group gets stuck.
   bool is_stuck() { return ++groups_ == settings_.stuck; }
 
  private:
@@ -54,7 +56,7 @@ class Library {
   std::atomic<uint64_t> groups_{0};
 };
 
-// |status| as the library says it; its text is what ncclGetLastError gives this thread.
+// Maps |status| to NCCL's result; ncclGetLastError returns its text on this thread.
 ncclResult_t result_of(const Status& status);
 ncclResult_t fail(ncclResult_t result, std::string text);
 const char* last_error();

@@ -9,8 +9,8 @@
 namespace keel::emulator::nccl {
 namespace {
 
-// All that the library has but the 8-bit floats, which are for compute capability 9.0: the
-// emulated chip has none.
+// All types of the library except the 8-bit floats, which need compute capability 9.0; the emulated
+// chip has 0.0.
 constexpr ccl::TypeSet kTypes =
     ccl::kAllTypes & ~(ccl::bit(ccl::Type::kInt16) | ccl::bit(ccl::Type::kUint16) |
                        ccl::bit(ccl::Type::kFloat8E4m3) | ccl::bit(ccl::Type::kFloat8E5m2));
@@ -57,7 +57,7 @@ ncclResult_t Rank::split(int color, int key, ncclComm_t* out_handle) {
   ncclResult_t result = ncclSystemError;
   try {
     result = begin(part_it);
-  } catch (const std::exception&) {  // no thread: nobody ends what was not begun
+  } catch (const std::exception&) {  // no worker thread: finish here
     if (made != nullptr) made->finish(Status(Code::kOutOfMemory));
   }
   const bool is_begun = result == ncclSuccess || result == ncclInProgress;
@@ -73,7 +73,7 @@ Rank::~Rank() {
     changed_.notify_all();
     if (is_made_) member = member_.get();
   }
-  // Each ends what waits for others.
+  // Both calls end waits for other ranks.
   ccl::Communicator::give_up(id_);
   if (member != nullptr) member->abort();
   if (worker_.joinable()) worker_.join();
@@ -89,7 +89,7 @@ ncclResult_t Rank::begin(std::function<Status()> work) {
     return result_of(status);
   }
   const std::lock_guard lock(mutex_);
-  if (worker_.joinable()) worker_.join();  // it is over
+  if (worker_.joinable()) worker_.join();  // has ended
   worker_ = kit::start_thread<std::thread>("keel-emu-nccl", [this, work = std::move(work)] {
     Status status;
     try {
@@ -97,7 +97,7 @@ ncclResult_t Rank::begin(std::function<Status()> work) {
     } catch (const std::bad_alloc&) {
       status = Status(Code::kOutOfMemory);
     }
-    finish(std::move(status));  // once this function is out of the lock
+    finish(std::move(status));  // blocks until begin() unlocks
   });
   is_busy_ = true;
   return ncclInProgress;
@@ -143,7 +143,7 @@ void Rank::await_abort() {
 }
 
 Status Rank::enqueue(std::span<const Job> jobs) {
-  // Those of one stream at once, so that of them all are enqueued, or none.
+  // Consecutive calls on one stream run together, so that all of them are enqueued, or none.
   std::vector<ccl::Call> calls;
   for (size_t i = 0; i < jobs.size(); ++i) {
     calls.push_back(jobs[i].call);
@@ -175,7 +175,7 @@ bool Rank::find_sum(ncclRedOp_t sum, ccl::Type type, double* out_factor) {
   return true;
 }
 
-// Moves nothing: what is registered is only looked at.
+// Only checks and numbers the buffer.
 ncclResult_t Rank::add_buffer(Address address, uint64_t size, void** out_handle) {
   Access access(chip_->memory());
   std::byte* data = nullptr;

@@ -22,45 +22,45 @@
 
 namespace keel::emulator::nccl {
 
-// A call with the stream that it is for.
+// A call and its stream.
 struct Job {
   ccl::Call call;
   Stream* stream;
 };
 
-// What is behind an ncclComm_t. One that is not to block meets, and enqueues, on a thread of its
-// own, as the library does where ranks have still to connect: until that is over it is "in
-// progress", and takes no other call. Thread-safe but for the end of it.
+// The object behind an ncclComm_t. A non-blocking rank joins and enqueues on a worker thread, as
+// NCCL does while ranks still have to connect; until the worker finishes, the rank is "in progress"
+// and refuses other calls. Thread-safe except destruction.
 class Rank {
  public:
-  // NULL handle on failure; in progress where |blocks| is not set.
+  // Writes |*out_handle| on success; returns ncclInProgress if |blocks| is false.
   static ncclResult_t create(const ccl::UniqueId& id, std::shared_ptr<Device> chip, uint32_t rank,
                              uint32_t world, bool blocks, ncclComm_t* out_handle);
-  // A rank of its part, by a split that all ranks call: see ccl::Communicator::split. Whether it
-  // blocks is as here; until it is over both are in progress. |*out_handle| is NULL on failure and
-  // where |color| is negative.
+  // Creates this rank's member of a split, which all ranks call: see ccl::Communicator::split. The
+  // new rank blocks as this rank does; until the split finishes, both are in progress. Leaves
+  // |*out_handle| (NULL by the caller) unwritten on failure and if |color| is negative.
   ncclResult_t split(int color, int key, ncclComm_t* out_handle);
   static Rank* of(ncclComm_t handle) { return reinterpret_cast<Rank*>(handle); }
-  // Gives up what it is at, and what runs. One that is still made by a split ends with that, which
-  // ends no later than the rank that is split.
+  // Aborts joining and running operations. For a rank still made by a split, blocks until the split
+  // ends, no later than the end of the rank being split.
   ~Rank();
   Rank(const Rank&) = delete;
   Rank& operator=(const Rank&) = delete;
 
   ncclComm_t handle() { return reinterpret_cast<ncclComm_t>(this); }
-  // Of one that is ready.
+  // Requires a ready rank.
   uint32_t world() const { return member_->world(); }
-  // ncclInProgress, or what went wrong.
+  // Returns ncclInProgress, or the failure, if any.
   ncclResult_t state();
-  // ncclInvalidUsage where it is still in progress, or has failed.
+  // Returns ncclInvalidUsage if the rank is in progress or has failed.
   ncclResult_t ready();
-  // Enqueues |jobs|, one after the other.
+  // Enqueues |jobs| in order.
   ncclResult_t submit(std::vector<Job> jobs);
 
-  // A reduction that multiplies by |factor| first.
+  // Adds a reduction that multiplies by |factor| before summing.
   ncclRedOp_t add_sum(ccl::Type type, double factor);
   ncclResult_t remove_sum(ncclRedOp_t sum);
-  // False for one that is not there, or for another type.
+  // Returns false if the reduction does not exist or is for another type.
   bool find_sum(ncclRedOp_t sum, ccl::Type type, double* out_factor);
   ncclResult_t add_buffer(Address address, uint64_t size, void** out_handle);
   ncclResult_t remove_buffer(void* handle);
@@ -73,11 +73,11 @@ class Rank {
 
   Rank(const ccl::UniqueId& id, std::shared_ptr<Device> chip, bool blocks)
       : id_(id), chip_(std::move(chip)), blocks_(blocks) {}
-  // Runs |work| here, or on a thread of its own.
+  // Runs |work| on the calling thread, or on a worker thread.
   ncclResult_t begin(std::function<Status()> work);
   Status enqueue(std::span<const Job> jobs);
   void await_abort();
-  // What it was at came to |status|.
+  // Ends the call in progress with |status|.
   void finish(Status status);
 
   const ccl::UniqueId id_;
@@ -89,7 +89,7 @@ class Rank {
   std::condition_variable changed_;
   std::thread worker_;
   bool is_busy_ = false;
-  bool is_made_ = false;  // |member_| is there, and stays
+  bool is_made_ = false;  // |member_| is set and final
   bool is_ending_ = false;
   Status failure_;
   std::map<int, Sum> sums_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library's types and reductions in the words of the emulated chip.
+// Translates NCCL types and reductions to those of the emulated chip.
 #ifndef KEEL_EMULATOR_FACES_NCCL_TYPES_H_
 #define KEEL_EMULATOR_FACES_NCCL_TYPES_H_
 
@@ -9,9 +9,9 @@
 
 namespace keel::emulator::nccl {
 
-// False for a number that is no type.
+// Returns false for an unknown type.
 bool translate(ncclDataType_t type, ccl::Type* out_type);
-// False for one that is made by ncclRedOpCreatePreMulSum, or by nobody.
+// Returns false for a reduction made by ncclRedOpCreatePreMulSum, and for an unknown one.
 bool translate(ncclRedOp_t reduction, ccl::Reduction* out_reduction);
 
 }  // namespace keel::emulator::nccl

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library's functions.
+// The exported functions.
 #include "emulator/faces/nvml/library.h"
 #include "vendor/nvml.h"
 
-using namespace keel::emulator::nvml;  // NOLINT: the functions below are C's
+using namespace keel::emulator::nvml;  // NOLINT: the functions below are C functions
 
 extern "C" {
 
@@ -60,7 +60,7 @@ nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char* pciBusId, nvmlDevice_t
   });
 }
 
-// Both counters begin with the process: nothing of a chip outlives it.
+// Both counter types start with the process: no chip state outlives the process.
 nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, nvmlMemoryErrorType_t errorType,
                                          nvmlEccCounterType_t /*counterType*/,
                                          unsigned long long* eccCounts) {
@@ -76,7 +76,7 @@ nvmlReturn_t nvmlDeviceGetCurrentClocksEventReasons(nvmlDevice_t device,
                                                     unsigned long long* clocksEventReasons) {
   return answer_of(device, [&](const Library& library, const Chip& chip) {
     if (clocksEventReasons == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
-    // A chip that a fault makes slow is one that is too hot.
+    // A chip slowed by a fault reports a thermal slowdown.
     *clocksEventReasons =
         library.health(chip).is_slowed
             ? nvmlClocksThrottleReasonHwSlowdown | nvmlClocksThrottleReasonHwThermalSlowdown
@@ -121,7 +121,7 @@ nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long ev
   });
 }
 
-// Returns before the time is over, which the real one may do too.
+// Returns NVML_ERROR_TIMEOUT before the timeout, as the real function may.
 nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t* data,
                                  unsigned int /*timeoutms*/) {
   return answer([&](Library& library) {

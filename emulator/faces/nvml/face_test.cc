@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library as its users see it: opened at run time, by name, beside the driver.
+// The library as users load it: at run time, by name, in the driver's folder.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 
 namespace {
 
-// Opened once: two devices.
+// Opened once, with two devices.
 void* library() {
   static void* const opened = [] {
     setenv("KEEL_EMULATED_CUDA", "devices=2 faults=1/slow:op=3", 1);

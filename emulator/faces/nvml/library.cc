@@ -12,18 +12,18 @@
 namespace keel::emulator::nvml {
 namespace {
 
-// What the kernel module writes to the log, and NVML tells, when a chip dies of |cause|; 0 where it
-// is another chip's failure.
+// Returns the Xid that the kernel module logs, and NVML reports, for a chip lost by |cause|; 0 for
+// a failure of another chip.
 unsigned int xid_of(Code cause) {
   switch (cause) {
     case Code::kIllegalAddress:
-      return 31;  // a fault of the memory's unit
+      return 31;  // MMU fault
     case Code::kDeviceLost:
-      return 48;  // an ECC error of two bits
+      return 48;  // double-bit ECC error
     case Code::kUnavailable:
       return 0;
     default:
-      return 13;  // an exception of the compute engine
+      return 13;  // graphics engine exception
   }
 }
 
@@ -64,8 +64,8 @@ Library::Library() {
   settings_.init = NVML_ERROR_INVALID_ARGUMENT;
 }
 
-// With |mutex_| held. The copy of the driver that others in the process have open is the one that
-// lies in this library's folder.
+// Requires |mutex_|. Opens the driver in this library's folder, the copy that other libraries of
+// the process use.
 bool Library::open_driver() {
   Dl_info info = {};
   if (dladdr(reinterpret_cast<void*>(&nvmlInit_v2), &info) == 0 || info.dli_fname == nullptr) {

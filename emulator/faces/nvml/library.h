@@ -16,51 +16,50 @@
 
 namespace keel::emulator::nvml {
 
-// What the face is asked to be; what the chips are is the affair of KEEL_EMULATED_CUDA. See
-// docs/emulator.md.
+// The configuration of the shim; KEEL_EMULATED_CUDA configures the chips. See docs/emulator.md.
 struct Settings {
-  nvmlReturn_t init = NVML_SUCCESS;    // what nvmlInit_v2 says
-  nvmlReturn_t device = NVML_SUCCESS;  // what every question about a device is answered with
+  nvmlReturn_t init = NVML_SUCCESS;    // result of nvmlInit_v2
+  nvmlReturn_t device = NVML_SUCCESS;  // result of every query of a device
   uint64_t corrected = 0;              // ECC errors, of each device
-  bool remap_failed = false;           // a row of each device's memory could not be replaced
+  bool remap_failed = false;           // a row of each device's memory could not be remapped
 };
-// From KEEL_EMULATED_NVML.
+// Parses KEEL_EMULATED_NVML.
 Status read_settings(std::string_view text, Settings* out_settings);
 
-// One chip of the libcuda.so.1 beside this library.
+// One chip of the libcuda.so.1 in this library's folder.
 struct Chip {
   uint32_t index;
 };
 
-// Listens for failures of chips from its registration on. Guarded by the library's mutex.
+// Reports failures of chips from the registration of each chip on. Guarded by the library's mutex.
 struct EventSet {
   struct Entry {
     Chip* chip;
-    uint64_t seen;  // failures that were told, or came before
+    uint64_t seen;  // failures already reported, or before registration
   };
   std::vector<Entry> entries;
 };
 
-// The state of the library in this process. Thread-safe.
+// The process-wide state of the library. Thread-safe.
 class Library {
  public:
-  // Made at the first call, from the environment; for ever.
+  // Created at the first call from the environment, never destroyed.
   static Library& get();
 
   const Settings& settings() const { return settings_; }
-  // NVML_ERROR_DRIVER_NOT_LOADED where there is no libcuda.so.1 beside.
+  // Returns NVML_ERROR_DRIVER_NOT_LOADED without a libcuda.so.1 in this library's folder.
   nvmlReturn_t init();
   nvmlReturn_t shutdown();
   nvmlReturn_t ready();
 
-  // NULL where there is none, in the driver's own spelling.
+  // Finds a chip by its PCI address, spelled as the driver does. Returns NULL if there is none.
   Chip* find(std::string_view pci_address);
   cuda::ChipHealth health(const Chip& chip) const;
 
   EventSet* add_set();
   nvmlReturn_t remove_set(const EventSet* set);
   nvmlReturn_t listen(EventSet* set, Chip* chip);
-  // The next failure that |set| has not been told of.
+  // Returns the next failure not yet reported to |set|, or NVML_ERROR_TIMEOUT.
   nvmlReturn_t next(EventSet* set, nvmlEventData_t* out_data);
 
  private:
@@ -72,12 +71,12 @@ class Library {
   Settings settings_;
   std::mutex mutex_;
   uint32_t users_ = 0;
-  HealthFunction ask_ = nullptr;  // written once, before there is a chip
+  HealthFunction ask_ = nullptr;  // written once, before any chip exists
   std::vector<std::unique_ptr<Chip>> chips_;
   std::vector<std::unique_ptr<EventSet>> sets_;
 };
 
-// Runs |body| once the library is initialised, and keeps exceptions inside.
+// Runs |body| if the library is initialised; lets no exception escape.
 template <typename Body>
 nvmlReturn_t answer(Body&& body) noexcept {
   try {
@@ -88,7 +87,7 @@ nvmlReturn_t answer(Body&& body) noexcept {
   }
 }
 
-// The same for a question about |device|.
+// Like answer(), for a query of |device|.
 template <typename Body>
 nvmlReturn_t answer_of(nvmlDevice_t device, Body&& body) noexcept {
   return answer([&](Library& library) {

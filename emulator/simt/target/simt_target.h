@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What backends/simt/simt.h stands on, for the emulated chip.
+// The primitives of backends/simt/simt.h for the emulated chip.
 #ifndef KEEL_EMULATOR_SIMT_TARGET_SIMT_TARGET_H_
 #define KEEL_EMULATOR_SIMT_TARGET_SIMT_TARGET_H_
 
@@ -14,7 +14,7 @@
 
 #define KEEL_SIMT_FUNCTION inline
 
-// KEEL_SIMT_FAMILY: the family whose source this is, from the compiler's command line.
+// KEEL_SIMT_FAMILY: the kernel family of this source, from the compiler's command line.
 #define KEEL_SIMT_KERNEL(name, Arguments)                                                    \
   static void keel_##name(const Arguments& args);                                            \
   static ::keel::emulator::simt::Kernel keel_##name##_kernel = {                             \
@@ -80,7 +80,7 @@ inline int32_t to_i32(float value) {
   return value >= 0x1p31F ? INT32_MAX : static_cast<int32_t>(value);
 }
 
-// Each access is checked: it must lie in one allocation, and be aligned to its size, up to 16.
+// Checks each access: an access must lie in one allocation and be aligned to its size, up to 16.
 template <typename T>
 class Global {
  public:
