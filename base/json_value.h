@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Members of parsed JSON, and what is wrong with them in plain words.
+// Typed access to members of parsed JSON, with errors in plain words.
 #ifndef KEEL_BASE_JSON_VALUE_H_
 #define KEEL_BASE_JSON_VALUE_H_
 
@@ -13,15 +13,15 @@
 
 namespace keel {
 
-// "target.device_count is a string, not a whole number from 0 to 4294967295"
+// Example: "target.device_count is a string, not a whole number from 0 to 4294967295"
 class JsonError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// A value of a JSON text, and where it is in the text. All functions throw JsonError, which names
-// the place: nlohmann's own exceptions are no text for a user, and its conversions take true for 1
-// and 2.7 for 2. Borrows |json|.
+// A value of a JSON text, and the value's place in the text. All functions throw JsonError, which
+// names the place: the texts of nlohmann's own exceptions are not for users, and nlohmann's
+// conversions take true for 1 and 2.7 for 2. Borrows |json|.
 class JsonValue {
  public:
   explicit JsonValue(const nlohmann::json& json) : json_(&json) {}
@@ -36,7 +36,7 @@ class JsonValue {
   bool boolean() const;
   double number() const;
   int64_t integer() const;
-  // A whole number from 0 on.
+  // A whole number >= 0.
   template <typename Number>
   Number count() const {
     return static_cast<Number>(

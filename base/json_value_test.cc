@@ -56,7 +56,7 @@ TEST(JsonValueTest, MistakesAreToldWithTheirPlace) {
          [](const JsonValue& root) { root.at("list").boolean(); });
 }
 
-// The library's own conversions cut, round, or take true for 1.
+// nlohmann's own conversions truncate, round, or take true for 1.
 TEST(JsonValueTest, NumbersAreWhatTheyAreTakenFor) {
   EXPECT_EQ(refusal([](const JsonValue& root) { root.at("part").integer(); }),
             "part is 2.5, not a whole number of 64 bits");

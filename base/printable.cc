@@ -7,8 +7,8 @@
 namespace keel {
 namespace {
 
-// Bytes of the well-formed UTF-8 character at the start of |text|, and the character; 0 bytes if
-// there is none.
+// Length in bytes of the well-formed UTF-8 character at the start of |text|, and the character; 0
+// without one.
 size_t decode_utf8(std::string_view text, uint32_t* out_character) {
   const auto lead = static_cast<unsigned char>(text[0]);
   const size_t length = lead < 0x80   ? 1
@@ -32,8 +32,8 @@ size_t decode_utf8(std::string_view text, uint32_t* out_character) {
   return length;
 }
 
-// Those of ASCII and the second block of them, which begins with what many terminals take for ESC
-// [.
+// Control characters of ASCII and of the second block (C1), which begins at 0x80 and contains CSI,
+// which many terminals take for ESC [.
 bool is_control(uint32_t character) {
   return character < 0x20 || (character >= 0x7f && character < 0xa0);
 }

@@ -7,8 +7,8 @@
 
 namespace keel {
 
-// |text| without what would make a terminal do things, or break a line: control characters and
-// bytes that are no UTF-8 come out as "\x1b", byte by byte. Names in files may be anything.
+// Returns |text| safe for a terminal and on one line: control characters and bytes that are not
+// UTF-8 become "\x1b", byte by byte. Names in files may contain any bytes.
 std::string printable(std::string_view text);
 
 }  // namespace keel

@@ -16,23 +16,23 @@ namespace keel {
 namespace {
 
 constexpr size_t kQuoted = 60;  // bytes of a file's text in a message
-constexpr size_t kPlace = 200;  // of a chain of keys
+constexpr size_t kPlace = 200;  // bytes of a chain of keys in a message
 
 std::string shortened(std::string_view text, size_t most) {
   return printable(text.substr(0, most)) + (text.size() > most ? "..." : "");
 }
 
-// "line 3, column 7" of the byte at |offset|.
+// "line 3, column 7" for the byte at |offset|.
 std::string place_of(std::string_view text, size_t offset) {
   const std::string_view before = text.substr(0, offset);
   const auto line = 1 + std::count(before.begin(), before.end(), '\n');
-  const size_t last_line = before.rfind('\n') + 1;  // 0 where there is none
+  const size_t last_line = before.rfind('\n') + 1;  // 0 in the first line
   return "line " + std::to_string(line) + ", column " +
          std::to_string(before.size() - last_line + 1);
 }
 
 // Builds the value from the parser's events. nlohmann's own builder keeps the last of two members
-// of one key; the one with a callback looks at all members again behind each of them, which took
+// of one key; the builder with a callback looks at all members again behind each member, which took
 // 7 s for two headers of 20,000 tensors.
 template <typename Json>
 class Builder {
@@ -77,7 +77,7 @@ class Builder {
       level.member = &at->second;
     } else {
       if (!level.keys.insert(name).second) return refuse_twice(name);
-      // The vector beneath: the map's own emplace() looks for the key among all.
+      // Uses the vector beneath: the map's own emplace() searches all keys.
       auto& member =
           static_cast<typename Object::Container&>(object).emplace_back(std::move(name), nullptr);
       level.key = &member.first;
@@ -107,11 +107,11 @@ class Builder {
   }
 
  private:
-  // An array or object whose end has not come.
+  // An array or object that has not ended.
   struct Level {
     Json* value;
-    Json* member = nullptr;                     // of an object: where the next value goes
-    const std::string* key = nullptr;           // its key
+    Json* member = nullptr;                     // of an object: target of the next value
+    const std::string* key = nullptr;           // key of |member|
     std::unordered_set<std::string> keys = {};  // of an ordered object
   };
 
@@ -172,7 +172,7 @@ class Builder {
     return false;
   }
 
-  // " in results[3].target": what is open, by the keys that lead there.
+  // " in results[3].target": the open arrays and objects, by their keys.
   std::string where() const {
     std::string path;
     for (const Level& level : open_) {
@@ -189,15 +189,15 @@ class Builder {
   const int deepest_;
   const TakeJsonMember* const take_;
   Json root_;
-  std::string taken_key_;  // the member of the root that is built, where it goes to |take_|
+  std::string taken_key_;  // member of the root under construction, when members go to |take_|
   Json taken_;
   std::vector<Level> open_;
   bool is_whole_ = false;
   std::string error_;
 };
 
-// Names the bytes of |text| that nlohmann's parser skips, or takes for its end; empty: there are
-// none.
+// Names bytes of |text| that nlohmann's parser skips, or takes for the text's end; empty if there
+// are none.
 std::string find_skipped(std::string_view text) {
   if (text.starts_with("\xef\xbb\xbf")) return "it begins with a byte-order mark";
   const size_t nul = text.find('\0');
@@ -222,7 +222,7 @@ bool parse_json(std::string_view text, Json* out_json, std::string* out_error,
     *out_json = std::move(builder.root());
     return true;
   } catch (const std::exception&) {  // the Builder throws nothing else
-    *out_error = "out of memory";    // short: it takes none
+    *out_error = "out of memory";    // short: needs no allocation
     return false;
   }
 }

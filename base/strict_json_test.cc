@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts with one content, and what is refused since two readers could see two.
+// Texts with one reading, and texts that are refused because two readers could differ.
 #include "base/strict_json.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ using nlohmann::ordered_json;
 template <typename Json>
 class StrictJsonTest : public testing::Test {
  protected:
-  // The error of parsing |text|; empty if it is taken. |text| may hold NUL bytes.
+  // The error of parsing |text|; empty if |text| is accepted. |text| may hold NUL bytes.
   static std::string refusal(const std::string& text, int deepest = kDeepestJson) {
     Json parsed = "untouched";
     std::string error;
@@ -149,7 +149,7 @@ TEST(StrictJsonObjectTest, MembersAreTakenOneByOne) {
   }
 }
 
-// A minute with a search through all members for each, half a second without.
+// Takes a minute with a search through all members for each member, half a second without.
 TEST(StrictJsonObjectTest, LargeObjectsTakeTimeInProportion) {
   std::string text = "{";
   for (int i = 0; i < 100'000; ++i) {

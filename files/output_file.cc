@@ -24,7 +24,7 @@ OpenedOutput refused(int error, std::string reason) {
   return {-1, error, std::move(reason)};
 }
 
-// Why a program does not write to |file|, which was there; empty where it does.
+// Reason not to write to the existing |file|; empty if a program may write to it.
 std::string objection(const struct stat& file) {
   if (S_ISCHR(file.st_mode)) return {};
   if (file.st_uid != geteuid()) {
@@ -34,7 +34,7 @@ std::string objection(const struct stat& file) {
   return {};
 }
 
-// Opens what stands at |path|; ENOENT if it is gone.
+// Opens the existing file at |path|; ENOENT if the file has vanished.
 OpenedOutput open_existing(int folder, const std::string& path) {
   // O_NONBLOCK: opening a pipe without a reader must not stop a program.
   const int file =
@@ -65,8 +65,8 @@ OpenedOutput create_output(int folder, const std::string& path, int access, mode
 }
 
 OpenedOutput open_output(int folder, const std::string& path, mode_t mode) {
-  // Created first, so that a file system on which files belong to one user, whoever made them, has
-  // new ones. Others may remove and create the file between the two calls, but not forever.
+  // Creates first, so that new files work on a file system on which all files belong to one user.
+  // Others may remove and create the file between the two calls, but not forever.
   constexpr int kTries = 100;
   OpenedOutput output;
   for (int i = 0; i < kTries; ++i) {

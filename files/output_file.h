@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// How files are opened that Keel writes. All of them are opened here, but for a plugin's cache,
-// which knows include/keel alone (backends/vulkan/cache_file.cc), and what tests write.
+// Opens all files that Keel writes, except a plugin's cache, whose code includes include/keel alone
+// (backends/vulkan/cache_file.cc), and files of tests.
 //
-// A path comes from one of two sources, which decide what it may name:
+// A path has one of two sources, which decide which files the path may name:
 //
 //   a program     An environment variable such as KEEL_TRACE, a call of keel.h, or a name that Keel
-//                 makes up beside another file (PATH.partial.PID, flight-PID-N). Nobody looks at
-//                 the path when the program starts, in /tmp any user may have put a file there, and
-//                 the program may run as root. So a symbolic link is not followed, and a file
-//                 is not written to that belongs to another user or has a second name (a hard
-//                 link).
+//                 derives from another file (PATH.partial.PID, flight-PID-N). Nobody reviews
+//                 the path when the program starts, any user may have put a file into /tmp, and
+//                 the program may run as root. A symbolic link is therefore not followed, and a
+//                 file that belongs to another user or has a second name (a hard link) is not
+//                 written.
 //   a user        An argument of a command line, as in `keel conform run --json PATH`. A link, a
 //                 pipe or a device is the user's choice, and /dev/stdout is a link itself. A link
-//                 in a folder that is open to others, which another user made, is no one's choice,
-//                 and refused, as Linux does with fs.protected_symlinks=1.
+//                 of another user (but root) is nobody's choice, and refused, as Linux does in
+//                 folders open to others with fs.protected_symlinks=1.
 //
-// This holds for the last component of a path. The folders before it are the caller's choice.
+// The rules hold for the last component of a path. The folders before it are the caller's choice.
 // Regular files that others read are written under a second name and then renamed:
 // tensorfile/replacement.h.
 #ifndef KEEL_FILES_OUTPUT_FILE_H_
@@ -28,24 +28,25 @@
 namespace keel {
 
 // The result of opening a file: a descriptor, which the caller closes, or an errno and a reason.
-// Descriptors are for writing, and closed by exec. No function waits, but for
-// open_output_of_user on a pipe without a reader.
+// Descriptors are for writing, and exec closes them. No function waits, except open_output_of_user
+// on a pipe without a reader.
 struct OpenedOutput {
   int descriptor = -1;
-  // Refused here: ELOOP a link, EINVAL neither file nor device, EPERM another user's file.
+  // Set by these rules: ELOOP a link, EINVAL neither file nor device, EPERM another user's file or
+  // a hard link.
   int error = 0;
   std::string reason;  // "belongs to user 12", "No such file or directory"
 
   bool ok() const { return descriptor >= 0; }
 };
 
-// A program's path: |path|, relative to the folder |folder| (or AT_FDCWD). Creates a file with
-// |mode|, or opens what is there without changing it: a regular file, or a character device.
+// Opens a program's |path|, relative to the folder |folder| (or AT_FDCWD). Creates a file with
+// |mode|, or opens an existing regular file or character device without changing it.
 OpenedOutput open_output(int folder, const std::string& path, mode_t mode);
-// The same, but fails with EEXIST for whatever is there. |access|: O_WRONLY or O_RDWR.
+// open_output for a new file: EEXIST if |path| exists. |access|: O_WRONLY or O_RDWR.
 OpenedOutput create_output(int folder, const std::string& path, int access, mode_t mode);
 
-// A user's path. Truncates a regular file if |truncates|.
+// Opens a user's path. Truncates a regular file if |truncates|.
 OpenedOutput open_output_of_user(const std::string& path, bool truncates);
 
 }  // namespace keel

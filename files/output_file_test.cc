@@ -35,7 +35,7 @@ class OutputFileTest : public ::testing::Test {
     std::ifstream file(path);
     return {std::istreambuf_iterator<char>(file), {}};
   }
-  // The errno of opening |output|, which is closed; 0 for success.
+  // Closes |output|; returns the errno of opening it, 0 for success.
   static int close_output(const OpenedOutput& output) {
     EXPECT_EQ(output.ok(), output.error == 0);
     EXPECT_EQ(output.ok(), output.reason.empty()) << output.reason;

@@ -20,11 +20,11 @@ using Visit = std::function<void(const TensorComparison&)>;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Of a tensor in a file whose floats were calculated with |precision|, null for that of storage.
+// Tolerance for a tensor in a file whose floats were calculated with |precision|; null: as stored.
 double tolerance_of(const std::string& dtype, const Dtype* precision,
                     const ComparisonOptions& options) {
   const Dtype* const found = find_dtype(dtype);
-  if (found == nullptr) return 0;  // equal to the bit, or there would be no difference to judge
+  if (found == nullptr) return 0;  // only equal bits are ever judged
   if (found->kind != Dtype::Kind::kFloat) return found->tolerance;
   if (options.tolerance) return *options.tolerance;
   return precision == nullptr ? found->tolerance : std::max(found->tolerance, precision->tolerance);
@@ -44,7 +44,7 @@ Outcome judge(const Difference& difference, double tolerance) {
 using Files =
     std::pair<std::unique_ptr<const SafetensorsFile>, std::unique_ptr<const SafetensorsFile>>;
 
-// Reads both headers at once: of many small tensors they take half of the time.
+// Reads both headers concurrently: for many small tensors, headers take half of the time.
 Files open_files(const fs::path& a, const fs::path& b) {
   auto second = std::async([&b] { return std::make_unique<const SafetensorsFile>(b); });
   auto first = std::make_unique<const SafetensorsFile>(a);
@@ -165,7 +165,7 @@ void compare_folders(const fs::path& a, const fs::path& b, const ComparisonOptio
 
 bool is_folder(const fs::path& path) {
   std::error_code error;
-  return fs::is_directory(path, error);  // one that is not there: its file cannot be opened
+  return fs::is_directory(path, error);  // for a missing path, opening its file fails later
 }
 
 }  // namespace

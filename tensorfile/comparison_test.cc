@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where files and folders part, and what cannot be compared.
+// Divergence of files and folders, and inputs that cannot be compared.
 #include "tensorfile/comparison.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ class ComparisonTest : public ::testing::Test {
     compare(a, b, {tolerance}, [&](const TensorComparison& each) { all.push_back(each); });
     return all;
   }
-  // Of files of one tensor.
+  // For files of one tensor.
   template <typename Stored>
   TensorComparison one(const std::string& dtype, const std::vector<Stored>& a,
                        const std::vector<Stored>& b,
@@ -35,7 +35,7 @@ class ComparisonTest : public ::testing::Test {
     folder_.add_as(dtype, "x", b);
     return all(path_a, folder_.write("one_b"), tolerance).at(0);
   }
-  // What the comparison throws; empty if it does not.
+  // Text that the comparison throws; empty if it throws nothing.
   static std::string refusal(const fs::path& a, const fs::path& b) {
     try {
       all(a, b);
@@ -70,7 +70,7 @@ TEST_F(ComparisonTest, JudgesByTheToleranceOfTheDtype) {
   EXPECT_EQ(one("BF16", Bits{0x3f80}, Bits{0x3f88}).outcome, Outcome::kApart);
   EXPECT_EQ(one("F16", Bits{0x3c00}, Bits{0x3c01}).outcome, Outcome::kClose);
   EXPECT_EQ(one("F16", Bits{0x3c00}, Bits{0x3c10}).outcome, Outcome::kApart);
-  // Whole numbers are the same or not, whatever floats may do.
+  // Whole numbers are equal or not, whatever the tolerance of floats.
   EXPECT_EQ(one<int64_t>("I64", {int64_t{1} << 62}, {(int64_t{1} << 62) + 1}, 0.5).outcome,
             Outcome::kApart);
   const float nan = std::numeric_limits<float>::quiet_NaN();
@@ -214,7 +214,7 @@ TEST_F(ComparisonTest, LeavesOutWhatItDoesNotDecodeUnlessItIsEqual) {
   EXPECT_EQ(all(small, folder_.write("other")).at(0).outcome, Outcome::kShapes);
 }
 
-// Minutes, with a search through all tensors for each of them.
+// Takes minutes with a search through all tensors for each tensor.
 TEST_F(ComparisonTest, ManyTensorsTakeTimeInProportion) {
   constexpr size_t kCount = 30'000;
   for (const char* name : {"a", "b"}) {

@@ -14,7 +14,7 @@ namespace {
 using Tensor = SafetensorsFile::Tensor;
 
 constexpr uint64_t kPiece = 1 << 16;       // elements
-constexpr uint64_t kPieceBytes = 1 << 19;  // where they are only compared
+constexpr uint64_t kPieceBytes = 1 << 19;  // for comparing bytes only
 
 // A tensor, read piece by piece.
 class Reader {
@@ -23,11 +23,11 @@ class Reader {
       : file_(file), tensor_(tensor), dtype_(find_dtype(tensor.second.dtype)) {}
 
   const Tensor& tensor() const { return tensor_.second; }
-  // Null where Keel does not decode it.
+  // Null for a dtype that Keel does not decode.
   const Dtype* dtype() const { return dtype_; }
-  // Both valid until the next call.
+  // The spans of read_bytes() and read() are valid until the next call of either.
   std::span<const std::byte> read_bytes(uint64_t first, uint64_t count) {
-    // A tensor of one piece is read once, to be compared and then measured.
+    // Keeps the last piece: a tensor of one piece is read once, to be compared and then measured.
     if (first != first_ || count != bytes_.size()) {
       bytes_.resize(static_cast<size_t>(count));
       file_.read(tensor_, first, bytes_);
@@ -70,15 +70,15 @@ bool are_equal_bits(Reader& a, Reader& b) {
   return true;
 }
 
-// Two elements that are not both finite.
+// For two elements that are not both finite: whether they differ.
 template <typename Value>
 bool are_unlike(Value a, Value b) {
   if (std::isnan(a) || std::isnan(b)) return std::isnan(a) != std::isnan(b);
   return a != b;  // an infinity, and its opposite or a finite value
 }
 
-// |Value| is wide enough to tell neighbours of both dtypes apart, and for the squares of the
-// largest and the smallest.
+// |Value| is wide enough to distinguish neighbouring values of both dtypes, and for the squares of
+// the largest and the smallest values.
 template <typename Value>
 class Measure {
  public:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Figures of two tensors, against values by hand.
+// Figures of two tensors, against values computed by hand.
 #include "tensorfile/difference.h"
 
 #include <gtest/gtest.h>
@@ -84,14 +84,14 @@ TEST_F(DifferenceTest, CountsWhatOnlyOneHasOfNanAndInfinities) {
   EXPECT_TRUE(std::isnan(unlike.first_unlike->a));
   EXPECT_EQ(unlike.first_unlike->b, 5);
   EXPECT_EQ(unlike.relative_norm, 0) << "of the finite ones";
-  // Which NaN it is does not matter.
+  // Any NaN equals any other NaN.
   const Difference payload = of<uint32_t, uint32_t>("F32", {0x7fc00000}, "F32", {0xffc00001});
   EXPECT_FALSE(payload.equal_bits);
   EXPECT_EQ(payload.unlike, 0U);
 }
 
 TEST_F(DifferenceTest, OfEveryDtype) {
-  // 1 and the value behind it.
+  // 1 and the next value.
   EXPECT_EQ((of<uint16_t, uint16_t>("BF16", {0x3f80}, "BF16", {0x3f81}).largest_absolute),
             std::ldexp(1.0, -7));
   EXPECT_EQ((of<uint16_t, uint16_t>("BF16", {0x3f80}, "BF16", {0x3f81}).largest_ulps), 1U);
@@ -114,7 +114,7 @@ TEST_F(DifferenceTest, OfEveryDtype) {
             4294967295.0);
 }
 
-// What a double does not tell apart, or cannot square.
+// Values that a double does not distinguish, or cannot square.
 TEST_F(DifferenceTest, IsMeasuredBeyondDouble) {
   constexpr int64_t kLarge = (int64_t{1} << 62) + 1;
   EXPECT_EQ((of<int64_t, int64_t>("I64", {kLarge}, "I64", {kLarge + 1}).largest_absolute), 1);
@@ -136,7 +136,7 @@ TEST_F(DifferenceTest, OfTwoDtypesIsThatOfTheValues) {
   EXPECT_EQ((of<float, double>("F32", {}, "F64", {}).relative_norm), 0);
 }
 
-// More than one piece is read at once.
+// The tensors span more than one piece.
 TEST_F(DifferenceTest, IsFoundInLargeTensors) {
   std::vector<float> a(300'000, 0.25F);
   std::vector<float> b = a;

@@ -35,7 +35,7 @@ constexpr struct {
 } kOpaque[] = {{"F4", 4},          {"F6_E2M3", 6},     {"F6_E3M2", 6}, {"F8_E8M0", 8},
                {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}, {"C64", 64}};
 
-// Files align tensors to nothing.
+// Copies an element, because files do not align tensors.
 template <typename Stored>
 Stored element(std::span<const std::byte> bytes, size_t index) {
   Stored stored;

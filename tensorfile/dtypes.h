@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The dtypes of tensor files, by their names in the header: those whose values Keel decodes, and
-// the sizes of all that the format has.
+// Dtypes of tensor files, by their names in the header: the dtypes whose values Keel decodes, and
+// the sizes of all dtypes of the format.
 #ifndef KEEL_TENSORFILE_DTYPES_H_
 #define KEEL_TENSORFILE_DTYPES_H_
 
@@ -17,27 +17,27 @@ struct Dtype {
   std::string_view name;  // "F32"
   Kind kind;
   uint64_t size;  // bytes of an element
-  // How far two calculations of one tensor may lie from each other, as a relative norm, and still
-  // be the same: some ten times what rounding to this dtype once makes of it. 0: not at all.
+  // Largest distance, as a relative norm, at which two calculations of one tensor count as equal:
+  // some ten times the effect of rounding once to this dtype. 0: no distance.
   double tolerance;
-  uint64_t infinity;  // of a float: without the sign, its codes are finite below this
-  // Values and their differences fit a double: they need no long double.
+  uint64_t infinity;  // of a float: without the sign, codes below it are finite
+  // Values and their differences fit a double, without long double.
   bool fits_double;
 };
 
-// Null for one whose values Keel does not decode.
+// Null for a dtype whose values Keel does not decode.
 const Dtype* find_dtype(std::string_view name);
 
-// Bits of an element, also of the format's dtypes that find_dtype() does not have: 4 of F4, 64 of
-// C64. 0: the format does not have it, or a later version than the one of 2025 does.
+// Bits of an element, also for dtypes of the format that find_dtype() does not have: 4 of F4, 64 of
+// C64. 0: the format's version of 2025 does not have the dtype.
 uint64_t bits_of(std::string_view dtype);
 
-// The values of |bytes|, as many as |values| has. Of BOOL, the byte.
+// Decodes as many values of |bytes| as |values| has. A BOOL decodes to its byte.
 template <typename Value>  // double or long double
 void decode(const Dtype& dtype, std::span<const std::byte> bytes, std::span<Value> values);
 
-// The largest number of values of a float |dtype| that lie between an element of |a| and the same
-// of |b|, one of both counted; elements that are not finite in both are left out.
+// Largest number of values of a float |dtype| between an element of |a| and the same element of
+// |b|, counting one of the two; leaves out elements that are not finite in both.
 uint64_t largest_ulps(const Dtype& dtype, std::span<const std::byte> a,
                       std::span<const std::byte> b);
 

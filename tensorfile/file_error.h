@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What functions of files throw.
+// The exception of functions that read or write files.
 #ifndef KEEL_TENSORFILE_FILE_ERROR_H_
 #define KEEL_TENSORFILE_FILE_ERROR_H_
 
@@ -11,7 +11,7 @@
 
 namespace keel::tensorfile {
 
-// What is wrong with a file; the text names it, and the tensor where it is one's fault.
+// A failure with a file; the text names the file, and the tensor if the failure concerns one.
 class FileError : public std::runtime_error {
  public:
   FileError(const std::filesystem::path& path, const std::string& reason)

@@ -27,9 +27,9 @@ fs::path folder_of(const fs::path& path) {
   return path.has_parent_path() ? path.parent_path() : fs::path(".");
 }
 
-// Who writes a file holds its lock, and a process that is killed holds none: what can be locked
-// here, nobody writes any more. A process's number would not tell, which another host may have
-// given to one that lives.
+// Removes |partial| unless a writer holds its lock. A writer locks its file, and the kernel drops
+// the lock of a killed process. The process number in the name proves nothing: a process on another
+// host may have the same number.
 void remove_if_left(const fs::path& partial) {
   const int descriptor = open(partial.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (descriptor < 0) return;
@@ -37,7 +37,8 @@ void remove_if_left(const fs::path& partial) {
   close(descriptor);
 }
 
-// Not once it was taken for left before it was locked, or finished by another.
+// Whether |path| still names the open file: another thread or process may have removed the file as
+// a leftover before it was locked, or renamed it.
 bool has_name(int descriptor, const fs::path& path) {
   struct stat own = {};
   struct stat named = {};
@@ -45,7 +46,7 @@ bool has_name(int descriptor, const fs::path& path) {
          own.st_dev == named.st_dev && own.st_ino == named.st_ino;
 }
 
-// What processes that were killed have left of |path|.
+// Removes files that killed processes have left beside |path|.
 void remove_leftovers(const fs::path& path) {
   const std::string begin = path.filename().string() + std::string(kPartial);
   std::error_code error;
@@ -83,8 +84,8 @@ int open_as_user(const fs::path& path, bool truncates) {
 
 Replacement::Replacement(fs::path path) : path_(std::move(path)) {
   remove_leftovers(path_);
-  // Of the same folder, as renaming must not cross file systems; of the process, for two that
-  // write the same path: the last one to be done wins.
+  // The same folder, because rename must not cross file systems; the process number, so that of two
+  // processes that write the same path the last to finish wins.
   partial_ = path_;
   partial_ += std::string(kPartial) + std::to_string(getpid());
   do {
@@ -95,8 +96,8 @@ Replacement::Replacement(fs::path path) : path_(std::move(path)) {
       cannot_write(path_, partial_.filename().string() + " " + partial.reason);
     }
     if (!partial.ok()) cannot_write(path_, partial.reason);
-    // Waits for another thread, or a process of the same number elsewhere, to be done with it. A
-    // file system without locks has its leftovers kept.
+    // Waits for another thread, or for a process of the same number on another host. On a file
+    // system without locks, leftovers stay.
     (void)flock(descriptor_, LOCK_EX);
   } while (!has_name(descriptor_, partial_));
   if (ftruncate(descriptor_, 0) != 0) {
@@ -116,13 +117,14 @@ void Replacement::write(std::span<const std::byte> bytes) {
 }
 
 void Replacement::finish() {
-  // Before the rename: else a crash of the machine could leave the new name and no data.
+  // fsync before the rename: else a crash of the machine could leave the new name without data.
   if (fsync(descriptor_) != 0) cannot_write(path_, std::strerror(errno));
-  // Still locked.
+  // The file is still locked here.
   if (rename(partial_.c_str(), path_.c_str()) != 0) cannot_write(path_, std::strerror(errno));
   done_ = true;
   close(std::exchange(descriptor_, -1));
-  // The rename itself; a file system that cannot flush a folder has the old file or the new.
+  // Flushes the rename itself; on a file system that cannot flush a folder, a crash leaves the old
+  // file or the new one.
   const int handle = open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (handle < 0) return;
   (void)fsync(handle);
@@ -162,7 +164,7 @@ void check_put_file(const fs::path& path) {
     return;
   }
   struct stat found = {};
-  // Opened and closed again, a pipe would end for its reader.
+  // A pipe is not opened: to open and close it would end the stream for its reader.
   if (stat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode)) {
     if (S_ISDIR(found.st_mode)) cannot_write(path, std::strerror(EISDIR));
     if (access(path.c_str(), W_OK) != 0) cannot_write(path, std::strerror(errno));

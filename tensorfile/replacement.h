@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that are replaced as a whole.
+// Replaces files as a whole.
 #ifndef KEEL_TENSORFILE_REPLACEMENT_H_
 #define KEEL_TENSORFILE_REPLACEMENT_H_
 
@@ -12,9 +12,9 @@
 
 namespace keel::tensorfile {
 
-// A file that is there as a whole under its name, or not at all: it is written beside it, as
-// PATH.partial.PID, and locked meanwhile. Files of that name that nobody has locked were left by
-// processes that were killed; the next one removes them. Members throw FileError.
+// A file that appears under its name as a whole or not at all: Replacement writes the data beside
+// the path, as PATH.partial.PID, locked meanwhile. Unlocked files of such a name were left by
+// killed processes; the next Replacement removes them. Members throw FileError.
 class Replacement {
  public:
   explicit Replacement(std::filesystem::path path);
@@ -24,7 +24,7 @@ class Replacement {
   ~Replacement();
 
   void write(std::span<const std::byte> bytes);
-  // Flushes it to the disk and gives it its name.
+  // Flushes the data to the disk and renames the file to |path_|.
   void finish();
 
  private:
@@ -33,17 +33,17 @@ class Replacement {
   bool done_ = false;
 };
 
-// Replaces |path| by |text|. Throws FileError, after which the old file is still there.
+// Replaces |path| by |text|. Throws FileError and then leaves the old file.
 void replace_file(const std::filesystem::path& path, std::string_view text);
 
-// Whether |path| is a file, or nothing yet: a pipe, a device or a link, such as /dev/stdout, can
-// only be written to.
+// Whether |path| is a regular file or does not exist: a pipe, a device or a link, such as
+// /dev/stdout, can only be written to.
 bool is_replaceable(const std::filesystem::path& path);
-// For a path that a user named: replaces it or, where it is not replaceable, writes |text| to it,
-// following a link of the user's or of root's (files/output_file.h). Throws FileError.
+// For a path that a user named: replaces the file or, if |path| is not replaceable, writes |text|
+// to it, following a link of the user or of root (files/output_file.h). Throws FileError.
 void put_file(const std::filesystem::path& path, std::string_view text);
-// Throws FileError where put_file could not begin: a path that cannot be written should not cost
-// the work whose results go there. Changes nothing that is there.
+// Throws FileError where put_file could not begin, before a caller spends work on results that
+// cannot be written. Changes no existing file.
 void check_put_file(const std::filesystem::path& path);
 
 }  // namespace keel::tensorfile

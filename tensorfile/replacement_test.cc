@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that are replaced as a whole, and what is left of those that were not.
+// Replacement of files as a whole, and leftovers of interrupted replacements.
 #include "tensorfile/replacement.h"
 
 #include <gtest/gtest.h>
@@ -36,10 +36,10 @@ class ReplacementTest : public ::testing::Test {
   fs::path partial(const std::string& of) const { return folder_ / ("weights.partial." + of); }
   static void touch(const fs::path& path) { std::ofstream(path) << "half"; }
 
-  // A process that begins to replace path_ by "child" and, once it is let go on, finishes.
+  // A process that begins to replace path_ by "child" and finishes once the test lets it.
   struct Child {
     pid_t pid;
-    int go_on;  // to close, for it to go on
+    int go_on;  // closed to let the process go on
   };
   Child begin() {
     int begun[2], go_on[2];
@@ -110,7 +110,7 @@ TEST_F(ReplacementTest, LeavesWhatALivingProcessWrites) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1);
 }
 
-// Of one process both have the same name: the second waits for the first to be done.
+// Two replacements of one process use one name: the second waits until the first is done.
 TEST_F(ReplacementTest, ThreadsTakeTurns) {
   const std::string texts[] = {std::string(1 << 20, 'a'), std::string(1 << 19, 'b')};
   for (int round = 0; round < 20; ++round) {
@@ -133,7 +133,7 @@ TEST_F(ReplacementTest, LeavesFilesOfOtherNames) {
   for (const fs::path& other : others) EXPECT_TRUE(fs::exists(other)) << other;
 }
 
-// The name of the second file can be foreseen, in /tmp by anybody.
+// Any user can foresee the name of the second file in /tmp.
 TEST_F(ReplacementTest, LeavesWhatALinkInItsWayLeadsTo) {
   const fs::path victim = folder_ / "victim";
   std::ofstream(victim) << "precious";
@@ -144,7 +144,7 @@ TEST_F(ReplacementTest, LeavesWhatALinkInItsWayLeadsTo) {
     } else {
       fs::create_hard_link(victim, own);
     }
-    // A hard link that nobody has locked is taken for left, and only its name removed.
+    // An unlocked hard link counts as a leftover: only its name is removed.
     if (is_symbolic) {
       EXPECT_THROW(replace_file(path_, "new"), FileError);
       EXPECT_FALSE(fs::exists(path_));
@@ -171,7 +171,7 @@ TEST_F(ReplacementTest, CheckingAPathChangesNothingThere) {
   EXPECT_THROW(check_put_file(folder_ / "none" / "file"), FileError);
 }
 
-// Replaced, /dev/stdout would be a file from then on.
+// Replacing /dev/stdout would turn it into a regular file.
 TEST_F(ReplacementTest, WritesToWhatIsNoFile) {
   put_file(path_, "old");
   EXPECT_TRUE(is_replaceable(path_));

@@ -29,7 +29,7 @@ using nlohmann::json;
 static_assert(std::endian::native == std::endian::little, "data go as they lie in memory");
 
 constexpr uint64_t kLengthBytes = 8;
-// A header of 10^5 tensors has some 10 MB; one that claims more is a lie or an attack.
+// A header of 10^5 tensors has about 10 MB; a larger claim is an error or an attack.
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 constexpr int kDeepest = 3;  // an object, a tensor, its shape
 constexpr const char* kMetadataKey = "__metadata__";
@@ -38,7 +38,7 @@ std::string reason_of(int error) {
   return std::strerror(error);
 }
 
-// Nothing where that is no whole number of bytes, or beyond 64 bits.
+// nullopt for a size that is no whole number of bytes, or beyond 64 bits.
 std::optional<uint64_t> bytes_of(const std::string& dtype, std::span<const int64_t> shape) {
   uint64_t bits = bits_of(dtype);
   for (int64_t size : shape) {
@@ -50,16 +50,16 @@ std::optional<uint64_t> bytes_of(const std::string& dtype, std::span<const int64
 
 // ---- writing
 
-// A JSON string. What is not UTF-8 is replaced.
+// A JSON string; bytes that are not UTF-8 are replaced.
 std::string quoted(const std::string& text) {
   return json(text).dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-// The text of an object, member by member: ordered_json looks for each key among all before it,
-// which took minutes for 100,000 tensors.
+// Builds the text of an object, member by member: ordered_json searches all earlier keys for each
+// new key, which took minutes for 100,000 tensors.
 class ObjectText {
  public:
-  // False where |key|, as it is written, is there already.
+  // False if |key|, as written, exists already.
   bool add(const std::string& key, const std::string& value) {
     const std::string name = quoted(key);
     if (!keys_.insert(name).second) return false;
@@ -79,7 +79,8 @@ std::string entry_text(const TensorSource& tensor, uint64_t offset) {
          std::to_string(offset + tensor.data.size()) + "]}";
 }
 
-// Padded with spaces, which JSON ignores, so that the data begin at a multiple of 8 bytes.
+// The header, padded with spaces, which JSON ignores, so that the data begin at a multiple of 8
+// bytes.
 std::string header_text(const fs::path& path, std::span<const TensorSource> tensors,
                         const Metadata& metadata) {
   ObjectText header;
@@ -119,13 +120,14 @@ bool is_size(const json& value) {
   return value.is_number_unsigned() && value.get<uint64_t>() <= INT64_MAX;
 }
 
-// The member |key| of an object; null where there is none.
+// The member |key| of an object; null if it is missing.
 const json* member(const json& object, const char* key) {
   const auto found = object.find(key);
   return found == object.end() ? nullptr : &*found;
 }
 
-// Why |entry| describes no tensor; empty if it does. |data_size|: bytes behind the header.
+// Reads |entry| into |tensor|; returns why |entry| describes no tensor, or empty text. |data_size|:
+// bytes behind the header.
 std::string describe(const json& entry, uint64_t data_size, SafetensorsFile::Tensor* tensor) {
   const json* const dtype = entry.is_object() ? member(entry, "dtype") : nullptr;
   if (dtype == nullptr || !dtype->is_string()) return "it has no dtype";
@@ -158,8 +160,8 @@ std::string describe(const json& entry, uint64_t data_size, SafetensorsFile::Ten
   return {};
 }
 
-// Says why the metadata |entries| are wrong; empty if they are not. Null, as some writers put it,
-// stands for none.
+// Returns why the metadata |entries| are wrong, or empty text. Some writers use null for no
+// metadata.
 std::string read_metadata(const json& entries, Metadata* out_metadata) {
   if (entries.is_null()) return {};
   if (!entries.is_object()) return "its metadata are not a JSON object";
@@ -265,7 +267,7 @@ void SafetensorsFile::check_layout(uint64_t data) const {
     uint64_t begin, size;
     const std::string* name;
   };
-  std::vector<Part> order;  // by their beginnings; empty tensors before others there
+  std::vector<Part> order;  // by beginning; at one beginning, empty tensors first
   order.reserve(tensors_.size());
   for (const auto& [name, tensor] : tensors_) order.push_back({tensor.begin, tensor.size, &name});
   std::sort(order.begin(), order.end(), [](const Part& a, const Part& b) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of named tensors: eight bytes of the header's length, little-endian, a header in JSON,
-// then the data of all tensors, one behind the other.
+// Files of named tensors: eight bytes of the header's length, little-endian, a header in JSON, then
+// the data of all tensors, one behind the other.
 #ifndef KEEL_TENSORFILE_SAFETENSORS_H_
 #define KEEL_TENSORFILE_SAFETENSORS_H_
 
@@ -29,18 +29,18 @@ std::string shape_text(std::span<const int64_t> shape);
 
 using Metadata = std::map<std::string, std::string>;
 
-// Replaces |path| as a whole: the file is written beside it, flushed to the disk and renamed.
-// Whatever happens meanwhile, a full disk or a kill, |path| is the old file or the new one.
-// Throws FileError, after which the old one is still there. A process that is killed leaves the
-// file that it wrote, PATH.partial.PID, to the next that writes |path| to remove.
+// Replaces |path| as a whole: writes the file beside it, flushes the file to the disk and renames
+// it. After any interruption, a full disk or a kill, |path| is the old file or the new one. Throws
+// FileError and then leaves the old file. A killed process leaves PATH.partial.PID, which the next
+// writer of |path| removes.
 void write_safetensors(const std::filesystem::path& path, std::span<const TensorSource> tensors,
                        const Metadata& metadata);
 
-// A file, its header checked as strictly as the format's own reader does it: no key is there twice,
-// nothing but blanks is behind the JSON, the tensors fill the file to its end without gap or
-// overlap, and each has as many bytes as its shape says; of a dtype that bits_of() does not know,
-// as many as its offsets say. Immutable; reading does not move anything that two threads would
-// share.
+// A file whose header is checked as strictly as by the format's own reader: no duplicate keys,
+// nothing but blanks behind the JSON, tensors that fill the file to its end without gap or overlap,
+// and for each tensor as many bytes as its shape needs; for a dtype that bits_of() does not know,
+// as many as its offsets say. Immutable; threads may read concurrently, since reading moves no
+// shared file position.
 class SafetensorsFile {
  public:
   struct Tensor {
@@ -62,16 +62,16 @@ class SafetensorsFile {
   const Metadata& metadata() const { return metadata_; }
   const std::map<std::string, Tensor>& tensors() const { return tensors_; }
   bool has(const std::string& name) const { return tensors_.count(name) != 0; }
-  // Null if there is none.
+  // Null if the file has no such tensor.
   const Entry* find(const std::string& name) const;
 
-  // The tensor |name| as float32, from F32, BF16 or F16. Throws FileError, naming it, where it is
-  // missing, has another shape, or cannot be read.
+  // The tensor |name| as float32, from F32, BF16 or F16. Throws FileError, naming the tensor, if it
+  // is missing, has another shape, or cannot be read.
   std::vector<float> read_floats(const std::string& name, std::span<const int64_t> shape) const;
-  // As many bytes of the tensor |name| as |bytes| has, from its byte |offset| on: for tensors that
-  // are larger than memory. Throws FileError where they are not there, or cannot be read.
+  // Reads as many bytes of the tensor |name| as |bytes| has, from the tensor's byte |offset| on:
+  // for tensors larger than memory. Throws FileError for bytes that do not exist or cannot be read.
   void read(const std::string& name, uint64_t offset, std::span<std::byte> bytes) const;
-  // The same of a |tensor| of this file, without looking for its name.
+  // read() of a |tensor| of this file, without a look-up by name.
   void read(const Entry& tensor, uint64_t offset, std::span<std::byte> bytes) const;
   // Throws FileError where |key| is missing.
   const std::string& metadata(const std::string& key) const;
@@ -80,7 +80,7 @@ class SafetensorsFile {
   void read_header();
   void check_layout(uint64_t data) const;
   const Entry& require(const std::string& name) const;
-  // |what| and |name|: for the error.
+  // |what| and |name| go into the error.
   void read_at(uint64_t begin, std::span<std::byte> bytes, const char* what,
                const std::string& name = {}) const;
   [[noreturn]] void refuse(const std::string& reason) const;

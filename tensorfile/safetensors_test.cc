@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that are whole, and files that are not.
+// Complete files, and damaged ones.
 #include "tensorfile/safetensors.h"
 
 #include <gtest/gtest.h>
@@ -62,11 +62,11 @@ class SafetensorsTest : public testing::Test {
     for (int i = 0; i < 8; ++i) text.push_back(static_cast<char>(length >> (8 * i)));
     return text + rest;
   }
-  // A file of |header| and |data_bytes| of data.
+  // Writes a file of |header| and |data_bytes| of data.
   void put(const std::string& header, size_t data_bytes) const {
     put(with_length(header.size(), header + std::string(data_bytes, '\0')));
   }
-  // What opening it says; empty if it opens.
+  // Error of opening the file; empty if it opens.
   std::string refusal() const {
     try {
       const SafetensorsFile file(path_);
@@ -225,7 +225,8 @@ TEST_F(SafetensorsTest, RefusesHeadersThatLie) {
   expect_refusal({"cannot be opened"});
 }
 
-// Two readers would see two files: the format's own reader, in Rust, refuses all of these.
+// Two readers would read two different files: the format's own reader, in Rust, refuses all of
+// these.
 TEST_F(SafetensorsTest, RefusesHeadersOfTwoContents) {
   const std::string a = R"("a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]})";
   const std::string b = R"("b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]})";
@@ -269,7 +270,7 @@ TEST_F(SafetensorsTest, RefusesHeadersOfTwoContents) {
 TEST_F(SafetensorsTest, TakesDtypesThatItDoesNotDecode) {
   const struct {
     const char* dtype;
-    size_t bytes;  // of four elements
+    size_t bytes;  // bytes of four elements
   } dtypes[] = {{"F4", 2},          {"F6_E2M3", 3},     {"F6_E3M2", 3}, {"F8_E8M0", 4},
                 {"F8_E4M3FNUZ", 4}, {"F8_E5M2FNUZ", 4}, {"C64", 32},    {"F128_OF_LATER", 5}};
   for (const auto& [dtype, bytes] : dtypes) {
@@ -306,7 +307,7 @@ TEST_F(SafetensorsTest, WritesNoHeaderThatItRefuses) {
   EXPECT_TRUE(file.has("\"\\\n\u00e4"));
 }
 
-// Minutes each, with a search through all tensors for each of them.
+// Takes minutes with a search through all tensors for each tensor.
 TEST_F(SafetensorsTest, ManyTensorsTakeTimeInProportion) {
   constexpr int kCount = 50'000;
   std::vector<TensorSource> tensors;
@@ -315,7 +316,7 @@ TEST_F(SafetensorsTest, ManyTensorsTakeTimeInProportion) {
   EXPECT_EQ(SafetensorsFile(path_).tensors().size(), static_cast<size_t>(kCount));
 }
 
-// What a parser would take a stack, or memory, for.
+// Texts on which a parser would use up the stack or memory.
 TEST_F(SafetensorsTest, RefusesHeadersThatNestWithoutEnd) {
   put(std::string(1'000'000, '['), 0);
   expect_refusal({"nests deeper"});
@@ -323,7 +324,7 @@ TEST_F(SafetensorsTest, RefusesHeadersThatNestWithoutEnd) {
   for (int i = 0; i < 100'000; ++i) objects += "{\"x\":";
   put(objects, 0);
   expect_refusal({"nests deeper"});
-  // Brackets of names are none.
+  // Brackets inside names do not nest.
   put(R"({"[[[[[\"{{{{{{":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 4);
   EXPECT_EQ(refusal(), "");
 }
@@ -382,7 +383,7 @@ TEST_F(SafetensorsTest, FullDiskLeavesTheOldFile) {
 TEST_F(SafetensorsTest, ALimitOfFilesLeavesTheOldFile) {
   write_whole();
   const std::string before = content();
-  // A process may write no more than so many bytes to a file (EFBIG).
+  // Limits the bytes that a process may write to a file (EFBIG).
   const pid_t child = fork();
   if (child == 0) {
     std::signal(SIGXFSZ, SIG_IGN);
@@ -421,8 +422,8 @@ TEST_F(SafetensorsTest, KillLeavesAWholeFile) {
     int status = 0;
     ASSERT_EQ(waitpid(child, &status, 0), child);
     ASSERT_TRUE(WIFSIGNALED(status));
-    const SafetensorsFile file(path_);  // throws if it is not whole
-    if (!file.has("values")) continue;  // killed before the first was done
+    const SafetensorsFile file(path_);  // throws for an incomplete file
+    if (!file.has("values")) continue;  // killed before the first file was done
     const std::vector<float> values = file.read_floats("values", std::vector<int64_t>{kCount});
     EXPECT_EQ(std::count(values.begin(), values.end(), values[0]), kCount);
   }

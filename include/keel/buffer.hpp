@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory. Included by keel.hpp, which says what holds for all of it.
+// Memory. Included by keel.hpp, which states the rules for all of its parts.
 #ifndef KEEL_BUFFER_HPP_
 #define KEEL_BUFFER_HPP_
 
@@ -17,16 +17,16 @@ inline namespace v0 {
 
 class Stream;
 
-// One allocation of |size| bytes, not zeroed. Freeing does not wait: the memory is used
-// again once the work enqueued before is done. Analogue: cudaMalloc and its cudaFree.
+// One allocation of |size| bytes, not zeroed. Freeing does not wait: Keel reuses the memory once
+// the work enqueued before is done. Analogue: cudaMalloc and its cudaFree.
 class Buffer {
  public:
   Buffer() = default;
   Buffer(Device device, keel_memory_kind kind, uint64_t size) : device_(device), size_(size) {
     check(keel_alloc(device.get(), kind, size, &data_));
   }
-  // Device memory for work enqueued on |stream| from now on. The buffer's end frees it in
-  // the stream's order, without a wait, or as any other memory if the stream is gone.
+  // Device memory for work enqueued on |stream| from now on. The destructor frees the memory in the
+  // stream's order, without a wait, or with keel_free if the stream is gone.
   Buffer(const Stream& stream, uint64_t size);
   // Room for |count| elements.
   template <Element Type>
@@ -53,9 +53,9 @@ class Buffer {
 
   Device device() const { return device_; }
   uint64_t size() const { return size_; }
-  // An address of the device; the host may use it where the memory is pinned or managed.
+  // A device address; the host may use it where the memory is pinned or managed.
   void* data() const { return data_; }
-  // Where the host finds the same memory; NULL where it cannot.
+  // The host's address of the same memory; NULL where the host cannot reach the memory.
   void* host_alias() const {
     keel_memory_info info = KEEL_STRUCT_INIT(keel_memory_info, KEEL_STRUCT_MEMORY_INFO);
     check(keel_memory_find(device_.get(), data_, &info));
@@ -73,7 +73,7 @@ class Buffer {
 
  private:
   Device device_;
-  keel_stream stream_{};  // that it is freed on; id 0: on none
+  keel_stream stream_{};  // stream that frees |data_|; id 0: none
   void* data_ = nullptr;
   uint64_t size_ = 0;
 };

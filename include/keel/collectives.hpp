@@ -22,22 +22,22 @@
 namespace keel {
 inline namespace v0 {
 
-// For the ranks to meet by: one makes it, all the others get it.
+// Bootstrap address of a new communicator: one rank creates the id, all other ranks receive it.
 inline keel_unique_id make_unique_id() {
   keel_unique_id id;
   check(keel_unique_id_create(&id));
   return id;
 }
 
-// What the launcher of this process has told it. Throws KEEL_NOT_FOUND without one.
+// Rank and world from the launcher of this process. Throws KEEL_NOT_FOUND without a launcher.
 inline keel_launch_info launch_info() {
   keel_launch_info info = KEEL_STRUCT_INIT(keel_launch_info, KEEL_STRUCT_LAUNCH_INFO);
   check(keel_launch_info_get(&info));
   return info;
 }
 
-// One rank of a communicator. Move-only; its end waits for what it has called. Functions are
-// those of keel.h and throw what they return.
+// One rank of a communicator. Move-only; the destructor waits for the operations that the rank has
+// called. Functions are those of keel.h and throw the failures that keel.h returns.
 class Communicator {
  public:
   // All ranks in this process, one a device.
@@ -53,22 +53,22 @@ class Communicator {
     for (keel_comm comm : comms) ranks.push_back(Communicator(comm));
     return ranks;
   }
-  // Rank |rank| of |world|; waits for the others.
+  // Joins as rank |rank| of |world|; waits for the other ranks.
   static Communicator join(const Device& device, const keel_unique_id& id, uint32_t rank,
                            uint32_t world, const keel_comm_options* options = nullptr) {
     keel_comm comm;
     check(keel_comm_init_rank(device.get(), &id, rank, world, options, &comm));
     return Communicator(comm);
   }
-  // All processes of the job that this one was started in; waits for them.
+  // Joins the other processes of the job that this process was started in; waits for them.
   static Communicator from_environment(const Device& device,
                                        const keel_comm_options* options = nullptr) {
     keel_comm comm;
     check(keel_comm_init_env(device.get(), options, &comm));
     return Communicator(comm);
   }
-  // The part of |color|, ordered by |key|; wait for all ranks of this one. get().id is 0 for
-  // KEEL_NO_COLOR.
+  // The part of |color|, ordered by |key|; waits for all ranks of this communicator. get().id is 0
+  // for KEEL_NO_COLOR.
   Communicator split(int32_t color, int32_t key, const keel_comm_options* options = nullptr) {
     keel_comm comm;
     check(keel_comm_split(get(), color, key, options, &comm));
@@ -80,7 +80,7 @@ class Communicator {
     return Communicator(comm);
   }
 
-  // KEEL_COMM_URGENT: a second lane, whose operations overtake those of this one.
+  // With KEEL_COMM_URGENT: a second lane, whose operations overtake those of this communicator.
   Communicator duplicate(keel_comm_priority priority) {
     keel_comm_options options = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
     options.priority = priority;
@@ -125,7 +125,7 @@ class Communicator {
   }
   void barrier(const Stream& stream) { check(keel_barrier(get(), stream.get())); }
 
-  // Forms with an entry a rank; throw KEEL_INVALID_ARGUMENT where there are fewer. Empty
+  // Forms with an entry a rank; throw KEEL_INVALID_ARGUMENT for fewer entries than ranks. Empty
   // |offsets|: one piece after the other.
   using Entries = std::span<const uint64_t>;
   void all_gather_v(const void* send, void* receive, Entries counts, Entries offsets,
@@ -169,24 +169,24 @@ class Communicator {
                          stream.get()));
   }
 
-  // For |reduction|: a sum of what each rank sends times its |factor|.
+  // Value for |reduction|: the sum of each rank's data times the rank's |factor|.
   keel_reduction premul_sum(double factor) {
     keel_reduction reduction = 0;
     check(keel_premul_sum_create(get(), factor, &reduction));
     return reduction;
   }
 
-  // Waits for all that this rank has called.
+  // Waits for all operations that this rank has called.
   void finalize(std::chrono::nanoseconds timeout = kDefaultTimeout) {
     check(keel_comm_finalize(get(), timeout.count()));
   }
-  // Of each operation from the next on; 0: the default.
+  // Sets the deadline of each operation from the next on; 0: the default.
   void set_timeout(std::chrono::nanoseconds timeout) {
     check(keel_comm_timeout_set(get(), timeout.count()));
   }
-  // Fails everything in flight and everything later, on all ranks.
+  // Fails all operations in flight and all later ones, on all ranks.
   void abort() { check(keel_comm_abort(get())); }
-  // Throws why the communicator failed, if it has.
+  // Throws the failure of the communicator, if it has failed.
   void check_async_error() const { check(keel_comm_async_error(get())); }
   // The path of each rank and the sizes in use, as JSON.
   std::string explain() const {
@@ -220,8 +220,8 @@ class Communicator {
   api_detail::UniqueHandle<keel_comm, keel_comm_destroy> handle_;
 };
 
-// What this thread calls while it lives is enqueued together by end(), or at its end, where
-// a failure is lost.
+// Group of calls: end() enqueues together all that this thread has called during the object's life.
+// The destructor of an open group does the same, but loses a failure.
 class Group {
  public:
   Group() { check(keel_group_start()); }

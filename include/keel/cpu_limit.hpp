@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// For Keel and plugins: how many cores' time Linux's control groups leave to a process.
+// For Keel and plugins: CPU time, in cores, that Linux's control groups leave to a process.
 #ifndef KEEL_CPU_LIMIT_HPP_
 #define KEEL_CPU_LIMIT_HPP_
 
@@ -15,32 +15,32 @@
 
 namespace keel {
 
-// The least of the quotas (CFS bandwidth) of a process's control group and of the groups above it,
-// as far as they are mounted: inside a container those of the container. Its affinity mask does
-// not show them: a container with the time of two cores sees all cores of its host, and threads
-// for all of them are stopped for most of each period.
+// The smallest quota (CFS bandwidth) of a process's control group and of the groups above it, as
+// far as they are mounted: inside a container, the container's groups. The affinity mask does not
+// show quotas: a container with the time of two cores sees all cores of its host, and threads for
+// all of them are stopped for most of each period.
 class CpuLimit {
  public:
-  // Of process |pid|; 0: of this one. No limit where the system does not say. Mounts are read once:
-  // there may be hundreds, and a communicator asks for each of its processes.
+  // Limit of process |pid|; 0: of this process. No limit where the system reports none. Mounts are
+  // read once: there may be hundreds, and a communicator asks for each of its processes.
   static CpuLimit of(int64_t pid = 0) {
     static const auto& mounts = *new std::vector<Mount>(read_mounts("/proc/self/mountinfo"));
     const std::string process = pid == 0 ? "self" : std::to_string(pid);
     return read("/proc/" + process + "/cgroup", mounts);
   }
-  // |groups|: what /proc/PID/cgroup is; |mounts|: what /proc/self/mountinfo is. Groups are
-  // named from this process's namespace in both.
+  // |groups|: path of a file like /proc/PID/cgroup; |mounts|: of a file like /proc/self/mountinfo.
+  // Both name groups from this process's namespace.
   static CpuLimit read(const std::string& groups, const std::string& mounts) {
     return read(groups, read_mounts(mounts));
   }
 
   bool is_limited() const { return cores_ != std::numeric_limits<double>::infinity(); }
-  // May be a fraction; infinite where nothing limits it.
+  // May be a fraction; infinite without a limit.
   double cores() const { return cores_; }
-  // The folder of the group that limits it.
+  // Folder of the group with the smallest quota.
   const std::string& group() const { return group_; }
-  // Threads that have a core each, of |cores| that the process may run on: 1 at least, and of a
-  // fraction the whole part.
+  // Number of threads that get a core each when the process may run on |cores|: |cores| or, if
+  // less, the whole part of cores(), at least 1.
   uint32_t whole_cores(uint32_t cores) const {
     if (cores_ >= cores) return cores;
     return std::max(1u, static_cast<uint32_t>(cores_));
@@ -58,7 +58,7 @@ class CpuLimit {
     const std::string text = content(groups);
     for (std::string_view rest = text; !rest.empty();) {
       const std::string_view line = take_until(&rest, '\n');
-      // "4:cpu,cpuacct:/a/b", of version 2 "0::/a/b".
+      // "4:cpu,cpuacct:/a/b", in version 2 "0::/a/b".
       const size_t first = line.find(':');
       const size_t second = line.find(':', first + 1);
       if (second == std::string_view::npos) continue;
@@ -72,7 +72,8 @@ class CpuLimit {
     return limit;
   }
 
-  // Empty where it cannot be read. No stream, which would keep to itself that memory ran out.
+  // Content of a file; empty if unreadable. Uses no stream, because a stream would hide a lack of
+  // memory.
   static std::string content(const std::string& path) {
     std::string text;
     const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "re"),
@@ -85,14 +86,15 @@ class CpuLimit {
     return text;
   }
 
-  // What comes before |end|, or all; it and |end| are taken off |*rest|.
+  // Removes the text before |end| and |end| itself from |*rest|, and returns the text; without
+  // |end|, all of |*rest|.
   static std::string_view take_until(std::string_view* rest, char end) {
     const std::string_view taken = rest->substr(0, rest->find(end));
     rest->remove_prefix(std::min(taken.size() + 1, rest->size()));
     return taken;
   }
 
-  // Whether |word| is one of |list|, separated by commas.
+  // Whether |list|, separated by commas, contains |word|.
   static bool has_word(std::string_view list, std::string_view word) {
     while (!list.empty()) {
       if (take_until(&list, ',') == word) return true;
@@ -117,7 +119,7 @@ class CpuLimit {
     return plain;
   }
 
-  // Those of control groups that limit processor time.
+  // Mounts of control groups that limit processor time.
   static std::vector<Mount> read_mounts(const std::string& path) {
     std::vector<Mount> mounts;
     const std::string text = content(path);
@@ -139,10 +141,10 @@ class CpuLimit {
     return mounts;
   }
 
-  // Heeds group |path| of |mount| and those above it.
+  // Applies the quotas of group |path| of |mount| and of the groups above it.
   void take(const Mount& mount, const std::string& path) {
-    // A mount may show a part of the hierarchy, as a container's does, and the path may lie
-    // outside of it, as it does for a process of another namespace: then what the mount shows.
+    // A container's mount may show only a part of the hierarchy, and the path of a process of
+    // another namespace may lie outside that part: then the mount's own root counts.
     const std::string root = mount.root == "/" ? "" : mount.root;
     std::string below;
     if (path.starts_with(root) && (path.size() == root.size() || path[root.size()] == '/')) {
@@ -157,7 +159,7 @@ class CpuLimit {
   }
 
   void read_group(const Mount& mount, const std::string& folder) {
-    // Microseconds of each period: "150000 100000", "max 100000", of version 1 in two files.
+    // Microseconds of each period: "150000 100000", "max 100000"; in version 1, two files.
     const std::string text = mount.is_second ? content(folder + "/cpu.max")
                                              : content(folder + "/cpu.cfs_quota_us") + " " +
                                                    content(folder + "/cpu.cfs_period_us");

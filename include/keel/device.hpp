@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Devices. Included by keel.hpp, which says what holds for all of it.
+// Devices. Included by keel.hpp, which states the rules for all of its parts.
 #ifndef KEEL_DEVICE_HPP_
 #define KEEL_DEVICE_HPP_
 
@@ -21,19 +21,19 @@ struct MemoryUse {
   uint64_t total;  // bytes
 };
 
-// A device, by value; default-constructed it is the host. Analogue: torch::Device.
+// A device, by value; a default-constructed Device is the host. Analogue: torch::Device.
 class Device {
  public:
   Device() = default;
   explicit Device(keel_device handle) : handle_(handle) {}
 
-  // "backend:ordinal", or "backend" for its first; KEEL_NOT_FOUND lists what there is.
+  // Finds "backend:ordinal", or by "backend" its first device; KEEL_NOT_FOUND lists the devices.
   static Device find(const std::string& name) {
     Device found;
     check(keel_device_find(name.c_str(), &found.handle_));
     return found;
   }
-  // Opens all of them.
+  // Opens and returns all devices.
   static std::vector<Device> all() {
     uint32_t count = 0;
     check(keel_device_count(&count));
@@ -55,7 +55,7 @@ class Device {
     check(keel_device_info_get(handle_, &info));
     return info;
   }
-  // Nothing where the plugin cannot tell.
+  // nullopt where the plugin cannot tell.
   std::optional<MemoryUse> memory_use() const {
     MemoryUse use{};
     const keel_status status = keel_device_memory_info(handle_, &use.free, &use.total);
@@ -63,7 +63,7 @@ class Device {
     check(status);
     return use;
   }
-  // Nothing where the plugin cannot tell.
+  // nullopt where the plugin cannot tell.
   std::optional<keel_device_health> health() const {
     keel_device_health health = KEEL_STRUCT_INIT(keel_device_health, KEEL_STRUCT_DEVICE_HEALTH);
     const keel_status status = keel_device_health_get(handle_, &health);
@@ -71,27 +71,27 @@ class Device {
     check(status);
     return health;
   }
-  // What Keel has allocated on it, and holds for later.
+  // Memory that Keel has allocated on the device, and caches.
   keel_memory_stats memory_stats() const {
     keel_memory_stats stats = KEEL_STRUCT_INIT(keel_memory_stats, KEEL_STRUCT_MEMORY_STATS);
     check(keel_memory_stats_get(handle_, &stats));
     return stats;
   }
   void reset_memory_peaks() const { check(keel_memory_stats_reset_peaks(handle_)); }
-  // Every segment and block as JSON text.
+  // Describes every segment and block as JSON text.
   std::string memory_snapshot() const {
     return api_detail::read_text(
         [this](char* text, uint64_t* size) { return keel_memory_snapshot(handle_, text, size); });
   }
-  // Gives what is free and idle back to the device.
+  // Returns free, idle memory to the device.
   void trim_memory() const { check(keel_memory_trim(handle_)); }
-  // A handle of the vendor's; |which|: 0 for the main one (CUcontext).
+  // A native handle; |which|: 0 for the main handle (CUcontext).
   void* native_handle(uint32_t which = 0) const {
     void* handle = nullptr;
     check(keel_device_native_handle(handle_, which, &handle));
     return handle;
   }
-  // The physical chip that it is a way into.
+  // Number of the physical chip behind the device.
   uint32_t chip() const {
     uint32_t number = 0;
     check(keel_device_chip(handle_, &number));

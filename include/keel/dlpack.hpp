@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors of Keel as DLPack's, and back, without copies. Included by keel.hpp where
-// <dlpack/dlpack.h> is found; both forms of a managed tensor where that header has both
+// Converts tensors between Keel and DLPack, without copies. Included by keel.hpp where
+// <dlpack/dlpack.h> is found; supports both forms of a managed tensor where that header has both
 // (DLPack 1.0 and later).
 //
-// What a device of Keel becomes:
+// DLPack devices for Keel's:
 //
 //   memory                          DLPack device       |data|
-//   the CPU backend's; pinned       kDLCPU, 0           where the host finds it
+//   the CPU backend's; pinned       kDLCPU, 0           the host's address
 //   vulkan:n                        kDLVulkan, n        VkDeviceAddress (no VkBuffer)
 //   cuda:n, hip:n                   kDLCUDA, kDLROCM, n device address
 //   any other                       kDLExtDev, n        device address
 //
-// In the first row |data| comes from the host alias, since DLPack promises memory that
-// the host may dereference and keel_tensor does not. It is NULL for a tensor without elements.
-// Where there is no alias, as with KEEL_CPU_GUARD=1, to_dlpack throws KEEL_UNSUPPORTED: copy to
-// pinned memory first.
+// In the first row |data| comes from the host alias, since DLPack, unlike keel_tensor, promises
+// memory that the host may dereference. |data| is NULL for a tensor without elements. Where there
+// is no alias, as with KEEL_CPU_GUARD=1, to_dlpack throws KEEL_UNSUPPORTED: copy to pinned memory
+// first.
 //
-// DLPack orders no work: the producer's stream is synchronised, or waited for by an
-// event, before the consumer reads.
+// DLPack orders no work: before the consumer reads, synchronise the producer's stream or wait for
+// an event.
 #ifndef KEEL_DLPACK_HPP_
 #define KEEL_DLPACK_HPP_
 
@@ -37,8 +37,8 @@
 
 namespace keel {
 inline namespace v0 {
-// DLPack's device for one of Keel's by name: "vulkan:1", or "vulkan#2:1" of a second
-// instance. Pinned memory is kDLCPU whatever the device.
+// DLPack's device for a Keel device by name: "vulkan:1", or "vulkan#2:1" of a second instance.
+// Pinned memory is kDLCPU on every device.
 inline DLDevice dlpack_device(std::string_view name) {
   const size_t colon = name.rfind(':');
   const std::string_view backend = name.substr(0, std::min(name.find('#'), colon));
@@ -78,7 +78,7 @@ inline DLDataType dlpack_dtype(keel_dtype dtype) {
       return {kDLFloat, 32, 1};
     case KEEL_FLOAT64:
       return {kDLFloat, 64, 1};
-    // By number: headers before DLPack 1.1 have no names for them.
+    // By number: headers before DLPack 1.1 do not name these types.
     case KEEL_FLOAT8_E4M3FN:
       return {10, 8, 1};
     case KEEL_FLOAT8_E5M2:
@@ -100,7 +100,7 @@ inline keel_dtype keel_dtype_of(DLDataType wanted) {
                                     std::to_string(wanted.lanes) + " lanes");
 }
 
-// A managed tensor with all that it points to.
+// A managed tensor with the arrays and the owner that it points to.
 template <typename Managed>
 struct DlpackHolder {
   Managed managed = {};
@@ -164,25 +164,25 @@ inline keel_tensor view_of(const DLTensor& tensor) {
 
 }  // namespace api_detail
 
-// |tensor|, memory of |device|, for a consumer that calls the result's deleter, on any
-// thread; |owner| is let go of then. Give it what keeps the memory:
+// Wraps |tensor|, memory of |device|, for a consumer that calls the result's deleter, on any
+// thread; the deleter releases |owner|, an object that keeps the memory alive:
 //   to_dlpack(t, device.get(), std::make_shared<Buffer>(std::move(buffer)))
-// KEEL_NOT_FOUND where the memory is none of the device's.
+// Throws KEEL_NOT_FOUND if the memory is not the device's.
 inline DLManagedTensor* to_dlpack(const keel_tensor& tensor, keel_device device,
                                   std::shared_ptr<void> owner) {
   return &api_detail::hold<DLManagedTensor>(tensor, device, std::move(owner)).release()->managed;
 }
 
-// |managed| as a view, borrowed: its deleter stays with the caller. What was kDLCPU is
-// host memory, the KEEL_HOST side of a copy, and no memory of the CPU device; anything
-// else holds addresses of the device that managed->dl_tensor.device names.
-// KEEL_UNSUPPORTED for dtypes and negative strides that Keel does not have.
+// Views |managed|, borrowed: the deleter stays with the caller. Memory of kDLCPU is host memory,
+// the KEEL_HOST side of a copy, and not memory of the CPU device; other memory has addresses of the
+// device that managed->dl_tensor.device names. Throws KEEL_UNSUPPORTED for dtypes that Keel does
+// not have and for negative strides.
 inline keel_tensor from_dlpack(const DLManagedTensor* managed) {
   return api_detail::view_of(managed->dl_tensor);
 }
 
 #ifdef DLPACK_MAJOR_VERSION
-// The same with a version and flags. |read_only|: the consumer must not write.
+// to_dlpack with a version and flags. |read_only|: the consumer must not write.
 inline DLManagedTensorVersioned* to_dlpack_versioned(const keel_tensor& tensor, keel_device device,
                                                      std::shared_ptr<void> owner,
                                                      bool read_only = false) {
@@ -192,7 +192,7 @@ inline DLManagedTensorVersioned* to_dlpack_versioned(const keel_tensor& tensor, 
   return &holder.release()->managed;
 }
 
-// KEEL_UNSUPPORTED also for another major version, whose layout is not known.
+// Throws KEEL_UNSUPPORTED also for another major version, whose layout is unknown.
 inline keel_tensor from_dlpack(const DLManagedTensorVersioned* managed) {
   if (managed->version.major != DLPACK_MAJOR_VERSION) {
     throw Error(KEEL_UNSUPPORTED,

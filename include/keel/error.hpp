@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Failures as exceptions, and what owns handles. Included by keel.hpp, which says what holds for
-// all of it.
+// Failures as exceptions, and owners of handles. Included by keel.hpp, which states the rules for
+// all of its parts.
 #ifndef KEEL_ERROR_HPP_
 #define KEEL_ERROR_HPP_
 
@@ -13,8 +13,8 @@
 #include <utility>
 
 namespace keel {
-// The version in the symbols keeps them apart from another version's in one process,
-// and from libkeel's own classes.
+// The version in the symbols separates them from another version's symbols in one process, and from
+// libkeel's own classes.
 inline namespace v0 {
 
 class Error : public std::runtime_error {
@@ -35,14 +35,14 @@ inline void check(keel_status status) {
 
 namespace api_detail {
 
-// The answer of a query: true when done, false when not yet.
+// Result of a query: true when done, false when not yet; throws a failure.
 inline bool is_ready(keel_status status) {
   if (status == KEEL_NOT_READY) return false;
   check(status);
   return true;
 }
 
-// A text that |read| hands out by keel.h's rule: room in, size out.
+// Text that |read| returns by the rule of keel.h: room in, size out.
 template <typename Read>
 std::string read_text(Read&& read) {
   std::string text(512, '\0');
@@ -79,7 +79,7 @@ class UniqueHandle {
 
 }  // namespace api_detail
 
-// Deadlines are durations from now; this one stands for the process's default.
+// Deadlines are durations from now; kDefaultTimeout stands for the process's default.
 inline constexpr std::chrono::nanoseconds kDefaultTimeout{KEEL_TIMEOUT_DEFAULT};
 
 }  // namespace v0

@@ -70,7 +70,7 @@ constexpr float decode_float(uint32_t code) {
 
 }  // namespace detail
 
-// Storage types: distinct, so that an overload or a template can tell them apart.
+// Storage types: distinct, so that overloads and templates can distinguish them.
 enum class float16_t : uint16_t {};
 enum class bfloat16_t : uint16_t {};
 enum class float8_e4m3_t : uint8_t {};
@@ -92,7 +92,7 @@ constexpr float to_float(float8_e5m2_t value) {
 constexpr float16_t to_float16(float value) {
   return static_cast<float16_t>(detail::encode_float<5, 10, false>(value));
 }
-// Branch-free but for NaN, so that loops over it vectorise.
+// Branch-free except for NaN, so that loops vectorise.
 constexpr bfloat16_t to_bfloat16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;

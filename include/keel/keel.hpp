@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keel for C++20, header-only over keel.h: objects that own what they hold, failures
-// as exceptions, tensors and operator calls as values.
+// Keel for C++20, header-only over keel.h: objects that own their handles, failures as exceptions,
+// tensors and operator calls as values.
 //
 //   keel::Runtime runtime;
 //   keel::Device gpu = keel::Device::find("vulkan:0");
@@ -12,14 +12,14 @@
 //   stream.synchronize();
 //
 // Rules that hold for everything here, unless a comment says otherwise:
-//  - What keel.h says of the C function behind a member holds for the member too:
+//  - The contract of the C function behind a member holds for the member too:
 //    threads, blocking, ownership.
 //  - A failure is thrown as keel::Error. Libkeel itself throws nothing: the exception
 //    begins and ends in the binary that includes this header.
-//  - Objects that own a handle move and do not copy; one that was moved from owns
-//    nothing, and only assigning to it or destroying it is of use. Destructors swallow
-//    failures: whoever wants them synchronizes before.
-//  - Everything is gone before the Runtime is.
+//  - Objects that own a handle move and do not copy; a moved-from object owns
+//    nothing, and may only be assigned to or destroyed. Destructors swallow
+//    failures: to see them, synchronize before.
+//  - All objects are destroyed before the Runtime.
 #ifndef KEEL_KEEL_HPP_
 #define KEEL_KEEL_HPP_
 

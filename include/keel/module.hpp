@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of the caller. Included by keel.hpp, which says what holds for all of it.
+// Kernels of the caller. Included by keel.hpp, which states the rules for all of its parts.
 #ifndef KEEL_MODULE_HPP_
 #define KEEL_MODULE_HPP_
 
@@ -26,18 +26,18 @@ struct Extent {
   uint32_t z = 1;
 };
 
-// One kernel of a module, by value; invalid once the module is gone.
+// One kernel of a module, by value; invalid once the module is destroyed.
 class Kernel {
  public:
   explicit Kernel(keel_kernel handle) : handle_(handle) {}
 
   keel_kernel get() const { return handle_; }
-  // Enqueues it with copies of |arguments|, in the types that the kernel reads: device
-  // memory as a pointer, numbers exactly as wide as they are there.
+  // Enqueues a launch with copies of |arguments|, in the types that the kernel reads: device memory
+  // as a pointer, numbers exactly as wide as the kernel's parameters.
   template <typename... Arguments>
   requires(std::is_trivially_copyable_v<Arguments>&&...) void launch(
       const Stream& stream, Extent grid, Extent block, const Arguments&... arguments) const {
-    // One more than there are: an array has at least one.
+    // One entry more than there are arguments: an array has at least one.
     const void* const pointers[] = {&arguments..., nullptr};
     const uint32_t sizes[] = {static_cast<uint32_t>(sizeof(arguments))..., 0};
     keel_launch launch = KEEL_STRUCT_INIT(keel_launch, KEEL_STRUCT_LAUNCH);
@@ -53,10 +53,10 @@ class Kernel {
   keel_kernel handle_;
 };
 
-// A binary on a device; launches that were enqueued outlive it. Analogue: CUmodule.
+// A binary on a device; launches enqueued before may outlive the module. Analogue: CUmodule.
 class Module {
  public:
-  // KEEL_UNSUPPORTED where the device takes no such format.
+  // Throws KEEL_UNSUPPORTED for a format that the device does not take.
   Module(Device device, keel_binary_format format, std::span<const std::byte> binary) {
     keel_module module;
     check(keel_module_load(device.get(), format, binary.data(), binary.size(), &module));
@@ -64,7 +64,7 @@ class Module {
   }
 
   keel_module get() const { return handle_.get(); }
-  // KEEL_NOT_FOUND when there is none of that name.
+  // Throws KEEL_NOT_FOUND when the module has no kernel of that name.
   Kernel kernel(const std::string& name) const {
     keel_kernel kernel;
     check(keel_kernel_find(get(), name.c_str(), &kernel));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of operators. Included by keel.hpp, which says what holds for all of it.
+// Calls of operators. Included by keel.hpp, which states the rules for all of its parts.
 #ifndef KEEL_OP_HPP_
 #define KEEL_OP_HPP_
 
@@ -20,7 +20,7 @@
 namespace keel {
 inline namespace v0 {
 
-// One tensor of a call, borrowed; nullptr for an optional input that is left out.
+// One tensor of a call, borrowed; nullptr for an omitted optional input.
 class Operand {
  public:
   Operand(const keel_tensor& tensor) : tensor_(&tensor) {}
@@ -32,7 +32,7 @@ class Operand {
   const keel_tensor* tensor_ = nullptr;
 };
 
-// A number as it was written; the call turns it into the kind that the operator reads.
+// A number as the caller wrote it; OpCall converts it to the kind that the operator reads.
 class Attribute {
  public:
   template <std::integral Integer>
@@ -47,7 +47,7 @@ class Attribute {
     if (!is_float_) value.f = static_cast<double>(value_.i);
     return value;
   }
-  // KEEL_INVALID_ARGUMENT for a fraction, or one that int64 cannot hold.
+  // Throws KEEL_INVALID_ARGUMENT for a fraction, or a value that int64 cannot hold.
   keel_attribute as_integer() const {
     if (!is_float_) return value_;
     if (std::trunc(value_.f) != value_.f || std::abs(value_.f) >= 0x1p63) {
@@ -66,8 +66,8 @@ class Attribute {
 
 namespace api_detail {
 
-// Bit i: attribute i of the operator is a float. Written as 1 instead of 1.0, a float
-// attribute would otherwise be read as 5e-324: the union has no tag.
+// Bit i: attribute i of the operator is a float. Without the conversion, a float attribute written
+// as 1 instead of 1.0 would be read as 5e-324: the union has no tag.
 constexpr uint32_t float_attributes(keel_op_id op) {
   switch (op) {
     case KEEL_OP_FILL:
@@ -100,16 +100,16 @@ constexpr uint32_t float_attributes(keel_op_id op) {
 
 }  // namespace api_detail
 
-// One call of an operator of docs/operators.md, with tensors and attributes in arrays of
-// its own: build it once, run it often, allocate never. Not thread-safe.
+// One call of an operator of docs/operators.md, which owns its arrays of tensors and attributes:
+// build a call once, run it often, allocate never. Not thread-safe.
 class OpCall {
  public:
   static constexpr size_t kMaxInputs = 8;
   static constexpr size_t kMaxOutputs = 8;
   static constexpr size_t kMaxAttributes = 16;
 
-  // Attributes are all of them, in the order of the operator's table. Custom operators
-  // get theirs as they are written: 1 is an integer, 1.0 a float.
+  // |attributes| holds all of them, in the order of the operator's table. Custom operators
+  // get attributes as written: 1 is an integer, 1.0 a float.
   OpCall(keel_op_id op, std::initializer_list<Operand> inputs,
          std::initializer_list<Operand> outputs, std::initializer_list<Attribute> attributes = {})
       : OpCall(op, std::span(inputs.begin(), inputs.size()),
@@ -140,18 +140,18 @@ class OpCall {
     call_.outputs = output_pointers_.data();
     call_.attributes = attributes_.data();
   }
-  OpCall(const OpCall&) = delete;  // it points into itself
+  OpCall(const OpCall&) = delete;  // |call_| points into the object
   OpCall& operator=(const OpCall&) = delete;
 
   const keel_op_call& get() const { return call_; }
-  // For another run on other memory; |index| as given, and not of one left out.
+  // For another run on other memory; |index| as given, but not of an omitted input.
   keel_tensor& input(size_t index) { return input_tensors_[index]; }
   keel_tensor& output(size_t index) { return output_tensors_[index]; }
   keel_attribute& attribute(size_t index) { return attributes_[index]; }
 
-  // Enqueues it.
+  // Enqueues the call.
   void run(const Stream& stream) const { check(keel_op_run(stream.get(), &call_)); }
-  // What would run it; KEEL_UNSUPPORTED where nothing can.
+  // The kernel that would run the call; KEEL_UNSUPPORTED where no kernel can.
   keel_op_plan plan(Device device) const {
     keel_op_plan plan = KEEL_STRUCT_INIT(keel_op_plan, KEEL_STRUCT_OP_PLAN);
     check(keel_op_plan_get(device.get(), &call_, &plan));
@@ -175,7 +175,7 @@ class OpCall {
     }
   }
 
-  // Uninitialised beyond the counts: 16 tensors are 2.6 KiB, which nobody reads.
+  // Uninitialised beyond the counts: 16 tensors are 2.6 KiB, and unused entries are never read.
   std::array<keel_tensor, kMaxInputs> input_tensors_;
   std::array<keel_tensor, kMaxOutputs> output_tensors_;
   std::array<const keel_tensor*, kMaxInputs> input_pointers_;

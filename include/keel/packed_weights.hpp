@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// For plugins of chips that multiply fastest by weights as they are: the order of their packed
-// weights is row-major and without a gap, [k,n] at the beginning of the tensor. pack_weights is a
-// transpose then, and packed_matmul a matmul, whose kernels may take the calls made here.
+// For plugins of chips that multiply fastest by unpacked weights: their packed weights are
+// row-major without gaps, [k,n] at the beginning of the tensor. pack_weights is then a transpose,
+// and packed_matmul a matmul, whose kernels may take the calls made here.
 #ifndef KEEL_PACKED_WEIGHTS_HPP_
 #define KEEL_PACKED_WEIGHTS_HPP_
 
@@ -9,7 +9,7 @@
 
 namespace keel {
 
-// pack_weights as a call of transpose. Borrows from |pack|, and points into itself.
+// pack_weights as a call of transpose. Borrows from |pack|, and points into the object itself.
 class PackAsTranspose {
  public:
   explicit PackAsTranspose(const keel_op_call& pack) : call_(pack) {
@@ -35,7 +35,7 @@ class PackAsTranspose {
   keel_op_call call_;
 };
 
-// packed_matmul as a call of matmul. Borrows from |product|, and points into itself.
+// packed_matmul as a call of matmul. Borrows from |product|, and points into the object itself.
 class PackedAsMatmul {
  public:
   explicit PackedAsMatmul(const keel_op_call& product) : call_(product) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // For plugins: a transposition as loops over memory, for the kernels of any chip. Axes that can be
-// walked as one are one, and elements are as wide as addresses and steps let them be.
+// walked as one are merged, and units are as wide as addresses and strides allow.
 #ifndef KEEL_PERMUTATION_HPP_
 #define KEEL_PERMUTATION_HPP_
 
@@ -10,7 +10,7 @@
 namespace keel {
 
 struct Permutation {
-  // Steps are in units of |unit| bytes, in x and in y.
+  // Strides are in units of |unit| bytes: |from| in x, |to| in y.
   struct Axis {
     int64_t extent;
     int64_t from;
@@ -19,13 +19,13 @@ struct Permutation {
   static constexpr uint32_t kMaxOuter = KEEL_MAX_RANK - 2;
 
   uint32_t unit;  // bytes
-  // The innermost axis of y, whose step there is 1.
+  // The innermost axis of y, with stride 1 in y.
   Axis column;
-  // If |tiled|, the axis along which x has its neighbours, or its nearest, and is not the column:
-  // planes are moved in tiles. Else the next axis of y, slowest but one.
+  // If |tiled|, the axis other than |column| with the smallest stride in x: planes are moved in
+  // tiles. Else the axis of y next to |column|.
   Axis row;
   bool tiled;
-  // The others, in the order of y.
+  // The remaining axes, in the order of y.
   uint32_t outer_count;
   Axis outer[kMaxOuter];
 
@@ -36,11 +36,11 @@ struct Permutation {
   }
 };
 
-// Of a call of transpose whose output is dense and has elements. Units are of at most |max_unit|
-// bytes, a power of two.
+// Loops of a call of transpose whose output is dense and has elements. Units have at most
+// |max_unit| bytes, a power of two.
 inline Permutation make_permutation(const keel_op_call& call, uint32_t max_unit) {
   using Axis = Permutation::Axis;
-  // Below this, tiles would be all edge.
+  // Shorter axes would make tiles that are all edge.
   constexpr int64_t kLeastOfTile = 8;
   const keel_tensor& x = *call.inputs[0];
   const keel_tensor& y = *call.outputs[0];
@@ -79,7 +79,7 @@ inline Permutation make_permutation(const keel_op_call& call, uint32_t max_unit)
       axes[i].to /= 2;
     }
   }
-  // What was a row of two or four may be one element now.
+  // Wider units may have turned a row of two or four elements into one unit.
   const uint32_t first = axes[0].extent == 1 && count > 1 ? 1 : 0;
 
   result.column = axes[first];

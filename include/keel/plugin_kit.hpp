@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Helpers for plugin authors, header-only, on abi.h alone: error text, exceptions
-// kept inside, vendor libraries opened at run time, tensor walks. A plugin in C
-// needs none of it.
+// Helpers for plugin authors, header-only, on abi.h alone: error text, a guard that stops
+// exceptions, vendor libraries opened at run time, tensor walks. A plugin in C needs none of them.
 #ifndef KEEL_PLUGIN_KIT_HPP_
 #define KEEL_PLUGIN_KIT_HPP_
 
@@ -22,10 +21,10 @@ namespace keel::kit {
 
 // ---- host services ---------------------------------------------------------
 
-// The host this plugin was queried by; set once by keel_plugin_query_v0.
+// Host that has queried this plugin; set once by keel_plugin_query_v0.
 inline const keel_host* g_host = nullptr;
 
-// Returns |status| after handing core a sentence for it:
+// Passes core a sentence for |status| and returns |status|:
 //   return kit::fail(KEEL_OUT_OF_MEMORY, "alloc: no %llu bytes left", size);
 [[gnu::format(printf, 2, 3)]] inline keel_status fail(keel_status status, const char* format, ...) {
   if (!KEEL_HAS(keel_host, g_host, set_error)) return status;
@@ -48,8 +47,8 @@ inline const keel_host* g_host = nullptr;
   g_host->log(g_host->context, level, text);
 }
 
-// Runs |body|, which returns a keel_status, and turns an exception into one, so
-// that none crosses the ABI.
+// Runs |body|, which returns a keel_status, and converts an exception to a keel_status, so that
+// none crosses the ABI.
 template <typename Body>
 keel_status guard(Body&& body) noexcept {
   try {
@@ -73,8 +72,7 @@ constexpr keel_header header(uint32_t type) {
   return {static_cast<uint32_t>(sizeof(Struct)), type, nullptr};
 }
 
-// KEEL_UNSUPPORTED if |chain| holds a required extension; a plugin that knows
-// some passes their types.
+// KEEL_UNSUPPORTED if |chain| holds a required extension that is not in |known|.
 inline keel_status check_extensions(const void* chain, std::initializer_list<uint32_t> known = {}) {
   for (auto* link = static_cast<const keel_header*>(chain); link != nullptr;
        link = static_cast<const keel_header*>(link->next)) {
@@ -86,7 +84,7 @@ inline keel_status check_extensions(const void* chain, std::initializer_list<uin
   return KEEL_OK;
 }
 
-// Copies |text| into a fixed array of a struct that crosses, cut to fit.
+// Copies |text|, truncated to fit, into a fixed array of a struct that crosses.
 template <size_t Size>
 void copy_text(char (&out)[Size], const char* text) {
   std::snprintf(out, Size, "%s", text == nullptr ? "" : text);
@@ -94,12 +92,12 @@ void copy_text(char (&out)[Size], const char* text) {
 
 // ---- vendor libraries --------------------------------------------------------
 
-// A vendor's library, opened when the plugin runs and never closed: SDKs leave
-// threads and atexit handlers behind. The plugin loads where the SDK is not.
+// A vendor's library, opened at run time and never closed: SDKs leave threads and atexit handlers
+// behind. The plugin therefore loads on machines without the SDK.
 class VendorLibrary {
  public:
-  // Tries |names| in order, in |folder| if it is not empty, else where the dynamic
-  // loader looks. On failure error() says what was tried.
+  // Tries |names| in order, in |folder|, or on the dynamic loader's path if |folder| is empty.
+  // After a failure error() names what was tried last.
   bool open(const std::string& folder, std::initializer_list<const char*> names) {
     for (const char* name : names) {
       const std::string path = folder.empty() ? name : folder + "/" + name;
@@ -111,7 +109,7 @@ class VendorLibrary {
     return false;
   }
 
-  // Sets |*out_function| to symbol |name|; NULL and false where it is missing.
+  // Sets |*out_function| to symbol |name|; NULL and false where the library has no such symbol.
   template <typename Function>
   bool find(const char* name, Function** out_function) {
     static_assert(sizeof(void*) == sizeof(Function*));
@@ -131,7 +129,7 @@ class VendorLibrary {
 
 // ---- tensors -----------------------------------------------------------------
 
-// Bytes of one element; 0 for a number that is no dtype.
+// Bytes of one element; 0 for an unknown dtype.
 constexpr uint32_t dtype_size(keel_dtype dtype) {
   constexpr uint8_t sizes[KEEL_DTYPE_COUNT] = {0, 1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 8, 1, 1};
   return dtype < KEEL_DTYPE_COUNT ? sizes[dtype] : 0;
@@ -144,14 +142,14 @@ constexpr const char* dtype_name(keel_dtype dtype) {
   return dtype < KEEL_DTYPE_COUNT ? names[dtype] : names[0];
 }
 
-// Elements of the tensor; 1 for rank 0.
+// Number of elements; 1 for rank 0.
 inline int64_t element_count(const keel_tensor& tensor) {
   int64_t count = 1;
   for (uint32_t axis = 0; axis < tensor.rank; ++axis) count *= tensor.shape[axis];
   return count;
 }
 
-// Whether the elements lie densely in row-major order.
+// Whether the elements are dense in row-major order.
 inline bool is_contiguous(const keel_tensor& tensor) {
   int64_t expected = 1;
   for (uint32_t axis = tensor.rank; axis-- > 0;) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For plugins: a tensor as rows of neighbours that begin equally far apart, as a slice of a
-// matrix has them, for kernels that walk its elements in order.
+// For plugins: a tensor as rows of adjacent elements at a constant distance, like a slice of a
+// matrix, for kernels that walk the elements in order.
 #ifndef KEEL_ROWS_HPP_
 #define KEEL_ROWS_HPP_
 
@@ -12,20 +12,21 @@
 namespace keel {
 
 struct Rows {
-  int64_t columns;  // of a row; at least 1
+  int64_t columns;  // elements of a row; at least 1
   int64_t step;     // from the beginning of a row to that of the next, in elements
 
-  // A single row, however long.
+  // Whether all elements are adjacent, as in a single row.
   bool are_dense() const { return step == columns; }
 };
 
-// Nothing for a tensor whose elements lie otherwise.
+// nullopt for a tensor with any other layout.
 inline std::optional<Rows> find_rows(const keel_tensor& tensor) {
   if (kit::is_contiguous(tensor)) {
     const int64_t count = std::max<int64_t>(1, kit::element_count(tensor));
     return Rows{count, count};
   }
-  // Axes that can be walked as one are one; innermost first, of neighbours if of any length.
+  // Merges axes that can be walked as one, innermost first: adjacent elements to columns, then the
+  // outer axes to rows.
   int64_t columns = 1;
   uint32_t axis = tensor.rank;
   for (; axis > 0; --axis) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The process: Keel itself, what it has found, and what it tells of. Included by keel.hpp, which
-// says what holds for all of it.
+// The process: Keel itself, its backends, and its diagnostics. Included by keel.hpp, which states
+// the rules for all of its parts.
 #ifndef KEEL_RUNTIME_HPP_
 #define KEEL_RUNTIME_HPP_
 
@@ -15,8 +15,8 @@
 namespace keel {
 inline namespace v0 {
 
-// Keel is up while this lives. One a process. The destructor calls keel_shutdown, which ends the
-// waits of other threads and blocks until they have left Keel.
+// Keel is initialised while this object lives. One a process. The destructor calls keel_shutdown,
+// which ends the waits of other threads and blocks until they have left Keel.
 class Runtime {
  public:
   Runtime() { check(keel_init(nullptr)); }
@@ -34,7 +34,7 @@ class Runtime {
   bool owner_ = true;
 };
 
-// Writes a trace to |path| while it lives. Not thread-safe.
+// Writes a trace to |path| while the object lives. Not thread-safe.
 class Trace {
  public:
   explicit Trace(const std::string& path) { check(keel_trace_start(path.c_str())); }
@@ -44,7 +44,7 @@ class Trace {
     if (writing_) (void)keel_trace_stop();
   }
 
-  // Completes the file; KEEL_DATA_LOSS if not all is in it.
+  // Completes the file; throws KEEL_DATA_LOSS if the trace is incomplete.
   void stop() {
     if (std::exchange(writing_, false)) check(keel_trace_stop());
   }
@@ -53,14 +53,14 @@ class Trace {
   bool writing_ = true;
 };
 
-// Problems that the validation layer has found so far.
+// Number of problems that the validation layer has found so far.
 inline uint64_t validation_count() {
   uint64_t count = 0;
   check(keel_validation_count(&count));
   return count;
 }
 
-// Every plugin that was looked at, also those that failed to load.
+// Every plugin that Keel tried to load, with those that failed.
 inline std::vector<keel_backend_info> backends() {
   uint32_t count = 0;
   check(keel_backend_count(&count));
@@ -72,13 +72,13 @@ inline std::vector<keel_backend_info> backends() {
   return all;
 }
 
-// The machine as JSON text; |synthetic|: one described in hwloc's words instead.
+// Describes the machine as JSON text; |synthetic|: a machine in hwloc's syntax instead.
 inline std::string topology(const char* synthetic = nullptr) {
   return api_detail::read_text(
       [&](char* text, uint64_t* size) { return keel_topology_get(synthetic, text, size); });
 }
 
-// What flight recorders wrote down, as JSON text; of a file, a folder or a process number.
+// Records of flight recorders as JSON text; of a file, a folder or a process number.
 inline std::string flight(const char* path_or_pid = nullptr) {
   return api_detail::read_text(
       [&](char* text, uint64_t* size) { return keel_flight_read(path_or_pid, text, size); });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams, events and gates. Included by keel.hpp, which says what holds for all of it.
+// Streams, events and gates. Included by keel.hpp, which states the rules for all of its parts.
 #ifndef KEEL_STREAM_HPP_
 #define KEEL_STREAM_HPP_
 
@@ -35,7 +35,7 @@ class Event {
   void wait(std::chrono::nanoseconds timeout = kDefaultTimeout) const {
     check(keel_event_wait(get(), timeout.count()));
   }
-  // From |start| to this event.
+  // Time from |start| to this event.
   std::chrono::nanoseconds elapsed_since(const Event& start) const {
     uint64_t nanoseconds = 0;
     check(keel_event_elapsed(start.get(), get(), &nanoseconds));
@@ -47,8 +47,8 @@ class Event {
   Handle handle_;
 };
 
-// What streams wait for until the host opens it, once; a closed one that is destroyed
-// fails them with KEEL_CANCELLED.
+// A fence that the host opens, once, and streams wait for; destroying a closed gate fails the
+// streams behind it with KEEL_CANCELLED.
 class Gate {
  public:
   Gate() {
@@ -59,7 +59,7 @@ class Gate {
 
   keel_gate get() const { return handle_.get(); }
   void open() { check(keel_gate_open(get(), KEEL_OK, nullptr)); }
-  // The streams behind it fail with |status|.
+  // Fails the streams behind the gate with |status|.
   void fail(keel_status status, const std::string& text) {
     check(keel_gate_open(get(), status, text.c_str()));
   }
@@ -69,8 +69,8 @@ class Gate {
   Handle handle_;
 };
 
-// An in-order queue of one device. Destroying it waits for its work.
-// Analogue: cudaStream_t.
+// An in-order queue of one device. The destructor waits for the stream's work. Analogue:
+// cudaStream_t.
 class Stream {
  public:
   // |priority|: 0 normal, negative more urgent.
@@ -80,7 +80,7 @@ class Stream {
     handle_ = Handle(stream);
   }
 
-  // Around |native|, a CUstream or what the vendor calls it, which outlives this.
+  // Wraps |native|, a CUstream or the vendor's equivalent, which outlives the returned stream.
   static Stream wrap(Device device, void* native) {
     keel_stream stream;
     check(keel_stream_wrap(device.get(), native, &stream));
@@ -89,7 +89,7 @@ class Stream {
 
   keel_stream get() const { return handle_.get(); }
   Device device() const { return device_; }
-  // The vendor's handle inside, which stays this stream's.
+  // The native stream inside, which this stream owns.
   void* native() const {
     void* handle = nullptr;
     check(keel_stream_unwrap(get(), &handle));
@@ -107,14 +107,14 @@ class Stream {
   void wait(const Event& event) { check(keel_stream_wait_event(get(), event.get())); }
   void wait(const Gate& gate) { check(keel_stream_wait_gate(get(), gate.get())); }
 
-  // Enqueues copies. The memory stays valid until they are done, which is why the host
-  // side must be an lvalue or a view.
+  // Enqueues copies. The memory stays valid until the copies are done; the host side must therefore
+  // be an lvalue or a view.
   void copy(Device destination_device, void* destination, Device source_device, const void* source,
             uint64_t size) {
     check(
         keel_copy(get(), destination_device.get(), destination, source_device.get(), source, size));
   }
-  // All of |source| to the beginning of |destination|; any two devices.
+  // Copies all of |source| to the beginning of |destination|, between any two devices.
   void copy(const Buffer& destination, const Buffer& source) {
     copy(destination.device(), destination.data(), source.device(), source.data(), source.size());
   }
@@ -124,7 +124,7 @@ class Stream {
     const auto bytes = std::as_bytes(std::span(source));
     copy(destination.device(), destination.data(), Device(), bytes.data(), bytes.size());
   }
-  // As many elements as |destination| has.
+  // Copies as many elements as |destination| has.
   template <std::ranges::contiguous_range Range>
   requires std::ranges::borrowed_range<Range>
   void download(Range&& destination, const Buffer& source) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Views of tensors. Included by keel.hpp, which says what holds for all of it.
+// Views of tensors. Included by keel.hpp, which states the rules for all of its parts.
 #ifndef KEEL_TENSOR_HPP_
 #define KEEL_TENSOR_HPP_
 
@@ -52,8 +52,8 @@ template <typename Type>
 concept Element = dtype_of<Type>
 != KEEL_DTYPE_INVALID;
 
-// A view of |shape| over device memory at |data|, which it borrows. |strides| are in
-// elements; none: dense, row-major.
+// A view of |shape| over device memory at |data|, borrowed. |strides| are in elements; empty:
+// dense, row-major.
 inline keel_tensor make_tensor(void* data, keel_dtype dtype, std::span<const int64_t> shape,
                                std::span<const int64_t> strides = {}) {
   if (shape.size() > KEEL_MAX_RANK) {

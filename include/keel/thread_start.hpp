@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts threads, for Keel and for plugins: header-only, without the ABI. Where the system has no
-// thread left, says which limit stands in the way.
+// Starts threads, for Keel and for plugins: header-only, without the ABI. If the system refuses a
+// thread, the error names the limits.
 #ifndef KEEL_THREAD_START_HPP_
 #define KEEL_THREAD_START_HPP_
 
@@ -19,10 +19,11 @@
 namespace keel::kit {
 
 // The system has no thread for this process. A std::bad_alloc, so that code that survives a lack of
-// memory survives this too, and reports KEEL_OUT_OF_MEMORY. The text is made without allocating.
+// memory survives a lack of threads too, and reports KEEL_OUT_OF_MEMORY. Makes its text without
+// allocating.
 class NoThread final : public std::bad_alloc {
  public:
-  // |name|: of the thread; |error|: errno of pthread_create.
+  // |name|: the thread's name; |error|: errno of pthread_create.
   NoThread(const char* name, int error) noexcept {
     char reason[96] = {};
     const char* const text = strerror_r(error, reason, sizeof(reason));
@@ -39,7 +40,7 @@ class NoThread final : public std::bad_alloc {
         "or start fewer ranks");
   }
 
-  // Names the limits, their values, and what to do.
+  // Names the limits, their values, and the remedy.
   const char* what() const noexcept override { return text_; }
 
  private:
@@ -71,7 +72,7 @@ class NoThread final : public std::bad_alloc {
     return is_number;
   }
 
-  // pids.max of the cgroup of this process, or of the nearest above it that has a limit.
+  // pids.max of this process's cgroup, or of the nearest cgroup above with a limit.
   void append_cgroup() noexcept {
     FILE* const file = std::fopen("/proc/self/cgroup", "re");
     if (file == nullptr) return;

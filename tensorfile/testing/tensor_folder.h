@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensor files for tests, in a folder that ends with it.
+// Tensor files for tests, in a folder that is removed with the object.
 #ifndef KEEL_TENSORFILE_TESTING_TENSOR_FOLDER_H_
 #define KEEL_TENSORFILE_TESTING_TENSOR_FOLDER_H_
 
@@ -26,7 +26,7 @@ class TensorFolder {
 
   const std::filesystem::path& path() const { return path_; }
 
-  // A tensor of the next file that is written; of rank 1 if no shape is given.
+  // Adds a tensor to the next file to be written; of rank 1 if no shape is given.
   template <typename Stored>
   void add_as(const std::string& dtype, const std::string& name, const std::vector<Stored>& values,
               std::vector<int64_t> shape = {-1}) {
@@ -40,7 +40,7 @@ class TensorFolder {
            std::vector<int64_t> shape = {-1}) {
     add_as("F32", name, values, std::move(shape));
   }
-  // Its path; |name| may have folders.
+  // Writes the file and returns its path; |name| may contain folders.
   std::filesystem::path write(const std::string& name, const Metadata& metadata = {}) {
     const std::filesystem::path path = path_ / name;
     std::filesystem::create_directories(path.parent_path());
