@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host runs out of memory inside the allocator: at any allocation of its own, nothing
-// is lost and everything goes on.
+// The host runs out of memory inside the allocator: whichever host allocation fails, no block is
+// lost and the allocator keeps working.
 #include <vector>
 
 #include "core/testing/host_memory.h"
@@ -16,7 +16,7 @@ class AllocatorNoMemoryTest : public KeelTest {
     device_ = load("fake", {{"devices", "1"}}).at(0);
     stream_ = new_stream(device_);
   }
-  // What |call| returns when its allocation number |index| fails, counted from 0.
+  // Returns the result of |call| while its host allocation number |index|, counted from 0, fails.
   template <typename Call>
   keel_status starve(int index, const Call& call, bool* out_failed) {
     t_until_failure = index;
@@ -53,7 +53,7 @@ TEST_F(AllocatorNoMemoryTest, AllocationsFailClean) {
       }
       EXPECT_EQ(stats().live_blocks, 0u);
       EXPECT_EQ(stats().allocated, 0u);
-      // For the next one segment and blocks are made anew.
+      // Forces the next iteration to create the segment and the blocks anew.
       ASSERT_KEEL_OK(keel_memory_trim(device_));
       EXPECT_EQ(stats().reserved, 0u);
     }
@@ -72,7 +72,7 @@ TEST_F(AllocatorNoMemoryTest, FreeingAlwaysWorks) {
       bool failed = false;
       EXPECT_KEEL_OK(starve(
           index, [&] { return keel_free(device_, memory); }, &failed));
-      // It may not know whom to wait for, but it knows that it has to.
+      // The allocator may lack the list of streams to wait for, but must know that a wait is due.
       EXPECT_NE(alloc(device_, 512), memory);
     }
     for (const keel_stream stream : streams) {

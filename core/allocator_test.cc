@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When freed memory is used again, on devices that do nothing while they are paused.
+// When the allocator reuses freed memory, on devices that execute no work while paused.
 #include <algorithm>
 #include <atomic>
 #include <map>
@@ -14,8 +14,8 @@ namespace keel::testing {
 namespace {
 
 constexpr uint64_t kMiB = 1 << 20;
-constexpr uint64_t kSize = 4096;       // shares a segment with others
-constexpr uint64_t kLarge = 4 * kMiB;  // has one of its own
+constexpr uint64_t kSize = 4096;       // shares a segment with other blocks
+constexpr uint64_t kLarge = 4 * kMiB;  // has its own segment
 
 class AllocatorTest : public KeelTest, public ::testing::WithParamInterface<const char*> {
  protected:
@@ -23,7 +23,7 @@ class AllocatorTest : public KeelTest, public ::testing::WithParamInterface<cons
     KeelTest::SetUp();
     use(load(GetParam(), {{"devices", "1"}}).at(0));
   }
-  // A device that has so many MiB.
+  // Loads a device with |mib| MiB of memory.
   keel_device load_with_memory(uint64_t mib) {
     const bool is_sim = GetParam() == std::string("sim_paused");
     return load(GetParam(),
@@ -43,7 +43,7 @@ class AllocatorTest : public KeelTest, public ::testing::WithParamInterface<cons
     EXPECT_KEEL_OK(keel_alloc_on_stream(stream, size, &pointer));
     return pointer;
   }
-  // Memory that |stream| has work on.
+  // Allocates memory and enqueues work on it on |stream|.
   void* used_by(keel_stream stream, uint64_t size = kSize) {
     void* pointer = alloc_on(stream, size);
     EXPECT_KEEL_OK(fill(stream, pointer, 1, 4));
@@ -88,7 +88,7 @@ TEST_P(AllocatorTest, TheSameStreamReusesAtOnce) {
 TEST_P(AllocatorTest, AnotherStreamReusesOnceItHasWaited) {
   const FakePause pause;
   void* memory = used_by(first_);
-  order(first_, second_);  // before the last use: that is no order
+  order(first_, second_);  // before the last use: no order
   ASSERT_KEEL_OK(fill(first_, memory, 2, 4));
   ASSERT_KEEL_OK(keel_free_on_stream(first_, memory));
   EXPECT_NE(alloc_on(second_), memory);
@@ -100,7 +100,7 @@ TEST_P(AllocatorTest, OrderIsInherited) {
   const FakePause pause;
   void* memory = used_by(first_);
   ASSERT_KEEL_OK(keel_free_on_stream(first_, memory));
-  order(second_, third_);  // while the second has not waited itself
+  order(second_, third_);  // before the second stream waits
   order(first_, second_);
   EXPECT_NE(alloc_on(third_), memory);
   order(second_, third_);
@@ -124,7 +124,7 @@ TEST_P(AllocatorTest, APlainFreeCoversEveryStream) {
   void* memory = nullptr;
   {
     const FakePause pause;
-    memory = alloc(device_, kSize);  // any stream's from the start
+    memory = alloc(device_, kSize);  // belongs to no stream
     ASSERT_KEEL_OK(fill(first_, memory, 1, 4));
     ASSERT_KEEL_OK(fill(second_, static_cast<char*>(memory) + 16, 2, 4));
     ASSERT_KEEL_OK(keel_free(device_, memory));
@@ -136,7 +136,7 @@ TEST_P(AllocatorTest, APlainFreeCoversEveryStream) {
   synchronize(second_);
 }
 
-// Work that comes after the free does not hold the block back.
+// Work enqueued after the free does not hold the block back.
 TEST_P(AllocatorTest, ItIsThePointOfTheFreeThatCounts) {
   const keel_gate gate = new_gate();
   void* memory = nullptr;
@@ -145,7 +145,7 @@ TEST_P(AllocatorTest, ItIsThePointOfTheFreeThatCounts) {
     const FakePause pause;
     memory = used_by(first_, kLarge);
     ASSERT_KEEL_OK(keel_free_on_stream(first_, memory));
-    EXPECT_NE(alloc_on(second_, kLarge), memory);  // and from here on the stream tells
+    EXPECT_NE(alloc_on(second_, kLarge), memory);  // the stream now records fences
     passed = record(first_);
     ASSERT_KEEL_OK(keel_stream_wait_gate(first_, gate));
   }
@@ -156,8 +156,8 @@ TEST_P(AllocatorTest, ItIsThePointOfTheFreeThatCounts) {
   synchronize(first_);
 }
 
-// The waits that a stream still holds are dropped when it fails: then its end proves
-// nothing about those whom it would have waited for.
+// A failed stream drops its held waits: the end of its work then proves nothing about the streams
+// that it would have waited for.
 TEST_P(AllocatorTest, AFailureDoesNotFreeWhatTheStreamWouldHaveWaitedFor) {
   const keel_gate slow = new_gate();
   const keel_gate broken = new_gate();
@@ -177,7 +177,7 @@ TEST_P(AllocatorTest, AFailureDoesNotFreeWhatTheStreamWouldHaveWaitedFor) {
   EXPECT_EQ(alloc(device_, kSize), memory);
 }
 
-// Taken by order of one stream, given back unused by another.
+// Taken by stream order on one stream, freed unused on another.
 TEST_P(AllocatorTest, UnusedMemoryKeepsItsHistory) {
   const FakePause pause;
   void* memory = used_by(first_);
@@ -223,7 +223,7 @@ TEST_P(AllocatorTest, BlocksAreCutAndJoined) {
 
 TEST_P(AllocatorTest, TheSmallestFitIsTaken) {
   void* large = alloc(device_, 64 << 10);
-  alloc(device_, 512);  // between them
+  alloc(device_, 512);  // keeps the two apart
   void* small = alloc(device_, 32 << 10);
   alloc(device_, 512);
   ASSERT_KEEL_OK(keel_free(device_, small));
@@ -333,13 +333,13 @@ TEST_P(AllocatorTest, DoesNotWaitForAClosedGate) {
   ASSERT_KEEL_OK(keel_stream_wait_gate(first_, gate));
   ASSERT_KEEL_OK(fill(first_, memory, 1, 4));
   ASSERT_KEEL_OK(keel_free(device_, memory));
-  // Whoever would open the gate might be this thread.
+  // The allocating thread may be the one that would open the gate.
   EXPECT_EQ(keel_alloc(device_, KEEL_MEMORY_DEVICE, 3 * kMiB, &memory), KEEL_OUT_OF_MEMORY);
   ASSERT_KEEL_OK(keel_gate_open(gate, KEEL_OK, nullptr));
   EXPECT_KEEL_OK(keel_alloc(device_, KEEL_MEMORY_DEVICE, 3 * kMiB, &memory));
 }
 
-// Of the fake device alone: the emulated chip names no largest allocation.
+// Only for the fake device: the emulated chip reports no largest allocation.
 using LargestAllocationTest = AllocatorTest;
 
 TEST_P(LargestAllocationTest, IsNotRefusedForItsRounding) {
@@ -358,7 +358,7 @@ TEST_P(LargestAllocationTest, IsNotRefusedForItsRounding) {
 
 // ---- threads ----------------------------------------------------------------------
 
-// A thread that has looked a pointer up learns that another freed it.
+// A thread that has cached a pointer's look-up notices that another thread freed the pointer.
 TEST_P(AllocatorTest, LookUpsOfOtherThreadsNoticeAFree) {
   void* memory = alloc(device_, kSize);
   std::atomic<int> stage{0};
@@ -382,7 +382,7 @@ TEST_P(AllocatorTest, LookUpsOfOtherThreadsNoticeAFree) {
   looker.join();
 }
 
-// Each thread fills its blocks and reads them back, on streams of its own, while all take
+// Each thread fills its blocks and reads them back on its own streams, while all threads take
 // memory from each other.
 TEST_P(AllocatorTest, ThreadsShareTheCache) {
   constexpr int kThreads = 4;

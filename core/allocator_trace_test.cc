@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Replays allocation traces on a device without memory behind its addresses, and looks at
-// what the allocator held for them. While it is paused the device does nothing of what it
-// is given, as one that is far behind its host: memory comes back by order alone.
+// Replays allocation traces on a device without memory behind its addresses, and checks how much
+// the allocator reserved. A paused device executes no work, like a device far behind its host:
+// memory is then reused by stream order alone.
 #include <map>
 #include <optional>
 #include <string>
@@ -20,7 +20,7 @@ class AllocatorTraceTest : public KeelTest {
   keel_memory_stats replay(const Trace& trace, bool paused) {
     const keel_device device = load("fake", {{"unbacked", "1"}, {"no_alias", "1"}}).at(0);
     const keel_stream streams[] = {new_stream(device), new_stream(device)};
-    keel_gate open = {};  // behind which nothing is held: work of no effect
+    keel_gate open = {};  // holds no work back: a wait without effect
     EXPECT_KEEL_OK(keel_gate_create(&open));
     EXPECT_KEEL_OK(keel_gate_open(open, KEEL_OK, nullptr));
     std::map<uint64_t, void*> memory;
@@ -31,7 +31,7 @@ class AllocatorTraceTest : public KeelTest {
       for (const TraceStep& step : trace) {
         const bool order =
             step.kind == TraceStep::Kind::kWork || step.kind == TraceStep::Kind::kWaitFor;
-        if (order && !paused) continue;  // all is over before the host looks again
+        if (order && !paused) continue;  // all work is done before the host looks
         const keel_stream stream = streams[step.stream];
         switch (step.kind) {
           case TraceStep::Kind::kAlloc:
@@ -92,16 +92,16 @@ TEST_F(AllocatorTraceTest, TwoStreams) {
   expect_tight(two_streams(3), kIdle, 1.10);
 }
 
-// Three steps of which the device has done nothing: no segment can go back, and memory
-// that one stream has let go of is joined with none of the other's. 1.14 when written.
+// Three steps of which the device has executed nothing: no segment can be returned, and memory
+// freed by one stream is not merged with memory of the other. 1.14 when written.
 TEST_F(AllocatorTraceTest, TwoStreamsFarBehind) {
   expect_tight(two_streams(3), kFarBehind, 1.15);
 }
 
-// Programs that allocate all they need at once, and others that hold little: then the last
-// segment of each size class counts.
+// Programs that allocate all memory at once, or hold little: the last segment of each size class
+// dominates.
 TEST_F(AllocatorTraceTest, RecordedTraining) {
-  // 1.17 when written: 163 MiB in 32 blocks, each in a segment somewhat larger.
+  // 1.17 when written: 163 MiB in 32 blocks, each in a somewhat larger segment.
   expect_tight(recorded_training(), kIdle, 1.20);
 }
 

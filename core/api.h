@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every C entry point does: refuse a call that the state of the process forbids, mark the
-// thread as inside Keel, keep exceptions inside, and leave the text of a failure for
+// Shared frame of every C entry point: refuses calls that the process state forbids, marks the
+// thread as inside Keel, converts exceptions to a keel_status, and stores the text of a failure for
 // keel_last_error.
 #ifndef KEEL_CORE_API_H_
 #define KEEL_CORE_API_H_
@@ -16,14 +16,14 @@
 
 namespace keel {
 
-// The code of a call that the state of the process refuses.
+// Returns the code of a call that the process state refuses.
 [[gnu::cold]] keel_status refuse_call(ApiState state) noexcept;
-// The code of a failure, whose text goes to keel_last_error. A deadline that passed because
-// keel_shutdown was called is KEEL_ABORTED.
+// Stores the text of a failure for keel_last_error and returns the code. A deadline that passed
+// because keel_shutdown was called becomes KEEL_ABORTED.
 [[gnu::cold]] keel_status report(const Status& status) noexcept;
 [[gnu::cold]] keel_status report(keel_status code, const char* text) noexcept;
 
-// Runs |call|, a callable keel_status(); what it throws becomes a failure.
+// Runs |call|, a callable keel_status(). An exception becomes a failure.
 template <typename Call>
 keel_status api_guarded(const Call& call) noexcept {
   try {
@@ -44,25 +44,25 @@ keel_status api_body(const Body& body) {
   return status.code();
 }
 
-// Runs |body|, a callable returning Status, on a thread that keel_shutdown waits for. Refused
-// before keel_init. |name|, a static string, is that of the C function.
+// Runs |body|, a callable returning Status, and marks the thread as one that keel_shutdown waits
+// for. Refused before keel_init. |name| is the name of the C function, a static string.
 template <typename Body>
 keel_status api_call(const char* name, const Body& body) noexcept {
   return api_guarded([&] {
     const InsideCall inside(name);
-    // Only now: see InsideCall.
+    // Read the state only after |inside| has marked the thread: see InsideCall.
     const ApiState state = g_api_state.load(std::memory_order_acquire);
     return state == ApiState::kOpen ? api_body(body) : refuse_call(state);
   });
 }
-// The same with the name of the function that calls it.
+// Takes the name of the calling function.
 template <typename Body>
 keel_status api_call(const Body& body, const char* name = __builtin_FUNCTION()) noexcept {
   return api_call(name, body);
 }
 
-// The same for calls that wait for nothing: all of |body| is in an EpochSection, so that
-// it follows handles by plain pointers. The section marks the thread as inside, too.
+// Like api_call, for calls that never block: all of |body| runs in an EpochSection, so |body| may
+// follow handles by plain pointers. The section also marks the thread as inside Keel.
 template <typename Body>
 keel_status api_quick_call(const Body& body) noexcept {
   return api_guarded([&] {
@@ -72,23 +72,24 @@ keel_status api_quick_call(const Body& body) noexcept {
   });
 }
 
-// The same for calls that use nothing that lives from keel_init to keel_shutdown, which does not
-// wait for them. Only a forked child is refused.
+// Like api_call, for calls that use no object of the runtime's lifetime (keel_init to
+// keel_shutdown); keel_shutdown does not wait for these calls. Only a forked child is refused.
 template <typename Body>
 keel_status api_call_outside(const Body& body) noexcept {
   return api_guarded(
       [&] { return is_forked_child() ? refuse_call(ApiState::kForked) : api_body(body); });
 }
 
-// The code of a plugin's answer |code| to |call|, whose text goes to keel_last_error.
+// Stores the text for the plugin's return value |code| of |call| for keel_last_error and returns
+// the code.
 [[gnu::cold]] keel_status report_answer(Device& device, keel_status code,
                                         const char* call) noexcept;
 
-// A call whose usual case is short. |usual|, a callable bool(epoch::Participant&, keel_status*
-// out_status), follows handles by plain pointers, checks everything and does it; or it does nothing
-// and returns false where anything is not as usual: a handle that is none, an argument that is
-// wrong, a stream that holds something, somebody who watches. Then |full|, a callable
-// keel_status(), does the whole call, finds out what it is, and says so.
+// Fast path of a call. |usual|, a callable bool(epoch::Participant&, keel_status* out_status),
+// follows handles by plain pointers, checks all arguments and performs the call. On anything
+// unusual (a dead handle, a wrong argument, held work on the stream, an active observer) |usual|
+// does nothing and returns false. Then |full|, a callable keel_status(), performs the whole call
+// with all diagnostics.
 template <typename Usual, typename Full>
 keel_status api_short_call(const Usual& usual, const Full& full) noexcept {
   epoch::Participant* participant = ShortEpochSection::who();
@@ -96,7 +97,7 @@ keel_status api_short_call(const Usual& usual, const Full& full) noexcept {
     try {
       ShortEpochSection section(*participant);
       keel_status status = KEEL_OK;
-      // Within the section, which marks the thread as inside.
+      // Read the state inside the section, which marks the thread as inside Keel.
       if (g_api_state.load(std::memory_order_acquire) == ApiState::kOpen &&
           usual(*participant, &status)) [[likely]] {
         return status;
@@ -115,8 +116,8 @@ keel_status api_short_call(const Usual& usual, const Full& full) noexcept {
     return ::keel::failure(KEEL_INVALID_ARGUMENT, #pointer " is NULL"); \
   }
 
-// Checks a struct that the caller filled in: type, and size up to what the first
-// version had; an extension it requires is not known.
+// Checks a struct that the caller filled in: the type, and a size of at least |minimum|, the size
+// in the first ABI version. No extension is known, so a required extension is KEEL_UNSUPPORTED.
 template <typename Struct>
 Status check_struct(const Struct* value, uint32_t type, size_t minimum, const char* name) {
   if (value == nullptr) return failure(KEEL_INVALID_ARGUMENT, "{} is NULL", name);
@@ -137,7 +138,7 @@ Status check_struct(const Struct* value, uint32_t type, size_t minimum, const ch
 
 [[gnu::cold]] Status unknown_handle(uint64_t id, const char* name);
 
-// Looks a handle up in |table|; a failure names the argument. The pointer is good for the
+// Looks up a handle in |table|; a failure names the argument. The pointer is valid within the
 // calling thread's EpochSection.
 template <typename Table, typename Object>
 Status find_handle(Table& table, uint64_t id, const char* name, Object** out_object) {
@@ -147,15 +148,15 @@ Status find_handle(Table& table, uint64_t id, const char* name, Object** out_obj
   }
   return {};
 }
-// The same to keep, for calls that wait.
+// Returns a reference, for calls that block.
 template <typename Table, typename Object>
 Status find_handle(Table& table, uint64_t id, const char* name, Ref<Object>* out_object) {
   *out_object = table.find(id);
   return *out_object ? Status() : unknown_handle(id, name);
 }
 
-// |out_device|, |out_stream|: a Ref or, within an EpochSection, a plain pointer. Devices
-// live until the runtime shuts down.
+// |out_device|, |out_stream|: a Ref or, within an EpochSection, a plain pointer. Opens the device.
+// Devices live until the runtime shuts down.
 template <typename Found>
 Status find_device(keel_device handle, const char* name, Found* out_device) {
   KEEL_RETURN_IF_ERROR(find_handle(Runtime::get().device_handles(), handle.id, name, out_device));
@@ -166,8 +167,8 @@ Status find_stream(keel_stream handle, Found* out_stream) {
   return find_handle(Runtime::get().stream_handles(), handle.id, "stream", out_stream);
 }
 
-// Copies |text| to a caller's buffer: |*in_out_size| is its room, then the size with
-// the terminator.
+// Copies |text| into a caller's buffer. |*in_out_size| is the capacity of the buffer on entry and
+// the size of the text with its terminator on return. KEEL_OUT_OF_RANGE if the text does not fit.
 Status return_text(const std::string& text, char* out_text, uint64_t* in_out_size);
 
 }  // namespace keel

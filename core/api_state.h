@@ -7,16 +7,16 @@
 
 namespace keel {
 
-// Whether the C functions may be called: one word, for one load on each call.
+// Whether the C functions may be called. One word, so that each call needs one load.
 enum class ApiState : uint32_t {
   kClosed,  // before keel_init, or after keel_shutdown
   kOpen,
-  kEnding,  // in keel_shutdown, or after one that timed out: calls are refused, waits end
-  kForked   // in the forked child of a process that had called keel_init
+  kEnding,  // in keel_shutdown, or after one that timed out: calls refused, waits end
+  kForked   // forked child of a process that had called keel_init
 };
 inline std::atomic<ApiState> g_api_state{ApiState::kClosed};
 
-// Whether this process is the forked child of the one that initialised Keel.
+// Whether this process is a forked child of the process that initialised Keel.
 inline bool is_forked_child() {
   return g_api_state.load(std::memory_order_relaxed) == ApiState::kForked;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every C function of core with handles that are none, and the life of the process.
+// Calls every C function of core with dead handles; tests the life cycle of the process.
 #include <cstddef>
 #include <functional>
 #include <random>
@@ -136,7 +136,7 @@ TEST_F(ApiTest, InitTwiceShutdownAndInitAgain) {
   EXPECT_EQ(keel_init(nullptr), KEEL_ALREADY_EXISTS);
   const keel_stream stale = stream_;
   ASSERT_KEEL_OK(keel_shutdown());
-  take_problems();  // what SetUp made is left
+  take_problems();  // SetUp's objects are still alive
   uint32_t count = 0;
   EXPECT_EQ(keel_device_count(&count), KEEL_FAILED_PRECONDITION);
   EXPECT_EQ(keel_stream_query(stale), KEEL_FAILED_PRECONDITION);
@@ -158,7 +158,7 @@ TEST_F(ApiTest, InitTwiceShutdownAndInitAgain) {
 
 TEST_F(ApiTest, OptionsOfBeforeValidationAreAccepted) {
   ASSERT_KEEL_OK(keel_shutdown());
-  take_problems();  // what SetUp made is left
+  take_problems();  // SetUp's objects are still alive
   auto options = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
   options.backends = "";
   options.validate = 2;

@@ -27,7 +27,7 @@ Status Backend::load(const keel_plugin* plugin, const keel_instance_settings* se
   plugin_ = validation::enabled() ? validation::checked_plugin(plugin, name_) : plugin;
   const keel_instance_settings none = {
       {sizeof(none), KEEL_STRUCT_INSTANCE_SETTINGS, nullptr}, 0, 0, nullptr, nullptr};
-  take_plugin_text();  // whatever an earlier call left behind is not this one's
+  take_plugin_text();  // discard text left by an earlier call
   keel_plugin_instance* instance = nullptr;
   status_ =
       plugin_status(plugin_->create_instance(settings == nullptr ? &none : settings, &instance),
@@ -41,7 +41,7 @@ Status Backend::load(const keel_plugin* plugin, const keel_instance_settings* se
 
 namespace {
 
-// So that nobody reads on behind what a plugin has left without an end.
+// Terminates the texts, in case a plugin has left one unterminated.
 void cut_texts(keel_device_info& info) {
   for (const std::span<char> text :
        {std::span<char>(info.name), std::span<char>(info.architecture),
@@ -66,7 +66,7 @@ Status Backend::find_devices() {
                    count);
   }
   for (uint32_t ordinal = 0; ordinal < count; ++ordinal) {
-    // A plugin of a later version that does not look at the size writes on behind it.
+    // A plugin of a later version that ignores the size would write past the struct.
     struct {
       keel_device_info info;
       std::array<uint8_t, 256> behind;

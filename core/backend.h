@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One instance of a plugin: its tables, its settings and its devices.
+// One plugin instance: function tables, settings and devices.
 #ifndef KEEL_CORE_BACKEND_H_
 #define KEEL_CORE_BACKEND_H_
 
@@ -15,11 +15,11 @@ namespace keel {
 
 class Device;
 
-// A plugin call's result as a Status: "|who|: |call|: what the plugin said".
+// Converts the result of a plugin call to a Status: "|who|: |call|: the plugin's text".
 Status plugin_status(keel_status code, const std::string& who, const char* call);
 
-// Immutable once load() is done, so that any thread may read it. A backend that
-// failed to load stays in the list with the reason.
+// Immutable after load(), so any thread may read a backend. A backend that failed to load stays in
+// the runtime's list with the failure as status().
 class Backend {
  public:
   Backend(std::string name, std::string path) : name_(std::move(name)), path_(std::move(path)) {}
@@ -27,7 +27,7 @@ class Backend {
   Backend(const Backend&) = delete;
   Backend& operator=(const Backend&) = delete;
 
-  // Creates the instance and looks for devices. A failure is kept as reason() too.
+  // Creates the plugin instance and enumerates the devices. A failure is also stored as status().
   Status load(const keel_plugin* plugin, const keel_instance_settings* settings);
   void set_failed(const Status& status) { status_ = status; }
 
@@ -47,7 +47,7 @@ class Backend {
   const keel_plugin* plugin_ = nullptr;
   keel_plugin_instance* instance_ = nullptr;
   Status status_;
-  std::string reason_;  // why there is no device
+  std::string reason_;  // why a loaded plugin reports no device
   std::vector<Ref<Device>> devices_;
 };
 

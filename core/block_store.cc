@@ -9,13 +9,13 @@ namespace keel {
 
 namespace {
 
-// Less is left to the block that would be cut: a medium segment has no use for it before
-// its neighbours are free, and until then a request of nearly the size finds the block.
+// A smaller remainder stays in the block: a medium segment cannot use the remainder before its
+// neighbours are free, and until then requests of nearly the same size find the block whole.
 constexpr uint64_t kSmallestMediumRest = 64 << 10;
 
-// How many blocks stay unjoined for a while. Of medium ones the last alone, and only for a
-// request that wants just its size: with 8, a training step that the device has not begun
-// to work on held 1.12 times what is allocated, in place of 1.10.
+// Number of blocks whose merge is delayed. For medium blocks only the last, and only for a request
+// of its size: with 8, a training step far ahead of its device held 1.12 times the allocated memory
+// instead of 1.10.
 constexpr size_t kRecentSmall = 64;
 constexpr size_t kRecentMedium = 1;
 
@@ -42,7 +42,7 @@ BlockStore::BlockStore(uint64_t granule) : granule_(granule) {
 
 void BlockStore::prepare_nodes(size_t count) {
   while (spare_.size() < count) {
-    if (spare_.capacity() <= nodes_) spare_.reserve(2 * nodes_ + 8);  // all may come back
+    if (spare_.capacity() <= nodes_) spare_.reserve(2 * nodes_ + 8);  // all may return
     Blocks fresh;
     fresh.try_emplace(0);
     spare_.push_back(fresh.extract(fresh.begin()));
@@ -78,7 +78,7 @@ MemoryBlock* BlockStore::add_segment(const MemorySegment& segment) {
       start - std::prev(after)->first < std::prev(after)->second.size) {
     return nullptr;
   }
-  prepare_nodes(2);  // and one for take()
+  prepare_nodes(2);  // one for the segment, one for take()
   const auto added = segments_.emplace_hint(after, start, segment);
   MemoryBlock& block = insert(blocks_.lower_bound(start), segment.base);
   block.segment = &added->second;
@@ -110,7 +110,8 @@ void BlockStore::take(MemoryBlock& block, uint64_t size) {
     rest.points.clear();
     rest.waits_for_all = true;
   }
-  // |block| had not been joined with what follows; nobody would come back to it.
+  // Merge the remainder with its successor now: |block| had not been merged with it, and no later
+  // call would do so.
   if (MemoryBlock* const next = rest.after;
       next != nullptr && next->is_free() && next->recent_slot == 0 && same_streams(rest, *next)) {
     bins_of(rest).remove(*next);
@@ -126,7 +127,7 @@ void BlockStore::absorb(MemoryBlock& block, MemoryBlock& next) {
   for (StreamPoint& point : next.points) {
     StreamPoint* const known = find_point(block, *point.timeline);
     if (known == nullptr) {
-      block.points.push_back(std::move(point));  // the caller has reserved the room
+      block.points.push_back(std::move(point));  // the caller has reserved room
     } else {
       known->position = std::max(known->position, point.position);
     }
@@ -143,7 +144,7 @@ void BlockStore::join_neighbours(MemoryBlock& block) {
   MemoryBlock* joined = &block;
   FreeBins& bins = bins_of(block);
   bins.remove(block);
-  // More than one each way, where a neighbour was put off itself.
+  // More than one block each way, if the merge of a neighbour was delayed too.
   for (MemoryBlock* next = block.after;
        next != nullptr && next->is_free() && same_streams(block, *next); next = block.after) {
     bins.remove(*next);
@@ -161,7 +162,7 @@ void BlockStore::join_neighbours(MemoryBlock& block) {
 
 void BlockStore::give(MemoryBlock& block) {
   bins_of(block).insert(block);
-  if (block.recent_slot != 0) return;                         // reused meanwhile
+  if (block.recent_slot != 0) return;                         // reused in the meantime
   if (block.segment->size_class == SizeClass::kHuge) return;  // alone in its segment
   Recent& recent = recent_of(block);
   MemoryBlock*& slot = recent.blocks[recent.oldest];
@@ -228,7 +229,7 @@ std::vector<MemorySegment> BlockStore::remove_segments(std::vector<Segments::ite
   std::sort(idle->begin(), idle->end(),
             [](auto a, auto b) { return a->second.size < b->second.size; });
   while (bytes != 0 && !idle->empty()) {
-    // The smallest that is enough, or the largest.
+    // The smallest segment that covers |bytes|, else the largest.
     auto next = std::find_if(idle->begin(), idle->end(),
                              [&](auto segment) { return segment->second.size >= bytes; });
     if (next == idle->end()) --next;

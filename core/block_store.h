@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The segments of one device and the blocks in them: cutting and joining, no policy.
+// The segments of one device and their blocks: splits and merges blocks, without any policy.
 #ifndef KEEL_CORE_BLOCK_STORE_H_
 #define KEEL_CORE_BLOCK_STORE_H_
 
@@ -13,52 +13,56 @@
 
 namespace keel {
 
-// A function that may throw std::bad_alloc changes nothing when it does; the others
-// allocate nothing. Not thread-safe.
+// A function marked "may throw" throws std::bad_alloc and then has changed nothing; the others do
+// not throw. Not thread-safe.
 class BlockStore {
  public:
-  // Blocks start at multiples of |granule| bytes in their segment, a power of two, and only
-  // the last one of a segment may have another size than a multiple.
+  // |granule| is a power of two. Blocks start at multiples of |granule| bytes within a segment;
+  // only the last block of a segment may have a size that is no multiple.
   explicit BlockStore(uint64_t granule);
   BlockStore(const BlockStore&) = delete;
   BlockStore& operator=(const BlockStore&) = delete;
 
   uint64_t granule() const { return granule_; }
 
-  // Its one block, free and in no bin until take() or give(). NULL when the addresses are
-  // those of another segment. May throw.
+  // Returns the segment's only block, free and in its bin. NULL if the addresses overlap another
+  // segment. May throw.
   MemoryBlock* add_segment(const MemorySegment& segment);
-  // Before take(): for the rest of a block that is cut. May throw.
+  // Call before take(): prepares the node for the remainder of a block that take() splits. May
+  // throw.
   void prepare_split();
 
   const FreeBins& bins(keel_memory_kind kind, SizeClass size_class) const {
     return bins_[index_of(kind, size_class)];
   }
-  // |block| comes out of its bin, cut down to |size| where the rest is worth keeping.
+  // Removes |block| from its bin. Splits the block down to |size| if the remainder is worth
+  // keeping.
   void take(MemoryBlock& block, uint64_t size);
-  // |block| is free. It is joined with neighbours that wait for the same streams, but not
-  // at once: it stays as it is for a while, for the next one who wants its size.
+  // Frees |block|. The merge with free neighbours that wait for the same streams is delayed, so
+  // that the next request of this size finds the block whole.
   void give(MemoryBlock& block);
-  // Before best_fit() for |size|: joins the medium block that came back last, unless it is
-  // what the request wants.
+  // Call before best_fit() for |size|: merges the medium block that was freed last, unless that
+  // block fits the request.
   void join_for(SizeClass size_class, uint64_t size);
-  // Joins now what give() put off.
+  // Performs the merges that give() delayed.
   void join_recent();
-  // Free neighbours of at least |size| bytes together that satisfy |usable|, as few bytes
-  // as may be, joined to one block in its bin; NULL if there are none. May throw.
+  // Merges adjacent free blocks that satisfy |usable| and together have at least |size| bytes into
+  // one block in its bin; NULL if no such run exists. Takes the shortest of the runs found in one
+  // pass in address order. May throw.
   template <typename Usable>
   MemoryBlock* join_run(keel_memory_kind kind, SizeClass size_class, uint64_t size,
                         const Usable& usable);
 
-  // The block that |pointer| lies in; NULL when it is of no segment.
+  // Returns the block that contains |pointer|; NULL if no segment does.
   MemoryBlock* find(const void* pointer);
-  // Takes out segments whose blocks are all free and satisfy |is_done|: as few as make up
-  // |bytes|, or all of them. May throw.
+  // Removes segments whose blocks are all free and satisfy |is_done|, until their sizes add up to
+  // |bytes| or none is left. Prefers the smallest segment that covers the rest of |bytes|, else the
+  // largest. May throw, and so may remove_all().
   template <typename IsDone>
   std::vector<MemorySegment> remove_idle(uint64_t bytes, const IsDone& is_done);
   std::vector<MemorySegment> remove_all();
 
-  // In the order of their addresses.
+  // Visits blocks in address order.
   template <typename Visit>
   void for_each_block(const Visit& visit) {
     for (auto& [address, block] : blocks_) visit(block);
@@ -71,8 +75,8 @@ class BlockStore {
  private:
   using Blocks = std::map<uintptr_t, MemoryBlock>;
   using Segments = std::map<uintptr_t, MemorySegment>;
-  // Blocks of one size class that came back last, NULL where one is gone. A loop that
-  // allocates and frees the same few sizes neither cuts nor joins.
+  // Blocks of one size class that were freed last and are not merged yet; NULL where a block is
+  // gone. A loop that allocates and frees the same few sizes neither splits nor merges.
   struct Recent {
     std::array<MemoryBlock*, 64> blocks{};
     size_t size = 0;  // slots in use
@@ -87,9 +91,9 @@ class BlockStore {
     return bins_[index_of(block.segment->kind, block.segment->size_class)];
   }
   void prepare_nodes(size_t count);
-  // A new block at |base|; takes a prepared node.
+  // Inserts a new block at |base|; uses a prepared node.
   MemoryBlock& insert(Blocks::const_iterator hint, char* base);
-  // |next| becomes part of |block|, which precedes it; both out of their bins.
+  // Merges |next| into |block|, its predecessor; both are out of their bins.
   void absorb(MemoryBlock& block, MemoryBlock& next);
   void join_neighbours(MemoryBlock& block);
   Recent& recent_of(const MemoryBlock& block) {
@@ -102,10 +106,10 @@ class BlockStore {
   const uint64_t granule_;
   Segments segments_;
   Blocks blocks_;
-  // Unused nodes, never given back: whoever remembers a block may look at its generation.
+  // Unused nodes, never freed: a thread's lookup cache may read the generation of a removed block.
   std::vector<Blocks::node_type> spare_;
   size_t nodes_ = 0;
-  std::array<FreeBins, 3 * kSizeClasses> bins_;  // of three kinds of memory
+  std::array<FreeBins, 3 * kSizeClasses> bins_;  // three memory kinds
   std::array<Recent, kSizeClasses> recent_;
   uint64_t reserved_ = 0;
   uint64_t splits_ = 0;

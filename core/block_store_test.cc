@@ -19,7 +19,7 @@ constexpr uint64_t kGranule = 512;
 constexpr uint64_t kMiB = 1 << 20;
 constexpr keel_memory_kind kDevice = KEEL_MEMORY_DEVICE;
 
-// Never looked at: blocks compare timelines by address.
+// Never dereferenced: blocks compare timelines by address.
 Stream& no_stream() {
   alignas(Stream) static std::byte place[sizeof(Stream)];
   return reinterpret_cast<Stream&>(place);
@@ -27,7 +27,7 @@ Stream& no_stream() {
 
 class BlockStoreTest : public ::testing::Test {
  protected:
-  // There is no memory behind the addresses.
+  // No memory lies behind the addresses.
   static char* address(uint64_t offset) { return reinterpret_cast<char*>((1ull << 40) + offset); }
   static MemorySegment segment(uint64_t offset, uint64_t size, SizeClass size_class,
                                keel_memory_kind kind = kDevice) {
@@ -36,7 +36,7 @@ class BlockStoreTest : public ::testing::Test {
   MemoryBlock* add(uint64_t offset, uint64_t size, SizeClass size_class) {
     return store_.add_segment(segment(offset, size, size_class));
   }
-  // What the allocator does with a block.
+  // Allocates a block as Memory does.
   MemoryBlock* allocate(SizeClass size_class, uint64_t size) {
     store_.prepare_split();
     store_.join_for(size_class, size);
@@ -62,7 +62,8 @@ class BlockStoreTest : public ::testing::Test {
     });
     return all;
   }
-  // Tiles each segment, neighbours know each other, free ones are in their bins.
+  // Checks that blocks tile each segment, that neighbours are linked, and that free blocks are in
+  // their bins.
   void expect_sound() {
     uint64_t bytes = 0;
     const MemoryBlock* last = nullptr;
@@ -116,7 +117,7 @@ TEST_F(BlockStoreTest, GivesBackAsFewIdleSegmentsAsItCan) {
   const MemoryBlock* const busy = store_.find(address(0));
   const auto is_done = [&](const MemoryBlock& block) { return &block != busy; };
   EXPECT_TRUE(store_.remove_idle(0, is_done).empty());
-  auto removed = store_.remove_idle(2 * kMiB, is_done);  // the smallest that is enough
+  auto removed = store_.remove_idle(2 * kMiB, is_done);  // smallest sufficient segment
   ASSERT_EQ(removed.size(), 1u);
   EXPECT_EQ(removed[0].base, address(16 * kMiB));
   EXPECT_EQ(store_.find(address(16 * kMiB)), nullptr);
@@ -132,7 +133,7 @@ TEST_F(BlockStoreTest, WhatIsRememberedOfAGoneBlockNoLongerHolds) {
   MemoryBlock* const block = add(0, kMiB, SizeClass::kHuge);
   const uint64_t generation = block->generation.load();
   store_.remove_all();
-  EXPECT_NE(block->generation.load(), generation);  // the node stays
+  EXPECT_NE(block->generation.load(), generation);  // the node is kept
 }
 
 // ---- cutting and joining ------------------------------------------------------------
@@ -201,7 +202,7 @@ TEST_F(BlockStoreTest, WhatCameBackLongAgoIsJoinedUnasked) {
   expect_sound();
 }
 
-// The rest of a block that had not been joined yet: nobody would come back to it.
+// The remainder of a block whose merge was delayed: no later call would merge it.
 TEST_F(BlockStoreTest, ARestIsJoinedWithWhatFollows) {
   add(0, 16384, SizeClass::kSmall);
   MemoryBlock* const block = allocate(SizeClass::kSmall, 8192);
@@ -214,7 +215,7 @@ TEST_F(BlockStoreTest, ARestIsJoinedWithWhatFollows) {
   expect_sound();
 }
 
-// Another size than that of the block that came back last finds it joined.
+// A request of another size finds the block that was freed last merged.
 TEST_F(BlockStoreTest, MediumBlocksAreJoinedForOtherSizes) {
   add(0, 16 * kMiB, SizeClass::kMedium);
   free(*allocate(SizeClass::kMedium, 4 * kMiB));
@@ -238,7 +239,7 @@ TEST_F(BlockStoreTest, BlocksOfDifferentStreamsStayApart) {
   ASSERT_EQ(blocks[0]->points.size(), 1u);
   EXPECT_EQ(blocks[0]->points[0].position, 9u) << "the later of the two";
 
-  // Unless one request needs them together: it waits for both.
+  // Merged only if one request needs them together; the block then waits for both streams.
   const auto none = [](const MemoryBlock&) { return false; };
   const auto any = [](const MemoryBlock&) { return true; };
   const auto but_the_last = [](const MemoryBlock& block) { return !block.waits_for_all; };

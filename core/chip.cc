@@ -11,7 +11,7 @@ namespace keel {
 
 namespace {
 
-// The whole of |text| as a hexadecimal number of at most |limit|.
+// Parses all of |text| as a hexadecimal number of at most |limit|.
 std::optional<uint32_t> parse_hex(std::string_view text, uint32_t limit) {
   uint32_t value = 0;
   const char* end = text.data() + text.size();
@@ -54,8 +54,8 @@ std::vector<uint32_t> number_chips(const std::vector<keel_device_info>& devices)
   for (const keel_device_info& device : devices) {
     addresses.push_back(parse_pci_address(device.pci_address));
   }
-  // Each device first stands for itself. A match merges two groups, also two that only
-  // a third device, which knows both address and UUID, shows to be one.
+  // Each device starts as its own group. A match merges two groups; a third device that has both
+  // address and UUID may merge two devices that share neither.
   std::vector<uint32_t> group(devices.size());
   for (uint32_t i = 0; i < group.size(); ++i) {
     group[i] = i;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which devices are ways into one physical chip.
+// Maps devices to physical chips: several devices may drive one chip.
 #ifndef KEEL_CORE_CHIP_H_
 #define KEEL_CORE_CHIP_H_
 
@@ -20,17 +20,16 @@ struct PciAddress {
   uint32_t function = 0;
 
   bool operator==(const PciAddress&) const = default;
-  // As Linux writes it: "0000:3b:00.0".
+  // Formats the address as Linux does: "0000:3b:00.0".
   std::string text() const;
 };
 
-// Understands what vendors write: "0000:3b:00.0", "3B:00.0", "00000000:3B:00.0".
-// Nothing for text that is no address.
+// Parses the vendors' spellings: "0000:3b:00.0", "3B:00.0", "00000000:3B:00.0". Returns nullopt if
+// |text| is no address.
 std::optional<PciAddress> parse_pci_address(std::string_view text);
 
-// The chip of each device, numbered in the order in which they first appear: devices
-// with one PCI address, or one UUID that is not zero, share it; with neither, a device
-// is a chip of its own.
+// Returns the chip number of each device, in order of first appearance. Devices with the same PCI
+// address or the same non-zero UUID share a chip; a device with neither is its own chip.
 std::vector<uint32_t> number_chips(const std::vector<keel_device_info>& devices);
 
 }  // namespace keel

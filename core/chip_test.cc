@@ -51,7 +51,7 @@ TEST(Chip, WithoutAddressAndUuidEachIsItsOwn) {
             (Chips{0, 1, 2, 3}));
 }
 
-// Only the third knows both; the last shows that numbers have no gaps.
+// Only the third device has both address and UUID; the last shows that numbers have no gaps.
 TEST(Chip, AThirdDeviceTiesTwoTogether) {
   EXPECT_EQ(number_chips({device("3b:00.0"), device("", 7), device("3b:00.0", 7), device("")}),
             (Chips{0, 0, 0, 1}));

@@ -13,9 +13,8 @@ namespace keel {
 
 namespace {
 
-// Large enough that a chunk (about 0.4 ms at 10 GB/s) dwarfs the 20 to 50 us that a
-// hand-over between two backends takes; three keep both legs busy while one is handed
-// over.
+// A chunk takes about 0.4 ms at 10 GB/s, far longer than the 20 to 50 us of a hand-over between two
+// backends. Three chunks keep both sides of the staging pipeline busy during a hand-over.
 constexpr uint64_t kChunkBytes = 4 << 20;
 constexpr uint32_t kChunksInFlight = 3;
 
@@ -55,11 +54,11 @@ Status submit_peer_copy(Stream& stream, const Endpoint& destination, const Endpo
       });
 }
 
-// The part of a copy that one device runs.
+// The part of a copy that runs on one device.
 class Leg {
  public:
-  // |stream| itself if it belongs to |device|, else its leg there, which starts after
-  // what |stream| has enqueued so far.
+  // Selects |stream| itself if it belongs to |device|, else its internal stream on |device|, which
+  // first waits for all work enqueued on |stream| so far.
   Status begin(const Ref<Stream>& stream, Device& device) {
     if (&stream->device() == &device) {
       stream_ = stream;
@@ -68,14 +67,14 @@ class Leg {
     KEEL_RETURN_IF_ERROR(stream->leg(device, &stream_));
     foreign_ = true;
     Ref<EventRecord> start;
-    // Memory that was handed out for the stream since an older fence is no thing enqueued, but the
-    // race detector takes it for a use.
+    // Memory handed out for the stream since an older fence is no enqueued work, but the race
+    // detector counts it as a use: record a new event for it.
     KEEL_RETURN_IF_ERROR(observers::active(ObserverSlot::kValidation) ? stream->record(0, &start)
                                                                       : stream->fence(&start));
     return stream_->wait(start);
   }
-  // |stream| goes on after this leg. Where that cannot be had, it fails: what is enqueued next
-  // would run beside the leg, and a recovery waits for it.
+  // Makes |stream| wait for this part. If the wait cannot be enqueued, |stream| fails: later work
+  // would run beside this part, and a recovery waits for the part.
   Status end(const Ref<Stream>& stream) {
     if (!foreign_) return {};
     Status status;
@@ -134,7 +133,7 @@ Status copy_staged(const Ref<Stream>& stream, const CopyPath& path, const Endpoi
   const uint64_t buffer_bytes = std::min(size, kChunkBytes);
   void* staging = nullptr;
   KEEL_RETURN_IF_ERROR(alloc_staging(*path.mover, buffer_bytes * buffers, &staging));
-  // The pool keeps it until both legs are done.
+  // The pool keeps the staging memory until both parts are done.
   struct Release {
     Memory& memory;
     void* pointer;
@@ -165,7 +164,7 @@ Status copy_staged(const Ref<Stream>& stream, const CopyPath& path, const Endpoi
       submitted = Status::no_memory();
     }
   }
-  // Also after a failure half-way: the chunks before it use the caller's memory.
+  // Also after a failure half-way: the chunks enqueued before use the caller's memory.
   const Status out_ended = out.end(stream);
   const Status in_ended = in.end(stream);
   if (!submitted.ok()) return submitted;
@@ -180,7 +179,8 @@ bool copies_peers(const Device& device) {
   return device.claims(KEEL_CLAIM_PEER_COPY) &&
          KEEL_HAS(keel_stream_table, device.stream_table(), copy_peer);
 }
-// Reaches any host memory without blocking the caller or bouncing.
+// Whether the device accesses any host memory without blocking the caller and without a bounce
+// buffer.
 bool reaches_host(const Device& device) {
   return device.claims(KEEL_CLAIM_PAGEABLE_ASYNC);
 }
@@ -230,7 +230,7 @@ CopyPath choose_copy_path(Device* destination, Device* source) {
   path.route = KEEL_ROUTE_STAGED;
   path.legs = 2;
   path.chunk_bytes = kChunkBytes;
-  // Staged in memory pinned for the side that needs it pinned.
+  // Allocate the bounce buffers on the device that needs pinned memory.
   path.mover = reaches_host(*destination) ? source : destination;
   if (!path.mover->claims(KEEL_CLAIM_PINNED)) {
     path.mover = path.mover == source ? destination : source;
@@ -299,7 +299,7 @@ Status enqueue_fill(const Ref<Stream>& stream, void* destination, const void* pa
                    "{} has no fill for patterns of {} bytes, and no pinned memory to copy from",
                    device.name(), pattern_size);
   }
-  // A filled buffer, copied over and over.
+  // Copy from one filled buffer repeatedly.
   constexpr uint64_t kBufferBytes = 1 << 20;
   const uint64_t buffer_bytes = std::min(size, kBufferBytes);
   Memory& memory = device.memory();

@@ -45,7 +45,7 @@ TEST_P(CopyTest, OddSizesAndManyChunks) {
     const std::vector<uint32_t> expected = pattern(words, 3);
     void* source = alloc_filled(from_, expected);
     void* destination = alloc(to_, words * 4);
-    for (keel_device owner : {from_, to_}) {  // on a stream of either
+    for (keel_device owner : {from_, to_}) {  // on a stream of either device
       const keel_stream stream = new_stream(owner);
       const keel_stream eraser = new_stream(to_);
       ASSERT_KEEL_OK(fill(eraser, destination, 0, words));

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Folders as /proc and /sys/fs/cgroup are.
+// Temporary folders laid out like /proc and /sys/fs/cgroup.
 class CpuLimitTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -27,7 +27,8 @@ class CpuLimitTest : public ::testing::Test {
     fs::create_directories((folder_ / path).parent_path());
     std::ofstream(folder_ / path) << text;
   }
-  // A mount of version 2 at |point| below the folder, of a hierarchy from |root| down.
+  // Mount entry of a cgroup v2 hierarchy at |point| below the folder, showing the hierarchy from
+  // |root| down.
   std::string second(const std::string& point, const std::string& root = "/") const {
     return "41 31 0:38 " + root + " " + path(point) + " rw,nosuid - cgroup2 cgroup2 rw\n";
   }
@@ -42,7 +43,7 @@ class CpuLimitTest : public ::testing::Test {
     write("proc/mountinfo", "24 30 0:22 / /proc rw - proc proc rw\n" + mounts);
     return CpuLimit::read(path("proc/cgroup"), path("proc/mountinfo"));
   }
-  // Of version 1 in folder |group|.
+  // Writes a cgroup v1 limit in folder |group|.
   void limit(const std::string& group, const std::string& quota, const std::string& period) const {
     write(group + "/cpu.cfs_quota_us", quota + "\n");
     write(group + "/cpu.cfs_period_us", period + "\n");
@@ -61,7 +62,7 @@ TEST_F(CpuLimitTest, SecondVersionHeedsGroupsAbove) {
   write("v2/pod/box/cpu.max", "300000 100000\n");
   EXPECT_EQ(read(groups, second("v2")).cores(), 3);
   EXPECT_EQ(read(groups, second("v2")).group(), path("v2/pod/box"));
-  // The least of them counts, wherever it is.
+  // The smallest limit applies, at whatever level.
   write("v2/pod/cpu.max", "150000 100000\n");
   EXPECT_EQ(read(groups, second("v2")).cores(), 1.5);
   EXPECT_EQ(read(groups, second("v2")).group(), path("v2/pod"));
@@ -81,7 +82,7 @@ TEST_F(CpuLimitTest, FirstVersionHeedsGroupsAbove) {
   EXPECT_EQ(read(groups, mounts).cores(), 4);
   limit("cpu/pod", "50000", "20000");
   EXPECT_EQ(read(groups, mounts).cores(), 2.5);
-  // Neither another controller's group nor its mount counts.
+  // Neither the group nor the mount of another controller applies.
   limit("cpuset/elsewhere", "100000", "100000");
   EXPECT_EQ(read(groups, mounts).cores(), 2.5);
 }
@@ -92,13 +93,13 @@ TEST_F(CpuLimitTest, MountsOfAPartOfTheHierarchyAreFollowed) {
   const std::string mounts = first("cpu", "rw,cpu", "/docker/4f");
   EXPECT_EQ(read("1:cpu:/docker/4f\n", mounts).cores(), 2);
   EXPECT_EQ(read("1:cpu:/docker/4f/inner\n", mounts).cores(), 1);
-  // A path outside of it: what the mount shows.
+  // For a path outside the mount, the mount's root applies.
   EXPECT_EQ(read("1:cpu:/docker/4f2/inner\n", mounts).cores(), 2);
   EXPECT_EQ(read("1:cpu:/../other\n", first("cpu", "rw,cpu")).cores(), 2);
 }
 
 TEST_F(CpuLimitTest, HybridHierarchiesAndOddNames) {
-  // Version 2 beside version 1, which has the controller.
+  // cgroup v2 mounted beside v1, which has the controller.
   limit("cpu/a:b", "300000", "100000");
   fs::create_directories(folder_ / "unified/a:b");
   EXPECT_EQ(read("1:cpu:/a:b\n0::/a:b\n", first("cpu", "rw,cpu") + second("unified")).cores(), 3);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A point in time that a wait may not pass.
+// A time limit for a blocking wait.
 #ifndef KEEL_CORE_DEADLINE_H_
 #define KEEL_CORE_DEADLINE_H_
 
@@ -18,34 +18,34 @@ class Deadline {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // |timeout_ns| >= 0. Anything beyond a century is a century, so that adding it to
-  // the clock cannot overflow.
+  // |timeout_ns| >= 0. Values beyond a century are clamped to a century, so that adding the timeout
+  // to the clock cannot overflow.
   static Deadline after(int64_t timeout_ns) { return {timeout_ns, /*ends_with_keel=*/false}; }
-  // The same, and the deadline passes as soon as keel_shutdown is called. Waits that take such a
-  // deadline are cut into slices of kSliceNs, since nobody wakes them.
+  // Like after(), but the deadline also passes as soon as keel_shutdown is called. keel_shutdown
+  // does not wake waiting threads, so waits with this deadline are cut into slices of kSliceNs.
   static Deadline after_or_shutdown(int64_t timeout_ns) {
     return {timeout_ns, /*ends_with_keel=*/true};
   }
   static constexpr int64_t kSliceNs = 50'000'000;
 
   bool passed() const { return is_cut_off() || Clock::now() >= time_; }
-  // Whether keel_shutdown made it pass.
+  // Whether keel_shutdown has made the deadline pass.
   bool is_cut_off() const {
     return ends_with_keel_ && g_api_state.load(std::memory_order_acquire) == ApiState::kEnding;
   }
-  // 0 when it has passed.
+  // 0 after the deadline has passed.
   int64_t remaining_ns() const {
     if (is_cut_off()) return 0;
     return std::max<int64_t>(
         0, std::chrono::duration_cast<std::chrono::nanoseconds>(time_ - Clock::now()).count());
   }
-  // How long a wait may last before passed() has to be asked again: no more than remaining_ns().
+  // Longest wait before the caller must check passed() again; at most remaining_ns().
   int64_t slice_ns() const {
     return ends_with_keel_ ? std::min(remaining_ns(), kSliceNs) : remaining_ns();
   }
 
-  // Blocks on |condition|, with |lock| held as it wants it, until |is_over|() or the deadline.
-  // Returns |is_over|().
+  // Blocks on |condition|, with |lock| held as |condition| requires, until |is_over|() or the
+  // deadline. Returns |is_over|().
   template <typename Condition, typename Lock, typename IsOver>
   bool wait(Condition& condition, Lock& lock, const IsOver& is_over) const {
     while (!condition.wait_until(lock, slice_end(), is_over)) {
@@ -53,14 +53,14 @@ class Deadline {
     }
     return true;
   }
-  // Calls |wait|(nanoseconds), a plugin's function that blocks, until it returns something else
-  // than KEEL_TIMED_OUT or the deadline has passed.
+  // Calls |wait|(nanoseconds), a blocking plugin function, until |wait| returns a code other than
+  // KEEL_TIMED_OUT or the deadline has passed. Returns the last code.
   template <typename Wait>
   keel_status wait_in_slices(const Wait& wait) const {
     while (true) {
       const keel_status code = wait(slice_ns());
       if (code != KEEL_TIMED_OUT || !ends_with_keel_ || passed()) return code;
-      // A plugin that times out at once must not keep a core busy.
+      // A plugin whose wait times out at once must not keep a core busy.
       std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
   }

@@ -24,7 +24,8 @@ Device::Device(const Backend& backend, uint32_t ordinal, const keel_device_info&
 
 namespace {
 
-// Also what a call that is being refused holds back: it is in a section for an instant.
+// Reclaims every retired object. A call that is being refused is in a section and holds objects
+// back, but for an instant only; so repeat.
 void reclaim_for_good() {
   while (retired_count() != 0) reclaim_retired();
 }
@@ -72,16 +73,16 @@ void Device::release_all() {
   }
   while (Ref<Stream> stream = pop_locked(unfinished_streams_)) push(closed, std::move(stream));
   while (Ref<Stream> stream = pop(closed)) stream->close();
-  // Those that hang go with the rest: there is no later time to wait for them.
+  // Streams that still hang are released as well: no later time exists to wait for them.
   while (Ref<Stream> stream = pop_locked(unfinished_streams_)) stream->abandon();
-  reclaim_for_good();  // their records, and with them the native streams
+  reclaim_for_good();  // frees their records, and so the native streams
   retired_modules_.unload_all();
   memory_.release_all();
 }
 
 void Device::close() {
   if (!is_open()) return;
-  reclaim_for_good();  // records and streams need the device for their end
+  reclaim_for_good();  // records and streams need an open device to be freed
   HostPins::get().release(*this);
   device_table()->close(native_);
   native_ = nullptr;
@@ -118,8 +119,8 @@ Status Device::lost() const {
 Status Device::lease_stream(Ref<Stream>* out_stream, bool urgent) {
   urgent = urgent && claims(KEEL_CLAIM_PRIORITY);
   Ref<Stream>& idle = idle_streams(urgent);
-  // Looked at without the lock: asking a stream takes a record of it, and may let other
-  // streams go on. For want of memory none is usable.
+  // Runs without the lock: the query takes a record of the stream, and may advance other streams.
+  // Out of memory makes a stream unusable.
   const auto is_usable = [](Stream& stream) {
     try {
       return stream.has_failed() ? stream.recover(Deadline::after(kQuickRecoveryNs)).ok()

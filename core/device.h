@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One device of a backend: opened on first use, with its memory and the pools that
-// streams draw from.
+// One device of a backend: opened on first use; owns its memory and pools of streams.
 #ifndef KEEL_CORE_DEVICE_H_
 #define KEEL_CORE_DEVICE_H_
 
@@ -26,11 +25,11 @@ class Device final : public RefCounted {
   Device(const Backend& backend, uint32_t ordinal, const keel_device_info& info);
   ~Device() override;
 
-  // Opens the device if it is not open yet; every other function below needs that.
+  // Opens the device unless it is open; every function below needs an open device.
   Status open() { return is_open() ? Status() : open_now(); }
   bool is_open() const { return open_.load(std::memory_order_acquire); }
-  // The end, in two steps: freed blocks and records of one device may keep streams of
-  // another alive, so all devices release all before the first one closes.
+  // Teardown in two steps: freed blocks and event records of one device may keep streams of another
+  // device alive, so all devices call release_all() before the first calls close().
   void release_all();
   void close();
 
@@ -54,24 +53,25 @@ class Device final : public RefCounted {
   HostRegistrations& host_registrations() { return host_registrations_; }
   RetiredModules& retired_modules() { return retired_modules_; }
 
-  // A plugin call's result as a Status; KEEL_DEVICE_LOST sticks to the device.
+  // Converts the result of a plugin call to a Status. KEEL_DEVICE_LOST marks the device as lost for
+  // good.
   Status check(keel_status code, const char* call) {
     return code == KEEL_OK ? Status() : failed(code, call);
   }
-  // KEEL_DEVICE_LOST once the device is lost, with the text of the call that found it so; else
-  // KEEL_OK.
+  // KEEL_DEVICE_LOST once the device is lost, with the text of the call that detected the loss;
+  // else KEEL_OK.
   Status check_alive() const { return is_lost() ? lost() : Status(); }
   bool is_lost() const { return lost_.load(std::memory_order_relaxed); }
 
-  // The NUMA node to stage on, asked for once; -1 where there is nothing to choose.
+  // NUMA node for staging memory, looked up once; -1 if the machine offers no choice.
   int staging_node();
 
-  // A stream of the runtime's own, for one copy or collective leg; exclusive to the
-  // caller until its last work is done, then reused. |urgent|: its work goes before that of
-  // others, where streams of the device have priorities.
+  // Returns an internal stream for part of a copy or collective. The stream is exclusive to the
+  // caller until return_stream(), and is leased again once its work is done. |urgent|: the stream's
+  // work precedes that of other streams, if the device supports stream priorities.
   Status lease_stream(Ref<Stream>* out_stream, bool urgent = false);
   void return_stream(Ref<Stream> stream);
-  // A stream that was destroyed with work that did not end by the deadline.
+  // Keeps a destroyed stream whose work did not end by the deadline.
   void keep_unfinished(Ref<Stream> stream);
 
  private:
@@ -95,11 +95,11 @@ class Device final : public RefCounted {
   std::atomic<bool> open_{false};
   std::atomic<bool> lost_{false};
   mutable std::mutex loss_mutex_;
-  Status loss_;  // the first failure by which the device was lost; under loss_mutex_
+  Status loss_;  // failure that caused the loss of the device; under loss_mutex_
   std::atomic<int> staging_node_{kNodeNotAsked};
-  std::mutex mutex_;  // guards opening and the pools
+  std::mutex mutex_;  // guards opening and the stream pools
   keel_plugin_device* native_ = nullptr;
-  // Linked through the streams, so that none is lost for want of memory.
+  // Intrusive lists linked through the streams, so that adding a stream needs no memory.
   Ref<Stream> idle_streams_;  // returned; may still have work in flight
   Ref<Stream> idle_urgent_streams_;
   Ref<Stream> unfinished_streams_;

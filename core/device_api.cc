@@ -108,9 +108,9 @@ keel_status keel_device_health_get(keel_device device, keel_device_health* out_h
     Status asked;
     if (can_tell) {
       asked = found->check(table->health(found->native(), &health), "device.health");
-      health.text[sizeof(health.text) - 1] = '\0';  // whatever the plugin has left there
+      health.text[sizeof(health.text) - 1] = '\0';  // the plugin may not terminate it
     }
-    // A loss is known here even where the plugin, or what it asks, has not heard of it.
+    // Keel may know of a loss that the plugin or its management library has not noticed.
     const Status alive = found->check_alive();
     if (!alive.ok()) {
       health.ok = 0;
@@ -152,7 +152,7 @@ keel_status keel_device_synchronize(keel_device device, int64_t timeout_ns) {
     Status first;
     for (const auto& stream : Runtime::get().streams_of(*found)) {
       const Status status = stream->synchronize(deadline);
-      // What an event has kept of a stream that was destroyed is nobody's failure.
+      // A stream that was destroyed, but is kept alive by an event, is not reported as a failure.
       if (status.code() == KEEL_CANCELLED && stream->is_closed()) continue;
       if (first.ok() && !stream->is_internal()) first = status;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the end of a wait for a stream's work tells: Stream::drain, and those who call it.
+// How to read the result of Stream::drain: whether work may still run.
 #ifndef KEEL_CORE_DRAIN_H_
 #define KEEL_CORE_DRAIN_H_
 
@@ -9,20 +9,21 @@
 
 namespace keel {
 
-// How long a stream of the runtime's own that has failed is waited for before another takes its
-// place. An empty one needs no time where the plugin synchronizes, and else as long as the chip
-// takes for one event.
+// How long the runtime waits for a failed internal stream to recover before it uses another. An
+// empty stream takes no time if the plugin synchronizes, else as long as one event takes on the
+// chip.
 inline constexpr int64_t kQuickRecoveryNs = 1'000'000;
 
-// Whether work may still run for all that |drained| says: it was not over in time, or could not
-// be asked for, as there was no memory for an event, or the stream takes none now.
+// Whether work may still run after a drain that returned |drained|: the deadline passed, no memory
+// was left for an event, or the stream does not accept an event now.
 inline bool may_still_run(const Status& drained) {
   const keel_status code = drained.code();
   return code == KEEL_TIMED_OUT || code == KEEL_OUT_OF_MEMORY || code == KEEL_FAILED_PRECONDITION;
 }
 
-// How work ended that was waited for, in a code of which may_still_run() is false. Who drains
-// wants to know that it is over; how it ended is told elsewhere.
+// Maps the status of finished work to one for which may_still_run() is false; KEEL_TIMED_OUT passes
+// unchanged, as the work has not ended. Callers that drain only need to know that the work ended;
+// its own status is reported elsewhere.
 inline Status known_over(Status ended) {
   if (!may_still_run(ended) || ended.code() == KEEL_TIMED_OUT) return ended;
   return Status(KEEL_ABORTED, ended.text());

@@ -28,7 +28,7 @@ Status Edges::query(uint64_t position, WakeList& wake, uint64_t* out_broken_at) 
       if (edge.position <= position) passed.push_back(edge);
     }
   }
-  // Outside the lock: a query may go on to the edges of the other stream.
+  // Without the lock: a query may recurse into the edges of the other stream.
   for (const Edge& edge : passed) {
     const Status status = edge.record->query(wake);
     if (status.ok()) continue;
@@ -43,7 +43,7 @@ Status Edges::query(uint64_t position, WakeList& wake, uint64_t* out_broken_at) 
 
 void Edges::mark_broken(uint64_t position, const Status& status) {
   std::lock_guard lock(mutex_);
-  // A recovery may have come first.
+  // A recovery may have happened in between.
   const uint64_t last = position <= recovered_to_ ? recovered_to_ : UINT64_MAX;
   broken_.push_back({position, last, status});
   any_.store(true, std::memory_order_release);

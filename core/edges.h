@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a stream waited for in its device's queue.
+// Event edges of a stream: waits that the stream has submitted to its device's queue.
 #ifndef KEEL_CORE_EDGES_H_
 #define KEEL_CORE_EDGES_H_
 
@@ -14,9 +14,9 @@
 
 namespace keel {
 
-// The records of other streams that one stream waited for, each with the stream's position
-// there, until they are known to be over. Those that failed fail what lies behind them, up to
-// the next recovery. Thread-safe.
+// Event records of other streams that one stream waited for, each with the stream's position at the
+// wait, until the records are known to be done. A record that failed fails the later work of the
+// waiting stream, up to the next recovery. Thread-safe.
 class Edges {
  public:
   // The stream waited for |record| at |position|.
@@ -25,29 +25,31 @@ class Edges {
     Ref<EventRecord> record;
   };
 
-  // Whether there is any; most streams never have one.
+  // Most streams never have an edge.
   bool any() const { return any_.load(std::memory_order_acquire); }
-  // Makes room for an edge, so that add() cannot run out of memory.
+  // Reserves room for one edge, so that add() cannot run out of memory.
   void reserve();
   void add(uint64_t position, const Ref<EventRecord>& record);
-  // Whether all up to |position| went well: KEEL_OK, "not ready" or the failure, which is to be
-  // told to mark_broken() where |*out_broken_at| says at which edge it was found just now.
+  // Returns KEEL_OK if all edges up to |position| succeeded, "not ready", or the failure. If
+  // query() has just found an edge to have failed, |*out_broken_at| is set to the edge's position;
+  // the caller then passes the failure to mark_broken().
   Status query(uint64_t position, WakeList& wake, uint64_t* out_broken_at);
   void mark_broken(uint64_t position, const Status& status);
-  // The stream recovers at |position|, or ends: nothing later depends on the edges, which are
-  // returned to be let go of without a lock. The broken ones go on failing what is up to there.
+  // The stream recovers at |position|, or ends: later work no longer depends on the edges. Returns
+  // the edges, so that the caller releases them without a lock. Broken edges still fail the work up
+  // to |position|.
   std::vector<Edge> forget(uint64_t position);
 
  private:
-  // An edge that turned out to have failed: so did the records from |first| to |last|. The
-  // record itself is let go of, since two failed streams may depend on each other.
+  // An edge that failed, and so failed the work from position |first| to |last|. The record is
+  // released, since two failed streams may depend on each other.
   struct Broken {
     uint64_t first;
     uint64_t last;
     Status status;
   };
 
-  std::mutex mutex_;  // a leaf
+  std::mutex mutex_;  // leaf lock
   std::atomic<bool> any_{false};
   std::vector<Edge> edges_;
   std::vector<Broken> broken_;

@@ -16,7 +16,7 @@ namespace {
 
 using Bytes = std::span<const std::byte>;
 
-// |out| from |file| at |offset|, which need not be aligned; false past the end.
+// Reads |out| from |file| at |offset|, which may be unaligned. False beyond the end.
 template <typename Struct>
 bool read_at(Bytes file, uint64_t offset, Struct* out) {
   if (offset > file.size() || file.size() - offset < sizeof(Struct)) return false;
@@ -53,7 +53,7 @@ std::vector<ElfW(Dyn)> read_dynamic(Bytes file, const std::vector<ElfW(Phdr)>& s
   return entries;
 }
 
-// The bytes of the file from |address| to the end of its segment.
+// Returns the bytes of the file from the virtual address |address| to the end of its segment.
 Bytes at_address(Bytes file, const std::vector<ElfW(Phdr)>& segments, uint64_t address) {
   for (const ElfW(Phdr) & segment : segments) {
     if (segment.p_type != PT_LOAD || address < segment.p_vaddr ||
@@ -118,7 +118,7 @@ ElfSearch read_elf_search(Bytes file) {
 
 std::string find_beside(const ElfSearch& search, const std::string& name, const std::string& origin,
                         const char* library_path) {
-  // With a slash it is a path, which the loader opens and does not search for.
+  // The loader opens a name with a slash as a path, without a search.
   if (name.empty() || name.find('/') != std::string::npos) return {};
   const auto has = [&](const std::string& folder) {
     return access((folder + "/" + name).c_str(), R_OK) == 0;

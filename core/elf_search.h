@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The libraries that a shared library needs, and the folders in which it has the loader look.
+// Reads the libraries that a shared library needs, and the folders that the library tells the
+// loader to search.
 #ifndef KEEL_CORE_ELF_SEARCH_H_
 #define KEEL_CORE_ELF_SEARCH_H_
 
@@ -10,20 +11,21 @@
 
 namespace keel {
 
-// The entries of an ELF file's dynamic section that decide which libraries are loaded with it.
+// Entries of an ELF file's dynamic section that decide which libraries the loader loads with the
+// file.
 struct ElfSearch {
-  std::vector<std::string> needed;   // DT_NEEDED, in the file's order
+  std::vector<std::string> needed;   // DT_NEEDED, in file order
   std::vector<std::string> folders;  // DT_RUNPATH, else DT_RPATH; $ORIGIN is not replaced yet
-  bool is_runpath = false;           // LD_LIBRARY_PATH goes before a DT_RUNPATH
+  bool is_runpath = false;           // the loader searches LD_LIBRARY_PATH before DT_RUNPATH
 };
 
-// Empty where |file| is no ELF file of this machine's word size, or breaks off early.
+// Empty if |file| is no ELF file of this machine's word size, or is truncated.
 ElfSearch read_elf_search(std::span<const std::byte> file);
 
-// The path of |name| in the first folder that has it, if that folder was given by $ORIGIN, which
-// |origin| stands for; else empty: the loader finds |name| without knowing the origin, or nowhere.
-// |library_path|: as LD_LIBRARY_PATH, or NULL. Subfolders of the kind glibc-hwcaps are not
-// searched.
+// Returns the path of |name| in the first folder that contains |name|, if that folder was given by
+// $ORIGIN, replaced here by |origin|. Otherwise returns an empty string: the loader finds |name|
+// without the origin, or nowhere. |library_path|: the value of LD_LIBRARY_PATH, or NULL. Subfolders
+// such as glibc-hwcaps are not searched.
 std::string find_beside(const ElfSearch& search, const std::string& name, const std::string& origin,
                         const char* library_path);
 

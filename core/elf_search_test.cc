@@ -37,7 +37,7 @@ TEST(ElfSearchTest, PassesOverWhatIsNoElfFileOrBreaksOff) {
     const std::string begin = file.substr(0, size);
     EXPECT_LE(search_of(begin).needed.size(), 64u) << size;
   }
-  // The headers of segments, one byte after the other.
+  // Damage the headers one byte at a time.
   for (size_t at = 16; at < 1000; ++at) {
     std::string damaged = file.substr(0, 1 << 16);
     damaged[at] = static_cast<char>(0xff);
@@ -82,7 +82,7 @@ TEST_F(FindBesideTest, LeavesToTheLoaderWhatItFindsBefore) {
   search_.folders.erase(search_.folders.begin());
   const std::string other = folder_ / "other";
   EXPECT_EQ(find("everywhere", "/none:" + other), "");
-  search_.is_runpath = false;  // DT_RPATH goes before LD_LIBRARY_PATH
+  search_.is_runpath = false;  // the loader searches DT_RPATH before LD_LIBRARY_PATH
   EXPECT_EQ(find("everywhere", other), folder_ / "origin/everywhere");
 }
 

@@ -17,9 +17,9 @@ namespace epoch {
 namespace {
 
 std::atomic<Participant*> g_participants{nullptr};
-// Whether the kernel fences; settled before the first thread is registered.
+// Whether the kernel fences; settled before the first thread registers.
 std::atomic<bool> g_kernel_fences{false};
-// The calling thread's, seated or not.
+// The calling thread's participant, with or without a slot.
 thread_local constinit Participant* t_registered = nullptr;
 
 long membarrier(int command) {
@@ -33,8 +33,8 @@ void release_participant(void* released) {
   participant->taken.store(false, std::memory_order_release);
 }
 
-// A key rather than a thread_local with a destructor: destructors of other thread_locals
-// may still call Keel, and a key that is set again is destroyed again.
+// A pthread key and not a thread_local with a destructor: destructors of other thread_locals may
+// still call Keel, and the destructor of a key that is set again runs again.
 pthread_key_t participant_key() {
   static const pthread_key_t key = [] {
     pthread_key_t created = 0;
@@ -47,7 +47,7 @@ pthread_key_t participant_key() {
   return key;
 }
 
-// The epoch that the oldest section of now began in; UINT64_MAX when there is none.
+// The epoch in which the oldest current section began; UINT64_MAX if there is none.
 uint64_t oldest_section() {
   uint64_t oldest = UINT64_MAX;
   for (Participant* participant = g_participants.load(std::memory_order_acquire);
@@ -58,13 +58,13 @@ uint64_t oldest_section() {
   return oldest;
 }
 
-// What was retired and waits, oldest first.
+// Retired objects that wait for reclamation, oldest first.
 struct Queue {
   std::mutex mutex;
   Retired* first = nullptr;
   Retired* last = nullptr;
-  std::atomic<uint64_t> count{0};     // written with the mutex
-  std::atomic<uint64_t> look_at{64};  // the count at which reclaim_if_many() looks next
+  std::atomic<uint64_t> count{0};     // written under |mutex|
+  std::atomic<uint64_t> look_at{64};  // count at which reclaim_if_many() reclaims next
 };
 Queue& queue() {
   static Queue& instance = *new Queue;  // outlives every thread that may retire
@@ -78,7 +78,7 @@ bool take(Participant& participant) {
          participant.taken.compare_exchange_strong(taken, true, std::memory_order_acquire);
 }
 
-// For a thread whose seat is taken.
+// For a thread whose slot another thread owns.
 Participant& take_any() {
   for (Participant* each = g_participants.load(std::memory_order_acquire); each != nullptr;
        each = each->next) {
@@ -125,9 +125,9 @@ Participant* first_participant() noexcept {
   return g_participants.load(std::memory_order_acquire);
 }
 
-// Where threads do without a fence of their own. The caller's removals are before it. The flag is
-// read after a fence: a section that began without a fence of its own then began after the
-// removals, too.
+// For threads whose sections begin without a fence of their own. The caller's removals precede the
+// fences here. The flag is read after the local fence: if the flag is still unset, every section
+// without a fence of its own begins after the removals.
 void fence_all_threads() noexcept {
 #if !defined(__SANITIZE_THREAD__)
   std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -145,7 +145,7 @@ Participant* begin_slowly() {
     return participant;
   }
 #if defined(__SANITIZE_THREAD__)
-  // It knows no fences.
+  // ThreadSanitizer does not model fences.
   participant->mark.exchange(g_epoch.load(std::memory_order_acquire), std::memory_order_seq_cst);
 #else
   begin(*participant);
@@ -159,7 +159,7 @@ Participant* begin_slowly() {
 void retire(Retired* object) noexcept {
   epoch::Queue& queue = epoch::queue();
   std::lock_guard lock(queue.mutex);
-  // Sections that see the new epoch see that the object is gone.
+  // A section that sees the new epoch also sees that the object is unlinked.
   object->retired_at = epoch::g_epoch.fetch_add(1, std::memory_order_seq_cst);
   object->next_retired = nullptr;
   (queue.last == nullptr ? queue.first : queue.last->next_retired) = object;
@@ -176,7 +176,7 @@ uint64_t reclaim_retired() noexcept {
     if (queue.first == nullptr) return 0;
     epoch::fence_all_threads();
     const uint64_t oldest = epoch::oldest_section();
-    // Their epochs rise, so the list is cut where the first one has to stay.
+    // Epochs rise along the list, so cut the list at the first object that must stay.
     Retired* last_done = nullptr;
     Retired* each = queue.first;
     for (; each != nullptr && each->retired_at < oldest; each = each->next_retired) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Epoch-based reclamation: threads follow pointers of shared tables without counting
-// references, and what leaves a table is freed once nobody can be following it.
+// Epoch-based reclamation: threads follow pointers of shared tables without counting references; an
+// object removed from a table is freed once no thread can still follow a pointer to it.
 #ifndef KEEL_CORE_EPOCH_H_
 #define KEEL_CORE_EPOCH_H_
 
@@ -14,34 +14,35 @@ namespace keel {
 
 namespace epoch {
 
-// One a thread, kept for the next thread when it ends.
+// Epoch record of one thread; reused by a new thread after its thread ends.
 struct alignas(64) Participant {
-  std::atomic<uint64_t> mark{0};  // the epoch its section began in; 0: in none
-  // The thread's pointer, where its sections begin with plain stores: about 1 ns instead of 6,
-  // since reclaim() has the kernel fence all threads (membarrier).
+  std::atomic<uint64_t> mark{0};  // epoch in which the thread's section began; 0: no section
+  // The thread pointer, if the thread begins sections with plain stores. A section then takes about
+  // 1 ns instead of 6, since reclaim_retired() has the kernel fence all threads (membarrier).
   std::atomic<const void*> thread{nullptr};
-  // Its own notes, here for a look-up that has the participant at hand anyway. The next thread
-  // has the use of them.
-  RememberedBlocks* remembered = nullptr;  // never, once it has been taken
+  // The thread's lookup cache, stored here for look-ups that already hold the participant. The next
+  // thread that takes the participant inherits the cache.
+  RememberedBlocks* remembered = nullptr;  // not NULL once taken
   std::atomic<const char*> call{nullptr};  // for InsideCall: the C function; NULL: in none
   Participant* next = nullptr;
   std::atomic<bool> taken{false};
   bool listed = false;  // guarded by |taken|
 };
 
-// Counts what was retired; begins at 1.
+// Advances with every retired object; begins at 1.
 inline constinit std::atomic<uint64_t> g_epoch{1};
 
-// A thread finds its participant by its thread pointer, which is a register, and not as
-// thread-local memory: where libkeel is loaded late that would be a call of 20 instructions, or
-// could not be had at all (docs/decisions/018). Of threads with one seat the first has it.
+// A thread finds its participant through its thread pointer, a register, and not as thread-local
+// memory: in a libkeel that is loaded late, thread-local memory costs a call of 20 instructions or
+// is not available (docs/decisions/018). If several threads map to one slot, the first owns the
+// slot.
 constexpr uint32_t kSeatBits = 10;
 inline constinit std::array<Participant, 1 << kSeatBits> g_seats{};
 
 inline const void* thread_pointer() {
 #if defined(__x86_64__)
   const void* self = nullptr;
-  asm("mov %%fs:0, %0" : "=r"(self));  // the ABI has it there; not each compiler knows
+  asm("mov %%fs:0, %0" : "=r"(self));  // the ABI puts it there; not every compiler knows
   return self;
 #else
   return __builtin_thread_pointer();
@@ -51,8 +52,8 @@ inline Participant& seat_of(const void* thread) {
   const auto page = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(thread) >> 12);
   return g_seats[page * 0x9e3779b1u >> (32 - kSeatBits)];
 }
-// The calling thread's; NULL before its first section, and where it has no seat or the kernel
-// does not fence.
+// The calling thread's participant; NULL before the thread's first section, if another thread owns
+// the slot, or if the kernel does not fence.
 inline Participant* seated() {
   const void* self = thread_pointer();
   Participant& seat = seat_of(self);
@@ -63,21 +64,22 @@ inline void begin(Participant& participant) {
   participant.mark.store(g_epoch.load(std::memory_order_acquire), std::memory_order_release);
   std::atomic_signal_fence(std::memory_order_seq_cst);
 }
-// For a thread that is not seated. NULL if it is in a section already.
+// Begins a section for a thread without a slot. NULL if the thread is already in a section.
 Participant* begin_slowly();
-// The calling thread's, seated or not. NULL before its first section.
+// The calling thread's participant, with or without a slot. NULL before the thread's first section.
 Participant* registered_slowly() noexcept;
-// The same, but one is made before its first section. Throws std::bad_alloc.
+// Like registered_slowly(), but creates the participant before the first section. Throws
+// std::bad_alloc.
 Participant& register_calling_thread();
-// Those of all threads, of which some have ended, linked by |next|.
+// The participants of all threads, including ended threads, linked by |next|.
 Participant* first_participant() noexcept;
-// A full fence on all threads of the process that mark themselves with plain stores.
+// Full memory fence on all threads of the process that mark sections with plain stores.
 void fence_all_threads() noexcept;
 inline Participant* registered() noexcept {
   Participant* participant = seated();
   return participant != nullptr ? participant : registered_slowly();
 }
-// What the calling thread remembers of memory.
+// The calling thread's lookup cache for memory.
 inline const RememberedBlocks& notes() noexcept {
   const Participant* participant = registered();
   return participant != nullptr ? *participant->remembered : RememberedBlocks::nothing();
@@ -85,9 +87,10 @@ inline const RememberedBlocks& notes() noexcept {
 
 }  // namespace epoch
 
-// While one lives, nothing that was reachable when it began, or later, is reclaimed.
-// Short: no waiting for a device, a lock that is held across such a wait, or the user.
-// Whoever has to wait takes a Ref first and leaves. May be nested.
+// While a section lives, no object is reclaimed that was reachable at its begin or later. Keep
+// sections short: inside a section, do not wait for a device or the user, nor for a lock that is
+// held across a wait for either. A caller that has to wait takes a Ref first and leaves the
+// section. May be nested.
 class EpochSection {
  public:
   EpochSection() {
@@ -103,7 +106,7 @@ class EpochSection {
   EpochSection(const EpochSection&) = delete;
   EpochSection& operator=(const EpochSection&) = delete;
 
-  // Before the end of the scope.
+  // Ends the section before the end of the scope.
   void leave() {
     if (participant_ == nullptr) return;
     participant_->mark.store(0, std::memory_order_release);
@@ -114,7 +117,8 @@ class EpochSection {
   epoch::Participant* participant_ = nullptr;  // NULL: nested in another section
 };
 
-// The same where nothing is unusual: who() is not NULL. Else it takes an EpochSection.
+// Section for the fast path: requires that who() is not NULL. If who() is NULL, the caller uses an
+// EpochSection.
 class ShortEpochSection {
  public:
   static epoch::Participant* who() {
@@ -132,25 +136,26 @@ class ShortEpochSection {
   epoch::Participant& participant_;
 };
 
-// A link for what waits to be reclaimed, inside the object itself: retiring allocates
-// nothing.
+// Intrusive link of an object that waits for reclamation, so that retiring allocates nothing.
 struct Retired {
   Retired* next_retired = nullptr;
   uint64_t retired_at = 0;
   void (*reclaim)(Retired* self) noexcept = nullptr;
 };
 
-// |object->reclaim(object)| runs once every section of now has ended, within one of the
-// calls below; the caller has made |object| unreachable. Any thread, with any lock held.
+// |object->reclaim(object)| runs once all current sections have ended, within one of the calls
+// below. The caller has made |object| unreachable. Any thread, with any lock held.
 void retire(Retired* object) noexcept;
-// Reclaims what can be, and returns how many; about 2 us. Never waits for a section to
-// end. The caller holds no lock and is in no section, which would hold its own back.
+// Reclaims all objects that no section holds back, and returns their number; takes about 2 us.
+// Never waits for a section to end. The caller holds no lock and is in no section, which would hold
+// back its own objects.
 uint64_t reclaim_retired() noexcept;
-// The same once 64 objects more have been retired than were left the last time.
+// Calls reclaim_retired() if at least 64 objects have been retired since the last reclamation.
 void reclaim_if_many() noexcept;
-// The same until nothing more can be, also of what the reclaimed let go of.
+// Repeats reclaim_retired() until no object can be reclaimed, so that objects released by reclaimed
+// objects go too.
 void reclaim_all_retired() noexcept;
-// Number of objects retired and not reclaimed.
+// Number of objects retired and not yet reclaimed.
 uint64_t retired_count() noexcept;
 
 }  // namespace keel

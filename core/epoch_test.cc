@@ -30,7 +30,7 @@ TEST(EpochTest, ASectionHoldsBackWhatIsRetiredInIt) {
   EXPECT_FALSE(early);
   EXPECT_EQ(retired_count(), 1u);
   section.reset();
-  section.emplace();  // begins after the first was retired
+  section.emplace();  // begins after |first| was retired
   retire(&second);
   reclaim_retired();
   EXPECT_TRUE(early);
@@ -66,8 +66,8 @@ TEST(EpochTest, AShortSectionHoldsBackToo) {
   }).join();
 }
 
-// Where another thread has the seat that a thread's pointer leads to: as if one had, unless one
-// has, which for one thread of 1,024 is the main one.
+// Simulates that another thread owns the thread's slot. For one thread in 1,024 the main thread
+// does own it.
 TEST(EpochTest, AThreadWithoutASeatHasSections) {
   std::thread([] {
     epoch::Participant& seat = epoch::seat_of(epoch::thread_pointer());
@@ -91,8 +91,8 @@ TEST(EpochTest, AThreadWithoutASeatHasSections) {
   }).join();
 }
 
-// What each of many short-lived threads read stays until that thread is out, and their
-// places are used again.
+// An object read by many short-lived threads stays alive until every thread has left its section;
+// participants are reused.
 TEST(EpochTest, ThreadsComeAndGo) {
   for (int round = 0; round < 50; ++round) {
     bool reclaimed = false;
@@ -120,12 +120,12 @@ TEST(EpochTest, ThreadsComeAndGo) {
   }
 }
 
-// What another library does as a thread ends may come after the thread was signed off.
+// Another library's thread-exit code may run after Keel has released the thread's participant.
 TEST(EpochTest, ASectionMayBeginWhileItsThreadEnds) {
   bool done = false;
   pthread_key_t key = 0;
   std::thread([&] {
-    { EpochSection section; }  // the key of Keel is made before this one
+    { EpochSection section; }  // creates Keel's key before |key|
     ASSERT_EQ(pthread_key_create(&key,
                                  [](void* flag) {
                                    EpochSection section;

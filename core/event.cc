@@ -57,11 +57,11 @@ void EventRecord::mark_submitted(uint64_t order, const Status& inherited, WakeLi
 void EventRecord::mark_done(const Status& status, WakeList& wake) {
   std::lock_guard lock(mutex_);
   const State before = state();
-  if (before == State::kDone) return;  // another thread saw it first
+  if (before == State::kDone) return;  // another thread was first
   if (!status.ok()) is_plain_ = false;
   status_ = status;
   set_state(status.ok() ? kEndedWell : kEndedBadly);
-  if (before == State::kHeld) changed_.notify_all();  // nobody waits on it later than that
+  if (before == State::kHeld) changed_.notify_all();  // no thread blocks on it in a later state
   wake.splice(wake.end(), waiters_);
 }
 
@@ -74,7 +74,7 @@ Status EventRecord::settle(keel_status native_code, WakeList& wake) {
     if (status.code() == KEEL_NOT_READY) return status;
   } else {
     stream_->fail(status, position_);
-    wake.push_back(stream_);  // drops what it holds, so that waiters behind it learn of this
+    wake.push_back(stream_);  // advance it: it drops held work, and wakes waiters behind it
   }
   mark_done(status, wake);
   return status;
@@ -92,7 +92,7 @@ Status EventRecord::query(WakeList& wake) {
     case State::kDone:
       break;
   }
-  return status_;  // written before the state, and not again
+  return status_;  // written before the state, and never again
 }
 
 Status EventRecord::answered(keel_status native_code, WakeList& wake) {
@@ -130,15 +130,17 @@ Status EventRecord::wait(const Deadline& deadline) {
       const keel_status code = deadline.wait_in_slices(
           [&](int64_t timeout_ns) { return table->event_wait(native_, timeout_ns); });
       if (code == KEEL_TIMED_OUT) break;
-      // A wait that fails without the event being done (a lost device) must end here.
+      // A wait can fail without the event being done (a lost device): end here.
       if (code != KEEL_OK) {
         status = settle(code, wake);
         advance_all(wake);
         return status;
       }
-      // The event is done; if a stream it depends on is still settling, look again soon.
+      // The native event is done. If a stream that it depends on is not settled yet, query again
+      // soon.
     } else {
-      // From 1 us to 50 us: a chip without a blocking wait costs at most that much more.
+      // 1 us, doubling to 50 us: the extra latency of a chip without a blocking wait is at most
+      // that.
       std::this_thread::sleep_for(pause);
       pause = std::min(2 * pause, std::chrono::microseconds(50));
     }
@@ -154,8 +156,8 @@ Ref<EventRecord> Event::current() const {
   while (true) {
     EventRecord* record = current_.load(std::memory_order_acquire);
     if (record == nullptr) return {};
-    // Without a reference it is free to move on: only if it is still the last record once
-    // it is kept, it is the one that was asked for.
+    // Without a reference the record may begin another life: only if it is still the last record
+    // after the reference was taken, it is the record that was asked for.
     if (!record->try_retain()) continue;
     Ref<EventRecord> kept = Ref<EventRecord>::adopt(record);
     if (current_.load(std::memory_order_acquire) == record) return kept;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Points in streams that the host and other streams can wait for.
+// Events: points in streams that the host and other streams can wait for.
 #ifndef KEEL_CORE_EVENT_H_
 #define KEEL_CORE_EVENT_H_
 
@@ -22,27 +22,27 @@ class Device;
 class RecordPool;
 class Stream;
 
-// Streams that may be able to go on, found while a lock was held; whoever found them
-// calls advance_all() once it holds none. A list, since those who wait for one event go on
-// it, by splicing, also where there is no memory left.
+// Streams that may be able to proceed, collected while a lock is held; the collecting thread calls
+// advance_all() once it holds no lock. A list, because waiters of an event are spliced into it
+// without allocating, also when no memory is left.
 using WakeList = std::list<Ref<Stream>>;
 
-// One record of an event: a point in one stream. Several may be alive for one
-// keel_event, since waits made before keep the earlier point; that also spares
-// plugins re-recording while an old wait is still queued.
+// One record of an event: a point in one stream. Several records of one keel_event may be alive,
+// since earlier waits keep the earlier point; plugins therefore need not re-record an event while
+// an old wait is still queued.
 //
 //   held -> submitted -> done
 //
-// held: the stream has not reached the record, a gate or a foreign event is before
-// it; submitted: it is in the device's queue; done: over, with a status that covers
-// all the streams that this one waited for. Thread-safe. Belongs to one stream for
-// good, whose pool gives it out again and again; it is freed as a retired object, so that
-// within an EpochSection a record that may have moved on can be looked at.
+// held: the stream has not reached the record, because a gate or a foreign event precedes it.
+// submitted: the record is in the device's queue. done: the work is over; the status also covers
+// all streams that this stream waited for. Thread-safe. A record belongs to one stream for good,
+// and the stream's pool hands it out repeatedly. Records are freed as retired objects, so within an
+// EpochSection a thread may read a record that may have begun another life.
 class EventRecord final : public RefCounted, public Retired {
  public:
   enum class State { kHeld, kSubmitted, kDone };
 
-  // For RecordPool.
+  // For RecordPool only.
   EventRecord(Stream& stream, uint32_t flags);
   ~EventRecord() override;
 
@@ -53,24 +53,26 @@ class EventRecord final : public RefCounted, public Retired {
     return static_cast<State>(std::min<uint64_t>(life() & kStateMask, kEndedBadly));
   }
 
-  // KEEL_OK, "not ready", or the failure of what lies before it. Never blocks.
+  // Returns KEEL_OK, "not ready", or the failure of the work before the record. Never blocks.
   Status query(WakeList& wake);
-  // The same on behalf of the user, whose thread knows what it answers.
+  // query() on behalf of the user: observers learn that the host has seen the result.
   Status query_by_host(WakeList& wake);
-  // Blocks until done or until |deadline|, then KEEL_TIMED_OUT.
+  // Blocks until the record is done and returns its status; KEEL_TIMED_OUT at |deadline|.
   Status wait(const Deadline& deadline);
-  // The way of most queries, for whoever has a reference: done, if the plugin says so, or
-  // |*out_code| "not ready". False where that is not all there is to it: query() tells.
+  // Fast path of query(); the caller holds a reference. Returns true if the plugin's answer
+  // suffices: |*out_code| is set to "not ready", or left as it is if the record is done. False in
+  // all other cases (held, already done, failed, waiters, event edges): the caller uses query().
   bool query_at_once(keel_status* out_code);
-  // |stream| is woken at the next change of state; false when it is no longer |seen|.
+  // Registers |stream| to be woken at the next change of state. False if the state is no longer
+  // |seen|.
   bool add_waiter(Ref<Stream> stream, State seen);
 
-  // For the stream that records it, at most once each and in this order. |inherited|:
-  // the failure the stream was in; the record is done with it once the work before it
-  // is over. |order| counts what was recorded on the native stream. A record that cannot
-  // be submitted goes from held to done.
+  // The recording stream calls these functions, at most once each and in this order. |inherited|:
+  // the failure of the stream; the record ends with |inherited| once the work before it is over.
+  // |order| counts the records on the native stream. A record that cannot be submitted goes from
+  // held to done.
   void set_position(uint64_t position) { position_ = position; }
-  // Its next life, from held to submitted before anybody else sees it.
+  // Begins the next life directly as submitted; no other thread sees the record yet.
   void begin_submitted(uint64_t position, uint64_t order) {
     position_ = position;
     order_ = order;
@@ -82,35 +84,35 @@ class EventRecord final : public RefCounted, public Retired {
   }
   void mark_submitted(uint64_t order, const Status& inherited, WakeList& wake);
   void mark_done(const Status& status, WakeList& wake);
-  // For whoever gave up the last reference: whether all is as it was made, so that it can go
-  // back to its pool as it is; and the way back otherwise.
+  // For the thread that dropped the last reference. True if the record has no state to clean up, so
+  // that it can return to its pool unchanged; otherwise call dispose_dropped().
   bool is_plain() const { return is_plain_; }
   [[gnu::cold]] void dispose_dropped() { dispose(); }
-  // What observers call it; 0 if none watched when it was made.
+  // Serial number for observers; 0 if no observer was active when the record was made.
   void set_serial(uint64_t serial) {
     serial_ = serial;
     is_plain_ = false;
   }
   uint64_t serial() const { return serial_; }
 
-  // The failure that a submitted record will be done with, as far as it is known.
+  // The failure with which a submitted record will end, as far as known.
   const Status& inherited() const { return inherited_; }
   bool is_on(const Stream& stream) const { return stream_.get() == &stream; }
-  // Where it was recorded: |position| things were enqueued on |stream| before.
+  // Where the record is: after |position| operations enqueued on |stream|.
   const Stream& stream() const { return *stream_; }
   uint64_t position() const { return position_; }
-  // Of two submitted records of one stream the one with the lower number came first.
+  // Submission number: between two submitted records of one stream, the lower number came first.
   uint64_t order() const { return order_; }
 
-  // Which of its lives the record is in, and in the lowest two bits its state there.
-  // Within an EpochSection, also without a reference.
+  // The number of the current life, with the state in the lowest two bits. Within an EpochSection,
+  // callable without a reference.
   uint64_t life() const { return life_.load(std::memory_order_acquire); }
   static bool ended_well(uint64_t life) { return (life & kStateMask) == kEndedWell; }
 
  private:
   friend class RecordPool;
 
-  // The states of a life; both ends are State::kDone.
+  // States of a life. kEndedBadly and kEndedWell are both State::kDone.
   static constexpr uint64_t kStateMask = 3;
   static constexpr uint64_t kHeldYet = 0;
   static constexpr uint64_t kSubmittedNow = 1;
@@ -119,13 +121,14 @@ class EventRecord final : public RefCounted, public Retired {
 
   void dispose() override;
   void clean_up();
-  // The plugin says that it is over, well or not.
+  // Handles the plugin's answer that the native event is over, successful or not.
   Status answered(keel_status native_code, WakeList& wake);
   [[gnu::cold]] void answered_badly(keel_status native_code);
-  // Turns the native answer into done, with the streams this one depends on.
+  // Combines the native answer with the streams that this stream depends on, and marks the record
+  // done; "not ready" while a dependency is not settled.
   Status settle(keel_status native_code, WakeList& wake);
 
-  // Makes a record from the pool new again.
+  // Begins a new life of a record from the pool.
   void begin_life(uint64_t state) {
     life_.store((life_.load(std::memory_order_relaxed) | kStateMask) + 1 + state,
                 std::memory_order_release);
@@ -146,39 +149,39 @@ class EventRecord final : public RefCounted, public Retired {
   uint64_t serial_ = 0;
 
   std::atomic<uint64_t> life_{0};
-  bool is_plain_ = true;  // none of what dispose() would have to clean up was ever set
-  Mutex mutex_;           // guards what follows and changes of state
+  bool is_plain_ = true;  // no state for dispose() to clean up
+  Mutex mutex_;           // guards the members below and state changes
   std::condition_variable_any changed_;
   Status inherited_;
   Status status_;
   WakeList waiters_;
 };
 
-// What a keel_event handle names. Thread-safe.
+// The object behind a keel_event handle. Thread-safe.
 class Event final : public RefCounted {
  public:
   explicit Event(uint32_t flags) : flags_(flags) {}
   ~Event() override { set_current(nullptr); }
 
   uint32_t flags() const { return flags_; }
-  // The last record; empty when it was never recorded.
+  // The last record; empty if the event was never recorded.
   Ref<EventRecord> current() const;
   void set_current(Ref<EventRecord> record) {
-    // The former record goes here, maybe back to its pool.
+    // Releases the former record, which may return to its pool.
     Ref<EventRecord>::adopt(exchange(record.detach()));
   }
-  // With the reference to |record|; returns the former one with its reference, or NULL.
+  // Takes over the reference to |record|; returns the former record with its reference, or NULL.
   EventRecord* exchange(EventRecord* record) {
     return current_.exchange(record, std::memory_order_acq_rel);
   }
-  // The way of most queries: |*out_code| is set to "not ready" where it is that. A record that
-  // has been seen to be done, without a failure, takes no reference and asks no plugin. False
-  // where there is more to it. In an EpochSection.
+  // Fast path of a query: sets |*out_code| to "not ready" if the record is not done. A record known
+  // to have ended without a failure costs no reference and no plugin call. False if the caller must
+  // take the slow path. Call in an EpochSection.
   bool query_at_once(keel_status* out_code) const;
 
  private:
   const uint32_t flags_;
-  std::atomic<EventRecord*> current_{nullptr};  // with a reference
+  std::atomic<EventRecord*> current_{nullptr};  // owns a reference
 };
 
 }  // namespace keel

@@ -53,7 +53,7 @@ TEST_P(EventTest, OutlivesItsStream) {
   const keel_event event = record(stream);
   ASSERT_KEEL_OK(keel_stream_destroy(stream));
   EXPECT_KEEL_OK(keel_event_wait(event, kPatience));
-  // And the device does not take the rest of the stream for one that failed.
+  // The device does not report the rest of the destroyed stream as a failure.
   EXPECT_KEEL_OK(keel_device_synchronize(device_, kPatience));
 }
 
@@ -66,7 +66,7 @@ TEST_P(EventTest, WaitingForAnOwnEventOrdersNothing) {
   EXPECT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
 }
 
-// Streams that hand over to each other thousands of times with no wait of the host.
+// Streams hand over to each other thousands of times while the host never waits.
 TEST_P(EventTest, LongChainsOfHandOvers) {
   const keel_stream a = new_stream(device_);
   const keel_stream b = new_stream(device_);
@@ -139,8 +139,8 @@ INSTANTIATE_TEST_SUITE_P(Backends, EventTest,
 
 using FakeEventTest = KeelTest;
 
-// A record that nobody holds any more still lies in the queue; its native event must
-// not serve another record until then.
+// A record without references is still in the device's queue; its native event must not serve
+// another record until the device has passed it.
 TEST_F(FakeEventTest, RecordsInFlightAreNotReused) {
   const keel_device device = load("fake").at(0);
   const keel_stream stream = new_stream(device);
@@ -154,7 +154,7 @@ TEST_F(FakeEventTest, RecordsInFlightAreNotReused) {
   EXPECT_KEEL_OK(keel_event_wait(event, kPatience));
 }
 
-// Between instances the host carries the event.
+// Across plugin instances the host forwards the event.
 TEST_F(FakeEventTest, OrdersStreamsOfDifferentBackends) {
   for (const char* other : {"fake", "fake_polled", "cpu", "sim"}) {
     const keel_device a = load("fake", {{"no_alias", "1"}}).at(0);
@@ -175,7 +175,7 @@ TEST_F(FakeEventTest, OrdersStreamsOfDifferentBackends) {
   }
 }
 
-// The first error with |part| in it that Keel logs, on whatever thread.
+// Captures the first error containing |part| that Keel logs, on any thread.
 class LoggedLine {
  public:
   explicit LoggedLine(std::string part) : part_(std::move(part)) {
@@ -185,7 +185,7 @@ class LoggedLine {
   LoggedLine(const LoggedLine&) = delete;
   LoggedLine& operator=(const LoggedLine&) = delete;
 
-  // Empty when none has come within kPatience.
+  // Empty if no such line was logged within kPatience.
   std::string wait() {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, std::chrono::nanoseconds(kPatience), [&] { return !text_.empty(); });
@@ -207,8 +207,8 @@ class LoggedLine {
   std::string text_;
 };
 
-// The streams of another backend go on with the event's outcome, and Keel names the device that
-// kept silent. Within two seconds: the test waits for nothing else.
+// The streams of another backend proceed with the event's outcome, and Keel names the device that
+// did not notify, within two seconds: the test waits for nothing else.
 TEST_F(FakeEventTest, EventsWhoseNotificationIsLostAreFoundDone) {
   const char* const validate = std::getenv("KEEL_VALIDATE");
   if (validate != nullptr && std::strcmp(validate, "1") == 0) {
@@ -243,7 +243,7 @@ TEST_F(FakeEventTest, FailuresFollowTheEdgesOfOneBackend) {
   void* memory = alloc(device, 4);
   keel_event outlives = {};
   {
-    FakePause pause;  // the failure happens after everything was enqueued
+    FakePause pause;  // the failure happens after all is enqueued
     ASSERT_KEEL_OK(keel_copy(source, device, memory, KEEL_HOST, &word, 4));
     ASSERT_KEEL_OK(keel_stream_wait_event(middle, record(source)));
     ASSERT_KEEL_OK(keel_stream_wait_event(sink, record(middle)));
@@ -261,7 +261,7 @@ TEST_F(FakeEventTest, FailuresFollowTheEdgesOfOneBackend) {
   EXPECT_KEEL_OK(keel_stream_synchronize(sink, kPatience)) << "the past failed it again";
 }
 
-// The wait and the record were held; their order in the stream is that of the calls.
+// The wait and the record were held; their order in the stream follows the calls.
 TEST_F(FakeEventTest, FailuresFollowEdgesThatWereHeld) {
   const keel_device device = load("fake", {{"fail_copy_at", "1"}}).at(0);
   const keel_stream source = new_stream(device);

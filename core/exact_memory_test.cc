@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// KEEL_ALLOC=exact: what is allocated is what was asked for, and what is freed goes back.
+// KEEL_ALLOC=exact: each allocation has exactly the requested size, and freed memory returns to the
+// plugin.
 #include <cstdlib>
 #include <string>
 
@@ -81,7 +82,7 @@ TEST_P(ExactMemoryTest, OfStreamsToo) {
   EXPECT_EQ(stats().reserved, 0u);
 }
 
-// The stream's own next request would have it otherwise.
+// Without KEEL_ALLOC=exact, the stream's own next request would reuse the memory.
 TEST_P(ExactMemoryTest, WhatIsInUseGoesBackOnceItIsNot) {
   const keel_stream stream = new_stream(device_);
   keel_gate gate = {};

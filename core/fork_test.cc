@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A child of fork gets KEEL_FORKED from every function of keel.h, and harms nothing of its
-// parent's.
+// A forked child gets KEEL_FORKED from every function of keel.h, and does no harm to the parent.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,7 +18,7 @@
 namespace keel::testing {
 namespace {
 
-// A call as it is written, and the same to make.
+// The text of a call, and the call.
 struct Call {
   std::string text;
   std::function<keel_status()> make;
@@ -203,7 +202,7 @@ class ForkTest : public KeelTest {
   void* memory_ = nullptr;
 
  private:
-  // What the calls are made with, and what they would write.
+  // Arguments and outputs of the calls.
   const std::string path_ = plugin_path("cpu");
   const uint64_t count_ = kCount;
   char text_[4096] = {};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Free blocks by size.
+// Index of free blocks by size.
 #ifndef KEEL_CORE_FREE_BINS_H_
 #define KEEL_CORE_FREE_BINS_H_
 
@@ -11,17 +11,17 @@
 
 namespace keel {
 
-// Gives the smallest block that is large enough, the last one freed among equals. Blocks
-// are linked into 1632 bins, one for each 512 bytes at first, then 32 for each power of
-// two, in order of size; a bitmap finds the next bin that is not empty. Nothing is
-// allocated. Not thread-safe.
+// Returns the smallest block that is large enough; among equals, the block freed last. Blocks are
+// linked into 1632 bins in order of size: first one bin for each 512 bytes, then 32 for each power
+// of two. A bitmap finds the next bin with a block. Allocates no memory. Not thread-safe.
 class FreeBins {
  public:
   void insert(MemoryBlock& block);
   void remove(MemoryBlock& block);
-  // NULL when there is none.
+  // NULL if no block is large enough.
   MemoryBlock* best_fit(uint64_t size) const;
-  // The one that best_fit would give if |block| and those before it were not there.
+  // Returns the block that best_fit() would return without |block| and those before it; NULL at the
+  // end.
   MemoryBlock* next(const MemoryBlock& block) const;
 
  private:
@@ -38,7 +38,7 @@ class FreeBins {
     const uint64_t sub = (units >> (power - kSubBits)) & (kSubBins - 1);
     return kSubBins + (power - kSubBits) * kSubBins + static_cast<uint32_t>(sub);
   }
-  // The first block of the first bin from |bin| on that has one.
+  // First block in the bins from |bin| on; NULL if all are empty.
   MemoryBlock* first_from(uint32_t bin) const;
 
   std::array<MemoryBlock*, kBins> heads_{};

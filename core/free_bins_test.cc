@@ -11,7 +11,7 @@
 namespace keel {
 namespace {
 
-// Free blocks with the sizes asked for. Linked, so they stay where they are.
+// Owns blocks of requested sizes. Bins link the blocks, so addresses must be stable.
 class Blocks {
  public:
   MemoryBlock& of(uint64_t size) {
@@ -44,7 +44,7 @@ TEST(FreeBinsTest, GiveTheSmallestThatIsLargeEnough) {
 }
 
 TEST(FreeBinsTest, TellSizesOfOneBinApart) {
-  // 32 bins for each power of two: these share one.
+  // 32 bins for each power of two: both blocks share a bin.
   constexpr uint64_t kMiB = 1 << 20;
   Blocks blocks;
   FreeBins bins;
@@ -81,7 +81,7 @@ TEST(FreeBinsTest, HoldAnySize) {
   EXPECT_EQ(bins.best_fit(UINT64_MAX), &most);
 }
 
-// Against a list that is searched from end to end.
+// Compares the bins with a linearly searched list.
 TEST(FreeBinsTest, AgreeWithASimplerList) {
   std::mt19937_64 random(7);
   Blocks blocks;
@@ -112,7 +112,7 @@ TEST(FreeBinsTest, AgreeWithASimplerList) {
     const MemoryBlock* const found = bins.best_fit(wanted);
     ASSERT_EQ(found == nullptr ? 0 : found->size, best) << "round " << round;
   }
-  // next() goes through all of them, in order.
+  // next() visits all blocks, in order of size.
   std::vector<uint64_t> sizes;
   for (const MemoryBlock* block : held) sizes.push_back(block->size);
   std::sort(sizes.begin(), sizes.end());

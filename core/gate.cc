@@ -17,7 +17,7 @@ Gate::~Gate() {
 }
 
 bool Gate::open(const Status& status, WakeList& wake) {
-  Ref<GateKeeper> keeper;  // goes when the lock is released
+  Ref<GateKeeper> keeper;  // destroyed after the lock is released
   std::lock_guard lock(mutex_);
   if (open_) return false;
   keeper = std::move(keeper_);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A door that the host opens for streams.
+// Gate: a host-signalled fence for streams.
 #ifndef KEEL_CORE_GATE_H_
 #define KEEL_CORE_GATE_H_
 
@@ -16,42 +16,44 @@ namespace keel {
 
 class Gate;
 
-// Whoever is going to open a gate, as far as a thread that waits behind it may lend a hand.
-// Until then it may be at memory that the work before the gate has got ready: so who gives that
-// memory back, on a stream that has dropped the gate, waits for it all the same.
+// The gate owner: will open a gate, and accepts help from a thread that waits behind the gate.
+// Until the gate opens, the owner may access memory that the work before the gate has prepared. A
+// thread that returns this memory to the user, on a stream that has dropped the gate, therefore
+// still waits for the owner.
 class GateKeeper : public RefCounted {
  public:
-  // Does, on the calling thread, what has to be done before |gate| opens; or returns at once,
-  // because somebody else is at it, or because it might take longer than until |deadline|.
+  // Performs, on the calling thread, the work due before |gate| opens. Returns at once if another
+  // thread is already doing the work, or if the work might take longer than until |deadline|.
   virtual void help(const Gate& gate, const Deadline& deadline) = 0;
 };
 
-// Work behind a closed gate stays in Keel and is submitted by the thread that opens
-// it: a device-side wait could stall every stream that shares its hardware queue,
-// among them the one whose work the opening depends on. Thread-safe.
+// Work behind a closed gate stays in Keel; the thread that opens the gate submits it. A device-side
+// wait could stall every stream that shares its hardware queue, including the stream whose work the
+// opening depends on. Thread-safe.
 class Gate final : public RefCounted {
  public:
-  // |name|, a static string: what holds the streams, for observers.
-  // |keeper|: may be empty. It is kept until the gate opens, which it will.
+  // |name|, a static string: the reason that observers see for held streams.
+  // |keeper|: the gate owner, or empty. The gate holds the reference until it opens; the owner must
+  // open it.
   explicit Gate(const char* name = "gate", Ref<GateKeeper> keeper = {});
   ~Gate() override;
 
   const char* name() const { return name_; }
   uint64_t serial() const { return serial_; }
 
-  // Streams behind the gate go on, or fail with |status|. False when it was open.
-  // Must be followed by advance_all(wake).
+  // Releases the streams behind the gate, or fails them with |status|. False if the gate was
+  // already open. The caller must then call advance_all(wake).
   bool open(const Status& status, WakeList& wake);
 
   bool is_open() const { return open_.load(std::memory_order_acquire); }
-  // Whether it has a keeper, or had one before it was opened.
+  // Whether the gate has, or had before it opened, an owner.
   bool is_kept() const { return is_kept_; }
-  // Whether it is open at |deadline|; blocks until then.
+  // Blocks until the gate opens or |deadline|. Returns whether the gate is open.
   bool wait(const Deadline& deadline);
   void help(const Deadline& deadline);
 
-  // Whether it is open; then |out_status| is what it was opened with, else |stream|
-  // is woken when it opens (unless it is empty).
+  // Returns whether the gate is open. If so, |*out_status| is the status that open() was given;
+  // otherwise |stream|, if not empty, is woken when the gate opens.
   bool passed(Ref<Stream> stream, Status* out_status);
 
  private:

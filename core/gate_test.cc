@@ -26,7 +26,7 @@ TEST_P(GateTest, HoldsWorkWithItsArgumentsCopied) {
   ASSERT_KEEL_OK(keel_stream_wait_gate(stream, gate_));
   uint32_t value = 7;
   ASSERT_KEEL_OK(keel_fill(stream, memory, &value, sizeof(value), 16));
-  value = 8;  // the pattern was copied
+  value = 8;  // the pattern was copied at enqueue
   EXPECT_EQ(keel_stream_query(stream), KEEL_NOT_READY);
   EXPECT_EQ(read(device_, memory, 4), std::vector<uint32_t>(4, 1));
   ASSERT_KEEL_OK(keel_gate_open(gate_, KEEL_OK, nullptr));
