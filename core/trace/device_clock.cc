@@ -84,7 +84,7 @@ bool DeviceClock::to_host(const EventRecord& record, int64_t* out_ns) const {
   const keel_stream_table* table = device_.stream_table();
   uint64_t after = 0;
   uint64_t before = 0;
-  if (table->event_query(record.native()) != KEEL_OK) return false;  // the ABI wants it asked
+  if (table->event_query(record.native()) != KEEL_OK) return false;  // the ABI requires this query
   if (table->event_elapsed(anchor_.record->native(), record.native(), &after) != KEEL_OK ||
       table->event_elapsed(record.native(), anchor_.record->native(), &before) != KEEL_OK) {
     return false;

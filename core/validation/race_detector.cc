@@ -181,7 +181,7 @@ void RaceDetector::passed(Stream& stream, const Step& step, const Status& status
     while (!line.pending.empty() && line.pending.front().handed_out.bytes != 0) {
       const Pending next = std::move(line.pending.front());
       line.pending.pop_front();
-      if (line.dropped) continue;  // whoever goes on waits for the stream, and is told then
+      if (line.dropped) continue;  // after a failure, users wait for the stream and learn from it
       line.clock.join(*next.host);
       hand_out(line, next.handed_out);
     }
