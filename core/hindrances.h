@@ -11,7 +11,7 @@ namespace keel::hindrances {
 inline constexpr uint32_t kObservers = 0xff;    // one bit for each observer slot in use
 inline constexpr uint32_t kLostDevice = 0x100;  // a device was lost; set until the runtime ends
 
-// A call checks all flags with one load. Each stream has a flag word of its own as well.
+// A call checks all flags with one load. Streams have flag words of their own as well.
 inline constinit std::atomic<uint32_t> g_process{0};
 
 inline bool any(uint32_t which) {

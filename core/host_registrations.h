@@ -16,9 +16,9 @@ class HostRegistrations {
   // |device_pointer|: the device's address of |pointer|; NULL if the device has none.
   void add(void* pointer, uint64_t size, const void* device_pointer);
   void remove(void* pointer);
-  // Returns whether [pointer, pointer + size) lies in registered memory that the device addresses
-  // by its host address, as CPU devices do; the range may then be passed in place of device memory.
-  // Each thread caches the last two ranges that matched, so that operations on them take no lock.
+  // Returns whether [pointer, pointer + size) lies in registered memory with the same address on
+  // the device, as on CPU devices; the range may then be passed in place of device memory. Each
+  // thread caches the last two matching ranges, so that operations on them take no lock.
   bool has_same_address(const void* pointer, uint64_t size) const;
   // Changes with every registration and unregistration.
   uint64_t state() const { return state_.load(std::memory_order_acquire); }

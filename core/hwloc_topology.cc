@@ -70,8 +70,8 @@ Status describe_synthetic(hwloc_topology* topology, const char* synthetic) {
   return {};
 }
 
-// hwloc reads its variables with plain getenv, and one of them names a folder from which hwloc
-// loads code.
+// hwloc reads environment variables with plain getenv, and HWLOC_PLUGINS_PATH among them names a
+// folder from which hwloc loads code.
 std::optional<std::string> untrusted_variable() {
   if (getauxval(AT_SECURE) == 0) return std::nullopt;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
@@ -86,9 +86,9 @@ const char* variable(const char* name) {
   return value != nullptr && *value != '\0' ? value : nullptr;
 }
 
-// Applies the variables that name another machine. hwloc applies only the first of them, in this
-// order, and none if HWLOC_COMPONENTS is set; where their target cannot be read, hwloc by itself
-// silently uses this machine. |*out_source|: "NAME=VALUE: " of the variable that was applied.
+// Applies the variables that name another machine. hwloc applies only the first, in this order, and
+// none if HWLOC_COMPONENTS is set; if the target cannot be read, hwloc by itself silently uses this
+// machine. |*out_source|: "NAME=VALUE: " of the applied variable.
 Status heed_variables(hwloc_topology* topology, std::string* out_source) {
   if (std::getenv("HWLOC_COMPONENTS") != nullptr) return {};
   const auto refuse = [&](const char* what) {

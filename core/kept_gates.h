@@ -13,13 +13,13 @@
 
 namespace keel {
 
-// A collective reads and writes the user's buffers until it opens the gate it has left on their
+// A collective reads and writes the user's buffers until it opens the gate left on the user's
 // stream. A failed stream drops its gates without notice to the collective. KeptGates therefore
 // keeps the gates for callers that must know when the stream's memory belongs to the user again.
 // Open gates are released to make room for new ones. Thread-safe.
 class KeptGates {
  public:
-  // Reserves room for one gate, so that add() cannot run out of memory.
+  // Reserves room for a gate, so that add() cannot run out of memory.
   void reserve();
   void add(const Ref<Gate>& gate);
   bool all_open() const;

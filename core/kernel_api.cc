@@ -30,7 +30,7 @@ namespace {
 constexpr uint32_t kMaxArguments = 256;
 constexpr uint64_t kMaxArgumentBytes = 4096;
 
-// A launch that owns its argument values, for a stream that must hold the launch.
+// A launch with its own copy of the argument values, for a stream that must hold the launch.
 class HeldLaunch {
  public:
   explicit HeldLaunch(const keel_launch& launch) : launch_(launch) {
@@ -213,7 +213,7 @@ namespace {
                             "kernel.launch");
       };
     };
-    // The ranges that a kernel accesses are unknown, so none are reported rather than guessed.
+    // The ranges accessed by a kernel are unknown: reporting no range is better than guessing.
     keel::EnqueueCall call("kernel", device, stream);
     return call.end(found->submit(
         "kernel", [](keel::AccessList&) {}, run, hold));

@@ -44,7 +44,7 @@ Status Legs::take(Device& device, Ref<Stream>* out_leg) {
   bool kept = false;
   {
     std::lock_guard lock(mutex_);
-    // Another thread may also have found the stream useless and returned it already.
+    // Another thread may also have found the stream useless, and may have returned it already.
     if (std::erase(legs_, former) == 0) former = nullptr;
     refused = refuses_;
     // If a second thread arrives here at the same time, there are two helper streams.

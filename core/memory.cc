@@ -27,8 +27,8 @@ constexpr uint64_t kMediumLimit = 64 * kMiB;
 constexpr uint64_t kSmallSegment = 2 * kMiB;
 // A block may leave 1/8 of its own size unused in a huge segment.
 constexpr uint64_t kHugeWaste = 8;
-// The number of free blocks a request examines before it allocates new memory, and the number of
-// polls of their streams.
+// Limits of a request before it allocates new memory: free blocks examined, and blocks whose
+// streams are polled.
 constexpr int kCandidates = 16;
 constexpr int kPolls = 4;
 
@@ -311,8 +311,8 @@ Status Memory::allocate_native(const Request& request, uint64_t segment_size, vo
 Status Memory::allocate_segment(const Request& request, uint64_t segment_size, void** out_pointer) {
   const keel_memory_table* table = device_.memory_table();
   // Device and host addresses share one map. If a chip gives pinned memory the address of device
-  // memory, or the reverse, the segment is put aside and another one allocated, so that a pointer
-  // names one allocation.
+  // memory, or the reverse, the segment is put aside and a new segment allocated, so that each
+  // pointer names a single allocation.
   struct Aside {
     Memory& memory;
     std::vector<MemorySegment> segments;

@@ -53,16 +53,16 @@ class Memory {
   // for other streams. If |stream| holds work or has failed, the block is freed as by
   // free(pointer).
   Status free(Stream& stream, void* pointer);
-  // Returns segments that are entirely free and idle to the plugin.
+  // Returns entirely free and idle segments to the plugin.
   void trim();
   // Returns all segments to the plugin when the device closes; logs how much was still allocated.
   void release_all();
 
-  // Finds the allocation at or around |pointer|; false if there is none. Takes no lock and about 5
-  // ns if this thread has looked up |pointer| before, or allocated it.
+  // Finds the allocation at or around |pointer|; false if none exists. Takes no lock and about 5 ns
+  // if this thread has looked up or allocated |pointer| before.
   bool find(const void* pointer, Allocation* out_allocation) const;
-  // Returns KEEL_OK if [pointer, pointer + size) lies in one allocation; |what| names the argument
-  // in the failure.
+  // Returns KEEL_OK if [pointer, pointer + size) lies inside a single allocation; |what| names the
+  // argument in the failure.
   Status check_range(const void* pointer, uint64_t size, const char* what,
                      Allocation* out_allocation) const {
     if (!find(pointer, out_allocation)) [[unlikely]] {
@@ -97,7 +97,7 @@ class Memory {
     return known.host_alias + (static_cast<const char*>(pointer) - known.base);
   }
 
-  // Finds the segment of the allocation at or around |pointer|; false if there is none.
+  // Finds the segment of the allocation at or around |pointer|; false if none exists.
   bool find_segment(const void* pointer, MemorySegment* out_segment) const;
 
   // Fills in all fields but the header.

@@ -31,8 +31,8 @@ using keel::Stream;
 
 namespace {
 
-// Counts work that others have put on native streams shared with Keel as enqueued. Allocates
-// nothing, since memory can be freed when none is left.
+// Counts native work on shared streams as enqueued. Allocates nothing, since memory must be
+// freeable when no memory is left.
 [[gnu::noinline]] keel_status note_native_work() {
   return api_call([]() -> Status {
     constexpr size_t kAtATime = 32;
@@ -189,7 +189,7 @@ keel_status keel_host_register(keel_device device, void* pointer, uint64_t size)
         keel::validation::note_registration(*found, pointer, size);
       }
     } catch (const std::bad_alloc&) {
-      // A caller whose registration fails has nothing to unregister.
+      // After a failed registration the caller has nothing to unregister.
       found->host_registrations().remove(pointer);
       if (KEEL_HAS(keel_memory_table, table, host_unregister)) {
         table->host_unregister(found->native(), pointer);
@@ -311,8 +311,8 @@ Status check_copy(const Device& owner, const Endpoint& to, const Endpoint& from,
 
 keel_status keel_copy(keel_stream stream, keel_device destination_device, void* destination,
                       keel_device source_device, const void* source, uint64_t size) {
-  // Fast path: device memory of the stream's own device on one side, and the same or the host's on
-  // the other.
+  // Fast path: a copy within device memory of the stream's own device, or between device and host
+  // memory.
   const auto usual = [&](const keel::epoch::Participant& thread, keel_status* out_status) {
     Stream* found = Runtime::opened().stream_handles().peek(stream.id);
     if (found == nullptr || size == 0) return false;

@@ -26,7 +26,7 @@ struct Access {
   bool dense = true;  // all bytes; else the first, the last, and unknown ones between
 };
 
-// The ranges that one operation touches; never allocates. Has room for all tensors of the largest
+// The ranges touched by one operation; never allocates. Has room for all tensors of the largest
 // operator and its workspace. A range both read and written is listed as written.
 class AccessList {
  public:
@@ -67,12 +67,12 @@ class Observer {
   //   starting   work only: the next item in the native queue will be this operation
   //   passed     the step was handed to the plugin, or the wait no longer delays later steps;
   //              with a failure: dropped, and |starting| may not have been called
-  // Behind a gate or another device's event, a step passes later than it is enqueued, on the thread
-  // that lets the stream continue. A step that could not be enqueued passes with the failure.
+  // Behind a gate or another device's event, a step passes later than enqueued, on the thread that
+  // lets the stream continue. A step that could not be enqueued passes with the failure.
   virtual void enqueued(Stream&, const Step&) {}
   virtual void starting(Stream&, const Step&) {}
   virtual void passed(Stream&, const Step&, const Status&) {}
-  // The stream ends: all its work is done or given up.
+  // The stream ends, with all work done or given up.
   virtual void closed(Stream&) {}
 
   // The calling thread has seen the record |serial| done or the gate |serial| open; for

@@ -20,7 +20,7 @@ namespace keel {
 
 namespace {
 
-// Linux 6.3. Without the flag, such a kernel logs that a program does not say whether it will
+// Since Linux 6.3. Without the flag, newer kernels log that a program does not say whether it will
 // execute the memory. Mapping the memory as code is allowed either way.
 constexpr unsigned int kNoExecSeal = 0x0008U;
 
@@ -104,7 +104,7 @@ Status PinnedLibrary::open(const std::string& origin, void** out_library, bool* 
   for (const std::string& name : search.needed) {
     const std::string beside =
         find_beside(search, name, origin, trusted_environment("LD_LIBRARY_PATH"));
-    // A process has one library of each name: the first one loaded.
+    // A process has a single library of each name: the first one loaded.
     if (beside.empty() || dlopen(name.c_str(), RTLD_LAZY | RTLD_NOLOAD) != nullptr) continue;
     // Lazily: a function in another library of the same plugin is resolved when called.
     if (dlopen(beside.c_str(), RTLD_LAZY | RTLD_LOCAL) != nullptr) {
@@ -113,8 +113,8 @@ Status PinnedLibrary::open(const std::string& origin, void** out_library, bool* 
       unloaded += fmt::format("; {} beside it: {}", name, why);
     }
   }
-  // The loader remembers the library by this name, so the descriptor number must never name another
-  // file.
+  // The loader remembers the library by this name, so the descriptor number must never name a
+  // second file.
   const std::string name = fmt::format("/proc/self/fd/{}", copy_);
   *out_library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (*out_library == nullptr) {

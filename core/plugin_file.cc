@@ -178,7 +178,7 @@ Status open_by_name(const std::string& name, const std::string& path, void** out
   return failure(KEEL_UNAVAILABLE, "plugin {}: {}", path, why == nullptr ? "dlopen failed" : why);
 }
 
-// Queries the loaded |library| for its tables and checks them.
+// Queries the loaded |library| for the plugin's tables and checks them.
 Status query_plugin(void* library, const keel_host* host, const std::string& path,
                     const keel_plugin** out_plugin) {
   void* symbol = dlsym(library, KEEL_PLUGIN_QUERY_SYMBOL);
@@ -259,7 +259,7 @@ Status load_plugin_file(const char* path, const char* sha256, const keel_host* h
     std::mutex mutex;
     // By inode; while a file is loaded, its inode is not reused.
     std::map<std::pair<dev_t, ino_t>, Library> files;
-    // By folder, which may hold libraries that the plugin needs, and digest.
+    // By digest and by folder, since the folder may hold needed libraries.
     std::map<std::tuple<dev_t, ino_t, std::string>, Library> pinned;
   };
   static auto& loaded = *new Loaded;

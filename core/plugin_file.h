@@ -18,19 +18,20 @@ struct PluginFile {
 };
 
 // Loads the plugin at |path| and queries its tables. Fails, with the reason, for
-//  - a relative path; a file that is not regular;
-//  - a file or its folder that does not belong to root or the user, or that others may write
+//  - a relative path; a file other than a regular file;
+//  - a file or its folder with an owner other than root or the user, or writable by others
 //    (a group other than root's and the process's own counts as others);
 //  - contents whose SHA-256 is not |sha256| (64 hex digits; NULL: any);
 //  - no keel_plugin_query_v0, another ABI major, a struct too small, a missing required table
 //    or slot, an unknown required extension, an invalid plugin name.
 // The folder is opened once, and the file is checked and loaded through that descriptor: a process
-// that could replace the file meanwhile may write to the folder, and so runs as root or the user.
-// Loading the same file twice returns the same tables. With |sha256|, root and the user may also
-// replace or write to the file meanwhile: the library that is loaded is the copy whose digest was
-// checked (PinnedLibrary). The digest covers this one file, not the libraries that it needs. The
-// same contents pinned twice in one folder return the same tables; loaded with and without a pin,
-// they are two libraries.
+// able to replace the file meanwhile may write to the folder, and so runs as root or the user.
+// Loading the same file twice returns the same tables.
+//
+// With |sha256|, root and the user may also replace or write to the file meanwhile: the loaded
+// library is the copy with the checked digest (PinnedLibrary). The digest covers this one file, not
+// the libraries needed by it. The same contents pinned twice in one folder return the same tables;
+// loaded with and without a pin, they are two libraries.
 Status load_plugin_file(const char* path, const char* sha256, const keel_host* host,
                         PluginFile* out_file);
 

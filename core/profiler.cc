@@ -8,7 +8,7 @@ namespace keel {
 
 namespace {
 
-// Calls of this thread whose beginning was reported to a profiler.
+// Number of this thread's calls reported to a profiler as begun and not as ended.
 thread_local uint32_t t_depth = 0;
 
 }  // namespace

@@ -22,10 +22,10 @@ namespace {
 using DeviceName = char[64];
 using Clock = std::chrono::steady_clock;
 
-// An event is not queried until a look has seen it without its callback for that long.
+// An event is queried once looks have seen it without its callback for this long.
 constexpr auto kOverdue = std::chrono::milliseconds(500);
-// A callback is given up if it is missing for that long after a look saw its event done, and after
-// at least three looks, so that a process stopped in between leaves the plugin time to call.
+// A callback is given up if it is still missing this long after a look saw its event done, and
+// after at least three looks, so that a process stopped in between leaves the plugin time to call.
 constexpr auto kGivenUp = std::chrono::seconds(1);
 constexpr int kLooksUntilGivenUp = 3;
 // Pauses between looks while an event is overdue; doubled from the first to the last.
@@ -58,9 +58,9 @@ class Notifications {
     return reinterpret_cast<void*>(uint64_t{slot.generation} << 32 | index);
   }
 
-  // Calls |use|(list of the one record) with the lock held, so that forget_all() waits for it.
-  // Returns false if the callback is not owed; |out_device| then names the device that owed the
-  // slot's last callback.
+  // Calls |use|(list of the one record) with the lock held, so that forget_all() waits for the
+  // call. Returns false if the callback is not owed; |out_device| then names the last device to use
+  // the slot.
   template <typename Use>
   bool take(void* user, DeviceName& out_device, const Use& use) {
     const auto number = reinterpret_cast<uint64_t>(user);
@@ -170,7 +170,7 @@ void Progress::stop() {
   }
   changed_.notify_all();
   thread_.join();
-  // The records need their devices to end, and a callback needs this object.
+  // The end of a record needs the device, and a callback needs this Progress.
   Notifications::get().forget_all();
 }
 

@@ -13,13 +13,13 @@
 namespace keel {
 
 // One per process. The thread parks while nothing is watched. Devices with notifications wake the
-// thread; all other devices are polled every 20 to 200 us. The thread makes no call that waits for
-// a device.
+// thread; devices without them are polled every 20 to 200 us. The thread makes no call that waits
+// for a device.
 //
 // A callback lost by a plugin blocks nothing for good. While a callback is owed, the thread wakes
-// every 500 ms and queries each event whose callback has been missing for that long, at intervals
-// of 20 to 160 ms. A callback still missing one second after its event was found done is logged as
-// an error and given up.
+// every 500 ms and queries each event without a callback for as long, at intervals of 20 to 160 ms.
+// A callback still missing one second after its event was found done is logged as an error and
+// given up.
 class Progress {
  public:
   Progress();

@@ -26,8 +26,8 @@ class RecordPool {
   RecordPool(const RecordPool&) = delete;
   RecordPool& operator=(const RecordPool&) = delete;
 
-  // Unreferenced records of one kind, in the order of their return. A record can be handed out once
-  // its order is known to be over.
+  // Unreferenced records of one kind, in the order of return. A record can be handed out once its
+  // order is known to be over.
   class Kind {
     friend class RecordPool;
     static constexpr uint32_t kBatch = 16;

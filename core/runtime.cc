@@ -110,7 +110,7 @@ void start_trace_from_environment() {
   if (!started.ok()) log(KEEL_LOG_WARNING, "KEEL_TRACE: {}", started.text());
 }
 
-// Observers hold objects of devices, so they end before the devices.
+// Observers hold objects of devices, so observers end first.
 void end_observers(const Deadline& deadline) {
   if (Trace::get().is_started()) {
     const Status written = Trace::get().stop(deadline);
@@ -185,7 +185,7 @@ Status Runtime::load_folder(const std::string& folder, const char* backends) {
     const Status status = add_backend(path.c_str(), nullptr, nullptr, &index);
     if (!status.ok()) log(KEEL_LOG_WARNING, "{}", status.text());
   }
-  // A missing backend that was requested by name is an error.
+  // A backend requested by name must exist.
   std::string_view wanted = backends == nullptr ? "" : backends;
   while (!wanted.empty()) {
     const size_t comma = wanted.find(',');

@@ -28,7 +28,7 @@
 
 namespace keel {
 
-// One per process, never destroyed: initialize() and shutdown() start and stop it. Thread-safe.
+// One per process, never destroyed; started by initialize() and stopped by shutdown(). Thread-safe.
 class Runtime {
  public:
   static Runtime& get() {

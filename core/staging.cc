@@ -36,8 +36,8 @@ hwloc_topology* staging_topology() {
   return topology;
 }
 
-// While alive, binds new pages of this thread to |node| if possible: drivers that pin memory touch
-// the pages before returning them. Leaves a policy alone that could not be restored.
+// While alive, binds new pages of this thread to |node| if possible: drivers touch pinned pages
+// before returning them. Leaves a policy alone if it could not be restored.
 class ThreadOnNode {
  public:
   ThreadOnNode(hwloc_topology* topology, int node)

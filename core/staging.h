@@ -8,7 +8,8 @@
 
 namespace keel {
 
-// Returns the NUMA node for a device's bounce buffers; -1 if there is only one or none is known.
+// Returns the NUMA node for a device's bounce buffers; -1 if the machine has only one node, or the
+// device's node is unknown.
 int find_staging_node(const keel_device_info& info);
 
 // Allocates pinned memory of |device|, on its NUMA node if the machine has several and the system

@@ -14,8 +14,8 @@
 
 namespace keel {
 
-// One word. KEEL_OK is 0 and KEEL_NOT_READY a constant, so that neither costs anything to make,
-// move or destroy; a failure points to a text shared by its copies.
+// One word. KEEL_OK is 0 and KEEL_NOT_READY a constant, so that both are free to make, move and
+// destroy; a failure points to a text shared by its copies.
 class [[nodiscard]] Status {
  public:
   Status() = default;

@@ -277,7 +277,8 @@ Status Stream::wait(const Ref<Gate>& gate) {
 }
 
 void Stream::wait_locked(const Ref<Gate>& gate, WakeList& wake) {
-  // Nothing may throw once the gate is held: its owner would not know, and never open the gate.
+  // Nothing may throw once the gate is held: its owner would not know, and would never open the
+  // gate.
   if (gate->is_kept()) kept_gates_.reserve();
   timeline_->advance(++position_);
   tell_enqueued({Step::Kind::kWaitGate, gate->serial(), gate->name(), {}});

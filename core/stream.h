@@ -144,11 +144,11 @@ class Stream final : public RefCounted {
   }
   // Like record(), but returns the last fence if nothing was enqueued since.
   Status fence(Ref<EventRecord>* out_record);
-  // Later work runs after |record|, or behind |gate|. A record of this stream itself adds no order.
+  // Later work runs after |record|, or behind |gate|. A record of the same stream adds no order.
   Status wait(const Ref<EventRecord>& record);
   Status wait(const Ref<Gate>& gate);
 
-  // Returns this stream's failure, or the loss of its device.
+  // Returns the stream's failure, or the loss of the device.
   Status status() const;
   bool has_failed() const {
     return (hindrances_.load(std::memory_order_acquire) & kHasFailed) != 0;
@@ -166,7 +166,7 @@ class Stream final : public RefCounted {
     return is_plain() && !edges_.any() && timeline_->is_done(timeline_->enqueued());
   }
   // Later work runs behind |gate|. |*out_ready| is done once all earlier work is; empty if the
-  // plugin reports at once that this work is over. Atomic: no other thread enqueues in between.
+  // plugin reports at once that earlier work is over. Atomic: no thread enqueues in between.
   Status hold(const Ref<Gate>& gate, Ref<EventRecord>* out_ready);
   // Returns whether |gate|, closed, is the last item enqueued, and the stream has not failed.
   bool ends_behind(const Gate& gate);
@@ -196,13 +196,13 @@ class Stream final : public RefCounted {
     return closed_;
   }
   // At the device's end, if close() missed its deadline: releases the records and the entry in the
-  // runtime's list, which would otherwise keep the stream beyond its device.
+  // runtime's list, so that the stream does not outlive the device.
   void abandon();
 
   // Returns whether any stream in the process is, or has been, shared.
   static bool any_shared() { return any_shared_.load(std::memory_order_acquire); }
-  // On a shared stream, advances the position past the work that others have enqueued on its
-  // handle: memory freed later waits for this work too.
+  // On a shared stream, advances the position past native work enqueued by others: memory freed
+  // later waits for that work too.
   void note_native_work();
 
   // The stream's progress, for memory in use by the stream.
@@ -222,7 +222,7 @@ class Stream final : public RefCounted {
   }
 
   // Returns the helper stream on |device| for parts of this stream's work: one per device, since
-  // the parts are in order anyway. Valid until this stream closes.
+  // the parts are in order anyway. Valid until the stream closes.
   Status leg(Device& device, Ref<Stream>* out_leg) {
     KEEL_RETURN_IF_ERROR(status());
     return legs_.take(device, out_leg);
@@ -335,7 +335,7 @@ class Stream final : public RefCounted {
   void submit_held(const Held& item, WakeList& wake);
   bool pass_event(const Ref<EventRecord>& record, uint64_t position, WakeList& wake);
   bool pass_gate(const Ref<Gate>& gate);
-  // Returns the gate at the head of the held work; empty if there is none. Takes |mutex_| itself.
+  // Returns the gate at the head of the held work; empty if the head is no gate. Takes |mutex_|.
   Ref<Gate> head_gate();
   // is_known_idle() with the lock held.
   bool is_known_idle_locked() const;
@@ -349,8 +349,8 @@ class Stream final : public RefCounted {
   Status record_locked(uint32_t flags, Ref<EventRecord>* out_record, WakeList& wake);
   Status place_marker(uint64_t position, WakeList& wake);
 
-  // Slow-path flags: each keeps work from going straight to the plugin. One word, read with one
-  // load.
+  // Slow-path flags: each flag keeps work from going straight to the plugin. A single load reads
+  // all.
   static constexpr uint32_t kHasHeld = 1;    // written with |mutex_| held
   static constexpr uint32_t kHasFailed = 2;  // written with |state_mutex_| held
   // Never cleared: the native queue may contain work unknown to Keel.

@@ -52,9 +52,9 @@ Status Stream::recover(const Deadline& deadline) {
     lock.lock();
     // Closed or recovered by another thread meanwhile; work running now was not waited for.
     if (closed_ || recovered_at_ != last_recovery) return status();
-    // A native stream is replaced once all its records are over: records of the new one vouch for
-    // them. Work added to a helper stream meanwhile is not waited for on a failed stream, and its
-    // failure would be forgotten.
+    // A native stream is replaced once all its records are over: records of the new stream vouch
+    // for the old records. Work added to a helper stream meanwhile is not waited for on a failed
+    // stream, and would be forgotten with the failure.
     if ((drained.ok() || records_submitted_ == drained_to) && legs_.enqueued() == legs_drained_to) {
       break;
     }
@@ -64,7 +64,7 @@ Status Stream::recover(const Deadline& deadline) {
                      device_.name());
     }
   }
-  // The native stream belongs to another owner, who must create a new one.
+  // The native stream's owner must create a new one.
   if (!drained.ok() && wrapped_) return drained;
   observers::tell([&](Observer& observer) { observer.host_saw_idle(*this); });
   if (!drained.ok()) {  // the native stream itself is stuck
@@ -112,8 +112,8 @@ Status Stream::drain(const Deadline& deadline, bool for_good, uint64_t* out_orde
         last->set_position(0);  // covers this stream's work only
         marked = submit_record(last, {}, wake);
       }
-      // The handle's owner may be capturing on it, and then it takes no event. An older fence
-      // serves as well if Keel has enqueued nothing behind it.
+      // The handle's owner may be capturing on the stream, which then takes no event. An older
+      // fence serves as well if Keel has enqueued nothing behind the fence.
       if (wrapped_ && may_still_run(marked)) {
         last = fence_position_ == position_ ? fence_ : nullptr;
         if (last || position_ == 0) marked = {};
@@ -162,8 +162,8 @@ Status Stream::close_now(const Deadline& deadline) {
   {
     std::lock_guard lock(mutex_);
     if (closed_ && wrapped_) {
-      // A second close at the device's end, after a failed destroy: the handle is back with its
-      // owner, who may have destroyed it.
+      // A second close at the device's end, after a failed destroy: the handle is the owner's
+      // again, and may be destroyed already.
       device_.keep_unfinished(Ref<Stream>(this));
       return failure(KEEL_TIMED_OUT, "{}: a native stream of somebody else's is left as it is",
                      device_.name());
@@ -177,7 +177,7 @@ Status Stream::close_now(const Deadline& deadline) {
   Status drained = await_keepers(deadline);
   if (drained.ok()) drained = drain(deadline);
   if (!may_still_run(drained)) drained = legs_.drain(deadline);
-  // Again: another thread may have added a record in between.
+  // Again: a record of a second thread may have come in between.
   if (!may_still_run(drained)) drained = drain(deadline, /*for_good=*/true);
   if (may_still_run(drained)) {
     device_.keep_unfinished(Ref<Stream>(this));

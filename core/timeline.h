@@ -36,12 +36,12 @@ class Timeline final : public RefCounted {
   // Returns the stream; empty once the stream is gone.
   Ref<Stream> stream();
 
-  // Returns whether this stream has waited for |position| of the stream |other|, directly or
-  // through another stream; the last kWaits streams waited for are remembered.
+  // Returns whether this stream has waited for |position| of the stream |other|, directly or by way
+  // of a third stream. Only the last kWaits awaited streams are remembered.
   bool is_behind(uint64_t other, uint64_t position);
 
-  // Called by the stream with its mutex held. A thread that has learned of the return of advance()
-  // finds this timeline in the busy list.
+  // Called by the stream with the stream's mutex held. A thread that has learned of the return of
+  // advance() finds the timeline in the busy list.
   void advance(uint64_t position) {
     enqueued_.store(position, std::memory_order_release);
     if (!busy_.load(std::memory_order_relaxed)) set_busy();

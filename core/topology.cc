@@ -234,7 +234,7 @@ std::vector<std::string> system_nics() {
   return names;
 }
 
-// Writes the NICs that hwloc knows, then those known to the system only.
+// Writes the NICs known to hwloc, then NICs known to the system only.
 void write_nics(JsonWriter& json, hwloc_topology* topology, std::vector<Placed>* placed) {
   const bool is_here = hwloc_topology_is_thissystem(topology) != 0;
   const auto node_of = [&](const std::string& name, int known) {

@@ -12,7 +12,7 @@
 namespace keel {
 
 // Writes the machine, with |devices| placed in it, as JSON text (docs/operations.md). With
-// |synthetic|, describes that machine, without the devices of this one.
+// |synthetic|, describes that machine, without |devices|.
 Status describe_topology(const char* synthetic, const std::vector<Ref<Device>>& devices,
                          std::string* out_json);
 

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kMeasureEveryNs = 1'000'000'000;
 constexpr int64_t kRetryNs = 20'000'000;
-// A wider measurement means that the device had other work; it is used only if no better one is
+// A wider measurement means that the device was busy; it is used only if no better measurement is
 // known, or the known one is old.
 constexpr int64_t kNarrowNs = 200'000;
 constexpr int64_t kPatienceNs = 5'000'000;

@@ -191,7 +191,7 @@ void TraceWriter::take(TraceItem&& item) {
 }
 
 // Threads that count at the same time may push their totals in reverse order: neither the total nor
-// its time goes back.
+// the time goes back.
 void TraceWriter::write_bridged(const TraceItem& item) {
   bridged_bytes_ = std::max(bridged_bytes_, item.bytes);
   bridged_ns_ = std::max(bridged_ns_, item.end_ns);

@@ -27,7 +27,7 @@
 namespace keel {
 
 // Takes items, waits until the device has executed their operations, and writes events: one process
-// per device with a row per stream, and one process for the host's threads.
+// per device with a row per stream, and a process for the host's threads.
 class TraceWriter {
  public:
   // Starts the thread. |ring| and |dropped|, the number of items lost before the ring, outlive the
@@ -61,7 +61,7 @@ class TraceWriter {
   TraceWriter(TraceRing<TraceItem>& ring, std::atomic<uint64_t>& dropped);
 
   void run();
-  // Returns the time until there may be something to do.
+  // Returns the pause until the next look.
   int64_t pause_ns() const;
   // While finishing: waits for the device's remaining work, or for a moment.
   void wait_for_device();
@@ -103,7 +103,7 @@ class TraceWriter {
   std::map<const Device*, DeviceState> devices_;
   std::map<uint64_t, Row> rows_;
   std::unordered_set<uint32_t> threads_;
-  // Records by serial: those still in a row, and the points of the latest others.
+  // Records by serial: records still in a row, and the points of the latest resolved ones.
   std::unordered_set<uint64_t> records_pending_;
   std::unordered_map<uint64_t, TracePoint> records_;
   std::deque<uint64_t> records_in_order_;

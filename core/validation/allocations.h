@@ -18,7 +18,7 @@ namespace keel::validation {
 // The address space of a pointer. Device and host addresses may be equal numbers.
 enum class Space { kDevice, kHost };
 
-// How memory was created; the calls allowed on it differ.
+// How memory was created, which decides the allowed calls.
 enum class Source { kAlloc, kImport, kRegistered };
 
 struct Block {
@@ -46,7 +46,7 @@ class Allocations {
   // there is none.
   std::shared_ptr<Block> find(Space space, const void* pointer) const;
   std::shared_ptr<Block> find_base(const void* pointer, keel_memory_kind kind) const;
-  // Returns a live block that would share bytes with |block|; NULL if there is none.
+  // Returns a live block that overlaps |block|; NULL if there is none.
   std::shared_ptr<Block> overlapping(const Block& block) const;
   void insert(std::shared_ptr<Block> block);
   void erase(const Block& block);

@@ -73,7 +73,7 @@ class Call {
                          fmt::format(format, std::forward<Arguments>(arguments)...));
   }
   // Device memory must lie inside one live allocation; so must host memory that begins in a pinned
-  // one. Takes the device's lock.
+  // allocation. Takes the device's lock.
   bool check_range(const Range& range);
   bool check_slot(bool present, const char* claim) {
     return present || fail(KEEL_UNSUPPORTED, fmt::format("the device does not claim {}", claim));
@@ -88,14 +88,13 @@ class Call {
   void lie(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
     note(fmt::format(format, std::forward<Arguments>(arguments)...));
   }
-  // A violation that core must not see: KEEL_INTERNAL.
+  // A violation to be hidden from core: KEEL_INTERNAL.
   template <typename... Arguments>
   keel_status broken(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
     fail(KEEL_INTERNAL, fmt::format(format, std::forward<Arguments>(arguments)...));
     return refused();
   }
-  // Returns |code| as the plugin returned it, or a substitute for a code that the plugin must not
-  // return.
+  // Returns the plugin's |code|, or a substitute if the plugin must not return |code|.
   enum class Answer { kCall, kQuery, kWait };
   keel_status answer(keel_status code, Answer kind = Answer::kCall);
 

@@ -258,8 +258,8 @@ keel_status elapsed(keel_plugin_event* start_handle, keel_plugin_event* end_hand
       call.answer(start->real().stream->event_elapsed(start->native, end->native, &nanoseconds));
   if (code != KEEL_OK) return code;
   if (nanoseconds == UINT64_MAX) return call.broken("the plugin left *out_nanoseconds unset");
-  // Both records lie between the record of start and now. Twice that time and a second allow for
-  // device clocks of another rate; a clock that ran backwards gives centuries.
+  // Both records lie between the record of start and now. Twice the time and a second allow for
+  // device clocks of a different rate; a clock running backwards gives centuries.
   Clock::time_point recorded_at;
   {
     std::lock_guard lock(start->device->mutex);

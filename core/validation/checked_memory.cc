@@ -61,8 +61,8 @@ keel_status alloc(keel_plugin_device* handle, keel_memory_kind kind, uint64_t si
   return added;
 }
 
-// Removes and returns the allocation that begins at |pointer|, so that another may get its address;
-// empty, with a failure, if the allocation may not be freed now.
+// Removes and returns the allocation at |pointer|, so that the address may be reused; empty, with a
+// failure, if the allocation may not be freed now.
 std::shared_ptr<Block> take_block(Call& call, CheckedDevice& device, keel_memory_kind kind,
                                   void* pointer, bool is_ordered) {
   std::lock_guard lock(device.mutex);

@@ -127,7 +127,7 @@ struct CheckedComm : DeviceObject<keel_plugin_comm> {
   std::set<void*> registrations;  // with the device's lock
 };
 
-// A callback owed by the plugin for one event_notify.
+// A callback owed by the plugin for an event_notify.
 struct Notification {
   std::shared_ptr<CheckedEvent> event;
   uint64_t record = 0;
