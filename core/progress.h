@@ -17,9 +17,9 @@ namespace keel {
 // for a device.
 //
 // A callback lost by a plugin blocks nothing for good. While a callback is owed, the thread wakes
-// every 500 ms and queries each event without a callback for as long, at intervals of 20 to 160 ms.
-// A callback still missing one second after its event was found done is logged as an error and
-// given up.
+// every 500 ms and queries each event seen without its callback for 500 ms, at intervals of 20 to
+// 160 ms. A callback still missing one second after its event was found done is logged as an error
+// and given up.
 class Progress {
  public:
   Progress();
