@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Handles that one thread uses while another destroys them, through keel.h.
+// Handles used by one thread while another destroys them, through keel.h.
 #include <array>
 #include <atomic>
 #include <random>
@@ -19,7 +19,7 @@ class HandleRaceTest : public KeelTest, public ::testing::WithParamInterface<con
   keel_device device_ = {};
 };
 
-// What a call on a handle that may be destroyed meanwhile can say.
+// Returns whether a call on a handle that may be destroyed meanwhile can return |status|.
 bool is_expected(keel_status status) {
   return status == KEEL_OK || status == KEEL_NOT_READY || status == KEEL_INVALID_HANDLE ||
          status == KEEL_CANCELLED || status == KEEL_FAILED_PRECONDITION || status == KEEL_TIMED_OUT;
@@ -27,7 +27,7 @@ bool is_expected(keel_status status) {
 
 TEST_P(HandleRaceTest, UseAndDestructionAtOnce) {
   constexpr uint32_t kUsers = 3;
-  constexpr uint32_t kCalls = 4000;  // of each: more would only make the queues deep
+  constexpr uint32_t kCalls = 4000;  // per thread: more would only deepen the queues
   constexpr int kRounds = 40;
   std::array<std::atomic<uint64_t>, 3> streams;
   std::array<std::atomic<uint64_t>, 4> events;
@@ -45,7 +45,7 @@ TEST_P(HandleRaceTest, UseAndDestructionAtOnce) {
   for (auto& stream : streams) stream = new_stream(device_).id;
   for (auto& event : events) event = new_event();
   for (auto& gate : gates) gate = new_gate();
-  // A word for each fill: nothing orders them.
+  // One word per fill, since the fills have no order.
   auto* memory = static_cast<uint32_t*>(alloc(device_, kUsers * kCalls * sizeof(uint32_t)));
 
   std::vector<std::thread> users;
@@ -114,7 +114,7 @@ TEST_P(HandleRaceTest, UseAndDestructionAtOnce) {
   });
   for (auto& destroyer : destroyers) destroyer.join();
   for (auto& user : users) user.join();
-  // A wait behind a gate that is destroyed fails its stream: the last ones still end.
+  // A wait behind a destroyed gate fails its stream; the last gates and streams still end.
   for (auto& gate : gates) EXPECT_KEEL_OK(keel_gate_destroy({gate}));
   for (auto& stream : streams) {
     const keel_status status = keel_stream_synchronize({stream}, kPatience);
@@ -124,7 +124,7 @@ TEST_P(HandleRaceTest, UseAndDestructionAtOnce) {
   for (auto& event : events) EXPECT_KEEL_OK(keel_event_destroy({event}));
 }
 
-// Nothing is held or fails here but what is destroyed, so that calls take their short way.
+// Only destroyed objects are held or fail here, so calls take the fast path.
 TEST_P(HandleRaceTest, ShortCallsAndDestructionAtOnce) {
   constexpr uint32_t kUsers = 3;
   constexpr uint32_t kCalls = 6000;
@@ -177,7 +177,7 @@ TEST_P(HandleRaceTest, ShortCallsAndDestructionAtOnce) {
   EXPECT_KEEL_OK(keel_free(device_, memory));
 }
 
-// One thread waits inside Keel; what others destroy meanwhile is gone when they return.
+// One thread blocks inside Keel; objects destroyed by others meanwhile are gone on return.
 TEST_P(HandleRaceTest, ABlockedWaiterDelaysNoDestruction) {
   keel_gate gate = {};
   ASSERT_KEEL_OK(keel_gate_create(&gate));

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Generation-tagged handles: a value that was destroyed, or never handed out, is
-// recognised instead of followed.
+// Generation-tagged handles: a destroyed or invented handle is detected instead of followed.
 #ifndef KEEL_CORE_HANDLE_TABLE_H_
 #define KEEL_CORE_HANDLE_TABLE_H_
 
@@ -30,13 +29,13 @@ enum class HandleKind : uint8_t {
 };
 
 // Maps handles to objects of one kind. A handle is
-//   kind (8 bits) | slot (24 bits) | generation (32 bits),
-// and a slot's generation changes when its object leaves, so a stale handle would
-// need 2^32 reuses of its slot to be taken for a live one.
+//   kind (8 bits) | slot (24 bits) | generation (32 bits);
+// the generation of a slot changes when its object is removed, so a stale handle matches a live one
+// only after 2^32 reuses of its slot.
 //
-// Look-ups take no lock, write nothing that is shared, and never allocate. A slot is used
-// again, and the table's reference to its object let go of, only once no look-up that
-// began before remove() can still be at it (core/epoch.h).
+// Look-ups take no lock, write no shared memory and never allocate. A slot is reused, and the
+// table's reference to the object dropped, only after every look-up that began before remove() has
+// ended (core/epoch.h).
 template <typename T, HandleKind kKind>
 class HandleTable {
  public:
@@ -46,13 +45,13 @@ class HandleTable {
   }
   HandleTable(const HandleTable&) = delete;
   HandleTable& operator=(const HandleTable&) = delete;
-  // No look-up runs, or is to come.
+  // No look-up may run during or after destruction.
   ~HandleTable() {
     for (uint64_t id : live_handles()) remove(id);
     while (retired_slots() != 0) reclaim_retired();
   }
 
-  // 0 when all 16M slots are taken.
+  // Returns the new handle; 0 if all 16M slots are taken.
   uint64_t insert(Ref<T> object) {
     std::lock_guard lock(mutex_);
     uint32_t index = 0;
@@ -63,7 +62,7 @@ class HandleTable {
       if (used_ == kChunks * kChunkSlots) return 0;
       auto& chunk = chunks_[used_ / kChunkSlots];
       if (chunk.load(std::memory_order_relaxed) == &empty_chunk()) {
-        free_.reserve(used_ + kChunkSlots);  // that a slot can come back without memory
+        free_.reserve(used_ + kChunkSlots);  // so that returning a slot never allocates
         storage_.push_back(std::make_unique<Chunk>());
         if (used_ == kFirstSlot) (*storage_[0])[0].id.store(kNoHandle, std::memory_order_relaxed);
         chunk.store(storage_.back().get(), std::memory_order_release);
@@ -84,25 +83,26 @@ class HandleTable {
     return id;
   }
 
-  // NULL when |id| is not a live handle of this table. For the calling thread's
-  // EpochSection, with which the pointer ends.
+  // Returns the object of |id|; NULL if |id| is not a live handle of this table. The pointer is
+  // valid until the calling thread's EpochSection ends.
   T* peek(uint64_t id) const {
     const Slot& slot = slot_at(static_cast<uint32_t>(id >> 32) & kIndexMask);
     if (slot.id.load(std::memory_order_acquire) != id) return nullptr;
-    // Stays until the slot is used again, which the section holds back: no look at it tells more.
+    // The pointer stays until the slot is reused, and the section prevents reuse: a second look at
+    // the id would prove no more.
     T* object = slot.object.load(std::memory_order_relaxed);
     if (object == nullptr) __builtin_unreachable();
     return object;
   }
-  // The same to keep.
+  // Like peek(), but returns a reference, valid beyond the section.
   Ref<T> find(uint64_t id) const {
     EpochSection section;
     return Ref<T>(peek(id));
   }
 
-  // The object, no longer reachable by handle; empty when |id| was not live. Whoever
-  // found it before may still use it. With |lazily|, for objects that hold nothing worth
-  // a look, the table's reference may stay for a while.
+  // Removes |id| and returns the object; empty if |id| was not live. Threads that looked the object
+  // up before may still use it. With |lazily|, for objects without scarce resources, the table may
+  // keep its reference for a while.
   Ref<T> remove(uint64_t id, bool lazily = false) {
     Slot* slot = &slot_at(static_cast<uint32_t>(id >> 32) & kIndexMask);
     Ref<T> object;
@@ -123,7 +123,6 @@ class HandleTable {
     return object;
   }
 
-  // The handles that are live now.
   std::vector<uint64_t> live_handles() {
     std::lock_guard lock(mutex_);
     std::vector<uint64_t> handles;
@@ -143,12 +142,12 @@ class HandleTable {
   static constexpr uint32_t kChunkSlots = 1024;
   static constexpr uint32_t kChunks = 1 << 14;
   static constexpr uint32_t kIndexMask = (1 << 24) - 1;
-  // Slot 0 stays empty, and has an id that no handle of its has: handle 0 lies in it, and would
-  // match the id of an empty slot.
+  // Handle 0 maps to slot 0, which stays empty. An empty slot has id 0, so slot 0 gets an id unlike
+  // any handle.
   static constexpr uint32_t kFirstSlot = 1;
   static constexpr uint64_t kNoHandle = UINT64_MAX;
 
-  struct alignas(64) Slot : Retired {  // a shift finds it
+  struct alignas(64) Slot : Retired {  // aligned so that a shift finds it
     std::atomic<uint64_t> id{0};
     std::atomic<T*> object{nullptr};
     HandleTable* table = nullptr;
@@ -157,7 +156,8 @@ class HandleTable {
   };
   using Chunk = std::array<Slot, kChunkSlots>;
 
-  // Stands where there is no chunk yet, so that a look-up has one case less. It stays as it is.
+  // Placeholder for chunks not allocated yet, so that a look-up needs no NULL check. Only the
+  // constructor writes to the placeholder.
   static Chunk& empty_chunk() {
     static constinit Chunk chunk;
     return chunk;
@@ -182,7 +182,7 @@ class HandleTable {
     return retired_;
   }
 
-  std::mutex mutex_;  // insert, remove and the return of slots
+  std::mutex mutex_;  // guards insert, remove and the return of slots
   std::array<std::atomic<Chunk*>, kChunks> chunks_;
   std::vector<std::unique_ptr<Chunk>> storage_;
   std::vector<uint32_t> free_;

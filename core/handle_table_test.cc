@@ -86,7 +86,7 @@ TEST(HandleTableTest, ALazyRemovalIsReclaimedByLaterOnes) {
   EXPECT_EQ(Thing::alive, 0);
 }
 
-// Slots come and go under readers with stale handles: a live one is always found.
+// Slots come and go under readers with stale handles: a live handle is always found.
 TEST(HandleTableTest, StaleLookUpsHarmNoLiveHandle) {
   Table table;
   std::atomic<uint64_t> stale{table.insert(make_ref<Thing>(0))};

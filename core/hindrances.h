@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What may keep calls from their short way, in the whole process.
+// Slow-path flags of the whole process: conditions that keep calls off the fast path.
 #ifndef KEEL_CORE_HINDRANCES_H_
 #define KEEL_CORE_HINDRANCES_H_
 
@@ -8,10 +8,10 @@
 
 namespace keel::hindrances {
 
-inline constexpr uint32_t kObservers = 0xff;    // a bit for each slot: somebody watches
-inline constexpr uint32_t kLostDevice = 0x100;  // some device was lost; until the runtime ends
+inline constexpr uint32_t kObservers = 0xff;    // one bit for each observer slot in use
+inline constexpr uint32_t kLostDevice = 0x100;  // a device was lost; set until the runtime ends
 
-// One word, so that a call need look once. Streams have one of their own besides.
+// A call checks all flags with one load. Streams have flag words of their own as well.
 inline constinit std::atomic<uint32_t> g_process{0};
 
 inline bool any(uint32_t which) {

@@ -60,7 +60,7 @@ void HostPins::unpin(const Key& key, Pin& pin) {
   pin.state = State::kRefused;
   Device& device = *key.device;
   const keel_memory_table* table = device.memory_table();
-  // A lost device keeps nothing pinned that could be given back.
+  // The result is ignored: a lost device has no pinned memory left to unpin.
   (void)device.check(table->host_unregister(device.native(), const_cast<char*>(key.host)),
                      "memory.host_unregister");
 }
@@ -78,7 +78,7 @@ void HostPins::yield_now(Device& device, const void* pointer, uint64_t size) {
   std::lock_guard lock(mutex_);
   for (auto& [key, pin] : pins_) {
     const bool overlaps = key.host < begin + size && begin < key.host + pin.size;
-    // What is registered with one device may be so for all of its plugin.
+    // Memory registered with one device may be registered for all devices of its plugin.
     const bool is_one_plugin = &key.device->backend() == &device.backend();
     if (is_one_plugin && overlaps && pin.holders == 0) unpin(key, pin);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of one device that the host reaches, pinned for another device.
+// Pinned-segment cache: host-accessible memory of one device, pinned for another device.
 #ifndef KEEL_CORE_HOST_PINS_H_
 #define KEEL_CORE_HOST_PINS_H_
 
@@ -15,43 +15,46 @@ namespace keel {
 
 class Device;
 
-// Which segments are pinned for which devices, so that these copy to and from them by themselves.
-// Pinning takes about as long as threads of the host take to work through the memory, so a segment
-// is pinned once they have done so with as many bytes as it has. It stays pinned until it goes back
-// to its plugin, the device closes, or the caller registers some of it with the device. One that
-// the device refuses is not tried again. Thread-safe.
+// Records which segments are pinned for which devices; a device copies to and from a pinned segment
+// without host threads. Pinning takes about as long as host threads take to copy the segment, so a
+// segment is pinned once threads have copied as many bytes as the segment has. A segment stays
+// pinned until its return to the plugin, until the device closes, or until the caller registers
+// part of the segment with the device. A segment refused by the device is not tried again.
+// Thread-safe.
 class HostPins {
  public:
   static HostPins& get();
 
-  // Whether |segment| is pinned for |device|, and stays so until it is let go of as often. |bytes|
-  // of it are to be copied, by threads where it is not.
+  // Returns whether |segment| is pinned for |device|; if so, the pin is held until a matching
+  // let_go(). |bytes| is the size of the caller's copy, which host threads perform if the result is
+  // false.
   bool hold(Device& device, const MemorySegment& segment, uint64_t bytes);
   void let_go(const Device& device, const char* host);
 
-  // The segment that the host has at |host| goes back to its plugin.
+  // Unpins the segment at host address |host| for all devices. Called before the segment returns to
+  // its plugin.
   void forget(const char* host) {
     if (any_.load(std::memory_order_acquire)) forget_now(host);
   }
-  // The caller is about to register [pointer, pointer + size) with |device|, which takes no byte
-  // twice: what is pinned there, for it or another of its plugin, and not held, is given up for
-  // good.
+  // The caller is about to register [pointer, pointer + size) with |device|, which pins no byte
+  // twice. Unpins for good every overlapping segment that is not held and is pinned for a device of
+  // the same plugin.
   void yield(Device& device, const void* pointer, uint64_t size) {
     if (any_.load(std::memory_order_acquire)) yield_now(device, pointer, size);
   }
-  // |device| closes.
+  // Unpins all segments of |device|. Called when the device closes.
   void release(Device& device);
 
  private:
   enum class State : uint8_t { kNotYet, kPinned, kRefused };
   struct Pin {
     uint64_t size = 0;
-    uint64_t passed = 0;  // bytes that threads have worked through
+    uint64_t passed = 0;  // bytes that host threads have copied
     uint32_t holders = 0;
     State state = State::kNotYet;
   };
   struct Key {
-    const char* host;  // where the host has the segment
+    const char* host;  // host address of the segment
     Device* device;
     bool operator<(const Key& other) const {
       return std::tie(host, device) < std::tie(other.host, other.device);
@@ -67,7 +70,7 @@ class HostPins {
   std::map<Key, Pin> pins_;
 };
 
-// Host memory that a device copies to and from by itself, for as long as this lives.
+// While alive, keeps host memory accessible to the copies of a device.
 class HostHold {
  public:
   HostHold() = default;
@@ -75,9 +78,10 @@ class HostHold {
   HostHold(const HostHold&) = delete;
   HostHold& operator=(const HostHold&) = delete;
 
-  // Whether |device| so reaches |size| bytes that the host has at |host|, and |owner|, whose
-  // memory they are, at |pointer|: they are pinned memory of |device|, or registered with it by the
-  // caller, or of a segment that is pinned for it. Once for each of these objects.
+  // Returns whether |device| can copy |size| bytes itself. The bytes are memory of |owner| at
+  // |pointer|, and the host accesses them at |host|. True if the bytes are pinned memory of
+  // |device|, memory that the caller registered with |device| at the same address, or part of a
+  // segment that is pinned for |device|. Call once for each HostHold.
   bool take(Device& device, Device& owner, const void* pointer, const char* host, uint64_t size);
 
  private:

@@ -9,8 +9,8 @@ namespace {
 
 std::atomic<uint64_t> g_states{0};
 
-// Ranges of the caller's that have the same address on a device, as long as its registrations are
-// in that state.
+// Ranges of the caller's memory with the same address on a device, valid while the device's
+// registrations are in the remembered state.
 thread_local constinit RememberedRanges t_remembered;
 
 bool holds(uintptr_t begin, uint64_t range, uintptr_t address, uint64_t size) {

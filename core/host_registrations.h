@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The caller's own memory that is pinned for a device.
+// Memory of the caller pinned for a device.
 #ifndef KEEL_CORE_HOST_REGISTRATIONS_H_
 #define KEEL_CORE_HOST_REGISTRATIONS_H_
 
@@ -10,17 +10,17 @@
 
 namespace keel {
 
-// What keel_host_register was told and keel_host_unregister has not taken back. Thread-safe.
+// The ranges passed to keel_host_register and not yet to keel_host_unregister. Thread-safe.
 class HostRegistrations {
  public:
-  // |device_pointer|: the device's address of |pointer|; NULL where it has none.
+  // |device_pointer|: the device's address of |pointer|; NULL if the device has none.
   void add(void* pointer, uint64_t size, const void* device_pointer);
   void remove(void* pointer);
-  // Whether [pointer, pointer + size) lies in memory that the device knows by the host's
-  // addresses, as CPU devices do: it may then stand where device memory may. A thread remembers
-  // the last two ranges that did, so that an operation on them takes no lock.
+  // Returns whether [pointer, pointer + size) lies in registered memory with the same address on
+  // the device, as on CPU devices; the range may then be passed in place of device memory. Each
+  // thread caches the last two matching ranges, so that operations on them take no lock.
   bool has_same_address(const void* pointer, uint64_t size) const;
-  // Changes with every registration and its end.
+  // Changes with every registration and unregistration.
   uint64_t state() const { return state_.load(std::memory_order_acquire); }
 
  private:
@@ -32,8 +32,8 @@ class HostRegistrations {
   void change();  // with |mutex_| held
 
   mutable std::mutex mutex_;
-  std::map<uintptr_t, Range> ranges_;  // by their begin
-  // What no other state of these, or of another device's, has had; 0: there were never any ranges.
+  std::map<uintptr_t, Range> ranges_;  // by start address
+  // Unique among the states of all devices; 0 if nothing was ever registered.
   std::atomic<uint64_t> state_{0};
 };
 

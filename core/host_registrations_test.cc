@@ -15,7 +15,7 @@ TEST(HostRegistrations, KnowsWhatLiesInARange) {
   EXPECT_FALSE(registrations.has_same_address(g_memory, 1));
   registrations.add(g_memory + 64, 128, g_memory + 64);
   registrations.add(g_memory + 1024, 128, /*device_pointer=*/nullptr);
-  // The second time as it is remembered.
+  // The second round uses the cached ranges.
   for (int time = 0; time < 2; ++time) {
     EXPECT_TRUE(registrations.has_same_address(g_memory + 64, 128));
     EXPECT_TRUE(registrations.has_same_address(g_memory + 191, 1));
@@ -44,7 +44,7 @@ TEST(HostRegistrations, ForgetsWhatIsTakenBack) {
   EXPECT_TRUE(registrations.has_same_address(g_memory + 1024, 256));
 }
 
-// Of another device, and of one that lies where another was.
+// Ranges of another device, and of a device at the address of a former one.
 TEST(HostRegistrations, RememberedRangesAreTheirOwn) {
   auto registrations = std::make_unique<HostRegistrations>();
   const HostRegistrations others;

@@ -18,8 +18,8 @@ namespace keel {
 
 namespace {
 
-// hwloc builds what it reads, in time that grows with the cube: 1.5 s for 2,048 NUMA nodes,
-// 41 s for 4,096, and twelve words can ask for more objects than there is memory. 32 sockets
+// hwloc builds the described machine in time cubic in its size: 1.5 s for 2,048 NUMA nodes, 41 s
+// for 4,096; a dozen words can request more objects than fit in memory. For comparison, 32 sockets
 // of 28 cores have 1,792 threads.
 constexpr uint64_t kMostSyntheticUnits = 1 << 11;
 constexpr size_t kLongestSynthetic = 4096;
@@ -28,15 +28,16 @@ bool is_space(char c) {
   return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-// How many objects "pack:2 numa:2 core:4" asks for, or more: the product of its counts, read as
-// hwloc reads them (strtoul: "0x10", "010" and "-18446744073709551614" are numbers too), times
-// those that "[numa]" hangs to each. A count may follow another at once: "018" are 1 and 8.
-// Brackets behind a count describe no level; hwloc passes over others on its way to the next colon.
+// Returns an upper bound of the objects that "pack:2 numa:2 core:4" requests: the product of the
+// counts, times the objects attached to each by "[numa]". Counts are read as hwloc reads them
+// (strtoul: "0x10", "010" and "-18446744073709551614" are numbers too). A count may directly follow
+// another: "018" reads as 1 and 8. Brackets behind a count describe no level; hwloc skips other
+// brackets on its way to the next colon.
 uint64_t count_units(const char* text) {
   uint64_t units = 1;
   uint64_t attached = 0;
   const char* before = " ";
-  const char* behind = nullptr;  // the last count and its brackets
+  const char* behind = nullptr;  // behind the last count and its brackets
   for (const char* at = text; *at != '\0' && units <= kMostSyntheticUnits; before = at, ++at) {
     if (*at == '[') ++attached;
     if (at != behind && *before != ':' && !is_space(*before)) continue;
@@ -69,8 +70,8 @@ Status describe_synthetic(hwloc_topology* topology, const char* synthetic) {
   return {};
 }
 
-// hwloc reads variables of its own with plain getenv, and one of them names a folder
-// that it loads code from.
+// hwloc reads environment variables with plain getenv, and HWLOC_PLUGINS_PATH among them names a
+// folder from which hwloc loads code.
 std::optional<std::string> untrusted_variable() {
   if (getauxval(AT_SECURE) == 0) return std::nullopt;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
@@ -85,9 +86,9 @@ const char* variable(const char* name) {
   return value != nullptr && *value != '\0' ? value : nullptr;
 }
 
-// Heeds the variables that name another machine, of which hwloc heeds the first, in this order, and
-// none beside HWLOC_COMPONENTS. By itself it takes this machine, without a word, where what they
-// name cannot be read. |*out_source|: "NAME=VALUE: " of the one that was heeded.
+// Applies the variables that name another machine. hwloc applies only the first, in this order, and
+// none if HWLOC_COMPONENTS is set; if the target cannot be read, hwloc by itself silently uses this
+// machine. |*out_source|: "NAME=VALUE: " of the applied variable.
 Status heed_variables(hwloc_topology* topology, std::string* out_source) {
   if (std::getenv("HWLOC_COMPONENTS") != nullptr) return {};
   const auto refuse = [&](const char* what) {
@@ -113,7 +114,7 @@ Status heed_variables(hwloc_topology* topology, std::string* out_source) {
   return {};
 }
 
-// The bridge to the PCI bus or buses that |object| is on; NULL above a host bridge.
+// Returns the bridge to the PCI bus or buses of |object|; NULL above a host bridge.
 hwloc_obj_t bridge_above(hwloc_obj_t object) {
   do {
     object = object->parent;
@@ -152,14 +153,14 @@ Status load_topology(const char* synthetic, TopologyHandle* out_topology) {
   if (synthetic != nullptr) {
     KEEL_RETURN_IF_ERROR(describe_synthetic(created, synthetic));
   } else {
-    // These bring vendors' runtimes up, which is the plugins' business.
+    // Each of these starts a vendor's runtime, and only plugins may do so.
     for (const char* component : {"opencl", "cuda", "nvml", "gl", "rsmi", "levelzero"}) {
       hwloc_topology_set_components(created, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component);
     }
     KEEL_RETURN_IF_ERROR(heed_variables(created, &source));
   }
   hwloc_topology_set_io_types_filter(created, HWLOC_TYPE_FILTER_KEEP_ALL);
-  // Else hwloc moves this thread from core to core to look at each.
+  // Without the flag, hwloc moves this thread from core to core to inspect each.
   hwloc_topology_set_flags(created, HWLOC_TOPOLOGY_FLAG_DONT_CHANGE_BINDING);
   if (hwloc_topology_load(created) != 0) {
     const int error = errno;

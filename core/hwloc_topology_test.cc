@@ -39,7 +39,7 @@ TEST(HwlocTopology, ABoundAreaIsOnItsNode) {
   }
   const int last = hwloc_bitmap_last(hwloc_topology_get_topology_nodeset(topology.get()));
   const Mapping memory;
-  // Not from the start of a page, as blocks of a pool lie.
+  // Not from the start of a page, like blocks of a pool.
   ASSERT_TRUE(bind_area(topology.get(), last, memory.data() + 64, kBytes - 64));
   const Bitmap nodes(hwloc_bitmap_alloc());
   hwloc_membind_policy_t policy = HWLOC_MEMBIND_DEFAULT;

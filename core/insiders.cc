@@ -17,7 +17,8 @@ bool is_inside(const epoch::Participant& participant) {
          participant.mark.load(std::memory_order_seq_cst) != 0;
 }
 
-// Whether |participant| was seen outside by |deadline|. Once is enough: it is refused from then on.
+// Returns whether |participant| was seen outside by |deadline|. One sighting is enough: later calls
+// are refused.
 bool await_one(const epoch::Participant& participant, const Deadline& deadline) {
   auto pause = std::chrono::microseconds(20);
   while (is_inside(participant)) {
@@ -34,7 +35,7 @@ epoch::Participant* InsideCall::enter_slowly(const char* name) {
   epoch::Participant& participant = epoch::register_calling_thread();
   if (participant.call.load(std::memory_order_relaxed) != nullptr) return nullptr;
 #if defined(__SANITIZE_THREAD__)
-  // It knows no fences.
+  // ThreadSanitizer does not model fences.
   participant.call.exchange(name, std::memory_order_seq_cst);
 #else
   participant.call.store(name, std::memory_order_release);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The threads that are inside Keel, for which keel_shutdown waits.
+// Tracks the threads inside Keel, for which keel_shutdown waits.
 #ifndef KEEL_CORE_INSIDERS_H_
 #define KEEL_CORE_INSIDERS_H_
 
@@ -13,13 +13,15 @@
 
 namespace keel {
 
-// While one lives, the calling thread is inside a C function. The function looks at g_api_state
-// afterwards: either it sees that Keel ends, or keel_shutdown sees the thread, which marks itself
-// with a plain store as an EpochSection does. May be nested, where Keel calls the user, who calls
-// Keel. An EpochSection counts as well, and short calls have nothing else.
+// Marks the calling thread as inside a C function. The function reads g_api_state after
+// construction: either the function sees that Keel is shutting down, or keel_shutdown sees the
+// thread. The mark is a plain store, as in EpochSection. May be nested, when Keel calls the user
+// and the user calls Keel. An EpochSection counts as a mark as well, and short calls need no
+// InsideCall.
 class InsideCall {
  public:
-  // |name| is static: keel_shutdown names the calls that do not end. Throws std::bad_alloc.
+  // Stores |name|, a static string for keel_shutdown's report of unfinished calls. Throws
+  // std::bad_alloc.
   explicit InsideCall(const char* name) {
     epoch::Participant* const participant = epoch::seated();
     if (participant == nullptr) [[unlikely]] {
@@ -42,8 +44,7 @@ class InsideCall {
   epoch::Participant* participant_ = nullptr;  // NULL: nested in another call
 };
 
-// While one lives, the calling thread, which may be one of Keel's own, is in a function of the
-// user's that Keel has called.
+// Marks the calling thread, the user's or Keel's own, as inside a user function called by Keel.
 class UserCallback {
  public:
   UserCallback();
@@ -54,26 +55,27 @@ class UserCallback {
 
 namespace insiders {
 
-// Whether the calling thread is inside a C function.
+// Returns whether the calling thread is inside a C function.
 bool is_inside() noexcept;
-// Whether the calling thread is in a function that Keel has called, on whichever thread.
+// Returns whether the calling thread, the user's or Keel's own, is in a function that Keel has
+// called.
 bool is_in_callback() noexcept;
-// Whether the calling thread is inside a C function that keel_shutdown waits for: it gives up what
-// it waits for. Threads of Keel's own end in another way.
+// Returns whether the calling thread is inside a C function and keel_shutdown waits for the thread:
+// the call must give up its wait. Keel's own threads end in another way.
 inline bool are_cut_off() noexcept {
   return g_api_state.load(std::memory_order_acquire) == ApiState::kEnding && is_inside();
 }
-// The failure of such a call: KEEL_ABORTED with kCutOff.
+// Failure of a call cut off by keel_shutdown: KEEL_ABORTED with kCutOff.
 inline constexpr const char* kCutOff = "Keel was shut down";
 Status cut_off();
 
-// The deadline of a wait: within a C function it passes once keel_shutdown is called.
+// Deadline of a wait; within a C function the deadline also passes when keel_shutdown is called.
 inline Deadline deadline(int64_t timeout_ns) {
   return is_inside() ? Deadline::after_or_shutdown(timeout_ns) : Deadline::after(timeout_ns);
 }
 
-// For keel_shutdown, once g_api_state is kEnding: returns when no thread is inside, or
-// KEEL_TIMED_OUT at |deadline|, naming the calls that have not ended.
+// Called by keel_shutdown once g_api_state is kEnding. Blocks until no thread is inside, or returns
+// KEEL_TIMED_OUT at |deadline| and names the calls that have not ended.
 Status await(const Deadline& deadline);
 
 }  // namespace insiders

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// keel_shutdown beside threads that are inside Keel, through keel.h: calls that wait return, calls
-// that do not wait are done or refused.
+// keel_shutdown beside threads that are inside Keel, through keel.h: waiting calls return, short
+// calls finish or are refused.
 #include <unistd.h>
 
 #include <array>
@@ -23,7 +23,7 @@ namespace {
 
 constexpr uint64_t kCount = 1 << 20;
 constexpr uint64_t kMiB = 1 << 20;
-// Minutes away: a call that returned earlier was ended.
+// Minutes away: a call that returned earlier was cut off.
 constexpr int64_t kFarNs = 600 * kSecond;
 
 using Call = std::function<keel_status()>;
@@ -38,8 +38,8 @@ class Caller {
           text_ = keel_last_error();
           has_returned_.store(true);
         }) {}
-  // Returns once the thread sleeps: most likely in its call. One that was refused instead, as it
-  // had not begun, is told by was_refused().
+  // Returns once the thread sleeps, most likely in its call. A call refused because it had not
+  // begun is reported by was_refused().
   void await_sleep() const {
     while (thread_id_.load() == 0) std::this_thread::yield();
     const std::string file = "/proc/self/task/" + std::to_string(thread_id_.load()) + "/stat";
@@ -66,11 +66,11 @@ class Caller {
   std::thread thread_;
 };
 
-// A call that waits for what does not come.
+// A call that waits for something that never happens.
 struct Wait {
   const char* name;
   std::function<Call()> prepare;
-  // Also where it gives up what it works on itself, and then has nothing left to wait for.
+  // True for a call that may give up its own work instead, and then has nothing left to wait for.
   bool may_succeed = false;
 };
 
@@ -98,15 +98,15 @@ class InsidersTest : public ::testing::TestWithParam<const char*> {
     ASSERT_KEEL_OK(keel_stream_wait_gate(streams_[0], gate_));
     fill();
   }
-  // The first of two ranks calls a collective, the other one never does.
+  // The first of two ranks calls a collective, the second rank never does.
   void call_alone() {
     ASSERT_KEEL_OK(keel_comm_init_all(devices_.data(), 2, nullptr, comms_.data()));
     ASSERT_KEEL_OK(keel_all_reduce(comms_[0], memory_[0], memory_[0], kCount, KEEL_FLOAT32,
                                    KEEL_SUM, streams_[0]));
   }
 
-  // Each of |waits| ends with KEEL_ABORTED when Keel is shut down. |begin_case| brings Keel up;
-  // |release| lets what the shutdown itself waits for go on, once the call has returned.
+  // Expects each of |waits| to end with KEEL_ABORTED when Keel is shut down. |begin_case|
+  // initializes Keel; |release| unblocks the shutdown itself once the call has returned.
   void expect_ended(const std::vector<Wait>& waits, const std::function<void()>& begin_case,
                     const std::function<void()>& release) {
     constexpr int kTries = 20;
@@ -213,7 +213,7 @@ TEST_P(InsidersTest, WaitsForAGateOrARankEnd) {
   }
 }
 
-// The function that Keel calls before it enqueues, which blocks until the test lets it go.
+// A callback before enqueueing that blocks until the test releases it.
 struct Blocking {
   std::atomic<bool> is_there{false};
   std::atomic<bool> may_go{false};
@@ -300,7 +300,7 @@ TEST_P(InsidersTest, ShutdownWithinACallbackIsRefused) {
   fill();
   EXPECT_EQ(blocking.ended, KEEL_FAILED_PRECONDITION);
   EXPECT_KEEL_OK(keel_stream_synchronize(streams_[0], kPatience));
-  // Of what is left the shutdown itself tells a log.
+  // The shutdown itself logs the remaining objects.
   keel_status within_log = KEEL_OK;
   const auto end_keel = [](void* user, keel_log_level, const char*) {
     *static_cast<keel_status*>(user) = keel_shutdown();
@@ -311,7 +311,7 @@ TEST_P(InsidersTest, ShutdownWithinACallbackIsRefused) {
   ASSERT_KEEL_OK(keel_set_log(KEEL_LOG_WARNING, nullptr, nullptr));
 }
 
-// What one thread of the hammer uses; nothing of it is another thread's.
+// The objects of one hammering thread, shared with no other.
 struct Objects {
   keel_device device = {};
   keel_stream stream = {};
@@ -320,8 +320,8 @@ struct Objects {
   char* memory = nullptr;
 };
 
-// A random call, and whether it may say what it says: also one for what went with an earlier
-// shutdown, or that is refused.
+// Makes a random call and checks its result; failures for objects of an earlier shutdown, and
+// refusals, are allowed.
 void make_call(const Objects& own, std::vector<char>* host, std::mt19937* random) {
   constexpr uint64_t kBytes = 4096;
   const uint32_t value = 7;
@@ -434,7 +434,7 @@ std::string name_of(const ::testing::TestParamInfo<const char*>& info) {
 }
 INSTANTIATE_TEST_SUITE_P(Plugins, InsidersTest, ::testing::Values("cpu", "sim"), name_of);
 
-// Devices that begin nothing while they are paused.
+// Devices that begin no work while paused.
 using PausedInsidersTest = InsidersTest;
 
 TEST_P(PausedInsidersTest, WaitsForADeviceEnd) {

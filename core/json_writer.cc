@@ -10,7 +10,7 @@ namespace keel {
 
 namespace {
 
-// Bytes of the well-formed UTF-8 character at the start of |text|; 0 if there is none.
+// Returns the bytes of the well-formed UTF-8 character at the start of |text|; 0 if there is none.
 size_t utf8_length(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char lead = byte(0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON text, written as it goes: needs memory for the text alone, so that a lack of it is an
-// exception where one may be thrown (a tree of values may want some to be destroyed).
+// Streaming JSON writer. Only the text takes memory, so out-of-memory is thrown only where an
+// exception is allowed (destroying a tree of values may allocate).
 #ifndef KEEL_CORE_JSON_WRITER_H_
 #define KEEL_CORE_JSON_WRITER_H_
 
@@ -12,12 +12,12 @@
 
 namespace keel {
 
-// Appends |text| as a JSON string with its quotes. Bytes that are no UTF-8 come out as
-// U+FFFD, since a reader would refuse the whole file for one.
+// Appends |text| as a JSON string with its quotes. Each byte that is not valid UTF-8 becomes
+// U+FFFD, since a single invalid byte makes readers reject the whole file.
 void append_json_string(std::string& out, std::string_view text);
 
-// Values one below the other, those inside others two blanks further in. The caller closes what
-// it opens, and gives each member of an object a key.
+// Writes one value per line, indented by two spaces per level. The caller closes every object and
+// array it opens and gives each member of an object a key.
 class JsonWriter {
  public:
   explicit JsonWriter(std::string* out) : out_(*out) {}
@@ -26,13 +26,13 @@ class JsonWriter {
   void end_object() { close('}'); }
   void begin_array() { open('['); }
   void end_array() { close(']'); }
-  // What the value that follows is called.
+  // Writes the key of the next value.
   JsonWriter& key(std::string_view name);
   void text(std::string_view value);
   void text_or_null(const char* value);
   void boolean(bool value);
   void null();
-  void number(double value);  // null where it is none
+  void number(double value);  // null if not finite
   template <std::integral Integer>
   void number(Integer value) {
     begin_value();
@@ -48,8 +48,8 @@ class JsonWriter {
 
   std::string& out_;
   size_t depth_ = 0;
-  bool is_first_ = true;  // of the object or array that is open
-  bool has_key_ = false;  // that waits for its value
+  bool is_first_ = true;  // the next value is the first of the open object or array
+  bool has_key_ = false;  // a key was written, its value was not
 };
 
 }  // namespace keel

@@ -11,7 +11,7 @@ void KeptGates::reserve() {
   std::lock_guard lock(mutex_);
   if (gates_.size() < gates_.capacity()) return;
   std::erase_if(gates_, [](const Ref<Gate>& gate) { return gate->is_open(); });
-  // Half of it free, so that looking for open ones costs little for each that is added.
+  // Keeps half of the capacity free, so that the search for open gates costs little per added gate.
   if (2 * gates_.size() >= gates_.capacity()) gates_.reserve(2 * gates_.size() + 8);
 }
 

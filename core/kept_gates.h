@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gates of one stream that somebody other than the user is going to open.
+// Pending gates of one stream: gates opened by a gate owner (GateKeeper), not by the user.
 #ifndef KEEL_CORE_KEPT_GATES_H_
 #define KEEL_CORE_KEPT_GATES_H_
 
@@ -13,22 +13,23 @@
 
 namespace keel {
 
-// A collective reads and writes the user's buffers until it opens the gate that it has left on
-// their stream. A stream that fails drops its gates, and the collective does not know: so they
-// are remembered here, for whoever has to know when the stream's memory is the user's again.
-// Gates that are open are let go of when there is no room for another. Thread-safe.
+// A collective reads and writes the user's buffers until it opens the gate left on the user's
+// stream. A failed stream drops its gates without notice to the collective. KeptGates therefore
+// keeps the gates for callers that must know when the stream's memory belongs to the user again.
+// Open gates are released to make room for new ones. Thread-safe.
 class KeptGates {
  public:
-  // Makes room for a gate, so that add() cannot run out of memory.
+  // Reserves room for a gate, so that add() cannot run out of memory.
   void reserve();
   void add(const Ref<Gate>& gate);
   bool all_open() const;
-  // Waits until all are open, and helps with it. KEEL_TIMED_OUT names one that is not.
+  // Waits until all gates are open, and helps their owners. KEEL_TIMED_OUT names a gate still
+  // closed.
   Status wait(const Deadline& deadline);
   void clear();
 
  private:
-  mutable std::mutex mutex_;  // a leaf
+  mutable std::mutex mutex_;  // leaf lock
   std::vector<Ref<Gate>> gates_;
 };
 

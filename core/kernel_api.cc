@@ -26,18 +26,18 @@ using keel::Stream;
 
 namespace {
 
-// What CUDA and HIP take is 4 KiB of arguments; nothing takes more than this many.
+// CUDA and HIP take 4 KiB of arguments, the most of any interface.
 constexpr uint32_t kMaxArguments = 256;
 constexpr uint64_t kMaxArgumentBytes = 4096;
 
-// A launch that owns what it points to, for a stream that cannot run it yet.
+// A launch with its own copy of the argument values, for a stream that must hold the launch.
 class HeldLaunch {
  public:
   explicit HeldLaunch(const keel_launch& launch) : launch_(launch) {
     const uint32_t count = launch.argument_count;
     sizes_.assign(launch.argument_sizes, launch.argument_sizes + count);
     pointers_.resize(count);
-    // Each value where any type of its size may lie.
+    // Aligns each value for any type of its size.
     constexpr size_t kAlignment = alignof(std::max_align_t);
     const auto aligned = [](size_t size) { return (size + kAlignment - 1) & ~(kAlignment - 1); };
     size_t total = 0;
@@ -78,7 +78,7 @@ class HeldLaunch {
 }
 
 Status check_extents(const keel_launch& launch) {
-  // Of two 32-bit numbers the product fits.
+  // A product of two 32-bit numbers fits.
   uint64_t blocks = uint64_t{launch.grid[0]} * launch.grid[1];
   uint64_t threads = uint64_t{launch.block[0]} * launch.block[1];
   uint64_t total = 0;
@@ -156,7 +156,7 @@ keel_status keel_module_unload(keel_module module) {
     keel::Device& device = removed->device();
     removed->close();
     removed = nullptr;
-    keel::reclaim_retired();  // its kernels' handles, which hold on to it
+    keel::reclaim_retired();  // the kernels' handles, which keep the module
     device.retired_modules().collect();
     return {};
   });
@@ -194,7 +194,7 @@ namespace {
     }
     KEEL_RETURN_IF_ERROR(check_extents(*launch));
     KEEL_RETURN_IF_ERROR(check_arguments(*launch));
-    // As this version of Keel knows it: extensions are not carried, held or not.
+    // Passed in the size of this version of Keel: extensions are not carried, held or not.
     const keel_launch* passed = launch;
     keel_launch known;
     if (launch->header.size != sizeof(known) || launch->header.next != nullptr) {
@@ -213,16 +213,16 @@ namespace {
                             "kernel.launch");
       };
     };
-    // What a kernel reads and writes is not known: nothing is said rather than guessed.
+    // The ranges accessed by a kernel are unknown: reporting no range is better than guessing.
     keel::EnqueueCall call("kernel", device, stream);
     return call.end(found->submit(
         "kernel", [](keel::AccessList&) {}, run, hold));
   });
 }
 
-// Whether check_struct, check_extents and check_arguments have nothing to say, and the launch
-// can be passed on as it is. They tell for all launches; this only for what most are: of this
-// version, in one dimension.
+// Returns whether the launch passes check_struct, check_extents and check_arguments and can be
+// passed on unchanged. Covers only the common case, one-dimensional launches of this version; false
+// leaves the decision to these checks.
 bool is_usual_launch(const keel_launch* launch) {
   constexpr uint64_t kTwoOnes = uint64_t{1} << 32 | 1;
   if (launch == nullptr || launch->header.type != KEEL_STRUCT_LAUNCH ||
@@ -235,7 +235,7 @@ bool is_usual_launch(const keel_launch* launch) {
   std::memcpy(&grid_beyond, &launch->grid[1], sizeof(grid_beyond));
   std::memcpy(&block_beyond, &launch->block[1], sizeof(block_beyond));
   if (grid_beyond != kTwoOnes || block_beyond != kTwoOnes) return false;
-  // Neither 0 nor more than 2^63 - 1: as a signed number, more than 0.
+  // Neither 0 nor more than 2^63 - 1: positive as a signed number.
   const auto threads = static_cast<int64_t>(uint64_t{launch->grid[0]} * launch->block[0]);
   if (threads <= 0) return false;
   const uint32_t count = launch->argument_count;

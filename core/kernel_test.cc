@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The caller's kernels on the fake plugin, which notices a module that is unloaded too
-// early.
+// The caller's kernels on the fake plugin, which detects a module unloaded too early.
 #include <array>
 #include <thread>
 
@@ -127,7 +126,7 @@ TEST_F(KernelTest, RefusesLaunchesByName) {
   expect_refused(keel_kernel_launch(other, kernel_, &store.launch), KEEL_INVALID_ARGUMENT,
                  "fake:0");
   EXPECT_NE(std::string(keel_last_error()).find("fake:1"), std::string::npos);
-  // None of it harmed the stream.
+  // The stream is unharmed.
   ASSERT_KEEL_OK(keel_kernel_launch(stream_, kernel_, &store.launch));
   ASSERT_KEEL_OK(keel_stream_synchronize(stream_, kPatience));
   EXPECT_EQ(read(devices_[0], memory, 2), std::vector<uint32_t>(2, 2));
@@ -186,13 +185,13 @@ TEST_F(KernelTest, UnloadsOnlyWhatIsDone) {
     const FakePause pause;
     ASSERT_KEEL_OK(keel_kernel_launch(stream_, kernel_, &store.launch));
     ASSERT_KEEL_OK(keel_module_unload(module_));
-    load_module(devices_[0]);  // looks at what is to be unloaded, and must not
+    load_module(devices_[0]);  // collects retired modules, and must not unload this one
     expect_refused(keel_module_unload(module_), KEEL_INVALID_HANDLE, "module");
   }
   ASSERT_KEEL_OK(keel_stream_synchronize(stream_, kPatience));
   load_module(devices_[0]);
   EXPECT_EQ(read(devices_[0], memory, 1), std::vector<uint32_t>{7});
-}  // the end of the test unloads the two modules that are left
+}  // the end of the test unloads the remaining two modules
 
 TEST_F(KernelTest, ManyThreadsLoadLaunchAndUnload) {
   std::vector<std::thread> threads;
@@ -206,7 +205,7 @@ TEST_F(KernelTest, ManyThreadsLoadLaunchAndUnload) {
         ASSERT_KEEL_OK(keel_kernel_find(module, "store", &kernel));
         StoreLaunch store(memory, index * 100 + round, 1);
         ASSERT_KEEL_OK(keel_kernel_launch(stream, kernel, &store.launch));
-        ASSERT_KEEL_OK(keel_kernel_launch(stream, kernel_, &store.launch));  // everybody's
+        ASSERT_KEEL_OK(keel_kernel_launch(stream, kernel_, &store.launch));  // of all threads
         ASSERT_KEEL_OK(keel_module_unload(module));
       }
       ASSERT_KEEL_OK(keel_stream_synchronize(stream, kPatience));

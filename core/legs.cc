@@ -32,7 +32,7 @@ Status Legs::take(Device& device, Ref<Stream>* out_leg) {
     std::lock_guard lock(mutex_);
     former = find_locked(device);
   }
-  // Without the lock: a recovery may let other streams go on.
+  // Without the lock: a recovery may advance other streams.
   if (former &&
       (!former->has_failed() || former->recover(Deadline::after(kQuickRecoveryNs)).ok())) {
     *out_leg = std::move(former);
@@ -44,10 +44,10 @@ Status Legs::take(Device& device, Ref<Stream>* out_leg) {
   bool kept = false;
   {
     std::lock_guard lock(mutex_);
-    // Another thread that found it useless, too, may have returned it already.
+    // Another thread may also have found the stream useless, and may have returned it already.
     if (std::erase(legs_, former) == 0) former = nullptr;
     refused = refuses_;
-    // A second thread may have come here too: then there are two.
+    // If a second thread arrives here at the same time, there are two helper streams.
     kept = !refused && keep_locked(leg);
   }
   if (former) device.return_stream(std::move(former));
@@ -101,7 +101,8 @@ void Legs::give_back() {
 }
 
 void Legs::abandon() {
-  // Destroyed without the lock: one of them may hold the last reference to another stream.
+  // Destroyed after the lock is released: a helper stream may hold the last reference to another
+  // stream.
   std::vector<Ref<Stream>> legs;
   std::lock_guard lock(mutex_);
   legs.swap(legs_);

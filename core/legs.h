@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The streams that parts of one stream's work run on.
+// Helper streams, for parts of one stream's work.
 #ifndef KEEL_CORE_LEGS_H_
 #define KEEL_CORE_LEGS_H_
 
@@ -16,20 +16,21 @@ namespace keel {
 class Device;
 class Stream;
 
-// Streams of the runtime's own, one a device, leased from their devices for as long as the
-// stream whose legs they are is open. Thread-safe; no lock is held while a leg is waited for.
+// Internal streams, one per device (two after a race), leased from their devices until the owning
+// stream closes. Thread-safe; no lock is held while take() waits for a stream.
 class Legs {
  public:
-  // The leg on |device|. KEEL_CANCELLED after refuse().
+  // Returns the helper stream on |device|. KEEL_CANCELLED after refuse().
   Status take(Device& device, Ref<Stream>* out_leg);
-  // Things enqueued on them so far, summed.
+  // Sum of the items enqueued so far on all helper streams.
   uint64_t enqueued() const;
-  // Waits for what they hold, once their owner has failed and is drained; their failures are its
-  // already. |*out_enqueued|: what enqueued() was when this began, if it is not null.
+  // Waits for the work of the helper streams. Called once the owner, which already has their
+  // failures, has failed and is drained. |*out_enqueued|, if not NULL, is set to enqueued() at the
+  // start of the wait.
   Status drain(const Deadline& deadline, uint64_t* out_enqueued = nullptr);
 
-  // The end, once they are drained or given up: no new leg from here on, and their devices
-  // get them back, or they are let go of.
+  // After refuse(), take() adds no helper stream. Once all helper streams are drained or given up,
+  // give_back() returns them to their devices, or abandon() drops them.
   void refuse();
   void give_back();
   void abandon();
@@ -38,7 +39,7 @@ class Legs {
   Ref<Stream> find_locked(const Device& device) const;
   bool keep_locked(const Ref<Stream>& leg);
 
-  mutable std::mutex mutex_;  // a leaf
+  mutable std::mutex mutex_;  // leaf lock
   std::vector<Ref<Stream>> legs_;
   bool refuses_ = false;
 };

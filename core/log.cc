@@ -35,7 +35,7 @@ struct Sink {
   void* user = nullptr;
 };
 
-// Never destroyed: threads of vendor SDKs log while the process exits.
+// Never destroyed: threads of vendor SDKs log during process exit.
 Sink& sink() {
   static Sink& instance = *new Sink;
   return instance;
@@ -59,7 +59,7 @@ void log_text(keel_log_level level, const char* text) {
   }
   if (fn == nullptr) return;
   const UserCallback callback;
-  fn(user, level, text);  // outside the lock: it may log itself
+  fn(user, level, text);  // outside the lock: |fn| may log itself
 }
 
 void set_log(keel_log_level level, keel_log_fn fn, void* user) {

@@ -12,10 +12,10 @@ namespace keel {
 
 bool log_enabled(keel_log_level level);
 void log_text(keel_log_level level, const char* text);
-// NULL |fn|: stderr. Thread-safe; a message in flight may still reach the old one.
+// NULL |fn| selects stderr. Thread-safe; a message in flight may still reach the previous function.
 void set_log(keel_log_level level, keel_log_fn fn, void* user);
 
-// Formats only when someone listens.
+// Formats only if |level| is enabled.
 template <typename... Arguments>
 void log(keel_log_level level, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
   if (!log_enabled(level)) return;

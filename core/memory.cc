@@ -21,14 +21,14 @@ namespace {
 
 constexpr uint64_t kGranule = 512;
 constexpr uint64_t kMiB = 1 << 20;
-// The largest small and medium blocks; docs/decisions/007 has what they were chosen by.
+// The largest small and medium blocks; docs/decisions/007 explains the choice.
 constexpr uint64_t kSmallLimit = kMiB;
 constexpr uint64_t kMediumLimit = 64 * kMiB;
 constexpr uint64_t kSmallSegment = 2 * kMiB;
-// Of a huge segment, what a block may leave unused: 1/8 of the block.
+// A block may leave 1/8 of its own size unused in a huge segment.
 constexpr uint64_t kHugeWaste = 8;
-// How many free blocks a request looks at before it settles for new memory, and how many
-// times it asks a stream where that is.
+// Limits of a request before it allocates new memory: free blocks examined, and blocks whose
+// streams are polled.
 constexpr int kCandidates = 16;
 constexpr int kPolls = 4;
 
@@ -40,7 +40,7 @@ char* alias_of(const MemoryBlock& block) {
   return segment.host_alias == nullptr ? nullptr : segment.host_alias + (block.base - segment.base);
 }
 
-// Not by a thread that has called nothing yet, nor for want of memory.
+// Caches nothing if the thread has made no call yet or memory has run out.
 void remember(uint64_t memory, const MemoryBlock& block, const void* pointer) noexcept {
   epoch::Participant* thread = epoch::registered();
   if (thread == nullptr) return;
@@ -59,8 +59,7 @@ void remember(uint64_t memory, const MemoryBlock& block, const void* pointer) no
                         alias_of(block)};
 }
 
-// Streams that were found to go on are woken after every lock is given up, whichever way
-// the call ends.
+// Advances the streams found ready after every lock is released, however the call ends.
 class WakeAtEnd {
  public:
   WakeAtEnd() = default;
@@ -106,7 +105,7 @@ Status Memory::alloc(Stream& stream, uint64_t size, void** out_pointer) {
 void Memory::tell_handed_out(keel_memory_kind kind, const void* pointer, uint64_t size,
                              Stream* stream) const {
   observers::tell([&](Observer& observer) {
-    // Managed memory is the device's and the host's.
+    // Managed memory belongs to the device and the host.
     if (kind != KEEL_MEMORY_PINNED) observer.memory_handed_out(&device_, pointer, size, stream);
     if (kind != KEEL_MEMORY_DEVICE) observer.memory_handed_out(nullptr, pointer, size, stream);
   });
@@ -166,8 +165,8 @@ Status Memory::allocate(keel_memory_kind kind, uint64_t size, Stream* stream, vo
     std::lock_guard lock(mutex_);
     if (take_cached(request, *wake, out_pointer)) return {};
     segment = segment_size(request);
-    // Before more is held than ever, what is idle goes back: sizes that do not come again
-    // would pile up otherwise. A program in a steady state never gets here.
+    // Before the reserved total exceeds its peak, idle segments return to the plugin: sizes that
+    // never recur would pile up otherwise. A program in a steady state never gets here.
     const uint64_t after = store_.reserved() + segment;
     if (exact_memory::enabled()) {
       idle = remove_idle(UINT64_MAX, *wake);
@@ -258,7 +257,7 @@ MemoryBlock* Memory::join_cached(const Request& request, WakeList& wake) {
     any_points = true;
     if (!is_usable(block, request.stream)) gather_points(block, &wanted);
   });
-  // Without points neighbours are joined already.
+  // Neighbours without points are joined already.
   if (!any_points) return nullptr;
   poll_all(wanted, wake);
   return store_.join_run(
@@ -281,7 +280,7 @@ void Memory::gather_points(const MemoryBlock& block, std::vector<StreamPoint>* p
 }
 
 void Memory::poll_all(const std::vector<StreamPoint>& points, WakeList& wake) {
-  // Somebody wants what these streams have not let go of: from here on they tell.
+  // The memory of these streams is wanted: each may record an event from now on, for later polls.
   for (const StreamPoint& point : points) {
     point.timeline->poll(point.position, /*may_fence=*/true, wake);
   }
@@ -292,8 +291,8 @@ uint64_t Memory::segment_size(const Request& request) const {
   uint64_t size = request.block;
   if (request.size_class == SizeClass::kSmall) size = std::max(size, kSmallSegment);
   if (request.size_class == SizeClass::kMedium) {
-    // They grow with what there is, so that they are few and blocks find neighbours, and
-    // only 1/16 of it is taken ahead of need.
+    // Medium segments grow with the reserved total, so that they are few and blocks find
+    // neighbours, and only 1/16 of the total is allocated ahead of need.
     size = std::max(size, std::min(store_.reserved() / 16, kMediumLimit));
   }
   return std::max(size, (size + kSmallSegment - 1) & ~(kSmallSegment - 1));  // no overflow
@@ -311,9 +310,9 @@ Status Memory::allocate_native(const Request& request, uint64_t segment_size, vo
 
 Status Memory::allocate_segment(const Request& request, uint64_t segment_size, void** out_pointer) {
   const keel_memory_table* table = device_.memory_table();
-  // Device and host addresses share one map. Where a chip gives pinned memory the
-  // address of device memory, or the reverse, that segment is put aside and another
-  // asked for, so that a pointer names one allocation.
+  // Device and host addresses share one map. If a chip gives pinned memory the address of device
+  // memory, or the reverse, the segment is put aside and a new segment allocated, so that each
+  // pointer names a single allocation.
   struct Aside {
     Memory& memory;
     std::vector<MemorySegment> segments;
@@ -322,7 +321,7 @@ Status Memory::allocate_segment(const Request& request, uint64_t segment_size, v
     }
   } aside{*this, {}};
   while (true) {
-    aside.segments.reserve(aside.segments.size() + 1);  // nothing may throw once it is ours
+    aside.segments.reserve(aside.segments.size() + 1);  // nothing may throw after the allocation
     void* base = nullptr;
     KEEL_RETURN_IF_ERROR(device_.check(
         table->alloc(device_.native(), request.kind, segment_size, 0, &base), "memory.alloc"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of one device: what is allocated where, and a cache of what was freed.
+// The memory of one device: its allocations and a cache of freed blocks.
 #ifndef KEEL_CORE_MEMORY_H_
 #define KEEL_CORE_MEMORY_H_
 
@@ -21,44 +21,47 @@ class Stream;
 
 struct Allocation {
   void* base = nullptr;
-  uint64_t size = 0;  // as asked for
+  uint64_t size = 0;  // as requested
   keel_memory_kind kind = KEEL_MEMORY_DEVICE;
-  void* host_alias = nullptr;  // of |base|; NULL where the host cannot reach it
+  void* host_alias = nullptr;  // of |base|; NULL if the host cannot access it
 };
 
-// A caching allocator. Memory comes from the plugin in segments, is cut into blocks of
-// multiples of 512 bytes, best fit first, and joined again; segments go back by trim(), when
-// memory runs out, and when otherwise more would be held than ever before. A freed block remembers
-// which streams may still use it and up to where. It is handed out again
-//   - for any use, once all of them are past it; they are asked only when it is wanted;
-//   - for use on a stream at once where they are that stream, or ones it has waited for.
-// Freeing never waits and makes no call to the plugin. Neither does an allocation that the
-// cache can serve, but to ask how far a stream is, or to have it tell later (an event).
-// Thread-safe. One mutex a device, never held while the plugin allocates or frees.
+// A caching allocator. Memory is allocated from the plugin in segments and cut, best fit first,
+// into blocks of multiples of 512 bytes; free neighbours are joined again. Segments return to the
+// plugin by trim(), when memory runs out, and before the reserved total would exceed its previous
+// peak. A freed block records which streams may still use it, and up to which position. The block
+// is reused
+//   - for any use, once all these streams have passed; they are polled only when it is wanted;
+//   - for a stream at once, if these streams are that stream or streams it has waited for.
+// Freeing never waits and makes no call to the plugin. An allocation from the cache calls the
+// plugin only to query a stream's progress or to record an event for later queries. Thread-safe.
+// One mutex per device, never held while the plugin allocates or frees.
 class Memory {
  public:
   explicit Memory(Device& device);
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
-  // For use at once, by any stream or the host.
+  // For immediate use by any stream or the host.
   Status alloc(keel_memory_kind kind, uint64_t size, void** out_pointer);
-  // Device memory for work enqueued on |stream| from now on, and what is ordered after it.
+  // Device memory for work enqueued on |stream| from now on, and for work ordered after that work.
   Status alloc(Stream& stream, uint64_t size, void** out_pointer);
-  // Free once all that is enqueued now, on any stream of any device, is over: copies
-  // between devices read the memory from streams of either.
+  // The block becomes free once all work enqueued now, on any stream of any device, is over: copies
+  // between devices read the memory from streams of either device.
   Status free(void* pointer);
-  // Free once what |stream| has enqueued is over; the caller answers for other streams.
+  // The block becomes free once the work enqueued on |stream| is over; the caller is responsible
+  // for other streams. If |stream| holds work or has failed, the block is freed as by
+  // free(pointer).
   Status free(Stream& stream, void* pointer);
-  // Gives segments in which all is free and idle back to the device.
+  // Returns entirely free and idle segments to the plugin.
   void trim();
-  // Gives everything back, at the device's end; logs how much was still allocated.
+  // Returns all segments to the plugin when the device closes; logs how much was still allocated.
   void release_all();
 
-  // The allocation that |pointer| lies in; false if there is none. Without a lock, in some
-  // 5 ns, where this thread has asked for |pointer| before, or allocated it.
+  // Finds the allocation at or around |pointer|; false if none exists. Takes no lock and about 5 ns
+  // if this thread has looked up or allocated |pointer| before.
   bool find(const void* pointer, Allocation* out_allocation) const;
-  // KEEL_OK if [pointer, pointer + size) lies in one allocation; |what| names the
+  // Returns KEEL_OK if [pointer, pointer + size) lies inside a single allocation; |what| names the
   // argument in the failure.
   Status check_range(const void* pointer, uint64_t size, const char* what,
                      Allocation* out_allocation) const {
@@ -73,9 +76,9 @@ class Memory {
     return {};
   }
 
-  // Whether a thread, by its notes, knows that [pointer, pointer + size) lies in one allocation
-  // of device memory: a look without a lock, a call, or a failure's text. Where it does not,
-  // check_range() tells, and takes a note.
+  // Returns whether |notes|, a thread's lookup cache, shows that [pointer, pointer + size) lies in
+  // one allocation of device memory: no lock, no call and no failure text. On false, check_range()
+  // decides and fills the cache.
   bool is_known_range(const RememberedBlocks& notes, const void* pointer, uint64_t size) const {
     static_assert(KEEL_MEMORY_DEVICE == 0);
     const RememberedBlock& known = notes.at(pointer);
@@ -85,7 +88,8 @@ class Memory {
            known.block->generation.load(std::memory_order_acquire) == known.generation;
   }
 
-  // The same of memory that the host reaches: where it has it. NULL where that is not known.
+  // Like is_known_range(), for memory accessible to the host: returns the host address of
+  // |pointer|; NULL if not in the cache.
   char* known_alias(const RememberedBlocks& notes, const void* pointer, uint64_t size) const {
     if (!is_known_range(notes, pointer, size)) return nullptr;
     const RememberedBlock& known = notes.at(pointer);
@@ -93,29 +97,29 @@ class Memory {
     return known.host_alias + (static_cast<const char*>(pointer) - known.base);
   }
 
-  // The segment that an allocation at |pointer| lies in; false if there is none.
+  // Finds the segment of the allocation at or around |pointer|; false if none exists.
   bool find_segment(const void* pointer, MemorySegment* out_segment) const;
 
-  // Fills in all but the header.
+  // Fills in all fields but the header.
   void get_stats(keel_memory_stats* out_stats) const;
   void reset_peaks();
-  // Advances before memory goes back to the plugin, whose addresses may then stand for
-  // other memory: for those who remember where memory lies. Takes no lock.
+  // Number of segments returned to the plugin. Incremented before each return, since the plugin may
+  // reuse the addresses: caches of addresses compare this number. Takes no lock.
   uint64_t releases() const { return native_frees_.load(std::memory_order_acquire); }
-  // As keel_memory_snapshot describes it.
+  // Text as described at keel_memory_snapshot.
   std::string snapshot() const;
 
  private:
-  // What a request comes to.
+  // A request, with the rounded size and the size class.
   struct Request {
     keel_memory_kind kind;
-    uint64_t size;   // as asked for
+    uint64_t size;   // as requested
     uint64_t block;  // rounded
     SizeClass size_class;
-    Stream* stream;  // NULL: for any
+    Stream* stream;  // NULL: any stream
   };
 
-  // With a lock, and remembers it.
+  // Looks |pointer| up with the lock and fills the thread's lookup cache.
   [[gnu::noinline]] bool find_anew(const void* pointer, Allocation* out_allocation) const;
   // |found|: the allocation that is too short, or NULL.
   [[gnu::cold]] Status refuse_range(const void* pointer, uint64_t size, const char* what,
@@ -134,14 +138,14 @@ class Memory {
   MemoryBlock* join_cached(const Request& request, WakeList& wake);
   void* hand_out(MemoryBlock& block, const Request& request);
   static bool is_usable(const MemoryBlock& block, Stream* stream);
-  // Adds those of |block| that are not known to be passed, one for each stream.
+  // Adds the points of |block| that are not known to be passed, the latest of each stream.
   static void gather_points(const MemoryBlock& block, std::vector<StreamPoint>* points);
   static void poll_all(const std::vector<StreamPoint>& points, WakeList& wake);
   static void add_point(MemoryBlock& block, Timeline& timeline, uint64_t position);
   uint64_t segment_size(const Request& request) const;
   std::vector<MemorySegment> remove_idle(uint64_t bytes, WakeList& wake);
 
-  // Without it:
+  // Without |mutex_|:
   Status allocate_native(const Request& request, uint64_t segment_size, void** out_pointer);
   Status allocate_segment(const Request& request, uint64_t segment_size, void** out_pointer);
   Status make_room(const Request& request, void** out_pointer);
@@ -151,10 +155,11 @@ class Memory {
   Status out_of_memory(const Request& request, const Status& cause) const;
 
   Device& device_;
-  // Never that of another, also after a shutdown. A multiple of 4: a kind fits in.
+  // Unique in the process, also across shutdowns. A multiple of 4, so that the memory kind fits in
+  // the lowest bits.
   const uint64_t id_;
   mutable std::mutex mutex_;
-  mutable BlockStore store_;  // a look-up that misses reads it
+  mutable BlockStore store_;  // read by look-ups that miss the cache
   uint64_t allocated_ = 0;
   uint64_t requested_ = 0;
   uint64_t live_blocks_ = 0;

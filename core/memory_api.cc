@@ -31,8 +31,8 @@ using keel::Stream;
 
 namespace {
 
-// Work that others have put on native streams that Keel shares with them counts as enqueued.
-// Allocates nothing: memory can be given back when there is none left.
+// Counts native work on shared streams as enqueued. Allocates nothing, since memory must be
+// freeable when no memory is left.
 [[gnu::noinline]] keel_status note_native_work() {
   return api_call([]() -> Status {
     constexpr size_t kAtATime = 32;
@@ -47,8 +47,8 @@ namespace {
   });
 }
 
-// Behind a free that was good, where nothing is to be cached: what is idle goes back to the plugin,
-// which may wait for the device.
+// After a successful free with the passthrough allocator (exact_memory): returns idle segments to
+// the plugin, which may wait for the device.
 template <typename FindDevice>
 [[gnu::noinline, gnu::cold]] void give_back_idle(const FindDevice& find_device_of) {
   (void)api_call([&]() -> Status {
@@ -67,7 +67,7 @@ keel_status keel_alloc(keel_device device, keel_memory_kind kind, uint64_t size,
     KEEL_REQUIRE(out_pointer)
     Device* found = nullptr;
     {
-      EpochSection section;  // the plugin may take its time afterwards
+      EpochSection section;  // the plugin may be slow after this
       KEEL_RETURN_IF_ERROR(find_device(device, "device", &found));
     }
     void* pointer = nullptr;
@@ -189,7 +189,7 @@ keel_status keel_host_register(keel_device device, void* pointer, uint64_t size)
         keel::validation::note_registration(*found, pointer, size);
       }
     } catch (const std::bad_alloc&) {
-      // Whoever is refused has nothing to unregister.
+      // After a failed registration the caller has nothing to unregister.
       found->host_registrations().remove(pointer);
       if (KEEL_HAS(keel_memory_table, table, host_unregister)) {
         table->host_unregister(found->native(), pointer);
@@ -239,7 +239,8 @@ keel_status keel_memory_find(keel_device device, const void* pointer, keel_memor
 
 namespace {
 
-// Resolves one side of a copy on |owner|. Pinned memory of a device is the host's to a copy.
+// Resolves one side of a copy on |owner|. For a copy, pinned memory of a device counts as host
+// memory.
 inline Status resolve_endpoint(Device& owner, keel_device handle, void* pointer, uint64_t size,
                                const char* device_name, const char* pointer_name,
                                Endpoint* out_endpoint) {
@@ -263,7 +264,7 @@ bool overlap(const Endpoint& a, const Endpoint& b, uint64_t size) {
   return first < second + size && second < first + size;
 }
 
-// What keeps a copy of |size| > 0 bytes from being one.
+// Returns why a copy of |size| > 0 bytes is refused, or KEEL_OK.
 Status check_copy(const Device& owner, const Endpoint& to, const Endpoint& from, uint64_t size) {
   if (to.device == nullptr && from.device == nullptr) {
     return failure(KEEL_INVALID_ARGUMENT,
@@ -300,7 +301,7 @@ Status check_copy(const Device& owner, const Endpoint& to, const Endpoint& from,
     if (keel::is_direct(to, from)) {
       return call.end(keel::submit_direct_copy(*found, to, from, size));
     }
-    const Ref<Stream> kept(found);  // what follows may wait
+    const Ref<Stream> kept(found);  // the copy below may wait
     section.leave();
     return call.end(keel::enqueue_copy(kept, to, from, size));
   });
@@ -310,7 +311,8 @@ Status check_copy(const Device& owner, const Endpoint& to, const Endpoint& from,
 
 keel_status keel_copy(keel_stream stream, keel_device destination_device, void* destination,
                       keel_device source_device, const void* source, uint64_t size) {
-  // Between device memory of the stream's own device and that memory, or the host's.
+  // Fast path: a copy within device memory of the stream's own device, or between device and host
+  // memory.
   const auto usual = [&](const keel::epoch::Participant& thread, keel_status* out_status) {
     Stream* found = Runtime::opened().stream_handles().peek(stream.id);
     if (found == nullptr || size == 0) return false;
@@ -321,7 +323,7 @@ keel_status keel_copy(keel_stream stream, keel_device destination_device, void* 
     if (destination_device.id == owner.handle() && source_device.id == owner.handle()) [[likely]] {
       const auto to = reinterpret_cast<uintptr_t>(destination);
       const auto from = reinterpret_cast<uintptr_t>(source);
-      if (to < from + size && from < to + size) return false;  // they overlap
+      if (to < from + size && from < to + size) return false;  // overlap
       if (!memory.is_known_range(notes, destination, size)) return false;
       if (!memory.is_known_range(notes, source, size)) return false;
     } else if (destination_device.id == owner.handle() && source_device.id == 0) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// keel_memory_snapshot is JSON, and says the same as keel_memory_stats.
+// keel_memory_snapshot is JSON, and agrees with keel_memory_stats.
 #include <map>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -72,7 +72,7 @@ TEST_P(MemorySnapshotTest, OfNothing) {
 }
 
 TEST_P(MemorySnapshotTest, SumsAreThoseOfTheStatistics) {
-  const FakePause pause;  // so that what is freed stays pending
+  const FakePause pause;  // so that freed blocks stay pending
   std::mt19937_64 random(5);
   std::vector<void*> live;
   for (int round = 0; round < 400; ++round) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory: what it says of itself.
+// Statistics and snapshots of Memory.
 #include <fmt/format.h>
 
 #include <iterator>
@@ -21,7 +21,7 @@ const char* class_name(SizeClass size_class) {
                                             : "huge";
 }
 
-// "used"; "free"; or "pending", freed with work before it that is not known to be over.
+// Returns "used"; "free"; or "pending" for a freed block with earlier work not known to be over.
 const char* state_name(const MemoryBlock& block) {
   if (!block.is_free()) return "used";
   for (const StreamPoint& point : block.points) {

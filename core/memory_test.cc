@@ -81,8 +81,8 @@ INSTANTIATE_TEST_SUITE_P(Backends, MemoryTest,
 
 using FakeMemoryTest = KeelTest;
 
-// A stream that failed may still run what it was given before, whatever it failed with: that
-// a rank's device is lost is told to the streams of ranks whose devices are not.
+// A failed stream may still run its earlier work, whatever the failure: the loss of one rank's
+// device is also reported to streams of ranks with intact devices.
 TEST_F(FakeMemoryTest, BlocksOfAFailedStreamAreNotReusedEarly) {
   const keel_device device = load("fake").at(0);
   for (const keel_status code : {KEEL_ABORTED, KEEL_DEVICE_LOST}) {
@@ -112,7 +112,7 @@ TEST_F(FakeMemoryTest, RecoversFromOutOfMemory) {
   void* more = nullptr;
   EXPECT_EQ(keel_alloc(device, KEEL_MEMORY_DEVICE, 4096, &more), KEEL_OUT_OF_MEMORY);
   ASSERT_KEEL_OK(keel_free(device, half));
-  // Of another size: only giving the cached block back makes room.
+  // Another size: only returning the cached block to the plugin makes room.
   EXPECT_KEEL_OK(keel_alloc(device, KEEL_MEMORY_DEVICE, 4096, &more));
   ASSERT_KEEL_OK(keel_free(device, more));
   ASSERT_KEEL_OK(keel_free(device, other));
@@ -120,7 +120,7 @@ TEST_F(FakeMemoryTest, RecoversFromOutOfMemory) {
   EXPECT_KEEL_OK(keel_alloc(device, KEEL_MEMORY_DEVICE, 1 << 20, &more));
 }
 
-// At shutdown each device's freed blocks still know work of the other one.
+// At shutdown, each device's freed blocks still refer to work of the other device.
 TEST_F(FakeMemoryTest, FreedBlocksOfTwoDevicesAtShutdown) {
   const keel_device a = load("fake").at(0);
   const keel_device b = load("cpu").at(0);

@@ -67,7 +67,7 @@ bool RetiredModules::is_done(Entry* entry, WakeList& wake) {
     std::vector<Ref<EventRecord>> fences;
     for (const auto& stream : Runtime::get().streams_of(device_)) {
       Ref<EventRecord> fence;
-      if (!stream->fence(&fence).ok()) return false;  // tried again later
+      if (!stream->fence(&fence).ok()) return false;  // retried later
       fences.push_back(std::move(fence));
     }
     entry->fences.swap(fences);
@@ -80,7 +80,7 @@ bool RetiredModules::is_done(Entry* entry, WakeList& wake) {
 }
 
 void RetiredModules::collect() {
-  // Without the lock: fences take those of streams.
+  // Without the lock: recording fences takes the streams' locks.
   std::vector<Entry> entries;
   {
     std::lock_guard lock(mutex_);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Binaries that the caller loads on a device, and the kernels in them.
+// Binaries that the caller loads on a device, and their kernels.
 #ifndef KEEL_CORE_MODULE_H_
 #define KEEL_CORE_MODULE_H_
 
@@ -17,8 +17,8 @@ namespace keel {
 
 class Device;
 
-// A loaded binary. Kernels and held launches keep it; when the last of them is gone the
-// native module goes to the device's RetiredModules. Thread-safe.
+// A loaded binary. Kernels and held launches keep a reference; with the last one, the native module
+// moves to the device's RetiredModules. Thread-safe.
 class Module final : public RefCounted {
  public:
   static Status load(Device& device, keel_binary_format format, const void* data, uint64_t size,
@@ -27,9 +27,9 @@ class Module final : public RefCounted {
 
   Device& device() const { return device_; }
 
-  // The handle of the kernel |name|, the same each time it is asked for.
+  // Returns the handle of the kernel |name|, the same in every call.
   Status find_kernel(const char* name, uint64_t* out_handle);
-  // Takes the handles of its kernels away, and finds none from now on.
+  // Removes the handles of the module's kernels; later calls of find_kernel() fail.
   void close();
 
  private:
@@ -42,7 +42,7 @@ class Module final : public RefCounted {
   std::map<std::string, uint64_t, std::less<>> kernels_;  // handles by name
 };
 
-// One kernel of a module, which it keeps loaded. Immutable.
+// A kernel of a module; keeps the module loaded. Immutable.
 class Kernel final : public RefCounted {
  public:
   Kernel(Ref<Module> module, std::string name, keel_plugin_kernel* native)
@@ -62,25 +62,24 @@ class Kernel final : public RefCounted {
   keel_plugin_kernel* const native_;
 };
 
-// The native modules of one device that nothing can be launched from any more, but whose
-// launches may still be in the device's queues. Looked at whenever a module is loaded or
-// unloaded. Thread-safe.
+// Native modules of one device with no further launches to come, but maybe launches in the device's
+// queues. Checked whenever a module is loaded or unloaded. Thread-safe.
 class RetiredModules {
  public:
   explicit RetiredModules(Device& device) : device_(device) {}
 
-  // Takes no lock of a stream: the last launch may be let go of under one.
+  // Takes no lock of a stream: the last launch may be released with a stream's lock held.
   void add(keel_plugin_module* native);
-  // Unloads those whose launches are done. Never waits for the device.
+  // Unloads the modules whose launches are done. Never waits for the device.
   void collect();
-  // At the device's end: its streams are closed.
+  // Unloads all modules when the device closes, after its streams.
   void unload_all();
 
  private:
   struct Entry {
     keel_plugin_module* native;
     bool fenced = false;
-    std::vector<Ref<EventRecord>> fences;  // behind every launch
+    std::vector<Ref<EventRecord>> fences;  // one per stream, behind every launch
   };
 
   bool is_done(Entry* entry, WakeList& wake);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lock of hot paths.
+// A mutex for hot paths.
 #ifndef KEEL_CORE_MUTEX_H_
 #define KEEL_CORE_MUTEX_H_
 
@@ -8,10 +8,10 @@
 
 namespace keel {
 
-// A mutex of one word: uncontended, two atomic operations inline (4 instructions), where
-// pthread's takes two calls and about 50. Waiters sleep in the kernel. For std::lock_guard
-// and std::unique_lock; not for condition variables. Not recursive. Whatever it is in has to
-// live until unlock() has returned.
+// A mutex of one word: an uncontended lock and unlock are two atomic operations inline (4
+// instructions); pthread's takes two calls and about 50 instructions. Waiters sleep in the kernel.
+// Works with std::lock_guard and std::unique_lock; not with std::condition_variable. Not recursive.
+// The object that contains the mutex must live until unlock() has returned.
 class Mutex {
  public:
   Mutex() = default;
@@ -23,8 +23,8 @@ class Mutex {
       lock_slowly();
     }
   }
-  // Both are one instruction and a jump: a bit that is set and told as it was, a count that
-  // comes to zero.
+  // Each is one instruction and a jump: try_lock() sets a bit and tests its old value, unlock()
+  // tests whether the word becomes zero.
   bool try_lock() { return (word_.fetch_or(kHeld, std::memory_order_acquire) & kHeld) == 0; }
   void unlock() {
     if (word_.fetch_sub(kHeld, std::memory_order_release) != kHeld) [[unlikely]] {
@@ -34,17 +34,18 @@ class Mutex {
 
  private:
   static constexpr uint32_t kHeld = 1;     // a bit
-  static constexpr uint32_t kAwaited = 2;  // a bit: somebody sleeps or is about to
+  static constexpr uint32_t kAwaited = 2;  // a bit: a thread sleeps or is about to
 
   [[gnu::cold]] void lock_slowly() {
-    // Whoever was woken cannot know of others, so it takes the lock as awaited.
+    // A woken thread cannot know whether more threads sleep, so it takes the lock with kAwaited
+    // set.
     constexpr uint32_t kBoth = kHeld | kAwaited;
     while ((word_.fetch_or(kBoth, std::memory_order_acquire) & kHeld) != 0) {
       word_.wait(kBoth, std::memory_order_relaxed);
     }
   }
-  // The lock is given up, and awaited. Whoever has taken it meanwhile wakes the next itself:
-  // the bit is still set.
+  // The lock was released with kAwaited set. A thread that has taken the lock meanwhile wakes the
+  // next waiter: the bit is still set.
   [[gnu::cold]] void wake_one() {
     uint32_t seen = kAwaited;
     if (word_.compare_exchange_strong(seen, 0, std::memory_order_relaxed)) word_.notify_one();

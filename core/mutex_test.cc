@@ -28,7 +28,7 @@ TEST(MutexTest, OneThreadAtATime) {
   EXPECT_EQ(count, int64_t{kThreads} * kTimes);
 }
 
-// Whoever tries may get the lock between one giving it up and the next waking.
+// A thread with try_lock may take the lock between one thread's unlock and the next one's wake-up.
 TEST(MutexTest, WhoTriesLosesNobody) {
   constexpr int kTimes = 20'000;
   Mutex mutex;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What streams do, told to those who watch: traces, profilers, the race detector. Off,
-// each place that tells costs one relaxed load and a branch.
+// Reports of stream activity to observers: traces, profilers, the race detector. Without an
+// observer, each report costs one relaxed load and a branch.
 #ifndef KEEL_CORE_OBSERVER_H_
 #define KEEL_CORE_OBSERVER_H_
 
@@ -17,17 +17,17 @@ namespace keel {
 class Device;
 class Stream;
 
-// A range that an operation reads or writes. Pinned memory is the host's.
+// A range read or written by an operation. Pinned memory counts as host memory.
 struct Access {
   const Device* device = nullptr;  // NULL: host memory
   const void* pointer = nullptr;
   uint64_t bytes = 0;
   bool writes = false;
-  bool dense = true;  // all of it; else its first and last bytes, and what lies between
+  bool dense = true;  // all bytes; else the first, the last, and unknown ones between
 };
 
-// What one operation touches, without allocating. Room for all tensors of the largest
-// operator and its workspace; a range written and read is one that is written.
+// The ranges touched by one operation; never allocates. Has room for all tensors of the largest
+// operator and its workspace. A range both read and written is listed as written.
 class AccessList {
  public:
   void reads(const Device* device, const void* pointer, uint64_t bytes) {
@@ -47,58 +47,56 @@ class AccessList {
   uint32_t count_ = 0;
 };
 
-// One thing enqueued on a stream. |serial| is unique in the process: of the operation,
-// of the event record that is made or waited for, or of the gate; 0 for a record made
-// while nobody watched.
+// One item enqueued on a stream. |serial| is unique in the process and names the operation, the
+// event record that is made or waited for, or the gate; 0 for a record made without an observer.
 struct Step {
   enum class Kind : uint8_t { kWork, kRecord, kWaitEvent, kWaitGate };
   Kind kind = Kind::kWork;
   uint64_t serial = 0;
-  const char* name = "";             // kWork: static, "copy", "matmul"
+  const char* name = "";             // kWork: static string: "copy", "matmul"
   std::span<const Access> accesses;  // kWork: valid during the call
 };
 
-// Calls come from any thread. Those with a stream are made with its lock held: they
-// come in the stream's order, must be quick, and may neither wait for nor enqueue on
-// any stream. Nothing may throw.
+// Calls come from any thread. Calls with a stream are made with its lock held: they follow the
+// stream's order, must be quick, and may neither wait for nor enqueue on any stream. An
+// implementation must not throw.
 class Observer {
  public:
-  // Step by step, in the order of the stream:
-  //   enqueued   by the thread that enqueues, right when it does
-  //   starting   work only: the next thing in the native queue will be this operation
-  //   passed     it was handed to the plugin, or the wait is over as far as what follows
-  //              is concerned; a failure: dropped, and |starting| may not have been called
-  // With something held before it (a gate, another device's event) a step passes later
-  // than it is enqueued, on the thread that lets it. A step that could not be enqueued
-  // passes with the failure.
+  // Calls for each step, in the order of the stream:
+  //   enqueued   by the enqueueing thread, right after the step is enqueued
+  //   starting   work only: the next item in the native queue will be this operation
+  //   passed     the step was handed to the plugin, or the wait no longer delays later steps;
+  //              with a failure: dropped, and |starting| may not have been called
+  // Behind a gate or another device's event, a step passes later than enqueued, on the thread that
+  // lets the stream continue. A step that could not be enqueued passes with the failure.
   virtual void enqueued(Stream&, const Step&) {}
   virtual void starting(Stream&, const Step&) {}
   virtual void passed(Stream&, const Step&, const Status&) {}
-  // |stream| goes: all its work is done, or given up.
+  // The stream ends, with all work done or given up.
   virtual void closed(Stream&) {}
 
-  // The calling thread has seen that the record |serial| is done, or that gate open; that all
-  // work of |stream| is done.
+  // The calling thread has seen the record |serial| done or the gate |serial| open; for
+  // host_saw_idle(), all work of the stream done.
   virtual void host_saw_done(uint64_t serial) { (void)serial; }
   virtual void host_saw_idle(Stream&) {}
-  // The calling thread opens the gate |serial|: before any stream passes it.
+  // The calling thread opens the gate |serial|; called before any stream passes the gate.
   virtual void gate_opened(uint64_t serial) { (void)serial; }
-  // Nobody can wait for that record or gate any more.
+  // No thread can wait for the record or gate |serial| any more.
   virtual void forgotten(uint64_t serial) { (void)serial; }
 
-  // What the calling thread does itself: a call that blocks, a collective's part on the
-  // host. begin and end nest.
+  // Activity of the calling thread itself: a blocking call, or a collective's part on the host.
+  // Begin and end nest.
   virtual void host_begin(const char* name, std::span<const Access>) { (void)name; }
   virtual void host_end() {}
 
-  // New memory: [pointer, pointer + bytes) was given to the caller. |device| as in Access;
-  // |stream|: what it is ordered after, NULL: anything.
+  // Reports new memory: [pointer, pointer + bytes) was given to the caller. The device is as in
+  // Access; the stream is what the memory is ordered after, NULL if it is free for any use.
   virtual void memory_handed_out(const Device*, const void*, uint64_t bytes, Stream*) {
     (void)bytes;
   }
-  // Bytes that are allocated on |device| after an allocation or a free.
+  // Bytes allocated on the device after an allocation or a free.
   virtual void memory_changed(Device&, uint64_t allocated_bytes) { (void)allocated_bytes; }
-  // Bytes that a collective's bridge moved just now.
+  // Bytes just moved by a collective's bridge.
   virtual void bridged(uint64_t bytes) { (void)bytes; }
 
  protected:
@@ -108,15 +106,15 @@ class Observer {
 enum class ObserverSlot : uint8_t { kTrace, kValidation, kProfiler };
 inline constexpr uint32_t kObserverSlots = 3;
 
-// NULL takes the observer away. One that was set once must live for ever: a call that
-// began before it was taken away may still reach it.
+// NULL removes the observer. An observer, once set, must live for ever: a call in progress during
+// the removal may still reach it.
 void set_observer(ObserverSlot slot, Observer* observer);
 
 namespace observers {
 
 inline std::array<std::atomic<Observer*>, kObserverSlots> g_slots{};
 
-// Whether anybody watches.
+// Returns whether any observer is set.
 inline bool active() {
   return hindrances::any(hindrances::kObservers);
 }
@@ -124,7 +122,7 @@ inline bool active(ObserverSlot slot) {
   return hindrances::any(1u << static_cast<uint32_t>(slot));
 }
 
-// Calls |tell|(Observer&) for each who watches.
+// Calls |tell|(Observer&) for each observer.
 template <typename Tell>
 [[gnu::noinline, gnu::cold]] void tell_all(const Tell& tell) {
   for (const auto& slot : g_slots) {
@@ -142,8 +140,8 @@ uint64_t next_serial();
 
 }  // namespace observers
 
-// What the calling thread does until the end of the scope. |describe|(AccessList&) is
-// called only if somebody watches.
+// Reports activity of the calling thread until the end of the scope. |describe|(AccessList&) is
+// called only if an observer is set.
 class HostSpan {
  public:
   explicit HostSpan(const char* name) : HostSpan(name, [](AccessList&) {}) {}

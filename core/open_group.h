@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The group of calls that a thread has begun and not ended.
+// The group of calls opened by a thread and not closed yet.
 #ifndef KEEL_CORE_OPEN_GROUP_H_
 #define KEEL_CORE_OPEN_GROUP_H_
 
@@ -10,15 +10,16 @@
 
 namespace keel {
 
-// One a thread. Here, below the collectives that are kept in it, since whoever waits asks: what is
-// waited for would come only after the group's end, or was never sent because that is missing.
+// One per thread. OpenGroup lives below the collectives, since every call that waits must check the
+// group: the awaited work would start only after the group's end, or was never sent because the end
+// is missing.
 class OpenGroup {
  public:
   static OpenGroup& current();
-  // Whether any thread is in one, for a look that costs one load.
+  // Returns whether any thread has an open group; costs one load.
   static bool any() { return open_.load(std::memory_order_relaxed) != 0; }
-  // For calls that wait: KEEL_FAILED_PRECONDITION, with how many calls were kept, where the calling
-  // thread is in a group.
+  // For calls that wait: KEEL_FAILED_PRECONDITION, with the number of calls held back, if the
+  // calling thread has an open group.
   static Status check_wait() { return any() ? current().check_closed() : Status(); }
 
   ~OpenGroup() {
@@ -30,7 +31,7 @@ class OpenGroup {
     if (depth_++ == 0) open_.fetch_add(1, std::memory_order_relaxed);
   }
   void count_call() { ++calls_; }
-  // True for the outermost one; KEEL_INVALID_ARGUMENT where none is open.
+  // Sets |*out_is_outermost| if the outermost group ended; KEEL_INVALID_ARGUMENT if none is open.
   Status end(bool* out_is_outermost);
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory runs out, the host's or the device's, at each allocation of a short run in turn:
-// the call that needed it says so, and the same run passes right afterwards.
+// Host or device memory runs out at each allocation of a short run in turn: the call that needed
+// the memory returns the failure, and the same run passes right afterwards.
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -16,14 +16,14 @@ namespace {
 
 constexpr int kAllocations = 200;
 constexpr size_t kWords = 1 << 18;
-constexpr uint64_t kIdleBytes = 65 << 20;  // too large to share an allocation of the device's
+constexpr uint64_t kIdleBytes = 65 << 20;  // too large to share a segment of the device
 
-// Two devices, a stream of each, held work, copies in between, a collective.
-// Ends at the first failure, and takes everything away again.
+// Two devices with one stream each, held work, copies in between, a collective. Ends at the first
+// failure, and destroys everything.
 class ShortRun {
  public:
   ShortRun(keel_device first, keel_device second) : devices_{first, second} {}
-  // What failed first; KEEL_OK when all went well and the words arrived.
+  // Returns the first failure; KEEL_OK if all went well and the words arrived.
   keel_status go() {
     const keel_status status = work();
     has_starved_ = fail_at >= 0 && t_until_failure < 0;
@@ -31,7 +31,7 @@ class ShortRun {
     if (status == KEEL_OK) {
       EXPECT_EQ(arrived_, host_);
     }
-    // A rank whose call was refused has not called: the other one would wait for it.
+    // A rank whose call was refused has not called: the other rank would wait for it.
     if (status != KEEL_OK && !comms_.empty()) {
       EXPECT_KEEL_OK(keel_comm_abort(comms_[0]));
     }
@@ -93,7 +93,7 @@ class ShortRun {
                                KEEL_SUM, streams_[i]));
     }
     KEEL_TRY(allocate_idle());
-    // Calls that go on with what they know allocate nothing: those that make things do.
+    // Calls on existing objects allocate nothing; creating objects does.
     for (int i = 0; i < kAllocations; ++i) KEEL_TRY(create_event());
     for (const keel_stream stream : streams_) {
       KEEL_TRY(keel_stream_synchronize(stream, kPatience));
@@ -108,7 +108,7 @@ class ShortRun {
     return KEEL_OK;
   }
 
-  // Half of the blocks that are only there.
+  // Allocates half of the idle blocks.
   keel_status allocate_idle() {
     for (size_t i = 0; i < 2; ++i) {
       for (size_t block = 0; block < idle_blocks[i] / 2; ++block) {
@@ -120,7 +120,7 @@ class ShortRun {
     return KEEL_OK;
   }
 
-  // Taking away what there is always works.
+  // Destroying existing objects always succeeds.
   void expect_ended(uint64_t handle, keel_status status) {
     t_until_failure = -1;
     EXPECT_EQ(status, KEEL_OK) << handle << ": " << keel_last_error();
@@ -138,13 +138,13 @@ class ShortRun {
   bool has_starved_ = false;
 
  public:
-  // Whether the allocation was made that failed.
+  // Returns whether the failing allocation was reached.
   bool has_starved() const {
     return has_starved_;
   }
 
   int fail_at = -1;
-  size_t idle_blocks[2] = {0, 0};  // of each device, beside those with work
+  size_t idle_blocks[2] = {0, 0};  // of each device, besides the blocks with work
 };
 
 class OutOfMemoryTest : public KeelTest {
@@ -155,7 +155,8 @@ class OutOfMemoryTest : public KeelTest {
       starved.fail_at = index;
       const keel_status status = starved.go();
       t_until_failure = -1;
-      // A thread that waits for its stream may run another rank's part, and hears of that one.
+      // A thread that waits for its stream may run another rank's part, and gets that rank's
+      // failure.
       const bool is_other_rank = status == KEEL_RANK_FAILED &&
                                  std::strstr(keel_last_error(), "out of host memory") != nullptr;
       EXPECT_TRUE(status == KEEL_OK || status == KEEL_OUT_OF_MEMORY || is_other_rank)
@@ -172,7 +173,7 @@ TEST_F(OutOfMemoryTest, OfTheHostBetweenBackends) {
   survive(load("cpu", {{"devices", "1"}}).at(0), load("sim", {{"devices", "1"}}).at(0));
 }
 
-// By peer copies, by staged ones, with and without events that notify or can be waited for.
+// With peer copies and staged copies, with and without events that notify or can be waited for.
 TEST_F(OutOfMemoryTest, OfTheHostWithinABackend) {
   const Settings settings[] = {
       {{"devices", "2"}},
@@ -187,7 +188,7 @@ TEST_F(OutOfMemoryTest, OfTheHostWithinABackend) {
   }
 }
 
-// Who is refused has registered nothing, and may try again.
+// After a refused registration nothing is registered, and a second attempt succeeds.
 TEST_F(OutOfMemoryTest, OfTheHostAtARegistration) {
   const keel_device device = load("sim", {{"devices", "1"}}).at(0);
   std::vector<char> memory(1 << 16);
@@ -207,7 +208,7 @@ TEST_F(OutOfMemoryTest, OfTheHostAtARegistration) {
   }
 }
 
-// What follows a copy that failed so does not run beside a part of it.
+// After a failed copy, later work does not run beside a part of the copy.
 TEST_F(OutOfMemoryTest, OfTheHostInACopyBetweenDevices) {
   const Settings settings[] = {{{"no_peer", "1"}}, {{"no_peer", "1"}, {"no_alias", "1"}}};
   for (const Settings& each : settings) {
@@ -241,7 +242,8 @@ TEST_F(OutOfMemoryTest, OfTheHostInACopyBetweenDevices) {
   }
 }
 
-// |ask|, a callable keel_status(char* text, uint64_t* size), at each of its allocations in turn.
+// Calls |ask|, a callable keel_status(char* text, uint64_t* size), and fails each of its
+// allocations in turn.
 template <typename Ask>
 void expect_told(const Ask& ask) {
   std::string text(1 << 20, '\0');
@@ -275,13 +277,12 @@ TEST_F(OutOfMemoryTest, OfTheHostWhereQuestionsAreAnswered) {
   std::filesystem::remove_all(folder);
 }
 
-// With room for the blocks that nothing is done with.
+// With room for the idle blocks.
 keel_device load_sim(const std::string& faults) {
   return load("sim", {{"devices", "1"}, {"memory_mib", "32768"}, {"faults", faults}}).at(0);
 }
 
-// The chip refuses its Nth allocation: once, which giving back what is cached mends, and
-// for good.
+// The chip refuses its Nth allocation: once, which releasing cached memory repairs, and for good.
 TEST_F(OutOfMemoryTest, OfTheDevice) {
   const keel_device other = load("cpu", {{"devices", "1"}}).at(0);
   for (int index = 1; index <= kAllocations; ++index) {
@@ -294,7 +295,7 @@ TEST_F(OutOfMemoryTest, OfTheDevice) {
     ShortRun starved(other, ever);
     starved.idle_blocks[1] = kAllocations;
     const keel_status status = starved.go();
-    // The other rank of a collective is told whose memory it is.
+    // The other rank of a collective learns which rank ran out of memory.
     const bool is_the_others =
         status == KEEL_RANK_FAILED && std::strstr(keel_last_error(), "out of memory") != nullptr;
     EXPECT_TRUE(status == KEEL_OUT_OF_MEMORY || is_the_others)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every training step calls a thousand times allocates nothing: no memory of the
-// host's comes or goes once the first calls have filled the pools.
+// The calls that a training step makes a thousand times allocate nothing: no host memory is
+// allocated or freed once the first calls have filled the pools.
 #include <functional>
 #include <vector>
 
@@ -28,7 +28,7 @@ class OverheadTest : public KeelTest {
     EXPECT_KEEL_OK(keel_stream_destroy(stream_));
     KeelTest::TearDown();
   }
-  // Allocations of kCalls calls, after as many that fill the pools.
+  // Returns the allocations of kCalls calls, after as many calls that fill the pools.
   uint64_t count(const std::function<keel_status()>& call) {
     for (int i = 0; i < kCalls; ++i) EXPECT_KEEL_OK(call());
     const uint64_t before = t_allocations;

@@ -20,8 +20,8 @@ namespace keel {
 
 namespace {
 
-// Linux 6.3; without it such a kernel logs that a program does not say whether it will execute the
-// memory as a program. Mapping it as code is allowed either way.
+// Since Linux 6.3. Without the flag, newer kernels log that a program does not say whether it will
+// execute the memory. Mapping the memory as code is allowed either way.
 constexpr unsigned int kNoExecSeal = 0x0008U;
 
 int create_memory(const char* name) {
@@ -79,7 +79,7 @@ Status PinnedLibrary::seal_copy(int file) {
   if (fstat(copy_, &info) != 0) return refuse("fstat");
   const auto size = static_cast<size_t>(info.st_size);
   if (size == 0) return {};
-  // Private: Linux before 6.7 refuses shared mappings of sealed memory, to be read, too.
+  // Private: Linux before 6.7 refuses shared mappings of sealed memory, even for reading.
   void* const memory = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, copy_, 0);
   if (memory == MAP_FAILED) return refuse("mmap");
   bytes_ = {static_cast<const std::byte*>(memory), size};
@@ -104,16 +104,17 @@ Status PinnedLibrary::open(const std::string& origin, void** out_library, bool* 
   for (const std::string& name : search.needed) {
     const std::string beside =
         find_beside(search, name, origin, trusted_environment("LD_LIBRARY_PATH"));
-    // One process has one library of a name, and the first one loaded is it.
+    // A process has a single library of each name: the first one loaded.
     if (beside.empty() || dlopen(name.c_str(), RTLD_LAZY | RTLD_NOLOAD) != nullptr) continue;
-    // Lazily: a function that another library of the same plugin has is found when it is called.
+    // Lazily: a function in another library of the same plugin is resolved when called.
     if (dlopen(beside.c_str(), RTLD_LAZY | RTLD_LOCAL) != nullptr) {
       *out_uses_origin = true;
     } else if (const char* why = dlerror(); why != nullptr) {
       unloaded += fmt::format("; {} beside it: {}", name, why);
     }
   }
-  // The loader remembers the library by this name, so the number must not come to name another.
+  // The loader remembers the library by this name, so the descriptor number must never name a
+  // second file.
   const std::string name = fmt::format("/proc/self/fd/{}", copy_);
   *out_library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (*out_library == nullptr) {

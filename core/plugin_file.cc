@@ -36,7 +36,7 @@ class Descriptor {
     if (fd_ >= 0) close(fd_);
   }
   int get() const { return fd_; }
-  // Leaves it open.
+  // Leaves the descriptor open.
   void keep() { fd_ = -1; }
 
  private:
@@ -48,9 +48,8 @@ std::string errno_text(int error) {
   return strerror_r(error, buffer.data(), buffer.size());
 }
 
-// Nobody but root and the user may write what |fd| is. A group may, when it is the
-// one the process runs with: distributions that give each user a group of their own
-// create group-writable files by default.
+// Only root and the user may write to the file of |fd|, and the group of the process: distributions
+// with a group per user create group-writable files by default.
 Status check_owner(int fd, const std::string& path) {
   struct stat info = {};
   if (fstat(fd, &info) != 0) {
@@ -115,7 +114,7 @@ bool is_plugin_name(const char* name) {
 }
 
 Status check_plugin(const keel_plugin* plugin, const std::string& path) {
-  // The smallest sizes: up to and with the last slot that is required.
+  // The smallest sizes: up to and including the last required slot.
   constexpr size_t kPlugin = offsetof(keel_plugin, ccl) + sizeof(void*);
   constexpr size_t kDevice = offsetof(keel_device_table, close) + sizeof(void*);
   constexpr size_t kMemory = offsetof(keel_memory_table, free) + sizeof(void*);
@@ -179,7 +178,7 @@ Status open_by_name(const std::string& name, const std::string& path, void** out
   return failure(KEEL_UNAVAILABLE, "plugin {}: {}", path, why == nullptr ? "dlopen failed" : why);
 }
 
-// Asks the loaded |library| for its tables, and checks them.
+// Queries the loaded |library| for the plugin's tables and checks them.
 Status query_plugin(void* library, const keel_host* host, const std::string& path,
                     const keel_plugin** out_plugin) {
   void* symbol = dlsym(library, KEEL_PLUGIN_QUERY_SYMBOL);
@@ -254,13 +253,13 @@ Status load_plugin_file(const char* path, const char* sha256, const keel_host* h
 
   struct Library {
     void* handle = nullptr;
-    const keel_plugin* plugin = nullptr;  // once the tables passed the checks
+    const keel_plugin* plugin = nullptr;  // set once the tables passed the checks
   };
   struct Loaded {
     std::mutex mutex;
-    // By inode, which a loaded file keeps from being used again.
+    // By inode; while a file is loaded, its inode is not reused.
     std::map<std::pair<dev_t, ino_t>, Library> files;
-    // By folder, whose libraries it may need, and digest.
+    // By digest and by folder, since the folder may hold needed libraries.
     std::map<std::tuple<dev_t, ino_t, std::string>, Library> pinned;
   };
   static auto& loaded = *new Loaded;
@@ -270,9 +269,9 @@ Status load_plugin_file(const char* path, const char* sha256, const keel_host* h
                          : loaded.pinned[{folder_info.st_dev, folder_info.st_ino, digest}];
   if (library.handle == nullptr) {
     // Through the folder's descriptor and not the file's, so that $ORIGIN in the plugin's search
-    // path is its folder. The dynamic loader remembers every library by the name it was opened
-    // with, so the descriptor stays open for good: its number must not come to name another.
-    // A debugger finds no symbols by that name: whoever looks for a fault may have the real one.
+    // path is its folder. The dynamic loader remembers every library by the name passed to dlopen,
+    // so the descriptor stays open for good: its number must never name another folder. A debugger
+    // finds no symbols by such a name; KEEL_PLUGINS_BY_PATH=1 selects the real path for debugging.
     const char* const by_path = trusted_environment("KEEL_PLUGINS_BY_PATH");
     const std::string origin = by_path != nullptr && std::strcmp(by_path, "1") == 0
                                    ? folder

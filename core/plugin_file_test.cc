@@ -78,7 +78,7 @@ TEST_F(PluginFileTest, TextsWithoutAnEndAreCut) {
   EXPECT_EQ(std::string(health.text), std::string(sizeof(health.text) - 1, 't'));
 }
 
-// Two files must be two libraries, also where a descriptor number comes again.
+// Two files must be two libraries, even if a descriptor number is reused.
 TEST_F(PluginFileTest, DifferentFilesAreDifferentPlugins) {
   EXPECT_KEEL_OK(load_file(file_));
   EXPECT_KEEL_OK(load_file(plugin_path("cpu")));
@@ -124,7 +124,7 @@ TEST_F(PluginFileTest, RefusesForeignOwners) {
 
 class PluginPinTest : public PluginFileTest {
  protected:
-  // Returns the SHA-256 of |file|, which a refusal prints.
+  // Returns the SHA-256 of |file|, as printed by a refusal.
   std::string digest_of(const std::string& file) {
     const std::string wrong(64, 'a');
     EXPECT_EQ(load_file(file, wrong.c_str()), KEEL_PERMISSION_DENIED);
@@ -133,15 +133,15 @@ class PluginPinTest : public PluginFileTest {
     EXPECT_NE(at, std::string::npos) << text;
     return at == std::string::npos ? wrong : text.substr(at + 11, 64);
   }
-  // |plugin|'s file with zeros behind it, which the loader does not look at: reading it all takes
-  // milliseconds.
+  // Writes |plugin|'s file with zeros behind it, which the loader ignores: reading the whole file
+  // takes milliseconds.
   void write_long(const std::string& plugin, const fs::path& file, size_t more) {
     fs::remove(file);
     fs::copy_file(plugin_path(plugin), file);
     fs::permissions(file, fs::perms(0644));
     fs::resize_file(file, kLong + more);
   }
-  // The backend that was loaded last.
+  // Returns the backend loaded last.
   keel_backend_info loaded_last() {
     uint32_t count = 0;
     EXPECT_KEEL_OK(keel_backend_count(&count));
@@ -152,7 +152,7 @@ class PluginPinTest : public PluginFileTest {
   static constexpr size_t kLong = 2 << 20;
 };
 
-// Does |change| once, in a thread of its own, as soon as |file| is read.
+// Runs |change| once, on its own thread, as soon as |file| is read.
 class WhenRead {
  public:
   WhenRead(const fs::path& file, std::function<void()> change)
@@ -232,7 +232,7 @@ TEST_F(PluginPinTest, FileModifiedMeanwhileIsNotRun) {
   }
 }
 
-// The code that runs no longer depends on the file.
+// The running code no longer depends on the file.
 TEST_F(PluginPinTest, FileIsNotKeptMapped) {
   EXPECT_KEEL_OK(load_file(file_, digest_of(file_).c_str()));
   std::ifstream maps("/proc/self/maps");

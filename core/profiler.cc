@@ -8,7 +8,7 @@ namespace keel {
 
 namespace {
 
-// Calls of this thread that a profiler has been told the beginning of.
+// Number of this thread's calls reported to a profiler as begun and not as ended.
 thread_local uint32_t t_depth = 0;
 
 }  // namespace
@@ -28,7 +28,7 @@ Status Profiler::set(const keel_profiler* profiler, const Deadline& deadline) {
   left_in_use_.reserve(left_in_use_.size() + 1);
   set_observer(ObserverSlot::kProfiler, nullptr);
   current_.store(nullptr, std::memory_order_seq_cst);
-  // Enqueueing calls are short, but for copies of pageable memory on devices that wait.
+  // Enqueueing calls are short, except copies of pageable memory on devices that wait.
   waited_for_.store(true, std::memory_order_seq_cst);
   bool left = false;
   {
@@ -67,7 +67,7 @@ void Profiler::memory_changed(Device& device, uint64_t allocated_bytes) {
   if (profiler->memory != nullptr) {
     ++t_depth;
     {
-      const UserCallback callback;  // on a thread of Keel's own, too
+      const UserCallback callback;  // also on a thread of Keel's own
       profiler->memory(profiler->user, {device.handle()}, allocated_bytes);
     }
     --t_depth;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The profiler that a framework hangs in: told of every enqueueing call.
+// A framework's profiler, called for every enqueueing call.
 #ifndef KEEL_CORE_PROFILER_H_
 #define KEEL_CORE_PROFILER_H_
 
@@ -16,22 +16,23 @@
 
 namespace keel {
 
-// One a process, never destroyed. Thread-safe.
+// One per process, never destroyed. Thread-safe.
 class Profiler final : public Observer {
  public:
   static Profiler& get();
 
-  // NULL takes it away. Returns once no call of the former one runs, or KEEL_TIMED_OUT at
-  // |deadline|; KEEL_FAILED_PRECONDITION from within a callback.
+  // Installs |profiler|; NULL removes the current one. Returns once no call of the former profiler
+  // runs, or KEEL_TIMED_OUT at |deadline|, after which none is installed; KEEL_FAILED_PRECONDITION
+  // from within a callback.
   Status set(const keel_profiler* profiler, const Deadline& deadline);
 
   void memory_changed(Device& device, uint64_t allocated_bytes) override;
 
  private:
   friend class EnqueueCall;
-  // The profiler, which stays until leave(); NULL if there is none.
+  // Returns the profiler, valid until leave(); NULL if there is none.
   const keel_profiler* enter();
-  // Either this sees that set() waits, or set() sees that nobody is inside.
+  // Either leave() sees set() waiting, or set() sees that no call is inside.
   void leave() {
     if (inside_.fetch_sub(1, std::memory_order_seq_cst) == 1 &&
         waited_for_.load(std::memory_order_seq_cst)) [[unlikely]] {
@@ -40,32 +41,32 @@ class Profiler final : public Observer {
   }
   void tell_left();
 
-  std::mutex mutex_;  // set
+  std::mutex mutex_;  // serialises set()
   std::mutex left_mutex_;
   std::condition_variable left_;
   std::atomic<bool> waited_for_{false};
   std::atomic<uint32_t> inside_{0};
   std::atomic<const keel_profiler*> current_{nullptr};
   std::unique_ptr<const keel_profiler> owned_;
-  std::vector<std::unique_ptr<const keel_profiler>> left_in_use_;  // by set() at its deadline
+  std::vector<std::unique_ptr<const keel_profiler>> left_in_use_;  // in use when set() timed out
 };
 
-// One call that enqueues, on the calling thread. Without a profiler, a load and a branch.
+// One enqueueing call on the calling thread. Without a profiler, costs a load and a branch.
 class EnqueueCall {
  public:
-  // |name| is static.
+  // |name| is a static string.
   EnqueueCall(const char* name, const Device& device, keel_stream stream) {
     if (observers::active(ObserverSlot::kProfiler)) [[unlikely]] {
       begin(name, device, stream);
     }
   }
   ~EnqueueCall() {
-    if (profiler_ != nullptr) finish(KEEL_OUT_OF_MEMORY);  // left by an exception
+    if (profiler_ != nullptr) finish(KEEL_OUT_OF_MEMORY);  // an exception left the scope
   }
   EnqueueCall(const EnqueueCall&) = delete;
   EnqueueCall& operator=(const EnqueueCall&) = delete;
 
-  // Passes |status| on.
+  // Reports the end of the call and returns |status|.
   Status end(Status status) {
     if (profiler_ != nullptr) [[unlikely]] {
       finish(status.code());

@@ -12,7 +12,7 @@
 namespace keel::testing {
 namespace {
 
-// Keeps what it is told.
+// Records the calls.
 class Recorder {
  public:
   struct Call {
@@ -107,7 +107,7 @@ TEST_P(ProfilerTest, SurroundsEnqueueingCalls) {
   call.outputs = outputs;
   call.output_count = 1;
   ASSERT_KEEL_OK(keel_op_run(stream_, &call));
-  // A call that fails has its end too.
+  // A call that fails has an end too.
   call.input_count = 1;
   EXPECT_EQ(keel_op_run(stream_, &call), KEEL_INVALID_ARGUMENT);
   ASSERT_KEEL_OK(keel_stream_synchronize(stream_, kPatience));
@@ -128,8 +128,8 @@ TEST_P(ProfilerTest, SurroundsEnqueueingCalls) {
 
 using KernelProfilerTest = KeelTest;
 
-// A launch that is refused enqueues nothing and is not told, as a copy. On the fake device
-// alone: the emulated chip runs no kernels of the caller's.
+// Like a copy, a refused launch enqueues nothing and is not reported. On the fake device only: the
+// emulated chip runs no kernels of the caller.
 TEST_F(KernelProfilerTest, SurroundsKernelLaunches) {
   const keel_device device = load("fake").at(0);
   const keel_stream stream = new_stream(device);
@@ -155,7 +155,7 @@ TEST_F(KernelProfilerTest, SurroundsKernelLaunches) {
   launch.grid[0] = 0;
   EXPECT_EQ(keel_kernel_launch(stream, store, &launch), KEEL_INVALID_ARGUMENT);
   launch.grid[0] = 1;
-  launch.argument_count = 1;  // the plugin refuses that
+  launch.argument_count = 1;  // refused by the plugin
   EXPECT_NE(keel_kernel_launch(stream, store, &launch), KEEL_OK);
   ASSERT_KEEL_OK(keel_profiler_set(nullptr));
 
@@ -212,7 +212,7 @@ TEST_P(ProfilerTest, MayNotBeReplacedFromWithin) {
   ASSERT_KEEL_OK(keel_profiler_set(nullptr));
 }
 
-// The call that it waits for ends on another thread, which has to tell it.
+// The awaited call ends on another thread, which must wake keel_profiler_set.
 TEST_P(ProfilerTest, IsReplacedOnceACallThatRunsHasEnded) {
   struct Blocker {
     std::atomic<bool> inside{false};
@@ -243,8 +243,8 @@ TEST_P(ProfilerTest, IsReplacedOnceACallThatRunsHasEnded) {
   replacer.join();
 }
 
-// Once keel_profiler_set has returned, the former profiler is not called any more, and
-// all that it saw begin has ended.
+// Once keel_profiler_set has returned, the former profiler is not called any more, and all calls it
+// saw begin have ended.
 TEST_P(ProfilerTest, IsReplacedWhileThreadsEnqueue) {
   std::atomic<bool> stopping{false};
   std::vector<std::thread> threads;

@@ -22,18 +22,18 @@ namespace {
 using DeviceName = char[64];
 using Clock = std::chrono::steady_clock;
 
-// Until a look has seen an event that long without its callback, the event is not asked for.
+// An event is queried once looks have seen it without its callback for this long.
 constexpr auto kOverdue = std::chrono::milliseconds(500);
-// A callback that has not come that long after a look saw its event done is given up; three looks
-// at least, so that a process that was stopped in between leaves the plugin time to call.
+// A callback is given up if it is still missing this long after a look saw its event done, and
+// after at least three looks, so that a process stopped in between leaves the plugin time to call.
 constexpr auto kGivenUp = std::chrono::seconds(1);
 constexpr int kLooksUntilGivenUp = 3;
-// Pauses between looks while an event is overdue: they double from the first to the last.
+// Pauses between looks while an event is overdue; doubled from the first to the last.
 constexpr auto kFirstLook = std::chrono::milliseconds(20);
 constexpr auto kLastLook = std::chrono::milliseconds(160);
 
-// The callbacks that plugins owe, by number: one that comes twice, or late, finds nothing
-// instead of an object that is gone. Never destroyed, since plugins outlive Keel.
+// The callbacks that plugins owe, by number: a repeated or late callback finds no record instead of
+// a dangling pointer. Never destroyed, since plugins outlive Keel.
 class Notifications {
  public:
   static Notifications& get() {
@@ -41,7 +41,7 @@ class Notifications {
     return instance;
   }
 
-  // Throws before anything has changed, or not at all.
+  // Throws before any change, or not at all.
   void* add(const Ref<EventRecord>& record) {
     std::list<Ref<EventRecord>> kept{record};
     std::lock_guard lock(mutex_);
@@ -58,9 +58,9 @@ class Notifications {
     return reinterpret_cast<void*>(uint64_t{slot.generation} << 32 | index);
   }
 
-  // Calls |use|(list of the one record) with the lock held, so that forget_all() waits for it.
-  // False when the callback is not owed; |out_device| then names the device that was to notify
-  // last.
+  // Calls |use|(list of the one record) with the lock held, so that forget_all() waits for the
+  // call. Returns false if the callback is not owed; |out_device| then names the last device to use
+  // the slot.
   template <typename Use>
   bool take(void* user, DeviceName& out_device, const Use& use) {
     const auto number = reinterpret_cast<uint64_t>(user);
@@ -77,15 +77,15 @@ class Notifications {
     return true;
   }
 
-  // Callbacks of one device that never came.
+  // Lost callbacks of one device.
   struct Lost {
     DeviceName device = {};
     uint64_t count = 0;
   };
 
-  // Appends the records whose callbacks are overdue at |now| to |*out_overdue|, for the caller to
-  // ask for. Gives up callbacks of events that have long been done, counted in |*out_lost|: their
-  // records go to |*out_given_up|. Throws std::bad_alloc: the rest is left to the next look.
+  // Appends to |*out_overdue| the records whose callbacks are overdue at |now|, for the caller to
+  // query. Gives up callbacks of events done long ago: counts them in |*out_lost| and moves their
+  // records to |*out_given_up|. On std::bad_alloc, the rest is left to the next look.
   void look(Clock::time_point now, std::list<Ref<EventRecord>>* out_overdue,
             std::list<Ref<EventRecord>>* out_given_up, std::vector<Lost>* out_lost) {
     std::lock_guard lock(mutex_);
@@ -115,9 +115,9 @@ class Notifications {
     }
   }
 
-  // Callbacks that are still owed find nothing any more: their records go.
+  // Releases the records of all owed callbacks; callbacks that arrive later find no record.
   void forget_all() {
-    std::list<Ref<EventRecord>> forgotten;  // goes without the lock
+    std::list<Ref<EventRecord>> forgotten;  // destroyed without the lock
     std::lock_guard lock(mutex_);
     for (uint64_t index = 0; index < slots_.size(); ++index) {
       if (slots_[index].record.empty()) continue;
@@ -138,8 +138,8 @@ class Notifications {
     uint32_t generation = 1;
     std::list<Ref<EventRecord>> record;  // one, or none
     DeviceName device = {};
-    // Of look(): since when it has found the record done, or not done, and how often. The thread
-    // that adds a record reads no clock.
+    // For look(): since when, and in how many looks, the record was seen done or not done. The
+    // thread that adds a record reads no clock.
     Clock::time_point since;
     int looks = 0;
     bool seen_done = false;
@@ -163,14 +163,14 @@ void Progress::stop() {
   if (!thread_.joinable()) return;
   {
     std::unique_lock lock(mutex_);
-    // A plugin owes each callback exactly once; one that never comes must not keep the
-    // process from ending.
+    // A plugin owes each callback exactly once; a lost callback must not keep the process from
+    // ending.
     changed_.wait_for(lock, std::chrono::seconds(1), [&] { return notifications_pending_ == 0; });
     stopping_ = true;
   }
   changed_.notify_all();
   thread_.join();
-  // The records need their devices for their end, and a callback this object.
+  // The end of a record needs the device, and a callback needs this Progress.
   Notifications::get().forget_all();
 }
 
@@ -198,7 +198,7 @@ void Progress::watch(const Ref<EventRecord>& record) {
     take_plugin_text();
     DeviceName device = {};
     const auto drop = [](Records&) {};
-    if (!Notifications::get().take(user, device, drop)) return;  // it came all the same
+    if (!Notifications::get().take(user, device, drop)) return;  // the callback came nevertheless
     std::lock_guard lock(mutex_);
     --notifications_pending_;
   }
@@ -207,7 +207,7 @@ void Progress::watch(const Ref<EventRecord>& record) {
 
 void Progress::on_notify(void* user, keel_status) {
   DeviceName device = {};
-  // The status is asked for anew: the callback is a hint to look.
+  // The callback is only a hint: the status is queried again.
   const auto look = [](Records& records) {
     Progress& self = Runtime::get().progress();
     std::lock_guard lock(self.mutex_);
@@ -226,13 +226,13 @@ bool Progress::look(WakeList& wake) {
   try {
     Notifications::get().look(Clock::now(), &overdue, &given_up, &lost);
   } catch (const std::bad_alloc&) {
-    // The rest is looked at next time.
+    // The next look continues.
   }
   for (const Ref<EventRecord>& record : overdue) {
     try {
       (void)record->query(wake);
     } catch (const std::bad_alloc&) {
-      // Asked again at the next look.
+      // Queried again at the next look.
     }
   }
   for (const Notifications::Lost& of : lost) {
@@ -254,7 +254,7 @@ void Progress::run() {
   constexpr auto kLastPoll = std::chrono::microseconds(200);
   auto pause = kFirstPoll;
   Clock::duration look_pause = kOverdue;
-  Clock::time_point next_look = Clock::time_point::max();  // while no callback is owed
+  Clock::time_point next_look = Clock::time_point::max();  // max() while no callback is owed
   Records polled;
   Records arrived;
   WakeList wake;
@@ -291,7 +291,7 @@ void Progress::run() {
       try {
         return record->query(wake).code() != KEEL_NOT_READY;
       } catch (const std::bad_alloc&) {
-        return false;  // asked again later
+        return false;  // queried again later
       }
     });
     if (look_now) {

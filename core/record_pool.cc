@@ -44,7 +44,7 @@ void RecordPool::sort_returned() {
 }
 
 bool RecordPool::ask(Kind& kind) {
-  // The last of them vouches for all.
+  // The latest of them vouches for all.
   EventRecord* asked = kind.first;
   EventRecord* record = kind.first;
   for (uint32_t i = 1; i < Kind::kBatch; ++i) {
@@ -56,7 +56,7 @@ bool RecordPool::ask(Kind& kind) {
     kind.look_at = kind.count + Kind::kBatch;
     return false;
   }
-  if (code != KEEL_OK) take_plugin_text();  // how it ended is not asked here
+  if (code != KEEL_OK) take_plugin_text();  // the result is not needed here
   kind.look_at = Kind::kBatch;
   note_over(asked->order_);
   return true;

@@ -13,8 +13,8 @@
 namespace keel::testing {
 namespace {
 
-// On a chip whose work can be held up, so that it is known which events are over. That none of
-// them is recorded or destroyed while it lies in the queue is checked by the chip.
+// On a chip whose work can be paused, so that finished events are known. The chip checks that no
+// event is recorded or destroyed while in the queue.
 class RecordPoolTest : public KeelTest {
  protected:
   void SetUp() override {
@@ -32,7 +32,7 @@ class RecordPoolTest : public KeelTest {
     EXPECT_TRUE(stream_->record(flags, &made).ok());
     return made;
   }
-  // Which ones |count| records are, each let go of before the next.
+  // Returns the identities of |count| records, each released before the next.
   std::vector<const EventRecord*> record_and_drop(size_t count, uint32_t flags = 0) {
     std::vector<const EventRecord*> made;
     for (size_t i = 0; i < count; ++i) made.push_back(record(flags).get());
@@ -45,7 +45,7 @@ class RecordPoolTest : public KeelTest {
     EXPECT_TRUE(record->wait(Deadline::after(kPatience)).ok());
   }
 
-  // Past Keel, which does not learn of it.
+  // Waits without Keel's knowledge.
   void wait_for_all_natively() {
     const Ref<EventRecord> last = record();
     const keel_stream_table* table = stream_->device().stream_table();
@@ -84,12 +84,12 @@ TEST_F(RecordPoolTest, OneThatIsOverVouchesForAllBeforeIt) {
   }
   wait(records.back());
   for (Ref<EventRecord>& each : records) each = nullptr;
-  const FakePause pause;  // nothing more will be over
+  const FakePause pause;  // no further work completes
   EXPECT_EQ(record_and_drop(10), known) << "in the order they came back";
   EXPECT_EQ(std::count(known.begin(), known.end(), record().get()), 0);
 }
 
-// Nobody has waited for these: the plugin is asked, once there is a batch.
+// No thread has waited for these records: the plugin is asked once there is a batch.
 TEST_F(RecordPoolTest, ABatchIsAskedFor) {
   std::vector<const EventRecord*> known;
   {
@@ -151,7 +151,7 @@ TEST_F(RecordPoolTest, RecordsComeBackOnAnyThread) {
   EXPECT_LE(known.size(), 60u);
 }
 
-// An event that is recorded anew gives its former record back at once, unless somebody has it.
+// An event recorded anew releases its former record at once, unless a reference remains.
 TEST_F(RecordPoolTest, AnEventGivesItsFormerRecordBack) {
   const keel_stream other = new_stream(device_);
   keel_event event = {};
@@ -171,7 +171,7 @@ TEST_F(RecordPoolTest, AnEventGivesItsFormerRecordBack) {
   const Ref<EventRecord> kept = found->current();
   const uint64_t life = kept->life();
   for (int i = 0; i < 100; ++i) {
-    // From one stream to the other: each record goes back to the pool it came from.
+    // From one stream to the other: each record returns to its own pool.
     ASSERT_KEEL_OK(keel_event_record(event, i % 2 == 0 ? other : handle_));
     EXPECT_NE(found->current().get(), kept.get());
     EXPECT_EQ(found->current()->is_on(*stream_), i % 2 != 0);
@@ -183,7 +183,7 @@ TEST_F(RecordPoolTest, AnEventGivesItsFormerRecordBack) {
   EXPECT_KEEL_OK(keel_stream_destroy(other));
 }
 
-// A record keeps its stream; a pool that kept it, too, would keep both for ever.
+// A record keeps its stream; a pool that kept the record would keep both for ever.
 TEST_F(RecordPoolTest, AfterTheEndNoneIsKept) {
   Ref<EventRecord> late = record();
   record_and_drop(20);
@@ -191,7 +191,7 @@ TEST_F(RecordPoolTest, AfterTheEndNoneIsKept) {
   stream_ = nullptr;
   wait(late);
   EXPECT_EQ(late->state(), EventRecord::State::kDone);
-  late = nullptr;  // the chip tells at its end of events that were left
+  late = nullptr;  // the chip reports leftover events at its end
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Intrusive reference counting: one word in the object, no control block, so that
-// taking a reference on a hot path allocates nothing.
+// Intrusive reference counting: one word in the object and no control block, so that taking a
+// reference on a hot path allocates nothing.
 #ifndef KEEL_CORE_REF_COUNTED_H_
 #define KEEL_CORE_REF_COUNTED_H_
 
@@ -10,14 +10,14 @@
 
 namespace keel {
 
-// Starts with one reference, which make_ref (or Ref::adopt) takes over. Thread-safe.
+// Starts with one reference, owned by make_ref (or Ref::adopt). Thread-safe.
 class RefCounted {
  public:
   RefCounted(const RefCounted&) = delete;
   RefCounted& operator=(const RefCounted&) = delete;
 
   void retain() const { references_.fetch_add(1, std::memory_order_relaxed); }
-  // Takes a reference unless the last one is already gone.
+  // Takes a reference; false if the last one is already gone.
   bool try_retain() const {
     uint32_t count = references_.load(std::memory_order_relaxed);
     while (count != 0) {
@@ -30,14 +30,15 @@ class RefCounted {
   void release() const {
     if (drop()) const_cast<RefCounted*>(this)->dispose();
   }
-  // Gives a reference up; true: it was the last one, and the caller does what dispose() would.
+  // Drops a reference. If true, the reference was the last, and the caller does the work of
+  // dispose().
   bool drop() const { return references_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
 
  protected:
   RefCounted() = default;
   virtual ~RefCounted() = default;
-  // The last reference is gone. Objects that live in a pool go back to it instead,
-  // and call revive() before they are handed out again.
+  // Called when the last reference is gone. Pooled objects return to their pool instead, and call
+  // revive() before the next use.
   virtual void dispose() { delete this; }
   void revive() { references_.store(1, std::memory_order_relaxed); }
 
@@ -63,13 +64,13 @@ class Ref {
     if (object_ != nullptr) object_->release();
   }
 
-  // Takes over the reference that the caller owns.
+  // Takes over the caller's reference.
   static Ref adopt(T* object) {
     Ref ref;
     ref.object_ = object;
     return ref;
   }
-  // Gives the reference to the caller.
+  // Passes the reference to the caller.
   T* detach() { return std::exchange(object_, nullptr); }
 
   T* get() const { return object_; }

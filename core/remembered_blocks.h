@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a thread remembers of the memory it has used, so that it need not ask again.
+// Thread-local lookup cache of allocations, so that a repeated look-up takes no lock.
 #ifndef KEEL_CORE_REMEMBERED_BLOCKS_H_
 #define KEEL_CORE_REMEMBERED_BLOCKS_H_
 
@@ -11,9 +11,9 @@ namespace keel {
 
 struct MemoryBlock;
 
-// An allocation; holds as long as the block has |generation|.
+// A cached allocation, valid while the block has |generation|.
 struct alignas(64) RememberedBlock {
-  uint64_t memory = 0;  // id of the Memory with the kind in its lowest bits; 0: nothing
+  uint64_t memory = 0;  // id of the Memory with the kind in its lowest bits; 0: empty
   uint64_t generation = 0;
   const MemoryBlock* block = nullptr;
   char* base = nullptr;
@@ -22,13 +22,13 @@ struct alignas(64) RememberedBlock {
   char* host_alias = nullptr;
 };
 
-// 16 KiB a thread: the tensors that a training step touches more than once in short order.
+// 16 KiB per thread: room for the tensors that a training step touches repeatedly in short order.
 class RememberedBlocks {
  public:
   RememberedBlock& at(const void* pointer) { return blocks_[place_of(pointer)]; }
   const RememberedBlock& at(const void* pointer) const { return blocks_[place_of(pointer)]; }
 
-  // For a thread that has used no memory yet: there is nothing in it, and nobody writes to it.
+  // Shared cache of threads without memory use so far: empty and never written.
   static RememberedBlocks& nothing() { return nothing_; }
 
  private:

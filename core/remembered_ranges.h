@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranges of memory of which something was found out that holds until something else changes.
+// A cache of memory ranges with a property that holds until a state number changes.
 #ifndef KEEL_CORE_REMEMBERED_RANGES_H_
 #define KEEL_CORE_REMEMBERED_RANGES_H_
 
@@ -8,10 +8,10 @@
 
 namespace keel {
 
-// The last two: what an operation sends and what it receives. For one thread.
+// Caches the last two ranges: an operation's input and output. For one thread.
 class RememberedRanges {
  public:
-  // Whether |size| bytes at |address| lie in a range that was remembered in |state|.
+  // Returns whether [address, address + size) lies in a range remembered in |state|.
   bool hold(uint64_t state, uintptr_t address, uint64_t size) const {
     for (const Range& range : ranges_) {
       const uint64_t offset = address - range.begin;
@@ -19,7 +19,7 @@ class RememberedRanges {
     }
     return false;
   }
-  // In place of the older one. |state| is never 0.
+  // Replaces the older range. |state| is never 0.
   void remember(uint64_t state, uintptr_t begin, uint64_t size) {
     ranges_[oldest_] = {state, begin, size};
     oldest_ = (oldest_ + 1) % ranges_.size();

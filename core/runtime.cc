@@ -43,7 +43,7 @@ const keel_host* host() {
   return &instance;
 }
 
-// The folder keel/plugins beside the library this code is in.
+// Returns the folder keel/plugins beside this code's library.
 std::string folder_beside_library() {
   Dl_info info = {};
   if (dladdr(reinterpret_cast<void*>(&make_host), &info) == 0 || info.dli_fname == nullptr) {
@@ -72,7 +72,7 @@ Status timeout_from_environment(int64_t* out_timeout_ns) {
   return {};
 }
 
-// Whether |name| is in the comma-separated |list|.
+// Returns whether |name| is in the comma-separated |list|.
 bool is_listed(std::string_view list, std::string_view name) {
   while (!list.empty()) {
     const size_t comma = list.find(',');
@@ -83,7 +83,7 @@ bool is_listed(std::string_view list, std::string_view name) {
   return false;
 }
 
-// "vulkan" of ".../libkeel_vulkan.so".
+// Returns "vulkan" for ".../libkeel_vulkan.so".
 std::string plugin_stem(const std::string& path) {
   constexpr std::string_view kPrefix = "libkeel_";
   std::string name = path.substr(path.rfind('/') + 1);
@@ -91,7 +91,7 @@ std::string plugin_stem(const std::string& path) {
   return name.substr(0, name.find('.'));
 }
 
-// "run.3.json" for "run.json" in process 3 of a job that `keel run` has started.
+// Returns "run.3.json" for "run.json" in process 3 of a job started by `keel run`.
 std::string trace_path(std::string path) {
   const char* rank = trusted_environment("KEEL_RANK");
   if (rank == nullptr || *rank == '\0' || std::strspn(rank, "0123456789") != std::strlen(rank)) {
@@ -110,7 +110,7 @@ void start_trace_from_environment() {
   if (!started.ok()) log(KEEL_LOG_WARNING, "KEEL_TRACE: {}", started.text());
 }
 
-// They hold what belongs to devices.
+// Observers hold objects of devices, so observers end first.
 void end_observers(const Deadline& deadline) {
   if (Trace::get().is_started()) {
     const Status written = Trace::get().stop(deadline);
@@ -129,8 +129,8 @@ Runtime& Runtime::create() {
 }
 
 Runtime::Runtime() {
-  // A process that never set Keel up, or only asked for something too early, may fork
-  // and use Keel in the child.
+  // A process that never initialized Keel, or only made a call too early, may fork and use Keel in
+  // the child.
   pthread_atfork(nullptr, nullptr, [] {
     if (g_was_set_up.load(std::memory_order_relaxed)) {
       g_api_state.store(ApiState::kForked, std::memory_order_relaxed);
@@ -185,7 +185,7 @@ Status Runtime::load_folder(const std::string& folder, const char* backends) {
     const Status status = add_backend(path.c_str(), nullptr, nullptr, &index);
     if (!status.ok()) log(KEEL_LOG_WARNING, "{}", status.text());
   }
-  // A backend that was asked for by name and is not there is a mistake worth stopping at.
+  // A backend requested by name must exist.
   std::string_view wanted = backends == nullptr ? "" : backends;
   while (!wanted.empty()) {
     const size_t comma = wanted.find(',');
@@ -282,7 +282,7 @@ std::vector<Ref<Stream>> Runtime::streams() {
 
 size_t Runtime::streams_after(const Stream* previous, std::span<Ref<Stream>> out_streams) {
   std::lock_guard lock(streams_mutex_);
-  // One that is alive is in the list, which keeps its order.
+  // A live stream is in the list, and the list keeps its order.
   auto next = previous == nullptr
                   ? streams_.begin()
                   : std::next(std::find(streams_.begin(), streams_.end(), previous));
@@ -364,8 +364,9 @@ void Runtime::destroy_leftovers() {
   for (uint64_t handle : device_handles_.live_handles()) {
     devices.push_back(device_handles_.remove(handle));
   }
-  // No other thread is inside Keel now, so all that was retired can go. A call that is being
-  // refused is in a section for an instant, and would hold it back until the devices are gone.
+  // No other thread is inside Keel now, so all retired objects can be reclaimed. A call being
+  // refused is briefly in a section, which would otherwise delay reclaiming until the devices are
+  // gone.
   while (retired_count() != 0) reclaim_retired();
   for (const auto& device : devices) device->release_all();
   for (const auto& device : devices) device->close();

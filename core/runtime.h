@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The process: backends, devices, handles, and what runs beside the caller.
+// The process-wide runtime: backends, devices, handles and background threads.
 #ifndef KEEL_CORE_RUNTIME_H_
 #define KEEL_CORE_RUNTIME_H_
 
@@ -28,21 +28,20 @@
 
 namespace keel {
 
-// One a process, never destroyed: initialize() and shutdown() bring it up and down.
-// Thread-safe.
+// One per process, never destroyed; started by initialize() and stopped by shutdown(). Thread-safe.
 class Runtime {
  public:
   static Runtime& get() {
     Runtime* instance = instance_.load(std::memory_order_acquire);
     return instance != nullptr ? *instance : create();
   }
-  // The same where g_api_state has been seen to be kOpen.
+  // Like get(), for callers that have seen g_api_state at kOpen.
   static Runtime& opened() { return *instance_.load(std::memory_order_relaxed); }
 
   Status initialize(const keel_init_options* options);
-  // Refuses calls from now on, ends those that wait, and takes all down once no thread is inside a
-  // C function. KEEL_TIMED_OUT by the default deadline: nothing was taken down, and the next
-  // shutdown() goes on. KEEL_FAILED_PRECONDITION within a function that Keel has called.
+  // Refuses new calls, ends the waits of current ones, and tears everything down once no thread is
+  // inside a C function. KEEL_TIMED_OUT at the default deadline: nothing was torn down, and the
+  // next shutdown() continues. KEEL_FAILED_PRECONDITION within a function that Keel has called.
   Status shutdown();
   bool is_initialized() const {
     return g_api_state.load(std::memory_order_acquire) == ApiState::kOpen;
@@ -52,15 +51,15 @@ class Runtime {
                      uint32_t* out_backend);
 
   uint32_t backend_count();
-  // NULL past the end. Backends live until shutdown.
+  // Returns NULL past the end. Backends live until shutdown.
   const Backend* backend(uint32_t index);
   std::vector<Ref<Device>> devices();
 
   int64_t default_timeout_ns() const { return default_timeout_ns_; }
-  // Within a C function both deadlines pass when shutdown() begins.
+  // Within a C function, default_deadline() and deadline() pass when shutdown() begins.
   Deadline default_deadline() const { return insiders::deadline(default_timeout_ns_); }
-  // The deadline of a wait that the user gave |timeout_ns|; a failure for a negative
-  // number that is not KEEL_TIMEOUT_DEFAULT.
+  // Converts the user's |timeout_ns| to a deadline; fails for a negative number other than
+  // KEEL_TIMEOUT_DEFAULT.
   Status deadline(int64_t timeout_ns, Deadline* out_deadline) const;
 
   HandleTable<Device, HandleKind::kDevice>& device_handles() { return device_handles_; }
@@ -72,18 +71,18 @@ class Runtime {
 
   Progress& progress() { return *progress_; }
 
-  // Every stream alive.
+  // Registry of all live streams.
   void add_stream(Stream* stream);
   void remove_stream(Stream* stream);
   std::vector<Ref<Stream>> streams();
-  // The same, a few at a time, for what must not fail for want of memory: fills |out_streams| with
-  // those behind |previous|, which the caller keeps alive; NULL is before the first. Returns how
-  // many; 0 at the end.
+  // Like streams(), in batches and without allocating: fills |out_streams| with the streams after
+  // |previous|, which the caller keeps alive; NULL starts at the first. Returns the count; 0 at the
+  // end.
   size_t streams_after(const Stream* previous, std::span<Ref<Stream>> out_streams);
   std::vector<Ref<Stream>> streams_of(const Device& device);
 
-  // |hook| runs in shutdown, once no thread is inside a C function: layers above end what they own
-  // there.
+  // Runs |hook| in shutdown, once no thread is inside a C function: layers above destroy their
+  // objects there.
   void add_shutdown_hook(std::function<void()> hook);
 
  private:
@@ -101,7 +100,7 @@ class Runtime {
   std::unique_ptr<Progress> progress_;
   std::shared_mutex backends_mutex_;
   std::deque<std::unique_ptr<Backend>> backends_;
-  std::mutex hooks_mutex_;  // added by threads that shutdown waits for
+  std::mutex hooks_mutex_;  // taken by threads for which shutdown waits
   std::vector<std::function<void()>> shutdown_hooks_;
 
   HandleTable<Device, HandleKind::kDevice> device_handles_;
@@ -109,7 +108,7 @@ class Runtime {
   HandleTable<Event, HandleKind::kEvent> event_handles_;
   HandleTable<Gate, HandleKind::kGate> gate_handles_;
   HandleTable<Module, HandleKind::kModule> module_handles_;
-  HandleTable<Kernel, HandleKind::kKernel> kernel_handles_;  // of the modules that are loaded
+  HandleTable<Kernel, HandleKind::kKernel> kernel_handles_;  // of loaded modules
 
   std::mutex streams_mutex_;
   std::vector<Stream*> streams_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C functions of a process: version, logs, start and end, plugins.
+// The C functions of the process: version, logs, start and end, plugins.
 #include <keel/keel.h>
 
 #include <cstddef>
@@ -38,7 +38,7 @@ keel_status keel_set_log(keel_log_level level, keel_log_fn fn, void* user) {
 keel_status keel_init(const keel_init_options* options) {
   return api_call_outside([&]() -> Status {
     if (options != nullptr) {
-      // Callers of before |validate| was added have a shorter one.
+      // Callers compiled before |validate| was added pass a shorter struct.
       KEEL_RETURN_IF_ERROR(keel::check_struct(options, KEEL_STRUCT_INIT_OPTIONS,
                                               offsetof(keel_init_options, validate), "options"));
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the environment may do to a process that its start gave privileges: nothing. The
-// probe is copied, made set-user-ID root, and started by a user who is not root.
+// The environment has no effect on a process that gained privileges at its start. The probe is
+// copied, made set-user-ID root, and started by a user other than root.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -57,7 +57,7 @@ class SecureTest : public ::testing::Test {
   fs::path folder_;
 
  private:
-  // What |program| prints when user |user| starts it with |environment| and no more.
+  // Returns the output of |program|, started by user |user| with |environment| only.
   static std::string run(const fs::path& program, uid_t user,
                          std::vector<std::string> environment) {
     std::vector<char*> variables;
@@ -119,7 +119,7 @@ TEST_F(SecureTest, TheEnvironmentIsIgnored) {
   EXPECT_EQ(run_raised(attacks), raised) << "all at once";
 }
 
-// hwloc reads its variables itself, so that topology is refused instead.
+// hwloc reads its variables itself, so topology is refused instead.
 TEST_F(SecureTest, TopologyIsRefusedWhereItsLibraryWouldHeedTheEnvironment) {
   const std::string raised = run_raised({});
   if (raised.find("topology KEEL_OK") == std::string::npos) {
@@ -130,7 +130,7 @@ TEST_F(SecureTest, TopologyIsRefusedWhereItsLibraryWouldHeedTheEnvironment) {
   EXPECT_NE(run_raised({attack}).find("topology KEEL_PERMISSION_DENIED"), std::string::npos);
 }
 
-// A path for a file that the process would write with its privileges.
+// A path of a file that the process would write with its privileges.
 TEST_F(SecureTest, NoFileIsWrittenWhereTheEnvironmentSays) {
   const fs::path trace = folder_ / "trace.json";
   const std::string raised = run_raised({});

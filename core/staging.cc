@@ -11,17 +11,17 @@ namespace keel {
 
 namespace {
 
-// Four system calls, about 1 us: small buffers are not worth it.
+// Binding takes four system calls, about 1 us: not worth it for small buffers.
 constexpr uint64_t kSmallestBound = 64 << 10;
 
-// "0" with one node, else "0-1" or "0,2". hwloc is loaded only where it is needed.
+// The file contains "0" for one node, else "0-1" or "0,2". hwloc is loaded only where needed.
 bool has_several_nodes() {
   std::string online;
   std::ifstream("/sys/devices/system/node/online") >> online;
   return online.find_first_of(",-") != std::string::npos;
 }
 
-// This machine's; NULL where there is nothing to choose. Lives as long as the process.
+// This machine's topology; NULL if there is nothing to choose. Lives as long as the process.
 hwloc_topology* staging_topology() {
   static hwloc_topology* const topology = []() -> hwloc_topology* {
     if (!has_several_nodes()) return nullptr;
@@ -36,9 +36,8 @@ hwloc_topology* staging_topology() {
   return topology;
 }
 
-// While it lives, this thread's new pages come from |node| if they can: drivers that pin
-// memory touch it before they hand it out. Leaves a policy alone that it could not
-// restore.
+// While alive, binds new pages of this thread to |node| if possible: drivers touch pinned pages
+// before returning them. Leaves a policy alone if it could not be restored.
 class ThreadOnNode {
  public:
   ThreadOnNode(hwloc_topology* topology, int node)
@@ -80,7 +79,7 @@ Status alloc_staging(Device& device, uint64_t size, void** out_pointer) {
     const ThreadOnNode on_node(topology, node);
     KEEL_RETURN_IF_ERROR(device.memory().alloc(KEEL_MEMORY_PINNED, size, out_pointer));
   }
-  // For drivers that leave the first touch to whoever writes first.
+  // For drivers that leave the first touch to the first writer.
   (void)bind_area(topology, node, *out_pointer, size);
   return {};
 }

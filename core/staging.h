@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pinned host memory that copies between backends and the bridge pass through.
+// Pinned bounce buffers for copies between backends and for the bridge.
 #ifndef KEEL_CORE_STAGING_H_
 #define KEEL_CORE_STAGING_H_
 
@@ -8,11 +8,12 @@
 
 namespace keel {
 
-// The NUMA node to stage on for a device; -1 where there is only one or none is known.
+// Returns the NUMA node for a device's bounce buffers; -1 if the machine has only one node, or the
+// device's node is unknown.
 int find_staging_node(const keel_device_info& info);
 
-// Pinned memory of |device|, on its NUMA node where the machine has several and the
-// system lets us: freed through device.memory().
+// Allocates pinned memory of |device|, on its NUMA node if the machine has several and the system
+// permits. Freed through device.memory().
 Status alloc_staging(Device& device, uint64_t size, void** out_pointer);
 
 }  // namespace keel

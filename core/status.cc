@@ -8,7 +8,7 @@
 namespace keel {
 
 namespace {
-// Fixed, so that a failure for want of memory can be told too; longer texts are cut.
+// Fixed size, so that an out-of-memory failure can be reported too; longer texts are cut.
 thread_local char t_last_error[2048];
 thread_local std::string t_plugin_text;
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The result of everything inside Keel: a code and, for a failure, a sentence.
+// The result type inside Keel: a code and, for a failure, a sentence.
 #ifndef KEEL_CORE_STATUS_H_
 #define KEEL_CORE_STATUS_H_
 
@@ -14,12 +14,12 @@
 
 namespace keel {
 
-// One word. KEEL_OK is 0 and "not ready" a constant, so that neither costs anything to
-// make, to move or to destroy; a failure points to a text that its copies share.
+// One word. KEEL_OK is 0 and KEEL_NOT_READY a constant, so that both are free to make, move and
+// destroy; a failure points to a text shared by its copies.
 class [[nodiscard]] Status {
  public:
   Status() = default;
-  // KEEL_OK and KEEL_NOT_READY keep no text.
+  // KEEL_OK and KEEL_NOT_READY store no text.
   Status(keel_status code, std::string text);
   Status(const Status& other) : word_(other.word_) { retain(); }
   Status(Status&& other) noexcept : word_(std::exchange(other.word_, 0)) {}
@@ -33,17 +33,17 @@ class [[nodiscard]] Status {
     }
   }
 
-  // "out of host memory": made beforehand, so that it can be told then.
+  // "out of host memory", allocated beforehand for the time when memory has run out.
   static Status no_memory() {
     Status status;
     status.word_ = reinterpret_cast<uintptr_t>(no_memory_);
     status.retain();
     return status;
   }
-  // The same with the text of |error|, where that says more: which thread the system refused, and
-  // by which limits.
+  // no_memory() with the text of |error| if more precise: the thread that the system refused, and
+  // the limits.
   static Status no_memory(const std::bad_alloc& error);
-  // A query's "not yet", which is no failure and has no text.
+  // A query's "not ready": no failure, no text.
   static Status not_ready() {
     Status status;
     status.word_ = kNotReady;
@@ -51,7 +51,7 @@ class [[nodiscard]] Status {
   }
 
   bool ok() const { return word_ == 0; }
-  // Neither success nor "not yet".
+  // True for failures, false for KEEL_OK and KEEL_NOT_READY.
   bool failed() const { return has_text(); }
   keel_status code() const {
     if (has_text()) [[unlikely]] {
@@ -61,7 +61,7 @@ class [[nodiscard]] Status {
   }
   const char* text() const { return has_text() ? shared().text.c_str() : ""; }
 
-  // The same failure with |prefix| in front of its text.
+  // Returns the failure with |prefix| in front of its text.
   Status with_prefix(const std::string& prefix) const {
     return ok() ? *this : Status(code(), prefix + text());
   }
@@ -84,7 +84,7 @@ class [[nodiscard]] Status {
   }
   [[gnu::cold]] void release() noexcept;
 
-  uintptr_t word_ = 0;  // 0, kNotReady, or the Failure
+  uintptr_t word_ = 0;  // 0, kNotReady, or a pointer to the Failure
 };
 
 template <typename... Arguments>
@@ -93,7 +93,7 @@ Status failure(keel_status code, fmt::format_string<Arguments...> format,
   return Status(code, fmt::format(format, std::forward<Arguments>(arguments)...));
 }
 
-// "KEEL_UNKNOWN" for a number that is none.
+// Returns "KEEL_UNKNOWN" for an undefined number.
 const char* status_name(keel_status code);
 bool is_status(keel_status code);
 
@@ -105,11 +105,11 @@ bool is_status(keel_status code);
 
 // ---- texts of the calling thread ----
 
-// What keel_last_error returns. Allocates nothing.
+// The text for keel_last_error. Allocates nothing.
 void set_last_error(const char* text);
 const char* last_error();
 
-// What a plugin said with host->set_error on this thread and nobody has read yet.
+// The text passed by a plugin to host->set_error on this thread, until take_plugin_text().
 void set_plugin_text(const char* text);
 std::string take_plugin_text();
 

@@ -67,7 +67,7 @@ Status Stream::status() const {
 
 void Stream::fail(const Status& status, uint64_t position) {
   std::lock_guard lock(state_mutex_);
-  if (!failure_.ok()) return;  // the first one is the cause
+  if (!failure_.ok()) return;  // the first failure is the cause
   if (position < recovered_at_) return;
   failure_ = status;
   hindrances_.fetch_or(kHasFailed, std::memory_order_release);
@@ -128,7 +128,7 @@ Status Stream::submit_observed(const char* name, const AccessList& accesses, con
 
 Status Stream::mark_locked(uint32_t flags, Ref<EventRecord>* out_record) {
   if (drained_) return status();
-  WakeList wake;  // nobody waits for a new record
+  WakeList wake;  // no stream waits for a new record
   KEEL_RETURN_IF_ERROR(records_.take(*this, flags, out_record));
   (*out_record)->set_position(0);
   const Status submitted = submit_record(*out_record, {}, wake);
@@ -156,7 +156,7 @@ Status Stream::place_record(const Ref<EventRecord>& record, WakeList& wake) {
     record->mark_done(known, wake);
     return {};
   }
-  // Also on a failed stream: what was submitted before still uses its memory.
+  // Also on a failed stream: work submitted before still uses its memory.
   const Status recorded = device_.is_lost() ? known : submit_record(record, known, wake);
   if (recorded.ok() || known.ok() || may_still_run(recorded)) return recorded;
   record->mark_done(known, wake);
@@ -190,7 +190,7 @@ Status Stream::record_locked(uint32_t flags, Ref<EventRecord>* out_record, WakeL
 
 Status Stream::record_slowly(uint32_t flags, Ref<EventRecord>* out_record) {
   WakeList wake;
-  return record_locked(flags, out_record, wake);  // nobody waits for a new record yet
+  return record_locked(flags, out_record, wake);  // no stream waits for a new record yet
 }
 
 Status Stream::fence(Ref<EventRecord>* out_record) {
@@ -200,7 +200,7 @@ Status Stream::fence(Ref<EventRecord>* out_record) {
 }
 
 Status Stream::fence_locked(Ref<EventRecord>* out_record, WakeList& wake) {
-  // Once closed, nothing may be kept that keeps the stream alive.
+  // A closed stream must not keep a record, which would keep the stream alive.
   if (closed_) return record_locked(0, out_record, wake);
   if (!fence_ || fence_position_ != position_ || is_shared()) {
     KEEL_RETURN_IF_ERROR(record_locked(0, &fence_, wake));
@@ -211,7 +211,7 @@ Status Stream::fence_locked(Ref<EventRecord>* out_record, WakeList& wake) {
 }
 
 Status Stream::submit_wait(const Ref<EventRecord>& record, uint64_t position, WakeList& wake) {
-  // Nothing may throw once the wait is in the queue: the record must not be used again.
+  // Nothing may throw once the wait is in the queue: the record must not be reused.
   edges_.reserve();
   KEEL_RETURN_IF_ERROR(
       device_.check(device_.stream_table()->stream_wait_event(native_, record->native()),
@@ -219,7 +219,7 @@ Status Stream::submit_wait(const Ref<EventRecord>& record, uint64_t position, Wa
   timeline_->waits_for(*record->stream().timeline(), record->position(), position);
   edges_.add(position, record);
   if (++edges_since_marker_ < kEdgesPerMarker) return {};
-  // The wait is in the queue; a marker that cannot be placed is placed at the next one.
+  // The wait is in the queue; if a marker cannot be placed now, the next wait places one.
   const Status marked = place_marker(position, wake);
   if (!marked.ok()) log(KEEL_LOG_DEBUG, "{}", marked.text());
   return {};
@@ -247,7 +247,7 @@ Status Stream::wait(const Ref<EventRecord>& record) {
   WakeList wake;
   {
     std::lock_guard lock(mutex_);
-    if (has_failed() || !device_.check_alive().ok()) return {};  // later waits return it
+    if (has_failed() || !device_.check_alive().ok()) return {};  // later calls return it
     timeline_->advance(++position_);
     const Step step{Step::Kind::kWaitEvent, record->serial(), "", {}};
     tell_enqueued(step);
@@ -277,7 +277,8 @@ Status Stream::wait(const Ref<Gate>& gate) {
 }
 
 void Stream::wait_locked(const Ref<Gate>& gate, WakeList& wake) {
-  // Nothing may throw once the gate is held, or its keeper, not knowing, would never open it.
+  // Nothing may throw once the gate is held: its owner would not know, and would never open the
+  // gate.
   if (gate->is_kept()) kept_gates_.reserve();
   timeline_->advance(++position_);
   tell_enqueued({Step::Kind::kWaitGate, gate->serial(), gate->name(), {}});
@@ -292,7 +293,7 @@ Status Stream::hold(const Ref<Gate>& gate, Ref<EventRecord>* out_ready) {
     std::lock_guard lock(mutex_);
     if (has_failed() || device_.is_lost()) return status();
     if (observers::active()) {
-      // An older fence would not tell those who watch what the host has seen since.
+      // An older fence would not show observers what the host has seen since.
       KEEL_RETURN_IF_ERROR(record_locked(0, out_ready, wake));
     } else if (!is_known_idle_locked()) {
       KEEL_RETURN_IF_ERROR(fence_locked(out_ready, wake));
@@ -320,7 +321,7 @@ bool Stream::pass_event(const Ref<EventRecord>& record, uint64_t position, WakeL
   while (true) {
     const EventRecord::State seen = record->state();
     if (seen == EventRecord::State::kSubmitted && !record->inherited().ok()) {
-      fail(record->inherited());  // known before it is done
+      fail(record->inherited());  // known before the record is done
       return true;
     }
     if (seen == EventRecord::State::kSubmitted && &record->device() == &device_) {
@@ -333,7 +334,7 @@ bool Stream::pass_event(const Ref<EventRecord>& record, uint64_t position, WakeL
       if (!status.ok()) fail(status);
       return true;
     }
-    // Woken at each change of state: parked anew for each.
+    // The stream is woken at each change of state and parks again for the next.
     const void* parking = seen == EventRecord::State::kHeld
                               ? static_cast<const void*>(record.get())
                               : static_cast<const void*>(record->native());
@@ -351,14 +352,14 @@ bool Stream::pass_head(WakeList& wake) {
     if (head.kind == Step::Kind::kWaitGate) return pass_gate(head.gate);
     return head.kind != Step::Kind::kWaitEvent || pass_event(head.record, head.position, wake);
   } catch (const std::bad_alloc&) {
-    fail(Status::no_memory());  // what it waits for will never tell it
+    fail(Status::no_memory());  // no wake-up would come
     return true;
   }
 }
 
 void Stream::submit_held(const Held& item, WakeList& wake) {
   if (item.kind == Step::Kind::kWork) {
-    Status submitted = status();  // a failure: dropped, its data would be undefined
+    Status submitted = status();  // if failed, drops work: its data is undefined
     if (submitted.ok()) {
       if (item.observed) {
         observers::tell([&](Observer& observer) { observer.starting(*this, item.step()); });
@@ -387,7 +388,8 @@ void Stream::advance_locked(WakeList& wake) {
     try {
       submit_held(item, wake);
     } catch (const std::bad_alloc&) {
-      // Whoever enqueued it has gone on: the stream tells, and those who wait for a record.
+      // The enqueueing call has already returned: the stream, and waits for a record, report the
+      // failure.
       fail(Status::no_memory());
       if (item.kind == Step::Kind::kRecord) item.record->mark_done(Status::no_memory(), wake);
     }
@@ -428,11 +430,11 @@ bool Stream::ends_behind(const Gate& gate) {
 }
 
 bool Stream::has_reached(uint64_t position, bool may_fence, WakeList& wake) {
-  // Whoever has the lock is enqueueing, perhaps in a plugin call that takes long: memory is
-  // looked for elsewhere meanwhile.
+  // The lock's holder is enqueueing, perhaps in a slow plugin call; the allocator looks for memory
+  // elsewhere meanwhile.
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return timeline_->is_done(position);
-  // Nor is it known then what the keepers of dropped gates are at.
+  // On a failed stream, the owners of dropped gates may still use the memory.
   if (has_failed() && !kept_gates_.all_open()) return timeline_->is_done(position);
   const auto is_over = [&](const Ref<EventRecord>& record) {
     return record->query(wake).code() != KEEL_NOT_READY;  // a failure is over too
@@ -472,8 +474,8 @@ Status Stream::query() {
   Ref<EventRecord> last;
   const keel_stream_table* table = device_.stream_table();
   if (KEEL_HAS(keel_stream_table, table, query) && !has_failed()) {
-    // A record made now would be asked for before the device has seen it, and an idle
-    // stream seem busy.
+    // A new record would be queried before the device has seen it, and an idle stream would seem
+    // busy.
     std::unique_lock lock(mutex_);
     if (held_.empty()) {
       const keel_status code = table->query(native_);
@@ -488,7 +490,7 @@ Status Stream::query() {
       }
     }
   }
-  // Nor need one be made where the last one was seen to be over.
+  // No record is needed if the last one was seen to be over.
   if (is_known_quiet()) return {};
   KEEL_RETURN_IF_ERROR(fence(&last));
   Status status = last->query_by_host(wake);

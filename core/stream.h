@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An in-order queue of one device, with what is held back behind gates and foreign
-// events.
+// An in-order queue of one device, with the work held back behind gates and events of other
+// devices.
 #ifndef KEEL_CORE_STREAM_H_
 #define KEEL_CORE_STREAM_H_
 
@@ -30,44 +30,43 @@
 
 namespace keel {
 
-// Work goes straight to the plugin while nothing is held; once something is, all
-// that follows is held behind it, arguments copied, and submitted in order by
-// whichever thread makes the head of the queue pass.
+// While nothing is held, work goes straight to the plugin. Once something is held, all later work
+// is held behind it with copied arguments, and is submitted in order by the thread that lets the
+// head of the queue pass.
 //
-// Failures: a failure known on this stream, its own or one that came in along an
-// event edge, is returned by everything enqueued later, and marks later records as
-// failed, until recover().
+// Failures: once a failure is known, whether of this stream's work or inherited through an event,
+// every later enqueue returns that failure and later records are marked failed, until recover().
 //
-// Locks: |mutex_| serialises submission and may be held across plugin calls;
-// |state_mutex_| is a leaf. No thread holds the |mutex_| of two streams.
+// Locks: |mutex_| serialises submission and may be held across plugin calls; |state_mutex_| is a
+// leaf. No thread holds the |mutex_| of two streams.
 class Stream final : public RefCounted {
  public:
-  // |internal|: of the runtime's own, for legs of copies and collectives. Its failures
-  // reach the user through the stream that the leg belongs to.
+  // Internal streams carry helper copies and collectives; their failures reach the user through the
+  // stream they work for.
   static Status create(Device& device, int32_t priority, Ref<Stream>* out_stream,
                        bool internal = false);
-  // Around |native|, the vendor's own handle, whose owner keeps it until the stream is closed.
+  // Wraps |native|, the vendor's handle; its owner keeps the handle until the stream is closed.
   static Status wrap(Device& device, void* native, Ref<Stream>* out_stream);
   ~Stream() override;
 
   Device& device() const { return device_; }
   bool is_internal() const { return internal_; }
   int32_t priority() const { return priority_; }
-  // The vendor's handle inside. From now on the stream is shared, as a wrapped one is from the
-  // start: others may enqueue on the handle, unseen.
+  // Returns the vendor's handle. From now on the stream is shared, as a wrapped stream is from the
+  // start: others may enqueue on the handle without Keel's knowledge.
   Status unwrap(void** out_native);
-  // Unique in the process, from 1 on.
+  // Unique in the process, starting at 1.
   uint64_t number() const { return number_; }
 
-  // Submits |work|, a callable Status(keel_plugin_stream*) that owns its arguments.
-  // A failure means it was not enqueued, and the stream is as before. For observers:
-  // |name|, a static string, and |describe|(AccessList&), which lists what the work
-  // reads and writes and is called only if somebody watches.
+  // Submits |work|, a callable Status(keel_plugin_stream*) that owns its arguments. On failure
+  // nothing was enqueued and the stream is unchanged. For observers: |name|, a static string, and
+  // |describe|(AccessList&), which lists the ranges read and written and is called only if an
+  // observer is set.
   template <typename Describe, typename Work>
   Status submit(const char* name, const Describe& describe, const Work& work) {
     return submit(name, describe, work, [&] { return HeldWork(work); });
   }
-  // The same where holding needs a deeper copy than running: |hold| makes it.
+  // The same if holding needs a deeper copy than running: |hold| makes the copy.
   template <typename Describe, typename Work, typename Hold>
   Status submit(const char* name, const Describe& describe, const Work& work, const Hold& hold) {
     std::lock_guard lock(mutex_);
@@ -79,9 +78,9 @@ class Stream final : public RefCounted {
     return submit_slowly(name, describe, work, hold);
   }
 
-  // The way of most calls: runs |call|, a callable keel_status(keel_plugin_stream*), which is
-  // what the plugin says, and set where that is not KEEL_OK. False where anything stands in the way
-  // or somebody watches; then nothing was done, and submit() knows what to do.
+  // Fast path of most calls: runs |call|, a callable keel_status(keel_plugin_stream*), and returns
+  // true; |*out_code| is set to the result of |call| unless that is KEEL_OK. If a slow-path flag or
+  // an observer is set, returns false without any effect, and the caller continues with submit().
   template <typename Call>
   bool submit_at_once(const Call& call, keel_status* out_code) {
     std::lock_guard lock(mutex_);
@@ -96,8 +95,8 @@ class Stream final : public RefCounted {
     timeline_->advance(++position_);
     return true;
   }
-  // The same for a record of |event|, which becomes its current one. False also where there
-  // is no record to use again.
+  // Fast path for a record of |event|; the record becomes the event's current one. False also if no
+  // record can be reused.
   bool record_at_once(Event& event, keel_status* out_code) {
     EventRecord* former = nullptr;
     {
@@ -124,12 +123,12 @@ class Stream final : public RefCounted {
         return true;
       }
     }
-    former->dispose_dropped();  // may let go of streams
+    former->dispose_dropped();  // may release streams
     return true;
   }
 
-  // Records a new event record at the stream's end. On a failed stream the record is
-  // done with the failure once the work submitted before is over.
+  // Records a new event record at the stream's end. On a failed stream the record is done, with the
+  // failure, once the work submitted before is over.
   Status record(uint32_t flags, Ref<EventRecord>* out_record) {
     std::lock_guard lock(mutex_);
     RecordPool::Kind& kind = records_.kind(flags);
@@ -143,128 +142,128 @@ class Stream final : public RefCounted {
     *out_record = Ref<EventRecord>::adopt(record);
     return {};
   }
-  // Like record, but returns the last one if nothing was enqueued since.
+  // Like record(), but returns the last fence if nothing was enqueued since.
   Status fence(Ref<EventRecord>* out_record);
-  // What follows runs after |record|, or behind |gate|. A record of this stream itself
-  // orders nothing new.
+  // Later work runs after |record|, or behind |gate|. A record of the same stream adds no order.
   Status wait(const Ref<EventRecord>& record);
   Status wait(const Ref<Gate>& gate);
 
-  // The failure this stream is in, or its device's loss.
+  // Returns the stream's failure, or the loss of the device.
   Status status() const;
   bool has_failed() const {
     return (hindrances_.load(std::memory_order_acquire) & kHasFailed) != 0;
   }
-  // Nothing held and all work done.
+  // Returns whether nothing is held and all work is done; may record an event.
   bool is_idle();
-  // The same as far as that can be told by asking the plugin once: without records.
+  // Like is_idle(), but asks the plugin once and records no event; false if that does not decide.
   bool is_known_idle() {
     std::lock_guard lock(mutex_);
     return is_known_idle_locked();
   }
-  // The same as far as that is known without a lock or asking anybody; nor does anybody watch.
+  // Like is_idle(), but without a lock or a plugin call; false if undecided or if an observer is
+  // set.
   bool is_known_quiet() const {
     return is_plain() && !edges_.any() && timeline_->is_done(timeline_->enqueued());
   }
-  // What follows runs behind |gate|. |*out_ready| is done when what was enqueued before is;
-  // empty where that is over already and the plugin can tell so at once. In one step, so that
-  // nothing gets in between.
+  // Later work runs behind |gate|. |*out_ready| is done once all earlier work is; empty if the
+  // plugin reports at once that earlier work is over. Atomic: no thread enqueues in between.
   Status hold(const Ref<Gate>& gate, Ref<EventRecord>* out_ready);
-  // Whether |gate|, closed, is the last thing that was enqueued.
+  // Returns whether |gate|, closed, is the last item enqueued, and the stream has not failed.
   bool ends_behind(const Gate& gate);
-  // KEEL_OK, "not ready" or the failure.
+  // Returns KEEL_OK, KEEL_NOT_READY or the failure.
   Status query();
   Status synchronize(const Deadline& deadline);
-  // Waits for what the native stream holds, and nothing else: at least for the records up
-  // to number |*out_order|. |for_good|: nothing enters it any more.
+  // Waits only for the contents of the native stream: at least for the records up to number
+  // |*out_order|. With |for_good|, nothing enters the native stream any more.
   Status drain(const Deadline& deadline, bool for_good = false, uint64_t* out_order = nullptr);
-  // For the stream that this is a leg of, which has failed and is drained: the same, and what is
-  // held goes on first. It waits for that stream alone, so its work would otherwise run later,
-  // whenever the thread comes to it that lets streams go on.
+  // For a helper stream of a failed and drained owner: submits held work, or cancels it if still
+  // blocked, then drains. A helper stream waits for its owner alone, so the progress thread would
+  // otherwise submit the held work at some later time.
   Status drain_leg(const Deadline& deadline);
-  // Drains, forgets the failure, and replaces a native stream that is stuck in one. Waits for
-  // the keepers of gates that the stream has dropped, too. At the deadline it is as before.
+  // Drains the stream, clears the failure, and replaces a native stream that is stuck in a failure.
+  // Also waits for the owners of gates that the stream has dropped. If the deadline passes, the
+  // stream stays failed.
   Status recover(const Deadline& deadline);
-  // Cancels what is held, refuses what is enqueued later, waits for the rest and, like
-  // recover(), for the keepers of its gates, and lets go of all records. For the owner; the native
-  // stream goes with the last reference. At the deadline the device keeps the stream, to close it
-  // again at its own end.
+  // Cancels held work, refuses later work, waits for the rest and, like recover(), for the owners
+  // of the stream's gates, then releases all records. For the stream's owner; the native stream is
+  // destroyed with the last reference. If the deadline passes, the device keeps the stream and
+  // closes it again at the device's end.
   Status close(const Deadline& deadline);
-  void close();  // by the default deadline; a failure is logged
-  // Since close() was called, whether or not it is through.
+  void close();  // by the default deadline; logs a failure
+  // True from the call of close() on, finished or not.
   bool is_closed() {
     std::lock_guard lock(mutex_);
     return closed_;
   }
-  // For the device's end, when close() missed its deadline: lets go of the records that
-  // would keep the stream, and its place in the runtime's list, beyond its device.
+  // At the device's end, if close() missed its deadline: releases the records and the entry in the
+  // runtime's list, so that the stream does not outlive the device.
   void abandon();
 
-  // Whether any stream in the process is, or has been, shared.
+  // Returns whether any stream in the process is, or has been, shared.
   static bool any_shared() { return any_shared_.load(std::memory_order_acquire); }
-  // On a shared stream, a position behind whatever others have enqueued on its handle: memory
-  // that is freed then waits for that, too.
+  // On a shared stream, advances the position past native work enqueued by others: memory freed
+  // later waits for that work too.
   void note_native_work();
 
-  // Where this stream is, for memory that it uses.
+  // The stream's progress, for memory in use by the stream.
   const Ref<Timeline>& timeline() const { return timeline_; }
-  // Then the end of this stream is no proof that what it waited for is over: a failure
-  // drops the waits that are still held.
+  // If true, the end of this stream does not prove the end of the work it waited for: a failure
+  // drops the waits still held.
   bool is_held_or_failed() const {
     return (hindrances_.load(std::memory_order_acquire) & (kHasHeld | kHasFailed)) != 0;
   }
   // For Timeline::poll.
   bool has_reached(uint64_t position, bool may_fence, WakeList& wake);
 
-  // A device buffer of at least |size| bytes for the work enqueued next, valid until the
+  // Returns a device buffer of at least |size| bytes for the work enqueued next, valid until the
   // stream closes.
   Status workspace(uint64_t size, void** out_pointer) {
     return workspace_.get(*this, size, out_pointer);
   }
 
-  // A stream of the runtime's own on |device|, for parts of this stream's work that run
-  // there: one a device, since they are in order anyway. It stays until this one closes.
+  // Returns the helper stream on |device| for parts of this stream's work: one per device, since
+  // the parts are in order anyway. Valid until the stream closes.
   Status leg(Device& device, Ref<Stream>* out_leg) {
     KEEL_RETURN_IF_ERROR(status());
     return legs_.take(device, out_leg);
   }
   RecordPool& records() { return records_; }
-  // The next one among those that its device keeps.
+  // Link in the device's list of kept streams.
   Ref<Stream>& next_kept() { return next_kept_; }
-  // Lets go of the records that nobody holds: each keeps its stream. For the end of a
-  // stream, whose work is done or given up.
+  // Releases the unreferenced records, since each keeps its stream alive. For the end of a stream,
+  // once its work is done or given up.
   void release_records();
 
   // ---- for the trace ----
-  // What it keeps between the calls for one operation; guarded by the stream's lock.
+  // The trace's state between the calls for one operation; guarded by the stream's lock.
   struct Marks {
     Ref<EventRecord> begin;  // of the operation about to be submitted
-    Ref<EventRecord> last;   // at the end of the one before
+    Ref<EventRecord> last;   // at the end of the previous operation
     uint64_t serial = 0;     // of the operation about to be submitted
     int64_t begin_ns = 0;
   };
   Marks& marks() { return marks_; }
-  // Records at the end of the native queue, unknown to observers and to failures; with
-  // the lock held, as it is in an Observer's calls, and without.
+  // Records at the end of the native queue, independent of observers and failures. mark_locked()
+  // expects the lock held, as in an Observer's calls.
   Status mark_locked(uint32_t flags, Ref<EventRecord>* out_record);
   Status mark(uint32_t flags, Ref<EventRecord>* out_record);
 
   // For EventRecord, Gate and the progress thread.
   void advance(WakeList& wake);
-  // |position|: of what failed; what was enqueued before a recovery fails no later work.
+  // |position| belongs to the failed item: items from before a recovery fail no later work.
   void fail(const Status& status, uint64_t position = UINT64_MAX);
-  // The same, for whoever holds no lock: what the stream holds is dropped at once.
+  // Like fail(), for callers without a lock: drops the held work at once.
   void fail_and_drop(const Status& status);
-  // Whether the streams this one waited for, up to |position|, succeeded.
+  // Returns whether all streams waited for, up to |position|, succeeded.
   Status confirm(uint64_t position, WakeList& wake) {
     return edges_.any() ? confirm_edges(position, wake) : Status();
   }
-  // False: confirm() has nothing to ask.
+  // If false, confirm() asks no stream.
   bool has_edges() const { return edges_.any(); }
 
  private:
   using HeldWork = std::function<Status(keel_plugin_stream*)>;
-  // What observers are told when held work is reached.
+  // The report to observers when held work is reached.
   struct ObservedWork {
     const char* name;
     uint64_t serial;
@@ -277,13 +276,13 @@ class Stream final : public RefCounted {
     HeldWork work;
     Ref<EventRecord> record;
     Ref<Gate> gate;
-    std::unique_ptr<const ObservedWork> observed;  // empty while nobody watched
+    std::unique_ptr<const ObservedWork> observed;  // empty if no observer was set
     Step step() const;
   };
 
   Stream(Device& device, int32_t priority, keel_plugin_stream* native, bool internal,
          bool wrapped = false);
-  // Takes |native| over, also when it throws.
+  // Takes ownership of |native|, also on an exception.
   static Ref<Stream> adopt(Device& device, int32_t priority, keel_plugin_stream* native,
                            bool internal, bool wrapped);
   void share() {
@@ -296,7 +295,7 @@ class Stream final : public RefCounted {
   Status await_keepers(const Deadline& deadline);
   Status confirm_edges(uint64_t position, WakeList& wake);
 
-  // Nothing is held, nothing failed, no device is lost, nobody watches, and nobody else enqueues.
+  // Nothing is held or failed, no device is lost, no observer is set, and the handle is not shared.
   bool is_plain() const {
     return hindrances_.load(std::memory_order_acquire) == 0 &&
            hindrances::g_process.load(std::memory_order_relaxed) == 0;
@@ -330,15 +329,15 @@ class Stream final : public RefCounted {
     held_.push_back(std::move(item));
     hindrances_.fetch_or(kHasHeld, std::memory_order_release);
   }
-  // Neither throws for want of memory: then the stream fails.
+  // advance_locked() and pass_head() do not throw when memory runs out: the stream fails instead.
   void advance_locked(WakeList& wake);
   bool pass_head(WakeList& wake);
   void submit_held(const Held& item, WakeList& wake);
   bool pass_event(const Ref<EventRecord>& record, uint64_t position, WakeList& wake);
   bool pass_gate(const Ref<Gate>& gate);
-  // The gate that all else is held behind; empty if there is none.
+  // Returns the gate at the head of the held work; empty if the head is no gate. Takes |mutex_|.
   Ref<Gate> head_gate();
-  // Whether all is done, as far as that can be told by asking the plugin once.
+  // is_known_idle() with the lock held.
   bool is_known_idle_locked() const;
   Status record_native(const EventRecord& record) {
     return device_.check(device_.stream_table()->event_record(record.native(), native_),
@@ -350,10 +349,11 @@ class Stream final : public RefCounted {
   Status record_locked(uint32_t flags, Ref<EventRecord>* out_record, WakeList& wake);
   Status place_marker(uint64_t position, WakeList& wake);
 
-  // What keeps work from going straight to the plugin, in one word for one look.
-  static constexpr uint32_t kHasHeld = 1;    // written with |mutex_|
-  static constexpr uint32_t kHasFailed = 2;  // with |state_mutex_|
-  // For good: what is in the native queue is no longer known from what was put there.
+  // Slow-path flags: each flag keeps work from going straight to the plugin. A single load reads
+  // all.
+  static constexpr uint32_t kHasHeld = 1;    // written with |mutex_| held
+  static constexpr uint32_t kHasFailed = 2;  // written with |state_mutex_| held
+  // Never cleared: the native queue may contain work unknown to Keel.
   static constexpr uint32_t kIsShared = 4;
 
   static inline std::atomic<bool> any_shared_{false};
@@ -368,21 +368,21 @@ class Stream final : public RefCounted {
 
   Mutex mutex_;
   keel_plugin_stream* native_;
-  std::vector<keel_plugin_stream*> retired_;  // failed native streams, replaced by recover
-  uint64_t position_ = 0;                     // things enqueued so far, records not counted
+  std::vector<keel_plugin_stream*> retired_;  // failed native streams, replaced by recover()
+  uint64_t position_ = 0;                     // items enqueued so far, records not counted
   std::deque<Held> held_;
-  KeptGates kept_gates_;             // also those that were dropped
+  KeptGates kept_gates_;             // including dropped ones
   const void* parked_on_ = nullptr;  // the event or gate that will wake this stream
   RecordPool records_;
   uint64_t records_submitted_ = 0;
   Ref<EventRecord> fence_;
   uint64_t fence_position_ = 0;
-  // Fences that freed memory waits for, with their positions. A bound on what a host far
-  // ahead of its device has in flight; beyond it memory is looked at again later.
+  // Fences for freed memory, with their positions. The limit bounds the fences in flight of a host
+  // far ahead of its device; beyond the limit, the allocator checks the memory again later.
   static constexpr size_t kMemoryFences = 16;
   std::deque<std::pair<uint64_t, Ref<EventRecord>>> memory_fences_;
-  // Native events waited for stay unrecycled until the stream has passed the wait;
-  // every kEdgesPerMarker waits a marker is recorded to notice.
+  // A native event stays out of reuse until the stream has passed its wait for the event; a marker
+  // every kEdgesPerMarker waits detects the passing.
   static constexpr uint32_t kEdgesPerMarker = 32;
   uint32_t edges_since_marker_ = 0;
   std::deque<std::pair<uint64_t, Ref<EventRecord>>> markers_;
@@ -390,7 +390,7 @@ class Stream final : public RefCounted {
   Legs legs_;
   Ref<Stream> next_kept_;  // guarded by the device
   bool closed_ = false;
-  bool drained_ = false;  // closed, and the native stream is empty for good
+  bool drained_ = false;  // closed, and the native stream stays empty
   Marks marks_;
 
   mutable std::mutex state_mutex_;
@@ -409,7 +409,7 @@ inline bool EventRecord::query_at_once(keel_status* out_code) {
     return true;
   }
   if (code != KEEL_OK) [[unlikely]] {
-    answered_badly(code);  // which it is from now on, and query() has the words
+    answered_badly(code);  // sets the failed state; query() has the text
     return false;
   }
   stream_->records().note_over(order_);
@@ -424,17 +424,17 @@ inline bool Event::query_at_once(keel_status* out_code) const {
   if (record == nullptr) return true;
   const uint64_t life = record->life();
   if (EventRecord::ended_well(life)) {
-    // That it is the last record now, in the life that ended well.
+    // The record must still be current, and in the life that ended well.
     return current_.load(std::memory_order_acquire) == record && record->life() == life;
   }
-  // As in current().
+  // As in Event::current().
   if (!record->try_retain()) return false;
   const Ref<EventRecord> kept = Ref<EventRecord>::adopt(record);
   return current_.load(std::memory_order_acquire) == record && record->query_at_once(out_code);
 }
 
-// Lets every stream in |wake|, and those they wake, go as far as they can. The
-// caller holds no lock.
+// Advances every stream in |wake|, and the streams woken in turn, as far as possible. The caller
+// holds no lock.
 void advance_all(WakeList& wake);
 
 }  // namespace keel

@@ -104,7 +104,7 @@ keel_status keel_stream_destroy(keel_stream stream) {
     const HostSpan span("keel_stream_destroy");
     Status closed = removed->close(Runtime::get().default_deadline());
     removed = nullptr;
-    keel::reclaim_all_retired();  // the native stream goes now, if no event needs it
+    keel::reclaim_all_retired();  // destroys the native stream now, unless an event needs it
     return closed;
   });
 }
@@ -138,7 +138,7 @@ keel_status keel_stream_query(keel_stream stream) {
 }
 
 keel_status keel_stream_synchronize(keel_stream stream, int64_t timeout_ns) {
-  // Small collectives are over when they have been called: 20 instructions instead of 360.
+  // A small collective is over when its call returns: 20 instructions instead of 360.
   const auto usual = [&](const keel::epoch::Participant&, keel_status*) {
     const Stream* found = Runtime::opened().stream_handles().peek(stream.id);
     return found != nullptr && timeout_ns >= KEEL_TIMEOUT_DEFAULT && found->is_known_quiet() &&
@@ -174,7 +174,7 @@ keel_status keel_event_destroy(keel_event event) {
   return api_call([&]() -> Status {
     const Ref<Event> removed = Runtime::get().event_handles().remove(event.id, /*lazily=*/true);
     if (!removed) return unknown_handle(event.id, "event");
-    removed->set_current(nullptr);  // the record and its stream need not wait for the rest
+    removed->set_current(nullptr);  // releases the record and its stream at once
     return {};
   });
 }
@@ -198,7 +198,7 @@ keel_status keel_event_record(keel_event event, keel_stream stream) {
 keel_status keel_event_query(keel_event event) {
   const auto usual = [&](const keel::epoch::Participant&, keel_status* out_status) {
     const Event* found = Runtime::opened().event_handles().peek(event.id);
-    // Whoever watches is told of each look.
+    // Observers are told of each query.
     return found != nullptr && !keel::observers::active() && found->query_at_once(out_status);
   };
   return api_short_call(usual, [&] { return query_in_full(event); });

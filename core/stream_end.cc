@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a stream fails, starts anew or ends.
+// Failure, recovery and end of a stream.
 #include <algorithm>
 #include <new>
 #include <utility>
@@ -22,22 +22,22 @@ void Stream::fail_and_drop(const Status& status) {
 Status Stream::recover(const Deadline& deadline) {
   if (!has_failed()) {
     const Status status = synchronize(deadline);
-    if (!has_failed()) return status;  // else it is only known now
+    if (!has_failed()) return status;  // else the failure is only known now
   }
   KEEL_RETURN_IF_ERROR(device_.check_alive());
   WakeList wake;
   uint64_t last_recovery = 0;
   {
     std::lock_guard lock(mutex_);
-    // Another thread has recovered it since it was looked at, maybe while this one waited for the
-    // lock: what is enqueued now runs, and nobody would wait for it.
+    // Another thread has recovered the stream since the check, perhaps while this thread waited for
+    // the lock: work enqueued now runs, and nothing would wait for it.
     if (!has_failed()) return status();
     last_recovery = recovered_at_;
-    advance_locked(wake);  // a failed stream drops all it holds
+    advance_locked(wake);  // a failed stream drops all held work
   }
   advance_all(wake);
   KEEL_RETURN_IF_ERROR(await_keepers(deadline));
-  std::vector<Edges::Edge> edges;  // let go of without the lock
+  std::vector<Edges::Edge> edges;  // released without the lock
   Status drained;
   std::unique_lock lock(mutex_, std::defer_lock);
   while (true) {
@@ -46,15 +46,15 @@ Status Stream::recover(const Deadline& deadline) {
     if (may_still_run(drained) || drained.code() == KEEL_DEVICE_LOST) return drained;
     uint64_t legs_drained_to = 0;
     KEEL_RETURN_IF_ERROR(legs_.drain(deadline, &legs_drained_to));
-    // Records of before, looked at later, still learn what failed below them.
+    // Lets earlier records, queried later, still learn of failures before them.
     (void)confirm(UINT64_MAX, wake);
     advance_all(wake);
     lock.lock();
-    // By another thread meanwhile; what runs now was not waited for.
+    // Closed or recovered by another thread meanwhile; work running now was not waited for.
     if (closed_ || recovered_at_ != last_recovery) return status();
-    // A native stream is replaced once all records in it are over: those of the next one
-    // vouch for them. What came to a leg meanwhile is not waited for on a failed stream, and
-    // would be forgotten with the failure.
+    // A native stream is replaced once all its records are over: records of the new stream vouch
+    // for the old records. Work added to a helper stream meanwhile is not waited for on a failed
+    // stream, and would be forgotten with the failure.
     if ((drained.ok() || records_submitted_ == drained_to) && legs_.enqueued() == legs_drained_to) {
       break;
     }
@@ -64,10 +64,10 @@ Status Stream::recover(const Deadline& deadline) {
                      device_.name());
     }
   }
-  // It has another owner, who has to make a new one.
+  // The native stream's owner must create a new one.
   if (!drained.ok() && wrapped_) return drained;
   observers::tell([&](Observer& observer) { observer.host_saw_idle(*this); });
-  if (!drained.ok()) {  // the native stream itself is stuck in the failure
+  if (!drained.ok()) {  // the native stream itself is stuck
     keel_plugin_stream* fresh = nullptr;
     KEEL_RETURN_IF_ERROR(device_.check(
         device_.stream_table()->create(device_.native(), priority_, &fresh), "stream.create"));
@@ -101,18 +101,19 @@ Status Stream::drain(const Deadline& deadline, bool for_good, uint64_t* out_orde
   Ref<EventRecord> last;
   {
     std::lock_guard lock(mutex_);
-    // Empty, or its close() waits for that: a record made here would be one that nobody does.
+    // The stream is empty, or close() waits for it to become so: no close would wait for a record
+    // made here.
     if (drained_ && !for_good) return {};
     native = native_;
     if (!synchronizes) {
       WakeList wake;
       Status marked = records_.take(*this, 0, &last);
       if (marked.ok()) {
-        last->set_position(0);  // asks for this stream's work alone
+        last->set_position(0);  // covers this stream's work only
         marked = submit_record(last, {}, wake);
       }
-      // Its owner may capture it, and then it takes no event. An older one tells as well if Keel
-      // has put nothing behind it.
+      // The handle's owner may be capturing on the stream, which then takes no event. An older
+      // fence serves as well if Keel has enqueued nothing behind the fence.
       if (wrapped_ && may_still_run(marked)) {
         last = fence_position_ == position_ ? fence_ : nullptr;
         if (last || position_ == 0) marked = {};
@@ -135,7 +136,7 @@ Status Stream::drain_leg(const Deadline& deadline) {
   WakeList wake;
   advance(wake);
   advance_all(wake);
-  // What it still waits for will not come, or its owner's queue would not be empty.
+  // The awaited events will never come: otherwise the owner's queue would not be empty.
   if ((hindrances_.load(std::memory_order_acquire) & kHasHeld) != 0) {
     fail_and_drop(failure(KEEL_CANCELLED, "{}: the stream that this is a part of has failed",
                           device_.name()));
@@ -161,8 +162,8 @@ Status Stream::close_now(const Deadline& deadline) {
   {
     std::lock_guard lock(mutex_);
     if (closed_ && wrapped_) {
-      // The end of the device, and a destroy that failed before: the handle is its owner's since,
-      // who may have ended it.
+      // A second close at the device's end, after a failed destroy: the handle is the owner's
+      // again, and may be destroyed already.
       device_.keep_unfinished(Ref<Stream>(this));
       return failure(KEEL_TIMED_OUT, "{}: a native stream of somebody else's is left as it is",
                      device_.name());
@@ -176,7 +177,7 @@ Status Stream::close_now(const Deadline& deadline) {
   Status drained = await_keepers(deadline);
   if (drained.ok()) drained = drain(deadline);
   if (!may_still_run(drained)) drained = legs_.drain(deadline);
-  // Once more: another thread's record may have come in between.
+  // Again: a record of a second thread may have come in between.
   if (!may_still_run(drained)) drained = drain(deadline, /*for_good=*/true);
   if (may_still_run(drained)) {
     device_.keep_unfinished(Ref<Stream>(this));
@@ -217,7 +218,7 @@ void Stream::close() {
     const Status status = close(Runtime::get().default_deadline());
     if (!status.ok()) log(KEEL_LOG_WARNING, "{}", status.text());
   } catch (const std::bad_alloc&) {
-    // The device keeps it.
+    // The device keeps the stream.
   }
 }
 

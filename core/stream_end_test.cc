@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recovering and closing a stream, with what its users cannot make happen at will.
+// Recovery and end of a stream, in situations that users cannot cause at will.
 #include <unistd.h>
 
 #include <atomic>
@@ -17,7 +17,7 @@
 namespace keel::testing {
 namespace {
 
-// Does what a collective would: it is at the memory of its stream until its gate opens.
+// Acts like a collective: uses the memory of its stream until its gate opens.
 class Keeper final : public GateKeeper {
  public:
   void help(const Gate&, const Deadline&) override {
@@ -29,7 +29,7 @@ class Keeper final : public GateKeeper {
     gate_->open({}, wake);
     advance_all(wake);
   }
-  // A gate of this keeper's on |stream|.
+  // Holds |stream| at a gate of this keeper.
   void hold(Stream& stream) {
     gate_ = make_ref<Gate>("work", Ref<GateKeeper>(this));
     Ref<EventRecord> ready;
@@ -59,7 +59,7 @@ class StreamEndTest : public KeelTest, public ::testing::WithParamInterface<cons
     keeper_ = nullptr;
     KeelTest::TearDown();
   }
-  // A gate of the user's, then one of the keeper's; the first one opens with a failure.
+  // Enqueues a gate of the user, then one of the keeper; the first opens with a failure.
   void fail_before_the_kept_gate() {
     ASSERT_KEEL_OK(keel_stream_wait_gate(handle_, gate_));
     keeper_->hold(*stream_);
@@ -104,7 +104,7 @@ TEST_P(StreamEndTest, AGateThatOpenedIsNotWaitedFor) {
   EXPECT_KEEL_OK(keel_stream_synchronize(handle_, kPatience));
 }
 
-// Nor one that nobody keeps.
+// A gate without an owner delays no recovery.
 TEST_P(StreamEndTest, AGateOfTheUsersIsNotWaitedFor) {
   keel_gate behind = {};
   ASSERT_KEEL_OK(keel_gate_create(&behind));
@@ -122,7 +122,7 @@ TEST_P(StreamEndTest, ClosingWaitsForWhoKeepsTheGate) {
   opener.join();
 }
 
-// Memory that is freed, too, is nobody else's before.
+// Freed memory, too, is not reused earlier.
 TEST_P(StreamEndTest, FreedMemoryWaitsForWhoKeepsADroppedGate) {
   constexpr uint64_t kBytes = 3 << 20;
   void* const used = alloc(device_, kBytes);
@@ -135,12 +135,12 @@ TEST_P(StreamEndTest, FreedMemoryWaitsForWhoKeepsADroppedGate) {
   EXPECT_EQ(alloc(device_, kBytes), used);
 }
 
-// The next one would begin with a stream of its own, and one more each time.
+// Otherwise each lease would begin with a new stream, and the streams would add up.
 TEST_P(StreamEndTest, AFailedStreamOfTheRuntimesIsUsedAgain) {
   Device& device = stream_->device();
   Ref<Stream> leased;
   ASSERT_TRUE(device.lease_stream(&leased).ok());
-  // On a busy machine the chip may take longer than a stream is waited for, but not each time.
+  // On a busy machine the chip may exceed the recovery's deadline, but not every time.
   std::set<const Stream*> seen = {leased.get()};
   int used_again = 0;
   for (int i = 0; i < 20; ++i) {
@@ -154,7 +154,7 @@ TEST_P(StreamEndTest, AFailedStreamOfTheRuntimesIsUsedAgain) {
   device.return_stream(std::move(leased));
 }
 
-// Whether the thread sleeps, as on a lock that another one holds.
+// Returns whether the thread sleeps, as on a lock held by another.
 bool is_asleep(pid_t thread) {
   std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/stat");
   std::string text;
@@ -163,8 +163,8 @@ bool is_asleep(pid_t thread) {
   return name_end != std::string::npos && text.compare(name_end + 2, 1, "S") == 0;
 }
 
-// Calls recover on a second thread while the first one is about to forget the failure, and goes
-// on when that thread waits for the stream's lock.
+// Calls recover on a second thread while the first is about to clear the failure, and returns once
+// the second waits for the stream's lock.
 class SecondRecovery final : public Observer {
  public:
   void host_saw_idle(Stream&) override {
@@ -194,9 +194,9 @@ class SecondRecovery final : public Observer {
   std::thread thread_;
 };
 
-// What is enqueued after the first would be given up with it, and its memory be handed out.
+// Otherwise work enqueued after the first recovery would be given up, and its memory reused.
 TEST_P(StreamEndTest, WhatAnotherThreadRecoveredIsNotRecoveredAgain) {
-  static SecondRecovery& second = *new SecondRecovery;  // as observers have to live
+  static SecondRecovery& second = *new SecondRecovery;  // observers live for ever
   stream_->fail_and_drop(failure(KEEL_DATA_LOSS, "the loader lost a batch"));
   second.begin(handle_);
   EXPECT_KEEL_OK(keel_stream_recover(handle_, kPatience));
@@ -209,8 +209,8 @@ INSTANTIATE_TEST_SUITE_P(Backends, StreamEndTest,
 
 // ---- parts on other devices ----------------------------------------------------------
 
-// A stream of a fake device, and a copy of its that the CPU runs: it is held back until the
-// thread that lets streams go on hears of the fake's event, which can be late.
+// A stream of a fake device, with a copy that the CPU runs. The copy is held until the progress
+// thread hears of the fake's event, which can be late.
 class LegEndTest : public KeelTest, public ::testing::WithParamInterface<const char*> {
  protected:
   static constexpr size_t kWords = 4096;
@@ -228,7 +228,7 @@ class LegEndTest : public KeelTest, public ::testing::WithParamInterface<const c
     KeelTest::TearDown();
   }
 
-  // Keeps that thread busy, with work behind another event of the fake's, until let_go().
+  // Keeps the progress thread busy, with work behind another event of the fake, until let_go().
   void occupy() {
     const keel_stream waiting = new_stream(cpu_);
     Ref<Stream> found;
@@ -256,7 +256,7 @@ class LegEndTest : public KeelTest, public ::testing::WithParamInterface<const c
     FakePause pause;
     ASSERT_KEEL_OK(keel_copy(stream_, cpu_, destination_, fake_, source_, kWords * 4));
   }
-  // Uses the source for something else on |stream|, and then lets the copy go on if it has not.
+  // Overwrites the source on |stream|, then releases the copy if it is still held.
   void expect_copied_before(keel_stream stream) {
     ASSERT_KEEL_OK(fill(stream, source_, 7, kWords));
     ASSERT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
@@ -291,7 +291,7 @@ TEST_P(LegEndTest, ARecoveryWaitsForThePartOnAnotherDevice) {
 
 // ---- no memory to tell by -------------------------------------------------------------
 
-// On a chip that neither synchronizes nor has an event to spare.
+// On a chip that cannot synchronize and has no event to spare.
 class NoEventTest : public KeelTest {
  protected:
   static constexpr size_t kWords = 4096;
@@ -307,7 +307,7 @@ class NoEventTest : public KeelTest {
     found_ = nullptr;
     KeelTest::TearDown();
   }
-  // All of the records that |stream| has are in its queue; no other can be made.
+  // Leaves all records of |stream| in its queue; no further one can be created.
   static void use_up_records(Stream& stream, std::vector<Ref<EventRecord>>* out_records) {
     while (true) {
       Ref<EventRecord> made;
@@ -342,7 +342,7 @@ TEST_F(NoEventTest, AStreamThatCannotBeAskedIsNotRecovered) {
   EXPECT_KEEL_OK(keel_stream_synchronize(stream_, kPatience));
 }
 
-// Its memory would be somebody else's while it is written to.
+// Otherwise its memory would be reused during a write.
 TEST_F(NoEventTest, AStreamThatCannotBeAskedIsNotOver) {
   void* const used = alloc(devices_[0], 4 * kWords);
   {
@@ -355,7 +355,7 @@ TEST_F(NoEventTest, AStreamThatCannotBeAskedIsNotOver) {
   }
 }
 
-// The CPU's stream itself has nothing to wait for.
+// The CPU's stream itself has no work to wait for.
 TEST_F(NoEventTest, APartThatCannotBeAskedIsNotOver) {
   const keel_device cpu = load("cpu", {{"devices", "1"}}).at(0);
   const keel_stream whole = new_stream(cpu);
@@ -364,7 +364,7 @@ TEST_F(NoEventTest, APartThatCannotBeAskedIsNotOver) {
   const auto copy = [&] {
     return keel_copy(whole, devices_[0], destination, cpu, source, 4 * kWords);
   };
-  ASSERT_KEEL_OK(copy());  // leaves a record for the next one
+  ASSERT_KEEL_OK(copy());  // leaves a record for the next copy
   ASSERT_KEEL_OK(keel_stream_synchronize(whole, kPatience));
   Ref<Stream> stream;
   ASSERT_TRUE(find_stream(whole, &stream).ok());

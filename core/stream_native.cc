@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams that Keel shares with work of the vendor's own interface.
+// Streams shared with work of the vendor's own interface.
 #include "core/runtime.h"
 #include "core/stream.h"
 
@@ -27,7 +27,7 @@ Status Stream::unwrap(void** out_native) {
   void* native = nullptr;
   KEEL_RETURN_IF_ERROR(
       device_.check(device_.stream_table()->unwrap(native_, &native), "stream.unwrap"));
-  share();  // before anybody can use it
+  share();  // before the handle can be used
   *out_native = native;
   return {};
 }

@@ -16,7 +16,7 @@ void Timeline::set_busy() {
   BusyList& list = busy_list();
   std::lock_guard lock(list.mutex);
   if (busy_.load(std::memory_order_relaxed)) return;
-  retain();  // the list's
+  retain();  // the list's reference
   previous_ = nullptr;
   next_ = list.first;
   if (next_ != nullptr) next_->previous_ = this;
@@ -64,7 +64,7 @@ bool Timeline::poll(uint64_t position, bool may_fence, WakeList& wake) {
   Ref<Stream> found = stream();
   if (!found) return is_done(position);
   const bool reached = found->has_reached(position, may_fence, wake);
-  wake.push_back(std::move(found));  // perhaps the last reference: it goes with no lock held
+  wake.push_back(std::move(found));  // perhaps the last reference: dropped without a lock
   return reached;
 }
 

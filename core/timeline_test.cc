@@ -12,7 +12,7 @@
 namespace keel {
 namespace {
 
-// Positions and order need no stream: this one is kept, and never looked at.
+// Positions and order need no stream: the timeline stores this one, and never accesses it.
 Stream& no_stream() {
   alignas(Stream) static std::byte place[sizeof(Stream)];
   return reinterpret_cast<Stream&>(place);
@@ -33,7 +33,7 @@ TEST(TimelineTest, APositionStaysDone) {
   EXPECT_TRUE(line->is_done(0));
   EXPECT_FALSE(line->is_done(1));
   line->mark_done(5);
-  line->mark_done(3);  // a later look that saw less
+  line->mark_done(3);  // a later query that saw less
   EXPECT_TRUE(line->is_done(5));
   EXPECT_FALSE(line->is_done(6));
 }
@@ -90,12 +90,12 @@ TEST(TimelineTest, TakesOverWaitsThatWereMadeBefore) {
   const Ref<Timeline> second = timeline(2);
   const Ref<Timeline> third = timeline(3);
   second->waits_for(*first, 10, /*position=*/5);
-  third->waits_for(*second, 4, 1);  // of before the second waited
+  third->waits_for(*second, 4, 1);  // before the second waited
   EXPECT_FALSE(third->is_behind(1, 1));
   third->waits_for(*second, 5, 2);
   EXPECT_TRUE(third->is_behind(1, 10));
   EXPECT_TRUE(third->is_behind(2, 5));
-  // Its own positions are nothing it waits for.
+  // A timeline does not wait for its own positions.
   first->waits_for(*third, 2, 11);
   EXPECT_FALSE(first->is_behind(1, 1));
 }

@@ -70,10 +70,9 @@ void write_packages(JsonWriter& json, hwloc_topology* topology) {
 
 // ---- memory ----------------------------------------------------------------------
 
-// hwloc adds up what each node had when it was started, which leaves out memory that
-// a virtual machine was given since (6.9 of 23.5 GiB on one): where the sum is not
-// what the system counts, the system is right, and a share of it is told only where
-// one node has it all.
+// hwloc adds up the memory that each node had at boot, which misses memory added to a virtual
+// machine since (6.9 of 23.5 GiB on one). If the sum differs from the system's count, the system's
+// count is used, and a node's share is given only if one node has all memory.
 struct MemoryFigures {
   uint64_t machine = 0;
   bool is_known = true;
@@ -84,7 +83,7 @@ struct MemoryFigures {
 MemoryFigures measure_memory(hwloc_topology* topology, const char* synthetic,
                              const std::vector<hwloc_obj_t>& nodes) {
   MemoryFigures figures;
-  // hwloc gives the nodes of a description without "memory=" a GiB each.
+  // hwloc assigns 1 GiB to each node of a description without "memory=".
   if (synthetic != nullptr && std::strstr(synthetic, "memory=") == nullptr) {
     figures.is_known = figures.nodes_agree = false;
     return figures;
@@ -144,7 +143,7 @@ PciAddress address_of(hwloc_obj_t pci) {
           attributes.func};
 }
 
-// From the host bridge, "0000:[00-3f]", through every PCI bridge to the device.
+// Lists the path from the host bridge, "0000:[00-3f]", through every PCI bridge to the device.
 std::vector<std::string> pci_path(hwloc_obj_t pci) {
   std::vector<std::string> steps;
   for (hwloc_obj_t object = pci; object != nullptr && hwloc_obj_type_is_io(object->type);
@@ -166,11 +165,11 @@ std::vector<std::string> pci_path(hwloc_obj_t pci) {
   return steps;
 }
 
-// Something that distances are told between.
+// An end point of distances.
 struct Placed {
   std::string name;
   Placement placement;
-  int chip = -1;  // of a device
+  int chip = -1;  // of a device; else -1
 };
 
 void write_devices(JsonWriter& json, hwloc_topology* topology,
@@ -200,7 +199,7 @@ void write_devices(JsonWriter& json, hwloc_topology* topology,
   json.end_array();
 }
 
-// -1 where the system does not tell.
+// Returns -1 if the system gives no number.
 int read_number(const std::string& file) {
   int number = -1;
   std::ifstream(file) >> number;
@@ -221,8 +220,8 @@ void write_nic(JsonWriter& json, const std::string& name, const char* kind,
 
 constexpr char kInterfaces[] = "/sys/class/net/";
 
-// Names of those that have a device: loopback and tunnels are no NICs. By readdir, since a
-// directory_iterator that finds no memory for a name ends the process.
+// Names of interfaces with a device: loopback and tunnels are no NICs. Uses readdir, since a
+// directory_iterator without memory for a name ends the process.
 std::vector<std::string> system_nics() {
   std::vector<std::string> names;
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(opendir(kInterfaces), closedir);
@@ -235,7 +234,7 @@ std::vector<std::string> system_nics() {
   return names;
 }
 
-// Those hwloc knows, then those only the system does.
+// Writes the NICs known to hwloc, then NICs known to the system only.
 void write_nics(JsonWriter& json, hwloc_topology* topology, std::vector<Placed>* placed) {
   const bool is_here = hwloc_topology_is_thissystem(topology) != 0;
   const auto node_of = [&](const std::string& name, int known) {
@@ -268,7 +267,7 @@ void write_nics(JsonWriter& json, hwloc_topology* topology, std::vector<Placed>*
   json.end_array();
 }
 
-// Between any two of which one is a device of Keel.
+// Writes the distances of all pairs with at least one device of Keel.
 void write_distances(JsonWriter& json, const std::vector<Placed>& placed) {
   json.begin_array();
   for (size_t i = 0; i < placed.size(); ++i) {
@@ -327,7 +326,7 @@ Status describe_topology(const char* synthetic, const std::vector<Ref<Device>>& 
   json.key("pus").number(std::max(0, hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PU)));
   write_packages(json.key("packages"), topology);
   write_numa_nodes(json.key("numa_nodes"), topology, nodes, memory);
-  // Of another machine nothing is known.
+  // Limits of another machine are unknown.
   const CpuLimit limit = is_here ? CpuLimit::of() : CpuLimit();
   json.key("cpu_limit").number(limit.cores());
   std::vector<Placed> placed;

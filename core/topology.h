@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What keel_topology_get tells.
+// The text of keel_topology_get.
 #ifndef KEEL_CORE_TOPOLOGY_H_
 #define KEEL_CORE_TOPOLOGY_H_
 
@@ -11,8 +11,8 @@
 
 namespace keel {
 
-// The machine, with |devices| placed in it, as JSON text (docs/operations.md). With
-// |synthetic|, another machine: it has none of this one's devices.
+// Writes the machine, with |devices| placed in it, as JSON text (docs/operations.md). With
+// |synthetic|, describes that machine, without |devices|.
 Status describe_topology(const char* synthetic, const std::vector<Ref<Device>>& devices,
                          std::string* out_json);
 

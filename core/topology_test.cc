@@ -54,7 +54,7 @@ class TopologyTest : public KeelTest {
     if (!file_.empty()) unlink(file_.c_str());
     KeelTest::TearDown();
   }
-  // The machine from now on.
+  // Replaces the machine from now on.
   void become(const std::string& xml) {
     file_ = "/tmp/keel-topology-XXXXXX";
     const int descriptor = mkstemp(file_.data());
@@ -77,7 +77,7 @@ TEST_F(TopologyTest, ThisMachineHasTheMemoryThatTheSystemCounts) {
   EXPECT_EQ(machine.at("memory_bytes"), static_cast<uint64_t>(info.totalram) * info.mem_unit);
   EXPECT_GT(machine.at("pus"), 0);
   ASSERT_FALSE(machine.at("numa_nodes").empty());
-  // Together the nodes have that too, or none of them says what it has.
+  // The nodes add up to the same, or no node reports its memory.
   uint64_t sum = 0;
   bool all_known = true;
   for (const json& node : machine.at("numa_nodes")) {
@@ -120,11 +120,11 @@ TEST_F(TopologyTest, WhatIsNoMachineIsRefused) {
         std::string("pack:2 pack:2 pu:"), std::string("core:2 pack:2 pu:0"),
         std::string("pack:2 (((("), std::string("-1"), std::string("\xff\xfe"),
         std::string("pack:99999999999999999999 pu:2"), std::string("pack:1000 core:1000 pu:1000"),
-        // 4,000 units in all the ways to write a number.
+        // 4,000 units, in all spellings of a number.
         std::string("numa:4000 pu:1"), std::string("numa:0xfa0 pu:1"),
         std::string("numa:07640 pu:1"), std::string("numa:+4000 pu:1"),
         std::string("numa:-18446744073709547616 pu:1"),
-        // Counts that follow each other.
+        // Adjacent counts.
         std::string("018000"), std::string("pack:018000 pu:1"),
         std::string("numa:1(memory=1)4000 pu:1"), std::string("pack:4 nu4 GB( c memory=: 4000pu:2"),
         std::string("pack:2 nu(:4000) pu:1"), std::string("pack:1000[numa][numa][numa]"),
@@ -138,7 +138,7 @@ TEST_F(TopologyTest, WhatIsNoMachineIsRefused) {
   EXPECT_EQ(topology("pack:1 core:2 pu:1").at("pus"), 2) << "and the next one is not harmed";
 }
 
-// hwloc itself takes this machine then.
+// hwloc by itself would use this machine.
 TEST_F(TopologyTest, VariableThatCannotBeReadIsNamed) {
   const auto refusal = [](const char* name, const std::string& value) {
     setenv(name, value.c_str(), 1);
@@ -194,7 +194,7 @@ TEST_F(TopologyTest, DevicesArePlacedByPciAddress) {
   load("fake", {{"devices", "1"}, {"pci_bus", "2"}, {"pci_style", "1"}});    // fake#4:0
   load("fake", {{"devices", "1"}, {"numa", "2"}});                           // fake#5:0
   load("fake", {{"devices", "1"}});                                          // fake#6:0
-  // Not there: what the device says of itself counts.
+  // Not in the machine: the device's own report counts.
   load("fake", {{"devices", "1"}, {"pci_bus", "7"}, {"numa", "1"}});  // fake#7:0
   const json machine = topology();
   EXPECT_EQ(machine.at("source"), "file");
@@ -266,7 +266,7 @@ TEST_F(TopologyTest, NetworkInterfacesHaveAddressAndNode) {
   EXPECT_EQ(named(nics, "eth1").at("numa_node"), 1);
 }
 
-// hwloc may fall back on this machine or give up, but not answer with a part of the file.
+// hwloc may fall back to this machine or fail, but must not return a part of the file.
 TEST_F(TopologyTest, AFileThatIsNoTopologyIsNotBelieved) {
   const std::string whole = kTwoPackagesXml;
   for (const std::string& xml :

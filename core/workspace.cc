@@ -18,7 +18,7 @@ Status Workspace::get(Stream& stream, uint64_t size, void** out_pointer) {
     }
     grown = std::max(size, 2 * size_);
   }
-  // Without the lock: an allocation may let other streams go on.
+  // Without the lock: an allocation may advance other streams.
   Memory& memory = stream.device().memory();
   void* larger = nullptr;
   Status status = memory.alloc(stream, grown, &larger);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scratch memory that all work of one stream shares.
+// Scratch memory shared by all work of one stream.
 #ifndef KEEL_CORE_WORKSPACE_H_
 #define KEEL_CORE_WORKSPACE_H_
 
@@ -14,18 +14,18 @@ namespace keel {
 
 class Stream;
 
-// One buffer is enough for all work of an in-order stream. It grows by doubling; the smaller
-// ones stay until the end, for a thread that is about to use one, and take no more than the
-// largest. Thread-safe.
+// One buffer is enough for all work of an in-order stream. The buffer grows by doubling; smaller
+// buffers stay until the end, for a thread about to use one, and together take no more memory than
+// the largest. Thread-safe.
 class Workspace {
  public:
-  // Device memory of |stream|, at least |size| bytes.
+  // Returns device memory of |stream|, at least |size| bytes.
   Status get(Stream& stream, uint64_t size, void** out_pointer);
-  // The stream's work is done.
+  // Frees all buffers once the stream's work is done.
   Status free_all(Memory& memory);
 
  private:
-  std::mutex mutex_;            // a leaf
+  std::mutex mutex_;            // leaf lock
   std::vector<void*> buffers_;  // the last is the largest
   uint64_t size_ = 0;           // of the largest
 };

@@ -15,13 +15,13 @@ constexpr uint64_t kHeads = 12;
 constexpr uint64_t kTokens = 50257;
 constexpr uint64_t kLongest = 1024;
 constexpr uint64_t kHalf = 2;   // bytes of a bfloat16
-constexpr uint64_t kFloat = 4;  // and of a float32
+constexpr uint64_t kFloat = 4;  // bytes of a float32
 constexpr uint32_t kCompute = 0;
 constexpr uint32_t kTransfer = 1;
 
 using Tensor = uint64_t;
 
-// Writes a trace. Each kernel is work on the compute stream after its results are there.
+// Writes a trace. Each kernel is work on the compute stream after the allocation of its results.
 class Tape {
  public:
   Tensor alloc(uint64_t bytes, uint32_t stream = kCompute) {
@@ -80,7 +80,7 @@ class Model {
     }
   }
 
-  // |after_layer| is called when a layer's gradients are there.
+  // Calls |after_layer| once the gradients of a layer are allocated.
   template <typename AfterLayer>
   void step(uint64_t batch, uint64_t length, bool optimizer, const AfterLayer& after_layer) {
     const uint64_t rows = batch * length;
@@ -112,7 +112,7 @@ class Model {
       dx = backward(dx, rows, saved[i]);
       after_layer();
     }
-    gradients_.push_back(tape_.alloc(kTokens * kWidth * kHalf));  // of the embedding
+    gradients_.push_back(tape_.alloc(kTokens * kWidth * kHalf));  // of the embeddings
     gradients_.push_back(tape_.alloc(kLongest * kWidth * kHalf));
     tape_.free(dx);
     tape_.free(loss);
@@ -145,7 +145,7 @@ class Model {
     return out;
   }
 
-  // Gradients of a product's weight and bias.
+  // Allocates the gradients of a product's weight and bias.
   void weight_gradients(size_t weight) {
     gradients_.push_back(tape_.alloc(kLayerWeights[weight] * kHalf));
     gradients_.push_back(tape_.alloc(kLayerWeights[weight + 1] * kHalf));
@@ -193,7 +193,7 @@ class Model {
     return out;
   }
 
-  // Adam, tensor by tensor: the gradient as float32, and two temporaries.
+  // Adam, one tensor at a time: the gradient as float32, and two temporaries.
   void update() {
     const auto one = [&](uint64_t count) {
       std::vector<Tensor> temporaries;
@@ -247,7 +247,7 @@ Trace two_streams(uint32_t steps) {
   for (uint32_t step = 0; step < steps; ++step) {
     tape.wait(kCompute, kTransfer);
     model.step(4, 1024, /*optimizer=*/true, [&] {
-      // The bucket is filled and reduced behind the layer's gradients.
+      // The bucket is filled and reduced after the layer's gradients.
       tape.wait(kTransfer, kCompute);
       const Tensor bucket = tape.alloc(kBucketBytes, kTransfer);
       tape.work(kTransfer);
@@ -263,7 +263,7 @@ Trace two_streams(uint32_t steps) {
 
 namespace {
 
-// Lines "a SIZE", which number what they allocate from 0 on, and "f NUMBER".
+// Reads lines "a SIZE", which number their allocations from 0 on, and "f NUMBER".
 Trace parse(const char* text) {
   Trace trace;
   std::istringstream lines(text);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sequences of allocations as training programs make them, to replay against an allocator.
+// Allocation sequences of training programs, for replay against an allocator.
 #ifndef KEEL_CORE_TESTING_ALLOCATION_TRACES_H_
 #define KEEL_CORE_TESTING_ALLOCATION_TRACES_H_
 
@@ -13,7 +13,7 @@ struct TraceStep {
     kAlloc,   // |id| gets |size| bytes on |stream|
     kFree,    // |id| is freed on |stream|
     kWork,    // |stream| is given work
-    kWaitFor  // |stream| waits for what stream |id| has been given so far
+    kWaitFor  // |stream| waits for the work enqueued so far on stream |id|
   } kind;
   uint32_t stream;
   uint64_t id;
@@ -21,22 +21,23 @@ struct TraceStep {
 };
 using Trace = std::vector<TraceStep>;
 
-// |steps| training steps of GPT-2 small (12 layers of 768, 12 heads, 50257 tokens) in
-// bfloat16 with float32 master weights and Adam: 4 sequences of 1024 tokens. Sizes follow
-// from the shapes; the order is that of an eager framework with reverse-mode
-// differentiation, which keeps what backward needs and frees each tensor at its last use.
+// |steps| training steps of GPT-2 small (12 layers of 768, 12 heads, 50257 tokens) in bfloat16 with
+// float32 master weights and Adam: 4 sequences of 1024 tokens. Sizes follow from the shapes; the
+// order is that of an eager framework with reverse-mode differentiation, which keeps the tensors
+// for backward and frees each tensor at its last use.
 Trace gpt2_training(uint32_t steps);
 
-// The same model's forward and backward without an optimizer, 4 sequences padded to the
-// longest, of 64 to 1024 tokens by a fixed pseudo-random sequence.
+// Forward and backward of the same model without an optimizer: 4 sequences padded to the longest,
+// of 64 to 1024 tokens by a fixed pseudo-random sequence.
 Trace variable_lengths(uint32_t steps);
 
-// gpt2_training of 4 layers with a second stream, which fetches the next batch two steps
-// ahead and reduces gradients in buckets of 25 MB while backward goes on.
+// gpt2_training with 4 layers and a second stream, which fetches the next batch two steps ahead and
+// reduces gradients in buckets of 25 MB during backward.
 Trace two_streams(uint32_t steps);
 
-// What programs did, recorded on 2026-11-21 by core/testing/record_allocations.cc, which
-// says how; the files in core/testing/traces say of what. All on stream 0, no work.
+// Recordings of programs, made on 2026-11-21 with core/testing/record_allocations.cc, which
+// describes the method; the files in core/testing/traces name the programs. All on stream 0,
+// without work.
 Trace recorded_training();
 Trace recorded_conformance();
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests expect of calls of keel.h.
+// Expectations of tests about calls of keel.h.
 #ifndef KEEL_CORE_TESTING_EXPECT_H_
 #define KEEL_CORE_TESTING_EXPECT_H_
 
@@ -11,7 +11,7 @@
 #define EXPECT_KEEL_OK(call) EXPECT_EQ((call), KEEL_OK) << keel_last_error()
 #define ASSERT_KEEL_OK(call) ASSERT_EQ((call), KEEL_OK) << keel_last_error()
 
-// |call| returns |code|, and its text has |text| in it.
+// Expects |call| to return |code| with |text| in its failure text.
 #define EXPECT_FAILS(code, text, call)                                      \
   do {                                                                      \
     EXPECT_EQ(code, call) << keel_last_error();                             \

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// A whole plugin in host memory for tests: a thread for each stream, device addresses
-// that the host cannot follow, and the rules of abi.h checked instead of trusted. Its
-// settings take optional parts away or make it fail:
-//   devices=N                     how many (2)
+// A complete plugin in host memory for tests: one thread per stream, device addresses that the host
+// cannot follow, and the rules of abi.h checked instead of trusted. Settings remove optional parts
+// or cause failures:
+//   devices=N                     number of devices (2)
 //   no_notify no_alias no_fill no_pinned no_pageable no_peer no_kernels =1
 //   memory=BYTES                  of each device; beyond it, KEEL_OUT_OF_MEMORY
 //   max_alloc=BYTES               the largest allocation that device_info allows
 //   fail_copy_at=N lose_at=N      the Nth copy of the instance fails asynchronously with
 //                                 KEEL_DATA_LOSS, or with KEEL_DEVICE_LOST
 //   refuse_copy_at=N              the Nth copy is refused when it is enqueued
-//   lose_notify=1                 event_notify takes every callback and makes none
+//   lose_notify=1                 event_notify accepts every callback and makes none
 //   refuse_events=1               no event is created while the plugin is paused:
 //                                 KEEL_OUT_OF_MEMORY
-//   unbacked=1                    addresses with no memory behind them: for look-ups only
+//   unbacked=1                    addresses without memory: for look-ups only
 //   fail_open=1                   no device can be opened
 //   long_texts=1                  texts of device_info and its health have no end
 //   pci_bus=N pci_style=1         device 0 is at bus N, the next one a bus further; as
@@ -46,7 +46,7 @@
 namespace keel::fake {
 namespace {
 
-// Not canonical on any 64-bit host: whoever follows a device pointer crashes.
+// Not canonical on any 64-bit host: an access through a device pointer crashes.
 constexpr uintptr_t kDeviceTag = uintptr_t{1} << 60;
 
 std::mutex g_pause_mutex;
@@ -154,7 +154,7 @@ struct Stream {
         g_pause_changed.wait(pause, [] { return !g_paused; });
       }
       lock.lock();
-      queue.pop_front();  // what tells others that work is done must not find it queued
+      queue.pop_front();  // when waiters see the work done, it must not be queued any more
       lock.unlock();
       status = work(status);
       lock.lock();
@@ -267,7 +267,7 @@ keel_status memory_alloc(keel_plugin_device* handle, keel_memory_kind kind, uint
   const uint64_t limit = device.instance.setting("memory");
   std::lock_guard lock(device.mutex);
   const bool unbacked = device.instance.setting("unbacked") != 0;
-  // No host has a tebibyte to give, and sanitizers stop at the mere question.
+  // No host has a tebibyte to give, and sanitizers abort at such a request.
   if (size >> 40 != 0 || (limit != 0 && device.used + size > limit)) {
     return kit::fail(KEEL_OUT_OF_MEMORY, "fake: the limit of this device is reached");
   }
@@ -498,7 +498,7 @@ constexpr keel_stream_table make_stream_table(bool waits) {
   return table;
 }
 
-// KEEL_FAKE_POLLED: built a second time, as a chip without a blocking wait.
+// KEEL_FAKE_POLLED: a second build, as a chip without a blocking wait.
 #ifdef KEEL_FAKE_POLLED
 constexpr keel_stream_table kStreamTable = make_stream_table(/*waits=*/false);
 #else
@@ -507,11 +507,11 @@ constexpr keel_stream_table kStreamTable = make_stream_table(/*waits=*/true);
 
 // ---- kernels -------------------------------------------------------------------
 
-// A module is the text "kernels"; its one kernel, store, writes its second argument, a
-// word, as often as there are threads to where its first one points.
+// A module is the text "kernels". Its one kernel, store, writes the second argument, a word, once
+// per thread to the address in the first argument.
 struct Module {
   Device& device;
-  std::atomic<int> launches{0};  // that are queued
+  std::atomic<int> launches{0};  // queued launches
 };
 
 keel_status kernel_load(keel_plugin_device* handle, keel_binary_format format, const void* data,
@@ -533,7 +533,7 @@ void kernel_unload(keel_plugin_module* handle) {
   --module->device.objects;
   if (module->launches != 0) {
     violation("a module was unloaded with launches in a queue");
-    return;  // they look at it
+    return;  // queued launches use it
   }
   delete module;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host's memory, counted, and run out of on demand: programs linked with this have an
-// operator new of their own.
+// Counts host allocations and makes them fail on demand: programs linked with this file have their
+// own operator new.
 #ifndef KEEL_CORE_TESTING_HOST_MEMORY_H_
 #define KEEL_CORE_TESTING_HOST_MEMORY_H_
 
@@ -10,7 +10,7 @@ namespace keel::testing {
 
 // Allocations of this thread so far.
 extern constinit thread_local uint64_t t_allocations;
-// Allocations of this thread until one fails; negative: none does.
+// Allocations of this thread before one fails; negative: none fails.
 extern constinit thread_local int t_until_failure;
 
 }  // namespace keel::testing

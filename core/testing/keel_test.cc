@@ -15,7 +15,8 @@ namespace {
 
 constexpr const char* kTestPlugins[] = {"fake", "fake_polled", "sim_paused"};
 
-// A function of a test plugin's library; NULL when it was never loaded, or has none.
+// Returns a function of a test plugin's library; NULL if the library was never loaded, or has no
+// such function.
 template <typename Function>
 Function fake_symbol(const char* plugin, const char* name) {
   void* library = dlopen(plugin_path(plugin).c_str(), RTLD_NOW | RTLD_NOLOAD);

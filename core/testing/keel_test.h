@@ -16,20 +16,20 @@
 namespace keel::testing {
 
 constexpr int64_t kSecond = 1'000'000'000;
-// Long enough for any loaded machine; only a hang gets there.
+// Long enough for any loaded machine; only a hang takes as long.
 constexpr int64_t kPatience = 60 * kSecond;
 
 using Settings = std::map<std::string, std::string>;
 
-// The file of the plugin |name|: "fake" and others made for tests lie in plugins/ beside the
-// test program, wherever that was put; "cpu" and its like in KEEL_PLUGIN_PATH.
+// Returns the file of the plugin |name|: "fake" and other test plugins lie in plugins/ beside the
+// test program, wherever it is installed; "cpu" and other backends in KEEL_PLUGIN_PATH.
 std::string plugin_path(const std::string& name);
 
-// Loads an instance of a plugin; its devices. Empty, with a test failure, if it fails.
+// Loads an instance of a plugin and returns its devices; empty, with a test failure, on an error.
 std::vector<keel_device> load(const std::string& plugin, const Settings& settings = {});
 
-// While one of these lives, nothing that is enqueued on a device of "fake", "fake_polled" or
-// "sim_paused", the emulated chip made pausable, begins to run.
+// While alive, no enqueued work begins on a device of "fake", "fake_polled" or "sim_paused", the
+// pausable emulated chip.
 class FakePause {
  public:
   FakePause();
@@ -38,25 +38,26 @@ class FakePause {
   FakePause& operator=(const FakePause&) = delete;
 };
 
-// Keel without any backend, up from SetUp to TearDown; after that no rule of the ABI
-// may have been broken against the fake plugin, nor, under KEEL_VALIDATE=1, against any.
+// Keel without a backend, initialized from SetUp to TearDown. TearDown fails the test if a rule of
+// the ABI was broken against the fake plugin or, under KEEL_VALIDATE=1, against any plugin.
 class KeelTest : public ::testing::Test {
  protected:
   void SetUp() override;
   void TearDown() override;
 
-  // Whether Keel comes up with the validation layer on, whatever the environment says.
+  // Whether Keel starts with the validation layer, regardless of the environment.
   bool validate_ = false;
-  // What it has found since SetUp, or the last call of this; none is left for TearDown.
+  // Returns the number of problems found since SetUp, or since the last call; TearDown then sees
+  // none of them.
   uint64_t take_problems();
 
   keel_stream new_stream(keel_device device);
-  // A recorded event.
+  // Returns a recorded event.
   keel_event record(keel_stream stream);
   void* alloc(keel_device device, uint64_t bytes);
-  // Device memory of |values|, written.
+  // Returns device memory with |values| written to it.
   void* alloc_filled(keel_device device, const std::vector<uint32_t>& values);
-  // What |count| words of device memory hold, read on a stream of its own.
+  // Returns |count| words of device memory, read on a separate stream.
   std::vector<uint32_t> read(keel_device device, const void* pointer, size_t count);
   // Enqueues a fill of |count| words.
   keel_status fill(keel_stream stream, void* pointer, uint32_t value, size_t count);
@@ -66,7 +67,7 @@ class KeelTest : public ::testing::Test {
   uint64_t problems_before_ = 0;
 };
 
-// Different words, the same for the same seed.
+// Returns different words, the same for the same seed.
 std::vector<uint32_t> pattern(size_t count, uint32_t seed);
 
 }  // namespace keel::testing

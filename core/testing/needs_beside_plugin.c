@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A plugin without devices that is linked to a library in its own folder. */
+/* A plugin without devices, linked to a library in its own folder. */
 #include <keel/abi.h>
 
 const char* keel_test_beside(void);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backend `null`: a device that does nothing, at once. What a call through keel.h costs
-// more than the plugin's function is then all Keel's own.
+// The backend `null`: a device that does nothing, at once. The cost of a call through keel.h beyond
+// the plugin's function is then Keel's own.
 #include <cstdlib>
 #include <keel/plugin_kit.hpp>
 
@@ -8,7 +8,7 @@ namespace keel::null {
 
 namespace {
 
-// What every handle points to: nothing is in it.
+// The target of every handle; holds nothing.
 char g_object;
 
 template <typename Handle>
@@ -27,7 +27,7 @@ keel_status device_info(keel_plugin_instance*, uint32_t, keel_device_info* out_i
   return KEEL_OK;
 }
 
-// Real memory, so that addresses are what they are elsewhere.
+// Real memory, so that addresses are as on other backends.
 keel_status alloc(keel_plugin_device*, keel_memory_kind, uint64_t size, uint32_t,
                   void** out_pointer) {
   *out_pointer = std::aligned_alloc(64, (size + 63) / 64 * 64);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Preloaded into a program, writes what device memory it allocates and frees through keel.h
-// to $KEEL_ALLOCATIONS, with the process's number added, for core/testing/traces:
+// Preloaded into a program, writes the program's device allocations and frees through keel.h to
+// $KEEL_ALLOCATIONS, with the process number added, for core/testing/traces:
 //   LD_PRELOAD=build/tests/librecord_allocations.so KEEL_ALLOCATIONS=/tmp/run PROGRAM
-// A line a call: "a SIZE DEVICE" gives the next number from 0 on, "f NUMBER" ends it; devices
-// are numbered from 0 on as they appear. The traces have one device's lines, numbered anew.
+// One line per call: "a SIZE DEVICE" gives the allocation the next number from 0 on, "f NUMBER"
+// frees it; devices are numbered from 0 on as they appear. The traces contain the lines of one
+// device, renumbered.
 #include <dlfcn.h>
 #include <keel/keel.h>
 #include <unistd.h>
@@ -38,8 +39,8 @@ class Recorder {
     live_[{device, pointer}] = next_++;
     write("a %llu %zu\n", static_cast<unsigned long long>(size), known->second);
   }
-  // Before the call: after it, the address may be another thread's. A failed call frees
-  // nothing, but a program whose calls fail is not one to record.
+  // Called before the free: afterwards, another thread may get the address. A failed free frees
+  // nothing, but programs with failed calls are not worth recording.
   void freed(uint64_t device, const void* pointer) {
     std::lock_guard lock(mutex_);
     const auto found = live_.find({device, pointer});
@@ -65,7 +66,7 @@ class Recorder {
   FILE* file_ = nullptr;
   uint64_t next_ = 0;
   std::map<uint64_t, size_t> devices_;
-  std::map<uint64_t, uint64_t> streams_;  // their devices
+  std::map<uint64_t, uint64_t> streams_;  // devices by stream
   std::map<std::pair<uint64_t, const void*>, uint64_t> live_;
 };
 

@@ -13,7 +13,7 @@ namespace keel::testing {
 namespace {
 
 constexpr int64_t kAll = INT64_MAX / 2;
-std::atomic<int64_t> g_left{kAll};  // below 0: that many were refused
+std::atomic<int64_t> g_left{kAll};  // negative: number of refused threads
 
 }  // namespace
 
@@ -31,11 +31,11 @@ int64_t RefusedThreads::refused() const {
 
 }  // namespace keel::testing
 
-// Seen by the libraries that call it.
+// Exported to the libraries that create threads.
 #pragma GCC visibility push(default)
 extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
                               void* (*run)(void*), void* argument) noexcept {
-  // The one behind this program's: the sanitizer's or the system's.
+  // The next definition after this program's: the sanitizer's or the system's.
   using Function = int(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
   static auto* const real = reinterpret_cast<Function*>(dlsym(RTLD_NEXT, "pthread_create"));
   if (keel::testing::g_left.fetch_sub(1) <= 0) return EAGAIN;

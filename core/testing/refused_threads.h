@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads that the system refuses, as where a user or a control group has as many as it may.
+// Makes the system refuse threads, as when a user or a control group has reached its limit.
 #ifndef KEEL_CORE_TESTING_REFUSED_THREADS_H_
 #define KEEL_CORE_TESTING_REFUSED_THREADS_H_
 
@@ -7,9 +7,9 @@
 
 namespace keel::testing {
 
-// While one of these lives, |count| more threads of this process start, and then none: the
-// program's own pthread_create, which refused_threads.cc has, returns EAGAIN. RLIMIT_NPROC would
-// not bind root, and would count the threads of other programs. One at a time.
+// While alive, |count| more threads of this process start, and no further one: the program's own
+// pthread_create in refused_threads.cc returns EAGAIN. RLIMIT_NPROC would not bind root, and would
+// count the threads of other programs. One object at a time.
 class RefusedThreads {
  public:
   explicit RefusedThreads(int64_t count);
@@ -17,7 +17,7 @@ class RefusedThreads {
   RefusedThreads(const RefusedThreads&) = delete;
   RefusedThreads& operator=(const RefusedThreads&) = delete;
 
-  // Threads that were refused so far.
+  // Returns the number of threads refused so far.
   int64_t refused() const;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Brings Keel up with nothing but its environment, and says what it found: run by a test
-// with and without the privileges of a set-user-ID file.
+// Initializes Keel from its environment alone and prints the result. A test runs the program with
+// and without the privileges of a set-user-ID file.
 #include <keel/keel.h>
 #include <sys/auxv.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The emulated chip, pausable: the plugin libkeel_sim.so of KEEL_PLUGIN_PATH with its streams
-// noted, so that all of them can be made to wait at gates of the chip's own. All else is that
+// recorded, so that all of them can wait at gates of the chip. Everything else is the original
 // plugin's.
 #include <keel/abi.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The emulated chip's plugin, for plugins of tests that are it but for some slots.
+// The emulated chip's plugin, for test plugins that replace some of its slots.
 #ifndef KEEL_CORE_TESTING_SIM_PLUGIN_H_
 #define KEEL_CORE_TESTING_SIM_PLUGIN_H_
 
@@ -12,8 +12,8 @@
 
 namespace keel::testing {
 
-// Loads libkeel_sim.so of KEEL_PLUGIN_PATH, and keeps it. |*out_sim| is what it answers |host|.
-// KEEL_NOT_FOUND, by |name|, the asking plugin's, where it cannot be loaded.
+// Loads libkeel_sim.so of KEEL_PLUGIN_PATH, for good. |*out_sim| is its answer to |host|.
+// KEEL_NOT_FOUND, with |name| of the asking plugin, if the library cannot be loaded.
 inline keel_status query_sim(const char* name, const keel_host* host, const keel_plugin** out_sim) {
   kit::g_host = host;
   const char* const folder = std::getenv("KEEL_PLUGIN_PATH");

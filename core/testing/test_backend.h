@@ -10,8 +10,8 @@
 
 namespace keel::testing {
 
-// The backend that a test takes its devices from: the CPU's, or KEEL_TEST_BACKEND (see
-// SIM in cmake/KeelTargets.cmake). Tests ask for as many devices as they need.
+// The backend of a test's devices: the CPU's, or KEEL_TEST_BACKEND (see SIM in
+// cmake/KeelTargets.cmake). Tests set the number of devices they need.
 inline std::string test_backend() {
   const char* const name = std::getenv("KEEL_TEST_BACKEND");
   return name == nullptr ? "cpu" : name;
@@ -22,13 +22,14 @@ inline std::string test_device(uint32_t ordinal) {
   return test_backend() + ":" + std::to_string(ordinal);
 }
 
-// For instances of it that are made from the environment.
+// For instances created from the environment.
 inline void set_test_devices(uint32_t count) {
   const char* const variable = test_backend() == "sim" ? "KEEL_SIM_DEVICES" : "KEEL_CPU_DEVICES";
   setenv(variable, std::to_string(count).c_str(), 1);
 }
 
-// Begins with that backend alone, |count| devices, and a deadline that only a hang gets to.
+// Initializes Keel with the test backend alone, |count| devices, and a deadline that only a hang
+// reaches.
 inline keel_status init_test_devices(uint32_t count) {
   set_test_devices(count);
   auto options = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);

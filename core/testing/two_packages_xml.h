@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A machine for tests, as hwloc's XML: two packages of one NUMA node each, PCI devices on
-// three buses of the first (02 and 03 below one bridge) and two of the second.
+// A machine for tests, as hwloc's XML: two packages with one NUMA node each, PCI devices on three
+// buses of the first (02 and 03 below one bridge) and two of the second.
 #ifndef KEEL_CORE_TESTING_TWO_PACKAGES_XML_H_
 #define KEEL_CORE_TESTING_TWO_PACKAGES_XML_H_
 

@@ -15,21 +15,21 @@ namespace {
 
 constexpr int64_t kMeasureEveryNs = 1'000'000'000;
 constexpr int64_t kRetryNs = 20'000'000;
-// A wider one says that the device had other work; it is used when nothing better is
-// known, or when what is known is old.
+// A wider measurement means that the device was busy; it is used only if no better measurement is
+// known, or the known one is old.
 constexpr int64_t kNarrowNs = 200'000;
 constexpr int64_t kPatienceNs = 5'000'000;
 
-// Done within |patience_ns|, as far as the plugin says. Nothing settles: a failure is
-// the business of those whose work it is.
+// Returns whether the plugin reports |record| done within |patience_ns|. Does not settle the
+// record: a failure concerns the owners of the work.
 bool wait_native(const EventRecord& record, int64_t patience_ns) {
   const keel_stream_table* table = record.device().stream_table();
   const Deadline deadline = Deadline::after(patience_ns);
   if (KEEL_HAS(keel_stream_table, table, event_wait)) {
     return table->event_wait(record.native(), patience_ns) == KEEL_OK;
   }
-  // A plugin without event_wait tells only who asks. A notification would come on another
-  // thread, and later than the 10 us between two questions.
+  // A plugin without event_wait must be polled. A notification would arrive on another thread, and
+  // later than the 10 us between two polls.
   while (table->event_query(record.native()) == KEEL_NOT_READY) {
     if (deadline.passed()) return false;
     std::this_thread::sleep_for(std::chrono::microseconds(10));
@@ -84,12 +84,12 @@ bool DeviceClock::to_host(const EventRecord& record, int64_t* out_ns) const {
   const keel_stream_table* table = device_.stream_table();
   uint64_t after = 0;
   uint64_t before = 0;
-  if (table->event_query(record.native()) != KEEL_OK) return false;  // the ABI wants it asked
+  if (table->event_query(record.native()) != KEEL_OK) return false;  // the ABI requires this query
   if (table->event_elapsed(anchor_.record->native(), record.native(), &after) != KEEL_OK ||
       table->event_elapsed(record.native(), anchor_.record->native(), &before) != KEEL_OK) {
     return false;
   }
-  // The wrong way round a plugin says 0, or what is left until its counter wraps.
+  // In the wrong order a plugin returns 0, or the distance until its counter wraps.
   const bool is_after = before == 0 || (after != 0 && after < before);
   *out_ns =
       anchor_.host_ns + (is_after ? static_cast<int64_t>(after) : -static_cast<int64_t>(before));

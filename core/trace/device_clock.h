@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When, by the host's clock, a timing event of a device happened.
+// Places timing events of a device on the host's clock.
 #ifndef KEEL_CORE_TRACE_DEVICE_CLOCK_H_
 #define KEEL_CORE_TRACE_DEVICE_CLOCK_H_
 
@@ -11,10 +11,10 @@
 
 namespace keel {
 
-// Timing events of the ABI tell differences only, so that one of them has to be placed
-// on the host's clock: an event is recorded on a stream of the clock's own, between two looks at
-// the clock, and lies half-way. Done anew every second, for clocks that run apart (20 us a second
-// are usual) or wrap. Used by the thread that writes the trace.
+// The ABI reports only differences between timing events, so one event must be placed on the host's
+// clock: DeviceClock records an event on a stream of its own between two readings of the host's
+// clock, and places the event half-way. Repeated every second, for clocks that drift apart (20 us
+// per second is usual) or wrap. Used by the thread that writes the trace.
 class DeviceClock {
  public:
   explicit DeviceClock(Device& device) : device_(device) {}
@@ -22,22 +22,22 @@ class DeviceClock {
   DeviceClock(const DeviceClock&) = delete;
   DeviceClock& operator=(const DeviceClock&) = delete;
 
-  // Whether to_host() can be asked; tries to become ready. |busy| devices answer late:
-  // then it is false until a later call.
+  // Returns whether to_host() can be called; tries to become ready. A busy device answers late:
+  // then returns false until a later call.
   bool ready();
-  // No timing events, or none that can be recorded: the host's clock has to do.
+  // The device has no timing events, or none can be recorded: only the host's clock is left.
   bool unusable() const { return unusable_; }
 
-  // |record| is done. False if the plugin does not tell.
+  // Converts |record|, which is done, to the host's clock. False if the plugin gives no time.
   bool to_host(const EventRecord& record, int64_t* out_ns) const;
 
  private:
   struct Anchor {
     Ref<EventRecord> record;
     int64_t host_ns = 0;
-    int64_t width_ns = INT64_MAX;  // between the two looks
+    int64_t width_ns = INT64_MAX;  // between the two readings
   };
-  // One measurement, of a few milliseconds at most.
+  // Takes one measurement, of at most three rounds of 5 ms.
   bool measure(Anchor* out_anchor);
 
   Device& device_;

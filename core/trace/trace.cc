@@ -12,7 +12,7 @@ namespace keel {
 
 namespace {
 
-// What a thread is in the middle of. No references: a thread may outlive all else.
+// The open spans of a thread. Holds no references, since a thread may outlive everything else.
 struct ThreadState {
   const uint32_t id = static_cast<uint32_t>(::gettid());
   static constexpr uint32_t kMaxSpans = 8;
@@ -24,7 +24,7 @@ struct ThreadState {
   };
   std::array<Span, kMaxSpans> spans;
   uint32_t depth = 0;
-  uint32_t trace = 0;  // that they belong to
+  uint32_t trace = 0;  // the trace of these spans
 };
 
 ThreadState& this_thread() {
@@ -48,7 +48,7 @@ bool is_timed(const Device& device) {
 
 }  // namespace
 
-// For the length of a callback; false once the trace ends.
+// Lives for the length of a callback; false once the trace ends.
 class Trace::Entry {
  public:
   explicit Entry(Trace& trace) : shard_(trace.shards_[this_thread().id % trace.shards_.size()]) {
@@ -89,7 +89,7 @@ Status Trace::stop(const Deadline& deadline) {
   std::lock_guard lock(mutex_);
   if (!writer_) return failure(KEEL_FAILED_PRECONDITION, "no trace is being written");
   abandon();
-  while (!is_quiet()) std::this_thread::yield();  // callbacks are microseconds long
+  while (!is_quiet()) std::this_thread::yield();  // callbacks take microseconds
   Status written = writer_->finish(deadline);
   writer_.reset();
   return written;
@@ -138,7 +138,7 @@ void Trace::starting(Stream& stream, const Step& step) {
   marks.serial = step.serial;
   marks.begin_ns = host_now_ns();
   if (!is_timed(stream.device()) || ring_->size() >= kRingItems) return;
-  // The end of the operation before is the beginning of this one if it is still to come.
+  // If the end of the previous operation is still to come, it is the beginning of this operation.
   const keel_stream_table* table = stream.device().stream_table();
   if (marks.last && table->event_query(marks.last->native()) == KEEL_NOT_READY) {
     marks.begin = marks.last;
@@ -210,7 +210,7 @@ void Trace::host_begin(const char* name, std::span<const Access> accesses) {
 
 void Trace::host_end() {
   ThreadState& thread = this_thread();
-  // It began before the trace.
+  // The span began before the trace.
   if (thread.depth == 0 || thread.trace != number_.load(std::memory_order_relaxed)) return;
   if (--thread.depth >= ThreadState::kMaxSpans) return;
   const Entry entry(*this);

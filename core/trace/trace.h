@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Traces: what streams and waiting threads do, written to a file that Perfetto opens.
+// Traces: the activity of streams and waiting threads, written to a file for Perfetto.
 #ifndef KEEL_CORE_TRACE_TRACE_H_
 #define KEEL_CORE_TRACE_TRACE_H_
 
@@ -19,17 +19,16 @@ namespace keel {
 
 class TraceWriter;
 
-// One a process, never destroyed. The threads that enqueue put items into a ring and,
-// where the device has timing events, two records around an operation; all the rest is
-// done by a thread of the trace's own. When that falls behind, items are dropped and
-// counted. Thread-safe.
+// One per process, never destroyed. Enqueueing threads put items into a ring and, if the device has
+// timing events, two records around each operation; the trace's own thread does the rest. When that
+// thread falls behind, items are dropped and counted. Thread-safe.
 class Trace final : public Observer {
  public:
   static Trace& get();
 
   Status start(const std::string& path);
-  // Waits, by |deadline|, for the operations enqueued before. KEEL_DATA_LOSS if not all
-  // of the trace is in the file.
+  // Waits until |deadline| for the operations enqueued before. KEEL_DATA_LOSS if part of the trace
+  // is not in the file.
   Status stop(const Deadline& deadline);
   bool is_started();
 
@@ -42,14 +41,14 @@ class Trace final : public Observer {
   void memory_changed(Device& device, uint64_t allocated_bytes) override;
   void bridged(uint64_t bytes) override;
 
-  // For the writer, when it cannot write: ends the observation for good, until stop().
+  // Called by the writer when it cannot write: ends the observation until stop().
   void abandon();
-  // No call is in flight, and none will come.
+  // Returns whether no call is in flight; after abandon(), no call will come.
   bool is_quiet() const;
 
  private:
   class Entry;
-  // Calls in flight, spread over cache lines by thread.
+  // Counts calls in flight, spread over cache lines by thread.
   struct alignas(64) Shard {
     std::atomic<uint32_t> inside{0};
   };
@@ -57,17 +56,17 @@ class Trace final : public Observer {
   Trace();
   void push(TraceItem&& item);
 
-  // 8,192 items of 350 bytes: what 8 ms of a million operations a second come to.
+  // 8,192 items of 350 bytes: 8 ms of a million operations per second.
   static constexpr uint64_t kRingItems = 8192;
 
   std::array<Shard, 16> shards_;
   std::atomic<bool> observing_{false};
-  std::unique_ptr<TraceRing<TraceItem>> ring_;  // made by the first start
+  std::unique_ptr<TraceRing<TraceItem>> ring_;  // created by the first start
   std::atomic<uint64_t> dropped_{0};
   std::atomic<uint64_t> bridged_bytes_{0};
   std::atomic<uint32_t> number_{0};  // traces so far
 
-  std::mutex mutex_;  // start and stop
+  std::mutex mutex_;  // serialises start and stop
   std::unique_ptr<TraceWriter> writer_;
 };
 

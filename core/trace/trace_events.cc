@@ -72,7 +72,7 @@ void TraceEvents::append_ranges(const char* key, std::span<const Access> accesse
     if (access.writes != writes) continue;
     out += first ? key : "\",\"";
     first = false;
-    // Names of devices come from plugin files: they are escaped where they name a process.
+    // Device names come from plugin files, so they are escaped, as in the names of processes.
     std::string device;
     append_json_string(device, access.device == nullptr ? "host" : access.device->name());
     out.append(device, 1, device.size() - 2);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The events of a trace as text of the Chrome trace format.
+// Formats the events of a trace in the Chrome trace format.
 #ifndef KEEL_CORE_TRACE_TRACE_EVENTS_H_
 #define KEEL_CORE_TRACE_TRACE_EVENTS_H_
 
@@ -13,21 +13,20 @@
 
 namespace keel {
 
-// Where slices lie: a process (a device, or the host) and a row in it (a stream, or a
-// thread).
+// The place of slices: a process (a device, or the host) and a row in it (a stream, or a thread).
 struct TraceRow {
   uint32_t process = 0;
   uint64_t row = 0;
 };
 
-// A moment on a row, inside a slice.
+// A time on a row, inside a slice.
 struct TracePoint {
   TraceRow at;
   int64_t ns = 0;
 };
 
-// Appends one event a call to the file. Times are of the host's steady clock and come
-// out in microseconds since |start_ns|. Used by one thread.
+// Appends one event per call to the file. Times are on the host's steady clock and are written in
+// microseconds since |start_ns|. Used by one thread.
 class TraceEvents {
  public:
   TraceEvents(TraceFile& file, int64_t start_ns) : file_(file), start_ns_(start_ns) {}
@@ -46,7 +45,7 @@ class TraceEvents {
     const char* remark = nullptr;
   };
   void slice(TraceRow at, const Slice& slice);
-  // From inside one slice to the start of another.
+  // Draws an arrow from inside one slice to the start of another.
   void arrow(const TracePoint& from, const TracePoint& to);
   void counter(uint32_t process, const char* name, int64_t ns, uint64_t value);
 

@@ -42,7 +42,7 @@ Status TraceFile::open(const std::string& path) {
   const int descriptor = output.descriptor;
   struct stat found = {};
   if (::fstat(descriptor, &found) != 0) found.st_mode = 0;
-  // Two that write one file leave none that can be read.
+  // Two processes that write to one file would leave it unreadable.
   if (S_ISREG(found.st_mode) && ::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
     ::close(descriptor);
     return failure(KEEL_ALREADY_EXISTS, "path {}: another process is writing a trace there", path);
@@ -90,7 +90,7 @@ Status TraceFile::flush(std::string_view metadata) {
     tail_ = tail;
   } else {
     failure_ = written;
-    // Back to what the file was: its blocks are there, so this needs no room.
+    // Restores the previous end: the file's blocks are allocated, so this needs no space.
     const bool restored = write_all(tail_, end_).ok();
     const uint64_t length = restored ? end_ + tail_.size() : 0;
     if (::ftruncate(descriptor_, static_cast<off_t>(length)) != 0) errno = 0;  // no regular file

@@ -11,9 +11,9 @@
 
 namespace keel {
 
-// Every flush leaves a complete JSON text behind, whose end the next one overwrites: so
-// the file is valid after a crash, and on a disk that fills up it ends with the last
-// event that had room. Used by one thread.
+// Every flush leaves a complete JSON text; the next flush overwrites the end of that text. The file
+// is therefore valid after a crash, and on a full disk ends with the last event for which there was
+// room. Used by one thread.
 class TraceFile {
  public:
   TraceFile() = default;
@@ -26,13 +26,13 @@ class TraceFile {
   // (files/output_file.h). KEEL_ALREADY_EXISTS while another process writes a trace there.
   Status open(const std::string& path);
 
-  // Puts a comma in front if needed; the caller appends one event to the text.
+  // Adds a comma if needed; the caller appends one event to the text.
   std::string& begin_event();
   std::string& text() { return buffer_; }
   uint64_t buffered_bytes() const { return buffer_.size(); }
 
-  // Writes what is buffered. |metadata|: the members of the object "metadata". After a
-  // failure, which is returned each time, nothing more is written.
+  // Writes the buffered text. |metadata|: the members of the object "metadata". After a failure
+  // nothing more is written, and each call returns the failure.
   Status flush(std::string_view metadata);
 
  private:
@@ -40,10 +40,10 @@ class TraceFile {
 
   std::string path_;
   int descriptor_ = -1;
-  uint64_t end_ = 0;  // of the last complete event in the file
+  uint64_t end_ = 0;  // end of the last complete event in the file
   bool empty_ = true;
   std::string buffer_;
-  std::string tail_;  // what follows the events in the file
+  std::string tail_;  // text behind the events in the file
   Status failure_;
 };
 

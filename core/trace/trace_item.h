@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the threads that enqueue tell the thread that writes a trace.
+// Items from the enqueueing threads to the thread that writes a trace.
 #ifndef KEEL_CORE_TRACE_TRACE_ITEM_H_
 #define KEEL_CORE_TRACE_TRACE_ITEM_H_
 
@@ -35,23 +35,23 @@ struct TraceItem {
     kMemory,
     kBridged
   };
-  // A large operator's tensors and workspace; more are counted, but not listed.
+  // A large operator's tensors and workspace; further accesses are counted, but not listed.
   static constexpr uint32_t kMaxAccesses = 6;
 
   Kind kind = Kind::kNone;
-  bool internal = false;  // the stream is of the runtime's own
+  bool internal = false;  // the stream is internal
   uint32_t access_count = 0;
   uint32_t thread = 0;
-  uint64_t stream = 0;       // its number
+  uint64_t stream = 0;       // number of the stream
   Device* device = nullptr;  // devices outlive the trace
   uint64_t serial = 0;
   const char* name = "";
-  // By the host's clock: around the plugin call that enqueued it; of a host span.
+  // On the host's clock: around the plugin call that enqueued the operation; or a host span.
   int64_t begin_ns = 0;
   int64_t end_ns = 0;
-  uint64_t bytes = 0;  // of a counter; of an operation: read
+  uint64_t bytes = 0;  // of a counter; read by an operation
   uint64_t bytes_written = 0;
-  // Around the operation on the device; empty where it cannot tell.
+  // Around the operation on the device; |begin| is empty if the device has no timing events.
   Ref<EventRecord> begin;
   Ref<EventRecord> end;
   std::array<Access, kMaxAccesses> accesses;

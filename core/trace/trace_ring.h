@@ -11,9 +11,8 @@
 
 namespace keel {
 
-// Neither side ever waits: a push into a full ring fails. Each slot carries the number
-// of the push or pop that may use it next, so that producers only meet in one
-// compare-and-swap.
+// Neither side ever waits: a push into a full ring fails. Each slot carries the number of the push
+// or pop that may use the slot next, so producers contend only in one compare-and-swap.
 template <typename T>
 class TraceRing {
  public:
@@ -23,7 +22,8 @@ class TraceRing {
   }
 
   uint64_t capacity() const { return mask_ + 1; }
-  // Exact only while nobody pushes; else by as many too large as come meanwhile, never too small.
+  // Exact only while no thread pushes; otherwise too large by at most the number of concurrent
+  // pushes, never too small.
   uint64_t size() const {
     const uint64_t popped = popped_.load(std::memory_order_acquire);
     return pushed_.load(std::memory_order_relaxed) - popped;
@@ -40,12 +40,12 @@ class TraceRing {
         slot.turn.store(at + 1, std::memory_order_release);
         return true;
       }
-      if (turn < at) return false;  // the consumer has not been here yet
+      if (turn < at) return false;  // the slot's value was not popped yet
       at = pushed_.load(std::memory_order_relaxed);
     }
   }
 
-  // By the one consumer.
+  // Called by the consumer only.
   bool pop(T* out_value) {
     const uint64_t at = popped_.load(std::memory_order_relaxed);
     Slot& slot = slots_[at & mask_];
@@ -53,7 +53,7 @@ class TraceRing {
     *out_value = std::move(slot.value);
     slot.value = T();
     slot.turn.store(at + mask_ + 1, std::memory_order_release);
-    popped_.store(at + 1, std::memory_order_release);  // for size(), with the pushes before it
+    popped_.store(at + 1, std::memory_order_release);  // for size(): publishes earlier pushes too
     return true;
   }
 

@@ -28,8 +28,8 @@ TEST(TraceRing, IsFirstInFirstOutAndBounded) {
   }
 }
 
-// Whoever asks how full it is may be overtaken by those who push and pop: by a size below zero,
-// which is a very large one, it would seem full.
+// Pushes and pops may overtake a call of size(). A size below zero would read as a very large one,
+// and the ring would seem full.
 TEST(TraceRing, NeverSeemsFullWhileOneItemComesAndGoes) {
   constexpr uint64_t kSize = 1 << 20;
   TraceRing<int> ring(kSize);
@@ -41,7 +41,7 @@ TEST(TraceRing, NeverSeemsFullWhileOneItemComesAndGoes) {
       EXPECT_TRUE(ring.pop(&value));
     }
   });
-  // More than there are cores, so that one is stopped in the middle of it now and then.
+  // More threads than cores, so that some are preempted within size().
   std::atomic<uint64_t> full{0};
   std::vector<std::thread> askers;
   for (int asker = 0; asker < 4; ++asker) {

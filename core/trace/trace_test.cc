@@ -35,7 +35,7 @@ Row row_of(const json& event) {
   return {event.at("pid").get<int64_t>(), event.at("tid").get<int64_t>()};
 }
 
-// Whole nanoseconds: the file has microseconds with three decimals.
+// Returns whole nanoseconds: the file has microseconds with three decimals.
 int64_t ns(const json& event, const char* key) {
   return std::llround(event.at(key).get<double>() * 1000);
 }
@@ -70,8 +70,8 @@ class TraceTest : public KeelTest, public ::testing::WithParamInterface<const ch
     }
     return found;
   }
-  // On each row, slices begin in the order they were written in and do not overlap; on
-  // rows of the host they may lie inside each other.
+  // On each row, slices begin in the order of the file and do not overlap; on rows of the host they
+  // may nest.
   static void expect_in_order(const json& trace) {
     std::map<Row, int64_t> ends;
     for (const json& slice : select(trace, "X")) {
@@ -129,7 +129,7 @@ TEST_P(TraceTest, HasASliceAnOperationAndAnArrowAWait) {
   expect_in_order(trace);
   expect_arrows_hold(trace);
   EXPECT_EQ(trace.at("metadata").at("dropped_events"), 0);
-  const json copy = select(trace, "X", "copy").back();  // before it, a fill may be copies
+  const json copy = select(trace, "X", "copy").back();  // a fill before it may consist of copies
   EXPECT_EQ(copy.at("args").at("bytes_read"), 4096);
   EXPECT_EQ(copy.at("args").at("bytes_written"), 4096);
   char address[32];
@@ -229,7 +229,7 @@ TEST_P(TraceTest, HasAllThatManyThreadsDo) {
   EXPECT_EQ(select(trace, "X", "keel_stream_destroy").size(), size_t{kThreads});
 }
 
-// Start and stop beside threads that enqueue: each trace is whole in itself.
+// Start and stop beside enqueueing threads: each trace is complete in itself.
 TEST_P(TraceTest, StartsAndStopsInMidStream) {
   void* const memory = alloc(device_, 128);
   std::atomic<bool> stopping{false};
@@ -290,7 +290,7 @@ TEST_P(TraceTest, RefusesPathsThatCannotBeWritten) {
   EXPECT_EQ(keel_trace_stop(), KEEL_FAILED_PRECONDITION);
 }
 
-// Another user who knows where traces go may have put something there.
+// Another user who knows the path of traces may have put a file there.
 TEST_P(TraceTest, LeavesWhatALinkLeadsTo) {
   const fs::path victim = folder_ / "victim";
   const auto expect_refused = [&](const char* why) {
@@ -328,15 +328,15 @@ TEST_P(TraceTest, AFullDiskHarmsNothingElse) {
   EXPECT_EQ(keel_trace_stop(), KEEL_DATA_LOSS);
   EXPECT_NE(std::string(keel_last_error()).find("/dev/full"), std::string::npos);
   EXPECT_EQ(read(device_, memory, 16), std::vector<uint32_t>(16, 5));
-  // The next one starts afresh.
+  // The next trace starts afresh.
   ASSERT_KEEL_OK(keel_trace_start(path_.c_str()));
   ASSERT_KEEL_OK(fill(stream, memory, 6, 16));
   EXPECT_KEEL_OK(keel_trace_stop());
   EXPECT_FALSE(select(read_trace(), "X").empty());
 }
 
-// A limit on the size of files stands for a disk that fills up; beyond it the kernel
-// would also send a signal that kills.
+// A limit on the file size stands for a full disk; beyond the limit the kernel would also send a
+// deadly signal.
 TEST_P(TraceTest, ADiskThatFillsMidwayLeavesAValidFile) {
   void* const memory = alloc(device_, 64);
   const keel_stream stream = new_stream(device_);
@@ -390,7 +390,7 @@ TEST_P(TraceTest, TheEnvironmentStartsOne) {
   EXPECT_EQ(keel_trace_start("/dev/null"), KEEL_ALREADY_EXISTS);
   EXPECT_KEEL_OK(keel_trace_stop());
   EXPECT_TRUE(read_trace().at("traceEvents").is_array());
-  // One that cannot be written is a warning.
+  // A trace that cannot be written is a warning.
   ASSERT_KEEL_OK(keel_shutdown());
   ASSERT_EQ(setenv("KEEL_TRACE", "/none/trace.json", 1), 0);
   KeelTest::SetUp();
@@ -460,7 +460,7 @@ using CollectiveTraceTest = TraceTest;
 TEST_P(CollectiveTraceTest, CountsBridgedBytes) {
   const keel_device ranks[] = {device_, device_};
   auto options = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
-  options.forbid_native = 1;  // the emulated chip has a library that crosses no bridge
+  options.forbid_native = 1;  // the chip's own library would bypass the bridge
   keel_comm comms[2] = {};
   ASSERT_KEEL_OK(keel_comm_init_all(ranks, 2, &options, comms));
   constexpr uint64_t kCount = 1024;
@@ -480,7 +480,7 @@ TEST_P(CollectiveTraceTest, CountsBridgedBytes) {
   const json trace = read_trace();
   expect_in_order(trace);
   expect_arrows_hold(trace);
-  // Each rank's contribution to the host and the sum back.
+  // Each rank's contribution to the host, and the sum back.
   EXPECT_EQ(select(trace, "C", "bridged").back().at("args").at("bytes"), 4 * kCount * 4);
   std::set<std::string> categories;
   for (const json& slice : select(trace, "X", "all_reduce")) {

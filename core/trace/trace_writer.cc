@@ -17,14 +17,14 @@ namespace keel {
 
 namespace {
 
-// Between two looks at the ring, which a million items a second fill in 8 ms.
+// Pause between two looks at the ring, which a million items per second fill in 8 ms.
 constexpr int64_t kBusyPauseNs = 5'000'000;
 constexpr int64_t kIdlePauseNs = 20'000'000;
-// Where the end of an operation is when the host first sees it.
+// Pause if an operation's end is the time when the host first sees it.
 constexpr int64_t kPollPauseNs = 100'000;
 constexpr int64_t kFlushEveryNs = 200'000'000;
 constexpr uint64_t kFlushBytes = 256 << 10;
-// Items that wait for the device, of 350 bytes and two native events each; beyond, they
+// Limit of items that wait for the device, of 350 bytes and two native events each; further items
 // stay in the ring.
 constexpr uint64_t kMaxPending = 16384;
 constexpr size_t kMaxRecords = 65536;
@@ -86,7 +86,8 @@ int64_t TraceWriter::pause_ns() const {
 }
 
 void TraceWriter::run() {
-  // A file beyond the process's limit then fails with EFBIG, and does not kill it.
+  // With signals blocked, a file beyond the process's size limit fails with EFBIG and does not kill
+  // the process.
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, nullptr);
@@ -115,12 +116,12 @@ void TraceWriter::wait_for_device() {
     const EventRecord& end = *row.pending.front().end;
     const keel_stream_table* table = end.device().stream_table();
     if (!KEEL_HAS(keel_stream_table, table, event_wait)) continue;
-    // Done already where the item waits for its device's clock.
+    // The operation is done already if the item only waits for the device's clock.
     if (table->event_query(end.native()) != KEEL_NOT_READY) continue;
     table->event_wait(end.native(), kBusyPauseNs);
     return;
   }
-  // Nothing tells when it is over: it has to be asked.
+  // No event to wait for: poll again after a pause.
   std::unique_lock lock(mutex_);
   changed_.wait_for(lock, std::chrono::nanoseconds(kPollPauseNs));
 }
@@ -165,7 +166,7 @@ void TraceWriter::take_items() {
 }
 
 void TraceWriter::take(TraceItem&& item) {
-  if (!failure_.ok()) return;  // only to let go of what it holds
+  if (!failure_.ok()) return;  // only releases references
   switch (item.kind) {
     case TraceItem::Kind::kNone:
       return;
@@ -189,8 +190,8 @@ void TraceWriter::take(TraceItem&& item) {
   row_of(item).pending.push_back(std::move(item));
 }
 
-// Threads that count at once may put what they counted into the ring the other way round: neither
-// the total nor its time goes back.
+// Threads that count at the same time may push their totals in reverse order: neither the total nor
+// the time goes back.
 void TraceWriter::write_bridged(const TraceItem& item) {
   bridged_bytes_ = std::max(bridged_bytes_, item.bytes);
   bridged_ns_ = std::max(bridged_ns_, item.end_ns);
@@ -223,7 +224,7 @@ TraceWriter::Row& TraceWriter::row_of(const TraceItem& item) {
 
 void TraceWriter::resolve_all() {
   bool any = true;
-  while (any) {  // a wait is resolved after its record, which may be on a later row
+  while (any) {  // a wait is resolved after its record, perhaps on a later row
     any = false;
     polls_ = false;
     for (auto it = rows_.begin(); it != rows_.end();) {
@@ -278,11 +279,11 @@ bool TraceWriter::resolve_work(Row& row, const TraceItem& item) {
   } else {
     const bool told = row.clock->ready() && row.clock->to_host(*item.begin, &begin_ns) &&
                       row.clock->to_host(*item.end, &end_ns);
-    if (!told && !row.clock->unusable()) return false;  // its clock is not known yet
+    if (!told && !row.clock->unusable()) return false;  // the clock is not known yet
     if (!told) remark = "end as the host saw it";
     if (!told) end_ns = seen_ns;
   }
-  // Where the clocks differ by less than can be measured, order is what is known.
+  // Where the clocks differ by less than can be measured, only the order is known.
   begin_ns = std::max({begin_ns, item.begin_ns, row.has_slice ? row.last_end_ns : INT64_MIN});
   end_ns = std::max(begin_ns, std::min(end_ns, seen_ns));
   write_slice(row, {"work",
@@ -297,8 +298,8 @@ bool TraceWriter::resolve_work(Row& row, const TraceItem& item) {
 }
 
 void TraceWriter::resolve_record(Row& row, const TraceItem& item) {
-  // An arrow starts inside a slice. Without one, or where something was waited for since,
-  // the record itself becomes one.
+  // An arrow starts inside a slice. Without a slice, or after a wait since the last one, the record
+  // itself becomes a slice.
   if (!row.has_slice || !row.incoming.empty()) {
     write_point(row, "record", row.has_slice ? row.last_end_ns : item.end_ns);
   }
@@ -316,7 +317,7 @@ bool TraceWriter::resolve_wait(Row& row, const TraceItem& item) {
     row.incoming.push_back(record->second);
     return true;
   }
-  // Else it was made before the trace began, or lost.
+  // Otherwise the record was made before the trace began, or lost.
   return !records_pending_.contains(item.serial);
 }
 
@@ -325,7 +326,7 @@ void TraceWriter::resolve_gate(Row& row, const TraceItem& item) {
   if (enqueued == row.gates.end()) return;
   const int64_t begin_ns = std::max(enqueued->second, row.has_slice ? row.last_end_ns : INT64_MIN);
   row.gates.erase(enqueued);
-  // Passed when the stream came there: nobody waited.
+  // The gate was open when the stream reached it, so there was no wait.
   if (item.end_ns <= begin_ns) return;
   write_slice(row, {"gate", item.name, begin_ns, item.end_ns});
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The thread that turns what was observed into a file.
+// The thread that writes observed activity to a file.
 #ifndef KEEL_CORE_TRACE_TRACE_WRITER_H_
 #define KEEL_CORE_TRACE_TRACE_WRITER_H_
 
@@ -26,21 +26,21 @@
 
 namespace keel {
 
-// Takes items, waits until the device has done what they are about, and writes events:
-// a process a device with a row a stream, and one process for the host's threads.
+// Takes items, waits until the device has executed their operations, and writes events: one process
+// per device with a row per stream, and a process for the host's threads.
 class TraceWriter {
  public:
-  // Starts the thread. |ring| and |dropped|, the number of items that were lost before
-  // they got there, outlive the writer.
+  // Starts the thread. |ring| and |dropped|, the number of items lost before the ring, outlive the
+  // writer.
   static Status create(const std::string& path, TraceRing<TraceItem>& ring,
                        std::atomic<uint64_t>& dropped, std::unique_ptr<TraceWriter>* out_writer);
   ~TraceWriter();
   TraceWriter(const TraceWriter&) = delete;
   TraceWriter& operator=(const TraceWriter&) = delete;
 
-  // The ring is filling up. From any thread.
+  // Called when the ring fills up. Any thread.
   void hurry() { changed_.notify_one(); }
-  // Nothing is put into the ring any more: completes the file, and ends the thread.
+  // Called once no thread puts items into the ring: completes the file and ends the thread.
   Status finish(const Deadline& deadline);
 
  private:
@@ -54,22 +54,22 @@ class TraceWriter {
     std::deque<TraceItem> pending;  // in the stream's order
     bool has_slice = false;
     int64_t last_end_ns = 0;
-    std::vector<TracePoint> incoming;             // waited for since the last slice
-    std::unordered_map<uint64_t, int64_t> gates;  // when they were enqueued
+    std::vector<TracePoint> incoming;             // points waited for since the last slice
+    std::unordered_map<uint64_t, int64_t> gates;  // enqueue times by serial
   };
 
   TraceWriter(TraceRing<TraceItem>& ring, std::atomic<uint64_t>& dropped);
 
   void run();
-  // How long until there may be something to do.
+  // Returns the pause until the next look.
   int64_t pause_ns() const;
-  // While finishing: for what the device still has to do, or a moment.
+  // While finishing: waits for the device's remaining work, or for a moment.
   void wait_for_device();
   void take_items();
   void take(TraceItem&& item);
-  // Writes what is done by now.
+  // Writes the items done by now.
   void resolve_all();
-  // Whether the item at the head of |row| was dealt with.
+  // Returns whether the item at the head of |row| was handled.
   bool resolve(Row& row, const TraceItem& item);
   bool resolve_work(Row& row, const TraceItem& item);
   void resolve_record(Row& row, const TraceItem& item);
@@ -81,7 +81,7 @@ class TraceWriter {
   void complete();
 
   void write_slice(Row& row, TraceEvents::Slice slice);
-  // The smallest slice, where an arrow needs one to begin or to end at.
+  // Writes the smallest slice, for an arrow to begin or end at.
   void write_point(Row& row, const char* name, int64_t ns);
 
   Row& row_of(const TraceItem& item);
@@ -90,20 +90,20 @@ class TraceWriter {
   TraceRing<TraceItem>& ring_;
   std::atomic<uint64_t>& dropped_;
 
-  // The thread's alone while it runs:
+  // Used by the thread alone while it runs:
   TraceFile file_;
   TraceEvents events_;
   Status failure_;
   int64_t flushed_ns_ = 0;
   uint64_t bridged_bytes_ = 0;
   int64_t bridged_ns_ = 0;
-  uint64_t unfinished_ = 0;  // operations that were not done by the deadline
+  uint64_t unfinished_ = 0;  // operations not done by the deadline
   uint64_t pending_ = 0;     // items in all rows
   bool polls_ = false;       // an operation without timing events is pending
   std::map<const Device*, DeviceState> devices_;
   std::map<uint64_t, Row> rows_;
   std::unordered_set<uint32_t> threads_;
-  // Records by serial: those still in a row, and where the latest of the others are.
+  // Records by serial: records still in a row, and the points of the latest resolved ones.
   std::unordered_set<uint64_t> records_pending_;
   std::unordered_map<uint64_t, TracePoint> records_;
   std::deque<uint64_t> records_in_order_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who last wrote and read each byte of one address space.
+// The last write and reads of each byte of one address space.
 #ifndef KEEL_CORE_VALIDATION_ACCESS_MAP_H_
 #define KEEL_CORE_VALIDATION_ACCESS_MAP_H_
 
@@ -14,14 +14,14 @@
 
 namespace keel::validation {
 
-// Something that reads or writes, as texts name it.
+// A reading or writing operation, as named in messages.
 struct Operation {
   const char* name;               // "copy"
   std::string place;              // "stream 3 (cpu:0)"
-  const char* part_of = nullptr;  // "all_reduce", of which it is one step
+  const char* part_of = nullptr;  // "all_reduce", if this is one step of it
 };
 
-// One operation's mark on some bytes: |epoch| of the timeline |slot|.
+// The mark of one operation on some bytes: |epoch| of the timeline |slot|.
 struct Mark {
   uint32_t slot = 0;
   uint64_t epoch = 0;
@@ -31,7 +31,7 @@ struct Mark {
   bool is_before(const VectorClock& clock) const { return clock.at(slot) >= epoch; }
 };
 
-// Earlier work that |mark| is not ordered after.
+// Earlier work that a new access is not ordered after.
 struct Conflict {
   uintptr_t begin = 0;
   uintptr_t end = 0;
@@ -39,17 +39,17 @@ struct Conflict {
   Mark other;
 };
 
-// Bytes are kept in cells that are cut where accesses begin and end, and joined again
-// where neighbours are alike.
+// Stores bytes in cells. Cells are cut where accesses begin and end, and joined again if neighbours
+// are equal.
 class AccessMap {
  public:
-  // Enters an access of [begin, end) whose timeline knows |clock|. True, with the first
-  // one, if it conflicts with any before.
+  // Enters an access of [begin, end) by a timeline that knows |clock|. Returns true, with the first
+  // conflict, if the access conflicts with an earlier one.
   bool access(uintptr_t begin, uintptr_t end, bool writes, const Mark& mark,
               const VectorClock& clock, Conflict* out_conflict);
-  // What was done to [begin, end) concerns nobody any more.
+  // Forgets all accesses of [begin, end).
   void forget(uintptr_t begin, uintptr_t end);
-  // Lets go of what lies before |clock|, which all that is to come will know.
+  // Drops the marks before |clock|, which every later access will know.
   void drop_before(const VectorClock& clock);
   void clear() { cells_.clear(); }
   size_t size() const { return cells_.size(); }
@@ -59,15 +59,15 @@ class AccessMap {
     uintptr_t end = 0;
     bool written = false;
     Mark write;
-    std::vector<Mark> reads;  // since the write, the last of each timeline
+    std::vector<Mark> reads;  // since the write, the latest of each timeline
 
     bool is_like(const Cell& other) const {
       return written == other.written && write == other.write && reads == other.reads;
     }
   };
-  using Cells = std::map<uintptr_t, Cell>;  // by where they begin
+  using Cells = std::map<uintptr_t, Cell>;  // by start address
 
-  // The first cell that begins at or behind |at|, after cutting the one across it.
+  // Cuts the cell across |at|; returns the first cell that begins at or behind |at|.
   Cells::iterator cut(uintptr_t at);
   void join_neighbours(uintptr_t begin, uintptr_t end);
   static void add_read(Cell& cell, const Mark& mark);

@@ -13,7 +13,7 @@ Mark mark(uint32_t slot, uint64_t epoch) {
   return {slot, epoch, nullptr};
 }
 
-// What timeline 0 knows of timeline 1.
+// Returns timeline 0's knowledge of timeline 1.
 VectorClock knows(uint64_t epoch) {
   VectorClock clock;
   clock.set(1, epoch);
@@ -75,7 +75,7 @@ TEST(AccessMapTest, CellsAreJoinedAndDropped) {
   EXPECT_EQ(map.size(), 1u) << "the read is left";
 }
 
-// Against one mark a byte.
+// Compares with one mark per byte.
 TEST(AccessMapTest, AgreesWithABytewiseOracle) {
   constexpr uintptr_t kBytes = 64;
   constexpr uint32_t kLines = 3;

@@ -60,7 +60,7 @@ std::vector<std::shared_ptr<Block>> Allocations::all() const {
   std::vector<std::shared_ptr<Block>> blocks;
   for (const auto& [base, block] : map(Space::kDevice)) blocks.push_back(block);
   for (const auto& [base, block] : map(Space::kHost)) {
-    if (!block->is_in(Space::kDevice)) blocks.push_back(block);  // managed memory is in both
+    if (!block->is_in(Space::kDevice)) blocks.push_back(block);  // managed memory is in both maps
   }
   return blocks;
 }

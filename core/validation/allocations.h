@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The live memory of one device, with what uses it.
+// The live memory of one device, with the work that uses it.
 #ifndef KEEL_CORE_VALIDATION_ALLOCATIONS_H_
 #define KEEL_CORE_VALIDATION_ALLOCATIONS_H_
 
@@ -15,10 +15,10 @@
 
 namespace keel::validation {
 
-// Whose addresses a pointer is one of. The two may use equal numbers.
+// The address space of a pointer. Device and host addresses may be equal numbers.
 enum class Space { kDevice, kHost };
 
-// How memory came to be; what may be done with it differs.
+// How memory was created, which decides the allowed calls.
 enum class Source { kAlloc, kImport, kRegistered };
 
 struct Block {
@@ -27,7 +27,7 @@ struct Block {
   keel_memory_kind kind = KEEL_MEMORY_DEVICE;
   Source source = Source::kAlloc;
   Origin origin;
-  std::vector<Use> uses;  // at most one of each timeline, the last
+  std::vector<Use> uses;  // the latest of each timeline
 
   bool is_in(Space space) const {
     if (kind == KEEL_MEMORY_MANAGED) return true;
@@ -35,21 +35,22 @@ struct Block {
   }
   void* pointer() const { return reinterpret_cast<void*>(base); }
   void add_use(const Use& use);
-  // What is not known to be done; NULL if nothing is in flight.
+  // Returns a use not known to be done; NULL if nothing is in flight.
   const Use* unfinished() const;
 };
 
-// Not thread-safe: its device's lock guards it.
+// Not thread-safe: the device's lock guards the object.
 class Allocations {
  public:
-  // The block that |pointer| lies in, or begins at; NULL if there is none.
+  // find() returns the block around |pointer|, find_base() the block that begins there; NULL if
+  // there is none.
   std::shared_ptr<Block> find(Space space, const void* pointer) const;
   std::shared_ptr<Block> find_base(const void* pointer, keel_memory_kind kind) const;
-  // A live block that [base, base + size) of memory of |kind| would share bytes with.
+  // Returns a live block that overlaps |block|; NULL if there is none.
   std::shared_ptr<Block> overlapping(const Block& block) const;
   void insert(std::shared_ptr<Block> block);
   void erase(const Block& block);
-  // All of them, each once.
+  // Returns each block once.
   std::vector<std::shared_ptr<Block>> all() const;
   void clear();
 

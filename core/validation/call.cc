@@ -65,7 +65,8 @@ Enqueue::Enqueue(Call& call, keel_plugin_stream* handle, bool new_work) : name_(
   if (!call.find(handle, &stream_)) return;
   {
     std::lock_guard lock(stream_->device->mutex);
-    // Only a thread that was told can be blamed: another may just be about to learn.
+    // Only a thread that got the report can be blamed: another may be about to learn of the
+    // failure.
     if (new_work && !call.check_state(stream_->told != this_thread(),
                                       "the stream has failed with {}: its owner must make another",
                                       status_name(stream_->failure))) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One call on its way through the layer: finds what its handles name, refuses misuse,
-// and notes what the plugin got wrong.
+// One call through the validation layer: resolves its handles, refuses misuse, and notes the
+// plugin's violations.
 #ifndef KEEL_CORE_VALIDATION_CALL_H_
 #define KEEL_CORE_VALIDATION_CALL_H_
 
@@ -19,7 +19,7 @@
 
 namespace keel::validation {
 
-// Bytes of a device, or of the host, that a call reads or writes.
+// Bytes of a device, or of the host, read or written by a call.
 struct Range {
   CheckedDevice& device;
   Space space;
@@ -28,11 +28,11 @@ struct Range {
   const char* argument;
 };
 
-// Checks return false once something is wrong; refused() is then what to return. What
-// was found is logged when the object goes, so it must be made before a lock is taken.
+// A check returns false if something is wrong; the caller then returns refused(). The destructor
+// logs the problems found, so a Call must be constructed before a lock is taken.
 class Call {
  public:
-  // |arguments|: of the slot, as its caller gave them.
+  // |arguments|: the slot's arguments as the caller passed them.
   template <typename... Arguments>
   explicit Call(const char* name, const Arguments&... arguments)
       : name_(name), is_noted_(notes_calls()) {
@@ -49,7 +49,7 @@ class Call {
 
   // ---- misuse by the caller ----
 
-  // The object behind |handle|; the first one found names the texts.
+  // Finds the object of |handle|; the first object found gives the owner in messages.
   template <typename Handle>
   bool find(Handle* handle, std::shared_ptr<typename ObjectOf<Handle>::type>* out_object,
             const char* argument = ObjectOf<Handle>::name) {
@@ -66,20 +66,20 @@ class Call {
     return holds ||
            fail(KEEL_INVALID_ARGUMENT, fmt::format(format, std::forward<Arguments>(arguments)...));
   }
-  // Of when it is called rather than with what.
+  // For calls at a wrong time rather than with wrong arguments.
   template <typename... Arguments>
   bool check_state(bool holds, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
     return holds || fail(KEEL_FAILED_PRECONDITION,
                          fmt::format(format, std::forward<Arguments>(arguments)...));
   }
-  // Device memory lies inside one live allocation; so does host memory that begins in a
-  // pinned one. Takes the device's lock.
+  // Device memory must lie inside one live allocation; so must host memory that begins in a pinned
+  // allocation. Takes the device's lock.
   bool check_range(const Range& range);
   bool check_slot(bool present, const char* claim) {
     return present || fail(KEEL_UNSUPPORTED, fmt::format("the device does not claim {}", claim));
   }
   bool fail(keel_status code, std::string text);
-  // The status of the failed check, with its text left for core.
+  // Returns the status of the failed check, and leaves the text for core.
   keel_status refused() const;
 
   // ---- what the plugin gets wrong ----
@@ -88,13 +88,13 @@ class Call {
   void lie(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
     note(fmt::format(format, std::forward<Arguments>(arguments)...));
   }
-  // A lie that core must not be given: KEEL_INTERNAL.
+  // A violation to be hidden from core: KEEL_INTERNAL.
   template <typename... Arguments>
   keel_status broken(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
     fail(KEEL_INTERNAL, fmt::format(format, std::forward<Arguments>(arguments)...));
     return refused();
   }
-  // |code| as the plugin returned it, or what stands for one that it must not return.
+  // Returns the plugin's |code|, or a substitute if the plugin must not return |code|.
   enum class Answer { kCall, kQuery, kWait };
   keel_status answer(keel_status code, Answer kind = Answer::kCall);
 
@@ -117,7 +117,7 @@ class Call {
   std::vector<std::string> problems_;
 };
 
-// A value that the plugin fills in, with bytes behind it that it must leave alone.
+// A value for the plugin to fill in, followed by bytes that the plugin must leave alone.
 template <typename Struct>
 struct Guarded {
   Struct value;
@@ -133,7 +133,7 @@ struct Guarded {
   static constexpr unsigned char kFill = 0xa5;
 };
 
-// Notes what a plugin did to |guarded| beyond filling it in.
+// Notes what the plugin changed in |guarded| beyond filling in the value.
 template <typename Struct>
 void check_answer(Call& call, const Guarded<Struct>& guarded, const keel_header& header,
                   const char* argument) {
@@ -144,13 +144,13 @@ void check_answer(Call& call, const Guarded<Struct>& guarded, const keel_header&
   }
 }
 
-// Marks the calling thread.
+// Returns an address unique to the calling thread.
 const void* this_thread();
 
-// The enqueueing of one thing on a stream. The ABI forbids two threads to do so at once.
+// The enqueueing of one item on a stream. The ABI forbids two threads to enqueue at once.
 class Enqueue {
  public:
-  // Finds the stream. |new_work|: not for records, which failed streams take as well.
+  // Finds the stream. |new_work| is false for records, which failed streams take as well.
   Enqueue(Call& call, keel_plugin_stream* handle, bool new_work = true);
   ~Enqueue();
   Enqueue(const Enqueue&) = delete;
@@ -163,7 +163,7 @@ class Enqueue {
   const keel_stream_table& table() const { return *stream_->real().stream; }
   keel_plugin_stream* native() const { return stream_->native; }
 
-  // It is in the queue: what uses which memory until it is done. Its position.
+  // The item is in the queue: marks |ranges| as used until the item is done. Returns its position.
   uint64_t done(const std::vector<Range>& ranges = {});
 
  private:

@@ -22,7 +22,7 @@ std::atomic<size_t> g_threads{0};
 
 std::byte* line_of_thread() {
   thread_local const size_t number = g_threads.fetch_add(1, std::memory_order_relaxed);
-  // Threads beyond the last line share lines: who looks sees one of them.
+  // Threads beyond the last line share lines: a reader sees one of them.
   return g_call_notes.load(std::memory_order_acquire) +
          number % g_lines.load(std::memory_order_relaxed) * kCallNoteBytes;
 }

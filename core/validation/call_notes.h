@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calls of plugins that are in progress, for whoever is left when one of them crashes or hangs:
-// in a file, a line for each thread, that outlives the process. KEEL_VALIDATE_CALLS names the file,
-// which the layer makes no larger and no smaller.
+// The plugin calls in progress, for the analysis of a crash or hang: a file with one line per
+// thread, which outlives the process. KEEL_VALIDATE_CALLS names the file; the layer does not change
+// its size.
 #ifndef KEEL_CORE_VALIDATION_CALL_NOTES_H_
 #define KEEL_CORE_VALIDATION_CALL_NOTES_H_
 
@@ -14,16 +14,16 @@
 
 namespace keel::validation {
 
-// Each line of the file; with a 0 behind its text, or all zeroes.
+// Bytes per line of the file: the text and a 0, or all zeroes.
 inline constexpr size_t kCallNoteBytes = 256;
 
-// Where the environment says so, from now on. The file stays mapped.
+// Starts the notes if the environment says so. The file stays mapped.
 void open_call_notes();
 extern std::atomic<std::byte*> g_call_notes;
 inline bool notes_calls() {
   return g_call_notes.load(std::memory_order_relaxed) != nullptr;
 }
-// Writes the calling thread's line, and empties it.
+// Write and clear the calling thread's line.
 void begin_call_note(const std::string& text);
 void end_call_note();
 

@@ -11,7 +11,7 @@ namespace keel::validation {
 
 namespace {
 
-// A claim and whether the plugin has the slots behind it.
+// A capability, and whether the plugin has the slots behind it.
 struct ClaimedSlots {
   uint64_t claim;
   const char* name;
@@ -144,7 +144,7 @@ keel_status device_info(keel_plugin_instance* handle, uint32_t ordinal,
   return code;
 }
 
-// What the plugin says of a device that core has not asked about.
+// Returns the plugin's info of a device, also if core has not asked for it.
 keel_status remember_info(CheckedInstance& instance, keel_plugin_instance* handle, uint32_t ordinal,
                           keel_device_info* out_info) {
   {
@@ -197,7 +197,7 @@ keel_status device_open(keel_plugin_instance* handle, uint32_t ordinal,
   return KEEL_OK;
 }
 
-// Fails |call| for each object of |Handle| that is left on |device|.
+// Fails |call| for each object of |Handle| left on |device|.
 template <typename Handle>
 bool check_none_left(Call& call, const CheckedDevice& device) {
   bool none = true;
@@ -213,7 +213,7 @@ void device_close(keel_plugin_device* handle) {
   Call call("device.close", handle);
   std::shared_ptr<CheckedDevice> device;
   if (!call.find(handle, &device)) return;
-  // Each kind is looked at, so that all that is left is named.
+  // Every kind is checked, so that each remaining object is named.
   bool empty = check_none_left<keel_plugin_stream>(call, *device);
   empty &= check_none_left<keel_plugin_event>(call, *device);
   empty &= check_none_left<keel_plugin_gate>(call, *device);
@@ -235,7 +235,7 @@ void device_close(keel_plugin_device* handle) {
     registry<void>().remove(token);
     if (!device->lost) call.lie("the plugin never made the callback of an event_notify");
   }
-  if (!empty) return;  // the plugin may count on it; its device stays open
+  if (!empty) return;  // the plugin may rely on it; its device stays open
   registry<keel_plugin_device>().remove(handle);
   device->real().device->close(device->native);
   std::lock_guard lock(device->instance->mutex);
@@ -311,7 +311,7 @@ keel_status create_checked_instance(const CheckedPlugin& plugin,
           "settings->count is {}, but keys or values is NULL", settings->count)) {
     return call.refused();
   }
-  // NULL is a fine instance for a plugin that keeps nothing in it.
+  // NULL is a valid instance for a plugin without state.
   keel_plugin_instance* const unset = reinterpret_cast<keel_plugin_instance*>(next_handle());
   keel_plugin_instance* native = unset;
   const keel_status code = call.answer(plugin.real->create_instance(settings, &native));

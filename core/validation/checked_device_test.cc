@@ -14,7 +14,7 @@ class CheckedDevice : public CheckedTest {
     *out_info = KEEL_STRUCT_INIT(keel_device_info, KEEL_STRUCT_DEVICE_INFO);
     return device().info(instance_, 0, out_info);
   }
-  // The problem that the plugin's info shows after |edit|.
+  // Checks for the problem |text| in the plugin's info after |edit|.
   ::testing::AssertionResult info_problem(std::function<void(keel_device_info*)> edit,
                                           const char* text) {
     stub().edit_info = std::move(edit);

@@ -24,7 +24,7 @@ struct BeforeEvent {
   bool covered = false;  // later work of a stream that did not fail was done before
 };
 
-// False if the event was never recorded, or its stream is gone.
+// Returns false if the event was never recorded, or its stream is gone.
 bool look_at(Call& call, CheckedEvent& event, const char* argument, BeforeEvent* out_before) {
   std::lock_guard lock(event.device->mutex);
   if (!call.check_state(event.records != 0, "{} was never recorded", argument) ||
@@ -38,7 +38,7 @@ bool look_at(Call& call, CheckedEvent& event, const char* argument, BeforeEvent*
   return true;
 }
 
-// Enters what the plugin said of the record that |before| saw.
+// Enters the plugin's answer about the record in |before|.
 void settle(Call& call, CheckedEvent& event, const BeforeEvent& before, keel_status code) {
   if (code == KEEL_NOT_READY || code == KEEL_TIMED_OUT) {
     const bool was_done = before.outcome != KEEL_NOT_READY || before.covered;
@@ -60,7 +60,8 @@ void settle(Call& call, CheckedEvent& event, const BeforeEvent& before, keel_sta
   before.stream->timeline->advance(before.position);
 }
 
-// Whether the event, or a wait for it, may still lie in a queue. With the device's lock.
+// Returns whether neither the event nor a wait for it may still be in a queue. With the device's
+// lock.
 bool check_idle(Call& call, CheckedEvent& event) {
   if (event.device->lost) return true;
   std::erase_if(event.waits, [](const Use& wait) { return wait.is_done(); });
@@ -257,8 +258,8 @@ keel_status elapsed(keel_plugin_event* start_handle, keel_plugin_event* end_hand
       call.answer(start->real().stream->event_elapsed(start->native, end->native, &nanoseconds));
   if (code != KEEL_OK) return code;
   if (nanoseconds == UINT64_MAX) return call.broken("the plugin left *out_nanoseconds unset");
-  // Both lie after the record of start and before now. Twice that and a second are left
-  // to devices whose clocks run differently; a clock that ran backwards gives centuries.
+  // Both records lie between the record of start and now. Twice the time and a second allow for
+  // device clocks of a different rate; a clock running backwards gives centuries.
   Clock::time_point recorded_at;
   {
     std::lock_guard lock(start->device->mutex);

@@ -99,8 +99,8 @@ bool check_launch(Call& call, const keel_launch* launch) {
   return true;
 }
 
-// Arguments that hold the address of live memory use that allocation until the launch is
-// done, as far as can be seen: a kernel may follow pointers that lie in memory.
+// An argument with the address of live memory uses that allocation until the launch is done. Not
+// complete: a kernel may follow pointers stored in memory.
 std::vector<Range> pointers_of(CheckedDevice& device, const keel_launch& launch) {
   std::vector<Range> ranges;
   for (uint32_t i = 0; i < launch.argument_count; ++i) {

@@ -17,7 +17,7 @@ const char* kind_name(keel_memory_kind kind) {
   return kind <= KEEL_MEMORY_MANAGED ? kNames[kind] : "unknown";
 }
 
-// Enters what the plugin handed out; KEEL_INTERNAL for what core must not be given.
+// Enters a block from the plugin; KEEL_INTERNAL if core must not see the block.
 keel_status add_block(Call& call, CheckedDevice& device, std::shared_ptr<Block> block) {
   if (block->base == 0) return call.broken("the plugin gave NULL for {} bytes", block->size);
   if (device.info.alignment != 0 && block->base % device.info.alignment != 0) {
@@ -61,8 +61,8 @@ keel_status alloc(keel_plugin_device* handle, keel_memory_kind kind, uint64_t si
   return added;
 }
 
-// The allocation that begins at |pointer|, taken out so that its address may be given
-// to another; empty, with a failure, if it may not be freed now.
+// Removes and returns the allocation at |pointer|, so that the address may be reused; empty, with a
+// failure, if the allocation may not be freed now.
 std::shared_ptr<Block> take_block(Call& call, CheckedDevice& device, keel_memory_kind kind,
                                   void* pointer, bool is_ordered) {
   std::lock_guard lock(device.mutex);
@@ -172,7 +172,7 @@ keel_status host_register(keel_plugin_device* handle, void* pointer, uint64_t si
       return call.refused();
     }
   }
-  void* const unset = reinterpret_cast<void*>(next_handle());  // NULL is an answer
+  void* const unset = reinterpret_cast<void*>(next_handle());  // NULL is a valid answer
   void* device_pointer = unset;
   const keel_status code = call.answer(
       device->real().memory->host_register(device->native, pointer, size, &device_pointer));

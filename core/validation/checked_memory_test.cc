@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory through the validation layer: misuse is refused before the plugin sees it, and
-// what the plugin gets wrong is named.
+// Memory through the validation layer: misuse is refused before the plugin sees it, and violations
+// of the plugin are named.
 #include "core/validation/testing/checked_test.h"
 
 namespace keel::validation::testing {
@@ -64,7 +64,7 @@ TEST_F(CheckedMemory, FreeWaitsForTheWorkThatUsesIt) {
   EXPECT_EQ(memory().free(device_, KEEL_MEMORY_DEVICE, b), KEEL_OK);
 }
 
-// The wait for one stream says that what it waited for is done, too.
+// A wait for one stream proves that the work it waited for is done, too.
 TEST_F(CheckedMemory, WorkIsDoneOnceALaterStreamIs) {
   void* block = nullptr;
   ASSERT_EQ(memory().alloc(device_, KEEL_MEMORY_DEVICE, 1024, 0, &block), KEEL_OK);
@@ -111,7 +111,7 @@ TEST_F(CheckedMemory, AllocationsThatLieAreNamed) {
   EXPECT_EQ(memory().free(device_, KEEL_MEMORY_DEVICE, pointer_), KEEL_OK);
 }
 
-// A chip's addresses and the host's may be the same numbers.
+// Addresses of a chip and of the host may be equal numbers.
 TEST_F(CheckedMemory, PinnedMemoryMayHaveTheAddressOfDeviceMemory) {
   char* const block = alloc(4096);
   stub().next_pointer = block;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands behind the handles that the layer gives to core: the plugin's own handle,
-// and what is known of the object.
+// The objects behind the handles that the layer gives to core: the plugin's own handle, and the
+// known state of the object.
 #ifndef KEEL_CORE_VALIDATION_CHECKED_OBJECTS_H_
 #define KEEL_CORE_VALIDATION_CHECKED_OBJECTS_H_
 
@@ -22,7 +22,7 @@
 
 namespace keel::validation {
 
-// A plugin as one backend uses it: the real tables and those core gets.
+// A plugin as one backend uses it: the real tables, and the tables given to core.
 struct CheckedPlugin {
   const keel_plugin* real = nullptr;
   std::string name;  // the backend's: "vulkan", "cuda#2"
@@ -39,7 +39,7 @@ struct CheckedInstance {
   const CheckedPlugin* plugin = nullptr;
   keel_plugin_instance* native = nullptr;
   Origin origin;
-  std::mutex mutex;  // guards what follows
+  std::mutex mutex;  // guards the members below
   uint32_t device_count = UINT32_MAX;
   std::map<uint32_t, keel_device_info> infos;
   std::set<uint32_t> open;
@@ -56,11 +56,11 @@ struct CheckedDevice {
   keel_device_info info = {};
   std::atomic<bool> lost{false};
 
-  // Guards what follows and all that the device's streams, events and gates say they
-  // need it for. Never held across a call of the plugin, nor while something is logged.
+  // Guards the members below, and the members of the device's streams, events and gates that say
+  // so. Never held across a plugin call, nor while logging.
   std::mutex mutex;
   Allocations allocations;
-  std::map<uintptr_t, Block> registered;  // host memory of the caller, pinned
+  std::map<uintptr_t, Block> registered;  // pinned host memory of the caller
 
   const std::string& owner() const { return name; }
   const keel_plugin& real() const { return *instance->plugin->real; }
@@ -79,27 +79,27 @@ struct DeviceObject {
 };
 
 struct CheckedStream : DeviceObject<keel_plugin_stream> {
-  bool wrapped = false;                // around a stream of the caller's, whose work is his affair
+  bool wrapped = false;                // around a stream of the caller, who answers for its work
   std::atomic<bool> is_shared{false};  // others may enqueue on the native stream, unseen
   std::shared_ptr<Timeline> timeline = std::make_shared<Timeline>();
-  std::atomic<const void*> enqueuer{nullptr};  // marks the thread that is enqueueing
+  std::atomic<const void*> enqueuer{nullptr};  // the thread that is enqueueing
   // With the device's lock:
-  keel_status failure = KEEL_OK;  // that the plugin has told
-  const void* told = nullptr;     // the thread it told
-  uint64_t idle_at = UINT64_MAX;  // position at which a query said that all was done
+  keel_status failure = KEEL_OK;  // as reported by the plugin
+  const void* told = nullptr;     // the thread that got the report
+  uint64_t idle_at = UINT64_MAX;  // position at which a query reported all work done
 };
 
 struct CheckedEvent : DeviceObject<keel_plugin_event> {
   uint32_t flags = 0;
   // With the device's lock:
-  std::shared_ptr<CheckedStream> stream;  // of the last record; empty: never, or it is gone
+  std::shared_ptr<CheckedStream> stream;  // of the last record; empty: never recorded, or gone
   uint64_t records = 0;
   uint64_t position = 0;                 // of the last record on that stream
-  keel_status outcome = KEEL_NOT_READY;  // of the last record, once the plugin told
+  keel_status outcome = KEEL_NOT_READY;  // of the last record, once reported by the plugin
   std::chrono::steady_clock::time_point recorded_at;
-  std::vector<Use> waits;  // of streams for the last record
+  std::vector<Use> waits;  // by streams, for the last record
 
-  // Whether core knows that the last record is over.
+  // Returns whether core knows that the last record is over.
   bool is_done() const {
     return outcome != KEEL_NOT_READY || stream == nullptr || stream->timeline->is_done(position);
   }
@@ -111,7 +111,7 @@ struct CheckedGate : DeviceObject<keel_plugin_gate> {
 };
 
 struct CheckedModule : DeviceObject<keel_plugin_module> {
-  // With the device's lock: the plugin's kernel and the handle core has for it.
+  // With the device's lock: the plugin's kernels, and core's handles for them.
   std::map<keel_plugin_kernel*, keel_plugin_kernel*> kernels;
 };
 
@@ -127,7 +127,7 @@ struct CheckedComm : DeviceObject<keel_plugin_comm> {
   std::set<void*> registrations;  // with the device's lock
 };
 
-// A callback that the plugin owes for one event_notify.
+// A callback owed by the plugin for an event_notify.
 struct Notification {
   std::shared_ptr<CheckedEvent> event;
   uint64_t record = 0;
@@ -135,8 +135,8 @@ struct Notification {
   void* user = nullptr;
 };
 
-// One registry for each kind of handle; never destroyed, since plugins' threads may
-// call back while the process exits.
+// One registry per kind of handle; never destroyed, since plugins' threads may call back while the
+// process exits.
 template <typename Handle>
 struct ObjectOf;
 #define KEEL_OBJECT(Handle, Object, word)     \

@@ -42,7 +42,7 @@ bool check_call(Call& call, const keel_op_call* op) {
                   "call->attributes is NULL")) {
     return false;
   }
-  for (uint32_t i = 0; i < op->input_count; ++i) {  // an optional one may be left out
+  for (uint32_t i = 0; i < op->input_count; ++i) {  // an optional input may be missing
     if (op->inputs[i] != nullptr && !check_tensor(call, *op->inputs[i], "input", i)) return false;
   }
   for (uint32_t o = 0; o < op->output_count; ++o) {
@@ -93,7 +93,8 @@ keel_status query(keel_plugin_device* handle, const keel_op_call* op,
   return code;
 }
 
-// Device memory, but on a CPU device host memory may be registered to serve in its place.
+// Returns the device space; on a CPU device, the host space for registered host memory, which may
+// serve in place of device memory.
 Space space_of(CheckedDevice& device, const void* pointer, uint64_t bytes) {
   if (device.info.type != KEEL_DEVICE_CPU) return Space::kDevice;
   std::lock_guard lock(device.mutex);
@@ -107,7 +108,7 @@ Space space_of(CheckedDevice& device, const void* pointer, uint64_t bytes) {
                                                                        : Space::kDevice;
 }
 
-// The bytes of the call's tensors.
+// Returns the bytes of the call's tensors.
 std::vector<Range> ranges_of(CheckedDevice& device, const keel_op_call& op) {
   std::vector<Range> ranges;
   const auto add = [&](const keel_tensor* tensor, const char* argument) {
@@ -121,9 +122,9 @@ std::vector<Range> ranges_of(CheckedDevice& device, const keel_op_call& op) {
   return ranges;
 }
 
-// Whether one shares some of its bytes with the other, but is not the same.
+// Returns whether |a| and |b| share bytes without beginning at the same address.
 bool overlap_in_part(const keel_tensor& a, const keel_tensor& b) {
-  // The elements of tensors with gaps may miss each other.
+  // Elements of tensors with gaps may miss each other.
   if (!kit::is_contiguous(a) || !kit::is_contiguous(b)) return false;
   const auto first = reinterpret_cast<uintptr_t>(kit::first_element(a));
   const auto second = reinterpret_cast<uintptr_t>(kit::first_element(b));

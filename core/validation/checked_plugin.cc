@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The facade of a plugin: its tables with the checked functions in place of its own.
+// The facade of a plugin: its tables with checked functions in place of the plugin's own.
 #include <array>
 #include <map>
 #include <mutex>
@@ -13,9 +13,8 @@ namespace keel::validation {
 
 namespace {
 
-// create_instance is the one function that gets no handle to tell plugins apart by, so
-// each checked plugin has one of its own. Backends are few: a process that loads more
-// gets the rest unchecked.
+// create_instance gets no handle to tell plugins apart, so each checked plugin has a
+// create_instance of its own. Backends are few: if a process loads more, the rest stay unchecked.
 constexpr size_t kMostPlugins = 128;
 std::array<CheckedPlugin, kMostPlugins>& plugins() {
   static auto& instance = *new std::array<CheckedPlugin, kMostPlugins>;

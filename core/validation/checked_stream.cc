@@ -125,7 +125,7 @@ keel_status query(keel_plugin_stream* handle) {
     std::lock_guard lock(stream->device->mutex);
     stream->idle_at = before.position;
   }
-  // Unless another thread enqueued meanwhile, or is about to have, or somebody who is not seen.
+  // Unless another thread enqueued meanwhile, or is about to, or an unseen user of a shared stream.
   if (code == KEEL_NOT_READY && before.was_idle && stream->enqueuer == nullptr &&
       !stream->is_shared && stream->timeline->submitted() == before.position) {
     call.lie("the plugin says KEEL_NOT_READY of a stream that was done before");

@@ -145,7 +145,7 @@ TEST_F(CheckedStream, ASharedOneMayBeBusyAgain) {
   void* native = nullptr;
   ASSERT_EQ(stream().unwrap(stream_, &native), KEEL_OK);
   ASSERT_EQ(stream().query(stream_), KEEL_OK);
-  stub().work = KEEL_NOT_READY;  // of somebody who has the handle
+  stub().work = KEEL_NOT_READY;  // work of another owner of the handle
   EXPECT_EQ(stream().query(stream_), KEEL_NOT_READY);
   EXPECT_TRUE(clean());
 }

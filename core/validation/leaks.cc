@@ -41,7 +41,7 @@ Ledger& ledger() {
   return instance;
 }
 
-// Its mutex is held.
+// The caller holds the ledger's mutex.
 void clear(Ledger* ledger) {
   ledger->handles.clear();
   ledger->memory.clear();
@@ -65,7 +65,7 @@ const char* kind_of(uint64_t handle) {
   }
 }
 
-// Those of one kind that were made at one place.
+// Objects of one kind created at one place.
 struct Group {
   std::string kind;
   Origin origin;

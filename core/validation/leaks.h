@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program made and did not give back, with where.
+// Objects that a program created and did not release, with the places of their creation.
 #ifndef KEEL_CORE_VALIDATION_LEAKS_H_
 #define KEEL_CORE_VALIDATION_LEAKS_H_
 
@@ -11,18 +11,18 @@ class Device;
 
 namespace keel::validation {
 
-// For handles and for memory of the caller's, while the layer is on. Thread-safe.
+// For handles and the caller's memory, while the layer is on. Thread-safe.
 void note_handle(uint64_t handle);
 void forget_handle(uint64_t handle);
 void note_memory(const Device& device, const void* pointer, uint64_t bytes);
 void forget_memory(const Device& device, const void* pointer);
-// Host memory of the caller's that is pinned for |device|.
+// Host memory of the caller, pinned for |device|.
 void note_registration(const Device& device, const void* pointer, uint64_t bytes);
 void forget_registration(const Device& device, const void* pointer);
 
-// Reports, as problems, what is left, like with like, and forgets it.
+// Reports the remaining objects as problems, grouped by kind and place, and forgets them.
 void report_leaks();
-// Forgets it.
+// Forgets all objects.
 void clear_leaks();
 
 }  // namespace keel::validation

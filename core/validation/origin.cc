@@ -24,8 +24,9 @@ const void* library_of(void* address) {
   return dladdr(address, &info) == 0 ? nullptr : info.dli_fbase;
 }
 
-// Whether it is a function of the C++ library, such as the construct_at() that makes what is put in
-// a vector: instances of templates are in the program, of whose lines they say nothing.
+// Returns whether |address| is in a function of the C++ library, such as the construct_at() that
+// creates an element of a vector: template instances lie in the program, but say nothing about its
+// lines.
 bool is_of_standard_library(void* address) {
   Dl_info info = {};
   if (dladdr(address, &info) == 0 || info.dli_sname == nullptr) return false;
@@ -43,7 +44,7 @@ std::string describe_frame(void* address) {
   file.erase(0, file.rfind('/') + 1);
   const auto at = reinterpret_cast<uintptr_t>(address);
   if (info.dli_sname == nullptr) {
-    // What addr2line -i -e FILE takes: of the call, which the return address is behind.
+    // The input of addr2line -i -e FILE: an address in the call, just before the return address.
     return fmt::format("{}+{:#x}", file, at - 1 - reinterpret_cast<uintptr_t>(info.dli_fbase));
   }
   int demangled = 0;
@@ -67,7 +68,7 @@ std::string describe(const Origin& origin) {
   while (first < origin.count && library_of(origin.frames[static_cast<size_t>(first)]) == own) {
     ++first;
   }
-  // A program that Keel is linked into statically: all but the layer's own frame.
+  // Keel is linked statically into the program: drops only the layer's own frame.
   if (first == origin.count) first = origin.count > 1 ? 1 : 0;
   std::string text;
   for (int i = first, printed = 0; i < origin.count && printed < kPrintedFrames; ++i) {

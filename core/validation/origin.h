@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where in the program something was made.
+// The place in the program where an object was created.
 #ifndef KEEL_CORE_VALIDATION_ORIGIN_H_
 #define KEEL_CORE_VALIDATION_ORIGIN_H_
 
@@ -8,7 +8,7 @@
 
 namespace keel::validation {
 
-// Return addresses, the innermost first; names are looked up only to print them.
+// Return addresses, innermost first; names are looked up only for printing.
 struct Origin {
   std::array<void*, 16> frames{};
   int count = 0;
@@ -18,8 +18,8 @@ struct Origin {
 
 Origin capture_origin();
 
-// "make_batch(Loader&)+0x1f (trainer) < main+0x88 (trainer)": at most four frames, those
-// inside Keel left out where others are known.
+// Returns "make_batch(Loader&)+0x1f (trainer) < main+0x88 (trainer)": at most four frames, without
+// those inside Keel if others are known.
 std::string describe(const Origin& origin);
 
 }  // namespace keel::validation

@@ -16,7 +16,8 @@ namespace keel::validation {
 
 namespace {
 
-// Cells at which what is over is looked for, and at which all is given up: some 100 MB.
+// Cell counts at which finished work is searched for, and at which everything is dropped: some 100
+// MB.
 constexpr size_t kCellsToDrop = 4096;
 constexpr size_t kMostCells = 1 << 19;
 
@@ -24,7 +25,7 @@ void report_all(const std::vector<std::string>& problems) {
   for (const std::string& problem : problems) report_problem(problem);
 }
 
-// The operation as texts name it.
+// Returns the operation as named in messages.
 std::string text_of(const Operation& operation) {
   if (operation.part_of == nullptr) return operation.name;
   return fmt::format("{} ({})", operation.part_of, operation.name);
@@ -32,11 +33,11 @@ std::string text_of(const Operation& operation) {
 
 }  // namespace
 
-// The line of one of Keel's own threads; empty for a thread of the user's.
+// The line of one of Keel's own threads; empty for a user thread.
 struct RaceDetector::ThreadLine {
   uint64_t generation = 0;
   std::shared_ptr<Line> line;
-  const char* outermost = nullptr;  // what the thread is in the middle of: "all_reduce"
+  const char* outermost = nullptr;  // the thread's outermost span: "all_reduce"
   uint32_t depth = 0;
 
   ~ThreadLine() {
@@ -86,7 +87,7 @@ std::shared_ptr<RaceDetector::Line> RaceDetector::new_line(std::string name) {
     line->slot = static_cast<uint32_t>(epochs_.size());
     epochs_.push_back(0);
   } else {
-    line->slot = free_slots_.back();  // epochs go on: nothing of the old line is mistaken
+    line->slot = free_slots_.back();  // epochs continue: old marks are not mistaken
     free_slots_.pop_back();
   }
   return line;
@@ -180,7 +181,7 @@ void RaceDetector::passed(Stream& stream, const Step& step, const Status& status
     while (!line.pending.empty() && line.pending.front().handed_out.bytes != 0) {
       const Pending next = std::move(line.pending.front());
       line.pending.pop_front();
-      if (line.dropped) continue;  // whoever goes on waits for the stream, and is told then
+      if (line.dropped) continue;  // after a failure, users wait for the stream and learn from it
       line.clock.join(*next.host);
       hand_out(line, next.handed_out);
     }
@@ -221,7 +222,7 @@ void RaceDetector::forgotten(uint64_t serial) {
 }
 
 void RaceDetector::host_begin(const char* name, std::span<const Access> accesses) {
-  // Calls of the user's threads are named after the function; the rest is Keel's own.
+  // Spans of user threads are named after the function; all others are Keel's own.
   if (std::strncmp(name, "keel_", 5) == 0) return;
   std::vector<std::string> problems;
   {
@@ -251,8 +252,8 @@ void RaceDetector::memory_handed_out(const Device* device, const void* pointer, 
   const auto begin = reinterpret_cast<uintptr_t>(pointer);
   memory_[device].forget(begin, begin + bytes);
   if (stream == nullptr) return;
-  // Others may use it only once they are ordered after this, and this comes after what the
-  // stream still holds, to which the memory may have belonged before.
+  // Others may use the memory only once they are ordered after the hand-out, and the hand-out comes
+  // after the stream's held work, to which the memory may have belonged before.
   Line& line = line_of(*stream);
   const Access access{device, pointer, bytes, /*writes=*/true};
   if (!line.pending.empty()) {
@@ -289,7 +290,7 @@ void RaceDetector::touch(Line& line, const Mark& mark, const Access& access,
   const auto begin = reinterpret_cast<uintptr_t>(access.pointer);
   const auto enter = [&](uintptr_t from, uintptr_t to) {
     Conflict conflict;
-    const bool first = problems->empty();  // one an operation is enough
+    const bool first = problems->empty();  // one race per operation is enough
     if (!memory.access(from, to, access.writes, mark, line.clock, &conflict) || !first) return;
     const uintptr_t at = std::max(from, conflict.begin);
     problems->push_back(fmt::format(
@@ -303,8 +304,8 @@ void RaceDetector::touch(Line& line, const Mark& mark, const Access& access,
     enter(begin, begin + access.bytes);
     return;
   }
-  // Between its ends the bytes that it touches are not known: another access may well run
-  // through the gaps. The ends are.
+  // Between the ends, the bytes touched are unknown: another access may run through the gaps. The
+  // ends are known.
   enter(begin, begin + 1);
   enter(begin + access.bytes - 1, begin + access.bytes);
 }
@@ -315,7 +316,7 @@ void RaceDetector::limit_memory() {
   if (cells < std::max(kCellsToDrop, 2 * cells_after_drop_)) return;
   cells_after_drop_ = 0;
   for (auto& [device, memory] : memory_) {
-    // Whatever is enqueued from here on comes after what the host has waited for.
+    // All work enqueued from here on comes after the work that the host has waited for.
     memory.drop_before(*host_);
     cells_after_drop_ += memory.size();
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds work on two streams that touches the same memory with nothing to order it.
+// Finds work on two streams that accesses the same memory without an order between the accesses.
 #ifndef KEEL_CORE_VALIDATION_RACE_DETECTOR_H_
 #define KEEL_CORE_VALIDATION_RACE_DETECTOR_H_
 
@@ -16,20 +16,20 @@
 
 namespace keel::validation {
 
-// Each stream has a vector clock: how much of every other stream's work is certain to
-// have happened before what it runs next. Records of events keep a copy, waits join it.
-// What the host has waited for is joined to whatever it enqueues afterwards.
+// Each stream has a vector clock: how much of every other stream's work is certain to happen before
+// the stream's next work. Records of events keep a copy of the clock; waits join it. Work that the
+// host has waited for is joined to everything the host enqueues afterwards.
 //
-// Threads of the user's count as one: whether they told each other what they have seen
-// cannot be known, and is taken for granted. Threads of Keel's own, which run
-// collectives, count each for itself. So races may be missed; one that is reported is one.
+// All user threads count as one: whether they have told each other what they saw cannot be known,
+// and is assumed. Each of Keel's own threads, which run collectives, counts for itself. Races may
+// therefore be missed; a reported race is a race.
 //
-// Thread-safe, under one mutex; nothing is called or logged with it held.
+// Thread-safe, under one mutex; nothing is called or logged with the mutex held.
 class RaceDetector final : public Observer {
  public:
   static RaceDetector& get();
 
-  // Watches from now on, without a memory of before; or no more.
+  // start() observes from now on, without knowledge of earlier work; stop() ends the observation.
   void start();
   void stop();
 
@@ -47,23 +47,23 @@ class RaceDetector final : public Observer {
 
  private:
   using Snapshot = std::shared_ptr<const VectorClock>;
-  // Enqueued, but not passed yet: what the host knew then. Memory that is handed out in the
-  // order of the stream has its place among them, though it is no step.
+  // An item enqueued, but not passed yet, with the host's knowledge at that time. Memory handed out
+  // in the order of the stream has a place in the queue too, though it is no step.
   struct Pending {
     Step::Kind kind;
     uint64_t serial;
     Snapshot host;
-    const char* part_of;  // what the thread was about; NULL: nothing else
+    const char* part_of;  // the thread's outermost span; NULL: none
     Access handed_out;    // no bytes: a step
   };
-  // A stream, or a thread of Keel's own.
+  // A stream, or one of Keel's own threads.
   struct Line {
     uint32_t slot = 0;
     std::string name;  // "stream 3 (cpu:0)"
     VectorClock clock;
     std::deque<Pending> pending;
-    // Something was dropped since the stream was last known to be idle: a collective whose
-    // gate it waited for may still work on memory of before.
+    // Work was dropped since the stream was last known to be idle: a collective behind a dropped
+    // gate may still use memory from before.
     bool dropped = false;
   };
   struct ThreadLine;
@@ -75,10 +75,10 @@ class RaceDetector final : public Observer {
   std::shared_ptr<Line> new_line(std::string name);
   void end_line(Line& line);
   Line& line_of(Stream& stream);
-  // What the calling thread knows.
+  // Returns the calling thread's knowledge.
   Snapshot known_here() const;
-  // The clock of a record or a gate; that of all streams together where it is not known,
-  // so that nothing is reported for want of knowledge.
+  // Returns the clock of a record or a gate. If unknown, returns the clock of all streams together,
+  // so that missing knowledge causes no report.
   Snapshot clock_of(uint64_t serial) const;
   void learn(const VectorClock& clock);
   void run(Line& line, const char* name, const char* part_of, std::span<const Access> accesses,
@@ -89,10 +89,10 @@ class RaceDetector final : public Observer {
   void limit_memory();
 
   mutable std::mutex mutex_;
-  uint64_t generation_ = 0;  // of start()
+  uint64_t generation_ = 0;  // counts start()
   std::unordered_map<uint64_t, std::shared_ptr<Line>> streams_;
   std::vector<std::weak_ptr<Line>> threads_;
-  std::vector<uint64_t> epochs_;  // the last of each slot
+  std::vector<uint64_t> epochs_;  // the latest of each slot
   std::vector<uint32_t> free_slots_;
   Snapshot host_ = std::make_shared<const VectorClock>();
   std::unordered_map<uint64_t, Snapshot> points_;  // records and gates by serial

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The validation layer from a program's side: races between streams, and leaks. Each
-// race has a twin that differs by what orders it, and is clean.
+// The validation layer from a program's side: races between streams, and leaks. Each race has a
+// clean twin that differs only by the ordering call.
 #include <mutex>
 #include <string>
 #include <thread>
@@ -10,7 +10,7 @@
 
 namespace keel::testing {
 
-// Outside of the unnamed namespace, for names of functions to be in the program.
+// Outside the unnamed namespace, so that function names are in the program.
 struct [[gnu::visibility("default")]] LeakedBlock {
   [[gnu::visibility("default")]] explicit LeakedBlock(keel_device device) {
     EXPECT_KEEL_OK(keel_alloc(device, KEEL_MEMORY_DEVICE, 1000, &pointer));
@@ -20,7 +20,7 @@ struct [[gnu::visibility("default")]] LeakedBlock {
 using LeakedBlocks = std::vector<LeakedBlock>;
 }  // namespace keel::testing
 
-// Explicitly, for it to be in the program by name.
+// Explicit, so that the program contains its name.
 template keel::testing::LeakedBlock&
 std::vector<keel::testing::LeakedBlock>::emplace_back<keel_device&>(keel_device&);
 
@@ -46,7 +46,7 @@ class RaceTest : public KeelTest, public ::testing::WithParamInterface<const cha
     take();
   }
   void TearDown() override {
-    take_problems();  // each test says itself what it found
+    take_problems();  // each test checks its own problems
     KeelTest::TearDown();
     EXPECT_KEEL_OK(keel_set_log(KEEL_LOG_WARNING, nullptr, nullptr));
   }
@@ -62,7 +62,7 @@ class RaceTest : public KeelTest, public ::testing::WithParamInterface<const cha
     if (texts.empty()) return ::testing::AssertionSuccess();
     return ::testing::AssertionFailure() << texts.size() << " found, first: " << texts[0];
   }
-  // Whether one race was found, between |first| and |second| ("fill ... writes").
+  // Succeeds if one race was found, between |first| and |second| ("fill ... writes").
   ::testing::AssertionResult found(const std::string& first, const std::string& second) {
     const auto texts = take();
     if (texts.size() == 1 && texts[0].find("validation: race: " + first) == 0 &&
@@ -227,7 +227,7 @@ TEST_P(RaceTest, EventsOrderAcrossBackends) {
   ASSERT_KEEL_OK(keel_stream_synchronize(a_, kPatience));
 }
 
-// Copies between backends take streams and buffers of Keel's own.
+// Copies between backends use Keel's internal streams and buffers.
 TEST_P(RaceTest, KeelsOwnLegsAreOrdered) {
   const keel_device cpu = load("cpu", {{"devices", "1"}}).at(0);
   const keel_device staged =
@@ -244,7 +244,7 @@ TEST_P(RaceTest, KeelsOwnLegsAreOrdered) {
     EXPECT_TRUE(clean());
     const keel_stream writer = new_stream(peer);
     ASSERT_KEEL_OK(fill(writer, there, 2, words));
-    // The copies' legs pass, and are looked at, as their turn comes.
+    // The copies' helper streams pass, and are checked, in their order.
     ASSERT_KEEL_OK(keel_stream_synchronize(writer, kPatience));
     ASSERT_KEEL_OK(keel_stream_synchronize(a_, kPatience));
     EXPECT_FALSE(clean()) << "another stream is not ordered with the copies";
@@ -253,13 +253,14 @@ TEST_P(RaceTest, KeelsOwnLegsAreOrdered) {
   }
 }
 
-// Whichever way a rank's buffers are reached: by the host itself, or by copies of Keel's.
+// With both access paths to a rank's buffers: by the host itself, and by Keel's copies.
 TEST_P(RaceTest, ACollectiveIsNamedWithWhatItRacesWith) {
   const keel_device devices[] = {device_, other_device_};
   const keel_stream other_stream = new_stream(other_device_);
   void* const other = alloc(other_device_, kBytes);
   ASSERT_KEEL_OK(fill(other_stream, other, 1, kWords));
-  // The emulated chip's memory is reached by copies alone; its own library is no copy of Keel's.
+  // The emulated chip's memory is accessible by copies only; its own library makes no copies of
+  // Keel.
   const bool has_alias = GetParam() == std::string("fake");
   for (const bool alias : {true, false}) {
     auto options = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
@@ -283,7 +284,7 @@ TEST_P(RaceTest, ACollectiveIsNamedWithWhatItRacesWith) {
     order(a_, b_);
     all_reduce();
     EXPECT_TRUE(clean());
-    // What the host has waited for comes before what it enqueues then, on an idle stream too.
+    // Work that the host has waited for precedes work it enqueues later, on an idle stream too.
     ASSERT_KEEL_OK(fill_x(a_));
     ASSERT_KEEL_OK(keel_stream_synchronize(a_, kPatience));
     all_reduce();
@@ -292,11 +293,11 @@ TEST_P(RaceTest, ACollectiveIsNamedWithWhatItRacesWith) {
   }
 }
 
-// On the fake device alone: the emulated chip computes the operator itself, and what a device's
-// own kernel writes between the ends of a result with gaps is not looked at.
+// On the fake device only: the emulated chip computes the operator itself, and the detector ignores
+// writes of a device kernel between the ends of a result with gaps.
 using FallbackRaceTest = RaceTest;
 
-// What lies between the rows of an output is nobody's business but its owner's.
+// The bytes between the rows of an output belong to their owner alone.
 TEST_P(FallbackRaceTest, LeavesTheGapsBetweenRowsAlone) {
   load("cpu", {{"devices", "1"}});
   constexpr int64_t kPitch = 8;
@@ -364,14 +365,14 @@ TEST_P(RaceTest, MemoryOfAStreamIsUsedAfterIt) {
   ASSERT_KEEL_OK(keel_free(device_, block));
 }
 
-// Memory is handed out at its place in the stream, not when the call is made: what the
-// stream's held work uses of the block that was there before comes first.
+// Memory is handed out at its place in the stream, not at the time of the call: the stream's held
+// work uses the block's former memory first.
 TEST_P(RaceTest, MemoryOfAHeldStreamIsHandedOutWhenItsTurnComes) {
   const keel_device devices[] = {device_, other_device_};
   auto options = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
   options.forbid_alias = 1;
   options.forbid_native = 1;
-  options.chunk_bytes = 4096;  // far more rounds than are under way before the other rank calls
+  options.chunk_bytes = 4096;  // far more rounds than run before the other rank calls
   keel_comm comms[2] = {};
   ASSERT_KEEL_OK(keel_comm_init_all(devices, 2, &options, comms));
   constexpr uint64_t kCount = 64 * kWords;
@@ -382,8 +383,8 @@ TEST_P(RaceTest, MemoryOfAHeldStreamIsHandedOutWhenItsTurnComes) {
   // Keel's thread reads the block, most of it once the other rank has called; a_ waits.
   ASSERT_KEEL_OK(keel_all_reduce(comms[0], block, sum, kCount, KEEL_INT32, KEEL_SUM, a_));
   ASSERT_KEEL_OK(keel_free_on_stream(a_, block));
-  // The block is a_'s, and comes after the sum. Since a_ is held it also waits for streams of
-  // Keel's own that are at work just now.
+  // The block belongs to a_, after the sum. Since a_ is held, the block also waits for Keel's busy
+  // internal streams.
   void* again = nullptr;
   for (int attempt = 0; attempt < 1000 && again != block; ++attempt) {
     if (attempt != 0) {
@@ -398,7 +399,7 @@ TEST_P(RaceTest, MemoryOfAHeldStreamIsHandedOutWhenItsTurnComes) {
       keel_all_reduce(comms[1], other, other, kCount, KEEL_INT32, KEEL_SUM, other_stream));
   ASSERT_KEEL_OK(keel_event_wait(allocated, kPatience));
   EXPECT_TRUE(clean());
-  // Work that is ordered after the sum, and not after that, is told as ever.
+  // Work ordered after the sum, but not after this allocation, is still reported.
   void* last = nullptr;
   ASSERT_KEEL_OK(keel_alloc_on_stream(a_, kBytes, &last));
   ASSERT_KEEL_OK(fill(b_, last, 1, kWords));
@@ -407,7 +408,7 @@ TEST_P(RaceTest, MemoryOfAHeldStreamIsHandedOutWhenItsTurnComes) {
   for (const keel_comm comm : comms) ASSERT_KEEL_OK(keel_comm_destroy(comm));
 }
 
-// Also where nothing was enqueued between, and the stream has a fence of before.
+// Also if nothing was enqueued in between, and the stream has an earlier fence.
 TEST_P(RaceTest, ALegUsesMemoryOfItsStreamAfterIt) {
   const keel_device cpu = load("cpu", {{"devices", "1"}}).at(0);
   void* const there = alloc(cpu, kBytes);
@@ -445,7 +446,7 @@ INSTANTIATE_TEST_SUITE_P(Backends, FallbackRaceTest, ::testing::Values("fake"),
 
 class LeakTest : public RaceTest {
  protected:
-  // What is reported at shutdown; Keel is up again afterwards.
+  // Returns the problems reported at shutdown; initializes Keel again.
   std::vector<std::string> shut_down() {
     EXPECT_KEEL_OK(keel_shutdown());
     const auto texts = take();
@@ -460,9 +461,9 @@ class LeakTest : public RaceTest {
     EXPECT_KEEL_OK(keel_device_name(device, text, sizeof(text)));
     return text;
   }
-  // How many of them name a place in this program.
+  // Returns how many of |texts| name a place in this program.
   static int count_places(const std::vector<std::string>& texts) {
-#ifdef __SANITIZE_ADDRESS__  // whose own frame, and those it keeps from inlining, come first
+#ifdef __SANITIZE_ADDRESS__  // its own frames come first, and those it does not inline
     return static_cast<int>(texts.size());
 #else
     return count(texts, "race_test");
@@ -488,7 +489,7 @@ TEST_P(LeakTest, AreReportedWithWhereTheyWereMade) {
   EXPECT_EQ(count_places(texts), static_cast<int>(texts.size())) << texts.at(0);
 }
 
-// What a container makes in place is made by functions of the C++ library.
+// Objects constructed in place by a container are created by functions of the C++ library.
 TEST_P(LeakTest, PlacesOfTheStandardLibraryAreLeftOut) {
 #ifdef __SANITIZE_ADDRESS__
   GTEST_SKIP() << "frames of the sanitizer, and those it keeps from inlining, come first";
@@ -503,7 +504,7 @@ TEST_P(LeakTest, PlacesOfTheStandardLibraryAreLeftOut) {
 
 TEST_P(LeakTest, OfEveryKindAreReported) {
   std::vector<char> host(4096);
-  // Only the fake device runs kernels here, and the emulated chip pins memory of the caller's.
+  // Only the fake device runs kernels here; the emulated chip pins memory of the caller.
   const keel_device fake = load("fake").at(0);
   const keel_device sim = load("sim", {{"devices", "1"}}).at(0);
   const std::string device_name = name(device_);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The live objects of one kind by the handles the layer gave out for them.
+// The live objects of one kind by the layer's handles.
 #ifndef KEEL_CORE_VALIDATION_REGISTRY_H_
 #define KEEL_CORE_VALIDATION_REGISTRY_H_
 
@@ -14,8 +14,8 @@
 
 namespace keel::validation {
 
-// A number that no other handle of the process has, with bits that make it no address:
-// a handle is looked up, never followed.
+// Returns a number unlike any other handle of the process, with bits that make it no address: a
+// handle is looked up, never followed.
 inline uintptr_t next_handle() {
   static std::atomic<uintptr_t> last{0};
   return uintptr_t{0x5a} << 56 | (last.fetch_add(1, std::memory_order_relaxed) + 1);
@@ -32,7 +32,7 @@ class Registry {
     return reinterpret_cast<Handle*>(handle);
   }
 
-  // Empty when |handle| was never handed out here, or was removed.
+  // Returns empty if |handle| was never given out here, or was removed.
   std::shared_ptr<Object> find(const void* handle) const {
     std::shared_lock lock(mutex_);
     const auto found = objects_.find(reinterpret_cast<uintptr_t>(handle));

@@ -7,7 +7,7 @@
 namespace keel::validation {
 
 void Timeline::add_edge(uint64_t position, std::shared_ptr<Timeline> other, uint64_t upto) {
-  if (is_done(position)) {  // said meanwhile, by another thread's wait
+  if (is_done(position)) {  // reported meanwhile, by another thread's wait
     other->advance(upto);
     return;
   }

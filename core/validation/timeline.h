@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far a stream is, as far as core has been told.
+// A stream's progress, as far as core has been told.
 #ifndef KEEL_CORE_VALIDATION_TIMELINE_H_
 #define KEEL_CORE_VALIDATION_TIMELINE_H_
 
@@ -10,9 +10,9 @@
 
 namespace keel::validation {
 
-// Positions count what was enqueued, from 1. The answers of queries and waits move
-// |done| on: what core was not told it does not know, whatever the device has done
-// meanwhile. Counters may be read by any thread; all else needs the device's lock.
+// Positions count enqueued items, from 1. Only the answers of queries and waits advance |done|:
+// core knows no more than it was told, whatever the device has done meanwhile. Any thread may read
+// the counters; everything else needs the device's lock.
 class Timeline {
  public:
   uint64_t submitted() const { return submitted_.load(std::memory_order_acquire); }
@@ -21,11 +21,11 @@ class Timeline {
     return done_.load(std::memory_order_acquire) >= position;
   }
 
-  // What lies at |position| runs after |upto| of |other|.
+  // The item at |position| runs after |upto| of |other|.
   void add_edge(uint64_t position, std::shared_ptr<Timeline> other, uint64_t upto);
-  // All up to |position| is done, and so is what that waited for.
+  // All work up to |position| is done, and so is the work it waited for.
   void advance(uint64_t position);
-  // The stream is gone, and so is its work.
+  // The stream is gone, and its work is over.
   void end();
 
  private:

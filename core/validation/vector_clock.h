@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known to have happened on each of several timelines.
+// The known progress of each of several timelines.
 #ifndef KEEL_CORE_VALIDATION_VECTOR_CLOCK_H_
 #define KEEL_CORE_VALIDATION_VECTOR_CLOCK_H_
 
@@ -9,7 +9,7 @@
 
 namespace keel::validation {
 
-// Timelines are numbered by slots; an epoch counts what one has done, from 1.
+// Timelines are numbered by slots; an epoch counts the operations of one timeline, from 1.
 class VectorClock {
  public:
   uint64_t at(uint32_t slot) const { return slot < epochs_.size() ? epochs_[slot] : 0; }
@@ -17,7 +17,7 @@ class VectorClock {
     if (slot >= epochs_.size()) epochs_.resize(slot + 1, 0);
     epochs_[slot] = epoch;
   }
-  // All that |other| knows, too.
+  // Adds all knowledge of |other|.
   void join(const VectorClock& other) {
     if (other.epochs_.size() > epochs_.size()) epochs_.resize(other.epochs_.size(), 0);
     for (size_t i = 0; i < other.epochs_.size(); ++i) {

@@ -48,7 +48,7 @@ void CheckedTest::TearDown() {
   stub().work = KEEL_OK;
   stub().answers.clear();
   for (keel_plugin_stream* each : streams_) stream().synchronize(each, 0);
-  take_problems();  // a stub that failed may not be well again
+  take_problems();  // a failed stub need not recover
   for (keel_plugin_event* event : events_) stream().event_destroy(event);
   for (keel_plugin_stream* each : streams_) stream().destroy(each);
   for (const Memory& each : memory_) memory().free(device_, each.kind, each.pointer);

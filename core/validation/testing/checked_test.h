@@ -13,16 +13,16 @@
 
 namespace keel::validation::testing {
 
-// Two open devices of a checked stub, with a stream each. At the end all is given back,
-// and whatever the layer found that the test did not ask for is a failure.
+// Two open devices of a checked stub, with one stream each. TearDown releases everything, and fails
+// on any problem that the test has not taken.
 class CheckedTest : public ::testing::Test {
  protected:
   void SetUp() override;
   void TearDown() override;
 
-  // Whether exactly one problem was found since the last look, and its text holds |text|.
+  // Succeeds if exactly one problem was found since the last check, with |text| in it.
   ::testing::AssertionResult found(const std::string& text);
-  // Whether none was.
+  // Succeeds if no problem was found.
   ::testing::AssertionResult clean();
   std::vector<std::string> take_problems();
 
@@ -37,7 +37,7 @@ class CheckedTest : public ::testing::Test {
   keel_plugin_stream* new_stream();
   keel_plugin_event* new_event(uint32_t flags = 0);
   keel_plugin_event* recorded(keel_plugin_stream* on, uint32_t flags = 0);
-  // Copies from one to the other, |size| bytes within the device.
+  // Copies |size| bytes within the device.
   keel_status copy(void* destination, const void* source, uint64_t size);
 
   const keel_plugin* plugin_ = nullptr;

@@ -12,7 +12,7 @@ Stub g_stub;
 uintptr_t g_next_object = 0x1000;
 uintptr_t g_next_memory = 0x100000;
 
-// Counts the call; the status to return at once, or KEEL_OK.
+// Counts the call; returns the status to return at once, or KEEL_OK.
 keel_status enter(const char* name) {
   ++g_stub.calls[name];
   const auto answer = g_stub.answers.find(name);

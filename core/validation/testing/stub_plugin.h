@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plugin whose answers a test chooses, to look at the validation layer from both
-// sides: work is done when the test says so, and any call can fail, lie or say nothing.
+// A plugin with answers chosen by the test, to observe the validation layer from both sides: work
+// is done when the test says so, and any call can fail, violate the ABI or leave its outputs unset.
 #ifndef KEEL_CORE_VALIDATION_TESTING_STUB_PLUGIN_H_
 #define KEEL_CORE_VALIDATION_TESTING_STUB_PLUGIN_H_
 
@@ -16,24 +16,24 @@
 namespace keel::validation::testing {
 
 struct Stub {
-  std::map<std::string, int> calls;            // how often each function was reached
-  std::map<std::string, keel_status> answers;  // instead of doing anything
+  std::map<std::string, int> calls;            // calls of each function
+  std::map<std::string, keel_status> answers;  // returned without any effect
   std::set<std::string> silent;                // functions that leave their outputs unset
-  keel_status work = KEEL_OK;                  // what queries and waits say
-  void* next_pointer = nullptr;                // what alloc gives next, instead of fresh memory
+  keel_status work = KEEL_OK;                  // answer of queries and waits
+  void* next_pointer = nullptr;                // next result of alloc, instead of fresh memory
   uint64_t elapsed_ns = 1000;
   uint32_t support_level = KEEL_OP_NATIVE;
   uint64_t workspace_bytes = 0;
   std::function<void(keel_device_info*)> edit_info;
   std::function<void()> in_copy;  // called within copy
   std::vector<std::pair<keel_notify_fn, void*>> notifications;
-  keel_plugin_stream* next_stream = nullptr;  // what create gives, instead of a fresh one
+  keel_plugin_stream* next_stream = nullptr;  // next result of create, instead of a fresh one
 };
 
-// One stub a process: a test starts with a new one.
+// One stub per process; each test starts with a new one.
 Stub& stub();
 void reset_stub();
-// Two devices of it, which claim everything that it has.
+// Has two devices, which claim every capability of the stub.
 const keel_plugin& stub_plugin();
 
 }  // namespace keel::validation::testing
