@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory that the messages of one group read and write.
+// Memory that the messages of one group read and write.
 #ifndef KEEL_COLLECTIVES_TRANSFER_RANGES_H_
 #define KEEL_COLLECTIVES_TRANSFER_RANGES_H_
 
@@ -12,20 +12,20 @@
 
 namespace keel {
 
-// Of two messages of one group, that go on in any order. Refused, and both named, if one
-// receives where the other sends or receives.
+// Compares two messages of one group, which run in any order. Fails and names both if one receives
+// where the other sends or receives.
 Status check_apart(const Transfer& one, const Transfer& other);
 
-// All messages that were added are apart, so that one more is compared in logarithmic time with
-// all that are there. For one thread.
+// Keeps all added messages disjoint, so that a new message is compared with all of them in
+// logarithmic time. For one thread.
 class TransferRanges {
  public:
-  // |earlier|: those that were added. |added| are apart from each other; all of them are added,
-  // or none is.
+  // Adds all of |added|, which are disjoint from each other, or none. |earlier|: the messages added
+  // before.
   Status add(const std::vector<Transfer>& earlier, const std::vector<Transfer>& added);
 
  private:
-  // Ranges of addresses that neither touch nor overlap: where each begins, and its end.
+  // Ranges of addresses that neither touch nor overlap: the begin of each, and its end.
   class Union {
    public:
     void add(uintptr_t begin, uintptr_t end);
