@@ -35,7 +35,8 @@ std::string explain_island(const std::vector<uint32_t>& ranks, const char* reach
   return fmt::format("{{\"ranks\": [{}], \"reach\": \"{}\"}}", fmt::join(ranks, ", "), reach);
 }
 
-// Ranks whose memory the others read in place are one; every other is one of its own.
+// Ranks with memory that is read in place form one island; every staged rank is an island by
+// itself.
 std::string explain_islands(RankContext& context) {
   std::vector<std::string> islands;
   std::vector<uint32_t> together;
@@ -78,7 +79,7 @@ const char* reduced_by(const Exchange& exchange) {
   return exchange.way.is_summed_on_device ? "\"device\"" : "\"host\"";
 }
 
-// |lane|: of the rank's lane, where it has one.
+// |lane|: last operation of the rank's lane; NULL if the rank has no lane.
 std::string explain_last(const LastExchange& exchange, const LastExchange* lane) {
   Exchange last;
   if (!exchange.read(&last)) return "null";

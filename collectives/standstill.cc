@@ -10,7 +10,7 @@ namespace keel {
 namespace {
 
 constexpr uint32_t kNobody = UINT32_MAX;
-// Ranks that one search looks at: each costs a look at all others.
+// Ranks that one search visits: each visit reads the counters of all other ranks.
 constexpr size_t kMostLookedAt = 64;
 constexpr uint32_t kMostDescribed = 8;
 
@@ -24,7 +24,7 @@ std::string describe_messages(const Standing& standing, uint32_t messages) {
   return fmt::format("send_recv({} messages, the first of {})", messages, first);
 }
 
-// What |rank| is at; nothing, where it is at nothing.
+// Describes the operation that |rank| is in; empty if none.
 std::string describe_standing(ControlSegment& segment, uint32_t rank, uint64_t sequence) {
   if (segment.has_posted(rank, sequence)) {
     return describe(segment.post(rank, sequence).fingerprint);
@@ -38,7 +38,7 @@ std::string describe_standing(ControlSegment& segment, uint32_t rank, uint64_t s
   }
   if (sequence == 0 || segment.is_done(rank, sequence - 1)) return "";
   if (!segment.has_posted(rank, sequence - 1)) return "";
-  // It has not yet ended what all have called before.
+  // The rank has not completed the previous operation, which all ranks have called.
   return describe(segment.post(rank, sequence - 1).fingerprint);
 }
 
@@ -58,7 +58,7 @@ bool Standstill::is_at_messages(uint32_t rank) const {
 bool Standstill::waits_for(uint32_t rank, uint32_t other) const {
   if (has_posted(rank)) return !has_posted(other);
   if (!is_at_messages(rank)) return false;
-  // Nobody has begun anything with who has begun nothing: its tallies' pages need not be there.
+  // A rank that never began a message has begun none with |rank|: its counters need not be mapped.
   const bool is_new = segment_.standing(other).version.load(std::memory_order_acquire) == 0;
   const Tally& own = segment_.tally(rank, other);
   const uint64_t sent = own.sends.load(std::memory_order_acquire);
