@@ -63,7 +63,7 @@ Status check_pieces(const std::vector<Piece>& pieces, uint32_t element, const ch
   return {};
 }
 
-// Checks the rank's piece for itself, known only here; the pieces for other ranks are compared once
+// Checks the rank's piece for its own use, known only here; the pieces for peers are compared once
 // all ranks have called.
 Status check_own_piece(const Request& request, uint32_t rank) {
   if (request.collective != KEEL_ALL_TO_ALL_V) return {};

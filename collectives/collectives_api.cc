@@ -24,8 +24,8 @@ using keel::Transfer;
 
 namespace {
 
-// Completes the fields of |*request| that depend on the communicator: calls
-// |complete|(Communicator&, Request&), then resolves the reduction.
+// Completes the fields of |*request| for the communicator: calls |complete|(Communicator&,
+// Request&), then resolves the reduction.
 template <typename Complete>
 Status complete_request(Communicator& communicator, const Complete& complete, Request* request) {
   try {
@@ -42,8 +42,8 @@ Status complete_request(Communicator& communicator, const Complete& complete, Re
   return {};
 }
 
-// Once the communicator is found, the call counts even if it is refused: the matching calls of the
-// other ranks are already on their way.
+// Once the communicator is found, even a refused call counts: the matching calls of the peers are
+// already on the way.
 template <typename Complete>
 keel_status enqueue(keel_comm comm, keel_stream stream, Request request, const Complete& complete) {
   return api_call("a collective", [&]() -> Status {
@@ -96,7 +96,7 @@ Status read_pieces(const uint64_t* counts, const uint64_t* offsets, uint32_t wor
   return {};
 }
 
-// Enqueues a form with arrays that are equal on all ranks.
+// Enqueues a form with the same arrays on all ranks.
 keel_status enqueue_pieces(keel_comm comm, keel_stream stream, Request request,
                            const uint64_t* counts, const uint64_t* offsets) {
   return enqueue(comm, stream, std::move(request), [&](Communicator& found, Request& completed) {

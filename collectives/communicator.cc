@@ -18,8 +18,8 @@ namespace {
 // Longest queue left to helping threads: more operations than a thread calls before it waits.
 constexpr size_t kLeftToHelpers = 8;
 
-// Aborts |team|, since |rank| failed with |own| and the other ranks wait for it. Returns |own| with
-// the rank's name. If the team has failed before, returns |own|, a consequence of that failure.
+// Aborts |team|, since |rank| failed with |own| and its peers wait. Returns |own| with the rank's
+// name. If the team has failed before, returns |own|, a consequence of the earlier failure.
 Status tell_failure(Team& team, uint32_t rank, const Status& own) {
   if (team.segment().failed()) return own;
   try {
@@ -34,7 +34,7 @@ Status tell_failure(Team& team, uint32_t rank, const Status& own) {
   }
 }
 
-// Whether other ranks may run the operation within their calls, where they wait for this rank.
+// Whether peers may run the operation within their calls, and wait for this rank.
 bool is_awaited(const Operation& operation) {
   return operation.posted && operation.request.algorithm != Algorithm::kEager;
 }
@@ -137,7 +137,7 @@ Status Communicator::begin_task(std::function<Status(RankContext&, Patience&)> w
 Status Communicator::await(Task& task) {
   if (!task.is_begun) return {};
   std::unique_lock lock(mutex_);
-  // The task and all operations before it have deadlines. A shutdown does not end this
+  // The task and all operations before it have deadlines. A shutdown does not end the
   // communicator's thread while the calling thread is inside Keel.
   const auto slice = std::chrono::nanoseconds(Deadline::kSliceNs);
   while (!idle_.wait_for(lock, slice, [&] { return task.is_done; })) {
@@ -159,8 +159,8 @@ Status check_chunk_bytes(uint64_t bytes) {
 Status Communicator::enter(std::shared_ptr<Team> team, uint32_t rank, const Ref<Device>& device,
                            const CommunicatorOptions& options, const Deadline& deadline,
                            Ref<Communicator>* out_communicator, std::unique_ptr<Island> inherited) {
-  // Outlives the abort: a destroyed communicator leaves its team, and the other ranks would report
-  // the departure.
+  // Outlives the abort: a destroyed communicator leaves the team, and the peers would report the
+  // departure.
   Ref<Communicator> made;
   Status entered;
   try {
@@ -224,7 +224,7 @@ Status Communicator::begin_islands(Task* out_task, std::unique_ptr<Island> inher
 
 namespace {
 
-// Prefix for a failure that numbers ranks by |rank|'s part: names their ranks in the parent.
+// Prefix for a failure with rank numbers of |rank|'s part: names the ranks in the parent.
 std::string name_part(const std::vector<Part>& parts, uint32_t rank) {
   for (const Part& part : parts) {
     if (std::find(part.ranks.begin(), part.ranks.end(), rank) == part.ranks.end()) continue;
@@ -276,7 +276,7 @@ void Communicator::run_next(std::unique_lock<std::mutex>& lock, Operation* scrat
   const bool was_taken = scratch->refused.ok();
   context_.call = scratch->call;
   if (scratch->task) {
-    // In a task, other ranks may wait for more than this rank's descriptors.
+    // In a task, peers may wait for more than the rank's descriptors.
     team().segment().set_busy(rank(), true);
     Patience patience(scratch->timeout_ns, cancelled_);
     scratch->task(context_, patience);
@@ -295,9 +295,10 @@ void Communicator::run_next(std::unique_lock<std::mutex>& lock, Operation* scrat
 }
 
 void Communicator::help(const Gate& gate, const Deadline& deadline) {
-  // Observers tell user threads from Keel's threads by their work, so user threads must not help.
+  // Observers tell user threads from Keel's threads by the work done, so user threads must not
+  // help.
   if (observers::active()) return;
-  // The operations have their own deadlines, and cannot be left half-way.
+  // The operations have deadlines of their own, and cannot be left half-way.
   constexpr int64_t kSlackNs = 10'000'000;
   std::unique_lock lock(mutex_);
   while (!gate.is_open() && !running_ && !queue_.empty() && !stopping_) {
@@ -345,7 +346,7 @@ void Communicator::serve() {
 }
 
 Status Communicator::run(Operation& operation) {
-  // Comes first: the span marks this thread as Keel's for observers.
+  // Comes first: the span marks the thread as Keel's for observers.
   const HostSpan span(collective_name(operation.request.collective));
   Patience patience(operation.timeout_ns, cancelled_);
   if (!operation.refused.ok()) {
@@ -363,7 +364,7 @@ Status Communicator::run(Operation& operation) {
     segment.set_held(rank(), told_print(operation.request));
     ready = patience.wait(operation.ready, is_given_up);
     segment.clear_held(rank());
-    // The device's text would describe a wait that the user has not called.
+    // The device's text would describe a wait unknown to the user.
     if (ready.code() == KEEL_TIMED_OUT) {
       ready = failure(KEEL_TIMED_OUT, "what is before it on its stream was not over in time");
     }
@@ -407,7 +408,7 @@ Status Communicator::close(const Deadline& deadline) {
     if (stopping_) return finished;
     stopping_ = true;
   }
-  // Operations of other ranks that this rank has not called can never complete.
+  // Operations of the peers without a call of this rank can never complete.
   cancelled_.store(true, std::memory_order_relaxed);
   team().leave(rank());
   changed_.notify_all();
@@ -421,8 +422,7 @@ void Communicator::shut_down(const Deadline& deadline) {
     std::lock_guard lock(mutex_);
     is_over = undecided_ == 0;
   }
-  // If every operation has its outcome, other ranks may still be completing theirs and must not
-  // fail.
+  // If no outcome is open, peers may still be completing the same operations and must not fail.
   if (!is_over) give_up({KEEL_ABORTED, "Keel was shut down"});
   close(deadline).ok();
 }

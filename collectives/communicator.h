@@ -35,16 +35,16 @@ namespace keel {
 
 struct CommunicatorOptions {
   int64_t timeout_ns = 0;
-  // Bytes of a staging chunk. 2 MiB is long enough that the 30 to 90 us of a submission to a chip's
-  // queue are under a tenth of the copy, and short enough that a chunk stays in the second-level
-  // cache between its copy and its reduction.
+  // Bytes of a staging chunk. 2 MiB is long enough for the 30 to 90 us of a submission to a chip's
+  // queue to be under a tenth of the copy, and short enough for a chunk to stay in the second-level
+  // cache between copy and reduction.
   uint64_t chunk_bytes = 2 << 20;
   bool forbid_alias = false;
   bool forbid_native = false;
   bool urgent = false;
   TableSource table;  // rank 0's table applies to all ranks
 
-  // Returns the Attendee flags, of Team::kOfACommunicator, that a rank on |device| announces.
+  // Returns the Attendee flags, of Team::kOfACommunicator, announced by a rank on |device|.
   uint32_t flags(const Device& device) const;
 };
 
@@ -53,31 +53,31 @@ Status check_chunk_bytes(uint64_t bytes);
 
 // The object behind a keel_comm handle. Thread-safe.
 //
-// The n-th call of a rank matches the n-th call of every other rank, and every call counts: a
-// refused call is published as failed in its turn, so that all ranks stay at the same operation
-// whatever one rank does wrong. A call records the position of the rank's stream and leaves a
-// closed gate there (a fence signalled by the host). The rank's worker thread, parked while idle,
-// runs the operations in order and opens the gate. Hence a call waits only briefly for ranks that
-// have not called, and one thread may drive several ranks. Small and short operations run within
-// their call. Consecutive operations on a stream share a gate: the second needs no proof from the
-// device that the first is complete.
+// The n-th call of a rank matches the n-th call of all ranks, and every call counts: a refused call
+// is published as failed in its turn, so all ranks stay at the same operation even if a rank errs.
+// A call records the position of the rank's stream and leaves a closed gate there (a fence
+// signalled by the host). The rank's worker thread, parked while idle, runs the operations in order
+// and opens the gate. Hence a call waits only briefly for ranks without the matching call, and one
+// thread may drive several ranks. Small and short operations run within the call. Consecutive
+// operations on a stream share a gate: the second operation needs no proof from the device of the
+// end of the first.
 class Communicator final : public GateKeeper {
  public:
-  // Requires a complete |team| whose chunk size is set, and the same |selection| on all ranks.
+  // Requires a complete |team| with its chunk size set, and the same |selection| on all ranks.
   Communicator(std::shared_ptr<Team> team, uint32_t rank, Ref<Device> device,
                const CommunicatorOptions& options, const Selection& selection);
   ~Communicator() override;
 
   // Creates rank |rank| of the new |team| and blocks until all ranks have come this far. A failure
-  // aborts the team and names this rank to the others, which wait for the rank.
+  // aborts the team and names the rank to all waiting ranks.
   static Status enter(std::shared_ptr<Team> team, uint32_t rank, const Ref<Device>& device,
                       const CommunicatorOptions& options, const Deadline& deadline,
                       Ref<Communicator>* out_communicator,
                       std::unique_ptr<Island> inherited = nullptr);
 
-  // Forms islands (ranks that share a native library) on the worker thread, where the team may have
-  // islands; await() blocks until that is done. Both precede the first operation. Two steps, so
-  // that one thread can do this for several ranks.
+  // Forms islands (ranks with a common native library) on the worker thread, where the team may
+  // have islands; await() blocks until the end of the task. Both precede the first operation. Two
+  // steps, so one thread can do this for several ranks.
   struct Task {
     bool is_begun = false;
     bool is_done = false;
@@ -92,24 +92,24 @@ class Communicator final : public GateKeeper {
   Team& team() { return context_.team(); }
 
   // Enqueues the rank's next call on |stream|, a stream of the rank's device. Checks the call
-  // against the rank's own memory only; a mismatch with the other ranks' calls fails the streams
+  // against the rank's own memory only; a mismatch with the calls of the peers fails the streams
   // later.
   Status enqueue(Request request, const Ref<Stream>& stream);
-  // Fast path of enqueue() for a small call that this rank has made before, on an idle stream. The
-  // calling thread's lookup cache, |notes|, must cover the buffers. Returns false, with nothing
-  // done, if any condition fails. Waits for the other ranks within the spin budget of Impatience.
+  // Fast path of enqueue() for a repeated small call on an idle stream. The calling thread's lookup
+  // cache, |notes|, must cover the buffers. Returns false, without any effect, if a condition
+  // fails. Waits for the peers within the spin budget of Impatience.
   bool call_at_once(const CallArguments& arguments, const void* send, void* receive, Stream& stream,
                     const RememberedBlocks& notes, Status* out_status);
-  // Returns the status of the checks of enqueue(), as far as they can be made now.
+  // Returns the status of the checks of enqueue(), as far as possible now.
   Status check(const Request& request, const Ref<Stream>& stream) const;
-  // Refuses the rank's next call and returns |why|; the other ranks receive the refusal in the
-  // call's turn. |request| holds as much as the caller has given and need not be valid. Messages
-  // are refused towards existing ranks only. refuse_split() does the same for a split.
+  // Refuses the rank's next call and returns |why|; the peers receive the refusal in the call's
+  // turn. |request| holds as much as the caller has given and need not be valid. Messages are
+  // refused towards existing ranks only. refuse_split() does the same for a split.
   Status refuse(Request request, const Status& why);
   Status refuse_split(const Status& why);
 
-  // Runs, on a thread that waits for a stream, the operations that the stream's gate waits for.
-  // This spares two thread switches, which cost more than a small operation.
+  // Runs, on a thread waiting for a stream, the operations behind the stream's gate. Spares two
+  // thread switches, more than the cost of a small operation.
   void help(const Gate& gate, const Deadline& deadline) override;
 
   void set_timeout(int64_t timeout_ns) { timeout_ns_.store(timeout_ns, std::memory_order_relaxed); }
@@ -118,19 +118,18 @@ class Communicator final : public GateKeeper {
   // Implements keel_comm_split: |*out_part| is empty for KEEL_NO_COLOR. Waits for all ranks.
   Status split(int32_t color, int32_t key, const CommunicatorOptions& options,
                Ref<Communicator>* out_part);
-  // add_factor() implements keel_premul_sum_create; resolve_reduction() replaces the number that it
-  // returned in |*request| by KEEL_PREMUL_SUM and the factor.
+  // add_factor() implements keel_premul_sum_create; resolve_reduction() replaces the resulting
+  // number in |*request| by KEEL_PREMUL_SUM and the factor.
   Status add_factor(double factor, keel_reduction* out_reduction);
   Status resolve_reduction(Request* request) const;
 
   // Blocks until all enqueued operations are complete.
   Status finish(const Deadline& deadline);
-  // Runs finish(), announces to the other ranks that this rank makes no more calls, and joins the
-  // worker thread.
+  // Runs finish(), announces the end of the rank's calls to the peers, and joins the worker thread.
   Status close(const Deadline& deadline);
   // Same as close(), for keel_shutdown: aborts first if the outcome of an operation is still open.
   void shut_down(const Deadline& deadline);
-  // Returns KEEL_OK, the status of the abort, or the failure of a rank that has died.
+  // Returns KEEL_OK, the status of the abort, or the failure of a dead rank.
   Status async_error();
 
   struct Stats {
@@ -149,62 +148,61 @@ class Communicator final : public GateKeeper {
   // Queues |work| for the worker thread, behind all earlier calls. The caller keeps |*out_task|
   // until await() has returned.
   Status begin_task(std::function<Status(RankContext&, Patience&)> work, Task* out_task);
-  // Body of enter(), which reports its failure to the other ranks.
+  // Body of enter(), without the report of a failure to the peers.
   static Status enter_team(const std::shared_ptr<Team>& team, uint32_t rank,
                            const Ref<Device>& device, const CommunicatorOptions& options,
                            const Deadline& deadline, std::unique_ptr<Island> inherited,
                            Ref<Communicator>* out_communicator);
-  // Leaves a closed gate, |hold_|, on |stream| unless the stream already ends with that gate. After
+  // Leaves a closed gate, |hold_|, on |stream| unless the stream already ends with |hold_|. After
   // success the caller must not fail, or the gate would stay closed. |*out_ready|: as in
   // Stream::hold.
   Status hold_locked(keel_collective collective, const Ref<Stream>& stream,
                      Ref<EventRecord>* out_ready);
   // Starts a flight recorder entry for the next call.
   FlightRecorder::Entry* record(const Request& request);
-  // Aborts the communicator with |why| and this rank's name; works without free memory too.
+  // Aborts the communicator with |why| and the rank's name; works without free memory too.
   void give_up(const Status& why);
-  // Requires a counted call. Queues the refusal for the worker thread, which publishes it. |entry|:
-  // NULL if the call is not recorded yet.
+  // Requires a counted call. Queues the refusal for the worker thread to publish. |entry|: NULL if
+  // the call is not recorded yet.
   void refuse_locked(Request request, FlightRecorder::Entry* entry, const Status& why);
   // Starts the worker thread and reserves room for an operation; push_locked() then cannot fail.
   void make_ready_locked();
   void push_locked(Operation operation);
-  // Wakes the worker thread if it has work.
+  // Wakes the worker thread if there is work.
   void call_thread();
   // |was_taken|: the operation was not refused.
   void stop_running(bool was_taken);
-  // Requires |mutex_|. Returns whether |request| may run within its call: the operation is short,
+  // Requires |mutex_|. Returns whether |request| may run within the call: the operation is short,
   // and all earlier calls are complete, also on the stream.
   bool may_run_now(const Request& request, Stream& stream) const;
   bool is_short(const Request& request) const;
   // Parts of enqueue(). enqueue_locked() requires a counted call and |mutex_|; begin_now() requires
-  // an operation that may run within the call, and uses run_now() or run_now_unlocked().
+  // may_run_now(), and uses run_now() or run_now_unlocked().
   Status enqueue_checked(Request& request, const Ref<Stream>& stream);
   Status enqueue_locked(std::unique_lock<std::mutex>& lock, Request request,
                         const Ref<Stream>& stream);
-  // Progress of the call itself with its operation.
+  // Progress made by the call with the operation.
   struct Begun {
     FlightRecorder::Entry* entry = nullptr;  // NULL: not recorded yet
     std::optional<uint64_t> posted;          // sequence number, if published
   };
   bool begin_now(std::unique_lock<std::mutex>& lock, const Request& request,
                  const Ref<Stream>& stream, Begun* out_begun, Sides* out_sides, Status* out_status);
-  // Runs an eager operation if the other ranks call soon; else returns false and sets |*out_begun|.
-  // Keeps |mutex_| throughout: to release and retake the mutex would cost a tenth of a small
-  // operation.
+  // Runs an eager operation if the peers call soon; else returns false and sets |*out_begun|. Keeps
+  // |mutex_| throughout: to release and retake the mutex would cost a tenth of a small operation.
   bool run_now(const Request& request, const EagerBuffers& buffers, Begun* out_begun);
   // Same as run_now() for a recorded operation that is not eager; releases the lock once all ranks
-  // have published the operation. From there on the calling thread waits for the other ranks, which
-  // run the operation too, as the worker thread would. |*out_status|: whether a failure could be
-  // put on |stream|.
+  // have published the operation. From there on the calling thread waits for the peers, already at
+  // work too, as the worker thread would. |*out_status|: whether a failure could be put on
+  // |stream|.
   bool run_now_unlocked(std::unique_lock<std::mutex>& lock, const Request& request,
                         const Ref<Stream>& stream, Begun* begun, Sides* out_sides,
                         Status* out_status);
-  // Fails |stream| in the way of an operation that ended with |status|. May release |lock|.
+  // Fails |stream| in the way of an operation ending with |status|. May release |lock|.
   Status fail(std::unique_lock<std::mutex>& lock, keel_collective collective,
               const Ref<Stream>& stream, const Status& status);
-  // Leaves the operation to the worker thread, or to a thread that waits for the stream. |sides|:
-  // the buffer locations that the call has published.
+  // Leaves the operation to the worker thread, or to a thread waiting for the stream. |sides|: the
+  // buffer locations published by the call.
   Status leave_locked(Request request, const Begun& begun, const Sides& sides,
                       const Ref<Stream>& stream);
   // Runs the oldest operation; releases |lock| meanwhile.
@@ -249,12 +247,12 @@ class Communicator final : public GateKeeper {
   std::vector<double> factors_;
   bool stopping_ = false;
   bool running_ = false;  // an operation runs, on any thread
-  // Operations accepted and not refused: |taken_| counts those that are not complete with all
-  // follow-up work, |undecided_| those of them whose outcome is still unknown.
+  // Operations accepted and not refused. |taken_|: not complete with all follow-up work;
+  // |undecided_|: of unknown outcome.
   uint64_t taken_ = 0;
   uint64_t undecided_ = 0;
-  // While user threads help, the worker thread leaves the next operation to them and is not woken
-  // for it. The worker polls every tick (1 ms), so an operation without a helper starts a tick or
+  // While user threads help, the worker thread leaves the next operation to the helpers and is not
+  // woken. The worker polls every tick (1 ms), so an operation without a helper starts a tick or
   // two late.
   enum class Attention { kParked, kWatching, kRunning };
   Attention attention_ = Attention::kRunning;

@@ -33,7 +33,7 @@ CommunicatorTable& communicator_handles() {
   static CommunicatorTable& table = *[] {
     auto* created = new CommunicatorTable;
     Runtime::get().add_shutdown_hook([created] {
-      // Shuts down the communicators that the user has not destroyed.
+      // Shuts down the communicators not destroyed by the user.
       GroupCall::forget_all();
       for (uint64_t handle : created->live_handles()) {
         const Ref<Communicator> left = created->remove(handle);
@@ -123,7 +123,7 @@ keel::Attendee introduce(const keel::Device& device, uint32_t rank,
 }
 
 // Creates a handle. On failure aborts the communicator: a rank without a handle can never call, and
-// the other ranks would wait.
+// its peers would wait.
 Status add_handle(const Ref<Communicator>& communicator, keel_comm* out_comm) {
   Status status;
   try {
@@ -149,11 +149,11 @@ Status find_islands(const std::vector<Ref<Communicator>>& ranks) {
                  ->begin_islands(&tasks[rank])
                  .with_prefix(ranks[rank]->team().name(static_cast<uint32_t>(rank)) + ": ");
   }
-  // Ranks that have begun would wait for the rest.
+  // Ranks already in the search would wait for the rest.
   if (!status.ok()) ranks[0]->abort(status);
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     const Status found = ranks[rank]->await(tasks[rank]);
-    // All ranks return the same text: the failed rank with the code of the cause, the others with
+    // All ranks return the same text: the failed rank with the code of the cause, the rest with
     // KEEL_RANK_FAILED.
     const bool is_closer = status.code() == KEEL_RANK_FAILED && !found.ok();
     if (status.ok() || is_closer) status = found;
@@ -161,13 +161,13 @@ Status find_islands(const std::vector<Ref<Communicator>>& ranks) {
   return status;
 }
 
-// Joins the rendezvous |id| as |rank|: waits for the other ranks and creates the communicator.
+// Joins the rendezvous |id| as |rank|: waits for the peers and creates the communicator.
 Status join(const Ref<keel::Device>& device, const keel_unique_id& id, uint32_t rank,
             uint32_t world, const keel::CommunicatorOptions& options, keel_comm* out_comm) {
   const Deadline deadline = keel::insiders::deadline(options.timeout_ns);
   keel::Attendee self = introduce(*device, rank, options);
   KEEL_RETURN_IF_ERROR(keel::own_start_time(&self.start_time));
-  // The processes of the other ranks hold a connection to this process.
+  // The processes of the peers hold a connection to this process.
   KEEL_RETURN_IF_ERROR(
       keel::ShareServer::get().listen().with_prefix(fmt::format("rank {} of {}, ", rank, world)));
   keel::Meeting meeting;
@@ -176,8 +176,7 @@ Status join(const Ref<keel::Device>& device, const keel_unique_id& id, uint32_t 
   try {
     KEEL_RETURN_IF_ERROR(keel::Team::join(meeting, rank, &team));
   } catch (const std::bad_alloc&) {
-    // The other ranks have met this rank, and would wait. Memory may not suffice for the rank's
-    // name.
+    // The peers have met this rank, and would wait. Memory may not suffice for the rank's name.
     keel::ControlSegment::abort_unmapped(meeting.segment, Status::no_memory());
     throw;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of a rank: an operation runs within its call, or is left to the worker thread.
+// Calls of a rank: an operation runs within the call, or is left to the worker thread.
 #include <algorithm>
 #include <new>
 
@@ -13,8 +13,8 @@ namespace keel {
 
 namespace {
 
-// Largest buffer of an operation that may run within its call. 1 MiB takes some 70 us on two cores;
-// on another thread, perhaps on another core than the operation before, up to half as much more.
+// Largest buffer of an operation within the call. 1 MiB takes some 70 us on two cores; on the
+// worker thread, perhaps on a different core than the operation before, up to half as much more.
 constexpr uint64_t kMostWithinCall = 1 << 20;
 
 }  // namespace
@@ -124,11 +124,11 @@ Status Communicator::leave_locked(Request request, const Begun& begun, const Sid
       return held;
     }
     FlightRecorder::finish(entry, held.code());
-    // The other ranks have the descriptor of an operation in which this rank takes no further part.
+    // The peers have the descriptor of an operation without this rank's further part.
     give_up(held);
     return held;
   }
-  // The operation's turn had come: work put on its stream since then is not waited for.
+  // The operation's turn had come: work put on the stream since then is not waited for.
   if (begun.posted) operation.ready = {};
   ++hold_->pending;
   operation.hold = hold_;
@@ -211,7 +211,7 @@ bool Communicator::is_short(const Request& request) const {
   if (request.algorithm != Algorithm::kDirect && request.algorithm != Algorithm::kOneShot) {
     return false;
   }
-  // Excludes arrays, staging pipelines, and in-place exchanges, which copy the overwritten data.
+  // Excludes arrays, staging pipelines, and in-place exchanges with a copy of the overwritten data.
   return !has_arrays(request.collective) && !context_.any_staged() &&
          (request.collective != KEEL_ALL_TO_ALL || request.send != request.receive) &&
          std::max(request.send_bytes(rank(), world()), request.receive_bytes(rank(), world())) <=
@@ -221,7 +221,7 @@ bool Communicator::is_short(const Request& request) const {
 bool Communicator::run_now(const Request& request, const EagerBuffers& buffers, Begun* out_begun) {
   context_.call = calls_;
   if (!runner_.post_eager(request, buffers, &out_begun->posted)) return false;
-  // Runs while the descriptors of the ranks are on their way between cores.
+  // Runs while the descriptors of the ranks travel between cores.
   out_begun->entry = record(request);
   FlightRecorder::start_at_once(out_begun->entry);
   const bool is_done = runner_.try_eager(request, buffers, *out_begun->posted, impatience_.turns());
@@ -235,7 +235,7 @@ bool Communicator::run_now(const Request& request, const EagerBuffers& buffers, 
 bool Communicator::run_now_unlocked(std::unique_lock<std::mutex>& lock, const Request& request,
                                     const Ref<Stream>& stream, Begun* begun, Sides* out_sides,
                                     Status* out_status) {
-  // A thread that drives several ranks goes on to call for the next rank.
+  // A thread with several ranks goes on to call for the next rank.
   if (team().note_caller(rank())) return false;
   Sides& sides = *out_sides;
   Patience patience(timeout_ns_.load(std::memory_order_relaxed), cancelled_);

@@ -14,8 +14,8 @@
 namespace keel {
 
 // All-gathers |own|, as an operation in the sequence of the collectives, with the fingerprint
-// |collective|. Calls |visit|(rank, data) for each rank in rank order; another process may have
-// overwritten the data of its ranks.
+// |collective|. Calls |visit|(rank, data) for each rank in rank order; data of remote ranks may
+// have been overwritten by their process.
 template <typename Data, typename Visit>
 Status exchange(RankContext& context, uint8_t collective, const Data& own, Patience& patience,
                 const Visit& visit) {

@@ -35,8 +35,7 @@ std::string explain_island(const std::vector<uint32_t>& ranks, const char* reach
   return fmt::format("{{\"ranks\": [{}], \"reach\": \"{}\"}}", fmt::join(ranks, ", "), reach);
 }
 
-// Ranks with memory that is read in place form one island; every staged rank is an island by
-// itself.
+// Ranks with memory read in place form an island; every staged rank is a separate island.
 std::string explain_islands(RankContext& context) {
   std::vector<std::string> islands;
   std::vector<uint32_t> together;

@@ -11,10 +11,10 @@
 
 namespace keel {
 
-// Returns JSON (docs/collectives.md): ranks, the islands they form, the sizes and algorithms in
-// use, and the predicted and measured time of the rank's last operation. Any thread may call this
-// while the rank runs operations. |native|: JSON of the islands with a native library. |lane|: last
-// operation of the rank's lane between islands; NULL if the rank has no lane.
+// Returns JSON (docs/collectives.md): ranks and islands, the sizes and algorithms in use, and the
+// predicted and measured time of the rank's last operation. Thread-safe while the rank runs
+// operations. |native|: JSON of the islands with a native library. |lane|: last operation of the
+// rank's lane between islands; NULL if the rank has no lane.
 std::string explain_communicator(RankContext& context, int64_t timeout_ns,
                                  const Selection& selection, const std::string& table_name,
                                  const std::string& native, const LastExchange* lane);

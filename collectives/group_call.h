@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of one thread that are enqueued together.
+// Calls of one thread, enqueued together.
 #ifndef KEEL_COLLECTIVES_GROUP_CALL_H_
 #define KEEL_COLLECTIVES_GROUP_CALL_H_
 
@@ -21,7 +21,7 @@ namespace keel {
 class GroupCall {
  public:
   static GroupCall& current();
-  // Call at shutdown: the calls that groups keep refer to communicators and streams that are gone.
+  // Call at shutdown: the kept calls of groups refer to destroyed communicators and streams.
   static void forget_all() { shutdowns_.fetch_add(1, std::memory_order_relaxed); }
 
   ~GroupCall() { leave_forgotten(); }
@@ -31,14 +31,14 @@ class GroupCall {
     leave_forgotten();
     open_.start();
   }
-  // Checks the call as for enqueue() and keeps it until the group ends; refuses a message that
-  // overlaps another one of the group. |refused|: not KEEL_OK if the call is refused already,
-  // perhaps with an empty |stream|; then |refused| is returned. A refused call keeps its place: the
-  // other ranks receive the refusal when the group ends.
+  // Checks the call as for enqueue() and keeps the call until the group ends; refuses a message
+  // overlapping a kept message. |refused|: not KEEL_OK if the call is refused already, perhaps with
+  // an empty |stream|; then |refused| is returned. A refused call keeps its place: the peers
+  // receive the refusal when the group ends.
   Status add(const Ref<Communicator>& communicator, Request request, const Ref<Stream>& stream,
              const Status& refused);
-  // At the outermost end, enqueues everything; the messages of one communicator and stream become
-  // one operation. Enqueues all calls that it can and returns the first failure. Returns
+  // At the outermost end, enqueues all calls; the messages of each communicator and stream become a
+  // single operation. Continues after a failure, and returns the first failure. Returns
   // KEEL_ABORTED if Keel was shut down since the start.
   Status end();
 
@@ -51,12 +51,12 @@ class GroupCall {
     Status refused;  // not KEEL_OK: refused; of messages, all are
   };
 
-  // Returns the kept call that messages on |communicator| and |stream| join; NULL for the first.
+  // Returns the kept call joined by messages on |communicator| and |stream|; NULL for the first.
   Call* find_messages(const Communicator& communicator, const Stream* stream);
   Status add_messages(const Ref<Communicator>& communicator, Request request,
                       const Ref<Stream>& stream, const Status& refused);
 
-  // Leaks calls from before a shutdown, since releasing them would use objects that are gone.
+  // Leaks calls from before a shutdown, since their destructors would use destroyed objects.
   // Returns true if there were any.
   bool leave_forgotten();
   // Orders the calls by team.

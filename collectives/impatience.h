@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Spin budget of a call that waits for the other ranks before the worker thread takes over.
+// Spin budget of a call waiting for the peers, before the worker thread takes over.
 #ifndef KEEL_COLLECTIVES_IMPATIENCE_H_
 #define KEEL_COLLECTIVES_IMPATIENCE_H_
 
@@ -10,18 +10,18 @@
 
 namespace keel {
 
-// The budget is the cost of the two thread switches that it can spare, some 20 us, as in a
-// competitive spin lock: a call never costs more than twice the better choice (Karlin et al. 1991).
-// A rank that always calls first, because one thread calls for several ranks or because the rank
-// has less to do, would lose the budget each time: after each wait in vain the next waits are
-// skipped, twice as many as before. For one thread at a time.
+// The budget is the possible gain, the cost of two thread switches, some 20 us, as in a competitive
+// spin lock: a call never costs more than twice the better choice (Karlin et al. 1991). A rank
+// whose calls always come first, because one thread calls for several ranks or because the rank has
+// less to do, would lose the budget each time: after each wait in vain the next waits are skipped,
+// twice as many as before. For one thread at a time.
 class Impatience {
  public:
   explicit Impatience(bool crowded) : most_(crowded ? kOffers : pauses_in(kPauseNs)) {}
 
   // Turns to wait in the next call: pauses, or yields of the core where ranks are oversubscribed.
   uint32_t turns() const { return left_out_ == 0 ? most_ : 0; }
-  // Records whether the other ranks came within the budget.
+  // Records whether the peers came within the budget.
   void note(bool came) {
     if (left_out_ != 0) {
       --left_out_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Call cache: small calls that a rank has made before, with all derived values but the buffers.
+// Call cache: earlier small calls of a rank, with all derived values but the buffers.
 #ifndef KEEL_COLLECTIVES_KNOWN_CALLS_H_
 #define KEEL_COLLECTIVES_KNOWN_CALLS_H_
 
@@ -33,7 +33,7 @@ struct CallArguments {
   }
 };
 
-// A call that passed all checks but those of its buffers, and that uses Algorithm::kEager.
+// A call with valid arguments, except for unchecked buffers, and with Algorithm::kEager.
 struct KnownCall {
   bool is(const CallArguments& arguments) const {
     return is_set && request.count == arguments.count &&
@@ -56,8 +56,8 @@ struct KnownCall {
   uint64_t own_to = 0;
 };
 
-// The last calls of one rank: a training step makes dozens, and the same ones in each step. Not
-// thread-safe.
+// The last calls of one rank: a training step makes dozens, and repeats the calls of the step
+// before. Not thread-safe.
 class KnownCalls {
  public:
   // Returns NULL if the call is not in the cache.

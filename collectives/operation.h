@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The request of one rank, and the parts of its buffers that the request reads and writes.
+// The request of one rank, and the parts of its buffers to read and write.
 #ifndef KEEL_COLLECTIVES_OPERATION_H_
 #define KEEL_COLLECTIVES_OPERATION_H_
 
@@ -39,7 +39,7 @@ struct Transfer {
   uint64_t bytes() const { return count * kit::dtype_size(dtype); }
 };
 
-// Refuses with |why| each of |transfers| that is not refused yet.
+// Refuses with |why| each of |transfers| not refused yet.
 inline void refuse_all(std::vector<Transfer>* transfers, const Status& why) {
   for (Transfer& transfer : *transfers) {
     if (transfer.refused == KEEL_OK) transfer.refused = why.code();
@@ -54,7 +54,7 @@ constexpr bool has_arrays(keel_collective collective) {
   return (kForms >> (collective & 63) & 1) != 0;
 }
 
-// One rank's call. |count| has the meaning that keel.h gives it for the collective.
+// One rank's call. |count| has the meaning given by keel.h for the collective.
 struct Request {
   keel_collective collective = KEEL_BARRIER;
   keel_dtype dtype = KEEL_UINT8;
@@ -65,32 +65,32 @@ struct Request {
   void* receive = nullptr;
   double factor = 1;
   Algorithm algorithm = Algorithm::kDirect;  // the choice, equal on all ranks
-  // How other processes read a send buffer that Keel did not allocate, where the operation and the
+  // Access of other processes to a send buffer not allocated by Keel, where the operation and the
   // kernel allow it.
   ForeignWay foreign = ForeignWay::kAttach;
   Fingerprint print;  // fingerprint() after |algorithm| is chosen: published and recorded as it is
-  // One piece per rank in the forms with arrays; empty in the others.
+  // One piece per rank in the forms with arrays; else empty.
   std::vector<Piece> send_pieces;
   std::vector<Piece> receive_pieces;
   std::vector<Transfer> transfers;  // for KEEL_SEND_RECV
 
   uint32_t element() const { return kit::dtype_size(dtype); }
 
-  // The piece of |rank|'s send buffer that goes to |peer|, and the piece of its receive buffer for
-  // the data from |peer|. Empty where the collective moves nothing between the two.
+  // The piece for |peer| in |rank|'s send buffer, and the piece for data from |peer| in |rank|'s
+  // receive buffer. Empty if the collective moves no data between the two.
   Piece send_piece(uint32_t rank, uint32_t peer) const;
   Piece receive_piece(uint32_t rank, uint32_t peer, uint32_t world) const;
   // Number of distinct pieces in the send and in the receive buffer: 1, or one per rank.
   uint32_t send_parts(uint32_t world) const;
   uint32_t receive_parts(uint32_t world) const;
-  // Bytes of |rank|'s buffers that are read and written, from the start of each buffer.
+  // Bytes of |rank|'s buffers to read and to write, from the start of each buffer.
   uint64_t send_bytes(uint32_t rank, uint32_t world) const;
   uint64_t receive_bytes(uint32_t rank, uint32_t world) const;
   // Elements of the largest piece.
   uint64_t largest_piece() const;
 
-  // All collectives that do not reduce have the same |reduction|. Inline, since it is computed for
-  // every operation that is not in the call cache.
+  // All collectives without reduction have the same |reduction|. Inline, since every operation
+  // outside the call cache needs a fingerprint.
   [[gnu::always_inline]] Fingerprint fingerprint() const {
     Fingerprint print;
     print.count = has_arrays(collective) ? hash_of_arrays() : count;
@@ -105,29 +105,29 @@ struct Request {
   std::string describe() const;
 
  private:
-  // Hash of the array entries that must be equal on all ranks; takes the place of the count.
+  // Hash of the array entries common to all ranks; takes the place of the count.
   uint64_t hash_of_arrays() const;
 };
 
-// Returns the fingerprint by which diagnostics describe |request|, whose own fingerprint is set:
-// for a group of messages, that of the first message.
+// Returns the fingerprint by which diagnostics describe |request|, after its own fingerprint is
+// set: for a group of messages, the first message's.
 Fingerprint told_print(const Request& request);
 
 bool reduces(keel_collective collective);
 bool has_root(keel_collective collective);
 
-// Fingerprint::collective of the control data that ranks all-gather when they split.
+// Fingerprint::collective of the control data of a split.
 inline constexpr uint8_t kSplitCollective = KEEL_COLLECTIVE_COUNT;
-// Fingerprint::collective when ranks search for islands.
+// Fingerprint::collective of the search for islands.
 inline constexpr uint8_t kIslandsCollective = KEEL_COLLECTIVE_COUNT + 1;
 
 const char* collective_name(keel_collective collective);
 const char* reduction_name(keel_reduction reduction);
-// Describes a rank's call from its published fingerprint.
+// Describes a rank's call from the published fingerprint.
 std::string describe(const Fingerprint& fingerprint);
 
-// Returns KEEL_OK if all |fingerprints|, one per rank, are equal; else a failure that names the odd
-// rank or, without a single odd rank (two ranks, or several camps), the call of each rank.
+// Returns KEEL_OK if all |fingerprints|, one per rank, are equal; else a failure with the name of
+// the odd rank or, without a single odd rank (two ranks, or several camps), the call of each rank.
 Status check_fingerprints(const std::vector<Fingerprint>& fingerprints);
 
 }  // namespace keel

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operations that a rank has called and not completed.
+// Operations called by a rank and not complete.
 #ifndef KEEL_COLLECTIVES_OPERATION_QUEUE_H_
 #define KEEL_COLLECTIVES_OPERATION_QUEUE_H_
 
@@ -20,7 +20,7 @@
 
 namespace keel {
 
-// The closed gate that consecutive operations share on their stream. Opens after the last of them.
+// The closed gate shared by consecutive operations on a stream. Opens after the last operation.
 // Guarded by the communicator's mutex.
 struct Hold final : public RefCounted {
   Hold(Ref<Gate> closed_gate, const Stream& held_stream)
@@ -45,14 +45,14 @@ struct Operation {
   int64_t timeout_ns = 0;
 };
 
-// First in, first out. Places and their memory are reused: once the queue has grown to the number
-// of operations in flight, an operation allocates nothing. Not thread-safe.
+// First in, first out. Places and memory are reused: once the queue has grown to the number of
+// operations in flight, an operation does not allocate. Not thread-safe.
 class OperationQueue {
  public:
   bool empty() const { return size_ == 0; }
   size_t size() const { return size_; }
   const Operation& front() const { return places_[first_]; }
-  // Makes room for one more, so that push() cannot run out of memory.
+  // Makes room for one more operation, after which push() cannot run out of memory.
   void reserve() {
     if (size_ == places_.size()) grow();
   }
@@ -60,7 +60,7 @@ class OperationQueue {
     reserve();
     places_[(first_ + size_++) % places_.size()] = std::move(operation);
   }
-  // Swaps the oldest operation with |*out_operation|, whose memory stays in the queue.
+  // Swaps the oldest operation with |*out_operation|. The latter's memory stays in the queue.
   void pop(Operation* out_operation) {
     std::swap(places_[first_], *out_operation);
     first_ = (first_ + 1) % places_.size();

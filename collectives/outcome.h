@@ -11,8 +11,8 @@
 
 namespace keel {
 
-// A status code and its text, cut to 251 bytes. Copied as is through shared memory, where the
-// process of another rank may overwrite it: text() stays within the array.
+// A status code and its text, cut to 251 bytes. Copied as is through shared memory, where remote
+// processes may overwrite the text: text() stays within the array.
 class Outcome {
  public:
   Outcome() = default;

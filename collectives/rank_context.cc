@@ -75,7 +75,7 @@ void RankContext::read_legs(uint64_t sequence, std::vector<Leg>* out_legs) {
     Leg& leg = (*out_legs)[other];
     leg.is_free = !has_leg(other);
     if (leg.is_free || sequence == 0) continue;
-    // All ranks have published the operation, and no rank overwrites its descriptor before this
+    // All ranks have published the operation, and no rank overwrites the descriptor before this
     // rank publishes again.
     const Post& post = segment().post(other, sequence - 1);
     leg.out = sane_rate(post.leg_out);
@@ -99,7 +99,7 @@ Status RankContext::locate_side(const void* pointer, uint64_t bytes, bool publis
   const bool is_registered =
       !is_allocated && device_->host_registrations().has_same_address(pointer, bytes);
   if (is_registered) {
-    // The caller's own memory: reachable by the ranks of this process, and perhaps by other
+    // The caller's own memory: reachable by the ranks of this process, and perhaps by remote
     // processes.
     out_side->buffer.host = out_side->buffer.device;
     out_side->place.address = reinterpret_cast<uint64_t>(pointer);
@@ -161,7 +161,8 @@ Status RankContext::resolve(uint32_t peer, const Place& place, uint32_t epoch, u
                            place, epoch, offset, size, segment(), patience, out_data);
   if (status.ok()) return status;
   if (segment().failed()) return segment().failure_status();
-  // The peer's process does not answer: this rank may see the death before the process watcher.
+  // The peer's process does not answer: its death may be visible here before the process watcher
+  // acts.
   if (status.code() == KEEL_RANK_FAILED) return status.with_prefix(team_->name(peer) + ": ");
   // This rank may be the cause: it may have no file descriptor or address space left.
   return status.with_prefix(fmt::format("the memory of {}: ", team_->name(peer)));
@@ -173,8 +174,8 @@ Status RankContext::read_attached(uint32_t peer, uint64_t address, uint64_t size
     if (done != 0) KEEL_RETURN_IF_ERROR(between_steps());
     const Status status = read_process(team_->attendee(peer).pid, address + done, to + done,
                                        std::min(kStepBytes, size - done));
-    // Checked after each part: if another rank has failed, |peer| may have returned its buffer to
-    // its caller during the read.
+    // Checked after each part: if some rank has failed, |peer| may have returned the buffer to its
+    // caller during the read.
     if (segment().failed()) return segment().failure_status();
     if (status.ok()) continue;
     return failure(KEEL_RANK_FAILED, "{}: {}; KEEL_ATTACH=0 does without", team_->name(peer),
@@ -208,7 +209,7 @@ Status RankContext::check_calls(uint64_t sequence) {
     return count;
   };
   if (agreeing(calls_of(rank_)) == world()) return {};
-  // After a failure of the communicator, ranks skip operations without publishing them.
+  // After a failure of the communicator, ranks skip operations without a descriptor.
   if (segment().failed()) return segment().failure_status();
   uint32_t usual = rank_;
   for (uint32_t rank = 0; rank < world(); ++rank) {

@@ -35,8 +35,8 @@ struct Side {
   bool attached = false;  // other processes read it by cross-memory attach
   Place place;            // of the buffer, or of the staging pipeline
 
-  // Returns a side that no other rank reads: |size| bytes at |pointer| for the device and at |host|
-  // for the host.
+  // Returns a side for local use only: |size| bytes at |pointer| for the device and at |host| for
+  // the host.
   static Side on_host(const void* host, const void* pointer, uint64_t size) {
     Side side;
     side.bytes = size;
@@ -48,8 +48,8 @@ struct Side {
 };
 
 // Returns the host address of |size| bytes at |pointer|, in |device|'s memory or in host memory
-// that the device reaches by the same address. NULL if neither the calling thread's lookup cache,
-// |notes|, nor a registration covers them.
+// with the same address on the device. NULL if neither the calling thread's lookup cache, |notes|,
+// nor a registration covers the bytes.
 inline void* host_address(Device& device, const RememberedBlocks& notes, void* pointer,
                           uint64_t size) {
   char* const alias = device.memory().known_alias(notes, pointer, size);
@@ -69,7 +69,7 @@ struct Sides {
   bool fetched = false;  // the first chunks of a staged |send| are copied
 };
 
-// Not thread-safe, except for the counters that another thread may read meanwhile.
+// Not thread-safe, except for the counters, readable by any thread.
 class RankContext {
  public:
   RankContext(std::shared_ptr<Team> team, uint32_t rank, Ref<Device> device, bool forbid_alias);
@@ -78,23 +78,23 @@ class RankContext {
   ControlSegment& segment() { return team_->segment(); }
   uint32_t rank() const { return rank_; }
   uint32_t world() const { return team_->world(); }
-  // Whether the other ranks cannot reach some rank's buffers.
+  // Whether some rank's buffers are unreachable for the peers.
   bool any_staged() const { return any_staged_; }
   Device& device() { return *device_; }
   // Whether the host accesses the device's memory in place.
   bool has_alias() const { return has_alias_; }
-  // Allocates the bounce buffers for |side|; call it for each staged side.
+  // Allocates the bounce buffers for |side|; required for each staged side.
   Status prepare_stage(const Side& side);
   Stage& stage() { return *stage_; }
   uint64_t window_bytes() const { return window_bytes_; }
-  // Bytes of a message's chunk: the segment's value at make_stage(), since a process that writes to
-  // the segment may change it later.
+  // Bytes of a message's chunk: the segment's value at make_stage(), since any process with the
+  // segment may change the value later.
   uint64_t chunk_bytes() const { return chunk_bytes_; }
   // Requires the segment's chunk size.
   void make_stage();
-  // write_leg() writes the measured rates of this rank's host link into |post|. read_legs() returns
-  // the rates that all ranks have published with the operation before |sequence|; the result is the
-  // same on all ranks.
+  // write_leg() writes the measured rates of the rank's host link into |post|. read_legs() returns
+  // the rates published by all ranks with the operation before |sequence|; the result is the same
+  // on all ranks.
   void write_leg(Post* post) const {
     post->leg_out = static_cast<float>(stage_->out_rate());
     post->leg_in = static_cast<float>(stage_->in_rate());
@@ -103,7 +103,7 @@ class RankContext {
   // Whether |rank| has a host link: the host does not reach the memory of the rank's device.
   bool has_leg(uint32_t rank) const { return (team_->attendee(rank).flags & Team::kNoAlias) != 0; }
 
-  // Whether this rank is one of two ranks, both of this process, of which one has a host link: see
+  // Whether the communicator has two ranks, both of this process, and exactly one host link: see
   // DeviceSum.
   bool may_sum_on_device() const { return may_sum_on_device_; }
   // Device-offloaded reduction of the rank with the host link; created on first use.
@@ -111,21 +111,21 @@ class RankContext {
   // Whether the last eligible operation was reduced on the device.
   bool sums_on_device = false;
 
-  // Locates the |bytes| at |pointer|. |published|: the other ranks read some of them. |attachable|:
-  // the other ranks read whole ranges, once.
+  // Locates the |bytes| at |pointer|. |published|: the peers read some of the bytes. |attachable|:
+  // the peers read whole ranges, once.
   Status make_side(const void* pointer, uint64_t bytes, bool published, Side* out_side,
                    bool attachable = false);
-  // Same as make_side() for a message, which has its own staging pipeline.
+  // Same as make_side() for a message, with a separate staging pipeline.
   Status make_message_side(const void* pointer, uint64_t bytes, bool published, Side* out_side);
-  // Makes a side without a buffer, for partial results that another rank gathers.
+  // Makes a side without a buffer, for partial results gathered by a peer.
   Status make_scratch(Side* out_side);
-  // Returns the place of the bounce buffers, for the other ranks.
+  // Returns the place of the bounce buffers, for the peers.
   Status make_work(Place* out_place);
   uint32_t memory_epoch() const { return book_.epoch(); }
   // Returns the local address of |size| bytes at |offset| from |place|, a place of |peer|.
   Status resolve(uint32_t peer, const Place& place, uint32_t epoch, uint64_t offset, uint64_t size,
                  Patience& patience, const char** out_data);
-  // Copies memory of |peer|, a rank of another process that has published an address only.
+  // Copies memory of |peer|, a rank of another process with a published address only.
   Status read_attached(uint32_t peer, uint64_t address, uint64_t size, void* out);
   Attach& attach() { return attach_; }
 
@@ -135,15 +135,15 @@ class RankContext {
   // Number of the running call among the rank's calls; published with the operation.
   uint64_t call = 0;
   uint32_t call_flags() const { return static_cast<uint32_t>(call) << Post::kCallShift; }
-  // Requires that all ranks have published |sequence|. If some rank has made more calls than it has
+  // Requires |sequence| to be published by all ranks. If some rank has made more calls than it has
   // published, the ranks are at different operations: ends the communicator and names the rank.
   Status check_calls(uint64_t sequence);
-  // Returns KEEL_OK, or |peer|'s name and its published reason not to take part in |sequence|.
+  // Returns KEEL_OK, or |peer|'s name and published reason not to take part in |sequence|.
   Status posted_status(uint32_t peer, uint64_t sequence);
   // Blocks until all ranks have published |sequence|. The failure at the deadline names the missing
   // ranks; any failure ends the communicator.
   Status await_posts(uint64_t sequence, Patience& patience);
-  // Runs the next barrier; arrive() and await() are its two halves.
+  // Runs the next barrier; arrive() and await() are the two halves.
   Status meet(Patience& patience);
   void arrive() { segment().arrive(rank_, ++step); }
   Status await(Patience& patience);
@@ -156,9 +156,9 @@ class RankContext {
     }
     if (UrgentTraffic::get().give_way()) gave_way_.fetch_add(1, std::memory_order_relaxed);
   }
-  // Yields and checks the communicator for failure. Call it each time kStepBytes of one part were
-  // moved, which takes 0.3 to 1 ms: two loads are negligible beside that, and neither an urgent
-  // operation nor a thread that waits for a failure waits longer.
+  // Yields and checks the communicator for failure. Call after each kStepBytes of one part, every
+  // 0.3 to 1 ms: two loads are negligible at this rate, and no urgent operation or thread waiting
+  // for a failure waits longer.
   static constexpr uint64_t kStepBytes = 4 << 20;
   Status between_steps() {
     give_way();
@@ -178,46 +178,45 @@ class RankContext {
     return team_->name_ranks(missing);
   }
 
-  // Bytes copied by |stage_|, and by messages, which have staging pipelines of their own.
+  // Bytes copied by |stage_|, and by messages with their own staging pipelines.
   std::atomic<uint64_t> to_host{0};
   std::atomic<uint64_t> to_device{0};
   std::atomic<uint64_t> messages_to_host{0};
   std::atomic<uint64_t> messages_to_device{0};
-  // All copied bytes, including those of device-offloaded reductions.
+  // All copied bytes, with device-offloaded reductions.
   Stage::Traffic traffic() const;
   uint64_t in_place() const { return in_place_.load(std::memory_order_relaxed); }
 
   // Reduce-scatter and all-gather chunking, agreed by all ranks.
   DividedSums divided_sums;
 
-  // The planned operation, kept so that the next one allocates nothing; and the last complete one,
+  // The planned operation, kept to avoid allocations in the next; and the last complete operation,
   // for explain().
   Exchange exchange;
   LastExchange last_exchange;
-  // Records the statistics of |request|, which is complete and which all ranks had called by
-  // |begin|.
+  // Records the statistics of the complete |request|. All ranks had called by |begin|.
   void tell_exchange(const Request& request, const Side& send, const Side& receive,
                      const ExchangeWay& way, std::chrono::steady_clock::time_point begin);
 
-  // One entry per rank, reserved so that an operation allocates nothing.
+  // One entry per rank, reserved to avoid allocations in operations.
   std::vector<const void*> sources;
   std::vector<double> factors;
-  // Returns the factor that |peer| has published; 1 for a factor that the dtype cannot hold, which
-  // no rank publishes.
+  // Returns the factor published by |peer|; 1 for a factor outside the dtype, never published by a
+  // correct rank.
   double posted_factor(uint32_t peer, const Request& request, uint64_t sequence) {
     if (request.reduction != KEEL_PREMUL_SUM) return 1;
     const double factor = segment().post(peer, sequence).factor;
     return can_premultiply(request.dtype, factor) ? factor : 1;
   }
-  // Factors in the form that reduce() takes.
+  // Factors for reduce().
   std::span<const double> factors_of(const Request& request) const {
     if (request.reduction != KEEL_PREMUL_SUM) return {};
     return factors;
   }
 
-  // Returns the piece that |peer|, which has published |request| too, sends to this rank. Fails and
-  // names both ranks if this rank receives another number of elements: for all_to_all_v only the
-  // two ranks know the count.
+  // Returns the piece from |peer|, which has published |request| too, to this rank. Fails and names
+  // both ranks if this rank receives a different number of elements: for all_to_all_v only the two
+  // ranks know the count.
   Status read_piece(const Request& request, uint32_t peer, Piece* out_piece) {
     *out_piece = request.send_piece(peer, rank_);
     if (request.collective != KEEL_ALL_TO_ALL_V || peer == rank_) return {};

@@ -23,7 +23,7 @@ constexpr std::array kKernels = {
 #endif
 };
 
-// Number of kKernels that this processor can run; each kernel needs the features of all before it.
+// Number of kKernels supported by the processor; each kernel needs the features of all before it.
 size_t count_kernels() {
   size_t count = 1;
 #if defined(__x86_64__)

@@ -18,7 +18,7 @@ bool can_reduce(keel_dtype dtype, keel_reduction reduction);
 bool can_premultiply(keel_dtype dtype, double factor);
 
 // Target of stores: the caches, or memory past the caches. Streaming stores save the read of the
-// overwritten lines; use them for large results that are not read again soon.
+// overwritten lines, and suit large results not read again soon.
 enum class Store { kCached, kStreaming };
 
 struct ReduceOptions {
@@ -29,11 +29,11 @@ struct ReduceOptions {
 
 // Writes the reduction of |count| elements of all |sources| to every destination; a destination may
 // equal a source. Reads each source once and writes each destination once. Combines the sources in
-// order, so the result depends on nothing else, and not on the processor. 16- and 8-bit floats are
-// accumulated in float32 and rounded once; integers wrap, and their average truncates; min and max
-// give NaN if any source has one. A NaN in the result is positive and has no payload.
-// KEEL_PREMUL_SUM adds the products of each source and its factor; factors and products are rounded
-// to the accumulation type (integers wrap).
+// order, so the result depends on the sources alone, and not on the processor. 16- and 8-bit floats
+// are accumulated in float32 and rounded once; integers wrap, and integer averages truncate; min
+// and max give NaN if any source has a NaN. A NaN in the result is positive and has no payload.
+// KEEL_PREMUL_SUM adds the products of sources and factors; factors and products are rounded to the
+// accumulation type (integers wrap).
 void reduce(keel_dtype dtype, keel_reduction reduction, std::span<const void* const> sources,
             std::span<void* const> destinations, uint64_t count, const ReduceOptions& options = {});
 

@@ -10,8 +10,8 @@
 
 namespace keel {
 
-// Arguments of reduce(), as plain pointers: the files of the kernels compile all that they include
-// for their own instruction set, so no inline function of another header may be used here.
+// Arguments of reduce(), as plain pointers: each kernel file compiles its includes for its own
+// instruction set, so inline functions of foreign headers may not be used here.
 struct ReduceCall {
   keel_dtype dtype;
   keel_reduction reduction;
@@ -35,7 +35,7 @@ struct ReduceKernel {
   void (*reduce)(const ReduceCall& call);
 };
 
-// The kernels that this processor can run, the fastest last.
+// The kernels supported by the processor, the fastest last.
 std::span<const ReduceKernel> reduce_kernels();
 
 }  // namespace keel

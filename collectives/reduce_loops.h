@@ -47,8 +47,8 @@ KEEL_INLINE T factor_as(double factor) {
 }
 
 // Divides integers and truncates. Types below 64 bits use floating point: for whole a and n, a
-// quotient that is not whole lies 1 / n below the next whole number, and rounding does not reach
-// that number while a + n is below 2^24 in float, 2^53 in double.
+// fractional quotient lies at least 1 / n below the next whole number, and rounding does not reach
+// the whole number while a + n is below 2^24 in float, 2^53 in double.
 template <typename T, uint64_t kLanes>
 KEEL_INLINE void divide_integers(T* values, uint64_t divisor) {
   if constexpr (sizeof(T) == 8) {
@@ -66,8 +66,8 @@ KEEL_INLINE void divide_integers(T* values, uint64_t divisor) {
   }
 }
 
-// Replaces every NaN by the one without payload: which of two NaNs a sum keeps depends on the
-// processor and on how the compiler orders operands.
+// Replaces every NaN by the NaN without payload: a sum of two NaNs keeps either, depending on the
+// processor and on the compiler's order of operands.
 template <typename Codec, keel_reduction kReduction>
 KEEL_INLINE typename Codec::Sums finish(typename Codec::Sums sums, uint64_t ranks) {
   using Sum = typename Codec::Sum;
@@ -181,11 +181,11 @@ struct Loop {
   }
 
   __attribute__((noinline)) static void run(const ReduceCall& given) {
-    // A copy that no store can alias, so that its fields are loaded once and not per chunk.
+    // A copy without aliasing stores: its fields are loaded once and not per chunk.
     const ReduceCall call = given;
     uint64_t first = 0;
     bool streaming = false;
-    // A store that spans two cache lines costs two, and streaming stores must not span them.
+    // A store across two cache lines costs two, and streaming stores must not cross lines.
     const auto address = reinterpret_cast<uintptr_t>(call.destinations[0]);
     if (call.count >= 4 * kChunk && address % sizeof(Stored) == 0) {
       const uint64_t head = (64 - address % 64) % 64 / sizeof(Stored);
@@ -200,9 +200,9 @@ struct Loop {
         first += size;
       }
     }
-    // The other ranks read the second destination, so their caches hold its lines; and a source was
-    // just written by another core then. With prefetching, 64 KiB of two ranks that stage take 13
-    // us instead of 16.
+    // The peers read the second destination and have its lines in their caches; and a source was
+    // just written by another core then. With prefetching, 64 KiB of two staging ranks take 13 us
+    // instead of 16.
     if (call.destination_count > 1 || !is_cached(call, sizeof(Stored))) {
       // Not past the end, where another rank may be writing.
       constexpr uint64_t kAhead = kAheadBytes / sizeof(Stored);
@@ -247,7 +247,7 @@ void reduce_plain_floats(const ReduceCall& call) {
   reduce_floats<Plain<T>>(call);
 }
 
-// Sums and products use |Unsigned|: they wrap, and have the same bits for both signs.
+// Sums and products use |Unsigned|, wrap, and have the same bits for both signs.
 template <typename Signed, typename Unsigned>
 void reduce_integers(const ReduceCall& call, bool is_signed) {
   switch (call.reduction) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Vectors of KEEL_VECTOR_BYTES as compiler extensions, and the conversions between each dtype and
-// its accumulation type. Included only by the files that are compiled for one instruction set each:
-// everything has internal linkage, and no inline function of another header is called, so that the
-// linker cannot put one file's copy of a function where another processor runs it.
+// its accumulation type. Included only by the files for a single instruction set: all names have
+// internal linkage, and inline functions of foreign headers are not called, so the linker cannot
+// put a function for one processor where another processor runs it.
 #ifndef KEEL_COLLECTIVES_REDUCE_VECTOR_H_
 #define KEEL_COLLECTIVES_REDUCE_VECTOR_H_
 
@@ -24,7 +24,7 @@ struct VectorType {
 template <typename T, uint64_t kLanes>
 using Vector = typename VectorType<T, kLanes>::Type;
 
-// For masked intrinsics: GCC 12 warns about the forms without a mask (its bug 105593).
+// For masked intrinsics: GCC 12 warns about the forms without a mask (GCC bug 105593).
 constexpr uint16_t kAllLanes = 0xffff;
 
 template <typename To, typename From>
@@ -55,11 +55,11 @@ KEEL_INLINE __m256i mask_of_first(uint64_t bytes) {  // whole lanes of 32 bits
 }
 #endif
 
-// Loads the first |bytes| of a vector, with zeros behind them, and reads nothing else. Not through
-// memory where the processor can: a vector load from where narrower stores have just been waits
-// until all earlier stores are in the cache. One of the stores is to the rank's operation
-// descriptor, whose line another core has: 140 of the 500 ns of an all_reduce of 8 bytes between
-// two cores.
+// Loads the first |bytes| of a vector, with zeros behind, and reads no more. Avoids a copy in
+// memory where the processor can: a vector load from the target of recent narrower stores waits
+// until all earlier stores are in the cache. The store to the rank's operation descriptor, in a
+// line held by a remote core, is among the earlier stores: 140 of the 500 ns of an all_reduce of 8
+// bytes between two cores.
 template <typename V>
 KEEL_INLINE V load_first(const void* from, uint64_t bytes) {
 #if KEEL_VECTOR_BYTES == 64
@@ -84,8 +84,8 @@ KEEL_INLINE V load_first(const void* from, uint64_t bytes) {
 #endif
 }
 
-// Stores the first |bytes| of |value| and nothing else. Not by a call of memcpy where the processor
-// can: two floats of two sources take 12 ns instead of 36.
+// Stores exactly the first |bytes| of |value|. Avoids a call of memcpy where the processor can: two
+// floats of two sources take 12 ns instead of 36.
 template <typename V>
 KEEL_INLINE void store_first(V value, void* to, uint64_t bytes) {
 #if KEEL_VECTOR_BYTES == 64
@@ -130,7 +130,7 @@ KEEL_INLINE void store_streaming(V value, void* to) {
   store_unaligned(value, to);
 }
 
-// Orders streaming stores before the next stores of this thread.
+// Orders streaming stores before the thread's next stores.
 KEEL_INLINE void fence_streaming() {
 #if defined(__x86_64__)
   _mm_sfence();
@@ -176,7 +176,7 @@ KEEL_INLINE Codes narrow(Bits bits) {
 
 // A codec: the type in memory, the accumulation type, and the lanes of one accumulator vector.
 
-// Type in which |T| is added: unsigned for integers, where wrapping is defined.
+// Type for additions of |T|: unsigned for integers, with defined wrapping.
 template <typename T>
 struct AddedAs {
   using Type = T;
@@ -225,8 +225,8 @@ struct Bfloat16 : InFloat32 {
   }
 };
 
-// A float of |kExponent| and |kMantissa| bits below a sign; |kFinite| as in float_types.hpp, of
-// whose conversions these are the form without branches.
+// A float of |kExponent| and |kMantissa| bits below a sign; |kFinite| as in float_types.hpp. The
+// form without branches of the conversions there.
 template <typename T, int kExponent, int kMantissa, bool kFinite>
 struct SmallFloat : InFloat32 {
   using Stored = T;
@@ -243,8 +243,8 @@ struct SmallFloat : InFloat32 {
     const Bits sign = (wide & (kTop + 1)) << kSignShift;
     const Bits magnitude = wide & kTop;
     Bits bits = (magnitude << kMantissaShift) + (static_cast<uint32_t>(127 - kBias) << 23);
-    // Decodes subnormals by a product: no float32 subnormal is involved, which processors may
-    // handle slowly or be configured to flush.
+    // Decodes subnormals by a product, without float32 subnormals: processors may handle these
+    // slowly or be configured to flush.
     constexpr float kScale =
         __builtin_bit_cast(float, static_cast<uint32_t>(127 + 1 - kBias - kMantissa) << 23);
     const Sums small = __builtin_convertvector(bits_as<Ints>(magnitude), Sums) * kScale;
@@ -264,8 +264,8 @@ struct SmallFloat : InFloat32 {
     const Bits odd = (magnitude >> kMantissaShift) & 1;
     const Bits normal = ((magnitude + ((1u << (kMantissaShift - 1)) - 1) + odd) >> kMantissaShift) -
                         (static_cast<uint32_t>(127 - kBias) << kMantissa);
-    // Adding a float32 to a power of two whose last bit equals the smallest subnormal rounds the
-    // float32 to a multiple of that subnormal.
+    // Adding a float32 to a power of two with a last bit worth the smallest subnormal rounds the
+    // float32 to a multiple of the smallest subnormal.
     constexpr uint32_t kShifterBits = static_cast<uint32_t>(127 + 1 - kBias + kMantissaShift) << 23;
     const Sums shifted = bits_as<Sums>(magnitude) + __builtin_bit_cast(float, kShifterBits);
     const Bits subnormal = bits_as<Bits>(shifted) - kShifterBits;

@@ -29,8 +29,8 @@ Status Runner::refuse(const Request& request, const Status& why, FlightRecorder:
     write_post(request, sequence, why, {});
     segment.publish_post(context_.rank(), sequence);
     FlightRecorder::start(entry);
-    // Waits, since the data of this rank's next descriptor overwrites data that other ranks may
-    // still read. A rank that leaves has no next descriptor.
+    // Waits, since the data of the rank's next descriptor overwrites data still read by the peers.
+    // A leaving rank has no next descriptor.
     status = segment.await_posts(sequence, patience);
     if (!status.ok() && !patience.cancelled()) status = context_.await_posts(sequence, patience);
   } else if (!patience.cancelled()) {
@@ -120,7 +120,7 @@ Status Runner::run_messages(const Request& request, const Status& ready,
     if (!act.may()) return context_.segment().failure_status();
     status = messages_.run(request.transfers, patience);
   }
-  // As in run_collective(): a sender in another process may have stopped waiting for this rank.
+  // As in run_collective(): a remote sender may have stopped waiting for this rank.
   if (status.ok() && !context_.team().is_local() && context_.segment().failed()) {
     status = context_.segment().failure_status();
   }
@@ -130,7 +130,7 @@ Status Runner::run_messages(const Request& request, const Status& ready,
       ((status.code() == KEEL_INVALID_ARGUMENT || status.code() == KEEL_RANK_FAILED) &&
        !context_.segment().failed());
   if (is_over) return status;
-  // The peers wait for messages that will not come.
+  // The peers wait for messages in vain.
   status = status.with_prefix("send_recv: ");
   context_.team().abort(status);
   context_.team().await_acts();
@@ -149,7 +149,7 @@ Status Runner::make_sides(const Request& request, Sides* out_sides) {
   if (may_copy) {
     KEEL_RETURN_IF_ERROR(context_.make_side(request.send, send_bytes, true, &out_sides->send,
                                             /*attachable=*/true));
-    // Then every rank copies, and no rank reads the result of another.
+    // Then every rank copies, and no rank reads a remote result.
     shares = !out_sides->send.attached;
   }
   KEEL_RETURN_IF_ERROR(context_.make_side(request.receive, request.receive_bytes(rank, world),
@@ -165,7 +165,7 @@ Status Runner::make_sides(const Request& request, Sides* out_sides) {
       request.collective == KEEL_ALL_TO_ALL || request.collective == KEEL_ALL_TO_ALL_V;
   const bool in_place = is_exchange && send_bytes != 0 && request.send == request.receive;
   if (in_place && !eager && context_.has_alias()) {
-    // Received data would overwrite data that other ranks have still to read.
+    // Received data would overwrite data still to be read by the peers.
     KEEL_RETURN_IF_ERROR(
         context_.device().memory().alloc(KEEL_MEMORY_DEVICE, send_bytes, &out_sides->scratch));
     KEEL_RETURN_IF_ERROR(
@@ -300,8 +300,7 @@ Status Runner::run_collective(const Request& request, const Status& ready,
     segment.abort(status);
     return status;
   }
-  // The other ranks read the arrays until they complete the operation, and this rank waits for
-  // them.
+  // The peers read the arrays until the operation is complete, and this rank waits for them.
   if (request.collective == KEEL_ALL_TO_ALL_V) {
     uint64_t* layout = segment.layout(rank);
     for (const Piece& piece : request.send_pieces) {
@@ -339,8 +338,8 @@ Status Runner::run_collective(const Request& request, const Status& ready,
       }
       segment.abort(status);
     } else if (!context_.team().is_local() && segment.failed()) {
-      // If a rank of another process has failed, a third rank may have returned its buffer to its
-      // caller while this rank still read the buffer.
+      // If a rank of a remote process has failed, a third rank may have returned the buffer to its
+      // caller while this rank still read it.
       status = segment.failure_status();
     }
   }

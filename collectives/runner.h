@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the operations of one rank, one after the other.
+// Runs the operations of one rank in order.
 #ifndef KEEL_COLLECTIVES_RUNNER_H_
 #define KEEL_COLLECTIVES_RUNNER_H_
 
@@ -21,45 +21,46 @@ class Islands;
 struct EagerBuffers;
 
 // A collective has three phases on every rank:
-//   post      publish the call and where the buffers are (of small ones, the data)
-//   match     wait until all ranks have published; compare their calls
+//   post      publish the call and the places of the buffers (of small buffers, the data)
+//   match     wait until all ranks have published; compare the calls
 //   act       run the algorithm, or the native libraries of islands
-// A rank that cannot take part publishes the reason, so that the others fail at once with its name.
-// A failure or a timeout after the first phase ends the communicator: the progress of the other
-// ranks is unknown. For one thread.
+// A rank unable to take part publishes the reason, and its peers fail at once with the rank's name.
+// A failure or a timeout after the first phase ends the communicator: the progress of the peers is
+// unknown. For one thread.
 class Runner {
  public:
   explicit Runner(RankContext& context) : context_(context), messages_(context) {}
 
-  // Runs the operations that |islands| accepts through it from now on. |islands| outlives them.
+  // Runs the operations accepted by |islands| through |islands| from now on. |islands| outlives the
+  // operations.
   void use(Islands* islands) { islands_ = islands; }
   bool is_native(const Request& request) const;
 
-  // Blocks until |request| is complete or has failed. |ready|: KEEL_OK, or why this rank cannot
-  // take part. |posted|: the sequence number from post_now(), with |sides|, which are not looked up
-  // again: the caller may have freed its buffers since, effective when the operation completes.
+  // Blocks until |request| is complete or has failed. |ready|: KEEL_OK, or why the rank cannot take
+  // part. |posted|: the sequence number from post_now(), with |sides|, not looked up again: the
+  // caller may have freed the buffers since, effective when the operation completes.
   Status run(const Request& request, const Status& ready, FlightRecorder::Entry* entry,
              Patience& patience, std::optional<uint64_t> posted = {}, const Sides& sides = {});
 
-  // Replaces run() for a call that was refused with |why|: publishes the refusal in its turn and
-  // waits until the other ranks have called. |request| need not be valid. If |patience| is
-  // cancelled, the refusal is published all the same.
+  // Replaces run() for a call refused with |why|: publishes the refusal in its turn and waits until
+  // the peers have called. |request| need not be valid. If |patience| is cancelled, the refusal is
+  // published all the same.
   Status refuse(const Request& request, const Status& why, FlightRecorder::Entry* entry,
                 Patience& patience);
 
   // Locates the buffers of |request|.
   Status make_sides(const Request& request, Sides* out_sides);
 
-  // Before post_now(): copies staged data, on this thread, to where the other ranks read it.
-  // Returns false if that has to be left to run().
+  // Before post_now(): copies staged data on the calling thread, for the peers to read. Returns
+  // false if only run() can do this.
   bool fetch_now(const Request& request, Sides* sides, Patience& patience);
-  // Before run(), for a request with ready buffers and |sides| that serve all readers: publishes it
-  // if there is room. Pass |*out_posted| to run().
+  // Before run(), for a request with ready buffers and |sides| for all readers: publishes the
+  // request if there is room. Pass |*out_posted| to run().
   bool post_now(const Request& request, const Sides& sides, std::optional<uint64_t>* out_posted);
   // Whether all ranks have published the same call as |posted|, after |turns| polls.
   bool match_now(const Request& request, uint64_t posted, uint32_t turns, uint64_t eager_bytes = 0);
-  // Replace run() for an eager request on memory that the host reaches: post_eager() publishes it,
-  // try_eager() completes it if all ranks have published.
+  // Replace run() for an eager request on memory reachable by the host: post_eager() publishes the
+  // request, try_eager() completes it if all ranks have published.
   bool post_eager(const Request& request, const EagerBuffers& buffers,
                   std::optional<uint64_t>* out_posted);
   bool try_eager(const Request& request, const EagerBuffers& buffers, uint64_t posted,
@@ -68,17 +69,17 @@ class Runner {
  private:
   Status run_messages(const Request& request, const Status& ready, FlightRecorder::Entry* entry,
                       Patience& patience);
-  // Sends the refusal to the peers of |transfers|, all of which are refused. Returns |why|, or the
-  // failure that has ended the communicator.
+  // Sends the refusal to the peers of |transfers|, all of them refused. Returns |why|, or the
+  // failure behind the end of the communicator.
   Status tell_refused(const std::vector<Transfer>& transfers, const Status& why,
                       FlightRecorder::Entry* entry, Patience& patience);
   Status run_collective(const Request& request, const Status& ready, FlightRecorder::Entry* entry,
                         Patience& patience, std::optional<uint64_t> posted,
                         const Sides& posted_sides);
-  // Fills the operation descriptor except for its data.
+  // Fills the operation descriptor, without the data.
   Post& write_post_head(const Request& request, uint64_t sequence, keel_status status,
                         uint32_t flags);
-  // |more_flags|: flags of Post beyond those that follow from |sides|.
+  // |more_flags|: flags of Post not implied by |sides|.
   void write_post(const Request& request, uint64_t sequence, const Status& ready,
                   const Sides& sides, uint32_t more_flags = 0);
   Status act(const Request& request, uint64_t sequence, const Sides& sides, DirectAlgorithm& direct,
@@ -88,7 +89,7 @@ class Runner {
 
   RankContext& context_;
   MessageExchange messages_;
-  StepPlan plan_;  // of the running operation; kept, so that the next one allocates nothing
+  StepPlan plan_;               // of the running operation; kept to avoid allocations
   Islands* islands_ = nullptr;  // NULL: Keel's own algorithms run all operations
 };
 

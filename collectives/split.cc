@@ -19,7 +19,7 @@ struct Choice {
   int32_t key;
   uint32_t flags;  // bits of Attendee::flags in Team::kOfACommunicator
 };
-// Message from the first rank of each part to the other ranks of the part.
+// Message from the first rank of each part to the rest of the part.
 struct Invitation {
   ObjectId segment;
   int32_t status;
@@ -70,8 +70,7 @@ Status split_team(RankContext& context, int32_t color, int32_t key, uint32_t fla
   const bool takes_part = color != KEEL_NO_COLOR;
   const uint32_t first = members.front();
   Invitation own = {};
-  // A failure here occurs on all ranks of the part; the rest of the ranks still meet this rank
-  // below.
+  // A failure here occurs on all ranks of the part; the ranks of all parts still meet below.
   Status made = takes_part ? Team::check_priorities(meeting.attendees) : Status();
   if (made.ok() && takes_part && first == context.rank()) {
     FileDescriptor file;
@@ -95,15 +94,15 @@ Status split_team(RankContext& context, int32_t color, int32_t key, uint32_t fla
                    ? ShareServer::get().open(invitation.segment, &meeting.segment)
                    : fetch_object(team.attendee(first).process, invitation.segment,
                                   patience.deadline(), is_given_up, &meeting.segment);
-      // The first rank's process has ended; this rank sees the end before the process watcher.
+      // The first rank's process has ended; this rank may see the end before the process watcher.
       const bool has_ended = status.code() == KEEL_RANK_FAILED;
       const std::string name = team.name(first);
       status = status.with_prefix(has_ended ? name + ": " : "the memory that " + name + " made: ");
-      // The first rank withdraws the segment if the ranks have no other way left to meet.
+      // The first rank withdraws the segment if the ranks have no way left to meet.
       if (!status.ok() && context.segment().failed()) status = context.segment().failure_status();
     }
   }
-  // The other ranks need not wait for a rank that cannot map the segment.
+  // The peers need not wait for a rank without the segment mapped.
   if (status.ok() && takes_part) status = Team::join(meeting, *out_rank, out_team);
   // The segment stays published until all ranks have fetched it.
   std::vector<Outcome> fetched;
@@ -124,7 +123,7 @@ Status split_team(RankContext& context, int32_t color, int32_t key, uint32_t fla
   for (uint32_t member : members) {
     if (!takes_part || fetched[member].ok()) continue;
     if (context.segment().failed()) return context.segment().failure_status();
-    // The member saw the end of the first rank's process, which may have published its outcome
+    // The member saw the end of the first rank's process, whose outcome may have been published
     // before.
     if (fetched[member].code() == KEEL_RANK_FAILED) {
       return failure(KEEL_RANK_FAILED, "{} failed before {} could enter the new communicator",

@@ -13,17 +13,17 @@
 
 namespace keel {
 
-// The ranks of one color, by their ranks in the parent, in their new order.
+// The ranks of one color: their ranks in the parent, in the new order.
 struct Part {
   std::vector<uint32_t> ranks;
-  std::vector<uint32_t> flags;  // of each rank in the part: its bits of Team::kOfACommunicator
+  std::vector<uint32_t> flags;  // per rank in the part: bits of Team::kOfACommunicator
 };
 
-// Every rank calls this on the thread that runs its operations. The ranks of one |color| become a
-// team in the order of |key|, then of their ranks in the parent; |*out_team| stays empty for
-// KEEL_NO_COLOR. |flags|: this rank's bits of Team::kOfACommunicator in the part. The first rank of
-// a team makes its segment, the others fetch the segment. |*out_parts|, if not NULL: all parts, the
-// same on all ranks; empty if a rank has failed.
+// Called by every rank, on the thread for the rank's operations. The ranks of one |color| become a
+// team in the order of |key|, then of the ranks in the parent; |*out_team| stays empty for
+// KEEL_NO_COLOR. |flags|: the rank's bits of Team::kOfACommunicator in the part. The first rank of
+// a team makes the segment; the rest fetch it. |*out_parts|, if not NULL: all parts, the same on
+// all ranks; empty if a rank has failed.
 Status split_team(RankContext& context, int32_t color, int32_t key, uint32_t flags,
                   Patience& patience, std::shared_ptr<Team>* out_team, uint32_t* out_rank,
                   std::vector<Part>* out_parts = nullptr);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks of a communicator, as one process sees them.
+// The ranks of a communicator, from the view of one process.
 #ifndef KEEL_COLLECTIVES_TEAM_H_
 #define KEEL_COLLECTIVES_TEAM_H_
 
@@ -20,24 +20,24 @@ namespace keel {
 
 class Device;
 
-// Shared by the ranks of one process. Ends the communicator when the process of another rank dies.
+// Shared by the ranks of one process. Ends the communicator when the process of a remote rank dies.
 // Thread-safe.
 class Team : public std::enable_shared_from_this<Team> {
  public:
   // Bits of Attendee::flags. kNoAlias: the host cannot reach the device's memory; kOneProcess: only
-  // its own process can; kUrgent: the communicator is urgent; kNative: two bits of
+  // the rank's process can; kUrgent: the communicator is urgent; kNative: two bits of
   // NativeOffer::Why.
   static constexpr uint32_t kNoAlias = 1;
   static constexpr uint32_t kUrgent = 2;
   static constexpr uint32_t kNativeShift = 2;
   static constexpr uint32_t kNative = 3 << kNativeShift;
   static constexpr uint32_t kOneProcess = 16;
-  // Flags that every communicator sets anew, also one that is split from another.
+  // Flags set anew for every communicator, also after a split.
   static constexpr uint32_t kOfACommunicator = kUrgent | kNative;
 
-  // Joins the team of |meeting|, a completed rendezvous in which this process was |rank|; all ranks
-  // of this process share the object. If the segment cannot be mapped or a process cannot be
-  // watched, aborts the segment so that the other ranks fail.
+  // Joins the team of |meeting|, a completed rendezvous with this process as |rank|; all ranks of
+  // this process share the object. If the segment cannot be mapped or a process cannot be watched,
+  // aborts the segment, and all ranks fail.
   static Status join(const Meeting& meeting, uint32_t rank, std::shared_ptr<Team>* out_team);
   // Creates a team with all ranks in this process; |attendees| in rank order.
   static Status create_local(std::vector<Attendee> attendees, std::shared_ptr<Team>* out_team);
@@ -53,12 +53,12 @@ class Team : public std::enable_shared_from_this<Team> {
   const Attendee& attendee(uint32_t rank) const { return attendees_[rank]; }
   const std::vector<Attendee>& attendees() const { return attendees_; }
   bool is_here(uint32_t rank) const { return here_[rank]; }
-  // Whether some ranks do not reach the memory that |rank|'s device allocates.
+  // Whether memory allocated by |rank|'s device is unreachable for some ranks.
   bool is_staged(uint32_t rank) const {
     const uint32_t flags = attendees_[rank].flags;
     return (flags & kNoAlias) != 0 || (!is_local() && (flags & kOneProcess) != 0);
   }
-  // Device of a rank of this process, which sets it itself; NULL before. Lives until shutdown.
+  // Device of a local rank, set by the rank; NULL before. Lives until shutdown.
   Device* device(uint32_t rank) const { return devices_[rank].load(std::memory_order_acquire); }
   void set_device(uint32_t rank, Device& device) {
     devices_[rank].store(&device, std::memory_order_release);
@@ -67,8 +67,8 @@ class Team : public std::enable_shared_from_this<Team> {
   std::string id() const;
   // "rank 3 (vulkan:0)"; with the process id if the rank is in another process.
   std::string name(uint32_t rank) const;
-  // For a team whose ranks work for a larger communicator: sets the |numbers| by which the user
-  // knows the ranks, for name(). Call before the team is used; all ranks pass the same numbers.
+  // For a team working on behalf of a larger communicator: sets the |numbers| of the ranks in the
+  // user's communicator, for name(). Call before the team is used; all ranks pass the same numbers.
   void number_ranks(const std::vector<uint32_t>& numbers);
   // Lists the ranks for which |missing|(rank) is true: "rank 1 (cpu:0), rank 4 (cpu:0)".
   template <typename Missing>
@@ -77,12 +77,12 @@ class Team : public std::enable_shared_from_this<Team> {
   PeerMemory& memory() { return memory_; }
   // Whether all ranks are in this process.
   bool is_local() const { return is_local_; }
-  // Whether operations of other communicators yield to those of this one.
+  // Whether operations of other communicators yield to this communicator's.
   bool is_urgent() const { return (attendees_[0].flags & kUrgent) != 0; }
 
-  // Scope in which a rank uses the buffers of the others. Ranks of this process read the buffers in
-  // place, so a rank whose operation has failed must not return its buffers to the caller before
-  // the other scopes have ended: await_acts().
+  // Scope for the use of remote buffers by a rank. Ranks of this process read the buffers in place,
+  // so a rank with a failed operation must not return its buffers to the caller before all scopes
+  // have ended: await_acts().
   class Act {
    public:
     explicit Act(Team& team);
@@ -96,8 +96,8 @@ class Team : public std::enable_shared_from_this<Team> {
     Team& team_;
     bool may_;
   };
-  // Records a call for |rank|. Returns true if the last call came from the same thread for another
-  // rank, so that the thread drives several ranks. A guess where threads call concurrently.
+  // Records a call for |rank|. Returns true if the last call came from the same thread for a
+  // different rank: the thread drives several ranks. A guess where threads call concurrently.
   bool note_caller(uint32_t rank) {
     const void* const self = epoch::thread_pointer();
     const bool is_several = last_thread_.load(std::memory_order_relaxed) == self &&
@@ -107,13 +107,13 @@ class Team : public std::enable_shared_from_this<Team> {
     return is_several;
   }
   // Requires a failed communicator. Blocks until no rank of this process is in an Act; soon, since
-  // everything that the ranks wait for fails.
+  // all waits of the ranks fail.
   void await_acts() const;
 
   // Ends the communicator for all ranks of all processes.
   void abort(const Status& status) { segment_->abort(status); }
-  // Marks |rank|, of this process, as making no more calls. The other ranks may go on with
-  // operations that |rank| has completed.
+  // Marks the local rank |rank| as making no more calls. Its peers may go on with operations
+  // completed by |rank|.
   void leave(uint32_t rank) { segment_->leave(rank); }
 
  private:
@@ -122,7 +122,7 @@ class Team : public std::enable_shared_from_this<Team> {
   static Status map(std::vector<Attendee> attendees, const FileDescriptor& file,
                     std::shared_ptr<Team>* out_team);
   Status watch_processes();
-  // Handles the end of |process|, or of its program, for its ranks that have not left before.
+  // Handles the end of |process|, or of its program, for the ranks still in the team.
   void end_process(const ProcessToken& process, ControlSegment::Absence how);
 
   const std::vector<Attendee> attendees_;

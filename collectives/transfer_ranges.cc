@@ -44,7 +44,7 @@ void TransferRanges::Union::add(uintptr_t begin, uintptr_t end) {
 }
 
 bool TransferRanges::Union::overlaps(uintptr_t begin, uintptr_t end) const {
-  // The last range that begins before |end| also has the largest end of those ranges.
+  // Among the ranges with a begin before |end|, the last also has the largest end.
   const auto next = ends_.lower_bound(end);
   return next != ends_.begin() && std::prev(next)->second > begin;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Priority arbiter: the urgent communicators of this process, to which all others yield.
+// Priority arbiter: all communicators of the process yield to the urgent communicators.
 #ifndef KEEL_COLLECTIVES_URGENT_TRAFFIC_H_
 #define KEEL_COLLECTIVES_URGENT_TRAFFIC_H_
 
@@ -13,12 +13,12 @@
 
 namespace keel {
 
-// An urgent operation is under way from when all ranks have called it until all have completed it.
-// Operations do not yield earlier: the urgent operation may wait for a rank whose own next step is
-// part of a normal operation. So an operation that others yield to never waits for a thread that
-// yields. The urgent communicator's segment holds this state, so normal operations of all its
-// processes yield as soon as one rank has seen the match, even while the threads of other ranks
-// still wait for a core. Thread-safe.
+// An urgent operation is under way once all ranks have called it, until all ranks have completed
+// it. There is no yielding before: an urgent operation may still wait for a rank with a normal
+// operation as its next step. So a preferred operation never waits for a yielding thread. The
+// urgent communicator's segment holds this state, so normal operations of all its processes yield
+// as soon as a rank has seen the match, even while the threads of some ranks still wait for a core.
+// Thread-safe.
 class UrgentTraffic {
  public:
   static UrgentTraffic& get();
@@ -28,13 +28,13 @@ class UrgentTraffic {
 
   // Whether an urgent communicator exists.
   bool is_possible() const { return count_.load(std::memory_order_relaxed) != 0; }
-  // Waits while an urgent operation is under way, but no longer than kMostNs, so that no operation
-  // is delayed for good. Returns whether there was one.
+  // Waits while an urgent operation is under way, but no longer than kMostNs: all operations
+  // proceed in the end. Returns whether there was an urgent operation.
   bool give_way();
 
  private:
   // About ten times the duration of the next round of a large operation: the ratio in which endless
-  // urgent traffic and that operation share the machine.
+  // urgent traffic and the large operation share the machine.
   static constexpr int64_t kMostNs = 10'000'000;
 
   std::shared_ptr<ControlSegment> find_under_way();

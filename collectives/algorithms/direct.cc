@@ -14,9 +14,9 @@ namespace keel {
 
 namespace {
 
-// Results of this size and more do not stay in a cache, and are stored past the caches, which saves
-// reading the overwritten lines. Processors differ: 1 MiB over 2 ranks then took 38 us instead of
-// 57 on an Intel one, and 93 instead of 50 on an AMD one.
+// Results of this size and more do not stay in a cache. Stores past the caches save the read of the
+// overwritten lines. Processors differ: with these stores, 1 MiB over 2 ranks took 38 us instead of
+// 57 on an Intel processor, and 93 instead of 50 on an AMD processor.
 constexpr uint64_t kStreamedShares = 8 << 20;
 constexpr uint64_t kStreamedResult = 4 << 20;
 
@@ -54,7 +54,7 @@ bool DirectAlgorithm::is_in_place(uint32_t peer) const {
 }
 
 bool DirectAlgorithm::is_read() const {
-  // In all_to_all_v other ranks read this rank's arrays, even if the rank sends nothing.
+  // In all_to_all_v the peers read the rank's arrays, even if the rank sends no data.
   return send_.bytes != 0 || shares_result(request_, rank_) ||
          request_.collective == KEEL_ALL_TO_ALL_V;
 }
@@ -100,7 +100,7 @@ Status DirectAlgorithm::fetch(uint64_t round) {
     const Piece piece = request_.send_piece(
         rank_, parts == 1 && has_root(request_.collective) ? request_.root : part);
     const Range range = range_of(piece, round);
-    // Data that no other rank reads is not staged if the host reaches it.
+    // Data for this rank alone is not staged if the host reaches the data.
     const bool is_kept = send_.buffer.host != nullptr;
     if (is_kept && parts > 1 && part == rank_) continue;
     Range kept = {range.count, 0};
@@ -136,7 +136,7 @@ Status DirectAlgorithm::deliver(uint64_t round) {
 
 char* DirectAlgorithm::target(uint64_t round, uint32_t part, const Piece& piece,
                               const Range& range) {
-  // A rank reaches its buffer in host memory even where the other ranks cannot.
+  // A rank reaches its buffer in host memory even where the peers cannot.
   if (receive_.buffer.host == nullptr) {
     const uint64_t in_window = part * round_elements_ + (range.begin - round * round_elements_);
     return context_.stage().out(round) + in_window * element_;
@@ -199,8 +199,8 @@ Status DirectAlgorithm::fetch_first(bool is_fetched) {
 }
 
 Status DirectAlgorithm::run() {
-  // Use the local value for this rank: its entry in shared memory may have been overwritten by
-  // another process.
+  // Use the local value for this rank: a remote process may have overwritten the value in shared
+  // memory.
   const uint64_t own = request_.largest_piece();
   uint64_t largest = own;
   any_staged_ = send_.staged || receive_.staged;
@@ -209,7 +209,7 @@ Status DirectAlgorithm::run() {
     any_staged_ = any_staged_ || (post.flags & (Post::kSendStaged | Post::kReceiveStaged)) != 0;
     const uint64_t theirs = post.largest;
     largest = std::max(largest, theirs);
-    // Only all_to_all_v has pieces that are unknown to the other ranks.
+    // Only all_to_all_v has pieces unknown to the peers.
     if (theirs == own || request_.collective == KEEL_ALL_TO_ALL_V) continue;
     return failure(KEEL_RANK_FAILED, "{} posted a piece of {} elements, where all have {}",
                    context_.team().name(rank), theirs, own);
@@ -257,16 +257,16 @@ Status DirectAlgorithm::run_rounds() {
   const uint64_t own = request_.largest_piece();
   for (uint64_t round = 0; round < rounds_; ++round) {
     context_.give_way();
-    // Rounds beyond this rank's pieces, as many as other ranks announce: only this check ends them
-    // if the other ranks never wait.
+    // Rounds beyond the rank's pieces, as many as the peers announce: without this check they would
+    // not end if the peers never wait.
     if (round * round_elements_ >= own && patience_.deadline().passed()) {
       return failure(KEEL_TIMED_OUT, "the rounds of the other ranks did not end in time");
     }
     if (any_staged_) {
       if (send_.staged) KEEL_RETURN_IF_ERROR(context_.stage().await_fetched(round, patience_));
-      // Ensures that all ranks have staged their part of this round, and have completed the round
-      // before. With host copies that is known already: for the first round from the descriptors,
-      // and for reductions from the barrier after the reduction of the round before.
+      // Ensures that all ranks have staged their part of the round, and have completed the round
+      // before. Known already with host copies: for the first round from the descriptors, and for
+      // reductions from the barrier after the reduction of the round before.
       const bool is_there = host_copies_ && (round == 0 || shares_);
       if (!is_there) KEEL_RETURN_IF_ERROR(context_.meet(patience_));
       if (round > 0 && !shares_) KEEL_RETURN_IF_ERROR(fetch(round - 1 + windows));
@@ -300,8 +300,8 @@ Status DirectAlgorithm::copy_round(uint64_t round) {
     accesses.writes(&context_.device(), receive_.buffer.device, receive_.bytes);
     if (!send_.staged) accesses.reads(&context_.device(), send_.buffer.device, send_.bytes);
   });
-  // Each rank starts with its own data and goes on with the next rank, so that the ranks do not all
-  // read from the same rank at a time.
+  // Each rank starts with its own data and goes on with the next rank, so the ranks do not all read
+  // from the same rank at a time.
   for (uint32_t turn = 0; turn < world_; ++turn) {
     const uint32_t peer = (rank_ + turn) % world_;
     if (!reads_from(peer) || is_in_place(peer)) continue;
@@ -381,7 +381,7 @@ Status DirectAlgorithm::share_round(uint64_t round) {
     }
     char* const sums = target(round, 0, whole, own);
     if (receive_.staged && receive_.buffer.host != nullptr) {
-      // The other ranks read the chunk, since they cannot reach the buffer.
+      // The peers read the chunk, since the buffer is out of reach.
       char* const shown = context_.stage().out(round) + (own.begin - window.begin) * element_;
       void* const destinations[] = {sums, shown};
       reduce(request_.dtype, request_.reduction, context_.sources, destinations, own.count,

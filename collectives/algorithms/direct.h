@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Large operations: every rank reads the buffers of all ranks in place and writes only its own
-// result.
+// Large operations: every rank reads the buffers of all ranks in place and writes only the rank's
+// own result.
 #ifndef KEEL_COLLECTIVES_ALGORITHMS_DIRECT_H_
 #define KEEL_COLLECTIVES_ALGORITHMS_DIRECT_H_
 
@@ -16,14 +16,14 @@
 namespace keel {
 
 // Runs one operation once all ranks have published their buffers. The data moves in rounds of a
-// chunk: ranks with unreachable buffers stage the next chunks and take the last ones away
+// chunk: ranks with unreachable buffers stage the next chunks and take the last chunks away
 // meanwhile. Work of each rank:
-//   copies (broadcast, all_gather, all_to_all, ...)   pulls the data for this rank
-//   reduce_scatter                                    reduces its piece of all ranks
+//   copies (broadcast, all_gather, all_to_all, ...)   pulls the data for the rank
+//   reduce_scatter                                    reduces the rank's piece of all buffers
 //   all_reduce, reduce                                reduces a share of the chunk, then all
 //                                                     ranks, or the root, gather the shares
-//   all_reduce of two, one of them staged             the staged rank's device reduces, if it
-//                                                     reaches both buffers
+//   all_reduce of two ranks, one staged               the staged rank's device reduces, if both
+//                                                     buffers are in its reach
 // Source: the reduce-scatter and all-gather composition of Rabenseifner (2004), with direct reads
 // in place of messages: one pass over the data per half.
 class DirectAlgorithm {
@@ -31,14 +31,14 @@ class DirectAlgorithm {
   DirectAlgorithm(RankContext& context, const Request& request, uint64_t sequence, const Side& send,
                   const Side& receive, Patience& patience);
 
-  // Before publishing: stages the chunks of the first round. |is_fetched|: another instance has
-  // staged them for this operation.
+  // Before publishing: stages the chunks of the first round. |is_fetched|: a separate instance has
+  // staged the chunks for this operation.
   Status start(bool is_fetched);
   // Flags of Post, after start().
   uint32_t post_flags() const { return can_sum_pair_ ? Post::kSumsOnDevice : 0u; }
   // Runs the operation, after all ranks have published.
   Status run();
-  // Whether other ranks read the receive side, so that a place is needed for it.
+  // Whether the peers read the receive side, which then needs a place.
   static bool shares_result(const Request& request, uint32_t rank);
 
  private:
@@ -50,7 +50,7 @@ class DirectAlgorithm {
 
   Status fetch_first(bool is_fetched);
   Status run_rounds();
-  // Plans the sizes of chunks and shares for staged operations; before publishing if this rank is
+  // Plans the sizes of chunks and shares for staged operations; before publishing if the rank is
   // staged. The plan is equal on all ranks.
   void make_plan();
   void tell_exchange(std::chrono::steady_clock::time_point begin);
@@ -59,7 +59,7 @@ class DirectAlgorithm {
   Status share_round(uint64_t round);
   Status fetch(uint64_t round);
   Status deliver(uint64_t round);
-  // Returns where this rank writes |range| of |piece|, its part |part|, in this round.
+  // Returns where the rank writes |range| of |piece|, its part |part|, in this round.
   char* target(uint64_t round, uint32_t part, const Piece& piece, const Range& range);
   // Returns where |peer| has |range| of |piece|, its part |part|, in this round.
   Status source(uint32_t peer, uint64_t round, uint32_t part, const Piece& piece,
@@ -71,7 +71,7 @@ class DirectAlgorithm {
   // Yields to urgent operations every few MiB of a piece.
   Status copy_in_steps(char* destination, const char* source, uint64_t bytes, Store store);
   bool reads_from(uint32_t peer) const;
-  // Whether this rank's own data is already at its destination.
+  // Whether the rank's own data is already at the destination.
   bool is_in_place(uint32_t peer) const;
   bool is_read() const;
 

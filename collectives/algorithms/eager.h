@@ -9,11 +9,11 @@
 
 namespace keel {
 
-// One-shot: each rank copies its data into its descriptor, and computes its whole result from the
-// descriptors of all ranks. One synchronisation instead of three, at world times the reading: for
-// messages shorter than a synchronisation. All ranks take the same steps on the same data in the
-// same order, so all results have the same bits. Source: the one-shot all-reduce of TensorRT-LLM
-// and of MPICH's shared-memory collectives.
+// One-shot: each rank copies the data to send into the rank's descriptor, and computes the whole
+// result from the descriptors of all ranks. One synchronisation instead of three, at world times
+// the reading: for messages shorter than a synchronisation. All ranks take the same steps on the
+// same data in the same order, so all results have the same bits.
+// Source: the one-shot all-reduce of TensorRT-LLM and of MPICH's shared-memory collectives.
 
 // Host addresses of a request's buffers.
 struct EagerBuffers {
@@ -23,7 +23,7 @@ struct EagerBuffers {
   uint64_t receive_bytes = 0;
 };
 
-// For memory that the host reaches. fill_eager() copies |bytes| at |source| into descriptor
+// For memory reachable by the host. fill_eager() copies |bytes| at |source| into descriptor
 // |sequence|; compute_eager() writes the rank's |result| once all ranks have published.
 void fill_eager(RankContext& context, const Request& request, uint64_t sequence, const void* source,
                 uint64_t bytes);

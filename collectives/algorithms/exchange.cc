@@ -11,8 +11,8 @@ constexpr StepBuffer kWork = StepBuffer::kWork;
 
 }  // namespace
 
-// Before the step of |distance| a rank has |distance| pieces: its own and those of the next ranks.
-// Pieces lie at their final places, so no rotation follows.
+// Before the step of |distance| a rank has |distance| pieces: its own and the pieces of the next
+// ranks. Pieces lie at the final places, so no rotation follows.
 void plan_bruck_all_gather(const PlanPlace& place, StepPlan* plan) {
   const uint32_t world = place.world;
   plan->reads_receive = world > 2;

@@ -11,7 +11,7 @@ constexpr StepBuffer kWork = StepBuffer::kWork;
 
 }  // namespace
 
-// A rank writes one half while its partner reads the other half, so sums may overwrite their
+// A rank writes one half while the partner reads the second half, so sums may overwrite the
 // operands, in place too.
 void plan_halving_all_reduce(const PlanPlace& place, StepPlan* plan) {
   const Folded folded(place.world);

@@ -17,14 +17,14 @@ namespace keel {
 
 // The sender publishes where its data is; the receiver reads the data there and answers.
 // Unreachable data passes through a staging pipeline of the transfer, chunk by chunk. All transfers
-// of a group progress together, without waiting for each other. If a rank has refused its transfer,
+// of a group progress together, without waiting for each other. If a rank has refused a transfer,
 // the peer is informed and no buffer is touched. For one thread.
 class MessageExchange {
  public:
   explicit MessageExchange(RankContext& context) : context_(context), counters_(context.world()) {}
 
   // Returns the first failure of a transfer not refused by this rank. KEEL_INVALID_ARGUMENT and
-  // KEEL_RANK_FAILED end only their transfer; after any other failure the caller ends the
+  // KEEL_RANK_FAILED end a single transfer; after all further codes the caller ends the
   // communicator.
   Status run(const std::vector<Transfer>& transfers, Patience& patience);
 
@@ -64,7 +64,7 @@ class MessageExchange {
   Status lease_stage(Moving& moving);
   void finish(Moving& moving);
   void answer(Mail& mail, uint64_t sequence, uint32_t sender, keel_status status);
-  // Failure of transfer |own|, whose other half |rank| has refused with |code|.
+  // Failure of transfer |own|, because |rank| has refused the matching half with |code|.
   Status refusal(uint32_t rank, const Transfer& own, keel_status code) const;
   Status mismatch(uint32_t sender, uint64_t sent, keel_dtype sent_dtype, uint32_t receiver,
                   uint64_t wanted, keel_dtype wanted_dtype) const;

@@ -14,7 +14,7 @@ bool can_one_shot(RankContext& context, const Request& request, uint64_t sequenc
   constexpr uint32_t kForeign = Post::kSendStaged | Post::kReceiveStaged | Post::kInPlace;
   const uint32_t world = context.world();
   if (request.algorithm != Algorithm::kOneShot) return false;
-  // Use the local values for this rank: another process may have overwritten its descriptor.
+  // Use the local values for this rank: a remote process may have overwritten the descriptor.
   if (send.staged || receive.staged) return false;
   for (uint32_t rank = 0; rank < world; ++rank) {
     if ((context.segment().post(rank, sequence).flags & kForeign) != 0) return false;
@@ -67,7 +67,7 @@ bool does_copy_one_shot(RankContext& context, const Request& request, uint64_t s
 
 Status run_copying_one_shot(RankContext& context, const Request& request, uint64_t sequence,
                             const Side& send, const Side& receive, Patience& patience) {
-  // Another process may have overwritten this rank's descriptor, but not its local values.
+  // A remote process may have overwritten the rank's descriptor, but not local values.
   if (!may_copy_one_shot(context, request)) {
     return failure(KEEL_RANK_FAILED, "a rank posted an address that nobody asked for");
   }

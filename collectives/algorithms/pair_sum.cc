@@ -21,7 +21,7 @@ bool PairSum::can_do() {
     return false;
   }
   if (has_leg()) {
-    // Excludes the caller's own memory, which the device also reaches.
+    // Excludes the caller's own memory, merely reachable by the device.
     return send_.staged && receive_.staged &&
            context_.device_sum().prepare(request_.dtype, request_.count, window());
   }
@@ -51,7 +51,7 @@ Status PairSum::run(bool has_fetched) {
     } catch (const std::bad_alloc&) {
       summed = Status::no_memory();
     }
-    // The second rank's memory returns to its caller as soon as this rank's Act ends.
+    // The second rank's memory returns to its caller as soon as the first rank's Act ends.
     if (!summed.ok()) context_.device_sum().settle();
     KEEL_RETURN_IF_ERROR(summed);
   }
@@ -69,7 +69,7 @@ Status PairSum::run(bool has_fetched) {
 }
 
 Status PairSum::sum_windows(bool has_fetched, uint64_t in_flight) {
-  // Waits for chunks that were staged before the ranks agreed on the device.
+  // Waits for chunks staged before the ranks agreed on the device.
   for (uint64_t round = 0; has_fetched && round < context_.stage().windows(); ++round) {
     KEEL_RETURN_IF_ERROR(context_.stage().await_fetched(round, patience_));
   }

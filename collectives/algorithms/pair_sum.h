@@ -14,8 +14,8 @@
 
 namespace keel {
 
-// One rank's part of one all_reduce, where RankContext::may_sum_on_device(). The device of the rank
-// with the host link does all the work; the second rank lends its buffers, and waits.
+// A rank's part of an all_reduce, where RankContext::may_sum_on_device(). The device of the rank
+// with the host link does all the work; the second rank lends the buffers, and waits.
 class PairSum {
  public:
   PairSum(RankContext& context, const Request& request, uint64_t sequence, const Side& send,
@@ -27,13 +27,13 @@ class PairSum {
         receive_(receive),
         patience_(patience) {}
 
-  // Call once before publishing: returns whether this rank can do its part, as its descriptor then
-  // announces. The buffers stay reachable for the device while this object lives.
+  // Call once before publishing: returns whether the rank can do its part, as announced by the
+  // descriptor. The buffers stay reachable for the device during the lifetime of the object.
   bool can_do();
-  // After publishing: whether the second rank can do its part.
+  // After publishing: whether the second rank can take part.
   bool can_other_do() const;
-  // Requires that both ranks can do their part. |has_fetched|: the first chunks are staged, but not
-  // needed.
+  // Requires both ranks to be able to take part. |has_fetched|: the first chunks are staged, but
+  // not needed.
   Status run(bool has_fetched);
 
  private:

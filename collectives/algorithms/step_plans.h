@@ -22,7 +22,7 @@ struct PlanPlace {
 };
 
 // Recursive doubling and halving need a power of two of ranks. Each remaining rank, an extra, is
-// folded into a core rank before, and receives its result from the core rank afterwards.
+// folded into a core rank before, and receives the result from the core rank afterwards.
 struct Folded {
   explicit Folded(uint32_t world) : core(std::bit_floor(world)), extras(world - core) {}
 
@@ -35,37 +35,40 @@ struct Folded {
   uint32_t extras;
 };
 
-// Rings: n - 1 steps per half; each rank reads from its left neighbour only. Source: Patarasuk and
-// Yuan, Bandwidth optimal all-reduce algorithms (2009).
+// Rings: n - 1 steps per half; each rank reads from the left neighbour only.
+// Source: Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms (2009).
 void plan_ring_all_reduce(const PlanPlace& place, StepPlan* plan);
 void plan_ring_all_gather(const PlanPlace& place, StepPlan* plan);
 void plan_ring_reduce_scatter(const PlanPlace& place, StepPlan* plan);
 
-// Recursive doubling: log2 n steps with all data present. Source: Thakur, Rabenseifner and Gropp,
-// Optimization of collective communication operations in MPICH (2005).
+// Recursive doubling: log2 n steps with all data present.
+// Source: Thakur, Rabenseifner and Gropp, Optimization of collective communication operations in
+// MPICH (2005).
 void plan_doubling_all_reduce(const PlanPlace& place, StepPlan* plan);
 void plan_doubling_all_gather(const PlanPlace& place, StepPlan* plan);
 
 // Recursive halving: log2 n steps, each with half as much data as the step before; an all_reduce
-// goes the same way back, doubling. Source: Rabenseifner, Optimization of collective reduction
-// operations (2004).
+// goes the same way back, doubling.
+// Source: Rabenseifner, Optimization of collective reduction operations (2004).
 void plan_halving_all_reduce(const PlanPlace& place, StepPlan* plan);
 void plan_halving_reduce_scatter(const PlanPlace& place, StepPlan* plan);
 
-// Trees: a rank that has or collects the data serves |radix| - 1 ranks per level; radix 2 is the
-// binomial tree. Source: MPICH's binomial trees (Thakur and others, 2005), and its k-nomial trees.
+// Trees: the ranks with the data, or with the task to collect data, serve |radix| - 1 ranks per
+// level; radix 2 is the binomial tree.
+// Source: MPICH's binomial trees (Thakur and others, 2005), and its k-nomial trees.
 void plan_tree_broadcast(const PlanPlace& place, uint32_t radix, StepPlan* plan);
 void plan_tree_reduce(const PlanPlace& place, uint32_t radix, StepPlan* plan);
 void plan_tree_gather(const PlanPlace& place, uint32_t radix, StepPlan* plan);
 void plan_tree_scatter(const PlanPlace& place, uint32_t radix, StepPlan* plan);
 
-// Log2 n steps for any n; forwarded pieces move from buffer to buffer. Source: Bruck and others,
-// Efficient algorithms for all-to-all communications in multiport message-passing systems (1997).
+// Log2 n steps for any n; forwarded pieces move from buffer to buffer.
+// Source: Bruck and others, Efficient algorithms for all-to-all communications in multiport
+// message-passing systems (1997).
 void plan_bruck_all_gather(const PlanPlace& place, StepPlan* plan);
 void plan_bruck_all_to_all(const PlanPlace& place, StepPlan* plan);
 
-// N - 1 steps, in each of which every rank reads from one rank and is read by one rank. Source:
-// Thakur and others (2005).
+// N - 1 steps, and in each every rank reads from one rank and is read by one rank.
+// Source: Thakur and others (2005).
 void plan_pairwise_all_to_all(const PlanPlace& place, StepPlan* plan);
 
 }  // namespace keel

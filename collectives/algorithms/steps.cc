@@ -103,7 +103,7 @@ Status StepsAlgorithm::deliver(uint64_t round) {
     const uint64_t first = (part * request_.count + round * round_elements_) * element_;
     const uint64_t bytes = size_of(round) * element_;
     if (receive_.buffer.host != nullptr) {
-      // The other ranks cannot reach the buffer, but this rank can.
+      // Unreachable for the peers, but not for this rank.
       copy_bytes(receive_.buffer.host + first, context_.stage().out(round) + window_offset(part, 0),
                  bytes, Store::kCached);
       continue;

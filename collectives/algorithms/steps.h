@@ -17,15 +17,15 @@ namespace keel {
 // plan needs.
 enum class StepBuffer : uint8_t { kSend, kReceive, kWork };
 
-// A part of a buffer of |rank|. The collective defines the parts of a buffer: one, or one per rank,
-// all of the same size.
+// A part of a buffer of |rank|. The collective defines the number of parts of a buffer: 1 or one
+// per rank, all of the same size.
 struct StepSource {
   uint32_t rank = 0;
   StepBuffer buffer = StepBuffer::kSend;
   uint32_t part = 0;
 };
 
-// Work of one rank in one step: reads the same range of one or several parts, local or remote, and
+// A rank's work in one step: reads the same range of one or several parts, local or remote, and
 // writes the result to a local part.
 struct StepAction {
   static constexpr uint32_t kMostSources = 4;
@@ -39,14 +39,14 @@ struct StepAction {
   // 1: copies. More: reduces the sources in order.
   uint32_t source_count = 1;
   std::array<StepSource, kMostSources> sources = {};
-  // In reductions: makes the final result, which an average divides.
+  // In reductions: makes the final result, subject to the division of an average.
   bool is_last = false;
   // Copies the rank's own data; skipped in place.
   bool is_own = false;
 };
 
-// Work of one rank in step order. Within a step no rank writes data that another rank reads in the
-// same step, not even in place. All ranks meet between steps.
+// A rank's work in step order. Within a step no rank writes data read by a peer in the same step,
+// not even in place. All ranks meet between steps.
 struct StepPlan {
   uint32_t shares = 1;         // per part
   uint32_t work_parts = 0;     // equal on all ranks
@@ -63,18 +63,18 @@ struct StepPlan {
   void end_step() { ++steps; }
 };
 
-// Makes |rank|'s plan for |request|, whose algorithm must apply to the collective.
+// Makes |rank|'s plan for |request|. The algorithm of |request| must apply to the collective.
 void make_step_plan(const Request& request, uint32_t rank, uint32_t world, StepPlan* out_plan);
 
-// Runs one operation by a plan: in one round if nothing is staged and the plan needs no scratch,
-// else in rounds of a chunk, as DirectAlgorithm does. The parts of a round lie in the chunks of the
-// stage: sent data in in(round), results and then scratch in out(round).
+// Runs an operation by a plan: in a single round if no side is staged and the plan needs no
+// scratch, else in rounds of a chunk, as DirectAlgorithm does. The parts of a round lie in the
+// chunks of the stage: sent data in in(round), results and then scratch in out(round).
 class StepsAlgorithm {
  public:
   StepsAlgorithm(RankContext& context, const Request& request, uint64_t sequence, const Side& send,
                  const Side& receive, const StepPlan& plan, Patience& patience);
 
-  // Before publishing: stages the first rounds of this rank's buffers.
+  // Before publishing: stages the first rounds of the rank's buffers.
   Status start();
   // Runs the operation, after all ranks have published.
   Status run();
@@ -93,9 +93,9 @@ class StepsAlgorithm {
   Status fetch(uint64_t round);
   Status deliver(uint64_t round);
   Range range_of(const StepAction& action, uint64_t round) const;
-  // Number of elements of a part in this round.
+  // Number of elements of a part in the round.
   uint64_t size_of(uint64_t round) const;
-  // Byte offset of element |at| of this round's part |part| in a chunk.
+  // Byte offset of element |at| of the round's part |part| in a chunk.
   uint64_t window_offset(uint32_t part, uint64_t at) const {
     return (part * round_elements_ + at) * element_;
   }

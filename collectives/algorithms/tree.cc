@@ -9,8 +9,8 @@ constexpr StepBuffer kSend = StepBuffer::kSend;
 constexpr StepBuffer kReceive = StepBuffer::kReceive;
 constexpr StepBuffer kWork = StepBuffer::kWork;
 
-// Ranks numbered from the root, which is node 0. At the level of |distance|, a node with a multiple
-// of |distance| as its number represents |distance| nodes, beginning with itself.
+// Ranks numbered from the root, node 0. At the level of |distance|, a node with a multiple of
+// |distance| as number represents |distance| nodes, from itself on.
 struct Tree {
   Tree(const PlanPlace& of, uint32_t radix_of)
       : place(of), radix(radix_of), self((of.rank + of.world - of.root) % of.world) {}
@@ -54,7 +54,7 @@ void plan_tree_reduce(const PlanPlace& place, uint32_t radix, StepPlan* plan) {
   // Location of a node's sum before the level.
   const auto sum_of = [&](uint64_t node, uint64_t distance) -> StepSource {
     const auto number = static_cast<uint32_t>(node);
-    // A node without children so far has its own data only.
+    // A node without children so far holds the rank's own data only.
     const bool is_alone = distance == 1 || node + 1 >= place.world;
     return {tree.rank(number), is_alone ? kSend : number == 0 ? kReceive : kWork, 0};
   };
