@@ -58,9 +58,9 @@ Status check_chunk_bytes(uint64_t bytes);
 // A call records the position of the rank's stream and leaves a closed gate there (a fence
 // signalled by the host). The rank's worker thread, parked while idle, runs the operations in order
 // and opens the gate. Hence a call waits only briefly for ranks without the matching call, and one
-// thread may drive several ranks. Small and short operations run within the call. Consecutive
-// operations on a stream share a gate: the second operation needs no proof from the device of the
-// end of the first.
+// thread may drive several ranks. Small and short operations run within the call. Operations on a
+// stream with nothing in between share a gate: the second operation needs no proof from the device
+// of the end of the first.
 class Communicator final : public GateKeeper {
  public:
   // Requires a complete |team| with its chunk size set, and the same |selection| on all ranks.

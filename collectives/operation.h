@@ -105,7 +105,7 @@ struct Request {
   std::string describe() const;
 
  private:
-  // Hash of the array entries common to all ranks; takes the place of the count.
+  // Hash of the array entries that must be equal on all ranks; takes the place of the count.
   uint64_t hash_of_arrays() const;
 };
 

@@ -34,7 +34,7 @@ Registry& registry() {
   return created;
 }
 
-// Number of cores available to the processes of the ranks: launchers bind each process to separate
+// Number of cores that any rank's process may use: launchers bind each process to separate
 // cores, and control groups limit the processor time of some. Nested groups add up to too much.
 uint32_t core_count(const std::vector<Attendee>& attendees) {
   cpu_set_t all;
