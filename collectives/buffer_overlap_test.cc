@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Buffers of one call that lie over each other: as the in-place form has it, or not at all.
+// Overlapping buffers of one call: allowed in the in-place form, refused otherwise.
 #include <gtest/gtest.h>
 #include <keel/keel.h>
 

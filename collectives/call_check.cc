@@ -9,8 +9,8 @@ namespace keel {
 
 namespace {
 
-// |size| bytes at |pointer| must be device memory of |device|, or the caller's own that the
-// device knows by the same addresses.
+// Requires |size| bytes at |pointer| to be device memory of |device|, or memory of the caller at
+// the same addresses on the device.
 Status check_buffer(Device& device, const void* pointer, uint64_t size, const char* name) {
   if (size == 0) return {};
   Allocation allocation;
@@ -25,7 +25,7 @@ Status check_buffer(Device& device, const void* pointer, uint64_t size, const ch
   return {};
 }
 
-// The buffers may overlap in one way only: as the collective's in-place form has it.
+// The buffers may overlap only as in the collective's in-place form.
 Status check_overlap(const Request& request, uint32_t rank, uint32_t world) {
   const uint64_t send_bytes = request.send_bytes(rank, world);
   const uint64_t receive_bytes = request.receive_bytes(rank, world);
@@ -34,13 +34,13 @@ Status check_overlap(const Request& request, uint32_t rank, uint32_t world) {
   if (send_bytes == 0 || receive_bytes == 0) return {};
   if (send + send_bytes <= receive || receive + receive_bytes <= send) return {};
   if (request.collective == KEEL_ALL_TO_ALL || request.collective == KEEL_ALL_TO_ALL_V) {
-    // What comes from a rank takes the place of what goes to it.
+    // Data from a rank replaces the data for the rank.
     if (send == receive && request.send_pieces == request.receive_pieces) return {};
     return failure(KEEL_INVALID_ARGUMENT,
                    "send and receive overlap, and not as in place: one buffer, in which what is "
                    "for a rank lies where what comes from it goes");
   }
-  // What a rank has for itself then lies where it puts what comes from itself.
+  // In place, the rank's own data already lies at its destination.
   const uintptr_t from = send + request.send_piece(rank, rank).offset * request.element();
   const uintptr_t to =
       receive + request.receive_piece(rank, rank, world).offset * request.element();
@@ -63,7 +63,8 @@ Status check_pieces(const std::vector<Piece>& pieces, uint32_t element, const ch
   return {};
 }
 
-// What a rank has for itself only it knows: the others' pieces are compared when all have called.
+// Checks the rank's piece for its own use, known only here; the pieces for peers are compared once
+// all ranks have called.
 Status check_own_piece(const Request& request, uint32_t rank) {
   if (request.collective != KEEL_ALL_TO_ALL_V) return {};
   const uint64_t sent = request.send_pieces[rank].count;

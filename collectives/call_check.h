@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank can see to be wrong with its own call.
+// Checks by a rank of its own call.
 #ifndef KEEL_COLLECTIVES_CALL_CHECK_H_
 #define KEEL_COLLECTIVES_CALL_CHECK_H_
 
@@ -12,9 +12,9 @@
 
 namespace keel {
 
-// Whether rank |rank| of |world|, which is on |device|, may call |request| on |stream|: types,
-// counts, root and peers, the memory of its buffers, and how they overlap. A failure names the
-// argument. Whether it fits what the other ranks call shows later.
+// Checks whether rank |rank| of |world|, on |device|, may call |request| on |stream|: types,
+// counts, root and peers, the memory of the buffers, and their overlap. A failure names the
+// argument. A mismatch with the calls of the peers is found later.
 Status check_call(const Request& request, Device& device, Stream& stream, uint32_t rank,
                   uint32_t world);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C functions of collectives and messages.
+// C functions of collectives and messages.
 #include <algorithm>
 #include <vector>
 
@@ -24,7 +24,8 @@ using keel::Transfer;
 
 namespace {
 
-// What of |*request| depends on the communicator: |complete|(Communicator&, Request&) and the rest.
+// Completes the fields of |*request| for the communicator: calls |complete|(Communicator&,
+// Request&), then resolves the reduction.
 template <typename Complete>
 Status complete_request(Communicator& communicator, const Complete& complete, Request* request) {
   try {
@@ -41,8 +42,8 @@ Status complete_request(Communicator& communicator, const Complete& complete, Re
   return {};
 }
 
-// From where the communicator is known the call counts, refused or not: the other ranks' calls are
-// already on their way to meet it.
+// Once the communicator is found, even a refused call counts: the matching calls of the peers are
+// already on the way.
 template <typename Complete>
 keel_status enqueue(keel_comm comm, keel_stream stream, Request request, const Complete& complete) {
   return api_call("a collective", [&]() -> Status {
@@ -59,7 +60,7 @@ keel_status enqueue(keel_comm comm, keel_stream stream, Request request, const C
   });
 }
 
-// A form without arrays.
+// Calls a form without arrays.
 keel_status call(keel_comm comm, keel_stream stream, const CallArguments& arguments,
                  const void* send, void* receive) {
   const auto usual = [&](const keel::epoch::Participant& who, keel_status* out_status) {
@@ -79,7 +80,8 @@ keel_status call(keel_comm comm, keel_stream stream, const CallArguments& argume
   });
 }
 
-// One piece a rank: |counts| elements at |offsets|, or one after the other where that is NULL.
+// Reads one piece per rank: |counts| elements at |offsets|; consecutive pieces if |offsets| is
+// NULL.
 Status read_pieces(const uint64_t* counts, const uint64_t* offsets, uint32_t world,
                    const char* name, std::vector<Piece>* out_pieces) {
   if (counts == nullptr) return failure(KEEL_INVALID_ARGUMENT, "{} is NULL", name);
@@ -94,7 +96,7 @@ Status read_pieces(const uint64_t* counts, const uint64_t* offsets, uint32_t wor
   return {};
 }
 
-// A form in which all ranks have the same arrays.
+// Enqueues a form with the same arrays on all ranks.
 keel_status enqueue_pieces(keel_comm comm, keel_stream stream, Request request,
                            const uint64_t* counts, const uint64_t* offsets) {
   return enqueue(comm, stream, std::move(request), [&](Communicator& found, Request& completed) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes wrong between ranks, and what a wrong call says.
+// Failures between ranks, and the error texts of wrong calls.
 #include <gtest/gtest.h>
 #include <keel/keel.h>
 
@@ -15,7 +15,7 @@ namespace {
 using keel::testing::test_device;
 
 constexpr int64_t kSecond = 1'000'000'000;
-// What a rank that runs may take to call on a busy machine.
+// Time for a running rank to call on a busy machine.
 constexpr int64_t kDeadline = kSecond;
 constexpr uint64_t kCount = 100;
 
@@ -45,7 +45,7 @@ class CollectiveFailures : public testing::Test {
     auto options = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
     ASSERT_EQ(KEEL_OK, keel_comm_init_all(devices_.data(), world, &options, comms_.data()))
         << keel_last_error();
-    // Of what comes after: they meet in their own time.
+    // For later operations; the ranks meet with the default timeout.
     for (keel_comm comm : comms_) ASSERT_EQ(KEEL_OK, keel_comm_timeout_set(comm, timeout_ns));
   }
   keel_status all_reduce(uint32_t rank, uint64_t count = kCount) {
@@ -82,7 +82,7 @@ TEST_F(CollectiveFailures, AMismatchFailsAllRanksAndNamesTheOddOne) {
     EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "rank 1 called broadcast(100 float32, root 0)",
                  synchronize(rank));
   }
-  // Nothing is lost: after a recovery the next operation works.
+  // No operation is lost: after a recovery the next operation works.
   for (uint32_t rank = 0; rank < 3; ++rank) {
     EXPECT_KEEL_OK(keel_stream_recover(streams_[rank], KEEL_TIMEOUT_DEFAULT));
     EXPECT_KEEL_OK(all_reduce(rank));
@@ -140,7 +140,7 @@ TEST_F(CollectiveFailures, ADeadlineIsOfTheCallsAfterIt) {
   EXPECT_FAILS(KEEL_TIMED_OUT, "did not call in time", synchronize(0));
 }
 
-// Found long before the deadline, a minute, whoever comes first.
+// Found long before the deadline of a minute, in any order of arrival.
 TEST_F(CollectiveFailures, AMessageAgainstACollectiveIsAMismatch) {
   for (const bool sends : {true, false}) {
     for (const uint32_t odd : {0, 1, 2}) {
@@ -176,7 +176,7 @@ TEST_F(CollectiveFailures, MessagesThatWaitForEachOtherAreAMismatch) {
   }
 }
 
-// What looks odd at some moments: one rank is at a message, the others at the collective behind.
+// Temporarily odd: one rank is in a message, the peers are in the collective after the message.
 TEST_F(CollectiveFailures, MessagesBeforeACollectiveAreNone) {
   keel_gate gate;
   ASSERT_EQ(KEEL_OK, keel_gate_create(&gate));
@@ -207,7 +207,7 @@ TEST_F(CollectiveFailures, TheDeadlineSaysWhatEachRankIsAt) {
   }
 }
 
-// Each rank's second call waits on its stream for the first, in which the other is awaited.
+// Each rank's second call waits on its stream for the first, and the first waits for the peer.
 TEST_F(CollectiveFailures, TheDeadlineSaysWhatAStreamKeepsARankFrom) {
   for (const bool is_posted : {true, false}) {
     make_ranks(2, 0);
@@ -218,7 +218,7 @@ TEST_F(CollectiveFailures, TheDeadlineSaysWhatAStreamKeepsARankFrom) {
           [&, rank] { EXPECT_KEEL_OK(keel_comm_duplicate(comms_[rank], nullptr, &others[rank])); });
     }
     for (std::thread& thread : threads) thread.join();
-    // The first to give up: who has posted, or who is held.
+    // The first rank to give up: either published or held.
     EXPECT_KEEL_OK(keel_comm_timeout_set(is_posted ? comms_[0] : others[0], kDeadline / 4));
     EXPECT_KEEL_OK(all_reduce(0));
     EXPECT_KEEL_OK(keel_barrier(others[0], streams_[0]));
@@ -229,7 +229,7 @@ TEST_F(CollectiveFailures, TheDeadlineSaysWhatAStreamKeepsARankFrom) {
                    "rank 0 is at all_reduce(100 float32, sum), rank 1 at all_reduce(100 float32, "
                    "sum), called behind work that its stream is not done with",
                    synchronize(0));
-      // At once: a stream that has failed by a deadline is not waited for until another.
+      // At once: a stream failed by a deadline is not waited for until a second deadline.
       EXPECT_FAILS(KEEL_RANK_FAILED, "rank 0 (" + test_device(0) + ")", synchronize(1));
     } else {
       EXPECT_FAILS(
@@ -249,7 +249,7 @@ TEST_F(CollectiveFailures, ARankThatDoesNotCallIsNamedAtTheDeadline) {
     EXPECT_FAILS(KEEL_TIMED_OUT, "rank 1 (" + test_device(1) + ") did not call in time",
                  synchronize(rank));
   }
-  // The late rank gets the same answer at once: nobody can wait for it any more.
+  // The late rank gets the same answer at once: no peer waits any more.
   EXPECT_FAILS(KEEL_TIMED_OUT, "rank 1", all_reduce(1));
   EXPECT_EQ(KEEL_TIMED_OUT, keel_comm_async_error(comms_[1]));
   make_ranks(3, 0);
@@ -271,7 +271,7 @@ TEST_F(CollectiveFailures, ARankWhoseStreamFailsIsNamedToAll) {
   EXPECT_KEEL_OK(keel_gate_destroy(gate));
 }
 
-// The operation that a failed stream has called goes on until the others have called it too.
+// The operation of a failed stream continues until the peers have called too.
 TEST_F(CollectiveFailures, AStreamRecoversOnceItsOperationIsOver) {
   keel_gate gate;
   ASSERT_EQ(KEEL_OK, keel_gate_create(&gate));
@@ -301,8 +301,8 @@ TEST_F(CollectiveFailures, AStreamIsDestroyedOnceItsOperationIsOver) {
   EXPECT_EQ(KEEL_TIMED_OUT, keel_comm_async_error(comms_[0]));
 }
 
-// A rank that gives up may give its buffers back at once: nobody reads them any more. 128 MiB
-// take tens of times as long to copy as the deadline, and go back to the system when freed.
+// A rank that gives up may free its buffers at once: no peer reads them any more. 128 MiB take tens
+// of times as long to copy as the deadline, and return to the system when freed.
 TEST_F(CollectiveFailures, ARankThatGivesUpMayFreeWhatOthersWereReading) {
   make_ranks(3, kSecond / 1000);
   constexpr uint64_t kBytes = 128 << 20;
@@ -315,7 +315,7 @@ TEST_F(CollectiveFailures, ARankThatGivesUpMayFreeWhatOthersWereReading) {
     EXPECT_KEEL_OK(synchronize(rank));
   }
   for (uint32_t rank = 0; rank < 3; ++rank) {
-    // On a slow machine the first rank has given up before the last one calls.
+    // On a slow machine the first rank has given up before the last rank calls.
     const keel_status status = keel_broadcast(comms_[rank], large[rank], large[rank], kBytes,
                                               KEEL_UINT8, 0, streams_[rank]);
     EXPECT_TRUE(status == KEEL_OK || status == KEEL_TIMED_OUT) << keel_last_error();
@@ -323,7 +323,7 @@ TEST_F(CollectiveFailures, ARankThatGivesUpMayFreeWhatOthersWereReading) {
   const keel_status status = synchronize(0);
   EXPECT_TRUE(status == KEEL_OK || status == KEEL_TIMED_OUT) << keel_last_error();
   EXPECT_KEEL_OK(keel_stream_recover(streams_[0], KEEL_TIMEOUT_DEFAULT));
-  // Of this stream alone: keel_free would wait for those of the other ranks too.
+  // Frees on this stream alone: keel_free would wait for the streams of the peers too.
   EXPECT_KEEL_OK(keel_free_on_stream(streams_[0], large[0]));
   EXPECT_KEEL_OK(synchronize(0));
   EXPECT_KEEL_OK(keel_memory_trim(devices_[0]));
@@ -361,7 +361,8 @@ TEST_F(CollectiveFailures, ARankThatLeavesEndsWhatOthersWaitFor) {
   EXPECT_FAILS(KEEL_INVALID_HANDLE, "comm", all_reduce(1));
 }
 
-// Destroyed while its own operations wait for the others: it waits for their end, and all know.
+// Destroyed while its own operations wait for peers: the destroying call waits for the end of the
+// operations, and all ranks learn of it.
 TEST_F(CollectiveFailures, ARankThatIsDestroyedInMidOperationGetsItsEnd) {
   make_ranks(3, kSecond / 10);
   for (int i = 0; i < 3; ++i) EXPECT_KEEL_OK(all_reduce(0));
@@ -397,7 +398,7 @@ TEST_F(CollectiveFailures, WrongCallsNameTheArgumentAndLoseNothing) {
   EXPECT_FAILS(
       KEEL_INVALID_ARGUMENT, "send",
       keel_all_reduce(comms_[0], on_host, data_[0], 4, KEEL_FLOAT32, KEEL_SUM, streams_[0]));
-  // All but the first, which names no communicator, were the rank's calls.
+  // All calls but the first, without a communicator, were the rank's calls.
   for (int call = 0; call < 10; ++call) {
     for (const uint32_t rank : {1, 2}) {
       const keel_status called = all_reduce(rank);

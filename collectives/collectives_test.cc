@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives through keel.h: three devices of the backend under test and whatever else
-// there is; through host aliases and through staging; against a serial reference.
+// Collectives through keel.h on three devices of the backend under test and all further devices;
+// through host aliases and through staging; against a serial reference.
 #include <gtest/gtest.h>
 #include <keel/keel.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
 
-// The devices ranks are dealt to, round robin.
+// The devices for the ranks, round robin.
 std::vector<keel_device> all_devices() {
   uint32_t count = 0;
   EXPECT_KEEL_OK(keel_device_count(&count));
@@ -38,13 +38,13 @@ class KeelEnvironment : public testing::Environment {
 };
 const auto* const g_environment = testing::AddGlobalTestEnvironment(new KeelEnvironment);
 
-// Ranks on their devices, with a stream each, and buffers that are freed at the end.
+// Ranks on their devices, with a stream each, and buffers freed at the end.
 class Ranks {
  public:
   Ranks(uint32_t world, bool staged, int64_t timeout_ns = 0, uint64_t chunk_bytes = 4096) {
     const std::vector<keel_device> available = all_devices();
     for (uint32_t rank = 0; rank < world; ++rank) {
-      // Backwards, so that the last device (Vulkan's) takes part in every world.
+      // Backwards, so the last device (Vulkan's) takes part in every world.
       devices_.push_back(available[(available.size() * world - 1 - rank) % available.size()]);
     }
     auto options = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
@@ -100,7 +100,7 @@ class Ranks {
   std::vector<std::pair<keel_device, void*>> buffers_;
 };
 
-// Element |i| of rank |rank|: small integers, so that every order of summing is exact.
+// Element |i| of rank |rank|: small integers make every order of summation exact.
 int value_of(uint32_t rank, uint64_t i) {
   return static_cast<int>((i * 7 + rank * 13) % 11) - 5;
 }
@@ -269,7 +269,7 @@ TEST(CollectiveOrder, EveryDtypeIsBitIdenticalOnAllRanks) {
   }
 }
 
-// The n-th call of a rank meets the n-th of the others, however they interleave.
+// The n-th call of a rank meets the n-th call of its peers, in any interleaving.
 TEST(CollectiveOrder, OneThreadMayDriveOneRankFarAheadOfTheOthers) {
   Ranks ranks(3, /*staged=*/true);
   constexpr uint32_t kRounds = 20;
@@ -313,7 +313,7 @@ TEST(CollectiveOrder, AThreadARankOnTwoCommunicatorsAtOnce) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// Memory of the caller's own, which CPU devices know by the same addresses.
+// Memory of the caller, with the same addresses on CPU devices.
 TEST(CollectiveBuffers, MemoryTheCallerHasRegisteredServesOnACpuDevice) {
   keel_device cpu;
   if (keel_device_find("cpu", &cpu) != KEEL_OK) GTEST_SKIP() << "no CPU device";

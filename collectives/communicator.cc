@@ -15,15 +15,15 @@ namespace keel {
 
 namespace {
 
-// More operations in the queue than a thread would call before it waits for them.
+// Longest queue left to helping threads: more operations than a thread calls before it waits.
 constexpr size_t kLeftToHelpers = 8;
 
-// |rank| of |team| failed with |own|, and the others wait for it: aborts the team. Returns |own|,
-// which names the rank. Where the team has failed before, |own| is the reason of that.
+// Aborts |team|, since |rank| failed with |own| and its peers wait. Returns |own| with the rank's
+// name. If the team has failed before, returns |own|, a consequence of the earlier failure.
 Status tell_failure(Team& team, uint32_t rank, const Status& own) {
   if (team.segment().failed()) return own;
   try {
-    // The text of a deadline names the ranks that are missed.
+    // The text of a deadline names the missing ranks.
     const bool is_deadline = own.code() == KEEL_TIMED_OUT;
     const Status named = own.with_prefix(team.name(rank) + (is_deadline ? " gave up: " : ": "));
     team.abort(failure(is_deadline ? KEEL_TIMED_OUT : KEEL_RANK_FAILED, "{}", named.text()));
@@ -34,7 +34,7 @@ Status tell_failure(Team& team, uint32_t rank, const Status& own) {
   }
 }
 
-// Whether other ranks may be at it within their calls, where they wait for this one.
+// Whether peers may run the operation within their calls, and wait for this rank.
 bool is_awaited(const Operation& operation) {
   return operation.posted && operation.request.algorithm != Algorithm::kEager;
 }
@@ -137,8 +137,8 @@ Status Communicator::begin_task(std::function<Status(RankContext&, Patience&)> w
 Status Communicator::await(Task& task) {
   if (!task.is_begun) return {};
   std::unique_lock lock(mutex_);
-  // Whatever the task waits for has a deadline, and so has all that is before it. A shutdown does
-  // not end this communicator's thread while the calling one is inside.
+  // The task and all operations before it have deadlines. A shutdown does not end the
+  // communicator's thread while the calling thread is inside Keel.
   const auto slice = std::chrono::nanoseconds(Deadline::kSliceNs);
   while (!idle_.wait_for(lock, slice, [&] { return task.is_done; })) {
     if (insiders::are_cut_off()) team().abort(insiders::cut_off());
@@ -159,7 +159,8 @@ Status check_chunk_bytes(uint64_t bytes) {
 Status Communicator::enter(std::shared_ptr<Team> team, uint32_t rank, const Ref<Device>& device,
                            const CommunicatorOptions& options, const Deadline& deadline,
                            Ref<Communicator>* out_communicator, std::unique_ptr<Island> inherited) {
-  // Outlives the abort: a communicator that is destroyed leaves, and the others would be told that.
+  // Outlives the abort: a destroyed communicator leaves the team, and the peers would report the
+  // departure.
   Ref<Communicator> made;
   Status entered;
   try {
@@ -183,7 +184,7 @@ Status Communicator::enter_team(const std::shared_ptr<Team>& team, uint32_t rank
   }
   const std::atomic<bool> never{false};
   Patience patience(deadline.remaining_ns(), never);
-  // The first barrier; the rank's own steps follow it.
+  // The first barrier; the rank's own steps follow.
   team->segment().arrive(rank, 1);
   const Status met = team->segment().await_step(1, patience);
   if (met.code() == KEEL_TIMED_OUT) {
@@ -204,7 +205,7 @@ Status Communicator::enter_team(const std::shared_ptr<Team>& team, uint32_t rank
 
 Status Communicator::begin_islands(Task* out_task, std::unique_ptr<Island> inherited) {
   if (!Islands::may_form(team())) return {};
-  // Shared, since what a task does can be copied.
+  // Shared, since the function of a task must be copyable.
   auto held = std::make_shared<std::unique_ptr<Island>>(std::move(inherited));
   const auto form = [this, held](RankContext& context, Patience& patience) {
     KEEL_RETURN_IF_ERROR(
@@ -217,13 +218,13 @@ Status Communicator::begin_islands(Task* out_task, std::unique_ptr<Island> inher
   try {
     return begin_task(form, out_task);
   } catch (const std::bad_alloc& error) {
-    return Status::no_memory(error);  // the other ranks of this process have to hear of it
+    return Status::no_memory(error);  // the caller informs the other ranks of this process
   }
 }
 
 namespace {
 
-// For a failure that names ranks by their numbers in the part of |rank|: which ranks these are.
+// Prefix for a failure with rank numbers of |rank|'s part: names the ranks in the parent.
 std::string name_part(const std::vector<Part>& parts, uint32_t rank) {
   for (const Part& part : parts) {
     if (std::find(part.ranks.begin(), part.ranks.end(), rank) == part.ranks.end()) continue;
@@ -256,7 +257,7 @@ Status Communicator::split(int32_t color, int32_t key, const CommunicatorOptions
   Task task;
   try {
     KEEL_RETURN_IF_ERROR(begin_task(work, &task));
-  } catch (const std::bad_alloc& error) {  // of a thread too; nothing was called yet
+  } catch (const std::bad_alloc& error) {  // or no thread; nothing was called yet
     return refuse_split(Status::no_memory(error));
   }
   KEEL_RETURN_IF_ERROR(await(task));
@@ -275,7 +276,7 @@ void Communicator::run_next(std::unique_lock<std::mutex>& lock, Operation* scrat
   const bool was_taken = scratch->refused.ok();
   context_.call = scratch->call;
   if (scratch->task) {
-    // In it others may wait for more than its posts.
+    // In a task, peers may wait for more than the rank's descriptors.
     team().segment().set_busy(rank(), true);
     Patience patience(scratch->timeout_ns, cancelled_);
     scratch->task(context_, patience);
@@ -294,9 +295,10 @@ void Communicator::run_next(std::unique_lock<std::mutex>& lock, Operation* scrat
 }
 
 void Communicator::help(const Gate& gate, const Deadline& deadline) {
-  // Those who watch tell the user's threads from Keel's own by what they do.
+  // Observers tell user threads from Keel's threads by the work done, so user threads must not
+  // help.
   if (observers::active()) return;
-  // The operations bring their own deadlines, and cannot be left half-way.
+  // The operations have deadlines of their own, and cannot be left half-way.
   constexpr int64_t kSlackNs = 10'000'000;
   std::unique_lock lock(mutex_);
   while (!gate.is_open() && !running_ && !queue_.empty() && !stopping_) {
@@ -344,7 +346,7 @@ void Communicator::serve() {
 }
 
 Status Communicator::run(Operation& operation) {
-  // First of all: whoever watches knows by it that this is a thread of Keel's.
+  // Comes first: the span marks the thread as Keel's for observers.
   const HostSpan span(collective_name(operation.request.collective));
   Patience patience(operation.timeout_ns, cancelled_);
   if (!operation.refused.ok()) {
@@ -362,7 +364,7 @@ Status Communicator::run(Operation& operation) {
     segment.set_held(rank(), told_print(operation.request));
     ready = patience.wait(operation.ready, is_given_up);
     segment.clear_held(rank());
-    // What the device says then is about a wait that nobody has called.
+    // The device's text would describe a wait unknown to the user.
     if (ready.code() == KEEL_TIMED_OUT) {
       ready = failure(KEEL_TIMED_OUT, "what is before it on its stream was not over in time");
     }
@@ -406,7 +408,7 @@ Status Communicator::close(const Deadline& deadline) {
     if (stopping_) return finished;
     stopping_ = true;
   }
-  // Operations of the others that this rank has not called can never complete.
+  // Operations of the peers without a call of this rank can never complete.
   cancelled_.store(true, std::memory_order_relaxed);
   team().leave(rank());
   changed_.notify_all();
@@ -420,7 +422,7 @@ void Communicator::shut_down(const Deadline& deadline) {
     std::lock_guard lock(mutex_);
     is_over = undecided_ == 0;
   }
-  // Where all is over, others may still be at the end of it, and do not fail.
+  // If no outcome is open, peers may still be completing the same operations and must not fail.
   if (!is_over) give_up({KEEL_ABORTED, "Keel was shut down"});
   close(deadline).ok();
 }

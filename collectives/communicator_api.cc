@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C functions of communicators.
+// C functions of communicators.
 #include <unistd.h>
 
 #include <cstddef>
@@ -33,7 +33,7 @@ CommunicatorTable& communicator_handles() {
   static CommunicatorTable& table = *[] {
     auto* created = new CommunicatorTable;
     Runtime::get().add_shutdown_hook([created] {
-      // Ends what the user left behind.
+      // Shuts down the communicators not destroyed by the user.
       GroupCall::forget_all();
       for (uint64_t handle : created->live_handles()) {
         const Ref<Communicator> left = created->remove(handle);
@@ -53,7 +53,7 @@ namespace {
 using keel::communicator_handles;
 using keel::find_communicator;
 
-// KEEL_NATIVE=0 keeps all communicators from the native libraries.
+// KEEL_NATIVE=0 forbids native libraries for all communicators.
 Status read_environment(bool* out_forbid_native) {
   const char* text = keel::trusted_environment("KEEL_NATIVE");
   if (text == nullptr || *text == '\0') return {};
@@ -70,7 +70,7 @@ Status read_options(const keel_comm_options* given, keel::CommunicatorOptions* o
   KEEL_RETURN_IF_ERROR(keel::load_table(&out_options->table));
   KEEL_RETURN_IF_ERROR(read_environment(&out_options->forbid_native));
   if (given == nullptr) return {};
-  // What a caller had who knew nothing of forbid_native.
+  // Size of the struct before forbid_native was added.
   constexpr size_t kOldest = offsetof(keel_comm_options, forbid_native);
   KEEL_RETURN_IF_ERROR(keel::check_struct(given, KEEL_STRUCT_COMM_OPTIONS, kOldest, "options"));
   if (given->timeout_ns < 0) {
@@ -94,7 +94,7 @@ Status read_options(const keel_comm_options* given, keel::CommunicatorOptions* o
   return {};
 }
 
-// The arguments of keel_comm_split.
+// Checks the arguments of keel_comm_split.
 Status check_split(int32_t color, const keel_comm_options* given, const keel_comm* out_comm,
                    keel::CommunicatorOptions* out_options) {
   KEEL_REQUIRE(out_comm)
@@ -122,7 +122,8 @@ keel::Attendee introduce(const keel::Device& device, uint32_t rank,
   return self;
 }
 
-// A rank without a handle can never call: the others are told, who would wait for it.
+// Creates a handle. On failure aborts the communicator: a rank without a handle can never call, and
+// its peers would wait.
 Status add_handle(const Ref<Communicator>& communicator, keel_comm* out_comm) {
   Status status;
   try {
@@ -139,7 +140,7 @@ Status add_handle(const Ref<Communicator>& communicator, keel_comm* out_comm) {
   return status;
 }
 
-// All ranks of a communicator at once, whose threads work together.
+// Forms the islands of all ranks of a communicator at once; the ranks' worker threads cooperate.
 Status find_islands(const std::vector<Ref<Communicator>>& ranks) {
   std::vector<Communicator::Task> tasks(ranks.size());
   Status status;
@@ -148,24 +149,25 @@ Status find_islands(const std::vector<Ref<Communicator>>& ranks) {
                  ->begin_islands(&tasks[rank])
                  .with_prefix(ranks[rank]->team().name(static_cast<uint32_t>(rank)) + ": ");
   }
-  // Those that have begun would wait for the others.
+  // Ranks already in the search would wait for the rest.
   if (!status.ok()) ranks[0]->abort(status);
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     const Status found = ranks[rank]->await(tasks[rank]);
-    // The others say KEEL_RANK_FAILED, and the rank that failed, in the same words, why.
+    // All ranks return the same text: the failed rank with the code of the cause, the rest with
+    // KEEL_RANK_FAILED.
     const bool is_closer = status.code() == KEEL_RANK_FAILED && !found.ok();
     if (status.ok() || is_closer) status = found;
   }
   return status;
 }
 
-// This rank is at |id|: waits for the others, and becomes one of them.
+// Joins the rendezvous |id| as |rank|: waits for the peers and creates the communicator.
 Status join(const Ref<keel::Device>& device, const keel_unique_id& id, uint32_t rank,
             uint32_t world, const keel::CommunicatorOptions& options, keel_comm* out_comm) {
   const Deadline deadline = keel::insiders::deadline(options.timeout_ns);
   keel::Attendee self = introduce(*device, rank, options);
   KEEL_RETURN_IF_ERROR(keel::own_start_time(&self.start_time));
-  // The others hold a connection to this process.
+  // The processes of the peers hold a connection to this process.
   KEEL_RETURN_IF_ERROR(
       keel::ShareServer::get().listen().with_prefix(fmt::format("rank {} of {}, ", rank, world)));
   keel::Meeting meeting;
@@ -174,7 +176,7 @@ Status join(const Ref<keel::Device>& device, const keel_unique_id& id, uint32_t 
   try {
     KEEL_RETURN_IF_ERROR(keel::Team::join(meeting, rank, &team));
   } catch (const std::bad_alloc&) {
-    // The others have met this rank, and would wait for it. There may be no memory for its name.
+    // The peers have met this rank, and would wait. Memory may not suffice for the rank's name.
     keel::ControlSegment::abort_unmapped(meeting.segment, Status::no_memory());
     throw;
   }
@@ -276,7 +278,7 @@ keel_status keel_comm_init_env(keel_device device, const keel_comm_options* opti
       joined = keel::serve_meeting_at(&keel::Team::make_segment, name, &id);
     }
     if (joined.ok()) joined = join(found, id, launch.rank, launch.world, wanted, out_comm);
-    // Ranks that do not come, or come twice: the variables may be another job's.
+    // Ranks are missing or duplicate: the variables may belong to a different job.
     if (joined.code() == KEEL_TIMED_OUT || joined.code() == KEEL_ALREADY_EXISTS) {
       return failure(joined.code(), "{}; {}", joined.text(), keel::launcher_hint(launch));
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank's thread calls: an operation that runs within its call, or is left for later.
+// Calls of a rank: an operation runs within the call, or is left to the worker thread.
 #include <algorithm>
 #include <new>
 
@@ -13,9 +13,8 @@ namespace keel {
 
 namespace {
 
-// Of a buffer whose operation its call may run. It moves in some 70 us on two cores; left to
-// another thread, which may find itself on another core than the operation before, it takes as much
-// as half of that more.
+// Largest buffer of an operation within the call. 1 MiB takes some 70 us on two cores; on the
+// worker thread, perhaps on a different core than the operation before, up to half as much more.
 constexpr uint64_t kMostWithinCall = 1 << 20;
 
 }  // namespace
@@ -125,11 +124,11 @@ Status Communicator::leave_locked(Request request, const Begun& begun, const Sid
       return held;
     }
     FlightRecorder::finish(entry, held.code());
-    // The others have what this rank will not take part in any more.
+    // The peers have the descriptor of an operation without this rank's further part.
     give_up(held);
     return held;
   }
-  // Its turn had come: what others have put on its stream meanwhile is not waited for.
+  // The operation's turn had come: work put on the stream since then is not waited for.
   if (begun.posted) operation.ready = {};
   ++hold_->pending;
   operation.hold = hold_;
@@ -145,7 +144,7 @@ Status Communicator::leave_locked(Request request, const Begun& begun, const Sid
 Status Communicator::refuse(Request request, const Status& why) {
   if (request.collective == KEEL_SEND_RECV) {
     std::erase_if(request.transfers, [&](const Transfer& one) { return one.peer >= world(); });
-    if (request.transfers.empty()) return why;  // nobody waits for it
+    if (request.transfers.empty()) return why;  // no peer waits
     refuse_all(&request.transfers, why);
   }
   request.print = request.fingerprint();
@@ -166,7 +165,7 @@ void Communicator::refuse_locked(Request request, FlightRecorder::Entry* entry, 
   if (entry == nullptr) entry = record(request);
   try {
     make_ready_locked();
-  } catch (const std::exception&) {  // memory, or a thread, to tell them with
+  } catch (const std::exception&) {  // no memory, or no thread, to inform the others
     FlightRecorder::finish(entry, why.code());
     return give_up(why);
   }
@@ -187,7 +186,7 @@ FlightRecorder::Entry* Communicator::record(const Request& request) {
 Status Communicator::hold_locked(keel_collective collective, const Ref<Stream>& stream,
                                  Ref<EventRecord>* out_ready) {
   try {
-    if (!stopping_) make_ready_locked();  // else there is nothing to run any more
+    if (!stopping_) make_ready_locked();  // else no operation runs any more
     const bool follows = hold_ && hold_->pending != 0 && hold_->stream == stream.get() &&
                          !observers::active() && stream->ends_behind(*hold_->gate);
     if (follows) return {};
@@ -212,7 +211,7 @@ bool Communicator::is_short(const Request& request) const {
   if (request.algorithm != Algorithm::kDirect && request.algorithm != Algorithm::kOneShot) {
     return false;
   }
-  // Without arrays, windows of those whom not all reach, and a copy of what is overwritten.
+  // Excludes arrays, staging pipelines, and in-place exchanges with a copy of the overwritten data.
   return !has_arrays(request.collective) && !context_.any_staged() &&
          (request.collective != KEEL_ALL_TO_ALL || request.send != request.receive) &&
          std::max(request.send_bytes(rank(), world()), request.receive_bytes(rank(), world())) <=
@@ -222,7 +221,7 @@ bool Communicator::is_short(const Request& request) const {
 bool Communicator::run_now(const Request& request, const EagerBuffers& buffers, Begun* out_begun) {
   context_.call = calls_;
   if (!runner_.post_eager(request, buffers, &out_begun->posted)) return false;
-  // While the posts of all are on their way.
+  // Runs while the descriptors of the ranks travel between cores.
   out_begun->entry = record(request);
   FlightRecorder::start_at_once(out_begun->entry);
   const bool is_done = runner_.try_eager(request, buffers, *out_begun->posted, impatience_.turns());
@@ -236,7 +235,7 @@ bool Communicator::run_now(const Request& request, const EagerBuffers& buffers, 
 bool Communicator::run_now_unlocked(std::unique_lock<std::mutex>& lock, const Request& request,
                                     const Ref<Stream>& stream, Begun* begun, Sides* out_sides,
                                     Status* out_status) {
-  // The thread had better go on to call for its other ranks.
+  // A thread with several ranks goes on to call for the next rank.
   if (team().note_caller(rank())) return false;
   Sides& sides = *out_sides;
   Patience patience(timeout_ns_.load(std::memory_order_relaxed), cancelled_);
@@ -272,7 +271,7 @@ Status Communicator::fail(std::unique_lock<std::mutex>& lock, keel_collective co
   Ref<EventRecord> ignored;
   KEEL_RETURN_IF_ERROR(hold_locked(collective, stream, &ignored));
   if (hold_->status.ok()) hold_->status = status;
-  if (hold_->pending != 0) return {};  // the others that share it open it
+  if (hold_->pending != 0) return {};  // the last operation of the gate opens it
   const Ref<Hold> hold = std::move(hold_);
   lock.unlock();
   WakeList wake;
@@ -285,7 +284,7 @@ Status Communicator::fail(std::unique_lock<std::mutex>& lock, keel_collective co
 
 namespace {
 
-// The numbers from here on are those that keel_premul_sum_create has given out.
+// keel_premul_sum_create returns numbers from here on.
 constexpr keel_reduction kFirstFactor = 256;
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace keel {
 
 using CommunicatorTable = HandleTable<Communicator, HandleKind::kComm>;
 
-// Its communicators end when the runtime shuts down, before the devices go.
+// Communicators in this table end when the runtime shuts down, before the devices are released.
 CommunicatorTable& communicator_handles();
 
 inline Status find_communicator(keel_comm handle, Ref<Communicator>* out_communicator) {

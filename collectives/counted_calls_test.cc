@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every call of a rank counts, refused or not: whatever one rank does wrong, the ranks stay at the
-// same operation, and no sums of different steps are added up.
+// Every call of a rank counts, refused or not: the ranks stay at the same operation despite errors
+// of one rank, and never add up data of different steps.
 #include <gtest/gtest.h>
 #include <keel/keel.h>
 
@@ -42,7 +42,7 @@ class CountedCalls : public testing::Test {
   static void SetUpTestSuite() {
     keel::testing::set_test_devices(2);
     auto options = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
-    // A ring of both, where there is another than the CPU's.
+    // A ring of the devices of both backends, if the backend under test is not the CPU.
     const std::string backends =
         keel::testing::test_backend() == "cpu" ? "cpu" : "cpu," + keel::testing::test_backend();
     options.backends = backends.c_str();
@@ -82,13 +82,13 @@ class CountedCalls : public testing::Test {
     }
     ranks_.clear();
   }
-  // |work| of each rank, on a thread of its own.
+  // Runs |work| for each rank, on a thread per rank.
   void on_ranks(const std::function<void(const Rank&)>& work) {
     std::vector<std::thread> threads;
     for (const Rank& own : ranks_) threads.emplace_back([&] { work(own); });
     for (std::thread& thread : threads) thread.join();
   }
-  // All are at the same operation, and whole.
+  // All ranks are at the same operation, and intact.
   void expect_whole() {
     on_ranks([](const Rank& own) {
       own.recover();
@@ -117,7 +117,7 @@ enum class Fault {
   kNone,
   kWrongCount,      // does not match
   kWrongReduction,  // does not match
-  kNoBuffer,        // refused, as all that follow
+  kNoBuffer,        // refused, as all below
   kTooMany,
   kNoDtype,
   kNoReduction,
@@ -132,8 +132,8 @@ struct Step {
   uint32_t operations;
   bool is_grouped;
   Fault fault;
-  uint32_t rank;  // whose fault
-  uint32_t at;    // in which operation
+  uint32_t rank;  // the rank at fault
+  uint32_t at;    // the operation with the fault
 };
 
 std::vector<Step> make_steps(uint32_t world, uint32_t seed, uint32_t number) {
@@ -153,7 +153,7 @@ std::vector<Step> make_steps(uint32_t world, uint32_t seed, uint32_t number) {
   return steps;
 }
 
-// What |own| adds in |step|'s operation |index|: no two are equal, nor any two sums.
+// |own|'s summand in operation |index| of |step|: all values and all sums are distinct.
 float value(uint32_t step, uint32_t index) {
   return static_cast<float>(4 * step + index + 1);
 }
@@ -190,8 +190,8 @@ void fail_stream(const Rank& own) {
   EXPECT_KEEL_OK(keel_gate_destroy(gate));
 }
 
-// As a framework's step: calls its operations one behind the other, and waits once. Whether all
-// went well; then the sums are those of this step.
+// Behaves as a framework's step: enqueues the operations in sequence, and waits once. Returns
+// whether all went well; the sums are then those of this step.
 bool run_step(const Rank& own, const Step& step, uint32_t number, keel_stream foreign) {
   const bool is_mine = step.rank == own.rank;
   for (uint32_t index = 0; index < step.operations; ++index) {
@@ -266,8 +266,7 @@ INSTANTIATE_TEST_SUITE_P(All, CountedCallsOfWorlds, testing::Values(2, 3, 5, kMo
 
 // ---- every call -----------------------------------------------------------------
 
-// A collective or message that is right where |at| is the rank's memory, and refused where it is
-// NULL.
+// A collective or message, valid if |at| is the rank's memory, and refused if |at| is NULL.
 struct Call {
   const char* name;
   std::function<keel_status(const Rank&, float* at, uint32_t root)> make;
@@ -353,7 +352,7 @@ TEST_F(CountedCalls, OneThatIsRefusedIsToldToAllOthers) {
   for (const Call& call : all_calls()) {
     for (uint32_t wrong = 0; wrong < kWorld; ++wrong) {
       SCOPED_TRACE(std::string(call.name) + ", rank " + std::to_string(wrong));
-      // With the wrong rank first, and last: it is its own root, so that its memory matters.
+      // With the wrong rank first, and last: as the root, so its memory matters.
       for (uint32_t turn = 0; turn < kWorld; ++turn) {
         const uint32_t rank = wrong == 1 ? kWorld - 1 - turn : turn;
         const keel_status called =
@@ -375,7 +374,7 @@ TEST_F(CountedCalls, OneThatIsRefusedIsToldToAllOthers) {
   expect_whole();
 }
 
-// Nobody waits for what all have been refused.
+// No rank waits for an operation refused on all ranks.
 TEST_F(CountedCalls, OnesThatAreRefusedToAllFailNobody) {
   begin(3);
   for (const Call& call : all_calls()) {
@@ -408,7 +407,7 @@ TEST_F(CountedCalls, EitherHalfOfAMessageIsToldWhenTheOtherIsRefused) {
   begin(2);
   const Rank& one = ranks_[0];
   const Rank& other = ranks_[1];
-  for (uint32_t round = 0; round < 5; ++round) {  // more than there are places for
+  for (uint32_t round = 0; round < 5; ++round) {  // more than the slots of a pair
     EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "dtype",
                  keel_send(one.comm, one.data, 5, 99, 1, one.stream));
     EXPECT_KEEL_OK(keel_recv(other.comm, other.data, 5, KEEL_FLOAT32, 0, other.stream));
@@ -421,7 +420,7 @@ TEST_F(CountedCalls, EitherHalfOfAMessageIsToldWhenTheOtherIsRefused) {
     EXPECT_FAILS(KEEL_RANK_FAILED, name(0) + ": its receive from rank 1 was refused there",
                  other.synchronize());
     EXPECT_KEEL_OK(other.recover());
-    // To nobody: nobody waits for it.
+    // The peer does not exist, so no rank waits.
     EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "peer is 2",
                  keel_send(one.comm, one.data, 5, KEEL_FLOAT32, 2, one.stream));
     EXPECT_KEEL_OK(keel_send(one.comm, one.data, 5, KEEL_FLOAT32, 1, one.stream));
@@ -432,7 +431,7 @@ TEST_F(CountedCalls, EitherHalfOfAMessageIsToldWhenTheOtherIsRefused) {
   expect_whole();
 }
 
-// Each sends wrongly and receives: by themselves the sends would wait for each other.
+// Each rank sends wrongly and receives: alone, the sends would wait in a cycle.
 TEST_F(CountedCalls, AGroupGoesOnWithoutTheMessageThatIsRefused) {
   begin(2);
   for (const Rank& own : ranks_) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Corners of the collectives: two threads on one communicator, more elements than 32 bits
-// count, memory of another device, factors that a dtype has not.
+// Corner cases of the collectives: two threads on one communicator, more than 2^32 elements, memory
+// of a different device, factors outside a dtype.
 #include <gtest/gtest.h>
 #include <keel/keel.h>
 
@@ -40,7 +40,7 @@ class CollectiveEdges : public testing::Test {
     for (keel_stream stream : streams_) keel_stream_destroy(stream);
     for (const auto& [device, pointer] : memory_) keel_free(device, pointer);
   }
-  // Whether the host reads and writes the devices' memory where it is.
+  // Whether the host accesses the devices' memory in place.
   bool has_host_alias() {
     auto info = KEEL_STRUCT_INIT(keel_memory_info, KEEL_STRUCT_MEMORY_INFO);
     void* const pointer = allocate(0, 64);
@@ -60,8 +60,8 @@ class CollectiveEdges : public testing::Test {
   std::vector<std::pair<keel_device, void*>> memory_;
 };
 
-// Both ranks may get the two threads' calls in one order, and then they work, or in
-// different ones, and then each of them meets another.
+// Either both ranks receive the calls of the two threads in the same order, and the calls work, or
+// the orders differ, and the calls mismatch.
 TEST_F(CollectiveEdges, TwoThreadsOnOneCommunicatorGetAnOrderOrAMismatch) {
   constexpr uint32_t kThreads = 2;
   constexpr uint32_t kRounds = 100;
@@ -112,8 +112,7 @@ TEST_F(CollectiveEdges, TwoThreadsOnOneCommunicatorGetAnOrderOrAMismatch) {
   }
 }
 
-// Calls of the same kind work whatever order they get: each with one of the other rank's, and
-// with nothing of a third.
+// Equal calls work in any order: each matches one call of the peer, without data of a third call.
 TEST_F(CollectiveEdges, TwoThreadsThatCallAlikeGetWholeResults) {
   constexpr int kThreads = 3;
   constexpr int kCalls = 400;
@@ -147,7 +146,7 @@ TEST_F(CollectiveEdges, TwoThreadsThatCallAlikeGetWholeResults) {
   EXPECT_EQ(without_own, 0);
 }
 
-// The arrays of a rank that sends nothing are read by the others all the same.
+// The peers read the arrays even of a rank without data to send.
 TEST_F(CollectiveEdges, ARankThatSendsNothingKeepsItsArraysUntilTheyAreRead) {
   constexpr uint64_t kMost = 1 << 18;
   std::array<std::array<void*, 2>, kWorld> buffers;
@@ -211,7 +210,7 @@ TEST_F(CollectiveEdges, AnExchangeThatDoesNotFitWithItselfIsRefusedAndItGoesOn) 
   }
 }
 
-// Nobody but the two knows of it before all have called.
+// Only the two ranks can find the mismatch, once all ranks have called.
 TEST_F(CollectiveEdges, AnExchangeThatDoesNotFitAnothersNamesBoth) {
   const uint64_t counts[kWorld] = {100, 100};
   const uint64_t fewer[kWorld] = {90, 100};
@@ -228,7 +227,7 @@ TEST_F(CollectiveEdges, AnExchangeThatDoesNotFitAnothersNamesBoth) {
   }
 }
 
-// What is called in a group has no order: ranks may name their communicators in any.
+// Calls in a group are unordered: each rank may name the communicators in any order.
 TEST_F(CollectiveEdges, AGroupOverTwoCommunicatorsHasNoOrder) {
   std::array<keel_comm, kWorld> others;
   ASSERT_KEEL_OK(keel_comm_init_all(devices_.data(), kWorld, nullptr, others.data()));
@@ -247,7 +246,7 @@ TEST_F(CollectiveEdges, AGroupOverTwoCommunicatorsHasNoOrder) {
   for (keel_comm comm : others) EXPECT_KEEL_OK(keel_comm_destroy(comm));
 }
 
-// The first operation of each rank waits for a gate; only the outermost end enqueues anything.
+// The first operation of each rank waits for a gate; only the outermost end enqueues calls.
 TEST_F(CollectiveEdges, AGroupWithinAGroupEndsWithTheOuterOne) {
   auto stats = KEEL_STRUCT_INIT(keel_comm_stats, KEEL_STRUCT_COMM_STATS);
   EXPECT_KEEL_OK(keel_group_start());
@@ -258,7 +257,7 @@ TEST_F(CollectiveEdges, AGroupWithinAGroupEndsWithTheOuterOne) {
                                   50, 1 - rank, KEEL_INT32, streams_[rank]));
     EXPECT_KEEL_OK(keel_group_end());
   }
-  // Whoever waits within the group is told that it is open.
+  // A thread that waits inside a group gets an error: the group is open.
   std::thread([&] {
     for (uint32_t rank = 0; rank < kWorld; ++rank) {
       EXPECT_KEEL_OK(keel_comm_finalize(comms_[rank], kSecond * 10));
@@ -311,7 +310,7 @@ TEST_F(CollectiveEdges, AMessageWhoseBufferIsGoneIsToldToItsPeer) {
   EXPECT_KEEL_OK(keel_stream_wait_gate(streams_[0], gate));
   EXPECT_KEEL_OK(keel_send(comms_[0], sent, 4096, KEEL_UINT8, 1, streams_[0]));
   EXPECT_KEEL_OK(keel_recv(comms_[1], received, 4096, KEEL_UINT8, 0, streams_[1]));
-  // On another stream, whose work nothing keeps from being done.
+  // On a separate stream without unfinished work.
   keel_stream other;
   ASSERT_KEEL_OK(keel_stream_create(devices_[0], 0, &other));
   EXPECT_KEEL_OK(keel_free_on_stream(other, sent));
@@ -353,8 +352,8 @@ TEST_F(CollectiveEdges, MemoryOfAnotherDeviceIsRefused) {
   }
 }
 
-// What goes on in any order must not overlap; what is refused its peer is told, and all else of the
-// group is done.
+// Unordered messages must not overlap. A refused message is reported to the peer, and the rest of
+// the group runs.
 TEST_F(CollectiveEdges, MessagesOfAGroupThatOverlapAreRefusedAndNamed) {
   constexpr uint64_t kCount = 100;
   std::array<int32_t*, kWorld> data;
@@ -386,7 +385,7 @@ TEST_F(CollectiveEdges, MessagesOfAGroupThatOverlapAreRefusedAndNamed) {
     EXPECT_FAILS(KEEL_INVALID_ARGUMENT,
                  "the receive of 1 int32 from rank " + peer + " overlaps the send of 100 int32",
                  receive(rank, own + kCount + kCount / 2 - 1, 1));
-    EXPECT_KEEL_OK(send(rank, own, 1));  // to the peer, which refuses the same
+    EXPECT_KEEL_OK(send(rank, own, 1));  // to the peer, with the same refusal there
     EXPECT_FAILS(KEEL_INVALID_ARGUMENT,
                  "the receive of 400 int32 from rank " + peer + " overlaps the send of 100 int32",
                  receive(rank, own, 4 * kCount));
@@ -398,8 +397,8 @@ TEST_F(CollectiveEdges, MessagesOfAGroupThatOverlapAreRefusedAndNamed) {
     EXPECT_FAILS(KEEL_INVALID_ARGUMENT,
                  "the send of 3 int32 to rank " + peer + " overlaps the receive of 100 int32",
                  send(rank, own + 2 * kCount - 2, 3));
-    EXPECT_KEEL_OK(receive(rank, own + 3 * kCount, 0));  // nothing overlaps nothing
-    // Of two, one good: neither is taken.
+    EXPECT_KEEL_OK(receive(rank, own + 3 * kCount, 0));  // an empty range overlaps no range
+    // One message of the pair is valid: neither is accepted.
     EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "overlaps the receive of 100 int32",
                  keel_send_recv(comms_[rank], own, 1, 1 - rank, own + 2 * kCount, 1, 1 - rank,
                                 KEEL_INT32, streams_[rank]));
@@ -421,7 +420,7 @@ TEST_F(CollectiveEdges, MessagesOfAGroupThatOverlapAreRefusedAndNamed) {
   }
 }
 
-// Two streams of a rank are two operations, of which the second begins after the first.
+// Two streams of a rank make two operations, the second after the first.
 TEST_F(CollectiveEdges, MessagesOfTwoStreamsOfAGroupMayOverlap) {
   keel_stream others[kWorld] = {};
   void* data[kWorld] = {};
@@ -450,7 +449,7 @@ TEST_F(CollectiveEdges, AFactorThatTheDtypeHasNotIsRefused) {
     EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "factor",
                  keel_all_reduce(comms_[0], data, data, 100, KEEL_INT32, reduction, streams_[0]));
   }
-  // A number of one communicator is none of another.
+  // A reduction number belongs to one communicator.
   keel_reduction reduction = 0;
   ASSERT_KEEL_OK(keel_premul_sum_create(comms_[0], 3, &reduction));
   void* const other = allocate(1, 400);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each rank of a communicator tells all others, between its collectives.
+// All-gather of control data among the ranks of a communicator, between its collectives.
 #ifndef KEEL_COLLECTIVES_EXCHANGE_H_
 #define KEEL_COLLECTIVES_EXCHANGE_H_
 
@@ -13,9 +13,9 @@
 
 namespace keel {
 
-// An operation among the others, with a fingerprint of its own, |collective|, in which each rank
-// tells all |own|. |visit|(rank, data) is called with everybody's, in the order of the ranks;
-// others may have written over what comes from them.
+// All-gathers |own|, as an operation in the sequence of the collectives, with the fingerprint
+// |collective|. Calls |visit|(rank, data) for each rank in rank order; data of remote ranks may
+// have been overwritten by their process.
 template <typename Data, typename Visit>
 Status exchange(RankContext& context, uint8_t collective, const Data& own, Patience& patience,
                 const Visit& visit) {
@@ -62,7 +62,7 @@ Status exchange(RankContext& context, uint8_t collective, const Data& own, Patie
   return check_fingerprints(fingerprints);
 }
 
-// The same where all are wanted.
+// Same, collecting the data of all ranks in |*out_all|.
 template <typename Data>
 Status exchange(RankContext& context, uint8_t collective, const Data& own, Patience& patience,
                 std::vector<Data>* out_all) {

@@ -35,7 +35,7 @@ std::string explain_island(const std::vector<uint32_t>& ranks, const char* reach
   return fmt::format("{{\"ranks\": [{}], \"reach\": \"{}\"}}", fmt::join(ranks, ", "), reach);
 }
 
-// Ranks whose memory the others read in place are one; every other is one of its own.
+// Ranks with memory read in place form an island; every staged rank is a separate island.
 std::string explain_islands(RankContext& context) {
   std::vector<std::string> islands;
   std::vector<uint32_t> together;
@@ -78,7 +78,7 @@ const char* reduced_by(const Exchange& exchange) {
   return exchange.way.is_summed_on_device ? "\"device\"" : "\"host\"";
 }
 
-// |lane|: of the rank's lane, where it has one.
+// |lane|: last operation of the rank's lane; NULL if the rank has no lane.
 std::string explain_last(const LastExchange& exchange, const LastExchange* lane) {
   Exchange last;
   if (!exchange.read(&last)) return "null";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a communicator goes about its operations, for people and programs.
+// Reports how a communicator runs its operations, for people and programs.
 #ifndef KEEL_COLLECTIVES_EXPLAIN_H_
 #define KEEL_COLLECTIVES_EXPLAIN_H_
 
@@ -11,10 +11,10 @@
 
 namespace keel {
 
-// As JSON (docs/collectives.md): ranks, the islands they form, the sizes and algorithms in use, and
-// what the rank's last operation was to take and took. Any thread may ask while the rank runs
-// operations. |native|: JSON of the islands with a native library. |lane|: of the rank's lane
-// between them; NULL where it has none.
+// Returns JSON (docs/collectives.md): ranks and islands, the sizes and algorithms in use, and the
+// predicted and measured time of the rank's last operation. Thread-safe while the rank runs
+// operations. |native|: JSON of the islands with a native library. |lane|: last operation of the
+// rank's lane between islands; NULL if the rank has no lane.
 std::string explain_communicator(RankContext& context, int64_t timeout_ns,
                                  const Selection& selection, const std::string& table_name,
                                  const std::string& native, const LastExchange* lane);

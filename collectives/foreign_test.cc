@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Buffers that Keel did not allocate, between processes: the others read them where they are once
-// all have found that the kernel lets them, and from a copy staged for them before, or where it
-// does not. Nobody tries while all buffers are Keel's own.
+// Buffers not allocated by Keel, between processes. The peers read such buffers in place once all
+// ranks have found that the kernel permits it; before, or if not permitted, the peers read a staged
+// copy. No rank tries while all buffers are Keel's own.
 #include <gtest/gtest.h>
 #include <keel/keel.h>
 #include <linux/filter.h>
@@ -45,10 +45,10 @@ uint32_t value(uint32_t rank, uint32_t peer, int round, uint64_t index) {
 
 class Rank {
  public:
-  // |foreign|: its buffers are its own, registered with Keel; else the device's.
+  // |foreign|: the buffers are the rank's own, registered with Keel; else the device's.
   Rank(uint32_t rank, bool foreign) : rank_(rank), foreign_(foreign) {}
 
-  // What went wrong, or nothing.
+  // Returns the error, or an empty text.
   std::string run() {
     if (const std::string problem = open(); !problem.empty()) return problem;
     for (int round = 0; round < kRounds; ++round) {
@@ -60,8 +60,8 @@ class Rank {
     }
     return "";
   }
-  // All_reduce alone, of a size that may go by one_shot, in place in every other round. Others may
-  // not read this process from the round |closed| on.
+  // Runs all_reduce only, of a size for one_shot, in place in every second round. From round
+  // |closed| on, remote processes may not read this process.
   std::string run_sums(int closed) {
     std::string problem = open();
     for (int round = 0; round < kSumRounds && problem.empty(); ++round) {
@@ -163,7 +163,7 @@ class Rank {
         return keel_all_reduce(comm_, send, receive, kCount, kType, KEEL_SUM, stream_);
     }
   }
-  // In part |part| of the receive buffer.
+  // Expected contents of part |part| of the receive buffer.
   uint32_t wanted(keel_collective collective, uint32_t root, int round, uint32_t part,
                   uint64_t i) const {
     switch (collective) {
@@ -192,7 +192,8 @@ class Rank {
   keel_comm comm_ = {};
 };
 
-// Tells where a word of this process is, and hears of another's: whether it may be read.
+// Sends the address of a word of this process, and receives a sibling's: returns whether the
+// sibling's word is readable.
 bool may_read_siblings() {
   static const uint64_t word = 0x6b65656c;
   say(std::to_string(getpid()) + " " + std::to_string(reinterpret_cast<uintptr_t>(&word)));
@@ -204,7 +205,8 @@ bool may_read_siblings() {
   return process_vm_readv(std::stoi(other), &local, 1, &remote, 1, 0) == sizeof(got) && got == word;
 }
 
-// This process is ended if it, or a thread that it starts from now on, reads another's memory.
+// The kernel kills this process if this thread, or a thread started from now on, reads a remote
+// process.
 void forbid_attach() {
   static sock_filter rules[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
@@ -217,7 +219,7 @@ void forbid_attach() {
   prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
 }
 
-// Arguments: rank, meeting, KEEL_ATTACH, whose the buffers are, KEEL_COLLECTIVE_TABLE.
+// Arguments: rank, bootstrap address, KEEL_ATTACH, owner of the buffers, KEEL_COLLECTIVE_TABLE.
 int run_worker(const std::vector<std::string>& arguments) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);  // where only parents may read their children
@@ -252,10 +254,10 @@ int run_worker(const std::vector<std::string>& arguments) {
 
 // ---- the tests ------------------------------------------------------------------
 
-// What rank 0 says in the end; of the others that they are done. |attach| is each rank's,
-// |table| rank 0's, by which all go. |buffers|: "foreign"; "own" or "untried", the device's and
-// foreign ones, where it is deadly to read another process; "sums", foreign ones of all_reduce
-// alone; "mixed sums", where rank 0's are the device's, and rank 1 closes itself in the end.
+// Returns the final output of rank 0; the peers only report the end. |attach|: per rank; |table|:
+// rank 0's, for all ranks. |buffers|: "foreign"; "own" or "untried", the device's and foreign
+// buffers, where reading a remote process is deadly; "sums", foreign buffers of all_reduce only;
+// "mixed sums", where rank 0's buffers are the device's, and rank 1 closes itself at the end.
 std::string run_ranks(const std::vector<std::string>& attach, const std::string& buffers,
                       const std::string& table = "builtin") {
   static int runs = 0;
@@ -283,9 +285,9 @@ TEST(Foreign, IsReadWhereItIsOrStagedAndAlwaysRight) {
   const std::string attached = run_ranks({"1", "1", "1"}, "foreign");
   const std::string staged = run_ranks({"0", "0", "0"}, "foreign");
   if (attached == "may not") GTEST_SKIP() << "processes here may not read each other";
-  // Rank 0 receives in each of the rounds two parts of others by all_gather and two by all_to_all,
-  // one by broadcast and by scatter where it is not the root (rounds 1 and 2), two by gather where
-  // it is (0 and 3). The first three operations of all are still staged.
+  // In each round rank 0 receives two remote parts by all_gather and two by all_to_all, one by
+  // broadcast and by scatter where a peer is the root (rounds 1 and 2), two by gather where rank 0
+  // is the root (0 and 3). The first three operations of all are still staged.
   constexpr uint64_t kParts = (kRounds - 1) * 4 + 2 * 2 + 2 * 2;
   EXPECT_GE(std::stoull(attached), std::stoull(staged) + kParts * kCount * sizeof(uint32_t));
 }
@@ -298,7 +300,7 @@ TEST(Foreign, NobodyTriesToReadOthersWhileBuffersAreKeels) {
   run_ranks({"1", "1", "1"}, "own");
 }
 
-// A file with |rules|, for as long as it lives.
+// A file with |rules|, deleted by the destructor.
 class TableFile {
  public:
   explicit TableFile(const std::string& rules)
@@ -322,7 +324,7 @@ TEST(Foreign, IsStagedWhereTheTableOfRankZeroSaysSo) {
   const auto with = [&](const std::string& rules) {
     return run_ranks(attach, "foreign", TableFile(rules).path());
   };
-  // Its own part is read where it is in each of the rounds but the first.
+  // The own part is read in place in each round but the first.
   const std::string staged = with("all_gather 256K- * foreign * staging\n");
   EXPECT_GE(std::stoull(attached), std::stoull(staged) + (kRounds - 1) * kPartBytes);
   EXPECT_EQ(with("all_gather 0-256K * foreign * staging\n"), attached) << "of other sizes";
@@ -343,7 +345,7 @@ TEST(Foreign, SumsAreOfCopiesWhereTheTableSaysSo) {
   const TableFile table(one_shot + "all_reduce * * foreign * attach\n");
   const std::string attached = run_ranks({"1", "1", "1"}, "sums", table.path());
   if (attached == "may not") GTEST_SKIP() << "processes here may not read each other";
-  // The first four are still staged.
+  // The first four operations are still staged.
   EXPECT_GE(std::stoull(attached), (kSumRounds - 4) * 2 * kSumCount * sizeof(uint32_t));
   run_ranks({"1", "1", "1"}, "mixed sums", table.path());
   EXPECT_EQ(run_ranks({"1", "1", "0"}, "sums", table.path()), "0");

@@ -35,7 +35,7 @@ Status GroupCall::add(const Ref<Communicator>& communicator, Request request,
     open_.count_call();
     return status;
   } catch (const std::bad_alloc&) {
-    // Nothing is left that could tell the others in its turn.
+    // No memory is left to publish the refusal in turn.
     communicator->abort(Status::no_memory());
     return Status::no_memory();
   }
@@ -45,7 +45,7 @@ GroupCall::Call* GroupCall::find_messages(const Communicator& communicator, cons
   for (Call& call : calls_) {
     if (call.request.collective != KEEL_SEND_RECV) continue;
     if (call.communicator.get() != &communicator) continue;
-    // Those that are refused go with any: by themselves they could wait for what comes behind.
+    // Refused messages join any stream: alone, they could wait for later operations.
     if (call.stream.get() == stream || !call.stream || stream == nullptr) return &call;
   }
   return nullptr;
@@ -97,8 +97,8 @@ Status GroupCall::end() {
   std::vector<Call> calls = std::exchange(calls_, {});
   Status first;
   try {
-    // Ranks may have called several communicators in different orders; what lies on one stream is
-    // done in that order, and would wait for each other.
+    // Ranks may have called several communicators in different orders. Operations on a stream run
+    // in the order of the calls, and would wait in a cycle.
     sort(&calls);
   } catch (const std::bad_alloc&) {
     first = Status::no_memory();
@@ -107,7 +107,7 @@ Status GroupCall::end() {
     }
   }
   for (Call& call : calls) {
-    if (!call.refused.ok()) {  // which its call has returned
+    if (!call.refused.ok()) {  // the call has returned the status
       call.communicator->refuse(std::move(call.request), call.refused).ok();
       continue;
     }

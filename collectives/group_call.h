@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of one thread that are enqueued together.
+// Calls of one thread, enqueued together.
 #ifndef KEEL_COLLECTIVES_GROUP_CALL_H_
 #define KEEL_COLLECTIVES_GROUP_CALL_H_
 
@@ -17,11 +17,11 @@
 
 namespace keel {
 
-// The group that the calling thread is in. One a thread.
+// The group of the calling thread. One per thread.
 class GroupCall {
  public:
   static GroupCall& current();
-  // Keel was shut down: what groups have kept is of communicators and streams that are gone.
+  // Call at shutdown: the kept calls of groups refer to destroyed communicators and streams.
   static void forget_all() { shutdowns_.fetch_add(1, std::memory_order_relaxed); }
 
   ~GroupCall() { leave_forgotten(); }
@@ -31,15 +31,15 @@ class GroupCall {
     leave_forgotten();
     open_.start();
   }
-  // Checks the call as if it were enqueued, and keeps it for the end; refuses a message that
-  // overlaps another one of the group. |refused|: not KEEL_OK where the call is refused already,
-  // with an empty |stream| perhaps; then that is returned. One that is refused keeps its place:
-  // the other ranks hear of it when the group ends.
+  // Checks the call as for enqueue() and keeps the call until the group ends; refuses a message
+  // overlapping a kept message. |refused|: not KEEL_OK if the call is refused already, perhaps with
+  // an empty |stream|; then |refused| is returned. A refused call keeps its place: the peers
+  // receive the refusal when the group ends.
   Status add(const Ref<Communicator>& communicator, Request request, const Ref<Stream>& stream,
              const Status& refused);
-  // At the outermost end: enqueues everything, the messages of one communicator and stream as
-  // one operation. All that can be enqueued is; the first failure is returned. KEEL_ABORTED where
-  // Keel was shut down since.
+  // At the outermost end, enqueues all calls; the messages of each communicator and stream become a
+  // single operation. Continues after a failure, and returns the first failure. Returns
+  // KEEL_ABORTED if Keel was shut down since the start.
   Status end();
 
  private:
@@ -48,18 +48,18 @@ class GroupCall {
     Request request;
     Ref<Stream> stream;
     TransferRanges ranges;
-    Status refused;  // of messages: not KEEL_OK where all of them are
+    Status refused;  // not KEEL_OK: refused; of messages, all are
   };
 
-  // The messages that |call|'s go together with; NULL for the first.
+  // Returns the kept call joined by messages on |communicator| and |stream|; NULL for the first.
   Call* find_messages(const Communicator& communicator, const Stream* stream);
   Status add_messages(const Ref<Communicator>& communicator, Request request,
                       const Ref<Stream>& stream, const Status& refused);
 
-  // Calls from before a shutdown are never let go of, which would use what is gone. True if there
-  // were any.
+  // Leaks calls from before a shutdown, since their destructors would use destroyed objects.
+  // Returns true if there were any.
   bool leave_forgotten();
-  // In the order of their teams.
+  // Orders the calls by team.
   static void sort(std::vector<Call>* calls);
 
   inline static std::atomic<uint64_t> shutdowns_{0};

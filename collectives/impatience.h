@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a call waits for the other ranks before it leaves the operation to a thread.
+// Spin budget of a call waiting for the peers, before the worker thread takes over.
 #ifndef KEEL_COLLECTIVES_IMPATIENCE_H_
 #define KEEL_COLLECTIVES_IMPATIENCE_H_
 
@@ -10,18 +10,18 @@
 
 namespace keel {
 
-// For as long as the two changes of thread cost that it spares, some 20 us, as a competitive
-// spin lock would: so it never costs more than twice the better choice (Karlin et al. 1991).
-// A rank that is always the first to call, because one thread calls for several ranks or
-// because it has less to do, would lose that each time: after each wait in vain the next ones
-// are left out, twice as many as before. For one thread at a time.
+// The budget is the possible gain, the cost of two thread switches, some 20 us, as in a competitive
+// spin lock: a call never costs more than twice the better choice (Karlin et al. 1991). A rank
+// whose calls always come first, because one thread calls for several ranks or because the rank has
+// less to do, would lose the budget each time: after each wait in vain the next waits are skipped,
+// twice as many as before. For one thread at a time.
 class Impatience {
  public:
   explicit Impatience(bool crowded) : most_(crowded ? kOffers : pauses_in(kPauseNs)) {}
 
-  // Of waiting, for the next call: pauses, or offers of the core where it has to be shared.
+  // Turns to wait in the next call: pauses, or yields of the core where ranks are oversubscribed.
   uint32_t turns() const { return left_out_ == 0 ? most_ : 0; }
-  // How it ended.
+  // Records whether the peers came within the budget.
   void note(bool came) {
     if (left_out_ != 0) {
       --left_out_;
@@ -35,7 +35,7 @@ class Impatience {
 
  private:
   static constexpr int64_t kPauseNs = 20'000;
-  static constexpr uint32_t kOffers = 100;  // of 200 ns, where nobody takes it
+  static constexpr uint32_t kOffers = 100;  // of 200 ns, if no thread takes the core
   static constexpr uint32_t kMostLeftOut = 31;
 
   const uint32_t most_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small calls that a rank has made before, and what follows from all of them but the buffers.
+// Call cache: earlier small calls of a rank, with all derived values but the buffers.
 #ifndef KEEL_COLLECTIVES_KNOWN_CALLS_H_
 #define KEEL_COLLECTIVES_KNOWN_CALLS_H_
 
@@ -12,7 +12,7 @@
 
 namespace keel {
 
-// A collective without arrays of counts, as keel.h has it.
+// Arguments of a collective without arrays of counts, as in keel.h.
 struct CallArguments {
   keel_collective collective = KEEL_BARRIER;
   keel_dtype dtype = KEEL_UINT8;
@@ -33,14 +33,14 @@ struct CallArguments {
   }
 };
 
-// Nothing in it is wrong but, perhaps, the buffers; and it goes by Algorithm::kEager.
+// A call with valid arguments, except for unchecked buffers, and with Algorithm::kEager.
 struct KnownCall {
   bool is(const CallArguments& arguments) const {
     return is_set && request.count == arguments.count &&
            request.collective == arguments.collective && request.dtype == arguments.dtype &&
            request.reduction == arguments.reduction && request.root == arguments.root;
   }
-  // Whether buffers at |send| and |receive| lie apart, or as the in-place form has them.
+  // Whether buffers at |send| and |receive| are disjoint, or overlap as in the in-place form.
   bool may_have(const void* send, const void* receive) const {
     const auto from = reinterpret_cast<uintptr_t>(send);
     const auto to = reinterpret_cast<uintptr_t>(receive);
@@ -51,21 +51,21 @@ struct KnownCall {
   Request request;  // without its buffers
   uint64_t send_bytes = 0;
   uint64_t receive_bytes = 0;
-  // Where what the rank has for itself lies in its buffers.
+  // Offsets of the rank's own data in its send and receive buffer, in bytes.
   uint64_t own_from = 0;
   uint64_t own_to = 0;
 };
 
-// The last ones of one rank: that a training step makes dozens of, the same in each. Not
-// thread-safe.
+// The last calls of one rank: a training step makes dozens, and repeats the calls of the step
+// before. Not thread-safe.
 class KnownCalls {
  public:
-  // NULL if it is not known.
+  // Returns NULL if the call is not in the cache.
   const KnownCall* find(const CallArguments& arguments) const {
     const KnownCall& call = places_[place_of(arguments)];
     return call.is(arguments) ? &call : nullptr;
   }
-  // |request| has been checked; it has no arrays, and no factor.
+  // Requires a checked |request| without arrays and without a factor.
   void remember(const Request& request, uint32_t rank, uint32_t world) {
     KnownCall call = {.is_set = true,
                       .request = request,
@@ -73,7 +73,7 @@ class KnownCalls {
                       .receive_bytes = request.receive_bytes(rank, world)};
     call.request.send = nullptr;
     call.request.receive = nullptr;
-    if (request.collective != KEEL_ALL_TO_ALL) {  // in place it is one and the same buffer
+    if (request.collective != KEEL_ALL_TO_ALL) {  // in place, both are one buffer
       call.own_from = request.send_piece(rank, rank).offset * request.element();
       call.own_to = request.receive_piece(rank, rank, world).offset * request.element();
     }

@@ -35,7 +35,7 @@ TEST(KnownCalls, HaveBuffersApartOrInPlace) {
   std::array<char, 256> memory;
   EXPECT_TRUE(gather.may_have(&memory[0], &memory[16]));
   EXPECT_TRUE(gather.may_have(&memory[64], &memory[0]));
-  EXPECT_TRUE(gather.may_have(&memory[32], &memory[0]));  // where its part goes
+  EXPECT_TRUE(gather.may_have(&memory[32], &memory[0]));  // the place of the rank's part
   EXPECT_FALSE(gather.may_have(&memory[31], &memory[0]));
   EXPECT_FALSE(gather.may_have(&memory[0], &memory[0]));
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts of more elements, and buffers of more bytes, than 32 bits tell: every collective, by every
-// algorithm that is made of offsets of its own.
+// Counts and sizes beyond 32 bits: every collective, by every algorithm with its own offsets.
 #include <gtest/gtest.h>
 #include <keel/keel.h>
 
@@ -23,7 +22,7 @@ using keel::testing::RepeatedMemory;
 constexpr uint32_t kWorld = 2;
 constexpr uint64_t k2To31 = uint64_t{1} << 31;
 constexpr uint64_t k2To32 = uint64_t{1} << 32;
-constexpr uint64_t kPiece = k2To31 + 7;  // two of them are more than 32 bits tell
+constexpr uint64_t kPiece = k2To31 + 7;  // two pieces are beyond 32 bits
 constexpr uint64_t kWhole = k2To32 + 7;
 
 class LargeCounts;
@@ -31,7 +30,7 @@ class LargeCounts;
 struct Doing {
   const char* operation;
   void (LargeCounts::*run)();
-  std::string algorithm = {};  // empty: as built in
+  std::string algorithm = {};  // empty: built-in choice
   bool staged = false;
 
   std::string name() const {
@@ -96,14 +95,14 @@ class LargeCounts : public testing::TestWithParam<Doing> {
     memory_.emplace_back(devices_[rank], std::move(made));
     return *memory_.back().second;
   }
-  // Read by the collective.
+  // Memory for the collective to read.
   const char* source(uint32_t rank, uint64_t size, const Content& content,
                      uint64_t piece = kPiece) {
     RepeatedMemory& made = memory(rank, size, piece);
     made.fill(content);
     return made.data();
   }
-  // To become |content| in all its bytes, of which none is so yet.
+  // Memory to be filled with |content|; every byte differs from |content| so far.
   char* result(uint32_t rank, uint64_t size, const Content& content, uint64_t piece = kPiece) {
     RepeatedMemory& made = memory(rank, size, piece);
     made.fill_wrongly(content);
@@ -183,7 +182,7 @@ void LargeCounts::broadcast() {
   });
 }
 
-// More elements than 31 bits tell, of two bytes each.
+// More than 2^31 elements, of two bytes each.
 void LargeCounts::broadcast_of_pairs() {
   const char* const send = source(1, 2 * kPiece, {});
   char* const receive = result(0, 2 * kPiece, {});
@@ -207,7 +206,7 @@ void LargeCounts::all_gather() {
   });
 }
 
-// Rank p's piece for rank r is what begins at (p + r) pieces of the whole.
+// Rank p's piece for rank r begins at (p + r) pieces of the whole.
 void LargeCounts::all_to_all() {
   Sources send;
   Results receive;
@@ -250,7 +249,8 @@ void LargeCounts::scatter() {
 constexpr std::array<uint64_t, kWorld> kCounts = {kPiece, kPiece + 100};
 constexpr std::array<uint64_t, kWorld> kOffsets = {0, k2To32 + 50};
 
-// Two pieces, the first of |first| bytes and the second of |second|, and a gap that nobody writes.
+// Two pieces, the first of |first| bytes and the second of |second|, with a gap that stays
+// unwritten.
 char* LargeCounts::result_with_gap(uint32_t rank, uint64_t first, uint64_t second,
                                    const Content& content) {
   char* const receive = result(rank, kOffsets[1] + second, content, kOffsets[1]);
@@ -290,7 +290,7 @@ void LargeCounts::reduce_scatter_v() {
   });
 }
 
-// Rank p's piece for rank r is what begins at (p + r) times the second offset, as long as r says.
+// Rank p's piece for rank r begins at (p + r) times the second offset; rank r defines the length.
 void LargeCounts::all_to_all_v() {
   Sources send;
   Results receive;
@@ -350,7 +350,7 @@ TEST_P(LargeCounts, AreCounted) {
   (this->*GetParam().run)();
 }
 
-// Each by what is built in, and of the others those with sizes of their own.
+// Each collective by the built-in choice, and by the algorithms with separate sizes.
 INSTANTIATE_TEST_SUITE_P(
     Of, LargeCounts,
     testing::Values(Doing{"all_reduce", &LargeCounts::all_reduce},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks in several processes that leave, each in its own way, as soon as their last operation has
-// succeeded: it succeeds for all.
+// Ranks in several processes, leaving in different ways as soon as the last operation has
+// succeeded: the operation succeeds on all ranks.
 #include <gtest/gtest.h>
 #include <keel/keel.h>
 #include <unistd.h>
@@ -20,7 +20,7 @@ using keel::testing::say;
 
 constexpr uint32_t kWorld = 3;
 constexpr uint64_t kCount =
-    1 << 18;  // 1 MiB: ranks read it from each other, some longer than others
+    1 << 18;  // 1 MiB: ranks read data from each other, some longer than others
 constexpr const char* kOperations[] = {"all_reduce",     "broadcast", "barrier",   "all_to_all",
                                        "reduce_scatter", "send_recv", "all_gather"};
 
@@ -63,7 +63,7 @@ std::string failed(const std::string& what, keel_status status) {
   return what + ": " + keel_status_name(status) + ": " + keel_last_error();
 }
 
-// Nothing, when all went well.
+// Returns the error, or an empty text.
 std::string work(uint32_t rank, const std::string& backend, const std::string& operation,
                  Rank* out_rank) {
   auto init = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
@@ -87,8 +87,8 @@ std::string work(uint32_t rank, const std::string& backend, const std::string& o
   return {};
 }
 
-// Arguments: rank, meeting, backend, how it leaves, the operation; of all of them where that is
-// "all", which a process that goes on can do.
+// Arguments: rank, bootstrap address, backend, way of leaving, operation; "all" runs all
+// operations, for processes that continue.
 int run_worker(const std::vector<std::string>& arguments) {
   const std::string& how = arguments[3];
   std::vector<std::string> operations(std::begin(kOperations), std::end(kOperations));
@@ -99,7 +99,7 @@ int run_worker(const std::vector<std::string>& arguments) {
     Rank own;
     std::string wrong =
         work(static_cast<uint32_t>(std::stoul(arguments[0])), arguments[2], operation, &own);
-    // Said by whoever leaves at once when it has: a pipe takes time too.
+    // A rank that leaves at once reports before: a pipe takes time too.
     if (how == "return" || how == "exit") {
       if (wrong.empty() && how == "exit") std::exit(0);
       if (!wrong.empty()) say(wrong);
@@ -125,8 +125,8 @@ void PrintTo(const Way& way, std::ostream* out) {
   *out << way.backend << "_" << way.how;
 }
 
-// Of ends of processes some few in a hundred were noticed too early: as many jobs as take a second,
-// and fewer where each takes longer to start.
+// A few in a hundred ends of processes were noticed too early: runs as many jobs as take a second,
+// and fewer where each job takes longer to start.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr int kJobsOfEnds = 2;
 #else

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every collective against a serial reference, ranks on all kinds of devices driven by one
-// thread. Of the product of operations, dtypes, reductions, worlds, sizes, places and ways to
-// reach a device, as many cases as show any two of these values together; and all pairs of
-// dtype and reduction.
+// Every collective against a serial reference, ranks on all kinds of devices driven by one thread.
+// The cases are a pairwise covering set of operations, dtypes, reductions, worlds, sizes, places
+// and ways to reach a device; and all pairs of dtype and reduction.
 #include <gtest/gtest.h>
 #include <keel/keel.h>
 
@@ -31,8 +30,8 @@ using keel::testing::Operation;
 using keel::testing::Reference;
 
 constexpr int64_t kSecond = 1'000'000'000;
-// What three values do together is a matter of chance: more chances. A sanitizer sees a wrong
-// access the first time that it happens, and takes ten times as long.
+// Triples of values occur by chance, so more seeds mean more triples. A sanitizer sees a wrong
+// access at the first occurrence, and takes ten times as long.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr uint32_t kSeeds = 1;
 constexpr uint32_t kInterleavings = 2;  // one staged, one not
@@ -48,8 +47,8 @@ const std::vector<uint64_t> kAlgorithmCounts = {0, 1, 3, 255, 1023, 4097, 9001, 
 #endif
 const std::vector<uint32_t> kWorlds = {1, 2, 3, 4, 5, 8};
 
-// Those that |dtype| is reduced by. Who reads and writes what, and when, is the same for all: the
-// thread sanitizer sees every dtype and every reduction, but of their pairs one for each dtype.
+// Reductions to test with |dtype|. All have the same memory accesses and timing: the thread
+// sanitizer runs every dtype and every reduction, but a single pair for each dtype.
 std::vector<keel_reduction> reductions_of(keel_dtype dtype) {
 #if defined(__SANITIZE_THREAD__)
   return {dtype % KEEL_REDUCTION_COUNT};
@@ -88,7 +87,7 @@ const auto* const g_environment = testing::AddGlobalTestEnvironment(new KeelEnvi
 
 class Ranks {
  public:
-  // |algorithm|: what does all that it can do; else what is built in.
+  // |algorithm| runs all supported operations; the rest use the built-in choice.
   Ranks(uint32_t world, bool staged, const char* algorithm = "") : comms_(world), streams_(world) {
     const std::vector<keel_device> available = keel::testing::all_devices();
     for (uint32_t rank = 0; rank < world; ++rank) {
@@ -97,7 +96,7 @@ class Ranks {
     }
     auto options = KEEL_STRUCT_INIT(keel_comm_options, KEEL_STRUCT_COMM_OPTIONS);
     options.forbid_alias = staged ? 1 : 0;
-    options.chunk_bytes = 4096;  // small, so that little data has many rounds
+    options.chunk_bytes = 4096;  // small: many rounds with little data
     setenv("KEEL_ALGORITHM", algorithm, /*overwrite=*/1);
     EXPECT_KEEL_OK(keel_comm_init_all(devices_.data(), world, &options, comms_.data()));
     unsetenv("KEEL_ALGORITHM");
@@ -114,7 +113,7 @@ class Ranks {
         [&](char* out, uint64_t* size) { return keel_comm_explain(comms_[0], out, size); });
   }
 
-  // Ranks call one after the other, from |first| on; some all in one group.
+  // Ranks call one after another, from |first| on; in some cases all in one group.
   void run(const Case& scenario, uint32_t first) {
     const Reference reference(scenario);
     std::vector<CaseRun> runs;
@@ -143,7 +142,8 @@ class Ranks {
     for (const CaseRun& run : runs) EXPECT_EQ(run.check(), "");
   }
 
-  // What each rank has of |sent|, one of each, after an all_reduce of |count| elements.
+  // Returns each rank's result for |sent|, one entry per rank, after an all_reduce of |count|
+  // elements.
   std::vector<std::string> all_reduce(const std::vector<std::string>& sent, uint64_t count,
                                       keel_dtype dtype, keel_reduction reduction) {
     std::vector<void*> memory(sent.size());
@@ -187,7 +187,7 @@ TEST_P(Matrix, EveryPairOfValues) {
   }
 }
 
-// With data, so that the size at which an operation goes another way is in between.
+// With data: the size of a switch between algorithms lies between the two counts.
 TEST_P(Matrix, EveryOperation) {
   const auto [world, staged] = GetParam();
   Ranks ranks(world, staged);
@@ -218,8 +218,8 @@ INSTANTIATE_TEST_SUITE_P(Worlds, Matrix,
 
 class Algorithms : public testing::TestWithParam<std::tuple<size_t, bool>> {};
 
-// Each of its operations among every number of ranks and in every size; types, reductions and
-// places as they come.
+// All supported operations, with every number of ranks and every size; types, reductions and places
+// vary.
 TEST_P(Algorithms, EveryOperationAndSize) {
   const auto [index, staged] = GetParam();
   const Doing& doing = keel::testing::doings()[index];
@@ -248,7 +248,7 @@ TEST_P(Algorithms, EveryOperationAndSize) {
   }
 }
 
-// Those that reduce, in all types and ways; what loses by partial results goes another way.
+// Reducing operations in all types and reductions; lossy partial results use a different algorithm.
 TEST_P(Algorithms, EveryDtypeByEveryReduction) {
   const auto [index, staged] = GetParam();
   const Doing& doing = keel::testing::doings()[index];
@@ -304,7 +304,7 @@ TEST(MatrixOfReductions, EveryDtypeByEveryReduction) {
 
 // ---- all there is ---------------------------------------------------------------
 
-// A thread a rank, on CPU devices. The same in processes: processes_test.
+// A thread per rank, on CPU devices. processes_test runs the same in processes.
 class Product : public testing::TestWithParam<uint32_t> {};
 
 TEST_P(Product, EveryOperationDtypeReductionSizeAndPlaceByEveryAlgorithm) {
@@ -339,7 +339,7 @@ TEST_P(Product, EveryOperationDtypeReductionSizeAndPlaceByEveryAlgorithm) {
 
 INSTANTIATE_TEST_SUITE_P(Worlds, Product, testing::ValuesIn(kWorlds));
 
-// A thread a rank: a communicator, its duplicate and its parts, on three streams.
+// A thread per rank: a communicator, a duplicate and the parts, on three streams.
 class Interleaving : public testing::TestWithParam<uint32_t> {};
 
 TEST_P(Interleaving, OperationsOfThreeCommunicatorsDoNotDisturbEachOther) {
@@ -373,7 +373,7 @@ TEST_P(Interleaving, OperationsOfThreeCommunicatorsDoNotDisturbEachOther) {
 
 INSTANTIATE_TEST_SUITE_P(Worlds, Interleaving, testing::Values(2u, 4u, 5u));
 
-// The cases above hold any two values together: the least that two factors need.
+// The cases above cover all pairs of values: at least the product of two factors.
 TEST(MatrixCases, AreAsManyAsTheyHaveToBe) {
   const std::vector<Case> cases = keel::testing::pairwise_cases(kWorlds, /*seed=*/1);
   std::map<std::tuple<Operation, keel_dtype>, int> seen;
@@ -382,7 +382,7 @@ TEST(MatrixCases, AreAsManyAsTheyHaveToBe) {
   EXPECT_LT(cases.size(), 2 * seen.size());
 }
 
-// Whoever adds in an order of its own has other bits than the rest.
+// A rank with its own order of additions has different bits.
 class Bits : public testing::TestWithParam<std::tuple<const char*, bool>> {};
 
 TEST_P(Bits, AreThoseOfAllRanksWhereResultsAreRounded) {

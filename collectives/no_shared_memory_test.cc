@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks whose system has no memory left that processes can share: a failure that says what was
-// wanted, at the rank and at the others, none that hangs, and all of them usable when there is
-// memory again.
+// Ranks without memory to share between processes: every rank returns a failure with the wanted
+// memory named, no rank hangs, and all are usable when memory is available again.
 #include <gtest/gtest.h>
 #include <keel/keel.h>
 #include <unistd.h>
@@ -79,7 +78,7 @@ class Rank {
     const keel_status used = all_reduce(duplicate);
     return used == KEEL_OK ? keel_comm_destroy(duplicate) : used;
   }
-  // Of this process alone.
+  // Uses ranks of this process only.
   keel_status use_two_ranks() {
     const keel_device devices[] = {device_, device_};
     keel_comm comms[2] = {};
@@ -88,7 +87,7 @@ class Rank {
     for (const keel_comm comm : comms) keel_comm_destroy(comm);
     return KEEL_OK;
   }
-  // More than there is room for in what the process has by now.
+  // More than the room in the process's present memory.
   keel_status use_memory() {
     void* more = nullptr;
     const keel_status made = keel_alloc(device_, KEEL_MEMORY_DEVICE, 256 << 20, &more);
@@ -102,7 +101,7 @@ class Rank {
   void* data_ = nullptr;
 };
 
-// Arguments: rank, world, meeting, "staged" or nothing.
+// Arguments: rank, world, bootstrap address, "staged" or empty.
 int run_worker(const std::vector<std::string>& arguments) {
   keel::testing::enter_job(arguments[0], arguments[1], arguments[2]);
   auto init = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
@@ -137,7 +136,7 @@ class NoSharedMemory : public testing::Test {
   void expect_ok(uint32_t rank, const std::string& command) {
     EXPECT_EQ(ask(rank, command), "KEEL_OK") << command;
   }
-  // Both at once; what the one and the other said.
+  // Sends |command| to both ranks at once; returns both answers.
   std::pair<std::string, std::string> ask_both(const std::string& command) {
     for (ChildProcess& rank : ranks_) rank.write_line(command);
     std::string first = ranks_[0].read_line();
@@ -148,7 +147,7 @@ class NoSharedMemory : public testing::Test {
     EXPECT_EQ(first, "KEEL_OK") << command;
     EXPECT_EQ(second, "KEEL_OK") << command;
   }
-  // After a failure that has ended their communicator.
+  // After a failure with the end of the communicator.
   void expect_another_communicator() {
     expect_both("recover");
     expect_both("leave");
@@ -161,7 +160,7 @@ class NoSharedMemory : public testing::Test {
 
 TEST_F(NoSharedMemory, AnAllocationIsRefused) {
   for (const char* step : {"no making keel-cpu", "no sizing keel-cpu", "no mapping keel-cpu"}) {
-    ranks_.clear();  // one that has had the memory before keeps it
+    ranks_.clear();  // a rank with earlier memory keeps it
     start({""});
     expect_ok(0, step);
     const std::string said = ask(0, "alloc");
@@ -185,7 +184,7 @@ TEST_F(NoSharedMemory, RanksOfOneProcessAreRefusedTheirCommunicator) {
   }
 }
 
-// Rank 0's process makes what all of them share.
+// Rank 0's process creates the memory shared by all.
 TEST_F(NoSharedMemory, ACommunicatorIsRefusedToAll) {
   start();
   const std::pair<const char*, const char*> refused[] = {
@@ -208,7 +207,7 @@ TEST_F(NoSharedMemory, ACommunicatorIsRefusedToAll) {
   }
 }
 
-// All have been told by then that all have come, and wait no longer for it.
+// By then all ranks know that all are present, and wait no longer for arrivals.
 TEST_F(NoSharedMemory, ARankThatCannotMapTheCommunicatorIsNamed) {
   start();
   expect_ok(1, "no mapping keel-communicator");
@@ -282,7 +281,7 @@ TEST_F(NoSharedMemory, WindowsThatNeitherRankCanMakeFailBoth) {
   expect_both("all_reduce");
 }
 
-// By then all have called, and others may be half-way.
+// By then all ranks have called, and peers may be half-way.
 TEST_F(NoSharedMemory, ARankThatCannotMapTheOthersWindowsEndsTheCommunicator) {
   start({"staged", ""});
   expect_both("join");

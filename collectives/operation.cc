@@ -118,8 +118,8 @@ uint64_t end_of(uint32_t world, const PieceOf& piece_of) {
 
 }  // namespace
 
-// Without arrays, the piece that ends last is the root's where all others are empty, else the
-// last rank's: no loop over what may be thousands of ranks.
+// Without arrays, the piece with the largest end is the root's if all pieces but the root's are
+// empty, else the last rank's: no loop over perhaps thousands of ranks.
 uint64_t Request::send_bytes(uint32_t rank, uint32_t world) const {
   const auto piece_of = [&](uint32_t peer) { return send_piece(rank, peer); };
   if (has_arrays(collective)) return element() * end_of(world, piece_of);
@@ -145,7 +145,7 @@ uint64_t Request::largest_piece() const {
 
 namespace {
 
-// FNV-1a over the numbers.
+// FNV-1a hash of the offsets and counts.
 uint64_t hash_pieces(const std::vector<Piece>& pieces) {
   uint64_t hash = 0xcbf29ce484222325;
   const auto add = [&](uint64_t value) {
@@ -163,7 +163,7 @@ uint64_t hash_pieces(const std::vector<Piece>& pieces) {
 }  // namespace
 
 uint64_t Request::hash_of_arrays() const {
-  // Of all_to_all_v every rank has arrays of its own: its pieces are compared one by one.
+  // In all_to_all_v every rank has its own arrays, and the pieces are compared separately.
   if (collective == KEEL_ALL_TO_ALL_V) return count;
   return hash_pieces(collective == KEEL_REDUCE_SCATTER_V || collective == KEEL_SCATTER_V
                          ? send_pieces
@@ -209,7 +209,7 @@ Status check_fingerprints(const std::vector<Fingerprint>& fingerprints) {
   };
   const auto world = static_cast<std::ptrdiff_t>(fingerprints.size());
   if (agreeing(fingerprints[0]) == world) return {};
-  // Whose calls are the same, but for what their tables say of them.
+  // Whether the calls are equal, except for the algorithm from the ranks' tables.
   const auto is_same_call = [&](Fingerprint print) {
     print.algorithm = fingerprints[0].algorithm;
     return print == fingerprints[0];

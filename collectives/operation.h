@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one rank asks for, and which parts of its buffers that is about.
+// The request of one rank, and the parts of its buffers to read and write.
 #ifndef KEEL_COLLECTIVES_OPERATION_H_
 #define KEEL_COLLECTIVES_OPERATION_H_
 
@@ -34,19 +34,19 @@ struct Transfer {
   uint64_t count = 0;
   const void* source = nullptr;
   void* destination = nullptr;
-  keel_status refused = KEEL_OK;  // else its peer, who waits for it, is told that this was said
+  keel_status refused = KEEL_OK;  // not KEEL_OK: refused; the waiting peer receives this code
 
   uint64_t bytes() const { return count * kit::dtype_size(dtype); }
 };
 
-// Those of |transfers| that are not refused yet are, with |why|.
+// Refuses with |why| each of |transfers| not refused yet.
 inline void refuse_all(std::vector<Transfer>* transfers, const Status& why) {
   for (Transfer& transfer : *transfers) {
     if (transfer.refused == KEEL_OK) transfer.refused = why.code();
   }
 }
 
-// Whether the collective is one of those with arrays.
+// Whether the collective is a form with arrays of counts.
 constexpr bool has_arrays(keel_collective collective) {
   constexpr uint64_t kForms = 1u << KEEL_ALL_GATHER_V | 1u << KEEL_REDUCE_SCATTER_V |
                               1u << KEEL_ALL_TO_ALL_V | 1u << KEEL_GATHER_V | 1u << KEEL_SCATTER_V;
@@ -54,7 +54,7 @@ constexpr bool has_arrays(keel_collective collective) {
   return (kForms >> (collective & 63) & 1) != 0;
 }
 
-// One rank's call. |count| as keel.h counts it for the collective.
+// One rank's call. |count| has the meaning given by keel.h for the collective.
 struct Request {
   keel_collective collective = KEEL_BARRIER;
   keel_dtype dtype = KEEL_UINT8;
@@ -64,32 +64,33 @@ struct Request {
   const void* send = nullptr;
   void* receive = nullptr;
   double factor = 1;
-  Algorithm algorithm = Algorithm::kDirect;  // as chosen, by all ranks alike
-  // Of a send buffer that Keel did not allocate, where the operation and the kernel allow it.
+  Algorithm algorithm = Algorithm::kDirect;  // the choice, equal on all ranks
+  // Access of other processes to a send buffer not allocated by Keel, where the operation and the
+  // kernel allow it.
   ForeignWay foreign = ForeignWay::kAttach;
-  Fingerprint print;  // fingerprint(), once that is chosen: posted and recorded as it is
-  // Of the forms with arrays, one a rank; empty for the others.
+  Fingerprint print;  // fingerprint() after |algorithm| is chosen: published and recorded as it is
+  // One piece per rank in the forms with arrays; else empty.
   std::vector<Piece> send_pieces;
   std::vector<Piece> receive_pieces;
-  std::vector<Transfer> transfers;  // KEEL_SEND_RECV
+  std::vector<Transfer> transfers;  // for KEEL_SEND_RECV
 
   uint32_t element() const { return kit::dtype_size(dtype); }
 
-  // What |rank| has for |peer| in its send buffer, and where it puts what comes from it.
-  // Nothing where the collective moves nothing between the two.
+  // The piece for |peer| in |rank|'s send buffer, and the piece for data from |peer| in |rank|'s
+  // receive buffer. Empty if the collective moves no data between the two.
   Piece send_piece(uint32_t rank, uint32_t peer) const;
   Piece receive_piece(uint32_t rank, uint32_t peer, uint32_t world) const;
-  // Pieces in a send and in a receive buffer that differ from each other: 1, or one a rank.
+  // Number of distinct pieces in the send and in the receive buffer: 1, or one per rank.
   uint32_t send_parts(uint32_t world) const;
   uint32_t receive_parts(uint32_t world) const;
-  // Bytes of the buffers of |rank| that are read and written, from their beginning.
+  // Bytes of |rank|'s buffers to read and to write, from the start of each buffer.
   uint64_t send_bytes(uint32_t rank, uint32_t world) const;
   uint64_t receive_bytes(uint32_t rank, uint32_t world) const;
   // Elements of the largest piece.
   uint64_t largest_piece() const;
 
-  // |reduction| is the same for all that do not reduce. In line: it is made for every operation
-  // that is not known yet.
+  // All collectives without reduction have the same |reduction|. Inline, since every operation
+  // outside the call cache needs a fingerprint.
   [[gnu::always_inline]] Fingerprint fingerprint() const {
     Fingerprint print;
     print.count = has_arrays(collective) ? hash_of_arrays() : count;
@@ -100,33 +101,33 @@ struct Request {
     print.root = root;
     return print;
   }
-  // "all_reduce(1024 float32, sum)"
+  // Returns, for example, "all_reduce(1024 float32, sum)".
   std::string describe() const;
 
  private:
-  // What has to be equal of the arrays, in the place of the count.
+  // Hash of the array entries that must be equal on all ranks; takes the place of the count.
   uint64_t hash_of_arrays() const;
 };
 
-// What is told of |request|, once its own fingerprint is made, to those who ask what a rank is at.
-// Of a group of messages the first one tells which it is.
+// Returns the fingerprint by which diagnostics describe |request|, after its own fingerprint is
+// set: for a group of messages, the first message's.
 Fingerprint told_print(const Request& request);
 
 bool reduces(keel_collective collective);
 bool has_root(keel_collective collective);
 
-// In the fingerprint of what ranks tell each other when they split.
+// Fingerprint::collective of the control data of a split.
 inline constexpr uint8_t kSplitCollective = KEEL_COLLECTIVE_COUNT;
-// And when they look for islands.
+// Fingerprint::collective of the search for islands.
 inline constexpr uint8_t kIslandsCollective = KEEL_COLLECTIVE_COUNT + 1;
 
 const char* collective_name(keel_collective collective);
 const char* reduction_name(keel_reduction reduction);
-// What a rank called, from what it told the others.
+// Describes a rank's call from the published fingerprint.
 std::string describe(const Fingerprint& fingerprint);
 
-// KEEL_OK when all |fingerprints|, one a rank, are equal; else a failure that names the odd
-// rank, or where there is none (two ranks, or several camps), what each one called.
+// Returns KEEL_OK if all |fingerprints|, one per rank, are equal; else a failure with the name of
+// the odd rank or, without a single odd rank (two ranks, or several camps), the call of each rank.
 Status check_fingerprints(const std::vector<Fingerprint>& fingerprints);
 
 }  // namespace keel

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank has called and is not yet done.
+// Operations called by a rank and not complete.
 #ifndef KEEL_COLLECTIVES_OPERATION_QUEUE_H_
 #define KEEL_COLLECTIVES_OPERATION_QUEUE_H_
 
@@ -20,39 +20,39 @@
 
 namespace keel {
 
-// The closed gate that operations in a row have left on their stream. It opens after the
-// last of them. Guarded by the communicator.
+// The closed gate shared by consecutive operations on a stream. Opens after the last operation.
+// Guarded by the communicator's mutex.
 struct Hold final : public RefCounted {
   Hold(Ref<Gate> closed_gate, const Stream& held_stream)
       : gate(std::move(closed_gate)), stream(&held_stream) {}
   const Ref<Gate> gate;
   const Stream* const stream;  // for comparison only
   uint32_t pending = 0;
-  Status status;  // the first failure
+  Status status;  // first failure
 };
 
 struct Operation {
   Request request;
-  Ref<EventRecord> ready;  // empty: its buffers are ready as soon as its turn has come
+  Ref<EventRecord> ready;  // empty: the buffers are ready when its turn comes
   Ref<Hold> hold;
   FlightRecorder::Entry* entry = nullptr;
-  std::optional<uint64_t> posted;  // the number under which the call itself has posted it
-  Sides sides;                     // where it has said that they are
-  Status refused;     // not KEEL_OK: what the caller was told; the others only hear of it
-  uint64_t call = 0;  // its number among the rank's
-  // Instead of a request: what the ranks do among themselves, on no stream.
+  std::optional<uint64_t> posted;  // sequence number, if the call itself has published it
+  Sides sides;                     // buffer locations published with |posted|
+  Status refused;     // not KEEL_OK: returned to the caller; the others are only informed
+  uint64_t call = 0;  // number among the rank's calls
+  // Set in place of a request: work of the ranks among themselves, on no stream.
   std::function<void(RankContext&, Patience&)> task;
   int64_t timeout_ns = 0;
 };
 
-// First in, first out. Places are used again with the memory they have, so that once it has grown
-// to what is in flight at a time, an operation allocates nothing. Not thread-safe.
+// First in, first out. Places and memory are reused: once the queue has grown to the number of
+// operations in flight, an operation does not allocate. Not thread-safe.
 class OperationQueue {
  public:
   bool empty() const { return size_ == 0; }
   size_t size() const { return size_; }
   const Operation& front() const { return places_[first_]; }
-  // Makes room for one more, so that push() cannot run out of memory.
+  // Makes room for one more operation, after which push() cannot run out of memory.
   void reserve() {
     if (size_ == places_.size()) grow();
   }
@@ -60,7 +60,7 @@ class OperationQueue {
     reserve();
     places_[(first_ + size_++) % places_.size()] = std::move(operation);
   }
-  // Exchanges the oldest with |*out_operation|, whose memory stays here.
+  // Swaps the oldest operation with |*out_operation|. The latter's memory stays in the queue.
   void pop(Operation* out_operation) {
     std::swap(places_[first_], *out_operation);
     first_ = (first_ + 1) % places_.size();

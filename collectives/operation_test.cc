@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the pieces of buffers lie that are larger than 32 bits tell, by numbers alone: how many
-// ranks there are, and how many bytes an element has, is nothing that a machine has to have.
+// Places of pieces beyond 32 bits, by numbers alone: no machine needs the number of ranks or the
+// sizes of elements used here.
 #include "collectives/operation.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The status of one rank, as the rank posts it to all others in an exchange.
+// Status of one rank, as all-gathered with exchange().
 #ifndef KEEL_COLLECTIVES_OUTCOME_H_
 #define KEEL_COLLECTIVES_OUTCOME_H_
 
@@ -11,8 +11,8 @@
 
 namespace keel {
 
-// A code and its text, cut to 251 bytes. Crosses through shared memory as it lies here, where the
-// process of another rank may write over it: text() stays within the array.
+// A status code and its text, cut to 251 bytes. Copied as is through shared memory, where remote
+// processes may overwrite the text: text() stays within the array.
 class Outcome {
  public:
   Outcome() = default;

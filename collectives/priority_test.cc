@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Urgent communicators: they overtake, the others give way and still go on.
+// Urgent communicators: they overtake; normal communicators yield and still progress.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -24,7 +24,7 @@ keel_comm_options with_priority(keel_comm_priority priority) {
 
 class PriorityTest : public KeelTest {
  protected:
-  // The ranks of a communicator, each with a stream and a buffer that starts as ones.
+  // The ranks of a communicator, each with a stream and a buffer of ones.
   struct Lane {
     std::vector<keel_device> devices;
     std::vector<keel_comm> comms;
@@ -66,7 +66,7 @@ class PriorityTest : public KeelTest {
       EXPECT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
     }
   }
-  // That every rank holds |value|.
+  // Checks every rank's elements against |value|.
   void expect(const Lane& lane, float value) {
     uint32_t word = 0;
     std::memcpy(&word, &value, sizeof(word));
@@ -86,7 +86,7 @@ class PriorityTest : public KeelTest {
     }
     return times;
   }
-  // Each rank's part on a thread of its own: what blocks until all have called.
+  // Runs |call| for each rank on a separate thread, since it blocks until all ranks have called.
   static void on_all_ranks(uint32_t world, const std::function<void(uint32_t)>& call) {
     std::vector<std::thread> threads;
     for (uint32_t rank = 0; rank < world; ++rank) threads.emplace_back(call, rank);
@@ -105,7 +105,7 @@ TEST_P(OvertakingTest, ASmallOperationPassesTheLargeOnesCalledBefore) {
     EXPECT_KEEL_OK(keel_comm_duplicate(large.comms[rank], &urgent, &comms[rank]));
   });
   const Lane small = make_lane(devices, comms, kSmall);
-  // Three under way, and one that rank 1 does not join before the urgent one is over.
+  // Three operations under way, and a fourth that rank 1 joins only after the urgent operation.
   for (int i = 0; i < 3; ++i) reduce(large);
   reduce(large, 0);
   reduce(small);
@@ -155,8 +155,8 @@ TEST_P(OvertakingTest, EveryKindOfTrafficGoesOnBesideUrgentOperations) {
 INSTANTIATE_TEST_SUITE_P(, OvertakingTest, ::testing::Values("cpu", "sim"),
                          [](const auto& info) { return std::string(info.param); });
 
-// An urgent operation that does not get on, as long as the test likes: its device is paused.
-// A large one, since what travels with the calls is there before they match.
+// An urgent operation that stops for as long as the test needs: its device is paused. A large
+// operation, since eager data is complete before the match.
 class GivingWayTest : public PriorityTest {
  protected:
   void SetUp() override {
@@ -167,7 +167,7 @@ class GivingWayTest : public PriorityTest {
     reduce(held_);
     synchronize(held_);
   }
-  // Runs large ones until one meets an urgent one that all have called.
+  // Runs large operations until one yields to an urgent operation called by all ranks.
   void run_until_given_way() {
     const uint64_t before = gave_way(large_);
     while (gave_way(large_) == before) {
@@ -185,13 +185,13 @@ TEST_F(GivingWayTest, NobodyIsKeptFromGoingOnForGood) {
   {
     const FakePause pause;
     reduce(held_);
-    // Comes back: each of these is over before the one that it gives way to.
+    // Returns: each large operation ends before the urgent operation to which it yields.
     run_until_given_way();
     for (keel_stream stream : held_.streams) EXPECT_EQ(KEEL_NOT_READY, keel_stream_query(stream));
   }
   synchronize(held_);
   expect(held_, 4);
-  // And it is forgotten once all ranks are done with it.
+  // The urgent operation is forgotten once all ranks have completed it.
   const uint64_t before = gave_way(large_);
   reduce(large_);
   synchronize(large_);
@@ -224,7 +224,7 @@ TEST_F(GivingWayTest, AnAbortFreesThoseThatGaveWay) {
     synchronize(large_);
     EXPECT_EQ(gave_way(large_), before);
   }
-  // What the device was at when it was paused may have come to its end.
+  // The work on the device at the time of the pause may have completed.
   for (uint32_t rank = 0; rank < 2; ++rank) {
     const keel_status status = keel_stream_synchronize(held_.streams[rank], kPatience);
     EXPECT_TRUE(status == KEEL_OK || status == KEEL_ABORTED) << keel_last_error();
@@ -285,7 +285,7 @@ TEST_F(PriorityTest, APartOfRanksThatDifferIsRefusedAndTheOtherIsMade) {
   const std::vector<keel_device> devices = load("cpu", {{"devices", "4"}});
   const Lane whole = make_lane(devices, KEEL_COMM_NORMAL, 1);
   on_all_ranks(4, [&](uint32_t rank) {
-    // Ranks 0 and 2 agree; 1 and 3, which are 0 and 1 of their part, do not.
+    // Ranks 0 and 2 agree; ranks 1 and 3, in their part 0 and 1, do not.
     const keel_comm_options options =
         with_priority(rank == 3 ? KEEL_COMM_NORMAL : KEEL_COMM_URGENT);
     keel_comm part = {};

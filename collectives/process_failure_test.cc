@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes wrong between ranks in several processes.
+// Failures between ranks in several processes.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -25,19 +25,19 @@ using keel::testing::new_meeting;
 using keel::testing::start;
 using std::chrono::milliseconds;
 
-// What a rank that runs may take to answer on a busy machine: whoever takes longer is stopped.
+// Time for a running rank to answer on a busy machine; a slower rank counts as stopped.
 constexpr int kDeadlineMs = 2000;
 
 std::string who(uint32_t rank) {
   return "rank " + std::to_string(rank) + " (";
 }
 
-// What the ranks are at when one of them is killed, or stopped.
+// Activity of the ranks when one is killed or stopped.
 struct Scene {
   const char* name;
   Kind kind;
   const char* command;
-  uint32_t kills;  // at another moment each
+  uint32_t kills;  // at different moments
 };
 
 void PrintTo(const Scene& scene, std::ostream* out) {
@@ -50,7 +50,7 @@ class ProcessFailuresAt : public testing::TestWithParam<Scene> {
     ChildProcess probe = start(0, 1, new_meeting(), 0, GetParam().kind);
     const std::string said = probe.read_line();
     if (said != "ready") {
-      // The others are there on any machine.
+      // All backends but Vulkan exist on every machine.
       ASSERT_EQ(GetParam().kind.backend, "vulkan") << said;
       GTEST_SKIP() << "vulkan: " << said;
     }
@@ -76,7 +76,7 @@ TEST_P(ProcessFailuresAt, ARankThatIsKilledIsNamedToAllOthers) {
       EXPECT_SAYS(who(victim), said);
       longest = std::max(longest, std::chrono::duration_cast<milliseconds>(
                                       std::chrono::steady_clock::now() - killed));
-      // Of a split the part may say so before whoever watches the processes has told the whole.
+      // In a split, the part may report the death before the process watcher reports to the whole.
       std::string error = ask(job[rank], "error");
       while (error == "KEEL_OK" &&
              std::chrono::steady_clock::now() - killed < std::chrono::seconds(10)) {
@@ -103,7 +103,7 @@ TEST_P(ProcessFailuresAt, ARankThatIsStoppedIsNamedAtTheDeadline) {
       EXPECT_SAYS("KEEL_TIMED_OUT", said);
       EXPECT_SAYS(who(victim), said);
     }
-    // It learns of it once it goes on.
+    // The victim learns of the failure once it continues.
     ASSERT_EQ(kill(job[victim].pid(), SIGCONT), 0);
     EXPECT_SAYS("KEEL_TIMED_OUT", job[victim].read_line());
   }
@@ -127,7 +127,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Scene{"vulkan", {"vulkan", false}, "loop", kFew}),
     [](const auto& info) { return std::string(info.param.name); });
 
-// It was done with all that it had called: what goes on among the others does not end.
+// The victim had completed all its calls: operations among the peers continue.
 TEST(ProcessFailures, ARankThatDiesAtRestFailsOnlyWhatWaitsForIt) {
   Job job(3);
   for (const char* command : {"all_reduce", "synchronize"}) {
@@ -154,7 +154,7 @@ TEST(ProcessFailures, ARankThatDiesAtRestFailsOnlyWhatWaitsForIt) {
   }
 }
 
-// Its pid lives on.
+// The pid outlives the program.
 TEST(ProcessFailures, ARankThatReplacesItsProgramIsNamedToAllOthers) {
   for (const uint32_t victim : {0u, 2u}) {
     Job job(3);
@@ -171,8 +171,8 @@ TEST(ProcessFailures, ARankThatReplacesItsProgramIsNamedToAllOthers) {
   }
 }
 
-// Whoever is killed before it has come is missing; whoever has come is named at once, or, when
-// it is killed after all have met, at the next operation.
+// A rank killed before the rendezvous is missing; a rank killed during it is named at once or,
+// after all have met, at the next operation.
 TEST(ProcessFailures, ARankThatIsKilledWhileTheyMeetHoldsNobody) {
   std::mt19937 random(11);
   for (uint32_t round = 0; round < kFew; ++round) {
@@ -187,7 +187,7 @@ TEST(ProcessFailures, ARankThatIsKilledWhileTheyMeetHoldsNobody) {
       std::string said = job[rank].read_line();
       if (said == "KEEL_OK") said = ask(job[rank], "loop");
       if (said.starts_with("KEEL_RANK_FAILED")) {
-        // A server that ends is not known by its rank.
+        // If the bootstrap server ends, its rank is unknown.
         EXPECT_TRUE(victim == 0 || keel::testing::says(who(victim), said)) << said;
       } else {
         EXPECT_TRUE(said.starts_with("KEEL_TIMED_OUT") || said.starts_with("KEEL_UNAVAILABLE"))
@@ -198,11 +198,11 @@ TEST(ProcessFailures, ARankThatIsKilledWhileTheyMeetHoldsNobody) {
   }
 }
 
-// Nothing of it has a name that outlives it: the next run meets at the same place.
+// A killed run leaves no name behind: the next run meets at the same address.
 TEST(ProcessFailures, ARunThatWasKilledIsInNobodysWay) {
   const std::string meeting = new_meeting();
   {
-    // One that still met, and one that was at work.
+    // A run killed in the rendezvous, and a run killed at work.
     ChildProcess first = start(0, 2, meeting);
     EXPECT_EQ(first.read_line(), "ready");
     first.write_line("join");
@@ -248,7 +248,7 @@ TEST(ProcessFailures, AMismatchNamesTheOddRankAndLosesNothing) {
   }
 }
 
-// Found long before the deadline, 50 seconds; afterwards nobody knows what belongs together.
+// Found long before the deadline of 50 seconds; afterwards the ranks' operations no longer match.
 TEST(ProcessFailures, AMessageAgainstACollectiveIsAMismatch) {
   for (const std::string odd : {"send", "receive"}) {
     Job job(3);
@@ -308,7 +308,7 @@ TEST(ProcessFailures, ARankThatLeavesEndsWhatTheOthersWaitFor) {
   }
 }
 
-// One that ends in good order, having left before, is no rank that died.
+// A process that ends after its rank left is no dead rank.
 TEST(ProcessFailures, WhoeverHasLeftMayEnd) {
   Job job(2);
   for (uint32_t rank = 0; rank < 2; ++rank) EXPECT_EQ(ask(job[rank], "all_reduce"), "KEEL_OK");
@@ -324,7 +324,7 @@ TEST(ProcessFailures, WhoeverHasLeftMayEnd) {
 
 // ---- those that do not meet -----------------------------------------------------
 
-// Whichever of the two answers first, and what it says.
+// Returns the index of the rank that answers first, and the answer.
 std::pair<size_t, std::string> first_answer(std::vector<std::future<std::string>>& answers) {
   while (true) {
     for (size_t i = 0; i < answers.size(); ++i) {
@@ -364,7 +364,7 @@ TEST(ProcessFailures, RanksWhoseWorldsDifferAreTold) {
   const auto [refused, said] = first_answer(answers);
   EXPECT_SAYS("KEEL_INVALID_ARGUMENT", said);
   EXPECT_SAYS("rank " + std::to_string(refused) + " says that the world has", said);
-  // The other one still waits for the rest of its world.
+  // The remaining rank still waits for the rest of the world.
   ranks[1 - refused].kill();
   answers[1 - refused].wait();
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks whose process may open no more files, or make none as long as is needed: a failure that
-// says so, at the rank and at the others, and nobody is killed.
+// Ranks with too few file descriptors, or files of limited size: every rank returns a failure with
+// the reason, and no process is killed.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <keel/keel.h>
@@ -34,7 +34,7 @@ keel_status limit(int resource, rlim_t most) {
                                                                            : KEEL_INTERNAL;
 }
 
-// One more could not be opened.
+// Returns the descriptor limit at which no further file opens.
 rlim_t open_files() {
   const int next = open("/dev/null", O_RDONLY | O_CLOEXEC);
   close(next);
@@ -96,7 +96,7 @@ class Rank {
   void* data_ = nullptr;
 };
 
-// Arguments: rank, world, meeting, "staged" or nothing.
+// Arguments: rank, world, bootstrap address, "staged" or empty.
 int run_worker(const std::vector<std::string>& arguments) {
   keel::testing::enter_job(arguments[0], arguments[1], arguments[2]);
   auto init = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
@@ -112,7 +112,7 @@ int run_worker(const std::vector<std::string>& arguments) {
 
 // ---- those who tell them --------------------------------------------------------
 
-// To see whether there is an object at an address, that sanitizer opens a pipe.
+// The undefined behaviour sanitizer opens a pipe to check for an object at an address.
 #if defined(__SANITIZE_ADDRESS__)
 #define SKIP_WHERE_CHECKS_OPEN_FILES() \
   GTEST_SKIP() << "the undefined behaviour sanitizer opens files where this process may not"
@@ -134,7 +134,7 @@ class ProcessLimits : public testing::Test {
     ranks_[rank].write_line(command);
     return ranks_[rank].read_line();
   }
-  // Both at once; what the one and the other said.
+  // Sends |command| to both ranks at once; returns both answers.
   std::pair<std::string, std::string> ask_both(const std::string& command) {
     for (ChildProcess& rank : ranks_) rank.write_line(command);
     std::string first = ranks_[0].read_line();
@@ -200,8 +200,8 @@ TEST_F(ProcessLimits, ARankThatMayOpenNoFileDoesNotMeetAndMayComeAgain) {
   expect_both("all_reduce");
 }
 
-// However few are left: it does not meet, and may come again, or it fails for both at once, long
-// before their deadline of 40 s, or all is well.
+// With any number of spare descriptors: the rank does not meet, and may retry; or the join fails
+// for both ranks at once, long before their deadline of 40 s; or all is well.
 TEST_F(ProcessLimits, ARankThatMayOpenFewFilesHoldsNobody) {
   SKIP_WHERE_CHECKS_OPEN_FILES();
   bool is_enough = false;
@@ -233,7 +233,7 @@ TEST_F(ProcessLimits, ARankThatMayOpenFewFilesHoldsNobody) {
   EXPECT_TRUE(is_enough);
 }
 
-// It cannot fetch what the first rank made, which is alive and well.
+// The rank cannot fetch the segment of the first rank, alive and well.
 TEST_F(ProcessLimits, ARankThatMayOpenNoFileIsTheOneThatFailsASplit) {
   SKIP_WHERE_CHECKS_OPEN_FILES();
   start();
@@ -249,7 +249,7 @@ TEST_F(ProcessLimits, ARankThatMayOpenNoFileIsTheOneThatFailsASplit) {
   expect_both("split");
 }
 
-// It cannot map what the other one has.
+// The rank cannot map the memory of its peer.
 TEST_F(ProcessLimits, ARankThatMayOpenNoFileIsNamedToTheOther) {
   SKIP_WHERE_CHECKS_OPEN_FILES();
   start();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks in several processes, and threads of them: each runs the same cases and checks its
-// own results against the serial reference.
+// Ranks in several processes, and in threads of processes: each rank runs the same cases and checks
+// its results against the serial reference.
 #include <gtest/gtest.h>
 #include <keel/keel.h>
 #include <sched.h>
@@ -51,7 +51,7 @@ keel_comm_options make_options(bool staged) {
   return options;
 }
 
-// What a rank does from here on; what went wrong, or nothing.
+// The work of a rank after the join; returns the error, or an empty text.
 using Program =
     std::function<std::string(uint32_t rank, keel_device device, keel_comm comm, keel_stream)>;
 
@@ -62,7 +62,7 @@ std::string run_rank(uint32_t rank, keel_device device, const Program& program,
   keel_stream stream;
   if (keel_stream_create(device, 0, &stream) != KEEL_OK) return keel_last_error();
   std::string problem = program(rank, device, comm, stream);
-  if (!problem.empty()) keel_comm_abort(comm);  // rather than have the others wait
+  if (!problem.empty()) keel_comm_abort(comm);  // so that the peers do not wait
   if (keel_comm_destroy(comm) != KEEL_OK && problem.empty()) problem = keel_last_error();
   if (keel_stream_destroy(stream) != KEEL_OK && problem.empty()) problem = keel_last_error();
   return problem;
@@ -85,8 +85,8 @@ std::string explain(keel_comm comm) {
       [&](char* out, uint64_t* size) { return keel_comm_explain(comm, out, size); });
 }
 
-// Memory that is given back and taken anew, so that an address stands for another object of the
-// rank's in each round: whoever goes on reading the old one sees what was there before.
+// Memory is freed and reallocated, so in each round an address belongs to a new object of the rank:
+// a peer that still reads the old object sees old data.
 std::string sum_in_new_memory(uint32_t, keel_device device, keel_comm comm, keel_stream stream) {
   uint32_t rank = 0;
   uint32_t world = 0;
@@ -94,7 +94,7 @@ std::string sum_in_new_memory(uint32_t, keel_device device, keel_comm comm, keel
   auto stats = KEEL_STRUCT_INIT(keel_memory_stats, KEEL_STRUCT_MEMORY_STATS);
   std::map<void*, uint32_t> rounds_at;
   constexpr uint32_t kRounds = 10;
-  constexpr uint64_t kObject = 65 << 20;  // what a CPU device takes an object of its own for
+  constexpr uint64_t kObject = 65 << 20;  // large enough for a separate object on a CPU device
   for (uint32_t round = 0; round < kRounds; ++round) {
     const uint64_t count = 100'000;
     void* memory = nullptr;
@@ -121,7 +121,7 @@ std::string sum_in_new_memory(uint32_t, keel_device device, keel_comm comm, keel
   return rounds_at.size() < kRounds ? "" : "no address was used twice";
 }
 
-// The core that is number |index| of those that this process may use, and no other, from now on.
+// Binds the process to core number |index| of its permitted cores, and to no further core.
 bool bind_to_core(uint32_t index) {
   cpu_set_t all;
   cpu_set_t own;
@@ -135,10 +135,10 @@ bool bind_to_core(uint32_t index) {
   return false;
 }
 
-// Arguments: first rank, threads, world, backends, "staged" or "alias", meeting ("-": an id,
-// which rank 0 says and the others hear), what to run, an algorithm ("-": none).
+// Arguments: first rank, threads, world, backends, "staged" or "alias", bootstrap address ("-": an
+// id from rank 0 for the peers), program, algorithm ("-": none).
 int run_worker(const std::vector<std::string>& arguments) {
-  // Nothing outlives the test, whatever becomes of it.
+  // No process outlives the test.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   alarm(100);
   const auto first = static_cast<uint32_t>(std::stoul(arguments[0]));
@@ -148,7 +148,7 @@ int run_worker(const std::vector<std::string>& arguments) {
   const bool staged = arguments[4] == "staged";
   const std::string& meeting = arguments[5];
   const std::string& what = arguments[6];
-  // Of an agreement, rank 0 alone has one to propose.
+  // For "agreement", only rank 0 proposes an algorithm.
   if (arguments[7] != "-" && (what != "agreement" || first == 0)) {
     setenv("KEEL_ALGORITHM", arguments[7].c_str(), 1);
   }
@@ -194,8 +194,8 @@ int run_worker(const std::vector<std::string>& arguments) {
     return keel::testing::run_interleaving(device, comm, /*seed=*/world, /*operations=*/60);
   };
   const keel_comm_options options = make_options(staged);
-  // A communicator for each algorithm: that is chosen when it is made. For one rank a process,
-  // whose environment it writes.
+  // A communicator for each algorithm, since the choice is made at creation. For one rank per
+  // process, since it writes the environment.
   const auto by_each_algorithm = [&](keel_comm comm, const auto& run) -> std::string {
     for (const keel::testing::Doing& doing : keel::testing::doings()) {
       setenv("KEEL_ALGORITHM", doing.algorithm, 1);
@@ -218,8 +218,8 @@ int run_worker(const std::vector<std::string>& arguments) {
       return keel::testing::compare_rounded(rank, device, part, stream);
     });
   };
-  // A small operation passes the large ones called before, of which rank 1 does not join the last
-  // before the small one is over.
+  // A small operation passes earlier large operations; rank 1 joins the last large operation only
+  // after the small one has completed.
   const Program overtaking = [&](uint32_t rank, keel_device device, keel_comm comm,
                                  keel_stream stream) -> std::string {
     constexpr uint64_t kLarge = 4 << 20;
@@ -255,14 +255,14 @@ int run_worker(const std::vector<std::string>& arguments) {
               keel_free(device, large) == KEEL_OK && keel_free(device, small) == KEEL_OK;
     return is_done ? "" : keel_last_error();
   };
-  // A core for each rank, though none of their processes may use more than one.
+  // A core for each rank, though no process may use more than one core.
   const Program bound = [](uint32_t, keel_device, keel_comm comm, keel_stream) -> std::string {
     const std::string explained = explain(comm);
     const bool is_told = explained.find("\"cores\": \"enough\"") != std::string::npos &&
                          explained.find("\"waiting\": \"spinning\"") != std::string::npos;
     return is_told ? "" : explained;
   };
-  // All of them on one core: who spins keeps it from the one that is waited for.
+  // All ranks on one core: a spinning rank keeps the core from the awaited rank.
   const Program crowded = [](uint32_t, keel_device, keel_comm comm, keel_stream) -> std::string {
     const std::string explained = explain(comm);
     return explained.find("\"waiting\": \"parking\"") != std::string::npos ? "" : explained;
@@ -299,7 +299,7 @@ int run_worker(const std::vector<std::string>& arguments) {
 
 struct Job {
   uint32_t processes;
-  uint32_t threads;  // of each, a rank in each
+  uint32_t threads;  // per process, with one rank each
   std::string backends;
   bool staged;
   std::string what = "cases";
@@ -372,7 +372,7 @@ INSTANTIATE_TEST_SUITE_P(Processes, Processes,
                                          Job{3, 1, "all", true}, Job{4, 1, "all", false},
                                          Job{5, 1, "all", false}),
                          testing::PrintToStringParamName());
-// Whoever adds in an order of its own has other bits than the rest.
+// A rank with its own order of additions has different bits.
 INSTANTIATE_TEST_SUITE_P(Rounded, Processes,
                          testing::Values(Job{2, 1, "cpu", false, "rounding"},
                                          Job{3, 1, "cpu", true, "rounding"},
@@ -387,8 +387,8 @@ INSTANTIATE_TEST_SUITE_P(ThreadsOfProcesses, Processes,
                          testing::Values(Job{2, 2, "cpu", false}, Job{2, 2, "all", false},
                                          Job{2, 2, "all", true}),
                          testing::PrintToStringParamName());
-// Ranks of one process use the emulated chip's own library; between the processes Keel's own
-// algorithms run.
+// Ranks of one process use the emulated chip's library; between processes Keel's own algorithms
+// run.
 INSTANTIATE_TEST_SUITE_P(Islands, Processes,
                          testing::Values(Job{2, 2, "sim", false}, Job{3, 2, "sim", true},
                                          Job{2, 2, "sim", false, "interleaving"}),
@@ -398,8 +398,8 @@ INSTANTIATE_TEST_SUITE_P(Interleaved, Processes,
                                          Job{2, 2, "all", false, "interleaving"}),
                          testing::PrintToStringParamName());
 
-// All that there is of operations, dtypes, reductions, sizes, places and algorithms, as
-// matrix_test has it of threads: a job for each number of ranks.
+// The full product of operations, dtypes, reductions, sizes, places and algorithms, as in
+// matrix_test for threads: one job for each number of ranks.
 INSTANTIATE_TEST_SUITE_P(
     Products, Processes,
     testing::Values(Job{1, 1, "cpu", false, "product"}, Job{2, 1, "cpu", false, "product"},

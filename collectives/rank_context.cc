@@ -64,7 +64,7 @@ void RankContext::tell_exchange(const Request& request, const Side& send, const 
 
 void RankContext::make_stage() {
   chunk_bytes_ = segment().chunk_bytes();
-  // Every rank's small result fits one window: world pieces of what travels with a post.
+  // A chunk holds every rank's small result: world pieces of eager data.
   window_bytes_ = std::max(chunk_bytes_, uint64_t{world()} * kStagedEagerBytes);
   stage_ = std::make_unique<Stage>(*device_, window_bytes_, !team_->is_local(), team_->is_urgent());
 }
@@ -75,7 +75,8 @@ void RankContext::read_legs(uint64_t sequence, std::vector<Leg>* out_legs) {
     Leg& leg = (*out_legs)[other];
     leg.is_free = !has_leg(other);
     if (leg.is_free || sequence == 0) continue;
-    // All have posted it, and none goes on to overwrite it before this rank posts again.
+    // All ranks have published the operation, and no rank overwrites the descriptor before this
+    // rank publishes again.
     const Post& post = segment().post(other, sequence - 1);
     leg.out = sane_rate(post.leg_out);
     leg.in = sane_rate(post.leg_in);
@@ -98,7 +99,8 @@ Status RankContext::locate_side(const void* pointer, uint64_t bytes, bool publis
   const bool is_registered =
       !is_allocated && device_->host_registrations().has_same_address(pointer, bytes);
   if (is_registered) {
-    // The caller's own memory: the other ranks of this process reach it, others perhaps.
+    // The caller's own memory: reachable by the ranks of this process, and perhaps by remote
+    // processes.
     out_side->buffer.host = out_side->buffer.device;
     out_side->place.address = reinterpret_cast<uint64_t>(pointer);
     const bool is_foreign = published && !team_->is_local();
@@ -159,9 +161,10 @@ Status RankContext::resolve(uint32_t peer, const Place& place, uint32_t epoch, u
                            place, epoch, offset, size, segment(), patience, out_data);
   if (status.ok()) return status;
   if (segment().failed()) return segment().failure_status();
-  // Nobody answers for its memory: this rank may see it before whoever watches the process.
+  // The peer's process does not answer: its death may be visible here before the process watcher
+  // acts.
   if (status.code() == KEEL_RANK_FAILED) return status.with_prefix(team_->name(peer) + ": ");
-  // This rank may be the one that cannot: it may have no file, or no address space, left.
+  // This rank may be the cause: it may have no file descriptor or address space left.
   return status.with_prefix(fmt::format("the memory of {}: ", team_->name(peer)));
 }
 
@@ -171,8 +174,8 @@ Status RankContext::read_attached(uint32_t peer, uint64_t address, uint64_t size
     if (done != 0) KEEL_RETURN_IF_ERROR(between_steps());
     const Status status = read_process(team_->attendee(peer).pid, address + done, to + done,
                                        std::min(kStepBytes, size - done));
-    // Looked at after each part: where another rank has failed, |peer| may have given its buffer
-    // back to its caller before this one was done with it.
+    // Checked after each part: if some rank has failed, |peer| may have returned the buffer to its
+    // caller during the read.
     if (segment().failed()) return segment().failure_status();
     if (status.ok()) continue;
     return failure(KEEL_RANK_FAILED, "{}: {}; KEEL_ATTACH=0 does without", team_->name(peer),
@@ -206,7 +209,7 @@ Status RankContext::check_calls(uint64_t sequence) {
     return count;
   };
   if (agreeing(calls_of(rank_)) == world()) return {};
-  // Where the communicator has failed a rank leaves out what it had still to post.
+  // After a failure of the communicator, ranks skip operations without a descriptor.
   if (segment().failed()) return segment().failure_status();
   uint32_t usual = rank_;
   for (uint32_t rank = 0; rank < world(); ++rank) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one rank of a communicator works with while it runs its operations.
+// State of one rank of a communicator while it runs its operations.
 #ifndef KEEL_COLLECTIVES_RANK_CONTEXT_H_
 #define KEEL_COLLECTIVES_RANK_CONTEXT_H_
 
@@ -31,12 +31,12 @@ namespace keel {
 struct Side {
   Stage::Buffer buffer;
   uint64_t bytes = 0;
-  bool staged = false;    // the others cannot reach it
-  bool attached = false;  // other processes reach it by cross-memory attach
-  Place place;            // where they can, or of the stage
+  bool staged = false;    // the other ranks cannot reach it
+  bool attached = false;  // other processes read it by cross-memory attach
+  Place place;            // of the buffer, or of the staging pipeline
 
-  // For an operation in which no other rank reaches it: |size| bytes that the device has at
-  // |pointer|, and the host at |host|.
+  // Returns a side for local use only: |size| bytes at |pointer| for the device and at |host| for
+  // the host.
   static Side on_host(const void* host, const void* pointer, uint64_t size) {
     Side side;
     side.bytes = size;
@@ -47,8 +47,9 @@ struct Side {
   }
 };
 
-// Where the host has |size| bytes at |pointer| of |device|'s memory, or of its own that the device
-// reaches by the same address; NULL where the calling thread, by its notes, knows of no such place.
+// Returns the host address of |size| bytes at |pointer|, in |device|'s memory or in host memory
+// with the same address on the device. NULL if neither the calling thread's lookup cache, |notes|,
+// nor a registration covers the bytes.
 inline void* host_address(Device& device, const RememberedBlocks& notes, void* pointer,
                           uint64_t size) {
   char* const alias = device.memory().known_alias(notes, pointer, size);
@@ -59,16 +60,16 @@ inline void* host_address(Device& device, const RememberedBlocks& notes, void* p
                                                                                   : nullptr;
 }
 
-// Both, as an operation has them.
+// Both buffers of an operation.
 struct Sides {
   Side send;
   Side receive;
   void* scratch = nullptr;
-  Place work;            // of what the plan of its steps wants
-  bool fetched = false;  // what is staged of |send| is in its first windows
+  Place work;            // scratch that the step plan wants
+  bool fetched = false;  // the first chunks of a staged |send| are copied
 };
 
-// For one thread, but for the numbers that may be asked for meanwhile.
+// Not thread-safe, except for the counters, readable by any thread.
 class RankContext {
  public:
   RankContext(std::shared_ptr<Team> team, uint32_t rank, Ref<Device> device, bool forbid_alias);
@@ -77,75 +78,77 @@ class RankContext {
   ControlSegment& segment() { return team_->segment(); }
   uint32_t rank() const { return rank_; }
   uint32_t world() const { return team_->world(); }
-  // Whether the others can not reach some rank's buffers.
+  // Whether some rank's buffers are unreachable for the peers.
   bool any_staged() const { return any_staged_; }
   Device& device() { return *device_; }
-  // Whether the host reads and writes its memory where it is.
+  // Whether the host accesses the device's memory in place.
   bool has_alias() const { return has_alias_; }
-  // The windows, with memory for |side|; call it for each staged side.
+  // Allocates the bounce buffers for |side|; required for each staged side.
   Status prepare_stage(const Side& side);
   Stage& stage() { return *stage_; }
   uint64_t window_bytes() const { return window_bytes_; }
-  // Of a window of a message: as the segment had it when the stage was made, since whoever
-  // writes there may change it.
+  // Bytes of a message's chunk: the segment's value at make_stage(), since any process with the
+  // segment may change the value later.
   uint64_t chunk_bytes() const { return chunk_bytes_; }
-  // Once the segment's chunk size is known.
+  // Requires the segment's chunk size.
   void make_stage();
-  // What this rank knows of its leg, with a post; and |out_legs| from those that all ranks have
-  // posted with the operation before |sequence|, which are the same for all of them.
+  // write_leg() writes the measured rates of the rank's host link into |post|. read_legs() returns
+  // the rates published by all ranks with the operation before |sequence|; the result is the same
+  // on all ranks.
   void write_leg(Post* post) const {
     post->leg_out = static_cast<float>(stage_->out_rate());
     post->leg_in = static_cast<float>(stage_->in_rate());
   }
   void read_legs(uint64_t sequence, std::vector<Leg>* out_legs);
-  // Whether the host does not reach the memory of |rank|'s device.
+  // Whether |rank| has a host link: the host does not reach the memory of the rank's device.
   bool has_leg(uint32_t rank) const { return (team_->attendee(rank).flags & Team::kNoAlias) != 0; }
 
-  // Whether it is one of two ranks of this process, of which one has a leg: see DeviceSum.
+  // Whether the communicator has two ranks, both of this process, and exactly one host link: see
+  // DeviceSum.
   bool may_sum_on_device() const { return may_sum_on_device_; }
-  // Of the rank with the leg; made when it is first wanted.
+  // Device-offloaded reduction of the rank with the host link; created on first use.
   DeviceSum& device_sum();
-  // Whether the last operation that could have was summed up so.
+  // Whether the last eligible operation was reduced on the device.
   bool sums_on_device = false;
 
-  // The |bytes| at |pointer|, of which the others shall read something if |published|: whole
-  // ranges, once, if |attachable|.
+  // Locates the |bytes| at |pointer|. |published|: the peers read some of the bytes. |attachable|:
+  // the peers read whole ranges, once.
   Status make_side(const void* pointer, uint64_t bytes, bool published, Side* out_side,
                    bool attachable = false);
-  // The same for a message, whose stage is its own.
+  // Same as make_side() for a message, with a separate staging pipeline.
   Status make_message_side(const void* pointer, uint64_t bytes, bool published, Side* out_side);
-  // A side that has no buffer, for partial results that another rank gathers.
+  // Makes a side without a buffer, for partial results gathered by a peer.
   Status make_scratch(Side* out_side);
-  // Where the others find what lies in the stage's windows.
+  // Returns the place of the bounce buffers, for the peers.
   Status make_work(Place* out_place);
   uint32_t memory_epoch() const { return book_.epoch(); }
-  // |size| bytes at |offset| from |place|, a place of |peer|'s, as an address here.
+  // Returns the local address of |size| bytes at |offset| from |place|, a place of |peer|.
   Status resolve(uint32_t peer, const Place& place, uint32_t epoch, uint64_t offset, uint64_t size,
                  Patience& patience, const char** out_data);
-  // Where |peer|, in another process, has only told an address.
+  // Copies memory of |peer|, a rank of another process with a published address only.
   Status read_attached(uint32_t peer, uint64_t address, uint64_t size, void* out);
   Attach& attach() { return attach_; }
 
-  // Next of its collectives, and the last barrier it has been through.
+  // Sequence number of the next collective, and number of the last barrier.
   uint64_t sequence = 0;
   uint64_t step = 0;
-  // The number of the call that is being run, among the rank's own; it travels with the posts.
+  // Number of the running call among the rank's calls; published with the operation.
   uint64_t call = 0;
   uint32_t call_flags() const { return static_cast<uint32_t>(call) << Post::kCallShift; }
-  // Of |sequence|, which all have posted. Where some rank has made more calls than it has posted,
-  // the ranks are at different operations: ends the communicator, and names the rank.
+  // Requires |sequence| to be published by all ranks. If some rank has made more calls than it has
+  // published, the ranks are at different operations: ends the communicator and names the rank.
   Status check_calls(uint64_t sequence);
-  // What |peer| has posted |sequence| with, by its name: KEEL_OK, or why it takes no part.
+  // Returns KEEL_OK, or |peer|'s name and published reason not to take part in |sequence|.
   Status posted_status(uint32_t peer, uint64_t sequence);
-  // Until all ranks have posted |sequence|. Who has not by the deadline is named; a failure ends
-  // the communicator.
+  // Blocks until all ranks have published |sequence|. The failure at the deadline names the missing
+  // ranks; any failure ends the communicator.
   Status await_posts(uint64_t sequence, Patience& patience);
-  // The barrier after the last; the two halves of it.
+  // Runs the next barrier; arrive() and await() are the two halves.
   Status meet(Patience& patience);
   void arrive() { segment().arrive(rank_, ++step); }
   Status await(Patience& patience);
 
-  // Between two parts of an operation of several milliseconds: lets urgent ones go first.
+  // Yields to urgent operations, between two parts of an operation of several milliseconds.
   bool may_give_way() const { return UrgentTraffic::get().is_possible() && !team_->is_urgent(); }
   void give_way() {
     if (!may_give_way()) [[likely]] {
@@ -153,65 +156,67 @@ class RankContext {
     }
     if (UrgentTraffic::get().give_way()) gave_way_.fetch_add(1, std::memory_order_relaxed);
   }
-  // Each time kStepBytes of one part were moved, which takes 0.3 to 1 ms: the same, and whether
-  // the communicator is still whole. Two loads are nothing beside it, and no urgent operation
-  // waits longer, nor does anyone who waits to hear of a failure.
+  // Yields and checks the communicator for failure. Call after each kStepBytes of one part, every
+  // 0.3 to 1 ms: two loads are negligible at this rate, and no urgent operation or thread waiting
+  // for a failure waits longer.
   static constexpr uint64_t kStepBytes = 4 << 20;
   Status between_steps() {
     give_way();
     return segment().failed() ? segment().failure_status() : Status();
   }
-  // The next |count| elements of all |sources| into |result|, step by step.
+  // Reduces the next |count| elements of all |sources| into |result|, step by step.
   Status reduce_in_steps(const Request& request, char* result, uint64_t count, Store store);
   uint64_t gave_way() const { return gave_way_.load(std::memory_order_relaxed); }
 
   void count_in_place(uint64_t bytes) {
-    in_place_.store(in_place() + bytes, std::memory_order_relaxed);  // one thread at a time
+    in_place_.store(in_place() + bytes, std::memory_order_relaxed);  // one writer at a time
     observers::tell([&](Observer& observer) { observer.bridged(bytes); });
   }
-  // Ranks that |missing| says so of: "rank 1 (cpu:0), rank 4 (cpu:0)".
+  // Lists the ranks for which |missing|(rank) is true: "rank 1 (cpu:0), rank 4 (cpu:0)".
   template <typename Missing>
   std::string name_ranks(const Missing& missing) const {
     return team_->name_ranks(missing);
   }
 
-  // By the stage; and by messages, each of which has one of its own.
+  // Bytes copied by |stage_|, and by messages with their own staging pipelines.
   std::atomic<uint64_t> to_host{0};
   std::atomic<uint64_t> to_device{0};
   std::atomic<uint64_t> messages_to_host{0};
   std::atomic<uint64_t> messages_to_device{0};
-  // All of it, with what the device has summed up.
+  // All copied bytes, with device-offloaded reductions.
   Stage::Traffic traffic() const;
   uint64_t in_place() const { return in_place_.load(std::memory_order_relaxed); }
 
-  // As all ranks have agreed.
+  // Reduce-scatter and all-gather chunking, agreed by all ranks.
   DividedSums divided_sums;
 
-  // The operation that is planned, kept so that the next one allocates nothing; and the last
-  // that is over, for explain().
+  // The planned operation, kept to avoid allocations in the next; and the last complete operation,
+  // for explain().
   Exchange exchange;
   LastExchange last_exchange;
-  // |request| is over, which all ranks had called by |begin|.
+  // Records the statistics of the complete |request|. All ranks had called by |begin|.
   void tell_exchange(const Request& request, const Side& send, const Side& receive,
                      const ExchangeWay& way, std::chrono::steady_clock::time_point begin);
 
-  // Room for one pointer a rank, so that an operation allocates nothing.
+  // One entry per rank, reserved to avoid allocations in operations.
   std::vector<const void*> sources;
   std::vector<double> factors;
-  // |peer|'s, as it has posted it; 1 for what the dtype has not, which no rank posts.
+  // Returns the factor published by |peer|; 1 for a factor outside the dtype, never published by a
+  // correct rank.
   double posted_factor(uint32_t peer, const Request& request, uint64_t sequence) {
     if (request.reduction != KEEL_PREMUL_SUM) return 1;
     const double factor = segment().post(peer, sequence).factor;
     return can_premultiply(request.dtype, factor) ? factor : 1;
   }
-  // As reduce() wants them.
+  // Factors for reduce().
   std::span<const double> factors_of(const Request& request) const {
     if (request.reduction != KEEL_PREMUL_SUM) return {};
     return factors;
   }
 
-  // What |peer|, which has posted |request| too, sends to this rank. A failure names both where
-  // this rank receives another number of elements: of all_to_all_v only they know.
+  // Returns the piece from |peer|, which has published |request| too, to this rank. Fails and names
+  // both ranks if this rank receives a different number of elements: for all_to_all_v only the two
+  // ranks know the count.
   Status read_piece(const Request& request, uint32_t peer, Piece* out_piece) {
     *out_piece = request.send_piece(peer, rank_);
     if (request.collective != KEEL_ALL_TO_ALL_V || peer == rank_) return {};
@@ -238,7 +243,7 @@ class RankContext {
   uint64_t window_bytes_ = 0;
   std::unique_ptr<Stage> stage_;
   std::unique_ptr<DeviceSum> device_sum_;
-  std::atomic<const DeviceSum*> told_sum_{nullptr};  // the same, for whoever asks meanwhile
+  std::atomic<const DeviceSum*> told_sum_{nullptr};  // |device_sum_|, for other threads
   ArenaBook book_;
   Attach attach_;
   std::vector<PeerView> views_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks see of each other's posts before they act on them.
+// A rank's view of the descriptors of its peers before the operation.
 #include "collectives/rank_context.h"
 
 #include <array>
@@ -41,7 +41,7 @@ class RankContextTest : public KeelTest {
     KeelTest::TearDown();
   }
 
-  // What each rank makes of an operation of all.
+  // Returns each rank's status of an exchange of all.
   std::array<Status, kWorld> exchange_all() {
     std::array<std::future<Status>, kWorld> running;
     for (uint32_t rank = 0; rank < kWorld; ++rank) {
@@ -61,9 +61,9 @@ class RankContextTest : public KeelTest {
   std::array<std::unique_ptr<RankContext>, kWorld> ranks_;
 };
 
-// A call that was made and not posted would have the ranks go on an operation apart.
+// A call made but not published would leave the ranks one operation apart.
 TEST_F(RankContextTest, ARankThatHasMadeAnotherNumberOfCallsEndsTheCommunicatorByName) {
-  for (auto& rank : ranks_) rank->call = 0x1ffff;  // of which 16 bits are told
+  for (auto& rank : ranks_) rank->call = 0x1ffff;  // 16 bits are published
   for (const Status& status : exchange_all()) EXPECT_TRUE(status.ok()) << status.text();
   for (auto& rank : ranks_) ++rank->call;
   ++ranks_[1]->call;

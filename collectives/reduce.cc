@@ -23,7 +23,7 @@ constexpr std::array kKernels = {
 #endif
 };
 
-// How many of kKernels this processor can run; each needs what those before it need.
+// Number of kKernels supported by the processor; each kernel needs the features of all before it.
 size_t count_kernels() {
   size_t count = 1;
 #if defined(__x86_64__)
@@ -65,12 +65,12 @@ void reduce(keel_dtype dtype, keel_reduction reduction, std::span<const void* co
        count, options.factors.data(), options.store == Store::kStreaming, options.divisor});
 }
 
-// glibc's memcpy stores past the caches too, but only from a size on that is 240 MiB on
-// the machine of these figures (EPYC, Zen 4). Pieces of 64 KiB to 64 MiB of 256 MiB:
-// memcpy 7 to 11 GB/s, this 18 to 23; from a source that is cached, 15 to 21 and 50 to 56.
+// glibc's memcpy stores past the caches too, but only from a size of 240 MiB on the measured
+// machine (EPYC, Zen 4). Pieces of 64 KiB to 64 MiB of 256 MiB: memcpy 7 to 11 GB/s, copy_bytes 18
+// to 23; from a cached source, 15 to 21 and 50 to 56.
 void copy_bytes(void* destination, const void* source, uint64_t bytes, Store store) {
   if (store == Store::kStreaming) {
-    // Of one source, a sum is the source.
+    // The sum of one source is the source.
     reduce(KEEL_UINT8, KEEL_SUM, {&source, 1}, {&destination, 1}, bytes, {.store = store});
   } else if (bytes != 0) {
     std::memcpy(destination, source, bytes);

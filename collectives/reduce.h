@@ -10,35 +10,34 @@
 
 namespace keel {
 
-// Whether (dtype, reduction) is offered: every one of both.
+// Whether (dtype, reduction) is supported: every combination of valid values is.
 bool can_reduce(keel_dtype dtype, keel_reduction reduction);
 
-// Whether elements of |dtype| can be multiplied by |factor|: of integers, only by a whole
-// number from -2^63 to 2^64 - 1.
+// Whether elements of |dtype| can be multiplied by |factor|: integers only by a whole number from
+// -2^63 to below 2^64.
 bool can_premultiply(keel_dtype dtype, double factor);
 
-// Where results go: to the caches, or past them to memory. The latter saves reading what
-// is overwritten, and is for what is large and not read again soon.
+// Target of stores: the caches, or memory past the caches. Streaming stores save the read of the
+// overwritten lines, and suit large results not read again soon.
 enum class Store { kCached, kStreaming };
 
 struct ReduceOptions {
-  std::span<const double> factors = {};  // one a source, of KEEL_PREMUL_SUM
+  std::span<const double> factors = {};  // one per source, for KEEL_PREMUL_SUM
   Store store = Store::kCached;
-  uint64_t divisor = 0;  // of KEEL_AVG; 0: as many as there are sources
+  uint64_t divisor = 0;  // for KEEL_AVG; 0: the number of sources
 };
 
-// Writes the reduction of |count| elements of all |sources| to every destination; a
-// destination may equal a source. Sources are taken in order, so the result depends on
-// nothing else, and not on the processor. 16- and 8-bit floats are accumulated in float32
-// and rounded once; integers wrap, and their average truncates; min and max give NaN where
-// any source has one. A NaN of the result is positive and has no payload. KEEL_PREMUL_SUM
-// adds products of each source and its factor, which is rounded to the type of the sums
-// (of integers: wraps), as each product is. Reads each source once and writes each
-// destination once.
+// Writes the reduction of |count| elements of all |sources| to every destination; a destination may
+// equal a source. Reads each source once and writes each destination once. Combines the sources in
+// order, so the result depends on the sources alone, and not on the processor. 16- and 8-bit floats
+// are accumulated in float32 and rounded once; integers wrap, and integer averages truncate; min
+// and max give NaN if any source has a NaN. A NaN in the result is positive and has no payload.
+// KEEL_PREMUL_SUM adds the products of sources and factors; factors and products are rounded to the
+// accumulation type (integers wrap).
 void reduce(keel_dtype dtype, keel_reduction reduction, std::span<const void* const> sources,
             std::span<void* const> destinations, uint64_t count, const ReduceOptions& options = {});
 
-// memcpy, which may be told to store past the caches.
+// memcpy with the choice to store past the caches.
 void copy_bytes(void* destination, const void* source, uint64_t bytes, Store store);
 
 }  // namespace keel

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loops behind reduce(), compiled for several instruction sets.
+// Loops of reduce(), compiled for several instruction sets.
 #ifndef KEEL_COLLECTIVES_REDUCE_KERNEL_H_
 #define KEEL_COLLECTIVES_REDUCE_KERNEL_H_
 
@@ -10,8 +10,8 @@
 
 namespace keel {
 
-// Arguments of reduce(). Plain pointers: what the kernels' files include they compile for
-// an instruction set of their own, so no inline function of another header may be in it.
+// Arguments of reduce(), as plain pointers: each kernel file compiles its includes for its own
+// instruction set, so inline functions of foreign headers may not be used here.
 struct ReduceCall {
   keel_dtype dtype;
   keel_reduction reduction;
@@ -20,22 +20,22 @@ struct ReduceCall {
   void* const* destinations;
   uint64_t destination_count;
   uint64_t count;
-  const double* factors;  // one a source, of KEEL_PREMUL_SUM
+  const double* factors;  // one per source, for KEEL_PREMUL_SUM
   bool streaming;
-  uint64_t divisor = 0;  // of KEEL_AVG; 0: |source_count|
+  uint64_t divisor = 0;  // for KEEL_AVG; 0: |source_count|
 };
 
-// All give the same bits.
-void reduce_generic(const ReduceCall& call);  // what the compiler may use anywhere
-void reduce_avx2(const ReduceCall& call);     // and F16C
-void reduce_avx512(const ReduceCall& call);   // F, BW, DQ, VL
+// All kernels give the same bits.
+void reduce_generic(const ReduceCall& call);  // the compiler's baseline
+void reduce_avx2(const ReduceCall& call);     // AVX2 and F16C
+void reduce_avx512(const ReduceCall& call);   // AVX-512 F, BW, DQ, VL
 
 struct ReduceKernel {
   const char* name;
   void (*reduce)(const ReduceCall& call);
 };
 
-// Those that this processor can run, the fastest last.
+// The kernels supported by the processor, the fastest last.
 std::span<const ReduceKernel> reduce_kernels();
 
 }  // namespace keel

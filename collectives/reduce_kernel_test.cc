@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every kernel that this processor can run, bit by bit against a loop over elements.
+// Every kernel supported by the processor, compared bit by bit with a loop over elements.
 #include "collectives/reduce_kernel.h"
 
 #include <gtest/gtest.h>
@@ -55,7 +55,7 @@ A wrapped_product(A a, A b) {
   return static_cast<A>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
 }
 
-// |volatile|: the product is rounded, even where a compiler would fuse it with the sum.
+// |volatile| forces rounding of the product, even where a compiler would fuse product and sum.
 template <typename A>
 A product(A a, A b) {
   if constexpr (kIsInteger<A>) {
@@ -135,8 +135,8 @@ class Values {
   uint64_t bits() { return engine_(); }
   uint64_t below(uint64_t limit) { return engine_() % limit; }
 
-  // Half of them of a size that rounding and ties show in, the rest any bits at all, and
-  // what is special: zeros, infinities, NaNs (quiet, signalling, negative), subnormals.
+  // Half of the values have a magnitude that shows rounding and ties; the rest are random bits and
+  // special values: zeros, infinities, NaNs (quiet, signalling, negative), subnormals.
   template <typename T>
   T next() {
     const uint64_t any = engine_();
@@ -183,7 +183,7 @@ class Values {
   std::mt19937_64 engine_{20261121};
 };
 
-// Puts |values| into |bytes|, |offset| behind a multiple of 64, with a pattern behind them.
+// Puts |values| into |bytes|, |offset| behind a multiple of 64, followed by a pattern.
 template <typename T>
 char* place(std::vector<char>* bytes, const std::vector<T>& values, size_t offset) {
   bytes->assign(values.size() * sizeof(T) + 192, '\x5a');
@@ -252,7 +252,7 @@ class Case {
   }
 
  private:
-  // Differs between the buffers, unless they are to be aligned.
+  // Differs between the buffers, unless aligned buffers are wanted.
   uint64_t offset(uint64_t buffer) const {
     return shape_.misaligned == 0 ? 0 : (shape_.misaligned * (buffer + 1)) % 64;
   }
@@ -272,7 +272,7 @@ class Case {
 
 template <typename T>
 void check(keel_dtype dtype) {
-  // Counts around a chunk (16 to 256 elements) and the head that aligns the destination.
+  // Counts around a chunk (16 to 256 elements) and around the head for the destination's alignment.
   const Shape shapes[] = {
       {1, 3, 1, false, 0, false},    {63, 2, 2, false, 4, false},  {1027, 2, 1, false, 0, false},
       {1500, 1, 1, false, 8, false}, {1281, 2, 1, true, 0, false}, {1333, 3, 3, true, 24, false},
@@ -307,7 +307,7 @@ TEST(ReduceKernel, FloatsMatchALoopOverElements) {
   check<float8_e5m2_t>(KEEL_FLOAT8_E5M2);
 }
 
-// All pairs of 8-bit codes, and each 16-bit code with one other that makes it round.
+// All pairs of 8-bit codes, and each 16-bit code with a second code for rounding.
 template <typename T>
 void check_codes(keel_dtype dtype) {
   using Bits = std::conditional_t<sizeof(T) == 2, uint16_t, uint8_t>;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One pass over all sources: a chunk of each is read, combined in registers, and stored
-// to every destination. Included, like reduce_vector.h, once for each instruction set.
+// One pass over all sources: reads a chunk of each, combines the chunks in registers, and stores to
+// every destination. Included, like reduce_vector.h, once for each instruction set.
 #ifndef KEEL_COLLECTIVES_REDUCE_LOOPS_H_
 #define KEEL_COLLECTIVES_REDUCE_LOOPS_H_
 
@@ -18,7 +18,7 @@ KEEL_INLINE V broadcast(T value) {
   return V{} + value;
 }
 
-// |a| of the ranks before, |b| of the next one.
+// |a|: the earlier ranks combined; |b|: the next rank.
 template <typename Codec, keel_reduction kReduction, typename V = typename Codec::Sums>
 KEEL_INLINE V combine(V a, V b) {
   if constexpr (kReduction == KEEL_MIN) {
@@ -35,7 +35,7 @@ KEEL_INLINE V combine(V a, V b) {
   }
 }
 
-// A factor in the type of the sums; of an integer modulo its range.
+// Converts a factor to the accumulation type; of an integer modulo its range.
 template <typename T>
 KEEL_INLINE T factor_as(double factor) {
   if constexpr (kIsFloat<T>) {
@@ -46,9 +46,9 @@ KEEL_INLINE T factor_as(double factor) {
   }
 }
 
-// Quotients of integers, truncated. Those below 64 bits by way of floating point: for
-// whole a and n, a quotient that is not whole lies 1 / n below the next whole number,
-// which rounding does not reach while a + n is below 2^24 in float, 2^53 in double.
+// Divides integers and truncates. Types below 64 bits use floating point: for whole a and n, a
+// fractional quotient lies at least 1 / n below the next whole number, and rounding does not reach
+// the whole number while a + n is below 2^24 in float, 2^53 in double.
 template <typename T, uint64_t kLanes>
 KEEL_INLINE void divide_integers(T* values, uint64_t divisor) {
   if constexpr (sizeof(T) == 8) {
@@ -66,8 +66,8 @@ KEEL_INLINE void divide_integers(T* values, uint64_t divisor) {
   }
 }
 
-// Which of two NaNs a sum keeps depends on the processor and on how the compiler orders
-// operands, so every NaN becomes the one without payload.
+// Replaces every NaN by the NaN without payload: a sum of two NaNs keeps either, depending on the
+// processor and on the compiler's order of operands.
 template <typename Codec, keel_reduction kReduction>
 KEEL_INLINE typename Codec::Sums finish(typename Codec::Sums sums, uint64_t ranks) {
   using Sum = typename Codec::Sum;
@@ -83,14 +83,14 @@ KEEL_INLINE typename Codec::Sums finish(typename Codec::Sums sums, uint64_t rank
   return sums;
 }
 
-// What a processor asks for by itself ends with a page and begins anew on the next, so that what
-// no cache of its own holds is asked for this far ahead. Of two sources, for memory and back with
-// streaming stores, 52 GB/s on two cores instead of 41 (Granite Rapids); 58 instead of 53 of what
-// the last-level cache holds, and a third less of what the second-level one does, of 2 MiB here.
+// Prefetch distance. Hardware prefetching ends with a page and restarts on the next, so data
+// outside the core's own caches is prefetched this far ahead. Two sources in memory and streaming
+// stores: 52 GB/s on two cores instead of 41 (Granite Rapids); 58 instead of 53 from the last-level
+// cache; a third less from the second-level cache, of 2 MiB here.
 constexpr uint64_t kAheadBytes = 1024;
 constexpr uint64_t kCachedBytes = 2 << 20;
 
-// Whether sources and a destination stay in a second-level cache.
+// Whether sources and a destination fit the second-level cache.
 KEEL_INLINE bool is_cached(const ReduceCall& call, uint64_t element) {
   return !call.streaming && call.count <= kCachedBytes / element / (call.source_count + 1);
 }
@@ -101,13 +101,14 @@ struct Loop {
   using Stored = typename Codec::Stored;
   using StoredVector = Vector<Stored, Codec::kLanes>;
   static constexpr uint64_t kVectorStored = sizeof(StoredVector);
-  // Vectors of sums of a chunk: with four, the sums and what is read fit the 16 registers of
-  // AVX2. The 25 instructions that come with a chunk cost as much as its loads then, so half
-  // vectors go by eight where there are 32 registers.
+  // Accumulator vectors of a chunk: with four, accumulators and loaded vectors fit the 16 registers
+  // of AVX2. The 25 instructions of overhead of a chunk then cost as much as its loads, so half
+  // vectors use eight where there are 32 registers.
   static constexpr uint64_t kVectors = sizeof(Sums) < KEEL_VECTOR_BYTES ? 8 : 4;
   static constexpr uint64_t kChunk = kVectors * Codec::kLanes;
 
-  // A chunk, or the first |size| elements of a vector, of one source. |start|: bytes before it.
+  // Reads a chunk, or the first |size| elements of a vector, of one source. |start|: offset in
+  // bytes.
   template <uint64_t kCount>
   static KEEL_INLINE void read(const ReduceCall& call, uint64_t source, uint64_t start,
                                uint64_t size, Sums* sums) {
@@ -125,7 +126,7 @@ struct Loop {
     }
   }
 
-  // The chunk that follows by kAheadBytes.
+  // Prefetches the chunk kAheadBytes ahead.
   static KEEL_INLINE void ask_ahead(const ReduceCall& call, uint64_t first, bool streaming) {
     const uint64_t start = first * sizeof(Stored) + kAheadBytes;
     for (uint64_t line = 0; line < kChunk * sizeof(Stored); line += 64) {
@@ -139,7 +140,7 @@ struct Loop {
     }
   }
 
-  // |kCount| vectors; of one alone perhaps only a part.
+  // Processes |kCount| vectors; a single vector may be partial.
   template <uint64_t kCount>
   static KEEL_INLINE void chunk(const ReduceCall& call, uint64_t first, uint64_t size,
                                 bool streaming) {
@@ -170,7 +171,7 @@ struct Loop {
     }
   }
 
-  // Less than a chunk, vector by vector: most small operations are no more than one.
+  // Processes less than a chunk, vector by vector: most small operations are no larger.
   __attribute__((noinline)) static void partial(const ReduceCall& call, uint64_t first,
                                                 uint64_t size) {
     for (; size > Codec::kLanes; first += Codec::kLanes, size -= Codec::kLanes) {
@@ -180,11 +181,11 @@ struct Loop {
   }
 
   __attribute__((noinline)) static void run(const ReduceCall& given) {
-    // A copy that no store can reach, so that it is read once and not with every chunk.
+    // A copy without aliasing stores: its fields are loaded once and not per chunk.
     const ReduceCall call = given;
     uint64_t first = 0;
     bool streaming = false;
-    // A store that spans two cache lines costs two, and streaming ones must not.
+    // A store across two cache lines costs two, and streaming stores must not cross lines.
     const auto address = reinterpret_cast<uintptr_t>(call.destinations[0]);
     if (call.count >= 4 * kChunk && address % sizeof(Stored) == 0) {
       const uint64_t head = (64 - address % 64) % 64 / sizeof(Stored);
@@ -192,18 +193,18 @@ struct Loop {
       for (uint64_t d = 1; d < call.destination_count; ++d) {
         streaming &= (reinterpret_cast<uintptr_t>(call.destinations[d]) - address) % 64 == 0;
       }
-      // In two steps where the head is longer than a chunk.
+      // In two steps if the head is longer than a chunk.
       while (first < head) {
         const uint64_t size = head - first < kChunk ? head - first : kChunk;
         partial(given, first, size);
         first += size;
       }
     }
-    // A second destination is what the other ranks read, whose caches have its lines; and a source
-    // then is what another core has just written. Asked for ahead, 64 KiB of two ranks that stage
-    // take 13 us instead of 16.
+    // The peers read the second destination and have its lines in their caches; and a source was
+    // just written by another core then. With prefetching, 64 KiB of two staging ranks take 13 us
+    // instead of 16.
     if (call.destination_count > 1 || !is_cached(call, sizeof(Stored))) {
-      // Not behind the end, where another rank may be writing.
+      // Not past the end, where another rank may be writing.
       constexpr uint64_t kAhead = kAheadBytes / sizeof(Stored);
       for (; first + kAhead + kChunk <= call.count; first += kChunk) {
         ask_ahead(call, first, streaming);
@@ -236,8 +237,8 @@ void reduce_floats(const ReduceCall& call) {
   }
 }
 
-// Whole vectors for what stays in a second-level cache: 64 KiB of float32 take 2.9 us by them and
-// 3.9 by half ones of two sources, 9 and 15 of eight (Cascade Lake).
+// Uses whole vectors for data in the second-level cache: 64 KiB of float32 take 2.9 us with whole
+// and 3.9 with half vectors for two sources, 9 and 15 for eight (Cascade Lake).
 template <typename T>
 void reduce_plain_floats(const ReduceCall& call) {
 #if KEEL_VECTOR_BYTES == 64
@@ -246,7 +247,7 @@ void reduce_plain_floats(const ReduceCall& call) {
   reduce_floats<Plain<T>>(call);
 }
 
-// |Unsigned|: sums and products wrap, and are the same bits for both signs.
+// Sums and products use |Unsigned|, wrap, and have the same bits for both signs.
 template <typename Signed, typename Unsigned>
 void reduce_integers(const ReduceCall& call, bool is_signed) {
   switch (call.reduction) {

@@ -50,7 +50,7 @@ TEST(Reduce, IntegersWrap) {
             (std::vector<uint64_t>{UINT64_MAX}));
 }
 
-// 2048 + 1 - 2048 in float16 steps would lose the 1: it has 11 bits.
+// 2048 + 1 - 2048 in float16 steps would lose the 1: float16 has 11 bits.
 TEST(Reduce, SixteenBitTypesAreAccumulatedInFloat32) {
   const std::vector<std::vector<float16_t>> halves = {
       {to_float16(2048)}, {to_float16(1)}, {to_float16(-2048)}};
@@ -99,8 +99,8 @@ TEST(Reduce, APremultipliedSumHasAFactorASource) {
   EXPECT_EQ(b, (std::vector<float>{20.5f, 41, 78}));
 }
 
-// 1 + 2^-12 squared is 1 + 2^-11 + 2^-24, which float32 rounds to 1 + 2^-11: fused with
-// the subtraction, the last bit would stay.
+// 1 + 2^-12 squared is 1 + 2^-11 + 2^-24; float32 rounds to 1 + 2^-11. Fused with the subtraction,
+// the last bit would stay.
 TEST(Reduce, ProductsAreRoundedBeforeTheyAreAdded) {
   const std::vector<float> minus(1000, -1.0f - 0x1p-11f);
   const std::vector<float> x(1000, 1.0f + 0x1p-12f);
@@ -143,7 +143,7 @@ TEST(Reduce, AveragesOfMoreRanksThanTheTypeCanCount) {
   EXPECT_EQ(reduced(KEEL_INT8, KEEL_AVG, few), (std::vector<int8_t>{-1}));
 }
 
-// Of sums that some of the ranks have made before.
+// For sums already made by some of the ranks.
 TEST(Reduce, AnAverageMayHaveADivisorOfItsOwn) {
   const float partial[] = {7, -9};
   const float own[] = {5, 1};

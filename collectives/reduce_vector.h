@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vectors of KEEL_VECTOR_BYTES as the compiler offers them, and how each dtype is read
-// into the type it is accumulated in and written back. Included only by the files that
-// are compiled for one instruction set each: everything has internal linkage, and nothing
-// inline of another header is called, so that the linker cannot put one file's copy of a
-// function where another processor runs it.
+// Vectors of KEEL_VECTOR_BYTES as compiler extensions, and the conversions between each dtype and
+// its accumulation type. Included only by the files for a single instruction set: all names have
+// internal linkage, and inline functions of foreign headers are not called, so the linker cannot
+// put a function for one processor where another processor runs it.
 #ifndef KEEL_COLLECTIVES_REDUCE_VECTOR_H_
 #define KEEL_COLLECTIVES_REDUCE_VECTOR_H_
 
@@ -25,7 +24,7 @@ struct VectorType {
 template <typename T, uint64_t kLanes>
 using Vector = typename VectorType<T, kLanes>::Type;
 
-// For intrinsics with a mask: of the forms without one GCC 12 warns (its bug 105593).
+// For masked intrinsics: GCC 12 warns about the forms without a mask (GCC bug 105593).
 constexpr uint16_t kAllLanes = 0xffff;
 
 template <typename To, typename From>
@@ -56,10 +55,11 @@ KEEL_INLINE __m256i mask_of_first(uint64_t bytes) {  // whole lanes of 32 bits
 }
 #endif
 
-// The first |bytes| of a vector, with zeros behind them; nothing else is read. Not by way of
-// memory where the processor can: a vector that is loaded from where narrower stores have just
-// been waits until all stores before them are in the cache. The rank's post is one, whose line
-// another core has: 140 of the 500 ns of an all_reduce of 8 bytes between two cores.
+// Loads the first |bytes| of a vector, with zeros behind, and reads no more. Avoids a copy in
+// memory where the processor can: a vector load from the target of recent narrower stores waits
+// until all earlier stores are in the cache. The store to the rank's operation descriptor, in a
+// line held by a remote core, is among the earlier stores, and the wait takes 140 of the 500 ns of
+// an all_reduce of 8 bytes between two cores.
 template <typename V>
 KEEL_INLINE V load_first(const void* from, uint64_t bytes) {
 #if KEEL_VECTOR_BYTES == 64
@@ -84,8 +84,8 @@ KEEL_INLINE V load_first(const void* from, uint64_t bytes) {
 #endif
 }
 
-// The first |bytes| of |value|; nothing else is written. Not by a call of memcpy where the
-// processor can: two floats of two sources take 12 ns instead of 36.
+// Stores exactly the first |bytes| of |value|. Avoids a call of memcpy where the processor can: two
+// floats of two sources take 12 ns instead of 36.
 template <typename V>
 KEEL_INLINE void store_first(V value, void* to, uint64_t bytes) {
 #if KEEL_VECTOR_BYTES == 64
@@ -109,7 +109,7 @@ KEEL_INLINE void store_first(V value, void* to, uint64_t bytes) {
 #endif
 }
 
-// Past the caches, where the processor can: |to| is aligned to the vector's size.
+// Stores past the caches, where the processor can. |to| is aligned to the vector's size.
 template <typename V>
 KEEL_INLINE void store_streaming(V value, void* to) {
 #if defined(__x86_64__)
@@ -130,15 +130,15 @@ KEEL_INLINE void store_streaming(V value, void* to) {
   store_unaligned(value, to);
 }
 
-// Streaming stores become visible in order with what this thread stores next.
+// Orders streaming stores before the thread's next stores.
 KEEL_INLINE void fence_streaming() {
 #if defined(__x86_64__)
   _mm_sfence();
 #endif
 }
 
-// Codes of 16 or 8 bits to 32 and back. The processor's own instructions where the
-// compiler does not find them (GCC 12 takes bytes apart one by one).
+// Convert codes of 16 or 8 bits to 32 and back. Intrinsics are used where the compiler does not
+// find the instructions (GCC 12 takes bytes apart one by one).
 template <typename Codes, typename Bits>
 KEEL_INLINE Bits widen(Codes codes) {
 #if KEEL_VECTOR_BYTES == 64
@@ -174,9 +174,9 @@ KEEL_INLINE Codes narrow(Bits bits) {
 #endif
 }
 
-// A codec: the type in memory, the type of the sums, lanes of one vector of sums.
+// A codec: the type in memory, the accumulation type, and the lanes of one accumulator vector.
 
-// What |T| is added in: integers unsigned, where wrapping is defined.
+// Type for additions of |T|: unsigned for integers, with defined wrapping.
 template <typename T>
 struct AddedAs {
   using Type = T;
@@ -187,8 +187,8 @@ struct AddedAs<T> {
   using Type = std::make_unsigned_t<T>;
 };
 
-// Half vectors with AVX-512, unless |kMost| says otherwise: from memory whole ones go at 26 GB/s,
-// half ones at 32 (float32, two sources, reads and writes, Zen 4).
+// Half vectors with AVX-512, unless |kMost| is larger: from memory, whole vectors reach 26 GB/s and
+// half vectors 32 (float32, two sources, reads and writes, Zen 4).
 template <typename T, uint64_t kMost = 32>
 struct Plain {
   using Stored = T;
@@ -218,15 +218,15 @@ struct Bfloat16 : InFloat32 {
   static KEEL_INLINE Sums decode(Codes codes) {
     return bits_as<Sums>(widen<Codes, Bits>(codes) << 16);
   }
-  // A NaN here has no payload that rounding could carry out of the exponent.
+  // A NaN has no payload here, so rounding cannot carry out of the exponent.
   static KEEL_INLINE Codes encode(Sums sums) {
     const Bits bits = bits_as<Bits>(sums);
     return narrow<Codes, Bits>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
   }
 };
 
-// |kExponent| and |kMantissa| bits below a sign; |kFinite| as in float_types.hpp, of
-// whose conversions these are the form without branches.
+// A float of |kExponent| and |kMantissa| bits below a sign; |kFinite| as in float_types.hpp. The
+// form without branches of the conversions there.
 template <typename T, int kExponent, int kMantissa, bool kFinite>
 struct SmallFloat : InFloat32 {
   using Stored = T;
@@ -243,8 +243,8 @@ struct SmallFloat : InFloat32 {
     const Bits sign = (wide & (kTop + 1)) << kSignShift;
     const Bits magnitude = wide & kTop;
     Bits bits = (magnitude << kMantissaShift) + (static_cast<uint32_t>(127 - kBias) << 23);
-    // Subnormals by a product: no float32 subnormal is involved, which processors may
-    // take long over or be told to flush.
+    // Decodes subnormals by a product, without float32 subnormals: processors may handle these
+    // slowly or be configured to flush.
     constexpr float kScale =
         __builtin_bit_cast(float, static_cast<uint32_t>(127 + 1 - kBias - kMantissa) << 23);
     const Sums small = __builtin_convertvector(bits_as<Ints>(magnitude), Sums) * kScale;
@@ -264,8 +264,8 @@ struct SmallFloat : InFloat32 {
     const Bits odd = (magnitude >> kMantissaShift) & 1;
     const Bits normal = ((magnitude + ((1u << (kMantissaShift - 1)) - 1) + odd) >> kMantissaShift) -
                         (static_cast<uint32_t>(127 - kBias) << kMantissa);
-    // Added to a power of two whose last bit is worth the smallest subnormal, a float32
-    // is rounded to a multiple of that.
+    // Adding a float32 to a power of two with a last bit worth the smallest subnormal rounds the
+    // float32 to a multiple of the smallest subnormal.
     constexpr uint32_t kShifterBits = static_cast<uint32_t>(127 + 1 - kBias + kMantissaShift) << 23;
     const Sums shifted = bits_as<Sums>(magnitude) + __builtin_bit_cast(float, kShifterBits);
     const Bits subnormal = bits_as<Bits>(shifted) - kShifterBits;
@@ -291,7 +291,7 @@ struct Float16 : InFloat32 {
     return bits_as<Sums>(_mm256_cvtph_ps(bits_as<__m128i>(codes)));
 #endif
   }
-  // The instruction makes NaN 0x7e00, float_types.hpp 0x7fff.
+  // The instruction encodes NaN as 0x7e00, float_types.hpp as 0x7fff.
   static KEEL_INLINE Codes encode(Sums sums) {
     constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
 #if KEEL_VECTOR_BYTES == 64
@@ -308,7 +308,7 @@ using Float16 = SmallFloat<uint16_t, 5, 10, false>;
 #endif
 using Float8E4m3 = SmallFloat<uint8_t, 4, 3, true>;
 #if defined(__F16C__)
-// The upper half of a float16; rounding to it by way of float16 would round twice.
+// Upper half of a float16. Encoding by way of float16 would round twice.
 struct Float8E5m2 : SmallFloat<uint8_t, 5, 2, false> {
   static KEEL_INLINE Sums decode(Codes codes) {
     return Float16::decode(narrow<Float16::Codes, Bits>(widen<Codes, Bits>(codes) << 8));

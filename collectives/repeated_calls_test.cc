@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls that are made again and again, which take a short way where they can.
+// Repeated calls, with a fast path where possible.
 #include <gtest/gtest.h>
 #include <keel/keel.h>
 
@@ -34,7 +34,7 @@ class RepeatedCalls : public testing::Test {
     keel_stream stream;
   };
 
-  // |work| of each rank, each on a thread of its own.
+  // Runs |work| for each rank, on a thread per rank.
   void on_ranks(uint32_t world, const std::function<void(const Rank&)>& work) {
     std::vector<keel_device> devices;
     const std::vector<keel_device> available = keel::testing::all_devices();
@@ -105,7 +105,7 @@ TEST_P(RepeatedCallsOfWorlds, GiveEachTimeWhatTheyGaveTheFirst) {
 
 INSTANTIATE_TEST_SUITE_P(Worlds, RepeatedCallsOfWorlds, testing::Values(2u, 3u, 5u));
 
-// What was right about a call is looked at again in the next one.
+// Valid parameters are checked again in the next call.
 TEST_F(RepeatedCalls, AreRefusedWhenTheirBuffersAreWrong) {
   constexpr uint64_t kCount = 16;
   constexpr uint64_t kBytes = kCount * sizeof(float);
@@ -126,7 +126,7 @@ TEST_F(RepeatedCalls, AreRefusedWhenTheirBuffersAreWrong) {
       for (const float each : result) EXPECT_EQ(each, 3.0f);
     };
     for (int time = 0; time < 3; ++time) call_well();
-    // On both ranks, since each counts.
+    // On both ranks, since each call counts.
     EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "send", call(nullptr, receive, own.stream));
     auto* const both = static_cast<char*>(allocate(own, 2 * kBytes));
     EXPECT_FAILS(KEEL_INVALID_ARGUMENT, "overlap", call(both + 4, both, own.stream));
@@ -154,7 +154,7 @@ TEST_F(RepeatedCalls, AreRefusedWhenTheirBuffersAreWrong) {
   });
 }
 
-// The caller's own memory stands where device memory may, for as long as it is registered.
+// The caller's memory is valid in place of device memory while registered.
 TEST_F(RepeatedCalls, TakeRegisteredMemoryUntilItIsNoMore) {
   if (keel::testing::test_backend() != "cpu") {
     GTEST_SKIP() << "only CPU devices know memory by the host's addresses";
@@ -186,8 +186,8 @@ TEST_F(RepeatedCalls, TakeRegisteredMemoryUntilItIsNoMore) {
   });
 }
 
-// What was posted has its buffers until it is done, and what was not says that they are gone:
-// either way nothing else is touched.
+// A published call keeps its buffers until completion; an unpublished call fails with freed
+// buffers. Neither touches foreign memory.
 TEST_F(RepeatedCalls, MayHaveTheirBuffersFreedBeforeTheOthersCall) {
   constexpr uint64_t kCount = 16 << 10;
   constexpr uint64_t kBytes = kCount * sizeof(int32_t);
@@ -249,7 +249,7 @@ TEST_F(RepeatedCalls, WaitInAGroupForItsEnd) {
   });
 }
 
-// Nor does a call that was good before reach the others of a communicator that has ended.
+// After the end of the communicator, even a formerly valid call does not reach the peers.
 TEST_F(RepeatedCalls, FailAfterAnAbort) {
   std::barrier all_called(2);
   on_ranks(2, [&](const Rank& own) {

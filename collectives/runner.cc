@@ -29,8 +29,8 @@ Status Runner::refuse(const Request& request, const Status& why, FlightRecorder:
     write_post(request, sequence, why, {});
     segment.publish_post(context_.rank(), sequence);
     FlightRecorder::start(entry);
-    // The data of this rank's next post takes the place of what others may still read. Where the
-    // rank leaves there is none.
+    // Waits, since the data of the rank's next descriptor overwrites data still read by the peers.
+    // A leaving rank has no next descriptor.
     status = segment.await_posts(sequence, patience);
     if (!status.ok() && !patience.cancelled()) status = context_.await_posts(sequence, patience);
   } else if (!patience.cancelled()) {
@@ -120,17 +120,17 @@ Status Runner::run_messages(const Request& request, const Status& ready,
     if (!act.may()) return context_.segment().failure_status();
     status = messages_.run(request.transfers, patience);
   }
-  // As below: a sender elsewhere may have stopped waiting for this rank.
+  // As in run_collective(): a remote sender may have stopped waiting for this rank.
   if (status.ok() && !context_.team().is_local() && context_.segment().failed()) {
     status = context_.segment().failure_status();
   }
-  // Refused by a peer, or not what it expects.
+  // A peer has refused the message, or the two calls do not match.
   const bool is_over =
       status.ok() ||
       ((status.code() == KEEL_INVALID_ARGUMENT || status.code() == KEEL_RANK_FAILED) &&
        !context_.segment().failed());
   if (is_over) return status;
-  // The peers wait for messages that will not come.
+  // The peers wait for messages in vain.
   status = status.with_prefix("send_recv: ");
   context_.team().abort(status);
   context_.team().await_acts();
@@ -149,7 +149,7 @@ Status Runner::make_sides(const Request& request, Sides* out_sides) {
   if (may_copy) {
     KEEL_RETURN_IF_ERROR(context_.make_side(request.send, send_bytes, true, &out_sides->send,
                                             /*attachable=*/true));
-    // Then all go that way, and nobody reads another's result.
+    // Then every rank copies, and no rank reads a remote result.
     shares = !out_sides->send.attached;
   }
   KEEL_RETURN_IF_ERROR(context_.make_side(request.receive, request.receive_bytes(rank, world),
@@ -165,7 +165,7 @@ Status Runner::make_sides(const Request& request, Sides* out_sides) {
       request.collective == KEEL_ALL_TO_ALL || request.collective == KEEL_ALL_TO_ALL_V;
   const bool in_place = is_exchange && send_bytes != 0 && request.send == request.receive;
   if (in_place && !eager && context_.has_alias()) {
-    // What a rank receives would overwrite what others have still to read.
+    // Received data would overwrite data still to be read by the peers.
     KEEL_RETURN_IF_ERROR(
         context_.device().memory().alloc(KEEL_MEMORY_DEVICE, send_bytes, &out_sides->scratch));
     KEEL_RETURN_IF_ERROR(
@@ -200,7 +200,7 @@ void Runner::write_post(const Request& request, uint64_t sequence, const Status&
                           (sides.send.attached ? Post::kSendAttached : 0u) |
                           (sides.receive.staged ? Post::kReceiveStaged : 0u) |
                           (request.send == request.receive ? Post::kInPlace : 0u) | more_flags);
-  if (request.algorithm != Algorithm::kEager) {  // whose data is in the post
+  if (request.algorithm != Algorithm::kEager) {  // eager data is in the descriptor
     post.send = sides.send.place;
     post.receive = sides.receive.place;
     post.work = sides.work;
@@ -236,7 +236,8 @@ Status Runner::compare(uint64_t sequence, const Fingerprint& print, const Status
   if (other_calls != 0) return context_.check_calls(sequence);
   if (!ready.ok()) return ready;
   if (failed != UINT32_MAX) {
-    // By an abort, perhaps: the rank's stream is over, and it posts what it had still to do.
+    // Perhaps by an abort: the rank's stream has failed, and the rank publishes its remaining
+    // operations.
     if (segment.failed()) return segment.failure_status();
     return context_.posted_status(failed, sequence);
   }
@@ -266,7 +267,7 @@ Status Runner::act(const Request& request, uint64_t sequence, const Sides& sides
     way.algorithm = algorithm_name(Algorithm::kOneShot);
     way.round_bytes = request.count * request.element();
   } else {
-    return direct.run();  // which tells of its rounds
+    return direct.run();  // records its own rounds
   }
   context_.tell_exchange(request, sides.send, sides.receive, way, begin);
   return {};
@@ -299,8 +300,7 @@ Status Runner::run_collective(const Request& request, const Status& ready,
     segment.abort(status);
     return status;
   }
-  // The array of a form with arrays is read by the others until they are done with the
-  // operation, which this rank waits for.
+  // The peers read the arrays until the operation is complete, and this rank waits for them.
   if (request.collective == KEEL_ALL_TO_ALL_V) {
     uint64_t* layout = segment.layout(rank);
     for (const Piece& piece : request.send_pieces) {
@@ -338,12 +338,12 @@ Status Runner::run_collective(const Request& request, const Status& ready,
       }
       segment.abort(status);
     } else if (!context_.team().is_local() && segment.failed()) {
-      // Where a rank of another process has failed, a third one may have given its buffer back to
-      // its caller while this one still read it.
+      // If a rank of a remote process has failed, a third rank may have returned the buffer to its
+      // caller while this rank still read it.
       status = segment.failure_status();
     }
   }
-  // Also where the ranks only do not match: what was fetched for it is the caller's again.
+  // Also after a mismatch of the calls: the source of staged data is the caller's again.
   if (!status.ok()) context_.stage().settle();
   if (segment.failed()) context_.team().await_acts();
   segment.publish_done(rank, sequence, context_.team().is_urgent());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the operations of one rank, one after the other.
+// Runs the operations of one rank in order.
 #ifndef KEEL_COLLECTIVES_RUNNER_H_
 #define KEEL_COLLECTIVES_RUNNER_H_
 
@@ -20,46 +20,47 @@ namespace keel {
 class Islands;
 struct EagerBuffers;
 
-// A collective goes like this on every rank:
-//   post      what is called, and where the buffers are (or, of small ones, the data)
-//   match     wait until all have posted; compare what they call
-//   act       by the algorithm, or through the native libraries of islands
-// A rank that cannot take part posts why, so that the others fail at once with its name. What
-// goes wrong after the posts, or does not come at all, ends the communicator: nobody can
-// know any more how far the others are. For one thread.
+// A collective has three phases on every rank:
+//   post      publish the call and the places of the buffers (of small buffers, the data)
+//   match     wait until all ranks have published; compare the calls
+//   act       run the algorithm, or the native libraries of islands
+// A rank unable to take part publishes the reason, and its peers fail at once with the rank's name.
+// A failure or a timeout after the first phase ends the communicator: the progress of the peers is
+// unknown. For one thread.
 class Runner {
  public:
   explicit Runner(RankContext& context) : context_(context), messages_(context) {}
 
-  // Operations that |islands| takes go through it from now on. It outlives them.
+  // Runs the operations accepted by |islands| through |islands| from now on. |islands| outlives the
+  // operations.
   void use(Islands* islands) { islands_ = islands; }
   bool is_native(const Request& request) const;
 
-  // Blocks until |request| is done, or failed. |ready|: KEEL_OK, or why this rank cannot
-  // take part. |posted|: the number that post_now() has posted it under, with |sides|, which are
-  // not looked up again: the caller may have given its buffers back since, for when it is done.
+  // Blocks until |request| is complete or has failed. |ready|: KEEL_OK, or why the rank cannot take
+  // part. |posted|: the sequence number from post_now(), with |sides|, not looked up again: the
+  // caller may have freed the buffers since, effective when the operation completes.
   Status run(const Request& request, const Status& ready, FlightRecorder::Entry* entry,
              Patience& patience, std::optional<uint64_t> posted = {}, const Sides& sides = {});
 
-  // In place of run(), for a call that was refused with |why|: tells the other ranks, in its turn,
-  // and waits until they have called. Of |request| nothing needs to make sense. Where |patience| is
-  // cancelled the others are told all the same.
+  // Replaces run() for a call refused with |why|: publishes the refusal in its turn and waits until
+  // the peers have called. |request| need not be valid. If |patience| is cancelled, the refusal is
+  // published all the same.
   Status refuse(const Request& request, const Status& why, FlightRecorder::Entry* entry,
                 Patience& patience);
 
-  // Where the buffers are, for |request|.
+  // Locates the buffers of |request|.
   Status make_sides(const Request& request, Sides* out_sides);
 
-  // Before post_now(): brings what is staged to where the others read it, by this thread. False
-  // if that has to be left to run().
+  // Before post_now(): copies staged data on the calling thread, for the peers to read. Returns
+  // false if only run() can do this.
   bool fetch_now(const Request& request, Sides* sides, Patience& patience);
-  // Before run(), for a request whose buffers are ready, and where |sides| says for all who read
-  // them: posts it, if there is room; run() then wants to know |*out_posted|.
+  // Before run(), for a request with ready buffers and |sides| for all readers: publishes the
+  // request if there is room. Pass |*out_posted| to run().
   bool post_now(const Request& request, const Sides& sides, std::optional<uint64_t>* out_posted);
-  // Whether all ranks have posted the same as |posted|, having looked |turns| times.
+  // Whether all ranks have published the same call as |posted|, after |turns| polls.
   bool match_now(const Request& request, uint64_t posted, uint32_t turns, uint64_t eager_bytes = 0);
-  // In place of run(), for an eager request on memory that the host reaches: posts it; and, if all
-  // ranks have, is done.
+  // Replace run() for an eager request on memory reachable by the host: post_eager() publishes the
+  // request, try_eager() completes it if all ranks have published.
   bool post_eager(const Request& request, const EagerBuffers& buffers,
                   std::optional<uint64_t>* out_posted);
   bool try_eager(const Request& request, const EagerBuffers& buffers, uint64_t posted,
@@ -68,16 +69,17 @@ class Runner {
  private:
   Status run_messages(const Request& request, const Status& ready, FlightRecorder::Entry* entry,
                       Patience& patience);
-  // To the peers of |transfers|, all of which are refused: |why| is returned.
+  // Sends the refusal to the peers of |transfers|, all of them refused. Returns |why|, or the
+  // failure behind the end of the communicator.
   Status tell_refused(const std::vector<Transfer>& transfers, const Status& why,
                       FlightRecorder::Entry* entry, Patience& patience);
   Status run_collective(const Request& request, const Status& ready, FlightRecorder::Entry* entry,
                         Patience& patience, std::optional<uint64_t> posted,
                         const Sides& posted_sides);
-  // All that every post has but its data.
+  // Fills the operation descriptor, without the data.
   Post& write_post_head(const Request& request, uint64_t sequence, keel_status status,
                         uint32_t flags);
-  // |more_flags|: of Post, beyond what |sides| say.
+  // |more_flags|: flags of Post not implied by |sides|.
   void write_post(const Request& request, uint64_t sequence, const Status& ready,
                   const Sides& sides, uint32_t more_flags = 0);
   Status act(const Request& request, uint64_t sequence, const Sides& sides, DirectAlgorithm& direct,
@@ -87,8 +89,8 @@ class Runner {
 
   RankContext& context_;
   MessageExchange messages_;
-  StepPlan plan_;  // of the operation under way; kept, so that the next one allocates nothing
-  Islands* islands_ = nullptr;  // none: all goes by Keel's own algorithms
+  StepPlan plan_;               // of the running operation; kept to avoid allocations
+  Islands* islands_ = nullptr;  // NULL: Keel's own algorithms run all operations
 };
 
 }  // namespace keel

@@ -17,9 +17,9 @@ namespace {
 struct Choice {
   int32_t color;
   int32_t key;
-  uint32_t flags;  // of Attendee: those of Team::kOfACommunicator
+  uint32_t flags;  // bits of Attendee::flags in Team::kOfACommunicator
 };
-// What the first rank of each part tells the others of it.
+// Message from the first rank of each part to the rest of the part.
 struct Invitation {
   ObjectId segment;
   int32_t status;
@@ -53,7 +53,7 @@ Status split_team(RankContext& context, int32_t color, int32_t key, uint32_t fla
   std::vector<Choice> choices;
   const Choice choice = {color, key, flags};
   KEEL_RETURN_IF_ERROR(exchange(context, kSplitCollective, choice, patience, &choices));
-  std::vector<uint32_t> members;  // their ranks here
+  std::vector<uint32_t> members;  // their ranks in the parent
   for (uint32_t rank = 0; rank < context.world(); ++rank) {
     if (choices[rank].color == color) members.push_back(rank);
   }
@@ -70,7 +70,7 @@ Status split_team(RankContext& context, int32_t color, int32_t key, uint32_t fla
   const bool takes_part = color != KEEL_NO_COLOR;
   const uint32_t first = members.front();
   Invitation own = {};
-  // Where it fails it does so on all ranks of the part; the others still meet this one.
+  // A failure here occurs on all ranks of the part; the ranks of all parts still meet below.
   Status made = takes_part ? Team::check_priorities(meeting.attendees) : Status();
   if (made.ok() && takes_part && first == context.rank()) {
     FileDescriptor file;
@@ -94,17 +94,17 @@ Status split_team(RankContext& context, int32_t color, int32_t key, uint32_t fla
                    ? ShareServer::get().open(invitation.segment, &meeting.segment)
                    : fetch_object(team.attendee(first).process, invitation.segment,
                                   patience.deadline(), is_given_up, &meeting.segment);
-      // It has ended, and this rank sees it before whoever watches its process.
+      // The first rank's process has ended; this rank may see the end before the process watcher.
       const bool has_ended = status.code() == KEEL_RANK_FAILED;
       const std::string name = team.name(first);
       status = status.with_prefix(has_ended ? name + ": " : "the memory that " + name + " made: ");
-      // Whoever made it takes it back where the ranks have no other way left to meet.
+      // The first rank withdraws the segment if the ranks have no way left to meet.
       if (!status.ok() && context.segment().failed()) status = context.segment().failure_status();
     }
   }
-  // What a rank cannot map, the others need not wait for.
+  // The peers need not wait for a rank without the segment mapped.
   if (status.ok() && takes_part) status = Team::join(meeting, *out_rank, out_team);
-  // Until all have fetched it, it has to be there.
+  // The segment stays published until all ranks have fetched it.
   std::vector<Outcome> fetched;
   const Status met = exchange(context, kSplitCollective, Outcome(status), patience, &fetched);
   if (is_published) ShareServer::get().withdraw(own.segment);
@@ -113,7 +113,7 @@ Status split_team(RankContext& context, int32_t color, int32_t key, uint32_t fla
       std::all_of(fetched.begin(), fetched.end(), has_fetched)) {
     *out_parts = parts_of(choices);
   }
-  // The reason came with the rank's last word.
+  // The outcome of the first rank holds the reason.
   const bool is_made = !takes_part || invitations.empty() || invitations[first].status == KEEL_OK;
   if (met.ok() && !is_made && first != context.rank()) {
     return failure(KEEL_RANK_FAILED, "{}: {}", status.text(), fetched[first].text());
@@ -123,8 +123,8 @@ Status split_team(RankContext& context, int32_t color, int32_t key, uint32_t fla
   for (uint32_t member : members) {
     if (!takes_part || fetched[member].ok()) continue;
     if (context.segment().failed()) return context.segment().failure_status();
-    // The member has seen the end of the process that it was to fetch from, which may have told of
-    // its own part before.
+    // The member saw the end of the first rank's process, whose outcome may have been published
+    // before.
     if (fetched[member].code() == KEEL_RANK_FAILED) {
       return failure(KEEL_RANK_FAILED, "{} failed before {} could enter the new communicator",
                      team.name(first), team.name(member));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the ranks of a communicator make smaller ones of it.
+// Splits the ranks of a communicator into smaller communicators.
 #ifndef KEEL_COLLECTIVES_SPLIT_H_
 #define KEEL_COLLECTIVES_SPLIT_H_
 
@@ -13,17 +13,17 @@
 
 namespace keel {
 
-// The ranks of one color, by their ranks before, in their new order.
+// The ranks of one color: their ranks in the parent, in the new order.
 struct Part {
   std::vector<uint32_t> ranks;
-  std::vector<uint32_t> flags;  // what each says of itself there, of Team::kOfACommunicator
+  std::vector<uint32_t> flags;  // per rank in the part: bits of Team::kOfACommunicator
 };
 
-// Every rank calls, on the thread that runs its operations. Those of one |color| become a team
-// in the order of |key|, then of their ranks here; |*out_team| stays empty for KEEL_NO_COLOR.
-// |flags|: what this rank says of itself there, of Team::kOfACommunicator. The first of a team
-// makes its segment, the others fetch it. |*out_parts|, where they are wanted: all of them, the
-// same on all ranks; none where one of them has failed.
+// Called by every rank, on the thread for the rank's operations. The ranks of one |color| become a
+// team in the order of |key|, then of the ranks in the parent; |*out_team| stays empty for
+// KEEL_NO_COLOR. |flags|: the rank's bits of Team::kOfACommunicator in the part. The first rank of
+// a team makes the segment; the rest fetch it. |*out_parts|, if not NULL: all parts, the same on
+// all ranks; empty if a rank has failed.
 Status split_team(RankContext& context, int32_t color, int32_t key, uint32_t flags,
                   Patience& patience, std::shared_ptr<Team>* out_team, uint32_t* out_rank,
                   std::vector<Part>* out_parts = nullptr);

@@ -10,7 +10,7 @@ namespace keel {
 namespace {
 
 constexpr uint32_t kNobody = UINT32_MAX;
-// Ranks that one search looks at: each costs a look at all others.
+// Ranks visited by one search: each visit reads the counters of all ranks.
 constexpr size_t kMostLookedAt = 64;
 constexpr uint32_t kMostDescribed = 8;
 
@@ -24,7 +24,7 @@ std::string describe_messages(const Standing& standing, uint32_t messages) {
   return fmt::format("send_recv({} messages, the first of {})", messages, first);
 }
 
-// What |rank| is at; nothing, where it is at nothing.
+// Describes |rank|'s current operation; empty if none.
 std::string describe_standing(ControlSegment& segment, uint32_t rank, uint64_t sequence) {
   if (segment.has_posted(rank, sequence)) {
     return describe(segment.post(rank, sequence).fingerprint);
@@ -38,7 +38,7 @@ std::string describe_standing(ControlSegment& segment, uint32_t rank, uint64_t s
   }
   if (sequence == 0 || segment.is_done(rank, sequence - 1)) return "";
   if (!segment.has_posted(rank, sequence - 1)) return "";
-  // It has not yet ended what all have called before.
+  // The rank has not completed the previous operation, called by all ranks.
   return describe(segment.post(rank, sequence - 1).fingerprint);
 }
 
@@ -58,7 +58,8 @@ bool Standstill::is_at_messages(uint32_t rank) const {
 bool Standstill::waits_for(uint32_t rank, uint32_t other) const {
   if (has_posted(rank)) return !has_posted(other);
   if (!is_at_messages(rank)) return false;
-  // Nobody has begun anything with who has begun nothing: its tallies' pages need not be there.
+  // A rank without messages so far has begun none with |rank|: the pages of its counters need not
+  // exist.
   const bool is_new = segment_.standing(other).version.load(std::memory_order_acquire) == 0;
   const Tally& own = segment_.tally(rank, other);
   const uint64_t sent = own.sends.load(std::memory_order_acquire);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the ranks of a communicator wait for each other for good.
+// Deadlock detection: whether the ranks of a communicator wait in a cycle.
 #ifndef KEEL_COLLECTIVES_STANDSTILL_H_
 #define KEEL_COLLECTIVES_STANDSTILL_H_
 
@@ -13,41 +13,42 @@
 
 namespace keel {
 
-// Collectives carry fingerprints, which are compared once all have come. A rank that is at a
-// message while another is at a collective never comes, so that this is found out another way:
+// Collectives carry fingerprints, compared once all ranks have published. A rank in a message never
+// publishes while a peer waits in a collective, so a mismatch between the two needs a separate
+// detector:
 //
-// The operations of a rank are done one after the other, and what has to be there for one to end
-// is known: all ranks have to post a collective, and the peer of each message has to begin the
-// other half of it. Each rank counts what it has begun, before anything is moved. So
-//   a waits for b   when a has begun something whose other half b has not: a cannot leave what it
-//                   is at before b has left what it is at and begins another operation.
-// Ranks that wait for each other in a circle never go on, whatever the program does next. A
-// legal program has no circle, at no moment: who sees one has found a mistake.
+// The operations of a rank run in order, and the condition for the end of each is known: all ranks
+// have to publish a collective, and the peer of each message has to begin the matching half. Each
+// rank counts the halves begun, before it moves data. So
+//   a waits for b   when a has begun an operation without b's matching half: a cannot leave the
+//                   operation before b leaves its own and begins the next.
+// Ranks waiting in a cycle never proceed, whatever the program does next. A legal program has no
+// cycle at any moment: a cycle proves a mistake in the program.
 //
-// Each of these statements stays true until b leaves, so it does not matter that a circle's are
-// looked at one after the other; but all that is said of one rank has to be of one moment: a group
-// is begun message by message. So a rank has a version, odd meanwhile, and another one after.
+// Each edge "a waits for b" stays true until b leaves, so the edges of a cycle may be read in turn.
+// The counters of a single rank have to be from one moment, though: a group is begun message by
+// message. So each rank has a version, odd during an update and changed after the update.
 
-// |rank| begins, and ends, |transfers|. |sent| and |received|(peer) are all that it has begun
-// with the peer, with these.
+// |rank| begins, and ends, |transfers|. |sent|(peer) and |received|(peer) return the number of
+// messages begun with the peer, with |transfers| included.
 template <typename Sent, typename Received>
 void begin_messages(ControlSegment& segment, uint32_t rank, const std::vector<Transfer>& transfers,
                     const Sent& sent, const Received& received);
 void end_messages(ControlSegment& segment, uint32_t rank);
 
-// What a rank that is at messages sees of the others. |sequence| is its next collective, so
-// each other rank is before it or has posted it: none can be further without this one.
+// Search from a rank in messages. |sequence| is the rank's next collective: every peer is before
+// |sequence| or has published it, and cannot be past it without this rank.
 class Standstill {
  public:
   Standstill(Team& team, uint32_t rank, uint64_t sequence)
       : team_(team), segment_(team.segment()), rank_(rank), sequence_(sequence) {}
 
-  // A circle, from this rank on: each waits for the next, the last one for the first. Empty:
-  // none was found. Of very many ranks not all are looked at.
+  // Returns a cycle from the rank on: each waits for the next, the last for the first. Empty if
+  // there is no cycle. Looks at no more than 64 ranks.
   std::vector<uint32_t> find() const;
-  // Whether all ranks are at something, so that it can be said who is odd.
+  // Whether all ranks are in an operation: then the odd rank can be named.
   bool are_all_there() const;
-  // The failure, with the odd rank by name where there is one.
+  // Returns the failure, with the name of the odd rank if any.
   Status failure_of(const std::vector<uint32_t>& circle) const;
 
  private:
@@ -55,7 +56,7 @@ class Standstill {
   bool has_posted(uint32_t rank) const { return segment_.has_posted(rank, sequence_); }
   bool waits_for(uint32_t rank, uint32_t other) const;
   bool is_certain(const std::vector<uint32_t>& circle) const;
-  // The one rank that is not at the collective that all others have called; else world.
+  // Returns the only rank outside the collective called by all its peers; else UINT32_MAX.
   uint32_t find_odd() const;
 
   Team& team_;
@@ -64,9 +65,9 @@ class Standstill {
   const uint64_t sequence_;
 };
 
-// What each rank is at, for who waits in vain for operation |sequence|, or is at messages before
-// it: "rank 0 is at all_reduce(8 float32, sum), rank 1 at recv(8 float32 from rank 2), rank 2 at
-// nothing".
+// Describes the operation of each rank, for a failed wait for operation |sequence| or for messages
+// before it: "rank 0 is at all_reduce(8 float32, sum), rank 1 at recv(8 float32 from rank 2), rank
+// 2 at nothing".
 std::string describe_standings(Team& team, uint64_t sequence);
 
 template <typename Sent, typename Received>
@@ -76,7 +77,7 @@ void begin_messages(ControlSegment& segment, uint32_t rank, const std::vector<Tr
   Standing& standing = segment.standing(rank);
   const uint64_t version = standing.version.load(std::memory_order_relaxed);
   standing.version.store(version + 1, std::memory_order_relaxed);
-  // Whoever reads one of these sees that the version is odd, or the one after.
+  // A reader of these stores sees the odd version, or the next.
   for (const Transfer& transfer : transfers) {
     Tally& tally = segment.tally(rank, transfer.peer);
     tally.sends.store(sent(transfer.peer), std::memory_order_release);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that can never go on are found, and those that can never are: of random programs, legal
-// and not, run in random order, with a look after every step and in the middle of some.
+// Deadlock detection on random programs, legal and not, run in random order, with a search after
+// every step and amid some: true deadlocks are found, and no others.
 #include "collectives/standstill.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ using keel::Standstill;
 using keel::Team;
 using keel::Transfer;
 
-// One operation of a rank: without messages a collective.
+// One operation of a rank: a collective if there are no messages.
 struct Step {
   std::vector<Transfer> messages;
   keel_collective collective = KEEL_BARRIER;
@@ -53,7 +53,7 @@ Step receive(uint32_t peer) {
   return {{message(false, peer)}};
 }
 
-// What ranks do to the segment as they run, without anything being moved.
+// Performs the ranks' updates of the segment, without moving data.
 class Machine {
  public:
   explicit Machine(std::vector<Program> programs)
@@ -66,7 +66,7 @@ class Machine {
     }
   }
 
-  // |rank| begins its next operation, or ends the one that it is at; whether it could.
+  // |rank| begins its next operation, or ends the current one; returns whether possible.
   bool step(uint32_t rank) {
     Rank& self = ranks_[rank];
     if (!self.is_at && self.next == self.program.size()) return false;
@@ -79,14 +79,14 @@ class Machine {
     }
     return true;
   }
-  // Any of them, as long as one can.
+  // Steps any rank that can proceed.
   bool step_any(std::mt19937& random) {
     std::vector<uint32_t> order;
     for (uint32_t rank = 0; rank < ranks_.size(); ++rank) order.push_back(rank);
     std::shuffle(order.begin(), order.end(), random);
     return std::any_of(order.begin(), order.end(), [&](uint32_t rank) { return step(rank); });
   }
-  // A circle that some rank finds now, or nothing.
+  // Returns a cycle found by some rank now, or an empty list.
   std::vector<uint32_t> look() {
     for (uint32_t rank = 0; rank < ranks_.size(); ++rank) {
       if (!is_at_messages(rank)) continue;
@@ -99,7 +99,7 @@ class Machine {
   std::string standings(uint32_t rank) {
     return keel::describe_standings(*team_, ranks_[rank].sequence);
   }
-  // Of all looks so far: also those in the middle of a beginning.
+  // Covers all searches so far, also those amid the begin of an operation.
   bool has_found() const { return has_found_; }
   bool are_all_over() const {
     return std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) {
@@ -115,7 +115,7 @@ class Machine {
   struct Rank {
     Program program;
     size_t next = 0;
-    bool is_at = false;  // |next|
+    bool is_at = false;  // in operation |next|
     uint64_t sequence = 0;
     std::vector<uint64_t> sent;
     std::vector<uint64_t> received;
@@ -172,8 +172,8 @@ class Machine {
   bool has_found_ = false;
 };
 
-// All ranks' parts of some messages and collectives, so that they fit; in groups, in pairs where
-// one sends before it receives, or one way.
+// Draws the parts of all ranks in matching messages and collectives; in groups, in ordered pairs of
+// send and receive, or in one direction.
 std::vector<Program> draw_programs(uint32_t world, std::mt19937& random) {
   const auto below = [&](uint32_t limit) { return static_cast<uint32_t>(random() % limit); };
   std::vector<Program> programs(world);
@@ -198,7 +198,7 @@ std::vector<Program> draw_programs(uint32_t world, std::mt19937& random) {
         programs[other].push_back(receive(one));
         programs[other].push_back(send(one));
         break;
-      default:  // several, to itself too
+      default:  // several, also to the rank itself
         programs[one].push_back({{message(true, other), message(true, other)}});
         if (one == other) {
           programs[one].back().messages.push_back(message(false, one));
@@ -230,8 +230,8 @@ TEST(Standstill, NeverOfALegalProgram) {
   }
 }
 
-// A mistake may be harmless; where it is not it is found, unless some rank has no more to do,
-// which might still come. And what is found never goes on.
+// A mistake may be harmless. A harmful mistake is found unless some rank has no operations left,
+// since the rank might still call. A found deadlock never resolves.
 TEST(Standstill, AlwaysOfRanksThatAllWait) {
   std::mt19937 random(2);
   uint32_t stuck = 0;
@@ -293,7 +293,7 @@ TEST(Standstill, GoesAroundThroughAllRanks) {
   Machine machine({{receive(1)}, {receive(2)}, {receive(3)}, {receive(0)}});
   step_all(machine, 4);
   EXPECT_EQ(machine.standstill(2).find(), (std::vector<uint32_t>{2, 3, 0, 1}));
-  // To itself, with nothing that receives it.
+  // To the rank itself, without a receive.
   Machine alone({{send(0)}});
   step_all(alone, 1);
   EXPECT_EQ(alone.standstill(0).find(), std::vector<uint32_t>{0});
@@ -302,7 +302,7 @@ TEST(Standstill, GoesAroundThroughAllRanks) {
                "that goes with it");
 }
 
-// Whoever is at nothing may still come.
+// A rank outside any operation may still call.
 TEST(Standstill, WaitsForRanksThatMayStillCome) {
   Machine machine({{receive(1)}, {receive(2)}, {send(1)}, {Step()}});
   machine.step(0);
@@ -314,7 +314,7 @@ TEST(Standstill, WaitsForRanksThatMayStillCome) {
             "rank 2 at nothing, rank 3 at barrier()");
 }
 
-// Of more ranks than one search looks at, those that wait for each other directly are found.
+// With more ranks than one search visits, direct cycles are still found.
 TEST(Standstill, AmongVeryManyRanks) {
   constexpr uint32_t kWorld = 1000;
   std::vector<Program> programs(kWorld, {Step()});

@@ -23,7 +23,7 @@ namespace keel {
 
 namespace {
 
-// The teams of this process whose other ranks may be here too, by their segment.
+// Teams of this process by segment, for further local ranks to join.
 struct Registry {
   std::mutex mutex;
   std::map<std::pair<uint64_t, uint64_t>, std::weak_ptr<Team>> teams;
@@ -34,13 +34,13 @@ Registry& registry() {
   return created;
 }
 
-// Cores that some rank's process may use: launchers bind each to cores of its own, and control
-// groups leave each the time of some. The limits of groups inside one another add up to too much.
+// Number of cores that any rank's process may use: launchers bind each process to separate
+// cores, and control groups limit the processor time of some. Nested groups add up to too much.
 uint32_t core_count(const std::vector<Attendee>& attendees) {
   cpu_set_t all;
   CPU_ZERO(&all);
   const Attendee* last = nullptr;
-  std::map<std::string, double> limits;  // of each group
+  std::map<std::string, double> limits;  // cores of each group
   bool is_limited = true;
   for (const Attendee& attendee : attendees) {
     if (last != nullptr && attendee.process == last->process) continue;
@@ -49,7 +49,7 @@ uint32_t core_count(const std::vector<Attendee>& attendees) {
     cpu_set_t set;
     CPU_ZERO(&set);
     const auto pid = is_here ? 0 : static_cast<pid_t>(attendee.pid);
-    // One that has ended, or that another namespace counts, adds none.
+    // A process already ended, or with an id of a foreign namespace, adds no cores.
     if (sched_getaffinity(pid, sizeof(set), &set) != 0) continue;
     CPU_OR(&all, &all, &set);
     const CpuLimit limit = CpuLimit::of(pid);
@@ -63,7 +63,7 @@ uint32_t core_count(const std::vector<Attendee>& attendees) {
   return time >= cores ? cores : std::max(1u, static_cast<uint32_t>(time));
 }
 
-// As the ranks of other processes call it.
+// Name of a rank in the texts of remote processes.
 std::string name_elsewhere(uint32_t number, const Attendee& attendee) {
   return fmt::format("rank {} ({}, process {})", number, attendee.device, attendee.pid);
 }
@@ -150,7 +150,7 @@ Status Team::join(const Meeting& meeting, uint32_t rank, std::shared_ptr<Team>* 
   Status made = map(meeting.attendees, meeting.segment, &team);
   if (made.ok()) made = team->watch_processes();
   if (!made.ok()) {
-    // They have met this rank, and would wait for it.
+    // The peers have met this rank, and would wait for it.
     ControlSegment::abort_unmapped(
         meeting.segment, failure(KEEL_RANK_FAILED, "{}: {}",
                                  name_elsewhere(rank, meeting.attendees[rank]), made.text()));
@@ -190,22 +190,22 @@ void Team::end_process(const ProcessToken& process, ControlSegment::Absence how)
     if (!is_missed(rank) || segment_->is_at_rest(rank)) continue;
     return abort(ControlSegment::absence_status(how, name(rank)));
   }
-  // It had succeeded in all that it had called. Others may still be at the end of that, and succeed
-  // as well: a process that ends after its last operation fails none.
+  // The process has completed all its calls. Peers may still be completing the same operations, and
+  // succeed: the end of a process after its last operation fails no operation.
   for (uint32_t rank = 0; rank < world(); ++rank) {
     if (is_missed(rank)) segment_->leave(rank, how);
   }
 }
 
 Team::Act::Act(Team& team) : team_(team) {
-  // Either this rank sees the failure, or whoever failed sees that it acts: all of these are
+  // Either this rank sees the failure, or the failing rank sees the Act: all accesses here are
   // sequentially consistent.
   team_.acting_.fetch_add(1, std::memory_order_seq_cst);
   may_ = !team_.segment_->failed();
 }
 
 void Team::await_acts() const {
-  // At most one copy of a round, a few milliseconds, or the 10 of giving way.
+  // Takes at most one copy of a round, a few milliseconds, or the 10 ms of a yield.
   while (acting_.load(std::memory_order_seq_cst) != 0) {
     std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
@@ -223,7 +223,7 @@ std::string Team::name(uint32_t rank) const {
 }
 
 void Team::number_ranks(const std::vector<uint32_t>& numbers) {
-  // The first of this process to say so; another may look at it already.
+  // The first call in the process counts; a concurrent thread may already read the numbers.
   std::lock_guard lock(numbers_mutex_);
   if (is_numbered_.load(std::memory_order_relaxed)) return;
   numbers_ = numbers;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks of a communicator, as one process sees them.
+// The ranks of a communicator, from the view of one process.
 #ifndef KEEL_COLLECTIVES_TEAM_H_
 #define KEEL_COLLECTIVES_TEAM_H_
 
@@ -20,28 +20,30 @@ namespace keel {
 
 class Device;
 
-// Shared by the ranks of one process. Ends the communicator when the process of another
-// rank dies. Thread-safe.
+// Shared by the ranks of one process. Ends the communicator when the process of a remote rank dies.
+// Thread-safe.
 class Team : public std::enable_shared_from_this<Team> {
  public:
-  // In Attendee::flags: the host cannot reach its memory, or only its own process does; the
-  // communicator is urgent; and two bits of NativeOffer::Why.
+  // Bits of Attendee::flags. kNoAlias: the host cannot reach the device's memory; kOneProcess: only
+  // the rank's process can; kUrgent: the communicator is urgent; kNative: two bits of
+  // NativeOffer::Why.
   static constexpr uint32_t kNoAlias = 1;
   static constexpr uint32_t kUrgent = 2;
   static constexpr uint32_t kNativeShift = 2;
   static constexpr uint32_t kNative = 3 << kNativeShift;
   static constexpr uint32_t kOneProcess = 16;
-  // Those that every communicator has anew, also one that is made of another.
+  // Flags set anew for every communicator, also after a split.
   static constexpr uint32_t kOfACommunicator = kUrgent | kNative;
 
-  // Of a meeting that has ended, at which this process was |rank|; the same object for all ranks of
-  // this process. Where it cannot be, all others are told.
+  // Joins the team of |meeting|, a completed rendezvous with this process as |rank|; all ranks of
+  // this process share the object. If the segment cannot be mapped or a process cannot be watched,
+  // aborts the segment, and all ranks fail.
   static Status join(const Meeting& meeting, uint32_t rank, std::shared_ptr<Team>* out_team);
-  // All of whose ranks are in this process: |attendees| in their order.
+  // Creates a team with all ranks in this process; |attendees| in rank order.
   static Status create_local(std::vector<Attendee> attendees, std::shared_ptr<Team>* out_team);
-  // KEEL_INVALID_ARGUMENT, naming the ranks, unless all are kUrgent or none is.
+  // Returns KEEL_INVALID_ARGUMENT, naming the ranks, unless all are kUrgent or none is.
   static Status check_priorities(const std::vector<Attendee>& attendees);
-  // The factory for meetings.
+  // Segment factory for the rendezvous.
   static Status make_segment(const std::vector<Attendee>& attendees, FileDescriptor* out_segment);
   ~Team();
   Team(const Team&) = delete;
@@ -51,51 +53,51 @@ class Team : public std::enable_shared_from_this<Team> {
   const Attendee& attendee(uint32_t rank) const { return attendees_[rank]; }
   const std::vector<Attendee>& attendees() const { return attendees_; }
   bool is_here(uint32_t rank) const { return here_[rank]; }
-  // Whether some ranks do not reach what |rank|'s device allocates.
+  // Whether memory allocated by |rank|'s device is unreachable for some ranks.
   bool is_staged(uint32_t rank) const {
     const uint32_t flags = attendees_[rank].flags;
     return (flags & kNoAlias) != 0 || (!is_local() && (flags & kOneProcess) != 0);
   }
-  // That of a rank of this process, which says so itself; NULL before it has. Lives until shutdown.
+  // Device of a local rank, set by the rank; NULL before. Lives until shutdown.
   Device* device(uint32_t rank) const { return devices_[rank].load(std::memory_order_acquire); }
   void set_device(uint32_t rank, Device& device) {
     devices_[rank].store(&device, std::memory_order_release);
   }
-  // The same in all its processes, and another for each communicator of the host.
+  // Equal in all processes of the communicator, and unique among the communicators of the host.
   std::string id() const;
-  // "rank 3 (vulkan:0)"; with the process where that is another.
+  // "rank 3 (vulkan:0)"; with the process id if the rank is in another process.
   std::string name(uint32_t rank) const;
-  // Some ranks of a communicator that work together for all: |numbers| are those by which the
-  // user knows them, for name(). Before anybody works with the team; all say the same.
+  // For a team working on behalf of a larger communicator: sets the |numbers| of the ranks in the
+  // user's communicator, for name(). Call before the team is used; all ranks pass the same numbers.
   void number_ranks(const std::vector<uint32_t>& numbers);
-  // Those that |missing|(rank) says so of: "rank 1 (cpu:0), rank 4 (cpu:0)".
+  // Lists the ranks for which |missing|(rank) is true: "rank 1 (cpu:0), rank 4 (cpu:0)".
   template <typename Missing>
   std::string name_ranks(const Missing& missing) const;
   ControlSegment& segment() { return *segment_; }
   PeerMemory& memory() { return memory_; }
   // Whether all ranks are in this process.
   bool is_local() const { return is_local_; }
-  // Whether other communicators' operations give way to those of this one.
+  // Whether operations of other communicators yield to this communicator's.
   bool is_urgent() const { return (attendees_[0].flags & kUrgent) != 0; }
 
-  // Lives while a rank works with the buffers of the others. Ranks of this process read them
-  // where they are, so that a rank whose operation has failed may not give its buffers back
-  // to the caller before they have let go: await_acts().
+  // Scope for the use of remote buffers by a rank. Ranks of this process read the buffers in place,
+  // so a rank with a failed operation must not return its buffers to the caller before all scopes
+  // have ended: await_acts().
   class Act {
    public:
     explicit Act(Team& team);
     ~Act() { team_.acting_.fetch_sub(1, std::memory_order_seq_cst); }
     Act(const Act&) = delete;
     Act& operator=(const Act&) = delete;
-    // False: the communicator has failed, and nothing may be touched.
+    // False: the communicator has failed, and no buffer may be touched.
     bool may() const { return may_; }
 
    private:
     Team& team_;
     bool may_;
   };
-  // |rank| calls. Whether the last call was this thread's, too, for another rank: it drives
-  // several. A guess where threads call at once.
+  // Records a call for |rank|. Returns true if the last call came from the same thread for a
+  // different rank: the thread drives several ranks. A guess where threads call concurrently.
   bool note_caller(uint32_t rank) {
     const void* const self = epoch::thread_pointer();
     const bool is_several = last_thread_.load(std::memory_order_relaxed) == self &&
@@ -104,13 +106,14 @@ class Team : public std::enable_shared_from_this<Team> {
     last_rank_.store(rank, std::memory_order_relaxed);
     return is_several;
   }
-  // The communicator has failed: returns once no rank of this process acts any more. Soon,
-  // since all that they wait for fails.
+  // Requires a failed communicator. Blocks until no rank of this process is in an Act; soon, since
+  // all waits of the ranks fail.
   void await_acts() const;
 
-  // Ends it for all ranks of all processes.
+  // Ends the communicator for all ranks of all processes.
   void abort(const Status& status) { segment_->abort(status); }
-  // |rank|, one of this process, calls no more: what it was done with the others may go on with.
+  // Marks the local rank |rank| as making no more calls. Its peers may go on with operations
+  // completed by |rank|.
   void leave(uint32_t rank) { segment_->leave(rank); }
 
  private:
@@ -119,7 +122,7 @@ class Team : public std::enable_shared_from_this<Team> {
   static Status map(std::vector<Attendee> attendees, const FileDescriptor& file,
                     std::shared_ptr<Team>* out_team);
   Status watch_processes();
-  // |process| has ended, or its program, with the ranks that have not left before.
+  // Handles the end of |process|, or of its program, for the ranks still in the team.
   void end_process(const ProcessToken& process, ControlSegment::Absence how);
 
   const std::vector<Attendee> attendees_;

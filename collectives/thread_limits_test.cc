@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes that the system gives no more threads: each thread that Keel starts, in turn, is
-// refused. The call that needs it says so, and what to do; nothing hangs, and all ends in order.
+// Processes without further threads: each thread start of Keel fails in turn. The call that needs
+// the thread returns the reason and the remedy; no call hangs, and all ends in order.
 #include <keel/keel.h>
 #include <unistd.h>
 
@@ -15,7 +15,7 @@
 namespace keel::testing {
 namespace {
 
-// One life of Keel, up to the first call that fails. For one thread.
+// One lifetime of Keel, up to the first failed call. For one thread.
 class Life {
  public:
   Life() = default;
@@ -70,7 +70,7 @@ class Life {
                 is_ok(keel_all_reduce(comms[rank], memory[rank], memory[rank], kBytes, KEEL_UINT8,
                                       KEEL_MAX, streams[rank]));
       if (memory[rank] != nullptr) memory_.emplace_back(devices[rank], memory[rank]);
-      // The other rank has called, and its thread would wait.
+      // The peer has called, and its thread would wait.
       if (!is_done) keel_comm_abort(comms[rank]);
     }
     for (uint32_t rank = 0; rank < 2 && is_done; ++rank) {
@@ -78,7 +78,7 @@ class Life {
     }
     return is_done;
   }
-  // A rank that has to be met, though it is the only one.
+  // A rendezvous with a single rank.
   bool meet() {
     keel_unique_id id = {};
     keel_device device = {};

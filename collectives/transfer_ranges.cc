@@ -44,7 +44,7 @@ void TransferRanges::Union::add(uintptr_t begin, uintptr_t end) {
 }
 
 bool TransferRanges::Union::overlaps(uintptr_t begin, uintptr_t end) const {
-  // The last that begins before |end| is also the one that ends last of those.
+  // Among the ranges with a begin before |end|, the last also has the largest end.
   const auto next = ends_.lower_bound(end);
   return next != ends_.begin() && std::prev(next)->second > begin;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory that the messages of one group read and write.
+// Memory read and written by the messages of one group.
 #ifndef KEEL_COLLECTIVES_TRANSFER_RANGES_H_
 #define KEEL_COLLECTIVES_TRANSFER_RANGES_H_
 
@@ -12,20 +12,20 @@
 
 namespace keel {
 
-// Of two messages of one group, that go on in any order. Refused, and both named, if one
-// receives where the other sends or receives.
+// Compares two messages of one group, with no order between them. Fails and names both messages if
+// one receives where the other sends or receives.
 Status check_apart(const Transfer& one, const Transfer& other);
 
-// All messages that were added are apart, so that one more is compared in logarithmic time with
-// all that are there. For one thread.
+// Keeps all added messages disjoint, so comparing a new message with all takes logarithmic time.
+// For one thread.
 class TransferRanges {
  public:
-  // |earlier|: those that were added. |added| are apart from each other; all of them are added,
-  // or none is.
+  // Adds all of |added|, each disjoint from the rest, or on failure none. |earlier|: the messages
+  // added before.
   Status add(const std::vector<Transfer>& earlier, const std::vector<Transfer>& added);
 
  private:
-  // Ranges of addresses that neither touch nor overlap: where each begins, and its end.
+  // Address ranges without contact or overlap: the begin and the end of each.
   class Union {
    public:
     void add(uintptr_t begin, uintptr_t end);

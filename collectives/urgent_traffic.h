@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who goes first: the urgent communicators of this process, which all others give way to.
+// Priority arbiter: all communicators of the process yield to the urgent communicators.
 #ifndef KEEL_COLLECTIVES_URGENT_TRAFFIC_H_
 #define KEEL_COLLECTIVES_URGENT_TRAFFIC_H_
 
@@ -13,11 +13,11 @@
 
 namespace keel {
 
-// An urgent operation is under way from when all ranks have called it until all are done with
-// it. Before, nobody gives way to it: it may wait for a rank whose own next step is part of
-// a normal operation. So what is waited for here waits for nobody who waits here. Its
-// segment tells, and hence holds back the normal operations of all its processes as soon as
-// one rank has seen the match, also where the others' threads still wait for a core.
+// An urgent operation is under way once all ranks have called it, until all ranks have completed
+// it. There is no yielding before: an urgent operation may still wait for a rank with a normal
+// operation as its next step. So a preferred operation never waits for a yielding thread. The
+// urgent communicator's segment holds this state, so normal operations of all its processes yield
+// as soon as a rank has seen the match, even while the threads of some ranks still wait for a core.
 // Thread-safe.
 class UrgentTraffic {
  public:
@@ -26,20 +26,20 @@ class UrgentTraffic {
   void add(std::shared_ptr<ControlSegment> segment);
   void remove(const ControlSegment& segment);
 
-  // Whether there is an urgent communicator.
+  // Whether an urgent communicator exists.
   bool is_possible() const { return count_.load(std::memory_order_relaxed) != 0; }
-  // Waits while an urgent operation is under way, or for kMostNs, since nobody may be kept
-  // from going on for good. Returns whether there was one.
+  // Waits while an urgent operation is under way, but no longer than kMostNs: all operations
+  // proceed in the end. Returns whether there was an urgent operation.
   bool give_way();
 
  private:
-  // Some ten times what the next round of a large operation takes: that is the share of the
-  // machine that endless urgent traffic leaves to it.
+  // About ten times the duration of the next round of a large operation: the ratio in which endless
+  // urgent traffic and the large operation share the machine.
   static constexpr int64_t kMostNs = 10'000'000;
 
   std::shared_ptr<ControlSegment> find_under_way();
 
-  std::atomic<uint32_t> count_{0};  // of |segments_|
+  std::atomic<uint32_t> count_{0};  // size of |segments_|
   std::mutex mutex_;
   std::vector<std::shared_ptr<ControlSegment>> segments_;
 };

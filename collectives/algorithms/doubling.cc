@@ -11,9 +11,9 @@ constexpr StepBuffer kWork = StepBuffer::kWork;
 
 }  // namespace
 
-// Two ranks read each other's sum while both make the next one, so sums go from one part of
-// the scratch to the other, and to the receive buffer last: in place that is what others
-// have read before. All make the same sums of the same sums in the same order.
+// Two ranks read each other's sum while both compute the next sum, so sums alternate between the
+// parts of the scratch and go to the receive buffer last: in place, all readers have read it by
+// then. All ranks compute the same sums of the same sums in the same order.
 void plan_doubling_all_reduce(const PlanPlace& place, StepPlan* plan) {
   const Folded folded(place.world);
   const uint32_t rank = place.rank;
@@ -26,7 +26,7 @@ void plan_doubling_all_reduce(const PlanPlace& place, StepPlan* plan) {
     }
     plan->end_step();
   }
-  // Where a rank's sum is before the level.
+  // Location of a rank's sum before the level.
   const auto sum_of = [&](uint32_t other, uint32_t level) -> StepSource {
     if (level != 0) return {other, kWork, (level - 1) % 2};
     return folded.has_extra(other) ? StepSource{other, kWork, 1} : StepSource{other, kSend, 0};

@@ -31,7 +31,7 @@ void compute_eager(RankContext& context, const Request& request, uint64_t sequen
   const uint64_t element = request.element();
   const uint64_t bytes = request.count * element * request.send_parts(world);
   if (reduces(request.collective)) {
-    // The same of every rank's.
+    // Equal for the data of all ranks.
     const uint64_t offset = request.send_piece(rank, rank).offset * element;
     for (uint32_t peer = 0; peer < world; ++peer) {
       context.sources[peer] = payload(context, peer, sequence, bytes) + offset;

@@ -11,8 +11,8 @@ constexpr StepBuffer kWork = StepBuffer::kWork;
 
 }  // namespace
 
-// Before the step of |distance| a rank has as many pieces, its own and those of the ranks that
-// follow it. They lie where they belong, so nothing has to be rotated afterwards.
+// Before the step of |distance| a rank has |distance| pieces: its own and the pieces of the next
+// ranks. Pieces lie at the final places, so no rotation follows.
 void plan_bruck_all_gather(const PlanPlace& place, StepPlan* plan) {
   const uint32_t world = place.world;
   plan->reads_receive = world > 2;
@@ -29,9 +29,9 @@ void plan_bruck_all_gather(const PlanPlace& place, StepPlan* plan) {
   }
 }
 
-// A piece has |way| ranks to go, and goes the powers of two that |way| is made of, the smallest
-// first. At every stop it lies in scratch, in the half that the number of stops says, for
-// the one that came before it may still be read.
+// A piece moves on by |way| ranks, in steps of the powers of two in |way|, smallest first. At every
+// stop the piece lies in one half of the scratch, chosen by the number of stops, since the previous
+// piece may still be read.
 void plan_bruck_all_to_all(const PlanPlace& place, StepPlan* plan) {
   const uint32_t world = place.world;
   plan->work_parts = world > 3 ? 2 * world : 0;

@@ -11,8 +11,8 @@ constexpr StepBuffer kWork = StepBuffer::kWork;
 
 }  // namespace
 
-// A rank writes the half that it keeps while its partner reads the other one, so that sums
-// may take the place of what they are made of, in place too.
+// A rank writes one half while the partner reads the second half, so sums may overwrite the
+// operands, in place too.
 void plan_halving_all_reduce(const PlanPlace& place, StepPlan* plan) {
   const Folded folded(place.world);
   const uint32_t rank = place.rank;

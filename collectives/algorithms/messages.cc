@@ -75,7 +75,7 @@ Status MessageExchange::post(Moving& moving, Mail& mail) {
 Status MessageExchange::stage_windows(Moving& moving, Mail& mail, Patience& patience) {
   const uint64_t window = context_.chunk_bytes();
   const uint64_t taken = mail.taken.load(std::memory_order_acquire);
-  // Two windows: the one that is being read, and the next on its way.
+  // Two chunks: the receiver reads one while the next is on the way.
   while (moving.fetched < std::min(moving.windows, taken + 2)) {
     const uint64_t offset = moving.fetched * window;
     const uint64_t bytes = std::min(window, moving.transfer->bytes() - offset);
@@ -95,8 +95,8 @@ Status MessageExchange::advance_send(Moving& moving, Mail& mail, Patience& patie
   const Transfer& transfer = *moving.transfer;
   uint64_t& settled = counters_[transfer.peer].settled[moving.sequence % ControlSegment::kMails];
   if (moving.state == State::kPosting) {
-    // Its place may still hold the message before the last, or its answer that the send of
-    // this group which waits for it has not read.
+    // The slot may still hold the message before the last, or an answer still to be read by a
+    // further send of the group.
     if (moving.sequence >= ControlSegment::kMails &&
         settled != moving.sequence - ControlSegment::kMails + 1) {
       return {};
@@ -217,8 +217,8 @@ Status MessageExchange::advance(Moving& moving, Patience& patience) {
                         : advance_receive(moving, mail, patience);
 }
 
-// Where this rank and others wait for each other for good. Not at once, unless all ranks are
-// there: others may still come, and show who is odd.
+// Aborts if the rank and its peers wait in a cycle. Delayed unless all ranks are in an operation:
+// more ranks may still come, and show which rank is odd.
 void MessageExchange::end_standstill(Look* look) {
   if (look->next && !look->next->passed()) return;
   look->next = Deadline::after(Patience::kSliceNs);
@@ -234,7 +234,7 @@ Status MessageExchange::run(const std::vector<Transfer>& transfers, Patience& pa
   for (size_t i = 0; i < transfers.size(); ++i) {
     const Status begun = begin(transfers[i], &moving[i]);
     if (begun.ok()) continue;
-    // The peers wait for messages that will not come.
+    // The peers wait for messages in vain.
     const std::string name = context_.team().name(context_.rank());
     context_.team().abort(failure(KEEL_RANK_FAILED, "{}: {}", name, begun.text()));
     return begun;
@@ -249,7 +249,7 @@ Status MessageExchange::run(const std::vector<Transfer>& transfers, Patience& pa
     for (Moving& one : moving) {
       const Status status = advance(one, patience);
       if (!status.ok() && first.ok()) first = status;
-      // A mismatch ends its transfer only; anything else leaves the peer without an answer.
+      // A mismatch ends the single transfer; all further failures leave the peer without an answer.
       if (!status.ok() && one.state != State::kDone) {
         context_.team().abort(status.with_prefix(context_.team().name(context_.rank()) + ": "));
         return true;
@@ -270,10 +270,10 @@ Status MessageExchange::run(const std::vector<Transfer>& transfers, Patience& pa
     waited = failure(KEEL_TIMED_OUT, "{} did not call in time: {}", context_.name_ranks(waits_for),
                      describe_standings(context_.team(), context_.sequence));
   }
-  // What it has failed at it stays at, for those that describe it: nothing goes on.
+  // After a failure the rank's messages stay visible to diagnostics: the rank does not proceed.
   if (waited.ok()) end_messages(segment, context_.rank());
-  // After a failure a peer of this process may still read a window, so that none goes away
-  // before the communicator does.
+  // After a failure a local peer may still read a chunk, so stages live as long as the
+  // communicator.
   for (Moving& one : moving) {
     if (!one.stage) continue;
     one.stage->settle();

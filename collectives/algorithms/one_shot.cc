@@ -14,7 +14,7 @@ bool can_one_shot(RankContext& context, const Request& request, uint64_t sequenc
   constexpr uint32_t kForeign = Post::kSendStaged | Post::kReceiveStaged | Post::kInPlace;
   const uint32_t world = context.world();
   if (request.algorithm != Algorithm::kOneShot) return false;
-  // Others may have written over what this rank has posted.
+  // Use the local values for this rank: a remote process may have overwritten the descriptor.
   if (send.staged || receive.staged) return false;
   for (uint32_t rank = 0; rank < world; ++rank) {
     if ((context.segment().post(rank, sequence).flags & kForeign) != 0) return false;
@@ -39,11 +39,11 @@ Status run_one_shot(RankContext& context, const Request& request, uint64_t seque
     const HostSpan span("host reduce", [&](AccessList& accesses) {
       accesses.writes(&context.device(), receive.buffer.device, bytes);
     });
-    // A table may have large ones go this way.
+    // A selection table may choose one-shot for large operations.
     KEEL_RETURN_IF_ERROR(
         context.reduce_in_steps(request, receive.buffer.host, request.count, Store::kCached));
   }
-  // Until all have read from it, a buffer has to stay as it is.
+  // A buffer must not change until all ranks have read it.
   KEEL_RETURN_IF_ERROR(context.meet(patience));
   context.count_in_place(2 * bytes);
   return {};
@@ -54,7 +54,7 @@ bool may_copy_one_shot(const RankContext& context, const Request& request) {
   return request.algorithm == Algorithm::kOneShot && request.foreign == ForeignWay::kAttach &&
          !context.any_staged() && request.count <= kMostCopiedOneShot &&
          bytes <= std::min(kMostCopiedOneShot, context.chunk_bytes()) &&
-         (context.world() - 1) * bytes <= 2 * context.window_bytes();  // two lie side by side
+         (context.world() - 1) * bytes <= 2 * context.window_bytes();  // two chunks are contiguous
 }
 
 bool does_copy_one_shot(RankContext& context, const Request& request, uint64_t sequence) {
@@ -67,7 +67,7 @@ bool does_copy_one_shot(RankContext& context, const Request& request, uint64_t s
 
 Status run_copying_one_shot(RankContext& context, const Request& request, uint64_t sequence,
                             const Side& send, const Side& receive, Patience& patience) {
-  // Others may have written over what this rank has posted, but not over what it goes by.
+  // A remote process may have overwritten the rank's descriptor, but not local values.
   if (!may_copy_one_shot(context, request)) {
     return failure(KEEL_RANK_FAILED, "a rank posted an address that nobody asked for");
   }

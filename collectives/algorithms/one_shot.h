@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All_reduce of medium size: every rank computes the whole result for itself.
+// All_reduce of medium size: every rank computes the whole result.
 #ifndef KEEL_COLLECTIVES_ALGORITHMS_ONE_SHOT_H_
 #define KEEL_COLLECTIVES_ALGORITHMS_ONE_SHOT_H_
 
@@ -9,30 +9,31 @@
 
 namespace keel {
 
-// Reads everybody's buffer where it is and writes nothing that another rank will read: two
-// synchronisations instead of the three of DirectAlgorithm, and no cache line that two ranks
-// write and read in turns, which is most of the time of a small one (two ranks, 64 KiB: 2 us
-// instead of 6). World times the reading, so only up to some size. All ranks reduce in rank
-// order, so all hold the same bits.
+// Reads the buffers of all ranks in place and writes no data for peers: two synchronisations
+// instead of the three of DirectAlgorithm, and no cache line written and read by two ranks in
+// turns, most of the time of a small operation (two ranks, 64 KiB: 2 us instead of 6). Reads world
+// times as much, so only up to some size. All ranks reduce in rank order, so all results have the
+// same bits.
 // Source: the one-shot all-reduce of TensorRT-LLM, with direct reads.
 
-// Whether that is chosen and can be done: not where a rank's result takes the place of what the
-// others have still to read. Once all have posted; the same on all ranks.
+// Whether one-shot is chosen and possible: not if a rank's result overwrites data still to be read
+// by peers. Call after all ranks have published; equal on all ranks.
 bool can_one_shot(RankContext& context, const Request& request, uint64_t sequence, const Side& send,
                   const Side& receive);
 Status run_one_shot(RankContext& context, const Request& request, uint64_t sequence,
                     const Side& send, const Side& receive, Patience& patience);
 
-// The same where some rank's data has to be copied from another process before it can be added
-// up: each rank copies that of all others, and adds when all have, so that results may also take
-// the place of data. Copies from clean cache lines and needs no windows, whose lines change cores
-// twice: 64 KiB of two ranks take 7 us instead of 13.
+// Variant for data of remote processes, to be copied before the reduction: each rank copies the
+// data of all peers, and reduces when all ranks have copied, so results may overwrite data. Copies
+// from clean cache lines and needs no bounce buffers with lines changing cores twice: 64 KiB of two
+// ranks take 7 us instead of 13.
 
-// Whether |request| may go that way, once the ranks may read each other's processes.
+// Whether |request| may use this variant, once the ranks may read each other's processes.
 bool may_copy_one_shot(const RankContext& context, const Request& request);
-// Whether it does: some rank has posted an address. Once all have posted; the same on all ranks.
+// Whether |request| uses this variant: some rank has published an address. Call after all ranks
+// have published; equal on all ranks.
 bool does_copy_one_shot(RankContext& context, const Request& request, uint64_t sequence);
-// What is staged of a rank's data is all in its first window.
+// Staged data of a rank lies completely in its first chunk.
 Status run_copying_one_shot(RankContext& context, const Request& request, uint64_t sequence,
                             const Side& send, const Side& receive, Patience& patience);
 

@@ -21,7 +21,7 @@ bool PairSum::can_do() {
     return false;
   }
   if (has_leg()) {
-    // Not of the caller's own memory, which the device only knows as well.
+    // Excludes the caller's own memory, merely reachable by the device.
     return send_.staged && receive_.staged &&
            context_.device_sum().prepare(request_.dtype, request_.count, window());
   }
@@ -51,13 +51,13 @@ Status PairSum::run(bool has_fetched) {
     } catch (const std::bad_alloc&) {
       summed = Status::no_memory();
     }
-    // The other rank's memory is its caller's again as soon as this rank acts no more.
+    // The second rank's memory returns to its caller as soon as the first rank's Act ends.
     if (!summed.ok()) context_.device_sum().settle();
     KEEL_RETURN_IF_ERROR(summed);
   }
   {
     const HostSpan span("device sum", [&](AccessList& accesses) {
-      if (has_leg()) return;  // what was enqueued has told
+      if (has_leg()) return;  // the enqueued work has reported its accesses
       accesses.writes(&context_.device(), receive_.buffer.device, receive_.bytes);
       accesses.reads(&context_.device(), send_.buffer.device, send_.bytes);
     });
@@ -69,7 +69,7 @@ Status PairSum::run(bool has_fetched) {
 }
 
 Status PairSum::sum_windows(bool has_fetched, uint64_t in_flight) {
-  // What was brought to the stage before it was known that nobody wants it there.
+  // Waits for chunks staged before the ranks agreed on the device.
   for (uint64_t round = 0; has_fetched && round < context_.stage().windows(); ++round) {
     KEEL_RETURN_IF_ERROR(context_.stage().await_fetched(round, patience_));
   }

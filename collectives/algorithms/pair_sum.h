@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of two ranks that the device of one makes for both.
+// Device-offloaded reduction of two ranks: the device of one rank reduces for both.
 #ifndef KEEL_COLLECTIVES_ALGORITHMS_PAIR_SUM_H_
 #define KEEL_COLLECTIVES_ALGORITHMS_PAIR_SUM_H_
 
@@ -14,8 +14,8 @@
 
 namespace keel {
 
-// One rank's part of one all_reduce, where RankContext::may_sum_on_device(). The rank with the
-// leg has its device do all of it; the other lends its buffers, and waits.
+// A rank's part of an all_reduce, where RankContext::may_sum_on_device(). The device of the rank
+// with the host link does all the work; the second rank lends the buffers, and waits.
 class PairSum {
  public:
   PairSum(RankContext& context, const Request& request, uint64_t sequence, const Side& send,
@@ -27,12 +27,13 @@ class PairSum {
         receive_(receive),
         patience_(patience) {}
 
-  // Before the posts, once: whether this rank's part can be done, which they tell. The buffers
-  // stay as the device reaches them for as long as this lives.
+  // Call once before publishing: returns whether the rank can do its part, as announced by the
+  // descriptor. The buffers stay reachable for the device during the lifetime of the object.
   bool can_do();
-  // After them: whether the other's can, too.
+  // After publishing: whether the second rank can take part.
   bool can_other_do() const;
-  // If both can. |has_fetched|: the first windows of the stage, which nobody wants then.
+  // Requires both ranks to be able to take part. |has_fetched|: the first chunks are staged, but
+  // not needed.
   Status run(bool has_fetched);
 
  private:
@@ -47,7 +48,7 @@ class PairSum {
   const Side& send_;
   const Side& receive_;
   Patience& patience_;
-  HostHold holds_[2];  // of the buffers that are lent
+  HostHold holds_[2];  // on the lent buffers
 };
 
 }  // namespace keel

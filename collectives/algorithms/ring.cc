@@ -15,7 +15,7 @@ void plan_ring_all_reduce(const PlanPlace& place, StepPlan* plan) {
   const uint32_t world = place.world;
   plan->shares = world;
   plan->reads_receive = true;
-  // The sum of share c begins with rank c, and is whole n - 1 ranks further.
+  // The sum of share c begins at rank c and is complete n - 1 ranks further.
   for (uint32_t step = 0; step + 1 < world; ++step) {
     const uint32_t share = place.minus(step + 1);
     StepAction& action = plan->reduce(kReceive, 0, {place.left(), step == 0 ? kSend : kReceive, 0},
@@ -39,7 +39,7 @@ void plan_ring_all_gather(const PlanPlace& place, StepPlan* plan) {
   plan->copy(kReceive, place.rank, {place.rank, kSend, 0}).is_own = true;
   for (uint32_t step = 0; step + 1 < place.world; ++step) {
     const uint32_t piece = place.minus(step + 1);
-    // The left one's own piece is where it sends from.
+    // The left rank's own piece is in its send buffer.
     const StepSource source =
         step == 0 ? StepSource{place.left(), kSend, 0} : StepSource{place.left(), kReceive, piece};
     plan->copy(kReceive, piece, source);
@@ -49,7 +49,7 @@ void plan_ring_all_gather(const PlanPlace& place, StepPlan* plan) {
 
 void plan_ring_reduce_scatter(const PlanPlace& place, StepPlan* plan) {
   const uint32_t world = place.world;
-  // A partial sum is read in the step after the one that made it.
+  // A partial sum is read in the step after its own.
   plan->work_parts = std::min(2u, world - 2);
   for (uint32_t step = 0; step + 1 < world; ++step) {
     const uint32_t piece = place.minus(step + 2);

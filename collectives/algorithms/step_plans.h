@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each rank does in each step, one function for an algorithm and a collective.
+// Plans of the work of each rank in each step: one function per algorithm and collective.
 #ifndef KEEL_COLLECTIVES_ALGORITHMS_STEP_PLANS_H_
 #define KEEL_COLLECTIVES_ALGORITHMS_STEP_PLANS_H_
 
@@ -11,7 +11,7 @@
 
 namespace keel {
 
-// Whose plan, for more than one rank.
+// The rank of a plan. |world| is at least 2.
 struct PlanPlace {
   uint32_t rank;
   uint32_t world;
@@ -21,8 +21,8 @@ struct PlanPlace {
   uint32_t minus(uint32_t distance) const { return (rank + world - distance % world) % world; }
 };
 
-// The ranks that double and halve are a power of two; each of the rest, an extra, is folded
-// into one of them before, and has its result from that one afterwards.
+// Recursive doubling and halving need a power of two of ranks. Each remaining rank, an extra, is
+// folded into a core rank before, and receives the result from the core rank afterwards.
 struct Folded {
   explicit Folded(uint32_t world) : core(std::bit_floor(world)), extras(world - core) {}
 
@@ -35,39 +35,39 @@ struct Folded {
   uint32_t extras;
 };
 
-// Rings: n - 1 steps a half, each rank reads from the one before it only.
+// Rings: n - 1 steps per half; each rank reads from the left neighbour only.
 // Source: Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms (2009).
 void plan_ring_all_reduce(const PlanPlace& place, StepPlan* plan);
 void plan_ring_all_gather(const PlanPlace& place, StepPlan* plan);
 void plan_ring_reduce_scatter(const PlanPlace& place, StepPlan* plan);
 
-// Recursive doubling: log2 n steps of all the data there is.
+// Recursive doubling: log2 n steps with all data present.
 // Source: Thakur, Rabenseifner and Gropp, Optimization of collective communication operations in
 // MPICH (2005).
 void plan_doubling_all_reduce(const PlanPlace& place, StepPlan* plan);
 void plan_doubling_all_gather(const PlanPlace& place, StepPlan* plan);
 
-// Recursive halving: log2 n steps, each of half as much as the one before; an all_reduce goes
-// the same way back, doubling.
+// Recursive halving: log2 n steps, each with half as much data as the step before; an all_reduce
+// goes the same way back, doubling.
 // Source: Rabenseifner, Optimization of collective reduction operations (2004).
 void plan_halving_all_reduce(const PlanPlace& place, StepPlan* plan);
 void plan_halving_reduce_scatter(const PlanPlace& place, StepPlan* plan);
 
-// Trees in which a rank that has the data, or takes it, has |radix| - 1 others a level: 2 is the
-// binomial tree.
-// Source: MPICH's binomial trees (Thakur and others, 2005), and its k-nomial ones.
+// Trees: the ranks with the data, or with the task to collect data, serve |radix| - 1 ranks per
+// level; radix 2 is the binomial tree.
+// Source: MPICH's binomial trees (Thakur and others, 2005), and its k-nomial trees.
 void plan_tree_broadcast(const PlanPlace& place, uint32_t radix, StepPlan* plan);
 void plan_tree_reduce(const PlanPlace& place, uint32_t radix, StepPlan* plan);
 void plan_tree_gather(const PlanPlace& place, uint32_t radix, StepPlan* plan);
 void plan_tree_scatter(const PlanPlace& place, uint32_t radix, StepPlan* plan);
 
-// Log2 n steps for any n; what goes through others goes from buffer to buffer.
+// Log2 n steps for any n; forwarded pieces move from buffer to buffer.
 // Source: Bruck and others, Efficient algorithms for all-to-all communications in multiport
 // message-passing systems (1997).
 void plan_bruck_all_gather(const PlanPlace& place, StepPlan* plan);
 void plan_bruck_all_to_all(const PlanPlace& place, StepPlan* plan);
 
-// N - 1 steps, in each of which every rank reads from one and is read by one.
+// N - 1 steps, and in each every rank reads from one rank and is read by one rank.
 // Source: Thakur and others (2005).
 void plan_pairwise_all_to_all(const PlanPlace& place, StepPlan* plan);
 

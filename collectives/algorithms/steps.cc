@@ -11,7 +11,7 @@ namespace keel {
 
 namespace {
 
-// Elements of a part in a window of |parts| parts; whole cache lines where there is room.
+// Elements of a part in a chunk of |parts| parts; whole cache lines where there is room.
 uint64_t window_elements(uint64_t window_bytes, uint64_t element, uint32_t parts) {
   const uint64_t elements = window_bytes / element / parts;
   const uint64_t line = line_elements(element);
@@ -103,7 +103,7 @@ Status StepsAlgorithm::deliver(uint64_t round) {
     const uint64_t first = (part * request_.count + round * round_elements_) * element_;
     const uint64_t bytes = size_of(round) * element_;
     if (receive_.buffer.host != nullptr) {
-      // The others cannot reach it, but this rank can.
+      // Unreachable for the peers, but not for this rank.
       copy_bytes(receive_.buffer.host + first, context_.stage().out(round) + window_offset(part, 0),
                  bytes, Store::kCached);
       continue;
@@ -165,7 +165,7 @@ Status StepsAlgorithm::source(const StepSource& source, uint64_t round, const Ra
 }
 
 double StepsAlgorithm::factor_of(const StepSource& source) {
-  // What is no longer in a send buffer has been multiplied.
+  // Data outside a send buffer is already multiplied.
   if (source.buffer != StepBuffer::kSend) return 1;
   return context_.posted_factor(source.rank, request_, sequence_);
 }
@@ -173,7 +173,7 @@ double StepsAlgorithm::factor_of(const StepSource& source) {
 // ---- rounds ---------------------------------------------------------------------
 
 Status StepsAlgorithm::start() {
-  // Whatever an operation in rounds has made of them.
+  // Resets chunk sizes of earlier operations in rounds.
   context_.stage().use_windows(context_.window_bytes(), 2);
   if (!send_.staged) return {};
   round_elements_ = window_;
@@ -204,14 +204,14 @@ Status StepsAlgorithm::run() {
     if (any_staged_ && send_.staged) {
       KEEL_RETURN_IF_ERROR(context_.stage().await_fetched(round, patience_));
     }
-    // All have their part of this round where it can be read, and are done with the one before.
+    // All ranks have staged their part of this round, and have completed the round before.
     if (any_staged_ || round != 0) KEEL_RETURN_IF_ERROR(context_.meet(patience_));
     if (round != 0) KEEL_RETURN_IF_ERROR(fetch(round + 1));
     if (receive_.staged) KEEL_RETURN_IF_ERROR(context_.stage().await_delivered(round, patience_));
     KEEL_RETURN_IF_ERROR(run_round(round));
     KEEL_RETURN_IF_ERROR(deliver(round));
   }
-  // Until all have read from it, a buffer has to stay as it is, and the windows too.
+  // Buffers and chunks must not change until all ranks have read them.
   KEEL_RETURN_IF_ERROR(context_.meet(patience_));
   if (receive_.staged) {
     KEEL_RETURN_IF_ERROR(context_.stage().await_delivered(0, patience_));

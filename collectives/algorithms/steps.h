@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One engine for the algorithms that go in steps: rings, trees, doubling and halving.
+// Engine of the step-wise algorithms: rings, trees, doubling and halving.
 #ifndef KEEL_COLLECTIVES_ALGORITHMS_STEPS_H_
 #define KEEL_COLLECTIVES_ALGORITHMS_STEPS_H_
 
@@ -13,72 +13,72 @@
 
 namespace keel {
 
-// Memory of a rank that steps read and write: its two buffers, and scratch of as many parts as
-// the plan wants.
+// Memory of a rank that steps read and write: two buffers, and scratch with as many parts as the
+// plan needs.
 enum class StepBuffer : uint8_t { kSend, kReceive, kWork };
 
-// A part of a buffer of |rank|'s. Buffers have parts as the collective has them: one, or one a
-// rank, of the same size all.
+// A part of a buffer of |rank|. The collective defines the number of parts of a buffer: 1 or one
+// per rank, all of the same size.
 struct StepSource {
   uint32_t rank = 0;
   StepBuffer buffer = StepBuffer::kSend;
   uint32_t part = 0;
 };
 
-// What one rank does in one step: reads the same range of one or several parts, its own and
-// others', and writes what comes of it to a part of its own.
+// A rank's work in one step: reads the same range of one or several parts, local or remote, and
+// writes the result to a local part.
 struct StepAction {
   static constexpr uint32_t kMostSources = 4;
 
   uint32_t step = 0;
   StepBuffer to = StepBuffer::kReceive;
   uint32_t part = 0;
-  // Of the shares that a part is divided into.
+  // Range of the part's shares.
   uint32_t first_share = 0;
   uint32_t end_share = 1;
-  // One: it is copied. Several: they are reduced in their order.
+  // 1: copies. More: reduces the sources in order.
   uint32_t source_count = 1;
   std::array<StepSource, kMostSources> sources = {};
-  // Of reductions: the result, which an average divides.
+  // In reductions: makes the final result, subject to the division of an average.
   bool is_last = false;
-  // A rank's copy of its own data: in place it is there already.
+  // Copies the rank's own data; skipped in place.
   bool is_own = false;
 };
 
-// What one rank does, in the order of the steps. Within one step nobody writes what another
-// reads in the same step, in place neither: between steps all ranks meet.
+// A rank's work in step order. Within a step no rank writes data read by a peer in the same step,
+// not even in place. All ranks meet between steps.
 struct StepPlan {
-  uint32_t shares = 1;         // of each part
-  uint32_t work_parts = 0;     // on every rank alike
-  uint32_t steps = 0;          // on every rank alike
-  bool reads_receive = false;  // some rank reads another's receive buffer
+  uint32_t shares = 1;         // per part
+  uint32_t work_parts = 0;     // equal on all ranks
+  uint32_t steps = 0;          // equal on all ranks
+  bool reads_receive = false;  // some rank reads a remote receive buffer
   std::vector<StepAction> actions;
 
   void clear();
-  // Of whole parts, unless the range is given afterwards; in step |steps|.
+  // Add an action of step |steps| on whole parts, unless the caller sets the range afterwards.
   StepAction& copy(StepBuffer to, uint32_t part, const StepSource& source);
   StepAction& reduce(StepBuffer to, uint32_t part, const StepSource& first,
                      const StepSource& second);
-  // What follows belongs to the next step.
+  // Later actions belong to the next step.
   void end_step() { ++steps; }
 };
 
-// The plan of |rank| for |request|, by its algorithm, which applies to it.
+// Makes |rank|'s plan for |request|. The algorithm of |request| must apply to the collective.
 void make_step_plan(const Request& request, uint32_t rank, uint32_t world, StepPlan* out_plan);
 
-// Runs one operation by a plan. Where nothing is staged and the plan wants no scratch, all at
-// once; else in rounds of a window, as DirectAlgorithm does: the part of each round lies in
-// the stage's windows, in(round) for what is sent, out(round) for results and then scratch.
+// Runs an operation by a plan: in a single round if no side is staged and the plan needs no
+// scratch, else in rounds of a chunk, as DirectAlgorithm does. The parts of a round lie in the
+// chunks of the stage: sent data in in(round), results and then scratch in out(round).
 class StepsAlgorithm {
  public:
   StepsAlgorithm(RankContext& context, const Request& request, uint64_t sequence, const Side& send,
                  const Side& receive, const StepPlan& plan, Patience& patience);
 
-  // Before the posts: what the first rounds need of this rank's staged buffers.
+  // Before publishing: stages the first rounds of the rank's buffers.
   Status start();
-  // After them.
+  // Runs the operation, after all ranks have published.
   Status run();
-  // Which way it went, after run().
+  // Statistics of the operation, after run().
   ExchangeWay way() const;
 
  private:
@@ -93,9 +93,9 @@ class StepsAlgorithm {
   Status fetch(uint64_t round);
   Status deliver(uint64_t round);
   Range range_of(const StepAction& action, uint64_t round) const;
-  // Elements of a part that fall in this round.
+  // Number of elements of a part in the round.
   uint64_t size_of(uint64_t round) const;
-  // Where the element |at| of this round's part lies in a window of |first| parts and more.
+  // Byte offset of element |at| of the round's part |part| in a chunk.
   uint64_t window_offset(uint32_t part, uint64_t at) const {
     return (part * round_elements_ + at) * element_;
   }
@@ -116,7 +116,7 @@ class StepsAlgorithm {
   const uint32_t rank_;
   const uint64_t element_;
   const uint32_t receive_parts_;
-  const uint64_t window_;  // elements of a part in a round of a window
+  const uint64_t window_;  // elements of a part in a round of a chunk
   uint64_t round_elements_ = 0;
   uint64_t rounds_ = 0;
   bool any_staged_ = false;

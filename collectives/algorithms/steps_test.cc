@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plans of the algorithms in steps, carried out on numbers: what each rank ends up with,
-// and that no rank writes what another reads in the same step.
+// Runs the plans of the step-wise algorithms on symbols: checks the result of each rank, and that
+// no rank writes data that another rank reads in the same step.
 #include "collectives/algorithms/steps.h"
 
 #include <gtest/gtest.h>
@@ -21,9 +21,9 @@ using keel::StepBuffer;
 using keel::StepPlan;
 using keel::StepSource;
 
-// What a share of a part holds: of whose send buffers, and how often each.
+// Contents of a share of a part: the send buffers summed up there, and how often each.
 using Content = std::map<std::tuple<uint32_t, uint32_t, uint32_t>, int>;  // rank, part, share
-// (rank, 0 sent or received where in place, 1 received, 2 scratch; part; share)
+// (rank; 0 send, or receive if in place, 1 receive, 2 scratch; part; share)
 using Cell = std::tuple<uint32_t, int, uint32_t, uint32_t>;
 
 struct Scene {
@@ -101,7 +101,7 @@ class Machine {
     return !is_to_root || rank == scene_.root;
   }
 
-  // In place, what a rank sends lies where a part of what it receives does, or the other way.
+  // In place, the send buffer is a part of the receive buffer, or the reverse.
   Cell cell(uint32_t rank, StepBuffer buffer, uint32_t part, uint32_t share) const {
     if (buffer == StepBuffer::kWork) return {rank, 2, part, share};
     const bool received = buffer == StepBuffer::kReceive;
@@ -172,7 +172,7 @@ class Machine {
           ASSERT_TRUE(own_written.insert(to).second) << "rank " << rank << " writes twice";
           written[to] = std::move(content);
         }
-        // Of a reduction, the last and no other makes the result.
+        // The last action of a reduction makes the result, and no earlier action does.
         if (action.source_count > 1) {
           const Cell to = cell(rank, action.to, action.part, action.first_share);
           EXPECT_EQ(action.is_last, written[to].size() == scene_.world) << "rank " << rank;
@@ -206,7 +206,7 @@ std::vector<Scene> scenes() {
         if (!keel::applies(algorithm, collective, world)) continue;
         const uint32_t roots = keel::has_root(collective) ? world : 1;
         for (uint32_t root = 0; root < roots; ++root) {
-          // An exchange in place sends from a copy.
+          // An in-place exchange sends from a copy.
           for (const bool in_place : {false, true}) {
             if (in_place && collective == KEEL_ALL_TO_ALL) continue;
             all.push_back({collective, algorithm, world, root, in_place});
@@ -252,7 +252,7 @@ TEST(StepPlans, AreAsShortAsTheirPapersSay) {
   EXPECT_EQ(steps(KEEL_ALL_TO_ALL, Algorithm::kPairwise, 11), 10u);
 }
 
-// A plan is made for each operation, so it must not ask for memory each time.
+// A plan is made for each operation, so repeated plans must not allocate.
 TEST(StepPlans, KeepTheirMemory) {
   Request request;
   request.collective = KEEL_ALL_REDUCE;

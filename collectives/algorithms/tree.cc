@@ -9,19 +9,19 @@ constexpr StepBuffer kSend = StepBuffer::kSend;
 constexpr StepBuffer kReceive = StepBuffer::kReceive;
 constexpr StepBuffer kWork = StepBuffer::kWork;
 
-// Ranks as seen from the root, which is 0 there. In the tree of the level with |distance|, a
-// node whose number is a multiple of |distance| stands for that many ranks, itself the first.
+// Ranks numbered from the root, node 0. At the level of |distance|, a node with a multiple of
+// |distance| as number represents |distance| nodes, from itself on.
 struct Tree {
   Tree(const PlanPlace& of, uint32_t radix_of)
       : place(of), radix(radix_of), self((of.rank + of.world - of.root) % of.world) {}
 
   uint32_t rank(uint32_t node) const { return (node + place.root) % place.world; }
   bool is_root() const { return self == 0; }
-  // The end of those that |node| stands for at the level.
+  // End of the nodes represented by |node| at the level.
   uint32_t end(uint32_t node, uint64_t distance) const {
     return static_cast<uint32_t>(std::min<uint64_t>(place.world, node + distance));
   }
-  // The distance of the topmost level.
+  // Distance of the topmost level.
   uint64_t top() const {
     uint64_t distance = 1;
     while (distance * radix < place.world) distance *= radix;
@@ -51,10 +51,10 @@ void plan_tree_broadcast(const PlanPlace& place, uint32_t radix, StepPlan* plan)
 void plan_tree_reduce(const PlanPlace& place, uint32_t radix, StepPlan* plan) {
   const Tree tree(place, radix);
   plan->work_parts = place.world > radix ? 1 : 0;
-  // Where a node's sum is before the level.
+  // Location of a node's sum before the level.
   const auto sum_of = [&](uint64_t node, uint64_t distance) -> StepSource {
     const auto number = static_cast<uint32_t>(node);
-    // One that has had no children so far has its own data only.
+    // A node without children so far holds the rank's own data only.
     const bool is_alone = distance == 1 || node + 1 >= place.world;
     return {tree.rank(number), is_alone ? kSend : number == 0 ? kReceive : kWork, 0};
   };
