@@ -155,7 +155,7 @@ float largest_f32(const float* x, int64_t count) {
 double log_sum_exp_f32(const float* x, int64_t count) {
   // Memory transfers should continue during the exponentials: works block by block, relative to the
   // largest value so far, and prefetches the next block (1.25 times as fast as without). A row of
-  // minus infinity only adds nothing: minus infinity minus itself would be NaN.
+  // minus infinities alone adds nothing: minus infinity minus itself would be NaN.
   float top = std::numeric_limits<float>::lowest();
   double sum = 0;
   for (int64_t first = 0; first < count; first += kBlock) {
