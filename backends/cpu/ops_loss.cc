@@ -162,9 +162,9 @@ OpSupport cross_entropy_backward_query(const keel_op_call& call) {
   return {is_dense_float_call(call) ? "cross_entropy_backward" : nullptr};
 }
 
-// Adds the rounding error of |log_sum|, if it is the log-sum of |row|. From 64 on the error is
-// 2^-19 and more, and the probabilities have the same relative error: the row is therefore read
-// once more.
+// Returns |log_sum| with its rounding error, if |log_sum| is the log-sum of |row|. From 64 on the
+// error is 2^-19 and more, and the probabilities have the same relative error: the row is therefore
+// read once more.
 kernels::LogSum with_rest(float log_sum, const ReadFloats& row, int64_t count) {
   if (!(std::abs(log_sum) >= 64)) return {log_sum};
   const double rest = log_sum_exp(row, count) - static_cast<double>(log_sum);
