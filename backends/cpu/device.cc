@@ -19,7 +19,7 @@ namespace {
 // waking a helper.
 constexpr int64_t kCopyPiece = int64_t{1} << 20;
 
-// The system's MemAvailable; UINT64_MAX if the system does not report one.
+// MemAvailable of the system; UINT64_MAX when it does not say.
 uint64_t available_memory() {
   FILE* const file = std::fopen("/proc/meminfo", "re");
   if (file == nullptr) return UINT64_MAX;
