@@ -19,7 +19,7 @@ char* reserve(uint64_t size) {
   return address == MAP_FAILED ? nullptr : static_cast<char*>(address);
 }
 
-// From a multiple of kHugePage on; NULL when the kernel refuses, with its errno.
+// Maps |fd| at a multiple of kHugePage. Returns NULL and keeps the kernel's errno on failure.
 char* map_aligned(int fd, uint64_t size) {
   char* const room = reserve(size + kHugePage);
   if (room == nullptr) return nullptr;
@@ -37,8 +37,7 @@ char* map_aligned(int fd, uint64_t size) {
   return room + head;
 }
 
-// Reserved once for the life of the process, so that all devices of all
-// instances hand out equal addresses.
+// Reserved once per process, so that all devices of all instances use the same addresses.
 char* guard_window() {
   static char* const window = reserve(AddressSpace::kWindowBytes);
   return window;
@@ -82,7 +81,7 @@ void AddressSpace::unmap(const Mapping& mapping) {
     return;
   }
   const std::lock_guard lock(mutex_);
-  // Keeps the place reserved: another mapping of the process must not slip in.
+  // Keeps the range reserved: no other mapping of the process may take the addresses.
   const void* const place = mmap(mapping.host, mapping.size, PROT_NONE,
                                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   if (place == MAP_FAILED) return;  // still mapped, so not to be handed out again

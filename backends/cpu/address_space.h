@@ -10,24 +10,24 @@
 
 namespace keel::cpu {
 
-// One object mapped into a device's address space.
+// One file mapping in a device's address space.
 struct Mapping {
-  char* device = nullptr;  // the address that crosses the ABI
-  char* host = nullptr;    // the address workers use
+  char* device = nullptr;  // the address that the ABI passes
+  char* host = nullptr;    // the address that worker threads use
   uint64_t size = 0;
 };
 
-// The addresses of one device. Plain: a device address is a host address.
-// Guarded (KEEL_CPU_GUARD=1): device addresses lie in a window that nobody may
-// touch, the same one for every device of the process, so that code which takes
-// a device address for a host address, or for one of another device, faults or
-// reads wrong bytes instead of working by luck. Workers go through an alias.
+// The addresses of one device. Plain mode: a device address is a host address. Guarded mode
+// (KEEL_CPU_GUARD=1): device addresses lie in an inaccessible window, and worker threads access the
+// memory through an alias. All devices of the process share the window, so code that confuses a
+// device address with a host address, or with an address of another device, faults or reads wrong
+// bytes instead of working by luck.
 //
 // Thread-safe. Analogue: a GPU's virtual address space.
 class AddressSpace {
  public:
-  // Room of a guarded device. Far below the 1.5 TiB of high addresses that the
-  // thread sanitizer leaves to a process, for a window and several aliases.
+  // Address range of a guarded device. The thread sanitizer leaves a process 1.5 TiB of high
+  // addresses, enough for the window and several aliases of 128 GiB.
   static constexpr uint64_t kWindowBytes = uint64_t{128} << 30;
 
   explicit AddressSpace(bool guarded);
@@ -35,14 +35,14 @@ class AddressSpace {
   AddressSpace(const AddressSpace&) = delete;
   AddressSpace& operator=(const AddressSpace&) = delete;
 
-  // Maps |size| bytes (a multiple of the page size) of |fd| shared and writable; unless guarded,
-  // from a multiple of kHugePage on.
-  // Nothing when there is no room or the kernel refuses.
+  // Maps |size| bytes (a multiple of the page size) of |fd| shared and writable; in plain mode the
+  // mapping begins at a multiple of kHugePage. Returns nullopt when the address range is full or
+  // the kernel refuses.
   std::optional<Mapping> map(int fd, uint64_t size);
   void unmap(const Mapping& mapping);
 
-  // Where the host finds device address |pointer|. Addresses outside the window
-  // (pinned, registered, pageable memory) are host addresses already.
+  // Host address of device address |pointer|. Addresses outside the window (pinned, registered,
+  // pageable memory) are host addresses already.
   template <typename Element>
   Element* to_host(Element* pointer) const {
     const uintptr_t offset =
@@ -52,7 +52,7 @@ class AddressSpace {
   }
 
   bool guarded() const { return window_bytes_ != 0; }
-  // What to_host does, for code that this backend is not compiled with.
+  // The parameters of to_host, for code that is compiled separately from this backend.
   struct Window {
     uintptr_t device;
     uint64_t bytes;
@@ -65,7 +65,7 @@ class AddressSpace {
 
  private:
   char* window_ = nullptr;
-  uint64_t window_bytes_ = 0;  // 0: plain, and then to_host is the identity
+  uint64_t window_bytes_ = 0;  // 0: plain mode; to_host is the identity
   char* alias_ = nullptr;
   std::mutex mutex_;
   RangeAllocator ranges_;

@@ -21,7 +21,7 @@ uint64_t round_up(uint64_t value, uint64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-// Sizes as they are charged: cache lines, and whole pages from a page up.
+// Rounds |size| to the charged size: whole cache lines, or whole pages from one page on.
 uint64_t charged(uint64_t size) {
   return round_up(size, size < kPage ? ArenaPool::kAlignment : kPage);
 }
@@ -34,7 +34,7 @@ uint64_t alignment_of(uint64_t bytes) {
 }  // namespace
 
 std::unique_ptr<Arena> Arena::create(AddressSpace& space, uint64_t size) {
-  // Past the limit of this process a longer file is not an error but a signal, which kills.
+  // Beyond this process's file size limit, ftruncate raises a signal that kills the process.
   struct rlimit limit = {};
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < size) {
     errno = EFBIG;
@@ -77,7 +77,7 @@ uint64_t MemoryBudget::left() const {
 }
 
 void* ArenaPool::allocate(uint64_t size) {
-  // Checked before rounding, which could wrap around.
+  // Checked before rounding, which could overflow.
   errno = 0;
   if (size > budget_.limit()) return nullptr;
   const uint64_t bytes = charged(size);
@@ -87,7 +87,8 @@ void* ArenaPool::allocate(uint64_t size) {
     budget_.give(bytes);
     return nullptr;
   }
-  // Some 0.1 ms a MiB, in which others may allocate: the block keeps its arena.
+  // Takes some 0.1 ms per MiB, without the lock: other threads may allocate meanwhile, and the
+  // block keeps its arena alive.
   const bool is_aligned = reinterpret_cast<uintptr_t>(block->host) % kHugePage == 0;  // not guarded
   if (is_aligned) commit_huge_pages(block->host, bytes);
   return block->device;
@@ -120,8 +121,8 @@ bool ArenaPool::release(void* pointer) {
   const uint64_t bytes = arena->ranges().release(offset);
   if (bytes == 0) return false;
   budget_.give(bytes);
-  // The last arena of the ordinary size stays, so that a program that allocates
-  // and frees one buffer in a loop does not map and fault its pages each time.
+  // The last arena of standard size stays, so that a program that allocates and frees one buffer in
+  // a loop does not map the arena and fault its pages each time.
   const bool keep = arenas_.size() == 1 && arena->mapping().size == kArenaBytes;
   if (arena->ranges().empty() && !keep) {
     arenas_.erase(reinterpret_cast<uintptr_t>(arena->mapping().device));

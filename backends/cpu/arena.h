@@ -13,13 +13,12 @@
 
 namespace keel::cpu {
 
-// A piece of shared memory that allocations are cut from: a memfd sealed against
-// growing and shrinking, so that a process that maps it cannot be killed by a
-// truncation (SIGBUS). Pages are committed when they are first touched, but for the huge pages of
-// ArenaPool.
+// A shared-memory object from which ArenaPool cuts allocations: a memfd sealed against growing and
+// shrinking, so that a truncation cannot kill a process that maps the memfd (SIGBUS). The kernel
+// commits pages on first touch, except for the huge pages of ArenaPool.
 class Arena {
  public:
-  // |size| is a multiple of the page size. NULL when the kernel refuses; errno says why.
+  // |size| is a multiple of the page size. Returns NULL and sets errno when the kernel refuses.
   static std::unique_ptr<Arena> create(AddressSpace& space, uint64_t size);
   ~Arena();
   Arena(const Arena&) = delete;
@@ -39,8 +38,7 @@ class Arena {
   RangeAllocator ranges_;
 };
 
-// What one device may still allocate, device and pinned memory together.
-// Thread-safe.
+// Remaining memory of one device, device and pinned memory together. Thread-safe.
 class MemoryBudget {
  public:
   explicit MemoryBudget(uint64_t limit) : limit_(limit) {}
@@ -55,15 +53,15 @@ class MemoryBudget {
   uint64_t used_ = 0;
 };
 
-// The allocations of one device and one memory kind, in arenas of 64 MiB, or of
-// the allocation's size where that is larger. Empty arenas go back to the system,
-// but for one. Thread-safe.
+// The allocations of one device and one memory kind, in arenas of 64 MiB or of the allocation's
+// size if larger. Empty arenas return to the system, except for the last arena of 64 MiB.
+// Thread-safe.
 class ArenaPool {
  public:
   static constexpr uint64_t kArenaBytes = uint64_t{64} << 20;
   static constexpr uint64_t kAlignment = 64;
 
-  // Where an address lies.
+  // The position of an address in an arena's file.
   struct Location {
     int fd = -1;  // borrowed from the arena
     uint64_t offset = 0;
@@ -72,19 +70,20 @@ class ArenaPool {
 
   ArenaPool(AddressSpace& space, MemoryBudget& budget) : space_(space), budget_(budget) {}
 
-  // Device address of |size| bytes: aligned to 64, from a page up to 4 KiB, from 2 MiB up to as
-  // much. NULL when the budget has no more, with an errno of 0, or the system, with its errno.
-  // From 2 MiB up to kMostHuge the memory is committed now, as huge pages where the kernel has
-  // them, for whoever maps the file.
+  // Returns the device address of |size| bytes: aligned to 64 bytes below 4 KiB, to 4 KiB from
+  // 4 KiB on, and in plain mode to 2 MiB from 2 MiB on. Returns NULL with errno 0 when the budget
+  // is used up, and NULL with the system's errno when the system refuses. In plain mode,
+  // allocations from 2 MiB to kMostHuge are committed immediately, as huge pages where the kernel
+  // grants them, for every process that maps the file.
   void* allocate(uint64_t size);
-  // False when |pointer| did not come from allocate.
+  // Returns false when allocate did not return |pointer|.
   bool release(void* pointer);
-  // False when [pointer, pointer + size) does not lie in an arena of this pool.
+  // Returns false when [pointer, pointer + size) does not lie in an arena of this pool.
   bool locate(const void* pointer, uint64_t size, Location* out_location);
 
  private:
-  // A piece of an arena, of a new one if none has room; nothing where the system refuses that, with
-  // its errno.
+  // Returns a range of an existing arena, or of a new arena if none has room; nullopt, with the
+  // system's errno, when the system refuses a new arena.
   std::optional<Mapping> place(uint64_t bytes, uint64_t alignment);
   Arena* find(uintptr_t address);
 

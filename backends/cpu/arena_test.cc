@@ -116,7 +116,7 @@ TEST_F(ArenaPoolTest, LargeBlocksAreOfHugePagesWhereTheKernelHasThem) {
   const uint64_t huge = huge_bytes_at(large);
   EXPECT_EQ(large[kBytes - 1], 0);
   EXPECT_TRUE(pool_.release(large));
-  // It is asked once more by what is asked here: the block is the same.
+  // can_be_huge() requests huge pages again, for the same block.
   ASSERT_EQ(pool_.allocate(kBytes), large);
   const bool is_able = can_be_huge(large);
   EXPECT_TRUE(pool_.release(large));

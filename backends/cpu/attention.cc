@@ -14,7 +14,7 @@ bool is_known(keel_dtype dtype) {
   return dtype == KEEL_FLOAT32 || dtype == KEEL_FLOAT16 || dtype == KEEL_BFLOAT16;
 }
 
-// A sum is finite where all of it is, but for overflow, which costs only the slower way.
+// The sum of finite values is finite unless it overflows; an overflow only selects the slow path.
 bool all_finite(const gemm::Matrix& rows, int64_t count, int64_t width) {
   const auto* const data = static_cast<const float*>(rows.data);
   if (rows.stride == width) return std::isfinite(kernels::sum_f32(data, count * width));
@@ -122,7 +122,7 @@ Problem Problem::of(const Stream& stream, const keel_op_call& call, uint32_t cu_
 void Problem::find_windows() const {
   std::fill_n(windows, tokens_q, Window{0, 0});
   const bool is_packed = cu_seqlens_q != nullptr;
-  // The largest entry so far, within the tokens.
+  // The largest boundary so far, limited to the number of tokens.
   const auto advance = [](int64_t so_far, int64_t entry, int64_t tokens) {
     return std::clamp(entry, so_far, tokens);
   };
@@ -211,7 +211,7 @@ void add_weighted(const Block& block, const float* weights, gemm::Matrix rows, S
                                /*alpha=*/1.0f,
                                /*beta=*/1.0f});
   }
-  // Zero times an infinity would be NaN: term by term.
+  // The slow path adds term by term, because zero times infinity would be NaN.
   const auto* const values = static_cast<const float*>(rows.data);
   for (int64_t i = 0; i < block.queries.count; ++i) {
     const Window seen = block.visible(i);

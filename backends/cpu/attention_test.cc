@@ -14,7 +14,7 @@
 namespace keel::cpu::testing {
 namespace {
 
-// Three: the gradients of two heads of keys are not made head by head then.
+// With three cores the gradients of two key heads are not computed head by head.
 INSTANTIATE_TEST_SUITE_P(Cores, CpuOps, ::testing::Values("1", "2", "3"),
                          [](const auto& info) { return std::string("cores") + info.param; });
 
@@ -44,7 +44,7 @@ struct Expected {
   std::vector<double> out, logsumexp, dq, dk, dv;
 };
 
-// Both directions, plainly, of causal sequences that begin at |boundaries|.
+// A simple reference of both directions, for causal sequences that begin at |boundaries|.
 Expected expected(const std::vector<float>& q, const std::vector<float>& k,
                   const std::vector<float>& v, const std::vector<float>& dout,
                   const std::vector<int32_t>& boundaries) {
@@ -121,7 +121,7 @@ TEST_P(CpuOps, AttentionAndItsGradientOverManyBlocks) {
   expect_close(values(dv), want.dv);
 }
 
-// As a framework has them: one product makes the heads of q, k and v of a token side by side.
+// Like in frameworks: one product computes the heads of q, k and v of a token side by side.
 TEST_P(CpuOps, AttentionReadsPartsOfOneTensor) {
   constexpr int64_t kRow = 3 * kHeads * kWidth;
   const std::vector<float> packed = random_values(kTokens * kRow, 5);
@@ -152,8 +152,8 @@ TEST_P(CpuOps, AttentionReadsPartsOfOneTensor) {
   EXPECT_EQ(values(out), values(again));
 }
 
-// What attention and its gradient of causal packed sequences of |width| give on a device of
-// |cores|, one behind the other.
+// The concatenated results of attention and its gradient, for causal packed sequences of |width|,
+// on a device of |cores| cores.
 template <typename Element, typename Convert>
 std::vector<Element> results_of(const char* cores, int64_t width, keel_dtype dtype,
                                 Convert convert) {
@@ -187,7 +187,7 @@ TEST(CpuAttention, ResultsDoNotDependOnTheNumberOfCores) {
   }
 }
 
-// Those of a process may be told to have a small one.
+// A process may limit its threads to a small stack.
 TEST(CpuAttention, RunsOnThreadsOfASmallStack) {
 #if defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "a thread under the thread sanitizer does not begin with a small stack";
@@ -211,8 +211,8 @@ int64_t resident_kib(const char* which) {
   return 0;
 }
 
-// The weights of 8192 tokens for each other are 256 MiB; no more than a block of them is there at
-// once.
+// The weights of 8192 tokens for each other take 256 MiB; only a block of the weights may exist at
+// a time.
 TEST(CpuAttention, NeverHoldsAllWeightsAtOnce) {
   constexpr int64_t kLong = 8192;
   constexpr int64_t kNarrow = 16;
@@ -224,7 +224,7 @@ TEST(CpuAttention, NeverHoldsAllWeightsAtOnce) {
   const DeviceTensor q = heads(1), k = heads(2), v = heads(3), dout = heads(4), out = heads(5);
   const DeviceTensor dq = heads(6), dk = heads(7), dv = heads(8);
   const DeviceTensor logsumexp(runner.device(), KEEL_FLOAT32, {1, kLong});
-  // From here on the peak is that of what runs now.
+  // Resets the process's peak memory.
   if (!(std::ofstream("/proc/self/clear_refs") << 5 << std::flush)) {
     GTEST_SKIP() << "a process here cannot begin its peak of memory anew";
   }

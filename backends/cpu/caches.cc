@@ -21,7 +21,8 @@ int64_t second_cache() {
 
 int64_t last_cache() {
   static const int64_t bytes = [] {
-    // "32768K". Not by sysconf(), which takes ten times as much for it on AMD's (glibc 2.36).
+    // Parses "32768K". sysconf() takes ten times as long for this value on AMD processors (glibc
+    // 2.36).
     std::ifstream file("/sys/devices/system/cpu/cpu0/cache/index3/size");
     int64_t count = 0;
     char unit = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The caches of this machine's cores, in bytes; what nobody says of them is a guess.
+// Cache sizes of this machine's cores, in bytes, with a fallback where the system reports none.
 #ifndef KEEL_BACKENDS_CPU_CACHES_H_
 #define KEEL_BACKENDS_CPU_CACHES_H_
 
@@ -7,11 +7,11 @@
 
 namespace keel::cpu {
 
-// Ways of a core's first cache; 0: unknown.
+// Associativity of a core's first-level data cache; 0: unknown.
 int64_t first_cache_ways();
-// Of a core's second one.
+// Size of a core's second-level cache, at least 512 KiB.
 int64_t second_cache();
-// Of the last one, which cores share; where nobody says, as large as any.
+// Size of the shared last-level cache; INT64_MAX where the system reports none.
 int64_t last_cache();
 
 }  // namespace keel::cpu

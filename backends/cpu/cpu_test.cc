@@ -96,7 +96,7 @@ TEST(CpuMemory, FreeMemoryGoesDownAndComesBack) {
   const auto [free, total] = left();
   std::vector<void*> pointers;
   void* pointer = nullptr;
-  // Pages are committed when touched, so that this takes no memory.
+  // The kernel commits pages on first touch, so the allocations take no memory.
   const uint64_t piece = total / 8 / 4096 * 4096;
   while (memory().alloc(machine.device(), KEEL_MEMORY_DEVICE, piece, 0, &pointer) == KEEL_OK) {
     pointers.push_back(pointer);
@@ -165,7 +165,7 @@ TEST(CpuMemory, GuardedDevicesShareAddressesAndNothingElse) {
   upload(stream1, buffer1.get(), std::vector<uint8_t>(8192, 2));
   EXPECT_EQ(download<uint8_t>(stream0, buffer0.get(), 8192), std::vector<uint8_t>(8192, 1));
   EXPECT_EQ(download<uint8_t>(stream1, buffer1.get(), 8192), std::vector<uint8_t>(8192, 2));
-  // The kernel refuses what the host must not touch, without killing the test.
+  // The kernel returns an error for memory that the host must not access, without killing the test.
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
   EXPECT_LT(write(ends[1], buffer0.get(), 1), 0);
@@ -278,16 +278,16 @@ TEST(CpuStream, FillsWithEveryPatternSize) {
 
 // ---- events ----------------------------------------------------------------------
 
-// Holds a stream from the constructor until open, by the one place where the plugin
-// calls out: the callback of an event, which blocks (and must not, outside tests).
+// Blocks a stream from the constructor until open, by the only call out of the plugin: an event's
+// callback, which blocks (and must not, outside tests).
 class Hold {
  public:
   Hold(keel_plugin_device* device, keel_plugin_stream* stream)
       : event_(device), work_(device, kWorkBytes) {
     do {
       missed_ = false;
-      // Keeps the stream busy until the callback is in place; if it was not, the
-      // callback comes on this thread, and we try again.
+      // Keeps the stream busy until the callback is registered; if the work ends first, the
+      // callback runs on this thread, and the loop retries.
       EXPECT_EQ(streams().fill(stream, work_.get(), "x", 1, kWorkBytes), KEEL_OK);
       EXPECT_EQ(streams().event_record(event_, stream), KEEL_OK);
       EXPECT_EQ(streams().event_notify(event_, &Hold::block, this), KEEL_OK);
@@ -322,7 +322,7 @@ class Hold {
   const std::thread::id owner_ = std::this_thread::get_id();
   EventHandle event_;
   Buffer work_;
-  bool missed_ = false;  // of owner_
+  bool missed_ = false;  // on owner_ only
   std::mutex mutex_;
   std::condition_variable changed_;
   bool open_ = false;
@@ -385,7 +385,7 @@ TEST(CpuEvent, NotifiesOnceEachAlsoWhenAlreadyDone) {
     EXPECT_EQ(calls, 0);
   }
   ASSERT_EQ(streams().event_wait(event, INT64_MAX), KEEL_OK);
-  // The callbacks come after the event is done, and may come after the wait for it.
+  // The callbacks run after the event completes, possibly after a wait for it returns.
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   while (calls < 2 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
   EXPECT_EQ(calls, 2);

@@ -15,8 +15,8 @@
 namespace keel::cpu {
 namespace {
 
-// Pieces of copies and fills that are spread over the cores: at 10 GB/s, 1 MiB
-// takes 100 us, ten times what waking a helper costs.
+// Size of the pieces of copies and fills: at 10 GB/s, 1 MiB takes 100 us, ten times the cost of
+// waking a helper.
 constexpr int64_t kCopyPiece = int64_t{1} << 20;
 
 // Adds up the numbers in the lines of |path| that |format| reads; 0 if no line matches.
@@ -43,8 +43,8 @@ uint64_t available_memory() {
   return kilobytes * 1024 + pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
-// Repeats the first |pattern_size| bytes (a power of two) up to |size|: by doubling
-// to a page, then that page over and over, which stays in the first-level cache.
+// Repeats the first |pattern_size| bytes (a power of two) up to |size|: doubles the filled part up
+// to one page, then repeats that page, which stays in the first-level cache.
 void repeat(char* destination, uint64_t pattern_size, uint64_t size) {
   for (uint64_t done = pattern_size; done < size;) {
     const uint64_t step = std::min({done, size - done, uint64_t{4096}});
@@ -134,7 +134,7 @@ keel_status Device::import_memory(const keel_memory_export& exported, void** out
   }
   struct stat status = {};
   const int seals = fcntl(exported.fd, F_GET_SEALS);
-  // Unsealed memory could be cut short under us, which kills the process.
+  // Another process could truncate unsealed memory, which would kill this process.
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || fstat(exported.fd, &status) != 0 ||
       exported.object_size == 0 || static_cast<uint64_t>(status.st_size) != exported.object_size ||
       exported.offset >= exported.object_size) {

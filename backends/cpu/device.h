@@ -18,16 +18,16 @@
 
 namespace keel::cpu {
 
-// Memory of another process, mapped here. Belongs to the device.
+// Memory of another process, mapped into this device. The device owns the mapping.
 struct Import {
-  std::pair<uint64_t, uint64_t> object;  // device and inode number of the memfd
+  std::pair<uint64_t, uint64_t> object;  // st_dev and st_ino of the memfd
 };
 
-// An open device: a core budget, memory, and what its streams share.
+// An open device: a core budget, memory, and state that its streams share.
 class Device {
  public:
-  // |memory_limit| in bytes, for device and pinned memory together.
-  // |conformance|: of an instance whose work may be made to fail or wait.
+  // |memory_limit| is in bytes, for device and pinned memory together. |conformance|: the
+  // instance's work may be made to fail or wait.
   Device(int cores, uint64_t memory_limit, bool guarded, bool conformance = false);
   ~Device();
   Device(const Device&) = delete;
@@ -37,30 +37,29 @@ class Device {
   ParkingLot& parking_lot() { return parking_lot_; }
   bool guarded() const { return space_.guarded(); }
   bool conformance() const { return conformance_; }
-  // An event that holds back streams until the caller completes it. It lives as long as the
-  // device: nothing says when the last stream is past it.
+  // Returns an event that blocks streams until the caller completes the event. The event lives as
+  // long as the device, because no call reports when the last stream has passed the event.
   Event& make_hold();
 
   keel_status allocate(keel_memory_kind kind, uint64_t size, void** out_pointer);
   keel_status release(keel_memory_kind kind, void* pointer);
-  // Free memory is what the system says is available, within the device's share.
+  // Free memory is the system's available memory, limited by the device's remaining budget.
   keel_status memory_info(uint64_t* out_free, uint64_t* out_total) const;
   keel_status export_memory(const void* pointer, uint64_t size, keel_export_kind kind,
                             keel_memory_export* out_export);
-  // Each exported object is mapped once, however many allocations in it are
-  // imported.
+  // Maps each exported object once, however many of its allocations are imported.
   keel_status import_memory(const keel_memory_export& exported, void** out_pointer,
                             Import** out_import);
   void close_import(Import* import);
 
-  // Where the host finds an address of the device.
+  // Host address of a device address.
   template <typename Element>
   Element* to_host(Element* pointer) const {
     return space_.to_host(pointer);
   }
   AddressSpace::Window window() const { return space_.window(); }
 
-  // Enqueue on |stream|, a stream of this device; addresses are the host's.
+  // Enqueue on |stream|, a stream of this device. The addresses are host addresses.
   void copy(Stream& stream, void* destination, const void* source, uint64_t size);
   void fill(Stream& stream, void* destination, const void* pattern, uint32_t pattern_size,
             uint64_t size);
@@ -72,7 +71,7 @@ class Device {
   };
 
   AddressSpace space_;
-  AddressSpace host_space_;  // of pinned memory, which the host must reach
+  AddressSpace host_space_;  // for pinned memory: never guarded
   MemoryBudget budget_;
   ArenaPool device_memory_;
   ArenaPool pinned_memory_;

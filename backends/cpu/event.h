@@ -16,12 +16,12 @@ namespace keel::cpu {
 
 using Clock = std::chrono::steady_clock;
 
-// |timeout_ns| from now; the end of time where the sum does not fit.
+// Now plus |timeout_ns|; Clock::time_point::max() if the sum overflows.
 Clock::time_point deadline_after(int64_t timeout_ns);
 
-// Where threads that wait for events sleep. It belongs to the device and outlives
-// its events, so that a waiter may destroy an event while the thread that
-// completed it is still about to notify.
+// The places where threads sleep that wait for events. The device owns the parking lot, which
+// outlives the events: a waiter may destroy an event while the completing thread is still about to
+// notify.
 class ParkingLot {
  public:
   struct Place {
@@ -30,8 +30,7 @@ class ParkingLot {
     int waiters = 0;
   };
 
-  // Places are shared by the events dealt to them, which costs a spurious wake-up
-  // at worst.
+  // Events share the 16 places round-robin. The cost of sharing is at most a spurious wake-up.
   Place& next() { return places_[dealt_.fetch_add(1, std::memory_order_relaxed) % places_.size()]; }
 
  private:
@@ -44,12 +43,12 @@ struct Callback {
   void* user;
 };
 
-// What the completion of an event sets off. Reused from one to the next, so that
-// its room is allocated once.
+// The threads to wake and the callbacks to call after an event completes. A stream reuses one
+// object, so that its memory is allocated once.
 class Wakeups {
  public:
   bool empty() const { return sleepers_ == nullptr && callbacks_.empty(); }
-  // Wakes and calls them, and is empty again. With no lock held.
+  // Wakes the sleepers, calls the callbacks and leaves the object empty. Call with no lock held.
   void deliver(keel_status status);
 
  private:
@@ -58,38 +57,38 @@ class Wakeups {
   std::vector<Callback> callbacks_;
 };
 
-// A point in a stream. query, wait and notify may run beside complete and each other.
-// Analogue: cudaEvent_t.
+// A point in a stream. query, wait and notify may run concurrently with complete and with each
+// other. Analogue: cudaEvent_t.
 class Event {
  public:
   Event(ParkingLot& lot, bool timing) : place_(lot.next()), timing_(timing) {}
-  // Waits until the completing thread has let go of the event.
+  // Blocks until the completing thread has released the event.
   ~Event() { const std::lock_guard lock(place_.mutex); }
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
 
-  // Before a record is enqueued: not done from now on.
+  // Marks the event as not ready. Call before the record is enqueued.
   void arm() { state_.store(KEEL_NOT_READY, std::memory_order_relaxed); }
-  // Instead of both, where all before the record is done already: nobody can wait for
-  // the new record yet, so that there is nobody to wake.
+  // Replaces arm and complete when all work before the record is already done. No thread can wait
+  // for the new record yet, so no thread is woken.
   void complete_at_once(keel_status status) {
     if (timing_) completed_at_ = Clock::now();
     state_.store(status, std::memory_order_release);
   }
-  // By the stream's thread when it gets there; |status| is the stream's. What is
-  // then to be notified goes to |out_wakeups|, since that takes calls that no lock
-  // may be held over. The event may be destroyed by a waiter from now on.
+  // Called by the stream's thread when it reaches the record, with the stream's |status|. Moves
+  // sleepers and callbacks to |out_wakeups| for delivery without a lock held. From this call on, a
+  // waiter may destroy the event.
   void complete(keel_status status, Wakeups* out_wakeups);
 
   // KEEL_NOT_READY, KEEL_OK or the failure of the stream before the record.
   keel_status query() const { return state_.load(std::memory_order_acquire); }
-  // Blocks; KEEL_TIMED_OUT at |deadline|.
+  // Blocks until the event completes; returns KEEL_TIMED_OUT at |deadline|.
   keel_status wait(Clock::time_point deadline);
-  // Calls |callback| once when done, on this thread if that is already so.
+  // Calls |callback| once on completion, or on the calling thread if the event is already complete.
   void notify(const Callback& callback);
 
   bool timing() const { return timing_; }
-  // When it was completed; for timing events that are done.
+  // Time of completion. Only for completed events with timing.
   Clock::time_point completed_at() const { return completed_at_; }
 
  private:

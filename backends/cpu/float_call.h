@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls whose tensors are dense and float32 or of a 16-bit float type, computed in float32.
+// Helpers for calls whose tensors are dense and float32 or a 16-bit float type, computed in
+// float32.
 #ifndef KEEL_BACKENDS_CPU_FLOAT_CALL_H_
 #define KEEL_BACKENDS_CPU_FLOAT_CALL_H_
 
@@ -12,8 +13,8 @@
 
 namespace keel::cpu {
 
-// Whether all tensors are dense, and the first input's dtype is known; the schema has seen to
-// what belongs to it.
+// Whether all tensors are dense and the first input is float32, float16 or bfloat16. The schema has
+// already checked the other dtypes against the first.
 inline bool is_dense_float_call(const keel_op_call& call) {
   const auto is_dense = [](const keel_tensor* tensor) {
     return tensor == nullptr || kit::is_contiguous(*tensor);
@@ -24,14 +25,15 @@ inline bool is_dense_float_call(const keel_op_call& call) {
          std::all_of(call.outputs, call.outputs + call.output_count, is_dense);
 }
 
-// None for an optional input that is left out.
+// Returns an empty ReadFloats for an optional input that is absent.
 inline kernels::ReadFloats read(const Stream& stream, const keel_tensor* tensor) {
   if (tensor == nullptr) return {};
   return {address<const void>(stream, *tensor), tensor->dtype};
 }
 
 inline kernels::WrittenFloats written(const Stream& stream, const keel_tensor& tensor) {
-  // What the last cache does not hold is not there when it is read.
+  // The last-level cache evicts a larger tensor before a later call reads the tensor: cached stores
+  // gain nothing.
   const bool is_large = kit::span_bytes(tensor) > static_cast<uint64_t>(last_cache());
   return {address<void>(stream, tensor), tensor.dtype, is_large};
 }

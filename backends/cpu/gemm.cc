@@ -19,7 +19,7 @@ HWY_BEFORE_NAMESPACE();
 namespace keel::cpu::gemm {
 namespace HWY_NAMESPACE {
 
-// Memory for one thread's packed parts, while it multiplies.
+// The calling thread's memory for packed panels during a product.
 Scratch& packed_of_thread() {
   thread_local Scratch scratch;
   return scratch;
@@ -32,7 +32,7 @@ class Multiplication {
         blocks_(blocks_of(product, kColumns)),
         is_wide_(kWideRows > 0 && blocks_.reads_narrow_b && is_worth_wide_strips(product)),
         rows_of_strip_(equal_part(product.m, is_wide_ ? kWideRows : kRows, 1)) {
-    // 4 MiB of a at most.
+    // At most 4 MiB of a.
     constexpr int64_t kMostRows = 2048;
     constexpr int64_t kLine = Scratch::kAlignment / sizeof(float);
     rows_ = equal_part(product.m, kMostRows, rows_of_strip_);
@@ -63,7 +63,8 @@ class Multiplication {
   }
 
  private:
-  // Of rows of whole ones, and an a that the first cache does not hold for a second pass.
+  // Wide strips need whole strips of columns, and an a too large for the first-level cache to keep
+  // for a second pass.
   static bool is_worth_wide_strips(const Product& product) {
     constexpr int64_t kLarge = int64_t{1} << 14;  // elements
     return product.b.panel == 0 && !product.a.transposed && product.m * product.k >= kLarge &&
@@ -76,7 +77,7 @@ class Multiplication {
     return static_cast<const float*>(matrix.data) + matrix.offset(row, column);
   }
 
-  // Groups of as many rows as a strip has, element after element of all of them.
+  // Packs groups of as many rows as a strip has; a group interleaves its rows element by element.
   void pack_a(int64_t first, int64_t rows, int64_t l, int64_t depth) {
     const Matrix& a = product_.a;
     const int64_t width = rows_of_strip_;
@@ -98,8 +99,8 @@ class Multiplication {
     return (columns + lanes() - 1) / lanes() * lanes();
   }
 
-  // Strips of kColumns, row after row; the last one of as many vectors as it takes. What
-  // read_in_place() says is left out.
+  // Packs strips of kColumns, row after row; the last strip has as many vectors as it needs. Skips
+  // the columns of read_in_place().
   void pack_b(int64_t first, int64_t columns, int64_t l, int64_t depth) {
     const Matrix& b = product_.b;
     const int64_t whole = b.transposed ? columns / kColumns * kColumns : read_in_place(columns);
@@ -124,8 +125,8 @@ class Multiplication {
     }
   }
 
-  // Of |columns| of b, those that the first rows of a find where the caller has them: all whole
-  // vectors if no rows are packed, all whole strips if they are. Panels end with a vector.
+  // The columns of b, out of |columns|, that the first rows of a read in place: all whole vectors
+  // if b is not packed, all whole strips if b is packed. Panels end with a vector.
   int64_t read_in_place(int64_t columns) const {
     if (product_.b.panel != 0) return columns;
     if (!blocks_.packs_b) return columns / lanes() * lanes();

@@ -17,8 +17,8 @@
 namespace keel::cpu::gemm {
 namespace {
 
-// Whether the kernel lets this process use AMX's tiles, for which it has to be asked (since Linux
-// 5.16; Documentation/arch/x86/xstate.rst).
+// Whether the kernel lets this process use AMX tiles, which requires a permission request (since
+// Linux 5.16; Documentation/arch/x86/xstate.rst).
 bool may_use_tiles() {
 #if defined(__x86_64__)
   constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
@@ -29,8 +29,8 @@ bool may_use_tiles() {
 #endif
 }
 
-// Must come before the library's first use. Some virtual machines announce AMX and do not let a
-// process use it; the library (2.6.3) then dies of an illegal instruction.
+// Call before the library's first use. Some virtual machines announce AMX but do not let processes
+// use AMX tiles; the library (2.6.3) then dies of an illegal instruction.
 void leave_amx_where_it_is_barred() {
   static const bool done = [] {
     if (std::getenv("ONEDNN_MAX_CPU_ISA") == nullptr && !may_use_tiles()) {
@@ -41,9 +41,9 @@ void leave_amx_where_it_is_barred() {
   (void)done;
 }
 
-// The number of OpenMP threads is a setting of each calling thread. With one, the
-// library runs on its caller, starts no team of its own and leaves the device's
-// budget to ThreadPool. (A team would also spin for milliseconds after each call.)
+// Limits the library to one OpenMP thread, a setting of each calling thread. The library then runs
+// on its caller, starts no team and leaves the device's core budget to ThreadPool. (A team would
+// also spin for milliseconds after each call.)
 void hold_to_one_thread() {
   thread_local bool held = false;
   if (held) return;
@@ -52,7 +52,8 @@ void hold_to_one_thread() {
   held = true;
 }
 
-// Whether the library uses the instruction set |isa| and all it includes; the names are bit masks.
+// Whether the library uses the instruction set |isa| and all that it includes. The enumerators are
+// bit masks.
 bool has_isa(uint32_t isa) {
   leave_amx_where_it_is_barred();
   static const uint32_t effective = dnnl_get_effective_cpu_isa();
@@ -71,8 +72,8 @@ struct Key {
   bool operator==(const Key& other) const = default;
 };
 
-// What the library's own b's are in for products by vectors and by tiles alike: 64 columns a panel,
-// of 32 rows at a time, two of them element by element.
+// The library's own layout of b, for products by vectors and by tiles: panels of 64 columns, in
+// groups of 32 rows, with pairs of rows interleaved.
 constexpr int64_t kPanel = 64;
 constexpr int64_t kRowsOfPanel = 32;
 constexpr auto kPanels = memory::format_tag::BA16a64b2a;
@@ -90,13 +91,13 @@ const dnnl::engine& cpu_engine() {
   return engine;
 }
 
-// What the calling thread's primitives work in, each while it runs.
+// Scratch memory of the calling thread's primitives, used by one primitive at a time.
 Scratch& scratchpad_of_thread() {
   thread_local Scratch scratchpad;
   return scratchpad;
 }
 
-// One compiled product with the objects it runs on, used by one thread only, so that calls do not
+// One compiled product with its oneDNN objects. Used by one thread only, so that calls need no
 // lock.
 class CompiledProduct {
  public:
@@ -133,7 +134,7 @@ class CompiledProduct {
     b_.set_data_handle(product.b.data);
     c_.set_data_handle(product.c.data);
     scratchpad_.set_data_handle(scratchpad_of_thread().room(scratchpad_size_));
-    // Not by the C++ interface, which allocates a copy of the arguments.
+    // Calls the C interface: the C++ interface allocates a copy of the arguments.
     dnnl::error::wrap_c_api(
         dnnl_primitive_execute(primitive_.get(), stream_.get(), static_cast<int>(arguments_.size()),
                                arguments_.data()),
@@ -152,7 +153,7 @@ class CompiledProduct {
 
 keel_status multiply_compiled(const Product& product, keel_dtype c_dtype) try {
   hold_to_one_thread();
-  // A training step has a few dozen shapes; the oldest makes room.
+  // A training step has a few dozen shapes; a new product evicts the oldest.
   constexpr size_t kKept = 64;
   thread_local std::vector<CompiledProduct> compiled;
   thread_local size_t oldest = 0;
@@ -194,9 +195,9 @@ keel_status multiply_compiled(const Product& product, keel_dtype c_dtype) try {
 }  // namespace
 
 bool has_bf16() {
-  // Below AVX-512 the library has no bfloat16 product. Where the processor has no instruction for
-  // it, it is emulated in pairs, and of an odd k the last one's partner is zero: times an infinity
-  // of the next row, which it is multiplied with, it is NaN.
+  // Below AVX-512 the library has no bfloat16 product. Without a bfloat16 instruction the library
+  // emulates products in pairs; for an odd k the last element is paired with zero, and zero times
+  // an infinity of the next row is NaN.
   return has_isa(dnnl_cpu_isa_avx512_core_bf16);
 }
 

@@ -10,8 +10,9 @@ namespace {
 
 constexpr int64_t kBytes = sizeof(float);
 
-// Whether rows so many elements apart drive each other out of a first cache of 8 ways, whose sets
-// come again each 4 KiB: 14 rows of a are read at once. Those of 12 ways hold enough of them.
+// Whether rows |stride| elements apart evict each other from a first-level cache of 8 ways, whose
+// sets repeat every 4 KiB: a strip reads 14 rows of a at once. A cache of 12 ways holds enough
+// rows.
 bool is_driven_out(int64_t stride) {
   constexpr int64_t kPeriod = 4096 / kBytes;
   constexpr int64_t kEnoughWays = 12;
@@ -19,9 +20,9 @@ bool is_driven_out(int64_t stride) {
   return ways > 0 && ways < kEnoughWays && stride % kPeriod == 0;
 }
 
-// Rows of a are read in place mostly, where a cache finds what comes next: packing pays where they
-// are read for many columns. The columns of a transposed one are far apart: so many of them are as
-// many pages.
+// Rows of a are mostly read in place, where hardware prefetch finds the next elements: packing pays
+// only if many columns read the rows. The columns of a transposed a are far apart, each in a page
+// of its own.
 bool packs_a(const Product& product) {
   constexpr int64_t kManyColumns = 1024;
   constexpr int64_t kManyOfDrivenOut = 256;  // Zen 4: 1024 x 1024 x 1024 is 1.25 times as fast
@@ -36,13 +37,13 @@ bool packs_a(const Product& product) {
          (n > kSomeOfTransposed && product.k * product.a.stride >= kManyPages);
 }
 
-// Rows of b that follow each other so closely that caches find the next ones.
+// Whether rows of b are so close that hardware prefetch finds the next row.
 bool is_narrow(const Matrix& b) {
   constexpr int64_t kNear = 128;  // elements
   return !b.transposed && b.stride <= kNear;
 }
 
-// All of b in the first two caches, where it is found though its rows are far apart.
+// Whether all of b fits the first two cache levels, where distant rows are found, too.
 bool is_small(const Product& product) {
   constexpr int64_t kSmall = int64_t{1} << 15;  // elements
   return product.n * product.k <= (is_narrow(product.b) ? second_cache() / 4 / kBytes : kSmall);
@@ -57,13 +58,13 @@ bool packs_b(const Product& product) {
 }  // namespace
 
 Blocks blocks_of(const Product& product, int64_t unit) {
-  // 14 rows of a as long are half of a first cache of 48 KiB; c is read and written once for each
-  // such part of k.
+  // 14 rows of a of this length take half of a first-level cache of 48 KiB. The product reads and
+  // writes c once per part of k.
   constexpr int64_t kDepth = 512;
-  // Few strips read the rows of a, which need not stay in the first cache for them.
+  // Few strips read the rows of a, which therefore need not stay in the first-level cache.
   constexpr int64_t kNarrowDepth = 1024;
-  // Of a b that is read in place: as many rows as a cache holds, with c, while all of a passes by;
-  // or where c is too large for that, few columns, so that it does not come and go: 1.15 times as
+  // For a b that is read in place: as many rows as a cache holds, together with c, while all of a
+  // passes by. If c is too large, few columns, so that c is not evicted and reloaded: 1.15 times as
   // fast.
   constexpr int64_t kLeastDepth = 32;
   constexpr int64_t kInCache = int64_t{1} << 17;  // elements
@@ -85,7 +86,7 @@ Blocks blocks_of(const Product& product, int64_t unit) {
   }
   blocks.depth = equal_part(product.k, most_depth, /*unit=*/8);
   if (blocks.packs_b || product.b.panel != 0) {
-    // What b is packed from, a and c pass through that cache, too.
+    // The source of b's panels, a and c pass through that cache, too.
     const int64_t units = second_cache() / 8 * 3 / kBytes / blocks.depth / unit;
     most_columns = std::max<int64_t>(1, units) * unit;
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a product of float32 is gone through. The numbers were measured on one core with AVX-512 and
-// a second cache of 2 MiB (docs/decisions/033-products-of-our-own.md); extents, strides and the
-// size of the cache decide.
+// The blocking of a float32 product. The numbers were measured on one core with AVX-512 and a
+// second-level cache of 2 MiB (docs/decisions/033-products-of-our-own.md). Inputs of the choice:
+// extents, strides and the cache size.
 #ifndef KEEL_BACKENDS_CPU_GEMM_BLOCKS_H_
 #define KEEL_BACKENDS_CPU_GEMM_BLOCKS_H_
 
@@ -11,23 +11,25 @@
 
 namespace keel::cpu::gemm {
 
-// In parts of |depth| of k, and of these |columns| of b after the other, which stay in the core's
-// second cache while the rows of a pass by. What is not packed is read where it is.
+// The product runs over parts of k of |depth| rows and, within each part, over groups of |columns|
+// columns of b. A group stays in the core's second-level cache while the rows of a pass by.
+// Operands that are not packed are read in place.
 struct Blocks {
   int64_t columns, depth;
   bool packs_a, packs_b;
-  // Rows of b that is not packed follow each other so closely that caches find the next ones.
+  // b is not packed, and its rows are so close that hardware prefetch finds the next row.
   bool reads_narrow_b;
 };
 
-// |columns| are multiples of |unit|, those that are multiplied at once, or all.
+// |columns| is a multiple of |unit|, the columns multiplied at once, or all columns.
 Blocks blocks_of(const Product& product, int64_t unit);
 
-// A few rows times a transposed b, which packing it would cost more than.
+// Whether the product has few rows and a transposed b, where packing b would cost more than the
+// product.
 bool is_along_depth(const Product& product);
 
-// The extent of the fewest equal parts of |whole| that are no larger than |most|, in multiples of
-// |unit|.
+// The size of the fewest equal parts of |whole| that are at most |most|, rounded up to a multiple
+// of |unit|.
 inline int64_t equal_part(int64_t whole, int64_t most, int64_t unit) {
   if (whole <= most) return whole;
   const int64_t parts = (whole + most - 1) / most;

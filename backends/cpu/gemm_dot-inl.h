@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of few rows with a transposed b, along k: to pack b, which is read once or twice then,
-// would cost more than the product. Compiled once for each instruction set: included by gemm.cc
-// after <hwy/highway.h>.
+// Products of few rows with a transposed b, along k: b is read only once or twice, so packing b
+// would cost more than the product. Compiled once per instruction set: included by gemm.cc after
+// <hwy/highway.h>.
 #if defined(KEEL_BACKENDS_CPU_GEMM_DOT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef KEEL_BACKENDS_CPU_GEMM_DOT_INL_H_
 #undef KEEL_BACKENDS_CPU_GEMM_DOT_INL_H_
@@ -24,12 +24,12 @@ namespace keel::cpu::gemm {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Rows of a and rows of b^T whose products are summed at once, in registers: four times six with
-// 32 of them, three times four with 16.
+// Rows of a and rows of b^T whose products are summed at once, in registers: four times six with 32
+// registers, three times four with 16.
 constexpr int kDotRows = kRows > 6 ? 4 : 3;
 constexpr int kDotColumns = kRows > 6 ? 6 : 4;
 
-// Lines from |a| and |b| on, of which |depth| elements are multiplied; sums[i * kDotColumns + j].
+// Multiplies |depth| elements of the lines at |a| and |b| and stores sums[i * kDotColumns + j].
 template <int kCount, int kWidth>
 HWY_NOINLINE void dot_rows(const float* a, int64_t a_stride, const float* b, int64_t b_stride,
                            int64_t depth, float* sums) {
@@ -78,12 +78,12 @@ constexpr std::array<std::array<DotFunction, kDotColumns>, kDotRows> all_dots(
     std::integer_sequence<int, kIndex...>) {
   return {dots_of_width<kIndex + 1>(std::make_integer_sequence<int, kDotColumns>())...};
 }
-// By rows and columns less one.
+// Indexed by rows - 1 and columns - 1.
 inline constexpr auto kDots = all_dots(std::make_integer_sequence<int, kDotRows>());
 
-// b transposed, a not.
+// b is transposed, a is not.
 HWY_INLINE void multiply_along_depth(const Product& p) {
-  // Six lines of b so long lie in the second cache.
+  // Six lines of b of this length fit the second-level cache.
   constexpr int64_t kDepth = 4096;
   const auto* const a = static_cast<const float*>(p.a.data);
   const auto* const b = static_cast<const float*>(p.b.data);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The innermost part of a product: some rows of a times a strip of columns of b, their sums in
-// registers. Compiled once for each instruction set: included by gemm.cc after <hwy/highway.h>.
+// The inner kernel of a product: some rows of a times a strip of columns of b, with the sums in
+// registers. Compiled once per instruction set: included by gemm.cc after <hwy/highway.h>.
 #if defined(KEEL_BACKENDS_CPU_GEMM_KERNEL_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef KEEL_BACKENDS_CPU_GEMM_KERNEL_INL_H_
 #undef KEEL_BACKENDS_CPU_GEMM_KERNEL_INL_H_
@@ -19,10 +19,10 @@ namespace keel::cpu::gemm {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Rows of a and vectors of b whose products are summed in registers: all but three of the 32, or of
-// the 16, that there are. A step in depth loads two vectors and kRows scalars for 2 kRows
-// multiply-adds, which two units and two loads a cycle keep up with. Where all of b is at hand,
-// four vectors take fewer loads, and a is read once: 2 % of 64 columns.
+// Rows of a and vectors of b whose products are summed in registers: all but three of the 32 or 16
+// vector registers. A step in depth loads two vectors and kRows scalars for 2 kRows multiply-adds,
+// which two FMA units and two loads per cycle sustain. Where b is read without packing, four
+// vectors need fewer loads and a is read once: 2 % faster with 64 columns.
 #if HWY_ARCH_ARM_A64 || (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3)
 constexpr int kRows = 14;
 constexpr int kWideRows = 6;
@@ -36,28 +36,28 @@ constexpr int kWideVectors = 4;
 constexpr int64_t lanes() {
   return HWY_LANES(float);
 }
-// Of a strip.
+// Columns of a strip.
 constexpr int64_t kColumns = kVectors * lanes();
 constexpr int64_t kWideColumns = kWideVectors * lanes();
 
-// c = alpha * a b + beta * c of |rows| rows and |columns| columns, at most kRows and kColumns, or
-// at most kWideRows and just kWideColumns; element (i, l) of a is at a[i * a_row + l * a_depth],
-// the rows of b are b_depth apart. Whole vectors of b are read.
+// c = alpha * a b + beta * c with |rows| rows and |columns| columns: at most kRows and kColumns, or
+// at most kWideRows and exactly kWideColumns. Element (i, l) of a is at a[i * a_row + l * a_depth];
+// the rows of b are b_depth apart. Reads whole vectors of b.
 struct Strip {
   int64_t rows, columns, depth;
   const float* a;
   int64_t a_row, a_depth;
   const float* b;
   int64_t b_depth;
-  float* packed_b;  // where StripOfB::kPacking puts it
+  float* packed_b;  // destination of StripOfB::kPacking
   float* c;
   int64_t c_row;
   float alpha, beta;
 };
 
-// How a lies: as the caller has it, or element after element of a strip's rows, as in a transposed
-// one. And b: its rows one after the other or little more, or far apart, or those are packed on the
-// way, which costs little beside the product, and much before it.
+// RowsOfA: a in the caller's layout, or dense (the elements of a strip's rows interleaved, as in a
+// transposed a). StripOfB: rows of b adjacent or nearly so, far apart, or far apart and packed
+// during the product, which costs little compared with a separate packing pass.
 enum class RowsOfA { kInPlace, kDense };
 enum class StripOfB { kNear, kFar, kPacking };
 
@@ -66,8 +66,9 @@ HWY_NOINLINE void multiply_strip(const Strip& strip) {
   using D = hn::ScalableTag<float>;
   using V = hn::Vec<D>;
   const D d;
-  // The caches' own guesses end with a page, where a row of b is mostly the only one; and c is
-  // wanted all at once in the end, which to ask for takes as long as 5 % of 64 steps.
+  // Hardware prefetchers stop at the end of a page, which often holds only one row of b, so rows of
+  // b are prefetched kAhead steps early. c is needed all at once at the end; prefetching c costs as
+  // much as 5 % of 64 steps and is done from kDeep steps on.
   constexpr int64_t kAhead = 8;
   constexpr int64_t kDeep = 256;
 
@@ -87,7 +88,7 @@ HWY_NOINLINE void multiply_strip(const Strip& strip) {
     }
   }
 
-  // Rows by three pointers each: a row apart and two are what an address can say.
+  // Each pointer serves three rows: an address can encode offsets of one and two rows.
   constexpr int kGroups = (kCount + 2) / 3;
   const float* a[kGroups];
   constexpr bool kIsDense = kA == RowsOfA::kDense;
@@ -106,7 +107,7 @@ HWY_NOINLINE void multiply_strip(const Strip& strip) {
       of_b[v] = hn::LoadU(d, b + v * lanes());
       if constexpr (kB != StripOfB::kNear) hwy::Prefetch(b + kAhead * b_depth + v * lanes());
       if constexpr (kB == StripOfB::kPacking) {
-        // Of the strip beside, for the second cache.
+        // The neighbouring strip, into the second-level cache.
         __builtin_prefetch(b + (kWidth + v) * lanes(), 0, 2);
         hn::StoreU(of_b[v], d, packed_b + v * lanes());
       }
@@ -134,7 +135,8 @@ HWY_NOINLINE void multiply_strip(const Strip& strip) {
   const V beta = hn::Set(d, strip.beta);
   const bool is_added = strip.beta != 0.0f;
   float* c = strip.c;
-  // Else the compiler reckons every row's address before the loop, and keeps them on the stack.
+  // Otherwise the compiler computes every row's address before the loop and keeps the addresses on
+  // the stack.
   asm("" : "+r"(c));
   if (strip.columns == kWidth * lanes()) {
     HWY_UNROLL(16)
@@ -165,7 +167,7 @@ HWY_NOINLINE void multiply_strip(const Strip& strip) {
   }
 }
 
-// The functions for 1 to kRows rows and 1 to kVectors vectors.
+// The kernels for 1 to kRows rows and 1 to kVectors vectors.
 template <RowsOfA kA, StripOfB kB>
 struct Strips {
   using Function = void (*)(const Strip&);
@@ -191,7 +193,7 @@ struct Strips {
 template <RowsOfA kA, StripOfB kB>
 inline constexpr Strips<kA, kB> kStrips;
 
-// The wide strips, of 1 to kWideRows rows: of an a in place and a b whose rows are near.
+// The wide kernels for 1 to kWideRows rows: a in place, rows of b near.
 template <int kCount = kWideRows>
 void multiply_wide_strip(const Strip& strip) {
   if constexpr (kCount > 0) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies of parts of matrices in the order in which products read them. Compiled once for each
+// Copies parts of matrices into the order in which products read them. Compiled once per
 // instruction set: included by gemm.cc after <hwy/highway.h>.
 #if defined(KEEL_BACKENDS_CPU_GEMM_PACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef KEEL_BACKENDS_CPU_GEMM_PACK_INL_H_
@@ -25,9 +25,9 @@ HWY_INLINE void copy_part(const float* from, size_t count, float* to) {
   hn::BlendedStore(hn::MaskedLoad(part, d, from), part, d, to);
 }
 
-// Groups of |width| columns, each row after row: to[g * depth * width + l * width + i] =
-// from[l * stride + g * width + i]. Some groups at a time, so that what is read lies together and
-// what is written falls into few sets of a cache.
+// Packs groups of |width| columns, each group row after row: to[g * depth * width + l * width + i]
+// = from[l * stride + g * width + i]. Works on kAtOnce groups at a time, so that reads are
+// contiguous and writes fall into few cache sets.
 HWY_INLINE void pack_rows(const float* from, int64_t stride, int64_t depth, int64_t groups,
                           int64_t width, float* to) {
   constexpr int64_t kAtOnce = 8;
@@ -54,10 +54,10 @@ HWY_INLINE void turn(const float* const* lines, int64_t l, float* to, int64_t) {
   *to = lines[0][l];
 }
 #else
-// Elements of a line that are turned at once, with as many lines as a vector has lanes.
+// Elements of a line that are transposed at once, with as many lines as a vector has lanes.
 constexpr int64_t kTurned = 4;
 
-// The elements l to l + 3 of every fourth line.
+// Elements l to l + 3 of every fourth line.
 template <class D>
 HWY_INLINE hn::Vec<D> load_blocks(D d, const float* const* lines, int64_t l) {
   if constexpr (hn::MaxLanes(D()) <= 4) {
@@ -87,13 +87,13 @@ HWY_INLINE void turn(const float* const* lines, int64_t l, float* to, int64_t st
 }
 #endif
 
-// One group of |width| lines: to[l * width + i] = from[i * stride + l], for l in ascending order;
-// up to a vector behind it is written, too. Where there are only |count| lines the others are like
-// the last one.
+// Packs one group of |width| lines: to[l * width + i] = from[i * stride + l], for ascending l.
+// Writes up to one vector beyond the group. Lines from |count| on repeat the last line.
 HWY_INLINE void pack_lines(const float* from, int64_t stride, int64_t count, int64_t depth,
                            int64_t width, float* to) {
   constexpr auto kLines = static_cast<int64_t>(HWY_LANES(float));
-  // What a group writes behind a row is the next row's, and the next group's after the last.
+  // The elements written beyond a row are overwritten by the next row, or by the next group after
+  // the last row.
   const float* lines[kLines];
   const int64_t whole = depth / kTurned * kTurned;
   for (int64_t first = 0; first < width; first += kLines) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// b in panels, put there once for many products.
+// Packs b into panels once for many products.
 #include "backends/cpu/gemm.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -48,7 +48,8 @@ namespace keel::cpu::gemm {
 HWY_EXPORT(pack_panels);
 
 Matrix panels_of_f32(int64_t k, int64_t n) {
-  // Two vectors of AVX-512, which are multiplied at once; one strip of them needs no panels.
+  // A panel has two vectors of AVX-512, which are multiplied at once; a single strip needs no
+  // panels.
   constexpr int64_t kPanel = 32;
   constexpr int64_t kFewColumns = 64;
   if (n <= kFewColumns) return {nullptr, n, /*transposed=*/false};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of float32 in each instruction set that this processor has. Elements are small integers,
-// so that sums are exact in whichever order they are taken.
+// Products of float32 in each instruction set of this processor. Elements are small integers, so
+// that sums are exact in any order.
 #include "backends/cpu/gemm.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ std::vector<int64_t> targets() {
   std::vector<int64_t> all;
   for (int64_t left = hwy::SupportedTargets(); left != 0; left &= left - 1) {
     const int64_t target = left & -left;
-    // Those that kernels are compiled for.
+    // The targets that kernels are compiled for.
     if (target == HWY_SCALAR || target == HWY_EMU128 || target == HWY_AVX2 || target == HWY_AVX3) {
       all.push_back(target);
     }
@@ -33,10 +33,10 @@ std::vector<int64_t> targets() {
   return all;
 }
 
-constexpr int64_t kGap = 5;  // elements between lines, which nobody may touch
+constexpr int64_t kGap = 5;  // elements between lines, which must stay untouched
 constexpr float kUntouched = 1e6f;
 
-// A matrix of |rows| x |columns| with lines kGap apart, and none after the last.
+// A matrix of |rows| x |columns| with lines kGap apart, and no gap after the last line.
 class Stored {
  public:
   Stored(int64_t rows, int64_t columns, bool transposed, std::mt19937& generator)
@@ -87,7 +87,7 @@ class Gemm : public ::testing::TestWithParam<std::tuple<int64_t, bool, bool>> {
     Stored b(k, n, std::get<2>(GetParam()), generator);
     Stored c(m, n, /*transposed=*/false, generator);
     Stored before = c;
-    // Row after row, which the compiler makes vectors of.
+    // Row after row, which the compiler vectorises.
     std::vector<float> wanted(static_cast<size_t>(m * n));
     for (int64_t i = 0; i < m; ++i) {
       float* const row = wanted.data() + i * n;
@@ -118,7 +118,7 @@ INSTANTIATE_TEST_SUITE_P(Targets, Gemm,
                                   (std::get<2>(info.param) ? "T" : "N");
                          });
 
-// Every number of rows and columns that is left over of a strip.
+// Every remainder of rows and columns of a strip.
 TEST_P(Gemm, MultipliesWhatIsLeftOfStrips) {
   for (int64_t m = 1; m <= 30; ++m) {
     check({m, 35, 9}, 1.0f, 0.0f);
@@ -135,7 +135,7 @@ TEST_P(Gemm, AddsToCWithFactors) {
   check({100, 66, 1100}, 0.5f, 0.5f);
 }
 
-// What was not a number in c goes when nothing of it is wanted.
+// NaN in c disappears if beta is 0.
 TEST_P(Gemm, DoesNotReadCWithoutBeta) {
   std::mt19937 generator(1);
   Stored a(15, 20, std::get<1>(GetParam()), generator);
@@ -150,7 +150,7 @@ TEST_P(Gemm, DoesNotReadCWithoutBeta) {
   }
 }
 
-// Each way through a product: in place, packed, in several parts of each extent, along k.
+// Each path of a product: in place, packed, in several parts of each extent, along k.
 TEST_P(Gemm, MultipliesInParts) {
   for (const Extents& extents :
        {Extents{97, 67, 600}, Extents{130, 190, 1030}, Extents{20, 1500, 70}, Extents{8, 40, 4200},

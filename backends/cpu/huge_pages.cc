@@ -17,8 +17,8 @@ void commit_huge_pages(void* begin, uint64_t bytes) {
   char* const first = static_cast<char*>(begin) + head;
   const int error = errno;
   for (uint64_t done = 0; head + done + kHugePage <= bytes; done += kHugePage) {
-    // By default the kernel gives shared memory none, so it is asked for each by name, which Linux
-    // 6.1 knows; it wants something to be there already, and where it is the process's own, to be
+    // By default the kernel gives shared memory no huge pages, so each page is requested explicitly
+    // (since Linux 6.1). MADV_COLLAPSE requires a populated page; a private page must have been
     // written to.
     if (madvise(first + done, kPage, MADV_POPULATE_WRITE) != 0) break;
     if (madvise(first + done, kHugePage, MADV_COLLAPSE) != 0) break;

@@ -12,7 +12,7 @@
 namespace keel::cpu {
 namespace {
 
-// Memory of this process from a multiple of kHugePage on.
+// Memory of this process at a multiple of kHugePage.
 class HugePagesTest : public testing::Test {
  protected:
   static constexpr uint64_t kPage = 4096;
@@ -33,7 +33,7 @@ class HugePagesTest : public testing::Test {
 
 TEST_F(HugePagesTest, AreThoseThatLieWholeInTheRangeWithWhatTheyHeld) {
   std::memset(memory_, 7, kBytes);
-  commit_huge_pages(memory_ + 100, kBytes - 200);  // of four the second and the third
+  commit_huge_pages(memory_ + 100, kBytes - 200);  // the second and third of four pages
   const uint64_t huge = huge_bytes_at(memory_);
   for (uint64_t i = 0; i < kBytes; ++i) ASSERT_EQ(memory_[i], 7) << i;
   if (!can_be_huge(memory_)) GTEST_SKIP() << "the kernel gives no huge pages";
@@ -55,7 +55,7 @@ TEST_F(HugePagesTest, NothingIsTouchedBesideOrWhereThereIsNone) {
   commit_huge_pages(memory_ + 1, 0);
   commit_huge_pages(memory_, kMostHuge + 1);
   EXPECT_EQ(huge_bytes_at(memory_), 0u);
-  // What is no memory is refused, and what is for reading alone stays so.
+  // The kernel refuses unmapped memory, and read-only memory keeps its pages.
   commit_huge_pages(reinterpret_cast<void*>(kHugePage), 2 * kHugePage);
   ASSERT_EQ(mprotect(memory_, kBytes, PROT_NONE), 0);
   commit_huge_pages(memory_, kBytes);

@@ -22,7 +22,7 @@ namespace {
 constexpr uint32_t kMaxDevices = 64;
 constexpr uint32_t kMaxCores = 1024;
 
-// What takes the place of a driver.
+// The versions of Highway and oneDNN, reported as the driver.
 std::string libraries() {
   const std::string highway = "Highway " + std::to_string(HWY_MAJOR) + "." +
                               std::to_string(HWY_MINOR) + "." + std::to_string(HWY_PATCH);
@@ -52,7 +52,8 @@ std::string processor_name() {
   return "CPU";
 }
 
-// 0 on a machine with one node; its devices float over the nodes of a larger one.
+// 0 on a machine with one node; the devices of a machine with several nodes are not bound to a
+// node.
 int numa_node() {
   return access("/sys/devices/system/node/node0", F_OK) == 0 &&
                  access("/sys/devices/system/node/node1", F_OK) != 0

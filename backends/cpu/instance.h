@@ -11,17 +11,17 @@
 
 namespace keel::cpu {
 
-// The host's cores and memory cut into |devices| equal devices. Settings, each
-// with the environment variable that it overrides:
+// The host's cores and memory, split into |devices| equal devices. Settings, each with the
+// environment variable that it overrides:
 //   devices  KEEL_CPU_DEVICES  1 to 64, default 1
 //   cores    KEEL_CPU_CORES    cores of each device, 1 to 1024; default its equal
 //                              share of the process's cores, at least 1
 //   conformance              1: the functions of keel_test_table work
-// Devices may together use more cores than there are. KEEL_CPU_GUARD=1 puts device
-// memory out of the host's reach (see AddressSpace).
+// The devices together may use more cores than the host has. KEEL_CPU_GUARD=1 makes device memory
+// inaccessible at its device addresses (see AddressSpace).
 class Instance {
  public:
-  // KEEL_INVALID_ARGUMENT, naming it, for an unknown setting or a bad value.
+  // KEEL_INVALID_ARGUMENT for an unknown setting or a bad value; the error text names the setting.
   static keel_status create(const keel_instance_settings* settings,
                             std::unique_ptr<Instance>* out_instance);
 

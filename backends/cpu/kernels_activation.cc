@@ -20,13 +20,13 @@ constexpr float kA = 1.5957691669464111f;
 constexpr float kARest = -4.53406803e-8f;
 constexpr float kB = 0.07135481387376785f;
 constexpr float kBRest = 2.39883240e-9f;
-// Just below it exp(-t) leaves the range of float; the results there, under 1e-37,
-// are given as 0.
+// Just below kLowest exp(-t) leaves the range of float; the results there, below 1e-37, are
+// returned as 0.
 constexpr float kLowest = -10.05f;
 
-// exp(-t) for t of |x|, which is bounded first. t reaches 88 within the bounds, and
-// a relative error of 2^-24 in t would be one of 88 * 2^-24 in the result; so t is
-// carried as high + low, the low part from the error terms of the fused products.
+// exp(-t) for t of |x|, after clamping |x|. t reaches 88 within the bounds, and a relative error of
+// 2^-24 in t would be an error of 88 * 2^-24 in the result; so t is carried as high + low, the low
+// part from the error terms of the fused products.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V exp_minus_t(D d, V x) {
   const V a = hn::Set(d, kA);
@@ -37,7 +37,7 @@ HWY_INLINE V exp_minus_t(D d, V x) {
   const V product = hn::Mul(b, square);
   const V product_rest = hn::MulAdd(hn::Set(d, kBRest), square,
                                     hn::MulAdd(b, square_rest, hn::MulSub(b, square, product)));
-  // Two-sum of a and product, whichever is larger.
+  // Two-sum of a and product, regardless of the larger one.
   const V factor = hn::Add(a, product);
   const V virtual_product = hn::Sub(factor, a);
   const V factor_rest = hn::Add(
@@ -49,7 +49,7 @@ HWY_INLINE V exp_minus_t(D d, V x) {
   return hn::NegMulAdd(exponential, low, exponential);  // exp(-high) (1 - low)
 }
 
-// A NaN passes through: comparisons with it are false.
+// NaN passes through: comparisons with NaN are false.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V gelu(D d, V value) {
   const V result = hn::Div(value, hn::Add(hn::Set(d, 1.0f), exp_minus_t(d, value)));
@@ -60,8 +60,8 @@ HWY_INLINE V gelu(D d, V value) {
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V gelu_slope(D d, V value) {
   const auto one = hn::Set(d, 1.0f);
-  // 1 - s is 0 beyond the upper bound, so that bounding x there changes nothing
-  // but spares an infinity times 0.
+  // 1 - s is 0 beyond the upper bound; clamping x there changes nothing but avoids infinity times
+  // 0.
   const auto bounded = hn::Min(value, hn::Set(d, -kLowest));
   const auto exponential = exp_minus_t(d, value);
   const auto sigmoid = hn::Div(one, hn::Add(one, exponential));
@@ -74,14 +74,14 @@ HWY_INLINE V gelu_slope(D d, V value) {
 
 // ---- gelu by erf
 
-// Beyond it in size, exp(-t^2/2) leaves the normal numbers of float32, and the distribution
-// function is 0 or 1.
+// Beyond +-kTail, exp(-t^2/2) leaves the normal numbers of float32, and the distribution function
+// is 0 or 1.
 constexpr float kTail = 13.2f;
 
-// The normal distribution function of t, within 4e-7 of itself in both tails, and its density
-// exp(-t^2/2), unscaled. The upper tail is the density times Mills' ratio, which is smooth in
-// k = 1 / (1 + 0.35 |t|): k times the polynomial that agrees with it at Chebyshev's points,
-// within 4e-8. The square is carried with its rounding error, which the exponential would
+// The normal distribution function of t, with a relative error of 4e-7 in both tails, and the
+// density exp(-t^2/2), unscaled. The upper tail is the density times Mills' ratio, which is smooth
+// in k = 1 / (1 + 0.35 |t|): k times the polynomial that interpolates the ratio at Chebyshev's
+// points, within 4e-8. The square is carried with its rounding error, which the exponential would
 // multiply by up to 87.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V normal_distribution(D d, V t, V* out_density) {
@@ -111,7 +111,7 @@ template <class D, class V = hn::Vec<D>>
 HWY_INLINE V gelu_by_erf(D d, V t) {
   V density;
   const V distribution = normal_distribution(d, t, &density);
-  // Spares an infinity times 0.
+  // Avoids infinity times 0.
   const V result = hn::Mul(t, distribution);
   return hn::IfThenZeroElse(hn::Lt(t, hn::Set(d, -kTail)), result);
 }
@@ -149,14 +149,14 @@ void bias_gelu_backward_f32(bool erf, const float* x, const float* bias, const f
 
 // ---- swiglu
 
-// exp(-t), bounded just below the largest float: 1 / (1 + it) is then still a normal number
-// or its neighbour.
+// exp(-t), clamped just below the largest float: 1 / (1 + exp(-t)) is then still a normal number or
+// the neighbour of one.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V exp_minus(D d, V t) {
   return exp_in_range(d, hn::Neg(hn::Clamp(t, hn::Set(d, -88.0f), hn::Set(d, 88.0f))));
 }
 
-// 0 where the bound of exp_minus would give too much.
+// 0 where the clamp of exp_minus would make the result too large.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V sigmoid(D d, V t, V exponential) {
   const V one = hn::Set(d, 1.0f);
@@ -165,7 +165,7 @@ HWY_INLINE V sigmoid(D d, V t, V exponential) {
   return hn::IfThenElse(hn::IsNaN(t), t, result);
 }
 
-// Spares an infinity times 0.
+// Avoids infinity times 0.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V silu(D d, V t, V s) {
   return hn::IfThenZeroElse(hn::Lt(t, hn::Set(d, -88.0f)), hn::Mul(t, s));
@@ -186,8 +186,8 @@ void silu_f32(const float* x, float* y, int64_t count) {
   });
 }
 
-// silu'(t) = s (1 + t (1 - s)), where 1 - s = exp(-t) s has no cancellation. t is held
-// where exp(-t) is, which spares an infinity times 0.
+// silu'(t) = s (1 + t (1 - s)), where 1 - s = exp(-t) s has no cancellation. t is clamped like
+// exp(-t), which avoids infinity times 0.
 void swiglu_backward_f32(const float* gate, const float* up, const float* dy, float* dgate,
                          float* dup, int64_t count) {
   for_each_vector(count, [&](auto d, int64_t i) HWY_ATTR {

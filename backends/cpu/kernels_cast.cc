@@ -57,7 +57,8 @@ void cast(const void* from, void* to, int64_t count) {
   const auto* const x = static_cast<const From*>(from);
   auto* const y = static_cast<To*>(to);
   int64_t i = 0;
-// The processor converts float16 from AVX2 on; bfloat16 is left to the compiler elsewhere.
+// From AVX2 on, float16 uses the processor's conversions. The compiler vectorises all other cases,
+// bfloat16 included.
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
   const hn::ScalableTag<float> d;
   const hn::Rebind<hwy::float16_t, decltype(d)> d16;

@@ -16,10 +16,10 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // Both halves of the products with |factor|, which is the same in all lanes: even lanes are
-// multiplied where they are, odd ones a lane further down.
+// multiplied in place, odd lanes after moving one lane down.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE void multiply(D d, V value, V factor, V* out_high, V* out_low) {
-#if HWY_TARGET == HWY_SCALAR  // has one lane, and nothing beside it
+#if HWY_TARGET == HWY_SCALAR  // a single lane
   const uint64_t product = hn::GetLane(hn::MulEven(value, factor));
   *out_high = hn::Set(d, static_cast<uint32_t>(product >> 32));
   *out_low = hn::Set(d, static_cast<uint32_t>(product));
@@ -33,8 +33,8 @@ HWY_INLINE void multiply(D d, V value, V factor, V* out_high, V* out_low) {
 #endif
 }
 
-// Philox4x32-10 of the counters |counter|, |counter| + 1, ..., a lane each: four words a counter,
-// one counter's after the other's.
+// Philox4x32-10 of the counters |counter|, |counter| + 1, ..., one lane each: four words per
+// counter, counter after counter.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE void philox(D d, uint64_t counter, uint64_t key, uint32_t* words) {
   const V lane = hn::Iota(d, 0u);

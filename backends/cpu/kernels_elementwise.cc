@@ -37,8 +37,8 @@ void scale_f32(const float* x, float alpha, float* y, int64_t count) {
   for (; i < count; ++i) y[i] = alpha * x[i];
 }
 
-// Tails of fused operations go through a partial vector, so that an element has
-// the same bits wherever a piece ends.
+// Fused operations process tails as a partial vector, so that an element has the same bits wherever
+// a piece ends.
 void axpy_f32(const float* x, float alpha, const float* y, float* out, int64_t count) {
   const Floats d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -54,8 +54,8 @@ void axpy_f32(const float* x, float alpha, const float* y, float* out, int64_t c
   }
 }
 
-// Plain loops over the conversions of float_types.hpp, which the compiler
-// vectorises for bfloat16; float16 arithmetic is off the fast path.
+// Plain loops over the conversions of float_types.hpp, which the compiler vectorises for bfloat16;
+// float16 arithmetic takes the slow path.
 template <typename Element, typename Round>
 HWY_INLINE void add_16_as(const Element* a, const Element* b, Element* c, int64_t count,
                           Round round) {

@@ -15,11 +15,12 @@ namespace keel::cpu::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Elements whose float32 sum is then added in float64: some 64 additions a lane of 16.
+// Elements per float32 sum, which is then added in float64: some 64 additions per lane of 16.
 constexpr int64_t kBlock = 2048;
 
-// What two vectors of a line from |at| on will be a little later: the caches' own guesses end with
-// a page. From 32.4 to 33.9 GB/s on two cores of an Intel Xeon whose lines are 16 KiB.
+// Prefetches the data that two vectors of a line from |at| on will be a little later: hardware
+// prefetchers stop at the end of a page. From 32.4 to 33.9 GB/s on two cores of an Intel Xeon with
+// lines of 16 KiB.
 template <class Element>
 HWY_INLINE void ask_ahead(const Element* at) {
   constexpr size_t kAhead = 640;
@@ -30,8 +31,9 @@ HWY_INLINE void ask_ahead(const Element* at) {
     __builtin_prefetch(bytes + i);
 }
 
-// The elements [begin, end) of four lines. Two partial sums of each, for the next product not to
-// wait for the one before; by name, since vectors of some targets are no elements of arrays.
+// Multiplies the elements [begin, end) of four lines. Each line has two partial sums, so that a
+// product need not wait for the previous one; as named variables, because vectors of some targets
+// cannot be array elements.
 template <class Element>
 HWY_INLINE void dot_block(const Element* const* lines, int64_t begin, int64_t end, const float* x,
                           double* sums) {
@@ -76,7 +78,7 @@ HWY_INLINE void dot_block(const Element* const* lines, int64_t begin, int64_t en
   }
 }
 
-// The last line stands for those that are not there, whose sums nobody wants.
+// The last line stands in for absent lines, whose sums are discarded.
 template <class Element>
 void dot(const void* const* lines, int64_t line_count, const float* x, int64_t count,
          double* sums) {
@@ -94,7 +96,7 @@ void dot(const void* const* lines, int64_t line_count, const float* x, int64_t c
 template <int Lines, class Element>
 void add(const void* const* lines, int64_t rows, const float* factors, int64_t factor_row, float* y,
          int64_t y_row, int64_t count) {
-  // Copies, which the compiler knows y not to change.
+  // Copies of the pointers: the compiler knows that writes to y do not change the copies.
   const Element* of[Lines];
   for (int n = 0; n < Lines; ++n) of[n] = static_cast<const Element*>(lines[n]);
   for_each_vector(count, [=](auto d, int64_t i) HWY_ATTR {

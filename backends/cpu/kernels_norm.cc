@@ -18,7 +18,7 @@ namespace keel::cpu::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Of a block, from |center|: their sum, and that of their squares.
+// The sum of a block's deviations from |center|, and the sum of their squares.
 template <typename Element>
 HWY_INLINE TwoSums deviations(const Element* x, float center, int64_t count) {
   return two_vector_sums(count, [=](auto d, int64_t i, auto* sum, auto* sum_of_squares) HWY_ATTR {
@@ -28,7 +28,8 @@ HWY_INLINE TwoSums deviations(const Element* x, float center, int64_t count) {
   });
 }
 
-// body(blocks) with blocks(first, width), where those elements of |x| lie: as bfloat16, or float32.
+// Calls body(blocks), where blocks(first, width) returns the elements of |x| as bfloat16 or
+// float32.
 template <typename Body>
 HWY_INLINE auto with_blocks(const ReadFloats& x, const Body& body) {
   if (const bfloat16_t* const row = x.bfloat16()) {
@@ -46,9 +47,10 @@ HWY_INLINE Moments moments_of(const Blocks& blocks, int64_t count) {
     const int64_t width = std::min(kBlock, count - first);
     const auto terms = static_cast<double>(width);
     const auto* const block = blocks(first, width);
-    // Near the mean; how far off it is, the deviations themselves tell. Of bfloat16, which takes
-    // longer to widen than to read, by some elements: where all others are far from those, that
-    // costs four bits of the variance at most, since those are part of it.
+    // A center near the mean; the deviations then correct its error. For bfloat16, which takes
+    // longer to widen than to read, the center uses only some elements: even if all other elements
+    // are far from the center, the variance loses at most four bits, since the sampled elements are
+    // part of it.
     using Element = std::remove_cvref_t<decltype(*block)>;
     constexpr int64_t kSome = 32;
     const int64_t seen = std::is_same_v<Element, float> ? width : std::min(width, kSome);
@@ -70,7 +72,7 @@ HWY_INLINE Moments moments_of(const Blocks& blocks, int64_t count) {
     sum += exact_sum;
   }
   const auto total = static_cast<double>(count);
-  // NaN stays; a rounding below 0 does not.
+  // NaN stays; a rounding below 0 becomes 0.
   return {sum / total, squares < 0 ? 0 : squares / total};
 }
 
@@ -93,7 +95,7 @@ double mean_square(const ReadFloats& x, int64_t count) {
   });
 }
 
-// The difference first: x and the mean may be large and close. As many instructions as without a
+// Subtracts first: x and the mean may be large and close. Takes as many instructions as without a
 // scale and shift.
 template <class D, typename Element>
 HWY_INLINE hn::Vec<D> normalised(D d, const NormFactors& factors, const Element* x) {
@@ -102,7 +104,7 @@ HWY_INLINE hn::Vec<D> normalised(D d, const NormFactors& factors, const Element*
   return hn::MulAdd(deviation, hn::Set(d, factors.rstd), hn::Set(d, factors.shift));
 }
 
-// One block, or a row.
+// Normalises one block, or a row.
 template <Stores kStores, typename In, typename Out>
 HWY_INLINE void normalise_block(const NormFactors& factors, const In* x, const float* gamma,
                                 const float* beta, Out* y, int64_t count) {
@@ -152,8 +154,8 @@ void normalise(const NormFactors& factors, const ReadFloats& x, const ReadFloats
   hwy::FlushStream();
 }
 
-// Of a block: adds to the sums of its columns, and returns those of g * xhat and, where a mean was
-// taken off, of g = dy * gamma.
+// Adds a block to the sums of its columns, and returns the block's sums of g * xhat and, if a mean
+// was subtracted, of g = dy * gamma.
 template <typename In>
 HWY_INLINE TwoSums add_columns(const NormFactors& factors, const In* dy, const In* x,
                                const float* gamma, float* dgamma, float* dbeta, int64_t count) {
@@ -178,7 +180,7 @@ HWY_INLINE TwoSums add_columns(const NormFactors& factors, const In* dy, const I
   });
 }
 
-// What of a row's gradient is the same for all its elements.
+// The terms of a row's gradient shared by all its elements.
 struct RowMeans {
   float g;
   float slope;
@@ -199,9 +201,9 @@ HWY_INLINE void write_gradient(const NormFactors& factors, const RowMeans& means
 // Elements of bfloat16 in a cache line.
 constexpr int64_t kLine = 32;
 
-// Of bfloat16 what is written is asked for before it is, and the next row while this one is
-// written: 0.80 of memcpy's rate instead of 0.74. Float32, which is twice the memory for as much to
-// do, is asked for early enough by the processor.
+// For bfloat16, prefetches the output before writing, and the next row while writing this row: 0.80
+// of memcpy's rate instead of 0.74. For float32, with twice the memory for equal work, the hardware
+// prefetches early enough.
 template <Stores kStores>
 HWY_INLINE void normalise_backward_row(const NormFactors& factors, const ReadFloats& dy,
                                        const ReadFloats& x, const ReadFloats& gamma,

@@ -16,34 +16,36 @@ struct Moments {
   double mean;
   double variance;
 };
-// Of one row that is read once, |count| > 0: deviations are taken from the mean of their block.
+// The moments of one row, |count| > 0, in a single pass: deviations are taken from the mean of
+// their block.
 Moments moments(const ReadFloats& x, int64_t count);
 // The mean of x[j]^2.
 double mean_square(const ReadFloats& x, int64_t count);
 
-// The same of any row. moments() and mean_square() have squares in float32, which rows beyond 2^63,
-// or within 2^-63, leave; these take several times as long.
+// Like moments and mean_square, for rows of any magnitude. The float32 versions square in float32,
+// whose range rows beyond 2^63, or within 2^-63, leave; the float64 versions take several times as
+// long.
 Moments moments_in_float64(const ReadFloats& x, int64_t count);
 double mean_square_in_float64(const ReadFloats& x, int64_t count);
 
 struct NormFactors {
-  float mean;  // of scaled elements; 0: none is taken off
+  float mean;  // of scaled elements; 0: no mean is subtracted
   float rstd;
   float scale = 1;  // a power of two
   float shift = 0;
 };
-// y[j] = ((x[j] * scale - mean) * rstd + shift) * gamma[j] + beta[j]; |beta| may be none.
+// y[j] = ((x[j] * scale - mean) * rstd + shift) * gamma[j] + beta[j]; |beta| may be absent.
 void normalise(const NormFactors& factors, const ReadFloats& x, const ReadFloats& gamma,
                const ReadFloats& beta, const WrittenFloats& y, int64_t count);
-// dx of one row, without a scale or shift; adds dy * xhat to |dgamma| and dy to |dbeta|, which is
-// NULL where no mean was taken off.
+// dx of one row, without a scale or shift. Adds dy * xhat to |dgamma| and dy to |dbeta|, which is
+// NULL when no mean was subtracted.
 void normalise_backward(const NormFactors& factors, const ReadFloats& dy, const ReadFloats& x,
                         const ReadFloats& gamma, const WrittenFloats& dx, float* dgamma,
                         float* dbeta, int64_t count);
 
 // ---- softmax (kernels_softmax.cc) ----------------------------------------------
 
-// Columns from |visible| on are hidden, and those whose |mask|, unless NULL, is not 0.
+// Masks columns from |visible| on, and columns whose |mask| is not 0; |mask| may be NULL.
 struct SoftmaxRow {
   float scale;
   int64_t visible;

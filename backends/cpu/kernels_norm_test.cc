@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of normalisations and softmax, in each instruction set that this processor has and for
-// each type of floats.
+// The rows of normalisations and softmax, in each instruction set of this processor and for each
+// float type.
 #include "backends/cpu/kernels_norm.h"
 
 #include <gtest/gtest.h>
@@ -24,14 +24,14 @@ std::vector<int64_t> targets() {
   std::vector<int64_t> all;
   for (int64_t left = hwy::SupportedTargets(); left != 0; left &= left - 1) {
     const int64_t target = left & -left;
-    // Those that kernels are compiled for.
+    // The targets that kernels are compiled for.
     if (target == HWY_EMU128 || target == HWY_AVX2 || target == HWY_AVX3) all.push_back(target);
   }
   if (all.empty()) all.push_back(hwy::SupportedTargets());
   return all;
 }
 
-// A row in memory as |dtype| has it; values() are what it holds.
+// A row in memory as |dtype|; values() returns the rounded elements.
 class Row {
  public:
   Row(keel_dtype dtype, uint32_t seed, float center = 0) : Row(dtype) {
@@ -61,7 +61,7 @@ class Row {
   }
   ReadFloats read() const { return {bytes_.data(), dtype_}; }
   WrittenFloats written() { return {bytes_.data(), dtype_}; }
-  // Of a rounded element.
+  // Relative rounding error of an element.
   double relative() const {
     return dtype_ == KEEL_FLOAT32 ? 2e-6 : dtype_ == KEEL_FLOAT16 ? 0x1p-11 : 0x1p-8;
   }
@@ -110,7 +110,7 @@ TEST_P(NormKernels, MomentsOfWhatLiesFarFromZero) {
   EXPECT_NEAR(got.variance, variance, 1e-6 * variance);
 }
 
-// As far as it can be from what a block begins with.
+// As far as possible from the first elements of a block.
 TEST_P(NormKernels, MomentsOfWhatBeginsFarFromTheRest) {
   std::mt19937 generator(1);
   std::normal_distribution<float> normal(0, 0.001f);
@@ -210,8 +210,8 @@ TEST_P(NormKernels, GradientsAddToTheSumsOfTheirColumns) {
   }
 }
 
-// By other instructions where the row begins at a line of the caches: no element beyond it is
-// written then, and each is the same.
+// Non-temporal stores need a row aligned to a cache line: they write no element beyond the row, and
+// all elements are the same.
 TEST_P(NormKernels, WritePastTheCachesWhatTheyWriteIntoThem) {
   const Row dy(dtype_, 1), x(dtype_, 2), gamma(dtype_, 3), beta(dtype_, 4);
   const NormFactors factors = {0.25f, 1.5f};

@@ -18,8 +18,8 @@ namespace keel::cpu::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Elements of a block whose float32 sum is then added in float64: the error grows
-// with a block's few dozen additions a lane, not with the length of the array.
+// Elements per float32 sum of a block, which is then added in float64: the error grows with a
+// block's few dozen additions per lane, not with the length of the array.
 constexpr int64_t kBlock = 512;
 
 // The sum of term(vector of x) over a block.
@@ -87,7 +87,7 @@ double sum_of_squares_f32(const float* x, int64_t count) {
 }
 
 double sum_exp_f32(const float* x, float shift, int64_t count) {
-  // Minus infinity less itself would be NaN.
+  // Minus infinity minus itself would be NaN.
   return blocked_sum(x, count, ShiftedExp{std::max(shift, std::numeric_limits<float>::lowest())});
 }
 
@@ -113,7 +113,7 @@ void sum_rows_f32(const float* x, int64_t rows, int64_t columns, int64_t stride,
 double dot_f32(const float* a, const float* b, int64_t count) {
   const hn::ScalableTag<float> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  // Four, for the next product not to wait for the ones before.
+  // Four partial sums, so that a product need not wait for the previous ones.
   auto sum0 = hn::Zero(d);
   auto sum1 = sum0;
   auto sum2 = sum0;
@@ -138,7 +138,7 @@ float largest_f32(const float* x, int64_t count) {
   const hn::ScalableTag<float> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   float result = -std::numeric_limits<float>::infinity();
-  // By comparisons, which NaN never wins; of a maximum it may be the outcome.
+  // By comparisons, which are false for NaN; a maximum could return NaN.
   auto top = hn::Set(d, result);
   int64_t i = 0;
   for (; i + lanes <= count; i += lanes) {
@@ -153,9 +153,9 @@ float largest_f32(const float* x, int64_t count) {
 }
 
 double log_sum_exp_f32(const float* x, int64_t count) {
-  // Memory is to go on while exponentials are made: block by block, of whatever was the largest so
-  // far, and with the next block asked for (1.25 times as fast as without).
-  // Of minus infinity alone nothing is added up: it less itself would be NaN.
+  // Memory transfers should continue during the exponentials: works block by block, relative to the
+  // largest value so far, and prefetches the next block (1.25 times as fast as without). A row of
+  // minus infinities alone adds nothing: minus infinity minus itself would be NaN.
   float top = std::numeric_limits<float>::lowest();
   double sum = 0;
   for (int64_t first = 0; first < count; first += kBlock) {
@@ -166,7 +166,7 @@ double log_sum_exp_f32(const float* x, int64_t count) {
       sum *= std::exp(static_cast<double>(top) - static_cast<double>(block_top));
       top = block_top;
     }
-    // Where there is NaN the sum is NaN, whatever lies above |top|.
+    // With NaN in the block the sum is NaN, whatever lies above |top|.
     sum += static_cast<double>(vector_sum(width, [=](auto d, int64_t i) HWY_ATTR {
       __builtin_prefetch(block + kBlock + i);
       return exp_in_range(d, hn::Sub(hn::LoadU(d, block + i), hn::Set(d, top)));

@@ -18,7 +18,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 constexpr uint32_t kMagnitude = 0x7fffffff;
 constexpr uint32_t kInfinityBits = 0x7f800000;
 
-// The 8-bit types as they lie in float32.
+// The 8-bit types in terms of float32's bits.
 struct E4m3 {
   static constexpr int kShift = 20;                  // from its mantissa to float32's
   static constexpr uint32_t kRebias = 127 - 7;       // of exponents
@@ -58,12 +58,12 @@ HWY_INLINE void encode(D d, const float* x, float scale, uint8_t* y) {
   const auto bits = hn::BitCast(du, hn::Mul(hn::LoadU(d, x), hn::Set(d, scale)));
   const auto magnitude = hn::And(bits, hn::Set(du, kMagnitude));
   const auto held = hn::Min(magnitude, hn::Set(du, Type::kLargest));
-  // Half of the last place that stays is added, a little less where that place is even.
+  // Adds half of the last remaining place, a little less if that place is even.
   const auto odd = hn::And(hn::ShiftRight<Type::kShift>(held), hn::Set(du, 1));
   const auto half = hn::Set(du, (1u << (Type::kShift - 1)) - 1);
   const auto normal = hn::Sub(hn::ShiftRight<Type::kShift>(hn::Add(held, hn::Add(half, odd))),
                               hn::Set(du, Type::kRebias << (23 - Type::kShift)));
-  // A number whose own last place is the subnormals' step: the sum rounds as they do.
+  // A number whose last place is the step of the subnormals: the sum rounds as subnormals do.
   const auto anchor = hn::Set(d, Type::kStep * 0x1p23f);
   const auto sum = hn::Add(hn::BitCast(d, held), anchor);
   const auto subnormal = hn::Sub(hn::BitCast(du, sum), hn::BitCast(du, anchor));
@@ -89,7 +89,7 @@ HWY_INLINE void decode(D d, const uint8_t* x, float* y) {
   const auto is_small = hn::Lt(shifted, hn::Set(du, 1u << 23));
   auto bits = hn::IfThenElse(is_small, subnormal, normal);
   const auto is_special = hn::Gt(magnitude, hn::Set(du, Type::kLastFinite));
-  // The quiet NaN, but for the first of two or more: infinity.
+  // All special codes are the quiet NaN, except the first of two or more, which is infinity.
   const auto is_infinite = hn::And(is_special, hn::Lt(magnitude, hn::Set(du, 0x7d)));
   bits = hn::IfThenElse(is_special, hn::Set(du, 0x7fc00000u), bits);
   bits = hn::IfThenElse(is_infinite, hn::Set(du, kInfinityBits), bits);

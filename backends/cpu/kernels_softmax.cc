@@ -20,7 +20,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr float kHidden = -std::numeric_limits<float>::infinity();
 
-// scale * x, minus infinity where it is hidden, of a block of what lies before |visible|.
+// scale * x for a block before |visible|; minus infinity for masked elements.
 HWY_INLINE void load_exponents(const SoftmaxRow& row, const ReadFloats& x, int64_t first,
                                int64_t width, float* out) {
   const float* const from = x.block(first, width, out);
@@ -33,16 +33,16 @@ HWY_INLINE void load_exponents(const SoftmaxRow& row, const ReadFloats& x, int64
   for (int64_t i = 0; i < width; ++i) out[i] = mask[i] != 0 ? kHidden : out[i];
 }
 
-// Of |value| up to |top|.
+// exp(value - top), for |value| up to |top|.
 template <class D>
 HWY_INLINE hn::Vec<D> exp_below(D d, hn::Vec<D> value, float top) {
   return exp_in_range(d, hn::Sub(value, hn::Set(d, top)));
 }
 
-// What lies before |row.visible|, at most kShortRow elements, with one exponential each: those of
-// the sum are kept. False where there is NaN, which not all of the row may become; then nothing is
-// written. While exponentials are made memory would wait, and what a cache asks for by itself ends
-// with a page: y is asked for by hand then, and the |next| row of x.
+// Processes the elements before |row.visible|, at most kShortRow, with one exponential each: the
+// exponentials of the sum are kept. Returns false, with nothing written, if there is NaN, which
+// must not spread to the whole row. Memory would idle during the exponentials, and hardware
+// prefetchers stop at the end of a page, so y and the |next| row of x are prefetched explicitly.
 constexpr int64_t kShortRow = 4096;  // 16 KiB of the first-level cache
 HWY_INLINE bool softmax_of_short_row(const SoftmaxRow& row, const ReadFloats& x,
                                      const ReadFloats& next, const WrittenFloats& y) {
@@ -81,7 +81,7 @@ HWY_INLINE bool softmax_of_short_row(const SoftmaxRow& row, const ReadFloats& x,
 
 HWY_INLINE void softmax_of_row(const SoftmaxRow& row, const ReadFloats& x, const WrittenFloats& y) {
   float exponents[kBlock];
-  // A number below all others, so that a row that sees nothing has the sum 0.
+  // A number below all others, so that a fully masked row has the sum 0.
   float top = std::numeric_limits<float>::lowest();
   double sum = 0;  // of exp(exponent - top)
   for (int64_t first = 0; first < row.visible; first += kBlock) {
@@ -104,7 +104,7 @@ HWY_INLINE void softmax_of_row(const SoftmaxRow& row, const ReadFloats& x, const
     for_each_vector(width, [&](auto d, int64_t i) HWY_ATTR {
       const auto exponent = hn::LoadU(d, exponents + i);
       const auto value = hn::Mul(exp_below(d, exponent, top), hn::Set(d, factor));
-      // Not 0 * factor: that is NaN where another element is.
+      // Not 0 * factor, which is NaN if another element is NaN.
       const auto is_hidden = hn::Eq(exponent, hn::Set(d, kHidden));
       hn::StoreU(hn::IfThenZeroElse(is_hidden, value), d, to + i);
     });

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of each instruction set that this processor has; through the plugin
-// only the best one runs.
+// The kernels of each instruction set of this processor; the plugin runs only the best one.
 #include "backends/cpu/kernels.h"
 
 #include <gtest/gtest.h>
@@ -38,7 +37,7 @@ std::vector<int64_t> targets() {
   std::vector<int64_t> all;
   for (int64_t left = hwy::SupportedTargets(); left != 0; left &= left - 1) {
     const int64_t target = left & -left;
-    // Those that kernels are compiled for.
+    // The targets that kernels are compiled for.
     if (target == HWY_EMU128 || target == HWY_AVX2 || target == HWY_AVX3) all.push_back(target);
   }
   if (all.empty()) all.push_back(hwy::SupportedTargets());
@@ -82,7 +81,7 @@ TEST_P(Kernels, ResultsDoNotDependOnHowAnArrayIsCut) {
   EXPECT_EQ(whole, cut);
 }
 
-// A line alone, beside others, and fewer lines than are taken at once: the same bits.
+// A line alone, beside other lines, and fewer lines than are processed at once: equal bits.
 TEST_P(Kernels, LinesAndAVectorDoNotDependOnTheLinesBeside) {
   const auto rows = random_values(13), x = random_values(14);
   constexpr int64_t kLength = static_cast<int64_t>(kCount) - 2 * kLinesAdded;
@@ -111,7 +110,7 @@ TEST_P(Kernels, LinesAndAVectorDoNotDependOnTheLinesBeside) {
       dot_lines(dtype, lines + n, 1, x.data(), kLength, alone);
       EXPECT_EQ(alone[0], sums[n]) << n;
     }
-    // Three rows together, with a gap behind each.
+    // Three rows together, with a gap behind each row.
     constexpr int64_t kRows = 3, kRow = kLength + 5, kFactors = kLinesAdded + 1;
     std::vector<float> y(kRows * kRow, 0.5f);
     add_lines(dtype, lines, kLinesAdded, kRows, x.data(), kFactors, y.data(), kRow, kLength);
@@ -159,7 +158,7 @@ TEST_P(Kernels, Gelu) {
       2e-6, 1e-6);
 }
 
-// As close in the tails as in the middle: erfc has no cancellation.
+// Equally accurate in the tails and in the middle: erfc has no cancellation.
 TEST_P(Kernels, GeluByErf) {
   std::vector<float> t(kCount), y(kCount), slope(kCount);
   for (size_t i = 0; i < t.size(); ++i) t[i] = -12.5f + 0.0202f * static_cast<float>(i);
@@ -211,7 +210,7 @@ TEST_P(Kernels, SwigluOfExtremeGatesIsItsLimit) {
   for (size_t i = 0; i < std::size(ends); ++i) {
     SCOPED_TRACE(ends[i]);
     const std::vector<float> gate(67, ends[i]),
-        ones(67, 1.0f);  // whole vectors, and elements alone
+        ones(67, 1.0f);  // whole vectors and single elements
     std::vector<float> y(67), dgate(67), dup(67), alone(67);
     swiglu_f32(gate.data(), ones.data(), y.data(), 67);
     silu_f32(gate.data(), alone.data(), 67);
@@ -248,7 +247,7 @@ TEST_P(Kernels, Rope) {
   }
 }
 
-// By the known answers of Philox4x32-10, and the same however an array is cut.
+// Known answers of Philox4x32-10, and equal results however an array is split.
 TEST_P(Kernels, Dropout) {
   const auto x = random_values(51), bias = random_values(52), residual = random_values(53);
   // The words of counter 0 and key 0 are 6627e8d5, e169c58d, bc57ac4c and 9b00dbd8.
@@ -260,7 +259,7 @@ TEST_P(Kernels, Dropout) {
   EXPECT_EQ(y[3], 2 * x[3]);
   dropout_add_f32({0, 0, 0x9b00dbd9, 2.0f}, 0, x.data(), nullptr, nullptr, y.data(), 4);
   EXPECT_EQ(y[3], 0);
-  // The lower word of the counter runs over on the way.
+  // The lower word of the counter overflows on the way.
   const DropoutMask mask = {0x123456789abcdef0u, 0xffffffe0u, 0x80000000u, 2.0f};
   dropout_add_f32(mask, 0, x.data(), bias.data(), residual.data(), y.data(), kCount);
   for (const int64_t at : {4, 500, 128}) {
@@ -341,7 +340,8 @@ TEST_P(Kernels, ExponentialsOfAllNumbers) {
     const double want = std::exp(static_cast<double>(x[i]));
     ASSERT_NEAR(y[i], want, 0x1.8p-23 * want) << x[i];
   }
-  // The last one below the range, then the first ones beyond it, each in whole vectors and alone.
+  // The last values within the range, then the first values beyond, each in whole vectors and
+  // alone.
   const float edges[] = {0.0f,     -0.0f,   88.7228317f, 88.7228394f, 1e30f,
                          infinity, -87.34f, -103.0f,     -1e30f,      -infinity};
   const float wanted[] = {1.0f,     1.0f,     static_cast<float>(std::exp(88.72283172607422)),
@@ -379,7 +379,7 @@ TEST_P(Kernels, LargestPassesOverNaN) {
 }
 
 TEST_P(Kernels, CastsAreThoseOfFloatTypes) {
-  // Every float16 and back; every bfloat16 as float16 has the same path.
+  // Every float16 and back; every bfloat16 as float16 takes the same path.
   std::vector<float16_t> halves(65536);
   for (uint32_t i = 0; i < 65536; ++i) halves[i] = static_cast<float16_t>(i);
   std::vector<float> wide(65536);
@@ -405,7 +405,7 @@ TEST_P(Kernels, AdamwMovesAgainstTheGradient) {
                                 10.0f, 1000.0f, 1e-8f, 0.01f,  0.0f};
   adamw_f32(factors, p.data(), g.data(), zero.data(), zero.data(), p_out.data(), m_out.data(),
             v_out.data(), kCount);
-  // The first step is of the learning rate, whatever the gradient.
+  // The first step equals the learning rate, for any gradient.
   expect_near(
       p_out, [&](size_t i) { return p[i] - std::copysign(0.01, g[i]); }, 1e-6, 1e-6);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// transpose and cast_scaled through the CPU plugin: bits, which cases of the schema table do not
-// look at, and that the number of cores leaves every one of them as it is.
+// transpose and cast_scaled through the CPU plugin: exact bits, which the cases of the schema table
+// do not check, and independence of the number of cores.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -15,7 +15,7 @@ namespace {
 INSTANTIATE_TEST_SUITE_P(Cores, CpuOps, ::testing::Values("1", "2"),
                          [](const auto& info) { return std::string("cores") + info.param; });
 
-// Every bit pattern of an element, NaN of any payload among them.
+// Every bit pattern of an element, including NaN of any payload.
 template <typename Element>
 std::vector<Element> patterns(size_t count) {
   std::mt19937_64 generator(7);
@@ -51,7 +51,7 @@ TEST_P(CpuOps, TransposeMovesBits) {
   check(KEEL_FLOAT64, uint64_t{});
 }
 
-// Heads to the front and back, as attention wants them: rows stay whole.
+// Moves heads to the front and back, as attention needs: rows stay whole.
 TEST_P(CpuOps, TransposeThereAndBack) {
   const auto values_of_x = patterns<uint16_t>(size_t{3} * 50 * 7 * 40);
   const DeviceTensor x = tensor<uint16_t>(KEEL_FLOAT16, {3, 50, 7, 40}, values_of_x);
@@ -65,7 +65,7 @@ TEST_P(CpuOps, TransposeThereAndBack) {
   EXPECT_EQ(values<uint16_t>(back), values_of_x);
 }
 
-// All float32 with the upper 18 bits that a number may have, beside ties and on them.
+// All float32 by the upper 18 bits of a number, beside ties and on ties.
 std::vector<float> many_floats() {
   std::vector<float> values;
   for (uint32_t upper = 0; upper < 1u << 18; ++upper) {
@@ -130,11 +130,11 @@ TEST_P(CpuOps, CastScaledFindsTheLargest) {
   EXPECT_EQ(std::bit_cast<float>(largest()), 77.5f);
   x[3] = -std::numeric_limits<float>::infinity();
   EXPECT_EQ(largest(), 0x7f800000u);
-  x[200000] = std::bit_cast<float>(0xff812345u);  // a NaN of its own
+  x[200000] = std::bit_cast<float>(0xff812345u);  // a NaN with a payload
   EXPECT_EQ(largest(), 0x7fc00000u);
 }
 
-// The scale is what a call before in the stream has left.
+// An earlier call on the stream writes the scale.
 TEST_P(CpuOps, CastScaledReadsTheScaleWhenItsTurnComes) {
   const DeviceTensor x = floats({1}, {3});
   const DeviceTensor scale = floats({}, {1});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the losses of whole rows of logits, and of shards of them, share.
+// Shared parts of the losses of whole rows of logits and of shards of rows.
 #ifndef KEEL_BACKENDS_CPU_LOSS_ROWS_H_
 #define KEEL_BACKENDS_CPU_LOSS_ROWS_H_
 
@@ -10,21 +10,20 @@
 
 namespace keel::cpu {
 
-// Elements of a piece that one core takes: some 20 us of exp, 30 us of sums from
-// memory.
+// Elements of a piece that one core processes: some 20 us of exp, 30 us of sums from memory.
 inline constexpr int64_t kLossPiece = int64_t{1} << 16;
 
 inline int64_t rows_of_a_piece(int64_t columns) {
   return std::max<int64_t>(1, kLossPiece / std::max<int64_t>(1, columns));
 }
 
-// What the gradient of a row needs beside its logits.
+// The inputs of a row's gradient besides the logits.
 struct RowGradient {
   kernels::LogSum logsumexp;
   float scale;
-  int64_t target;  // column of the label, or none of the row's
+  int64_t target;  // column of the label; outside [0, count): no label in this row
 
-  // |gradient| is of the logits' dtype.
+  // |gradient| has the logits' dtype.
   void write(const kernels::ReadFloats& logits, const kernels::WrittenFloats& gradient,
              int64_t count) const {
     float room[kernels::kBlock];

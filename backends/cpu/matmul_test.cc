@@ -16,7 +16,7 @@ struct Narrow;
 
 struct Case;
 
-// How a product takes its b.
+// The layout of a product's b.
 enum class By { kPlain, kPacked };
 
 class CpuMatmul : public CpuOps {
@@ -80,11 +80,11 @@ std::vector<Case> cases() {
       }
     }
   }
-  // Beyond what is widened at once, along each side.
+  // More than is widened at once, along each side.
   all.push_back({{540, 820, 40}, false, true, 0.2, 0.5, true, 3});
   all.push_back({{540, 820, 40}, true, false, 0.2, 0.5, true, 0});
   all.push_back({{20, 270, 2500}, true, true, 0.1, 0.5, false, 2});
-  // Of vectors, beyond what is taken at once.
+  // Vectors longer than the elements processed at once.
   for (const bool transposed : {false, true}) {
     all.push_back({{1, 5000, 9}, transposed, transposed, 0.5, -2.0, true, 1});
     all.push_back({{5000, 1, 9}, transposed, !transposed, 0.5, -2.0, true, 3});
@@ -94,11 +94,11 @@ std::vector<Case> cases() {
   // Few rows of a large b, on one core and on each of two.
   all.push_back({{3, 1030, 520}, false, false, 0.5, -2.0, true, 1});
   all.push_back({{16, 2100, 510}, true, false, 1.0, 0.0, true, 3});
-  // Rows of b that are a multiple of 2 KiB apart, whole and as tiles.
+  // Rows of b at multiples of 2 KiB, whole and as tiles.
   all.push_back({{24, 512, 33}, false, false, 0.5, -2.0, true, 1});
   all.push_back({{70, 1024, 65}, true, false, 1.0, 0.0, false});
   all.push_back({{300, 1024, 40}, false, false, 1.0, 1.0, true});
-  // Narrow and of no usual extents, yet large on one core.
+  // Narrow and of unusual extents, yet large on one core.
   all.push_back({{331, 53, 2001}, false, true, 0.1, 0.5, false, 0});
   return all;
 }
@@ -117,8 +117,8 @@ double activated(int64_t activation, double t) {
   }
 }
 
-// activation(alpha * op(a) op(b) + beta * c + bias) at (i, j), and the sum of magnitudes
-// that bounds the rounding.
+// activation(alpha * op(a) op(b) + beta * c + bias) at (i, j), and the sum of magnitudes, which
+// bounds the rounding error.
 struct Reference {
   const Case& with;
   const std::vector<float>&a, &b, &c, &bias;
@@ -181,9 +181,9 @@ TEST_P(CpuMatmul, InFloat32) {
   }
 }
 
-// Products of a 16-bit type, into float32 and into itself; |rounding| is half of what lies between
-// neighbours. A sum that were rounded before its activation would be off by several of them where
-// gelu falls to 0.
+// Products of a 16-bit type, into float32 and into the same type; |rounding| is half the distance
+// between neighbours. Rounding the sum before the activation would cause an error of several
+// distances where gelu falls to 0.
 template <typename Small>
 struct Narrow {
   keel_dtype dtype;
@@ -329,8 +329,8 @@ TEST_P(CpuMatmul, OverNothingIsBetaTimesC) {
   EXPECT_EQ(values(c), std::vector<float>(6, 0.0f));
 }
 
-// What comes of packed weights does not depend on where a and c have gaps, as they do on a rank
-// that multiplies its part of the columns.
+// Results with packed weights do not depend on gaps in a and c, which a rank has that multiplies
+// its part of the columns.
 TEST_P(CpuMatmul, ByPackedWeightsBetweenGaps) {
   const int64_t m = 70, n = 200, k = 150, gap = 3;
   const Case with = {{m, n, k}, false, false, 1.0, 1.0, false};
@@ -370,7 +370,7 @@ TEST_P(CpuMatmul, StartsNoThreadsOfItsOwn) {
   const DeviceTensor x = floats({512, 512}, a);
   DeviceTensor y(device(), KEEL_FLOAT32, {512, 512});
   run(KEEL_OP_MATMUL, {x, x}, {y}, {integer(0), integer(0), real(1), real(0), integer(0)});
-  // Fewer, when a thread of the test before was still on its way out.
+  // Fewer if a thread of the previous test was still exiting.
   EXPECT_LE(threads(), before);
 }
 

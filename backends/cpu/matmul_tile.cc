@@ -33,7 +33,7 @@ void activate(Activation activation, float* x, int64_t count) {
   }
 }
 
-// to = beta * c + bias, which the product is then added to. |to| is as large as c, or is c.
+// to = beta * c + bias, to which the product is then added. |to| has the size of c, or is c.
 void begin(const Tile& tile, const Matrix& to, keel_dtype to_dtype) {
   const Product& p = tile.product;
   const ReadFloats old(p.c.data, tile.c_dtype);
@@ -59,7 +59,7 @@ void begin(const Tile& tile, const Matrix& to, keel_dtype to_dtype) {
   }
 }
 
-// c = activation(sum), where |sum| is c itself or lies beside it.
+// c = activation(sum), where |sum| is c itself or is stored beside c.
 void finish(const Tile& tile, const Matrix& sum) {
   const Product& p = tile.product;
   const bool is_beside = sum.data != p.c.data;
@@ -75,7 +75,8 @@ void finish(const Tile& tile, const Matrix& sum) {
 
 // ---- straight into c -----------------------------------------------------------
 
-// c holds the sum in float32, or has no activation and nothing that would be rounded twice.
+// Multiplies directly into c, which holds the sum in float32, or has no activation and no term that
+// would be rounded twice.
 keel_status multiply_straight(const Tile& tile) {
   Product p = tile.product;
   if (tile.is_biased() || p.k == 0) {
@@ -88,33 +89,33 @@ keel_status multiply_straight(const Tile& tile) {
     const keel_status status = gemm::multiply_bf16(p, tile.c_dtype);
     if (status != KEEL_OK) return status;
   }
-  // All at once: in bands that fit a cache of one core each would pack b anew, which costs more
-  // than it spares.
+  // Applies the activation to all of c at once: bands that fit one core's cache would each pack b
+  // again, which costs more than the bands save.
   if (tile.activation != Activation::kNone) finish(tile, p.c);
   return KEEL_OK;
 }
 
 // ---- through float32 -----------------------------------------------------------
 
-// A block of c of 16 bits is summed up in float32 beside c and rounded once, over panels of a and
-// b that are widened there, and used from the cache. A panel is widened anew for each block that
+// A block of a 16-bit c is accumulated in float32 beside c and rounded once, over panels of a and b
+// that are widened beside c and read from the cache. A panel is widened again for each block that
 // reads it, which costs some percent of the product.
 constexpr int64_t kRows = 512;
 constexpr int64_t kColumns = 768;
 constexpr int64_t kDepth = 384;
 constexpr int64_t kUnit = 16;
 
-// Lines that begin at 64 bytes and in different sets of the cache.
+// Row pitch for which lines begin at 64 bytes and in different cache sets.
 int64_t pitch_of(int64_t length) {
   return (length + 15) / 16 * 16 + 16;
 }
 
-// Floats for a matrix of these extents, stored either way.
+// Floats for a matrix of these extents, stored transposed or not.
 int64_t room_for(int64_t rows, int64_t columns) {
   return std::max(rows * pitch_of(columns), columns * pitch_of(rows));
 }
 
-// The |rows| x |columns| from (row, column) on as float32 at |room|, transposed if they were.
+// Converts the |rows| x |columns| at (row, column) to float32 at |room|, transposed like |matrix|.
 Matrix widen(const Matrix& matrix, keel_dtype dtype, int64_t row, int64_t column, int64_t rows,
              int64_t columns, float* room) {
   const int64_t lines = matrix.transposed ? columns : rows;
@@ -128,18 +129,18 @@ Matrix widen(const Matrix& matrix, keel_dtype dtype, int64_t row, int64_t column
   return {room, pitch_of(length), matrix.transposed};
 }
 
-// Whether no lines of |matrix|, of |rows| x |columns|, lie further apart than they are long.
+// Whether the lines of |matrix|, of |rows| x |columns|, are adjacent.
 bool is_dense(const Matrix& matrix, int64_t rows, int64_t columns) {
   return matrix.stride == (matrix.transposed ? rows : columns);
 }
 
-// oneDNN (2.6.3) multiplies by panels where a and c are dense; others it takes a thousand times as
-// long for.
+// oneDNN (2.6.3) multiplies by panels fast only if a and c are dense; other layouts take a thousand
+// times as long.
 bool is_dense(const Product& product) {
   return is_dense(product.a, product.m, product.k) && is_dense(product.c, product.m, product.n);
 }
 
-// |matrix|, of 16 bits, without gaps at |room|.
+// Copies |matrix|, of 16 bits, without gaps to |room|.
 Matrix close_up(const Matrix& matrix, int64_t rows, int64_t columns, void* room) {
   const int64_t lines = matrix.transposed ? columns : rows;
   const int64_t length = matrix.transposed ? rows : columns;
@@ -179,7 +180,7 @@ keel_status multiply_staged(const Tile& tile) {
         p.k = std::min(depth, whole.k - l);
         if (widened) {
           p.a = widen(block.product.a, tile.dtype, 0, l, p.m, p.k, a);
-          // A panel as deep as k serves all blocks of its columns.
+          // A panel with the full depth k serves all blocks of its columns.
           if (i == 0 || depth < whole.k) {
             b_panel = widen(block.product.b, tile.dtype, l, 0, p.k, p.n, b);
           }
@@ -201,11 +202,11 @@ keel_status multiply_staged(const Tile& tile) {
 
 // ---- with few vectors --------------------------------------------------------------
 
-// Some rows of c or a column: y = x W, as fast as memory brings W, which is read once, some lines
-// at a time, and widened on the way. What a library's product gains by packing pays only where W is
-// used again: of 8 x 4096 x 4096 oneDNN's takes twice as long, and more in bfloat16.
+// GEMV for a few rows of c or one column: y = x W, at the speed at which memory delivers W. W is
+// read once, some lines at a time, and widened on the way. Packing in a library's product pays only
+// if W is used again: 8 x 4096 x 4096 takes oneDNN twice as long, and more in bfloat16.
 
-// |to| = |count| elements from |first| on, |step| apart, as float32.
+// Converts |count| elements from |first| on, |step| apart, to float32 at |to|.
 void gather(const char* first, keel_dtype dtype, int64_t step, int64_t count, float* to) {
   const kernels::CastFunction cast = kernels::cast_function(dtype, KEEL_FLOAT32);
   if (step == 1) return cast(first, to, count);
@@ -220,8 +221,8 @@ void scatter(const float* from, char* first, keel_dtype dtype, int64_t step, int
   for (int64_t i = 0; i < count; ++i) cast(from + i, first + i * bytes, 1);
 }
 
-// Some lines of W, |stride| elements apart, as a type that the kernels take: a part of them at a
-// time, which float16 is widened by.
+// Lines of W, |stride| elements apart, in a dtype that the kernels take; float16 is widened, a part
+// of the lines at a time.
 class Lines {
  public:
   Lines(const void* data, keel_dtype dtype, int64_t stride)
@@ -235,7 +236,7 @@ class Lines {
 
   keel_dtype part_dtype() const { return part_dtype_; }
   int64_t part_length() const { return widen_ != nullptr ? kBlock : 8 * kBlock; }
-  // The elements [begin, end) of |count| lines from |first| on, until the next call.
+  // Returns the elements [begin, end) of |count| lines from |first| on, valid until the next call.
   const void* const* part(int64_t first, int64_t count, int64_t begin, int64_t end) {
     for (int64_t n = 0; n < count; ++n) {
       const char* const from = data_ + ((first + n) * stride_ + begin) * kit::dtype_size(dtype_);
@@ -271,8 +272,8 @@ void dot_lines(Lines& lines, const float* x, int64_t length, float* y, int64_t c
   }
 }
 
-// y[r][j] = the sum over l of x[r][l] times element j of line l, for |rows| rows. A part of y that
-// stays in the inner caches takes all lines before the next one does.
+// y[r][j] = the sum over l of x[r][l] times element j of line l, for |rows| rows. Processes y in
+// parts that stay in the inner caches: a part accumulates all lines before the next part begins.
 void add_lines(Lines& lines, int64_t rows, const float* x, int64_t length, float* y,
                int64_t count) {
   std::fill_n(y, rows * count, 0.0f);
@@ -286,8 +287,8 @@ void add_lines(Lines& lines, int64_t rows, const float* x, int64_t length, float
   }
 }
 
-// c = activation(alpha * y + beta * c + bias) of |count| elements of c, which are a row of the tile
-// or its column; |old| has room for as many.
+// c = activation(alpha * y + beta * c + bias) for |count| elements of c, a row of the tile or its
+// column; |old| has room for |count| floats.
 void finish_vector(const Tile& tile, bool is_row, float* y, int64_t count, float* old, char* c) {
   const Product& p = tile.product;
   if (p.alpha != 1.0f) kernels::scale_f32(y, p.alpha, y, count);
@@ -313,14 +314,14 @@ void finish_vector(const Tile& tile, bool is_row, float* y, int64_t count, float
   scatter(y, c, tile.c_dtype, step, count);
 }
 
-// So few rows, and so large a b, that it is read once for all of them.
+// Whether the rows are so few, and b is so large, that b is read once for all rows.
 bool has_few_rows(const Product& product) {
   constexpr int64_t kFew = 16;
   constexpr int64_t kLarge = int64_t{1} << 19;  // elements
   return product.m <= kFew && !product.b.transposed && product.n * product.k >= kLarge;
 }
 
-// Of one row or column, or of few rows.
+// Computes a product of one row or column, or of few rows.
 keel_status multiply_vectors(const Tile& tile) {
   const Product& p = tile.product;
   const bool is_row = p.m == 1 || p.n != 1;
@@ -346,7 +347,7 @@ keel_status multiply_vectors(const Tile& tile) {
   return KEEL_OK;
 }
 
-// Whether c, of 16 bits, cannot hold what comes before its one rounding.
+// Whether a 16-bit c cannot hold the value before its single rounding.
 bool rounds_twice(const Tile& tile) {
   return tile.c_dtype != KEEL_FLOAT32 &&
          (tile.activation != Activation::kNone || (tile.is_biased() && tile.product.beta != 0.0f));
@@ -360,7 +361,7 @@ bool describe_matrix(const keel_tensor& tensor, bool transposed, Matrix* out_mat
   const int64_t columns = tensor.shape[1];
   const int64_t row_stride = tensor.strides[0];
   const int64_t column_stride = tensor.strides[1];
-  // An axis of one element has no stride to speak of.
+  // The stride of an axis of one element is meaningless.
   if ((columns == 1 || column_stride == 1) && (rows == 1 || row_stride >= columns)) {
     *out_matrix = {nullptr, rows == 1 ? std::max<int64_t>(1, columns) : row_stride, transposed};
     return true;
@@ -396,7 +397,7 @@ bool is_widened(keel_dtype dtype) {
 
 Matrix packed_order(keel_dtype dtype, int64_t k, int64_t n) {
   if (dtype == KEEL_FLOAT32) return gemm::panels_of_f32(k, n);
-  // A column that a product reads by itself would be one in 64.
+  // A product that reads a single column would use one of a panel's 64 columns.
   if (dtype == KEEL_BFLOAT16 && !is_widened(dtype) && n > 1) return gemm::panels_of_bf16(k);
   return {nullptr, n, /*transposed=*/false};
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products on the calling thread with all that belongs to one: what it is added to, the
-// activation, the rounding to 16 bits. ops_matmul.cc cuts large ones into tiles.
+// Products on the calling thread with their epilogue: the added c and bias, the activation, the
+// rounding to 16 bits. ops_matmul.cc splits large products into tiles.
 #ifndef KEEL_BACKENDS_CPU_MATMUL_TILE_H_
 #define KEEL_BACKENDS_CPU_MATMUL_TILE_H_
 
@@ -12,34 +12,36 @@
 
 namespace keel::cpu {
 
-// By the numbers of matmul's attribute.
+// Values as numbered by matmul's attribute.
 enum class Activation : uint32_t { kNone, kGeluByTanh, kGeluByErf, kSilu };
 
-// c = activation(alpha * a b + beta * c + bias); k may be 0. A plain value for the queue.
+// c = activation(alpha * a b + beta * c + bias); k may be 0. Trivially copyable, for the queue.
 struct Tile {
   gemm::Product product = {};
   keel_dtype dtype = KEEL_DTYPE_INVALID;       // of a and b
-  keel_dtype c_dtype = KEEL_DTYPE_INVALID;     // the same, or float32
-  keel_dtype bias_dtype = KEEL_DTYPE_INVALID;  // of either; invalid: there is none
+  keel_dtype c_dtype = KEEL_DTYPE_INVALID;     // equal to dtype, or float32
+  keel_dtype bias_dtype = KEEL_DTYPE_INVALID;  // dtype or c_dtype; invalid: no bias
   Activation activation = Activation::kNone;
-  const void* bias = nullptr;  // of product.n elements
+  const void* bias = nullptr;  // product.n elements
 
   bool is_biased() const { return bias_dtype != KEEL_DTYPE_INVALID; }
-  // Rows and columns from (row, column) on, with all of k.
+  // The tile of |rows| x |columns| at (row, column), with the full depth k.
   Tile part(int64_t row, int64_t column, int64_t rows, int64_t columns) const;
 };
 
-// A tensor of rank 2 of which one axis is dense, but for where it lies. False for others.
+// Describes a tensor of rank 2 with one dense axis; leaves |data| NULL. Returns false for any other
+// tensor.
 bool describe_matrix(const keel_tensor& tensor, bool transposed, gemm::Matrix* out_matrix);
 
-// Where element (row, column) of |matrix| lies; |size| in bytes.
+// Address of element (row, column) of |matrix|; |size| is an element's size in bytes.
 char* element(const gemm::Matrix& matrix, int64_t row, int64_t column, int64_t size);
 
-// Whether a and b of |dtype| are multiplied as float32, for want of a product of their own.
+// Whether products of |dtype| convert a and b to float32, because this processor has no product for
+// |dtype|.
 bool is_widened(keel_dtype dtype);
 
-// The order of packed weights [k,n] on CPU devices, without their memory: in panels, or dense and
-// row-major where products read those as fast.
+// The layout of packed weights [k,n] on CPU devices, with |data| NULL: panels, or dense row-major
+// where products read row-major weights as fast.
 gemm::Matrix packed_order(keel_dtype dtype, int64_t k, int64_t n);
 
 // Throws std::bad_alloc.

@@ -39,12 +39,12 @@ class Launch {
     }
   }
 
-  // On the stream's thread, with a core in hand; gives itself back.
+  // Runs on the stream's thread, which holds a core; returns itself to the module.
   keel_status run(ThreadPool& pool) {
-    // Core has checked that these products do not overflow.
+    // Core has checked that the products below do not overflow.
     const auto count =
         static_cast<int64_t>(uint64_t{block_.grid[0]} * block_.grid[1] * block_.grid[2]);
-    // Eight pieces a core even out blocks of different length.
+    // Eight pieces per core balance blocks of different duration.
     const int64_t grain = std::max<int64_t>(1, count / (int64_t{8} * pool.cores()));
     std::atomic<keel_status> status{KEEL_OK};
     pool.parallel_for(count, grain, [&](int64_t begin, int64_t end) {
@@ -57,7 +57,7 @@ class Launch {
   }
 
  private:
-  // Every argument begins where any type of its size may lie.
+  // Aligns every argument for any type of its size.
   struct alignas(16) Cell {
     std::byte bytes[16];
   };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of the caller: functions of a shared object that run over a grid.
+// User kernels: functions of a shared object that run over a grid.
 #ifndef KEEL_BACKENDS_CPU_MODULE_H_
 #define KEEL_BACKENDS_CPU_MODULE_H_
 
@@ -27,20 +27,20 @@ struct Kernel {
   keel_cpu_kernel function;
 };
 
-// A loaded shared object, its kernels and the memory of their launches. Outlives the
-// launches. Thread-safe.
+// A loaded shared object, its kernels and the memory of their launches. Outlives the launches.
+// Thread-safe.
 class Module {
  public:
-  // A core's second-level cache holds no more.
+  // Most dynamic shared memory of a block: a core's second-level cache holds no more.
   static constexpr uint32_t kMaxSharedBytes = 1 << 20;
 
   static keel_status load(keel_binary_format format, const void* data, uint64_t size,
                           std::unique_ptr<Module>* out_module);
   ~Module();
 
-  // Lives with the module; NULL when it has no function of that name.
+  // Returns NULL when the object has no function |name|. The module owns the kernel.
   Kernel* find(const char* name);
-  // Enqueues |kernel| of this module with its arguments copied.
+  // Enqueues |kernel| of this module with a copy of its arguments.
   keel_status launch(Stream& stream, const Kernel& kernel, const keel_launch& launch);
 
  private:
@@ -53,8 +53,8 @@ class Module {
   const std::unique_ptr<SharedObject> object_;
   std::mutex mutex_;
   std::map<std::string, std::unique_ptr<Kernel>, std::less<>> kernels_;
-  // Used again, so that a steady stream of launches allocates nothing. What a failed
-  // stream drops is never given back, and goes with the module.
+  // Reused, so that a steady sequence of launches allocates nothing. Launches dropped by a failed
+  // stream are never given back; the module frees them.
   std::vector<std::unique_ptr<Launch>> launches_;
   std::vector<Launch*> idle_launches_;
 };

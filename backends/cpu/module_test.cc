@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of the caller through the ABI.
+// User kernels through the ABI.
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -55,7 +55,7 @@ struct Extents {
   uint32_t shared_bytes = 0;
 };
 
-// Launches with copies of the arguments that are gone when it returns.
+// Launches with copies of the arguments, which are freed on return.
 template <typename... Arguments>
 keel_status launch(keel_plugin_stream* stream, keel_plugin_kernel* kernel, const Extents& extents,
                    Arguments... arguments) {
@@ -100,7 +100,7 @@ TEST(CpuModule, RefusesWhatIsNoSharedObject) {
       KEEL_UNSUPPORTED);
 }
 
-// A file that is cut short anywhere is refused, or has all that it runs with.
+// A file truncated anywhere is refused, or contains all that it needs to run.
 TEST(CpuModule, CutShortItIsRefusedOrWhole) {
   const Machine machine;
   const Bytes binary = read_binary("kernels_1");
@@ -173,7 +173,7 @@ TEST(CpuModule, ArgumentsOfAnySizeAreCopied) {
   struct Large {
     uint32_t words[1000];
   } large;
-  for (uint32_t round = 0; round < 20; ++round) {  // launches are used again
+  for (uint32_t round = 0; round < 20; ++round) {  // launches are reused
     std::fill(std::begin(large.words), std::end(large.words), round);
     upload(stream, out.get(), std::vector<uint32_t>(4, 0));
     ASSERT_EQ(launch(stream, kernel, {}, out.get(), uint8_t{200}, large, 3.0, uint16_t{60000}),
@@ -191,7 +191,7 @@ uint32_t run_variant(const Machine& machine, const char* name) {
   return download<uint32_t>(stream, out.get(), 1)[0];
 }
 
-// The loader knows objects by path, and a descriptor's number is used again.
+// The loader identifies objects by path, and descriptor numbers are reused.
 TEST(CpuModule, ModulesThatFollowEachOtherAreNotMixedUp) {
   const Machine machine;
   for (int round = 0; round < 3; ++round) {
@@ -227,7 +227,7 @@ TEST(CpuModule, AnExceptionIsTheStreamsFailure) {
   const StreamHandle stream(machine.device());
   ASSERT_EQ(launch(stream, module.find("throws"), {{64, 1, 1}}, 0), KEEL_OK);
   EXPECT_EQ(stream.synchronize(), KEEL_INTERNAL);
-  // What a failed stream drops holds on to nothing.
+  // Work dropped by a failed stream keeps no resources.
   ASSERT_EQ(launch(stream, module.find("throws"), {{64, 1, 1}}, 0), KEEL_OK);
   EXPECT_EQ(stream.synchronize(), KEEL_INTERNAL);
 }

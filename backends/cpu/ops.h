@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operators of the CPU backend: one row an operator, see operator_table().
+// The operators of the CPU backend, one table entry per operator; see operator_table().
 #ifndef KEEL_BACKENDS_CPU_OPS_H_
 #define KEEL_BACKENDS_CPU_OPS_H_
 
@@ -13,7 +13,7 @@
 
 namespace keel::cpu {
 
-// What a kernel says of a call; |name| NULL when it cannot run it.
+// A kernel's answer to a query; |name| is NULL when the kernel cannot run the call.
 struct OpSupport {
   const char* name = nullptr;
   keel_op_level level = KEEL_OP_NATIVE;
@@ -21,20 +21,20 @@ struct OpSupport {
 };
 
 struct Operator {
-  // Under 1 us: no allocation, no lock. |call| passed the schema; its data
-  // pointers may be NULL.
+  // Takes less than 1 us: no allocation, no lock. |call| has passed the schema; its data pointers
+  // may be NULL.
   OpSupport (*query)(const keel_op_call& call);
-  // Enqueues a call that query accepts. Copies what is read later.
+  // Enqueues a call that query accepts. Copies the parts of |call| that the kernel reads later.
   void (*run)(Stream& stream, const keel_op_call& call, void* workspace);
 };
 
-// Where the host finds the first element of |tensor|.
+// Host address of the first element of |tensor|.
 template <typename Element>
 Element* address(const Stream& stream, const keel_tensor& tensor) {
   return stream.device().to_host(kit::first_element<Element>(tensor));
 }
 
-// NULL for an operator that this backend has no kernel for.
+// Returns NULL for an operator without a kernel in this backend.
 const Operator* find_operator(keel_op_id op);
 
 extern const Operator kFillOperator;

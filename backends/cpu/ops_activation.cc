@@ -13,7 +13,7 @@ using kernels::kBlock;
 using kernels::ReadFloats;
 using kernels::WrittenFloats;
 
-// Elements of a piece that one core takes: some 50 us of exp.
+// Elements of a piece that one core processes: some 50 us of exp.
 constexpr int64_t kPiece = int64_t{1} << 16;
 
 // Enqueues body(row, column, count) for all blocks of the rows of |shape|, [rows, width].
@@ -128,7 +128,7 @@ void swiglu_backward_run(Stream& stream, const keel_op_call& call, void*) {
 
 // ---- bias_gelu ---------------------------------------------------------------
 
-// NULL where there is none.
+// Returns NULL for absent |floats|.
 const float* block_or_none(const ReadFloats& floats, int64_t first, int64_t count, float* room) {
   return floats ? floats.block(first, count, room) : nullptr;
 }

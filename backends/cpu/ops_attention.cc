@@ -32,11 +32,11 @@ struct Forward {
   float* logsumexp;
 };
 
-// The queries of one block while the keys pass by: FlashAttention's online softmax (Dao, Fu,
-// Ermon, Rudra, Re 2022, arXiv:2205.14135; the order of the loops is FlashAttention-2's, Dao 2023,
-// arXiv:2307.08691). Each row has the largest score so far, the sum of exp(score - largest) and
-// the values weighted with the same; when a larger score comes, both are scaled down. Works in
-// its thread's scratch.
+// One block of queries while the keys pass by: FlashAttention's online softmax (Dao, Fu, Ermon,
+// Rudra, Re 2022, arXiv:2205.14135; the order of the loops is FlashAttention-2's, Dao 2023,
+// arXiv:2307.08691). Each row keeps the largest score so far, the sum of exp(score - largest) and
+// the values weighted by the same exponentials; a larger score scales both down. Works in its
+// thread's scratch memory.
 class QueryBlock {
  public:
   // Throws std::bad_alloc.
@@ -77,7 +77,7 @@ class QueryBlock {
                             attention::Sums::kOfQueries, width, sums_ + first * width);
   }
 
-  // Makes the scores of query |i| of |block|, which is row |row|, weights.
+  // Replaces the scores of query |i| of |block|, which is row |row|, by weights.
   void weigh(const Block& block, int64_t i, int64_t row) {
     float* const scores = scores_ + block.at(i);
     const Window seen = block.visible(i);
@@ -86,7 +86,7 @@ class QueryBlock {
     if (seen.first == seen.last) return;
     const int64_t count = seen.last - seen.first;
     const float top = std::max(largest_[row], kernels::largest_f32(scores + seen.first, count));
-    // Scores that are all -infinity have weights of 0.
+    // If all scores are -infinity the weights are 0.
     const float shift = top == kNothing ? 0.0f : top;
     const float sum = kernels::exp_and_sum_f32(scores + seen.first, shift, count);
     if (top != largest_[row]) {
@@ -133,7 +133,7 @@ keel_status run_forward(ThreadPool& pool, const Forward& forward) {
   const int64_t blocks = (problem.tokens_q + kQueries - 1) / kQueries;
   const auto run = [&](int64_t begin, int64_t end) -> keel_status {
     for (int64_t unit = begin; unit < end; ++unit) {
-      // The last blocks first: of causal attention they see the most.
+      // Starts with the last blocks: with causal attention they see the most keys.
       const int64_t first = (blocks - 1 - unit / problem.heads) * kQueries;
       const Span queries = {first, std::min(kQueries, problem.tokens_q - first)};
       QueryBlock(forward, queries, unit % problem.heads).run();
@@ -196,7 +196,7 @@ struct Merge {
                          static_cast<float>(of_right / total), out + at, width);
       logsumexp[of_lse] = static_cast<float>(top + std::log(total));
     } else {
-      // In place, a side is copied onto itself.
+      // If |out| is the input, the copy is onto itself.
       kernels::scale_f32((has_left ? a : b) + at, 1.0f, out + at, width);
       logsumexp[of_lse] = static_cast<float>(has_left ? left : right);
     }
@@ -214,7 +214,7 @@ void attention_merge_run(Stream& stream, const keel_op_call& call, void*) {
                        a.shape[0],
                        a.shape[1],
                        a.shape[2]};
-  // About 50 us of memory.
+  // About 50 us of memory traffic.
   const int64_t piece = std::max<int64_t>(1, (int64_t{1} << 15) / std::max<int64_t>(1, a.shape[2]));
   stream.enqueue([=](ThreadPool& pool) -> keel_status {
     pool.parallel_for(merge.tokens * merge.heads, piece, [&](int64_t begin, int64_t end) {

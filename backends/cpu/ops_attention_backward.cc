@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// attention_backward: the probabilities are computed again from logsumexp, for a block of queries
-// and a block of keys at a time. Where heads are enough for all cores, one pass over the blocks of
-// a head makes its three gradients, with five products a block. Else a pass over the queries makes
-// dq and one over the keys dk and dv: seven products, but each block of tokens is a piece of work
-// of its own. Each sum has one owner and the same terms in the same order either way.
+// attention_backward. Recomputes the probabilities from logsumexp, for a block of queries and a
+// block of keys at a time. If there are enough heads for all cores, one pass over the blocks of a
+// head computes its three gradients, with five products per block. Otherwise one pass over the
+// queries computes dq and one pass over the keys computes dk and dv: seven products, but each block
+// of tokens is a separate piece of work. In both cases each sum has one owner and the same terms in
+// the same order.
 #include <algorithm>
 #include <array>
 #include <keel/plugin_kit.hpp>
@@ -47,14 +48,14 @@ struct Backward {
   }
 };
 
-// The |rows| from |row| on.
+// The rows from |row| on.
 gemm::Matrix from(gemm::Matrix rows, int64_t row) {
   rows.data = static_cast<float*>(rows.data) + row * rows.stride;
   return rows;
 }
 
-// Some queries and some keys of a head, the probabilities and the slopes of the scores where they
-// see each other, and what those add to the gradients. Works in its thread's scratch.
+// A span of queries and a span of keys of a head, the probabilities and score slopes where queries
+// see keys, and the contributions to the gradients. Works in its thread's scratch memory.
 class Slopes {
  public:
   // Throws std::bad_alloc.
@@ -71,7 +72,7 @@ class Slopes {
     head_ = head;
     has_queries_ = false;
     for (int64_t i = 0; i < queries.count; ++i) {
-      // A query with a logsumexp of -infinity sees nothing.
+      // A query with a logsumexp of -infinity sees no keys.
       const int64_t query = queries.first + i;
       windows_[i] = logsumexp_of(query) != kNothing ? problem_.windows[query] : Window{0, 0};
     }
@@ -84,7 +85,8 @@ class Slopes {
   // The keys that any of the queries sees.
   Span seen_keys() const { return attention::seen_by(windows_, {0, queries_.count}); }
 
-  // Of the queries and keys that were chosen; to be read if any of them see each other.
+  // Computes the block of the chosen queries and keys. Read the results only if some query sees a
+  // key.
   void find() {
     block_ = attention::narrow(windows_, {0, queries_.count}, keys_);
     block_.queries.first += queries_.first;
@@ -99,12 +101,12 @@ class Slopes {
   }
   bool is_empty() const { return block_.queries.count == 0; }
 
-  // To the sums of all the queries that were chosen.
+  // Adds to the sums of all chosen queries.
   void add_dq(float* dq) const {
     attention::add_weighted(block_, slopes_, from(k_, first_key()), Sums::kOfQueries, width_,
                             dq + first_query() * width_);
   }
-  // To the sums of all the keys that were chosen.
+  // Adds to the sums of all chosen keys.
   void add_dk_dv() const {
     const int64_t at = first_key() * width_;
     attention::add_weighted(block_, probabilities_, from(dout_, first_query()), Sums::kOfKeys,
@@ -182,7 +184,7 @@ class Slopes {
   Block block_ = {};          // those that see each other
 };
 
-// dq of a block of queries: |slopes| has added up its sums.
+// Stores dq of a block of queries, whose sums are complete.
 void store_dq(const Backward& backward, Span queries, int64_t head) {
   const Heads dq = backward.of_queries(backward.dq);
   for (int64_t query = queries.first; query < queries.end(); ++query) {
@@ -205,7 +207,8 @@ void find_dq(const Backward& backward, Span queries, int64_t head) {
   store_dq(backward, queries, head);
 }
 
-// dk and dv of a block of keys, and what it adds to the sums of dq if |with_dq|.
+// Computes dk and dv of a block of keys and, if |with_dq|, adds the block's contribution to the
+// sums of dq.
 void find_dk_dv(Slopes& slopes, const Backward& backward, Span keys, int64_t kv_head,
                 bool with_dq) {
   const Problem& problem = backward.problem;
@@ -224,7 +227,7 @@ void find_dk_dv(Slopes& slopes, const Backward& backward, Span keys, int64_t kv_
   slopes.store_dk_dv();
 }
 
-// All gradients of the heads that share one of keys and values.
+// Computes all gradients of the query heads that share one head of keys and values.
 void find_all(const Backward& backward, int64_t kv_head) {
   const Problem& problem = backward.problem;
   const int64_t group = problem.heads / problem.kv_heads;
@@ -240,8 +243,8 @@ void find_all(const Backward& backward, int64_t kv_head) {
   }
 }
 
-// Whether heads, each on one core, are done before blocks are, of which each takes seven products
-// instead of five.
+// Whether one head per core finishes earlier than blocks, which take seven products instead of
+// five.
 bool is_done_by_heads(int64_t heads, int64_t cores) {
   const int64_t rounds = (heads + cores - 1) / cores;
   return rounds * cores * 5 <= heads * 7;
@@ -256,7 +259,7 @@ keel_status run_backward(ThreadPool& pool, const Backward& backward) {
       return keel_status{KEEL_OK};
     });
   }
-  // |find(span, head)| for all spans of |step| of |tokens|.
+  // Calls |find(span, head)| for all spans of |step| tokens of |tokens|.
   const auto for_each = [&](int64_t tokens, int64_t step, int64_t heads, const auto& find) {
     const int64_t blocks = (tokens + step - 1) / step;
     return pool.try_for(blocks * heads, /*grain=*/1, [&](int64_t unit, int64_t end) {
@@ -277,7 +280,7 @@ keel_status run_backward(ThreadPool& pool, const Backward& backward) {
   });
 }
 
-// Where the sums of dq lie in the workspace, behind the windows.
+// Offset of the sums of dq in the workspace, behind the windows.
 uint64_t dq_sums_offset(const keel_op_call& call) {
   constexpr uint64_t kLine = Scratch::kAlignment;
   return (Problem::workspace_bytes(call) + kLine - 1) / kLine * kLine;

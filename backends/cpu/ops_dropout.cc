@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// dropout_add and dropout_backward, which is the same without a bias and a residual. 16-bit types
-// are computed in float32 and rounded once.
+// dropout_add, and dropout_backward, which equals dropout_add without a bias and a residual. 16-bit
+// types are computed in float32 and rounded once.
 #include <algorithm>
 #include <cmath>
 #include <keel/plugin_kit.hpp>
@@ -14,7 +14,7 @@ using kernels::kBlock;
 using kernels::ReadFloats;
 using kernels::WrittenFloats;
 
-// Elements of a piece that one core takes: some 50 us. Pieces and blocks begin with a counter.
+// Elements of a piece that one core processes: some 50 us. Pieces and blocks begin at a counter.
 constexpr int64_t kPiece = int64_t{1} << 16;
 static_assert(kPiece % 4 == 0 && kBlock % 4 == 0);
 
@@ -27,7 +27,7 @@ kernels::DropoutMask mask_of(const keel_op_call& call) {
           .factor = static_cast<float>(1 / (1 - p))};
 }
 
-// The bias of the |count| elements from |first| on: row after row of |width|, into |room|.
+// Expands the bias of the |count| elements from |first| on into |room|: row after row of |width|.
 const float* spread(const ReadFloats& bias, int64_t width, int64_t first, int64_t count,
                     float* room) {
   float piece[kBlock];

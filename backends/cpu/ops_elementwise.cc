@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// fill, cast, add, scale, axpy and adamw: each element by itself.
+// fill, cast, add, scale, axpy and adamw: element-wise operators.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -14,15 +14,15 @@
 namespace keel::cpu {
 namespace {
 
-// Elements of a piece that one core takes: 256 KiB of float32 for each operand,
-// about 50 us from memory.
+// Elements of a piece that one core processes: 256 KiB of float32 per operand, about 50 us from
+// memory.
 constexpr int64_t kPiece = int64_t{1} << 16;
 
 bool is_16_bit(keel_dtype dtype) {
   return dtype == KEEL_FLOAT16 || dtype == KEEL_BFLOAT16;
 }
 
-// Whether all tensors are dense and of one shape, so that they are flat arrays.
+// Whether all tensors are dense and of equal shape, so that they are flat arrays.
 bool flat(const keel_op_call& call) {
   const keel_tensor& first = *call.outputs[0];
   const auto fits = [&](const keel_tensor* tensor) {
@@ -68,7 +68,7 @@ OpSupport fill_query(const keel_op_call& call) {
 template <typename Integer>
 Integer to_integer(double value) {
   constexpr double kLow = static_cast<double>(std::numeric_limits<Integer>::min());
-  // One past the largest: exact also where the largest is not (int64).
+  // The largest integer plus 1: exact even if the largest integer is not (int64).
   constexpr double kHigh = static_cast<double>(std::numeric_limits<Integer>::max() / 2 + 1) * 2.0;
   if (std::isnan(value)) return 0;
   if (value <= kLow) return std::numeric_limits<Integer>::min();
@@ -209,7 +209,7 @@ void axpy_run(Stream& stream, const keel_op_call& call, void*) {
 
 // ---- adamw ---------------------------------------------------------------------
 
-// All float32, but for gradients that may be of 16 bits.
+// All tensors are float32, except gradients, which may have 16 bits.
 OpSupport adamw_query(const keel_op_call& call) {
   for (uint32_t i = 0; i < call.input_count; ++i) {
     const keel_dtype dtype = call.inputs[i]->dtype;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// embedding and its gradient: rows picked and summed by index.
+// embedding and its gradient: selects and sums rows by index.
 #include <algorithm>
 #include <cstring>
 #include <keel/plugin_kit.hpp>
@@ -56,9 +56,9 @@ void add_row(const kernels::ReadFloats& gradient, int64_t first, int64_t width, 
   }
 }
 
-// A core owns a range of the table's rows and walks all indices for those that
-// fall into it, in order: no two cores touch a row, and the order of a row's sum
-// does not depend on how many there are.
+// A core owns a range of the table's rows and scans all indices, in order, for indices in the
+// range: no two cores touch a row, and the order of a row's sum does not depend on the number of
+// cores.
 void embedding_backward_run(Stream& stream, const keel_op_call& call, void*) {
   const kernels::ReadFloats gradient = read(stream, call.inputs[0]);
   const auto* const indices = address<const int32_t>(stream, *call.inputs[1]);
@@ -69,7 +69,7 @@ void embedding_backward_run(Stream& stream, const keel_op_call& call, void*) {
   const int64_t first = call.attributes[0].i;
   if (rows == 0 || width == 0) return;
   stream.enqueue([=](ThreadPool& pool) -> keel_status {
-    // One range a core, since each walks all indices; a small call stays on one.
+    // One range per core, since each range scans all indices; a small call stays on one core.
     const int64_t work = (rows + count) * width * int64_t{sizeof(float)};
     const int64_t ranges = std::clamp<int64_t>(work / kPieceBytes, 1, pool.cores());
     pool.parallel_for(rows, (rows + ranges - 1) / ranges, [=](int64_t begin, int64_t end) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators of the CPU plugin run through the ABI on device tensors.
+// Runs operators of the CPU plugin through the ABI on device tensors.
 #ifndef KEEL_BACKENDS_CPU_OPS_FIXTURE_H_
 #define KEEL_BACKENDS_CPU_OPS_FIXTURE_H_
 
@@ -61,7 +61,7 @@ class DeviceTensor {
   Buffer buffer_;
 };
 
-// Runs operators on a device of |cores|.
+// Runs operators on a device of |cores| cores.
 class OpRunner {
  public:
   using Tensors = std::vector<const keel_tensor*>;
@@ -125,7 +125,7 @@ class OpRunner {
   }
 };
 
-// Of both budgets: one core, where nothing is cut, and two.
+// Runs on both core budgets: one core, where work is not split, and two.
 class CpuOps : public ::testing::TestWithParam<const char*>, public OpRunner {
  protected:
   CpuOps() : OpRunner(GetParam()) {}

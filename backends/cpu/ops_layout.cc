@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// transpose: elements in another order, whatever is in them.
+// transpose: copies elements into another order, without interpreting them.
 #include <algorithm>
 #include <cstring>
 #include <keel/permutation.hpp>
@@ -10,7 +10,7 @@
 namespace keel::cpu {
 namespace {
 
-// A piece that one core takes: bytes that are some 50 us from memory.
+// Bytes of a piece that one core processes: some 50 us from memory.
 constexpr int64_t kPieceBytes = int64_t{1} << 18;
 // Columns of a strip.
 constexpr int64_t kStrip = 1024;
@@ -19,11 +19,12 @@ struct Unit16 {
   uint64_t words[2];
 };
 
-// Rows of a strip: in x what is next to each other fills a cache line, in y a column's do.
+// Rows of a strip: adjacent elements of x fill a cache line, and so do a column's elements in y.
 template <typename Unit>
 constexpr int64_t kSide = std::max<int64_t>(8, 64 / int64_t{sizeof(Unit)});
 
-// The rows and columns of one block of a plane, both at their first element.
+// Moves the rows and columns of one block of a plane; |x| and |y| point to the block's first
+// element.
 template <typename Unit>
 void move_block(const Permutation& plan, const Unit* x, Unit* y, int64_t rows, int64_t columns) {
   for (int64_t r = 0; r < rows; ++r) {

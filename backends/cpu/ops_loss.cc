@@ -32,8 +32,8 @@ double sum_of(const ReadFloats& x, int64_t count) {
   return sum;
 }
 
-// The whole array in a number of segments that depends on its length alone, so
-// that the result does not depend on the number of cores.
+// Sums the whole array in a number of segments that depends on the length alone, so that the result
+// does not depend on the number of cores.
 float sum_all(ThreadPool& pool, const ReadFloats& x, int64_t count) {
   constexpr int64_t kSegments = 64;
   const int64_t segment = std::max(kLossPiece, (count + kSegments - 1) / kSegments);
@@ -48,8 +48,8 @@ float sum_all(ThreadPool& pool, const ReadFloats& x, int64_t count) {
   return static_cast<float>(sum);
 }
 
-// y[j] = the sum over the rows of x[j]. Of 16-bit rows as many are widened at a time as the kernel
-// sums in float32: the order is that of float32 rows.
+// y[j] = the sum over the rows of x[j]. Widens as many 16-bit rows at a time as the kernel sums in
+// float32, so that the order is the same as for float32 rows.
 void sum_columns(const ReadFloats& x, int64_t rows, int64_t columns, int64_t stride,
                  const WrittenFloats& y) {
   if (x.room(1) == 0) {
@@ -103,8 +103,7 @@ void sum_run(Stream& stream, const keel_op_call& call, void*) {
     });
     return;
   }
-  // Whole cache lines of columns, and of those at least 256, which is what the
-  // kernel takes at once.
+  // Whole cache lines of columns, and at least 256 columns, which the kernel processes at once.
   const int64_t piece = std::max<int64_t>(256, rows_of_a_piece(rows) / 16 * 16);
   stream.enqueue([=](ThreadPool& pool) -> keel_status {
     pool.parallel_for(columns, piece, [=](int64_t begin, int64_t end) {
@@ -122,7 +121,7 @@ OpSupport cross_entropy_query(const keel_op_call& call) {
 
 double log_sum_exp(const ReadFloats& row, int64_t count) {
   if (row.room(1) == 0) return kernels::log_sum_exp_f32(row.block(0, count, nullptr), count);
-  // Each block is widened once: of whatever was the largest so far.
+  // Widens each block once: sums relative to the largest value so far.
   float top = std::numeric_limits<float>::lowest();
   double sum = 0;
   row.for_each_block(count, [&](int64_t, const float* block, int64_t width) {
@@ -151,7 +150,7 @@ void cross_entropy_run(Stream& stream, const keel_op_call& call, void*) {
         const double log_sum = log_sum_exp(row, classes);
         log_sums[i] = static_cast<float>(log_sum);
         const bool counted = label >= 0 && label < classes;
-        // Subtracted in float64: the difference is small where the model is right.
+        // Subtracted in float64: the difference is small if the model is right.
         loss[i] = counted ? static_cast<float>(log_sum - static_cast<double>(row[label])) : 0.0f;
       }
     });
@@ -163,12 +162,13 @@ OpSupport cross_entropy_backward_query(const keel_op_call& call) {
   return {is_dense_float_call(call) ? "cross_entropy_backward" : nullptr};
 }
 
-// |log_sum|, and what it was rounded by if it is that of |row|. From 64 on that is 2^-19 and more,
-// and as much of the probabilities: the row is then read once more.
+// Returns |log_sum| with its rounding error, if |log_sum| is the log-sum of |row|. From 64 on the
+// error is 2^-19 and more, and the probabilities have the same relative error: the row is therefore
+// read once more.
 kernels::LogSum with_rest(float log_sum, const ReadFloats& row, int64_t count) {
   if (!(std::abs(log_sum) >= 64)) return {log_sum};
   const double rest = log_sum_exp(row, count) - static_cast<double>(log_sum);
-  // Of NaN and infinities there is none.
+  // NaN and infinities have no rounding error.
   const bool is_of_row = std::abs(rest) < 0x1p-17 * static_cast<double>(std::abs(log_sum));
   return {log_sum, is_of_row ? static_cast<float>(rest) : 0.0f};
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// matmul: c = activation(alpha * op(a) op(b) + beta * c + bias); packed_matmul, the same by weights
-// that ops_packed.cc has put in order; and batched_matmul, many products without the last two.
+// matmul: c = activation(alpha * op(a) op(b) + beta * c + bias); packed_matmul, the same with
+// weights packed by ops_packed.cc; and batched_matmul, many products without bias and activation.
 #include <algorithm>
 #include <keel/packed_weights.hpp>
 #include <keel/plugin_kit.hpp>
@@ -16,7 +16,7 @@ namespace {
 using gemm::Matrix;
 using gemm::Product;
 
-// All of a call but where its tensors lie.
+// Describes a call except for the addresses of its tensors.
 bool describe(const keel_op_call& call, Tile* out_tile) {
   const keel_tensor& a = *call.inputs[0];
   const keel_tensor& b = *call.inputs[1];
@@ -26,7 +26,7 @@ bool describe(const keel_op_call& call, Tile* out_tile) {
   if (!known || b.dtype != a.dtype || (c.dtype != a.dtype && c.dtype != KEEL_FLOAT32)) {
     return false;
   }
-  // The bias of a 16-bit product with a float32 result may be either.
+  // The bias of a 16-bit product with a float32 result may have either dtype.
   if (bias != nullptr &&
       (!kit::is_contiguous(*bias) || (bias->dtype != a.dtype && bias->dtype != c.dtype))) {
     return false;
@@ -48,7 +48,7 @@ bool describe(const keel_op_call& call, Tile* out_tile) {
   tile.dtype = a.dtype;
   tile.c_dtype = c.dtype;
   if (bias != nullptr) tile.bias_dtype = bias->dtype;
-  // Products of a batch have none.
+  // batched_matmul has no such attribute.
   if (call.attribute_count > 4) tile.activation = static_cast<Activation>(call.attributes[4].i);
   *out_tile = tile;
   return true;
@@ -82,17 +82,17 @@ int64_t unit_of(const Matrix& b) {
   return b.panel == 0 ? kUnit : b.stride;
 }
 
-// What a tile of these extents takes: its multiplications, and what it reads of a and b. A b that
-// is packed costs half as much again, one that is read in place half, since it is read along. An a
-// costs thrice as much where it is packed, line by line, or where many parts of b read it in place:
-// by rows, 2048 x 2048 x 2048 takes 2 to 4 % less either way.
+// Estimated cost of a tile: its multiplications, and its reads of a and b. A packed b costs half as
+// much again; a b read in place costs half, since it is read along with the products. An a costs
+// three times as much if it is packed, line by line, or if many parts of b read it in place:
+// splitting 2048 x 2048 x 2048 by rows takes 2 to 4 % less in both cases.
 int64_t work_of(const Tile& whole, int64_t rows, int64_t columns) {
   Product tile = whole.product;
   const int64_t multiplied = rows * columns * (tile.k + 64);
   if (is_native_bf16(whole)) {
-    // oneDNN wants all of b: 512 x 512 x 512 with AMX takes 1.65 times as long by columns of b that
-    // are cut out of it, and so do few columns. For few rows that is no worse than to put all of b
-    // in order twice.
+    // oneDNN is fast only with all of b: 512 x 512 x 512 with AMX takes 1.65 times as long with
+    // columns cut out of b, and so does a b of few columns. For few rows, cutting is no worse than
+    // packing all of b twice.
     constexpr int64_t kManyRows = 192;
     constexpr int64_t kFewColumns = 64;
     const bool is_cut_out = columns < tile.n && tile.b.panel == 0 && !tile.b.transposed &&
@@ -112,14 +112,14 @@ int64_t work_of(const Tile& whole, int64_t rows, int64_t columns) {
 // Multiply-adds that take a core 10 us.
 constexpr int64_t kLong = 1000000;
 
-// What is worth a helper: 2.5 us of a core, whatever it multiplies by. The tiles of AMX take a
-// tenth of the others' time for the product itself.
+// The least work worth a helper: 2.5 us of a core, independent of the instruction set. AMX tiles
+// need a tenth of the time for the product itself.
 int64_t least_work_to_cut(const Tile& whole) {
   return is_native_bf16(whole) && gemm::has_bf16_tiles() ? 2 * kLong : kLong / 4;
 }
 
-// One tile a core, of the shape that takes the least; of two alike the one that cuts no b. A
-// product stays whole that is too brief.
+// One tile per core, of the shape with the lowest cost; of two equal shapes the one that does not
+// split b. A product that is too brief stays whole.
 Grid cut(const Tile& whole, int cores) {
   const Product& product = whole.product;
   Grid best = {1, 1, product.m, product.n};
@@ -131,7 +131,7 @@ Grid cut(const Tile& whole, int cores) {
     const int64_t columns = cores / rows;
     const int64_t tile_columns =
         std::min(product.n, round_up((product.n + columns - 1) / columns, unit_of(product.b)));
-    // The largest tile decides when the product is done.
+    // The largest tile determines the duration of the product.
     const int64_t work = work_of(whole, tile_rows, tile_columns);
     if (work <= least) {
       least = work;
@@ -142,18 +142,18 @@ Grid cut(const Tile& whole, int cores) {
   return best;
 }
 
-// Products of one shape; strides in elements, from one product's matrix to the next one's.
+// Products of one shape; strides in elements between the matrices of consecutive products.
 struct Batch {
   int64_t count = 1;
   int64_t a = 0, b = 0, c = 0;
 };
 
-// What stays after the tensors are gone: a plain value for the queue.
+// The data of a call that outlives its tensors; trivially copyable for the queue.
 struct Work {
   Tile first;
   Batch batch;
 
-  // Of the batch, number |index|.
+  // Product number |index| of the batch.
   Tile one(int64_t index) const {
     const auto move = [&](Matrix& matrix, int64_t stride, keel_dtype of) {
       matrix.data = static_cast<char*>(matrix.data) + index * stride * kit::dtype_size(of);
@@ -166,7 +166,7 @@ struct Work {
   }
 };
 
-// Products that a core takes at once: of small ones as many as make 2 MFLOP.
+// Products that a core computes at once: small products are grouped to 2 MFLOP.
 int64_t products_of_a_piece(const Product& product) {
   const int64_t work = product.m * product.n * std::max<int64_t>(1, product.k);
   return std::max<int64_t>(1, 1000000 / work);
@@ -175,7 +175,7 @@ int64_t products_of_a_piece(const Product& product) {
 keel_status multiply(ThreadPool& pool, const Work& work) {
   const Product& product = work.first.product;
   const int64_t batch = work.batch.count;
-  // A batch of fewer products than cores shares each among some.
+  // In a batch of fewer products than cores, several cores share each product.
   const auto cores = static_cast<int>((pool.cores() + batch - 1) / batch);
   const Grid grid = cut(work.first, cores);
   const int64_t tiles = grid.rows * grid.columns;
@@ -214,7 +214,8 @@ void matmul_run(Stream& stream, const keel_op_call& op_call, void*) {
 
 // ---- packed weights --------------------------------------------------------------
 
-// Where they are in panels, the tile says so; else they are as matmul takes them.
+// If the weights are in panels the tile describes the panels; otherwise the weights are as matmul
+// takes them.
 bool describe_packed(const PackedAsMatmul& call, Tile* out_tile) {
   if (!describe(call.call(), out_tile)) return false;
   const Product& product = out_tile->product;
@@ -238,7 +239,7 @@ void packed_matmul_run(Stream& stream, const keel_op_call& op_call, void*) {
 
 // ---- batches -------------------------------------------------------------------
 
-// Any matrix of a batch: they differ in their address alone.
+// Any matrix of a batch: the matrices differ only in their addresses.
 keel_tensor matrix_of(const keel_tensor& tensor) {
   keel_tensor matrix = tensor;
   matrix.rank = 2;

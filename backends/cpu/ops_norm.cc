@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// layer_norm, rms_norm, softmax and their gradients: rows, which lie along the last axis.
+// layer_norm, rms_norm, softmax and their gradients: operators on rows along the last axis.
 #include <algorithm>
 #include <cmath>
 #include <keel/plugin_kit.hpp>
@@ -14,7 +14,7 @@ namespace {
 using kernels::ReadFloats;
 using kernels::WrittenFloats;
 
-// Elements of a piece that one core takes: some 50 us.
+// Elements of a piece that one core processes: some 50 us.
 constexpr int64_t kPiece = int64_t{1} << 16;
 
 struct Rows {
@@ -22,7 +22,7 @@ struct Rows {
       : columns(tensor.shape[tensor.rank - 1]),
         count(columns == 0 ? 0 : kit::element_count(tensor) / columns) {}
 
-  // Of a piece.
+  // Rows per piece.
   int64_t grain() const { return std::max<int64_t>(1, kPiece / std::max<int64_t>(1, columns)); }
 
   int64_t columns;
@@ -50,13 +50,14 @@ void enqueue_rows(Stream& stream, const Rows& rows, const Body& body) {
 
 // ---- layer_norm, rms_norm ------------------------------------------------------
 
-// Whether |spread|, the sum of a variance and eps, was computed of squares that float32 holds.
+// Whether |spread|, the sum of a variance and eps, was computed from squares within the range of
+// float32.
 bool is_of_float32(double spread) {
   return spread >= 0x1p-90 && spread <= 0x1p127;
 }
 
-// The factors that make a row of x a row of y. Where deviations or rstd leave the range of float32,
-// elements are scaled: to 2^48 at most, or up from 2^-20.
+// The factors that normalise a row of x. If deviations or rstd leave the range of float32, elements
+// are scaled: down to at most 2^48, or up from 2^-20.
 kernels::NormFactors factors_of(double mean, double spread) {
   double scale = 1;
   if (spread < 0x1p-90) {
@@ -66,8 +67,7 @@ kernels::NormFactors factors_of(double mean, double spread) {
   }
   const double rstd = 1 / std::sqrt(spread) / scale;
   const auto rounded_mean = static_cast<float>(mean * scale);
-  // The shift gives back what rounding takes from the mean, which may be as much as a row deviates
-  // by.
+  // The shift restores the rounding error of the mean, which may be as large as a row's deviations.
   const double shift = (static_cast<double>(rounded_mean) - mean * scale) * rstd;
   return {.mean = rounded_mean,
           .rstd = static_cast<float>(rstd),
@@ -89,8 +89,8 @@ void layer_norm_run(Stream& stream, const keel_op_call& call, void*) {
   const double eps = call.attributes[0].f;
   const Rows rows(*call.inputs[0]);
   const int64_t columns = rows.columns;
-  // What is read several times is widened once: a row, unless it is loaded as it is, and for a
-  // piece what belongs to its columns.
+  // Inputs that are read several times are widened once: a row, unless kernels load its dtype
+  // directly, and per piece the parameters of the columns.
   enqueue_pieces(stream, rows, [=](int64_t first, int64_t last) {
     const auto [x_room, gamma_room, beta_room] =
         thread_floats({x.room(columns), gamma.room(columns), beta.room(columns)});
@@ -138,8 +138,8 @@ void rms_norm_run(Stream& stream, const keel_op_call& call, void*) {
 
 // ---- their gradients -----------------------------------------------------------
 
-// Rows are cut into slices, as many as the shape alone says, each with sums over its columns of
-// its own: dgamma's, then dbeta's. The slices, one at least, are added up in order.
+// Splits rows into slices, whose number depends on the shape alone. Each slice has its own sums
+// over the columns: dgamma's, then dbeta's. The slices, at least one, are added in order.
 struct Slices {
   static constexpr int64_t kMost = 32;
   explicit Slices(const Rows& all)

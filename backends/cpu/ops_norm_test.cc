@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients of normalisations through the ABI: what the sums over all rows depend on.
+// Gradients of normalisations through the ABI: the inputs that sums over all rows depend on.
 #include "backends/cpu/ops_fixture.h"
 
 namespace keel::cpu::testing {
@@ -11,7 +11,7 @@ INSTANTIATE_TEST_SUITE_P(Cores, CpuOps, ::testing::Values("1", "2"),
 constexpr int64_t kRows = 1543;  // many slices, and a short one at the end
 constexpr int64_t kColumns = 515;
 
-// dx, dgamma and dbeta, one behind the other, on a device of |cores|.
+// The concatenated dx, dgamma and dbeta on a device of |cores| cores.
 std::vector<float> layer_norm_gradients(const char* cores) {
   const Machine machine({{"devices", "1"}, {"cores", cores}});
   const StreamHandle stream(machine.device());
@@ -54,8 +54,8 @@ TEST(CpuNorm, GradientsDoNotDependOnTheNumberOfCores) {
   EXPECT_EQ(one, layer_norm_gradients("3"));
 }
 
-// The mean lies half a unit in the last place off what float32 rounds it to, which is as much as
-// the elements deviate by.
+// The mean is half a unit in the last place away from its float32 rounding, as much as the elements
+// deviate from the mean.
 TEST_P(CpuOps, LayerNormOfLargeOffsetsKeepsWhatTheMeanIsRoundedBy) {
   const DeviceTensor x = floats({2, 4}, {100000, 100000, 100000, 100000,  //
                                          100000, 100000.0078125f, 100000, 100000.0078125f});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sum_of_squares and clip: the norm of a gradient, and holding it.
+// sum_of_squares and clip: the norm of a gradient, and clipping by the norm.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -11,7 +11,7 @@
 namespace keel::cpu {
 namespace {
 
-// Elements of a piece that one core takes, about 30 us.
+// Elements of a piece that one core processes, about 30 us.
 constexpr int64_t kPiece = int64_t{1} << 16;
 
 bool is_float(keel_dtype dtype) {
@@ -32,7 +32,7 @@ struct Squares {
   void add(const float* x, int64_t count) {
     const double part = kernels::sum_of_squares_f32(x, count);
     sum += part;
-    // Squares of finite numbers may overflow too: only the elements tell.
+    // Squares of finite numbers may overflow too, so only the elements decide.
     found |= !std::isfinite(part) &&
              !std::all_of(x, x + count, [](float value) { return std::isfinite(value); });
   }
@@ -55,8 +55,8 @@ Squares squares_of(const void* x, keel_dtype dtype, int64_t begin, int64_t end) 
   return result;
 }
 
-// In a number of segments that depends on the length alone, so that the result does not
-// depend on the number of cores.
+// Sums in a number of segments that depends on the length alone, so that the result does not depend
+// on the number of cores.
 Squares squares_of(ThreadPool& pool, const void* x, keel_dtype dtype, int64_t count) {
   constexpr int64_t kSegments = 64;
   const int64_t segment = std::max(kPiece, (count + kSegments - 1) / kSegments);
@@ -118,7 +118,7 @@ void clip_run(Stream& stream, const keel_op_call& call, void*) {
   const int64_t count = kit::element_count(*call.inputs[0]);
   const auto max_norm = static_cast<float>(call.attributes[0].f);
   stream.enqueue([=](ThreadPool& pool) -> keel_status {
-    // Read when its turn comes: what is before in the stream makes it.
+    // Read when the work runs: earlier work of the stream computes the value.
     const float factor = clip_factor(max_norm, *sum);
     pool.parallel_for(count, kPiece, [=](int64_t begin, int64_t end) {
       const char* const from = g + begin * size;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// pack_weights: b in the order in which packed_matmul (ops_matmul.cc) reads it fastest.
+// pack_weights: copies b into the layout that packed_matmul (ops_matmul.cc) reads fastest.
 #include <algorithm>
 #include <keel/packed_weights.hpp>
 #include <keel/plugin_kit.hpp>
@@ -11,7 +11,7 @@
 namespace keel::cpu {
 namespace {
 
-// What a core takes at once: some 50 us from memory.
+// Elements that a core processes at once: some 50 us from memory.
 constexpr int64_t kPieceElements = int64_t{1} << 16;
 
 OpSupport pack_weights_query(const keel_op_call& call) {

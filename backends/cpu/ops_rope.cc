@@ -13,10 +13,10 @@ using kernels::kBlock;
 using kernels::ReadFloats;
 using kernels::WrittenFloats;
 
-// Elements of a piece that one core takes: some 50 us from memory.
+// Elements of a piece that one core processes: some 50 us from memory.
 constexpr int64_t kPiece = int64_t{1} << 16;
 
-// One head of a token, |half| pairs from the element |at| on.
+// One head of a token: |half| pairs from element |at| on.
 struct Head {
   ReadFloats x;
   WrittenFloats y;

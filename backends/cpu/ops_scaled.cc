@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cast_scaled: to the 8-bit float types and back, by a scale that is read on the way.
+// cast_scaled: converts to the 8-bit float types and back, with a scale read at execution.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -13,9 +13,9 @@
 namespace keel::cpu {
 namespace {
 
-// Elements of a piece that one core takes, about 50 us.
+// Elements of a piece that one core processes, about 50 us.
 constexpr int64_t kPiece = int64_t{1} << 16;
-// Elements that are float32 at a time.
+// Elements converted to float32 at a time.
 constexpr int64_t kBlock = 2048;
 
 bool is_float8(keel_dtype dtype) {
@@ -29,7 +29,7 @@ struct Elements {
   char* at(int64_t i) const { return data + i * int64_t{kit::dtype_size(dtype)}; }
 };
 
-// |count| of x from |i| on, as float32: themselves, or in |room|.
+// |count| elements of x from |i| on as float32: in place, or converted into |room|.
 const float* widened(const Elements& x, int64_t i, int64_t count, float* room) {
   if (x.dtype == KEEL_FLOAT32) return reinterpret_cast<const float*>(x.at(i));
   if (is_float8(x.dtype)) {
@@ -52,7 +52,7 @@ void store_scaled(const Elements& y, int64_t i, int64_t count, const float* x, f
   }
 }
 
-// The largest of what several cores have found; the same in whatever order they come.
+// The largest value found by several cores, independent of the order of their results.
 class Largest {
  public:
   void add(uint32_t bits) {
@@ -60,7 +60,7 @@ class Largest {
     while (before < bits && !bits_.compare_exchange_weak(before, bits)) {
     }
   }
-  // All NaN are the quiet one.
+  // Returns every NaN as the quiet NaN.
   float value() const {
     constexpr uint32_t kInfinity = 0x7f800000;
     const uint32_t bits = bits_.load();

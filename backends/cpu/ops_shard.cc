@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cross_entropy_shard and its gradient: the part of a loss that a range of the vocabulary has.
+// cross_entropy_shard and its gradient: the contribution of a range of the vocabulary to a loss.
 #include <algorithm>
 #include <keel/plugin_kit.hpp>
 #include <limits>
@@ -31,7 +31,7 @@ Row measure(const ReadFloats& logits, int64_t count) {
   logits.for_each_block(count, [&](int64_t, const float* block, int64_t width) {
     row.max = std::max(row.max, kernels::largest_f32(block, width));
   });
-  // Of masked entries alone the sum is 0, and NaN beside them shows in it.
+  // The sum is 0 if all entries are masked; a NaN beside masked entries appears in the sum.
   logits.for_each_block(count, [&](int64_t, const float* block, int64_t width) {
     row.sum_exp += kernels::sum_exp_f32(block, row.max, width);
   });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every operator but matmul through the ABI against a float64 reference written here.
+// Every operator except matmul through the ABI, against a float64 reference in this file.
 #include <algorithm>
 #include <cmath>
 #include <keel/float_types.hpp>
@@ -14,7 +14,7 @@ namespace {
 INSTANTIATE_TEST_SUITE_P(Cores, CpuOps, ::testing::Values("1", "2"),
                          [](const auto& info) { return std::string("cores") + info.param; });
 
-// Odd, so that there is a tail, and above what is spread over cores.
+// Odd, so that there is a tail, and above the size that is spread over cores.
 constexpr int64_t kCount = 200003;
 
 TEST_P(CpuOps, FillsEachType) {
@@ -240,7 +240,7 @@ TEST_P(CpuOps, EmbeddingAndItsGradient) {
   const DeviceTensor gradient = floats({count, width}, upstream);
   DeviceTensor sums(device(), KEEL_FLOAT32, {words, width});
   run(KEEL_OP_EMBEDDING_BACKWARD, {gradient, indices}, {sums}, {integer(0)});
-  // Exactly: in float32, in the order of the indices.
+  // Exact: in float32, in the order of the indices.
   std::vector<float> expected(static_cast<size_t>(words * width), 0.0f);
   for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
     if (!in_range(i)) continue;
@@ -251,7 +251,7 @@ TEST_P(CpuOps, EmbeddingAndItsGradient) {
   EXPECT_EQ(values(sums), expected);
 }
 
-// Gradients that are widened in several blocks, of the tokens 300 to 399.
+// Gradients that are widened in several blocks, for tokens 300 to 399.
 TEST_P(CpuOps, EmbeddingGradientOfARangeFrom16Bits) {
   const int64_t first = 300, words = 100, width = 1100, count = 701;
   std::vector<int32_t> picked;
@@ -264,7 +264,7 @@ TEST_P(CpuOps, EmbeddingGradientOfARangeFrom16Bits) {
     const DeviceTensor gradient = tensor(dtype, {count, width}, rows);
     DeviceTensor sums(device(), KEEL_FLOAT32, {words, width});
     run(KEEL_OP_EMBEDDING_BACKWARD, {gradient, indices}, {sums}, {integer(first)});
-    // Exactly: in float32, in the order of the indices.
+    // Exact: in float32, in the order of the indices.
     std::vector<float> expected(static_cast<size_t>(words * width), 0.0f);
     for (size_t i = 0; i < picked.size(); ++i) {
       const int64_t row = picked[i] - first;
@@ -279,7 +279,7 @@ TEST_P(CpuOps, EmbeddingGradientOfARangeFrom16Bits) {
   expect_sums(KEEL_FLOAT16, [](float value) { return to_float16(value); });
 }
 
-// As of the same numbers in float32, to the bit: in the same order.
+// Equal bits as for the same numbers in float32: the order is the same.
 TEST_P(CpuOps, SumsOf16Bits) {
   const int64_t rows = 1031, columns = 701;
   const std::vector<float> data = random_values(static_cast<size_t>(rows * columns), 23);
@@ -344,7 +344,7 @@ TEST_P(CpuOps, CrossEntropyAndItsGradient) {
         1e-6, 1e-6);
 
     run(KEEL_OP_CROSS_ENTROPY_BACKWARD, {logits, labels, sums}, {logits}, {real(0.25)});
-    // Near 1000 the last place of logsumexp is 6e-5, which is not lost to the probabilities.
+    // Near 1000 the last place of logsumexp is 6e-5; the probabilities keep the lost digits.
     expect_near(
         values(logits),
         [&](size_t index) {
@@ -389,7 +389,7 @@ TEST_P(CpuOps, AdamwFollowsTheFormula) {
   }
 }
 
-// As of the same logits in float32, to the bit, but that the gradient is rounded.
+// Equal bits as for the same logits in float32, except that the gradient is rounded.
 TEST_P(CpuOps, CrossEntropyOf16Bits) {
   const int64_t rows = 37, classes = 1601;
   const std::vector<float> data = random_values(static_cast<size_t>(rows * classes), 24, 5.0f);
@@ -419,7 +419,7 @@ TEST_P(CpuOps, CrossEntropyOf16Bits) {
   expect_losses(KEEL_FLOAT16, [](float value) { return to_float16(value); });
 }
 
-// As of the same gradient in float32, to the bit.
+// Equal bits as for the same gradient in float32.
 TEST_P(CpuOps, AdamWithGradientsOf16Bits) {
   const int64_t count = 70001;
   const auto size = static_cast<size_t>(count);

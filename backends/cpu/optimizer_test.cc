@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Norms, sharded losses and batches through the CPU plugin: what cases of the schema table do
-// not reach, and that the number of cores leaves every bit as it is.
+// Norms, sharded losses and batches through the CPU plugin: inputs beyond the cases of the schema
+// table, and independence of the number of cores.
 #include <gtest/gtest.h>
 
 #include <keel/float_types.hpp>
@@ -34,7 +34,7 @@ TEST_P(CpuOps, SumOfSquaresThatOverflowsFindsNothing) {
   run(KEEL_OP_SUM_OF_SQUARES, {x, nullptr}, {total, found});
   EXPECT_EQ(values(total)[0], kInfinity);
   EXPECT_EQ(values<int32_t>(found)[0], 0);
-  // Of the next call it is an infinity that came in.
+  // For the next call the infinity is an input.
   run(KEEL_OP_SUM_OF_SQUARES, {floats({1}, {1}), total}, {total, found});
   EXPECT_EQ(values(total)[0], kInfinity);
   EXPECT_EQ(values<int32_t>(found)[0], 1);
@@ -85,7 +85,7 @@ TEST_P(CpuOps, ShardRowsOfSeveralBlocks) {
   expect_near(rounded, softmax, 4e-3, 1e-9);
 }
 
-// Many small products are dealt out whole, few large ones in tiles.
+// Many small products are distributed whole, few large ones as tiles.
 TEST_P(CpuOps, BatchesOfAnySize) {
   struct Extents {
     int64_t batch, m, n, k;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tables of the CPU plugin: checks of structs, handles to objects, nothing
-// else. What a slot does is in the object it calls.
+// The tables of the CPU plugin: struct checks and conversions of handles to objects. The objects
+// implement the slots.
 #include <keel/abi.h>
 
 #include <algorithm>
@@ -55,7 +55,7 @@ keel_status device_info(keel_plugin_instance* instance, uint32_t ordinal,
     }
     keel_device_info info = {};
     object(instance).describe(&info);
-    // |out_info| may be of an older, shorter version.
+    // |out_info| may be an older, shorter version.
     info.header = out_info->header;
     std::memcpy(out_info, &info, std::min<size_t>(info.header.size, sizeof(info)));
     return keel_status{KEEL_OK};
@@ -104,7 +104,7 @@ keel_status memory_free(keel_plugin_device* device, keel_memory_kind kind, void*
   return kit::guard([&] { return object(device).release(kind, pointer); });
 }
 
-// Every page is within the workers' reach as it is, and quicker to read as a huge one.
+// Worker threads can access every page already; huge pages are faster to read.
 keel_status host_register(keel_plugin_device*, void* pointer, uint64_t size,
                           void** out_device_pointer) {
   commit_huge_pages(pointer, size);

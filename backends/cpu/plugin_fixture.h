@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The built CPU plugin as a test sees it: through the ABI alone.
+// The built CPU plugin, used through the ABI alone.
 #ifndef KEEL_BACKENDS_CPU_PLUGIN_FIXTURE_H_
 #define KEEL_BACKENDS_CPU_PLUGIN_FIXTURE_H_
 
@@ -17,7 +17,7 @@
 
 namespace keel::cpu::testing {
 
-inline thread_local std::string g_error;  // the last text the plugin gave this thread
+inline thread_local std::string g_error;  // the plugin's last error text on this thread
 
 // The plugin from the folder KEEL_PLUGIN_PATH.
 inline const keel_plugin& plugin() {

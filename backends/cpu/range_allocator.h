@@ -8,23 +8,22 @@
 
 namespace keel::cpu {
 
-// Hands out ranges of [0, size) first-fit by address and merges neighbours when
-// they come back. Knows numbers only, no memory. Not thread-safe.
+// Allocates ranges of [0, size) first-fit by address and merges adjacent free ranges. Handles
+// numbers only, no memory. Not thread-safe.
 class RangeAllocator {
  public:
   explicit RangeAllocator(uint64_t size);
 
-  // Offset of |size| > 0 bytes at a multiple of |alignment| (a power of two), or
-  // nothing when no hole is large enough.
+  // Returns the offset of |size| > 0 bytes at a multiple of |alignment| (a power of two), or
+  // nullopt when no hole is large enough.
   std::optional<uint64_t> allocate(uint64_t size, uint64_t alignment);
 
-  // Takes back the range that begins at |offset| and returns its size; 0 when no
-  // range does.
+  // Frees the range that begins at |offset| and returns its size, or 0 when no range begins there.
   uint64_t release(uint64_t offset);
 
   uint64_t size() const { return size_; }
   bool empty() const { return used_.empty(); }
-  // Largest range that could be handed out without regard to alignment.
+  // Size of the largest free range, ignoring alignment.
   uint64_t largest_hole() const;
 
  private:

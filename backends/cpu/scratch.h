@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that kernels work in: kept from one call to the next, so that calls do not allocate it and
-// threads with a small stack run them.
+// Working memory of kernels, kept from one call to the next: calls allocate nothing, and threads
+// with a small stack can run the kernels.
 #ifndef KEEL_BACKENDS_CPU_SCRATCH_H_
 #define KEEL_BACKENDS_CPU_SCRATCH_H_
 
@@ -14,12 +14,12 @@ namespace keel::cpu {
 
 class Scratch {
  public:
-  static constexpr size_t kAlignment = 64;  // a line of the cache
+  static constexpr size_t kAlignment = 64;  // a cache line
 
-  // |bytes| at least; what was there before is lost. Throws std::bad_alloc.
+  // Returns at least |bytes| bytes; the previous contents are lost. Throws std::bad_alloc.
   void* room(size_t bytes) {
     if (bytes > size_) {
-      memory_.reset();  // nothing is worth copying
+      memory_.reset();  // the contents need no copy
       size_ = 0;
       memory_.reset(::operator new (bytes, std::align_val_t{kAlignment}));
       size_ = bytes;
@@ -37,14 +37,14 @@ class Scratch {
   size_t size_ = 0;
 };
 
-// The calling thread's, for one kernel at a time.
+// The calling thread's scratch memory, for one kernel at a time.
 inline Scratch& thread_scratch() {
   thread_local Scratch scratch;
   return scratch;
 }
 
-// Arrays of |counts| floats in it, each at a line of its own; the next call hands out the same
-// memory. Throws std::bad_alloc.
+// Arrays of |counts| floats in the thread's scratch memory, each aligned to a cache line; the next
+// call returns the same memory. Throws std::bad_alloc.
 template <size_t kArrays>
 std::array<float*, kArrays> thread_floats(const int64_t (&counts)[kArrays]) {
   constexpr size_t kLine = Scratch::kAlignment / sizeof(float);

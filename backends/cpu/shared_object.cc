@@ -63,7 +63,7 @@ const char* find_defect(const char* data, uint64_t size) {
 
 namespace {
 
-// A sealed memfd with the bytes; -1, with a text for core, when the system refuses.
+// Returns a sealed memfd with the bytes; -1 with errno when the system refuses.
 int make_file(const char* data, uint64_t size) {
   const int fd = memfd_create("keel-kernels", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) return -1;
@@ -104,9 +104,9 @@ keel_status SharedObject::open(const void* data, uint64_t size,
 
 SharedObject::~SharedObject() {
   dlclose(handle_);
-  // The loader finds an object that is still there by its path before it looks at the
-  // file: where one stays (thread-local destructors, unique symbols), its descriptor must
-  // not be given to the next one.
+  // The loader looks up loaded objects by path before opening the file. If the object stays loaded
+  // (thread-local destructors, unique symbols), its descriptor must not be reused for another
+  // object.
   void* const still_there = dlopen(path_of(fd_).c_str(), RTLD_NOW | RTLD_NOLOAD);
   if (still_there == nullptr) {
     close(fd_);

@@ -24,8 +24,8 @@ Stream::~Stream() {
 
 void Stream::record(Event& event) {
   std::unique_lock lock(mutex_);
-  // A thread that has run out of work is not woken only to say so: that is a second
-  // pair of context switches for each piece of work shorter than the way to its record.
+  // Completes the event on the caller's thread: waking an idle stream thread costs a second pair of
+  // context switches for each piece of work shorter than the time to its record.
   if (queue_.empty()) {
     event.complete_at_once(status_);
     return;
@@ -46,7 +46,7 @@ void Stream::wait_for(Event& event) {
   wake(lock);
 }
 
-// Notifies after unlocking: the woken thread would only run into the mutex.
+// Notifies after unlocking, so that the woken thread does not block on the mutex.
 void Stream::wake(std::unique_lock<std::mutex>& lock) {
   const bool parked = parked_;
   parked_ = false;
@@ -104,16 +104,15 @@ void Stream::run() {
         Event* const event = task.event;
         if (status == KEEL_OK) {
           lock.unlock();
-          // What failed there is reported there and, through the event, by core;
-          // this stream has only been told when to go on.
+          // The event's own stream reports its failure, and core propagates the failure through the
+          // event; this stream only needs the completion.
           event->wait(Clock::time_point::max());
           lock.lock();
         }
         queue_.pop();
         break;
       }
-      // In one step for who holds the mutex: when the event is done, so is the
-      // stream, and the other way round.
+      // One step under the mutex: the event is complete if and only if the stream is.
       case Task::Kind::kSignal: {
         task.event->complete(status, &wakeups_);
         queue_.pop();

@@ -16,24 +16,24 @@ namespace keel::cpu {
 
 class Device;
 
-// An in-order queue with a thread of its own, parked while there is nothing to
-// do. Since no two streams share a thread, one that waits for an event holds up
-// nothing but itself. One thread at a time enqueues; any may query or wait.
+// An in-order queue with its own thread, parked while the queue is empty. Streams do not share
+// threads, so a stream that waits for an event blocks only itself. One thread at a time enqueues;
+// any thread may query or wait.
 //
-// Failure is sticky: once work has failed, later work is dropped, and events,
-// query and synchronize report that failure.
+// Failure is sticky: after work has failed, later work is dropped, and events, query and
+// synchronize return that failure.
 class Stream {
  public:
   explicit Stream(Device& device);
-  // Runs what is queued, then joins the thread.
+  // Runs the queued work, then joins the thread.
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
   Device& device() const { return device_; }
 
-  // |work|: a callable keel_status(ThreadPool&) of plain values, at most
-  // Task::kInlineBytes of them. Runs with one core of the device in hand.
+  // |work| is a callable keel_status(ThreadPool&) of plain values, at most Task::kInlineBytes. The
+  // stream's thread runs |work| while holding one core of the device.
   template <typename Work>
   void enqueue(const Work& work) {
     std::unique_lock lock(mutex_);
@@ -55,9 +55,9 @@ class Stream {
   std::mutex mutex_;
   std::condition_variable pushed_;
   std::condition_variable drained_;
-  TaskQueue queue_;  // the front is at work
+  TaskQueue queue_;  // the front task is running
   keel_status status_ = KEEL_OK;
-  Wakeups wakeups_;  // of the thread
+  Wakeups wakeups_;  // used by the stream's thread only
   int drain_waiters_ = 0;
   bool parked_ = false;
   bool stopping_ = false;

@@ -12,8 +12,7 @@ namespace {
 
 constexpr auto kNever = Clock::time_point::max();
 
-// Failure of work cannot be provoked through the plugin: its kernels fail for want
-// of host memory only.
+// The plugin cannot provoke a failure of work: its kernels fail only if host memory runs out.
 TEST(Stream, FailureIsStickyAndDropsWhatFollows) {
   Device device(/*cores=*/1, /*memory_limit=*/1 << 20, /*guarded=*/false);
   Stream stream(device);
@@ -74,7 +73,7 @@ TEST(Stream, AFailureStaysOnItsStream) {
   EXPECT_EQ(event.wait(kNever), KEEL_INTERNAL);
 }
 
-// So that its thread need not be woken for it.
+// An idle stream completes a record without waking its thread.
 TEST(Stream, ARecordBehindNothingIsDoneAtOnce) {
   Device device(1, 1 << 20, false);
   Stream stream(device);
@@ -96,7 +95,7 @@ TEST(Stream, ARecordBehindNothingIsDoneAtOnce) {
   EXPECT_EQ(heard, 1);
 }
 
-// Behind work that still runs it is not.
+// Behind running work, a record waits.
 TEST(Stream, ARecordBehindWorkWaitsForIt) {
   Device device(1, 1 << 20, false);
   Stream stream(device);

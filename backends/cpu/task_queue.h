@@ -18,11 +18,11 @@ class ThreadPool;
 // One entry of a stream's queue.
 struct Task {
   enum class Kind : uint8_t {
-    kWork,    // runs |call| with a core of the device, unless the stream has failed
+    kWork,    // runs |call| with one core of the device; skipped on a failed stream
     kSignal,  // completes |event|, always
-    kWait,    // waits for |event|, unless the stream has failed
+    kWait,    // waits for |event|; skipped on a failed stream
   };
-  // What a kernel's arguments may take: adamw, the largest, needs 112.
+  // Maximum size of a kernel's arguments; adamw, the largest, needs 112 bytes.
   static constexpr size_t kInlineBytes = 256;
 
   Kind kind;
@@ -43,16 +43,16 @@ struct Task {
   }
 };
 
-// A queue of tasks in a circle of fixed pieces: it never refuses, allocates only
-// while it grows, and leaves tasks where they are, so that the front runs in place
-// while others are pushed. Not thread-safe.
+// A queue of tasks in a circular list of fixed-size chunks. push never refuses and allocates only
+// while the queue grows. Tasks do not move, so the front task can run in place while other tasks
+// are pushed. Not thread-safe.
 class TaskQueue {
  public:
   TaskQueue() : first_(std::make_unique<Chunk>()), head_(first_.get()), tail_(first_.get()) {
     head_->next = head_;
   }
 
-  // The new last entry, for the caller to fill.
+  // Appends an entry, which the caller fills.
   Task& push() {
     if (tail_used_ == kChunkTasks) {
       if (tail_->next == head_) {
@@ -69,7 +69,7 @@ class TaskQueue {
     return tail_->tasks[tail_used_++];
   }
 
-  // Only while not empty.
+  // Requires a non-empty queue.
   Task& front() {
     if (head_used_ == kChunkTasks) {
       head_ = head_->next;
@@ -78,7 +78,7 @@ class TaskQueue {
     return head_->tasks[head_used_];
   }
   void pop() {
-    front();  // steps over a piece that is used up
+    front();  // advances head_ past a used-up chunk
     ++head_used_;
     --size_;
   }
@@ -87,7 +87,7 @@ class TaskQueue {
  private:
   static constexpr size_t kChunkTasks = 64;
   struct Chunk {
-    Chunk* next = nullptr;         // in the circle
+    Chunk* next = nullptr;         // in the circular list
     std::unique_ptr<Chunk> older;  // ownership only
     Task tasks[kChunkTasks];
   };

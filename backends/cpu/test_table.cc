@@ -30,7 +30,7 @@ keel_status fail_work(keel_plugin_stream* stream, keel_status status) {
   });
 }
 
-// A hold is an event, since work would keep a core of the device.
+// A hold is an event: work would occupy a core of the device.
 keel_status hold(keel_plugin_stream* stream, keel_plugin_hold** out_hold) {
   Device& device = object(stream).device();
   if (const keel_status refused = check(device); refused != KEEL_OK) return refused;

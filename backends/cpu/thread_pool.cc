@@ -12,7 +12,7 @@
 namespace keel::cpu {
 namespace {
 
-// Cores that the budgets of all open devices add up to.
+// Sum of the core budgets of all open devices.
 std::atomic<int> g_budgets{0};
 
 void pause() {
@@ -21,11 +21,11 @@ void pause() {
 #endif
 }
 
-// Looks out for |seen| before the caller parks, for about twice what to be woken costs where a core
-// that idles is given back to a hypervisor: with less, one of two threads that share short pieces
-// parks while the other is being woken, again and again. Products of 128 x 128 are 2.1 times as
-// fast as with 5 us. After those it offers the core to whoever else has work. Not where threads
-// outnumber cores, since it would hold up the one it waits for.
+// Spins until |seen| before the caller parks, for about twice the cost of a wake-up on a machine
+// that returns idle cores to a hypervisor. With a shorter spin, one of two threads that share short
+// pieces parks while the other is being woken, again and again: products of 128 x 128 are 2.1 times
+// as fast as with 5 us. After the first 5 us the thread offers its core to other threads. Does not
+// spin if threads outnumber cores, since spinning would delay the thread that the caller waits for.
 template <typename Seen>
 bool look_out(const Seen& seen) {
   constexpr std::chrono::microseconds kAlone(5);
@@ -100,7 +100,7 @@ void ThreadPool::release(int cores) {
   core_free_.notify_all();
 }
 
-// Of the free cores |most| at most; how many.
+// Takes at most |most| of the free cores; returns the number taken.
 int ThreadPool::take_spare(int most) {
   int free = free_cores_.load();
   while (free > 0) {
@@ -122,7 +122,7 @@ void ThreadPool::Job::work() {
 
 void ThreadPool::run(Job& job) {
   const int64_t pieces = (job.count + job.grain - 1) / job.grain;
-  // Whoever waits for a core to begin its own work goes first.
+  // Threads that wait for a core for their own work take precedence.
   const int most = static_cast<int>(std::min<int64_t>(pieces - 1, cores_));
   const int spare = waiting_ > 0 ? 0 : take_spare(most);
   size_t end = 0;
@@ -133,7 +133,8 @@ void ThreadPool::run(Job& job) {
   if (job.helped.load(std::memory_order_acquire) < posted) {
     wait(job, posted - take_back(job, end));
   }
-  // Not by the helpers, who would have to take the line of the budget from this core for it.
+  // Released here rather than by the helpers, which would have to fetch the cache line of the
+  // budget from this core.
   release(posted);
 }
 
@@ -143,8 +144,8 @@ bool ThreadPool::is_worth_waking(const Job& job) {
          not_woken_.fetch_add(1, std::memory_order_relaxed) % kOneOf == kOneOf - 1;
 }
 
-// Gives the job to |wanted| helpers if so many are free, and awake or worth waking; to how many,
-// and where in their list the last one is.
+// Posts the job to |wanted| helpers, or to as many as are free and awake or worth waking. Returns
+// their number and the end of their range in the list.
 int ThreadPool::post(Job& job, int wanted, size_t* out_end) {
   int posted = 0;
   for (size_t i = 0; i < helpers_.size() && posted < wanted; ++i) {
@@ -154,7 +155,7 @@ int ThreadPool::post(Job& job, int wanted, size_t* out_end) {
     if (!helper.job.compare_exchange_strong(expected, &job)) continue;
     ++posted;
     *out_end = i + 1;
-    // Those who look out need no call.
+    // Spinning helpers need no notification.
     if (!helper.is_parked) continue;
     const std::lock_guard lock(mutex_);
     helper.posted.notify_one();
@@ -162,7 +163,7 @@ int ThreadPool::post(Job& job, int wanted, size_t* out_end) {
   return posted;
 }
 
-// From helpers that have not come yet; from how many.
+// Takes the job back from helpers that have not taken it yet; returns their number.
 int ThreadPool::take_back(Job& job, size_t end) {
   int taken = 0;
   for (size_t i = 0; i < end; ++i) {
@@ -187,19 +188,19 @@ void ThreadPool::help(Helper& self) {
     if (!look_out(is_called)) {
       std::unique_lock lock(mutex_);
       self.is_parked = true;
-      // Once: whoever comes too late for a job looks out for the next one, which it would be too
-      // late for again if it parked.
+      // Waits once: a helper that comes too late for a job spins for the next one, for which
+      // parking would make it late again.
       if (!is_called()) self.posted.wait(lock);
       self.is_parked = false;
     }
     Job* job = self.job;
     if (job == nullptr && stopping_) return;
-    // What it is about crosses from the other core meanwhile.
+    // Fetches the job's cache lines from the other core meanwhile.
     __builtin_prefetch(job);
     if (job != nullptr) __builtin_prefetch(&job->next, /*for writing*/ 1);
     if (job == nullptr || !self.job.compare_exchange_strong(job, &taken_)) continue;
     job->work();
-    // In this order: who has waited for this job finds its helpers free for the next.
+    // In this order: a thread that has waited for this job finds its helpers free for the next job.
     self.job.store(nullptr, std::memory_order_release);
     job->helped.fetch_add(1);
     if (waiting_for_job_ == 0) continue;

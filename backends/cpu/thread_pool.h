@@ -13,13 +13,12 @@
 
 namespace keel::cpu {
 
-// Cores that this process may use and has the time of, 1 at least. Reads files: 0.1 ms.
+// Cores that this process may use, limited by its CPU quota; at least 1. Reads files: 0.1 ms.
 uint32_t usable_cores();
 
-// The core budget of one device. Stream threads borrow a core while they
-// compute, and helper threads take the spare ones inside parallel_for, so that
-// never more than |cores| threads of the device compute at once, however many
-// streams it has. Idle threads are parked. Thread-safe.
+// The core budget of one device. A stream's thread borrows a core while it computes, and helper
+// threads take the free cores inside parallel_for. At most |cores| threads of the device compute at
+// once, whatever the number of streams. Idle threads are parked. Thread-safe.
 class ThreadPool {
  public:
   explicit ThreadPool(int cores);
@@ -29,8 +28,8 @@ class ThreadPool {
 
   int cores() const { return cores_; }
 
-  // One core of the budget, held by the thread that constructs it; the
-  // constructor waits until one is free.
+  // One core of the budget, held by the constructing thread; the constructor blocks until a core is
+  // free.
   class Core {
    public:
     explicit Core(ThreadPool& pool) : pool_(pool) { pool_.acquire(); }
@@ -42,16 +41,16 @@ class ThreadPool {
     ThreadPool& pool_;
   };
 
-  // What a piece takes. To be woken takes a helper some 10 us, and who wakes it 2 of them, so that
-  // brief pieces, of 2 us and more, are shared with helpers that are awake, as they are for 100 us
-  // after their last piece; one is woken for every 32nd job that found it parked.
+  // Duration of a piece. A helper takes some 10 us to wake, and the waking thread spends 2 us.
+  // Brief pieces, of 2 us and more, are therefore shared only with helpers that are awake; a helper
+  // stays awake for 100 us after its last piece. One of 32 brief jobs that find a helper parked
+  // wakes it.
   enum class Pieces { kLong, kBrief };
 
-  // Calls body(begin, end) for pieces of [0, count) of |grain| (the last one may
-  // be shorter), on this thread, which holds a Core, and on as many helpers as
-  // have spare cores. Returns when all are done. |body| must not throw and must
-  // not depend on which thread gets which piece. Long ones should take 50 us or
-  // more.
+  // Calls body(begin, end) for pieces of [0, count) of |grain| elements (the last piece may be
+  // shorter), on this thread, which holds a Core, and on as many helpers as there are free cores.
+  // Returns when all pieces are done. |body| must not throw and must not depend on the thread that
+  // runs a piece. Long pieces should take 50 us or more.
   template <typename Body>
   void parallel_for(int64_t count, int64_t grain, const Body& body, Pieces pieces = Pieces::kLong) {
     if (cores_ == 1 || count <= grain) {
@@ -69,8 +68,8 @@ class ThreadPool {
     run(job);
   }
 
-  // The same with a |body| that may throw and returns a status: that of a piece that failed,
-  // KEEL_OK where none did.
+  // Like parallel_for, with a |body| that may throw and returns a status. Returns the status of a
+  // failed piece, or KEEL_OK if none failed.
   template <typename Body>
   keel_status try_for(int64_t count, int64_t grain, const Body& body,
                       Pieces pieces = Pieces::kLong) {
@@ -84,24 +83,26 @@ class ThreadPool {
   }
 
  private:
-  // One parallel_for; lives on the stack of its caller.
+  // One parallel_for, on the stack of its caller.
   struct alignas(64) Job {
     void (*call)(const void* body, int64_t begin, int64_t end);
     const void* body;
     int64_t count;
     int64_t grain;
     Pieces pieces;
-    // Written while it runs, and thus apart.
+    // Written while the job runs, hence on its own cache line.
     alignas(64) std::atomic<int64_t> next{0};
-    std::atomic<int> helped{0};  // helpers that took it and are done; the last they do to it
+    std::atomic<int> helped{0};  // finished helpers; each helper's last access to the job
 
     void work();
   };
 
-  // A thread that works on others' jobs. A line of its own: it waits for |job| by reading it.
+  // A thread that works on other threads' jobs. Aligned to its own cache line, because the helper
+  // spins on |job|.
   struct alignas(64) Helper {
-    // Null: it is free, and whoever puts a job here gives it that. It takes the job by putting
-    // taken_ in its place, who gave it takes it back by putting null there.
+    // Null: the helper is free. A thread posts a job by replacing null with the job. The helper
+    // takes the job by replacing the job with &taken_; the poster takes the job back by replacing
+    // the job with null.
     std::atomic<Job*> job{nullptr};
     std::atomic<bool> is_parked{false};  // written under mutex_
     std::condition_variable posted;
@@ -122,14 +123,15 @@ class ThreadPool {
   static Job taken_;
 
   const int cores_;
-  // Guards only how threads park. Each counts itself in before it looks a last time for what it
-  // waits for, and who brings that looks for parked ones afterwards: one of them sees the other.
+  // Protects only parking. A waiting thread increments its counter before the last check of its
+  // condition; the thread that fulfils the condition checks for waiting threads afterwards. Hence
+  // at least one of the two sees the other.
   std::mutex mutex_;
   std::condition_variable core_free_;
   std::condition_variable job_done_;
   std::atomic<int> free_cores_;
-  std::atomic<int> waiting_{0};          // for a core
-  std::atomic<int> waiting_for_job_{0};  // for helpers of theirs
+  std::atomic<int> waiting_{0};          // threads waiting for a core
+  std::atomic<int> waiting_for_job_{0};  // threads waiting for the helpers of their job
   std::atomic<uint32_t> not_woken_{0};   // times a helper was parked for a brief job
   std::atomic<bool> stopping_{false};
   std::vector<std::unique_ptr<Helper>> helpers_;

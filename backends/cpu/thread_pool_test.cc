@@ -49,8 +49,8 @@ TEST(ThreadPool, NeverUsesMoreCoresThanItsBudget) {
   }
 }
 
-// Budgets that the processor has cores for, whose helpers look out, and larger ones, whose helpers
-// park after each job; threads that ask for helpers at the same time, who may find none.
+// Budgets within the processor's cores, whose helpers spin, and larger budgets, whose helpers park
+// after each job; threads that request helpers at the same time and may get none.
 TEST(ThreadPool, DoesEachPieceOnce) {
   for (const int cores : {2, 5}) {
     for (const auto pieces : {ThreadPool::Pieces::kLong, ThreadPool::Pieces::kBrief}) {
@@ -77,7 +77,8 @@ TEST(ThreadPool, DoesEachPieceOnce) {
   }
 }
 
-// Every 32nd brief job that finds a helper parked wakes it, which then does a piece of a later one.
+// Every 32nd brief job that finds a helper parked wakes the helper, which then processes a piece of
+// a later job.
 TEST(ThreadPool, BriefPiecesAreSharedInTheEnd) {
   ThreadPool pool(2);
   const ThreadPool::Core core(pool);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops over vectors, for kernels that are compiled once for each instruction set: included by
-// their sources after <hwy/highway.h>.
+// Vector loops for kernels that are compiled once per instruction set. Included by their sources
+// after <hwy/highway.h>.
 #if defined(KEEL_BACKENDS_CPU_VECTORS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef KEEL_BACKENDS_CPU_VECTORS_INL_H_
 #undef KEEL_BACKENDS_CPU_VECTORS_INL_H_
@@ -20,7 +20,7 @@ namespace keel::cpu::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// A vector of float32, or of bfloat16, which is the upper half of one.
+// Loads a vector of float32, or of bfloat16, which is the upper half of a float32.
 template <class D>
 HWY_INLINE hn::Vec<D> load_floats(D d, const float* x) {
   return hn::LoadU(d, x);
@@ -37,7 +37,7 @@ template <class D>
 HWY_INLINE void store_floats(D d, hn::Vec<D> value, float* y) {
   hn::StoreU(value, d, y);
 }
-// As to_bfloat16 rounds.
+// Rounds like to_bfloat16.
 template <class D>
 HWY_INLINE void store_floats(D /*d*/, hn::Vec<D> value, bfloat16_t* y) {
   const hn::RebindToUnsigned<D> bits;
@@ -53,14 +53,14 @@ HWY_INLINE void store_floats(D /*d*/, hn::Vec<D> value, bfloat16_t* y) {
              reinterpret_cast<uint16_t*>(y));
 }
 
-// How a row of float32 is written: kPast by whole vectors past the caches, where it begins at a
-// line of them; hwy::FlushStream() comes after it. Memory is not read then before it is written,
-// which is a quarter of what layer_norm moves, or a third.
+// How a row of float32 is written. kPast uses non-temporal stores of whole vectors and requires a
+// row aligned to a cache line; call hwy::FlushStream() afterwards. Non-temporal stores avoid
+// reading the memory before writing, a quarter to a third of the traffic of layer_norm.
 enum class Stores { kCached, kPast };
 
 template <Stores kStores, class D>
 HWY_INLINE void put_floats(D d, hn::Vec<D> value, float* y) {
-  // Some instruction sets write 16 bytes at least.
+  // Non-temporal stores of some instruction sets write at least 16 bytes.
   if constexpr (kStores == Stores::kPast && hn::MaxLanes(D()) >= 4) {
     hn::Stream(value, d, y);
   } else {
@@ -72,8 +72,8 @@ HWY_INLINE void put_floats(D d, hn::Vec<D> value, bfloat16_t* y) {
   store_floats(d, value, y);
 }
 
-// body(d, i) for the elements i, i + 1, ... of one vector of d: all of [0, count), whole vectors
-// first, then one at a time. Lambdas are marked HWY_ATTR.
+// Calls body(d, i) for all of [0, count), where body processes the elements i, i + 1, ... of one
+// vector of d: whole vectors first, then single elements. Lambdas are marked HWY_ATTR.
 template <class Body>
 HWY_INLINE void for_each_vector(int64_t count, const Body& body) {
   const hn::ScalableTag<float> d;
@@ -102,7 +102,7 @@ HWY_INLINE float vector_sum(int64_t count, const Term& term) {
   return sum;
 }
 
-// The sums of two terms; term(d, i, &first, &second) adds what belongs to each.
+// The sums of two terms; term(d, i, &first, &second) adds to both.
 struct TwoSums {
   float first, second;
 };
@@ -129,12 +129,12 @@ HWY_INLINE TwoSums two_vector_sums(int64_t count, const Term& term) {
   return sums;
 }
 
-// The largest of |x|, minus infinity of none. Where there is NaN it may be less; a sum of what is
-// made of all of |x| tells.
+// The largest of |x|; minus infinity if |count| is 0. With NaN in |x| the result may be too small;
+// the caller detects NaN by a sum over all of |x|.
 HWY_INLINE float vector_largest(const float* x, int64_t count) {
   const hn::ScalableTag<float> d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  // Two, for the next maximum not to wait for the one before.
+  // Two accumulators, so that a maximum need not wait for the previous one.
   auto even = hn::Set(d, -std::numeric_limits<float>::infinity());
   auto odd = even;
   int64_t i = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels that write past the memory they were given: whether anybody notices depends on what else
-// lies in the driver's allocation.
+// Kernels that write beyond their memory: detection depends on the contents of the driver's
+// allocation.
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -16,8 +16,8 @@ constexpr uint32_t kWords = kBytes / sizeof(uint32_t);
 
 class CudaBoundsTest : public CudaFixture {
  protected:
-  // Keel comes up with |alloc| as KEEL_ALLOC, and with a kernel of the caller's that adds to as
-  // many words as it has threads.
+  // Starts Keel with |alloc| as KEEL_ALLOC, and with a user kernel that increments as many words as
+  // it has threads.
   void start(const char* alloc) {
     setenv("KEEL_ALLOC", alloc, 1);
     CudaFixture::SetUp();

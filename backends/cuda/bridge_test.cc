@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bridge between a GPU and a processor, on the emulated chip: sums that the GPU makes.
+// The bridge between a GPU and a processor, on the emulated chip: sums computed by the GPU.
 #include <cstring>
 
 #include "backends/cuda/testing/own_driver.h"
@@ -13,7 +13,7 @@ class CudaBridgeTest : public SummingPair {
   static keel_device device_of(const OwnDriver& driver) {
     return load("cuda", {{"library_folder", driver.folder()}}).at(0);
   }
-  // Without its operators, in a build without nvcc, the host sums up.
+  // Without operators, in a build without nvcc, the host computes the sums.
   static std::string expected(const OwnDriver& driver) {
     return std::filesystem::exists(driver.kernels()) ? "device" : "host";
   }
@@ -76,7 +76,7 @@ TEST_F(CudaBridgeTest, ArenasArePinnedOnceTheyHaveBeenUsed) {
     by = reduced_by();
   }
   EXPECT_EQ(by, expected(driver));
-  // The driver knows a byte once: the caller's registration takes the place of Keel's.
+  // The driver registers a byte only once: the caller's registration replaces Keel's.
   EXPECT_KEEL_OK(keel_host_register(chip().device, cpu().send, 4 << 20));
   EXPECT_KEEL_OK(keel_host_unregister(chip().device, cpu().send));
   check_floats({.count = 1 << 20}, 100);

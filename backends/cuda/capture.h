@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A framework's captures of CUDA graphs, which go on beside Keel's calls.
+// Coexistence of Keel's calls with a framework's CUDA graph captures.
 #ifndef KEEL_BACKENDS_CUDA_CAPTURE_H_
 #define KEEL_BACKENDS_CUDA_CAPTURE_H_
 
@@ -9,9 +9,9 @@
 
 namespace keel::cuda {
 
-// While it lives, the calling thread's calls are none of a capture's business: without it a
-// capture that any other thread has begun in the global mode is broken by a query or an
-// allocation here, which fails as well.
+// While an object exists, the calling thread's calls do not interfere with captures. Otherwise a
+// query or an allocation here would fail and would invalidate a capture that any other thread has
+// begun in global mode.
 class RelaxedCapture {
  public:
   explicit RelaxedCapture(const Functions& cu) : exchange_(cu.ThreadExchangeStreamCaptureMode) {
@@ -25,10 +25,10 @@ class RelaxedCapture {
 
  private:
   decltype(Functions::ThreadExchangeStreamCaptureMode) exchange_;
-  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;  // then the thread's own
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;  // later the previous mode
 };
 
-// Whether |result| says that a capture forbade the call: nothing about the work that it asked for.
+// Whether a capture forbade the call. |result| then says nothing about the work in question.
 inline bool is_of_capture(CUresult result) {
   return result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
          result <= CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks in several processes, on devices of the emulated chip, each process with a driver of its
-// own: they are one island through the NCCL over it, or islands between which other chips lie.
+// Ranks in several processes, on devices of the emulated chip, each process with its own driver:
+// the ranks form one island through the emulated NCCL, or several islands separated by other chips.
 #include <gtest/gtest.h>
 #include <keel/keel.h>
 #include <unistd.h>
@@ -58,7 +58,7 @@ class Rank {
   }
 
  private:
-  // All but the first rank, in the order of the ranks from behind; the first is alone.
+  // All ranks but the first, in reverse order; the first rank is alone.
   keel_status become_a_part() {
     keel_comm part = {};
     const keel_status status =
@@ -71,7 +71,7 @@ class Rank {
     world_ = is_alone ? 1 : world_ - 1;
     return KEEL_OK;
   }
-  // Says which operations NCCL had no part in, and what does not hold.
+  // Returns the operations without NCCL, and the checks that fail.
   keel_status run_everything() {
     std::string flat;
     for (uint32_t number = 0; number < keel::testing::kOperations; ++number) {
@@ -111,7 +111,8 @@ int run_worker(const std::vector<std::string>& arguments) {
   const std::string folder = std::filesystem::path(KEEL_EMULATED_CUDA_FILE).parent_path();
   setenv("KEEL_CUDA_LIBRARY_FOLDER", folder.c_str(), 1);
   setenv("KEEL_EMULATED_CUDA", "devices=4 memory_mib=64", 1);
-  // The one by which all meet: whatever is made of those ranks is a split of the library's own.
+  // Only the unique id of the whole is available: communicators of a subset are splits made by the
+  // library.
   setenv("KEEL_EMULATED_NCCL", arguments[0] == "0" ? "ids=1" : "ids=0", 1);
   auto init = KEEL_STRUCT_INIT(keel_init_options, KEEL_STRUCT_INIT_OPTIONS);
   init.default_timeout_ns = 50 * kSecond;
@@ -131,7 +132,7 @@ int run_worker(const std::vector<std::string>& arguments) {
 
 // ---- those who tell them --------------------------------------------------------
 
-// Processes with a rank each, on these devices, that have met.
+// Processes with one rank each, on the given devices, after the rendezvous.
 class Job {
  public:
   explicit Job(const std::vector<std::string>& devices) {
@@ -170,7 +171,7 @@ std::string numbers(const std::vector<Operation>& operations) {
   return text;
 }
 
-// What no library is asked for.
+// Operations that never use the library.
 std::string flat_operations() {
   return numbers({Operation::kReduceScatterV, Operation::kSendRecv, Operation::kPairs,
                   Operation::kGroupExchange, Operation::kBarrier});
@@ -201,20 +202,20 @@ TEST(CudaCclProcessesTest, APartOfAnIsland) {
   job.end();
 }
 
-// Two ranks of the island with a CPU in between, and behind them.
+// Two ranks of the island with a CPU rank in between, and one behind.
 TEST(CudaCclProcessesTest, BesideOtherChips) {
   Job job({"cuda:0", "cpu:0", "cuda:1", "cpu:0"});
   job.tell("everything");
   for (size_t rank = 0; rank < 4; ++rank) {
     const std::string said = job[rank].read_line();
-    EXPECT_EQ(said.find("rank"), std::string::npos) << said;  // all results are right
+    EXPECT_EQ(said.find("rank"), std::string::npos) << said;  // all results are correct
     EXPECT_EQ(said.find(numbers({Operation::kAllReduce}) + " "), std::string::npos) << said;
     EXPECT_EQ(job[rank].read_line(), "KEEL_OK");
   }
   job.end();
 }
 
-// One that came to the others, and the one that they came to.
+// Kills a rank that joined the root, then the root.
 TEST(CudaCclProcessesTest, AKilledRankIsNamed) {
   for (const size_t killed : {1, 0}) {
     Job job({"cuda:0", "cuda:1", "cuda:2"});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Slots of the table of collectives, and what core does not call them for: reasons, deadlines of
-// the library's own, buffers, exchanges in place on several streams.
+// Slots of the collectives table in uses that core does not make: reasons, the library's own
+// deadlines, buffers, in-place all-to-all on several streams.
 #include <gtest/gtest.h>
 #include <keel/abi.h>
 
@@ -22,7 +22,7 @@ namespace {
 constexpr int64_t kPatience = 60'000'000'000;
 constexpr uint32_t kWorld = 2;
 
-// Two devices with a stream and, once meet() was called, a rank each.
+// Two devices with a stream and, after meet(), one rank each.
 class CudaCclSlotsTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -44,7 +44,7 @@ class CudaCclSlotsTest : public ::testing::Test {
     if (instance_ != nullptr) plugin_->destroy_instance(instance_);
   }
 
-  // With |library| as NCCL; empty: none.
+  // Uses |library| as NCCL; empty: none.
   void open(const std::string& library, const std::string& settings = "") {
     if (!library.empty()) driver_.add_nccl(library, settings);
     const char* const key = "library_folder";
@@ -85,7 +85,7 @@ class CudaCclSlotsTest : public ::testing::Test {
           << t_error;
     });
   }
-  // Device memory of |words|.
+  // Device memory that contains |words|.
   uint32_t* filled(uint32_t rank, const std::vector<uint32_t>& words) {
     void* memory = nullptr;
     EXPECT_EQ(
@@ -130,7 +130,7 @@ class CudaCclSlotsTest : public ::testing::Test {
     return plugin_->ccl->run(comms_[rank], streams_[rank][stream], calls.data(),
                              static_cast<uint32_t>(calls.size()));
   }
-  // The status of asking for the library, and that its reason has all of |texts|.
+  // Expects a failure of the library query whose reason contains all |texts|.
   void expect_unusable(const std::vector<std::string>& texts) {
     keel_ccl_info info = {};
     info.header = {sizeof(info), KEEL_STRUCT_CCL_INFO, nullptr};
@@ -215,7 +215,7 @@ TEST_F(CudaCclSlotsTest, WhatItHasNotIsUnsupportedAndHasNoEffect) {
   EXPECT_EQ(run(0, {call(KEEL_ALL_REDUCE, data[0], data[0], 2), odd}), KEEL_UNSUPPORTED);
   EXPECT_NE(t_error.find("int16"), std::string::npos) << t_error;
   EXPECT_EQ(run(0, {call(KEEL_GATHER, data[0], data[0], 2)}), KEEL_UNSUPPORTED);
-  // Nothing was enqueued: the calls of both ranks still belong together.
+  // Nothing was enqueued: the next calls of both ranks still match.
   for (uint32_t rank = 0; rank < kWorld; ++rank) {
     ASSERT_EQ(run(rank, {call(KEEL_ALL_REDUCE, data[rank], data[rank], 2)}), KEEL_OK) << t_error;
   }
@@ -265,8 +265,8 @@ TEST_F(CudaCclSlotsTest, MessagesOfAGroupGoOnTogether) {
   }
 }
 
-// NCCL has no exchange in place: it goes from a copy, of which the next one waits for the one
-// before, on whatever stream.
+// NCCL has no in-place all-to-all: the send buffer is copied, and each copy waits for the previous
+// one, on any stream.
 TEST_F(CudaCclSlotsTest, ExchangesInPlaceOneAfterTheOther) {
   open(KEEL_EMULATED_NCCL_FILE);
   meet();
@@ -339,7 +339,7 @@ TEST_F(CudaCclSlotsTest, PartsInAnOrderOfTheirOwn) {
   });
   ASSERT_NE(parts[0], nullptr);
   ASSERT_NE(parts[1], nullptr);
-  // They outlive the whole.
+  // The parts outlive the whole.
   for (uint32_t rank = 0; rank < kWorld; ++rank) {
     plugin_->ccl->destroy(comms_[rank]);
     comms_[rank] = parts[rank];
@@ -360,7 +360,7 @@ TEST_F(CudaCclSlotsTest, APartOfOneAndARankInNone) {
   open(KEEL_EMULATED_NCCL_FILE);
   meet();
   std::array<keel_plugin_comm*, kWorld> parts = {};
-  parts[0] = comms_[0];  // is overwritten
+  parts[0] = comms_[0];  // overwritten by split
   each_rank([&](uint32_t rank) {
     EXPECT_EQ(plugin_->ccl->split(comms_[rank], &rank, rank, 0, kPatience, &parts[rank]), KEEL_OK)
         << t_error;
@@ -368,7 +368,7 @@ TEST_F(CudaCclSlotsTest, APartOfOneAndARankInNone) {
   EXPECT_EQ(parts[0], nullptr);
   ASSERT_NE(parts[1], nullptr);
   plugin_->ccl->destroy(parts[1]);
-  // The whole is as it was.
+  // The whole is unchanged.
   for (uint32_t rank = 0; rank < kWorld; ++rank) {
     uint32_t* const data = filled(rank, {rank + 1});
     EXPECT_EQ(run(rank, {call(KEEL_ALL_REDUCE, data, data, 1)}), KEEL_OK) << t_error;
@@ -398,7 +398,7 @@ TEST_F(CudaCclSlotsTest, ASplitThatNotAllCall) {
   EXPECT_EQ(plugin_->ccl->split(comms_[0], both, 2, 0, 20'000'000, &part), KEEL_TIMED_OUT);
   EXPECT_NE(t_error.find("not all ranks came in time"), std::string::npos) << t_error;
   EXPECT_EQ(part, nullptr);
-  // Nobody knows where the other one is: it is over.
+  // The state of the other rank is unknown: the communicator is aborted.
   EXPECT_EQ(plugin_->ccl->split(comms_[0], both, 2, 0, kPatience, &part), KEEL_ABORTED);
 }
 
@@ -408,7 +408,7 @@ TEST_F(CudaCclSlotsTest, ASplitEndsByAnAbortOfAnotherThread) {
   const uint32_t both[] = {0, 1};
   keel_plugin_comm* part = nullptr;
   std::thread aborting([&] { EXPECT_EQ(plugin_->ccl->abort(comms_[0]), KEEL_OK); });
-  // Before or after the abort: it does not come about.
+  // Before or after the abort, the split fails.
   EXPECT_EQ(plugin_->ccl->split(comms_[0], both, 2, 0, kPatience, &part), KEEL_ABORTED);
   aborting.join();
   EXPECT_EQ(part, nullptr);
@@ -424,7 +424,7 @@ TEST_F(CudaCclSlotsTest, ARankThatDoesNotCome) {
       KEEL_TIMED_OUT);
   EXPECT_NE(t_error.find("not all 2 ranks came in time"), std::string::npos) << t_error;
   EXPECT_EQ(comms_[0], nullptr);
-  // The device and the library are as before.
+  // Device and library still work.
   meet();
 }
 
@@ -446,17 +446,17 @@ TEST_F(CudaCclSlotsTest, AnAbortEndsWhatWaitsForTheOthers) {
   ASSERT_EQ(run(0, {call(KEEL_ALL_REDUCE, data, data, 1)}), KEEL_OK) << t_error;
   EXPECT_EQ(plugin_->stream->query(streams_[0][0]), KEEL_NOT_READY);
   ASSERT_EQ(plugin_->ccl->abort(comms_[0]), KEEL_OK);
-  // The stream is a good one afterwards.
+  // The stream is usable afterwards.
   EXPECT_EQ(settle(streams_[0][0]), KEEL_OK) << t_error;
   EXPECT_EQ(read(0, data, 1), std::vector<uint32_t>{1});
   EXPECT_EQ(run(0, {call(KEEL_ALL_REDUCE, data, data, 1)}), KEEL_ABORTED);
   EXPECT_EQ(plugin_->ccl->async_error(comms_[0]), KEEL_ABORTED);
-  // The other one hears of it.
+  // The other rank observes the abort.
   EXPECT_EQ(plugin_->ccl->async_error(comms_[1]), KEEL_UNAVAILABLE);
   EXPECT_NE(t_error.find("rank 0 has aborted"), std::string::npos) << t_error;
 }
 
-// A library that does not get a call onto the stream, as where a rank cannot be connected to.
+// A library that does not enqueue a call, for example because a rank cannot be connected.
 TEST_F(CudaCclSlotsTest, ACallThatIsStuckEndsAtTheDeadline) {
   open(KEEL_EMULATED_NCCL_FILE, "stuck=1");
   meet(/*timeout_ns=*/1'000'000'000);
@@ -472,7 +472,7 @@ TEST_F(CudaCclSlotsTest, ACallThatIsStuckEndsByAnAbortOfAnotherThread) {
   meet();
   uint32_t* const data = filled(0, {1});
   std::thread aborting([&] { EXPECT_EQ(plugin_->ccl->abort(comms_[0]), KEEL_OK); });
-  // Before or after the abort: it does not come about.
+  // Before or after the abort, the call fails.
   EXPECT_EQ(run(0, {call(KEEL_ALL_REDUCE, data, data, 1)}), KEEL_ABORTED);
   aborting.join();
   EXPECT_EQ(settle(streams_[0][0]), KEEL_OK);

@@ -26,7 +26,7 @@ Communicator& object(keel_plugin_comm* handle) {
   return *reinterpret_cast<Communicator*>(handle);
 }
 
-// KEEL_UNSUPPORTED, with why, where the library in |folder| is none that can be used.
+// Finds the library in |folder|. Returns KEEL_UNSUPPORTED, with the reason, if it is not usable.
 keel_status find(const std::string& folder, const Nccl** out_nccl) {
   *out_nccl = &Nccl::of(folder);
   if ((*out_nccl)->is_usable()) return KEEL_OK;

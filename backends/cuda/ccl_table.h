@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL under the ABI's table of collectives.
+// The ABI's collectives table, implemented with NCCL.
 #ifndef KEEL_BACKENDS_CUDA_CCL_TABLE_H_
 #define KEEL_BACKENDS_CUDA_CCL_TABLE_H_
 
@@ -11,7 +11,7 @@ namespace keel::cuda {
 
 // NULL in a build without nccl.h.
 const keel_ccl_table* ccl_table();
-// Whether the NCCL in |folder|, which is opened for it, can be used.
+// Whether the NCCL in |folder| is usable. Opens the library.
 bool has_collectives(const std::string& folder);
 
 }  // namespace keel::cuda

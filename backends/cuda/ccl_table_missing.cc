@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Built in the place of ccl_table.cc where there is no nccl.h.
+// Replaces ccl_table.cc in builds without nccl.h.
 #include "backends/cuda/ccl_table.h"
 
 namespace keel::cuda {

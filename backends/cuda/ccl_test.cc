@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives of the CUDA backend through keel.h, on the NCCL over the emulated chip: what goes
-// through the library and what does not, libraries that cannot be used, and failures.
+// Collectives of the CUDA backend through keel.h, on the NCCL over the emulated chip: the
+// operations that use the library and those that do not, unusable libraries, and failures.
 #include <algorithm>
 #include <cstdlib>
 #include <map>
@@ -32,7 +32,7 @@ class CudaCclTest : public KeelTest {
     return (info.claims & KEEL_CLAIM_CCL) != 0;
   }
 
-  // A rank on each of |devices|, with a stream.
+  // Creates a rank on each of |devices|, with a stream.
   void make_ranks(std::vector<keel_device> devices) {
     end_ranks();
     devices_ = std::move(devices);
@@ -68,7 +68,7 @@ class CudaCclTest : public KeelTest {
         << "no '" << wanted << "' in " << text;
   }
 
-  // Against the serial reference; how many operations NCCL had a part in.
+  // Compares with the serial reference; returns the number of operations that used NCCL.
   uint64_t run(const Case& scenario) {
     const uint64_t before = native_operations();
     const Reference reference(scenario);
@@ -87,7 +87,7 @@ class CudaCclTest : public KeelTest {
     for (const CaseRun& each : runs) EXPECT_EQ(each.check(), "") << scenario.describe();
     return native_operations() - before;
   }
-  // In place where the count is even.
+  // In place if the count is even.
   Case scenario(Operation operation, keel_dtype dtype, uint64_t count) const {
     Case made;
     made.operation = operation;
@@ -99,7 +99,7 @@ class CudaCclTest : public KeelTest {
     return made;
   }
 
-  // One all_reduce of floats on each of |ranks|; nobody waits.
+  // Enqueues one all_reduce of floats on each of |ranks|, without waiting.
   void enqueue(const std::vector<uint32_t>& ranks, uint64_t count = 1000) {
     for (const uint32_t rank : ranks) {
       void*& memory = buffers_[rank];
@@ -108,7 +108,7 @@ class CudaCclTest : public KeelTest {
                                      streams_[rank]));
     }
   }
-  // |rank|'s wait ends with |code|, and the text has all of |texts|.
+  // Expects |rank|'s wait to end with |code| and a text that contains all |texts|.
   void expect_failure(uint32_t rank, keel_status code, const std::vector<std::string>& texts) {
     EXPECT_EQ(keel_stream_synchronize(streams_[rank], kPatience), code) << "rank " << rank;
     const std::string said = keel_last_error();
@@ -123,13 +123,13 @@ class CudaCclTest : public KeelTest {
   std::map<uint32_t, void*> buffers_;
 };
 
-// The last six by sends and receives in a group.
+// The last six use sends and receives in a group.
 constexpr Operation kNative[] = {
     Operation::kAllReduce, Operation::kReduce,   Operation::kReduceScatter, Operation::kBroadcast,
     Operation::kAllGather, Operation::kAllToAll, Operation::kAllGatherV,    Operation::kAllToAllV,
     Operation::kGather,    Operation::kGatherV,  Operation::kScatter,       Operation::kScatterV};
 
-// NCCL has no 16-bit integers, and 8-bit floats on compute capability 9.0 alone.
+// NCCL has no 16-bit integers, and 8-bit floats only from compute capability 9.0 on.
 bool has_type(keel_dtype dtype) {
   return dtype != KEEL_INT16 && dtype != KEEL_UINT16 && dtype != KEEL_FLOAT8_E4M3FN &&
          dtype != KEEL_FLOAT8_E5M2;
@@ -159,7 +159,7 @@ TEST_F(CudaCclTest, OneIslandOfAll) {
   }
 }
 
-// What NCCL lacks goes by Keel's own way, and is as right.
+// Operations that NCCL lacks use Keel's own path, with equal results.
 TEST_F(CudaCclTest, EveryDtypeByEveryReduction) {
   const OwnDriver driver("devices=3 memory_mib=64");
   driver.add_nccl(KEEL_EMULATED_NCCL_FILE);
@@ -177,7 +177,7 @@ TEST_F(CudaCclTest, EveryDtypeByEveryReduction) {
   }
 }
 
-// CPU ranks beside an island: the library inside, Keel's own between.
+// CPU ranks beside an island: the library inside the island, Keel's own path between.
 TEST_F(CudaCclTest, CpuRanksBesideAnIsland) {
   const OwnDriver driver("devices=3 memory_mib=64");
   driver.add_nccl(KEEL_EMULATED_NCCL_FILE);
@@ -197,7 +197,7 @@ TEST_F(CudaCclTest, CpuRanksBesideAnIsland) {
       if (HasFailure()) return;
     }
   }
-  // All ranks hold the same bits, whatever was rounded where.
+  // All ranks hold the same bits, regardless of rounding.
   constexpr uint64_t kCount = 10'007;
   std::vector<void*> memory;
   for (uint32_t rank = 0; rank < world(); ++rank) {
@@ -219,8 +219,8 @@ TEST_F(CudaCclTest, CpuRanksBesideAnIsland) {
 
 // ---- parts ----------------------------------------------------------------------
 
-// What the ranks of |colors| sum up in their parts, each rank on a thread of its own; how many of
-// the parts' operations the library had a part in, by rank.
+// Sums over the ranks of |colors| in their parts, one thread per rank. Returns, by rank, the number
+// of the parts' operations that used the library.
 std::vector<uint64_t> sum_in_parts(const std::vector<keel_comm>& comms,
                                    const std::vector<keel_device>& devices,
                                    const std::vector<keel_stream>& streams,
@@ -231,7 +231,7 @@ std::vector<uint64_t> sum_in_parts(const std::vector<keel_comm>& comms,
   for (uint32_t rank = 0; rank < comms.size(); ++rank) {
     threads.emplace_back([&, rank] {
       keel_comm part = {};
-      // In the order of the ranks from behind.
+      // In reverse order of the ranks.
       if (keel_comm_split(comms[rank], colors[rank], -static_cast<int32_t>(rank), nullptr, &part) !=
           KEEL_OK) {
         problems[rank] = keel_last_error();
@@ -248,7 +248,7 @@ std::vector<uint64_t> sum_in_parts(const std::vector<keel_comm>& comms,
         ++made.world;
         if (other > rank) ++part_rank;
       }
-      --made.world;  // of one, to begin with
+      --made.world;  // a world of one rank at first
       problems[rank] = run_case(Reference(made), part_rank, devices[rank], part, streams[rank]);
       auto stats = KEEL_STRUCT_INIT(keel_comm_stats, KEEL_STRUCT_COMM_STATS);
       EXPECT_KEEL_OK(keel_comm_stats_get(part, &stats));
@@ -261,17 +261,18 @@ std::vector<uint64_t> sum_in_parts(const std::vector<keel_comm>& comms,
   return native;
 }
 
-// A library that gives one unique id: parts that use it are of its own making.
+// The library provides a single unique id, so any further communicator is a split made by the
+// library.
 TEST_F(CudaCclTest, PartsAreSplitByTheLibrary) {
   const OwnDriver driver("devices=4 memory_mib=64");
   driver.add_nccl(KEEL_EMULATED_NCCL_FILE, "ids=1");
   make_ranks(load_cuda(driver));
   const std::vector<int32_t> colors = {7, 3, 7, 3};
   EXPECT_EQ(sum_in_parts(comms_, devices_, streams_, colors), std::vector<uint64_t>(4, 1));
-  // Some, one alone, and one in none.
+  // A pair, a single rank, and a rank without a part.
   EXPECT_EQ(sum_in_parts(comms_, devices_, streams_, {1, 1, 2, KEEL_NO_COLOR}),
             (std::vector<uint64_t>{1, 1, 0, 0}));
-  // All of them, as a duplicate has.
+  // All ranks, as in a duplicate.
   EXPECT_EQ(sum_in_parts(comms_, devices_, streams_, {0, 0, 0, 0}), std::vector<uint64_t>(4, 1));
   EXPECT_EQ(run(scenario(Operation::kAllReduce, KEEL_FLOAT32, 5000)), 1u);
 }
@@ -282,14 +283,15 @@ TEST_F(CudaCclTest, PartsOfAnIslandBesideCpuRanks) {
   const std::vector<keel_device> cpus = load("cpu");
   const std::vector<keel_device> gpus = load_cuda(driver);
   make_ranks({gpus[0], cpus[0], gpus[1], gpus[2], cpus[0], gpus[3]});
-  // The first part goes over an island of two and CPU ranks, by Keel's own way but above 4 KiB.
+  // The first part spans an island of two ranks and CPU ranks, and uses Keel's own path up to 4
+  // KiB.
   EXPECT_EQ(sum_in_parts(comms_, devices_, streams_, {0, 0, 0, 1, 1, 1}),
             (std::vector<uint64_t>{0, 0, 0, 0, 0, 0}));
   EXPECT_EQ(sum_in_parts(comms_, devices_, streams_, {0, 1, 0, 0, 1, 0}),
             (std::vector<uint64_t>{1, 0, 1, 1, 0, 1}));
 }
 
-// Without splits of its own: the parts meet by ids.
+// A library without splits: the parts rendezvous with new ids.
 TEST_F(CudaCclTest, PartsOfAnOlderLibraryMeetAnew) {
   const OwnDriver driver("devices=4 memory_mib=64");
   driver.add_nccl(KEEL_EMULATED_NCCL_OLDER, "version=21403");
@@ -322,7 +324,7 @@ TEST_F(CudaCclTest, AnOlderLibraryDoesWhatItHas) {
   EXPECT_TRUE(claims_collectives(devices_[0]));
   expect_explained(R"("library": "NCCL 2.14.3")");
   EXPECT_EQ(run(scenario(Operation::kAllReduce, KEEL_FLOAT32, 5000)), 1u);
-  // By sends and receives, in place and not: it has no other way.
+  // By sends and receives, in place and out of place: the library has no other way.
   EXPECT_EQ(run(scenario(Operation::kAllToAll, KEEL_FLOAT32, 5000)), 1u);
   EXPECT_EQ(run(scenario(Operation::kAllToAll, KEEL_FLOAT32, 5001)), 1u);
 }
@@ -397,12 +399,12 @@ TEST_F(CudaCclTest, AnAbortInMidOperationEndsAllAndHarmsNoDevice) {
     expect_failure(rank, KEEL_ABORTED, {"rank 2 aborted"});
   }
   aborting.join();
-  // Not the one with the fault: the abort may have come before its call.
+  // Without the faulty device: the abort may precede its call.
   make_ranks({devices[0], devices[2], devices[3]});
   EXPECT_EQ(run(scenario(Operation::kAllReduce, KEEL_FLOAT32, 5000)), 1u);
 }
 
-// With more behind it, which the rank that aborts posts as failed: all hear of the abort.
+// With more work behind, which the aborting rank publishes as failed: all ranks see the abort.
 TEST_F(CudaCclTest, AnAbortAtAnyMomentIsToldAsOne) {
   const OwnDriver driver("devices=2 memory_mib=64");
   driver.add_nccl(KEEL_EMULATED_NCCL_FILE);

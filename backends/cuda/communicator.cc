@@ -13,10 +13,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How long the end of a communicator may take whose operations are over.
+// Time limit for finalizing a communicator whose operations have finished.
 constexpr std::chrono::seconds kLeavePatience(5);
 
-// The library's reductions; that with a factor is made for each group.
+// NCCL's built-in reductions; a reduction with a factor is created for each group.
 bool translate(keel_reduction reduction, ncclRedOp_t* out_reduction) {
   switch (reduction) {
     case KEEL_SUM:
@@ -44,7 +44,7 @@ bool reduces(keel_collective collective) {
          collective == KEEL_REDUCE_SCATTER;
 }
 
-// |factor| in the form of |dtype|; of integers, where it is whole and in range.
+// Writes |factor| as |dtype|; for integers the factor is integral and in range.
 void encode(keel_dtype dtype, double factor, void* out) {
   const auto put = [&](auto value) { std::memcpy(out, &value, sizeof(value)); };
   const auto real = static_cast<float>(factor);
@@ -74,7 +74,7 @@ class Communicator::FactorSums {
   explicit FactorSums(Communicator& owner) : owner_(owner) {}
   ~FactorSums() {
     for (const ncclRedOp_t sum : made_) {
-      // One that fails, as in a communicator that has, goes with the communicator.
+      // A failure, as in a failed communicator, is ignored: the communicator frees the reduction.
       (void)owner_.nccl_.functions().RedOpDestroy(sum, owner_.native_);
     }
   }
@@ -142,7 +142,7 @@ keel_status Communicator::split(std::span<const uint32_t> ranks, uint32_t rank, 
   const std::lock_guard part_lock(part->mutex_);
   constexpr const char* kName = "ncclCommSplit";
   const int color = ranks.empty() ? NCCL_SPLIT_NOCOLOR : static_cast<int>(ranks[0]);
-  // No configuration: the part has that of the whole, and shares nothing.
+  // No configuration: the new communicator inherits this one's and shares no resources.
   keel_status status = call(kName, [&](const NcclFunctions& functions) {
     return functions.CommSplit(native_, color, static_cast<int>(rank), &part->native_, nullptr);
   });
@@ -150,7 +150,8 @@ keel_status Communicator::split(std::span<const uint32_t> ranks, uint32_t rank, 
   if (status == KEEL_OK) status = settle(kName, deadline);
   if (status == KEEL_OK && part->native_ != nullptr) status = part->settle(kName, deadline);
   if (status != KEEL_OK) {
-    // Nobody knows how far the others are. The whole goes first: the part may be its work still.
+    // The progress of the other ranks is unknown. Aborts this communicator first: it may still be
+    // creating the new one.
     abort_native();
     part->abort_native();
     if (status == KEEL_TIMED_OUT) {
@@ -158,7 +159,7 @@ keel_status Communicator::split(std::span<const uint32_t> ranks, uint32_t rank, 
     }
     return status;
   }
-  // Declared before its lock, which is given back first.
+  // |part| is declared before its lock, so the lock is released first.
   if (part->native_ != nullptr) out_part->swap(part);
   return KEEL_OK;
 }
@@ -166,8 +167,8 @@ keel_status Communicator::split(std::span<const uint32_t> ranks, uint32_t rank, 
 Communicator::~Communicator() {
   const std::lock_guard lock(mutex_);
   if (native_ == nullptr) return;
-  // One that has failed, or does not come to an end, is aborted: the library waits for the others
-  // in an orderly one.
+  // A communicator that has failed, or does not finish in time, is aborted, because orderly
+  // destruction waits for the other ranks.
   ncclResult_t state = ncclSuccess;
   keel_status status = call("ncclCommGetAsyncError", [&](const NcclFunctions& nccl) {
     return nccl.CommGetAsyncError(native_, &state);
@@ -193,7 +194,7 @@ keel_status Communicator::abort() {
   return KEEL_OK;
 }
 
-// On a device that is lost too: the library has threads and memory of the host's.
+// Also aborts on a lost device: NCCL owns host threads and host memory.
 void Communicator::abort_native() {
   if (native_ == nullptr) return;
   (void)device_.release("ncclCommAbort", [&](const Functions&) {
@@ -220,7 +221,7 @@ keel_status Communicator::call(const char* name, Body&& body) {
 
 keel_status Communicator::check(const char* name, ncclResult_t result) const {
   if (result == ncclSuccess || result == ncclInProgress) return KEEL_OK;
-  // Of a device that is lost the driver says so at any call, and of what.
+  // If the device is lost, any driver call reports the loss and its cause.
   uint64_t free = 0;
   uint64_t total = 0;
   if (result == ncclUnhandledCudaError && device_.memory_info(&free, &total) == KEEL_DEVICE_LOST) {
@@ -256,7 +257,7 @@ keel_status Communicator::settle(const char* name, Time deadline) {
 }
 
 keel_status Communicator::run(const Stream& stream, std::span<const keel_ccl_call> calls) {
-  // Before the library is asked for anything.
+  // Checked before any call of NCCL.
   const keel_status may_run =
       stream.call("an NCCL group", [](const Functions&) { return CUDA_SUCCESS; });
   if (may_run != KEEL_OK) return may_run;
@@ -288,7 +289,7 @@ keel_status Communicator::copy_in_place(const Stream& stream, std::span<const ke
     const uint64_t bytes = call.count * kit::dtype_size(call.dtype) * static_cast<uint64_t>(world_);
     return is_in_place ? bytes : 0;
   };
-  // Each is where any dtype may lie.
+  // Aligns each copy for any dtype.
   const auto room_of = [&](const keel_ccl_call& call) {
     return (bytes_of(call) + 255) & ~uint64_t{255};
   };
@@ -328,11 +329,11 @@ keel_status Communicator::enqueue(const Stream& stream, std::span<const keel_ccl
       result = enqueue_one(calls[i], sources[i], reductions[i], stream.native());
       if (result != ncclSuccess && result != ncclInProgress) break;
     }
-    // It ends in any case; after a failure it enqueues nothing.
+    // GroupEnd is always called; after a failure it enqueues nothing.
     const ncclResult_t ended = nccl.GroupEnd();
     return result == ncclSuccess || result == ncclInProgress ? ended : result;
   });
-  // The first operation may have to connect the ranks: only then is it on the stream.
+  // The first operation may have to connect the ranks; its work is on the stream only afterwards.
   return status == KEEL_OK ? settle("ncclGroupEnd", deadline()) : status;
 }
 
@@ -348,7 +349,7 @@ ncclResult_t Communicator::enqueue_one(const keel_ccl_call& call, const void* so
       return nccl.Reduce(source, call.receive, call.count, type, reduction, call.root, native_,
                          stream);
     case KEEL_BROADCAST:
-      // Ranks that only receive have no buffer to send from.
+      // Ranks that only receive have no send buffer.
       return nccl.Broadcast(source == nullptr ? call.receive : source, call.receive, call.count,
                             type, call.root, native_, stream);
     case KEEL_ALL_GATHER:
@@ -389,7 +390,7 @@ keel_status Communicator::register_buffer(void* pointer, uint64_t size, void** o
 
 keel_status Communicator::deregister_buffer(void* registration) {
   const std::lock_guard lock(mutex_);
-  if (native_ == nullptr) return KEEL_OK;       // it went with the communicator
+  if (native_ == nullptr) return KEEL_OK;       // freed with the communicator
   if (registration == nullptr) return KEEL_OK;  // NCCL may have nothing to register
   return call("ncclCommDeregister", [&](const NcclFunctions& nccl) {
     return nccl.CommDeregister(native_, registration);

@@ -10,7 +10,7 @@
 namespace keel::cuda {
 namespace {
 
-// Where the toolkit puts its libraries, which no search path of the loader need know.
+// The toolkit's library folder, which the loader's search path may not contain.
 constexpr char kToolkitFolder[] = "/usr/local/cuda/lib64";
 
 // 130100 is 13.1.0.
@@ -22,7 +22,7 @@ std::string version_text(size_t version) {
 }  // namespace
 
 const CublasLt& CublasLt::of(const std::string& folder) {
-  // For ever, as the libraries.
+  // Never destroyed, like the libraries.
   static std::mutex& mutex = *new std::mutex;
   static auto& libraries = *new std::map<std::string, std::unique_ptr<CublasLt>>;
   const std::lock_guard lock(mutex);

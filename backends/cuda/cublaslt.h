@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuBLASLt of one folder, opened at run time: nothing is linked to it, so the plugin loads on
-// machines that have none, and then makes all products itself.
+// cuBLASLt of one folder, opened at run time. The plugin does not link to the library, so the
+// plugin loads on machines without cuBLASLt and then computes all products with its own kernels.
 #ifndef KEEL_BACKENDS_CUDA_CUBLASLT_H_
 #define KEEL_BACKENDS_CUDA_CUBLASLT_H_
 
@@ -12,8 +12,8 @@
 
 namespace keel::cuda {
 
-// Those with "_internal" are what the header's own functions call to set up a descriptor in memory
-// that is there already.
+// The header's inline functions call the "_internal" functions to initialise a descriptor in
+// existing memory.
 #define KEEL_CUBLASLT_FUNCTIONS(X) \
   X(Create)                        \
   X(Destroy)                       \
@@ -35,18 +35,18 @@ struct CublasLtFunctions {
 #undef KEEL_CUBLASLT_MEMBER
 };
 
-// Opened once for all devices of its folder, and never closed. Immutable; thread-safe.
+// Opened once per folder, for all devices, and never closed. Immutable; thread-safe.
 class CublasLt {
  public:
-  // The oldest that is used, as CUBLAS_VERSION counts: CUDA 12's.
+  // The oldest supported version, numbered like CUBLAS_VERSION: CUDA 12.
   static constexpr size_t kOldest = 120000;
 
-  // |folder|: where libcublasLt.so.13, .12 or without a number is; empty: where the dynamic loader
-  // looks, else where CUDA's toolkit is put.
+  // |folder| contains libcublasLt.so.13, .12 or libcublasLt.so; if empty, the search covers the
+  // dynamic loader's paths, then the default folder of the CUDA toolkit.
   static const CublasLt& of(const std::string& folder);
 
   bool is_usable() const { return reason_.empty(); }
-  // Why it is not.
+  // Why the library is not usable.
   const std::string& reason() const { return reason_; }
   const CublasLtFunctions& functions() const { return functions_; }
   // "cuBLASLt 13.1.0, /usr/local/cuda/lib64/libcublasLt.so.13"
@@ -64,7 +64,7 @@ class CublasLt {
   std::string reason_;
 };
 
-// |status| is a failure.
+// Maps a failure |status|.
 keel_status status_of(cublasStatus_t status);
 
 }  // namespace keel::cuda

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Built in the place of cublaslt.cc and cublaslt_products.cc where there is no cublasLt.h.
+// Replaces cublaslt.cc and cublaslt_products.cc in builds without cublasLt.h.
 #include "backends/cuda/library_products.h"
 
 namespace keel::cuda {

@@ -15,13 +15,13 @@ int32_t transposition(bool is_transposed) {
   return is_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
 }
 
-// Sets attributes of |object|, until the first that fails.
+// Sets attributes of |object| until the first failure.
 template <typename Attribute, typename Object>
 class Attributes {
  public:
   using Setter = cublasStatus_t(Object*, Attribute, const void*, size_t);
 
-  // |status|: of its making.
+  // |status|: the result of creating |object|.
   Attributes(Setter* setter, Object* object, cublasStatus_t status)
       : setter_(setter), object_(object), status_(status) {}
 
@@ -40,8 +40,7 @@ class Attributes {
   cublasStatus_t status_;
 };
 
-// Matrices that are stored as [rows, columns] in the order of rows, |row| elements from one to the
-// next.
+// Describes matrices stored row-major as [rows, columns], with |row| elements between rows.
 cublasStatus_t lay_out(const CublasLtFunctions& lt, keel_dtype dtype, int64_t rows, int64_t columns,
                        int64_t row, int64_t batch, int64_t batch_stride,
                        cublasLtMatrixLayoutOpaque_t* out_layout) {
@@ -56,8 +55,8 @@ cublasStatus_t lay_out(const CublasLtFunctions& lt, keel_dtype dtype, int64_t ro
       .status();
 }
 
-// Where k is shared out among blocks, their sums are kept in float32 and added up by a kernel of
-// its own, in one order: neither in the result, which may have 16 bits, nor by who comes first.
+// If blocks share k, the library keeps their sums in float32 and adds them in a separate kernel, in
+// a fixed order: neither in the result, which may have 16 bits, nor in order of arrival.
 cublasStatus_t prefer(const CublasLtFunctions& lt, const Product& product,
                       cublasLtMatmulPreferenceOpaque_t* out_preference) {
   return Attributes<cublasLtMatmulPreferenceAttributes_t, cublasLtMatmulPreferenceOpaque_t>(
@@ -75,8 +74,8 @@ cublasStatus_t prefer(const CublasLtFunctions& lt, const Product& product,
 
 }  // namespace
 
-// CUBLAS_COMPUTE_32F sums in float32 whatever the dtypes are, and multiplies float32 as it is:
-// TF32, of 10 bits, is a compute type of its own.
+// CUBLAS_COMPUTE_32F accumulates in float32 for all dtypes and multiplies float32 at full
+// precision; TF32, with 10 bits of mantissa, is a separate compute type.
 cublasStatus_t describe(const CublasLtFunctions& lt, const Product& product, const void* bias,
                         cublasLtMatmulDescOpaque_t* out_operation) {
   Attributes<cublasLtMatmulDescAttributes_t, cublasLtMatmulDescOpaque_t> attributes(
@@ -96,7 +95,7 @@ cublasStatus_t describe(const CublasLtFunctions& lt, const Product& product, con
 cublasStatus_t plan_product(const CublasLtFunctions& lt, cublasLtHandle_t handle,
                             const Product& product, ProductPlan* out_plan) {
   const Product& p = product;
-  // Of the bias only how it is aligned is looked at here.
+  // Only the alignment of the bias matters here.
   const auto* const somewhere = reinterpret_cast<const void*>(uintptr_t{p.bias_alignment});
   cublasStatus_t status = describe(lt, p, somewhere, &out_plan->operation);
   if (status == CUBLAS_STATUS_SUCCESS) {
@@ -119,7 +118,7 @@ cublasStatus_t plan_product(const CublasLtFunctions& lt, cublasLtHandle_t handle
         lt.MatmulAlgoGetHeuristic(handle, &out_plan->operation, &out_plan->first, &out_plan->second,
                                   &out_plan->result, &out_plan->result, &preference,
                                   /*requestedAlgoCount=*/1, &found, &count);
-    // What it cannot make sense of it has no kernel for, either.
+    // The library has no kernel for a product that it considers invalid, either.
     if (status == CUBLAS_STATUS_INVALID_VALUE) status = CUBLAS_STATUS_NOT_SUPPORTED;
   }
   if (status != CUBLAS_STATUS_SUCCESS) return status;

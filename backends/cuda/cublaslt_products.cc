@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products through cuBLASLt on one device: its handle, and the plans of what was asked for.
+// Products by cuBLASLt on one device: the library handle, and the plans of the queried products.
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
@@ -27,7 +27,7 @@ class LibraryProducts::Plans {
   Plans(const Plans&) = delete;
   Plans& operator=(const Plans&) = delete;
 
-  // NULL where the library does not take |product|.
+  // Returns NULL if the library refuses |product|.
   std::shared_ptr<ProductPlan> find(const Product& product) {
     std::call_once(started_, [&] { start(); });
     if (handle_ == nullptr) return nullptr;
@@ -41,12 +41,12 @@ class LibraryProducts::Plans {
                   const Factors& factors, void* workspace, bool* out_ran);
 
  private:
-  // One is of some 700 bytes. With so many others all begin anew.
+  // Maximum number of plans, of some 700 bytes each; beyond it the cache is cleared.
   static constexpr size_t kMost = 8192;
 
   void start() {
     const CublasLt& library = CublasLt::of(folder_);
-    if (!library.is_usable()) return;  // it has said why
+    if (!library.is_usable()) return;  // CublasLt has logged why
     lt_ = &library;
     cublasStatus_t created = CUBLAS_STATUS_SUCCESS;
     cublasLtHandle_t handle = nullptr;
@@ -69,8 +69,8 @@ class LibraryProducts::Plans {
     return found == plans_.end() ? nullptr : found->second;
   }
 
-  // The library is asked without a lock: where two threads want the same plan, one is for nothing.
-  // NULL, and nothing is kept, where it could not answer.
+  // Queries the library without a lock: if two threads need the same plan, one plan is discarded.
+  // Returns NULL, without caching, if the query fails.
   std::shared_ptr<ProductPlan> make(const Product& product) {
     const auto plan = std::make_shared<ProductPlan>();
     cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
@@ -87,7 +87,7 @@ class LibraryProducts::Plans {
       return nullptr;
     }
     const std::lock_guard lock(mutex_);
-    if (plans_.size() >= kMost) plans_.clear();  // who runs by one holds it
+    if (plans_.size() >= kMost) plans_.clear();  // running calls hold their plan
     return plans_.emplace(product, plan).first->second;
   }
 
@@ -119,7 +119,8 @@ keel_status LibraryProducts::Plans::run(const Stream& stream, ProductPlan& plan,
                          workspace == nullptr ? 0 : kWorkspaceBytes, stream.native());
     }
     if (result == CUBLAS_STATUS_SUCCESS) return CUDA_SUCCESS;
-    // The library tells only that something is wrong; of a context that died, the driver what of.
+    // The library reports only that a call failed; if the context died, the driver reports the
+    // cause.
     size_t free = 0;
     size_t total = 0;
     return cu.MemGetInfo(&free, &total);
@@ -128,7 +129,7 @@ keel_status LibraryProducts::Plans::run(const Stream& stream, ProductPlan& plan,
   if (status != KEEL_OK || result == CUBLAS_STATUS_SUCCESS) return status;
   const std::string text = lt_->text_of("cublasLtMatmul", result);
   if (!is_refusal(result)) return kit::fail(status_of(result), "cuda: %s", text.c_str());
-  // Against its own heuristic; nothing was enqueued.
+  // The library refused despite its heuristic; nothing was enqueued.
   *out_ran = false;
   plan.is_refused.store(true, std::memory_order_relaxed);
   device_.driver().warn_once("cuda: a matrix product by Keel's own kernel: " + text);
@@ -152,7 +153,7 @@ keel_status LibraryProducts::run(const Stream& stream, const Product& product,
   *out_ran = false;
   const std::shared_ptr<ProductPlan> plan = plans_->find(product);
   if (plan == nullptr) return KEEL_OK;
-  // Its question was of another alignment, whose plan had no use for one.
+  // The query saw another alignment, whose plan needed no workspace.
   if (plan->workspace_bytes != 0 && workspace == nullptr) return KEEL_OK;
   return plans_->run(stream, *plan, product, factors, workspace, out_ran);
 }

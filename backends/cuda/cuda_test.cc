@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA backend on the emulated chip, through keel.h: drivers that cannot be used, and failures
-// as a framework meets them.
+// The CUDA backend on the emulated chip, through keel.h: unusable drivers, and failures as seen by
+// a framework.
 #include "backends/cuda/testing/cuda_test.h"
 
 #include <algorithm>
@@ -124,7 +124,7 @@ TEST_F(CudaTest, ARefusalHasNoEffect) {
   EXPECT_EQ(read(device, memory, 1), std::vector<uint32_t>{7});
 }
 
-// Everybody who waits hears of it, on every path, and it stays.
+// Every waiter receives the failure, on every path, and the failure persists.
 TEST_F(CudaTest, AFailureTakesTheDeviceAlong) {
   const OwnDriver driver("devices=2 faults=0/fail:fill@20");
   const auto devices = load_cuda(driver);
@@ -165,13 +165,13 @@ TEST_F(CudaTest, AFailureTakesTheDeviceAlong) {
   EXPECT_FAILS(KEEL_DEVICE_LOST, "CUDA_ERROR_LAUNCH_FAILED", keel_stream_create(lost, 0, &another));
   EXPECT_EQ(fill(stream, memory, 1, 1), KEEL_DEVICE_LOST);
   EXPECT_EQ(keel_event_query(event), KEEL_DEVICE_LOST);
-  // The other one goes on.
+  // The other device continues.
   ASSERT_KEEL_OK(fill(unharmed, there, 5, 2));
   ASSERT_KEEL_OK(keel_stream_synchronize(unharmed, kPatience));
   EXPECT_EQ(read(healthy, there, 2), (std::vector<uint32_t>{5, 5}));
   EXPECT_KEEL_OK(keel_free(lost, memory));
 
-  // When all have let go of the context the device is well again.
+  // After all users have released the context the device works again.
   ASSERT_KEEL_OK(keel_shutdown());
   SetUp();
   const keel_device again = load_cuda(driver).at(0);
@@ -201,7 +201,7 @@ TEST_F(CudaTest, HostMemoryIsRegisteredForEachDevice) {
       ASSERT_KEEL_OK(keel_host_register(device, words.data(), bytes));
     }
     ASSERT_KEEL_OK(keel_host_unregister(devices[0], words.data()));
-    // The other's still holds.
+    // The other device's registration is still valid.
     const keel_stream stream = new_stream(devices[1]);
     void* memory = alloc(devices[1], bytes);
     ASSERT_KEEL_OK(keel_copy(stream, devices[1], memory, KEEL_HOST, words.data(), bytes));
@@ -226,7 +226,7 @@ TEST_F(CudaTest, ModulesForOtherChipsAreNoneForThisOne) {
 
 // ---- operators -----------------------------------------------------------------
 
-// Whether the device runs an addition with a kernel of its own.
+// Whether the device runs an addition with its own kernel.
 bool has_own_add(keel_device device) {
   const keel_tensor tensor = kit::make_tensor(nullptr, KEEL_FLOAT32, {5});
   const keel_tensor* const inputs[] = {&tensor, &tensor};
@@ -239,7 +239,7 @@ bool has_own_add(keel_device device) {
   call.outputs = outputs;
   auto plan = KEEL_STRUCT_INIT(keel_op_plan, KEEL_STRUCT_OP_PLAN);
   const keel_status status = keel_op_plan_get(device, &call, &plan);
-  if (status == KEEL_UNSUPPORTED) return false;  // nor has anybody else, where there is no CPU
+  if (status == KEEL_UNSUPPORTED) return false;  // nor does any other device, without a CPU
   EXPECT_KEEL_OK(status);
   return status == KEEL_OK && plan.fallback == 0;
 }
@@ -256,7 +256,7 @@ TEST_F(CudaTest, OperatorsHaveKernels) {
   EXPECT_TRUE(has_own_add(device));
 }
 
-// The emulated driver runs kernels for the very image alone, and takes no other build's for them.
+// The emulated driver runs only kernels of the exact image, and refuses images of other builds.
 TEST_F(CudaTest, KernelsOfAnotherBuildAreRefused) {
   const OwnDriver driver;
   if (!std::filesystem::exists(driver.kernels())) GTEST_SKIP() << "built without nvcc";
@@ -275,7 +275,7 @@ TEST_F(CudaTest, KernelsOfAnotherBuildAreRefused) {
   EXPECT_FALSE(has_own_add(load_cuda(driver).at(0)));
 }
 
-// Known before the device is opened: what is claimed and cannot be done would fail conformance.
+// Determined before the device is opened: a reported but missing capability would fail conformance.
 TEST_F(CudaTest, KernelsThatTheDriverIsTooOldForAreNotClaimed) {
   static std::vector<std::string>& lines = *new std::vector<std::string>;
   lines.clear();
@@ -298,7 +298,7 @@ TEST_F(CudaTest, KernelsThatTheDriverIsTooOldForAreNotClaimed) {
   EXPECT_EQ(told, 1);
 }
 
-// A driver of before 12.4 does not tell what kernels take.
+// A driver older than 12.4 does not report kernel parameters.
 TEST_F(CudaTest, AnOlderDriver) {
   const OwnDriver driver("version=12000");
   const auto devices = load_cuda(driver);

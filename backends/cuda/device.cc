@@ -63,8 +63,8 @@ keel_status Device::check(const char* name, CUresult result) {
   return kit::fail(status_of(result), "cuda: %s", driver_.text_of(name, result).c_str());
 }
 
-// Native priorities go from the least urgent, 0, down to the greatest; Keel's 0 is the former, so
-// that there is nothing for those below it.
+// Native priorities range from the least urgent, 0, down to the greatest. Keel's 0 maps to the
+// least urgent, so priorities below Keel's 0 have no native counterpart.
 int Device::native_priority(int32_t priority) const {
   return std::clamp<int>(priority, greatest_priority_, least_priority_);
 }
@@ -109,7 +109,7 @@ keel_status Device::host_register(void* pointer, uint64_t size, void** out_devic
   };
   const keel_status status = call("cuMemHostRegister", enter);
   if (status != KEEL_OK) return status;
-  // Where the device cannot reach it by an address it serves copies alone.
+  // If the device cannot address the memory, it serves copies only.
   CUdeviceptr address = 0;
   const CUresult found = run([&](const Functions& cu) {
     return cu.MemHostGetDevicePointer(&address, pointer, /*Flags=*/0);
@@ -140,12 +140,12 @@ keel_status Device::health(keel_device_health* out_health) {
   out_health->corrected_ecc = 0;
   out_health->uncorrected_ecc = 0;
   std::string text;
-  // What work has died of that nobody has asked about yet: a call that waits for nothing, and may
-  // be made while a framework captures a graph, brings it out.
+  // Detects failures of work that no call has reported yet, with a call that does not wait and is
+  // allowed while a framework captures a graph.
   size_t free = 0;
   size_t total = 0;
   const CUresult asked = run([&](const Functions& cu) { return cu.MemGetInfo(&free, &total); });
-  if (is_fatal(asked)) (void)check("cuMemGetInfo", asked);  // notes the loss
+  if (is_fatal(asked)) (void)check("cuMemGetInfo", asked);  // records the loss
   if (is_lost()) text = driver_.text_of("the device is lost", loss_.load());
   if (!text.empty()) out_health->ok = 0;
   char address[32] = {};
@@ -174,8 +174,8 @@ void Device::connect(Device& peer) {
   const uint64_t bit = uint64_t{1} << (static_cast<uint32_t>(peer.device_) % 64);
   if ((connected_.load(std::memory_order_relaxed) & bit) != 0 || &peer == this) return;
   connected_.fetch_or(bit, std::memory_order_relaxed);
-  // Where there are no such wires, or one of them is lost, the copy itself says what there is to
-  // say.
+  // Ignores failures: without a direct link, or on a lost device, the copy itself reports the
+  // error.
   (void)peer_enable(peer);
   (void)peer.peer_enable(*this);
 }

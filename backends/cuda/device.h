@@ -19,18 +19,18 @@
 
 namespace keel::cuda {
 
-// 90 of a device of compute capability 9.0; 0 where the driver does not say.
+// 90 for a device of compute capability 9.0; 0 if the driver does not report the capability.
 int capability_of(const Functions& cu, CUdevice device);
 
-// Nvidia's libraries beside the driver: where they are looked for, empty being where the dynamic
-// loader looks, and what they are told.
+// Settings of Nvidia's libraries beside the driver: their folders (empty: the dynamic loader's
+// search path) and the configuration of NCCL communicators.
 struct LibrarySettings {
   std::string nccl_folder;
   std::string cublaslt_folder;
   NcclSettings nccl;
 };
 
-// A device with its primary context, which the framework in the process uses too. Thread-safe.
+// A device with its primary context, which the process's framework shares. Thread-safe.
 class Device {
  public:
   static keel_status open(Driver& driver, uint32_t ordinal, const LibrarySettings& libraries,
@@ -47,33 +47,35 @@ class Device {
   const NcclSettings& nccl_settings() const { return libraries_.nccl; }
   int compute_capability() const { return capability_of(functions(), device_); }
 
-  // Runs |body|, which calls |name| of the functions it is given, in the device's context, and
-  // puts back the one that was current. Once a call has said that the context died, and on every
-  // call after that, KEEL_DEVICE_LOST.
+  // Runs |body|, which calls function |name| of the table passed to |body|, in the device's
+  // context, and restores the previous context. Returns KEEL_DEVICE_LOST on the first call that
+  // reports the death of the context and on every later call.
   template <typename Body>
   keel_status call(const char* name, Body&& body) {
     if (is_lost()) return say_lost();
     return check(name, run(std::forward<Body>(body)));
   }
-  // The same for what gives something back: on a lost device that is gone anyway.
+  // Like call, for functions that release a resource. Returns KEEL_OK on a lost device, where the
+  // resource no longer exists.
   template <typename Body>
   keel_status release(const char* name, Body&& body) {
     const CUresult result = run(std::forward<Body>(body));
     return is_lost() ? keel_status{KEEL_OK} : check(name, result);
   }
 
-  // The bare answer of |body| in the device's context, for what is no failure of the device.
+  // Returns the raw result of |body| in the device's context. For results that are no failure of
+  // the device.
   template <typename Body>
   CUresult ask(Body&& body) {
     return run(std::forward<Body>(body));
   }
 
-  // NULL where the operators' kernels cannot run here.
+  // NULL if the operators' kernels cannot run on this device.
   const Kernels* kernels() const { return kernels_.get(); }
-  // Matrix products that the vendor's library makes in the place of those.
+  // Matrix products that the vendor's library computes instead of the kernels.
   LibraryProducts& library_products() { return *library_products_; }
 
-  // The native priority that stands for |priority|.
+  // Maps |priority| to a native priority.
   int native_priority(int32_t priority) const;
 
   keel_status alloc(keel_memory_kind kind, uint64_t size, void** out_pointer);
@@ -81,11 +83,12 @@ class Device {
   keel_status host_register(void* pointer, uint64_t size, void** out_device_pointer);
   keel_status host_unregister(void* pointer);
   keel_status memory_info(uint64_t* out_free, uint64_t* out_total);
-  // Never fails for a device that is unwell: that is the answer.
+  // Does not fail for an unhealthy device: |out_health| reports the condition.
   keel_status health(keel_device_health* out_health);
   keel_status peer_enable(const Device& peer);
-  // Before a copy between the two: the first one enables both, so that it, too, goes over the wires
-  // that there are. The driver takes others through the host.
+  // Call before a copy between the two devices. The first call enables peer access in both
+  // directions, so that copies use a direct link if there is one; otherwise the driver copies
+  // through the host.
   void connect(Device& peer);
   // 0: the CUcontext; 1: the CUdevice.
   keel_status native_handle(uint32_t which, void** out_handle) const;
@@ -117,9 +120,9 @@ class Device {
   int least_priority_ = 0;
   int greatest_priority_ = 0;
   std::atomic<CUresult> loss_{CUDA_SUCCESS};
-  std::atomic<uint64_t> connected_{0};  // a bit a device, by number, whatever came of it
+  std::atomic<uint64_t> connected_{0};  // bit n: connect() was called for device n, with any result
   std::unique_ptr<Kernels> kernels_;
-  std::optional<LibraryProducts> library_products_;  // while there is a context
+  std::optional<LibraryProducts> library_products_;  // exists while there is a context
 };
 
 }  // namespace keel::cuda

@@ -18,7 +18,7 @@ std::string version_text(int version) {
 }  // namespace
 
 Driver& Driver::of(const std::string& folder) {
-  // For ever, as the libraries.
+  // Never destroyed, like the libraries.
   static std::mutex& mutex = *new std::mutex;
   static auto& drivers = *new std::map<std::string, std::unique_ptr<Driver>>;
   const std::lock_guard lock(mutex);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA driver of one folder, opened at run time: nothing is linked to it, so the plugin
-// loads on machines that have none. Functions come from cuGetProcAddress by the version of
-// their interface, whatever the driver's own is.
+// The CUDA driver of one folder, opened at run time. The plugin does not link to the driver, so the
+// plugin loads on machines without one. cuGetProcAddress looks up functions by the version of their
+// interface, independent of the driver's version.
 #ifndef KEEL_BACKENDS_CUDA_DRIVER_H_
 #define KEEL_BACKENDS_CUDA_DRIVER_H_
 
@@ -69,7 +69,7 @@ namespace keel::cuda {
   X(StreamQuery, 2000)               \
   X(StreamWaitEvent, 3020)
 
-// NULL where the driver does not have them.
+// NULL if the driver lacks the function.
 #define KEEL_CUDA_OPTIONAL_FUNCTIONS(X) \
   X(FuncGetParamInfo, 12040)            \
   X(IpcCloseMemHandle, 4010)            \
@@ -86,19 +86,19 @@ struct Functions {
 #undef KEEL_CUDA_MEMBER
 };
 
-// Started once for all instances of its folder, and never stopped: a driver leaves threads and
-// exit handlers behind. Immutable but for its registrations, NVML
-// and what was logged; thread-safe.
+// Initialised once per folder, for all instances, and never shut down: a driver leaves threads and
+// exit handlers behind. Immutable except for registrations, NVML and the set of logged warnings;
+// thread-safe.
 class Driver {
  public:
-  // The oldest that is used: what the plugin calls has been there since.
+  // The oldest supported version; all functions that the plugin requires exist since then.
   static constexpr int kOldest = 12000;
 
-  // |folder|: where libcuda.so.1 is; empty: where the dynamic loader looks.
+  // |folder| contains libcuda.so.1; if empty, the dynamic loader searches.
   static Driver& of(const std::string& folder);
 
   int device_count() const { return device_count_; }
-  // 12080 is CUDA 12.8.
+  // 12080 means CUDA 12.8.
   int version() const { return version_; }
   // Why there is no device.
   const std::string& reason() const { return reason_; }
@@ -106,10 +106,10 @@ class Driver {
   // "CUDA 13.0, /usr/lib/x86_64-linux-gnu/libcuda.so.1"
   const std::string& description() const { return description_; }
   HostRegistrations& registrations() { return registrations_; }
-  // From the same folder.
+  // NVML from the same folder.
   Nvml& nvml() { return nvml_; }
 
-  // Logs |text|, in the process once.
+  // Logs |text| once per process.
   void warn_once(const std::string& text);
 
   // "cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected"
@@ -117,7 +117,7 @@ class Driver {
 
  private:
   explicit Driver(const std::string& folder);
-  // False, with the reason, where one fails.
+  // Returns false and sets the reason if a step fails.
   bool open(const std::string& folder);
   bool start();
 

@@ -7,7 +7,7 @@ namespace keel::cuda {
 
 keel_status Event::create(Device& device, uint32_t flags, std::unique_ptr<Event>* out_event) {
   std::unique_ptr<Event> event(new Event(device));
-  // An event without a time is cheaper, and only such a one is quick to query.
+  // An event without timing is cheaper, and only such an event is fast to query.
   const unsigned int native_flags =
       (flags & KEEL_EVENT_TIMING) != 0 ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING;
   const keel_status status = device.call("cuEventCreate", [&](const Functions& cu) {
@@ -30,7 +30,7 @@ keel_status Event::record(const Stream& stream) {
 
 keel_status Event::query() {
   return device_.call("cuEventQuery", [&](const Functions& cu) {
-    // What a capture keeps from being asked is not over: its memory must not be handed out.
+    // If a capture forbids the query, the work counts as unfinished: its memory must not be reused.
     const CUresult result = cu.EventQuery(native_);
     return is_of_capture(result) ? CUDA_ERROR_NOT_READY : result;
   });

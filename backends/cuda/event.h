@@ -11,7 +11,7 @@
 
 namespace keel::cuda {
 
-// A CUevent. There is no wait: the driver's knows no deadline, and core asks now and then.
+// A CUevent. There is no wait function: the driver's wait has no timeout, so core polls.
 class Event {
  public:
   static keel_status create(Device& device, uint32_t flags, std::unique_ptr<Event>* out_event);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes wrong on one device, or with one driver, as a framework meets it through keel.h: each
-// a clear status, and the other devices go on.
+// Failures of one device or driver, as seen by a framework through keel.h: each failure gives a
+// clear status, and the other devices continue.
 #include <elf.h>
 
 #include <cstring>
@@ -22,12 +22,12 @@ class CudaFaultsTest : public CudaFixture {
     const std::vector<uint32_t> words = pattern(1000, 7);
     EXPECT_EQ(read(device, alloc_filled(device, words), words.size()), words);
   }
-  // The suite's kernels, in what stands for a cubin on the emulated chip.
+  // The suite's kernels, in the emulated chip's equivalent of a cubin.
   static std::string kernels() {
     std::ifstream file(KEEL_TEST_KERNELS, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
   }
-  // One of them, which writes 3, 4, ... to 64 words.
+  // A kernel of the suite, which writes 3, 4, ... to 64 words.
   keel_kernel kernel_of(keel_device device) {
     const std::string image = kernels();
     keel_kernel kernel = {};
@@ -57,8 +57,8 @@ class CudaFaultsTest : public CudaFixture {
     EXPECT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
     EXPECT_EQ(read(device, memory, 64).at(63), 66u);
   }
-  // What |enqueue| enqueues on its stream ends with |error|, and the device with it. It has 256
-  // bytes to use.
+  // Expects the work that |enqueue| enqueues on its stream to fail with |error|, and the device to
+  // be lost. The work may use 256 bytes.
   void expect_lost_by(keel_device device, const char* error,
                       const std::function<keel_status(keel_stream, char* memory)>& enqueue) {
     void* const memory = alloc(device, 256);
@@ -85,14 +85,15 @@ TEST_F(CudaFaultsTest, ADeviceIsLostWithMuchInFlight) {
   void* const memory = alloc(devices[0], 4096);
   void* const there = alloc(devices[1], 4096);
   const std::vector<uint32_t> words = pattern(1024, 1);
-  // Where the host is ahead of the device all are taken; else it hears of the loss here.
+  // If the host is ahead of the device all calls are accepted; otherwise a call reports the loss
+  // here.
   for (int i = 0; i < 64; ++i) {
     const keel_status sent =
         keel_copy(streams[i % 2], devices[0], memory, KEEL_HOST, words.data(), 4096);
     ASSERT_TRUE(sent == KEEL_OK || sent == KEEL_DEVICE_LOST) << sent;
     ASSERT_KEEL_OK(keel_copy(healthy, devices[1], there, KEEL_HOST, words.data(), 4096));
   }
-  // The one that it happens on; all of the other's may be over by then.
+  // The stream with the fault; the other stream's work may have finished by then.
   EXPECT_FAILS(KEEL_DEVICE_LOST, "CUDA_ERROR_ECC_UNCORRECTABLE",
                keel_stream_synchronize(streams[1], kPatience));
   for (const keel_stream each : streams) {
@@ -120,7 +121,7 @@ TEST_F(CudaFaultsTest, OneDeviceIsFull) {
   EXPECT_EQ(status, KEEL_OUT_OF_MEMORY);
   EXPECT_HAS(keel_last_error(), "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY");
   ASSERT_GE(blocks.size(), 4u);
-  // It is no failure of what is there, nor of the other's.
+  // Neither existing allocations nor the other device are affected.
   const keel_stream stream = new_stream(devices[0]);
   ASSERT_KEEL_OK(fill(stream, blocks[0], 5, 100));
   ASSERT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
@@ -133,7 +134,7 @@ TEST_F(CudaFaultsTest, OneDeviceIsFull) {
 TEST_F(CudaFaultsTest, AKernelWithABadPointer) {
   const OwnDriver driver("devices=2");
   const auto devices = load_cuda(driver);
-  // Far behind all that was ever allocated.
+  // Far beyond all memory ever allocated.
   expect_lost_by(devices.at(0), "CUDA_ERROR_ILLEGAL_ADDRESS",
                  [&](keel_stream stream, char* memory) {
                    return launch(stream, kernel_of(devices[0]), memory + (uint64_t{1} << 34));
@@ -141,7 +142,7 @@ TEST_F(CudaFaultsTest, AKernelWithABadPointer) {
   expect_launches(devices.at(1));
 }
 
-// As by an assertion in it: the caller's kernel.
+// Like a failed assertion in the user's kernel.
 TEST_F(CudaFaultsTest, AKernelThatTraps) {
   const OwnDriver driver("devices=2 faults=0/fail:op@1");
   const auto devices = load_cuda(driver);
@@ -174,7 +175,7 @@ TEST_F(CudaFaultsTest, AnOperatorsKernelThatTraps) {
 TEST_F(CudaFaultsTest, BinariesOfOtherArchitectures) {
   const OwnDriver driver;
   const keel_device device = load_cuda(driver).at(0);
-  // A cubin, and nothing but its header.
+  // A cubin that consists of its header only.
   Elf64_Ehdr cubin = {};
   std::memcpy(cubin.e_ident, ELFMAG, SELFMAG);
   cubin.e_ident[EI_CLASS] = ELFCLASS64;
@@ -201,7 +202,7 @@ TEST_F(CudaFaultsTest, BinariesOfOtherArchitectures) {
   expect_works(device);
 }
 
-// A library that can be opened, and has nothing that a driver has.
+// A library that opens but lacks all driver functions.
 TEST_F(CudaFaultsTest, ALibraryOfSomethingElse) {
   const OwnDriver driver;
   std::filesystem::copy_file(KEEL_TEST_KERNELS, driver.folder() + "/libcuda.so.1",

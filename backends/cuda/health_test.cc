@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the CUDA backend says of a device's health, on the emulated chip and its NVML.
+// Device health reported by the CUDA backend, on the emulated chip and its NVML.
 #include <filesystem>
 #include <string>
 
@@ -69,7 +69,7 @@ TEST_F(CudaHealthTest, AnErrorOfItsMemory) {
   EXPECT_EQ(other.uncorrected_ecc, 0u);
   EXPECT_STREQ(other.text, "");
 
-  // Who comes later may use it, and is told.
+  // A later user may use the device and sees the condition.
   ASSERT_KEEL_OK(keel_shutdown());
   SetUp();
   const keel_device_health later = health(load_cuda(driver).at(0));
@@ -78,7 +78,7 @@ TEST_F(CudaHealthTest, AnErrorOfItsMemory) {
   EXPECT_HAS(later.text, "uncorrected ECC errors: 1");
 }
 
-// The question itself brings out what nobody has waited for.
+// The health query itself detects a failure that no call has reported.
 TEST_F(CudaHealthTest, AFailureThatNobodyHasAskedAbout) {
   const OwnDriver driver("faults=fail:fill@1");
   add_nvml(driver);
@@ -121,7 +121,7 @@ TEST_F(CudaHealthTest, MemoryThatCannotBeRepaired) {
   EXPECT_STREQ(bad.text, "bad rows of its memory could not be replaced");
 }
 
-// Consumers' chips have no ECC; nor may everybody ask for everything.
+// Consumer chips have no ECC, and some queries need privileges.
 TEST_F(CudaHealthTest, WhatADeviceCannotTellIsLeftOut) {
   const OwnDriver driver;
   add_nvml(driver, "device=3");

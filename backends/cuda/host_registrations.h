@@ -8,13 +8,13 @@
 
 namespace keel::cuda {
 
-// Host memory that is registered with a driver. The driver knows a range once for all its
-// devices, Keel registers it for each: the first to come registers it, the last to go takes it
-// back. Thread-safe.
+// Host memory registered with a driver. The driver registers a range once for all its devices, but
+// Keel registers the range for each device: the first registration calls the driver, and the last
+// removal unregisters the range. Thread-safe.
 class HostRegistrations {
  public:
-  // |enter| and |leave| call the driver, and give what it says; they are called with a lock
-  // held that keeps the order of those calls.
+  // |enter| and |leave| call the driver and return its result. Both run with a lock held, which
+  // orders the driver calls.
   template <typename Enter>
   auto add(void* pointer, uint64_t size, Enter&& enter) {
     const std::lock_guard lock(mutex_);
@@ -23,7 +23,7 @@ class HostRegistrations {
       ++found->second.holders;
       return decltype(enter()){};
     }
-    // One that overlaps another is the driver's to refuse.
+    // The driver refuses overlapping ranges.
     const auto result = enter();
     if (result == decltype(enter()){}) ranges_.insert_or_assign(pointer, Range{size, 1});
     return result;

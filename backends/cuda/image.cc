@@ -16,10 +16,10 @@ struct FatHeader {
   uint32_t magic;
   uint16_t version;
   uint16_t header_size;
-  uint64_t size;  // of what follows the header
+  uint64_t size;  // bytes behind the header
 };
 
-// |data| is at least as long as |Value|, from |offset| on.
+// Reads a |Value| at |offset| of |data|, which must contain it.
 template <typename Value>
 Value read(const char* data, uint64_t offset = 0) {
   Value value;
@@ -46,7 +46,7 @@ const char* find_elf_defect(const char* data, uint64_t size) {
   }
   uint64_t sections = header.e_shnum;
   uint64_t segments = header.e_phnum;
-  // Where they are too many for the header's fields, the first section has their numbers.
+  // If the counts exceed the header's fields, the first section holds them.
   if (header.e_shoff != 0) {
     if (!lies_inside(header.e_shoff, sizeof(Elf64_Shdr), size)) return kHeadersBehindEnd;
     const auto first = read<Elf64_Shdr>(data, header.e_shoff);
@@ -84,7 +84,7 @@ const char* find_fat_defect(const char* data, uint64_t size) {
   return nullptr;
 }
 
-// PTX begins with ".version", behind comments and white space.
+// PTX begins with ".version" after comments and white space.
 const char* find_ptx_defect(std::string_view text) {
   while (!text.empty() && text.back() == '\0') text.remove_suffix(1);
   if (text.find('\0') != std::string_view::npos) return "it is no ELF file, fat binary or PTX";

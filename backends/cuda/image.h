@@ -8,12 +8,12 @@
 
 namespace keel::cuda {
 
-// What is wrong with a module image of |size| bytes, NULL if nothing is. The driver is told no
-// size and takes the image's headers at their word. ELF (a cubin), a fat binary, or PTX; for which
-// chip is the driver's to say.
+// Returns the defect of a module image of |size| bytes, or NULL. The driver receives no size and
+// trusts the image's headers. An image is ELF (a cubin), a fat binary, or PTX; the driver checks
+// the target chip.
 const char* find_image_defect(const void* data, uint64_t size);
 
-// The image where the driver may read it: aligned, and a 0 behind it, which ends PTX.
+// A copy of the image that the driver can read: aligned, and followed by a 0 that terminates PTX.
 class Image {
  public:
   Image(const void* data, uint64_t size);

@@ -12,7 +12,7 @@ namespace keel::cuda {
 namespace {
 
 std::string defect(const std::string& image) {
-  // Of this very size, for the address sanitizer to see what is read behind it.
+  // Exactly this size, so that the address sanitizer detects reads beyond the end.
   const std::vector<char> exact(image.begin(), image.end());
   const char* const found = find_image_defect(exact.data(), exact.size());
   return found == nullptr ? "" : found;
@@ -23,7 +23,7 @@ std::string bytes_of(const Header& header) {
   return {reinterpret_cast<const char*>(&header), sizeof(header)};
 }
 
-// A cubin in form: a header, 100 bytes, and a section header that is about them.
+// A well-formed cubin: a header, 100 bytes, and a section header for the 100 bytes.
 struct Cubin {
   Elf64_Ehdr header = {};
   Elf64_Shdr section = {};
@@ -62,7 +62,7 @@ TEST(CudaImageTest, OffsetsThatLieAreRefused) {
     cubin = {};
     cubin.section.sh_size = far;
     EXPECT_NE(defect(cubin.image()), "");
-    cubin.section.sh_type = SHT_NOBITS;  // takes no room in the file
+    cubin.section.sh_type = SHT_NOBITS;  // occupies no file space
     EXPECT_EQ(defect(cubin.image()), "");
     cubin = {};
     cubin.header.e_phnum = 1;
@@ -78,7 +78,7 @@ TEST(CudaImageTest, OffsetsThatLieAreRefused) {
   EXPECT_NE(defect(cubin.image()), "");
 }
 
-// More than the header's fields hold: the first section has the numbers, and may lie as well.
+// Counts beyond the header's fields: the first section holds the counts, which may be wrong, too.
 TEST(CudaImageTest, NumbersInTheFirstSection) {
   const auto image = [](uint64_t sections, uint32_t segments, uint64_t offset) {
     Cubin cubin;

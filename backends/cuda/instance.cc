@@ -26,7 +26,7 @@ constexpr uint64_t kClaims = KEEL_CLAIM_PINNED | KEEL_CLAIM_HOST_REGISTER | KEEL
 
 keel_status Instance::create(const keel_instance_settings* settings,
                              std::unique_ptr<Instance>* out_instance) {
-  // The environment of a process with more rights than its user is not the user's to set.
+  // The user must not control the environment of a process with more rights than the user.
   const auto environment = [](const char* name) {
     const char* const value = secure_getenv(name);
     return value == nullptr ? std::nullopt : std::optional<std::string>(value);
@@ -82,7 +82,7 @@ bool Instance::has_kernels(uint32_t ordinal, int major) const {
     return tried->second;
   }
   std::unique_ptr<Device> device;
-  // One that is in use by somebody else, say, may be free the next time.
+  // A failure is not cached: a device in use by another process may be free the next time.
   if (Device::open(driver(), ordinal, libraries_, &device) != KEEL_OK) return false;
   return loads_kernels_[major] = device->kernels() != nullptr;
 }
@@ -104,7 +104,7 @@ keel_status Instance::describe(uint32_t ordinal, keel_device_info* out_info) con
     return kit::fail(status_of(result), "cuda: device %u: %s", ordinal,
                      driver.text_of("cuDeviceGet", result).c_str());
   }
-  // |otherwise| where the driver is too old to know the attribute.
+  // Returns |otherwise| if the driver is too old for the attribute.
   const auto attribute = [&](CUdevice_attribute which, int otherwise) {
     int value = 0;
     return cu.DeviceGetAttribute(&value, which, device) == CUDA_SUCCESS ? value : otherwise;
@@ -130,7 +130,7 @@ keel_status Instance::describe(uint32_t ordinal, keel_device_info* out_info) con
   if (has_kernels(ordinal, attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 0))) {
     out_info->claims |= KEEL_CLAIM_OPS;
   }
-  // Without this the host may not touch managed memory while the device works.
+  // Without this attribute the host may not access managed memory while the device works.
   if (attribute(CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS, 0) != 0) {
     out_info->claims |= KEEL_CLAIM_MANAGED;
   }

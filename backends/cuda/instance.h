@@ -15,29 +15,31 @@
 
 namespace keel::cuda {
 
-// One set of settings, and with it one driver. Thread-safe.
+// One set of settings and the driver for the settings. Thread-safe.
 class Instance {
  public:
-  // "library_folder": where libcuda.so.1 is; else the environment's KEEL_CUDA_LIBRARY_FOLDER,
-  // else where the dynamic loader looks. "nccl_folder": where libnccl.so.2 is; else
-  // KEEL_NCCL_LIBRARY_FOLDER, else where the driver was looked for. "cublaslt_folder": where
-  // libcublasLt.so is; else KEEL_CUBLASLT_LIBRARY_FOLDER, else where the driver was looked for.
-  // What NCCL is told: see NcclSettings.
+  // "library_folder": the folder of libcuda.so.1; default KEEL_CUDA_LIBRARY_FOLDER, else the
+  // dynamic loader's search path. "nccl_folder": the folder of libnccl.so.2; default
+  // KEEL_NCCL_LIBRARY_FOLDER, else the driver's folder setting. "cublaslt_folder": the folder of
+  // libcublasLt.so; default KEEL_CUBLASLT_LIBRARY_FOLDER, else the driver's folder setting. See
+  // NcclSettings for the configuration of NCCL.
   static keel_status create(const keel_instance_settings* settings,
                             std::unique_ptr<Instance>* out_instance);
 
-  // Opened and started by the first who asks, which may take seconds.
+  // The first call opens and initialises the driver, which may take seconds.
   Driver& driver() const { return Driver::of(folder_); }
   const LibrarySettings& libraries() const { return libraries_; }
   const std::string& nccl_folder() const { return libraries_.nccl_folder; }
-  // The lowest compute capability of all devices: what their NCCL can do together.
+  // The lowest compute capability of all devices, which limits the features of their NCCL
+  // communicators.
   int lowest_capability() const;
-  // Fills in all but the header.
+  // Fills every member except the header.
   keel_status describe(uint32_t ordinal, keel_device_info* out_info) const;
 
  private:
-  // Whether devices of compute capability |major|.x take the operators' kernels. On a driver older
-  // than these it is tried once, on |ordinal|, in a context that is there meanwhile.
+  // Whether devices of compute capability |major|.x can load the operators' kernels. If the driver
+  // is older than the kernels, the first call tries to load them on |ordinal|, in a temporary
+  // context.
   bool has_kernels(uint32_t ordinal, int major) const;
 
   Instance(std::string folder, LibrarySettings libraries)
@@ -48,7 +50,7 @@ class Instance {
   mutable std::once_flag capability_asked_;
   mutable int lowest_capability_ = 0;
   mutable std::mutex mutex_;
-  mutable std::map<int, bool> loads_kernels_;  // by the major capability, where it was tried
+  mutable std::map<int, bool> loads_kernels_;  // results of load attempts, by major capability
 };
 
 }  // namespace keel::cuda

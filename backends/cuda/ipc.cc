@@ -8,11 +8,11 @@
 namespace keel::cuda {
 namespace {
 
-// What goes into keel_memory_export.bytes.
+// The contents of keel_memory_export.bytes.
 struct Handle {
   CUipcMemHandle native;
-  // Of the allocation, which the exported struct has to agree with: the driver would map what there
-  // is, and core believe the struct.
+  // Size of the allocation, which must match the exported struct: the driver maps the actual
+  // allocation, and core trusts the struct.
   uint64_t object_size;
 };
 static_assert(sizeof(Handle) <= sizeof(keel_memory_export::bytes));
@@ -22,7 +22,7 @@ keel_status refuse(const char* member, uint64_t value, const std::string& why) {
                    static_cast<unsigned long long>(value), why.c_str());
 }
 
-// Takes the handle out of |exported|, which another process may have mangled.
+// Reads the handle from |exported|, which another process may have corrupted.
 keel_status read(const keel_memory_export& exported, Handle* out_handle) {
   if (exported.header.size < sizeof(exported)) {
     return refuse("header.size", exported.header.size, "cut short");
@@ -65,7 +65,7 @@ bool can_share_memory(const Functions& cu, CUdevice device) {
       CUDA_SUCCESS) {
     return value != 0;
   }
-  // A driver older than the question: all had it but Tegra's.
+  // An older driver lacks the attribute: all its devices supported IPC except Tegra's.
   return cu.DeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_INTEGRATED, device) == CUDA_SUCCESS &&
          value == 0;
 }
@@ -121,7 +121,7 @@ keel_status Import::open(Device& device, const keel_memory_export& exported, voi
   });
   const std::string said = device.driver().text_of("cuIpcOpenMemHandle", opened);
   switch (opened) {
-    case CUDA_ERROR_INVALID_CONTEXT:  // the device's own is current
+    case CUDA_ERROR_INVALID_CONTEXT:  // not this one: the context is current
       return kit::fail(KEEL_FAILED_PRECONDITION,
                        "cuda: memory of this process itself is not imported: %s", said.c_str());
     case CUDA_ERROR_ALREADY_MAPPED:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that other processes reach: the driver's handles of whole allocations.
+// Memory shared between processes, by the driver's handles of whole allocations.
 #ifndef KEEL_BACKENDS_CUDA_IPC_H_
 #define KEEL_BACKENDS_CUDA_IPC_H_
 
@@ -12,19 +12,21 @@
 
 namespace keel::cuda {
 
-// Whether the driver has the functions and |device| takes part.
+// Whether the driver has the functions and |device| supports IPC.
 bool can_share_memory(const Functions& cu, CUdevice device);
 
-// Any part of an allocation of cuMemAlloc. Others, pools' among them, the driver refuses.
+// Exports any part of an allocation made by cuMemAlloc. The driver refuses other memory, including
+// memory pools.
 keel_status export_memory(Device& device, const void* pointer, uint64_t size, keel_export_kind kind,
                           keel_memory_export* out_export);
 
-// Memory of another process. Each has to be closed, though those of one allocation are one mapping.
+// Memory of another process. Close each import, though imports of one allocation share a mapping.
 class Import {
  public:
   static keel_status open(Device& device, const keel_memory_export& exported, void** out_pointer,
                           std::unique_ptr<Import>* out_import);
-  // No work uses it any more. Once that is good there is nothing left but to delete this.
+  // Requires that no work uses the memory any more. After success, delete this object; no other
+  // call is valid.
   keel_status close(Device& device) const;
 
  private:

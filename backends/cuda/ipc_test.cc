@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of the CUDA plugin in two processes: a worker allocates and exports it, the test imports
-// it. Each has a driver of its own, over the emulated chip.
+// Memory of the CUDA plugin in two processes: a worker allocates and exports memory, the test
+// imports the memory. Each process has its own driver, over the emulated chip.
 #include <gtest/gtest.h>
 #include <keel/keel.h>
 
@@ -35,7 +35,7 @@ keel_memory_export no_export() {
   return KEEL_STRUCT_INIT(keel_memory_export, KEEL_STRUCT_MEMORY_EXPORT);
 }
 
-// The plugin's two devices, with a stream each.
+// The plugin's two devices, with one stream each.
 class Machine {
  public:
   explicit Machine(const std::string& folder) : plugin_(keel::testing::query_plugin()) {
@@ -104,7 +104,7 @@ class Machine {
                                                      pointer, text.data(), text.size());
     return status == KEEL_OK ? settle(device) : status;
   }
-  // What lies there, or the failure.
+  // Returns the memory's contents, or the failure as text.
   std::string read(int device, const char* pointer, uint64_t size) const {
     std::string text(size, '?');
     keel_status status = plugin_->stream->copy(streams_[device], KEEL_COPY_DEVICE_TO_HOST,
@@ -145,8 +145,8 @@ keel_memory_export from_hex(const std::string& text) {
 
 // ---- the worker -------------------------------------------------------------------
 
-// Has |kBytes| on device 1, not the first there, and obeys: "export OFFSET", "write OFFSET TEXT",
-// "read OFFSET SIZE", "free"; an empty line ends it.
+// Owns |kBytes| on device 1, behind another allocation, and executes commands: "export OFFSET",
+// "write OFFSET TEXT", "read OFFSET SIZE", "free"; an empty line ends the process.
 int run_owner(const std::vector<std::string>&) {
   setenv("KEEL_EMULATED_CUDA", "devices=2 memory_mib=64", 1);
   const Machine machine(std::filesystem::path(KEEL_EMULATED_CUDA_FILE).parent_path());
@@ -222,7 +222,7 @@ TEST_F(CudaIpcTest, BothReachTheSameMemory) {
     keel_plugin_import* imported = nullptr;
     ASSERT_EQ(import(device, exported, &pointer, &imported), KEEL_OK) << t_error;
     EXPECT_EQ(machine_.read(device, pointer, 4), "here");
-    // Both ways between it and memory of this process, and all of it.
+    // Copies both ways between the import and memory of this process, and the whole import.
     EXPECT_EQ(machine_.fill(device, own, 0x61616161, 4096), KEEL_OK);
     EXPECT_EQ(machine_.plugin().stream->copy(machine_.stream(device), KEEL_COPY_DEVICE_TO_DEVICE,
                                              pointer + 4, own, 4),
@@ -241,7 +241,7 @@ TEST_F(CudaIpcTest, BothReachTheSameMemory) {
   }
 }
 
-// Between the devices, of which one has it imported.
+// Copies between the devices, only one of which has imported the memory.
 TEST_F(CudaIpcTest, PeersReachIt) {
   char* pointer = nullptr;
   keel_plugin_import* imported = nullptr;
@@ -265,7 +265,7 @@ TEST_F(CudaIpcTest, ImportsOfOneAllocationAreOneMapping) {
   ASSERT_EQ(import(0, exported_at(0), &first, &imports[0]), KEEL_OK) << t_error;
   ASSERT_EQ(import(0, exported_at(777), &second, &imports[1]), KEEL_OK) << t_error;
   EXPECT_EQ(second, first + 777);
-  // Memory of another process is not this one's to free, or to hand on.
+  // This process can neither free nor export another process's memory.
   EXPECT_EQ(machine_.free(0, first), KEEL_INVALID_ARGUMENT);
   keel_memory_export again = no_export();
   EXPECT_EQ(
@@ -318,7 +318,7 @@ TEST_F(CudaIpcTest, AccessesOfKernelsAreChecked) {
   EXPECT_EQ(tell("read 4096 8"), "abcdbbcd");
   EXPECT_EQ(launch(pointer + kBytes), KEEL_DEVICE_LOST);
   EXPECT_NE(t_error.find("CUDA_ERROR_ILLEGAL_ADDRESS"), std::string::npos) << t_error;
-  // A lost device has no imports left, and the owner notices nothing.
+  // A lost device has no imports left, and the owner is not affected.
   EXPECT_EQ(close(0, imported), KEEL_OK) << t_error;
   kernels.unload(module);
   EXPECT_EQ(tell("read 4096 8"), "abcdbbcd");
@@ -338,7 +338,7 @@ TEST_F(CudaIpcTest, TheOwnerDies) {
   EXPECT_EQ(machine_.read(0, pointer, 6), "before");
   EXPECT_EQ(machine_.write(0, pointer, "behind"), KEEL_OK) << t_error;
   EXPECT_EQ(machine_.read(0, pointer, 6), "behind");
-  // One that has not opened it finds it no more.
+  // A device that has not opened the memory can no longer import it.
   char* other = nullptr;
   keel_plugin_import* late = nullptr;
   EXPECT_EQ(import(1, exported, &other, &late), KEEL_UNAVAILABLE);
@@ -346,7 +346,7 @@ TEST_F(CudaIpcTest, TheOwnerDies) {
   EXPECT_EQ(close(0, imported), KEEL_OK) << t_error;
 }
 
-// What then lies there is undefined; nobody is harmed.
+// The contents are then undefined, but nothing else is affected.
 TEST_F(CudaIpcTest, TheOwnerFreesIt) {
   char* pointer = nullptr;
   keel_plugin_import* imported = nullptr;
@@ -379,7 +379,7 @@ TEST_F(CudaIpcTest, ExportsThatLie) {
   expect_refused(KEEL_INVALID_ARGUMENT, "offset", [](Export& lie) { lie.offset = UINT64_MAX; });
   expect_refused(KEEL_INVALID_ARGUMENT, "bytes", [](Export& lie) { lie.bytes[0] ^= 1; });
   expect_refused(KEEL_UNSUPPORTED, "kind", [](Export& lie) { lie.kind = KEEL_EXPORT_MEMFD; });
-  // The device is well.
+  // The device still works.
   char* pointer = nullptr;
   keel_plugin_import* imported = nullptr;
   EXPECT_EQ(import(0, exported, &pointer, &imported), KEEL_OK) << t_error;
@@ -401,7 +401,7 @@ TEST_F(CudaIpcTest, WhatCannotBeExported) {
   ASSERT_EQ(memory.alloc(machine_.device(0), KEEL_MEMORY_PINNED, 4096, 0, &pinned), KEEL_OK);
   EXPECT_EQ(export_of(pinned, 4096, KEEL_EXPORT_OPAQUE), KEEL_INVALID_ARGUMENT);
   EXPECT_EQ(memory.free(machine_.device(0), KEEL_MEMORY_PINNED, pinned), KEEL_OK);
-  // And what can, not by its own process.
+  // Exportable memory cannot be imported by its own process.
   ASSERT_EQ(export_of(own, 5000, KEEL_EXPORT_OPAQUE), KEEL_OK) << t_error;
   char* pointer = nullptr;
   keel_plugin_import* imported = nullptr;

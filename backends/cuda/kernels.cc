@@ -10,7 +10,7 @@
 namespace keel::cuda {
 namespace {
 
-// What the kernels are compiled for: Ampere, and what came after it.
+// The oldest major capability that the kernels are compiled for: Ampere.
 constexpr int kOldestMajor = 8;
 
 }  // namespace
@@ -42,7 +42,7 @@ std::unique_ptr<Kernels> Kernels::load(Device& device) {
       kernels->multiprocessors_ = static_cast<uint32_t>(multiprocessors);
     }
     result = kernels->load_images(cu, &call, &name);
-    return CUDA_SUCCESS;  // a device without operators is one all the same
+    return CUDA_SUCCESS;  // the device is usable without operators
   });
   if (status == KEEL_OK && result == CUDA_SUCCESS && kernels->modules_[0] != nullptr) {
     return kernels;

@@ -15,22 +15,23 @@ namespace keel::cuda {
 class Device;
 struct Functions;
 
-// The operators' kernels on one device, a module for each family. All are loaded when the device is
-// opened: a launch looks for nothing, and does not wait for the device's work, as loading may.
-// Immutable; thread-safe.
+// The operators' kernels on one device, one module per family. Device::open loads all kernels:
+// loading may wait for the device's work, so a launch must never load. Immutable; thread-safe.
 class Kernels {
  public:
-  // Whether this build has kernels, and a device of |major| compute capability takes them; 0 where
-  // the driver does not tell, which loading then finds out.
+  // Whether this build has kernels and a device of compute capability |major| can run them. |major|
+  // is 0 if the driver does not report the capability; the answer is then true, and loading
+  // decides.
   static bool are_for(int major);
 
-  // Whether a driver is new enough for them; only loading tells what an older one says, which may
-  // not know the PTX.
+  // Whether the driver is new enough for the kernels. An older driver may not know the PTX; only
+  // loading tells.
   static bool surely_load(int driver_version);
 
-  // NULL, with a warning in the log, where they cannot be loaded; without one where there are none.
+  // Returns NULL if the kernels cannot be loaded, with a warning in the log, or if there are none,
+  // without a warning.
   static std::unique_ptr<Kernels> load(Device& device);
-  // Before it is destroyed, with the device that it was loaded on.
+  // Call before destruction, with the device passed to load.
   void unload(Device& device);
 
   CUfunction operator[](simt::KernelId id) const { return functions_[static_cast<size_t>(id)]; }
@@ -38,7 +39,8 @@ class Kernels {
 
  private:
   Kernels() = default;
-  // In the device's context. A failure is one of |*out_call| on |*out_name|.
+  // Requires the device's context. On failure, |*out_call| is the function that failed and
+  // |*out_name| its argument.
   CUresult load_images(const Functions& cu, const char** out_call, const char** out_name);
 
   std::array<CUmodule, simt::kFamilies> modules_ = {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products by the vendor's library, cuBLASLt, where it is there and has a kernel for them;
-// backends/simt makes the others. See docs/decisions/026.
+// Matrix products by the vendor's library, cuBLASLt, if the library is present and has a kernel for
+// the product; backends/simt computes all other products. See docs/decisions/026.
 #ifndef KEEL_BACKENDS_CUDA_LIBRARY_PRODUCTS_H_
 #define KEEL_BACKENDS_CUDA_LIBRARY_PRODUCTS_H_
 
@@ -15,23 +15,23 @@ namespace keel::cuda {
 class Device;
 class Stream;
 
-// What decides how a product is made, all but the numbers: c = alpha * op(a) op(b) + beta * c, and
-// |bias| on every row. Matrices are stored row by row, with so many elements from one row to the
-// next, and from one matrix of the batch to the next.
+// The key that determines how a product is computed, without the operands: c = alpha * op(a) op(b)
+// + beta * c, plus |bias| on every row. Matrices are row-major; *_row and *_batch are the elements
+// between rows and between the matrices of the batch.
 struct Product {
   int64_t m, n, k;
   int64_t a_row, b_row, c_row;
   int64_t batch;
   int64_t a_batch, b_batch, c_batch;
-  keel_dtype in, out;  // of a, b and the bias; of c
+  keel_dtype in, out;  // dtype of a, b and the bias; dtype of c
   bool trans_a, trans_b, bias;
-  // Of the addresses, in bytes: a power of two.
+  // Alignment of the addresses in bytes, a power of two.
   uint16_t a_alignment, b_alignment, c_alignment, bias_alignment;
 
   friend bool operator==(const Product&, const Product&) = default;
 };
 
-// The numbers of one product, in the device's memory.
+// The operands of one product, in device memory.
 struct Factors {
   const void* a;
   const void* b;
@@ -40,29 +40,29 @@ struct Factors {
   float alpha, beta;
 };
 
-// The library on one device. It is opened, and started, by the first question; a product that is
-// asked about anew is planned, which takes the library some tens of microseconds, and every later
-// one finds its plan by one look. The same product is made in the same way each time, so the same
-// numbers give the same bits. Thread-safe.
+// The library on one device. The first query opens and initialises the library. The first query of
+// a product creates a plan, which takes some tens of microseconds; later queries find the plan with
+// one lookup. Equal products use equal plans, so equal inputs give equal bits. Thread-safe.
 class LibraryProducts {
  public:
-  // |folder|: where the library is looked for; empty: where the dynamic loader looks, and in
-  // CUDA's own folder.
+  // |folder| contains the library; if empty, the search covers the dynamic loader's paths and
+  // CUDA's default folder.
   LibraryProducts(Device& device, std::string folder);
-  // What the library may use beside the matrices. Every product that uses any is given all of it,
-  // so that core's allocator hands a stream the same block each time.
+  // Workspace limit of the library. Every product with a workspace receives the full size, so that
+  // core's allocator returns the same block to a stream each time.
   static constexpr uint64_t kWorkspaceBytes = 32 << 20;
 
-  // All that was run is over. Before the device lets go of its context.
+  // Requires that all enqueued products have finished. Call before the device releases its context.
   ~LibraryProducts();
   LibraryProducts(const LibraryProducts&) = delete;
   LibraryProducts& operator=(const LibraryProducts&) = delete;
 
-  // Whether run() makes |product|, then with so much workspace: 0 or kWorkspaceBytes.
+  // Whether run() computes |product|. Sets the required workspace to 0 or kWorkspaceBytes.
   bool takes(const Product& product, uint64_t* out_workspace_bytes);
 
-  // Enqueues it. |workspace|: kWorkspaceBytes, or NULL. Where |*out_ran| is false nothing was
-  // enqueued, and the status is KEEL_OK: the library does not take it, or not without a workspace.
+  // Enqueues the product. |workspace| has kWorkspaceBytes, or is NULL. If |*out_ran| is false and
+  // the status is KEEL_OK, nothing was enqueued: the library refuses the product, or needs a
+  // workspace.
   keel_status run(const Stream& stream, const Product& product, const Factors& factors,
                   void* workspace, bool* out_ran);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products of the CUDA backend through keel.h, with the cuBLASLt over the emulated chip:
-// what goes through the library and what does not, that both are right, libraries that cannot be
-// used, and failures.
+// Matrix products of the CUDA backend through keel.h, with the cuBLASLt over the emulated chip: the
+// products that use the library and those that do not, correct results of both, unusable libraries,
+// and failures.
 #include <cuda.h>
 #include <dlfcn.h>
 
@@ -62,7 +62,7 @@ double activated(int64_t activation, double t) {
   }
 }
 
-// Matrices in host memory as in the device's, of small whole numbers, and so are the gaps: sums of
+// Matrices in host memory with the device layout. Elements and gaps are small integers: sums of
 // their products are exact.
 template <typename Type>
 class Matrices {
@@ -125,7 +125,7 @@ class MatmulLibraryTest : public CudaFixture {
     CudaFixture::TearDown();
   }
 
-  // What the library has counted: "heuristics" or "products".
+  // The library's counter: "heuristics" or "products".
   uint64_t count(const std::string& what) const {
     void* const library = dlopen(driver_->cublaslt().c_str(), RTLD_NOW | RTLD_NOLOAD);
     const auto counter = reinterpret_cast<uint64_t (*)()>(
@@ -133,15 +133,15 @@ class MatmulLibraryTest : public CudaFixture {
     return counter == nullptr ? 0 : counter();
   }
 
-  // A function of the driver.
+  // Looks up a driver function.
   template <typename Function>
   Function native(const char* name) const {
     return reinterpret_cast<Function>(
         dlsym(dlopen((driver_->folder() + "/libcuda.so.1").c_str(), RTLD_NOW | RTLD_NOLOAD), name));
   }
 
-  // Runs the product, which has to come out exact where there is no activation, and leave gaps
-  // alone; the kernel's name.
+  // Runs the product, which must be exact without an activation and must not touch gaps. Returns
+  // the kernel's name.
   template <typename In, typename Out = In>
   std::string run(const Question& q) {
     const int64_t batch = q.batch == 0 ? 1 : q.batch;
@@ -237,7 +237,7 @@ TEST_F(MatmulLibraryTest, FactorsBiasesAndOldContents) {
   EXPECT_EQ(run<float>({.bias = true, .alpha = -2, .beta = 3}), kByLibrary);
   EXPECT_EQ(run<bfloat16_t>({.trans_b = true, .bias = true}), kByLibrary);
   EXPECT_EQ(run<float16_t>({.trans_a = true, .bias = true, .beta = 1}), kByLibrary);
-  // The gradient of a weight, added to what is there.
+  // A weight gradient, added to the existing values.
   EXPECT_EQ((run<bfloat16_t, float>({.trans_a = true, .beta = 1})), kByLibrary);
 }
 
@@ -261,7 +261,7 @@ TEST_F(MatmulLibraryTest, Batches) {
   EXPECT_EQ((run<float16_t, float>({.trans_a = true, .batch = 2, .shift = 1})), batched);
 }
 
-// What the library has no epilogue for is a kernel's of Keel's, behind its sums.
+// If the library has no epilogue, one of Keel's kernels finishes the library's sums.
 TEST_F(MatmulLibraryTest, Activations) {
   ASSERT_NO_FATAL_FAILURE(start());
   if (IsSkipped()) return;
@@ -292,7 +292,7 @@ TEST_F(MatmulLibraryTest, ABiasOfAnotherType) {
   EXPECT_EQ((run<float16_t, float>({.n = 8, .bias = true, .padding = 8})), kByLibrary);
 }
 
-// Sums that the library splits: they get what they want beside the result.
+// Sums that the library splits: their workspace is stored beside the result.
 TEST_F(MatmulLibraryTest, AWorkspace) {
   ASSERT_NO_FATAL_FAILURE(start("workspace=100000"));
   if (IsSkipped()) return;
@@ -368,7 +368,8 @@ TEST_F(MatmulLibraryTest, AProductThatTheLibraryHasNoKernelFor) {
   }
 }
 
-// One that it has planned: nothing was enqueued, so it goes the other way, then and later.
+// The library refuses a planned product: nothing was enqueued, so Keel's kernel runs the product,
+// now and later.
 TEST_F(MatmulLibraryTest, AProductThatTheLibraryRefusesWhenItIsToRun) {
   ASSERT_NO_FATAL_FAILURE(start("matmul=15"));
   if (IsSkipped()) return;
@@ -410,7 +411,7 @@ TEST_F(MatmulLibraryTest, NoLibrary) {
 TEST_F(MatmulLibraryTest, TheFolderOfTheLibrary) {
   const OwnDriver driver("devices=1");
   if (!std::filesystem::exists(driver.kernels())) GTEST_SKIP() << "a build without nvcc";
-  // It works on the driver that is in its folder, or in the one above.
+  // The library uses the driver in its own folder or in the parent folder.
   const std::string own = driver.folder() + "/cublaslt";
   std::filesystem::create_directories(own);
   std::filesystem::copy_file(KEEL_EMULATED_CUBLASLT_FILE, own + "/libcublasLt.so.12");
@@ -457,8 +458,8 @@ TEST_F(MatmulLibraryTest, AFailureOfTheWorkIsTheDevices) {
   }
 }
 
-// A product cannot be part of a framework's graph; the capture goes on, also where the library is
-// asked about a new product meanwhile.
+// A product cannot be part of a framework's graph. The capture continues, even if a new product is
+// planned meanwhile.
 TEST_F(MatmulLibraryTest, AStreamThatIsCaptured) {
   ASSERT_NO_FATAL_FAILURE(start());
   if (IsSkipped()) return;

@@ -61,7 +61,7 @@ keel_status Module::find(const char* name, Kernel** out_kernel) {
         size_t offset = 0;
         size_t size = 0;
         const CUresult result = get_info(function, sizes.size(), &offset, &size);
-        if (result == CUDA_ERROR_INVALID_VALUE) return CUDA_SUCCESS;  // behind the last one
+        if (result == CUDA_ERROR_INVALID_VALUE) return CUDA_SUCCESS;  // past the last argument
         if (result != CUDA_SUCCESS) return result;
         sizes.push_back(size);
       }
@@ -107,7 +107,7 @@ keel_status Kernel::launch(Stream& stream, const keel_launch& launch) {
     status = allow_shared(stream.device(), launch.dynamic_shared_bytes);
     if (status != KEEL_OK) return status;
   }
-  // The driver reads through the pointers and writes nothing.
+  // The driver only reads through the pointers.
   void** const arguments = const_cast<void**>(launch.arguments);
   return stream.call("cuLaunchKernel", [&](const Functions& cu) {
     return cu.LaunchKernel(function_, launch.grid[0], launch.grid[1], launch.grid[2],

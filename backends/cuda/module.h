@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of the caller: cubins, fat binaries and PTX.
+// User kernels: cubins, fat binaries and PTX.
 #ifndef KEEL_BACKENDS_CUDA_MODULE_H_
 #define KEEL_BACKENDS_CUDA_MODULE_H_
 
@@ -19,10 +19,10 @@ namespace keel::cuda {
 // A function of a module. Thread-safe.
 class Kernel {
  public:
-  // More dynamic shared memory than this has to be asked for before a launch.
+  // Launches with more dynamic shared memory need an attribute set beforehand.
   static constexpr uint32_t kUsualSharedBytes = 48 << 10;
 
-  // |sizes|: of the arguments, where the driver tells them.
+  // |sizes|: sizes of the arguments, valid if |knows_sizes| (the driver reports them).
   Kernel(std::string name, CUfunction function, bool knows_sizes, std::vector<size_t> sizes)
       : name_(std::move(name)),
         function_(function),
@@ -46,15 +46,15 @@ class Kernel {
 // Thread-safe.
 class Module {
  public:
-  // KEEL_INVALID_ARGUMENT for what is no image; KEEL_UNSUPPORTED for one that has nothing for the
-  // device.
+  // Returns KEEL_INVALID_ARGUMENT if the data is no image, KEEL_UNSUPPORTED if the image has no
+  // code for the device.
   static keel_status load(Device& device, keel_binary_format format, const void* data,
                           uint64_t size, std::unique_ptr<Module>* out_module);
   ~Module();
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
-  // |*out_kernel| lives with the module.
+  // The module owns |*out_kernel|.
   keel_status find(const char* name, Kernel** out_kernel);
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keel's work and a framework's own, on one stream of the emulated CUDA driver.
+// Keel's work and a framework's own work on one stream of the emulated CUDA driver.
 #include <cuda.h>
 #include <dlfcn.h>
 
@@ -15,7 +15,7 @@
 namespace keel::testing {
 namespace {
 
-// Two devices, and the framework: it calls the driver itself, with the first one's context
+// Two devices and a framework, which calls the driver directly with the first device's context
 // current.
 class CudaNativeTest : public CudaFixture {
  protected:
@@ -39,7 +39,7 @@ class CudaNativeTest : public CudaFixture {
     KeelTest::TearDown();
   }
 
-  // A function of the driver.
+  // Looks up a driver function.
   template <typename Function>
   Function native(const char* name) const {
     return reinterpret_cast<Function>(dlsym(library_, name));
@@ -63,7 +63,7 @@ class CudaNativeTest : public CudaFixture {
                   reinterpret_cast<CUdeviceptr>(memory), value, count, stream),
               CUDA_SUCCESS);
   }
-  // Into a graph, in the mode that frameworks use.
+  // Begins a capture in the mode that frameworks use.
   void begin_capture(CUstream stream) const {
     EXPECT_EQ(native<decltype(&cuStreamBeginCapture)>("cuStreamBeginCapture_v2")(
                   stream, CU_STREAM_CAPTURE_MODE_GLOBAL),
@@ -107,8 +107,7 @@ TEST_F(CudaNativeTest, OneOrderOfBothKindsOfWork) {
   destroy(theirs);
 }
 
-// Work that Keel has not seen is waited for in every way.
-// The driver would take them through the host.
+// Without peer access the driver would copy through the host.
 TEST_F(CudaNativeTest, CopiesBetweenDevicesEnableThemAsPeers) {
   start();
   const std::vector<uint32_t> words = pattern(1000, 3);
@@ -135,12 +134,13 @@ TEST_F(CudaNativeTest, CopiesBetweenDevicesEnableThemAsPeers) {
   }
 }
 
+// Every kind of wait includes native work that Keel has not seen.
 TEST_F(CudaNativeTest, NativeWorkIsWaitedFor) {
   start("stall:fill@1=50,stall:fill@2=50,stall:fill@3=50,stall:fill@4=50");
   const CUstream theirs = create();
   const keel_stream stream = wrap(theirs);
   void* const memory = alloc(devices_[0], 4);
-  // Nothing of Keel's is on it: by all that was enqueued it is idle.
+  // The stream holds no work of Keel: by its own records Keel considers the stream idle.
   EXPECT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
   fill_natively(theirs, memory, 1, 1);
   EXPECT_KEEL_OK(keel_stream_synchronize(stream, kPatience));
@@ -157,7 +157,7 @@ TEST_F(CudaNativeTest, NativeWorkIsWaitedFor) {
   EXPECT_KEEL_OK(keel_device_synchronize(devices_[0], kPatience));
   EXPECT_EQ(query(theirs), CUDA_SUCCESS);
 
-  // And an order to another device.
+  // Also orders work on another device.
   fill_natively(theirs, memory, 4, 1);
   ASSERT_KEEL_OK(keel_event_record(event, stream));
   const keel_stream foreign = new_stream(devices_[1]);
@@ -178,7 +178,8 @@ TEST_F(CudaNativeTest, DestroyingWaitsForNativeWork) {
   destroy(theirs);
 }
 
-// Its owner may end it as soon as the wrapper is destroyed, whatever of Keel's still remembers it.
+// The owner may destroy the stream right after the wrapper, even if Keel's objects still refer to
+// it.
 TEST_F(CudaNativeTest, WhatOutlivesTheStream) {
   start();
   const CUstream theirs = create();
@@ -200,7 +201,7 @@ TEST_F(CudaNativeTest, WhatOutlivesTheStream) {
   EXPECT_EQ(fill(stream, memory, 1, 1), KEEL_INVALID_HANDLE);
 }
 
-// A block is not given out again while the framework's work may be on it.
+// A block is not reused while the framework's work may use it.
 TEST_F(CudaNativeTest, FreedMemoryWaitsForNativeWork) {
   start("stall:fill@1=1000,stall:fill@2=1000");
   const CUstream theirs = create();
@@ -237,7 +238,7 @@ TEST_F(CudaNativeTest, WorkOnAStreamOfKeels) {
   stream.synchronize();
   EXPECT_EQ(words, (std::vector<uint32_t>{2, 2, 1, 1}));
 
-  // The other way round, and both at once.
+  // The reverse order, and both at once.
   Stream again = Stream::wrap(device, inside);
   again.fill(memory, uint32_t{5});
   again.download(words, memory);
@@ -246,7 +247,7 @@ TEST_F(CudaNativeTest, WorkOnAStreamOfKeels) {
   EXPECT_EQ(device.native_handle(1), nullptr) << "the CUdevice, which is 0";
 }
 
-// What is behind a gate is Keel's to hold, and the framework's goes first.
+// A gate holds only Keel's work; the framework's work runs first.
 TEST_F(CudaNativeTest, GatesHoldKeelsWorkAlone) {
   start();
   const CUstream theirs = create();
@@ -264,7 +265,7 @@ TEST_F(CudaNativeTest, GatesHoldKeelsWorkAlone) {
   destroy(theirs);
 }
 
-// Whatever Keel calls, on the thread that captures and on others, breaks no capture of theirs.
+// No call of Keel, on the capturing thread or others, breaks the framework's capture.
 TEST_F(CudaNativeTest, KeelGoesOnBesideACapture) {
   start();
   const CUstream theirs = create();
@@ -310,7 +311,7 @@ TEST_F(CudaNativeTest, AStreamThatIsCapturedTakesNoWork) {
   destroy(theirs);
 }
 
-// The capture goes on, and what Keel had put on the stream before keeps its memory.
+// The capture continues, and Keel's earlier work on the stream keeps its memory.
 TEST_F(CudaNativeTest, AStreamThatIsCapturedMayRunWhenItIsDestroyed) {
   start("stall:fill@1=200,stall:fill@2=200");
   const CUstream theirs = create();
@@ -332,7 +333,7 @@ TEST_F(CudaNativeTest, AStreamThatIsCapturedMayRunWhenItIsDestroyed) {
   destroy(theirs);
 }
 
-// What was put on it is known to be over.
+// Keel knows that the stream's work has finished.
 TEST_F(CudaNativeTest, AStreamThatIsCapturedEndsWhereItsWorkHasEnded) {
   start();
   const CUstream theirs = create();
@@ -351,7 +352,8 @@ TEST_F(CudaNativeTest, AStreamThatIsCapturedEndsWhereItsWorkHasEnded) {
   destroy(theirs);
 }
 
-// Of a driver that lets no thread keep out of captures: an event that cannot be asked is not over.
+// With a driver that cannot exempt a thread from captures, an event that cannot be queried counts
+// as unfinished.
 TEST_F(CudaNativeTest, AnEventThatACaptureHides) {
   start("stall:fill@1=50", " missing=cuThreadExchangeStreamCaptureMode");
   const CUstream theirs = create();

@@ -19,7 +19,7 @@ std::string version_text(int version) {
   return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(version % 100);
 }
 
-// The library takes its environment over what a caller configures.
+// The library's environment variables override the caller's configuration.
 void warn_of_blocking(const std::string& name) {
   const char* const blocking = std::getenv("NCCL_COMM_BLOCKING");
   if (blocking == nullptr || std::string_view(blocking) != "1") return;
@@ -31,13 +31,14 @@ void warn_of_blocking(const std::string& name) {
 
 constexpr int kFirstWithSettings = 21700;
 constexpr int kFirstWithFloat8 = 22400;
-// The 8-bit floats are for these alone. Some versions refuse to move them, too, on older ones.
+// The minimum capability for 8-bit floats. NCCL reduces them on no older device, and some versions
+// refuse even to move them there.
 constexpr int kCapabilityOfFloat8 = 90;
 
 }  // namespace
 
 const Nccl& Nccl::of(const std::string& folder) {
-  // For ever, as the libraries.
+  // Never destroyed, like the libraries.
   static std::mutex& mutex = *new std::mutex;
   static auto& libraries = *new std::map<std::string, std::unique_ptr<Nccl>>;
   const std::lock_guard lock(mutex);
@@ -121,7 +122,7 @@ bool Nccl::can(keel_collective collective, keel_dtype dtype, keel_reduction redu
 keel_status Nccl::configure(const NcclSettings& settings, ncclConfig_t* out_config) const {
   *out_config = NCCL_CONFIG_INITIALIZER;
   out_config->blocking = 0;
-  // An older one does not look at them.
+  // An older library ignores the settings.
   if (settings.any() && version_ < kFirstWithSettings) {
     return kit::fail(KEEL_UNSUPPORTED,
                      "cuda: %s takes no nccl_cga_cluster_size, nccl_min_ctas, nccl_max_ctas or "

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL of one folder, opened at run time: nothing is linked to it, so the plugin loads on machines
-// that have none, and then claims no collectives.
+// NCCL of one folder, opened at run time. The plugin does not link to NCCL, so the plugin loads on
+// machines without NCCL and then reports no collectives.
 #ifndef KEEL_BACKENDS_CUDA_NCCL_H_
 #define KEEL_BACKENDS_CUDA_NCCL_H_
 
@@ -36,8 +36,7 @@ namespace keel::cuda {
   X(ReduceScatter)             \
   X(Send)
 
-// NULL where the library is too old for them: splits came with 2.18, buffers with 2.19, the other
-// with 2.28.
+// NULL if the library is too old: splits need 2.18, buffer registration 2.19, all-to-all 2.28.
 #define KEEL_NCCL_OPTIONAL_FUNCTIONS(X) \
   X(AlltoAll)                           \
   X(CommDeregister)                     \
@@ -52,31 +51,32 @@ struct NcclFunctions {
 #undef KEEL_NCCL_MEMBER
 };
 
-// Opened once for all instances of its folder, and never closed. Immutable; thread-safe.
+// Opened once per folder, for all instances, and never closed. Immutable; thread-safe.
 class Nccl {
  public:
-  // The oldest that is used, as NCCL_VERSION counts: since then the making of a communicator, and
-  // calls on it, can be asked not to block.
+  // The oldest supported version, numbered like NCCL_VERSION. Non-blocking communicators exist
+  // since then.
   static constexpr int kOldest = 21400;
 
-  // |folder|: where libnccl.so.2 is; empty: where the dynamic loader looks.
+  // |folder| contains libnccl.so.2; if empty, the dynamic loader searches.
   static const Nccl& of(const std::string& folder);
 
   bool is_usable() const { return reason_.empty(); }
-  // Why it is not.
+  // Why the library is not usable.
   const std::string& reason() const { return reason_; }
   const NcclFunctions& functions() const { return functions_; }
-  // "NCCL 2.28.9": two that differ in anything refuse to work together.
+  // "NCCL 2.28.9". Two libraries with different names refuse to form a communicator.
   const std::string& name() const { return name_; }
 
-  // A communicator's configuration with |settings|, whose strings it refers to; KEEL_UNSUPPORTED
-  // where the library is too old for them.
+  // Fills a communicator's configuration from |settings|, to whose strings the configuration
+  // points. Returns KEEL_UNSUPPORTED if the library is too old for a setting.
   keel_status configure(const NcclSettings& settings, ncclConfig_t* out_config) const;
 
-  // Whether it does this on devices of compute capability |capability|, 90 being 9.0, and above.
+  // Whether NCCL supports the operation on devices of compute capability |capability| (90 means
+  // 9.0) and above.
   bool can(keel_collective collective, keel_dtype dtype, keel_reduction reduction,
            int capability) const;
-  // "ncclCommAbort: unhandled system error: and what the library says of it"
+  // "ncclCommAbort: unhandled system error: " plus the library's last error text.
   std::string text_of(const char* call, ncclResult_t result) const;
 
  private:
@@ -90,9 +90,9 @@ class Nccl {
   std::string reason_;
 };
 
-// The library's type for |dtype|; false where it has none.
+// Maps |dtype| to NCCL's type. Returns false if there is none.
 bool translate(keel_dtype dtype, ncclDataType_t* out_type);
-// |result| is a failure.
+// Maps a failure |result|.
 keel_status status_of(ncclResult_t result);
 
 }  // namespace keel::cuda

@@ -9,8 +9,8 @@
 namespace keel::cuda {
 namespace {
 
-// The most that any library takes: clusters of 8 blocks, and 64 channels, of which older ones,
-// which have 32, take what they have.
+// The limits of all NCCL versions: clusters of 8 blocks, and 64 channels; older versions have 32
+// channels and use at most these.
 constexpr int kLargestCluster = 8;
 constexpr int kMostCtas = 64;
 
@@ -30,7 +30,7 @@ constexpr Number kNumbers[] = {
 constexpr const char* kNetKey = "nccl_net_name";
 constexpr const char* kNetVariable = "KEEL_NCCL_NET_NAME";
 
-// |name|: of the setting or the variable, for the failure.
+// |name| is the name of the setting or variable, for the error text.
 keel_status read(const Number& number, const char* name, const char* text,
                  std::optional<int>* out_value) {
   if (*text == '\0') {
@@ -76,7 +76,8 @@ bool NcclSettings::take(std::string_view key, const char* value, keel_status* ou
 
 keel_status NcclSettings::check() const {
   if (!min_ctas) return KEEL_OK;
-  // The library compares the two as they come, and what is not set is less than any number.
+  // The library compares the two values unconditionally, and an unset value is less than any
+  // number.
   if (!max_ctas) {
     return kit::fail(KEEL_INVALID_ARGUMENT,
                      "cuda: nccl_min_ctas=%d without nccl_max_ctas, which NCCL refuses", *min_ctas);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What NCCL is told of communicators: settings of the instance, the environment, and what arrives
-// at the library.
+// The configuration of NCCL communicators: instance settings, the environment, and the values that
+// reach the library.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <keel/abi.h>
@@ -51,7 +51,7 @@ class CudaNcclSettingsTest : public ::testing::Test {
     device_ = nullptr;
     instance_ = nullptr;
   }
-  // A communicator of one rank.
+  // Creates a communicator of one rank.
   keel_status meet(const Settings& settings) {
     keel_status status = create(settings);
     if (status == KEEL_OK) status = plugin_->device->open(instance_, 0, &device_);
@@ -61,7 +61,7 @@ class CudaNcclSettingsTest : public ::testing::Test {
     if (status != KEEL_OK) return status;
     return plugin_->ccl->init_rank(device_, id, size, 0, 1, int64_t{60'000'000'000}, &comm_);
   }
-  // As it arrived there the last time.
+  // The configuration that the library received last.
   ncclConfig_t arrived() {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     const std::string file = driver_.folder() + "/libnccl.so.2";
@@ -123,7 +123,7 @@ TEST_F(CudaNcclSettingsTest, TheEnvironmentSetsThemToo) {
   EXPECT_EQ(arrived().maxCTAs, 8);
   EXPECT_EQ(arrived().cgaClusterSize, 0);
   EXPECT_EQ(arrived().minCTAs, NCCL_CONFIG_UNDEF_INT);
-  // A setting goes first; an empty one leaves it to the library.
+  // A setting overrides the environment; an empty setting leaves the choice to the library.
   ASSERT_EQ(meet({{"nccl_max_ctas", "2"}, {"nccl_cga_cluster_size", ""}}), KEEL_OK) << t_error;
   EXPECT_EQ(arrived().maxCTAs, 2);
   EXPECT_EQ(arrived().cgaClusterSize, NCCL_CONFIG_UNDEF_INT);
@@ -145,7 +145,7 @@ TEST_F(CudaNcclSettingsTest, ValuesThatAreNoneAreNamed) {
   expect_refused({{"nccl_split_share", "1"}}, "setting 'nccl_split_share' is not known");
 }
 
-// The library is the one to know.
+// Only the library can check the network name.
 TEST_F(CudaNcclSettingsTest, ANetworkThatIsNotThere) {
   driver_.add_nccl(KEEL_EMULATED_NCCL_FILE);
   EXPECT_EQ(meet({{"nccl_net_name", "Pigeon"}}), KEEL_INVALID_ARGUMENT);

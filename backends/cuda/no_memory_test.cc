@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What has to work when the host has no memory left.
+// Calls that must work when host memory is exhausted.
 #include "backends/cuda/testing/cuda_test.h"
 #include "core/testing/host_memory.h"
 
@@ -13,7 +13,7 @@ TEST_F(CudaNoMemoryTest, FreeingBesideNativeWork) {
   const keel_device device = load_cuda(driver).at(0);
   void* native = nullptr;
   ASSERT_KEEL_OK(keel_stream_unwrap(new_stream(device), &native));  // a framework may use it now
-  // The first one's way may need more than those that follow.
+  // The first call may need more memory than later calls.
   ASSERT_KEEL_OK(keel_free(device, alloc(device, 4096)));
   void* const memory = alloc(device, 4096);
   t_until_failure = 0;

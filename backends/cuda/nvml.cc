@@ -12,11 +12,11 @@ constexpr struct {
     {nvmlClocksEventReasonSwThermalSlowdown, "heat (driver)"},
     {nvmlClocksThrottleReasonHwPowerBrakeSlowdown, "the power supply's brake"},
     {nvmlClocksEventReasonSwPowerCap, "the power limit"},
-    // Alone where the hardware does not say which of its reasons it is.
+    // Reported alone if the hardware does not specify a reason.
     {nvmlClocksThrottleReasonHwSlowdown, "hardware"},
 };
 
-// "heat (hardware)", of one reason or more.
+// Returns a text such as "heat (hardware)" for one or more reasons.
 std::string slowdown_text(unsigned long long reasons) {
   constexpr unsigned long long kDetails =
       nvmlClocksThrottleReasonHwThermalSlowdown | nvmlClocksThrottleReasonHwPowerBrakeSlowdown;
@@ -45,7 +45,7 @@ bool Nvml::start() {
     return false;
   }
   library_.find("nvmlDeviceGetTotalEccErrors", &nvml_.GetTotalEccErrors);
-  // Until NVML 12.2 the reasons had another name, and the same bits.
+  // Before NVML 12.2 the function had another name; the bits are the same.
   if (!library_.find("nvmlDeviceGetCurrentClocksEventReasons", &nvml_.GetClocksReasons)) {
     library_.find("nvmlDeviceGetCurrentClocksThrottleReasons", &nvml_.GetClocksReasons);
   }
@@ -73,7 +73,7 @@ nvmlReturn_t Nvml::find(const std::string& pci_address, nvmlDevice_t* out_device
   const nvmlReturn_t found = nvml_.GetHandle(pci_address.c_str(), out_device);
   if (found != NVML_SUCCESS) return found;
   devices_[pci_address] = *out_device;
-  // Where that is refused, as in some containers, Xids stay unknown.
+  // If registration is refused, as in some containers, Xids stay unknown.
   if (events_ != nullptr) {
     (void)nvml_.RegisterEvents(*out_device, nvmlEventTypeXidCriticalError, events_);
   }
@@ -81,7 +81,7 @@ nvmlReturn_t Nvml::find(const std::string& pci_address, nvmlDevice_t* out_device
 }
 
 unsigned long long Nvml::last_xid(nvmlDevice_t device) {
-  // A device that logs without end does not keep the caller.
+  // Limits the events read, so that a device that logs continuously does not block the caller.
   constexpr int kMost = 1000;
   nvmlEventData_t event = {};
   for (int i = 0; events_ != nullptr && i < kMost; ++i) {
@@ -96,14 +96,14 @@ bool Nvml::Report::accept(const char* call, nvmlReturn_t result) {
   switch (result) {
     case NVML_SUCCESS:
       return true;
-    // What a device has not, or this user may not know, is left out.
+    // Skips values that the device lacks or the user may not read.
     case NVML_ERROR_NOT_SUPPORTED:
     case NVML_ERROR_NO_PERMISSION:
     case NVML_ERROR_FUNCTION_NOT_FOUND:
       return false;
     case NVML_ERROR_GPU_IS_LOST:
     case NVML_ERROR_RESET_REQUIRED:
-      if (is_gone) return false;  // every call says so
+      if (is_gone) return false;  // every later call fails alike
       is_gone = true;
       health.ok = 0;
       break;

@@ -13,17 +13,17 @@
 
 namespace keel::cuda {
 
-// Nvidia's management library, which knows of a device what its driver does not say: errors of its
-// memory, clocks that are held down, what the kernel module has logged. Opened and initialised by
-// the first question, and for ever. Thread-safe.
+// Nvidia's management library. NVML reports device conditions that the driver does not: memory
+// errors, throttled clocks, and errors logged by the kernel module. The first query opens and
+// initialises the library, which stays open. Thread-safe.
 class Nvml {
  public:
-  // |folder|: where libnvidia-ml.so.1 is; empty: where the dynamic loader looks.
+  // |folder| contains libnvidia-ml.so.1; if empty, the dynamic loader searches.
   explicit Nvml(std::string folder) : folder_(std::move(folder)) {}
 
-  // Fills in what is known of the device at |pci_address|, and clears |ok| where NVML says that it
-  // cannot be used; adds to |*out_text| what a person should know. Says why where nothing is known,
-  // which is no failure. Does not wait for the device's work.
+  // Fills |out_health| for the device at |pci_address| and clears |ok| if NVML reports the device
+  // unusable. Appends messages for the user to |*out_text|, including the reason if nothing is
+  // known, which is no failure. Does not wait for the device's work.
   void examine(const std::string& pci_address, keel_device_health* out_health,
                std::string* out_text);
 
@@ -32,7 +32,7 @@ class Nvml {
     decltype(&nvmlInit_v2) Init = nullptr;
     decltype(&nvmlErrorString) ErrorString = nullptr;
     decltype(&nvmlDeviceGetHandleByPciBusId_v2) GetHandle = nullptr;
-    // NULL where the library is too old for them.
+    // NULL if the library is too old.
     decltype(&nvmlDeviceGetTotalEccErrors) GetTotalEccErrors = nullptr;
     decltype(&nvmlDeviceGetCurrentClocksEventReasons) GetClocksReasons = nullptr;
     decltype(&nvmlDeviceGetRemappedRows) GetRemappedRows = nullptr;
@@ -41,9 +41,9 @@ class Nvml {
     decltype(&nvmlEventSetWait_v2) EventSetWait = nullptr;
   };
 
-  // What the answers about one device come to.
+  // Collects the results of one device.
   struct Report {
-    // Whether there is an answer; a failure that means something is in the text.
+    // Returns whether |result| is an answer. Adds relevant failures to the text.
     bool accept(const char* call, nvmlReturn_t result);
 
     const Functions& nvml;
@@ -52,10 +52,11 @@ class Nvml {
     bool is_gone = false;
   };
 
-  // With |mutex_| held, as the next: false, with |reason_|, where it cannot be used.
+  // start, find and last_xid require |mutex_|. Returns false and sets |reason_| if the library is
+  // not usable.
   bool start();
   nvmlReturn_t find(const std::string& pci_address, nvmlDevice_t* out_device);
-  // The Xid that was logged last of |device|, since it was first asked about; 0: none.
+  // The Xid that the kernel module logged last for |device| since the first query; 0: none.
   unsigned long long last_xid(nvmlDevice_t device);
   void examine_memory(nvmlDevice_t device, Report& report);
   void examine_clocks(nvmlDevice_t device, Report& report);
@@ -66,7 +67,7 @@ class Nvml {
   std::string reason_;
   kit::VendorLibrary library_;
   Functions nvml_;
-  nvmlEventSet_t events_ = nullptr;  // NULL: Xids are not told
+  nvmlEventSet_t events_ = nullptr;  // NULL: no Xid events
   std::map<std::string, nvmlDevice_t> devices_;
   std::map<nvmlDevice_t, unsigned long long> xids_;
 };

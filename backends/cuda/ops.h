@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operators of this backend: what each can run, and the kernels of backends/simt that it
-// launches.
+// The operators of this backend: the calls that each operator supports, and the kernels of
+// backends/simt that each operator launches.
 //
-// Tensors are contiguous; matmul and cast_scaled also take rows that lie further apart, transpose
-// any input. Whatever else is asked for is answered with KEEL_OP_NONE, and core runs the CPU's.
+// Tensors are contiguous; matmul and cast_scaled also accept padded rows, and transpose accepts any
+// strides of its input. For all other calls the query returns KEEL_OP_NONE, and core runs the CPU's
+// operator.
 #ifndef KEEL_BACKENDS_CUDA_OPS_H_
 #define KEEL_BACKENDS_CUDA_OPS_H_
 
@@ -20,27 +21,29 @@
 
 namespace keel::cuda {
 
-// An operator by a library of the vendor's, which may take a call of it or not.
+// An implementation of an operator by the vendor's library, which may refuse individual calls.
 struct LibraryOp {
-  const char* kernel;  // name, for keel_op_support
-  // Whether run() takes |call|, which the Op supports; then with so many bytes of device memory.
+  const char* kernel;  // kernel name, for keel_op_support
+  // Whether run() accepts |call|, which Op::supports has accepted. Sets the bytes of device memory
+  // that run() needs.
   bool (*takes)(Device& device, const keel_op_call& call, uint64_t* out_workspace_bytes);
-  // Where |*out_ran| is false nothing was enqueued: the Op's own run() is to.
+  // If |*out_ran| is false nothing was enqueued, and the caller uses Op::run.
   keel_status (*run)(Stream& stream, const keel_op_call& call, void* workspace, bool* out_ran);
 };
 
 struct Op {
-  const char* kernel;  // name, for keel_op_support
-  // Whether this very call can run. Touches no data.
+  const char* kernel;  // kernel name, for keel_op_support
+  // Whether this call can run. Does not access tensor data.
   bool (*supports)(const keel_op_call& call);
-  // Bytes of device memory that run() wants; NULL: never any.
+  // Bytes of device memory that run() needs; NULL: always 0.
   uint64_t (*workspace)(const keel_op_call& call);
   keel_status (*run)(Stream& stream, const keel_op_call& call, void* workspace);
-  // Goes before all this where it takes the call. NULL: there is none. Not with a |workspace|.
+  // Takes precedence over run() for calls that the library accepts. NULL: no library. Excludes
+  // |workspace|.
   const LibraryOp* library = nullptr;
 };
 
-// NULL for an operator this backend has no kernel for.
+// Returns NULL for an operator without a kernel in this backend.
 const Op* find_op(keel_op_id id);
 
 // ops_elementwise.cc
@@ -102,7 +105,7 @@ inline bool is_dense(const keel_tensor& tensor, keel_dtype dtype) {
   return tensor.dtype == dtype && kit::is_contiguous(tensor);
 }
 
-// Whether inputs and outputs are dense and of the dtypes, one each in that order.
+// Whether inputs and outputs are dense and have the given dtypes, one per tensor in that order.
 inline bool are_dense(const keel_op_call& call, std::initializer_list<keel_dtype> dtypes) {
   if (dtypes.size() != call.input_count + call.output_count) return false;
   const keel_dtype* dtype = dtypes.begin();
@@ -115,8 +118,8 @@ inline bool are_dense(const keel_op_call& call, std::initializer_list<keel_dtype
   return true;
 }
 
-// Whether all tensors that are given are dense, and the first input is float32 or of a 16-bit
-// float type; the schema has seen to what belongs to it.
+// Whether all present tensors are dense and the first input is float32 or a 16-bit float type. The
+// schema has already checked the other dtypes against the first.
 inline bool is_dense_float_call(const keel_op_call& call) {
   const auto is_packed = [](const keel_tensor* tensor) {
     return tensor == nullptr || kit::is_contiguous(*tensor);
@@ -127,7 +130,7 @@ inline bool is_dense_float_call(const keel_op_call& call) {
          std::all_of(call.outputs, call.outputs + call.output_count, is_packed);
 }
 
-// What an operator has of each float dtype: a kernel, or several of one kind.
+// An operator's kernel, or group of kernels, for each float dtype.
 template <typename Kernels>
 struct ByDtype {
   Kernels f32, bf16, f16;
@@ -141,7 +144,7 @@ inline simt::Address address_of(const keel_tensor& tensor) {
   return reinterpret_cast<uintptr_t>(tensor.data) + tensor.byte_offset;
 }
 
-// 0 for an optional input that is left out.
+// Returns 0 for an optional input that is absent.
 inline simt::Address address_or_none(const keel_tensor* tensor) {
   return tensor == nullptr ? 0 : address_of(*tensor);
 }
@@ -150,14 +153,14 @@ inline uint64_t divide_up(uint64_t a, uint64_t b) {
   return (a + b - 1) / b;
 }
 
-// Blocks for |work| pieces of which a block takes |each| at a time: enough to fill the chip
-// several times over, so that blocks that end early leave no hole; kernels walk on by the grid.
+// Grid size for |work| pieces if a block processes |each| pieces at a time: enough blocks to fill
+// the chip several times over, so that early finishers leave no gap. Kernels use grid-stride loops.
 inline uint32_t blocks_for(Stream& stream, uint64_t work, uint64_t each) {
   const uint64_t most = uint64_t{32} * stream.device().kernels()->multiprocessors();
   return static_cast<uint32_t>(std::clamp<uint64_t>(divide_up(work, each), 1, most));
 }
 
-// Enqueues |kernel| over |blocks| x |blocks_y| blocks. |arguments| is copied.
+// Enqueues |kernel| over |blocks| x |blocks_y| blocks. Copies |arguments|.
 template <typename Arguments>
 keel_status launch(Stream& stream, simt::KernelId kernel, uint32_t blocks, Arguments arguments,
                    uint32_t blocks_y = 1) {
@@ -169,8 +172,8 @@ keel_status launch(Stream& stream, simt::KernelId kernel, uint32_t blocks, Argum
   });
 }
 
-// Enqueues y = x in another dtype, of |count| dense elements, by ops_elementwise.cc; only between
-// dtypes that cast has kernels for.
+// Enqueues y = x converted to another dtype, for |count| dense elements. Supports only dtype pairs
+// for which cast has kernels (ops_elementwise.cc).
 keel_status convert(Stream& stream, simt::Address x, keel_dtype from, simt::Address y,
                     keel_dtype to, uint64_t count);
 

@@ -9,7 +9,7 @@ using simt::KernelId;
 
 using Kernels = ByDtype<KernelId>;
 
-// Elements that a thread takes at a time where rows are aligned.
+// Elements that a thread processes at a time if rows are aligned.
 uint64_t lanes_of(const keel_tensor& tensor) {
   return 16 / kit::dtype_size(tensor.dtype);
 }
@@ -68,7 +68,7 @@ constexpr Kernels kBiasGeluBackward = {KernelId::bias_gelu_backward_f32,
                                        KernelId::bias_gelu_backward_bf16,
                                        KernelId::bias_gelu_backward_f16};
 
-// |bias| NULL: none; |dy| NULL: forward.
+// |bias| may be NULL; |dy| NULL: forward.
 keel_status run_either(Stream& stream, const keel_op_call& call, const keel_tensor* bias,
                        const keel_tensor* dy, const Kernels& kernels) {
   const keel_tensor& x = *call.inputs[0];
@@ -80,7 +80,7 @@ keel_status run_either(Stream& stream, const keel_op_call& call, const keel_tens
   arguments.count = static_cast<uint64_t>(kit::element_count(x));
   arguments.columns = bias == nullptr ? 0 : static_cast<uint64_t>(bias->shape[0]);
   arguments.by_erf = call.attributes[0].i != 0 ? 1 : 0;
-  // Without a bias the rows are one, and have no columns.
+  // Without a bias all rows form one row, and columns stays 0.
   arguments.is_aligned =
       are_aligned(x, arguments.columns, {arguments.x, arguments.bias, arguments.dy, arguments.out});
   return launch_elements(stream, kernels, x, arguments.count, arguments);

@@ -9,9 +9,9 @@ namespace {
 
 using simt::KernelId;
 
-// Of a grid's y.
+// Limit of a grid's y.
 constexpr int64_t kMaxHeads = 65535;
-// Of a grid's x, in tiles; and windows are computed with signed numbers.
+// Limit of a grid's x, in tiles; also, windows are computed with signed numbers.
 constexpr int64_t kMaxTokens = int64_t{1} << 31;
 
 bool supports_heads(const keel_op_call& call) {
@@ -43,7 +43,7 @@ simt::AttentionProblem problem_of(const keel_op_call& call, uint32_t cu_seqlens)
           call.attributes[1].i != 0 ? 1U : 0U};
 }
 
-// Kernels of one kind and dtype, of heads up to 64, 128 and 256.
+// Kernels of one kind and dtype, for heads of up to 64, 128 and 256 elements.
 struct ByWidth {
   KernelId narrow, middle, wide;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// dropout_add and dropout_backward, which is the same without a bias and a residual.
+// dropout_add, and dropout_backward, which equals dropout_add without a bias and a residual.
 #include <cmath>
 
 #include "backends/cuda/ops.h"
@@ -9,7 +9,7 @@ namespace {
 
 using simt::KernelId;
 
-constexpr uint64_t kLanes = 4;  // elements that a thread takes at a time where all is aligned
+constexpr uint64_t kLanes = 4;  // elements per thread and step if all is aligned
 
 keel_status run_dropout(Stream& stream, const keel_op_call& call, const keel_tensor* bias,
                         const keel_tensor* residual) {

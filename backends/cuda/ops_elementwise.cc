@@ -17,7 +17,7 @@ constexpr keel_dtype f16 = KEEL_FLOAT16;
 constexpr keel_dtype bf16 = KEEL_BFLOAT16;
 constexpr keel_dtype i32 = KEEL_INT32;
 
-// Elements that a thread takes at a time where all is aligned, at least.
+// The least number of elements that a thread processes at a time if all tensors are aligned.
 constexpr uint64_t kLanes = 4;
 
 bool is_aligned(std::initializer_list<simt::Address> addresses) {
@@ -32,7 +32,7 @@ keel_status run_elements(Stream& stream, KernelId kernel, const Arguments& argum
                 arguments);
 }
 
-// Runs |kernel| on the one or two inputs and the output.
+// Runs |kernel| on one or two inputs and the output.
 keel_status run_usual(Stream& stream, const keel_op_call& call, KernelId kernel, double alpha = 0) {
   const simt::Address first = address_of(*call.inputs[0]);
   const simt::Address second = call.input_count > 1 ? address_of(*call.inputs[1]) : 0;
@@ -67,7 +67,7 @@ void put(char* out, Value value) {
   std::memcpy(out, &value, sizeof(value));
 }
 
-// The driver's own fill: nothing is quicker.
+// The driver's own fill is the fastest.
 keel_status run_fill(Stream& stream, const keel_op_call& call, void*) {
   const keel_tensor& y = *call.outputs[0];
   const uint64_t bytes = kit::span_bytes(y);
@@ -110,7 +110,7 @@ constexpr Cast kCasts[] = {
     {f32, i32, KernelId::cast_f32_i32},   {i32, f32, KernelId::cast_i32_f32},
 };
 
-// NULL for a pair that there is no kernel for.
+// Returns NULL for a pair without a kernel.
 const Cast* find_cast(keel_dtype from, keel_dtype to) {
   const auto* const cast =
       std::find_if(std::begin(kCasts), std::end(kCasts),
@@ -130,7 +130,7 @@ keel_status run_cast(Stream& stream, const keel_op_call& call, void*) {
 
 // ---- add, scale, axpy ------------------------------------------------------------
 
-// Of one dtype's kernels.
+// Selects the kernel of the call's dtype.
 KernelId choose(const keel_op_call& call, KernelId of_f32, KernelId of_f16, KernelId of_bf16) {
   const keel_dtype dtype = call.inputs[0]->dtype;
   return dtype == f32 ? of_f32 : dtype == f16 ? of_f16 : of_bf16;

@@ -12,7 +12,7 @@ keel_status run_embedding(Stream& stream, const keel_op_call& call, void*) {
   const keel_tensor& out = *call.outputs[0];
   if (kit::element_count(out) == 0) return KEEL_OK;
   const uint64_t row_bytes = static_cast<uint64_t>(table.shape[1]) * kit::dtype_size(table.dtype);
-  // A row is copied in the largest units that rows and tensors are multiples of.
+  // A row is copied in the largest unit that divides rows and addresses.
   const uint64_t all = row_bytes | address_of(table) | address_of(out);
   const uint64_t unit = all % 16 == 0 ? 16 : all % 4 == 0 ? 4 : 2;
   const KernelId kernel = unit == 16  ? KernelId::embedding_16

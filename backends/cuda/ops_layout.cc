@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// transpose, and pack_weights, which is one.
+// transpose, and pack_weights, which is a transpose.
 #include <array>
 #include <keel/packed_weights.hpp>
 #include <keel/permutation.hpp>
@@ -15,7 +15,7 @@ bool supports_transpose(const keel_op_call& call) {
   return kit::is_contiguous(*call.outputs[0]);
 }
 
-// By the logarithm of the unit.
+// Indexed by the logarithm of the unit.
 constexpr std::array kEach = {KernelId::transpose_1, KernelId::transpose_2, KernelId::transpose_4,
                               KernelId::transpose_8, KernelId::transpose_16};
 constexpr std::array kTiles = {KernelId::transpose_tiles_1, KernelId::transpose_tiles_2,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products: by the vendor's library where it takes them, else by backends/simt.
+// Matrix products: by the vendor's library if it accepts them, else by backends/simt.
 #include <keel/packed_weights.hpp>
 #include <limits>
 
@@ -13,7 +13,7 @@ using simt::KernelId;
 
 enum { kTransA, kTransB, kAlpha, kBeta, kActivation };
 
-// A matrix whose rows are contiguous.
+// Whether |tensor| is a matrix with contiguous rows.
 bool is_matrix(const keel_tensor& tensor, keel_dtype dtype) {
   if (tensor.rank != 2 || tensor.dtype != dtype) return false;
   if (tensor.shape[0] == 0 || tensor.shape[1] == 0) return true;
@@ -34,13 +34,13 @@ uint64_t tiles_of(const keel_tensor& c) {
          divide_up(static_cast<uint64_t>(c.shape[1]), simt::kMatmulTile);
 }
 
-// The dtypes that products take: of a and b |in|, of c |out|.
+// The dtypes of products: |in| of a and b, |out| of c.
 bool is_multiplied(keel_dtype in, keel_dtype out) {
   if (in != KEEL_FLOAT32 && in != KEEL_BFLOAT16 && in != KEEL_FLOAT16) return false;
   return out == in || out == KEEL_FLOAT32;
 }
 
-// One kernel for each pair of those.
+// One kernel for each supported pair of dtypes.
 struct KernelsOfDtypes {
   KernelId f32, bf16, bf16_f32, f16, f16_f32;
 
@@ -67,7 +67,7 @@ bool supports_matmul(const keel_op_call& call) {
          tiles_of(*call.outputs[0]) <= 0x7fffffff;  // of a grid's x
 }
 
-// Of the product of |a| and |b|; without a bias or an activation.
+// The arguments of the product of |a| and |b|, without bias and activation.
 simt::MatmulArguments arguments_of(const keel_op_call& call, const keel_tensor& a,
                                    const keel_tensor& b, const keel_tensor& c) {
   const bool trans_a = call.attributes[kTransA].i != 0;
@@ -103,7 +103,7 @@ keel_status run_matmul(Stream& stream, const keel_op_call& call, void*) {
 
 // ---- batches -----------------------------------------------------------------------
 
-// Any matrix of a batch: they differ in their address alone.
+// Any matrix of a batch: the matrices differ only in their addresses.
 keel_tensor matrix_of(const keel_tensor& tensor) {
   keel_tensor matrix = tensor;
   matrix.rank = 2;
@@ -140,28 +140,29 @@ keel_status run_batched_matmul(Stream& stream, const keel_op_call& call, void*) 
 
 // ---- by the vendor's library ---------------------------------------------------------
 
-// What a kernel can make use of, in bytes; a tensor whose address is not known yet is taken to
-// begin where an allocation does.
+// The alignment in bytes that a kernel can use. A tensor whose address is still unknown is assumed
+// to begin at an allocation.
 uint16_t alignment_of(const keel_tensor& tensor) {
   const simt::Address address = address_of(tensor);
   if (address % 256 == 0) return 256;
   return static_cast<uint16_t>(std::min<simt::Address>(address & (~address + 1), 16));
 }
 
-// The library counts in int32, and along a grid's z what it has of a batch.
+// The library counts in int32, and maps a batch to a grid's z.
 bool is_counted(int64_t extent, int64_t most = std::numeric_limits<int32_t>::max()) {
   return extent >= 1 && extent <= most;
 }
 
-// A call as the library makes it, alone or with a kernel behind it that ends what it has summed.
+// A call as computed by the library, alone or followed by a kernel that finishes the sums.
 struct LibraryCall {
   Product product;
-  bool is_ended;        // by a kernel: bias, activation, and beta where there are |sums_bytes|
+  bool is_ended;        // a kernel adds bias, activation, and beta if |sums_bytes|
   uint64_t sums_bytes;  // of float32 sums beside c; 0: c takes them
 };
 
-// The product of |a| and |b|; false where it is not the library's: something is empty, too large,
-// or meant otherwise by BLAS, which by a factor of 0 does not read a and b, whatever they hold.
+// Describes the product of |a| and |b|. Returns false for a product that the library cannot
+// compute: a dimension is empty or too large, or BLAS defines another result; with a factor of 0
+// BLAS does not read a and b, whatever their contents.
 bool product_of(const keel_op_call& call, const keel_tensor& a, const keel_tensor& b,
                 const keel_tensor& c, Product* out_product) {
   const bool trans_a = call.attributes[kTransA].i != 0;
@@ -186,9 +187,9 @@ bool product_of(const keel_op_call& call, const keel_tensor& a, const keel_tenso
   return true;
 }
 
-// The library adds a bias of c's dtype. What it means by gelu, and how well it computes it, it does
-// not say, and it has no other activation: sums in float32 are ended by a kernel, those of a c of
-// 16 bits beside it.
+// The library adds a bias of c's dtype. The library does not document its gelu or its accuracy, and
+// has no other activation: a kernel finishes float32 sums. For a c of 16 bits, the sums are stored
+// beside c.
 bool split_matmul(const keel_op_call& call, LibraryCall* out_call) {
   constexpr uint64_t kMostSums = uint64_t{1} << 30;
   const keel_tensor& c = *call.outputs[0];
@@ -224,7 +225,7 @@ bool split_batched_matmul(const keel_op_call& call, LibraryCall* out_call) {
     return false;
   }
   product.batch = c.shape[0];
-  if (product.batch == 1) return true;  // there is no step, whatever the tensor says
+  if (product.batch == 1) return true;  // no step, whatever the tensor's stride
   product.a_batch = a.strides[0];
   product.b_batch = b.strides[0];
   product.c_batch = c.strides[0];
@@ -235,7 +236,7 @@ constexpr KernelsOfDtypes kMatmulEnd = {KernelId::matmul_end_f32, KernelId::matm
                                         KernelId::matmul_end_bf16_f32, KernelId::matmul_end_f16,
                                         KernelId::matmul_end_f16_f32};
 
-// Ends |sums|, which are c itself or lie beside it.
+// Finishes |sums|, which are c itself or are stored beside c.
 keel_status end_matmul(Stream& stream, const keel_op_call& call, const LibraryCall& split,
                        const void* sums) {
   const keel_tensor& c = *call.outputs[0];
@@ -263,7 +264,7 @@ bool library_takes(Device& device, const keel_op_call& call, uint64_t* out_works
   LibraryCall split;
   if (!kSplit(call, &split)) return false;
   if (!device.library_products().takes(split.product, out_workspace_bytes)) return false;
-  // Both, so that what is behind the sums is there for whatever plan the call will be run by.
+  // Reserves both, so that the workspace behind the sums exists for any plan of the later call.
   if (split.sums_bytes != 0) {
     *out_workspace_bytes = split.sums_bytes + LibraryProducts::kWorkspaceBytes;
   }
@@ -277,7 +278,7 @@ keel_status run_by_library(Stream& stream, const keel_op_call& call, void* works
   LibraryCall split;
   if (!kSplit(call, &split)) return KEEL_OK;
   const bool has_sums = split.sums_bytes != 0;
-  if (has_sums && workspace == nullptr) return KEEL_OK;  // its question was of another alignment
+  if (has_sums && workspace == nullptr) return KEEL_OK;  // the query saw another alignment
   const auto pointer = [](const keel_tensor* tensor) {
     return reinterpret_cast<void*>(address_or_none(tensor));
   };

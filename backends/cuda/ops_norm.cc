@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// layer_norm, rms_norm, softmax and their gradients: rows, which lie along the last axis.
+// layer_norm, rms_norm, softmax and their gradients: operators on rows along the last axis.
 #include "backends/cuda/ops.h"
 
 namespace keel::cuda {
@@ -7,7 +7,7 @@ namespace {
 
 using simt::KernelId;
 
-// Rows up to this length are a warp's, longer ones a block's.
+// A warp processes rows up to this length, a block longer rows.
 constexpr uint64_t kWarpColumns = 512;
 
 struct RowKernels {
@@ -64,8 +64,8 @@ keel_status run_rms_norm(Stream& stream, const keel_op_call& call, void*) {
   return run_norm(stream, call, 0, 0, *call.outputs[1]);
 }
 
-// Rows that a thread sums of a column before a second pass takes over; short, since rows of models
-// are few blocks wide.
+// Rows of a column that a thread sums before a second pass combines the sums; few, since rows of
+// models are only a few blocks wide.
 constexpr uint64_t kSliceRows = 64;
 
 uint64_t column_slices(uint64_t rows) {
@@ -130,7 +130,7 @@ keel_status run_norm_backward(Stream& stream, const keel_op_call& call, void* wo
     }
     return status;
   }
-  // First: dx may be dy.
+  // Runs first, because dx may be dy.
   const keel_status status = sum_columns(stream, call, rows, mean, rstd, workspace);
   if (status != KEEL_OK) return status;
   return launch_rows(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The norm of a gradient, and holding it: sum_of_squares, clip.
+// The norm of a gradient, and clipping by the norm: sum_of_squares, clip.
 #include "backends/cuda/ops.h"
 
 namespace keel::cuda {
@@ -13,8 +13,8 @@ constexpr keel_dtype bf16 = KEEL_BFLOAT16;
 
 // ---- sum of squares --------------------------------------------------------------
 
-// A block takes a chunk: of kChunk elements, or of the multiple that leaves kMostChunks, which
-// one block then joins. Chunks begin as aligned as the tensor does.
+// A block processes one chunk: kChunk elements, or the multiple of kChunk that gives at most
+// kMostChunks, whose results one block then combines. Chunks have the tensor's alignment.
 constexpr uint64_t kChunk = 8192;
 constexpr uint64_t kMostChunks = 4096;
 
@@ -81,7 +81,7 @@ keel_status run_clip(Stream& stream, const keel_op_call& call, void*) {
   const KernelId kernel = g.dtype == f32    ? KernelId::clip_f32
                           : g.dtype == bf16 ? KernelId::clip_bf16
                                             : KernelId::clip_f16;
-  // A thread takes four elements or more at a time where all is aligned.
+  // A thread processes at least four elements at a time if all tensors are aligned.
   return launch(stream, kernel, blocks_for(stream, arguments.count, uint64_t{simt::kThreads} * 4),
                 arguments);
 }

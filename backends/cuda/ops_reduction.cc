@@ -11,14 +11,14 @@ constexpr keel_dtype f32 = KEEL_FLOAT32;
 constexpr keel_dtype f16 = KEEL_FLOAT16;
 constexpr keel_dtype bf16 = KEEL_BFLOAT16;
 
-// Rows up to this length are a warp's, longer ones a block's.
+// A warp processes rows up to this length, a block longer rows.
 constexpr uint64_t kWarpColumns = 512;
 
 uint64_t extent(const keel_tensor& tensor, int axis) {
   return static_cast<uint64_t>(tensor.shape[axis]);
 }
 
-// Launches whichever of the kernels rows of |columns| want.
+// Launches the warp or the block kernel, depending on |columns|.
 template <typename Arguments>
 keel_status launch_rows(Stream& stream, KernelId warp, KernelId block, uint64_t rows,
                         uint64_t columns, const Arguments& arguments) {
@@ -29,12 +29,12 @@ keel_status launch_rows(Stream& stream, KernelId warp, KernelId block, uint64_t 
 
 // ---- sum -------------------------------------------------------------------------
 
-// Elements that a block sums of a whole tensor, and rows that a thread sums of a column, before a
-// second pass takes over.
+// Elements of a whole tensor that a block sums, and rows of a column that a thread sums, before a
+// second pass combines the sums.
 constexpr uint64_t kChunk = 8192;
 constexpr uint64_t kSliceRows = 512;
 
-// The kernels for elements of one dtype. What they write is float32.
+// The kernels for elements of one dtype. The results are float32.
 struct SumKernels {
   KernelId rows_warp, rows_block, columns;
 };
@@ -51,7 +51,7 @@ SumKernels sum_kernels(keel_dtype dtype) {
   }
 }
 
-// What is summed: elements of |dtype| from |address| on.
+// The input of a sum: elements of |dtype| from |address| on.
 struct Summand {
   simt::Address address;
   keel_dtype dtype;
@@ -79,12 +79,12 @@ bool supports_sum(const keel_op_call& call) {
   return is_dense_float_call(call);
 }
 
-// Float32 numbers that begin aligned, and so does what comes behind them.
+// Bytes of |floats| float32 numbers, rounded up so that the data behind them is aligned.
 uint64_t aligned_bytes(uint64_t floats) {
   return divide_up(floats, 4) * 4 * sizeof(float);
 }
 
-// Of the sums before they are rounded, where y is of 16 bits.
+// Bytes of the float32 sums before rounding, if y has 16 bits.
 uint64_t unrounded_bytes(const keel_tensor& y) {
   return y.dtype == f32 ? 0 : aligned_bytes(static_cast<uint64_t>(kit::element_count(y)));
 }
@@ -109,7 +109,7 @@ uint64_t sum_workspace(const keel_op_call& call) {
   return unrounded_bytes(*call.outputs[0]) + partial_bytes(call);
 }
 
-// The float32 |sums| of x, which is not empty, by way of |partials|.
+// Computes the float32 |sums| of x, which is not empty, using |partials|.
 keel_status sum_floats(Stream& stream, const keel_op_call& call, simt::Address sums,
                        simt::Address partials) {
   const keel_tensor& tensor = *call.inputs[0];
@@ -156,7 +156,7 @@ keel_status run_sum(Stream& stream, const keel_op_call& call, void* workspace) {
 
 // ---- cross entropy ---------------------------------------------------------------
 
-// The kernels for logits of one dtype: rows that are a warp's each, and a block's.
+// The kernels for logits of one dtype: one row per warp, and one row per block.
 struct LossKernels {
   KernelId warp, block, backward_warp, backward_block;
 };

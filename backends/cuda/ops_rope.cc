@@ -7,7 +7,7 @@ namespace {
 
 using simt::KernelId;
 
-// Pairs that a thread takes at a time where all is aligned, at least.
+// The least number of pairs that a thread processes at a time if all tensors are aligned.
 constexpr uint64_t kLanes = 4;
 
 keel_status run_rope(Stream& stream, const keel_op_call& call, void*) {

@@ -28,7 +28,7 @@ constexpr Cast kCasts[] = {
     {e4m3, f16, KernelId::cast_scaled_e4m3_f16},   {e5m2, f16, KernelId::cast_scaled_e5m2_f16},
 };
 
-// NULL for a pair that there is no kernel for.
+// Returns NULL for a pair without a kernel.
 const Cast* find_cast(const keel_op_call& call) {
   for (const Cast& cast : kCasts) {
     if (call.inputs[0]->dtype == cast.from && call.outputs[0]->dtype == cast.to) return &cast;
@@ -41,8 +41,8 @@ bool supports_cast_scaled(const keel_op_call& call) {
          kit::is_contiguous(*call.outputs[0]);
 }
 
-// A block takes a chunk: of kChunk elements, or of the multiple that leaves kMostChunks, whose
-// largest one block then joins. Chunks begin as aligned as the tensor does.
+// A block processes one chunk: kChunk elements, or the multiple of kChunk that gives at most
+// kMostChunks, whose largest value one block then selects. Chunks have the tensor's alignment.
 constexpr uint64_t kChunk = 8192;
 constexpr uint64_t kMostChunks = 4096;
 

@@ -7,8 +7,7 @@ namespace {
 
 using simt::KernelId;
 
-// The kernels of one dtype of logits: a row is a warp's up to this length, a longer one a
-// block's.
+// The kernels of one dtype of logits: a warp processes rows up to this length, a block longer rows.
 constexpr uint64_t kWarpColumns = 512;
 struct RowKernels {
   KernelId warp, block;

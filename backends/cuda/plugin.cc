@@ -1,50 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keel on Nvidia's GPUs, through the CUDA driver's interface, opened at run time.
+// Keel on Nvidia's GPUs, through the CUDA driver API, opened at run time.
 //
-// What becomes of the slots (docs/abi-coverage.md has the calls):
+// Mapping of the slots (docs/abi-coverage.md lists the calls):
 //
-//  Devices are the driver's, in its order (CUDA_VISIBLE_DEVICES holds). Each is opened as its
-//  primary context, so that pointers and streams are the framework's too, and every call sets
-//  that context and puts back what was current.
+// Devices are the driver's, in the driver's order (CUDA_VISIBLE_DEVICES applies). A device is
+// opened as its primary context, so that the framework shares pointers and streams. Every call
+// makes that context current and restores the previous context.
 //
-//  Memory: cuMemAlloc, cuMemHostAlloc and cuMemAllocManaged. Keel's allocator stands in front, so
-//  the driver's stream-ordered one is not used. Host memory is registered once for all devices.
+// Memory: cuMemAlloc, cuMemHostAlloc and cuMemAllocManaged. Keel's allocator caches memory, so the
+// driver's stream-ordered allocator is not used. Host memory is registered once for all devices.
 //
-//  Export: device memory, as the driver's handle of the whole allocation, for another process; all
-//  that alloc gives out can be, without KEEL_USAGE_EXPORT too. An import that the exporting process
-//  has freed meanwhile is undefined.
+// Export: device memory, as the driver's handle of the whole allocation, for another process. All
+// memory of alloc can be exported, even without KEEL_USAGE_EXPORT. An import whose memory the
+// exporting process has freed meanwhile is undefined.
 //
-//  Streams do not wait for the stream 0. Waits with a deadline (synchronize, event_wait) and
-//  event_notify are absent: the driver's know no deadline, and its callbacks are left out after a
-//  failure; core asks events instead.
+// Streams do not synchronise with stream 0. Waits with a deadline (synchronize, event_wait) and
+// event_notify are absent: the driver's waits have no timeout, and the driver skips callbacks after
+// a failure. Core polls events instead.
 //
-//  A framework's captures of graphs go on beside all that: calls are made in the relaxed mode. A
-//  stream that both have (wrap, unwrap) takes no work of Keel's while it is captured.
+// A framework can capture graphs meanwhile: calls are made in the relaxed mode. A stream shared
+// with a framework (wrap, unwrap) accepts no work of Keel while a capture is active.
 //
-//  Failures. Work that fails takes its context along, and the driver gives its error to every later
-//  call: that is KEEL_DEVICE_LOST, whose text names the error. It ends when all in the process
-//  have let go of the device.
+// Failures. Failed work makes its context unusable, and the driver returns the error from every
+// later call. Keel reports KEEL_DEVICE_LOST with the error as text. The state ends when the whole
+// process has released the device.
 //
-//  Health is what the driver says, and what NVML (libnvidia-ml.so.1 of the same folder) knows:
-//  uncorrected ECC errors and Xids, memory that could not be repaired, clocks that are held down.
-//  Without NVML it says so. Xids are told from the first question on.
+// Health combines the driver's state and the data of NVML (libnvidia-ml.so.1 of the same folder):
+// uncorrected ECC errors and Xids, memory that could not be repaired, throttled clocks. Without
+// NVML the text says so. Xids are reported from the first query on.
 //
-//  Kernels: cubins, fat binaries and PTX, launched by name. Arguments are checked where the
-//  driver tells what a kernel takes (12.4 and later).
+// Kernels: cubins, fat binaries and PTX, launched by name. Arguments are checked if the driver
+// reports a kernel's parameters (12.4 and later).
 //
-//  Collectives: NCCL's, opened at run time beside the driver. Where it is not there they are not
-//  claimed, and the table says why.
+// Collectives: NCCL, opened at run time beside the driver. Without NCCL the capability is not
+// reported, and the table returns the reason.
 //
-//  Operators: cuBLASLt's matrix products, opened at run time beside the driver, where it is there
-//  and has a kernel for them; else, and all others, those of backends/simt, see ops.h. All of it on
-//  devices of compute capability 8.0 and later whose driver takes their image: one that is older
-//  than the compiler may not. A plugin that was built without nvcc has none, and core runs the
-//  CPU's on staged copies.
+// Operators: matrix products of cuBLASLt, opened at run time beside the driver, if the library is
+// present and has a kernel for the product; all other operators and products use backends/simt, see
+// ops.h. Operators require compute capability 8.0 and a driver that loads the kernel image; a
+// driver older than the compiler may refuse the image. A plugin built without nvcc has no
+// operators, and core runs the CPU's on staged copies.
 //
-// Settings: "library_folder", where libcuda.so.1 is; else the environment's
-// KEEL_CUDA_LIBRARY_FOLDER. "nccl_folder", where libnccl.so.2 is; else KEEL_NCCL_LIBRARY_FOLDER,
-// else where the driver was looked for. "cublaslt_folder", where libcublasLt.so is; else
-// KEEL_CUBLASLT_LIBRARY_FOLDER, else where the driver was looked for. "nccl_cga_cluster_size",
+// Settings: "library_folder", the folder of libcuda.so.1; default KEEL_CUDA_LIBRARY_FOLDER.
+// "nccl_folder", the folder of libnccl.so.2; default KEEL_NCCL_LIBRARY_FOLDER, else the driver's
+// folder setting. "cublaslt_folder", the folder of libcublasLt.so; default
+// KEEL_CUBLASLT_LIBRARY_FOLDER, else the driver's folder setting. "nccl_cga_cluster_size",
 // "nccl_min_ctas", "nccl_max_ctas", "nccl_net_name": see nccl_settings.h.
 //
 // Not offered: export as a file or a dma-buf, native gates.
@@ -89,7 +89,7 @@ Import& object(keel_plugin_import* handle) {
   return *reinterpret_cast<Import*>(handle);
 }
 
-// Hands |made| to core when |status| is good.
+// Passes ownership of |made| to core if |status| is KEEL_OK.
 template <typename Object, typename Handle>
 keel_status give(keel_status status, std::unique_ptr<Object>* made, Handle** out_handle) {
   if (status == KEEL_OK) *out_handle = reinterpret_cast<Handle*>(made->release());
@@ -128,7 +128,7 @@ keel_status device_info(keel_plugin_instance* instance, uint32_t ordinal,
   return kit::guard([&] {
     keel_device_info info = {};
     const keel_status status = object(instance).describe(ordinal, &info);
-    // |out_info| may be of an older, shorter version.
+    // |out_info| may be an older, shorter version.
     info.header = out_info->header;
     if (status == KEEL_OK) {
       std::memcpy(out_info, &info, std::min<size_t>(info.header.size, sizeof(info)));

@@ -6,7 +6,7 @@
 namespace keel::cuda {
 
 bool is_fatal(CUresult result) {
-  // Of headers newer than the oldest that this is built with.
+  // Error codes of headers newer than the oldest supported header.
   constexpr int kContained = 226;
   constexpr int kTensorMemoryLeak = 721;
   if (static_cast<int>(result) == kContained || static_cast<int>(result) == kTensorMemoryLeak) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Results of the CUDA driver as the ABI's statuses.
+// Maps CUDA driver results to ABI statuses.
 #ifndef KEEL_BACKENDS_CUDA_RESULT_H_
 #define KEEL_BACKENDS_CUDA_RESULT_H_
 
@@ -9,7 +9,8 @@
 namespace keel::cuda {
 
 keel_status status_of(CUresult result);
-// Whether the context has died of it: the driver gives it to every later call too.
+// Whether |result| means that the context is dead: the driver then returns it from every later
+// call.
 bool is_fatal(CUresult result);
 
 }  // namespace keel::cuda

@@ -21,7 +21,7 @@ keel_status Scratch::take(const Stream& stream, uint64_t size, CUdeviceptr* out_
       return cu.EventCreate(&used_, CU_EVENT_DISABLE_TIMING);
     });
   }
-  // An event that was never recorded is no wait.
+  // Waiting for an event that was never recorded is a no-op.
   if (status == KEEL_OK) {
     status = stream.call("cuStreamWaitEvent", [&](const Functions& cu) {
       return cu.StreamWaitEvent(stream.native(), used_, CU_EVENT_WAIT_DEFAULT);

@@ -13,18 +13,18 @@
 
 namespace keel::cuda {
 
-// Device memory for pieces of work that need some of their own, one after the other. It grows by
-// doubling and is given back in the end, since freeing waits for the device. For one thread.
+// Device memory for the temporary needs of successive pieces of work. Grows by doubling and frees
+// memory only on destruction, because freeing waits for the device. Not thread-safe.
 class Scratch {
  public:
   explicit Scratch(Device& device) : device_(device) {}
-  // What used it is done.
+  // Requires that the work using the memory has finished.
   ~Scratch();
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
 
-  // |size| bytes for what is enqueued on |stream| from now on until give_back: it runs after all
-  // that has used them before.
+  // Returns |size| bytes for work enqueued on |stream| until give_back. The stream first waits for
+  // all earlier users of the memory.
   keel_status take(const Stream& stream, uint64_t size, CUdeviceptr* out_memory);
   keel_status give_back(const Stream& stream);
 
@@ -32,9 +32,9 @@ class Scratch {
   keel_status grow(uint64_t size);
 
   Device& device_;
-  std::vector<CUdeviceptr> blocks_;  // the last one is in use
+  std::vector<CUdeviceptr> blocks_;  // the last block is in use
   uint64_t size_ = 0;
-  CUevent used_ = nullptr;  // where the last user's work ends
+  CUevent used_ = nullptr;  // recorded behind the last user's work
 };
 
 }  // namespace keel::cuda

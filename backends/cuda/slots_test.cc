@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Slots of the CUDA plugin's tables that core does not call, and what core cannot see: the context
-// that is current, fills that the driver has not.
+// Slots of the CUDA plugin's tables that core does not call, and effects that core cannot observe:
+// the current context, fills that the driver lacks.
 #include <cuda.h>
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@
 namespace keel::testing {
 namespace {
 
-// Two devices of a driver of its own, open.
+// Two open devices of the test's own driver.
 class CudaSlotsTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -49,7 +49,7 @@ class CudaSlotsTest : public ::testing::Test {
     if (instance_ != nullptr) plugin_->destroy_instance(instance_);
   }
 
-  // A function of the driver.
+  // Looks up a driver function.
   template <typename Function>
   Function native(const char* name) const {
     return reinterpret_cast<Function>(dlsym(driver_library_, name));
@@ -103,7 +103,7 @@ TEST_F(CudaSlotsTest, TheContextThatWasCurrentIsPutBack) {
   keel_plugin_stream* const stream = new_stream(1);
   void* const memory = alloc(1, 256);
   EXPECT_EQ(current(), nullptr);
-  // The framework has the other device current.
+  // The framework has the other device's context current.
   ASSERT_EQ(native<decltype(&cuCtxPushCurrent)>("cuCtxPushCurrent_v2")(context(0)), CUDA_SUCCESS);
   EXPECT_EQ(plugin_->stream->fill(stream, memory, "\5", 1, 256), KEEL_OK);
   EXPECT_EQ(current(), context(0));
@@ -131,7 +131,7 @@ TEST_F(CudaSlotsTest, AWrappedStreamIsStillTheCallers) {
                 &theirs, CU_STREAM_NON_BLOCKING, 0),
             CUDA_SUCCESS);
   void* const memory = alloc(0, 64);
-  for (CUstream each : {theirs, CUstream{nullptr}}) {  // 0 is a stream too
+  for (CUstream each : {theirs, CUstream{nullptr}}) {  // stream 0 is valid too
     keel_plugin_stream* wrapped = nullptr;
     ASSERT_EQ(plugin_->stream->wrap(devices_[0], each, &wrapped), KEEL_OK);
     void* inside = &inside;
@@ -174,7 +174,7 @@ TEST_F(CudaSlotsTest, PeersAreEnabledAnyNumberOfTimes) {
   EXPECT_EQ(plugin_->memory->peer_enable(devices_[0], devices_[0]), KEEL_UNSUPPORTED);
 }
 
-// Beyond what the driver has, too.
+// Also beyond the driver's range.
 TEST_F(CudaSlotsTest, Priorities) {
   for (const int32_t priority : {-1000, -3, 0, 3, 1000}) {
     keel_plugin_stream* const stream = new_stream(0, priority);
@@ -223,7 +223,7 @@ TEST_F(CudaSlotsTest, AKernelWithABadPointerLosesTheDevice) {
                               sizes};
     return kernels.launch(stream, kernel, &call);
   };
-  // More shared memory than usual is asked for; more than there is, is refused.
+  // Shared memory beyond the default is enabled; more than the device has is refused.
   EXPECT_EQ(launch(memory, 100 << 10), KEEL_OK) << t_error;
   EXPECT_EQ(launch(memory, 1 << 20), KEEL_INVALID_ARGUMENT);
   EXPECT_EQ(settle(stream), KEEL_OK) << t_error;
@@ -232,7 +232,7 @@ TEST_F(CudaSlotsTest, AKernelWithABadPointerLosesTheDevice) {
   EXPECT_NE(t_error.find("CUDA_ERROR_ILLEGAL_ADDRESS"), std::string::npos) << t_error;
   EXPECT_EQ(settle(bystander), KEEL_DEVICE_LOST);
   EXPECT_EQ(launch(memory, 0), KEEL_DEVICE_LOST);
-  // What was there goes without a complaint, and the other device is well.
+  // Freeing lost memory succeeds, and the other device still works.
   EXPECT_EQ(plugin_->memory->free(devices_[0], KEEL_MEMORY_DEVICE, const_cast<char*>(memory)),
             KEEL_OK);
   kernels.unload(module);

@@ -58,7 +58,7 @@ Stream::~Stream() {
 }
 
 keel_status Stream::query() {
-  // Asking would break the capture, and no work runs before it has ended.
+  // A query would break the capture, and no work runs before the capture has ended.
   if (is_shared() && is_capturing()) return KEEL_NOT_READY;
   return device_.call("cuStreamQuery", [&](const Functions& cu) {
     const CUresult result = cu.StreamQuery(native_);
@@ -72,7 +72,7 @@ bool Stream::is_capturing() const {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   const CUresult asked = device_.ask(
       [&](const Functions& functions) { return functions.StreamIsCapturing(native_, &status); });
-  // The stream 0 itself cannot be asked while one that waits for it is captured.
+  // Stream 0 itself cannot be queried while a stream that synchronises with it is captured.
   return is_of_capture(asked) || (asked == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE);
 }
 
@@ -103,7 +103,7 @@ keel_status Stream::copy(keel_copy_kind kind, void* destination, const void* sou
   }
 }
 
-// Peer access need not be enabled: without it the driver goes through the host.
+// Peer access need not be enabled: without peer access the driver copies through the host.
 keel_status Stream::copy_peer(Device& destination_device, void* destination, Device& source_device,
                               const void* source, uint64_t size) {
   destination_device.connect(source_device);
@@ -141,7 +141,7 @@ keel_status Stream::fill(void* destination, const void* pattern, uint32_t patter
   }
 }
 
-// The driver has no fill with eight bytes: what is there is doubled until all is.
+// The driver has no 8-byte fill: doubles the filled part until the memory is full.
 keel_status Stream::fill_wide(CUdeviceptr destination, const uint32_t (&words)[2], uint64_t size) {
   return call("a fill by copies", [&](const Functions& cu) {
     CUresult result = cu.MemsetD32Async(destination, words[0], 1, native_);

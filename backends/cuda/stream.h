@@ -13,13 +13,13 @@
 
 namespace keel::cuda {
 
-// A CUstream that does not wait for the stream 0, or one of the caller's. What fails on it is the
-// context's, and so the device's, for good.
+// A CUstream that does not synchronise with stream 0, or a wrapped stream of the caller. A failure
+// on a stream is sticky for the context and therefore for the device.
 class Stream {
  public:
   static keel_status create(Device& device, int32_t priority, std::unique_ptr<Stream>* out_stream);
-  // Around a stream of the caller's, who keeps it; 0, the context's own, is a valid one. The one
-  // that is another in each thread is not: Keel calls from threads of its own, too.
+  // Wraps a stream that the caller keeps owning. Stream 0, the context's legacy stream, is valid.
+  // The per-thread default stream is not: Keel also calls from threads of its own.
   static keel_status wrap(Device& device, CUstream native, std::unique_ptr<Stream>* out_stream);
   ~Stream();
   Stream(const Stream&) = delete;
@@ -27,11 +27,12 @@ class Stream {
 
   Device& device() const { return device_; }
   CUstream native() const { return native_; }
-  // A framework may capture it from now on.
+  // Marks the stream as shared with a framework, which may capture the stream from now on.
   void share() { is_shared_.store(true, std::memory_order_relaxed); }
 
-  // Device::call for what is put on this stream. KEEL_FAILED_PRECONDITION, and no call at all,
-  // while a framework captures it: core could not tell when work is over that a graph repeats.
+  // Device::call for work enqueued on this stream. While a framework captures the stream, returns
+  // KEEL_FAILED_PRECONDITION without calling the driver: core cannot tell when work repeated by a
+  // graph is over.
   template <typename Body>
   keel_status call(const char* name, Body&& body) const {
     if (is_shared() && is_capturing()) return refuse_capturing(name);
@@ -54,7 +55,7 @@ class Stream {
   Device& device_;
   CUstream native_ = nullptr;
   const bool is_owned_;
-  std::atomic<bool> is_shared_{false};  // with a framework, which has its handle
+  std::atomic<bool> is_shared_{false};  // a framework has the native handle
 };
 
 }  // namespace keel::cuda

@@ -9,15 +9,14 @@
 
 namespace keel::vulkan {
 
-// $XDG_CACHE_HOME/keel/NAME or ~/.cache/keel/NAME; empty where the user has neither.
+// Returns $XDG_CACHE_HOME/keel/NAME or ~/.cache/keel/NAME; empty if the user has neither folder.
 std::string cache_file_path(const std::string& name);
 
-// The bytes of the file; empty when it is not there or cannot be read whole.
+// Returns the bytes of the file; empty if the file does not exist or cannot be read completely.
 std::vector<uint8_t> read_cache_file(const std::string& path);
 
-// Writes a temporary file beside |path| and renames it, so that a reader sees the
-// old bytes or the new ones. A failure leaves the old file and is no error: the
-// cache is only a cache.
+// Writes a temporary file beside |path| and renames it, so that a reader sees either the old or the
+// new bytes. A failure keeps the old file and is not reported: a missing cache costs only time.
 void write_cache_file(const std::string& path, const std::vector<uint8_t>& bytes);
 
 }  // namespace keel::vulkan

@@ -35,7 +35,7 @@ class Device {
   Pipelines& pipelines() { return *pipelines_; }
   MatmulChoice matmul_choice() const { return instance_.matmul_choice(); }
 
-  // The queue for the next stream, in turn.
+  // Assigns a queue to a new stream, round-robin.
   Queue& assign_queue();
 
   bool lost() const { return lost_.load(std::memory_order_acquire); }

@@ -28,7 +28,7 @@ keel_status Event::create(Device& device, uint32_t flags, std::unique_ptr<Event>
 }
 
 Event::~Event() {
-  submit();  // its stream forgets it
+  submit();  // its stream drops the reference
   device_.functions().DestroyQueryPool(device_.handle(), timestamp_, nullptr);
 }
 
@@ -51,8 +51,8 @@ void Event::submit() const {
 
 keel_status Event::query() const {
   if (!is_submitted()) {
-    // The device still has work of the stream's, or the stream is in the middle of a call:
-    // a later query will do.
+    // The device is still busy with the stream's work, or the stream is in a call: a later query
+    // submits the batch.
     const std::unique_lock lock(link_->mutex, std::try_to_lock);
     if (!lock.owns_lock()) return KEEL_NOT_READY;
     if (!is_submitted() && !link_->stream->submit_if_dry()) return KEEL_NOT_READY;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A moment of a stream, and its time when the event was made for timing.
+// A timeline value of a stream, with a timestamp if the event was created for timing.
 #ifndef KEEL_BACKENDS_VULKAN_EVENT_H_
 #define KEEL_BACKENDS_VULKAN_EVENT_H_
 
@@ -17,16 +17,16 @@ namespace keel::vulkan {
 
 class Stream;
 
-// What a stream shares with the events recorded on it, which may outlive it. Another
-// thread that asks for an event has the batch submitted that the event is in.
+// State that a stream shares with the events recorded on it, which may outlive the stream. Through
+// the link, a thread that waits for an event submits the stream's open batch.
 struct StreamLink {
-  std::mutex mutex;          // the stream's: its calls hold it, but not while they wait
-  Stream* stream = nullptr;  // guarded by |mutex|; NULL once it is gone
+  std::mutex mutex;          // the stream's; released while the stream waits
+  Stream* stream = nullptr;  // guarded by |mutex|; NULL after the stream's destruction
 };
 
-// Done only once it was submitted: a timing event stays in its stream's open batch, with
-// the work before it, while the device has other work of the stream's to do. A
-// submission each, of 30 to 90 us on lavapipe, would be most of what a trace costs.
+// An event completes only after submission. A timing event stays in its stream's open batch, behind
+// the work before it, while the device is still busy with the stream's earlier work. Submitting
+// each timing event separately, at 30 to 90 us on lavapipe, would dominate the cost of a trace.
 class Event {
  public:
   static keel_status create(Device& device, uint32_t flags, std::unique_ptr<Event>* out_event);
@@ -34,13 +34,13 @@ class Event {
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
 
-  // For the stream. The event is done when |moment| is, or has failed with |failure|
-  // where that is no KEEL_OK.
+  // Called by the stream. The event completes when |moment| is reached, or has failed if |failure|
+  // is not KEEL_OK.
   void set(Moment moment, keel_status failure);
-  // It is in the open batch of |link|'s stream, which calls set() later.
+  // Marks the event as part of the open batch of |link|'s stream, which calls set() later.
   void set_open(std::shared_ptr<StreamLink> link);
 
-  // Has the batch that it is in submitted.
+  // Submits the batch that contains the event.
   void submit() const;
 
   keel_status query() const;
@@ -59,9 +59,9 @@ class Event {
 
   Device& device_;
   VkQueryPool timestamp_ = VK_NULL_HANDLE;  // one query
-  std::shared_ptr<StreamLink> link_;        // of the stream that has it in its open batch
+  std::shared_ptr<StreamLink> link_;        // the stream whose open batch contains the event
   std::atomic<bool> submitted_{true};
-  Moment moment_;  // this and what follows: once submitted
+  Moment moment_;  // moment_ and failure_ are valid after submission
   keel_status failure_ = KEEL_OK;
 };
 

@@ -38,8 +38,8 @@ keel_status Instance::create(const keel_instance_settings* settings,
 }
 
 Instance::~Instance() {
-  // The process's first stays: with the last one the loader takes the driver away, whatever
-  // threads and exit handlers it left behind.
+  // The process keeps its first instance: when the last instance is destroyed, the loader unloads
+  // the driver despite the threads and exit handlers that the driver left behind.
   static std::atomic<VkInstance> first{VK_NULL_HANDLE};
   VkInstance none = VK_NULL_HANDLE;
   if (handle_ != VK_NULL_HANDLE && first.compare_exchange_strong(none, handle_)) return;
@@ -95,7 +95,7 @@ void Instance::start() {
   if (vk_.EnumeratePhysicalDevices(handle_, &count, handles.data()) < 0) count = 0;
   handles.resize(count);
 
-  // KEEL_VULKAN_DEVICE: part of a name; narrows the devices to those that have it.
+  // KEEL_VULKAN_DEVICE restricts the devices to those whose name contains the value.
   const char* wanted = secure_getenv("KEEL_VULKAN_DEVICE");
   std::string skipped;
   for (VkPhysicalDevice handle : handles) {

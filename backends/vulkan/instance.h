@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Vulkan loader, opened at run time, one VkInstance, and the devices behind
-// it that this backend can use.
+// The Vulkan loader, opened at run time, one VkInstance, and the devices that this backend can use.
 #ifndef KEEL_BACKENDS_VULKAN_INSTANCE_H_
 #define KEEL_BACKENDS_VULKAN_INSTANCE_H_
 
@@ -17,20 +16,20 @@
 
 namespace keel::vulkan {
 
-// Which matmul kernel runs; "auto" measures nothing and goes by the device's type.
+// The matmul kernel; kAuto selects by the device's type, without measurements.
 enum class MatmulChoice { kAuto, kShared, kTexel };
 
 class Instance {
  public:
-  // Reads the settings; touches neither the loader nor a device.
+  // Reads the settings; does not open the loader or a device.
   static keel_status create(const keel_instance_settings* settings,
                             std::unique_ptr<Instance>* out_instance);
   ~Instance();
   Instance(const Instance&) = delete;
   Instance& operator=(const Instance&) = delete;
 
-  // Opens the loader on the first call and lists the devices. Any thread. Empty is
-  // no failure: then reason() is one sentence that says why.
+  // Opens the loader on the first call and returns the devices. Thread-safe. An empty list is no
+  // failure: reason() then returns the cause as one sentence.
   const std::vector<PhysicalDevice>& devices();
   const std::string& reason() const { return reason_; }
 

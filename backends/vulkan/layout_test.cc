@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// transpose and cast_scaled of the built plugin: bits, which cases of the schema table do not look
-// at.
+// transpose and cast_scaled of the built plugin: exact bits, which the cases of the schema table do
+// not check.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace {
 
 using VulkanLayout = VulkanTest;
 
-// Any bits, NaN of any payload among them.
+// Any bits, including NaN of any payload.
 template <typename Element>
 std::vector<Element> patterns(size_t count) {
   std::mt19937_64 generator(7);
@@ -53,7 +53,7 @@ TEST_F(VulkanLayout, TransposeMovesBits) {
   check(KEEL_FLOAT64, uint64_t{});
 }
 
-// Of rows of 16 bytes the tiles are of the widest units.
+// For rows of 16 bytes the tiles consist of the widest units.
 TEST_F(VulkanLayout, TransposeOfShortRows) {
   const auto x = patterns<uint16_t>(size_t{50} * 70 * 8);
   void* const device_x = upload(x);
@@ -91,7 +91,7 @@ TEST_F(VulkanLayout, CastScaledRoundsAsTheTypesDo) {
       const float held = std::isnan(x[i]) ? x[i] : std::clamp(x[i], -57344.0F, 57344.0F);
       const auto want = dtype == KEEL_FLOAT8_E4M3FN ? static_cast<uint8_t>(to_float8_e4m3(held))
                                                     : static_cast<uint8_t>(to_float8_e5m2(held));
-      // What a NaN is multiplied by may take its sign.
+      // A NaN may take the sign of its factor.
       if (std::isnan(held)) {
         ASSERT_EQ(got[i] & 0x7f, 0x7f) << x[i];
       } else {
@@ -122,7 +122,7 @@ TEST_F(VulkanLayout, CastScaledFindsTheLargest) {
   EXPECT_EQ(largest(0), 0U);
   x[3] = -std::numeric_limits<float>::infinity();
   EXPECT_EQ(largest(200001), 0x7f800000U);
-  x[200000] = std::bit_cast<float>(0xff812345U);  // a NaN of its own
+  x[200000] = std::bit_cast<float>(0xff812345U);  // a NaN with a payload
   EXPECT_EQ(largest(200001), 0x7fc00000U);
 }
 

@@ -32,7 +32,7 @@ double activated(int64_t activation, double t) {
   }
 }
 
-// Both kernels, whichever this device would choose.
+// Both kernels, independent of this device's choice.
 class VulkanMatmul : public VulkanOps, public testing::WithParamInterface<const char*> {
  protected:
   void SetUp() override { open({{"matmul_kernel", GetParam()}}); }
@@ -72,7 +72,7 @@ class VulkanMatmul : public VulkanOps, public testing::WithParamInterface<const 
     for (int64_t i = 0; i < p.m; ++i) {
       for (int64_t j = 0; j < p.n; ++j) {
         double sum = 0;
-        double size = 0;  // of what is added up
+        double size = 0;  // sum of the terms' magnitudes
         for (int64_t l = 0; l < p.k; ++l) {
           const double term = (p.trans_a ? at(a, ta, l, i) : at(a, ta, i, l)) *
                               (p.trans_b ? at(b, tb, j, l) : at(b, tb, l, j));
@@ -100,8 +100,8 @@ TEST_P(VulkanMatmul, MatchesReference) {
   const std::tuple<int64_t, int64_t, int64_t> shapes[] = {
       {1, 1, 1},    {1, 17, 5},    {13, 1, 9},    {8, 16, 8},    {33, 47, 29},
       {64, 64, 64}, {65, 129, 67}, {128, 96, 50}, {100, 200, 1}, {16, 32, 0}};
-  // Each shape with every transposition; what c is mixed with takes turns, since each
-  // new combination is compiled for up to a second on a CPU driver.
+  // Each shape with every transposition. The terms mixed with c take turns, since a CPU driver
+  // compiles each new combination for up to a second.
   int turn = 0;
   for (const auto& [m, n, k] : shapes) {
     for (int transposes = 0; transposes < 4; ++transposes) {
@@ -152,7 +152,7 @@ TEST_P(VulkanMatmul, ActivatesInfinities) {
   }
 }
 
-// Small integers, whose products and sums float16 and bfloat16 hold exactly.
+// Small integers, whose products and sums float16 and bfloat16 represent exactly.
 TEST_P(VulkanMatmul, OfSixteenBitsIsExactInSmallIntegers) {
   const int64_t m = 66, n = 35, k = 19;
   const auto a = random_ints(static_cast<size_t>(m * k), 40, -2, 2);
@@ -198,7 +198,7 @@ TEST_P(VulkanMatmul, OfSixteenBitsIsExactInSmallIntegers) {
   }
 }
 
-// Products of a batch, one matrix of b for all, beside what matmul makes of each.
+// Products of a batch with one shared matrix b, compared with single matmuls.
 TEST_P(VulkanMatmul, OfABatchIsOneAfterTheOther) {
   const int64_t batch = 3, m = 17, n = 40, k = 21;
   for (int transposes = 0; transposes < 4; ++transposes) {

@@ -80,7 +80,7 @@ keel_status Memory::create(keel_memory_kind kind, uint64_t size, Block* out_bloc
                      static_cast<unsigned long long>(physical_.info.max_alloc_bytes));
   }
   const bool pinned = kind == KEEL_MEMORY_PINNED;
-  // Whole words, so that kernels may touch the last one of an odd size.
+  // Whole words, so that kernels may access the last word of an odd size.
   const uint64_t padded = (size + 15) & ~uint64_t{15};
   Block block;
   keel_status status = bind(pinned ? physical_.pinned_memory_type : physical_.device_memory_type,
@@ -174,7 +174,7 @@ keel_status Memory::register_host(void* pointer, uint64_t size, void** out_devic
   const VkResult result =
       vk_.GetMemoryHostPointerPropertiesEXT(device_, kHandle, to_pointer(begin), &properties);
   if (result != VK_SUCCESS) return to_status(result, "vkGetMemoryHostPointerPropertiesEXT");
-  // Prefer the type of pinned memory: what the driver caches for the host.
+  // Prefers the type of pinned memory, which the driver caches for the host.
   uint32_t bits = properties.memoryTypeBits;
   if (bits == 0) return kit::fail(KEEL_UNSUPPORTED, "the driver cannot import this host memory");
   if ((bits >> physical_.pinned_memory_type & 1u) != 0) bits = 1u << physical_.pinned_memory_type;

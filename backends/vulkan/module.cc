@@ -12,7 +12,7 @@ namespace keel::vulkan {
 
 namespace {
 
-// Capabilities of SPIR-V (its specification, 3.31) that a kernel may declare on |device|.
+// Whether a kernel may declare the SPIR-V capability (specification, 3.31) on |device|.
 bool allows(const PhysicalDevice& device, uint32_t capability) {
   const PhysicalDevice::KernelLimits& limits = device.kernels;
   const auto subgroup = [&](VkSubgroupFeatureFlags operations) {
@@ -153,7 +153,7 @@ keel_status Kernel::get_pipeline(const Block& block, VkPipeline* out_pipeline) {
     *out_pipeline = variant.pipeline;
     return KEEL_OK;
   }
-  variants_.reserve(variants_.size() + 1);  // nothing is lost once it is compiled
+  variants_.reserve(variants_.size() + 1);  // the push_back after compiling cannot fail
   const keel_status status = create_pipeline(block, out_pipeline);
   if (status == KEEL_OK) variants_.push_back({block, *out_pipeline});
   return status;

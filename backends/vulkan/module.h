@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of the caller: compute shaders in SPIR-V that take their arguments as push
-// constants, device memory by its address.
+// User kernels: SPIR-V compute shaders that receive their arguments as push constants and device
+// memory as addresses.
 #ifndef KEEL_BACKENDS_VULKAN_MODULE_H_
 #define KEEL_BACKENDS_VULKAN_MODULE_H_
 
@@ -20,8 +20,7 @@ namespace keel::vulkan {
 
 class Module;
 
-// One compute entry point, with a pipeline for each workgroup size it was launched with.
-// Thread-safe.
+// One compute entry point, with a pipeline for each workgroup size used so far. Thread-safe.
 class Kernel {
  public:
   Kernel(Module& module, SpirvKernel description)
@@ -31,11 +30,11 @@ class Kernel {
   Kernel& operator=(const Kernel&) = delete;
 
   const std::string& name() const { return description_.name; }
-  // The layout; and the checks that the device's limits allow. Before anything else.
+  // Creates the pipeline layout and checks the device's limits. Call first.
   keel_status open();
-  // Enqueues it. The first launch with a block compiles: milliseconds.
-  // KEEL_INVALID_ARGUMENT, naming it, for arguments or a block that the module does not
-  // have, or that the device cannot run.
+  // Enqueues the kernel. The first launch with a block size compiles: milliseconds. Returns
+  // KEEL_INVALID_ARGUMENT, with a text naming the cause, for arguments or a block size that the
+  // module does not define or the device cannot run.
   keel_status launch(Stream& stream, const keel_launch& launch);
 
  private:
@@ -44,7 +43,7 @@ class Kernel {
     Block block;
     VkPipeline pipeline;
   };
-  // What Vulkan implementations give: 128 bytes at least, 256 at most in practice.
+  // Vulkan implementations provide at least 128 bytes, and at most 256 in practice.
   static constexpr uint32_t kMaxArgumentBytes = 256;
 
   keel_status check_block(const keel_launch& launch) const;
@@ -60,7 +59,7 @@ class Kernel {
   std::vector<Variant> variants_;
 };
 
-// A loaded module. Its launches are done when it is destroyed. Thread-safe.
+// A loaded module. Destroy after all launches have finished. Thread-safe.
 class Module {
  public:
   static keel_status load(Device& device, keel_binary_format format, const void* data,
@@ -71,7 +70,7 @@ class Module {
 
   Device& device() const { return device_; }
   VkShaderModule handle() const { return handle_; }
-  // NULL when it has no such kernel; lives with the module.
+  // Returns NULL if there is no such kernel. The module owns the kernel.
   Kernel* find(const char* name) const;
 
  private:

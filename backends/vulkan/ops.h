@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operators of this backend: what each can run, and the commands it records.
+// The operators of this backend: the calls that each operator supports, and the commands that each
+// operator records.
 //
-// Tensors are float32 (casts, sums, products, embeddings, losses, optimizers and transpose apart)
-// and contiguous; products and cast_scaled also take rows that lie further apart, transpose any
-// input. Whatever else is asked for is answered with KEEL_OP_NONE.
+// Tensors are float32 (exceptions: casts, sums, products, embeddings, losses, optimizers and
+// transpose) and contiguous; products and cast_scaled also accept padded rows, and transpose
+// accepts any strides of its input. For all other calls the query returns KEEL_OP_NONE.
 #ifndef KEEL_BACKENDS_VULKAN_OPS_H_
 #define KEEL_BACKENDS_VULKAN_OPS_H_
 
@@ -18,15 +19,15 @@
 namespace keel::vulkan {
 
 struct Op {
-  const char* kernel;  // name, for keel_op_support
-  // Whether this very call can run. Touches no data.
+  const char* kernel;  // kernel name, for keel_op_support
+  // Whether this call can run. Does not access tensor data.
   bool (*supports)(const Device& device, const keel_op_call& call);
-  // Bytes of device memory that run() wants; NULL: never any.
+  // Bytes of device memory that run() needs; NULL: always 0.
   uint64_t (*workspace)(const keel_op_call& call);
   keel_status (*run)(Stream& stream, const keel_op_call& call, void* workspace);
 };
 
-// NULL for an operator this backend has no kernel for.
+// Returns NULL for an operator without a kernel in this backend.
 const Op* find_op(keel_op_id id);
 
 // ops_elementwise.cc
@@ -92,13 +93,13 @@ inline bool is_dense(const keel_tensor& tensor, keel_dtype dtype) {
          kit::element_count(tensor) < kMaxElements;
 }
 
-// Whether elements are float32, or of a 16-bit float type and the device takes these.
+// Whether the dtype is float32, or a 16-bit float type and the device supports 16-bit storage.
 inline bool takes_floats(const Device& device, keel_dtype dtype) {
   return dtype == KEEL_FLOAT32 ||
          ((dtype == KEEL_FLOAT16 || dtype == KEEL_BFLOAT16) && device.physical().storage_16bit);
 }
 
-// Whether all tensors that are given are dense; what dtypes belong together the schema has seen to.
+// Whether all present tensors are dense. The schema has already checked the combination of dtypes.
 inline bool is_dense_call(const keel_op_call& call) {
   const auto fits = [](const keel_tensor* tensor) {
     return tensor == nullptr || is_dense(*tensor, tensor->dtype);
@@ -107,7 +108,8 @@ inline bool is_dense_call(const keel_op_call& call) {
          std::all_of(call.outputs, call.outputs + call.output_count, fits);
 }
 
-// What most operators say: float32 or 16-bit floats, which the first input tells, and dense.
+// The support rule of most operators: dense tensors, first input float32 or a supported 16-bit
+// float.
 inline bool supports_floats(const Device& device, const keel_op_call& call) {
   return takes_floats(device, call.inputs[0]->dtype) && is_dense_call(call);
 }
@@ -122,19 +124,19 @@ inline uint64_t address_of(const keel_tensor& tensor) {
   return reinterpret_cast<uintptr_t>(tensor.data) + tensor.byte_offset;
 }
 
-// 0 for an optional input that is left out.
+// Returns 0 for an optional input that is absent.
 inline uint64_t address_or_none(const keel_tensor* tensor) {
   return tensor == nullptr ? 0 : address_of(*tensor);
 }
 
-// How |count| elements are dealt out: each of |groups| workgroups takes |span|.
+// The distribution of |count| elements: each of |groups| workgroups processes |span| elements.
 struct Spread {
   uint32_t groups;
   uint32_t span;
 };
 
-// A workgroup costs a CPU driver a turn of a lock, a GPU next to nothing: few
-// large ones for the former, enough to fill the chip for the latter.
+// Starting a workgroup costs a CPU driver one lock operation and a GPU almost nothing: CPU drivers
+// get few large workgroups, GPUs get enough workgroups to fill the chip.
 inline Spread spread(Device& device, Shader shader, uint32_t count) {
   const uint64_t local = device.pipelines().local_size(shader);
   const uint64_t most =
@@ -153,8 +155,8 @@ keel_status run_elements(Stream& stream, PipelineKey key, Arguments arguments, i
   return stream.dispatch(key, &arguments, sizeof(arguments), dealt.groups);
 }
 
-// Records y = x in another dtype, of |count| dense elements, by ops_elementwise.cc; only between
-// dtypes that cast takes.
+// Records y = x converted to another dtype, for |count| dense elements. Supports only the dtype
+// pairs of cast (ops_elementwise.cc).
 keel_status convert(Stream& stream, uint64_t x, keel_dtype from, uint64_t y, keel_dtype to,
                     int64_t count);
 

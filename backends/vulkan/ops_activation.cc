@@ -34,7 +34,7 @@ keel_status run_swiglu_backward(Stream& stream, const keel_op_call& call, void*)
 
 // ---- gelu, bias_gelu -------------------------------------------------------------------
 
-// Without a bias the columns are of no account.
+// Without a bias the number of columns does not matter.
 keel_status run_forward(Stream& stream, const keel_op_call& call, const keel_tensor* bias) {
   const keel_tensor& y = *call.outputs[0];
   struct {

@@ -8,10 +8,10 @@ namespace keel::vulkan {
 
 namespace {
 
-// Tokens that a workgroup makes.
+// Tokens that a workgroup processes.
 constexpr uint64_t kTile = 32;
 
-// Push constants of the three kernels of attention, of which each reads its own.
+// Push constants of the three kernels of attention; each kernel reads its part.
 struct Arguments {
   uint64_t q, k, v, cu_seqlens_q, cu_seqlens_k;
   uint64_t out, dout, logsumexp, delta, dq, dk, dv;
@@ -53,7 +53,8 @@ uint32_t groups(Stream& stream, uint64_t work) {
       std::min<uint64_t>(work, stream.device().physical().max_workgroup_count));
 }
 
-// The kernel for heads up to 64, 128 or 256 wide: two bits of the variant, above the dtype's.
+// Dispatches the kernel for heads of up to 64, 128 or 256 elements: two bits of the variant, above
+// the bit of the dtype.
 keel_status dispatch_tiles(Stream& stream, PipelineKey kernel, const Arguments& arguments,
                            uint64_t tokens, uint64_t heads) {
   kernel.variant |= (arguments.width <= 64 ? 0u : arguments.width <= 128 ? 1u : 2u) << 1;

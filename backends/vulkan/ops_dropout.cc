@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// dropout_add and dropout_backward, which is the same without a bias and a residual.
+// dropout_add, and dropout_backward, which equals dropout_add without a bias and a residual.
 #include <cmath>
 
 #include "backends/vulkan/ops.h"

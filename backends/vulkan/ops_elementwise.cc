@@ -63,7 +63,7 @@ keel_status run_fill(Stream& stream, const keel_op_call& call, void*) {
 
 // ---- cast ----------------------------------------------------------------------
 
-// The shader's number of a type; -1 for one it does not know.
+// The shader's number of a type; -1 for unsupported types.
 int cast_type(keel_dtype dtype) {
   switch (dtype) {
     case KEEL_FLOAT32:

@@ -8,13 +8,13 @@ namespace keel::vulkan {
 
 namespace {
 
-// The rows that are looked up or added are float32 or of a 16-bit float type.
+// The rows that are read or added are float32 or of a 16-bit float type.
 bool supports_embedding(const Device& device, const keel_op_call& call) {
   const keel_tensor& rows = *call.inputs[0];
   const bool is_known =
       rows.dtype == KEEL_FLOAT32 || ((rows.dtype == KEEL_FLOAT16 || rows.dtype == KEEL_BFLOAT16) &&
                                      device.physical().storage_16bit);
-  // What the others are follows from it, by the schema.
+  // The schema derives the other dtypes from this dtype.
   return is_known && is_dense(rows, rows.dtype) && is_dense(*call.inputs[1], KEEL_INT32) &&
          is_dense(*call.outputs[0], call.outputs[0]->dtype);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators of the built plugin, run on tensors of random numbers.
+// Runs operators of the built plugin on tensors of random numbers.
 #ifndef KEEL_BACKENDS_VULKAN_OPS_FIXTURE_H_
 #define KEEL_BACKENDS_VULKAN_OPS_FIXTURE_H_
 
@@ -39,7 +39,7 @@ class VulkanOps : public VulkanTest {
     return kit::make_tensor(data, KEEL_INT32, shape);
   }
 
-  // Each element within |relative| of |expected|, or |absolute| near zero.
+  // Expects each element within |relative| of |expected|, or within |absolute| near zero.
   void expect_near(void* device, const std::vector<double>& expected, double relative,
                    double absolute, const std::string& what) {
     const std::vector<float> got = download<float>(device, expected.size());

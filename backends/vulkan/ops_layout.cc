@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// transpose, and pack_weights, which is one.
+// transpose, and pack_weights, which is a transpose.
 #include <algorithm>
 #include <keel/packed_weights.hpp>
 #include <keel/permutation.hpp>
@@ -10,7 +10,7 @@ namespace keel::vulkan {
 
 namespace {
 
-// Asked before memory is there, so whether units may be wider than elements is not known.
+// Queried before memory is allocated, when it is unknown whether units may be wider than elements.
 bool moves_elements_of(const Device& device, uint32_t bytes) {
   if (bytes == 1) return device.physical().kernels.storage_8bit;
   return bytes != 2 || device.physical().storage_16bit;

@@ -12,7 +12,7 @@ namespace {
 
 enum { kTransA, kTransB, kAlpha, kBeta, kActivation };
 
-// A matrix whose rows are contiguous, and lie apart by 32 bits' worth at most.
+// Whether |tensor| is a matrix with contiguous rows and a row stride that fits 32 bits.
 bool is_matrix(const keel_tensor& tensor, keel_dtype dtype) {
   if (tensor.rank != 2 || tensor.dtype != dtype) return false;
   if (tensor.shape[0] == 0 || tensor.shape[1] == 0) return true;
@@ -29,7 +29,7 @@ const keel_tensor* bias_of(const keel_op_call& call) {
   return call.input_count > 2 ? call.inputs[2] : nullptr;
 }
 
-// The dtypes that products take: of a and b |in|, of c |out|.
+// The dtypes of products: |in| of a and b, |out| of c.
 bool is_multiplied(const Device& device, keel_dtype in, keel_dtype out) {
   if (in == KEEL_FLOAT32) return out == KEEL_FLOAT32;
   return (in == KEEL_FLOAT16 || in == KEEL_BFLOAT16) && (out == in || out == KEEL_FLOAT32) &&
@@ -60,7 +60,7 @@ uint32_t divide_up(uint32_t a, uint32_t b) {
   return (a + b - 1) / b;
 }
 
-// |batch| products, each a row of the grid.
+// Dispatches |batch| products, one per row of the grid.
 keel_status dispatch_tiles(Stream& stream, PipelineKey key, const Arguments& arguments,
                            uint32_t batch, uint32_t tile_rows, uint32_t tile_columns,
                            const Stream::Texels* texels) {
@@ -71,9 +71,9 @@ keel_status dispatch_tiles(Stream& stream, PipelineKey key, const Arguments& arg
   return stream.dispatch(key, &arguments, sizeof(arguments), groups, batch, texels);
 }
 
-// Finds the texel views of a and b, of vectors where both begin and step by 16 bytes.
-// False where the device, or a block, has none. |a|, |b|: the first of a batch; a block holds
-// all of a tensor.
+// Finds the texel views of a and b: vectors if both begin and step at multiples of 16 bytes.
+// Returns false if the device or a block has no views. |a| and |b| are the first matrices of a
+// batch; a block holds the whole tensor.
 bool find_texels(Device& device, const keel_tensor& a, const keel_tensor& b, Arguments* arguments,
                  Stream::Texels* out_texels, bool* out_scalar) {
   if (device.physical().max_texels == 0) return false;
@@ -99,13 +99,13 @@ bool find_texels(Device& device, const keel_tensor& a, const keel_tensor& b, Arg
   return true;
 }
 
-// Products of one shape; strides in elements, from one's matrix to the next one's.
+// Products of one shape; strides in elements between consecutive matrices.
 struct Batch {
   bool batched;
   uint32_t count, a, b, c;
 };
 
-// |a|, |b|, |c|: of the first product.
+// |a|, |b|, |c| belong to the first product.
 keel_status run_products(Stream& stream, const keel_op_call& call, const keel_tensor& a,
                          const keel_tensor& b, const keel_tensor& c, const keel_tensor* bias,
                          const Batch& batch) {
@@ -148,9 +148,9 @@ keel_status run_products(Stream& stream, const keel_op_call& call, const keel_te
     return dispatch_tiles(stream, {Shader::kMatmulShared, variant}, arguments, batch.count, 64, 64,
                           nullptr);
   }
-  // A workgroup is one subgroup and makes 32 rows, its lanes 8 columns each; 16 and 4
-  // where half of either would be idle, and with texels of one float, whose four times
-  // as many fetches take seconds to compile at full size.
+  // A workgroup is one subgroup and computes 32 rows, each lane 8 columns. Uses 16 rows and 4
+  // columns if half of either would be idle, and for texels of one float, whose fourfold fetches
+  // take seconds to compile at full size.
   const uint32_t lanes = device.pipelines().local_size(Shader::kMatmulTexel);
   const bool small = scalar || arguments.m <= 16 || arguments.n <= 4 * lanes;
   const uint32_t own = (small ? 1U : 0U) | (scalar ? 2U : 0U);
@@ -178,7 +178,7 @@ keel_status run_matmul(Stream& stream, const keel_op_call& call, void*) {
 
 // ---- batches -----------------------------------------------------------------------
 
-// Number |index| of a batch.
+// Matrix number |index| of a batch.
 keel_tensor matrix_of(const keel_tensor& tensor, int64_t index) {
   keel_tensor matrix = tensor;
   matrix.rank = 2;
@@ -196,7 +196,7 @@ bool is_batch(const keel_tensor& tensor, keel_dtype dtype) {
          kit::span_bytes(tensor) / kit::dtype_size(dtype) < static_cast<uint64_t>(kMaxElements);
 }
 
-// A batch of one has no stride to speak of.
+// A batch of one has no meaningful stride.
 uint32_t batch_stride(const keel_tensor& tensor) {
   return tensor.shape[0] == 1 ? 0 : static_cast<uint32_t>(tensor.strides[0]);
 }
@@ -213,7 +213,7 @@ keel_status run_batched_matmul(Stream& stream, const keel_op_call& call, void*) 
   const keel_tensor& b = *call.inputs[1];
   const keel_tensor& c = *call.outputs[0];
   if (kit::element_count(c) == 0) return KEEL_OK;
-  constexpr int64_t kMostRows = 65535;  // of a grid, on any device
+  constexpr int64_t kMostRows = 65535;  // limit of a grid on any device
   for (int64_t index = 0; index < c.shape[0]; index += kMostRows) {
     const auto count = static_cast<uint32_t>(std::min(kMostRows, c.shape[0] - index));
     const keel_status status =

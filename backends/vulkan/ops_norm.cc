@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// layer_norm, rms_norm, softmax and their gradients: rows, which lie along the last axis.
+// layer_norm, rms_norm, softmax and their gradients: operators on rows along the last axis.
 #include <algorithm>
 
 #include "backends/vulkan/ops.h"
@@ -17,7 +17,7 @@ struct Rows {
   uint32_t count;
 };
 
-// Workgroups of a kernel that takes a row each and walks on by their number.
+// Workgroups of a kernel whose groups process a row each and advance by the number of groups.
 uint32_t row_groups(Stream& stream, const Rows& rows) {
   return std::min(rows.count, stream.device().physical().max_workgroup_count);
 }
@@ -49,8 +49,8 @@ keel_status run_norm(Stream& stream, const keel_op_call& call, void*) {
                          &arguments, sizeof(arguments), row_groups(stream, rows));
 }
 
-// Rows that an invocation sums of a column before a second pass takes over; short, since rows of
-// models are few workgroups wide.
+// Rows of a column that an invocation sums before a second pass combines the sums; few, since rows
+// of models are only a few workgroups wide.
 constexpr uint32_t kSliceRows = 64;
 
 uint32_t divide_up(uint32_t a, uint32_t b) {
@@ -138,7 +138,7 @@ keel_status run_norm_backward(Stream& stream, const keel_op_call& call, void* wo
   }
   const Statistics statistics = {has_mean ? address_of(*call.inputs[3]) : 0,
                                  address_of(*call.inputs[has_mean ? 4 : 3])};
-  // First: dx may be dy.
+  // Runs first, because dx may be dy.
   const keel_status status = sum_columns(stream, call, rows, statistics, workspace);
   if (status != KEEL_OK) return status;
   struct {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The norm of a gradient, and holding it: sum_of_squares, clip.
+// The norm of a gradient, and clipping by the norm: sum_of_squares, clip.
 #include <algorithm>
 
 #include "backends/vulkan/ops.h"
@@ -10,8 +10,8 @@ namespace {
 
 // ---- sum of squares --------------------------------------------------------------
 
-// A workgroup takes a chunk: of kChunk elements, or of the multiple that leaves kMostChunks,
-// which one workgroup then joins.
+// A workgroup processes one chunk: kChunk elements, or the multiple of kChunk that gives at most
+// kMostChunks, whose results one workgroup then combines.
 constexpr int64_t kChunk = 4096;
 constexpr int64_t kMostChunks = 4096;
 

@@ -8,7 +8,7 @@ namespace keel::vulkan {
 
 namespace {
 
-// Workgroups of a kernel that takes a row each and walks on by their number.
+// Workgroups of a kernel whose groups process a row each and advance by the number of groups.
 uint32_t row_groups(Stream& stream, int64_t rows) {
   return static_cast<uint32_t>(
       std::min<int64_t>(rows, stream.device().physical().max_workgroup_count));
@@ -16,8 +16,8 @@ uint32_t row_groups(Stream& stream, int64_t rows) {
 
 // ---- sum -------------------------------------------------------------------------
 
-// Elements that a workgroup sums of a whole tensor, and rows that an invocation
-// sums of a column, before a second pass takes over.
+// Elements of a whole tensor that a workgroup sums, and rows of a column that an invocation sums,
+// before a second pass combines the sums.
 constexpr int64_t kChunk = 4096;
 constexpr int64_t kSliceRows = 512;
 
@@ -25,7 +25,7 @@ int64_t divide_up(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-// What is summed: elements of |dtype| from |address| on. The sums are float32.
+// The input of a sum: elements of |dtype| from |address| on. The sums are float32.
 struct Summand {
   uint64_t address;
   keel_dtype dtype;
@@ -65,7 +65,7 @@ bool supports_sum(const Device& device, const keel_op_call& call) {
          is_dense_call(call);
 }
 
-// Of the sums before they are rounded, where y is of 16 bits.
+// Bytes of the float32 sums before rounding, if y has 16 bits.
 uint64_t unrounded_bytes(const keel_tensor& y) {
   return y.dtype == KEEL_FLOAT32 ? 0 : static_cast<uint64_t>(kit::element_count(y)) * sizeof(float);
 }
@@ -90,7 +90,7 @@ uint64_t sum_workspace(const keel_op_call& call) {
   return unrounded_bytes(*call.outputs[0]) + partial_bytes(call);
 }
 
-// The float32 |sums| of x, which is not empty, by way of |partials|.
+// Computes the float32 |sums| of x, which is not empty, using |partials|.
 keel_status sum_floats(Stream& stream, const keel_op_call& call, uint64_t sums, uint64_t partials) {
   const keel_tensor& tensor = *call.inputs[0];
   const int64_t axis = call.attributes[0].i;
@@ -155,7 +155,7 @@ keel_status run_cross_entropy(Stream& stream, const keel_op_call& call, void*) {
                          &arguments, sizeof(arguments), row_groups(stream, logits.shape[0]));
 }
 
-// Memory for what float32 rounded off each row's logsumexp.
+// Bytes of the rounding errors of the rows' logsumexp.
 uint64_t rests_bytes(const keel_op_call& call) {
   return static_cast<uint64_t>(call.inputs[0]->shape[0]) * sizeof(float);
 }
@@ -180,7 +180,7 @@ keel_status run_cross_entropy_backward(Stream& stream, const keel_op_call& call,
   const keel_tensor& logits = *call.inputs[0];
   const uint64_t rests = reinterpret_cast<uintptr_t>(workspace);
   if (kit::element_count(logits) == 0) return KEEL_OK;
-  // Before logits are written to, where they are dlogits.
+  // Runs before the logits are overwritten, since dlogits may be the logits.
   const keel_status status = find_rests(stream, call, rests);
   if (status != KEEL_OK) return status;
   const auto count = static_cast<uint32_t>(kit::element_count(logits));

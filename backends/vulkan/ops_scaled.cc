@@ -8,7 +8,7 @@ namespace keel::vulkan {
 
 namespace {
 
-// The shader's number of a type; -1 for one it does not know.
+// The shader's number of a type; -1 for unsupported types.
 int type_of(keel_dtype dtype) {
   switch (dtype) {
     case KEEL_FLOAT32:
@@ -30,7 +30,7 @@ bool supports_cast_scaled(const Device& device, const keel_op_call& call) {
   const keel_tensor& x = *call.inputs[0];
   const keel_tensor& y = *call.outputs[0];
   if (type_of(x.dtype) < 0 || type_of(y.dtype) < 0) return false;
-  // One shader for all types: it asks for what any of them needs.
+  // One shader serves all types and requires the features of each.
   if (!device.physical().kernels.storage_8bit || !device.physical().storage_16bit) return false;
   return find_rows(x) && kit::span_bytes(x) / kit::dtype_size(x.dtype) < uint64_t{kMaxElements} &&
          is_dense(y, y.dtype);

@@ -22,7 +22,7 @@ keel_status run_cross_entropy_shard(Stream& stream, const keel_op_call& call, vo
                  static_cast<uint32_t>(logits.shape[0]),
                  static_cast<uint32_t>(logits.shape[1]),
                  static_cast<int32_t>(call.attributes[0].i)};
-  // A row each, walking on by their number.
+  // A workgroup processes a row and advances by the number of groups.
   const auto groups = static_cast<uint32_t>(
       std::min<int64_t>(logits.shape[0], stream.device().physical().max_workgroup_count));
   return stream.dispatch(

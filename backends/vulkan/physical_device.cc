@@ -12,7 +12,7 @@ namespace keel::vulkan {
 
 namespace {
 
-// Streams share a few hardware queues; more of them add no overlap worth having.
+// Streams share a few hardware queues; more queues add no useful overlap.
 constexpr uint32_t kMaxQueues = 8;
 constexpr uint32_t kAlignment = 64;
 
@@ -34,7 +34,7 @@ std::vector<VkExtensionProperties> list_extensions(const InstanceFunctions& vk,
   return extensions;
 }
 
-// The first type with all of |required| and most of |wanted|; -1 when there is none.
+// Returns the first memory type with all |required| and most |wanted| flags; -1 if there is none.
 int find_memory_type(const VkPhysicalDeviceMemoryProperties& memory, VkMemoryPropertyFlags required,
                      VkMemoryPropertyFlags wanted) {
   int best = -1;
@@ -53,7 +53,7 @@ int find_memory_type(const VkPhysicalDeviceMemoryProperties& memory, VkMemoryPro
   return best;
 }
 
-// The family with compute and the most queues; families without graphics win ties.
+// Chooses the family with compute and the most queues; families without graphics win ties.
 bool choose_queue_family(const InstanceFunctions& vk, PhysicalDevice* device,
                          uint32_t* out_timestamp_bits) {
   uint32_t count = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A device as the driver describes it, before it is opened: what it can do, and
-// whether this backend can use it at all.
+// A device as the driver describes it before the device is opened: its capabilities, and whether
+// this backend can use it.
 #ifndef KEEL_BACKENDS_VULKAN_PHYSICAL_DEVICE_H_
 #define KEEL_BACKENDS_VULKAN_PHYSICAL_DEVICE_H_
 
@@ -15,8 +15,8 @@
 namespace keel::vulkan {
 
 struct PhysicalDevice {
-  // Reads all there is to know about |handle|. Empty when the device lacks what
-  // this backend stands on; |*out_why| is then the end of "... skipped: ".
+  // Reads all properties of |handle|. Returns nullopt if the device lacks a required feature;
+  // |*out_why| then completes the sentence "... skipped: ".
   static std::optional<PhysicalDevice> examine(const InstanceFunctions& vk, VkPhysicalDevice handle,
                                                std::string* out_why);
 
@@ -31,10 +31,10 @@ struct PhysicalDevice {
   uint32_t subgroup_size = 0;        // invocations
   uint32_t max_workgroup_count = 0;  // along x
   uint64_t import_alignment = 0;     // bytes; 0: host memory cannot be imported
-  double timestamp_period = 0;       // nanoseconds a tick
-  uint64_t timestamp_mask = 0;       // of the valid bits; 0: no timestamps
+  double timestamp_period = 0;       // nanoseconds per tick
+  uint64_t timestamp_mask = 0;       // mask of the valid bits; 0: no timestamps
   bool storage_16bit = false;        // shaders may load and store 16-bit integers
-  // What kernels of the caller may use and how large they may be.
+  // Features and size limits of user kernels.
   struct KernelLimits {
     bool int64 = false;
     bool int16 = false;
@@ -45,23 +45,23 @@ struct PhysicalDevice {
     VkSubgroupFeatureFlags subgroup_operations = 0;
     uint32_t groups[3] = {};
     uint32_t workgroup[3] = {};
-    uint32_t invocations = 0;          // of a workgroup
+    uint32_t invocations = 0;          // per workgroup
     uint32_t push_constant_bytes = 0;  // arguments
   } kernels;
   bool memory_budget = false;  // VK_EXT_memory_budget
-  // Kernels may read blocks as texel buffers of up to |max_texels| texels, bound by
-  // VK_KHR_push_descriptor; 0: they do not. Used on CPU drivers alone, where texels
-  // are the one fast way to load.
+  // Maximum number of texels of a block that kernels read as texel buffers, bound by
+  // VK_KHR_push_descriptor; 0: kernels do not use texels. Nonzero only on CPU drivers, where texels
+  // are the only fast way to load.
   uint64_t max_texels = 0;
 
   uint32_t device_memory_type = 0;
   uint32_t pinned_memory_type = 0;
-  // Device memory is ordinary cached memory of the host too: lavapipe, integrated GPUs.
+  // Device memory is also ordinary cached host memory: lavapipe, integrated GPUs.
   bool host_reaches_device_memory = false;
 
   keel_device_info info = {};
 
-  // Kernels run on the host's cores, a subgroup as the lanes of one SIMD register.
+  // Whether kernels run on the host's cores, with a subgroup as the lanes of one SIMD register.
   bool is_cpu() const { return type == VK_PHYSICAL_DEVICE_TYPE_CPU; }
 };
 

@@ -11,7 +11,7 @@ namespace keel::vulkan {
 
 namespace {
 
-// Layout of the specialisation constants that every shader shares.
+// Layout of the specialisation constants shared by all shaders.
 struct Constants {
   uint32_t local_size;    // constant_id 0: invocations of a workgroup, along x
   VkBool32 one_subgroup;  // constant_id 1: a workgroup is one subgroup; no barrier needed
@@ -62,8 +62,8 @@ keel_status Pipelines::open() {
                                  "vkCreatePipelineLayout");
   if (status != KEEL_OK) return status;
 
-  // Drivers must refuse data that is not theirs, but have been seen to trust what
-  // follows a good header: the cache's own name and header are checked here too.
+  // Drivers must refuse foreign data, but some trust the contents behind a valid header: the file
+  // name and the header are checked here too.
   std::vector<uint8_t> data = read_cache_file(cache_path());
   if (data.size() < sizeof(VkPipelineCacheHeaderVersionOne) ||
       !std::equal(std::begin(physical_.pipeline_cache_uuid),
@@ -92,7 +92,7 @@ uint32_t Pipelines::local_size(Shader shader) const {
     case WorkgroupShape::kSubgroup:
       return std::min(physical_.subgroup_size, 64u);
     case WorkgroupShape::kReduction:
-      // On a CPU a barrier makes coroutines of the subgroups; one needs none.
+      // On a CPU a barrier turns the subgroups into coroutines; a single subgroup needs no barrier.
       return physical_.is_cpu() ? physical_.subgroup_size : 256;
     case WorkgroupShape::kElements:
       return physical_.is_cpu() ? 64 : 256;
@@ -161,7 +161,7 @@ std::string Pipelines::cache_path() const {
 void Pipelines::save_cache() const {
   size_t size = 0;
   if (vk_.GetPipelineCacheData(device_, cache_, &size, nullptr) != VK_SUCCESS) return;
-  // No more than the header means that the driver keeps nothing here: lavapipe.
+  // Data of only a header means that the driver caches nothing: lavapipe.
   if (size <= sizeof(VkPipelineCacheHeaderVersionOne)) return;
   std::vector<uint8_t> data(size);
   if (vk_.GetPipelineCacheData(device_, cache_, &size, data.data()) != VK_SUCCESS) return;

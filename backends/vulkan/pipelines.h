@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compute pipelines of a device: made when first asked for, kept until the end,
-// with the driver's cache of compiled code on disk between processes.
+// Compute pipelines of a device: created on first use and kept until the device closes. A file
+// keeps the driver's cache of compiled code between processes.
 #ifndef KEEL_BACKENDS_VULKAN_PIPELINES_H_
 #define KEEL_BACKENDS_VULKAN_PIPELINES_H_
 
@@ -18,12 +18,12 @@
 
 namespace keel::vulkan {
 
-// Every pipeline takes its arguments as push constants, at most the 128 bytes that
-// Vulkan guarantees; buffers come as addresses among them.
+// Every pipeline takes its arguments as push constants, at most the 128 bytes that Vulkan
+// guarantees. Buffers are passed as addresses among the arguments.
 inline constexpr uint32_t kPushConstantBytes = 128;
 
-// A shader with its specialisation. |variant| goes to constant_id 2; what it
-// means is each shader's own.
+// A shader with its specialisation. |variant| is the value of constant_id 2; each shader defines
+// the meaning.
 struct PipelineKey {
   Shader shader;
   uint32_t variant = 0;
@@ -34,7 +34,7 @@ class Pipelines {
  public:
   Pipelines(const DeviceFunctions& vk, VkDevice device, const PhysicalDevice& physical)
       : vk_(vk), device_(device), physical_(physical) {}
-  ~Pipelines();  // writes the cache file
+  ~Pipelines();  // writes the cache file if a pipeline was created
   Pipelines(const Pipelines&) = delete;
   Pipelines& operator=(const Pipelines&) = delete;
 
@@ -42,8 +42,8 @@ class Pipelines {
   // Compiles on the first call for a key: milliseconds. Later calls are one load.
   keel_status get(PipelineKey key, VkPipeline* out_pipeline);
   VkPipelineLayout layout() const { return layout_; }
-  // Of the driver; for the pipelines of kernels that are the caller's. They are not
-  // written to the file, which would grow with every program that ever ran.
+  // The driver's cache, shared with the pipelines of user kernels. Creating a user kernel's
+  // pipeline alone does not cause a write of the file.
   VkPipelineCache cache() const { return cache_; }
   // Invocations of one workgroup of |shader| on this device.
   uint32_t local_size(Shader shader) const;
@@ -58,7 +58,7 @@ class Pipelines {
   const DeviceFunctions& vk_;
   const VkDevice device_;
   const PhysicalDevice& physical_;
-  VkDescriptorSetLayout texels_ = VK_NULL_HANDLE;  // two texel buffers; where devices use them
+  VkDescriptorSetLayout texels_ = VK_NULL_HANDLE;  // two texel buffers; on devices that use texels
   VkPipelineLayout layout_ = VK_NULL_HANDLE;
   VkPipelineCache cache_ = VK_NULL_HANDLE;
   std::mutex mutex_;  // held while compiling

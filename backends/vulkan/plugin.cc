@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keel on Vulkan 1.2: GPUs of any vendor, and the CPU through Mesa's lavapipe.
 //
-// What Vulkan lacks that Keel's plugin interface wants, and what stands for it:
+// Features of Keel's plugin interface that Vulkan lacks, and their replacements:
 //
-//  Pointers. A device pointer is a bufferDeviceAddress. Kernels get addresses as
-//  push constants and need no descriptors. Copy commands want VkBuffers, which
-//  memory.h finds by address. Pinned memory goes by its host address.
+//   Pointers. A device pointer is a bufferDeviceAddress. Kernels receive addresses as
+//   push constants and need no descriptors. Copy commands take VkBuffers, which
+//   memory.h finds by address. Pinned memory is identified by its host address.
 //
-//  Streams. Each is a sequence of command buffers submitted to one of the device's
-//  queues (stream.h); barriers inside and at the end of each keep it in order.
-//  queue.h has the clock, a timeline semaphore per hardware queue, and the thread
-//  that calls back when it reaches a value: an event is a (queue, value) pair.
+//   Streams. Each is a sequence of command buffers submitted to one of the device's
+//   queues (stream.h); barriers inside and at the end of each buffer order the stream.
+//   queue.h contains the clock, a timeline semaphore per hardware queue, and the thread
+//   that runs callbacks when the clock reaches a value: an event is a (queue, value) pair.
 //
-//  Pageable host memory. Where the host reaches device memory (lavapipe, integrated
-//  GPUs) it copies by itself once the stream is idle; else through staging.h.
+//   Pageable host memory. If the host can access device memory (lavapipe, integrated
+//   GPUs) the host copies once the stream is idle; otherwise copies use staging.h.
 //
-//  Kernels. GLSL in shaders/, compiled to SPIR-V at build, specialised by device in
-//  pipelines.h; the ops_*.cc files record them. Those of the caller come as SPIR-V too
-//  (module.h), with addresses as push constants and no descriptors.
+//   Kernels. GLSL in shaders/, compiled to SPIR-V at build time and specialised for the
+//   device in pipelines.h; the ops_*.cc files record the dispatches. User kernels are
+//   SPIR-V too (module.h), with addresses as push constants and no descriptors.
 //
-// Settings: "library_folder", where libvulkan.so.1 is; "matmul_kernel": auto, shared
-// (tiles in shared memory, for GPUs) or texel (for CPU drivers). The environment's
-// KEEL_VULKAN_DEVICE narrows the devices to those with that text in their name.
+// Settings: "library_folder", the folder of libvulkan.so.1; "matmul_kernel": auto, shared (tiles in
+// shared memory, for GPUs) or texel (for CPU drivers). The environment's KEEL_VULKAN_DEVICE
+// restricts the devices to those with that text in their name.
 //
-// Not offered: managed memory, export, peer copies, native gates, wrapped streams,
-// stream priorities (queues have them only from creation).
+// Not offered: managed memory, export, peer copies, native gates, wrapped streams, stream
+// priorities (queues have priorities only from creation).
 #include <keel/abi.h>
 
 #include <keel/plugin_kit.hpp>
@@ -60,7 +60,7 @@ Kernel* object(keel_plugin_kernel* handle) {
   return reinterpret_cast<Kernel*>(handle);
 }
 
-// Hands |made| to core when |status| is good.
+// Passes ownership of |made| to core if |status| is KEEL_OK.
 template <typename Object, typename Handle>
 keel_status give(keel_status status, std::unique_ptr<Object>* made, Handle** out_handle) {
   if (status == KEEL_OK) *out_handle = reinterpret_cast<Handle*>(made->release());
@@ -99,7 +99,7 @@ keel_status device_info(keel_plugin_instance* instance, uint32_t ordinal,
   return kit::guard([&]() -> keel_status {
     const auto& devices = object(instance)->devices();
     if (ordinal >= devices.size()) return kit::fail(KEEL_NOT_FOUND, "no device %u", ordinal);
-    // |out_info| may be of an older, shorter version.
+    // |out_info| may be an older, shorter version.
     const keel_header header = out_info->header;
     const size_t room =
         header.size < sizeof(keel_device_info) ? header.size : sizeof(keel_device_info);

@@ -10,7 +10,7 @@ namespace keel::vulkan {
 
 namespace {
 
-// How long the notifier sleeps at most before it looks whether it should end.
+// The longest sleep of the notifier before it checks for shutdown.
 constexpr int64_t kNotifierSliceNs = 200'000'000;
 
 }  // namespace
@@ -116,7 +116,7 @@ void Queue::notify(uint64_t value, keel_notify_fn fn, void* user) {
   }
   {
     const std::lock_guard lock(notify_mutex_);
-    // First: a caller that is told of a failure is not called back.
+    // Starts the thread first: on failure the caller is not called back.
     if (!notifier_.joinable()) {
       notifier_ = kit::start_thread<std::thread>("keel-vulkan", [this] { run_notifier(); });
     }
@@ -125,8 +125,8 @@ void Queue::notify(uint64_t value, keel_notify_fn fn, void* user) {
   notify_wake_.notify_one();
 }
 
-// Wakes at each submission the queue finishes while anything is pending, so that a
-// moment asked for late but reached early is never kept waiting for another one.
+// While notifications are pending, wakes at each submission that the queue finishes, so that a late
+// request for an early value does not wait for another value.
 void Queue::run_notifier() {
   std::vector<Pending> due;
   std::unique_lock lock(notify_mutex_);
@@ -139,10 +139,10 @@ void Queue::run_notifier() {
     keel_status status = KEEL_OK;
     if (std::all_of(pending_.begin(), pending_.end(),
                     [&](const Pending& pending) { return pending.value > seen; })) {
-      // What is pending was submitted, so the clock does reach |seen| + 1.
+      // Pending values were submitted, so the clock does reach |seen| + 1.
       lock.unlock();
       status = wait(seen + 1, kNotifierSliceNs);
-      if (status == KEEL_OK) status = query(UINT64_MAX);  // how far it really is
+      if (status == KEEL_OK) status = query(UINT64_MAX);  // updates reached_ to the clock
       lock.lock();
       if (status == KEEL_TIMED_OUT) continue;
     }

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A hardware queue and its clock: one timeline semaphore that each submission
-// raises by one. Any number of streams share a queue.
+// A hardware queue and its clock: one timeline semaphore, which each submission increments. Any
+// number of streams share a queue.
 //
-// A semaphore a stream would promise no more than this one does: the barriers
-// that keep a stream in order cover all that was submitted to the queue before,
-// so that submissions of one queue finish in their order anyway. What it saves is
-// a semaphore wait for each event between streams of one queue.
+// A semaphore per stream would guarantee no more: the barriers that order a stream cover all
+// earlier submissions to the queue, so the submissions of one queue finish in order anyway. One
+// semaphore per queue saves a semaphore wait for each event between streams of the queue.
 #ifndef KEEL_BACKENDS_VULKAN_QUEUE_H_
 #define KEEL_BACKENDS_VULKAN_QUEUE_H_
 
@@ -27,7 +26,7 @@ inline constexpr uint32_t kMaxQueues = 8;
 
 class Queue;
 
-// A value that a queue's clock reaches.
+// A timeline value of a queue's clock.
 struct Moment {
   Queue* queue = nullptr;
   uint64_t value = 0;
@@ -44,17 +43,17 @@ class Queue {
 
   keel_status open(uint32_t family, uint32_t index);
 
-  // Submits |commands| (NULL: none) behind |wait_count| moments of other queues.
-  // |*out_value| is what the clock shows once they are done. Never blocks on the
-  // device's work.
+  // Submits |commands| (NULL: none) behind |wait_count| moments of other queues. |*out_value| is
+  // the clock's value after completion. Does not block on the device's work.
   keel_status submit(VkCommandBuffer commands, const Moment* waits, uint32_t wait_count,
                      uint64_t* out_value);
 
   // KEEL_OK once the clock has reached |value|, else KEEL_NOT_READY.
   keel_status query(uint64_t value);
-  // Blocks up to |timeout_ns|, then KEEL_TIMED_OUT.
+  // Blocks up to |timeout_ns|, then returns KEEL_TIMED_OUT.
   keel_status wait(uint64_t value, int64_t timeout_ns);
-  // Calls |fn| once when |value| is reached or the device is lost; at once if it is.
+  // Calls |fn| once: immediately if |value| is reached or the device is lost, else when either
+  // happens, or with KEEL_CANCELLED when the queue is destroyed.
   void notify(uint64_t value, keel_notify_fn fn, void* user);
 
   uint32_t index() const { return index_; }
@@ -78,13 +77,13 @@ class Queue {
 
   std::mutex submit_mutex_;
   uint64_t submitted_ = 0;             // guarded by submit_mutex_
-  std::atomic<uint64_t> reached_ = 0;  // what the clock was last seen to show
+  std::atomic<uint64_t> reached_ = 0;  // the last observed value of the clock
 
-  std::mutex notify_mutex_;  // guards what follows
+  std::mutex notify_mutex_;  // guards all members below
   std::condition_variable notify_wake_;
   std::vector<Pending> pending_;
   bool stopping_ = false;
-  std::thread notifier_;  // started by the first notification that has to wait
+  std::thread notifier_;  // started by the first notification that must wait
 };
 
 }  // namespace keel::vulkan

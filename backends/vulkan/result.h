@@ -9,7 +9,7 @@
 
 namespace keel::vulkan {
 
-// KEEL_OK, or the status of a failed |call| after telling core its name.
+// Returns KEEL_OK, or reports the name of the failed |call| to core and returns its status.
 inline keel_status to_status(VkResult result, const char* call) {
   switch (result) {
     case VK_SUCCESS:

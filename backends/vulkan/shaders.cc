@@ -54,8 +54,8 @@
   ONE(shader, module, shape, local_size)                          \
   ONE(shader##16, module##_16, shape, local_size)
 
-// Embeds module NAME from keel_vulkan_begin_NAME to keel_vulkan_end_NAME. KEEL_VULKAN_MODULES: the
-// folder of the modules.
+// Embeds module NAME from keel_vulkan_begin_NAME to keel_vulkan_end_NAME. KEEL_VULKAN_MODULES is
+// the folder of the modules.
 #define KEEL_VULKAN_NAME(shader, module, shape, local_size) "," #module
 #define KEEL_VULKAN_NAME_TWO(...) KEEL_VULKAN_TWICE(KEEL_VULKAN_NAME, __VA_ARGS__)
 asm(R"(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The compute shaders, compiled to SPIR-V when the plugin was built.
+// The compute shaders, compiled to SPIR-V at build time.
 #ifndef KEEL_BACKENDS_VULKAN_SHADERS_H_
 #define KEEL_BACKENDS_VULKAN_SHADERS_H_
 
@@ -86,12 +86,12 @@ enum class Shader : uint32_t {
 };
 inline constexpr uint32_t kShaderCount = 74;
 
-// How the invocations of a workgroup are counted (constant_id 0).
+// The choice of a workgroup's size (constant_id 0).
 enum class WorkgroupShape {
   kElements,   // independent elements
-  kReduction,  // they combine values through subgroups, then through shared memory
+  kReduction,  // invocations combine values by subgroups, then by shared memory
   kSubgroup,   // exactly one subgroup
-  kFixed,      // |local_size|, whatever the device
+  kFixed,      // |local_size| on every device
 };
 
 struct ShaderCode {

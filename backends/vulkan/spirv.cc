@@ -20,7 +20,7 @@ namespace {
 // Numbers of the SPIR-V specification, section 3.
 constexpr uint32_t kMagic = 0x07230203;
 constexpr uint32_t kVersion1_4 = 0x00010400;
-constexpr uint32_t kVersion1_5 = 0x00010500;  // the last that Vulkan 1.2 takes
+constexpr uint32_t kVersion1_5 = 0x00010500;  // the newest version that Vulkan 1.2 accepts
 enum Opcode : uint32_t {
   kOpEntryPoint = 15,
   kOpExecutionMode = 16,
@@ -52,10 +52,10 @@ constexpr uint32_t kStorageUniform = 2;
 constexpr uint32_t kStoragePushConstant = 9;
 constexpr uint32_t kStorageBuffer = 12;
 
-// More than any device has bytes for: each kernel of a module gets a list of its own.
+// More arguments than any device has bytes for; limits the list that each kernel of a module gets.
 constexpr size_t kMaxArguments = 256;
 
-using Words = std::span<const uint32_t>;  // of the module, which outlives its reader
+using Words = std::span<const uint32_t>;  // of the module, which outlives the reader
 
 // A 0-terminated string in the words from |begin|; |*out_next| is the word behind it.
 std::optional<std::string> read_string(Words words, size_t begin, size_t* out_next) {
@@ -74,10 +74,10 @@ std::optional<std::string> read_string(Words words, size_t begin, size_t* out_ne
   return std::nullopt;
 }
 
-// What the instructions of a module say, by id; the words of each without its opcode.
+// The parsed instructions of a module, by id; operands exclude the opcode word.
 class Reader {
  public:
-  // False, with |why| set, for a stream of words that does not hold together.
+  // Returns false and sets |why| for malformed words.
   bool read(Words words) {
     version_ = words[1];
     for (size_t at = 5; at < words.size();) {
@@ -94,7 +94,7 @@ class Reader {
     return true;
   }
 
-  // Turns what was read into kernels.
+  // Converts the parsed instructions to kernels.
   bool describe(SpirvModule* out_module) {
     out_module->capabilities = capabilities_;
     for (const EntryPoint& entry : entry_points_) {
@@ -185,7 +185,7 @@ class Reader {
     size_t next = 0;
     const auto name = read_string(operands, 2, &next);
     if (!name) return refuse("the name of an entry point has no end");
-    if (operands[0] != kModelGlCompute) return true;  // a shader of graphics
+    if (operands[0] != kModelGlCompute) return true;  // a graphics shader
     entry_points_.push_back({operands[1], *name, operands.subspan(next)});
     return true;
   }
@@ -237,7 +237,8 @@ class Reader {
     return true;
   }
 
-  // The block a kernel uses: from 1.4 on its interface says which, before there is one.
+  // Finds the push constant block of a kernel: from SPIR-V 1.4 on the kernel's interface names the
+  // block; earlier versions have a single block.
   bool describe_arguments(const EntryPoint& entry, SpirvKernel* out_kernel) {
     uint32_t pointer = 0;
     if (version_ >= kVersion1_4) {
@@ -283,11 +284,11 @@ class Reader {
     return true;
   }
 
-  // Bytes of a value of the type; 0 for one that has none, or that is not laid out.
+  // Bytes of a value of the type; 0 for types without a size or layout.
   uint64_t type_size(uint32_t id, int depth) {
     if (const auto known = sizes_.find(id); known != sizes_.end()) return known->second;
     const uint64_t size = measure_type(id, depth);
-    // A 0 is not kept: it may be the depth's, and refuses the module anyway.
+    // A 0 is not cached: the depth limit may have caused it, and 0 rejects the module anyway.
     if (size != 0) sizes_[id] = size;
     return size;
   }
@@ -338,7 +339,8 @@ class Reader {
   std::map<uint32_t, Words> composites_;                     // ids of the constituents
   std::map<uint32_t, uint32_t> constant_ids_;                // SpecId
   std::map<uint32_t, uint32_t> strides_;                     // of arrays
-  // Of types: each is measured once, or structs of structs would take exponential time.
+  // Sizes of types: each type is measured once, since structs of structs would take exponential
+  // time.
   std::map<uint32_t, uint64_t> sizes_;
   std::map<std::pair<uint32_t, uint32_t>, uint32_t> offsets_;  // of (struct, member)
   std::map<uint32_t, uint32_t> push_constants_;                // pointer types of variables

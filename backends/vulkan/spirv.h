@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this backend must know of a SPIR-V module of the caller before a driver sees it:
-// its kernels, their workgroup sizes and their arguments.
+// Parses a user's SPIR-V module before a driver sees it: its kernels, their workgroup sizes and
+// their arguments.
 #ifndef KEEL_BACKENDS_VULKAN_SPIRV_H_
 #define KEEL_BACKENDS_VULKAN_SPIRV_H_
 
@@ -13,7 +13,7 @@
 
 namespace keel::vulkan {
 
-// One member of a kernel's push constant block: an argument.
+// One argument: a member of a kernel's push constant block.
 struct SpirvArgument {
   uint32_t offset;
   uint32_t size;
@@ -29,7 +29,7 @@ struct SpirvExtent {
 struct SpirvKernel {
   std::string name;
   std::array<SpirvExtent, 3> workgroup;
-  std::vector<SpirvArgument> arguments;  // by offset
+  std::vector<SpirvArgument> arguments;  // ordered by offset
 };
 
 struct SpirvModule {
@@ -37,13 +37,13 @@ struct SpirvModule {
   std::vector<uint32_t> capabilities;
 };
 
-// Reads |size| bytes; KEEL_INVALID_ARGUMENT, with what is wrong, for bytes that are no
-// SPIR-V, or that want what this backend does not give a kernel (descriptors, a workgroup
-// size that is computed). Believes nothing: no word is read beyond the end.
+// Parses |size| bytes. Returns KEEL_INVALID_ARGUMENT, with the defect as text, for bytes that are
+// not SPIR-V, or for modules that need unsupported features (descriptors, a computed workgroup
+// size). Does not trust the input: never reads beyond |size|.
 keel_status read_spirv(const void* data, uint64_t size, SpirvModule* out_module);
 
-// Has SPIRV-Tools look at the module, where this build has them. KEEL_INVALID_ARGUMENT
-// with their message.
+// Validates the module with SPIRV-Tools, if this build includes them. Returns KEEL_INVALID_ARGUMENT
+// with the validator's message.
 keel_status validate_spirv(const void* data, uint64_t size);
 
 }  // namespace keel::vulkan

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is read of a SPIR-V module, on modules that no compiler makes.
+// The SPIR-V parser on modules that no compiler emits.
 #include "backends/vulkan/spirv.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 namespace keel::vulkan {
 namespace {
 
-// A compute kernel "k" whose push constants are a struct of the test's.
+// A compute kernel "k" whose push constants are a struct of the test.
 class ModuleWords {
  public:
   static constexpr uint32_t kInt = 1;
@@ -58,7 +58,7 @@ TEST(Spirv, MembersOfTheBlockAreTheArguments) {
   EXPECT_EQ(module.kernels[0].arguments[2].size, 4U);
 }
 
-// 64 members in each of 8 structs: 2^48 ways down to the integer.
+// 64 members in each of 8 nested structs: 2^48 paths down to the integer.
 TEST(Spirv, StructsOfStructsAreMeasuredOnce) {
   ModuleWords words;
   for (uint32_t level = 0; level < 8; ++level) {
@@ -76,7 +76,7 @@ TEST(Spirv, AStructThatHoldsItselfIsRefused) {
   EXPECT_EQ(words.read(&module), KEEL_INVALID_ARGUMENT);
 }
 
-// Each kernel has a list of its own: 10,000 of each would take 800 MB.
+// Each kernel has its own list: 10,000 of each would take 800 MB.
 TEST(Spirv, MoreArgumentsThanADeviceTakesAreRefused) {
   for (const uint32_t count : {256U, 257U}) {
     ModuleWords words;

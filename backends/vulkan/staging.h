@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small ring of pinned memory through which one stream passes pageable host
-// memory.
+// A ring of bounce buffers in pinned memory, through which one stream copies pageable host memory.
 #ifndef KEEL_BACKENDS_VULKAN_STAGING_H_
 #define KEEL_BACKENDS_VULKAN_STAGING_H_
 
@@ -15,11 +14,11 @@
 
 namespace keel::vulkan {
 
-// One thread at a time, as its stream; submitted() with the same mutex held. The memory is
-// allocated by the first reserve().
+// Used by one thread at a time, like the stream; call submitted() with the same mutex held. The
+// first reserve() allocates the memory.
 class Staging {
  public:
-  // Of the largest reservation. Four of these make the ring: 1 MiB a stream.
+  // Size of a slot and of the largest reservation. The ring has four slots: 1 MiB per stream.
   static constexpr uint64_t kSlotBytes = 256 << 10;
 
   explicit Staging(Memory& memory) : memory_(memory) {}
@@ -27,12 +26,11 @@ class Staging {
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
 
-  // |size| <= kSlotBytes bytes that stay reserved until the submission that the
-  // next submitted() names is done. Blocks while the ring is full of work in
-  // flight, with |held| given away. KEEL_NOT_READY: what fills it has not been submitted;
-  // submit, call again.
+  // Reserves |size| <= kSlotBytes bytes until the submission passed to the next submitted() has
+  // finished. Blocks while work in flight occupies the ring, and releases |held| meanwhile. Returns
+  // KEEL_NOT_READY if unsubmitted commands occupy the ring: the caller submits them and retries.
   keel_status reserve(Queue& queue, uint64_t size, std::mutex& held, Place* out_place);
-  // The commands that use what was reserved so far are done at |value|.
+  // Declares that all commands using the reservations so far finish at |value|.
   void submitted(uint64_t value);
 
  private:
@@ -43,7 +41,7 @@ class Staging {
   Block block_;
   std::array<uint64_t, kSlots> done_at_ = {};
   uint32_t slot_ = 0;
-  uint64_t used_ = 0;  // bytes of slots_[slot_]
+  uint64_t used_ = 0;  // bytes used in the slot |slot_|
 };
 
 }  // namespace keel::vulkan

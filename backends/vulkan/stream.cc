@@ -15,7 +15,7 @@ constexpr int64_t kForeverNs = INT64_MAX;
 // Pageable memory up to this size is staged without waiting for the stream.
 constexpr uint64_t kStagedBytes = 64 << 10;
 
-// The place |bytes| further on, for the device.
+// Returns the place |bytes| further on, for device access.
 Place advance(Place place, uint64_t bytes) {
   place.offset += bytes;
   place.host = nullptr;
@@ -147,7 +147,7 @@ keel_status Stream::begin_command() {
   }
   open_ = buffer;
   open_count_ = 0;
-  // The batch before this one, of whatever stream, ended with a barrier.
+  // The previous batch of any stream ended with a barrier.
   needs_barrier_ = false;
   bound_ = VK_NULL_HANDLE;
   return KEEL_OK;
@@ -202,8 +202,8 @@ keel_status Stream::idle() {
 keel_status Stream::wait_idle(int64_t timeout_ns) {
   keel_status status = flush();
   if (status != KEEL_OK) return status;
-  // After the flush the stream's own queue has waited for all the others, and no event is
-  // left that another thread could want to be submitted.
+  // After the flush the stream's own queue has waited for all other queues, and the open batch
+  // contains no event that another thread could want submitted.
   const uint64_t last = depends_[queue_.index()].value;
   link_->mutex.unlock();
   status = queue_.wait(last, timeout_ns);
@@ -214,7 +214,7 @@ keel_status Stream::wait_idle(int64_t timeout_ns) {
 keel_status Stream::record(Event& event) {
   const std::lock_guard lock(link_->mutex);
   if (event.timestamp() != VK_NULL_HANDLE && failure_ == KEEL_OK) return record_time(event);
-  // The failure is the event's to report: recording on a failed stream is no error.
+  // The event reports the failure: recording on a failed stream is no error.
   const keel_status status = flush();
   event.set(depends_[queue_.index()], status);
   return KEEL_OK;
@@ -222,7 +222,8 @@ keel_status Stream::record(Event& event) {
 
 keel_status Stream::record_time(Event& event) {
   open_events_.reserve(open_events_.size() + 1);  // may throw; nothing below does
-  // On its own, what comes behind it may come late: then it would tell that moment.
+  // Without work before the event the batch is submitted now: later commands may arrive late and
+  // would delay the timestamp.
   const bool behind_work = open_ != VK_NULL_HANDLE;
   keel_status status = begin_command();
   if (status != KEEL_OK) {
@@ -232,31 +233,31 @@ keel_status Stream::record_time(Event& event) {
   const DeviceFunctions& vk = device_.functions();
   vk.CmdResetQueryPool(open_, event.timestamp(), 0, 1);
   vk.CmdWriteTimestamp(open_, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, event.timestamp(), 0);
-  // What follows the work before is ordered by the barrier that begin_command() put here;
-  // the time itself is memory of nobody's. On lavapipe a barrier is a wait.
+  // The barrier added by begin_command() orders the commands that follow; the timestamp is not in
+  // the memory of any command. On lavapipe a barrier is a wait.
   needs_barrier_ = false;
   open_events_.push_back(&event);
   event.set_open(link_);
   const bool full = open_count_ >= kBatchCommands || open_events_.size() >= kBatchCommands;
-  if (full || !behind_work || !in_flight()) flush();  // a failure is the event's to report
+  if (full || !behind_work || !in_flight()) flush();  // the event reports a failure
   return KEEL_OK;
 }
 
 keel_status Stream::wait_event(const Event& event) {
-  // Before this stream is held: two may wait for each other's events at once.
+  // Called without this stream's lock: two streams may wait for each other's events at once.
   event.submit();
   const std::lock_guard lock(link_->mutex);
   if (failure_ != KEEL_OK) return failure_;
   if (event.failure() != KEEL_OK) {
     fail(event.failure());
-    return KEEL_OK;  // shows at the stream's next wait, as any failure of its work
+    return KEEL_OK;  // the stream's next wait reports it, like any failure of its work
   }
   const Moment moment = event.moment();
   if (moment.queue->query(moment.value) == KEEL_OK) return KEEL_OK;
   Moment& known = depends_[moment.queue->index()];
   if (known.queue != nullptr && known.value >= moment.value) return KEEL_OK;
   if (moment.queue != &queue_) {
-    // What is recorded so far need not wait.
+    // Work recorded so far need not wait.
     const keel_status status = flush();
     if (status != KEEL_OK) return status;
     unsubmitted_waits_ |= 1u << moment.queue->index();
@@ -376,7 +377,7 @@ keel_status Stream::reserve_staging(uint64_t size, Place* out_place) {
 keel_status Stream::upload(const Place& destination, const void* source, uint64_t size) {
   const char* from = static_cast<const char*>(source);
   if (destination.host != nullptr) {
-    // The host writes device memory itself, as soon as nothing before it is left.
+    // The host writes device memory directly once all earlier work has finished.
     const keel_status status = size > kStagedBytes ? wait_idle(kForeverNs) : idle();
     if (status == KEEL_OK) {
       std::memcpy(destination.host, from, size);
@@ -441,8 +442,8 @@ keel_status Stream::fill_locked(void* destination, const void* pattern, uint32_t
   if (!device_.memory().find_device(destination, size, &to)) {
     return kit::fail(KEEL_INVALID_ARGUMENT, "fill: %p is no memory of this device", destination);
   }
-  // The pattern, over and over. Blocks are aligned to 64, so that offsets in a buffer
-  // are as aligned as addresses: a multiple of the pattern.
+  // Repeats the pattern. Blocks are aligned to 64, so offsets in a buffer have the alignment of
+  // addresses: a multiple of the pattern.
   char bytes[16];
   for (uint32_t i = 0; i < sizeof(bytes); i += pattern_size) {
     std::memcpy(bytes + i, pattern, pattern_size);
@@ -457,7 +458,7 @@ keel_status Stream::fill_locked(void* destination, const void* pattern, uint32_t
       uint32_t count;
       uint32_t span;
     } arguments = {address, {words[0], words[1]}, 0, 0};
-    constexpr uint64_t kMaxCount = uint64_t{1} << 27;  // 1 GiB a dispatch
+    constexpr uint64_t kMaxCount = uint64_t{1} << 27;  // 1 GiB per dispatch
     const uint32_t local = device_.pipelines().local_size(Shader::kFill64);
     for (uint64_t left = size / 8; left != 0;) {
       arguments.count = static_cast<uint32_t>(std::min(left, kMaxCount));
@@ -471,8 +472,8 @@ keel_status Stream::fill_locked(void* destination, const void* pattern, uint32_t
     }
     return KEEL_OK;
   }
-  // vkCmdFillBuffer writes whole aligned words; the bytes before and behind them
-  // are copied, since copies have no alignment.
+  // vkCmdFillBuffer writes whole aligned words. The bytes before and after the words are copied,
+  // since copies need no alignment.
   const uint64_t head = std::min<uint64_t>((4 - to.offset % 4) % 4, size);
   const uint64_t body = (size - head) / 4 * 4;
   const uint64_t tail = size - head - body;

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// An in-order stream: commands gathered into batches and submitted to one of the
+// An in-order stream, which collects commands in batches and submits the batches to one of the
 // device's queues.
 //
-// Enqueueing records into an open command buffer. The batch is submitted when
-// anyone could come to wait for it (record, query, synchronize) or when it holds
-// kBatchCommands commands: a submission costs 30-90 us on lavapipe, a recorded
-// command about one. What is recorded and never waited for stays unsubmitted;
-// nobody can tell.
+// Enqueueing records into an open command buffer. The stream submits the batch when a caller could
+// start to wait for it (record, query, synchronize) or when the batch holds kBatchCommands
+// commands: a submission costs 30-90 us on lavapipe, a recorded command about 1 us. Commands that
+// no caller waits for stay unsubmitted, unobservably.
 //
-// A timing event is written in the submission of the work before it, so that it tells
-// when that was over. While the device has earlier work of the stream's to do it does
-// not submit the batch; whoever waits for the event does, from any thread.
+// A timing event is recorded into the submission of the work before it, so that the timestamp is
+// the end of that work. While the device is busy with the stream's earlier work the event does not
+// trigger a submission; the thread that waits for the event submits the batch.
 #ifndef KEEL_BACKENDS_VULKAN_STREAM_H_
 #define KEEL_BACKENDS_VULKAN_STREAM_H_
 
@@ -28,25 +27,25 @@
 
 namespace keel::vulkan {
 
-// One thread at a time, but for submit_batch and submit_if_dry. After a failure every call
-// returns it.
+// One thread at a time, except submit_batch and submit_if_dry. After a failure every call returns
+// that failure.
 class Stream {
  public:
   static keel_status create(Device& device, std::unique_ptr<Stream>* out_stream);
-  ~Stream();  // waits for what is still in flight
+  ~Stream();  // waits for all work in flight
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
   keel_status copy(keel_copy_kind kind, void* destination, const void* source, uint64_t size);
   keel_status fill(void* destination, const void* pattern, uint32_t pattern_size, uint64_t size);
-  // The views that a kernel reads as texel buffers, by binding.
+  // The buffer views that a kernel reads as texel buffers, by binding.
   using Texels = std::array<VkBufferView, 2>;
-  // |arguments|: the push constants; |texels| for shaders that have some. Does nothing
-  // for 0 groups.
+  // |arguments| are the push constants; |texels| is for shaders that use texel buffers. Does
+  // nothing for 0 groups.
   keel_status dispatch(PipelineKey key, const void* arguments, uint32_t argument_bytes,
                        uint32_t groups_x, uint32_t groups_y = 1, const Texels* texels = nullptr);
 
-  // The same for a kernel of the caller: any pipeline, with a layout of its own.
+  // Like the first dispatch, for a user kernel: any pipeline, with its own layout.
   struct KernelCall {
     VkPipeline pipeline;
     VkPipelineLayout layout;
@@ -63,59 +62,59 @@ class Stream {
 
   Device& device() { return device_; }
 
-  // For events in the open batch, with the link's mutex held: submit it; the second only
-  // if the device has done all that was submitted before, else false. Then all of them
-  // have been set.
+  // Called by events in the open batch, with the link's mutex held. submit_batch submits the batch.
+  // submit_if_dry submits only if the device has finished all earlier submissions, else returns
+  // false. After a submission all events of the batch are set.
   void submit_batch();
   bool submit_if_dry();
 
  private:
   static constexpr uint32_t kBatchCommands = 32;
-  // More in a batch with timing events, so that the event behind the last command, which
-  // may be one of several of an operator, comes into it.
+  // Additional commands of a batch with timing events, so that the batch includes the event behind
+  // the last command; an operator may consist of several commands.
   static constexpr uint32_t kTimedCommands = 8;
 
   struct Commands {
     VkCommandBuffer buffer;
-    uint64_t done_at;  // the queue's clock when the buffer can be used again
+    uint64_t done_at;  // the queue's clock value at which the buffer is reusable
   };
 
   Stream(Device& device, Queue& queue);
 
-  // With the link's mutex held, as all that follows:
+  // All functions below require the link's mutex.
   keel_status run(const KernelCall& call);
   keel_status run(PipelineKey key, const void* arguments, uint32_t argument_bytes,
                   uint32_t groups_x, uint32_t groups_y, const Texels* texels);
   keel_status fill_locked(void* destination, const void* pattern, uint32_t pattern_size,
                           uint64_t size);
   keel_status record_time(Event& event);
-  // Whether the device still has work that was submitted.
+  // Whether submitted work is still running on the device.
   bool in_flight();
-  // Tells the events of the batch how it went.
+  // Sets the result of the batch's events.
   void settle_events(keel_status failure);
 
-  // Keeps a failure of the stream's own work for good.
+  // Makes a failure of the stream's own work permanent.
   keel_status fail(keel_status status);
-  // Opens a command buffer if none is, and orders what comes behind what was.
+  // Opens a command buffer if none is open, and adds the barrier behind earlier commands.
   keel_status begin_command();
-  // Ends one; submits a full batch.
+  // Ends a command; submits a full batch.
   keel_status end_command();
   keel_status acquire_commands(VkCommandBuffer* out_buffer);
   void barrier(bool to_host);
   void bind(VkPipeline pipeline);
   void push_texels(const Texels& texels);
-  // Submits the open batch, and the waits nobody has submitted yet.
+  // Submits the open batch and the waits not yet submitted.
   keel_status flush();
-  // KEEL_OK when all that the stream's next command depends on is done.
+  // Returns KEEL_OK when all dependencies of the stream's next command have finished.
   keel_status idle();
-  // Gives the mutex away while it waits.
+  // Releases the mutex while it waits.
   keel_status wait_idle(int64_t timeout_ns);
 
   keel_status copy_places(const Place& destination, const Place& source, uint64_t size);
   keel_status upload(const Place& destination, const void* source, uint64_t size);
   keel_status download(void* destination, const Place& source, uint64_t size);
   keel_status reserve_staging(uint64_t size, Place* out_place);
-  // Up to 7 bytes, of any alignment.
+  // Copies the unaligned head or tail of a fill: at most 3 bytes, of any alignment.
   keel_status copy_small(const Place& destination, const void* bytes, uint64_t size);
 
   Device& device_;
@@ -123,19 +122,19 @@ class Stream {
   const std::shared_ptr<StreamLink> link_;
   Staging staging_;
   VkCommandPool pool_ = VK_NULL_HANDLE;
-  std::vector<Commands> commands_;  // a ring; the oldest is next_commands_
+  std::vector<Commands> commands_;  // a ring; next_commands_ is the oldest
   size_t next_commands_ = 0;
 
   VkCommandBuffer open_ = VK_NULL_HANDLE;
-  uint32_t open_count_ = 0;     // commands in it
-  bool needs_barrier_ = false;  // a command in it that the next must wait for
+  uint32_t open_count_ = 0;     // commands in open_
+  bool needs_barrier_ = false;  // the next command must wait for a command in open_
   VkPipeline bound_ = VK_NULL_HANDLE;
-  std::vector<Event*> open_events_;  // timing events in it
+  std::vector<Event*> open_events_;  // timing events in open_
 
-  // By queue index: what the stream's next command depends on. For the stream's own
-  // queue that is its last submission or a later one it waited for.
+  // Dependencies of the stream's next command, by queue index. The entry of the stream's own queue
+  // is its last submission, or a later one that the stream waited for.
   std::array<Moment, kMaxQueues> depends_ = {};
-  uint32_t unsubmitted_waits_ = 0;  // bits of other queues in depends_ not yet waited for
+  uint32_t unsubmitted_waits_ = 0;  // bits of other queues whose entry is not yet submitted
   keel_status failure_ = KEEL_OK;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plugin as its tests see it: opened by file name, driven through the raw ABI.
+// The plugin under test: opened by file name, driven through the raw ABI.
 #ifndef KEEL_BACKENDS_VULKAN_TEST_PLUGIN_H_
 #define KEEL_BACKENDS_VULKAN_TEST_PLUGIN_H_
 
@@ -19,7 +19,7 @@ namespace keel::vulkan {
 
 inline constexpr int64_t kMinuteNs = 60'000'000'000;
 
-// What the plugin last told its host on this thread.
+// The plugin's last error text on this thread.
 inline thread_local std::string g_last_error;
 
 inline const keel_plugin* load_plugin() {
@@ -59,7 +59,8 @@ inline keel_status create_instance(std::vector<std::pair<std::string, std::strin
   return load_plugin()->create_instance(&raw, out_instance);
 }
 
-// Opens the first device; skips where there is none. Frees what tests leave.
+// Opens the first device; skips the test if there is none. Frees memory that a test leaves
+// allocated.
 class VulkanTest : public testing::Test {
  protected:
   void SetUp() override { open({}); }
@@ -128,12 +129,12 @@ class VulkanTest : public testing::Test {
     return event;
   }
 
-  // The call as a struct, with its lists.
+  // A keel_op_call with its lists.
   struct Call {
     Call(keel_op_id op, std::vector<keel_tensor> in, std::vector<keel_tensor> out,
          std::vector<keel_attribute> attribute_list)
         : inputs(std::move(in)), outputs(std::move(out)), attributes(std::move(attribute_list)) {
-      // A tensor of size 0 stands for an optional input that is left out.
+      // A tensor of size 0 stands for an absent optional input.
       for (keel_tensor& tensor : inputs) in_list.push_back(tensor.size == 0 ? nullptr : &tensor);
       for (keel_tensor& tensor : outputs) out_list.push_back(&tensor);
       raw.header = kit::header<keel_op_call>(KEEL_STRUCT_OP_CALL);
@@ -163,7 +164,7 @@ class VulkanTest : public testing::Test {
     return support;
   }
 
-  // Queries, gives it the workspace it asks for, and enqueues it.
+  // Queries the operator, allocates the requested workspace, and enqueues the call.
   void run(const Call& call) {
     const keel_op_support support = query(call);
     ASSERT_EQ(support.level, static_cast<uint32_t>(KEEL_OP_NATIVE)) << "op " << call.raw.op;

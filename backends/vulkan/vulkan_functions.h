@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Vulkan entry points this backend calls, looked up at run time: nothing is
-// linked to the loader, so the plugin loads on machines that have none. Device
-// functions come from vkGetDeviceProcAddr, which skips the loader's trampoline.
+// The Vulkan entry points that this backend calls, looked up at run time. The plugin does not link
+// to the loader, so the plugin loads on machines without one. Device functions come from
+// vkGetDeviceProcAddr, which skips the loader's trampoline.
 #ifndef KEEL_BACKENDS_VULKAN_VULKAN_FUNCTIONS_H_
 #define KEEL_BACKENDS_VULKAN_VULKAN_FUNCTIONS_H_
 
@@ -70,7 +70,7 @@ namespace keel::vulkan {
   X(QueueSubmit)                        \
   X(WaitSemaphores)
 
-// Of extensions; NULL where the device lacks them.
+// Extension functions; NULL if the device lacks the extension.
 #define KEEL_VULKAN_OPTIONAL_DEVICE_FUNCTIONS(X) \
   X(CmdPushDescriptorSetKHR)                     \
   X(GetMemoryHostPointerPropertiesEXT)
@@ -80,7 +80,7 @@ namespace keel::vulkan {
 struct InstanceFunctions {
   KEEL_VULKAN_INSTANCE_FUNCTIONS(KEEL_VULKAN_MEMBER)
 
-  // False when one is missing; |*out_missing| names it.
+  // Returns false if a function is missing; |*out_missing| names the function.
   bool load(PFN_vkGetInstanceProcAddr get, VkInstance instance, const char** out_missing);
 };
 

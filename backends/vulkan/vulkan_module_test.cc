@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of the caller through the ABI.
+// User kernels through the ABI.
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -150,8 +150,8 @@ TEST_F(VulkanModule, RefusesModulesItCannotRun) {
   EXPECT_EQ(table_->find(modules_.back(), "", &kernel), KEEL_NOT_FOUND);
 }
 
-// Cut short at each word, and with words changed at random: refused, or good enough to be
-// loaded, but never a crash.
+// Modules truncated at each word, and with random words changed, are refused or loaded, but never
+// cause a crash.
 TEST_F(VulkanModule, DamagedModulesHarmNothing) {
   for (const char* name : {"numbers", "fixed"}) {
     const Bytes binary = read_binary(name);

@@ -190,7 +190,7 @@ TEST_F(VulkanOps, EmbeddingAndItsGradient) {
   for (const auto& [v, d, n] : cases) {
     const auto table = random_floats(static_cast<size_t>(v * d), 7);
     const auto dout = random_floats(static_cast<size_t>(n * d), 8);
-    // Some outside the table, on both sides.
+    // Some indices lie outside the table, on both sides.
     const auto indices = random_ints(static_cast<size_t>(n), 9, -1, static_cast<int32_t>(v));
     std::vector<double> rows(static_cast<size_t>(n * d));
     std::vector<double> gradient(static_cast<size_t>(v * d));
@@ -229,7 +229,7 @@ TEST_F(VulkanOps, CrossEntropyAndItsGradient) {
   const std::pair<int64_t, int64_t> shapes[] = {{1, 1}, {7, 10}, {300, 256}, {3, 50000}};
   for (const auto& [n, v] : shapes) {
     auto logits = random_floats(static_cast<size_t>(n * v), 10, 5.0F);
-    for (int64_t c = 0; c < v; ++c) logits[static_cast<size_t>(c)] += 5000.0F;  // exp is no float
+    for (int64_t c = 0; c < v; ++c) logits[static_cast<size_t>(c)] += 5000.0F;  // exp overflows
     const auto labels = random_ints(static_cast<size_t>(n), 11, -1, static_cast<int32_t>(v));
     std::vector<double> loss(static_cast<size_t>(n));
     std::vector<double> sums(static_cast<size_t>(n));
@@ -265,7 +265,7 @@ TEST_F(VulkanOps, CrossEntropyAndItsGradient) {
          {floats(device_logits, {n, v}), ints(device_labels, {n}), floats(device_sums, {n})},
          {floats(device_logits, {n, v})},
          {real(kScale)}});
-    // Near 5000 the last place of logsumexp is 5e-4, which is not lost to the probabilities.
+    // Near 5000 the last place of logsumexp is 5e-4; the probabilities keep the lost digits.
     expect_near(device_logits, gradient, 1.2e-5, 1e-7, "cross_entropy_backward");
   }
 }

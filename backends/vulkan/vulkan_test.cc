@@ -100,7 +100,7 @@ TEST_F(VulkanTest, PageableCopiesBehindBusyStreamKeepTheirOrder) {
   void* device = alloc(kSize);
   void* other = alloc(kSize);
   for (uint32_t round = 0; round < 20; ++round) {
-    // Enough work in front that the host finds the stream busy.
+    // Enough work in front that the stream is busy for the host.
     const uint32_t word = round;
     ASSERT_EQ(streams_->fill(stream_, device, &word, 4, kSize), KEEL_OK);
     ASSERT_EQ(streams_->copy(stream_, KEEL_COPY_DEVICE_TO_DEVICE, other, device, kSize), KEEL_OK);
@@ -109,7 +109,7 @@ TEST_F(VulkanTest, PageableCopiesBehindBusyStreamKeepTheirOrder) {
     char* into = static_cast<char*>(other) + 17;
     ASSERT_EQ(streams_->copy(stream_, KEEL_COPY_HOST_TO_DEVICE, into, small.data(), small.size()),
               KEEL_OK);
-    // The call has read it.
+    // The call has read the source.
     std::fill(small.begin(), small.end(), uint8_t{0xee});
     EXPECT_EQ(download<uint8_t>(into, expected.size()), expected);
     EXPECT_EQ(download<uint32_t>(static_cast<char*>(other) + kSize - 4, 1)[0], word);
@@ -227,12 +227,12 @@ TEST_F(VulkanTest, EventOrdersTwoStreams) {
     ASSERT_EQ(streams_->stream_wait_event(second, filled), KEEL_OK);
     ASSERT_EQ(streams_->copy(second, KEEL_COPY_DEVICE_TO_DEVICE, b, a, kSize), KEEL_OK);
     keel_plugin_event* copied = record(second);
-    // The first stream may overwrite only what has been copied.
+    // The first stream may overwrite only copied data.
     ASSERT_EQ(streams_->stream_wait_event(stream_, copied), KEEL_OK);
     const uint32_t other = ~round;
     ASSERT_EQ(streams_->fill(stream_, a, &other, 4, kSize), KEEL_OK);
     ASSERT_EQ(streams_->event_wait(copied, kMinuteNs), KEEL_OK);
-    // Pageable copy on a stream that has nothing of its own left, but waited.
+    // Pageable copy on a stream without work of its own left, but which waited.
     const std::vector<uint32_t> got = download<uint32_t>(b, kSize / 4);
     EXPECT_EQ(std::count(got.begin(), got.end(), round), static_cast<std::ptrdiff_t>(kSize / 4));
     streams_->event_destroy(filled);
@@ -297,7 +297,7 @@ TEST_F(VulkanTest, ManyStreamsFromManyThreadsShareTheQueue) {
   EXPECT_EQ(wrong, 0);
 }
 
-// Enqueues work that takes long enough for any host to see it running.
+// Enqueues work that runs long enough for any host to observe.
 void enqueue_long_work(const keel_stream_table* streams, keel_plugin_stream* stream, void* a,
                        void* b, uint64_t size) {
   for (int i = 0; i < 60; ++i) {
@@ -324,7 +324,7 @@ TEST_F(VulkanTest, DeadlinePassesWhileWorkGoesOn) {
   streams_->event_destroy(event);
 }
 
-// Counts calls, and lets a thread wait for them.
+// Counts calls, and lets a thread wait for calls.
 struct Bell {
   std::mutex mutex;
   std::condition_variable rung;
@@ -356,7 +356,7 @@ TEST_F(VulkanTest, NotifyCallsOncePerEvent) {
   ASSERT_TRUE(bell.wait_for_count(2));
   EXPECT_EQ(bell.last, KEEL_OK);
   EXPECT_EQ(streams_->event_query(late), KEEL_OK);
-  // Of an event that is done: at once, on this thread.
+  // For a completed event: immediately, on this thread.
   ASSERT_EQ(streams_->event_notify(late, Bell::ring, &bell), KEEL_OK);
   EXPECT_EQ(bell.count, 3);
   streams_->event_destroy(late);
@@ -397,7 +397,7 @@ TEST_F(VulkanTest, TimingEventsMeasureTheWorkBetween) {
   for (keel_plugin_event* event : {start, empty, end}) streams_->event_destroy(event);
 }
 
-// Behind work in flight a timing event is not submitted until somebody wants to know.
+// Behind work in flight a timing event is submitted only on demand.
 TEST_F(VulkanTest, TimingEventsAreSubmittedForWhoeverAsks) {
   if ((info_.claims & KEEL_CLAIM_TIMING) == 0) GTEST_SKIP() << "not claimed";
   constexpr uint64_t kSize = 32 << 20;
@@ -435,7 +435,7 @@ TEST_F(VulkanTest, TimingEventsAreSubmittedForWhoeverAsks) {
   ASSERT_EQ(streams_->event_notify(notified, Bell::ring, &bell), KEEL_OK);
   EXPECT_TRUE(bell.wait_for_count(1));
 
-  // Given up, by the event's end and by the stream's.
+  // Abandoned by destroying the event and by destroying the stream.
   streams_->event_destroy(behind_work(stream_));
   ASSERT_EQ(streams_->synchronize(stream_, kMinuteNs), KEEL_OK);
   keel_plugin_event* outlives = behind_work(second);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which pages memory is in, as the kernel tells in /proc/self/smaps.
+// The page sizes of memory, as reported in /proc/self/smaps.
 #ifndef KEEL_BACKENDS_CPU_TESTING_PAGE_SIZES_H_
 #define KEEL_BACKENDS_CPU_TESTING_PAGE_SIZES_H_
 
@@ -14,7 +14,7 @@
 
 namespace keel::cpu {
 
-// Bytes of the mapping at |address| that huge pages hold, of a shared file or of the process alone.
+// Bytes of the mapping at |address| in huge pages, shared or private.
 inline uint64_t huge_bytes_at(const void* address) {
   std::ifstream maps("/proc/self/smaps");
   bool is_there = false;
@@ -33,7 +33,7 @@ inline uint64_t huge_bytes_at(const void* address) {
   return bytes;
 }
 
-// Whether the kernel makes a huge page of what is at |address|, where one begins.
+// Whether the kernel converts the memory at |address|, a multiple of kHugePage, to a huge page.
 inline bool can_be_huge(void* address) {
   return madvise(address, kHugePage, 25 /* MADV_COLLAPSE */) == 0;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kernel that breaks the rules, for module_test.cc.
+// A kernel that violates the rules by throwing, for module_test.cc.
 #include <keel/cpu_kernel.h>
 
 #include <stdexcept>

@@ -13,11 +13,11 @@ namespace keel::testing {
 
 class CudaFixture : public KeelTest {
  protected:
-  // The devices of an instance of its own.
+  // The devices of a new instance.
   static std::vector<keel_device> load_cuda(const OwnDriver& driver) {
     return load("cuda", {{"library_folder", driver.folder()}});
   }
-  // Why an instance that looks into |folder| has no device.
+  // Why an instance with the driver folder |folder| has no device.
   static std::string reason(const std::string& folder) {
     uint32_t backend = 0;
     EXPECT_KEEL_OK(keel_backend_count(&backend));

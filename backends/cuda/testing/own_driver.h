@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A driver for one test: a copy of the library over the emulated chip, which begins anew, with
-// the kernels that stand for the plugin's own beside it; NCCL and cuBLASLt, where the test wants
-// them.
+// A driver for one test: a copy of the library over the emulated chip, with fresh state and with
+// the stand-ins of the plugin's kernels in the same folder; optionally NCCL and cuBLASLt.
 #ifndef KEEL_BACKENDS_CUDA_TESTING_OWN_DRIVER_H_
 #define KEEL_BACKENDS_CUDA_TESTING_OWN_DRIVER_H_
 
@@ -16,8 +15,8 @@ namespace keel::testing {
 
 class OwnDriver {
  public:
-  // |settings|: as in KEEL_EMULATED_CUDA, which stays set while this lives: the library reads it
-  // at its first call.
+  // |settings|: as in KEEL_EMULATED_CUDA, which stays set while this object lives, because the
+  // library reads the variable on its first call.
   explicit OwnDriver(const std::string& settings = "") {
     static int count = 0;
     folder_ = ::testing::TempDir() + "keel_cuda_" + std::to_string(getpid()) + "_" +
@@ -40,14 +39,14 @@ class OwnDriver {
   OwnDriver(const OwnDriver&) = delete;
   OwnDriver& operator=(const OwnDriver&) = delete;
 
-  // Puts the library |file| beside the driver, as NCCL. |settings|: as in KEEL_EMULATED_NCCL, which
-  // stays set, too.
+  // Copies the library |file| to the driver's folder as NCCL. |settings|: as in KEEL_EMULATED_NCCL,
+  // which also stays set.
   void add_nccl(const std::string& file, const std::string& settings = "") const {
     std::filesystem::copy_file(file, folder_ + "/libnccl.so.2");
     setenv("KEEL_EMULATED_NCCL", settings.c_str(), 1);
   }
 
-  // The same with cuBLASLt, and KEEL_EMULATED_CUBLASLT.
+  // The same for cuBLASLt and KEEL_EMULATED_CUBLASLT.
   void add_cublaslt(const std::string& file, const std::string& settings = "") const {
     std::filesystem::copy_file(file, cublaslt());
     setenv("KEEL_EMULATED_CUBLASLT", settings.c_str(), 1);
@@ -55,7 +54,7 @@ class OwnDriver {
   std::string cublaslt() const { return folder_ + "/libcublasLt.so.13"; }
 
   const std::string& folder() const { return folder_; }
-  // Not there in a build without nvcc.
+  // Does not exist in a build without nvcc.
   std::filesystem::path kernels() const { return kernels_beside(folder_ + "/libcuda.so.1"); }
 
  private:

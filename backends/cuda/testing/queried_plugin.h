@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plugin as core gets it: by its one symbol.
+// The plugin as core loads it: by its query symbol.
 #ifndef KEEL_BACKENDS_CUDA_TESTING_QUERIED_PLUGIN_H_
 #define KEEL_BACKENDS_CUDA_TESTING_QUERIED_PLUGIN_H_
 
@@ -11,10 +11,10 @@
 
 namespace keel::testing {
 
-// What the plugin has said last on this thread.
+// The plugin's last error text on this thread.
 inline thread_local std::string t_error;
 
-// NULL where it cannot be loaded.
+// Returns NULL if the plugin cannot be loaded.
 inline const keel_plugin* query_plugin() {
   static const keel_host host = {
       {sizeof(keel_host), KEEL_STRUCT_HOST, nullptr},
