@@ -19,7 +19,8 @@ struct ElfSearch {
   bool is_runpath = false;           // the loader searches LD_LIBRARY_PATH before DT_RUNPATH
 };
 
-// Empty if |file| is no ELF file of this machine's word size, or is truncated.
+// Empty if |file| is no ELF file of this machine's word size. A truncated file yields at most the
+// entries before the cut.
 ElfSearch read_elf_search(std::span<const std::byte> file);
 
 // Returns the path of |name| in the first folder that contains |name|, if that folder was given by

@@ -44,7 +44,8 @@ class InsideCall {
   epoch::Participant* participant_ = nullptr;  // NULL: nested in another call
 };
 
-// Marks the calling thread, the user's or Keel's own, as inside a user function called by Keel.
+// While alive, marks the calling thread, the user's or Keel's own, as inside a user function that
+// Keel has called.
 class UserCallback {
  public:
   UserCallback();

@@ -59,7 +59,7 @@ class Memory {
   void release_all();
 
   // Finds the allocation at or around |pointer|; false if none exists. Takes no lock and about 5 ns
-  // if this thread has looked up or allocated |pointer| before.
+  // while this thread's lookup cache holds |pointer| from an earlier lookup or alloc().
   bool find(const void* pointer, Allocation* out_allocation) const;
   // Returns KEEL_OK if [pointer, pointer + size) lies inside a single allocation; |what| names the
   // argument in the failure.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Working memory of kernels, kept from one call to the next: calls allocate nothing, and threads
-// with a small stack can run the kernels.
+// Working memory of kernels, kept from one call to the next: a call allocates only to enlarge the
+// memory, and threads with a small stack can run the kernels.
 #ifndef KEEL_BACKENDS_CPU_SCRATCH_H_
 #define KEEL_BACKENDS_CPU_SCRATCH_H_
 

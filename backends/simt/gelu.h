@@ -40,7 +40,8 @@ KEEL_SIMT_FUNCTION float gelu_slope(float x) {
 
 // ---- by erf
 
-// For |t| beyond kNormalTail, e^(-t^2/2) is subnormal, and the distribution function is 0 or 1.
+// From about |t| = kNormalTail on, e^(-t^2/2) is subnormal or 0, and the distribution function is
+// within a subnormal of 0 or 1.
 constexpr float kNormalTail = 13.2F;
 
 // The normal distribution function and the unscaled density e^(-t^2/2).

@@ -16,8 +16,9 @@ namespace keel {
 // same bits.
 // Source: the one-shot all-reduce of TensorRT-LLM, with direct reads.
 
-// Whether one-shot is chosen and possible: not if a rank's result overwrites data still to be read
-// by peers. Call after all ranks have published; equal on all ranks.
+// Whether one-shot is chosen and possible: not with a staged buffer on any rank, nor if a rank's
+// result overwrites data still to be read by peers. Call after all ranks have published; equal on
+// all ranks.
 bool can_one_shot(RankContext& context, const Request& request, uint64_t sequence, const Side& send,
                   const Side& receive);
 Status run_one_shot(RankContext& context, const Request& request, uint64_t sequence,

@@ -113,8 +113,8 @@ enum { KEEL_MAX_RANK = 8 };
 /* A view of device memory. The first element lies at (char*)data + byte_offset.
  * |strides| are in elements and may be 0 (broadcast) but not negative. A tensor
  * of rank 0 has one element; a tensor with a 0 in its shape has none, and its |data| may be NULL.
- * Calls borrow the tensor; the memory belongs to the caller that allocated it. Analogue: DLTensor,
- * aclTensor. */
+ * Every call that takes a tensor borrows it; the memory belongs to the code that allocated it.
+ * Analogue: DLTensor, aclTensor. */
 typedef struct keel_tensor {
   uint32_t size; /* sizeof(keel_tensor) */
   keel_dtype dtype;
@@ -584,7 +584,7 @@ typedef struct keel_launch {
   const uint32_t* argument_sizes;
 } keel_launch;
 
-/* Binaries of the caller. The table is optional as a whole (KEEL_CLAIM_KERNELS). */
+/* Kernel binaries of the user. The table is optional as a whole (KEEL_CLAIM_KERNELS). */
 typedef struct keel_kernel_table {
   keel_header header;
   keel_status (*load)(keel_plugin_device* device, keel_binary_format format, const void* data,
