@@ -54,8 +54,8 @@ class Runner {
   // Before post_now(): copies staged data on the calling thread, for the peers to read. Returns
   // false if only run() can do this.
   bool fetch_now(const Request& request, Sides* sides, Patience& patience);
-  // Before run(), for a request with ready buffers and |sides| for all readers: publishes the
-  // request if there is room. Pass |*out_posted| to run().
+  // Before run(), for a request whose buffers are ready and located in |sides| for all readers:
+  // publishes the request if there is room. A caller that gets true passes |*out_posted| to run().
   bool post_now(const Request& request, const Sides& sides, std::optional<uint64_t>* out_posted);
   // Whether all ranks have published the same call as |posted|, after |turns| polls.
   bool match_now(const Request& request, uint64_t posted, uint32_t turns, uint64_t eager_bytes = 0);

@@ -17,10 +17,10 @@ enum class Code : uint8_t {
   kNotReady,        // the queried work is pending; not a failure
   kTimedOut,        // the deadline of a wait passed; the awaited work continues
   kIllegalAddress,  // work accessed memory that does not exist
-  kFailed,          // work failed by an injected fault
-  kUnavailable,     // refused for now by an injected fault, or because a peer is lost
+  kFailed,          // work failed: an injected fault, a kernel's error, a malformed result
+  kUnavailable,     // refused for now by an injected fault, or a peer or communicator is gone
   kUnsupported,
-  kCancelled,   // the stream was destroyed before the work ran
+  kCancelled,   // the stream was destroyed or the communicator aborted before the work ran
   kDeviceLost,  // sticky
 };
 

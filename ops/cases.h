@@ -20,9 +20,9 @@ enum class Distribution : uint8_t {
   kUniform,             // [-1, 1)
   kPositive,            // [0.01, 1): variances, and sums that only grow
   kFar,                 // mean 50, deviation 1: a mean of squares is no variance
-  kOffset,              // rows of one large number, some with units in its last place added
+  kOffset,              // rows of one large number each, some with units in its last place added
   kHuge,                // rows as large as 2^127, most of them with squares beyond float32
-  kTiny,                // rows as small as 2^-100, most of them with squares below float32
+  kTiny,                // rows as small as 2^-100, most of them with squares below normal float32
   kWide,                // +-2^[-20, 20): operands of very different size
   kLogits,              // normal, deviation 4
   kMaskedLogits,        // kLogits, one in five minus infinity

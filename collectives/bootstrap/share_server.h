@@ -71,10 +71,10 @@ class ShareServer {
 
 // Fetches the object that |owner| published as |id|; the caller owns the descriptor. A stopped
 // process never answers: |is_given_up| is polled every 20 ms and ends the wait with KEEL_ABORTED.
-// KEEL_RANK_FAILED when the owner has ended; KEEL_UNAVAILABLE when the owner or out of file
-// descriptors; KEEL_NOT_FOUND; KEEL_PERMISSION_DENIED when the owner belongs to another user;
-// KEEL_TIMED_OUT; KEEL_FAILED_PRECONDITION when the received object has another id or may shrink;
-// KEEL_DATA_LOSS for a malformed answer. Thread-safe.
+// KEEL_RANK_FAILED when the owner has ended; KEEL_UNAVAILABLE when the owner or this process is out
+// of file descriptors; KEEL_NOT_FOUND; KEEL_PERMISSION_DENIED when the owner belongs to another
+// user; KEEL_TIMED_OUT; KEEL_FAILED_PRECONDITION when the received object has another id or may
+// shrink; KEEL_DATA_LOSS for a malformed answer. Thread-safe.
 Status fetch_object(const ProcessToken& owner, const ObjectId& id, const Deadline& deadline,
                     const std::function<bool()>& is_given_up, FileDescriptor* out_fd);
 

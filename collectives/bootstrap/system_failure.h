@@ -9,8 +9,9 @@
 
 namespace keel {
 
-// Returns the failure of |what| with errno |error|. KEEL_UNAVAILABLE, with the limit, for too many
-// open files; KEEL_OUT_OF_MEMORY; KEEL_PERMISSION_DENIED; else KEEL_INTERNAL.
+// Returns the failure of |what| with errno |error|. KEEL_UNAVAILABLE for too many open files, with
+// the limit if this process has reached its own; KEEL_OUT_OF_MEMORY; KEEL_PERMISSION_DENIED; else
+// KEEL_INTERNAL.
 Status system_failure(int error, std::string_view what);
 
 }  // namespace keel

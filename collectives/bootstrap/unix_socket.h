@@ -44,7 +44,7 @@ Status listen_at(const std::string& name, FileDescriptor* out_socket);
 enum class Absence { kFails, kIsWaitedFor };
 // Connects to the process that listens at |name|. KEEL_NOT_FOUND without a listener;
 // KEEL_TIMED_OUT; KEEL_PERMISSION_DENIED when a process of another user listens, which may have
-// taken the name; KEEL_UNAVAILABLE when out of file descriptors.
+// taken the name; KEEL_UNAVAILABLE when this process is out of file descriptors.
 Status connect_to(const std::string& name, Absence absence, const Deadline& deadline,
                   FileDescriptor* out_socket, Peer* out_peer);
 

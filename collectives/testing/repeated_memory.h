@@ -20,11 +20,11 @@ struct Content {
   uint8_t at(uint64_t offset) const;
 };
 
-// An address range of |size| bytes, followed by unmapped memory. The same 48 MiB of memory are
+// An address range of |size| bytes, followed by an inaccessible page. The same 48 MiB of memory are
 // mapped repeatedly, except 1 MiB on both sides of each of |points|, which have memory of their
-// own: only there a missing write is detected; a wrong write is detected everywhere. All reads are
-// checked. A writer must write one Content without intermediate results, since bytes kPeriod apart
-// share memory.
+// own: only there a missing write is detected; a wrong write is detected everywhere. After
+// fill(), reads return the right content at every offset. A writer must write one Content without
+// intermediate results, since bytes kPeriod apart share memory.
 class RepeatedMemory {
  public:
   RepeatedMemory(uint64_t size, const std::vector<uint64_t>& points);
