@@ -8,10 +8,9 @@
 
 namespace keel::conformance {
 
-// Prints a Markdown table to stdout, one row per JSON report in |files|: the libraries that
-// computed operators (docs/conformance.md), and cases passed per level, in bold where the level is
-// certified, "-" where nothing ran. Returns the exit code: 2 if a file is not a report, which
-// stderr names.
+// Prints a Markdown table to stdout, one row per JSON report in |files|: how the operators were
+// computed (docs/conformance.md), and cases passed per level, in bold where the level is certified,
+// "-" where nothing ran. Returns the exit code: 2 if a file is not a report, which stderr names.
 int print_support_table(const std::vector<std::string>& files);
 
 }  // namespace keel::conformance
