@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All cases there are for what is under test: made from the tables of levels, sizes and
-// operators once the plugin is loaded.
+// The catalogue: all conformance cases for the plugin under test, generated from the tables of
+// levels, sizes and operators after the plugin is loaded.
 #ifndef KEEL_CONFORMANCE_CATALOGUE_H_
 #define KEEL_CONFORMANCE_CATALOGUE_H_
 
@@ -14,7 +14,7 @@
 
 namespace keel::conformance {
 
-// What a running case sees.
+// The context that a running case receives.
 struct Context {
   const Environment& environment;
   const std::string& id;
@@ -25,16 +25,16 @@ struct Context {
 
 struct Case {
   std::string id;       // "core/copy/roundtrip/65537"
-  uint64_t claims = 0;  // the case is unsupported unless the device makes all of them
-  bool full = false;    // only in the full profile
+  uint64_t claims = 0;  // capability bits; the case is unsupported unless the device has all
+  bool full = false;    // the case runs only in the full profile
   std::function<void(const Context&)> body;
-  // In a worker of its own: it leaves the device, or the library under it, in no state to go on
-  // with.
+  // Run the case in its own worker process, because the case leaves the device, or the library
+  // under it, unusable.
   bool alone = false;
 };
 
-// One suite for each level, appended to |cases| in a fixed order. Those above null need
-// a device in |environment|.
+// One suite per level, each appended to |cases| in a fixed order. All levels above null need a
+// device in |environment|.
 void add_null_cases(const Environment& environment, std::vector<Case>* cases);
 void add_core_cases(const Environment& environment, std::vector<Case>* cases);
 void add_async_cases(const Environment& environment, std::vector<Case>* cases);
@@ -45,7 +45,7 @@ void add_kernel_limits_cases(const Environment& environment, std::vector<Case>* 
 void add_kernel_modules_cases(const Environment& environment, std::vector<Case>* cases);
 void add_collectives_cases(const Environment& environment, std::vector<Case>* cases);
 void add_collective_shapes_cases(const Environment& environment, std::vector<Case>* cases);
-// Those that are run on the plugin's own tables, of several levels.
+// Suites of several levels that call the plugin's own tables.
 void add_device_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_copy_table_cases(const Environment& environment, std::vector<Case>* cases);
 void add_fill_table_cases(const Environment& environment, std::vector<Case>* cases);
@@ -68,11 +68,11 @@ void add_ccl_order_cases(const Environment& environment, std::vector<Case>* case
 void add_one_rank_cases(const Environment& environment, std::vector<Case>* cases);
 void add_multi_device_cases(const Environment& environment, std::vector<Case>* cases);
 
-// Cases by their ids. |cases| outlive it.
+// Maps case ids to cases. |cases| must outlive the index.
 class CaseIndex {
  public:
   explicit CaseIndex(const std::vector<Case>& cases);
-  // NULL where there is none.
+  // Returns NULL if no case has |id|.
   const Case* find(const std::string& id) const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All cases there are for a device that claims everything.
+// The catalogue of all cases for a device with every capability.
 #include "conformance/catalogue.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,8 @@ TEST(Catalogue, IdsAreUnique) {
   EXPECT_GT(ids.size(), 7000U);
 }
 
-// A worker for each of hundreds took half of a run: their ids had a word that meant it.
+// Hundreds of cases with a worker each once took half of a run, because a word in their ids marked
+// them as such.
 TEST(Catalogue, FewCasesRunAlone) {
   const Environment environment = with_device();
   const std::vector<Case> cases = make_catalogue(environment);

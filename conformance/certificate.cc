@@ -26,7 +26,8 @@ constexpr const char* kProves =
     "process that the plugin ran in; statuses and times are that process's word, and a plugin that "
     "changes the process is out of scope";
 
-// Without "digest", keys sorted and no spaces: one text for one content.
+// Computes the digest without "digest", with sorted keys and no spaces, so that equal content has
+// equal text.
 std::string digest_of(Json certificate) {
   certificate.erase("digest");
   return sha256_of_text(certificate.dump(-1, ' ', false, Json::error_handler_t::replace));
@@ -134,9 +135,9 @@ bool read_certificate(const std::string& text, Certificate* out_certificate, std
     settings.choice.backend = choice.at("backend").text();
     settings.choice.plugin = choice.at("plugin").text();
     settings.choice.ordinal = choice.at("ordinal").count<uint32_t>();
-    // Certificates of before there were emulated libraries do not say.
+    // Certificates written before emulated libraries existed lack this member.
     settings.choice.emulated = choice.has("emulated") && choice.at("emulated").boolean();
-    // Nor do those of before --kernels.
+    // Certificates written before --kernels existed lack this member.
     if (choice.has("kernels")) settings.choice.kernels = choice.at("kernels").text();
     for (const JsonValue& level : root.at("levels").elements()) {
       if (level.at("certified").boolean()) certificate.levels.push_back(level.at("level").text());

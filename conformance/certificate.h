@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The certificate of a run: what `keel conform verify` checks again later.
+// The certificate of a run, which `keel conform verify` checks later.
 #ifndef KEEL_CONFORMANCE_CERTIFICATE_H_
 #define KEEL_CONFORMANCE_CERTIFICATE_H_
 
@@ -10,13 +10,13 @@
 
 namespace keel::conformance {
 
-// SHA-256 as 64 hex digits.
+// Returns the SHA-256 digest as 64 hex digits.
 std::string sha256_of_text(const std::string& text);
-// Of a file; false, and a sentence in |error|, when it cannot be read.
+// Computes the digest of a file. On a read error, returns false and puts a sentence in |error|.
 bool sha256_of_file(const std::string& path, std::string* out_digest, std::string* error);
 
-// The JSON text. Its "results_sha256" is results_digest, its "digest" over all
-// the rest. A digest finds changes; it proves nothing about who made it.
+// Returns the certificate as JSON text. "results_sha256" is results_digest(); "digest" covers all
+// remaining members. The digest detects changes; it does not authenticate the author.
 std::string certificate_text(const Report& report);
 
 struct Certificate {
@@ -26,15 +26,15 @@ struct Certificate {
   std::string results_sha256;
   std::string profile;
   RunSettings settings;
-  std::vector<std::string> levels;  // certified ones
+  std::vector<std::string> levels;  // certified levels
 };
 
-// Reads a certificate and checks its form and digest. False, and a sentence in |error|,
-// for one that is damaged or was changed; |out_certificate| is then as it was.
+// Reads a certificate and checks its form and digest. If the certificate is damaged or was changed,
+// returns false, puts a sentence in |error| and leaves |out_certificate| unchanged.
 bool read_certificate(const std::string& text, Certificate* out_certificate, std::string* error);
 
-// The digest of ids and outcomes of the certified levels, which another run with the same
-// seed repeats.
+// Returns the digest of the case ids and outcomes of the certified levels. Another run with the
+// same seed reproduces the digest.
 std::string results_digest(const Report& report);
 
 }  // namespace keel::conformance

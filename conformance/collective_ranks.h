@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A communicator over the backend's devices, for cases of level collectives through keel.h.
+// A communicator over the backend's devices, for cases of level collectives that call keel.h.
 #ifndef KEEL_CONFORMANCE_COLLECTIVE_RANKS_H_
 #define KEEL_CONFORMANCE_COLLECTIVE_RANKS_H_
 
@@ -10,12 +10,12 @@
 
 namespace keel::conformance {
 
-// A rank on each device of the backend, eight at most, with a stream.
+// One rank with a stream per device of the backend, at most eight ranks.
 class Ranks {
  public:
   // |reversed|: rank 0 is on the last device.
   explicit Ranks(const Context& context, bool reversed = false, Where where = Where::current());
-  // Ranks that are there, as the parts of a communicator; empty ones are left out.
+  // Adopts existing communicators and creates a stream on each of |devices|: rank i on device i.
   Ranks(const Context& context, std::vector<keel_comm> comms, std::vector<keel_device> devices);
   ~Ranks();
   Ranks(const Ranks&) = delete;
@@ -29,7 +29,7 @@ class Ranks {
   uint64_t native_operations(Where where = Where::current()) const;
   void synchronize(Where where = Where::current()) const;
   void recover(Where where = Where::current()) const;
-  // Waits for each, whatever comes of it; the statuses, observed.
+  // Waits for every stream, regardless of failures, and returns the observed statuses.
   std::vector<keel_status> statuses(Where where = Where::current()) const;
 
  private:

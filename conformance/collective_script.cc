@@ -22,7 +22,7 @@ bool is_unsigned(keel_dtype dtype) {
   return KEEL_UINT8 <= dtype && dtype <= KEEL_UINT64;
 }
 
-// The largest whole number of which, and of all below, the dtype has each.
+// Returns the largest n such that the dtype represents every whole number up to n.
 int64_t exact_limit(keel_dtype dtype) {
   switch (dtype) {
     case KEEL_INT8:
@@ -55,15 +55,15 @@ int64_t exact_limit(keel_dtype dtype) {
   }
 }
 
-// The factor of KEEL_PREMUL_SUM; each rank has its own.
+// Returns |rank|'s factor for KEEL_PREMUL_SUM, distinct for four ranks of a signed dtype.
 int64_t whole_factor(keel_dtype dtype, uint32_t rank) {
   constexpr int64_t kFactors[] = {2, -1, 3, 1};
   const int64_t factor = kFactors[rank % 4];
   return is_unsigned(dtype) && factor < 0 ? 1 : factor;
 }
 
-// Element |i| of |rank|'s send buffer: whole numbers of both signs, where the dtype has them, of
-// which each result and each sum on the way to it is exact.
+// Returns element |i| of |rank|'s send buffer: whole numbers, of both signs if the dtype is signed,
+// for which every result and every intermediate sum is exact.
 int64_t input(const CallShape& shape, uint32_t world, uint32_t rank, uint64_t i, uint64_t salt) {
   uint64_t x = (i + 1) * 0x9e3779b97f4a7c15 ^ (rank + 1) * 0xbf58476d1ce4e5b9 ^
                (salt + 1) * 0x94d049bb133111eb;
@@ -75,17 +75,17 @@ int64_t input(const CallShape& shape, uint32_t world, uint32_t rank, uint64_t i,
   int64_t value = 0;
   switch (shape.reduction) {
     case KEEL_PROD:
-      // Powers of 2 alone: three threes leave the smallest floats.
+      // Only 1 and 2: three threes, 27, are not exact in the smallest floats.
       value = noise % 2 + 1;
       break;
     case KEEL_MIN:
     case KEEL_MAX:
-      // Bits of any 64-bit number: half of them are negative where they are taken for signed.
+      // Any 64-bit pattern: half of the values are negative if the library treats them as signed.
       if (shape.dtype == KEEL_UINT64) return static_cast<int64_t>(x);
       value = noise % limit + 1;
       break;
     case KEEL_AVG:
-      // A multiple of the world, so that it does not matter when it is divided.
+      // A multiple of the world size, so that the time of the division does not matter.
       value = (noise % std::max<int64_t>(limit / world / world, 1) + 1) * world;
       break;
     case KEEL_PREMUL_SUM:
@@ -186,7 +186,7 @@ void Script::add(const CallShape& shape, uint64_t salt) {
                     [&](uint64_t i) { return result(shape, world, i, salt); });
   };
   for (uint32_t rank = 0; rank < world; ++rank) {
-    // The send and receive buffers, and where in place the smaller begins in the larger.
+    // The send and receive buffers, and the offset of the smaller in the larger for in-place calls.
     Bytes from;
     Bytes to;
     uint64_t offset = 0;
@@ -247,7 +247,8 @@ void Script::add(const CallShape& shape, uint64_t salt) {
         step.receive_at = place(own, to.size(), skew);
         put(own.after, step.receive_at, to);
       }
-      // Callers that work in place pass one buffer as both, also on ranks that use one of them.
+      // Callers that work in place pass one buffer as both, even on ranks that use only one of
+      // them.
       if (shape.in_place && from.empty()) step.send_at = step.receive_at;
       if (shape.in_place && to.empty()) step.receive_at = step.send_at;
     }
@@ -304,7 +305,8 @@ std::vector<keel_status> Script::try_play(const TableRanks& ranks, const std::st
   }
   const std::vector<keel_status> statuses = ranks.call_all(
       [&](uint32_t rank) {
-        // The calls are borrowed: what is read of them later is none that makes sense.
+        // The library borrows the calls during run(). Overwrite them with invalid values
+        // afterwards, so that a late read is detected.
         const keel_status status =
             table.run(ranks.comm(rank), ranks.stream(rank), calls[rank].data(),
                       static_cast<uint32_t>(calls[rank].size()));
@@ -322,7 +324,7 @@ std::vector<keel_status> Script::try_play(const TableRanks& ranks, const std::st
   }
   for (uint32_t rank = 0; rank < ranks.world(); ++rank) {
     const Rank& own = ranks_[rank];
-    // Nobody knows what is made of a call that should have been refused.
+    // The effect of a call that should have been refused is undefined, so skip its rank.
     if (own.before.empty() || (!refused && !own.refused.empty())) continue;
     const Bytes got = ranks.download(rank, memory[rank].at(0), own.before.size(), where);
     check_equal(got, refused ? own.before : own.after,

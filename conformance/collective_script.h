@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups of calls of a ccl table whose every byte is compared.
+// Groups of ccl-table calls. A script compares every byte of the memory involved.
 #ifndef KEEL_CONFORMANCE_COLLECTIVE_SCRIPT_H_
 #define KEEL_CONFORMANCE_COLLECTIVE_SCRIPT_H_
 
@@ -11,7 +11,7 @@
 
 namespace keel::conformance {
 
-// How a collective is asked for.
+// The parameters of one collective call.
 struct CallShape {
   keel_collective collective = KEEL_ALL_REDUCE;
   keel_dtype dtype = KEEL_FLOAT32;
@@ -19,32 +19,33 @@ struct CallShape {
   uint64_t count = 1;
   uint32_t root = 0;
   bool in_place = false;
-  uint32_t skew = 0;  // elements by which the buffers miss an address that is a multiple of 256
+  uint32_t skew = 0;  // elements between the buffers and the last multiple of 256 bytes
 
   std::string text() const;
 };
 
-// The call of one rank, yet without buffers.
+// Builds the call of one rank, without buffers.
 keel_ccl_call call_of(const CallShape& shape, uint32_t rank);
 
-// The calls of each rank, with its memory before and after: buffers lie apart by 64 bytes or more
-// that no call may write.
+// The calls of each rank, with its memory before and after. Buffers are at least 64 bytes apart,
+// and no call may write these gaps.
 class Script {
  public:
   explicit Script(uint32_t world) : ranks_(world) {}
 
-  // A collective of all ranks, whose data |salt| decides.
+  // Adds a collective of all ranks; |salt| selects the data.
   void add(const CallShape& shape, uint64_t salt);
-  // A message; each end of it where it is in the order of its rank's calls.
+  // Add one end of a message, at the current position in that rank's call order.
   void add_send(uint32_t from, uint32_t to, keel_dtype dtype, uint64_t count, uint64_t salt);
   void add_receive(uint32_t to, uint32_t from, keel_dtype dtype, uint64_t count, uint64_t salt);
-  // Something that is refused, last in a group: nothing of it may come about.
+  // Adds a call that the library must refuse, last in its group. The call must have no effect.
   void refuse(uint32_t rank, const keel_ccl_call& call) { ranks_[rank].refused.push_back(call); }
   uint64_t calls(uint32_t rank) const { return ranks_[rank].steps.size(); }
 
-  // Runs each rank's calls as one group, and compares all memory.
+  // Runs each rank's calls as one group and compares all memory.
   void play(const TableRanks& ranks, const std::string& what, Where where = Where::current()) const;
-  // The statuses of groups that may be refused. Where any is, all memory must be as before.
+  // Returns the statuses of groups that the library may refuse. If it refuses any group, all memory
+  // must be unchanged.
   std::vector<keel_status> try_play(const TableRanks& ranks, const std::string& what,
                                     Where where = Where::current()) const;
 
@@ -61,16 +62,16 @@ class Script {
     Bytes before;
     Bytes after;
   };
-  // Room for |size| bytes, |skew| bytes behind a multiple of 256.
+  // Reserves |size| bytes at an offset of |skew| bytes from a multiple of 256.
   static uint64_t place(Rank& rank, uint64_t size, uint64_t skew);
 
   std::vector<Rank> ranks_;
 };
 
-// All_reduce or broadcast of |count| float32: what most libraries have. Ends the case as
-// unsupported where this one has neither.
+// Returns an all_reduce or broadcast of |count| float32, the calls that most libraries support.
+// Ends the case as unsupported if the library supports neither.
 CallShape usual_shape(const Context& context, uint64_t count = 1009);
-// Plays a few calls that tell how many ranks there are, and which rank is which.
+// Plays a few calls whose results depend on the number of ranks and on each rank's index.
 void expect_works(const TableRanks& ranks, const std::string& what, uint64_t salt = 0,
                   Where where = Where::current());
 

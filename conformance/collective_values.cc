@@ -10,8 +10,8 @@ namespace keel::conformance {
 
 namespace {
 
-// The largest whole number that a rank has. Sums of eight are exact in the dtype and wrong in
-// the next narrower one, so that one put in its place shows.
+// Returns the largest value that a rank sends. Sums of eight are exact in the dtype and wrong in
+// the next narrower dtype, so that computing in the narrower dtype is detected.
 int64_t largest(keel_dtype dtype) {
   switch (dtype) {
     case KEEL_INT64:
@@ -44,7 +44,7 @@ void put(std::byte* out, Stored value) {
   std::memcpy(out, &value, sizeof(value));
 }
 
-// |value|, a number that |dtype| has, in its form.
+// Encodes |value|, which |dtype| represents exactly.
 void encode(keel_dtype dtype, int64_t value, std::byte* out) {
   const auto real = static_cast<float>(value);
   switch (dtype) {
@@ -61,7 +61,7 @@ void encode(keel_dtype dtype, int64_t value, std::byte* out) {
     case KEEL_FLOAT64:
       return put(out, static_cast<double>(value));
     default:
-      std::memcpy(out, &value, kit::dtype_size(dtype));  // the low bytes come first
+      std::memcpy(out, &value, kit::dtype_size(dtype));  // little-endian
   }
 }
 
@@ -73,7 +73,7 @@ int64_t value_of(keel_dtype dtype, keel_reduction reduction, uint32_t world, uin
   const auto mixed = static_cast<int64_t>((noise ^ noise >> 29) >> 20);
   if (reduction == KEEL_PROD) return rank < 4 ? 1 + mixed % 2 : 1;
   const int64_t top = largest(dtype);
-  // An average is whole where each has a multiple of the world; of small types, the same.
+  // An average is whole if every value is a multiple of the world size; small types use 1.
   if (reduction == KEEL_AVG) return top > 16 ? mixed % (top / world) / world * world : 1;
   if (dtype == KEEL_FLOAT8_E5M2 && rank > 2) return 0;
   if (reduction == KEEL_PREMUL_SUM) return mixed % (top / 2 + 1);

@@ -19,7 +19,7 @@ namespace keel::conformance {
 
 namespace {
 
-// The words of this process's command, but for the program's name.
+// Returns the arguments of this process, without the program name.
 std::vector<std::string> command_line() {
   std::ifstream file("/proc/self/cmdline");
   std::vector<std::string> words;

@@ -9,9 +9,8 @@ class App;
 
 namespace keel::conformance {
 
-// Adds "conform" and the hidden command of its worker processes to |app|. Each sets
-// |*exit_code|, which outlives parsing: 0 all is well, 1 something failed, 2 the command
-// makes no sense.
+// Adds "conform" and the hidden commands of its child processes to |app|. Each command sets
+// |*exit_code|, which must outlive parsing: 0 success, 1 a failure, 2 invalid usage.
 void add_conform_command(CLI::App& app, int* exit_code);
 
 }  // namespace keel::conformance

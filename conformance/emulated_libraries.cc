@@ -30,7 +30,7 @@ bool uses_emulated_libraries(const std::string& plugin) {
   if (value == nullptr) return false;
   std::error_code failure;
   const fs::path folder = fs::canonical(value, failure);
-  // Of this build, or of another.
+  // Accepts the folder of this build or of another.
   return !failure && folder.filename() == plugin && folder.parent_path().filename() == "emulated" &&
          folder.parent_path().parent_path().filename() == "keel";
 }
@@ -55,7 +55,7 @@ bool use_emulated_libraries(std::string* error) {
 }
 
 std::string marshalling_of(std::string_view kernel) {
-  // docs/emulator.md has what stands for each library.
+  // docs/emulator.md lists the replacement of each library.
   if (!kernel.starts_with("cublaslt.")) return {};
   return fmt::format("{}{} is the emulated library's, which computes as the reference does",
                      kMarshalling, kernel);

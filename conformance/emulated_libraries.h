@@ -7,18 +7,20 @@
 
 namespace keel::conformance {
 
-// Has plugins look for their vendor's libraries among those over the emulated chip, which lie in
-// keel/emulated beside libkeel, a folder for each plugin: sets KEEL_<PLUGIN>_LIBRARY_FOLDER for
-// this process and those it starts. Before Keel is up and there are other threads. False, with a
-// sentence, where there are none.
+// Makes plugins load the vendor libraries of the emulated chip, which are installed in
+// keel/emulated beside libkeel, one folder per plugin: sets KEEL_<PLUGIN>_LIBRARY_FOLDER for this
+// process and its children. Call it before Keel is initialized and before other threads start.
+// Returns false, with a sentence in |error|, if the libraries are not installed.
 bool use_emulated_libraries(std::string* error);
-// Whether KEEL_<PLUGIN>_LIBRARY_FOLDER has |plugin| look there, whoever has set it.
+// Returns whether KEEL_<PLUGIN>_LIBRARY_FOLDER, set by this process or by a user, directs |plugin|
+// to the emulated libraries.
 bool uses_emulated_libraries(const std::string& plugin);
 
-// How the message of a case begins that passed, but by a kernel of a library whose work the
-// emulator has the reference do: it shows that the plugin asks the library rightly, no more.
+// Prefix of the message of a passed case whose kernel belongs to a library that the emulator
+// replaces with the reference implementation. The pass shows only that the plugin calls the library
+// correctly.
 inline constexpr std::string_view kMarshalling = "marshalling: ";
-// That message; empty for a kernel that ran itself.
+// Returns this message for |kernel|; empty if the kernel itself ran.
 std::string marshalling_of(std::string_view kernel);
 
 }  // namespace keel::conformance

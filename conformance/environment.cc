@@ -23,7 +23,7 @@ bool get_backend(uint32_t index, keel_backend_info* out_info) {
   return keel_backend_get(index, out_info) == KEEL_OK;
 }
 
-// The plugins that Keel's folder has, for people who asked for another.
+// Lists the plugins in Keel's folder, for the error message about an unknown backend.
 std::string known_backends() {
   uint32_t count = 0;
   if (keel_init(nullptr) != KEEL_OK || keel_backend_count(&count) != KEEL_OK) {
@@ -37,7 +37,7 @@ std::string known_backends() {
   return names.empty() ? "none" : names;
 }
 
-// Loads the plugin under test as the first that counts, with the CPU's beside it.
+// Loads the plugin under test as the first counted backend, together with the CPU's.
 bool load(const PluginChoice& choice, int64_t timeout_ns, uint32_t* out_index, std::string* error,
           bool* usage) {
   *usage = false;
@@ -66,7 +66,7 @@ bool load(const PluginChoice& choice, int64_t timeout_ns, uint32_t* out_index, s
   for (uint32_t i = 0; i < count; ++i) {
     keel_backend_info info;
     if (!get_backend(i, &info)) continue;
-    // A plugin that failed to load is known by its file.
+    // A plugin that failed to load is identified by its file name.
     const std::string path = info.path;
     if (info.name != choice.backend && !path.ends_with("/libkeel_" + choice.backend + ".so")) {
       continue;
@@ -92,7 +92,7 @@ void describe_device(Environment* environment) {
   target.claims = info.claims;
 }
 
-// Sorts the open devices into the backend's others and the foreign ones.
+// Sorts the open devices into the backend's other devices and foreign devices.
 void collect_devices(Environment* environment) {
   uint32_t count = 0;
   if (keel_device_count(&count) != KEEL_OK) return;
@@ -111,7 +111,7 @@ void collect_devices(Environment* environment) {
   }
 }
 
-// Of what a case has.
+// A quarter of the case's deadline.
 int64_t wait_ns(uint32_t timeout_seconds) {
   return int64_t{timeout_seconds} * 1'000'000'000 / 4;
 }
@@ -192,7 +192,7 @@ bool start_environment(const PluginChoice& choice, uint32_t timeout_seconds,
   target.keel_version = fmt::format("{}.{}.{}", version >> 16, version >> 8 & 0xff, version & 0xff);
   if (target.device_count == 0) return true;
 
-  if (target.backend == kCpu) {  // a second device for the CPU's own cases between devices
+  if (target.backend == kCpu) {  // a second instance for the CPU's own cross-device cases
     uint32_t second = 0;
     if (keel_plugin_load(backend.path, nullptr, nullptr, &second) != KEEL_OK) {
       *error = fmt::format("a second instance does not load: {}", keel_last_error());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keel inside a worker process: the plugin under test, its device, and the others that
-// a case may need beside it.
+// Keel inside a worker process: the plugin under test, its device, and other devices that a case
+// may need.
 #ifndef KEEL_CONFORMANCE_ENVIRONMENT_H_
 #define KEEL_CONFORMANCE_ENVIRONMENT_H_
 
@@ -16,14 +16,15 @@
 
 namespace keel::conformance {
 
-// One of both: the name of a plugin in Keel's folder, or a plugin file.
+// The plugin to test: exactly one of |backend|, a plugin name in Keel's folder, and |plugin|, a
+// file.
 struct PluginChoice {
   std::string backend;
   std::string plugin;
   uint32_t ordinal = 0;  // of the device under test
-  // On the libraries that stand over the emulated chip; the runner sees to it.
+  // Use the libraries of the emulated chip; the runner sets up the environment for them.
   bool emulated = false;
-  // A folder with kernels.json, whose kernels take the place of the suite's; empty: none.
+  // A folder with kernels.json whose kernels replace the suite's; empty: use the suite's.
   std::string kernels;
 };
 
@@ -34,40 +35,41 @@ struct NamedDevice {
 
 struct Environment {
   Target target;
-  bool emulated = false;  // on the libraries that stand over the emulated chip
+  bool emulated = false;  // the plugin uses the libraries of the emulated chip
   uint64_t seed = 42;
-  // For waits that should succeed: a quarter of a case's deadline, so that a wait that
-  // does not, and the clean-up behind it, end before the worker is killed.
+  // Timeout of waits that should succeed: a quarter of a case's deadline, so that a failed wait and
+  // the cleanup after it end before the runner kills the worker.
   int64_t wait_ns = 0;
   keel_device device = {};
   keel_device_info info = {};
-  // Other devices: the rest of the backend's, and the CPU's, or, where the CPU's
-  // backend itself is under test, those of a second instance of it.
+  // Other devices: the backend's remaining devices, and the CPU's devices. If the CPU backend
+  // itself is under test, the latter belong to a second instance of it.
   std::vector<NamedDevice> backend_devices;
   std::vector<NamedDevice> foreign_devices;
-  // In workers where Keel does not load the plugin, and of the above there is |info| alone.
+  // Set in workers where Keel does not load the plugin; of the members above only |info| is then
+  // valid.
   std::unique_ptr<PluginDevice> tables;
 };
 
-// The runner's environment, for bodies that it judges: |seed| and times as the worker's, names
-// without handles, and tables that do nothing.
+// Returns the environment in which the runner judges case bodies: |seed| and times as in the
+// worker, device names without handles, and tables whose functions do nothing.
 Environment judges_environment(const Found& found, const PluginChoice& choice, uint64_t seed,
                                uint32_t timeout_seconds);
-// The other way: what a worker says of its own.
+// The inverse: builds a worker's description of its own environment.
 Found found_by(const Environment& environment);
 
-// Whether the device under test computes on the host's cores: a CPU, Vulkan's software device, an
-// emulated chip. No case on such a device takes anything from another process but time.
+// Returns whether the device under test computes on the host's cores: a CPU, Vulkan's software
+// device or an emulated chip. A case on such a device takes only CPU time from other processes.
 bool computes_on_host(const Environment& environment);
 
-// Opens the device of |choice| by the tables of the plugin file |path|, without Keel. False, and a
-// sentence in |error|, where it cannot be had.
+// Opens the device of |choice| through the tables of the plugin file |path|, without Keel. On
+// failure returns false and puts a sentence in |error|.
 bool start_on_tables(const PluginChoice& choice, const std::string& path, uint32_t timeout_seconds,
                      Environment* out_environment, std::string* error);
 
-// Starts Keel for |choice| with |timeout_seconds| for each case. False, and a sentence
-// in |error|, when the plugin does not load, or there is no such backend; |usage| tells
-// the latter.
+// Starts Keel for |choice| with |timeout_seconds| per case. Returns false, with a sentence in
+// |error|, if the plugin does not load or the backend does not exist; |usage| is true in the latter
+// case.
 bool start_environment(const PluginChoice& choice, uint32_t timeout_seconds,
                        Environment* out_environment, std::string* error, bool* usage);
 

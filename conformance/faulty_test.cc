@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the keel program on plugins with one fault each: the level that should catches it.
+// Runs the keel program on plugins with one fault each: the expected level must detect the fault.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -35,7 +35,7 @@ class Conform : public testing::Test {
     const char* bin = std::getenv("KEEL_TEST_BIN");
     ASSERT_NE(bin, nullptr) << "KEEL_TEST_BIN is the folder of the keel program";
     keel_ = fs::path(bin) / "keel";
-    // Some leak, which is their fault to be found by conformance and not by a sanitizer.
+    // Some plugins leak. Conformance, not a sanitizer, must detect these leaks.
     const char* const sanitizer = std::getenv("ASAN_OPTIONS");
     const std::string options = sanitizer == nullptr ? "" : sanitizer + std::string(":");
     setenv("ASAN_OPTIONS", (options + "detect_leaks=0").c_str(), 1);
@@ -45,7 +45,7 @@ class Conform : public testing::Test {
     folder_ = fs::path(testing::TempDir()) / ("keel_conform_" + name);
     fs::remove_all(folder_);
     ASSERT_TRUE(fs::create_directory(folder_));
-    fs::permissions(folder_, fs::perms::owner_all);  // plugins are not loaded from others
+    fs::permissions(folder_, fs::perms::owner_all);  // plugins load only from such folders
   }
   void TearDown() override { fs::remove_all(folder_); }
 
@@ -54,7 +54,7 @@ class Conform : public testing::Test {
     return tests / "faulty" / ("libfaulty_" + fault + ".so");
   }
 
-  // `keel conform |arguments|`; what it printed is in output_.
+  // Runs `keel conform |arguments|`; output_ receives the printed text.
   int conform(const std::string& arguments) {
     const fs::path printed = folder_ / "printed.txt";
     const std::string command =
@@ -64,8 +64,8 @@ class Conform : public testing::Test {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   }
 
-  // `keel conform run` on a faulty plugin; its report is in report_. Unless |arguments| say
-  // otherwise, a case has time on a busy machine too.
+  // Runs `keel conform run` on a faulty plugin; report_ receives the report. Unless |arguments| set
+  // a timeout, cases get enough time for a busy machine.
   int run(const std::string& fault, const std::string& arguments) {
     const fs::path json = folder_ / "report.json";
     const std::string patience =
@@ -84,8 +84,8 @@ class Conform : public testing::Test {
     return {{"outcome", ""}, {"message", ""}};
   }
   std::string outcome(const std::string& id) const { return find(id).at("outcome"); }
-  // Runs the same until each of |ids| has failed, at once or one by one: that a race shows is a
-  // matter of chance, and on a busy machine the host may look too late. The first one's message.
+  // Repeats the run until each of |ids| has failed, together or separately: a race shows only by
+  // chance, and on a busy machine the host may look too late. Returns the message of the first id.
   std::string run_until_caught(const std::string& fault, const std::string& arguments,
                                std::vector<std::string> ids) {
     constexpr int kMostRuns = 10;
@@ -124,7 +124,7 @@ TEST_F(Conform, CertifiesWhatIsRight) {
   for (const char* name : {"null", "core", "async", "memory", "ops"}) {
     EXPECT_EQ(level(name).at("certified"), true) << name << "\n" << output_;
   }
-  EXPECT_EQ(level("collectives").at("certified"), false);  // not claimed
+  EXPECT_EQ(level("collectives").at("certified"), false);  // no such capability
   EXPECT_EQ(outcome("ops/add/f32/7"), "pass");
   EXPECT_EQ(conform("verify '" + certificate + "'"), 0) << output_;
   EXPECT_NE(output_.find("null core async memory ops"), std::string::npos) << output_;
@@ -142,7 +142,7 @@ TEST_F(Conform, CertifiesALibraryOfCollectives) {
   ASSERT_EQ(run("ccl_none", "--level null,core,collectives"), 0) << output_;
   EXPECT_EQ(level("collectives").at("certified"), true) << output_;
   EXPECT_EQ(outcome("collectives/native"), "pass");
-  EXPECT_EQ(outcome("collectives/all_reduce/float64/sum"), "pass");  // by Keel's own way
+  EXPECT_EQ(outcome("collectives/all_reduce/float64/sum"), "pass");  // Keel's own algorithm
 }
 
 TEST_F(Conform, WrongLastElementIsCaughtByOps) {
@@ -188,8 +188,8 @@ TEST_F(Conform, FalseOkIsCaughtByMemory) {
 }
 
 TEST_F(Conform, HangIsATimeoutAndTheRestIsRun) {
-  // With cases that take no time of their own, on a busy machine either: Keel has the plugin wait
-  // in slices, so that it hangs in every wait for a device that is busy for longer than one.
+  // Uses cases that need little time even on a busy machine. Keel makes the plugin wait in slices,
+  // so the plugin hangs in every wait for a device that is busy for longer than one slice.
 #if defined(__SANITIZE_ADDRESS__)
   constexpr const char* kTimeout = "20";
 #else
@@ -203,7 +203,7 @@ TEST_F(Conform, HangIsATimeoutAndTheRestIsRun) {
   EXPECT_NE(why.find("calls in progress:\nstream.event_wait(0x"), std::string::npos) << why;
   EXPECT_NE(why.find("the case had come to suite_async.cc:"), std::string::npos) << why;
   EXPECT_EQ(level("async").at("counts").at("timeout"), 1) << output_;
-  EXPECT_EQ(outcome("async/gate/holds"), "pass");  // after the one that hung
+  EXPECT_EQ(outcome("async/gate/holds"), "pass");  // runs after the hung case
 }
 
 TEST_F(Conform, CrashIsACrashAndTheRestIsRun) {
@@ -211,7 +211,7 @@ TEST_F(Conform, CrashIsACrashAndTheRestIsRun) {
   const char* const sanitizer = std::getenv("ASAN_OPTIONS");
   const std::string options = sanitizer == nullptr ? "" : sanitizer + std::string(":");
   setenv("ASAN_OPTIONS", (options + "handle_segv=0").c_str(), 1);
-  // Nearly every case on the tables has two streams.
+  // Nearly every case on the tables uses two streams.
   EXPECT_EQ(run("crash", "--filter 'core/copy/*'"), 0) << output_;
   EXPECT_EQ(run("crash", "--filter 'async/[ot][ri]*/*'"), 1);
   const Json crashed = find("async/order/by_event");
@@ -256,15 +256,15 @@ TEST_F(Conform, WhatAPluginLeavesBehindDoesNotRewriteTheReport) {
   const std::string pid = read(left);
   ASSERT_FALSE(pid.empty()) << output_;
   EXPECT_EQ(kill(std::stoi(pid), 0), -1) << "process " << pid << " is still there";
-  EXPECT_EQ(level("core").at("certified"), false);  // a filter leaves cases out
+  EXPECT_EQ(level("core").at("certified"), false);  // a filter excludes cases
   EXPECT_NE(output_.find("processes that the plugin had left were ended"), std::string::npos)
       << output_;
 }
 
-// One fault each, and the case that names it.
+// A plugin with one fault, and the cases that detect it.
 struct Fault {
   const char* plugin;
-  const char* arguments;            // what is run
+  const char* arguments;            // of the run
   std::vector<const char*> caught;  // cases that fail
   const char* message;              // in the first of them
 };
@@ -356,7 +356,7 @@ INSTANTIATE_TEST_SUITE_P(
               "the tail"}),
     [](const auto& info) { return std::string(info.param.plugin); });
 
-// Found before there is a device to run cases on.
+// Detected before there is a device to run cases on.
 TEST_F(Conform, WrongStructSizeIsRefusedWhenItIsLoaded) {
   EXPECT_EQ(conform("run --plugin '" + plugin("wrong_struct_size") + "'"), 1);
   EXPECT_NE(output_.find("does not keep to the size of the keel_device_info"), std::string::npos)
@@ -410,12 +410,12 @@ TEST_F(Conform, VerifyRefusesWhatWasChanged) {
   EXPECT_NE(output_.find("SHA-256"), std::string::npos) << output_;
 }
 
-// A certificate would name the file of before for what another one did.
+// Otherwise a certificate would name the old file for the behaviour of the new one.
 TEST_F(Conform, APluginThatChangesDuringTheRunIsNotCertified) {
   const fs::path file = folder_ / "libfaulty_hang.so";
   fs::copy_file(plugin("hang"), file);
   const fs::path json = folder_ / "report.json";
-  // The case takes a second until its worker is killed, and as long once more.
+  // The runner kills the worker after one second, and once more after another.
   const std::string command = "'" + keel_.string() + "' conform run --plugin '" + file.string() +
                               "' --timeout 1 --filter async/event/wait_keeps_deadline --json '" +
                               json.string() + "' 2>&1";
@@ -435,7 +435,7 @@ TEST_F(Conform, APluginThatChangesDuringTheRunIsNotCertified) {
   EXPECT_EQ(report_.at("stopped"), "the plugin file changed during the run") << output_;
 }
 
-// Whether the time is over in the case that hangs or before it: what is behind it is not begun.
+// Whether the time ends during the hanging case or before it, no later case begins.
 TEST_F(Conform, WhatIsNotBegunInTimeIsCountedAndNothingIsCertified) {
   const std::string certificate = (folder_ / "certificate.json").string();
   EXPECT_EQ(
@@ -461,7 +461,7 @@ TEST_F(Conform, ACaseThatHangsIsNotRunAgainWithoutTime) {
   const std::string id = "async/event/wait_keeps_deadline";
   EXPECT_EQ(run("hang", "--timeout 3 --within 2 --filter " + id), 1) << output_;
   EXPECT_EQ(report_.at("cases"), 1);
-  for (const Json& result : report_.at("results")) {  // none where the machine is that busy
+  for (const Json& result : report_.at("results")) {  // none on a very busy machine
     EXPECT_EQ(result.at("outcome"), "timeout");
     EXPECT_NE(result.at("message").get<std::string>().find("not run again"), std::string::npos);
   }
@@ -473,7 +473,6 @@ TEST_F(Conform, WithTimeLeftTheRunIsWhole) {
   EXPECT_EQ(report_.at("stopped"), "");
 }
 
-// What has a result when somebody kills the run is in its file.
 TEST_F(Conform, SampleRunsTheFirstOfEveryNCasesAndCertifiesNothing) {
   EXPECT_EQ(run("none", "--every 10 --level core,async"), 0) << output_;
   ASSERT_EQ(run("none", "--every 10"), 0) << output_;
@@ -489,7 +488,6 @@ TEST_F(Conform, SampleRunsTheFirstOfEveryNCasesAndCertifiesNothing) {
   EXPECT_NE(output_.find("--every"), std::string::npos) << output_;
 }
 
-// With several workers results come in another order, and failures too.
 TEST_F(Conform, FailedCasesAreRunAgainAndInOneProcess) {
   EXPECT_EQ(run("wrong_last_element", "--level null,ops --fail-fast --jobs 1"), 1) << output_;
   std::string failed;
@@ -516,6 +514,8 @@ TEST_F(Conform, FailedCasesAreRunAgainAndInOneProcess) {
   EXPECT_NE(output_.find("pass    core/device/info"), std::string::npos) << output_;
 }
 
+// Several workers produce results out of case order; the report and the printed failures must be in
+// case order.
 TEST_F(Conform, WorkersSideBySideGiveTheSameReport) {
   const auto run_with = [&](const std::string& jobs) {
     EXPECT_EQ(run("wrong_last_element", "--filter 'ops/a*' --jobs " + jobs), 1) << output_;
@@ -542,6 +542,7 @@ TEST_F(Conform, WorkersSideBySideGiveTheSameReport) {
   EXPECT_EQ(told(), told_alone) << "failures in the order of the cases";
 }
 
+// A killed run must leave its results so far in its file.
 TEST_F(Conform, ARunThatIsKilledLeavesItsResults) {
   const fs::path json = folder_ / "report.json";
   const std::string file = plugin("hang");

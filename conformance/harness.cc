@@ -20,11 +20,11 @@ namespace keel::conformance {
 
 namespace {
 
-// The streams of the running case. One that ends early frees host memory that copies in
-// flight may still read or write: these are waited for first.
+// The streams of the running case. A stopped case frees host memory that copies in flight may still
+// read or write, so drain() waits for these copies first.
 struct LiveStreams {
   std::mutex mutex;
-  std::vector<std::pair<keel_stream, int64_t>> streams;  // with the wait for each
+  std::vector<std::pair<keel_stream, int64_t>> streams;  // with the timeout of each
 
   void drain() {
     std::unique_lock lock(mutex);
@@ -115,7 +115,7 @@ void run_threads(uint32_t count, const std::function<void(uint32_t index)>& body
       if (!failure) failure = std::current_exception();
     }
   };
-  std::vector<std::jthread> pool;  // joins those that run where one more does not start
+  std::vector<std::jthread> pool;  // joins the started threads if a later one fails to start
   for (uint32_t index = 0; index < count; ++index) {
     pool.push_back(kit::start_thread<std::jthread>("keel-conform", work, index));
   }
@@ -127,8 +127,8 @@ void run_threads(uint32_t count, const std::function<void(uint32_t index)>& body
 
 namespace {
 
-// Memory as the runner has it: of a device's an address that nobody reads, the host's for what the
-// host may write.
+// Memory in the runner: for device memory an address that is never accessed, for host-accessible
+// memory a host allocation.
 void* stand_in(keel_memory_kind kind, uint64_t size) {
   constexpr uintptr_t kNowhere = 1 << 20;
   return kind == KEEL_MEMORY_DEVICE ? reinterpret_cast<void*>(kNowhere) : std::calloc(size, 1);

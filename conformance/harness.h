@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the suites are written with: Keel's objects with an end of their own, checks that
-// stop a case, and data to compare.
+// Building blocks of the suites: RAII wrappers of Keel's objects, checks that stop a case, and data
+// to compare.
 #ifndef KEEL_CONFORMANCE_HARNESS_H_
 #define KEEL_CONFORMANCE_HARNESS_H_
 
@@ -20,7 +20,8 @@
 
 namespace keel::conformance {
 
-// Ends the running case. They stay inside the worker: no exception crosses a library.
+// Thrown to end the running case. These exceptions stay inside the worker; no exception crosses a
+// library.
 struct CaseFailure : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -32,36 +33,37 @@ struct CaseUnsupported : std::runtime_error {
 [[noreturn]] void fail_case(const std::string& what, Where where = Where::current());
 // Fails the case unless |holds|.
 void check(bool holds, const std::string& what, Where where = Where::current());
-// Fails the case, with keel_last_error(), unless |status|, which is observed, is |wanted|.
+// Observes |status| and fails the case with keel_last_error() unless |status| equals |wanted|.
 void must_be(keel_status wanted, keel_status status, std::string_view what,
              Where where = Where::current());
-// The same for KEEL_OK.
+// must_be() with KEEL_OK.
 inline void must(keel_status status, std::string_view what, Where where = Where::current()) {
   must_be(KEEL_OK, status, what, where);
 }
-// The same with what |last_text|() says, for calls that Keel does not make.
+// must_be() with the text of |last_text|(), for calls that bypass Keel.
 void expect_status(keel_status wanted, keel_status status, std::string_view what,
                    const char* (*last_text)(), const Where& where);
-// Only for what was not claimed, or a machine that lacks something.
+// Ends the case as unsupported. Use only for a capability that the device lacks or for a resource
+// that the machine lacks.
 [[noreturn]] void unsupported(const std::string& reason);
-// Adds |text| to what the report says of the case, whatever comes of it.
+// Adds |text| to the case's report, whatever the outcome.
 void note(const std::string& text);
-// The notes of this thread since it was asked last, a line each.
+// Returns and clears this thread's notes, one per line.
 std::string take_notes();
-// Runs the body of |each|; CaseUnsupported where the device does not make its claims.
+// Runs the body of |each|; throws CaseUnsupported if the device lacks a required capability.
 void run_body(const Case& each, const Context& context);
-// Calls |query| until it answers anything but KEEL_NOT_READY, for |wait_ns| at most. The last
-// answer alone is observed.
+// Calls |query| until it returns anything but KEEL_NOT_READY, for at most |wait_ns|. Only the last
+// status is observed.
 keel_status poll(const std::function<keel_status()>& query, int64_t wait_ns,
                  Where where = Where::current());
-// The same for any thread and for destructors: no answer is observed. KEEL_OK in the runner.
+// poll() for any thread and for destructors: no status is observed. Returns KEEL_OK in the runner.
 keel_status poll_unobserved(const std::function<keel_status()>& query, int64_t wait_ns);
-// Runs |body|(0), |body|(1), ... on a thread each, in the worker, and waits for all. They check
-// what only the worker can see; what the runner is to judge they leave to be observed afterwards.
-// The first that fails fails the case.
+// In the worker, runs |body|(0), |body|(1), ... on one thread each and joins all threads. Bodies
+// check only facts visible in the worker alone; the caller observes afterwards whatever the runner
+// must judge. The first failing body fails the case.
 void run_threads(uint32_t count, const std::function<void(uint32_t index)>& body);
 
-// ---- objects: made or the case fails, destroyed in every case -----------------------
+// ---- objects: a failed creation fails the case; destructors always run --------------
 
 class Buffer {
  public:
@@ -75,13 +77,13 @@ class Buffer {
   std::byte* at(uint64_t offset) const { return pointer_ + offset; }
   std::byte* data() const { return pointer_; }
   uint64_t size() const { return size_; }
-  // Of pinned memory, which the host may read and write.
+  // The bytes of pinned memory, which the host may read and write.
   std::span<std::byte> host() const { return {pointer_, size_}; }
 
  private:
   keel_device device_;
   std::byte* pointer_ = nullptr;
-  std::byte* stands_in_ = nullptr;  // of the host, in the runner
+  std::byte* stands_in_ = nullptr;  // host memory that replaces |pointer_| in the runner
   uint64_t size_;
 };
 
@@ -99,9 +101,9 @@ class Stream {
 
   keel_stream get() const { return stream_; }
   keel_device device() const { return device_; }
-  // Waits until all is done, or the case fails.
+  // Waits until all work is done; a failure or timeout fails the case.
   void synchronize(Where where = Where::current()) const;
-  // Copies with the stream's own device; |size| may be 0.
+  // Copies within the stream's own device and to and from the host; |size| may be 0.
   void upload(std::byte* device, std::span<const std::byte> host,
               Where where = Where::current()) const;
   void download(std::span<std::byte> host, const std::byte* device,
@@ -147,25 +149,25 @@ class Gate {
 
 // ---- data -----------------------------------------------------------------------------
 
-// |size| bytes that depend on the run's seed, the case and |tensor| alone.
+// Returns |size| bytes that depend only on the run's seed, the case and |tensor|.
 std::vector<std::byte> random_bytes(const Context& context, uint32_t tensor, uint64_t size);
-// Fails the case where the two differ: first place, values, how many bytes, and whether
-// it is the tail alone. |got| is observed.
+// Observes |got| and fails the case if it differs from |wanted|. The message gives the first
+// offset, both values, the number of differing bytes, and whether only the tail differs.
 void check_equal(std::span<const std::byte> got, std::span<const std::byte> wanted,
                  const std::string& what, Where where = Where::current());
-// The same of bytes that were observed before, or made up.
+// check_equal() for bytes that were already observed or computed.
 void compare(std::span<const std::byte> got, std::span<const std::byte> wanted,
              const std::string& what, Where where = Where::current());
-// |word| over and over, |size| bytes of it.
+// Returns |size| bytes filled with |word|.
 std::vector<std::byte> words(uint32_t word, uint64_t size);
 // check_equal() against words().
 void check_filled(std::span<const std::byte> got, uint32_t word, const std::string& what,
                   Where where = Where::current());
-// What a red zone is made of.
+// The byte that fills red zones.
 inline constexpr std::byte kRedZone{0xb7};
 
-// Enqueues work on |stream| that keeps a fast device busy for tens of milliseconds and
-// leaves |word| in all of |buffer|: fills with other words first, |rounds| of them.
+// Enqueues work on |stream| that keeps a fast device busy for tens of milliseconds: |rounds| fills
+// of |buffer| with different words, of which the last leaves |word| everywhere.
 void keep_busy(const Stream& stream, const Buffer& buffer, uint32_t word, uint32_t rounds);
 
 }  // namespace keel::conformance

@@ -19,7 +19,7 @@ namespace keel::conformance {
 
 namespace {
 
-// Whether it failed.
+// Returns whether the case failed.
 bool run_case(const Environment& environment, const Case& each) {
   fmt::print("run     {}\n", each.id);
   std::fflush(stdout);
@@ -43,9 +43,9 @@ bool run_case(const Environment& environment, const Case& each) {
 }  // namespace
 
 int run_here(const RunSettings& settings, const std::vector<std::string>& ids) {
-  // By its path, under which a debugger looks for symbols.
+  // Load the plugin by its path, where a debugger looks for symbols.
   setenv("KEEL_PLUGINS_BY_PATH", "1", /*overwrite=*/1);
-  auto& environment = *new Environment;  // threads of a plugin may look at what cases hold
+  auto& environment = *new Environment;  // leaked: plugin threads may still access it
   environment.seed = settings.seed;
   std::string error;
   bool usage = false;

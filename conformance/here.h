@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Cases in this very process, for whoever looks for a fault: what the plugin prints is seen at
-// once, and a debugger stops in it.
+// Runs cases in this process, for debugging a plugin: its output appears at once, and a debugger
+// stops in its code.
 #ifndef KEEL_CONFORMANCE_HERE_H_
 #define KEEL_CONFORMANCE_HERE_H_
 
@@ -11,11 +11,11 @@
 
 namespace keel::conformance {
 
-// Runs |ids| and prints what comes of each; the exit status of the program. A plugin is loaded once
-// in a process: of cases through Keel and cases on the tables the kind of the first is run, and the
-// rest is named.
+// Runs |ids|, prints each outcome and returns the program's exit status. A process loads a plugin
+// once, so either cases through Keel or cases on the tables run: the kind of the first id wins, and
+// the ids of the other kind are listed.
 int run_here(const RunSettings& settings, const std::vector<std::string>& ids);
-// Starts gdb on this program with |arguments|, --gdb among them. Returns only where that fails.
+// Starts gdb on this program with |arguments|, which include --gdb. Returns only on failure.
 int start_debugger(const std::vector<std::string>& arguments);
 
 }  // namespace keel::conformance

@@ -17,10 +17,10 @@ namespace {
 constexpr const char* kKinds[kObservationKinds] = {"a status", "a text", "a value", "a time",
                                                    "bytes"};
 
-// The body in the worker has ended where the judge's goes on.
+// Thrown when the body ended in the worker but continues in the judge.
 struct EndedInWorker {};
 
-// Gives the body what the worker observed, one thing after the other.
+// Replays the worker's observations to the body, in order.
 class Bench : public Observer {
  public:
   Bench(const std::function<WorkerAnswer()>& next, std::optional<Where>* out_place)
@@ -46,7 +46,7 @@ class Bench : public Observer {
     }
   }
 
-  // Passes over what is left of the case; the end of it.
+  // Skips the rest of the case and returns its end.
   const WorkerAnswer& await_end() {
     while (!end_) try_take();
     return *end_;
@@ -74,7 +74,7 @@ class Bench : public Observer {
   Evidence evidence_;
 };
 
-// The judge's own run of the body; there is none where the worker's ended first.
+// The outcome of the judge's run of the body; absent if the worker's run ended first.
 struct Finding {
   Outcome outcome = Outcome::kPass;
   std::string text;
@@ -94,7 +94,8 @@ std::optional<Finding> find(const Case& each, const Context& context, Bench& ben
   }
 }
 
-// A pass needs both: the checks hold on what was observed, and nothing else failed in the worker.
+// A case passes only if its checks hold on the observations and the body did not fail in the
+// worker.
 Finding settle(std::optional<Finding> found, const WorkerAnswer& end) {
   if (found && found->outcome == Outcome::kFail) return *found;
   if (end.how == BodyEnd::kFailed) return {Outcome::kFail, end.text};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The runner's side of a case: its body once more, without a device, on what the worker observed.
-// A plugin writes no verdict, since none crosses.
+// The runner's side of a case: reruns the case body without a device, on the observations that the
+// worker sent. A plugin cannot forge a verdict, because the worker sends none.
 #ifndef KEEL_CONFORMANCE_JUDGE_H_
 #define KEEL_CONFORMANCE_JUDGE_H_
 
@@ -16,18 +16,19 @@
 
 namespace keel::conformance {
 
-// All cases there are for what a worker found, as the runner has them. Any thread may read it.
+// All cases for the target that a worker found, as the runner sees them. Any thread may read the
+// object.
 class JudgedCases {
  public:
   JudgedCases(const Found& found, const PluginChoice& choice, uint64_t seed,
               uint32_t timeout_seconds);
 
   const std::vector<Case>& all() const { return cases_; }
-  // NULL where there is none.
+  // Returns NULL if no case has |id|.
   const Case* find(const std::string& id) const { return index_.find(id); }
-  // The result of |each| by what |next| gives, up to the case's end in the worker. |next| may
-  // throw, and judge() then throws the same, with the line of the suite that was to be reported
-  // next in |out_place|.
+  // Computes the result of |each| from the answers of |next|, up to the end of the case in the
+  // worker. If |next| throws, judge() rethrows and sets |out_place| to the suite line whose
+  // observation was due.
   CaseResult judge(const Case& each, const std::function<WorkerAnswer()>& next,
                    std::optional<Where>* out_place) const;
 

@@ -39,7 +39,7 @@ constexpr uint32_t kPlaces[] = {
 };
 #endif
 
-// One module with all kernels but twin.
+// Builds a set whose |module| contains all kernels except twin.
 KernelSet whole(keel_binary_format format, const char* format_name, bool knows_arguments,
                 std::span<const uint8_t> module, std::span<const uint8_t> twin,
                 std::vector<uint32_t> value_bytes, uint32_t shared_bytes) {
@@ -81,7 +81,7 @@ std::vector<KernelSet> own_sets() {
 #endif
   sets.push_back(whole(KEEL_BINARY_CUBIN, "PTX", /*knows_arguments=*/true, kPtx, kPtxTwin,
                        {1, 2, 4, 8, 16, 40, 3, 4000}, kPtxSharedBytes));
-  // The emulated chip takes a shared object for one, and no GPU does.
+  // The emulated chip accepts a shared object as a cubin; GPUs reject it.
   sets.push_back(whole(KEEL_BINARY_CUBIN, "a cubin", /*knows_arguments=*/true, kSharedObject,
                        kSharedObjectTwin, value_bytes, kPtxSharedBytes));
   sets.push_back(whole(KEEL_BINARY_SHARED_OBJECT, "a shared object", /*knows_arguments=*/false,

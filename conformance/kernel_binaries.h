@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of level kernels, in the formats that they can be built for: those that the suite
-// brings along, or those of a plugin's vendor.
+// The kernels of level kernels in every supported binary format: the suite's own, or a plugin
+// vendor's.
 #ifndef KEEL_CONFORMANCE_KERNEL_BINARIES_H_
 #define KEEL_CONFORMANCE_KERNEL_BINARIES_H_
 
@@ -16,44 +16,45 @@ namespace keel::conformance {
 
 struct KernelBinary {
   std::span<const std::byte> module;
-  std::string name;  // of the kernel in it
+  std::string name;  // of the kernel in |module|
 
   bool exists() const { return !module.empty(); }
 };
 
-// The same kernels in one format; what each does is in kernels/kernels.c, and of twin in
-// kernels/twin.c.
+// The same kernels in one format. kernels/kernels.c defines the kernels, kernels/twin.c the kernel
+// twin.
 struct KernelSet {
   keel_binary_format format = KEEL_BINARY_SPIRV;
   std::string format_name;  // "SPIR-V for Vulkan"
-  // A module says how many arguments of which size its kernels take.
+  // A module declares the number and sizes of its kernels' arguments.
   bool knows_arguments = false;
   KernelBinary axpy;
   KernelBinary number;
-  KernelBinary twin;  // of the same name as number, where the format lets two modules have that
+  KernelBinary twin;  // named like number, if the format permits that in two modules
   KernelBinary values;
   KernelBinary places;
-  KernelBinary shared;  // not of a format whose launches take no dynamic_shared_bytes
-  // Sizes of the arguments of values, but for the first.
+  KernelBinary shared;  // absent if launches take no dynamic_shared_bytes
+  // Sizes of the arguments of values, without the first argument.
   std::vector<uint32_t> value_bytes;
-  // dynamic_shared_bytes that each device of the format gives a block.
+  // dynamic_shared_bytes that every device of the format supports per block.
   uint32_t shared_bytes = 0;
-  // Blocks along each axis of a grid, and threads along x and y of a block, that each takes.
+  // Blocks along each axis of a grid, and threads along x and y of a block, that every device
+  // supports.
   uint32_t grid_blocks = 0;
   uint32_t block_threads = 0;
 };
 
-// Those of use_kernel_folder(), or else the suite's own.
+// Returns the sets of use_kernel_folder(), or else the suite's own.
 std::span<const KernelSet> kernel_sets();
-bool has_own_kernels();  // of the suite
+bool has_own_kernels();  // whether the suite has kernels of its own
 
-// Takes the kernels that the file kernels.json in |folder| lists in the place of the suite's own,
-// until the process ends; docs/conformance.md has its form. False, and a sentence in |error|, where
-// it cannot be read. Call it before there are other threads.
+// Replaces the suite's kernels by those listed in |folder|/kernels.json until the process ends;
+// docs/conformance.md defines the file format. On a read error returns false and puts a sentence in
+// |error|. Call it before other threads start.
 bool use_kernel_folder(const std::string& folder, std::string* error);
 
-// A SPIR-V module of OpenCL's kind, with one kernel that does nothing: what takes it and refuses
-// one of Vulkan's kind is no Vulkan device.
+// Returns an OpenCL-flavoured SPIR-V module with one empty kernel. A device that accepts the module
+// and rejects a Vulkan-flavoured one is not a Vulkan device.
 std::span<const std::byte> opencl_spirv();
 
 }  // namespace keel::conformance

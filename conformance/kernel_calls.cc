@@ -32,7 +32,7 @@ const KernelSet& choose_set(const Context& context, Where where) {
       continue;
     }
     if (status == KEEL_INVALID_ARGUMENT) {
-      // One format has several kinds: a device of another kind cannot read this one.
+      // A format has several flavours, and a device rejects binaries of a foreign flavour.
       const std::string text = observe_text(keel_last_error(), where);
       const bool has_more = &set != &kernel_sets().back() && (&set + 1)->format == set.format;
       if (has_more || (set.format == KEEL_BINARY_SPIRV && takes_opencl_spirv(context, where))) {
@@ -75,7 +75,8 @@ keel_status Module::unload() {
 keel_status launch_values(const Stream& stream, keel_kernel kernel, const Extents& extents,
                           std::span<const std::span<const std::byte>> values,
                           uint32_t shared_bytes) {
-  // Copies, which are overwritten: a launch that reads them later reads these bytes.
+  // Pass copies and overwrite them after the call: a launch that reads the arguments late reads the
+  // red zone.
   std::vector<std::vector<std::byte>> copies;
   std::vector<const void*> pointers;
   std::vector<uint32_t> sizes;
@@ -92,7 +93,7 @@ keel_status launch_values(const Stream& stream, keel_kernel kernel, const Extent
   call.arguments = pointers.data();
   call.argument_sizes = sizes.data();
   const keel_status status = keel_kernel_launch(stream.get(), kernel, &call);
-  // A launch that is read late finds an argument less, no size, and other bytes.
+  // A launch that reads |call| late finds no arguments, sizes of 0, and red-zone bytes.
   for (std::vector<std::byte>& copy : copies) std::fill(copy.begin(), copy.end(), kRedZone);
   std::fill(sizes.begin(), sizes.end(), 0);
   call = {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared by the cases of level kernels: the suite's kernels in a format that the device takes,
-// loaded and launched.
+// Shared by the cases of level kernels: loads and launches the suite's kernels in a format that the
+// device accepts.
 #ifndef KEEL_CONFORMANCE_KERNEL_CALLS_H_
 #define KEEL_CONFORMANCE_KERNEL_CALLS_H_
 
@@ -17,13 +17,13 @@
 
 namespace keel::conformance {
 
-// The set that the device takes. Ends the case as unsupported where the suite has none for it.
+// Returns the set that the device accepts. Ends the case as unsupported if the suite has none.
 const KernelSet& choose_set(const Context& context, Where where = Where::current());
 
-// Whether the device takes SPIR-V of OpenCL's kind.
+// Returns whether the device accepts OpenCL-flavoured SPIR-V.
 bool takes_opencl_spirv(const Context& context, Where where = Where::current());
 
-// A kernel of the set, and the module that it was found in.
+// A kernel of the set and its module. The destructor unloads the module.
 class Module {
  public:
   Module(const Context& context, const KernelSet& set, const KernelBinary& binary,
@@ -52,12 +52,13 @@ struct Extents {
   }
 };
 
-// |values|: one an argument. Nothing of them is read once it has returned.
+// Launches |kernel| with one argument per element of |values|. Keel must not read |values| after
+// the call returns.
 keel_status launch_values(const Stream& stream, keel_kernel kernel, const Extents& extents,
                           std::span<const std::span<const std::byte>> values,
                           uint32_t shared_bytes = 0);
 
-// The arguments are gone when it returns.
+// Launches |kernel|; the arguments are destroyed when launch() returns.
 template <typename... Arguments>
 keel_status launch(const Stream& stream, keel_kernel kernel, const Extents& extents,
                    Arguments... arguments) {
@@ -66,13 +67,13 @@ keel_status launch(const Stream& stream, keel_kernel kernel, const Extents& exte
   return launch_values(stream, kernel, extents, values);
 }
 
-// result[i] += i + |first| over |words| words, a multiple of 128: what every Vulkan device
-// takes as a block, and 65,535 of them as a grid.
+// Computes result[i] += i + |first| over |words| words. |words| is a multiple of 128, the block
+// size that every Vulkan device supports; the grid has at most 65,535 blocks for the same reason.
 keel_status launch_number(const Stream& stream, const Module& module, std::byte* result,
                           uint64_t words, uint32_t first);
 
 std::vector<std::byte> bytes_of(const void* data, uint64_t size);
-// |words| words i + |first|.
+// Returns |words| words with the values i + |first|.
 std::vector<std::byte> numbers(uint64_t words, uint32_t first);
 
 }  // namespace keel::conformance

@@ -26,11 +26,11 @@ constexpr FormatName kFormats[] = {{KEEL_BINARY_SPIRV, "SPIRV"},
                                    {KEEL_BINARY_SHARED_OBJECT, "SHARED_OBJECT"},
                                    {KEEL_BINARY_VENDOR, "VENDOR"}};
 
-// Limits of the arguments of the kernel values, with the pointer to its result.
+// Limits for the arguments of the kernel values, including the pointer to its result.
 constexpr uint64_t kMostArguments = 256;
 constexpr uint64_t kMostArgumentBytes = 4096;
 
-// Reads files once each, and keeps them for good: KernelBinary borrows them.
+// Reads each file once and never frees the content, because KernelBinary borrows it.
 class Files {
  public:
   explicit Files(std::string folder) : folder_(std::move(folder)) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A vendor's binaries of the suite's kernels.
+// Reads a vendor's binaries of the suite's kernels.
 #ifndef KEEL_CONFORMANCE_KERNEL_FOLDER_H_
 #define KEEL_CONFORMANCE_KERNEL_FOLDER_H_
 
@@ -10,8 +10,8 @@
 
 namespace keel::conformance {
 
-// The sets that |folder|/kernels.json lists, whose files stay in memory until the process ends.
-// False, and a sentence in |error|, where something is missing or makes no sense.
+// Reads the sets that |folder|/kernels.json lists; their files stay in memory until the process
+// ends. Returns false, with a sentence in |error|, if an entry is missing or invalid.
 bool read_kernel_folder(const std::string& folder, std::vector<KernelSet>* out_sets,
                         std::string* error);
 

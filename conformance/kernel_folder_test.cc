@@ -39,7 +39,7 @@ class KernelFolderTest : public testing::Test {
   void write(const std::string& name, const std::string& text) const {
     std::ofstream(folder_ / name) << text;
   }
-  // Why the folder with |set| in it cannot be read; empty where it can.
+  // Returns why the folder with |set| cannot be read; empty if it can.
   std::string refusal(const Json& set) {
     write("kernels.json", Json{{"sets", {set}}}.dump());
     std::string error;

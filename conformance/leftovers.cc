@@ -23,10 +23,10 @@ struct Process {
   std::string name;
 };
 
-// Of /proc/PID/stat: "PID (NAME) STATE PARENT ...", whose name may hold anything.
+// Parses /proc/PID/stat: "PID (NAME) STATE PARENT ...", where NAME may contain any character.
 Process read_process(const std::string& pid) {
   std::string text;
-  (void)read_file("/proc/" + pid + "/stat", &text);  // one that has ended has none
+  (void)read_file("/proc/" + pid + "/stat", &text);  // missing once the process has ended
   const size_t begin = text.find('(');
   const size_t end = text.rfind(')');
   Process process;
@@ -69,8 +69,8 @@ void adopt_leftovers() {
 
 std::vector<std::string> end_leftovers() {
   std::vector<std::string> names;
-  // A process may start another while it is looked for; none survives that its parent's end has not
-  // made a child of this one.
+  // A process may start a child during the scan, so scan until no descendant is left. The kill of a
+  // parent makes its orphans children of this process.
   constexpr int kMostRounds = 1000;
   for (int round = 0; round < kMostRounds; ++round) {
     const auto all = all_processes();

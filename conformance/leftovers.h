@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Processes that a plugin has left behind: the last of a run are ended before its files are
-// written, since they could change them afterwards.
+// Processes that a plugin leaves behind. The runner kills them at the end of a run, before it
+// writes its files, because a surviving process could change these files afterwards.
 #ifndef KEEL_CONFORMANCE_LEFTOVERS_H_
 #define KEEL_CONFORMANCE_LEFTOVERS_H_
 
@@ -9,11 +9,11 @@
 
 namespace keel::conformance {
 
-// From now on a process whose parents have ended is this one's child, also one in a session of its
-// own (PR_SET_CHILD_SUBREAPER).
+// Makes this process the subreaper of its descendants (PR_SET_CHILD_SUBREAPER): from now on an
+// orphaned descendant, even in a session of its own, becomes a child of this process.
 void adopt_leftovers();
-// Kills all that is left below this process, and what these start meanwhile; the names of those
-// that were there. No worker may be running.
+// Kills all remaining descendants of this process, including those started meanwhile, and returns
+// the names of the killed processes. Call it only while no worker runs.
 std::vector<std::string> end_leftovers();
 
 }  // namespace keel::conformance

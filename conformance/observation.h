@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// How what a case learns of a device crosses from the worker to the runner, who judges.
+// Transfers observations of a device from the worker to the runner, which judges the case.
 //
-// The body of a case runs in two processes, with the same inputs. In the worker it has the device,
-// and each thing that it learns of it (a status, bytes read back, a time) is sent as an
-// observation. The runner has no device and no plugin: there calls do nothing, and what the worker
-// sent takes the place of what they would have given. A case passes when its checks hold there.
+// The body of a case runs in two processes, with the same inputs. In the worker the body uses the
+// device and sends each result that it reads from the device (a status, bytes read back, a time) as
+// an observation. The runner has no device and no plugin: calls do nothing there, and the worker's
+// observations replace their results. A case passes when its checks hold in the runner.
 //
-// So a body is written such that whatever decides its course or a check has come through one of the
-// functions below, or through those of harness.h that use them; and no observation is made on
-// another thread than the case's.
+// A case body must therefore obtain every value that decides its control flow or a check through
+// the functions below, or through the functions of harness.h that use them. Only the case's own
+// thread may make observations.
 #ifndef KEEL_CONFORMANCE_OBSERVATION_H_
 #define KEEL_CONFORMANCE_OBSERVATION_H_
 
@@ -22,8 +22,8 @@
 
 namespace keel::conformance {
 
-// The line of a suite that an observation or a check stands in. What std::source_location does;
-// clang-tidy 14, with the standard library of GCC 12, does not see that.
+// The source line of an observation or a check. Equivalent to std::source_location, which
+// clang-tidy 14 does not find in the standard library of GCC 12.
 class Where {
  public:
   static constexpr Where current(const char* file = __builtin_FILE(),
@@ -32,7 +32,7 @@ class Where {
   }
   const char* file_name() const { return file_; }
   uint32_t line() const { return line_; }
-  // "suite_core.cc:117"
+  // Returns for example "suite_core.cc:117".
   std::string text() const;
 
  private:
@@ -42,27 +42,28 @@ class Where {
 };
 
 enum class ObservationKind : uint32_t {
-  kStatus,  // of a call
-  kText,    // what came with a status, or a name
+  kStatus,  // result of a call
+  kText,    // the message of a status, or a name
   kValue,   // an address, a count, a yes or no
   kTime,    // nanoseconds of the worker's clock
   kBytes,   // read back from the device
 };
 inline constexpr size_t kObservationKinds = 5;
 
-// One side of the crossing. For one thread.
+// One side of the transfer. Not thread-safe.
 class Observer {
  public:
   virtual ~Observer() = default;
-  // Whether this is the runner's side.
+  // Returns whether this is the runner's side.
   virtual bool is_judge() const = 0;
-  // The worker's side sends |bytes|; the runner's overwrites them with as many that were sent. It
-  // ends the case where the worker has sent something else, or nothing more.
+  // The worker's side sends |bytes|. The runner's side overwrites |bytes| with the worker's
+  // observation of the same size, and ends the case if the worker sent a different observation or
+  // no more.
   virtual void cross(ObservationKind kind, std::span<std::byte> bytes, const Where& where) = 0;
 };
 
-// Makes |observer| the calling thread's while it lives. Without one, as on threads of a case's own,
-// observations stay what they are.
+// Installs |observer| for the calling thread during the scope's lifetime. On a thread without an
+// observer, such as a thread started by a case, observing a value returns the value unchanged.
 class ObserverScope {
  public:
   explicit ObserverScope(Observer* observer);
@@ -71,17 +72,18 @@ class ObserverScope {
   ObserverScope& operator=(const ObserverScope&) = delete;
 };
 
-// Whether the calling thread's case runs without a device, in the runner.
+// Returns whether the calling thread's case runs without a device, in the runner.
 bool judging();
-// Whether it runs in a worker, so that what is expensive to judge may be left to the runner.
+// Returns whether the calling thread's case runs in a worker, which may leave expensive judging to
+// the runner.
 bool judged_elsewhere();
 
 void observe_bytes(std::span<std::byte> bytes, Where where = Where::current());
 keel_status observe_status(keel_status status, Where where = Where::current());
 std::string observe_text(std::string text, Where where = Where::current());
-// Nanoseconds of the steady clock, now.
+// Returns the current time of the steady clock in nanoseconds.
 int64_t observe_now(Where where = Where::current());
-// A number, an address as one, a yes or no.
+// Observes a number, an address converted to a number, or a yes or no.
 void observe_value(std::span<std::byte> value, const Where& where);
 template <typename T>
 T observe(T value, Where where = Where::current()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operator calls by hand, for suites that need some work of the device's own kernels.
+// Hand-built operator calls, for suites that need work from the device's own kernels.
 #ifndef KEEL_CONFORMANCE_OP_CALLS_H_
 #define KEEL_CONFORMANCE_OP_CALLS_H_
 
@@ -10,7 +10,8 @@
 
 namespace keel::conformance {
 
-// A call of one output with all that it points to. An input without a dtype is left out.
+// A call with one output. The object owns the memory that the call points to. Inputs without a
+// dtype are passed as absent.
 class OpCall {
  public:
   OpCall(keel_op_id op, std::vector<keel_tensor> inputs, const keel_tensor& output,
@@ -19,7 +20,7 @@ class OpCall {
   OpCall& operator=(const OpCall&) = delete;
 
   const keel_op_call* get() const { return &call_; }
-  // Overwrites all of it, as a caller's stack may be once the call has returned.
+  // Overwrites the whole call, as a caller may reuse its stack after the call has returned.
   void spoil();
 
  private:
@@ -31,18 +32,18 @@ class OpCall {
   keel_op_call call_ = KEEL_STRUCT_INIT(keel_op_call, KEEL_STRUCT_OP_CALL);
 };
 
-// sum = sum + one over and over, in float32, whose result tells how many have run: small
-// whole numbers are exact. Add in float32 is what KEEL_CLAIM_OPS promises at least.
+// Repeats sum = sum + one in float32. Small whole numbers are exact, so the result counts the
+// additions that ran. Float32 add is the minimum that KEEL_CLAIM_OPS promises.
 class AddChain {
  public:
-  // Enqueues zeroes and ones on |stream|, which must outlive the chain.
+  // Enqueues the zeroes and ones on |stream|, which must outlive the chain.
   AddChain(const Stream& stream, int64_t elements);
   // Enqueues |rounds| additions.
   void enqueue(uint32_t rounds, Where where = Where::current()) const;
 
   const std::byte* result() const { return sum_.data(); }
   uint64_t bytes() const { return sum_.size(); }
-  // What every word of the result is after |rounds| additions.
+  // Returns the value of every word of the result after |rounds| additions.
   static uint32_t word(uint32_t rounds);
 
  private:

@@ -13,7 +13,7 @@
 namespace keel::conformance {
 namespace {
 
-// Memory of the device for a tensor that may be empty.
+// Allocates device memory for a tensor, which may be empty.
 Buffer buffer_for(const Stream& stream, uint64_t bytes) {
   return {stream.device(), KEEL_MEMORY_DEVICE, std::max<uint64_t>(bytes, 1)};
 }
@@ -25,7 +25,7 @@ void run(const Stream& stream, const OpCall& call) {
   must(status, keel_op_name(op));
 }
 
-// The identity [k,k] in one of the three dtypes that weights have.
+// Returns the identity [k,k] in one of the three dtypes of weights.
 std::vector<std::byte> identity(keel_dtype dtype, int64_t k) {
   const uint64_t size = kit::dtype_size(dtype);
   std::vector<std::byte> bytes(static_cast<uint64_t>(k * k) * size);

@@ -14,7 +14,7 @@ namespace keel::conformance {
 
 namespace {
 
-// Every packet begins with it.
+// The first bytes of every packet.
 struct Head {
   uint64_t token;
   uint64_t type;
@@ -22,7 +22,7 @@ struct Head {
 enum PacketType : uint64_t {
   kAnswer = 1,   // JSON
   kRecords = 2,  // whole observations, each a Record and its bytes
-  kFirst = 3,    // a Record, and the first of its bytes
+  kFirst = 3,    // a Record and the first of its bytes
   kMore = 4,     // further bytes
 };
 struct Record {
@@ -32,9 +32,9 @@ struct Record {
 };
 
 constexpr size_t kPieceBytes = kPacketBytes - sizeof(Head) - sizeof(Record);
-// Larger ones are sent by themselves.
+// Larger observations are sent in packets of their own.
 constexpr size_t kSmall = 4096;
-// No worker reads back more at once; what claims to is no observation.
+// No worker reads back more at once; a larger Record is invalid.
 constexpr uint64_t kLargest = uint64_t{1} << 36;
 
 template <typename T>
@@ -42,7 +42,7 @@ std::span<const std::byte> bytes_of(const T& value) {
   return std::as_bytes(std::span(&value, 1));
 }
 
-// Takes a value off |bytes|. False where there are too few.
+// Removes a value from the front of |bytes|. Returns false if there are too few bytes.
 template <typename T>
 bool take_off(std::span<const std::byte>* bytes, T* out_value) {
   if (bytes->size() < sizeof(T)) return false;
@@ -67,7 +67,7 @@ void PacketWriter::send(uint64_t type, std::span<const std::byte> head,
   message.msg_iov = parts;
   message.msg_iovlen = 3;
   while (sendmsg(socket_, &message, MSG_NOSIGNAL) < 0) {
-    if (errno != EINTR) _exit(3);  // the runner has gone
+    if (errno != EINTR) _exit(3);  // the runner has exited
   }
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The packets of the socket on which a worker reports: answers in JSON (protocol.h), and
-// observations of any size, small ones several in a packet, large ones in pieces. Each begins with
-// the token of the run, which a plugin that writes to the socket does not know: what has another is
-// passed over.
+// observations of any size. Several small observations share a packet; a large one is split into
+// pieces. Each packet begins with the run's token, which a plugin that writes to the socket does
+// not know; the reader skips packets with a different token.
 #ifndef KEEL_CONFORMANCE_PACKETS_H_
 #define KEEL_CONFORMANCE_PACKETS_H_
 
@@ -18,18 +18,19 @@
 
 namespace keel::conformance {
 
-// An observation as it arrives, with the line that made it.
+// A received observation, with the source line that made it.
 struct Observation {
   ObservationKind kind = ObservationKind::kValue;
   uint32_t line = 0;
   std::vector<std::byte> bytes;
 };
 
-// The worker's end of the socket. Where the runner has gone, the process ends. For one thread.
+// The worker's end of the socket. If the runner has exited, a write ends the process. Not
+// thread-safe.
 class PacketWriter {
  public:
-  // |holds|: small observations are held back until the next answer or large one, since a case that
-  // times what it does is not to wait for the runner.
+  // |holds|: buffer small observations until the next answer or large observation, so that a case
+  // that measures time does not wait for the runner.
   PacketWriter(int socket, uint64_t token, bool holds = true)
       : socket_(socket), token_(token), holds_(holds) {}
 
@@ -46,17 +47,17 @@ class PacketWriter {
   std::vector<std::byte> held_;
 };
 
-// The messages in the packets of one worker, in their order.
+// Decodes the packets of one worker into messages, in order.
 class PacketReader {
  public:
   explicit PacketReader(uint64_t token) : token_(token) {}
 
-  // One of both members.
+  // Exactly one member is set.
   struct Message {
-    std::string answer;  // where there is no observation
+    std::string answer;  // set if there is no observation
     std::optional<Observation> observation;
   };
-  // Takes a packet, and appends what it completes.
+  // Decodes a packet and appends the messages that the packet completes.
   void take(std::span<const std::byte> packet, std::vector<Message>* messages);
 
  private:
@@ -64,10 +65,10 @@ class PacketReader {
 
   const uint64_t token_;
   std::optional<Observation> begun_;
-  uint64_t missing_ = 0;  // bytes of it
+  uint64_t missing_ = 0;  // bytes still to arrive for |begun_|
 };
 
-// As large as the largest packet.
+// The size of the largest packet.
 inline constexpr size_t kPacketBytes = 128 << 10;
 
 }  // namespace keel::conformance

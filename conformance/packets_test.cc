@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a worker writes to its socket, and what the runner makes of what comes out of it.
+// What a worker writes to its socket, and how the runner decodes it.
 #include "conformance/packets.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ class Packets : public testing::Test {
     close(ends_[0]);
     close(ends_[1]);
   }
-  // Messages until |count| have come.
+  // Reads until |count| messages have arrived.
   std::vector<PacketReader::Message> read(size_t count) {
     std::vector<PacketReader::Message> messages;
     std::vector<std::byte> packet(kPacketBytes);
@@ -90,7 +90,7 @@ TEST_F(Packets, WhatHasAnotherTokenIsPassedOver) {
 
 TEST(PacketReader, DamagedPacketsAreNoMessages) {
   for (const size_t size : {0U, 1U, 31U, 32U, 40U, 200U}) {
-    PacketReader reader(0);  // so that the token fits
+    PacketReader reader(0);  // a token that matches
     std::vector<PacketReader::Message> messages;
     for (const std::byte fill : {std::byte{0}, std::byte{0xff}}) {
       reader.take(std::vector<std::byte>(size, fill), &messages);

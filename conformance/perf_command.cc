@@ -25,7 +25,7 @@ namespace keel::conformance {
 namespace {
 
 constexpr uint64_t kMiB = 1 << 20;
-constexpr uint32_t kTimeoutSeconds = 80;  // of each wait a quarter
+constexpr uint32_t kTimeoutSeconds = 80;  // each wait may take a quarter
 
 struct PerfOptions {
   PluginChoice choice;
@@ -37,7 +37,7 @@ struct PerfOptions {
 struct PerfReport {
   Target target;
   PerfFigures figures;
-  double seconds = 0;  // that it took
+  double seconds = 0;  // duration of the measurement
 };
 
 int complain(const std::string& text, int exit_code) {
@@ -45,7 +45,7 @@ int complain(const std::string& text, int exit_code) {
   return exit_code;
 }
 
-// The plugin file by its absolute path, which is what keel_plugin_load asks for.
+// Makes the path of the plugin file absolute, as keel_plugin_load requires.
 bool resolve(PluginChoice* choice, std::string* error) {
   if (choice->backend.empty() == choice->plugin.empty()) {
     *error = "one of --backend and --plugin says what to measure";
@@ -67,7 +67,7 @@ std::string value_text(double value, PerfUnit unit) {
   return fmt::format("{:.{}f} {}", value, value < 10 ? 2 : value < 100 ? 1 : 0, unit_text(unit));
 }
 
-// "1.4 x" of a latency, "62 %" of a rate.
+// Formats "1.4 x" for a latency, "62 %" for a rate.
 std::string ratio_text(const PerfFigure& figure) {
   return figure.unit == PerfUnit::kMicroseconds ? fmt::format("{:.1f} x", figure.ratio())
                                                 : fmt::format("{:.0f} %", 100 * figure.ratio());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `keel conform perf`: how fast a plugin is, beside roofs of the same run.
+// `keel conform perf`: measures the performance of a plugin against roofs of the same run.
 #ifndef KEEL_CONFORMANCE_PERF_COMMAND_H_
 #define KEEL_CONFORMANCE_PERF_COMMAND_H_
 
@@ -9,8 +9,8 @@ class App;
 
 namespace keel::conformance {
 
-// Adds "perf" to |conform|. Sets |*exit_code|, which outlives parsing: 0, 1 where a call fails or
-// there is no device, 2 where the command makes no sense. No figure makes it fail.
+// Adds "perf" to |conform|. Sets |*exit_code|, which must outlive parsing: 0 success, 1 if a call
+// fails or there is no device, 2 invalid usage. A low figure is not a failure.
 void add_perf_command(CLI::App& conform, int* exit_code);
 
 }  // namespace keel::conformance

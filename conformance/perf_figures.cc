@@ -26,7 +26,7 @@ constexpr uint64_t kSmallest = 64 << 10;
 constexpr uint64_t kLine = 64;
 constexpr double kMicro = 1e-6;
 constexpr double kGiga = 1e9;
-constexpr int kFigures = 22;  // among which the run's seconds are shared out
+constexpr int kFigures = 22;  // the run's seconds are divided among them
 
 const std::string& no_case() {
   static const std::string& name = *new std::string("perf");
@@ -37,7 +37,7 @@ void run_call(const Stream& stream, const OpCall& call) {
   must(keel_op_run(stream.get(), call.get()), "keel_op_run");
 }
 
-// Whether a kernel of the device's own takes the call.
+// Returns whether one of the device's own kernels computes the call.
 bool is_native(keel_device device, const OpCall& call) {
   keel_op_plan plan = KEEL_STRUCT_INIT(keel_op_plan, KEEL_STRUCT_OP_PLAN);
   return keel_op_plan_get(device, call.get(), &plan) == KEEL_OK && plan.fallback == 0;
@@ -90,11 +90,11 @@ class Product {
   const OpCall call_{KEEL_OP_MATMUL,
                      {tensor(a_), tensor(b_), /*bias=*/{}},
                      tensor(c_),
-                     // Neither transposed, alpha, beta, and no activation.
+                     // Not transposed, alpha, beta, no activation.
                      {{.i = 0}, {.i = 0}, {.f = 1.0}, {.f = 0.0}, {.i = 0}}};
 };
 
-// One rank on each of two devices, driven by this thread.
+// Two ranks on two devices, driven by the calling thread.
 class TwoRanks {
  public:
   TwoRanks(const Context& context, const NamedDevice& other, uint64_t bytes)
@@ -104,7 +104,7 @@ class TwoRanks {
                  Buffer(other.handle, KEEL_MEMORY_DEVICE, bytes)} {
     const keel_device devices[] = {context.device(), other.handle};
     must(keel_comm_init_all(devices, 2, nullptr, comms_.data()), "keel_comm_init_all");
-    // Zeroes stay zeroes, however often they are added.
+    // Sums of zeroes stay zero over any number of rounds.
     for (int rank = 0; rank < 2; ++rank) streams_[rank].fill(buffers_[rank].data(), 0, bytes);
     synchronize();
   }
@@ -132,7 +132,7 @@ class TwoRanks {
   std::array<keel_comm, 2> comms_ = {};
 };
 
-// Measures figure after figure; later ones have earlier ones as their roofs.
+// Measures the figures in order; earlier figures are the roofs of later ones.
 class Survey {
  public:
   Survey(const Environment& environment, const PerfSettings& settings)
@@ -160,13 +160,13 @@ class Survey {
   }
 
  private:
-  // With no roof: |roof| empty.
+  // An empty |name| means that there is no roof.
   struct Roof {
     std::string name;
     double value = 0;
   };
 
-  // |seconds| of a run; poor where it takes |limit| times as long as the roof.
+  // Adds the latency |seconds|, with |hint| if it exceeds |limit| times the roof.
   void add_latency(const std::string& name, double seconds, const Roof& roof, double limit,
                    const char* hint) {
     PerfFigure figure{
@@ -174,7 +174,7 @@ class Survey {
     if (figure.has_roof() && figure.ratio() > limit) figure.hint = hint;
     result_.figures.push_back(std::move(figure));
   }
-  // |rate| a second; poor below |limit| of the roof.
+  // Adds |rate| per second, with |hint| if it is below |limit| times the roof.
   void add_rate(const std::string& name, PerfUnit unit, double rate, uint64_t bytes,
                 const Roof& roof, double limit, const char* hint) {
     PerfFigure figure{name, unit, rate / kGiga, bytes, roof.name, roof.value / kGiga, ""};
@@ -186,7 +186,8 @@ class Survey {
   }
 
   bool is_cpu() const { return environment_.target.backend == "cpu"; }
-  // The same on the CPU's device, which shows what Keel itself costs; none for the CPU's own.
+  // Measures the same on the CPU device, which shows Keel's own overhead. No roof for the CPU
+  // itself.
   Roof on_cpu(const std::function<double(const Stream&)>& measure) const {
     if (is_cpu() || !other_) return {};
     const Stream stream(context_, other_->handle);
@@ -214,7 +215,7 @@ class Survey {
       }
     });
   }
-  // On a stream with nothing in it: what is asked for is done at once, or nearly so.
+  // Measures an empty stream, whose requests complete almost at once.
   double record_and_query(const Stream& stream) const {
     const Event event;
     return meter_.time([&](uint64_t runs) {
@@ -226,7 +227,7 @@ class Survey {
       }
     });
   }
-  // A line into the device, moved there, and back to the host.
+  // Copies 64 bytes to the device, within the device, and back to the host.
   double round_trip_by_copies() {
     const Buffer there(context_.device(), KEEL_MEMORY_DEVICE, 2 * kLine);
     return meter_.time([&](uint64_t runs) {
@@ -299,7 +300,7 @@ class Survey {
 
   // ---- copies ------------------------------------------------------------------------
 
-  // Bytes a second of |enqueue|(bytes), and with how many bytes.
+  // Returns the bytes per second of |enqueue|(bytes), and the number of bytes.
   std::pair<double, uint64_t> rate_of(const std::function<void(uint64_t)>& enqueue) const {
     const uint64_t bytes = meter_.largest_that_fits(kSmallest, bytes_, 4, [&](uint64_t size) {
       enqueue(size);
@@ -317,7 +318,7 @@ class Survey {
             host_.bytes_per_second};
   }
 
-  // Both directions between |there| and |host|.
+  // Measures both directions between |there| and |host|.
   void copies_of(const std::string& kind, const Buffer& there, std::span<std::byte> host,
                  const char* hint) {
     const auto [in, in_bytes] =
@@ -385,7 +386,7 @@ class Survey {
       });
       const Addition addition(stream_, bytes);
       const double seconds = time_call(stream_, addition.call());
-      // Two are read, one is written.
+      // The operator reads two tensors and writes one.
       add_rate(
           "operator/add/float32", PerfUnit::kGigabytes, 3 * static_cast<double>(bytes) / seconds,
           3 * bytes, traffic_, 0.5,

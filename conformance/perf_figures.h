@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `keel conform perf` measures of a device: figures, each beside a roof of the same run.
+// The figures that `keel conform perf` measures on a device, each with a roof of the same run.
 #ifndef KEEL_CONFORMANCE_PERF_FIGURES_H_
 #define KEEL_CONFORMANCE_PERF_FIGURES_H_
 
@@ -13,7 +13,7 @@ namespace keel::conformance {
 
 struct PerfSettings {
   uint64_t bytes = uint64_t{64} << 20;  // of copies, fills and operators, at most
-  double seconds = 10;                  // of all figures together, about
+  double seconds = 10;                  // approximate time for all figures together
 };
 
 enum class PerfUnit { kMicroseconds, kGigabytes, kGigaflops };
@@ -23,11 +23,11 @@ struct PerfFigure {
   std::string name;  // "copy/host_to_device/pinned"
   PerfUnit unit = PerfUnit::kMicroseconds;
   double value = 0;    // a median
-  uint64_t bytes = 0;  // how much each run moved; 0 where that says nothing
-  // A rate to reach, or a latency to be near; empty where this run has nothing to compare with.
+  uint64_t bytes = 0;  // bytes moved per run; 0 if not meaningful
+  // A rate to reach, or a latency to come near; empty if this run has nothing to compare with.
   std::string roof;
   double roof_value = 0;
-  std::string hint;  // what to look at; empty unless the figure is far from its roof
+  std::string hint;  // advice; empty unless the figure is far from its roof
 
   bool has_roof() const { return !roof.empty(); }
   double ratio() const { return value / roof_value; }
@@ -43,7 +43,7 @@ struct PerfFigures {
   std::vector<PerfLeftOut> left_out;
 };
 
-// Of the device of |environment|. Throws CaseFailure where a call fails.
+// Measures the device of |environment|. Throws CaseFailure if a call fails.
 PerfFigures measure_figures(const Environment& environment, const PerfSettings& settings);
 
 }  // namespace keel::conformance

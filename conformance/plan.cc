@@ -16,7 +16,7 @@ namespace keel::conformance {
 
 namespace {
 
-// The cases of the report |path| that failed.
+// Reads the ids of the failed cases from the report |path|.
 bool read_failed(const std::string& path, std::set<std::string>* out_ids, std::string* error) {
   std::string text;
   if (!read_file(path, &text)) {
@@ -65,7 +65,7 @@ bool select_cases(const SessionOptions& options, const Discovery& found, Plan* o
   std::set<std::string> failed;
   const bool only_failed = !options.rerun_failed.empty();
   if (only_failed && !read_failed(options.rerun_failed, &failed, error)) return false;
-  std::map<Level, uint32_t> fitting;  // cases of a level so far
+  std::map<Level, uint32_t> fitting;  // matching cases per level so far
   for (const Case& each : found.cases->all()) {
     const Level level = level_of(each.id);
     if (std::find(out_plan->levels.begin(), out_plan->levels.end(), level) ==
@@ -87,7 +87,7 @@ bool select_cases(const SessionOptions& options, const Discovery& found, Plan* o
     }
     out_plan->ids.push_back(each.id);
   }
-  // A level above null has no cases where there is no device, which is no mistake.
+  // Without a device a level above null has no cases, which is not an error.
   if (out_plan->ids.empty() && only_failed) {
     *error = fmt::format("no case of {} failed that there still is", options.rerun_failed);
     return false;

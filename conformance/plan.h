@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which cases a run is about.
+// Selects the cases of a run.
 #ifndef KEEL_CONFORMANCE_PLAN_H_
 #define KEEL_CONFORMANCE_PLAN_H_
 
@@ -14,13 +14,15 @@ namespace keel::conformance {
 struct Plan {
   std::vector<Level> levels;
   std::vector<std::string> ids;
-  bool filtered = false;  // some cases of the levels are left out
+  bool filtered = false;  // some cases of the levels are excluded
 };
 
-// The levels of |names|, each once and in their order, or all.
+// Appends the levels of |names| to |out_levels|, each once and in level order; all levels if
+// |names| is empty. Returns false, with a sentence in |error|, for an unknown name.
 bool parse_levels(const std::vector<std::string>& names, std::vector<Level>* out_levels,
                   std::string* error);
-// Fills in the cases; the levels are there already.
+// Selects the case ids; |out_plan->levels| must be set. On failure returns false and puts a
+// sentence in |error|.
 bool select_cases(const SessionOptions& options, const Discovery& found, Plan* out_plan,
                   std::string* error);
 

@@ -27,7 +27,7 @@ constexpr keel_host kHost = {
 };
 
 const keel_plugin* query(const std::string& path, std::string* error) {
-  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);  // for good, as core's
+  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);  // never unloaded, as in core
   void* const symbol = library == nullptr ? nullptr : dlsym(library, KEEL_PLUGIN_QUERY_SYMBOL);
   if (symbol == nullptr) {
     *error = dlerror();
@@ -65,7 +65,7 @@ std::unique_ptr<PluginDevice> PluginDevice::open(const keel_plugin& plugin, uint
   };
   made->info_.header = kit::header<keel_device_info>(KEEL_STRUCT_DEVICE_INFO);
   const keel_device_table& table = *plugin.device;
-  uint32_t count = 0;  // what is asked for first, as some find their devices then
+  uint32_t count = 0;  // called first, as some plugins enumerate devices then
   if (failed(plugin.create_instance(&settings, &made->instance_), "create_instance") ||
       failed(table.count(made->instance_, &count), "device.count") ||
       failed(table.info(made->instance_, ordinal, &made->info_), "device.info") ||

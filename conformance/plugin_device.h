@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plugin under test by its own tables, in a process where Keel does not load it: a plugin is
-// queried once in a process.
+// The plugin under test through its own tables, in a process where Keel does not load the plugin,
+// because a process queries a plugin once.
 #ifndef KEEL_CONFORMANCE_PLUGIN_DEVICE_H_
 #define KEEL_CONFORMANCE_PLUGIN_DEVICE_H_
 
@@ -12,18 +12,18 @@
 
 namespace keel::conformance {
 
-// One device, open.
+// One open device.
 class PluginDevice {
  public:
-  // Device |ordinal| of the plugin file |path|. NULL, and a sentence in |error|, where it cannot be
-  // had.
+  // Opens device |ordinal| of the plugin file |path|. On failure returns NULL and puts a sentence
+  // in |error|.
   static std::unique_ptr<PluginDevice> open(const std::string& path, uint32_t ordinal,
                                             std::string* error);
-  // The same device once more, in an instance of its own with the setting "conformance" = "1":
-  // where the functions of a test table work. NULL, and a sentence in |error|, where it cannot be
-  // had.
+  // Opens the same device again, in a separate instance with the setting "conformance" = "1", which
+  // enables the functions of the test table. On failure returns NULL and puts a sentence in
+  // |error|.
   std::unique_ptr<PluginDevice> open_for_tests(std::string* error) const;
-  // What stands for it in the runner: a silent plugin that says |info|.
+  // Returns the device's replacement in the runner: a silent plugin whose info() is |info|.
   static std::unique_ptr<PluginDevice> stand_in(const keel_device_info& info);
   ~PluginDevice();
   PluginDevice(const PluginDevice&) = delete;
@@ -33,9 +33,9 @@ class PluginDevice {
   keel_plugin_instance* instance() const { return instance_; }
   keel_plugin_device* get() const { return device_; }
   const keel_device_info& info() const { return info_; }
-  // NULL where the plugin has none.
+  // Returns NULL if the plugin has no test table.
   const keel_test_table* test_table() const;
-  // What the plugin said of the last status that was none of success, on this thread.
+  // Returns the plugin's text for the last failure status on this thread.
   static const std::string& last_text();
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Open files, threads and mappings of the worker, for cases that look for leaks.
+// Counts open files, threads and mappings of the worker, for cases that detect leaks.
 #ifndef KEEL_CONFORMANCE_PROCESS_COUNTS_H_
 #define KEEL_CONFORMANCE_PROCESS_COUNTS_H_
 
@@ -11,10 +11,10 @@
 
 namespace keel::conformance {
 
-// Fails the case where each |rounds| calls of |body| leave the process with at least |rounds| / 2
-// more open files, threads or mapped ranges (of which an object file has several), twice running:
-// what is made once and kept, and what other threads do meanwhile, is not counted. Calls |body|
-// |rounds| times to begin with, and then once or twice as often.
+// Fails the case if |rounds| calls of |body| leave the process with at least |rounds| / 2 more open
+// files, threads or mapped ranges (a loaded object file has several), twice in succession. Objects
+// created once and cached, and concurrent activity of other threads, therefore do not count. Calls
+// |body| |rounds| times to warm up and then one or two times |rounds| more.
 void expect_given_back(uint32_t rounds, const std::function<void()>& body, const std::string& what,
                        Where where = Where::current());
 

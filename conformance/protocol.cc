@@ -60,7 +60,7 @@ namespace {
 
 constexpr const char* kBodyEnds[] = {"returned", "failed", "unsupported"};
 
-// Text of a plugin need not be UTF-8.
+// Replaces invalid UTF-8, which a plugin's text may contain.
 std::string dump(const nlohmann::json& json) {
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -71,7 +71,7 @@ std::vector<std::string> texts_of(const JsonValue& array) {
   return texts;
 }
 
-// False where it is of another size than this program's.
+// Returns false if the size differs from this program's keel_device_info.
 bool read_info(const JsonValue& bytes, keel_device_info* out_info) {
   std::vector<uint8_t> all;
   for (const JsonValue& byte : bytes.elements()) all.push_back(byte.count<uint8_t>());

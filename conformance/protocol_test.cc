@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the runner and its workers say to each other.
+// The protocol between the runner and its workers.
 #include "conformance/protocol.h"
 
 #include <gtest/gtest.h>
@@ -60,7 +60,7 @@ TEST(Protocol, WhatWasFoundIsReadBack) {
   Found found;
   found.target.backend = "mychip";
   found.info.alignment = 256;
-  std::strcpy(found.info.name, "my \xff chip");  // no UTF-8
+  std::strcpy(found.info.name, "my \xff chip");  // invalid UTF-8
   found.backend_devices = {"mychip:1"};
   found.foreign_devices = {"cpu:0"};
   found.on_host = true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of what is supported, as it stands in README.md, is one that the reports give.
+// The support table in README.md must have the form that the reports produce.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -23,7 +23,7 @@ std::vector<std::string> lines_of(std::istream& text) {
   return lines;
 }
 
-// What `./dev support` replaces.
+// Returns the lines that `./dev support` replaces.
 std::vector<std::string> table_of_readme() {
   std::ifstream readme(KEEL_SOURCE_DIR "/README.md");
   std::vector<std::string> table;
@@ -37,7 +37,7 @@ std::vector<std::string> table_of_readme() {
   return {};
 }
 
-// Of a run of all levels that found no device.
+// Returns the table of a run of all levels without a device.
 std::vector<std::string> table_of_report() {
   Report report;
   report.target.backend = "chip";

@@ -17,7 +17,7 @@ std::string dump(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-// XML 1.0 knows no control characters but tab and newlines, escaped or not.
+// Escapes text for XML 1.0, which forbids control characters except tab and newlines, even escaped.
 std::string xml(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -38,7 +38,7 @@ std::string xml(const std::string& text) {
         out += "&#10;";
         break;
       default:
-        // A plugin's bytes need not be UTF-8: beyond ASCII they become question marks.
+        // A plugin's text may be invalid UTF-8: replace all bytes beyond ASCII by question marks.
         out += (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) > 0x7e) ? '?'
                                                                                               : c;
     }
@@ -60,7 +60,7 @@ bool is_empty(const LevelSummary& level) {
                      [](uint32_t count) { return count == 0; });
 }
 
-// Why cases are unsupported, by level and reason.
+// Lists why cases are unsupported, by level and reason.
 std::string unsupported_text(const Report& report) {
   std::map<std::pair<Level, std::string>, uint32_t> groups;
   for (const CaseResult& result : report.results) {
@@ -74,7 +74,7 @@ std::string unsupported_text(const Report& report) {
   return text;
 }
 
-// How many passes rest on the word of the worker alone.
+// Formats how many passes rest on the worker's statements alone, without compared bytes.
 std::string evidence_text(const Report& report) {
   uint32_t passed = 0;
   uint32_t by_word = 0;
@@ -237,7 +237,7 @@ std::string to_junit_text(const Report& report) {
     }
     text += "  </testsuite>\n";
   }
-  if (!report.stopped.empty()) {  // or a reader would see a run without an error
+  if (!report.stopped.empty()) {  // otherwise a reader would see a run without errors
     text += fmt::format(
         R"(  <testsuite name="run" tests="1" failures="0" errors="1" skipped="0" time="0">)"
         "\n    <testcase classname=\"{}.run\" name=\"complete\" time=\"0\">\n"

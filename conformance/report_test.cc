@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The forms of a report, and the certificate.
+// The formats of a report, and the certificate.
 #include "conformance/report.h"
 
 #include <gtest/gtest.h>
@@ -43,7 +43,8 @@ Report sample() {
   return report;
 }
 
-// Whether tags nest, attributes are quoted, and no bare & < or control character is left.
+// Checks that tags nest, attributes are quoted, and no bare & or < and no control character
+// remains.
 testing::AssertionResult is_well_formed(const std::string& xml) {
   std::vector<std::string> open;
   for (size_t i = 0; i < xml.size(); ++i) {
@@ -84,7 +85,8 @@ TEST(Report, JunitIsWellFormedAndCounts) {
   EXPECT_NE(junit.find("1 &lt; 2 &amp; &quot;that&quot;&#10;??"), std::string::npos) << junit;
 }
 
-// Each form says so: whoever looks at one alone must not take it for a run without failures.
+// Every format must say that the run is incomplete: a reader of one format must not take it for a
+// run without failures.
 TEST(Report, SaysInEachFormWhatWasNotRun) {
   Report report = sample();
   report.results.resize(1);
@@ -156,7 +158,7 @@ TEST(Certificate, RefusesEveryChange) {
   EXPECT_FALSE(read_certificate("[]", &certificate, &error));
 }
 
-// The recursion of the JSON library would end the stack.
+// The recursion of the JSON library would overflow the stack.
 TEST(Certificate, IsRefusedWhenItIsTooDeep) {
   const std::string brackets = std::string(500'000, '[') + std::string(500'000, ']');
   Certificate certificate;
@@ -167,7 +169,7 @@ TEST(Certificate, IsRefusedWhenItIsTooDeep) {
   EXPECT_FALSE(error.empty());
 }
 
-// With the digest of its own text, as whoever made it up would give it.
+// Uses the digest of the changed text, as a forger would.
 TEST(Certificate, NumbersThatFitNoMemberAreRefused) {
   for (const Json& seed : {Json(1e300), Json(-1), Json(0.5), Json("7"), Json(nullptr)}) {
     Json changed = Json::parse(certificate_text(sample()));
@@ -182,11 +184,11 @@ TEST(Certificate, NumbersThatFitNoMemberAreRefused) {
   }
 }
 
-// A member that is missing or of another kind, with a digest that fits.
+// A missing member or a member of a wrong type, with a matching digest.
 TEST(Certificate, WhatIsWrongIsToldInPlainWords) {
   const struct {
     const char* pointer;
-    Json value;  // null: taken out
+    Json value;  // null: remove the member
     std::string expected;
   } cases[] = {
       {"/target/backend", nullptr, "target.backend is missing"},
@@ -213,7 +215,7 @@ TEST(Certificate, WhatIsWrongIsToldInPlainWords) {
   }
 }
 
-// The digest is over one of both members.
+// The digest would cover only one of two equal keys.
 TEST(Certificate, TextsOfTwoContentsAreRefused) {
   const std::string whole = certificate_text(sample());
   const auto error_of = [](const std::string& text) {
@@ -254,7 +256,7 @@ TEST(SupportTable, SaysWhatIsWrongWithWhichFile) {
   EXPECT_EQ(testing::internal::GetCapturedStderr(), file + ": cannot be read\n");
 }
 
-// Three numbers that fit an int each, and whose sum does not.
+// Three numbers that fit an int each, but whose sum does not.
 TEST(SupportTable, AddsUpWhatNoIntHolds) {
   Json json = Json::parse(to_json_text(sample()));
   for (Json& level : json["levels"]) {
@@ -303,7 +305,7 @@ TEST(SupportTable, SaysWhatOperatorsWereComputedBy) {
   std::remove(file.c_str());
 }
 
-// Whoever names their folder has said so.
+// The folder's name identifies emulated libraries, whoever sets the variable.
 TEST(EmulatedLibraries, AreKnownByTheirFolder) {
   const std::filesystem::path root = testing::TempDir() + "emulated_libraries";
   const std::filesystem::path folder = root / "keel/emulated/chip9";
@@ -350,7 +352,7 @@ TEST(Certificate, ResultsOfCertifiedLevelsCount) {
   EXPECT_NE(results_digest(report), before);
 }
 
-// By a library whose work the emulator has the reference do, and by kernels that run themselves.
+// By a library that the emulator replaces with the reference, and by kernels that run themselves.
 TEST(EmulatedLibraries, WhatIsMarshalling) {
   EXPECT_TRUE(marshalling_of("cublaslt.matmul").starts_with(kMarshalling));
   EXPECT_EQ(marshalling_of("simt.matmul"), "");

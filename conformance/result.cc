@@ -13,7 +13,7 @@ namespace {
 constexpr const char* kOutcomeNames[kOutcomeCount] = {"pass",   "fail",  "unsupported",
                                                       "waived", "crash", "timeout"};
 
-// |has_passed|: a case that counts for the level.
+// |has_passed|: a case that counts towards the level has passed.
 std::string reason_not_certified(const LevelSummary& summary, const Selection& selection,
                                  bool has_passed) {
   if (summary.level != Level::kNull && !selection.no_device.empty()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What came of the cases, and what that makes of the levels.
+// Outcomes of cases, and the certification of levels derived from them.
 #ifndef KEEL_CONFORMANCE_RESULT_H_
 #define KEEL_CONFORMANCE_RESULT_H_
 
@@ -17,21 +17,21 @@ namespace keel::conformance {
 enum class Outcome : uint8_t {
   kPass,
   kFail,
-  kUnsupported,  // not claimed, or needs what the machine does not have
-  kWaived,       // failed, crashed or timed out, as a waiver allows
+  kUnsupported,  // no such capability, or the machine lacks a resource
+  kWaived,       // failed, crashed or timed out, but a waiver allows it
   kCrash,        // the worker process died
-  kTimeout,      // the worker process was killed at the deadline
+  kTimeout,      // the runner killed the worker at the deadline
 };
 inline constexpr size_t kOutcomeCount = 6;
 
-// "pass", "fail", ...
+// Returns "pass", "fail", ...
 const char* outcome_name(Outcome outcome);
 std::optional<Outcome> find_outcome(std::string_view name);
-// Fail, crash and timeout.
+// Returns true for kFail, kCrash and kTimeout.
 bool is_failure(Outcome outcome);
 
-// What a result rests on. The runner compares bytes with what it knows; statuses, values and times
-// it has to take from the worker.
+// The evidence behind a result. The runner compares bytes with values that it computes itself; it
+// must trust the worker for statuses, values and times.
 struct Evidence {
   uint64_t bytes = 0;
   uint64_t words = 0;  // statuses, texts, values and times
@@ -41,13 +41,13 @@ struct CaseResult {
   std::string id;
   Outcome outcome = Outcome::kPass;
   double seconds = 0;
-  std::string message;  // why, for everything but a plain pass
+  std::string message;  // the reason, for every outcome but a plain pass
   Evidence evidence{};
 };
 
-// Turns the failures that |waivers| allow into kWaived, and a pass that has a waiver
-// into a failure: the waiver should go. Messages of waivers that no result used are
-// appended to |messages|.
+// Turns the failures that |waivers| allow into kWaived, and a pass with a waiver into a failure,
+// because the waiver should be removed. Appends a message to |messages| for each waiver that no
+// result used.
 void apply_waivers(const Waivers& waivers, std::vector<CaseResult>* results,
                    std::vector<std::string>* messages);
 
@@ -56,27 +56,27 @@ struct LevelSummary {
   std::array<uint32_t, kOutcomeCount> counts = {};
   double seconds = 0;
   bool certified = false;
-  std::string why_not;  // when it is not certified
+  std::string why_not;  // set if the level is not certified
 
   uint32_t count(Outcome outcome) const { return counts[static_cast<size_t>(outcome)]; }
 };
 
-// What was asked of a run, as far as certification depends on it.
+// The parts of a run's request that decide certification.
 struct Selection {
   std::vector<Level> levels;  // to be summarised
-  bool filtered = false;      // some cases of the levels were left out: nothing is certified
+  bool filtered = false;      // some cases of the levels were excluded: nothing is certified
   std::string no_device;      // why there is no device: levels above null did not run
   uint64_t claims = 0;        // of the device
-  std::string incomplete{};   // why not all cases ran: nothing is certified
+  std::string incomplete{};   // why some cases did not run: nothing is certified
 };
 
-// One summary for each level of the selection. A level is certified when its mandatory
-// claims are made, at least one case passed, none failed, none was filtered out, and the run is
-// complete.
+// Returns one summary per level of the selection. A level is certified when the device has its
+// mandatory capabilities, at least one case passed, none failed, none was filtered out, and the run
+// is complete.
 std::vector<LevelSummary> summarise(const std::vector<CaseResult>& results,
                                     const Selection& selection);
 
-// Whether any case failed.
+// Returns whether any case failed.
 bool any_failure(const std::vector<CaseResult>& results);
 
 }  // namespace keel::conformance

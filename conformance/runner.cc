@@ -23,13 +23,13 @@ namespace {
 
 using Clock = WorkerProcess::Clock;
 
-// A worker takes 0.1 s to start, and a driver compiles pipelines anew in each: with 64 cases a
-// worker and not 512, a Vulkan device on two cores took 42 s and not 33. A large batch hides
-// nobody's fault: the case whose worker dies is run once more alone, and those behind it go on in a
-// new worker.
+// Maximum cases per worker. A worker takes 0.1 s to start, and a driver recompiles pipelines in
+// each: with 64 cases per worker instead of 512, a Vulkan device on two cores took 42 s instead of
+// 33 s. A large batch does not blur attribution: the case whose worker dies runs once more alone,
+// and the remaining cases continue in a new worker.
 constexpr size_t kBatch = 512;
-// Workers that run side by side take ever smaller batches, down to this, so that all end at about
-// the same time.
+// Minimum batch of parallel workers, whose batches shrink so that all workers finish at about the
+// same time.
 constexpr size_t kSmallestBatch = 64;
 
 WorkerRequest make_request(const RunSettings& settings, std::vector<std::string> cases,
@@ -44,7 +44,7 @@ Clock::time_point case_deadline(const RunSettings& settings) {
   return Clock::now() + std::chrono::seconds(settings.timeout_seconds);
 }
 
-// How a worker died, with the last it printed.
+// How a worker died, with its last output.
 struct Death {
   Outcome outcome = Outcome::kCrash;
   std::string text;
@@ -66,12 +66,12 @@ Death autopsy(WorkerProcess& worker, WorkerProcess::Read read, const RunSettings
   return death;
 }
 
-// Thrown where a worker has no more to say.
+// Thrown when no more messages arrive from a worker.
 struct WorkerGone {
   WorkerProcess::Read how;
 };
 
-// Receives what one worker after the other has to say, in the order of the cases.
+// Receives the results of successive workers, in case order.
 struct BatchListener {
   std::function<void(CaseResult)> result;
   std::function<void()> waiting;
@@ -86,14 +86,14 @@ class BatchRunner {
       : settings_(settings), cases_(cases), end_(end), listener_(listener) {}
 
   bool has_time() const { return Clock::now() < end_ && !listener_.is_over(); }
-  // How many of |ids|, from the first on, have a result now.
+  // Runs a batch and returns how many of |ids|, from the first on, now have a result.
   size_t run(const std::vector<std::string>& ids);
 
  private:
   struct BatchEnd {
-    size_t ended = 0;                // cases with a result
-    std::optional<CaseResult> last;  // of them, not told yet: a death behind it may be its doing
-    std::optional<std::string> running;  // the case that had begun and not ended
+    size_t ended = 0;                    // cases with a result
+    std::optional<CaseResult> last;      // held back: a death after it may be its fault
+    std::optional<std::string> running;  // the case that has begun but not ended
     std::optional<Death> death;
   };
 
@@ -123,7 +123,7 @@ WorkerAnswer BatchRunner::next(WorkerProcess& worker, Clock::time_point deadline
   }
 }
 
-// Of a case that has just begun, with what was printed meanwhile where it failed.
+// Judges a case that has just begun, and adds the worker's output to the message of a failure.
 CaseResult BatchRunner::judge(WorkerProcess& worker, const std::string& id,
                               std::optional<Where>* out_place) const {
   const Clock::time_point deadline = case_deadline(settings_);
@@ -171,7 +171,7 @@ BatchRunner::BatchEnd BatchRunner::run_batch(const std::vector<std::string>& ids
   }
 }
 
-// The result of a case whose worker died: it has one try alone, if there is time.
+// Returns the result of a case whose worker died: the case gets one try alone if time is left.
 CaseResult BatchRunner::run_again(const std::string& id, const Death& first) const {
   CaseResult result;
   result.id = id;
@@ -199,14 +199,14 @@ CaseResult BatchRunner::run_again(const std::string& id, const Death& first) con
   return result;
 }
 
-// Finds whose fault the death of a batch's worker was: the case that ran; between two
-// cases and at shutdown the one before; before the first one, |first|.
+// Attributes the death of a batch's worker: to the running case; between two cases and at shutdown
+// to the previous case; before the first case to |first|.
 void BatchRunner::settle_death(const std::string& first, BatchEnd* end) const {
   std::string guilty = first;
   if (end->running) {
     guilty = *end->running;
   } else if (end->last) {
-    if (is_failure(end->last->outcome)) {  // the failure says more than the death it led to
+    if (is_failure(end->last->outcome)) {  // the failure explains more than the death after it
       end->last->message += "\nthen " + end->death->text;
       return;
     }
@@ -223,7 +223,7 @@ size_t BatchRunner::run(const std::vector<std::string>& ids) {
   BatchEnd end = run_batch(ids, /*traced=*/false);
   if (end.death) settle_death(ids.front(), &end);
   if (end.last) listener_.result(std::move(*end.last));
-  // A worker that ended well has run all of its batch that it had time for.
+  // A worker that ended normally has run every case of its batch for which there was time.
   if (!end.death && end.ended < ids.size() && has_time()) {
     listener_.result({ids[end.ended], Outcome::kFail, 0, "the worker left this case out"});
     ++end.ended;
@@ -237,8 +237,8 @@ std::vector<std::string> copy_of(Ids ids) {
   return {ids.begin(), ids.end()};
 }
 
-// How many of |ids| are of the first one's level, and go the same way to the plugin: a worker runs
-// no others. One that runs alone is all of its stretch.
+// Returns how many of the first |ids| share the level of the first one and its way to the plugin
+// (Keel or tables), because a worker runs no others. A case that runs alone is a stretch by itself.
 size_t length_of_stretch(const JudgedCases& cases, Ids ids) {
   const auto runs_alone = [&](const std::string& id) { return cases.find(id)->alone; };
   size_t length = 1;
@@ -250,11 +250,11 @@ size_t length_of_stretch(const JudgedCases& cases, Ids ids) {
   return length;
 }
 
-// Runs one stretch of cases in several workers at once: a thread for each takes batches and passes
-// results on to the calling thread.
+// Runs one stretch of cases in several workers in parallel: one thread per worker takes batches and
+// hands the results to the calling thread.
 class SideBySide {
  public:
-  // |ids| begin with the case |first|.
+  // |first|: the index of the first case of |ids|.
   SideBySide(const RunSettings& settings, const JudgedCases& cases, Ids ids, size_t first,
              Clock::time_point end, const RunListener& listener)
       : settings_(settings),
@@ -269,7 +269,7 @@ class SideBySide {
  private:
   struct Batch {
     size_t begin;
-    size_t size;  // 0: there is none left
+    size_t size;  // 0: no cases are left
   };
   Batch take_batch();
   void run_lane();
@@ -284,7 +284,7 @@ class SideBySide {
   const RunListener& listener_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::pair<size_t, CaseResult>> settled_;  // and not passed on yet
+  std::deque<std::pair<size_t, CaseResult>> settled_;  // results to hand to the calling thread
   size_t next_ = 0;
   uint32_t running_ = 0;  // lanes
   std::exception_ptr failure_;
@@ -373,7 +373,7 @@ Discovery discover(const RunSettings& settings) {
   found.found = std::move(answer.found);
   found.cases = std::make_shared<const JudgedCases>(found.found, settings.choice, settings.seed,
                                                     settings.timeout_seconds);
-  // Lets it shut down: a crash there is found by the cases too, which name it.
+  // Wait for the worker's shutdown. A crash in it is ignored here: the cases find and attribute it.
   worker.read(case_deadline(settings), &answer);
   return found;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs cases in worker processes, and finds out whose fault it was when one dies.
+// Runs cases in worker processes, and attributes the death of a worker to a case.
 #ifndef KEEL_CONFORMANCE_RUNNER_H_
 #define KEEL_CONFORMANCE_RUNNER_H_
 
@@ -20,48 +20,49 @@ struct RunSettings {
   PluginChoice choice;
   uint64_t seed = 42;
   uint32_t timeout_seconds = 20;  // of each case
-  std::string path;               // of the plugin file, once it is discovered
-  // Workers that run cases of level ops side by side; 0: default_jobs() of the discovery.
+  std::string path;               // of the plugin file, once discovered
+  // Workers that run cases of level ops in parallel; 0: default_jobs() of the discovery.
   uint32_t jobs = 0;
 };
 
-// What a worker says there is.
+// A worker's description of the target.
 struct Discovery {
   Found found;
-  std::shared_ptr<const JudgedCases> cases;  // NULL where there is nothing
-  std::string error;                         // why there is nothing
-  bool usage = false;                        // the error is the caller's: no such backend
-  Outcome outcome = Outcome::kFail;          // of loading the plugin, where |error| is not empty
+  std::shared_ptr<const JudgedCases> cases;  // NULL if discovery failed
+  std::string error;                         // why discovery failed
+  bool usage = false;                        // the caller's mistake: the backend does not exist
+  Outcome outcome = Outcome::kFail;          // of loading the plugin, if |error| is set
 };
 
 Discovery discover(const RunSettings& settings);
 
-// One worker for each core that this process may use where the device computes on them: a worker's
-// operators take one core, but for the largest. Else one: a chip's memory is one, a vendor's driver
-// may give the chip to one process at a time, and workers would wait for each other there.
+// Returns one worker per usable core of this process if the device computes on the host: a worker's
+// operators use one core, except for the largest. Otherwise returns 1: workers share a chip's
+// memory, a vendor's driver may grant the chip to one process at a time, and workers would wait for
+// each other there.
 uint32_t default_jobs(const Discovery& found);
 
-// Receives the results of cases while they run, on the thread that called run_cases.
+// Receives results while cases run, on the thread that called run_cases (except is_over).
 struct RunListener {
-  // The result of the case |index|, once it is settled. In the order of the cases with one worker;
-  // those of several workers mix.
+  // Receives the final result of the case |index|. Results arrive in case order with one worker,
+  // and interleaved with several.
   std::function<void(size_t index, CaseResult)> result;
-  // Now and then while there is none.
+  // Called periodically while no result arrives.
   std::function<void()> waiting;
-  // Whether no further case is wanted. On any thread.
+  // Returns whether to begin no further case. Called on any thread.
   std::function<bool()> is_over;
 };
 
-// Runs |ids|, which are in the order of their levels, and those of level ops in as many workers at
-// once as |settings| have jobs: all other levels time, fill or share a device. A case whose worker
-// dies or hangs is run once more in a worker of its own, and the rest in a new worker. None is
-// begun from |end| on: those have no result. Throws std::system_error where no worker can be
-// started.
+// Runs |ids|, which are in the order of their levels. Only cases of level ops run in
+// |settings.jobs| workers in parallel, because the cases of all other levels time, fill or share a
+// device. If a worker dies or hangs, its current case runs once more in a worker of its own, and
+// the remaining cases run in a new worker. No case begins from |end| on; skipped cases have no
+// result. Throws std::system_error if no worker can be started.
 void run_cases(const RunSettings& settings, const JudgedCases& cases,
                const std::vector<std::string>& ids, std::chrono::steady_clock::time_point end,
                const RunListener& listener);
 
-// The shell command that runs one case again.
+// Returns the shell command that repeats one case.
 std::string repeat_command(const RunSettings& settings, const std::string& id, bool full);
 
 }  // namespace keel::conformance

@@ -29,7 +29,7 @@ namespace keel::conformance {
 
 namespace {
 
-// Of the full profile's cases every so many are run by `verify --rerun`.
+// `verify --rerun` runs every 23rd case of the full profile.
 constexpr uint32_t kFullSample = 23;
 
 int usage_error(const std::string& text) {
@@ -37,7 +37,7 @@ int usage_error(const std::string& text) {
   return kExitUsage;
 }
 
-// Before the run, which may take hours.
+// Checks writability before the run, which may take hours.
 bool may_write(const std::string& path, std::string* error) {
   if (path.empty()) return true;
   try {
@@ -49,7 +49,7 @@ bool may_write(const std::string& path, std::string* error) {
   }
 }
 
-// An empty path asks for nothing.
+// Does nothing for an empty path.
 bool write_file(const std::string& path, const std::string& text) {
   if (path.empty()) return true;
   try {
@@ -61,8 +61,8 @@ bool write_file(const std::string& path, const std::string& text) {
   }
 }
 
-// The plugin file by its absolute path, which is what keel_plugin_load asks for; the folder of
-// kernels too, which is read.
+// Makes the path of the plugin file absolute, as keel_plugin_load requires, and that of the kernel
+// folder.
 bool resolve_choice(PluginChoice* choice, std::string* error) {
   if (choice->backend.empty() == choice->plugin.empty()) {
     *error = "one of --backend and --plugin says what to test";
@@ -84,19 +84,20 @@ bool resolve_choice(PluginChoice* choice, std::string* error) {
          (resolve(&choice->kernels) && use_kernel_folder(choice->kernels, error));
 }
 
-// A line that counts on a terminal, and elsewhere one every ten seconds; failures, everywhere.
+// Prints progress: a live counter on a terminal, otherwise a line every ten seconds; and all
+// failures.
 class Progress {
  public:
   Progress(const Report& report, const Waivers& waivers, size_t total)
       : report_(report), waivers_(waivers), total_(total), live_(isatty(STDOUT_FILENO) != 0) {}
 
-  // Once for each result, in the order of the cases.
+  // Call it once per result, in case order.
   void tell(const CaseResult& result) const {
     if (!is_failure(result.outcome) || waivers_.find(result.id) != nullptr) return;
     if (live_) fmt::print("\r\033[K");
     fmt::print("\n{}", failure_text(report_, result));
   }
-  // The case |id| has a result, in any order.
+  // Call it when the case |id| has a result, in any order.
   void count(const std::string& id) {
     ++done_;
     if (live_) {
@@ -122,18 +123,18 @@ class Progress {
   Clock::time_point told_ = Clock::now();
 };
 
-// Results in the order of their cases, whatever order they come in.
+// Stores results in case order, whatever their order of arrival.
 class ResultsInOrder {
  public:
   explicit ResultsInOrder(size_t cases) : results_(cases) {}
 
-  // Puts in the result of the case |index|, which has none yet.
+  // Stores the result of the case |index|, which must have none yet.
   void put(size_t index, CaseResult result) {
     results_[index] = std::move(result);
     ++count_;
   }
   size_t count() const { return count_; }
-  // Returns the results that are there.
+  // Returns the results that exist.
   std::vector<CaseResult> copy() const {
     std::vector<CaseResult> there;
     there.reserve(count_);
@@ -142,8 +143,8 @@ class ResultsInOrder {
     }
     return there;
   }
-  // Calls |body| once for each, in their order: now for those before which none is missing, or
-  // |at_end| for all.
+  // Calls |body| once per result, in case order: now for the results without a gap before them, or
+  // with |at_end| for all.
   template <typename Body>
   void for_each_new(bool at_end, const Body& body) {
     for (; passed_ < results_.size() && (at_end || results_[passed_]); ++passed_) {
@@ -157,7 +158,7 @@ class ResultsInOrder {
   size_t passed_ = 0;
 };
 
-// The levels of what has run so far.
+// Summarises the levels of the results so far.
 void summarise_run(const Plan& plan, Report* report) {
   Selection selection = {plan.levels, plan.filtered, "", report->target.claims,
                          report->incomplete()};
@@ -165,14 +166,14 @@ void summarise_run(const Plan& plan, Report* report) {
   report->levels = summarise(report->results, selection);
 }
 
-// The JSON file while there are cases to run, for whoever looks when the run was killed: it has all
-// results but those of the last second.
+// Keeps the JSON file up to date during the run, for a reader of a killed run: the file lacks at
+// most the results of the last second.
 class Interim {
  public:
   Interim(const std::string& path, const Plan& plan, const Waivers& waivers, const Report& report,
           const ResultsInOrder& results)
       : path_(path), plan_(plan), waivers_(waivers), report_(report), results_(results) {
-    // What cannot be replaced is written once, in the end.
+    // A file that cannot be replaced is written once, at the end.
     is_wanted_ = !path.empty() && tensorfile::is_replaceable(path);
     write();
   }
@@ -204,7 +205,7 @@ class Interim {
   Clock::time_point last_;
 };
 
-// A plugin that cannot even be loaded: one failed case.
+// Describes a plugin that does not load, which is reported as one failed case.
 Discovery not_loaded(const RunSettings& settings, const Discovery& found) {
   Discovery result = found;
   result.found.target.backend = settings.choice.backend;
@@ -266,7 +267,7 @@ int run_session(const SessionOptions& options, Report* out_report) {
   } else {
     if (!select_cases(options, found, &plan, &error)) return usage_error(error);
     report.target = found.found.target;
-    // Without the option, too, it is no chip's.
+    // An emulated run without the option must not be reported as a real chip's either.
     bool& emulated = report.settings.choice.emulated;
     emulated = emulated || uses_emulated_libraries(report.target.backend);
     report.settings.path = report.target.path;
@@ -309,7 +310,8 @@ int run_session(const SessionOptions& options, Report* out_report) {
       report.notes.push_back(fmt::format("processes that the plugin had left were ended: {}",
                                          fmt::join(leftovers, ", ")));
     }
-    // Each worker loads the file by its name, and a build may have replaced it meanwhile.
+    // Each worker loads the file by its name, and a build may have replaced the file during the
+    // run.
     std::string sha256_now;
     if (!sha256_of_file(report.target.path, &sha256_now, &error) ||
         sha256_now != report.plugin_sha256) {
@@ -328,7 +330,7 @@ int run_session(const SessionOptions& options, Report* out_report) {
   }
   std::vector<CaseResult> before = report.results;
   apply_waivers(waivers, &report.results, &report.notes);
-  for (size_t i = 0; i < before.size(); ++i) {  // what a waiver has made of a pass
+  for (size_t i = 0; i < before.size(); ++i) {  // passes that a waiver turned into failures
     if (before[i].outcome == Outcome::kPass && report.results[i].outcome == Outcome::kFail) {
       fmt::print("\n{}", failure_text(report, report.results[i]));
     }
@@ -336,13 +338,13 @@ int run_session(const SessionOptions& options, Report* out_report) {
   summarise_run(plan, &report);
   fmt::print("{}", summary_text(report));
 
-  // Last of all, when nothing of the plugin is left that could change them.
+  // Write the files last, when no process of the plugin is left that could change them.
   const bool written = write_file(options.json_file, to_json_text(report)) &&
                        write_file(options.junit_file, to_junit_text(report)) &&
                        write_file(options.certificate_file,
                                   options.certificate_file.empty() ? "" : certificate_text(report));
-  // Who names a level wants it certified, which a sample cannot be; who does not is content with
-  // what is claimed.
+  // A user who names levels wants their certification, which a sample cannot give; otherwise the
+  // device's capabilities decide.
   const bool missed = !options.levels.empty() && options.filter.empty() && options.every == 1 &&
                       options.rerun_failed.empty() &&
                       std::any_of(report.levels.begin(), report.levels.end(),
@@ -385,13 +387,14 @@ int verify_session(const std::string& file, bool rerun) {
     return refuse(fmt::format("{} is another file: its SHA-256 is {}, the certificate is for {}",
                               certificate.plugin_path, digest, certificate.plugin_sha256));
   }
-  // Whoever makes a certificate up may write anything into it, and the digest for that.
+  // Anyone can forge a certificate with arbitrary text and a matching digest, so print only safe
+  // characters.
   fmt::print("{}\n", printable(fmt::format(
                          "{}: valid for {}{} ({}), levels: {}", file, certificate.backend,
                          certificate.settings.choice.emulated ? " on an emulated chip" : "",
                          certificate.plugin_path, fmt::join(certificate.levels, " "))));
   if (!rerun) return kExitOk;
-  // Fresh inputs, for a plugin that knows those of the certificate.
+  // Use fresh inputs, in case the plugin recognizes those of the certificate.
   std::random_device random;
   SessionOptions options;
   options.settings = certificate.settings;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One run of `keel conform run` or `list`, from the options to the files.
+// One run of `keel conform run` or `list`, from the options to the output files.
 #ifndef KEEL_CONFORMANCE_SESSION_H_
 #define KEEL_CONFORMANCE_SESSION_H_
 
@@ -19,11 +19,11 @@ struct SessionOptions {
   RunSettings settings;
   std::vector<std::string> levels;  // names; empty: all
   std::string filter;               // a glob over ids; empty: all
-  uint32_t within_seconds = 0;      // after which no case is begun; 0: all are
-  uint32_t every = 1;               // a sample: of each level the first of every so many cases
-  bool fail_fast = false;           // no case is begun after one has failed
-  bool here = false;                // in this process, for a debugger
-  std::string rerun_failed;         // a report whose failed cases are run; empty: no such
+  uint32_t within_seconds = 0;      // begin no case after this time; 0: no limit
+  uint32_t every = 1;               // a sample: run the first of every |every| cases per level
+  bool fail_fast = false;           // begin no case after the first failure
+  bool here = false;                // run the cases in this process, for a debugger
+  std::string rerun_failed;         // a report whose failed cases run again; empty: none
   std::string profile = "quick";
   std::string json_file;
   std::string junit_file;
@@ -31,11 +31,11 @@ struct SessionOptions {
   std::string waivers_file;
 };
 
-// Prints to standard output, mistakes to standard error; the exit status. |out_report|
-// may be NULL; it is complete where the status is not kExitUsage.
+// Run or list the cases. Print to standard output, and mistakes to standard error, and return the
+// exit status. |out_report| may be NULL; it is complete unless the status is kExitUsage.
 int run_session(const SessionOptions& options, Report* out_report);
 int list_session(const SessionOptions& options);
-// Checks a certificate, and with |rerun| runs it again.
+// Checks a certificate; with |rerun| also repeats its run.
 int verify_session(const std::string& file, bool rerun);
 
 }  // namespace keel::conformance

@@ -20,7 +20,7 @@ namespace {
 
 static_assert(std::is_trivially_copyable_v<SharerMessage>);
 
-// What the plugin has said last.
+// The plugin's last error text on this thread.
 std::string& last_error() {
   thread_local std::string text;
   return text;
@@ -31,8 +31,8 @@ keel_status fail(keel_status status, const char* text) {
   return status;
 }
 
-// The plugin's device, with a stream, and the memory that is had in common. What it holds goes with
-// the process.
+// The plugin's device, with a stream and the shared memory. All resources are released when the
+// process ends.
 class Sharer {
  public:
   keel_status obey(const SharerMessage& request, std::vector<std::byte>* payload,
@@ -81,7 +81,7 @@ class Sharer {
     keel_status status = query(&host, &plugin_);
     keel_plugin_instance* instance = nullptr;
     if (status == KEEL_OK) status = plugin_->create_instance(nullptr, &instance);
-    // Some list their devices, or start their SDK, when they are counted.
+    // Some plugins enumerate their devices or start their SDK in count().
     uint32_t count = 0;
     if (status == KEEL_OK) status = plugin_->device->count(instance, &count);
     if (status == KEEL_OK) status = plugin_->device->open(instance, request.ordinal, &device_);
@@ -128,7 +128,7 @@ class Sharer {
   std::byte* at_ = nullptr;
 };
 
-// Room for one descriptor beside a message.
+// Space for one descriptor in a message.
 union Control {
   cmsghdr header;
   char bytes[CMSG_SPACE(sizeof(int))];
@@ -183,8 +183,8 @@ bool receive_message(int socket, SharerMessage* out_message, std::vector<std::by
 }
 
 int sharer_main() {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);  // not to outlive a worker that was killed
-  auto& sharer = *new Sharer;        // not destroyed: the process just ends
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // do not outlive a killed worker
+  auto& sharer = *new Sharer;        // leaked: the process just ends
   SharerMessage request;
   std::vector<std::byte> payload;
   bool is_asked = false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process that has memory in common with another one through a plugin's tables, which keel.h has
-// no way to. It does what the messages on its standard input, a socket, tell it.
+// A helper process that shares memory with another process through a plugin's tables; keel.h does
+// not expose memory sharing. Executes the commands that arrive on its standard input, a socket.
 #ifndef KEEL_CONFORMANCE_SHARER_H_
 #define KEEL_CONFORMANCE_SHARER_H_
 
@@ -16,16 +16,16 @@ namespace keel::conformance {
 inline constexpr const char* kSharerCommand = "conform-sharer";
 
 enum class SharerCommand : uint32_t {
-  kOpen,    // the plugin |text|, device |ordinal|
-  kExport,  // |size| bytes of its own, from |offset| on: |kind|; the answer has |exported|
-  kImport,  // |exported|
-  kWrite,   // the payload, to where the export or the import begins
-  kRead,    // |size| bytes from there: the answer's payload
-  kClose,   // the import
-  kFree,    // what kExport allocated
+  kOpen,    // open device |ordinal| of the plugin |text|
+  kExport,  // allocate |size| bytes, export from |offset| on; sets |exported|
+  kImport,  // import |exported|
+  kWrite,   // write the payload at the start of the export or import
+  kRead,    // read |size| bytes from there into the answer's payload
+  kClose,   // close the import
+  kFree,    // free the allocation of kExport
 };
 
-// One of both ways; an answer has the command's, and |status| with |text|.
+// A request or an answer. An answer repeats the request's command and sets |status| and |text|.
 struct SharerMessage {
   SharerMessage() { exported.fd = -1; }
   explicit SharerMessage(SharerCommand does) : command(does) { exported.fd = -1; }
@@ -36,16 +36,16 @@ struct SharerMessage {
   keel_export_kind kind = 0;
   uint64_t offset = 0;
   uint64_t size = 0;
-  keel_memory_export exported = {};  // its fd goes along, and is the receiver's
+  keel_memory_export exported = {};  // the fd is sent along; the receiver owns its copy
   char text[4096] = {};
 };
 inline constexpr uint64_t kSharerPayload = 64 << 10;
 
 bool send_message(int socket, const SharerMessage& message, std::span<const std::byte> payload);
-// False when the other end is gone.
+// Returns false if the peer has closed the socket.
 bool receive_message(int socket, SharerMessage* out_message, std::vector<std::byte>* out_payload);
 
-// Until the other end is gone; the exit status of the process.
+// Serves requests until the peer closes the socket; returns the exit status of the process.
 int sharer_main();
 
 }  // namespace keel::conformance

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A sharer (sharer.h) as a case sees it.
+// The case's side of a sharer process (sharer.h).
 #ifndef KEEL_CONFORMANCE_SHARER_PROCESS_H_
 #define KEEL_CONFORMANCE_SHARER_PROCESS_H_
 
@@ -13,7 +13,8 @@
 
 namespace keel::conformance {
 
-// Owns one process with the device under test open, which the case may fail of. For one thread.
+// Owns one process that has opened the device under test; if the process fails to open the device,
+// the case fails. Not thread-safe.
 class SharerProcess {
  public:
   explicit SharerProcess(const Context& context, Where where = Where::current());
@@ -21,26 +22,26 @@ class SharerProcess {
   SharerProcess(const SharerProcess&) = delete;
   SharerProcess& operator=(const SharerProcess&) = delete;
 
-  // A new allocation of |size| bytes, from |offset| on. False where the device does not export
-  // that kind. |out_export->fd| is the caller's.
+  // Allocates |size| bytes in the process and exports the memory from |offset| on. Returns false if
+  // the device does not support exports of |kind|. The caller owns |out_export->fd|.
   bool export_memory(keel_export_kind kind, uint64_t size, uint64_t offset,
                      keel_memory_export* out_export, Where where = Where::current());
   void import_memory(const keel_memory_export& exported, Where where = Where::current());
-  // At what was exported or imported last.
+  // Write and read at the start of the last export or import.
   void write(std::span<const std::byte> bytes, Where where = Where::current());
   std::vector<std::byte> read(uint64_t size, Where where = Where::current());
   void close_import(Where where = Where::current());
   void free(Where where = Where::current());
 
  private:
-  // Without the device.
+  // Starts the process without opening the device.
   SharerProcess(int64_t wait_ns, const Where& where);
-  // The case fails unless the answer comes in time.
+  // Sends |request| and returns the answer; a timeout fails the case.
   SharerMessage ask(const SharerMessage& request, std::vector<std::byte>* payload,
                     const Where& where);
   void exchange(const SharerMessage& request, SharerMessage* out_answer,
                 std::vector<std::byte>* payload, const Where& where) const;
-  // And unless it is good.
+  // ask(), and fails the case unless the answer's status is KEEL_OK.
   void must_obey(const SharerMessage& request, std::vector<std::byte>* payload, const char* what,
                  const Where& where);
 

@@ -6,8 +6,8 @@
 
 namespace keel::conformance {
 
-// A plugin with every slot, each of which does nothing and says KEEL_OK: what bodies of cases on
-// the tables call in the runner (observation.h), where there is no plugin.
+// A plugin with every slot; each slot does nothing and returns KEEL_OK. In the runner, which has no
+// plugin, case bodies on the tables call this one (observation.h).
 const keel_plugin& silent_plugin();
 
 }  // namespace keel::conformance

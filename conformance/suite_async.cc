@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Level async: events that mean what they say, order within and across streams, waits
-// that keep their deadline, gates.
+// Level async: events, order within and across streams, deadlines of waits, gates.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,13 +13,13 @@ namespace keel::conformance {
 namespace {
 
 constexpr uint64_t kMiB = 1 << 20;
-// 12 fills of 16 MiB: 20 ms of work at 10 GB/s, which no host check outruns.
+// 12 fills of 16 MiB take 20 ms at 10 GB/s, longer than any host check.
 constexpr uint64_t kBusyBytes = 16 * kMiB;
 constexpr uint32_t kBusyRounds = 12;
 constexpr uint32_t kWord = 0x5eed0001;
 constexpr uint32_t kStale = 0xbadbadba;
 
-// Pinned memory that holds |word| all over: what a download has not reached yet.
+// Returns pinned memory filled with |kStale|, the content before a download arrives.
 Buffer stale_host(const Context& context, uint64_t size) {
   Buffer host(context.device(), KEEL_MEMORY_PINNED, size);
   for (uint64_t offset = 0; offset < size; offset += sizeof(kStale)) {
@@ -29,7 +28,7 @@ Buffer stale_host(const Context& context, uint64_t size) {
   return host;
 }
 
-// Spins until |event| answers anything but "not ready".
+// Spins until the status of |event| is not KEEL_NOT_READY.
 void poll(const Context& context, const Event& event) {
   must(
       conformance::poll([&] { return keel_event_query(event.get()); }, context.environment.wait_ns),
@@ -40,8 +39,8 @@ void poll(const Context& context, const Event& event) {
 
 enum class Await { kQuery, kWait, kStream };
 
-// Records |event| so often, done each time, that Keel records events of the plugin's anew
-// from here on; it makes some dozens before.
+// Completes and records |event| so often that every later record uses a real plugin event; Keel
+// avoids plugin events for some dozens of records before.
 void wear_in(const Context& context, const Stream& stream, const Event& event) {
   for (int i = 0; i < 100; ++i) {
     event.record(stream);
@@ -49,8 +48,8 @@ void wear_in(const Context& context, const Stream& stream, const Event& event) {
   }
 }
 
-// When the event is done, so is the download before it: the host looks with no other
-// wait in between, and at the last bytes first, which arrive last.
+// An event must not complete before the preceding download. The host reads with no other wait in
+// between, and reads the last bytes first, because they arrive last.
 void event_not_early(const Context& context, Await await) {
   const Stream stream(context);
   const Buffer device(context.device(), KEEL_MEMORY_DEVICE, kBusyBytes);
@@ -77,7 +76,7 @@ void rerecorded(const Context& context) {
   const Buffer host = stale_host(context, kBusyBytes);
   const Event event;
   wear_in(context, stream, event);
-  event.record(stream);  // done at once: the later record counts
+  event.record(stream);  // completes at once: the later record counts
   keep_busy(stream, device, kWord, kBusyRounds);
   stream.download(host.host(), device.data());
   event.record(stream);
@@ -86,7 +85,7 @@ void rerecorded(const Context& context) {
   check_filled(host.host(), kWord, "the download before the later record");
 }
 
-// An event on another stream is not done by this one's being idle, nor the reverse.
+// An event of one stream must not complete because another stream is idle, nor the reverse.
 void events_are_separate(const Context& context) {
   const Stream busy(context);
   const Stream idle(context);
@@ -105,9 +104,9 @@ void events_are_separate(const Context& context) {
 
 // ---- asynchronous at all --------------------------------------------------------------
 
-// That the host comes back before the work is done shows in a query that says so, and in
-// the time it was away: less than half of the work's. A host that is held up in between may
-// miss both, so more work is tried, and then more.
+// Enqueueing must return before the work is done: a query still reports the work as unfinished, and
+// the enqueue calls took less than half of the work's time. A host that is delayed in between may
+// miss both, so the case doubles the work up to 16 times.
 void returns_early(const Context& context) {
   const Stream stream(context);
   const Buffer device(context.device(), KEEL_MEMORY_DEVICE, kBusyBytes);
@@ -127,10 +126,9 @@ void returns_early(const Context& context) {
                         16 * kBusyRounds, kBusyBytes));
 }
 
-// A wait of a twentieth of the work's time is over with KEEL_TIMED_OUT while the work goes on,
-// which a query says. A host that is held up, on a busy machine for longer than all the work
-// takes, sees neither: it tries again, and is content with a wait that took ten times as long
-// as it should.
+// A wait with a twentieth of the work's time must return KEEL_TIMED_OUT while the work continues,
+// which a query confirms. A host that is delayed for longer than all the work takes cannot observe
+// that: the case retries, and also accepts a wait that took at most ten times its deadline.
 void wait_keeps_deadline(const Context& context) {
   const Stream stream(context);
   const Buffer device(context.device(), KEEL_MEMORY_DEVICE, kBusyBytes);
@@ -158,7 +156,7 @@ void wait_keeps_deadline(const Context& context) {
     const int64_t waited_ns = observe_now() - start;
     const bool goes_on = observe_status(keel_event_query(event.get())) == KEEL_NOT_READY;
     stream.synchronize();
-    if (status == KEEL_OK) {  // a quick run, or a host held up while enqueueing
+    if (status == KEEL_OK) {  // a fast run, or a host delayed while enqueueing
       deadline_ns = deadline_ns / 2 + 1;
       continue;
     }
@@ -195,8 +193,8 @@ void stream_query(const Context& context) {
 
 // ---- order ------------------------------------------------------------------------------
 
-// A copy enqueued behind slow fills sees the last of them, not what was there when it was
-// enqueued, and not what comes after it.
+// A copy enqueued behind slow fills must read the last of them, neither the content at enqueue time
+// nor that of later work.
 void copy_keeps_its_place(const Context& context) {
   const Stream stream(context);
   const Buffer device(context.device(), KEEL_MEMORY_DEVICE, kBusyBytes);
@@ -218,17 +216,17 @@ void upload_keeps_its_place(const Context& context) {
   const std::vector<std::byte> sent = random_bytes(context, 0, kBusyBytes);
   std::copy(sent.begin(), sent.end(), source.data());
   keep_busy(stream, device, kStale, kBusyRounds);
-  stream.upload(device.data(), source.host());  // must not land before the fills
+  stream.upload(device.data(), source.host());  // must not run before the fills
   stream.download(host.host(), device.data());
   stream.synchronize();
   check_equal(host.host(), sent, "an upload behind fills of the same memory");
-  // A copy that overtakes the fills may have read its own upload: they come later.
+  // A copy that overtakes the fills may have read its own upload, so read again after the fills.
   stream.download(host.host(), device.data());
   stream.synchronize();
   check_equal(host.host(), sent, "what an upload left behind fills of the same memory");
 }
 
-// The second stream reads, by copy, what the first writes before the event.
+// The second stream copies the data that the first stream wrote before the event.
 void order_by_event(const Context& context) {
   const Stream writer(context);
   const Stream reader(context);
@@ -243,7 +241,7 @@ void order_by_event(const Context& context) {
   check_filled(host.host(), kWord, "the other stream's copy behind the event");
 }
 
-// Two streams take turns by events, so often that one lost edge shows.
+// Two streams alternate by events, often enough to reveal one lost dependency.
 void ping_pong(const Context& context) {
   constexpr uint64_t kBytes = 2 * kMiB;
   constexpr uint32_t kRounds = 24;
@@ -292,7 +290,7 @@ void many_streams(const Context& context) {
 void priorities(const Context& context) {
   std::vector<std::byte> received(4096);
   const Buffer device(context.device(), KEEL_MEMORY_DEVICE, 4096);
-  for (const int32_t priority : {-1000, -1, 0, 1, 1000}) {  // clamped to what there is
+  for (const int32_t priority : {-1000, -1, 0, 1, 1000}) {  // clamped to the supported range
     const Stream stream(context, context.device(), priority);
     stream.fill(device.data(), static_cast<uint32_t>(priority), 4096);
     stream.download(received, device.data());
@@ -303,7 +301,7 @@ void priorities(const Context& context) {
 
 // ---- operators on streams -----------------------------------------------------------------
 
-// 12 additions of 4 Mi elements: as long as the fills.
+// 12 additions of 4 Mi elements take as long as the fills.
 constexpr int64_t kOpElements = 4 << 20;
 constexpr uint32_t kOpRounds = 12;
 
@@ -361,7 +359,7 @@ void gate_holds(const Context& context) {
   check_filled(received, kWord, "memory after the gate was opened");
 }
 
-// The gate holds one stream, and through an event another; order stays.
+// The gate holds one stream, and through an event another stream; the order is preserved.
 void gate_and_event(const Context& context) {
   const Stream held(context);
   const Stream follower(context);
@@ -433,7 +431,7 @@ void timing(const Context& context) {
   check(elapsed(start, start) == 0, "from an event to itself time passes");
   check(whole != 0, "work took no time");
   check(first <= whole, fmt::format("{} ns to the middle, {} ns to the end", first, whole));
-  // Also catches a time that ran backwards, which is huge as an unsigned number.
+  // Also detects a negative time, which is huge as an unsigned number.
   check(whole <= 10 * static_cast<uint64_t>(wall_ns),
         fmt::format("{} ns on the device, {} ns on the host's clock", whole, wall_ns));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Level collectives, cases on the plugin's own ccl table with several ranks: communicators that are
-// made, parted, aborted and destroyed.
+// Level collectives, cases on the plugin's own ccl table with several ranks: creating, splitting,
+// aborting and destroying communicators.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ void unique_ids(const Context& context) {
     check(ids.empty() || ids[0].size() == size, "ccl.unique_id gives ids of several sizes");
     ids.push_back(id);
   }
-  // As much room as it takes, and a byte less.
+  // Exactly enough space, and one byte less.
   const uint64_t exact = ids[0].size();
   for (const uint64_t room : {exact, exact - 1}) {
     Bytes id(exact + 64, kRedZone);
@@ -53,7 +53,7 @@ void unique_ids(const Context& context) {
   }
 }
 
-// Ranks in another order than their devices; one communicator behind another.
+// Ranks in a different order than their devices; one communicator after another.
 void made_again(const Context& context) {
   usual_shape(context);
   const TableDevices devices(context);
@@ -68,7 +68,8 @@ void made_again(const Context& context) {
   }
 }
 
-// Two at once on the same devices, whose ranks are in other orders; the first made goes first.
+// Two communicators on the same devices, with different rank orders; the older one is destroyed
+// first.
 void two_at_once(const Context& context) {
   const CallShape shape = usual_shape(context);
   const TableDevices devices(context);
@@ -80,7 +81,7 @@ void two_at_once(const Context& context) {
     expect_works(one, "the first of two communicators", round);
     expect_works(other, "the second of two communicators", 100 + round);
   }
-  // Calls of both in flight, none of which waits for the other's.
+  // Calls of both communicators in flight; neither may wait for the other.
   const TableRanks* const both[] = {&one, &other};
   const uint64_t bytes = shape.count * 4;
   const keel_ccl_table& table = ccl_table_of(context);
@@ -98,7 +99,7 @@ void two_at_once(const Context& context) {
         keel_status status = KEEL_OK;
         for (uint32_t i = 0; i < 8 && status == KEEL_OK; ++i) {
           const TableRanks& ranks = i % 2 == 0 ? one : other;
-          // The thread of a device, in either communicator.
+          // The rank of this device's thread in either communicator.
           const uint32_t own = i % 2 == 0 ? rank : world - 1 - rank;
           keel_ccl_call call = call_of(shape, rank);
           call.send = call.receive = memory[(i % 2) * world + own].at(0);
@@ -124,8 +125,8 @@ void two_at_once(const Context& context) {
 
 // ---- splits -------------------------------------------------------------------------------------
 
-// The ranks that |ranks_of|(rank) lists are the part that the rank is in; each part is used, in the
-// end once the whole is gone.
+// |ranks_of|(rank) lists the ranks of the part that contains the rank. The case uses each part,
+// finally after destroying the whole communicator.
 void split_into(
     const Context& context, const std::string& what,
     const std::function<std::vector<uint32_t>(uint32_t rank, uint32_t world)>& ranks_of) {
@@ -174,7 +175,7 @@ void split_into(
   }
 }
 
-// A part of a part.
+// Splits a part again.
 void split_again(const Context& context) {
   const keel_ccl_table& table = ccl_table_of(context);
   if (!observe(KEEL_HAS(keel_ccl_table, &table, split))) unsupported("there is no ccl.split");
@@ -218,7 +219,7 @@ void need_healthy(const TableRanks& ranks, const std::string& when,
   }
 }
 
-// Asked while operations run, too, it is well.
+// async_error must report no error, also while operations run.
 void healthy(const Context& context) {
   const CallShape shape = usual_shape(context, 65'537);
   const TableDevices devices(context);
@@ -233,8 +234,8 @@ void healthy(const Context& context) {
   }
 }
 
-// Ranks wait for one that never calls; an abort from another thread ends their streams, in which
-// nothing else does. A second one does no harm, and the next communicator works.
+// Ranks wait for a rank that never calls; an abort from another thread must end their streams,
+// which nothing else ends. A second abort is harmless, and the next communicator works.
 void abort_ends_waiting(const Context& context) {
   const keel_ccl_table& table = ccl_table_of(context);
   if (!observe(KEEL_HAS(keel_ccl_table, &table, abort))) unsupported("there is no ccl.abort");
@@ -273,7 +274,8 @@ void abort_ends_waiting(const Context& context) {
   need_healthy(next, "of a communicator made after an abort");
 }
 
-// Buffers may be registered, twice and in part, and used as before and afterwards.
+// Buffers may be registered, also twice and in part, and used before, during and after
+// registration.
 void registered_buffers(const Context& context) {
   const keel_ccl_table& table = ccl_table_of(context);
   if (!observe(KEEL_HAS(keel_ccl_table, &table, register_buffer) &&

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Level collectives, cases on the plugin's own ccl table with several ranks: what waits for what,
-// and what is given back.
+// Level collectives, cases on the plugin's own ccl table with several ranks: ordering, and release
+// of resources.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,8 +22,8 @@ namespace {
 
 // ---- order --------------------------------------------------------------------------------------
 
-// A collective reads what work before it on its stream leaves, and what is behind it sees its
-// result, however late a rank's stream is.
+// A collective must read the results of earlier work on its stream, and later work must see the
+// collective's result, even if one rank's stream is late.
 void keeps_its_place(const Context& context) {
   const CallShape shape = usual_shape(context, /*count=*/65'536);
   constexpr uint32_t kCopies = 24;
@@ -53,7 +53,7 @@ void keeps_its_place(const Context& context) {
   for (uint32_t late = 0; late < world; ++late) {
     ranks.need_all(
         [&](uint32_t rank) {
-          // Other values first, and on one rank many times; the right ones last.
+          // Copy wrong values first, on the late rank many times, and the right values last.
           keel_status status = KEEL_OK;
           for (uint32_t i = 0; i < (rank == late ? kCopies : 1) && status == KEEL_OK; ++i) {
             status = copy(rank, memory[rank].at(0), sources[rank].at(0));
@@ -85,16 +85,16 @@ void keeps_its_place(const Context& context) {
   }
 }
 
-// One communicator's calls on two streams of each rank, which nothing orders: neither what they
-// read nor what they leave is mixed up.
+// One communicator's calls on two unordered streams per rank: their inputs and outputs must not
+// mix.
 void two_streams(const Context& context) {
   constexpr uint32_t kRounds = 12;
   CallShape shape = usual_shape(context, 4099);
-  // In place, where a plugin may need memory of its own.
+  // All-to-all in place, for which a plugin may need temporary memory.
   if (ccl_can(context, KEEL_ALL_TO_ALL, KEEL_FLOAT32)) shape.collective = KEEL_ALL_TO_ALL;
   const TableDevices devices(context);
   const TableRanks ranks(context, devices);
-  const TableRanks more(context, devices);  // of which the streams are used
+  const TableRanks more(context, devices);  // provides the second streams
   const keel_ccl_table& table = ccl_table_of(context);
   const uint32_t world = ranks.world();
   const uint64_t pieces = shape.collective == KEEL_ALL_TO_ALL ? world : 1;
@@ -143,7 +143,7 @@ void two_streams(const Context& context) {
   }
 }
 
-// A rank that comes late is waited for: init_rank of the others does not return before.
+// init_rank of the other ranks must not return before a late rank joins.
 void late_rank(const Context& context) {
   using Clock = std::chrono::steady_clock;
   usual_shape(context);
@@ -180,8 +180,8 @@ void late_rank(const Context& context) {
   expect_works(ranks, "a communicator of which one rank came late");
 }
 
-// A rank whose others do not come is back at its deadline, and says so, where the library knows
-// one. It waits on a thread that is left behind where it does not.
+// A rank whose peers do not join must return KEEL_TIMED_OUT at its deadline, if the library
+// supports deadlines. The wait runs on a detached thread, which is leaked if the library does not.
 void missing_rank(const Context& context) {
   constexpr int64_t kDeadline = 250'000'000;
   usual_shape(context);
@@ -221,7 +221,7 @@ void missing_rank(const Context& context) {
   expect_works(ranks, "a communicator behind one that was not made");
 }
 
-// Communicators that are destroyed leave nothing behind.
+// Destroyed communicators must release all resources.
 void given_back(const Context& context) {
   usual_shape(context);
   const TableDevices devices(context);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Level collectives, cases on the plugin's own ccl table with several ranks: what is called. Each
-// claim of capability() is held to for every count, place and alignment, without core, whose own
-// algorithms would do what the library does not.
+// Level collectives, cases on the plugin's own ccl table with several ranks: the calls. Each
+// capability() answer is tested for every count, offset and alignment, without core, whose
+// algorithms would replace missing ones of the library.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ bool has_root(keel_collective collective) {
   return collective == KEEL_REDUCE || collective == KEEL_BROADCAST;
 }
 
-// Sums whose terms no order makes exact in the smallest type.
+// Returns false for sums that no order of the terms makes exact in the smallest type.
 bool is_exact(keel_dtype dtype, keel_reduction reduction, uint32_t world) {
   return reduction != KEEL_AVG || dtype != KEEL_FLOAT8_E5M2 || world != 3;
 }
@@ -40,7 +40,7 @@ std::vector<keel_reduction> reductions_of(const Context& context, keel_collectiv
   return all;
 }
 
-// Every claim for the collective and dtype: alone, and in groups of all shapes there are.
+// Tests every reported capability for the collective and dtype: alone, and in groups of all shapes.
 void every_shape(const Context& context, uint32_t most, keel_collective collective,
                  keel_dtype dtype) {
   (void)ccl_table_of(context);
@@ -71,7 +71,7 @@ void every_shape(const Context& context, uint32_t most, keel_collective collecti
         }
       }
     }
-    // Once more than 64 Ki elements, a prime of them.
+    // The first reduction uses 65,537 elements, a prime above 64 Ki.
     CallShape large = {collective,        dtype,
                        reduction,         reduction == reductions[0] ? 65'537ULL : 4099ULL,
                        reduction % roots, (reduction + dtype) % 2 == 0,
@@ -90,8 +90,8 @@ void need_messages(const Context& context, keel_dtype dtype = KEEL_FLOAT32) {
   }
 }
 
-// All ranks to all others at once, several to each, of many sizes, the ends in other orders: those
-// between two ranks meet in the order of their calls.
+// All ranks send to all others at once, several messages of many sizes each, with the ends in
+// different orders: messages between two ranks match in call order.
 void messages(const Context& context, keel_dtype dtype) {
   need_messages(context, dtype);
   const TableDevices devices(context);
@@ -112,8 +112,8 @@ void messages(const Context& context, keel_dtype dtype) {
           }
         }
       };
-      // Ranks differ in whether they send or receive first, and receive from others in other
-      // orders.
+      // Ranks differ in whether they send or receive first, and in the order of the peers from
+      // which they receive.
       if ((rank % 2 == 0) == sends_first) send();
       for (uint32_t step = world - 1; step >= 1; --step) {
         const uint32_t from = (rank + step) % world;
@@ -127,7 +127,7 @@ void messages(const Context& context, keel_dtype dtype) {
   }
 }
 
-// From one byte to megabytes, one way.
+// From one byte to megabytes, in one direction.
 void message_sizes(const Context& context) {
   need_messages(context, KEEL_UINT8);
   const TableDevices devices(context);
@@ -145,7 +145,7 @@ void message_sizes(const Context& context) {
 
 // ---- groups ------------------------------------------------------------------------------------
 
-// Some hundred calls of all kinds that the library has, in one group.
+// 240 calls of all supported kinds in one group.
 void large_group(const Context& context, uint32_t most) {
   (void)ccl_table_of(context);
   const TableDevices devices(context, most);
@@ -165,7 +165,7 @@ void large_group(const Context& context, uint32_t most) {
                             ccl_can(context, KEEL_RECV, KEEL_INT32);
   Script script(world);
   for (uint32_t i = 0; i < 240; ++i) {
-    // A step that shares no factor with their number visits all.
+    // A step coprime to the number of shapes visits all shapes.
     CallShape shape = shapes[uint64_t{i} * 10'007 % shapes.size()];
     shape.count = 1 + i * 37 % 501;
     shape.root = i % world;
@@ -179,14 +179,14 @@ void large_group(const Context& context, uint32_t most) {
     }
   }
   script.play(ranks, fmt::format("a group of {} calls", script.calls(0)));
-  // Nothing of it is left behind.
+  // No state of the group may remain.
   Script after(world);
   shapes[0].count = 1009;
   after.add(shapes[0], 1);
   after.play(ranks, "a call behind a large group");
 }
 
-// A group with a call that is refused is refused as a whole, and the next one is not.
+// A group with a refused call must be refused as a whole; the next group must work.
 void refused_group(const Context& context) {
   (void)ccl_table_of(context);
   const TableDevices devices(context);
@@ -226,7 +226,7 @@ void refused_group(const Context& context) {
 
 // ---- what is said before -----------------------------------------------------------------------
 
-// The answers are the same each time, and no others than yes and no.
+// The answers must be stable, and only KEEL_OK or KEEL_UNSUPPORTED.
 void capabilities(const Context& context) {
   const keel_ccl_table& table = ccl_table_of(context);
   keel_plugin_instance* const instance = device_of(context).instance();
@@ -243,7 +243,8 @@ void capabilities(const Context& context) {
                 fmt::format("ccl.capability answers {}", keel_status_name(status)));
           if (round == 0) answers.push_back(status);
           check(answers[next++] == status, "ccl.capability gives another answer the second time");
-          // At once, too: what goes by turns may do so an even number of times between.
+          // Also ask twice in a row: an alternating answer may have an even number of changes
+          // between the rounds.
           const keel_status again =
               observe_status(table.capability(instance, collective, dtype, reduction));
           check(again == status, "ccl.capability gives another answer when it is asked again");
@@ -255,7 +256,7 @@ void capabilities(const Context& context) {
   check(claimed != 0, "CCL is claimed, and ccl.capability says no to everything");
 }
 
-// info() answers before a device is open, in an instance of its own, and writes what it knows.
+// info() must work before a device is open, in a separate instance, and fill in valid values.
 void library_info(const Context& context) {
   const keel_ccl_table& table = ccl_table_of(context);
   const keel_plugin& plugin = device_of(context).plugin();
@@ -316,7 +317,7 @@ void add_ccl_table_cases(const Environment&, std::vector<Case>* cases) {
     }
     add("messages/" + name, [dtype](const Context& context) { messages(context, dtype); });
   }
-  // One device is enough for these.
+  // One device suffices for these cases.
   add_alone("info", library_info);
   add_alone("capability", capabilities);
   add_alone("group_large", [](const Context& context) { large_group(context, 1); });

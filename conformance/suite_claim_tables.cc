@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Levels core, async and memory, on the plugin's own tables: streams of every priority, copies
-// that do not block, timing, gates, memory by streams, copies between devices.
+// Levels core, async and memory, on the plugin's own tables: streams of every priority,
+// non-blocking copies, timing, gates, stream-ordered allocation, copies between devices.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ constexpr uint64_t kMiB = 1 << 20;
 
 // ---- streams --------------------------------------------------------------------------
 
-// Any priority is taken, the furthest are clamped, and each stream does its work.
+// Every priority must be accepted, extreme ones clamped, and each stream must work.
 void priorities(const Context& context) {
   constexpr uint64_t kBytes = 5'003;
   constexpr int32_t kPriorities[] = {0, -1, 1, -2, 2, -100, 100, INT32_MIN, INT32_MAX};
@@ -49,8 +49,8 @@ void priorities(const Context& context) {
   }
 }
 
-// A thread that has called nothing before may call everything: what an SDK keeps for each thread is
-// set on entry.
+// Every function must work as the first call of a new thread: the plugin must set per-thread SDK
+// state on entry.
 void fresh_thread(const Context& context) {
   constexpr uint64_t kBytes = 8'192;
   struct Call {
@@ -62,12 +62,12 @@ void fresh_thread(const Context& context) {
   const std::vector<std::byte> sent = Draws(context).bytes(kBytes);
   std::vector<std::byte> host = sent;
   std::vector<std::byte> got(kBytes);
-  std::vector<Call> calls;  // by the worker's threads, one after the other
+  std::vector<Call> calls;  // from the worker's threads, in sequence
   const TableBuffer memory(context, kBytes);
   const TableEvent event(context, context.claims(KEEL_CLAIM_TIMING) ? KEEL_EVENT_TIMING : 0);
   const TableStream other(context);
   const TableStream stream(context);
-  // Each call is the first of its thread.
+  // Each call runs on a new thread.
   const auto call = [&](const char* slot, const std::function<keel_status()>& body) {
     run_threads(1, [&](uint32_t) { calls.push_back({slot, body()}); });
   };
@@ -138,7 +138,7 @@ void fresh_thread(const Context& context) {
   check_equal(got, sent, "copies by threads that had called nothing before");
 }
 
-// Work that a fast device is busy with for a while.
+// Enqueues work that keeps a fast device busy for a while.
 void keep_busy(const Context& context, const TableStream& stream, const TableBuffer& first,
                const TableBuffer& second, uint32_t rounds) {
   for (uint32_t i = 0; i < rounds; ++i) {
@@ -148,7 +148,7 @@ void keep_busy(const Context& context, const TableStream& stream, const TableBuf
   }
 }
 
-// Copies of pageable memory behind work that is still going on: the calls return before it ends.
+// Copies of pageable memory behind unfinished work: the calls must return before the work ends.
 void pageable_async(const Context& context, keel_copy_kind kind, uint64_t size) {
   constexpr int kTries = 6;
   const std::vector<std::byte> sent = Draws(context).bytes(size);
@@ -182,9 +182,9 @@ void pageable_async(const Context& context, keel_copy_kind kind, uint64_t size) 
   check_equal(host, sent, "pageable memory that was copied behind other work");
 }
 
-// Between two events lies what the host saw between them, in nanoseconds: no less than the time for
-// which the second was seen not to be there, no more than all. Clocks differ, and a host is slow to
-// look: by a factor of 2 and a millisecond they may.
+// The time between two events, in nanoseconds, must match the host's clock: at least the time
+// during which the second event was known to be pending, at most the whole interval. Clocks differ
+// and hosts observe late, so a factor of 2 and a millisecond are allowed.
 void timing(const Context& context) {
   constexpr uint64_t kSlack = 1'000'000;
   const TableBuffer first(context, 16 * kMiB);
@@ -232,7 +232,7 @@ class NativeGate {
     need(streams_of(context).gate_create(device_of(context).get(), &gate_), "stream.gate_create",
          where);
   }
-  // Nothing waits at it any more: a failed case leaves none closed.
+  // Opens the gate if a failed case left it closed. Destroys the gate only after done().
   ~NativeGate() {
     if (gate_ != nullptr && !is_open_) (void)streams_of(context_).gate_open(gate_);
     if (gate_ != nullptr && is_done_) streams_of(context_).gate_destroy(gate_);
@@ -248,7 +248,7 @@ class NativeGate {
     is_open_ = true;
     need(streams_of(context_).gate_open(gate_), "stream.gate_open", where);
   }
-  // What waited at it is done.
+  // Call it when all work behind the gate has completed.
   void done() { is_done_ = true; }
 
  private:
@@ -258,7 +258,7 @@ class NativeGate {
   bool is_done_ = false;
 };
 
-// Whether |event| stays not done for as long as a host may look.
+// Returns whether |event| stays pending for 3,000 queries.
 bool stays_behind(const Context& context, const TableEvent& event, Where where = Where::current()) {
   keel_status status = KEEL_NOT_READY;
   for (int i = 0; i < 3000 && status == KEEL_NOT_READY; ++i) {
@@ -267,18 +267,18 @@ bool stays_behind(const Context& context, const TableEvent& event, Where where =
   return observe_status(status, where) == KEEL_NOT_READY;
 }
 
-// |streams| streams that wait at |gates| gates each, in turns; all is enqueued before any is
-// opened.
+// |stream_count| streams, each waiting on |gate_count| gates; all work is enqueued before the first
+// gate opens.
 void gates(const Context& context, size_t stream_count, size_t gate_count) {
   constexpr uint64_t kBytes = 30'011;
   Draws draws(context);
   std::vector<std::vector<std::byte>> sent;
   std::vector<std::unique_ptr<TableBuffer>> memory;  // written before the gates
-  std::vector<std::unique_ptr<TableBuffer>> pinned;  // written behind them
+  std::vector<std::unique_ptr<TableBuffer>> pinned;  // written behind the gates
   std::vector<std::unique_ptr<TableEvent>> events;
   const std::vector<std::byte> red(kBytes, kRedZone);
   std::vector<std::unique_ptr<TableStream>> streams;
-  std::vector<std::unique_ptr<NativeGate>> gates;  // opened before a stream is waited for
+  std::vector<std::unique_ptr<NativeGate>> gates;  // all open before a stream is awaited
   for (size_t i = 0; i < stream_count; ++i) {
     sent.push_back(draws.bytes(kBytes));
     memory.push_back(std::make_unique<TableBuffer>(context, kBytes));
@@ -296,7 +296,7 @@ void gates(const Context& context, size_t stream_count, size_t gate_count) {
          "stream.copy behind a gate");
     events[i]->record(*streams[i]);
   }
-  // The last to be waited at is opened first.
+  // Open the gates in reverse order of the waits.
   for (size_t left = gate_count; left > 0; --left) {
     for (size_t i = 0; i < stream_count; ++i) {
       check(stays_behind(context, *events[i]),
@@ -313,7 +313,7 @@ void gates(const Context& context, size_t stream_count, size_t gate_count) {
   for (const auto& gate : gates) gate->done();
 }
 
-// Opened before anything waits at it, and many one after the other.
+// Gates that open before a stream waits on them, and many gates in sequence.
 void gates_in_turn(const Context& context) {
   constexpr uint64_t kBytes = 1'001;
   constexpr uint64_t kGates = 40;
@@ -335,8 +335,8 @@ void gates_in_turn(const Context& context) {
 
 // ---- memory by streams, and of two devices --------------------------------------------
 
-// What is had on a stream holds what the stream writes; either pair of calls gives back what the
-// other took.
+// A stream allocation holds what the stream writes; each free function must accept memory of either
+// allocation function.
 void stream_alloc(const Context& context) {
   constexpr uint64_t kBytes = 70'001;
   constexpr int kRounds = 24;
@@ -400,7 +400,7 @@ void peer_copies(const Context& context) {
   for (const size_t each : {0, 1}) devices[each]->write(wanted[each]);
   for (int i = 0; i < 32; ++i) {
     const auto to = static_cast<size_t>(i % 2);
-    const TableDevice& on = *devices[static_cast<size_t>(i / 2 % 2)];  // a stream of either
+    const TableDevice& on = *devices[static_cast<size_t>(i / 2 % 2)];  // a stream of either device
     const uint64_t size = 1 + draws.below(i % 4 == 0 ? 60'000 : 700);
     const uint64_t destination = draws.below(kBytes - size);
     const uint64_t source = draws.below(kBytes - size);

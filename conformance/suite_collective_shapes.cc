@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Level collectives: shapes that the cases of each dtype leave out. Roots, counts of 0, pieces of
-// different lengths with gaps between them, groups, messages, parts, and ranks in another order
-// than their devices. Gather, scatter and the forms with arrays are messages of the library's where
-// it has such.
+// Level collectives: shapes that the per-dtype cases omit: roots, counts of 0, pieces of different
+// lengths with gaps between them, groups, messages, splits, and ranks in a different order than
+// their devices. Gather, scatter and the v-forms use the library's messages if it has them.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,13 +17,13 @@ namespace keel::conformance {
 
 namespace {
 
-constexpr uint64_t kGap = 64;  // bytes around each buffer that nobody may write
+constexpr uint64_t kGap = 64;  // bytes around each buffer that no call may write
 
 int64_t value_at(uint32_t rank, uint64_t i, uint64_t salt) {
   return static_cast<int64_t>((i * 7 + rank * 31 + salt * 13) % 31) + 1;
 }
 
-// |count| elements from |first| on of what |rank| sends.
+// Returns |count| elements from |first| on of |rank|'s send data.
 Bytes sent(keel_dtype dtype, uint32_t rank, uint64_t first, uint64_t count, uint64_t salt) {
   return elements(dtype, first, count, [&](uint64_t i) { return value_at(rank, i, salt); });
 }
@@ -33,14 +32,14 @@ void put(Bytes& memory, uint64_t at, const Bytes& bytes) {
   std::copy(bytes.begin(), bytes.end(), memory.begin() + static_cast<std::ptrdiff_t>(at));
 }
 
-// One rank's buffers of an operation; the memory around them must stay as it is.
+// One rank's buffers of an operation; the memory around them must stay unchanged.
 struct Buffers {
   Bytes send;
-  Bytes received;         // what the receive buffer holds in the end
-  bool receives = false;  // or else its receive buffer is NULL
+  Bytes received;         // expected content of the receive buffer
+  bool receives = false;  // false: the receive buffer is NULL
 };
 
-// Calls |call| on each rank, with buffers |skew| bytes behind a multiple of 256.
+// Calls |call| on each rank, with buffers |skew| bytes after a multiple of 256.
 void run_shape(const Ranks& ranks, const std::function<Buffers(uint32_t rank)>& buffers_of,
                uint64_t skew,
                const std::function<keel_status(uint32_t rank, const std::byte* send,
@@ -87,7 +86,7 @@ int64_t sum_at(uint32_t world, uint64_t i, uint64_t salt) {
 
 // ---- roots --------------------------------------------------------------------------------------
 
-// Each rank is the root once, in buffers that miss every alignment but the element's.
+// Each rank is the root once, with buffers aligned only to the element size.
 void roots(const Context& context, keel_dtype dtype) {
   const Ranks ranks(context);
   const uint32_t world = ranks.world();
@@ -160,14 +159,14 @@ void roots(const Context& context, keel_dtype dtype) {
 
 // ---- forms with arrays -------------------------------------------------------------------------
 
-// One entry a rank, in elements, with gaps between the pieces.
+// One entry per rank, in elements, with gaps between the pieces.
 struct Pieces {
   std::vector<uint64_t> counts;
   std::vector<uint64_t> offsets;
   uint64_t extent = 0;
 };
 
-// Some ranks have none; which, |salt| decides.
+// Builds pieces of which some are empty; |salt| selects which.
 Pieces pieces_of(uint32_t world, uint64_t salt) {
   Pieces pieces;
   for (uint32_t rank = 0; rank < world; ++rank) {
@@ -181,7 +180,7 @@ Pieces pieces_of(uint32_t world, uint64_t salt) {
   return pieces;
 }
 
-// The pieces of |pieces|, and red zones between them.
+// Returns the pieces at their offsets, with red zones between them.
 Bytes spread(keel_dtype dtype, const Pieces& pieces,
              const std::function<Bytes(uint32_t rank, uint64_t count)>& piece_of) {
   const uint64_t element = kit::dtype_size(dtype);
@@ -265,7 +264,7 @@ void with_arrays(const Context& context, keel_dtype dtype) {
                                        pieces.offsets.data(), dtype, KEEL_SUM, stream(rank));
         },
         fmt::format("keel_reduce_scatter_v, shape {}", salt));
-    // Rank i sends what to_of(i) lists, and rank j receives what from_of(j) does.
+    // Rank i sends the pieces of to_of(i), and rank j receives the pieces of from_of(j).
     const auto to_of = [&](uint32_t rank) { return pieces_of(world, salt + rank); };
     const auto from_of = [&](uint32_t rank) {
       Pieces from;
@@ -302,7 +301,7 @@ void with_arrays(const Context& context, keel_dtype dtype) {
 
 // ---- nothing -----------------------------------------------------------------------------------
 
-// Operations on no elements are done, write nothing, and count like others.
+// Operations on no elements must complete, write nothing, and count as operations.
 void no_elements(const Context& context) {
   const Ranks ranks(context);
   const uint32_t world = ranks.world();

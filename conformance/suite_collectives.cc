@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Level collectives: the vendor's own library behind the ccl table, through communicators of
-// which all ranks are on devices of the backend. What the library says it cannot do goes by
-// Keel's own way, and has to be right too: a case does not know beforehand which it is.
+// Level collectives: the vendor's library behind the ccl table, through communicators whose ranks
+// all use devices of the backend. Keel's own algorithms serve the calls that the library does not
+// support and must be correct too: a case does not know in advance which implementation runs.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,12 +26,12 @@ constexpr const char* kReductionNames[KEEL_REDUCTION_COUNT] = {"sum", "prod", "m
 
 // One operation with its buffers on all ranks.
 struct Run {
-  // What rank |rank| has in its send buffer, and in its receive buffer in the end; nothing where
-  // the rank sends, or receives, nothing.
+  // The content of rank |rank|'s send buffer, and the final content of its receive buffer; empty if
+  // the rank does not send or receive.
   std::function<Bytes(uint32_t rank)> send;
   std::function<Bytes(uint32_t rank)> received;
-  // Where, in bytes, the send buffer begins in the receive buffer in place; or the other way
-  // round where that is shorter.
+  // For in-place calls, the offset in bytes of the send buffer in the receive buffer; or the
+  // reverse if the receive buffer is shorter.
   std::function<uint64_t(uint32_t rank)> offset;
   std::function<keel_status(uint32_t rank, const void* send, void* receive)> call;
 };
@@ -44,7 +44,7 @@ void run_once(const Ranks& ranks, const Run& run, bool in_place, const std::stri
   for (uint32_t rank = 0; rank < ranks.world(); ++rank) {
     const Bytes sent = run.send(rank);
     const Bytes received = run.received(rank);
-    // Both in one piece of memory, with some bytes behind each that nobody may write.
+    // Both buffers lie in one allocation, each followed by bytes that no call may write.
     constexpr uint64_t kGap = 64;
     const uint64_t offset = in_place ? run.offset(rank) : 0;
     const bool sends_part = sent.size() <= received.size();
@@ -172,7 +172,7 @@ void run_collective(const Context& context, keel_collective collective, keel_dty
         break;
       case KEEL_ALL_TO_ALL_V: {
         what = "keel_all_to_all_v";
-        // As many one way as the other, so that it goes in place too.
+        // Equal counts in both directions, so that the call also works in place.
         const auto between = [&](uint32_t one, uint32_t other) {
           return count + (one + other) % 3 - 1;
         };
@@ -228,7 +228,7 @@ void run_collective(const Context& context, keel_collective collective, keel_dty
     run_once(ranks, run, /*in_place=*/false, fmt::format("{} of {}", what, count));
     const bool is_native = ranks.native_operations() != before;
     run_once(ranks, run, /*in_place=*/true, fmt::format("{} of {}", what, count));
-    // In place or not, and whatever the size: the library was asked once.
+    // The library's answer must hold in place or not, and for every size.
     check(ranks.native_operations() - before == (is_native ? 2 : 0),
           fmt::format("{} of {}: natively once, and once not", what, count));
   }
@@ -236,7 +236,7 @@ void run_collective(const Context& context, keel_collective collective, keel_dty
 
 // ---- the rest -----------------------------------------------------------------------------
 
-// Enqueues one all_reduce of |count| floats on each rank, in place.
+// Enqueues an in-place all_reduce of |count| floats on each rank.
 void all_reduce(const Ranks& ranks, const std::vector<Buffer>& memory, uint64_t count) {
   for (uint32_t rank = 0; rank < ranks.world(); ++rank) {
     must(keel_all_reduce(ranks.comm(rank), memory[rank].data(), memory[rank].data(), count,
@@ -253,7 +253,7 @@ std::vector<Buffer> allocate(const Ranks& ranks, uint64_t bytes) {
   return memory;
 }
 
-// Whoever claims a library has one that does something.
+// A device that reports a library must use it.
 void is_used(const Context& context) {
   const Ranks ranks(context);
   const std::vector<Buffer> memory = allocate(ranks, 4096);
@@ -269,7 +269,7 @@ void is_used(const Context& context) {
                     ranks.world(), explained));
 }
 
-// In the stream's order, with the work before and behind it.
+// A collective must keep its position between earlier and later work of the stream.
 void keeps_its_place(const Context& context) {
   constexpr uint64_t kCount = 200'000;
   constexpr uint32_t kRounds = 8;
@@ -318,7 +318,8 @@ void mismatch_is_no_success(const Context& context) {
   ranks.synchronize();
 }
 
-// Bad arguments are refused by the call. Each counts, so all ranks make it, and go on.
+// The call must refuse bad arguments. Each call counts as an operation, so all ranks make it and
+// continue.
 void bad_arguments(const Context& context) {
   const Ranks ranks(context);
   const std::vector<Buffer> memory = allocate(ranks, 4096);
@@ -343,7 +344,7 @@ void bad_arguments(const Context& context) {
   ranks.synchronize();
 }
 
-// Everybody comes back, and the devices and their library are as before.
+// All ranks must return after an abort, and the devices and their library must still work.
 void abort_ends_all(const Context& context) {
   constexpr uint64_t kCount = 4 << 20;
   {
@@ -367,7 +368,7 @@ void abort_ends_all(const Context& context) {
   is_used(context);
 }
 
-// A rank that does not call: the others come back at their deadline.
+// A rank does not call: the other ranks must return at their deadline.
 void missing_rank(const Context& context) {
   const Ranks ranks(context);
   const std::vector<Buffer> memory = allocate(ranks, 4096);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Level core, on the plugin's own tables: stream.copy, to the last byte and not one more, at every
-// offset.
+// Level core, on the plugin's own tables: stream.copy at every offset must copy exactly the
+// requested bytes.
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -21,7 +21,7 @@ constexpr uint64_t kMiB = 1 << 20;
 struct Direction {
   const char* name;
   keel_copy_kind kind;
-  bool pinned;  // the host's side
+  bool pinned;  // memory of the host's end
 };
 constexpr std::array<Direction, 5> kDirections = {
     {{"to_device", KEEL_COPY_HOST_TO_DEVICE, false},
@@ -30,7 +30,7 @@ constexpr std::array<Direction, 5> kDirections = {
      {"pinned_from_device", KEEL_COPY_DEVICE_TO_HOST, true},
      {"within", KEEL_COPY_DEVICE_TO_DEVICE, false}}};
 
-// Pageable memory of the host that ends where nobody may read or write.
+// Pageable host memory followed by an inaccessible page.
 class Pageable {
  public:
   explicit Pageable(uint64_t size) : size_(size) {
@@ -56,7 +56,7 @@ class Pageable {
   std::byte* data_ = nullptr;
 };
 
-// One end of a copy: memory of the host, or of the device.
+// One end of a copy: host memory or device memory.
 class End {
  public:
   End(const Context& context, bool of_host, bool pinned, uint64_t size) : size_(size) {
@@ -116,7 +116,7 @@ struct Piece {
   uint64_t size;
 };
 
-// All of |pieces| at once on one stream; between them nothing changes.
+// Enqueues all |pieces| on one stream; the bytes between the pieces must stay unchanged.
 void copy_pieces(const Context& context, const Direction& direction, uint64_t room,
                  const std::vector<Piece>& pieces, const std::string& what,
                  Where where = Where::current()) {
@@ -140,7 +140,7 @@ void copy_pieces(const Context& context, const Direction& direction, uint64_t ro
   if (room < kMiB) ends.source.expect(stream, sent, what + ": the source", where);
 }
 
-// Sizes of 1 to 70 bytes, to and from every offset of 0 to 17.
+// Sizes of 1 to 70 bytes, from and to every offset of 0 to 17.
 void small_copies(const Context& context, const Direction& direction) {
   constexpr uint64_t kSlot = 128;
   std::vector<Piece> pieces;
@@ -153,7 +153,8 @@ void small_copies(const Context& context, const Direction& direction) {
   copy_pieces(context, direction, pieces.size() * kSlot, pieces, "small copies");
 }
 
-// Around pages, staging buffers and pieces that are spread over cores; one ends with its memory.
+// Sizes around pages, staging buffers and pieces that are split over cores; one copy ends at the
+// end of its memory.
 void edge_copies(const Context& context, const Direction& direction) {
   constexpr uint64_t kSizes[] = {4095,   4096,    4097,     8191, 65'535,   65'536,
                                  65'537, 131'073, kMiB - 1, kMiB, kMiB + 1, 2 * kMiB + 3};
@@ -171,7 +172,7 @@ void edge_copies(const Context& context, const Direction& direction) {
   copy_pieces(context, direction, place + last, pieces, "copies around pages");
 }
 
-// Both ends in one allocation, side by side.
+// Source and destination in one allocation, side by side.
 void beside(const Context& context) {
   constexpr uint64_t kRoom = 300'000;
   Draws draws(context);
@@ -197,7 +198,8 @@ void beside(const Context& context) {
   check_equal(got, wanted, "copies within one allocation");
 }
 
-// More copies than a queue or a ring is likely to hold, on two streams in turns, each way at once.
+// More copies than a queue or ring is likely to hold, alternating between two streams, in all
+// directions.
 void many(const Context& context) {
   constexpr uint64_t kPiece = 53;
   constexpr uint64_t kPieces = 1000;
@@ -208,7 +210,7 @@ void many(const Context& context) {
   const TableBuffer second(context, kRoom);
   const TableStream streams[] = {TableStream(context), TableStream(context)};
   for (uint64_t i = 0; i < kPieces; ++i) {
-    const uint64_t at = i * 7 % kPieces * kPiece;  // 7 and 1000 share no factor: all pieces
+    const uint64_t at = i * 7 % kPieces * kPiece;  // 7 and 1000 are coprime: visits all pieces
     keel_plugin_stream* const stream = streams[i % 2].get();
     need(streams_of(context).copy(stream, KEEL_COPY_HOST_TO_DEVICE, first.at(at), sent.data() + at,
                                   kPiece),
@@ -224,7 +226,7 @@ void many(const Context& context) {
   check_equal(got, sent, "1,000 copies each way on two streams");
 }
 
-// What the host had sent is its own again when the copy is done.
+// The host may reuse the source when the copy is done.
 void source_reused(const Context& context, const Direction& direction) {
   constexpr uint64_t kPiece = 70'001;
   constexpr uint64_t kPieces = 12;
@@ -243,7 +245,8 @@ void source_reused(const Context& context, const Direction& direction) {
   check_equal(got, sent, "memory whose source was written to again");
 }
 
-// More than a staging buffer holds, all behind work that goes on: none takes another's place.
+// More than a staging buffer holds, all behind unfinished work: copies must not overwrite each
+// other's staging.
 void in_flight(const Context& context, const Direction& direction) {
   constexpr uint64_t kCopies = 48;
   Draws draws(context);
@@ -275,7 +278,7 @@ void in_flight(const Context& context, const Direction& direction) {
   ends.destination.expect(stream, sent, "copies that were in flight together");
 }
 
-// Each step needs what the one before left.
+// Each step needs the result of the previous one.
 void chain(const Context& context) {
   constexpr uint64_t kBytes = 20'011;
   constexpr uint64_t kRounds = 40;
@@ -298,8 +301,8 @@ void chain(const Context& context) {
   check_equal(got, sent, "a chain of copies through two buffers");
 }
 
-// The same through pinned memory: a copy reads there what the one before it wrote, also behind work
-// that goes on. Pageable memory may be read when the call is made.
+// The same through pinned memory: each copy must read there what the previous copy wrote, also
+// behind unfinished work. Pageable memory may be read during the call.
 void chain_through_pinned(const Context& context, uint64_t size) {
   constexpr uint64_t kRounds = 12;
   const std::vector<std::byte> sent = Draws(context).bytes(size * kRounds);
@@ -325,8 +328,8 @@ void chain_through_pinned(const Context& context, uint64_t size) {
   check_equal(got, sent, "copies through pinned memory");
 }
 
-// Past 64 MiB: the longest that a staging ring or a count of pieces is likely to stop at. All bytes
-// are looked at where they are, and those around each MiB by the judge.
+// More than 64 MiB, beyond the likely limits of a staging ring or a piece counter. The worker
+// compares all bytes, and the judge the bytes around each MiB.
 void large(const Context& context) {
   constexpr uint64_t kBytes = 64 * kMiB + 4099;
   constexpr uint64_t kWindow = 4096;
@@ -352,7 +355,7 @@ void large(const Context& context) {
   check(observe(judging() || got == sent), "64 MiB and a little more have changed");
 }
 
-// Each thread on a stream of its own, between parts of the same allocations.
+// Each thread uses its own stream, and its own part of the same allocations.
 void threads(const Context& context) {
   constexpr uint32_t kThreads = 4;
   constexpr uint64_t kPart = 60'000;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Level core: allocation, copies and fills that are right to the last byte and touch
-// nothing beside.
+// Level core: allocations, copies and fills must be correct to the last byte and leave other memory
+// unchanged.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -93,7 +93,7 @@ struct Offsets {
   uint64_t size;
 };
 
-// One copy of each direction between odd places; all around must stay as it was.
+// One copy in each direction between odd offsets; the surrounding memory must stay unchanged.
 void offset_copy(const Context& context, const Offsets& offsets) {
   const uint64_t room = std::max(offsets.destination, offsets.source) + offsets.size + 64;
   const Stream stream(context);
@@ -146,7 +146,7 @@ void fill(const Context& context, uint32_t pattern_size, uint64_t size) {
   check_equal(received, wanted, "fill");
 }
 
-// Each step reads what the one before wrote.
+// Each step reads what the previous step wrote.
 void stream_order(const Context& context) {
   constexpr uint64_t kBytes = 256 * 1024;
   const Stream stream(context);
@@ -164,7 +164,7 @@ void stream_order(const Context& context) {
   }
 }
 
-// More small copies than any queue or staging ring is likely to hold.
+// More small copies than a queue or staging ring is likely to hold.
 void many_copies(const Context& context) {
   constexpr uint64_t kPiece = 37;
   constexpr uint64_t kPieces = 1500;
@@ -173,7 +173,7 @@ void many_copies(const Context& context) {
   const std::vector<std::byte> sent = random_bytes(context, 0, kPiece * kPieces);
   std::vector<std::byte> received(sent.size(), std::byte{0});
   for (uint64_t i = 0; i < kPieces; ++i) {
-    const uint64_t piece = i * 7 % kPieces;  // 7 and 1500 share no factor: all pieces
+    const uint64_t piece = i * 7 % kPieces;  // 7 and 1500 are coprime: visits all pieces
     stream.upload(device.at(piece * kPiece), {sent.data() + piece * kPiece, kPiece});
   }
   for (uint64_t i = 0; i < kPieces; ++i) {

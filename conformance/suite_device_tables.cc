@@ -16,7 +16,7 @@ namespace keel::conformance {
 namespace {
 
 constexpr uint64_t kMiB = 1 << 20;
-constexpr uint64_t kSmall = 40'007;  // bytes that go through a device which should work
+constexpr uint64_t kSmall = 40'007;  // bytes to copy through a working device
 
 const keel_device_table& table_of(const Context& context) {
   return *device_of(context).plugin().device;
@@ -27,7 +27,7 @@ std::string text_of(const char (&text)[Size]) {
   return {text, std::find(text, text + Size, '\0')};
 }
 
-// All of |info|, in a line.
+// Formats all members of |info| in one line.
 std::string told(const keel_device_info& info) {
   std::string text = fmt::format("{}; {}; {}; {};", text_of(info.name), text_of(info.architecture),
                                  text_of(info.pci_address), text_of(info.driver));
@@ -47,7 +47,7 @@ std::string info_text(const Context& context, keel_plugin_instance* instance, ui
 
 // ---- instances ------------------------------------------------------------------------
 
-// They come and go in any order, and each has all devices.
+// Instances are created and destroyed in any order, and each sees all devices.
 void several_instances(const Context& context) {
   keel_plugin_instance* const open = device_of(context).instance();
   uint32_t devices = 0;
@@ -75,7 +75,7 @@ void several_instances(const Context& context) {
   check(info_text(context, open, 0) == first, "device.info is not as before other instances");
 }
 
-// The memory of one instance's device is not another's, and stays when the other goes.
+// Device memory of one instance is separate from another instance's, and survives that instance.
 void apart(const Context& context) {
   TableBlock mine(context, KEEL_MEMORY_DEVICE, kSmall);
   const std::vector<std::byte> first = random_bytes(context, 0, kSmall);
@@ -125,7 +125,7 @@ void no_settings(const Context& context) {
   taken(&longer.settings, "with settings of a newer version");
 }
 
-// |next| chains what a reader may skip, and what it may not.
+// |next| chains an extension that a plugin may skip, and one that it must understand.
 void extensions(const Context& context) {
   constexpr uint32_t kUnknown = 0x3fff0001;
   const keel_plugin& plugin = device_of(context).plugin();
@@ -146,7 +146,7 @@ void extensions(const Context& context) {
   }
 }
 
-// What a thread of its own heard of a call: nothing that was said before counts.
+// The status and error text of a call on a new thread, without earlier texts.
 struct Said {
   keel_status status = KEEL_OK;
   std::string text;
@@ -184,9 +184,9 @@ void unknown_settings(const Context& context) {
   refuses(context, {{two, "1"}}, {two});
   refuses(context, {{one, ""}}, {one});
   refuses(context, {{one, "1"}, {two, "1"}}, {one, two});
-  // A name that begins as a known one.
+  // A name with a known name as its prefix.
   refuses(context, {{"library_folder_of_nobody", "/"}}, {"library_folder_of_nobody"});
-  // Behind one that is known, where there is one.
+  // After a known setting, if the plugin has any.
   auto* instance = static_cast<keel_plugin_instance*>(nullptr);
   const Setting known = {"library_folder", "/keel_no_such_folder"};
   if (observe_status(TableInstance::create(context, {known}, nullptr, &instance)) == KEEL_OK) {
@@ -198,7 +198,7 @@ void unknown_settings(const Context& context) {
   check(after.count() != 0, "an instance that is made after a refusal has no devices");
 }
 
-// An instance whose settings lead nowhere does nothing to the others.
+// An instance whose settings point nowhere must not affect other instances.
 void settings_apart(const Context& context) {
   keel_plugin_instance* const open = device_of(context).instance();
   const std::string wanted = info_text(context, open, 0);
@@ -250,7 +250,7 @@ void instance_threads(const Context& context) {
 // ---- info -----------------------------------------------------------------------------
 
 void info_of_each(const Context& context) {
-  const TableInstance instance(context);  // no device of which is open
+  const TableInstance instance(context);  // none of its devices is open
   const uint32_t count = instance.count();
   check(instance.count() == count, "device.count differs from one call to the next");
   for (uint32_t ordinal = 0; ordinal < std::min(count, 16U); ++ordinal) {
@@ -289,7 +289,7 @@ void info_of_each(const Context& context) {
   }
 }
 
-// A reader of another version: what lies behind its struct is its own.
+// A caller of another version: the plugin must not write behind the caller's struct.
 void info_sizes(const Context& context) {
   constexpr size_t kRoom = sizeof(keel_device_info) + 64;
   std::vector<std::byte> whole;
@@ -322,7 +322,7 @@ void info_sizes(const Context& context) {
   }
 }
 
-// An ordinal that none of the devices has.
+// Ordinals beyond the last device.
 void no_such_device(const Context& context) {
   const TableInstance instance(context);
   const uint32_t count = instance.count();
@@ -345,7 +345,7 @@ void no_such_device(const Context& context) {
 
 // ---- open devices ---------------------------------------------------------------------
 
-// What a device takes of the process it gives back when it is closed.
+// Closing a device must release all of its process resources.
 void reopen(const Context& context) {
   constexpr uint64_t kTimes = 6;
   const TableInstance instance(context);

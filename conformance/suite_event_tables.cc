@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Level async, on the plugin's own tables: what an event says, to whom, how often and when; waits
-// with a deadline, of events and of streams.
+// Level async, on the plugin's own tables: queries and notifications of events, how often and when;
+// waits with a deadline, of events and of streams.
 #include <fmt/format.h>
 
 #include <array>
@@ -24,7 +24,7 @@ constexpr int64_t kMillisecond = 1'000'000;
 
 // ---- queries ------------------------------------------------------------------------------
 
-// What was done stays so, what is not stays so, and both at once.
+// Completed events stay completed, pending ones stay pending, also when both exist at once.
 void query_stays(const Context& context) {
   constexpr uint32_t kAsked = 200;
   TableBench bench(context, 2);
@@ -56,11 +56,11 @@ void query_stays(const Context& context) {
 
 enum class Await { kQuery, kWait, kNotify, kStreamQuery, kSynchronize };
 
-// What a callback of the plugin's has seen.
+// Records the calls of a notification callback.
 struct Heard {
   std::atomic<uint32_t> count{0};
   std::atomic<keel_status> status{KEEL_NOT_READY};
-  const std::byte* watched = nullptr;  // kTail bytes of the host's, copied as it is called
+  const std::byte* watched = nullptr;  // kTail bytes of host memory, copied by the callback
   std::array<std::byte, kTail> seen{};
 
   static void hear(void* user, keel_status status) {
@@ -71,7 +71,7 @@ struct Heard {
   }
 };
 
-// Waits until |heard| was called |times| in all; for the worker, whose count is then observed.
+// Waits until |heard| was called |times| times. The worker's count is then observed.
 uint32_t await_calls(const Context& context, const Heard& heard, uint32_t times,
                      Where where = Where::current()) {
   poll([&] { return heard.count.load() >= times ? KEEL_OK : KEEL_NOT_READY; },
@@ -79,8 +79,8 @@ uint32_t await_calls(const Context& context, const Heard& heard, uint32_t times,
   return observe(heard.count.load(), where);
 }
 
-// When it says that work is done, the last bytes of the download are there; in both orders of
-// asking and ending.
+// When a status reports that work is done, the last bytes of the download must have arrived; in
+// both orders of asking and completing.
 void not_early(const Context& context, Await await) {
   std::deque<Heard> callbacks;  // outlives the streams whose work calls
   TableBench bench(context, 1);
@@ -145,8 +145,8 @@ WaitCall wait_call(const TableBench& bench, bool of_event, keel_plugin_event* ev
   };
 }
 
-// A deadline before the end: KEEL_TIMED_OUT, not before the time is over, and while the work goes
-// on, which behind_work looks at.
+// A deadline before the end of the work: KEEL_TIMED_OUT, not before the deadline, and while the
+// work continues, which behind_work checks.
 void wait_times_out(const Context& context, bool of_event) {
   TableBench bench(context, 1);
   keel_plugin_event* const event = bench.event();
@@ -171,8 +171,8 @@ void wait_times_out(const Context& context, bool of_event) {
   }
 }
 
-// A deadline beyond the end: the wait ends with the work. The lower 32 bits of the first are next
-// to nothing; the second does not fit behind the time of now.
+// A deadline after the end of the work: the wait ends with the work. The lower 32 bits of the first
+// timeout are almost 0; the last timeout overflows when added to the current time.
 void wait_lasts(const Context& context, bool of_event) {
   TableBench bench(context, 1);
   keel_plugin_event* const event = bench.event();
@@ -189,7 +189,8 @@ void wait_lasts(const Context& context, bool of_event) {
   }
 }
 
-// Whoever waits is woken, however close the end of the work is to the wait, and however many wait.
+// Every waiter must wake, however close the end of the work is to the wait, and however many
+// threads wait.
 void waits_wake(const Context& context, bool of_event) {
   constexpr uint32_t kThreads = 4;
   constexpr uint32_t kRounds = 25;
@@ -218,7 +219,7 @@ void waits_wake(const Context& context, bool of_event) {
   bench.settle();
 }
 
-// Answers of the stream itself.
+// Status queries of the stream itself.
 void stream_query(const Context& context) {
   TableBench bench(context, 2);
   const keel_stream_table* const table = &bench.table();
@@ -237,8 +238,8 @@ void stream_query(const Context& context) {
 
 // ---- notifications ------------------------------------------------------------------------
 
-// One callback each, of an event that is done and of one that is not, of one that is recorded
-// again, and of two that are asked for.
+// Exactly one callback per request: for a completed event, a pending one, a re-recorded one, and
+// for two requests on one event.
 void notified_once(const Context& context) {
   std::deque<Heard> callbacks;  // outlives the streams whose work calls
   TableBench bench(context, 1);
@@ -272,8 +273,8 @@ void notified_once(const Context& context) {
   }
 }
 
-// Many at once, of several streams, asked for from several threads; events are destroyed as soon
-// as they were heard of.
+// Many notifications at once, on several streams, requested by several threads; each event is
+// destroyed right after its callback.
 void many_notified(const Context& context) {
   constexpr uint32_t kThreads = 4;
   constexpr uint32_t kEach = 100;
@@ -294,7 +295,7 @@ void many_notified(const Context& context) {
       const uint32_t at = thread * kEach + i;
       tally.add(table.fill(bench.stream(thread), device + thread * 4096, &i, sizeof(i), 4096));
       tally.add(table.event_record(events[at], bench.stream(thread)));
-      if (i % 3 == 0) continue;  // these are asked for in one go
+      if (i % 3 == 0) continue;  // requested together below
       tally.add(table.event_notify(events[at], Heard::hear, &heard[at]));
     }
     for (uint32_t i = 0; i < kEach; i += 3) {
@@ -349,7 +350,7 @@ void thousands(const Context& context) {
   need(done.first(), fmt::format("one of {} events on streams whose work is done", kEvents));
 }
 
-// Destroyed at once when it is done, while whoever said so is still on its way.
+// Destroys an event as soon as it has completed, while the completing thread may still be using it.
 void short_lived(const Context& context) {
   TableBench bench(context, 2);
   const keel_stream_table& table = bench.table();

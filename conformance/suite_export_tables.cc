@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Level memory, on the plugin's own tables: what an export says, whose descriptors it takes, and
-// what is no export. That another process finds the memory shows memory/export.
+// Level memory, on the plugin's own tables: the contents of an export, ownership of its
+// descriptors, and rejection of invalid exports. The case memory/export shows that another process
+// can access the memory.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -37,7 +38,7 @@ void check_export_slots(const Context& context) {
         "EXPORT is claimed without the slots that it needs");
 }
 
-// Exports |size| bytes at |pointer|; false where the kind is not offered.
+// Exports |size| bytes at |pointer|; returns false if the device does not support |kind|.
 bool export_of(const Context& context, void* pointer, uint64_t size, keel_export_kind kind,
                keel_memory_export* out_export, Where where = Where::current()) {
   *out_export = unwritten_export();
@@ -45,7 +46,7 @@ bool export_of(const Context& context, void* pointer, uint64_t size, keel_export
       observe_status(memory_of(context).export_memory(device_of(context).get(), pointer, size, kind,
                                                       /*importer_pid=*/0, out_export),
                      where);
-  const int32_t fd = out_export->fd;  // of this process alone
+  const int32_t fd = out_export->fd;  // valid in this process only
   out_export->offset = observe(out_export->offset, where);
   out_export->object_size = observe(out_export->object_size, where);
   out_export->bytes_size = observe(out_export->bytes_size, where);
@@ -75,7 +76,7 @@ void close_export(const keel_memory_export& exported) {
   if (!judging() && exported.fd >= 0) close(exported.fd);
 }
 
-// Whole blocks and parts of them, small ones and large; the descriptors are the caller's to close.
+// Exports whole blocks and parts, small and large; the caller closes the descriptors.
 void exports(const Context& context) {
   check_export_slots(context);
   constexpr uint64_t kBytes = 150'011;
@@ -94,7 +95,7 @@ void exports(const Context& context) {
       keel_memory_export inner;
       check(export_of(context, memory.at(offset), kBytes - offset, kind, &inner),
             fmt::format("{}: a part is not exported", name));
-      // Where both are of one object.
+      // Compare the offsets only if both exports refer to one object.
       check(inner.object_size != whole.object_size || inner.offset == whole.offset + offset,
             fmt::format("{}: byte {} is exported at {}, and byte 0 at {}", name, offset,
                         inner.offset, whole.offset));
@@ -121,7 +122,7 @@ void exports(const Context& context) {
   check(any, "EXPORT is claimed, but memory of no kind is exported");
 }
 
-// What a memfd holds is the memory itself.
+// A memfd export must be the memory itself.
 void export_memfd(const Context& context) {
   check_export_slots(context);
   constexpr uint64_t kBytes = 40'009;
@@ -159,7 +160,7 @@ void export_memfd(const Context& context) {
   stream.expect(memory.at(kOffset), second, "a block whose memfd was written to");
 }
 
-// What is no export is refused, and takes nothing.
+// Invalid exports must be refused without consuming resources.
 void import_refused(const Context& context) {
   check_export_slots(context);
   constexpr uint64_t kTimes = 16;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Level async, on the plugin's own tables: work that fails on the device. Most chips have no
-// failure that a case may cause without harm to the machine; the plugin's test table makes one.
+// Level async, on the plugin's own tables: work that fails on the device. On most chips a case
+// cannot cause a failure without harming the machine, so the plugin's test table injects failures.
 #include <fmt/format.h>
 
 #include <array>
@@ -20,7 +20,7 @@ constexpr uint64_t kBytes = 64 << 10;
 constexpr uint32_t kWord = 0x5eed0001;
 constexpr uint32_t kStale = 0xbadbadba;
 
-// The bench's test table, or the case is left out.
+// Returns the bench's test table, or ends the case as unsupported.
 const keel_test_table& tests_of(const TableBench& bench) {
   if (bench.tests() == nullptr) {
     unsupported("failures: untested, for want of a test table (keel_test_table in keel/abi.h)");
@@ -36,8 +36,8 @@ void check_memory(const TableBench& bench, uint32_t index, const std::byte* devi
   check_filled(got, word, what, where);
 }
 
-// A failure in its turn: what is before it is done, what is behind does not run and fails with it,
-// each time that it is asked for; other streams go on.
+// A failure in stream order: earlier work completes; later work does not run and every query of it
+// returns the failure; other streams continue.
 void sticks(const Context& context) {
   TableBench bench(context, 2);
   const keel_test_table& tests = tests_of(bench);
@@ -88,7 +88,7 @@ void sticks(const Context& context) {
       need_be(KEEL_UNAVAILABLE, table->synchronize(bench.stream(0), 0),
               "stream.synchronize of one that failed, with no time");
     }
-    // Enqueued later, when the failure is known: taken or refused, it does not run.
+    // Work enqueued after the failure is known may be accepted or refused, but must not run.
     const uint32_t word = kWord;
     (void)observe_status(table->fill(bench.stream(0), device + kBytes, &word, 4, kBytes));
     const keel_status recorded = observe_status(table->event_record(further, bench.stream(0)));
@@ -105,7 +105,7 @@ void sticks(const Context& context) {
   compare(read_host(pinned, kBytes), stale, "a download that was enqueued behind the failure");
 }
 
-// Each failure is told as what it is, the first of a stream for good.
+// Each failure must be reported with its own status; a stream keeps its first failure.
 void statuses(const Context& context) {
   constexpr std::array<keel_status, 4> kFailures = {KEEL_INTERNAL, KEEL_OUT_OF_RANGE,
                                                     KEEL_UNAVAILABLE, KEEL_INVALID_ARGUMENT};
@@ -115,7 +115,7 @@ void statuses(const Context& context) {
   for (uint32_t i = 0; i < kFailures.size(); ++i) {
     events.push_back(bench.event());
     need(tests.fail_work(bench.stream(i), kFailures[i]), "fail_work");
-    // May be refused, as the failure may be known.
+    // May be refused, because the failure may already be known.
     (void)observe_status(tests.fail_work(bench.stream(i), KEEL_CANCELLED));
   }
   for (uint32_t i = 0; i < kFailures.size(); ++i) {
@@ -138,7 +138,7 @@ void hear(void* user, keel_status status) {
   heard.count.fetch_add(1);
 }
 
-// One callback each, of what is before and behind the failure; asked for before it and after it.
+// Exactly one callback per event before and behind the failure, requested before and after it.
 void notified(const Context& context) {
   std::deque<Heard> heard(4);  // outlives the streams whose work calls
   TableBench bench(context, 1);
@@ -167,8 +167,8 @@ void notified(const Context& context) {
   }
 }
 
-// A stream that waits for one that failed comes to an end; the events, recorded again on a good
-// stream, are done; and a stream made anew in the place of the failed one works.
+// A stream that waits for a failed stream must finish; events recorded again on a working stream
+// must complete; a new stream in place of the failed one must work.
 void goes_on(const Context& context) {
   TableBench bench(context, 2);
   const keel_test_table& tests = tests_of(bench);
@@ -184,7 +184,7 @@ void goes_on(const Context& context) {
     need(tests.fail_work(stream, KEEL_UNAVAILABLE), "fail_work");
     const keel_status recorded = observe_status(table.event_record(failed, stream));
     if (recorded == KEEL_OK) {
-      // Whether the follower goes on or fails is left open.
+      // The follower may either continue or fail.
       if (observe_status(table.stream_wait_event(follower, failed)) == KEEL_OK &&
           observe_status(table.event_record(after, follower)) == KEEL_OK) {
         const keel_status state = bench.poll(after);
@@ -205,8 +205,8 @@ void goes_on(const Context& context) {
   }
 }
 
-// Every call on a lost device says so, each time. |event| was recorded on stream 0, and is done;
-// |idle| was recorded before, and may be recorded again.
+// Every call on a lost device must return the loss, each time. |event| was recorded on stream 0 and
+// has completed; |idle| was recorded before and may be recorded again.
 void check_lost(TableBench& bench, keel_plugin_event* event, keel_plugin_event* idle,
                 std::byte* device, const std::byte* pinned) {
   const PluginDevice& plugin = device_of(bench.context());
@@ -239,7 +239,7 @@ void check_lost(TableBench& bench, keel_plugin_event* event, keel_plugin_event* 
   }
 }
 
-// What is on its way when the device is lost ends, and another instance's device goes on.
+// Work in flight when the device is lost must end, and another instance's device must continue.
 void device_lost(const Context& context) {
   TableBench bench(context, 2);
   const keel_test_table* const tests = &tests_of(bench);
@@ -269,8 +269,8 @@ void device_lost(const Context& context) {
 
 // ---- real failures --------------------------------------------------------------------------
 
-// Chips that check the addresses of a kernel's accesses end the context, and no more, where one is
-// not mapped: those whose binaries are CUBINs. A device of others is left alone.
+// On chips that check the addresses of kernel accesses, an access to an unmapped address ends only
+// the context: chips that load CUBINs. The case skips all other devices.
 void unmapped_address(const Context& context) {
   TableBench bench(context, 2);
   std::byte* const device = bench.memory(kBytes);
@@ -281,10 +281,10 @@ void unmapped_address(const Context& context) {
       bench.context(), [](const KernelSet& set) { return set.format == KEEL_BINARY_CUBIN; },
       "failures: untested, as the suite knows no kernel that fails on such a device");
   note("failures: real");
-  kernel.launch(bench.stream(0), device, TableKernel::kBlock, 0);  // one that may
+  kernel.launch(bench.stream(0), device, TableKernel::kBlock, 0);  // a valid launch
   bench.record(before, 0);
   bench.settle();
-  bench.occupy(0);  // so that what follows is enqueued before the failure is known
+  bench.occupy(0);  // so that later work is enqueued before the failure is known
   kernel.launch(bench.stream(0), device + (uint64_t{1} << 34), TableKernel::kBlock, 0);
   const keel_status recorded = observe_status(bench.table().event_record(behind, bench.stream(0)));
   const keel_status failure = recorded == KEEL_OK ? bench.poll(behind) : recorded;
@@ -300,7 +300,7 @@ void unmapped_address(const Context& context) {
   if (failure == KEEL_DEVICE_LOST) check_lost(bench, before, before, device, pinned);
 }
 
-// Without the setting the functions are refused.
+// Without the setting the test functions must refuse.
 void refused(const Context& context) {
   const TableStream stream(context);
   const keel_test_table* const tests = device_of(context).test_table();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Level core, on the plugin's own tables: stream.fill with every pattern at every place, and what
-// lies past 4 GiB.
+// Level core, on the plugin's own tables: stream.fill with every pattern at every offset, and
+// accesses past 4 GiB.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ constexpr uint64_t kMiB = 1 << 20;
 
 // ---- fills ----------------------------------------------------------------------------
 
-// A pattern that is gone when the call returns.
+// Enqueues a fill and overwrites the pattern when the call returns.
 void enqueue_fill(const Context& context, const TableStream& stream, void* destination,
                   std::span<const std::byte> pattern, uint64_t size,
                   Where where = Where::current()) {
@@ -29,7 +29,7 @@ void enqueue_fill(const Context& context, const TableStream& stream, void* desti
   need(status, fmt::format("stream.fill of {} bytes with {}", size, pattern.size()), where);
 }
 
-// Patterns that a shorter one may stand for, and those that none does.
+// Patterns that a shorter pattern can replace, and patterns that none can.
 std::vector<std::vector<std::byte>> patterns_of(uint32_t size) {
   std::vector<std::vector<std::byte>> patterns;
   const auto add = [&](auto byte_at) {
@@ -49,7 +49,7 @@ std::vector<std::vector<std::byte>> patterns_of(uint32_t size) {
   return patterns;
 }
 
-// Without FILL the slot takes single bytes alone, and need not be there.
+// Without FILL the slot accepts only single bytes, and may be absent.
 void check_fill_is_there(const Context& context, uint32_t pattern_size) {
   const bool has = observe(KEEL_HAS(keel_stream_table, &streams_of(context), fill));
   if (context.claims(KEEL_CLAIM_FILL)) {
@@ -94,7 +94,7 @@ void edge_fills(const Context& context, uint32_t pattern_size) {
   stream.copy(KEEL_COPY_HOST_TO_DEVICE, memory.at(0), wanted.data(), room);
   uint64_t place = 0;
   for (size_t i = 0; i < std::size(kSizes); ++i) {
-    // One element more or less than a round size, where the pattern is shorter than 8.
+    // For patterns shorter than 8 bytes, one element above or below a round size.
     const uint64_t size = kSizes[i] - (i % 3 == 1 ? pattern_size : 0);
     const uint64_t at = place + pattern_size * (i * 3 % 18);
     const std::vector<std::byte>& pattern = patterns[i % 2];
@@ -109,7 +109,7 @@ void edge_fills(const Context& context, uint32_t pattern_size) {
 
 // ---- past 4 GiB -----------------------------------------------------------------------
 
-// What is written around 2^31 and 2^32 is there, and nowhere else.
+// Writes around 2^31 and 2^32 must appear at these offsets and nowhere else.
 void past_32_bits(const Context& context) {
   constexpr uint64_t kBytes = (uint64_t{1} << 32) + 3 * kMiB;
   constexpr uint64_t kPiece = 4099;

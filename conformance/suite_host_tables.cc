@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Level memory, on the plugin's own tables: memory that the host and the device both reach.
+// Level memory, on the plugin's own tables: memory that both the host and the device can access.
 #include <fmt/format.h>
 #include <sys/mman.h>
 
@@ -23,7 +23,7 @@ void replace(std::vector<std::byte>* bytes, uint64_t offset, std::span<const std
 
 // ---- pinned and managed ---------------------------------------------------------------
 
-// The device copies to and from any part of it, and the host sees all of it.
+// The device copies to and from any part of pinned memory, and the host sees all of it.
 void pinned_parts(const Context& context) {
   constexpr uint64_t kBytes = 3 * kMiB + 77;
   Draws draws(context);
@@ -48,7 +48,7 @@ void pinned_parts(const Context& context) {
   compare(read_host(pinned.at(0), kBytes), first, "pinned memory that the device read");
 }
 
-// One address for both.
+// Managed memory has one address for host and device.
 void managed_parts(const Context& context) {
   constexpr uint64_t kBytes = 2 * kMiB + 123;
   Draws draws(context);
@@ -90,7 +90,8 @@ void* alias_of(const Context& context, void* pointer, uint64_t size,
   return alias;
 }
 
-// Of the whole, of a part, of the last byte: what one writes all others see.
+// Aliases of a whole block, of a part and of the last byte: each write must be visible through all
+// aliases.
 void alias_parts(const Context& context) {
   constexpr uint64_t kBytes = 300'007;
   Draws draws(context);
@@ -125,7 +126,7 @@ void alias_parts(const Context& context) {
   }
 }
 
-// Of several blocks, at the same time and one after the other.
+// Aliases of several blocks, simultaneously and in sequence.
 void alias_blocks(const Context& context) {
   constexpr uint64_t kBytes = 10'007;
   struct Aliased {
@@ -156,7 +157,7 @@ void alias_blocks(const Context& context) {
 
 // ---- registered memory ----------------------------------------------------------------
 
-// Memory of the host between pages that are not registered.
+// Host memory between unregistered pages.
 class HostPages {
  public:
   explicit HostPages(uint64_t size) : size_(size) {
@@ -210,7 +211,7 @@ class Registration {
   bool is_registered_ = false;
 };
 
-// What is there stays while it is registered, and parts of it are copied as any memory is.
+// Registration must preserve the content, and parts of registered memory copy like any memory.
 void registered_parts(const Context& context, uint64_t offset, uint64_t size) {
   Draws draws(context);
   const HostPages pages(offset + size + 8192);
@@ -219,7 +220,7 @@ void registered_parts(const Context& context, uint64_t offset, uint64_t size) {
   const TableBuffer memory(context, size);
   const std::span<std::byte> host = pages.bytes().subspan(offset, size);
   for (int round = 0; round < 2; ++round) {
-    // The second time less of it.
+    // The second round registers a smaller range.
     const uint64_t used = round == 0 ? size : (size + 1) / 2;
     Registration registration(context, host.first(used));
     const TableStream stream(context);
@@ -252,7 +253,7 @@ void registered_parts(const Context& context, uint64_t offset, uint64_t size) {
   }
 }
 
-// Several at the same time; the first to go takes none of the others along.
+// Several ranges registered at the same time; unregistering one must not affect the others.
 void registered_ranges(const Context& context) {
   constexpr uint64_t kStep = 64 * 1024;
   constexpr size_t kRanges = 5;
@@ -282,7 +283,7 @@ void registered_ranges(const Context& context) {
   check_equal(pages.bytes(), wanted, "memory that was registered in parts and as a whole");
 }
 
-// An operator finds registered memory at the device's address of it.
+// An operator must accept registered memory at its device address.
 void registered_operand(const Context& context) {
   constexpr uint64_t kCount = 5'003;
   constexpr uint64_t kBytes = kCount * sizeof(float);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Level kernels: what a launch carries to the kernel, and what is too much for it.
+// Level kernels: the arguments and extents of a launch, and their limits.
 #include <fmt/format.h>
 
 #include <deque>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kAxes[3] = {"x", "y", "z"};
 
-// Device memory of zeroes with 4 KiB before and behind it that nobody may write.
+// Zeroed device memory with 4 KiB before and behind it that no kernel may write.
 class Area {
  public:
   Area(const Stream& stream, uint64_t bytes, Where where = Where::current())
@@ -26,8 +26,7 @@ class Area {
   }
   std::byte* data() const { return memory_.at(kRedBytes); }
   uint64_t size() const { return content_.size() - 2 * kRedBytes; }
-  // Waits for the stream; from its beginning on the memory must hold |wanted|, and else what it
-  // held before.
+  // Waits for the stream. The memory must begin with |wanted|; the rest must be unchanged.
   void check_holds(std::span<const std::byte> wanted, const std::string& what,
                    Where where = Where::current()) {
     std::copy(wanted.begin(), wanted.end(), content_.begin() + kRedBytes);
@@ -44,7 +43,8 @@ class Area {
   const Buffer memory_;
 };
 
-// Whether the launch was taken. One that a device has no room for is refused as such.
+// Returns whether the device accepted the launch. A launch beyond the device's limits must be
+// refused with KEEL_INVALID_ARGUMENT, KEEL_OUT_OF_RANGE or KEEL_UNSUPPORTED.
 bool is_taken(keel_status status, const std::string& what, Where where = Where::current()) {
   status = observe_status(status, where);
   if (status == KEEL_OK) return true;
@@ -58,7 +58,7 @@ bool is_taken(keel_status status, const std::string& what, Where where = Where::
   return false;
 }
 
-// The right launch, which has to work after a refused one too.
+// A valid launch, which must also work after a refused one.
 void expect_works(const Stream& stream, const Module& number, const std::string& what,
                   Where where = Where::current()) {
   Area area(stream, 512);
@@ -95,8 +95,8 @@ keel_status launch_with(const Stream& stream, keel_kernel kernel, std::byte* res
   return launch_values(stream, kernel, {{1, 1, 1}, {1, 1, 1}}, all);
 }
 
-// As many arguments, of as many sizes and bytes, as the format has room for; each is the kernel's
-// whole and unchanged, though the caller's memory holds something else once the call returns.
+// The maximum number of arguments, sizes and bytes of the format. The kernel must receive each
+// argument completely, even though the caller overwrites its memory after the call.
 void many_values(const Context& context) {
   constexpr uint32_t kRounds = 24;
   const KernelSet& set = choose_set(context);
@@ -116,7 +116,7 @@ void many_values(const Context& context) {
                    fmt::format("{} launches with {} bytes of arguments each", kRounds, bytes));
 }
 
-// Several threads launch one kernel on streams of their own at once: each has its own arguments.
+// Several threads launch one kernel at once, each on its own stream with its own arguments.
 void values_of_threads(const Context& context) {
   constexpr uint32_t kThreads = 4;
   constexpr uint32_t kRounds = 16;
@@ -148,8 +148,8 @@ void values_of_threads(const Context& context) {
   }
 }
 
-// Kernels of one module, where the format has several in one, that take few and many arguments by
-// turns: none finds what another was given.
+// Kernels with few and many arguments alternate, from one module if the format permits: no kernel
+// may receive another's arguments.
 void kernels_by_turns(const Context& context) {
   constexpr uint32_t kRounds = 12;
   const KernelSet& set = choose_set(context);
@@ -195,7 +195,7 @@ void kernels_by_turns(const Context& context) {
   added.check_holds(std::as_bytes(std::span(sums)), "sums of 255 of 256 threads");
 }
 
-// Where a module says what its kernels take, each argument is compared.
+// If a module declares its kernels' arguments, each argument is checked.
 void wrong_values(const Context& context) {
   const KernelSet& set = choose_set(context);
   if (!set.knows_arguments) {
@@ -206,7 +206,7 @@ void wrong_values(const Context& context) {
   const Values right = values_of(context, set, 0);
   Area area(stream, joined(right).size());
   const auto refuse = [&](const Values& values, const std::string& what) {
-    // Core takes 4,096 bytes, with the pointer to the result.
+    // Core accepts 4,096 bytes including the pointer to the result.
     constexpr size_t kMost = 4096 - sizeof(void*);
     must_be(joined(values).size() > kMost ? KEEL_OUT_OF_RANGE : KEEL_INVALID_ARGUMENT,
             launch_with(stream, module.kernel(), area.data(), values), what);
@@ -249,7 +249,7 @@ void inner_pointers(const Context& context) {
 
 // ---- grids and blocks ----------------------------------------------------------------------
 
-// Each thread knows where it is, and how large grid and block are.
+// Each thread must receive its own position and the sizes of grid and block.
 void places(const Context& context, const Extents& extents) {
   constexpr uint64_t kWords = 12;
   const KernelSet& set = choose_set(context);
@@ -277,7 +277,7 @@ void places(const Context& context, const Extents& extents) {
                    "twelve words a thread: its block, its place in it, grid and block");
 }
 
-// A launch of |extents| numbers each thread, or is refused and does nothing.
+// A launch of |extents| must either number each thread, or be refused and have no effect.
 bool try_extents(const Stream& stream, const Module& module, const Extents& extents) {
   const std::string what = fmt::format("a grid of {} blocks of {}", fmt::join(extents.grid, "x"),
                                        fmt::join(extents.block, "x"));
@@ -290,7 +290,7 @@ bool try_extents(const Stream& stream, const Module& module, const Extents& exte
   return taken;
 }
 
-// Blocks along |axis| up to, and beyond, what the device takes.
+// Blocks along |axis| up to and beyond the device's limit.
 void block_limits(const Context& context, size_t axis) {
   const KernelSet& set = choose_set(context);
   const Module module(context, set, set.number);
@@ -306,7 +306,7 @@ void block_limits(const Context& context, size_t axis) {
                             kAxes[axis], set.format_name, set.block_threads));
     }
   }
-  // Two axes whose product is what counts.
+  // Extents along two axes, limited by their product.
   try_extents(stream, module, {{1, 2, 1}, {64, 64, 1}});
   try_extents(stream, module, {{1, 1, 2}, {8, 8, 64}});
   expect_works(stream, module, "a launch after others that were too large");
@@ -332,7 +332,7 @@ void grid_limits(const Context& context, size_t axis) {
   note(fmt::format("the largest grid taken has {} blocks in {}", largest, kAxes[axis]));
 }
 
-// Sizes of 0, and more than can be counted.
+// Extents of 0, and thread counts that overflow.
 void bad_extents(const Context& context) {
   const KernelSet& set = choose_set(context);
   const Module module(context, set, set.number);
@@ -359,14 +359,14 @@ void bad_extents(const Context& context) {
 
 // ---- shared memory --------------------------------------------------------------------------
 
-// Shared memory of each block alone: each word is written, and read by another thread behind a
+// Shared memory per block: each thread writes a word, and another thread reads the word after a
 // barrier.
 void shared_limits(const Context& context) {
   const KernelSet& set = choose_set(context);
   const Stream stream(context);
   const Module number(context, set, set.number);
   if (!set.shared.exists()) {
-    // The module says how much there is, and the launch nothing.
+    // The module fixes the size of shared memory, and the launch must not give one.
     Area area(stream, 512);
     void* const result = area.data();
     const uint32_t first = 3;
@@ -407,7 +407,8 @@ void shared_limits(const Context& context) {
   for (const uint32_t more : {4U, set.shared_bytes}) {
     attempt(set.shared_bytes + more);
   }
-  // A small one after a large one has no more, and one without has none.
+  // After a large launch, a small one must not have more shared memory, and one without must have
+  // none.
   check(attempt(256), "256 bytes of shared memory are refused");
   expect_works(stream, number, "a launch without shared memory");
 }

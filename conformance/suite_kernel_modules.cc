@@ -16,9 +16,8 @@ namespace {
 
 constexpr uint64_t kMiB = 1 << 20;
 
-// Words on the device, and what launches should have made of them: a sequence of twin (three times
-// each word, and |first|) and number (the word's place, and |first|) gives other words in any other
-// order.
+// Words on the device, and their expected values. A sequence of twin (word = 3 word + |first|) and
+// number (word += index + |first|) gives different words in any other order.
 class Words {
  public:
   Words(const Stream& stream, uint64_t count, Where where = Where::current())
@@ -53,8 +52,8 @@ class Words {
 
 // ---- formats -----------------------------------------------------------------------------------
 
-// A whole binary that the device cannot read is of a format that it does not take, and refused as
-// such, unless it takes another kind of it.
+// A complete binary that the device cannot load has an unsupported format and must be refused as
+// such, unless the device accepts another flavour of that format.
 void foreign_formats(const Context& context) {
   const KernelSet& taken = choose_set(context);
   if (!has_own_kernels()) unsupported("the kernels are of a vendor");
@@ -83,8 +82,8 @@ const KernelBinary* all_of(const KernelSet& set, size_t i) {
   return i < std::size(all) ? all[i] : nullptr;
 }
 
-// Names that are nearly those of kernels, and those of kernels in other modules, are not found;
-// the right one is, before and after.
+// Names similar to kernel names, and names of kernels in other modules, must not be found; the
+// right name is found before and after.
 void names(const Context& context) {
   const KernelSet& set = choose_set(context);
   std::set<std::string> real;
@@ -124,7 +123,7 @@ void names(const Context& context) {
   }
 }
 
-// Two modules with a kernel of one name, loaded in either order; then one goes.
+// Two modules with kernels of the same name, loaded in either order; then one is unloaded.
 void twins(const Context& context) {
   const KernelSet& set = choose_set(context);
   const Stream stream(context);
@@ -153,7 +152,8 @@ void twins(const Context& context) {
 
 // ---- modules ----------------------------------------------------------------------------------
 
-// One binary loaded twice is two modules: one goes while its launches, and the other's, run.
+// Loading one binary twice creates two modules: one is unloaded while its launches, and those of
+// the other, run.
 void loaded_twice(const Context& context) {
   constexpr uint64_t kWords = 256 * 1024;
   const KernelSet& set = choose_set(context);
@@ -181,7 +181,7 @@ void loaded_twice(const Context& context) {
   more.check_words(other, "launches of a module whose like was unloaded");
 }
 
-// Kernels of a module that was unloaded are refused.
+// Kernels of an unloaded module must be refused.
 void unloaded(const Context& context) {
   const KernelSet& set = choose_set(context);
   const Stream stream(context);
@@ -198,7 +198,7 @@ void unloaded(const Context& context) {
   words.check_words(stream, "what a refused launch left");
 }
 
-// Modules come and go, launched from or not, with work of theirs in flight.
+// Modules are loaded and unloaded, with and without launches, also with their work in flight.
 void come_and_go(const Context& context) {
   constexpr uint32_t kRounds = 24;
   const KernelSet& set = choose_set(context);
@@ -218,7 +218,7 @@ void come_and_go(const Context& context) {
 
 // ---- order ------------------------------------------------------------------------------------
 
-// Small launches do not overtake large ones, nor the other way round.
+// Small launches must not overtake large ones, nor the reverse.
 void large_and_small(const Context& context) {
   constexpr uint64_t kLarge = 1 << 20;
   const KernelSet& set = choose_set(context);
@@ -261,7 +261,7 @@ void two_streams(const Context& context) {
   words.check_words(streams[(kRounds - 1) % 2], "launches on two streams by turns");
 }
 
-// An event behind launches is not done before they are: what another stream reads then is theirs.
+// An event behind launches must not complete before them: another stream reads their results then.
 void event_is_not_early(const Context& context) {
   constexpr uint64_t kWords = 2 * kMiB;
   constexpr uint64_t kSeen = 1024;
@@ -291,8 +291,9 @@ void event_is_not_early(const Context& context) {
   }
 }
 
-// Launching returns before the work is done, which a query says, in less than half of its time. A
-// host that is held up in between may miss both, so more work is tried, and then more.
+// launch() must return before the work is done: a query still reports the work as unfinished, and
+// the call took less than half of the work's time. A host that is delayed in between may miss both,
+// so the case retries with more work.
 void returns_early(const Context& context) {
   constexpr uint64_t kWords = 4 * kMiB;
   const KernelSet& set = choose_set(context);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Level kernels, cases on the plugin's own kernel table: what core does not let through, and what
-// it does before and behind a plugin.
+// Level kernels, cases on the plugin's own kernel table: calls that core does not pass on, and
+// behaviour that core's own work hides.
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -37,7 +37,7 @@ keel_status load(const Context& context, keel_binary_format format,
                                 out_module);
 }
 
-// As choose_set(), which says which of a format's kinds the device has.
+// Like choose_set(), which finds the flavour of the format that the device accepts.
 const KernelSet& table_set(const Context& context) {
   for (const KernelSet& set : kernel_sets()) {
     keel_plugin_module* module = nullptr;
@@ -52,7 +52,7 @@ const KernelSet& table_set(const Context& context) {
       "some");
 }
 
-// A module, and a kernel in it. The stream that its launches are on is settled first.
+// A module with one of its kernels. Settle the stream of its launches before destruction.
 class TableModule {
  public:
   TableModule(const Context& context, const KernelSet& set, std::span<const std::byte> module,
@@ -88,8 +88,8 @@ class TableModule {
   keel_plugin_kernel* kernel_ = nullptr;
 };
 
-// A launch whose struct has more members than abi.h knows today, all ones. Nothing of it is read
-// once it has returned.
+// Launches with a struct that has more members than today's abi.h, filled with ones. The plugin
+// must not read the struct or the arguments after the call returns.
 keel_status launch_on(const Context& context, const TableStream& stream, keel_plugin_kernel* kernel,
                       uint32_t blocks, uint32_t threads, const std::vector<Bytes>& values) {
   struct Longer {
@@ -128,7 +128,8 @@ Bytes as_bytes_of(Value value) {
   return bytes_of(&value, sizeof(value));
 }
 
-// result[i] += i + |first| over |words| words, a multiple of 128; or three times each and |first|.
+// result[i] += i + |first| over |words| words, a multiple of 128; with twin, result[i] = 3
+// result[i] + |first|.
 void launch_words(const Context& context, const TableStream& stream, keel_plugin_kernel* kernel,
                   std::byte* result, uint32_t words, uint32_t first,
                   Where where = Where::current()) {
@@ -137,7 +138,7 @@ void launch_words(const Context& context, const TableStream& stream, keel_plugin
        "kernel.launch", where);
 }
 
-// Zeroes on the device.
+// Zeroes device memory.
 void clear(const TableStream& stream, const TableBuffer& memory, Where where = Where::current()) {
   const Bytes zeroes(memory.size());
   stream.copy(KEEL_COPY_HOST_TO_DEVICE, memory.at(0), zeroes.data(), zeroes.size(), where);
@@ -151,7 +152,7 @@ void check_words(const TableStream& stream, const TableBuffer& memory,
   check_equal(got, wanted, what, where);
 }
 
-// One launch of number, and what it leaves.
+// Launches number once and checks the result.
 void expect_numbers(const Context& context, const TableStream& stream, keel_plugin_kernel* kernel,
                     const std::string& what, Where where = Where::current()) {
   const TableBuffer memory(context, 1024 * 4);
@@ -163,7 +164,7 @@ void expect_numbers(const Context& context, const TableStream& stream, keel_plug
 
 // ---- load ---------------------------------------------------------------------------------------
 
-// Whatever is refused leaves what it was to give as it was.
+// A refused load must leave its out-parameter unchanged.
 void refused_loads(const Context& context) {
   const KernelSet& set = table_set(context);
   const std::span<const std::byte> whole = set.number.module;
@@ -187,7 +188,7 @@ void refused_loads(const Context& context) {
     attempt(set.format, whole.first(size), true,
             fmt::format("the first {} bytes of a module", size));
   }
-  // More of it may be whole enough for a driver that looks at what it needs alone.
+  // A longer prefix may be complete enough for a driver that reads only the required parts.
   for (const uint64_t size : {whole.size() / 2, whole.size() * 3 / 4}) {
     attempt(set.format, whole.first(size), false,
             fmt::format("the first {} bytes of a module", size));
@@ -201,7 +202,7 @@ void refused_loads(const Context& context) {
   expect_numbers(context, stream, module.kernel(), "a launch after modules that were refused");
 }
 
-// |data| is read by the call alone, wherever it lies, and no byte behind its end.
+// The plugin may read |data| only during the call, at any address, and not behind its end.
 void borrowed_data(const Context& context) {
   const KernelSet& set = table_set(context);
   const std::span<const std::byte> whole = set.number.module;
@@ -251,7 +252,7 @@ void found_kernels(const Context& context) {
             fmt::format("kernel.find of '{}'", name));
     check(observe(kernel == untouched), "kernel.find finds nothing, and writes *out_kernel");
   }
-  // The name is read by the call alone, too.
+  // The plugin may read the name only during the call.
   std::string name = set.number.name;
   keel_plugin_kernel* const kernel = module.find(name);
   std::fill(name.begin(), name.end(), 'x');
@@ -264,7 +265,7 @@ void found_kernels(const Context& context) {
 
 // ---- launch ------------------------------------------------------------------------------------
 
-// Launches among copies, nothing of which waits for the host.
+// Launches between copies, without waits of the host.
 void in_its_place(const Context& context) {
   constexpr uint32_t kWords = 64 * 1024;
   constexpr uint32_t kRounds = 6;
@@ -293,7 +294,7 @@ void in_its_place(const Context& context) {
   check_words(stream, copies, wanted, "what copies between launches saw");
 }
 
-// An event recorded behind a launch is not done before it.
+// An event recorded behind a launch must not complete before it.
 void event_behind(const Context& context) {
   constexpr uint32_t kWords = 2 << 20;
   const KernelSet& set = table_set(context);
@@ -315,7 +316,7 @@ void event_behind(const Context& context) {
   check_equal(got, std::as_bytes(std::span(wanted)), "the last words once an event says done");
 }
 
-// A module goes as soon as its work is done, before its stream and its memory.
+// A module is unloaded as soon as its work is done, before its stream and its memory are destroyed.
 void unloaded_once_done(const Context& context) {
   const KernelSet& set = table_set(context);
   const TableStream stream(context);
@@ -369,7 +370,7 @@ void several_threads(const Context& context) {
   }
 }
 
-// Threads load, launch and unload beside each other.
+// Threads load, launch and unload concurrently.
 void loads_of_threads(const Context& context) {
   constexpr uint32_t kThreads = 3;
   const KernelSet& set = table_set(context);
@@ -406,7 +407,7 @@ void loads_of_threads(const Context& context) {
   }
 }
 
-// Modules that are unloaded leave nothing behind.
+// Unloaded modules must release all resources.
 void given_back(const Context& context) {
   const KernelSet& set = table_set(context);
   const TableStream stream(context);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Level kernels: binaries of the caller, loaded, launched in their place and unloaded.
+// Level kernels: loading, launching in stream order and unloading the caller's binaries.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ constexpr uint64_t kRedBytes = 4096;
 
 // ---- cases -----------------------------------------------------------------------------
 
-// The claim is kept: some format is taken, and rubbish in it is refused as such.
+// The device must accept some format, and refuse random bytes of that format as invalid.
 void formats(const Context& context) {
   const std::vector<std::byte> rubbish = random_bytes(context, 0, 4096);
   int taken = 0;
@@ -40,7 +40,7 @@ void formats(const Context& context) {
   }
 }
 
-// A module whose end is missing is refused, and the whole one loaded after it.
+// A truncated module must be refused, and the complete one load afterwards.
 void damaged(const Context& context) {
   const KernelSet& set = choose_set(context);
   const std::span<const std::byte> whole = set.number.module;
@@ -113,7 +113,8 @@ void grid(const Context& context, const Extents& extents) {
   check_equal(received, wanted, "each thread's number, with 4 KiB behind");
 }
 
-// Behind slow fills a launch sees the last of them, and what follows sees the launch.
+// A launch behind slow fills must read the last of them, and later work must read the launch's
+// result.
 void order(const Context& context) {
   constexpr uint64_t kBytes = 16 * kMiB;
   const KernelSet& set = choose_set(context);
@@ -134,7 +135,7 @@ void order(const Context& context) {
   check_equal(received, bytes_of(wanted.data(), kBytes), "two launches between fills and a copy");
 }
 
-// Another stream's launch behind an event sees what was before it.
+// A launch on another stream, behind an event, must read the data written before the event.
 void order_by_event(const Context& context) {
   constexpr uint64_t kBytes = 16 * kMiB;
   const KernelSet& set = choose_set(context);
@@ -156,7 +157,8 @@ void order_by_event(const Context& context) {
   check_equal(received, numbers(kBytes / 4, 5), "a launch between two events");
 }
 
-// launch() returns with its arguments gone, long before a busy stream gets to it.
+// The caller destroys the arguments when launch() returns, long before a busy stream runs the
+// kernel.
 void arguments_are_copied(const Context& context) {
   constexpr uint64_t kBytes = 16 * kMiB;
   constexpr uint64_t kWords = 1024;
@@ -215,14 +217,14 @@ void unload_in_flight(const Context& context) {
     keep_busy(stream, device, 0, /*rounds=*/4);
     must(launch_number(stream, module, device.data(), kBytes / 4, round), "keel_kernel_launch");
     must(module.unload(), "keel_module_unload with a launch in flight");
-    const Module next(context, set, set.number);  // may take the place of the former
+    const Module next(context, set, set.number);  // may reuse the memory of the unloaded module
     stream.download(received, device.data());
     stream.synchronize();
     check_equal(received, numbers(kBytes / 4, round), "a launch whose module was unloaded");
   }
 }
 
-// Where a module says what it takes, anything else is refused before it does harm.
+// If a module declares its arguments, a mismatch must be refused without harm.
 void wrong_arguments(const Context& context) {
   const KernelSet& set = choose_set(context);
   if (!set.knows_arguments) {
@@ -247,7 +249,7 @@ void wrong_arguments(const Context& context) {
   check_equal(received, numbers(64, 1), "the right launch after the wrong ones");
 }
 
-// Each thread with a module and a stream of its own, and one module that all launch from.
+// Each thread uses its own module and stream, and all launch from one shared module.
 void threads(const Context& context) {
   constexpr uint64_t kWords = 2048;
   const KernelSet& set = choose_set(context);

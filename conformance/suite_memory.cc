@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Level memory: the kinds of memory that are claimed, what happens when there is none
-// left, and use from several threads.
+// Level memory: the memory kinds that the device reports, exhaustion, and use by several threads.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -41,7 +40,7 @@ void kind_works(const Context& context, keel_memory_kind kind) {
   if (kind == KEEL_MEMORY_DEVICE) {
     stream.upload(memory.data(), sent);
   } else {
-    std::copy(sent.begin(), sent.end(), memory.data());  // the host may write it
+    std::copy(sent.begin(), sent.end(), memory.data());  // the host may write this kind
   }
   must(keel_copy(stream.get(), context.device(), device.data(), context.device(), memory.data(),
                  kBytes),
@@ -72,7 +71,7 @@ void host_alias(const Context& context) {
   check_equal(received, second, "a copy reads what the host wrote");
 }
 
-// Unaligned host memory, pinned twice in a row.
+// Unaligned host memory, pinned twice in succession.
 void host_register(const Context& context, uint64_t size) {
   constexpr uint64_t kOffset = 100;
   const Stream stream(context);
@@ -119,8 +118,8 @@ void still_works(const Context& context) {
   check_equal(received, sent, "after running out of memory");
 }
 
-// What one process exported, another has imported: each finds there what the other wrote. Neither
-// is this one, whose core has the plugin.
+// One process exports memory and another imports it: each must read the other's writes. Both are
+// child processes, because this process's core has already loaded the plugin.
 void shared_by_processes(const Context& context) {
   constexpr uint64_t kBytes = 50'021;
   constexpr uint64_t kOffset = 4321;
@@ -142,7 +141,7 @@ void shared_by_processes(const Context& context) {
               exported.object_size - exported.offset >= kShared,
           fmt::format("{}: {} bytes at {} of {}", name, kShared, exported.offset,
                       exported.object_size));
-    if (kind != KEEL_EXPORT_DMABUF) {  // which is for other drivers
+    if (kind != KEEL_EXPORT_DMABUF) {  // dma-bufs are for other drivers
       const std::vector<std::byte> first = random_bytes(context, 0, kShared);
       const std::vector<std::byte> second = random_bytes(context, 1, kShared);
       owner.write(first);
@@ -160,7 +159,7 @@ void shared_by_processes(const Context& context) {
   note("exported as " + kinds);
 }
 
-// More than any machine has: 4 EiB, and 64 TiB, which no rounding hides.
+// More than any machine has: 4 EiB, 64 TiB, and almost 16 EiB, which rounding up must not overflow.
 void impossible_size(const Context& context, keel_memory_kind kind) {
   for (const uint64_t size : {uint64_t{1} << 62, uint64_t{1} << 46, UINT64_MAX - 4096}) {
     void* pointer = nullptr;
@@ -171,8 +170,8 @@ void impossible_size(const Context& context, keel_memory_kind kind) {
   still_works(context);
 }
 
-// Takes an eighth at a time until there is none left. A device that hands out memory it
-// only backs when it is touched need not run out: at twice its size the case is content.
+// Allocates an eighth of the memory at a time until none is left. A device that backs memory only
+// on first use need not run out: the case passes at twice the device's memory.
 void exhausted(const Context& context) {
   const keel_device_info& info = context.environment.info;
   uint64_t piece = std::max<uint64_t>(info.memory_bytes / 8, kMiB);
@@ -204,7 +203,7 @@ void exhausted(const Context& context) {
   still_works(context);
 }
 
-// Blocks of a device of |memory_bytes|, freed when it goes.
+// Blocks of device memory; the destructor frees them.
 class Blocks {
  public:
   explicit Blocks(const Context& context) : device_(context.device()) {}
@@ -229,8 +228,8 @@ class Blocks {
   std::vector<void*> pointers_;
 };
 
-// What was freed can be had again: three times the memory there is goes through, an eighth
-// at a time, and then three quarters of it twice in a row.
+// Freed memory must be available again: three times the device's memory passes through, an eighth
+// at a time, and then three quarters of it twice in succession.
 void given_back(const Context& context) {
   const keel_device_info& info = context.environment.info;
   if (info.memory_bytes == 0) unsupported("the device does not say how much memory it has");
@@ -250,9 +249,9 @@ void given_back(const Context& context) {
   }
 }
 
-// Blocks stay as they are when others around them go back to the device.
+// Blocks must stay unchanged when neighbouring blocks are returned to the device.
 void neighbours(const Context& context) {
-  constexpr uint64_t kBytes = 12 * kMiB;  // pools have nothing to cut it from
+  constexpr uint64_t kBytes = 12 * kMiB;  // too large for a pool to split from a larger block
   constexpr uint32_t kBlocks = 16;
   const Stream stream(context);
   std::vector<Buffer> kept;
@@ -275,7 +274,7 @@ void neighbours(const Context& context) {
   }
 }
 
-// Freed while a copy from it is in flight, and allocated again at once for other data.
+// Memory is freed while a copy from it is in flight, and is allocated again at once for other data.
 void free_in_flight(const Context& context) {
   constexpr uint64_t kBytes = 4 * kMiB;
   const Stream stream(context);
@@ -317,7 +316,7 @@ void many_small(const Context& context) {
   }
 }
 
-// Each thread with a stream and memory of its own.
+// Each thread uses its own stream and memory.
 void threads(const Context& context) {
   constexpr uint32_t kThreads = 4;
   constexpr uint32_t kRounds = 40;
@@ -375,7 +374,7 @@ void add_memory_cases(const Environment& environment, std::vector<Case>* cases) 
   }
   add("export", shared_by_processes, KEEL_CLAIM_EXPORT);
   add("info", memory_info, KEEL_CLAIM_MEMORY_INFO);
-  // Address space and page tables of a large device take seconds.
+  // On a large device, setting up address space and page tables takes seconds.
   const uint64_t memory_bytes = environment.info.memory_bytes;
   add("exhausted", exhausted, 0, /*full=*/memory_bytes == 0 || memory_bytes > 1024 * kMiB);
   add("given_back", given_back, 0, /*full=*/memory_bytes > 1024 * kMiB);

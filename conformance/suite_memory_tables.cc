@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Level memory, on the plugin's own tables: alloc and free as they are, which core's pools and
-// retries hide.
+// Level memory, on the plugin's own tables: alloc and free without core's pools and retries, which
+// hide faults.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr uint64_t kMiB = 1 << 20;
 
-// Every size class, all alive at once; of the large ones both ends are written.
+// Every size class, all live at once; large blocks are written at both ends.
 void sizes(const Context& context, const MemoryKind& kind) {
   constexpr uint64_t kSizes[] = {1,
                                  2,
@@ -88,8 +88,8 @@ void sizes(const Context& context, const MemoryKind& kind) {
   }
 }
 
-// Blocks of random sizes come and go: each keeps what was written to it, whatever its neighbours
-// do.
+// Allocates and frees blocks of random sizes: each block must keep its content whatever happens to
+// its neighbours.
 void random_blocks(const Context& context, const MemoryKind& kind, uint64_t steps) {
   constexpr uint64_t kMostBlocks = 120;
   struct Live {
@@ -105,7 +105,7 @@ void random_blocks(const Context& context, const MemoryKind& kind, uint64_t step
                     fmt::format("a block of {} bytes after {} steps", each.bytes.size(), step));
   };
   for (uint64_t step = 0; step < steps; ++step) {
-    // Grows to the most, and shrinks again.
+    // The number of blocks grows to the maximum and shrinks again.
     const bool takes = draws.below(16) < (step / 256 % 2 == 0 ? 11U : 5U);
     if (live.empty() || (takes && live.size() < kMostBlocks)) {
       const uint64_t limit = draws.below(24) == 0 ? 200'000 : draws.below(3) == 0 ? 9'000 : 700;
@@ -157,14 +157,14 @@ void refused_sizes(const Context& context, const MemoryKind& kind) {
                                  uint64_t{1} << 46};
   const bool is_device = kind.kind == KEEL_MEMORY_DEVICE;
   if (is_device && info.max_alloc_bytes != 0) sizes.push_back(info.max_alloc_bytes + 1);
-  // A device that backs memory only when it is touched may give more than there is.
+  // A device that backs memory only on first use may grant more than its size.
   const size_t certain = sizes.size();
   if (is_device && info.memory_bytes != 0) {
     for (const uint64_t more : {uint64_t{1}, uint64_t{info.alignment}, kMiB}) {
       sizes.push_back(info.memory_bytes + more);
     }
   }
-  // With something taken, a sum of it and the largest sizes is a small one.
+  // With memory already allocated, its size plus the largest sizes overflows to a small number.
   TableBlock held(context, kind.kind, kMiB);
   const uint64_t before = free_bytes(context);
   for (size_t i = 0; i < sizes.size(); ++i) {
@@ -196,7 +196,7 @@ void refused_sizes(const Context& context, const MemoryKind& kind) {
   held.free();
 }
 
-// A kind of memory that is not claimed.
+// A memory kind without its capability.
 void unclaimed_kind(const Context& context) {
   bool any = false;
   for (const MemoryKind& kind : kMemoryKinds) {
@@ -235,7 +235,8 @@ void usage_flags(const Context& context) {
   }
 }
 
-// Memory of the host and of both: their addresses are of one space, in pairs.
+// Host, device and managed memory: pinned and managed blocks share one address space, device and
+// managed blocks another.
 void kinds_apart(const Context& context) {
   Ranges hosts;    // pinned, managed
   Ranges devices;  // device, managed
@@ -253,7 +254,7 @@ void kinds_apart(const Context& context) {
 
 // ---- threads --------------------------------------------------------------------------
 
-// Each thread with blocks of its own, all of one device; what they read is looked at afterwards.
+// Each thread uses its own blocks of one device; the case checks the data read afterwards.
 void threads(const Context& context, const MemoryKind& kind) {
   constexpr uint32_t kThreads = 4;
   constexpr uint64_t kRounds = 60;
@@ -319,10 +320,10 @@ void threads(const Context& context, const MemoryKind& kind) {
   }
 }
 
-// Nothing but alloc and free, as fast as four threads can: none gets what another has.
+// Four threads call alloc and free as fast as possible: no two live blocks may overlap.
 void threads_in_a_hurry(const Context& context) {
   constexpr uint32_t kThreads = 4;
-  constexpr uint64_t kLeast = 600;  // rounds, of a device that is slow to allocate
+  constexpr uint64_t kLeast = 600;  // rounds, for a device with slow allocation
   constexpr uint64_t kMost = 20'000;
   constexpr auto kLong = std::chrono::milliseconds(80);
   constexpr uint64_t kHeld = 8;
@@ -379,12 +380,13 @@ void threads_in_a_hurry(const Context& context) {
   }
 }
 
-// A thread whose allocations fail beside one whose do not: each hears of its own calls alone.
+// A thread whose allocations fail beside threads whose allocations succeed: each must receive the
+// status and text of its own calls.
 void failure_of_another_thread(const Context& context) {
   constexpr uint32_t kThreads = 4;
   constexpr int kRounds = 200;
   struct Heard {
-    uint32_t wrong = 0;  // statuses that are not what they should be
+    uint32_t wrong = 0;  // unexpected statuses
     keel_status status = KEEL_OK;
     uint32_t silent = 0;  // failures without a text
     std::string text;

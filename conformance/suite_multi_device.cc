@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Level multi_device: the device under test together with every other that is loaded.
+// Level multi_device: the device under test together with every other loaded device.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint64_t kMiB = 1 << 20;
 
-// "cpu#2:0" as a part of an id.
+// Converts "cpu#2:0" to a part of an id.
 std::string id_part(const NamedDevice& device) {
   std::string part = device.name;
   std::replace(part.begin(), part.end(), ':', '_');
@@ -69,8 +69,8 @@ void copy_between(const Context& context, const NamedDevice& to, const NamedDevi
   copy_on(context, to, from, /*streams_device=*/from, size);
 }
 
-// A stream of one device follows slow work on the other, whose event Keel carries over:
-// this is where event_notify is used.
+// A stream of one device waits for slow work of another device. Keel transfers the event by
+// event_notify.
 void event_between(const Context& context, const NamedDevice& to, const NamedDevice& from) {
   constexpr uint64_t kBytes = 8 * kMiB;
   constexpr uint32_t kWord = 0x5eed0002;
@@ -90,8 +90,8 @@ void event_between(const Context& context, const NamedDevice& to, const NamedDev
   check_filled(received, kWord, fmt::format("{} behind an event of {}", to.name, from.name));
 }
 
-// What one device writes into its memory, however the addresses look, is not in the
-// other's.
+// Writes to one device's memory must not appear in the other device's memory, even at equal
+// addresses.
 void memory_is_separate(const Context& context, const NamedDevice& other) {
   constexpr uint64_t kBytes = 700'000;
   constexpr uint32_t kBuffers = 4;
@@ -118,8 +118,8 @@ void memory_is_separate(const Context& context, const NamedDevice& other) {
   }
 }
 
-// The errors that Keel logs between begin() and end(). For ever: a stray call of a plugin
-// may come when the case is over.
+// The errors that Keel logs between begin() and end(). Leaked, because a late call of a plugin may
+// arrive after the case.
 class ErrorLog {
  public:
   static ErrorLog& get() {
@@ -148,7 +148,7 @@ class ErrorLog {
   std::string text_;
 };
 
-// Each event that was to notify does so once: Keel says if one comes again.
+// Each event must notify exactly once; Keel logs an error for a second call.
 void notified_once(const Context& context, const NamedDevice& other) {
   constexpr uint64_t kBytes = kMiB;
   const Stream first(context);
@@ -168,7 +168,7 @@ void notified_once(const Context& context, const NamedDevice& other) {
   check(errors.empty(), errors);
 }
 
-// A failure goes along the event to the stream of the other device.
+// An event must transfer a failure to a stream of the other device.
 void failure_between(const Context& context, const NamedDevice& to, const NamedDevice& from) {
   const Stream first(context, from.handle);
   const Stream second(context, to.handle);
@@ -186,7 +186,7 @@ void failure_between(const Context& context, const NamedDevice& to, const NamedD
   second.synchronize();
 }
 
-// Communicator handles, one a rank.
+// Communicator handles, one per rank.
 class Ranks {
  public:
   explicit Ranks(const std::vector<NamedDevice>& devices) : comms_(devices.size()) {
@@ -219,7 +219,7 @@ double element(const std::vector<std::byte>& bytes, keel_dtype dtype, uint64_t i
   return to_float(value);
 }
 
-// Small whole numbers and a fraction, different on each rank.
+// Small numbers divided by 3, different on each rank.
 std::vector<std::byte> rank_values(const Context& context, uint32_t rank, keel_dtype dtype,
                                    uint64_t count) {
   const std::vector<std::byte> random = random_bytes(context, rank, count);
@@ -236,8 +236,8 @@ std::vector<std::byte> rank_values(const Context& context, uint32_t rank, keel_d
   return bytes;
 }
 
-// Every rank holds the same bits, and they are the sum: rounded once for bfloat16, each
-// partial sum for float32.
+// All ranks must hold the same bits, equal to the sum: rounded once for bfloat16, after each
+// addition for float32.
 void all_reduce(const Context& context, const std::vector<NamedDevice>& devices, keel_dtype dtype,
                 uint64_t count) {
   const Ranks ranks(devices);

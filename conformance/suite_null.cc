@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Level null: what a plugin owes even where its chip is not.
+// Level null: requirements for a plugin even without its chip.
 #include <fmt/format.h>
 
 #include "conformance/harness.h"
@@ -18,7 +18,7 @@ void loads(const Context& context) {
 void devices_or_reason(const Context& context) {
   const Target& target = context.environment.target;
   if (target.device_count == 0) {
-    // "no GPU" is six letters; less says nothing.
+    // "no GPU" has six letters; a shorter text explains nothing.
     check(target.no_device.size() >= 6 && !target.no_device.ends_with("does not say why"),
           "no device, and no sentence that says why");
     return;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Level collectives, cases one_rank: the vendor's library by a communicator of a single rank,
-// through the plugin's own table. On a machine with one device there is no other way to call it:
-// two ranks of a communicator may not share one, and a rank that is alone asks Keel for no library.
+// Level collectives, cases one_rank: the vendor's library with a communicator of a single rank,
+// through the plugin's own table. A machine with one device has no other way to call the library:
+// two ranks of a communicator may not share a device, and core does not use a library for a single
+// rank.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,7 +31,7 @@ const keel_ccl_table& table_of(const Context& context) {
   return *table;
 }
 
-// A communicator of one rank, or what it was split into.
+// A communicator of one rank, or a split of one.
 class Alone {
  public:
   explicit Alone(const Context& context)
@@ -55,7 +56,7 @@ class Alone {
   const keel_ccl_table& table() const { return table_; }
   const TableStream& stream() const { return stream_; }
   keel_plugin_comm* comm() const { return comm_; }
-  // Another one in its place, which is destroyed.
+  // Destroys the communicator and adopts |comm|.
   void become(keel_plugin_comm* comm) {
     end();
     comm_ = comm;
@@ -65,7 +66,7 @@ class Alone {
   }
 
  private:
-  // Nobody may take it from a library that is still at work.
+  // Leaks a communicator that its library may still be using.
   void end() {
     if (comm_ != nullptr && stream_.settle_unobserved() != KEEL_NOT_READY) table_.destroy(comm_);
     comm_ = nullptr;
@@ -83,10 +84,10 @@ struct Kind {
   const char* name;
   keel_collective collective;
   bool reduces;
-  bool in_place;  // may be asked for so
+  bool in_place;  // supports in-place calls
 };
 
-// What is not here core makes of messages.
+// Core builds the remaining collectives from messages.
 constexpr Kind kKinds[] = {
     {"all_reduce", KEEL_ALL_REDUCE, true, true},
     {"reduce", KEEL_REDUCE, true, true},
@@ -110,11 +111,12 @@ keel_ccl_call call_of(keel_collective collective, keel_dtype dtype, keel_reducti
   return call;
 }
 
-// Runs |calls| from |sent| to |wanted|; false where they are refused, which |may_refuse| allows.
+// Runs |calls| from |sent| to |wanted|. Returns false if the library refuses them, which
+// |may_refuse| allows.
 bool run_calls(const Alone& rank, std::vector<keel_ccl_call> calls, const Bytes& sent,
                const Bytes& wanted, bool in_place, const std::string& what,
                bool may_refuse = false) {
-  constexpr uint64_t kGap = 64;  // which nobody may write
+  constexpr uint64_t kGap = 64;  // bytes that no call may write
   const uint64_t receive_at = in_place ? 0 : (sent.size() + kGap + 255) / 256 * 256;
   Bytes content(receive_at + wanted.size() + kGap, kRedZone);
   std::copy(sent.begin(), sent.end(), content.begin());
@@ -164,7 +166,8 @@ void run_kind(const Alone& rank, const Kind& kind, keel_dtype dtype, keel_reduct
 
 // ---- cases ----------------------------------------------------------------------------------
 
-// All that the library says it can do with the dtype; the case says what that is not.
+// Runs every call that the library supports with the dtype; the case's note lists the unsupported
+// ones.
 void all_calls(const Context& context, keel_dtype dtype) {
   const Alone rank(context);
   uint32_t done = 0;
@@ -185,7 +188,7 @@ void all_calls(const Context& context, keel_dtype dtype) {
       }
     }
   }
-  // No library owes a rank messages to itself.
+  // Libraries need not support messages from a rank to itself.
   constexpr uint64_t kCount = 1009;
   const Bytes sent = sent_of(dtype, KEEL_SUM, kCount);
   if (can(context, KEEL_SEND, dtype, KEEL_SUM) && can(context, KEEL_RECV, dtype, KEEL_SUM) &&
@@ -201,7 +204,7 @@ void all_calls(const Context& context, keel_dtype dtype) {
   if (!missing.empty()) note("not by the library: " + missing);
 }
 
-// The dtype that most libraries have.
+// Uses float32, which most libraries support.
 void all_reduce(const Alone& rank, const std::string& what) {
   constexpr uint64_t kCount = 1009;
   if (!can(rank.context(), KEEL_ALL_REDUCE, KEEL_FLOAT32, KEEL_SUM)) {
@@ -235,7 +238,7 @@ void comes_and_goes(const Context& context) {
   }
 }
 
-// Several calls as one group, in their order where one needs what another leaves.
+// Several calls as one group, in order where one needs another's result.
 void groups(const Context& context) {
   constexpr uint64_t kCount = 1009;
   const Alone rank(context);
@@ -263,7 +266,7 @@ void groups(const Context& context) {
   }
 }
 
-// What is in flight comes to an end, and the library is as before.
+// Calls in flight must end after an abort, and the library must still work.
 void aborts(const Context& context) {
   constexpr uint64_t kCount = 4 << 20;
   if (!observe(KEEL_HAS(keel_ccl_table, &table_of(context), abort)))
@@ -281,7 +284,7 @@ void aborts(const Context& context) {
   all_reduce(Alone(context), "all_reduce after an abort");
 }
 
-// A part of one, which outlives the whole; and a rank that is in none.
+// A split that outlives the original communicator, and a rank that is in no part.
 void splits(const Context& context) {
   if (!observe(KEEL_HAS(keel_ccl_table, &table_of(context), split)))
     unsupported("there is no ccl.split");

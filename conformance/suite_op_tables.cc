@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Level ops on the plugin's own table: what query owes for a call that it does not take, that its
-// answer stays, and that run reads nothing of the caller's once it has returned. core asks about
-// operators and keeps calls in its own way, so that none of this shows through keel.h.
+// Level ops on the plugin's own table: query() of unsupported calls, stable answers of query(), and
+// no reads of the caller's memory after run() returns. Core caches answers and copies calls, so
+// keel.h hides these properties.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ namespace {
 constexpr int64_t kElements = 4096;
 constexpr uint64_t kBytes = kElements * sizeof(float);
 
-// A call on dense float32.
+// Builds a call on dense float32 tensors.
 OpCall call_of(keel_op_id op, const std::vector<void*>& inputs, void* output,
                std::vector<keel_attribute> attributes = {}) {
   const auto dense = [](void* data) { return kit::make_tensor(data, KEEL_FLOAT32, {kElements}); };
@@ -38,7 +38,7 @@ struct Support {
   std::string kernel;
 };
 
-// Asks into a struct that holds something else: the answer is the plugin's, whatever was there.
+// Queries into a struct with other values: the plugin must overwrite them.
 Support ask(const Context& context, const keel_op_call* call, const std::string& what,
             Where where = Where::current()) {
   const PluginDevice& device = device_of(context);
@@ -65,7 +65,7 @@ void has_slots(const Context& context) {
   check(takes_operators(context), "OPS is claimed without query and run");
 }
 
-// An operator that a plugin does not know is no mistake of the caller's.
+// An unknown operator is unsupported, not a caller's error.
 void unknown_operators(const Context& context) {
   has_slots(context);
   TableBuffer memory(context, 2 * kBytes);
@@ -77,7 +77,8 @@ void unknown_operators(const Context& context) {
   }
 }
 
-// The same question has one answer, with and without addresses, and others in between.
+// Equal queries must get equal answers, with and without addresses, and with other queries in
+// between.
 void answers_stay(const Context& context) {
   has_slots(context);
   TableBuffer memory(context, 3 * kBytes);
@@ -109,8 +110,8 @@ std::vector<std::byte> floats(float value) {
   return bytes;
 }
 
-// The call struct, its tensors, lists and attributes are the caller's again once run has returned,
-// however long the work still waits.
+// The caller may reuse the call struct, its tensors, lists and attributes once run() returns,
+// however long the work remains queued.
 void calls_are_borrowed(const Context& context) {
   has_slots(context);
   constexpr uint32_t kCalls = 16;
@@ -145,7 +146,7 @@ void calls_are_borrowed(const Context& context) {
   for (uint32_t i = 1; i <= kCalls; ++i) {
     bench.copy(0, KEEL_COPY_DEVICE_TO_HOST, host, memory + i * kBytes, kBytes);
     bench.settle();
-    // A fill of i, and each add behind it one more: i itself.
+    // Every fourth call fills with i, and each add behind it adds 1, so block i holds i.
     compare(read_host(host, kBytes), floats(static_cast<float>(i)),
             fmt::format("call {} of {}, whose struct was overwritten", i, kCalls));
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Level ops: every case of the operator table that the device takes, against the float64
+// Level ops: every case of the operator table that the device supports, against the float64
 // reference.
 #include <fmt/format.h>
 
@@ -22,17 +22,17 @@ namespace keel::conformance {
 
 namespace {
 
-// Larger cases are left to the full profile: 0.1 s each where a core does the reference.
+// Larger cases run only in the full profile: the reference takes 0.1 s per case on one core.
 constexpr int64_t kQuickElements = 150'000;
-// Before and behind every tensor in the first run; a multiple of any alignment that a kernel may
-// ask of an allocation's begin.
+// Size of the red zones around every tensor in the first run; a multiple of every alignment that a
+// kernel may require of an allocation's start.
 constexpr uint64_t kRedBytes = 4096;
-// No number, as any float: what was read of it shows in the result, too.
+// NaN in every float type, so that reads of a red zone show in the result.
 constexpr std::byte kRed{0xff};
-// The mean error of fewer says nothing: where the terms of a few sums happen to cancel, what is
-// right for each by the size of its terms is much by that of the sums.
+// The mean error of fewer elements is meaningless: if the terms of a few sums cancel, an error that
+// is small relative to the terms is large relative to the sums.
 constexpr size_t kElementsOfAMean = 64;
-// That a workspace may grow by beside what it is for: tiles, alignment.
+// Growth of a workspace allowed for tiles and alignment.
 constexpr uint64_t kSpareBytes = 64 << 10;
 
 // One tensor of the case in device memory, between red zones of |red_bytes| each.
@@ -48,11 +48,11 @@ class DeviceTensor {
   }
 
   void* data() const { return content_.empty() ? nullptr : buffer_.at(red_bytes_); }
-  // Reads it back; after synchronize and observe(), inside() is the device's.
+  // Reads the tensor back; inside() holds the device's bytes after synchronize and observe().
   void download(const Stream& stream) { stream.download(image_, buffer_.data()); }
   void observe() { observe_bytes(image_); }
   std::span<std::byte> inside() { return {image_.data() + red_bytes_, content_.size()}; }
-  // As it was uploaded.
+  // The uploaded content.
   std::span<const std::byte> content() const { return content_; }
   std::span<const std::byte> before() const { return {image_.data(), red_bytes_}; }
   std::span<const std::byte> behind() const {
@@ -66,7 +66,7 @@ class DeviceTensor {
   Buffer buffer_;
 };
 
-// A call of the case on host memory, on the device's, and what came of it.
+// A call of the case on host memory and on device memory, with its results.
 class OpRun {
  public:
   OpRun(const Context& context, const ops::Case& op_case)
@@ -80,7 +80,7 @@ class OpRun {
     const keel_op_call call = place(kRedBytes);
     ask(call);
     compute(call);
-    // The float64 reference takes as long as the device: the worker goes on meanwhile.
+    // The float64 reference takes as long as the device, so the worker leaves it to the runner.
     if (!judged_elsewhere()) {
       const keel_status status = ops::run_reference(data_.call(), &reference_);
       check(status == KEEL_OK, fmt::format("the reference: {}", keel_status_name(status)));
@@ -125,7 +125,7 @@ class OpRun {
     return data_.rebind(input_pointers_, output_pointers_, &storage_);
   }
 
-  // As the case has it, or packed by the device.
+  // Returns the input of the case, packed by the device if the schema says so.
   std::span<const std::byte> content_of_input(uint32_t index) {
     if (!schema_.inputs[index].packed) return data_.input(index);
     if (packed_.empty()) {
@@ -137,8 +137,8 @@ class OpRun {
     return packed_;
   }
 
-  // KEEL_CLAIM_OPS promises fill, add and cast for dense tensors of the dtypes that are
-  // not optional; all else a backend may leave to the CPU.
+  // KEEL_CLAIM_OPS promises fill, add and cast for dense tensors of the non-optional dtypes; a
+  // backend may leave all other calls to the CPU.
   bool promised() const {
     const bool basic =
         case_.op == KEEL_OP_FILL || case_.op == KEEL_OP_ADD || case_.op == KEEL_OP_CAST;
@@ -192,7 +192,7 @@ class OpRun {
     check_values(index, view, name);
   }
 
-  // |view| in device memory. What the device's own product reads in it is what was packed.
+  // |view| is in device memory. The device's own product must read the packed weights from it.
   void check_packed(uint32_t index, const keel_tensor& view, const std::string& name) {
     const keel_tensor& b = *data_.call().inputs[0];
     const bool trans_b = data_.call().attributes[0].i != 0;
@@ -219,7 +219,7 @@ class OpRun {
     compare(tensor.behind(), red, name + ": the red zone behind it was written to");
   }
 
-  // Bytes between the elements of a strided output stay.
+  // Bytes between the elements of a strided output must stay unchanged.
   void check_gaps(uint32_t index, std::span<const std::byte> got, const std::string& name) {
     std::vector<std::byte> wanted(data_.output(index).begin(), data_.output(index).end());
     const keel_tensor& layout = *data_.call().outputs[index];
@@ -260,8 +260,8 @@ class OpRun {
                       tolerance.nmse));
   }
 
-  // The same inputs give the same bits. This time each tensor is all of its allocation: with
-  // KEEL_ALLOC=exact an access outside of it is seen by whoever watches those, where there is one.
+  // Equal inputs must give equal bits. In this run each tensor fills its allocation: with
+  // KEEL_ALLOC=exact, a memory checker detects accesses outside of the allocation.
   void check_repeatable() {
     std::vector<std::vector<std::byte>> first;
     for (uint32_t o = 0; o < case_.outputs.size(); ++o) {
@@ -341,8 +341,8 @@ uint64_t workspace_of(const Context& context, keel_op_id op, int64_t tokens) {
   return observe(plan.workspace_bytes);
 }
 
-// Fused attention never holds all weights at once: four times the tokens take at most four times
-// the workspace, where the weights take sixteen times the bytes.
+// Fused attention must not store all weights at once: four times the tokens may need at most four
+// times the workspace, whereas the weights would need sixteen times the bytes.
 void check_attention_memory(const Context& context, keel_op_id op) {
   const uint64_t some = workspace_of(context, op, 2048);
   const uint64_t more = workspace_of(context, op, 8192);

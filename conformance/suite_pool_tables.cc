@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Level memory, on the plugin's own tables: what was freed can be had again, and is told by
-// device.memory_info.
+// Level memory, on the plugin's own tables: freed memory must be available again, and
+// device.memory_info must report it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ Info info_of(const Context& context, Where where = Where::current()) {
 
 enum class Order : uint8_t { kForward, kBackward, kEvensThenOdds, kRandom };
 
-// All of a small device's memory in pieces: freed in any order, they are one again.
+// Allocates a small device's memory in pieces. Freed in any order, the pieces must merge again.
 void holes(const Context& context, Order order) {
   const keel_device_info& info = context.environment.info;
   if (info.memory_bytes == 0) unsupported("the device does not say how much memory it has");
@@ -45,7 +45,7 @@ void holes(const Context& context, Order order) {
   const uint64_t piece = info.memory_bytes / kPieces / info.alignment * info.alignment;
   Draws draws(context);
   std::vector<TableBlock> blocks;
-  // Something else may hold a part of the last ones.
+  // Other allocations may occupy part of the last two pieces.
   for (uint64_t i = 0; i < kPieces - 2; ++i)
     blocks.emplace_back(context, KEEL_MEMORY_DEVICE, piece);
   std::vector<size_t> places(blocks.size());
@@ -65,14 +65,14 @@ void holes(const Context& context, Order order) {
       break;
   }
   for (const size_t each : places) blocks[each].free();
-  uint64_t most = (kPieces - 2) * piece / 4 * 3;  // a part may have been put between them
+  uint64_t most = (kPieces - 2) * piece / 4 * 3;  // another allocation may lie between the pieces
   if (info.max_alloc_bytes != 0) most = std::min(most, info.max_alloc_bytes);
   for (int round = 0; round < 3; ++round) {
     TableBlock whole(context, KEEL_MEMORY_DEVICE, most);
     check_aligned(context, whole);
     whole.free();
   }
-  // Each second one alone: what lies between stays.
+  // Free every second piece; the others must stay unchanged.
   blocks.clear();
   for (uint64_t i = 0; i < kPieces - 2; ++i)
     blocks.emplace_back(context, KEEL_MEMORY_DEVICE, piece);
@@ -88,7 +88,8 @@ void holes(const Context& context, Order order) {
   }
 }
 
-// Until there is none: what was had stays, and what is given back is there for the next.
+// Allocates until no memory is left: existing blocks must stay unchanged, and a freed block must be
+// available to the next allocation.
 void full(const Context& context) {
   const keel_device_info& info = context.environment.info;
   if (info.memory_bytes == 0) unsupported("the device does not say how much memory it has");
@@ -118,7 +119,7 @@ void full(const Context& context) {
     check_unwritten(pointer, "memory.alloc");
     return false;
   };
-  // A device that backs memory only when it is touched need not run out.
+  // A device that backs memory only on first use need not run out.
   while (blocks.size() < 32 && take()) {
     if (context.claims(KEEL_CLAIM_MEMORY_INFO)) info_of(context);
   }
@@ -141,8 +142,8 @@ void full(const Context& context) {
   }
 }
 
-// More than there is in total, one piece at a time and not written to: each is there for the next.
-// Other programs take memory, too: what is refused is asked for again.
+// Allocates more than the total memory, one piece at a time and without writing: each freed piece
+// must be available again. Other programs allocate too, so a refused allocation is retried.
 void given_back(const Context& context) {
   constexpr int kTries = 4;
   const keel_device_info& info = context.environment.info;
@@ -168,7 +169,7 @@ void given_back(const Context& context) {
   }
 }
 
-// What goes through alloc and free in rounds takes no more of the process from one to the next.
+// Rounds of alloc and free must not increase the process's memory use.
 void reused(const Context& context, const MemoryKind& kind) {
   constexpr uint64_t kRounds = 32;
   constexpr uint64_t kBlocks = 20;
@@ -191,7 +192,7 @@ void reused(const Context& context, const MemoryKind& kind) {
     }
     return taken;
   };
-  for (int i = 0; i < 4; ++i) round();  // pools have grown
+  for (int i = 0; i < 4; ++i) round();  // lets pools grow
   const uint64_t before = observe_address_space();
   const uint64_t free_before = free_bytes(context);
   for (uint64_t i = 0; i < kRounds; ++i) bytes += round();
@@ -210,9 +211,9 @@ void reused(const Context& context, const MemoryKind& kind) {
 
 // ---- device.memory_info ----------------------------------------------------------------
 
-// An allocation that is written to takes what it is long. Other programs take and give back, too,
-// a pool may have some of it already, and a sanitizer keeps 256 MiB of what was freed: one try of
-// several has to show it.
+// A written allocation must reduce the free memory by its size. Other programs allocate and free, a
+// pool may already hold part of the memory, and a sanitizer quarantines 256 MiB of freed memory:
+// one of several tries must show the change.
 void memory_info(const Context& context) {
   constexpr int kTries = 12;
   constexpr int kMostHeld = 4;
@@ -250,8 +251,8 @@ void memory_info(const Context& context) {
   check(has_risen, "device.memory_info: what was freed is not free");
 }
 
-// Rounds that take and give back the same change nothing: no two of them lose as many bytes, again
-// and again. What other programs take is not as even.
+// Equal rounds of alloc and free must not change the free memory: no constant loss per round, again
+// and again. Other programs do not allocate that regularly.
 void memory_info_drift(const Context& context) {
   constexpr int kRounds = 10;
   constexpr uint64_t kSizes[] = {1, 63, 100, 257, 1000, 4097, 10'001, 65'537, 300'003};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Level core, on the plugin's own tables: the slots that are required, those behind each claim, and
-// the headers of the tables. That the slots work other cases show.
+// Level core, on the plugin's own tables: the required slots, the slots of each capability, and the
+// headers of the tables. Other cases show that the slots work.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 
 // ---- slots ----------------------------------------------------------------------------
 
-// What the plugin has, with the name of each slot that is missing.
+// Collects the names of missing slots.
 class Slots {
  public:
   void want(bool has, const char* slot, Where where = Where::current()) {
@@ -81,7 +81,7 @@ void headers(const Context& context) {
   check(!text_of(plugin.version).empty(), "the plugin has no version");
 }
 
-// The slots behind a claim.
+// Checks the slots of a capability.
 void claimed_slots(const Context& context, uint64_t claim) {
   const keel_plugin& plugin = device_of(context).plugin();
   Slots slots;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Level async, on the plugin's own tables: slots that enqueue and do not wait, in their turn, and
-// streams that wait for events. What core adds (pools, one thread at a time, asking again) hides
-// such faults from the cases through keel.h.
+// Level async, on the plugin's own tables: enqueueing slots that must not block and must keep
+// stream order, and streams that wait for events. Core's pools, serialization and repeated queries
+// hide such faults from the cases through keel.h.
 #include <fmt/format.h>
 
 #include <cstring>
@@ -40,13 +40,14 @@ void enqueue_op(const TableBench& bench, std::byte* destination) {
   const keel_tensor one = kit::make_tensor(destination + kBytes, KEEL_FLOAT32, {kBytes / 4});
   OpCall add(KEEL_OP_ADD, {one, one}, kit::make_tensor(destination, KEEL_FLOAT32, {kBytes / 4}));
   need(device_of(bench.context()).plugin().op->run(bench.stream(0), add.get(), nullptr), "op.run");
-  add.spoil();  // it was borrowed
+  add.spoil();  // the call only borrows it
 }
 
-// What the slot leaves is |wanted|, after the fill before it, and before the one behind.
+// The slot's result must be |wanted|: the slot runs after the fill before it and before the fill
+// behind it.
 void enqueue_slot(const Context& context, Slot slot) {
   const bool pageable_down = slot == Slot::kPageableDownload;
-  // Pageable memory in large pieces, which may be staged otherwise than small ones.
+  // Pageable memory in large pieces, for which a plugin may use another staging path.
   const uint64_t size = pageable_down || slot == Slot::kPageableUpload ? uint64_t{4} << 20 : kBytes;
   TableBench bench(context, 2);
   std::byte* const device = bench.memory(2 * size);
@@ -85,7 +86,7 @@ void enqueue_slot(const Context& context, Slot slot) {
         uint32_t pattern = kWord;
         need(bench.table().fill(bench.stream(0), device, &pattern, sizeof(pattern), size),
              "stream.fill");
-        pattern = kStale;  // it was borrowed
+        pattern = kStale;  // the call only borrows it
         break;
       }
       case Slot::kOp:
@@ -139,7 +140,7 @@ void enqueue_launch(const Context& context) {
   kernel.unload();
 }
 
-// record and stream_wait_event, often, and creation and destruction beside work.
+// Records and stream_wait_event calls in large numbers, and creation and destruction beside work.
 void enqueue_events(const Context& context) {
   constexpr uint32_t kEvents = 32;
   TableBench bench(context, 2);
@@ -163,7 +164,7 @@ void enqueue_events(const Context& context) {
 
 // ---- order within a stream ------------------------------------------------------------------
 
-// Small work right behind large, and large behind small, of each kind that moves data.
+// Small work directly behind large work and the reverse, for each kind that moves data.
 void small_and_large(const Context& context) {
   constexpr uint64_t kLarge = 4 << 20;
   constexpr uint64_t kSmall = 64;
@@ -180,16 +181,16 @@ void small_and_large(const Context& context) {
   const uint64_t tail = kLarge - kSmall;
   for (uint32_t round = 0; round < kRounds; ++round) {
     bench.fill(0, large, kWord + round, kLarge);
-    // Read of the tail behind the large fill, write of it behind that.
+    // Reads the tail behind the large fill, then overwrites it.
     bench.copy(0, KEEL_COPY_DEVICE_TO_DEVICE, slots + round * kSmall, large + tail, kSmall);
     bench.fill(0, large + tail, kStale, kSmall);
   }
   bench.copy(0, KEEL_COPY_DEVICE_TO_HOST, got, slots, kRounds * kSmall);
   bench.fill(0, large, kWord, kLarge);
   bench.copy(0, KEEL_COPY_DEVICE_TO_DEVICE, other, large, kLarge);
-  bench.copy(0, KEEL_COPY_HOST_TO_DEVICE, large + tail, small, kSmall);  // not before it is read
+  bench.copy(0, KEEL_COPY_HOST_TO_DEVICE, large + tail, small, kSmall);  // not before the read
   bench.copy(0, KEEL_COPY_DEVICE_TO_HOST, down, other, kLarge);
-  bench.fill(0, other + tail, kStale, kSmall);  // not before it is read
+  bench.fill(0, other + tail, kStale, kSmall);  // not before the read
   bench.settle();
   for (uint32_t round = 0; round < kRounds; ++round) {
     check_pinned(got + round * kSmall, kWord + round, kSmall,
@@ -206,7 +207,7 @@ void small_and_large(const Context& context) {
   check_pinned(down + kSmall, kOther, kSmall, "a small download behind a small upload");
 }
 
-// Each copy reads what the one before has left: thousands in flight.
+// Each copy reads the previous copy's result, with thousands in flight.
 void long_chain(const Context& context) {
   constexpr uint32_t kLinks = 2000;
   TableBench bench(context, 1);
@@ -227,7 +228,7 @@ void long_chain(const Context& context) {
 
 // ---- streams that wait for events -------------------------------------------------------------
 
-// One stream waits for four, whichever of them is last.
+// One stream waits for four others, of which any may be last.
 void waits_in_a_row(const Context& context) {
   constexpr uint32_t kWriters = 4;
   TableBench bench(context, kWriters + 1);
@@ -277,7 +278,7 @@ void one_event_for_many(const Context& context) {
       bench.copy(i + 1, KEEL_COPY_DEVICE_TO_HOST, result + i * kBytes, device, kBytes);
       bench.record(read[i], i + 1);
     }
-    pause_ns(20'000'000);  // no wait gives up
+    pause_ns(20'000'000);  // no wait may time out
     for (uint32_t i = 0; i < kReaders; ++i) states[i] = bench.query(read[i]);
   });
   for (uint32_t i = 0; i < kReaders; ++i) {
@@ -288,7 +289,7 @@ void one_event_for_many(const Context& context) {
   check_pinned(result, kWord, kReaders * kBytes, "what streams that wait for one event read");
 }
 
-// Each stream waits for the one before; then the events are recorded again, in use as before.
+// Each stream waits for the previous one; then the events are recorded again while in use.
 void chain_of_streams(const Context& context) {
   constexpr uint32_t kStreams = 8;
   TableBench bench(context, kStreams);
@@ -319,7 +320,7 @@ void chain_of_streams(const Context& context) {
   }
 }
 
-// A wait for what is done holds nothing up, and what is recorded again counts anew.
+// A wait for a completed event must not block, and a new record of the event must count.
 void wait_for_done(const Context& context) {
   TableBench bench(context, 3);
   std::byte* const device = bench.memory(kBytes);
@@ -352,8 +353,8 @@ void wait_for_done(const Context& context) {
   check_pinned(result, kWord, kBytes, "behind a wait for an event that was recorded again");
 }
 
-// Between two streams only events order anything: what was enqueued before a wait goes on, and so
-// does a stream that waits for nothing. A few queues may be shared: one of several streams does.
+// Only events order two streams: work enqueued before a wait must continue, and so must a stream
+// without waits. A few hardware queues may be shared, so one of several streams must continue.
 void waits_hold_up_no_others(const Context& context) {
   constexpr uint32_t kStreams = 8;
   TableBench bench(context, kStreams);
@@ -378,7 +379,7 @@ void waits_hold_up_no_others(const Context& context) {
     bench.record(held, 0);
     for (uint32_t i = 1; i < kStreams; ++i) {
       bench.record(before[i], i);
-      if (i % 2 == 1) bench.wait_event(i, held);  // the others wait for nothing
+      if (i % 2 == 1) bench.wait_event(i, held);  // streams with even indices do not wait
       bench.record(idle[i], i);
     }
     waiting = poll([&] { return any(before, 1); }, patience);

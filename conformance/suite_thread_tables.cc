@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Level async, on the plugin's own tables: slots that several threads call at once, and streams
-// that come and go.
+// Level async, on the plugin's own tables: slots that several threads call at once, and creation
+// and destruction of streams.
 #include <fmt/format.h>
 
 #include <array>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr uint32_t kWord = 0x5eed0001;
 
-// Each thread enqueues on a stream of its own, and looks at its result each time.
+// Each thread enqueues on its own stream and checks its result in every round.
 void threads_enqueue(const Context& context) {
   constexpr uint32_t kThreads = 4;
   constexpr uint32_t kRounds = 100;
@@ -57,8 +57,8 @@ void threads_enqueue(const Context& context) {
   }
 }
 
-// Others ask for a stream and its events while a thread enqueues on it. Once an event was seen done
-// it stays done, and the last is done in the end.
+// Other threads query a stream and its events while one thread enqueues. A completed event must
+// stay completed, and the last event must complete in the end.
 void threads_ask(const Context& context) {
   constexpr uint32_t kEvents = 600;
   constexpr uint32_t kAskers = 3;
@@ -103,7 +103,7 @@ void threads_ask(const Context& context) {
         if (tally.first() != KEEL_OK) return;
         continue;
       }
-      // What was recorded before is done as well.
+      // All events recorded earlier must be complete too.
       for (; done < count; ++done) undone[thread] += table->event_query(events[done]) != KEEL_OK;
     }
   });
@@ -119,7 +119,7 @@ void threads_ask(const Context& context) {
   need(all.first(), "one of the events, in the end");
 }
 
-// Streams and events made and destroyed by several threads at once.
+// Several threads create and destroy streams and events at once.
 void threads_create(const Context& context) {
   constexpr uint32_t kThreads = 4;
   TableBench bench(context, 1);
@@ -146,7 +146,8 @@ void threads_create(const Context& context) {
   for (const Tally& tally : tallies) need(tally.first(), "streams and events of several threads");
 }
 
-// Made, used and destroyed, and again, with priorities that are clamped to what there is.
+// Streams are created, used and destroyed repeatedly, with priorities clamped to the supported
+// range.
 void recreated(const Context& context) {
   constexpr uint32_t kRounds = 100;
   TableBench bench(context, 1);
@@ -157,7 +158,7 @@ void recreated(const Context& context) {
   const uint64_t size = 4096;
   const std::vector<std::byte> pattern = words(kWord, size);
   for (uint32_t round = 0; round < kRounds && statuses.first() == KEEL_OK; ++round) {
-    // Priorities are clamped to what there is.
+    // Priorities are clamped to the supported range.
     constexpr int32_t kPriorities[] = {0, -1, 1, INT32_MIN, INT32_MAX};
     keel_plugin_stream* stream = nullptr;
     keel_plugin_event* event = nullptr;

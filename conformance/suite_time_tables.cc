@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Level async, on the plugin's own tables: the times of events, against the host's clock and
-// against each other; and slots that several threads call at once.
+// Level async, on the plugin's own tables: event times, compared with the host's clock and with
+// each other.
 #include <fmt/format.h>
 
 #include "conformance/harness.h"
@@ -21,7 +21,7 @@ uint64_t elapsed(const TableBench& bench, keel_plugin_event* start, keel_plugin_
   return observe(nanoseconds, where);
 }
 
-// Fills enqueued on a stream of |bench|'s that take 20 ms or more of the host's clock.
+// Fills that take at least 20 ms of the host's clock on one of |bench|'s streams.
 class LongWork {
  public:
   LongWork(TableBench& bench, uint32_t index)
@@ -52,8 +52,8 @@ class LongWork {
   uint32_t rounds_ = 4;
 };
 
-// Long work takes as long by the device's clock as by the host's, in nanoseconds: within ten times.
-// The host's span is the longer one, and more so where the host is busy: then it is tried again.
+// Long work must take the same time in nanoseconds by the device's clock and by the host's, within
+// a factor of ten. The host's interval is longer, especially on a busy host, so the case retries.
 void against_the_wall(const Context& context) {
   TableBench bench(context, 1);
   const LongWork work(bench, 0);
@@ -77,7 +77,7 @@ void against_the_wall(const Context& context) {
   fail_case("work took so many ns by event_elapsed, of so many by the host's clock: " + seen);
 }
 
-// Time passes while a stream is idle, too.
+// Time must also advance while a stream is idle.
 void idle_time(const Context& context) {
   constexpr int64_t kIdle = 30 * kMillisecond;
   TableBench bench(context, 1);
@@ -98,7 +98,8 @@ void idle_time(const Context& context) {
                     device, wall));
 }
 
-// The times of spans in a row add up to that of the whole, but for 1 % and 2 us each.
+// The times of consecutive spans must add up to the time of the whole, within 1 % of the whole plus
+// 2 us per span.
 void spans_add_up(const Context& context) {
   constexpr uint32_t kSpans = 8;
   TableBench bench(context, 1);
@@ -119,7 +120,7 @@ void spans_add_up(const Context& context) {
         fmt::format("{} spans in a row took {} ns, the whole of them {} ns", kSpans, sum, whole));
 }
 
-// A later record has a later time: |again| starts where long work has ended.
+// A later record must have a later time: |again| is recorded after long work has ended.
 void recorded_again(const Context& context) {
   TableBench bench(context, 1);
   const LongWork work(bench, 0);
@@ -143,7 +144,7 @@ void recorded_again(const Context& context) {
   fail_case("of an event recorded again behind long work: ns before it and behind it, " + seen);
 }
 
-// From a stream to another that waited for it.
+// From one stream to another that waited for it.
 void of_two_streams(const Context& context) {
   TableBench bench(context, 2);
   const LongWork work(bench, 0);

@@ -32,8 +32,8 @@ std::string cell(const JsonValue& level) {
   return level.at("certified").boolean() ? "**" + text + "**" : text;
 }
 
-// What the operators that passed were computed by: a chip; on the emulated one the backend's own
-// kernels, from their source; or what the emulator has in the place of a vendor's library.
+// Returns how the passed operators were computed: by a real chip; on the emulated chip from the
+// backend's own kernel source; or by the emulator's replacement of a vendor library.
 std::string proof(const JsonValue& report) {
   if (report.at("target").at("device_name").text().empty()) return "-";
   if (!report.has("emulated") || !report.at("emulated").boolean()) return "real";
@@ -61,7 +61,7 @@ std::string row(const JsonValue& report) {
   return text + " " + report.at("date").text() + " |\n";
 }
 
-// Throws JsonError, whose text is what is wrong with |file|.
+// Throws JsonError with the problem of |file|.
 Json read_report(const std::string& file) {
   std::string text;
   if (!read_file(file, &text)) throw JsonError("cannot be read");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of what is supported where, made from reports of finished runs.
+// Generates the support table from reports of finished runs.
 #ifndef KEEL_CONFORMANCE_SUPPORT_TABLE_H_
 #define KEEL_CONFORMANCE_SUPPORT_TABLE_H_
 
@@ -8,10 +8,9 @@
 
 namespace keel::conformance {
 
-// Prints a Markdown table to stdout, a row for each of the JSON reports |files|: what operators
-// were computed by (docs/conformance.md), and cases passed by level, in bold where the level is
-// certified, "-" where nothing ran. Returns the exit code: 2, with the file named on stderr, for
-// one that is no report.
+// Prints a Markdown table to stdout, one row per JSON report in |files|: how the operators were
+// computed (docs/conformance.md), and cases passed per level, in bold where the level is certified,
+// "-" where nothing ran. Returns the exit code: 2 if a file is not a report, which stderr names.
 int print_support_table(const std::vector<std::string>& files);
 
 }  // namespace keel::conformance

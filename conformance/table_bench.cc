@@ -11,18 +11,18 @@ namespace keel::conformance {
 
 namespace {
 
-// Work for devices that cannot hold: fills of 16 MiB, 2 ms each at 8 GB/s.
+// Work for devices that cannot be held: fills of 16 MiB, 2 ms each at 8 GB/s.
 constexpr uint64_t kBusyBytes = 16 << 20;
 constexpr uint32_t kFirstRounds = 4;
 constexpr uint32_t kMostRounds = 512;
-// What occupy() takes: a hold of 30 ms, or fills.
+// Work of occupy(): a hold of 30 ms, or fills.
 constexpr int64_t kOccupiedNs = 30'000'000;
 constexpr uint32_t kOccupiedRounds = 16;
 
 }  // namespace
 
-// Keeps a stream waiting. A thread lets go of it when |limit_ns| are over, so that a call that
-// waits for the device in vain comes back, and the case says so.
+// Holds a stream. After |limit_ns| a thread releases the stream, so that a call that wrongly waits
+// for the device returns and the case reports the call.
 class TableBench::Hold {
  public:
   Hold(std::function<void()> let_go, int64_t limit_ns) : let_go_(std::move(let_go)) {
@@ -33,7 +33,7 @@ class TableBench::Hold {
   Hold(const Hold&) = delete;
   Hold& operator=(const Hold&) = delete;
 
-  // Lets go; false where the thread had done so before.
+  // Releases the stream; returns false if the thread had already released it.
   bool release() {
     if (!thread_.joinable()) return true;
     {
@@ -65,8 +65,8 @@ class TableBench::Hold {
 
 namespace {
 
-// An environment of its own for the device that |context| has open; with the device opened once
-// more where there is a test table.
+// Builds an environment for the device that |context| has open. If the plugin has a test table, the
+// environment owns a second opening of the device.
 Environment environment_of(const Context& context, const Where& where) {
   const Environment& given = context.environment;
   Environment own;
@@ -180,7 +180,7 @@ void TableBench::occupy(uint32_t index, Where where) {
 
 void TableBench::behind_work(uint32_t index, const std::function<void()>& body, Where where) {
   if (can_hold()) {
-    // A quarter of what a wait may take, itself a quarter of a case's time.
+    // Half of the wait timeout, and so an eighth of the case's deadline.
     const int64_t limit_ns = context_.environment.wait_ns / 2;
     const std::unique_ptr<Hold> held = hold(index, limit_ns, where);
     record(front_, index, where);

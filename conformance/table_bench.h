@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams of one case on the plugin's own tables, with the memory and events that they use, and
-// ways to keep them at work.
+// The streams of one case on the plugin's own tables, with their memory and events, and ways to
+// keep the streams busy.
 #ifndef KEEL_CONFORMANCE_TABLE_BENCH_H_
 #define KEEL_CONFORMANCE_TABLE_BENCH_H_
 
@@ -21,13 +21,13 @@
 
 namespace keel::conformance {
 
-// Opens the device once more with the setting "conformance" where the plugin has a test table, and
-// takes the device that is open where it has none. All that a case enqueues on belongs to the
-// bench, which destroys it in order: no memory or event goes while a stream still uses it.
+// Opens the device again with the setting "conformance" if the plugin has a test table; otherwise
+// uses the open device. The bench owns everything that a case enqueues on and destroys it in order:
+// memory and events outlive the streams that use them.
 class TableBench {
  public:
   TableBench(const Context& context, uint32_t streams, Where where = Where::current());
-  // Leaves the device open where a stream does not come to its end.
+  // Leaves the device open if work on a stream does not end.
   ~TableBench();
   TableBench(const TableBench&) = delete;
   TableBench& operator=(const TableBench&) = delete;
@@ -35,51 +35,54 @@ class TableBench {
   const Context& context() const { return context_; }
   keel_plugin_device* device() const { return device_of(context_).get(); }
   const keel_stream_table& table() const { return *device_of(context_).plugin().stream; }
-  // NULL where the plugin has none.
+  // Returns NULL if the plugin has no test table.
   const keel_test_table* tests() const { return tests_; }
   uint32_t streams() const { return static_cast<uint32_t>(streams_.size()); }
   keel_plugin_stream* stream(uint32_t index) const { return streams_[index].get(); }
   const TableStream& stream_object(uint32_t index) const { return streams_[index]; }
   bool has(uint64_t claims) const { return context_.claims(claims); }
-  // Whether a stream that waits leaves others alone: false where all share one hardware queue.
+  // Returns whether a waiting stream leaves other streams unaffected: false if all share one
+  // hardware queue.
   bool queues_are_separate() const { return context_.environment.info.hardware_queues != 1; }
-  // Whether a stream can be held for as long as wanted, and not by much work alone.
+  // Returns whether a stream can be held for any length of time, and not only by a large amount of
+  // work.
   bool can_hold() const { return by_gate_ || tests_ != nullptr; }
 
-  // What lives as long as the bench.
+  // Allocate memory and events that live as long as the bench.
   std::byte* memory(uint64_t size, keel_memory_kind kind = KEEL_MEMORY_DEVICE);
   std::byte* host_memory(uint64_t size);  // pageable
   keel_plugin_event* event(uint32_t flags = 0);
 
-  // Waits for all that is enqueued on each stream, which must have gone well.
+  // Waits for all work on each stream; fails the case unless all work succeeded.
   void settle(Where where = Where::current()) const;
 
-  // Runs |body| while stream |index| has work before it that is not done. All of |body| may be run
-  // again, with more work, where it came too late; it is over when work was there to its end.
-  // Fails the case where no work outlasts it: the calls of |body| wait for the device.
+  // Runs |body| while earlier work on stream |index| is unfinished. If the work ended before |body|
+  // did, runs |body| again behind more work, and returns once the work outlasts |body|. Fails the
+  // case if no amount of work outlasts |body|: its calls wait for the device.
   void behind_work(uint32_t index, const std::function<void()>& body,
                    Where where = Where::current());
-  // Enqueues what takes stream |index| some tens of milliseconds.
+  // Enqueues work that keeps stream |index| busy for tens of milliseconds.
   void occupy(uint32_t index, Where where = Where::current());
 
-  // Slots, which must go well.
+  // Call a slot; a failure status fails the case.
   void copy(uint32_t index, keel_copy_kind kind, void* destination, const void* source,
             uint64_t size, Where where = Where::current()) const;
   void fill(uint32_t index, void* destination, uint32_t word, uint64_t size,
             Where where = Where::current()) const;
   void record(keel_plugin_event* event, uint32_t index, Where where = Where::current()) const;
   void wait_event(uint32_t index, keel_plugin_event* event, Where where = Where::current()) const;
-  // An answer of event_query, observed.
+  // Returns the observed status of event_query.
   keel_status query(keel_plugin_event* event, Where where = Where::current()) const;
-  // Asks for |event| until it is anything but not ready, on any thread, and observes nothing.
+  // Polls |event| until its status is not KEEL_NOT_READY or the wait times out. Callable on any
+  // thread; observes nothing.
   keel_status await(keel_plugin_event* event) const;
-  // The same, observed.
+  // await(), observed.
   keel_status poll(keel_plugin_event* event, Where where = Where::current()) const;
 
  private:
   class Hold;
 
-  // Starts to hold stream |index|, until let go or for |limit_ns|.
+  // Holds stream |index| until released or for |limit_ns|.
   std::unique_ptr<Hold> hold(uint32_t index, int64_t limit_ns, const Where& where);
   void work(uint32_t index, uint32_t rounds, const Where& where) const;
 
@@ -87,18 +90,18 @@ class TableBench {
   const Context context_;
   const keel_test_table* tests_ = nullptr;
   bool by_gate_ = false;
-  // Destroyed in the opposite order.
+  // Destroyed in reverse order of declaration.
   std::deque<std::vector<std::byte>> host_;
   std::deque<TableBuffer> buffers_;
   std::deque<TableEvent> events_;
-  keel_plugin_event* front_ = nullptr;  // behind the work of behind_work
-  std::byte* busy_ = nullptr;           // what work() writes to
+  keel_plugin_event* front_ = nullptr;  // recorded behind the work of behind_work()
+  std::byte* busy_ = nullptr;           // the buffer that work() writes
   std::vector<keel_plugin_gate*> gates_;
   std::deque<TableStream> streams_;
   std::unique_ptr<Hold> occupied_;
 };
 
-// The first status of many that is no success: observed once, not each.
+// Keeps the first failure status of many calls, so that a case observes one status instead of many.
 class Tally {
  public:
   void add(keel_status status) {
@@ -110,9 +113,9 @@ class Tally {
   keel_status first_ = KEEL_OK;
 };
 
-// Of the steady clock, not observed.
+// Returns the time of the steady clock in nanoseconds, not observed.
 int64_t steady_now();
-// Waits in the worker; the runner does not.
+// Sleeps in the worker; returns at once in the runner.
 void pause_ns(int64_t nanoseconds);
 
 }  // namespace keel::conformance

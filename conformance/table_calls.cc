@@ -15,7 +15,7 @@ namespace keel::conformance {
 namespace {
 
 uint64_t seed_of(const Context& context, uint32_t stream) {
-  constexpr uint32_t kDraws = 0x40000000;  // no tensor's number
+  constexpr uint32_t kDraws = 0x40000000;  // distinct from every tensor number
   uint64_t seed = 0;
   const std::vector<std::byte> bytes = random_bytes(context, kDraws + stream, sizeof(seed));
   std::memcpy(&seed, bytes.data(), sizeof(seed));

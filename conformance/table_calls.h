@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the suites on a plugin's device and memory tables share: short names for the tables, numbers
-// drawn from the seed, instances and devices of their own, and what the process holds.
+// Helpers of the suites on a plugin's device and memory tables: accessors of the tables, random
+// numbers from the seed, additional instances and devices, and resource counts of the process.
 #ifndef KEEL_CONFORMANCE_TABLE_CALLS_H_
 #define KEEL_CONFORMANCE_TABLE_CALLS_H_
 
@@ -31,25 +31,27 @@ inline void* pointer_to(uint64_t address) {
   return reinterpret_cast<void*>(static_cast<uintptr_t>(address));
 }
 
-// What an out-parameter holds before a call that should fail: such a call leaves it, or sets NULL.
+// The value of an out-parameter before a call that should fail. A failing call leaves the value or
+// sets NULL.
 inline constexpr uint64_t kUnwritten = 0x5eed5eed0;
-// Fails the case where a failed call left |pointer| in an out-parameter.
+// Fails the case if a failed call stored another |pointer| in an out-parameter.
 void check_unwritten(const void* pointer, const std::string& what, Where where = Where::current());
 
-// Numbers that depend on the seed and the case alone: the same in the worker and in the runner.
+// Random numbers that depend only on the seed and the case: identical in the worker and in the
+// runner.
 class Draws {
  public:
   explicit Draws(const Context& context, uint32_t stream = 0);
   // 0 .. |limit| - 1
   uint64_t below(uint64_t limit) { return engine_() % limit; }
-  // Bytes at once, and cheaper than random_bytes().
+  // Returns |size| random bytes, more cheaply than random_bytes().
   std::vector<std::byte> bytes(uint64_t size);
 
  private:
   std::mt19937_64 engine_;
 };
 
-// One allocation that is freed with its status checked, or by the destructor after a failure.
+// One allocation. free() checks the status; after a failure the destructor frees the memory.
 class TableBlock {
  public:
   TableBlock(const Context& context, keel_memory_kind kind, uint64_t size,
@@ -61,7 +63,7 @@ class TableBlock {
   TableBlock& operator=(const TableBlock&) = delete;
 
   std::byte* at(uint64_t offset) const { return static_cast<std::byte*>(pointer_) + offset; }
-  // As observed.
+  // The observed address.
   uint64_t address() const { return address_; }
   uint64_t size() const { return size_; }
   void free(Where where = Where::current());
@@ -74,10 +76,10 @@ class TableBlock {
   uint64_t address_ = 0;
 };
 
-// A pair of strings.
+// A key and a value.
 using Setting = std::pair<std::string, std::string>;
 
-// An instance of the plugin beside the one that is open.
+// A second instance of the plugin, beside the open one.
 class TableInstance {
  public:
   explicit TableInstance(const Context& context, const std::vector<Setting>& settings = {},
@@ -88,7 +90,7 @@ class TableInstance {
   TableInstance(const TableInstance&) = delete;
   TableInstance& operator=(const TableInstance&) = delete;
 
-  // The call alone. The strings are gone when it returns.
+  // Calls create_instance only. The strings are destroyed when create() returns.
   static keel_status create(const Context& context, const std::vector<Setting>& settings,
                             const void* next, keel_plugin_instance** out_instance);
 
@@ -101,11 +103,11 @@ class TableInstance {
   keel_plugin_instance* instance_ = nullptr;
 };
 
-// A device of an instance, with memory and a stream on it: what TableBuffer and TableStream are for
-// the device that is open.
+// A device of an instance, with memory and a stream. Corresponds to TableBuffer and TableStream of
+// the device under test.
 class TableDevice {
  public:
-  // |memory_bytes| of device memory.
+  // Allocates |memory_bytes| of device memory.
   TableDevice(const Context& context, keel_plugin_instance* instance, uint32_t ordinal,
               uint64_t memory_bytes, Where where = Where::current());
   ~TableDevice();
@@ -116,7 +118,7 @@ class TableDevice {
   keel_plugin_stream* stream() const { return stream_; }
   std::byte* at(uint64_t offset) const { return static_cast<std::byte*>(pointer_) + offset; }
   void write(std::span<const std::byte> bytes, Where where = Where::current()) const;
-  // What is in the memory.
+  // Fails the case unless the memory holds |wanted|.
   void expect(std::span<const std::byte> wanted, const std::string& what,
               Where where = Where::current()) const;
   void settle(Where where = Where::current()) const;
@@ -132,9 +134,9 @@ class TableDevice {
   keel_plugin_event* event_ = nullptr;
 };
 
-// Entries of a folder of /proc/self: "fd" for open descriptors, "task" for threads.
+// Counts the entries of a folder of /proc/self: "fd" for open descriptors, "task" for threads.
 uint64_t observe_entries(const char* folder, Where where = Where::current());
-// Addresses that the process has taken, in bytes.
+// Returns the size of the process's address space in bytes.
 uint64_t observe_address_space(Where where = Where::current());
 
 }  // namespace keel::conformance

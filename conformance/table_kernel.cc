@@ -27,7 +27,7 @@ TableKernel::TableKernel(const Context& context,
 
 void TableKernel::launch(keel_plugin_stream* stream, std::byte* result, uint64_t words,
                          uint32_t first, Where where) const {
-  // Gone when it returns.
+  // Local variables, overwritten after the launch.
   std::array<const void*, 2> arguments = {&result, &first};
   std::array<uint32_t, 2> sizes = {sizeof(result), sizeof(first)};
   keel_launch call = KEEL_STRUCT_INIT(keel_launch, KEEL_STRUCT_LAUNCH);

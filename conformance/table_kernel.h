@@ -14,20 +14,21 @@
 
 namespace keel::conformance {
 
-// Not unloaded by itself: nothing says when the last launch is over.
+// The destructor does not unload the kernel, because the object cannot know when the last launch
+// has ended.
 class TableKernel {
  public:
   static constexpr uint32_t kBlock = 128;
 
-  // Of the first format among those that |usable| allows and the device takes; the case is
-  // unsupported, for |reason|, where there is none.
+  // Loads the kernel in the first format that |usable| allows and the device accepts. Without such
+  // a format, ends the case as unsupported with |reason|.
   TableKernel(const Context& context, const std::function<bool(const KernelSet&)>& usable,
               const char* reason, Where where = Where::current());
 
-  // Enqueues it over |words|, a multiple of kBlock.
+  // Enqueues a launch over |words|, a multiple of kBlock.
   void launch(keel_plugin_stream* stream, std::byte* result, uint64_t words, uint32_t first,
               Where where = Where::current()) const;
-  // When all launches are over.
+  // Call it after all launches have ended.
   void unload() const;
 
  private:

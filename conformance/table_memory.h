@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the suites on the memory table share: the kinds of memory, what is in a block, and which
-// addresses are taken.
+// Helpers of the suites on the memory table: the memory kinds, the contents of blocks, and the
+// address ranges in use.
 #ifndef KEEL_CONFORMANCE_TABLE_MEMORY_H_
 #define KEEL_CONFORMANCE_TABLE_MEMORY_H_
 
@@ -21,14 +21,15 @@ struct MemoryKind {
   const char* name;
   keel_memory_kind kind;
   uint64_t claim;
-  bool is_hosts;  // the host may touch it
+  bool is_hosts;  // the host may access the memory
 };
 inline constexpr std::array<MemoryKind, 3> kMemoryKinds = {
     {{"device", KEEL_MEMORY_DEVICE, 0, false},
      {"pinned", KEEL_MEMORY_PINNED, KEEL_CLAIM_PINNED, true},
      {"managed", KEEL_MEMORY_MANAGED, KEEL_CLAIM_MANAGED, true}}};
 
-// Writes and reads a block as its kind allows.
+// Writes and reads blocks: directly if the host may access the kind, otherwise by copies on a
+// stream.
 class Contents {
  public:
   Contents(const Context& context, const MemoryKind& kind) : kind_(kind), stream_(context) {}
@@ -42,7 +43,7 @@ class Contents {
   const TableStream stream_;
 };
 
-// The blocks that live, by address: none may reach into another.
+// The address ranges of live blocks. add() fails the case if two blocks overlap.
 class Ranges {
  public:
   void add(const TableBlock& block, Where where = Where::current());
@@ -52,9 +53,9 @@ class Ranges {
   std::map<uint64_t, uint64_t> ranges_;
 };
 
-// Fails the case unless |block| lies as device.info has it.
+// Fails the case unless |block| has the alignment that device.info reports, and is not NULL.
 void check_aligned(const Context& context, const TableBlock& block, Where where = Where::current());
-// The free bytes of device.memory_info; 0 where that is not claimed.
+// Returns the free bytes of device.memory_info; 0 without that capability.
 uint64_t free_bytes(const Context& context, Where where = Where::current());
 
 }  // namespace keel::conformance

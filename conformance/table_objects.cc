@@ -10,7 +10,7 @@ namespace keel::conformance {
 
 namespace {
 
-// The outcome of an event that was recorded; KEEL_NOT_READY where it is not done in time.
+// Returns the status of a recorded event; KEEL_NOT_READY on a timeout.
 keel_status await(const Context& context, keel_plugin_event* event) {
   return poll_unobserved([&] { return device_of(context).plugin().stream->event_query(event); },
                          context.environment.wait_ns);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What cases on the plugin's own tables are written with, as harness.h for those through keel.h:
-// objects of the plugin's with an end of their own, and checks. Destructors observe nothing.
+// Building blocks of cases on the plugin's own tables, as harness.h is for cases through keel.h:
+// RAII wrappers of the plugin's objects, and checks. Destructors observe nothing.
 #ifndef KEEL_CONFORMANCE_TABLE_OBJECTS_H_
 #define KEEL_CONFORMANCE_TABLE_OBJECTS_H_
 
@@ -21,16 +21,16 @@ inline const PluginDevice& device_of(const Context& context) {
   return *context.environment.tables;
 }
 
-// Fails the case, with what the plugin said, unless |status|, which is observed, is |wanted|.
+// Observes |status| and fails the case with the plugin's text unless |status| equals |wanted|.
 void need_be(keel_status wanted, keel_status status, const std::string& what,
              Where where = Where::current());
-// The same for KEEL_OK.
+// need_be() with KEEL_OK.
 inline void need(keel_status status, const std::string& what, Where where = Where::current()) {
   need_be(KEEL_OK, status, what, where);
 }
 
-// Reads memory that the plugin gave and the host may touch, and observes it; and writes it. Nothing
-// else may touch such memory: in the runner there is none.
+// Read (and observe) and write plugin memory that the host may access. All accesses must use these
+// functions, because the memory does not exist in the runner.
 std::vector<std::byte> read_host(const void* pointer, uint64_t size,
                                  Where where = Where::current());
 void write_host(void* pointer, std::span<const std::byte> bytes);
@@ -66,7 +66,7 @@ class TableEvent {
 
   keel_plugin_event* get() const { return event_; }
   void record(const TableStream& stream, Where where = Where::current()) const;
-  // Queries it until it is anything but not ready, for as long as a wait may take.
+  // Queries the event until the status is not KEEL_NOT_READY or the wait times out.
   keel_status poll(Where where = Where::current()) const;
 
  private:
@@ -77,20 +77,20 @@ class TableEvent {
 class TableStream {
  public:
   explicit TableStream(const Context& context, Where where = Where::current());
-  // One with work that does not end is left behind.
+  // Leaks the stream if its work does not end.
   ~TableStream();
   TableStream(const TableStream&) = delete;
   TableStream& operator=(const TableStream&) = delete;
 
   keel_plugin_stream* get() const { return stream_; }
-  // Waits for all that is enqueued: what came of it, or KEEL_NOT_READY where that takes too long.
+  // Waits for all enqueued work and returns its status, or KEEL_NOT_READY on a timeout.
   keel_status settle(Where where = Where::current()) const;
-  // The same for destructors.
+  // settle() for destructors.
   keel_status settle_unobserved() const;
   // Fails the case unless device memory at |pointer| holds |wanted|.
   void expect(const void* pointer, std::span<const std::byte> wanted, const std::string& what,
               Where where = Where::current()) const;
-  // Enqueues a copy, and waits for it.
+  // Enqueues a copy and waits for completion.
   void copy(keel_copy_kind kind, void* destination, const void* source, uint64_t size,
             Where where = Where::current()) const;
 

@@ -53,7 +53,7 @@ TableDevices::TableDevices(const Context& context, uint32_t most, Where where) :
     if ((observe(info.claims, where) & KEEL_CLAIM_CCL) == 0) continue;
     if (observe(info.hardware_queues, where) == 1) continue;
     keel_plugin_device* other = nullptr;
-    // One that another process has to itself is none to test with.
+    // Skip a device that another process has opened exclusively.
     if (observe_status(table.open(device.instance(), ordinal, &other), where) != KEEL_OK) continue;
     devices_.push_back(other);
   }
@@ -122,7 +122,7 @@ TableRanks::~TableRanks() {
   for (size_t i = 0; i < streams_.size(); ++i) {
     if (i >= events_.size() || events_[i] == nullptr ||
         settle_unobserved(static_cast<uint32_t>(i)) == KEEL_NOT_READY) {
-      continue;  // a stream with work that does not end is left behind
+      continue;  // leak a stream whose work does not end
     }
     table.event_destroy(events_[i]);
     table.destroy(streams_[i]);
@@ -132,7 +132,7 @@ TableRanks::~TableRanks() {
 void TableRanks::destroy() {
   const keel_ccl_table& table = *device_of(context_).plugin().ccl;
   for (uint32_t rank = 0; rank < world(); ++rank) {
-    // Nobody may take it from a library that is still at work.
+    // Leak a communicator that its library may still be using.
     if (rank < events_.size() && settle_unobserved(rank) == KEEL_NOT_READY) comms_[rank] = nullptr;
   }
   run_threads(world(), [&](uint32_t rank) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Communicators of the plugin's own ccl table over several devices of its instance: what blocks
-// until all ranks have come is called from a thread for each rank, as core does.
+// Communicators of the plugin's own ccl table over several devices of its instance. Calls that
+// block until all ranks have joined run on one thread per rank, as in core.
 #ifndef KEEL_CONFORMANCE_TABLE_RANKS_H_
 #define KEEL_CONFORMANCE_TABLE_RANKS_H_
 
@@ -14,15 +14,15 @@
 
 namespace keel::conformance {
 
-// The ccl table. Fails the case where a slot that it needs is missing.
+// Returns the ccl table. Fails the case if a required slot is missing.
 const keel_ccl_table& ccl_table_of(const Context& context);
-// Whether the library says that it does this.
+// Returns whether the library reports support for the collective.
 bool ccl_can(const Context& context, keel_collective collective, keel_dtype dtype,
              keel_reduction reduction = KEEL_SUM, Where where = Where::current());
 
-// The device of the case and, up to |most|, others of its instance, which are opened. Ends the case
-// as unsupported where there is no second one and |most| is more than 1, or where the device has a
-// single hardware queue.
+// The device of the case and further devices of its instance, at most |most| in total, which are
+// opened. Ends the case as unsupported if there is no second device and |most| is more than 1, or
+// if the device has a single hardware queue.
 class TableDevices {
  public:
   explicit TableDevices(const Context& context, uint32_t most = 4, Where where = Where::current());
@@ -38,13 +38,13 @@ class TableDevices {
   std::vector<keel_plugin_device*> devices_;
 };
 
-// One rank with its stream.
+// The ranks of one communicator, each with a stream.
 class TableRanks {
  public:
-  // Rank i is on device |order|[i]; empty: on device i.
+  // Rank i uses device |order|[i]; with an empty |order|, device i.
   TableRanks(const Context& context, const TableDevices& devices, std::vector<uint32_t> order = {},
              Where where = Where::current());
-  // Takes communicators that are there, and destroys them.
+  // Adopts existing communicators and destroys them in the end.
   TableRanks(const Context& context, const TableDevices& devices, std::vector<uint32_t> order,
              std::vector<keel_plugin_comm*> comms, Where where = Where::current());
   ~TableRanks();
@@ -58,20 +58,20 @@ class TableRanks {
   uint32_t device_index(uint32_t rank) const { return order_[rank]; }
   keel_plugin_stream* stream(uint32_t rank) const { return streams_[rank]; }
 
-  // |call|(rank) on a thread for each rank; the statuses, observed.
+  // Runs |call|(rank) on one thread per rank and returns the observed statuses.
   std::vector<keel_status> call_all(const std::function<keel_status(uint32_t rank)>& call,
                                     Where where = Where::current()) const;
-  // The same, and all have to be KEEL_OK.
+  // call_all(), and every status must be KEEL_OK.
   void need_all(const std::function<keel_status(uint32_t rank)>& call, const std::string& what,
                 Where where = Where::current()) const;
-  // Waits for the stream: what came of it, or KEEL_NOT_READY where it takes too long.
+  // Waits for the rank's stream and returns the status of its work, or KEEL_NOT_READY on a timeout.
   keel_status settle(uint32_t rank, Where where = Where::current()) const;
-  // Enqueue a copy, and wait for it. Downloaded bytes are yet to be observed.
+  // Enqueue a copy and wait for it. The caller must observe downloaded bytes.
   void upload(uint32_t rank, std::byte* to, std::span<const std::byte> from,
               Where where = Where::current()) const;
   Bytes download(uint32_t rank, const std::byte* from, uint64_t size,
                  Where where = Where::current()) const;
-  // Destroys the communicators now, once the streams are done.
+  // Destroys the communicators now, after the streams have finished.
   void destroy();
 
  private:

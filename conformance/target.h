@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is under test, as it crosses from the worker to the runner and into reports.
+// The target under test, as the worker sends it to the runner and as reports contain it.
 #ifndef KEEL_CONFORMANCE_TARGET_H_
 #define KEEL_CONFORMANCE_TARGET_H_
 
@@ -23,8 +23,8 @@ struct Target {
   std::string path;  // of the plugin file
   std::string keel_version;
   uint32_t device_count = 0;
-  std::string no_device;  // why there is none
-  // Of the device under test; empty without one.
+  std::string no_device;  // why there is no device
+  // The device under test; the members below are empty without one.
   std::string device;  // "cpu:0"
   std::string device_name;
   std::string architecture;
@@ -35,17 +35,17 @@ struct Target {
   bool has_device() const { return !device.empty(); }
 };
 
-// What a worker found of the target, and beside it.
+// A worker's findings: the target and the other devices.
 struct Found {
   Target target;
   keel_device_info info = {};                // of the device under test
-  std::vector<std::string> backend_devices;  // the other devices, by their names
+  std::vector<std::string> backend_devices;  // names of the other devices
   std::vector<std::string> foreign_devices;
   bool on_host = false;  // the device under test computes on the host's cores
 };
 
 void to_json(nlohmann::json& json, const Target& target);
-// Throws JsonError, which names the member that is missing or of another kind.
+// Throws JsonError, which names the missing member or the member of a wrong type.
 Target target_of(const JsonValue& json);
 
 }  // namespace keel::conformance

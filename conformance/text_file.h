@@ -6,7 +6,7 @@
 
 namespace keel::conformance {
 
-// Reads the whole of a file. False where that fails.
+// Reads a whole file. Returns false on failure.
 bool read_file(const std::string& path, std::string* out_text);
 
 }  // namespace keel::conformance

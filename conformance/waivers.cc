@@ -15,7 +15,7 @@ namespace keel::conformance {
 
 namespace {
 
-// Of the form only: days are compared as text.
+// Checks only the form; dates are compared as text.
 bool is_date(const std::string& text) {
   return glob_matches("[0-9][0-9][0-9][0-9]-[01][0-9]-[0-3][0-9]", text);
 }

@@ -28,7 +28,7 @@ namespace keel::conformance {
 
 namespace {
 
-// What the validation layer found first in this process, once it is listened to.
+// The first problem that the validation layer reported in this process since listen().
 class ProblemLog {
  public:
   static ProblemLog& get() {
@@ -68,13 +68,13 @@ class Witness : public Observer {
   PacketWriter& writer_;
 };
 
-// How a body ended, and why.
+// How a body ended, with the reason.
 struct Ending {
   BodyEnd how = BodyEnd::kReturned;
   std::string text;
 };
 
-// Under KEEL_VALIDATE=1 a case passes only if that layer has nothing to say.
+// Under KEEL_VALIDATE=1 a case passes only if the validation layer reports no problem.
 Ending run_validated(const Case& each, const Context& context) {
   uint64_t before = 0;
   keel_validation_count(&before);
@@ -96,7 +96,7 @@ Ending run_validated(const Case& each, const Context& context) {
                       ending.text.empty() ? "" : "\n", after - before, ProblemLog::get().first())};
 }
 
-// Runs the cases that |request| names, in that order, while there is time.
+// Runs the cases that |request| names, in order, while time is left.
 void run(const Environment& environment, const std::vector<Case>& cases,
          const WorkerRequest& request, PacketWriter& writer) {
   const CaseIndex index(cases);
@@ -118,8 +118,8 @@ void run(const Environment& environment, const std::vector<Case>& cases,
   }
 }
 
-// The request, after which standard input holds nothing: a plugin is not to read there how to
-// answer in the worker's name.
+// Reads the request, and then replaces standard input by /dev/null and clears the text, so that a
+// plugin cannot read the token and forge answers.
 bool read_request(WorkerRequest* out_request) {
   std::string text(std::istreambuf_iterator<char>(std::cin), {});
   const bool good = from_text(text, out_request);
@@ -133,14 +133,14 @@ bool read_request(WorkerRequest* out_request) {
 }  // namespace
 
 int worker_main() {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);  // not to outlive a runner that was killed
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // do not outlive a killed runner
   WorkerRequest request;
   if (!read_request(&request)) {
     std::cerr << "keel " << kWorkerCommand << " is for `keel conform` to start\n";
     return 2;
   }
   PacketWriter writer(kAnswerDescriptor, request.token, /*holds=*/!request.traced);
-  // Not destroyed: threads of a plugin may still look at what cases hold.
+  // Leaked: plugin threads may still access the environment.
   auto& environment = *new Environment;
   environment.seed = request.seed;
   std::string error;
@@ -159,7 +159,7 @@ int worker_main() {
   }
   const char* validate = on_tables ? nullptr : std::getenv("KEEL_VALIDATE");
   if (validate != nullptr && std::string_view(validate) == "1") ProblemLog::get().listen();
-  if (!on_tables) keel_op_forbid_fallback(1);  // the CPU's kernels are not what is under test
+  if (!on_tables) keel_op_forbid_fallback(1);  // the CPU's kernels are not under test
   if (request.cases.empty()) {
     writer.write(target_text(found_by(environment)));
   } else {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The worker process: loads the plugin under test and runs the cases it is asked for as
-// GoogleTest tests, registered once the plugin is there.
+// The worker process: loads the plugin under test and runs the requested cases.
 #ifndef KEEL_CONFORMANCE_WORKER_H_
 #define KEEL_CONFORMANCE_WORKER_H_
 
 namespace keel::conformance {
 
-// Serves the one request on standard input (protocol.h); the exit status of the process.
+// Serves the single request on standard input (protocol.h) and returns the exit status of the
+// process.
 int worker_main();
 
 }  // namespace keel::conformance

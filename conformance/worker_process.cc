@@ -44,14 +44,14 @@ Pipe make_pipe() {
   return {ends[0], ends[1]};
 }
 
-// Packets, so that whatever a plugin writes to it spoils none.
+// A packet socket: whatever a plugin writes to the socket cannot corrupt other packets.
 Pipe make_socket() {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) fail(errno, "socketpair");
   return {ends[0], ends[1]};
 }
 
-// A file in memory that holds |text|, to be read from its begin.
+// Creates a memory file that holds |text|, positioned at its start.
 int make_input(const std::string& text) {
   const int fd = memfd_create("keel-conform-request", MFD_CLOEXEC);
   if (fd < 0) fail(errno, "memfd_create");
@@ -63,7 +63,7 @@ int make_input(const std::string& text) {
   return fd;
 }
 
-// A file of empty lines for the validation layer (core/validation/call_notes.h).
+// A memory file of empty lines for the validation layer (core/validation/call_notes.h).
 constexpr size_t kNotes = 64;
 int make_notes() {
   const int fd = memfd_create("keel-conform-calls", MFD_CLOEXEC);
@@ -94,8 +94,8 @@ WorkerProcess::WorkerProcess(const WorkerRequest& request)
 
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  // In this order: |input| may itself be kAnswerDescriptor, and is free once it is copied.
-  // dup2 of a descriptor onto itself clears close-on-exec here.
+  // The order matters: |input| may be kAnswerDescriptor, which is free once |input| is copied. A
+  // posix_spawn dup2 of a descriptor onto itself clears close-on-exec.
   posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&actions, output.write_end, STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, output.write_end, STDERR_FILENO);
@@ -117,7 +117,7 @@ WorkerProcess::WorkerProcess(const WorkerRequest& request)
   environment.push_back(nullptr);
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);  // killed as a whole
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);  // one group to kill
   std::string program = "keel";
   std::string command = kWorkerCommand;
   char* arguments[] = {program.data(), command.data(), nullptr};
@@ -169,7 +169,7 @@ std::string WorkerProcess::take_printed() {
   return std::exchange(printed_, {});
 }
 
-// Of what has been received; false where there is none.
+// Takes the next answer from the received messages; returns false if there is none.
 bool WorkerProcess::take_answer(WorkerAnswer* out_answer) {
   while (taken_ < messages_.size()) {
     PacketReader::Message& message = messages_[taken_++];
@@ -185,7 +185,7 @@ bool WorkerProcess::take_answer(WorkerAnswer* out_answer) {
   return false;
 }
 
-// False where there is no packet.
+// Receives one packet; returns false if there is none.
 bool WorkerProcess::receive() {
   const ssize_t count = recv(answers_, packet_.data(), packet_.size(), MSG_DONTWAIT);
   if (count <= 0) return false;
@@ -203,12 +203,12 @@ WorkerProcess::Read WorkerProcess::read(Clock::time_point deadline, WorkerAnswer
     if (poll(waited, 2, static_cast<int>(left) + 1) < 0 && errno != EINTR) return Read::kClosed;
     if ((waited[1].revents & POLLIN) != 0) gather_printed();
     if ((waited[0].revents & POLLIN) != 0) {
-      // The end of the packets looks like one of no bytes.
+      // The end of the stream reads like a packet of 0 bytes.
       if (receive() || (waited[0].revents & POLLHUP) == 0) continue;
       return Read::kClosed;
     }
     if ((waited[0].revents & (POLLHUP | POLLERR)) != 0) return Read::kClosed;
-    // The worker's end of the output may close before the other; do not spin on it.
+    // The worker may close its output before its answers; avoid spinning on POLLHUP.
     if ((waited[1].revents & POLLHUP) != 0) usleep(1000);
   }
 }
@@ -216,8 +216,8 @@ WorkerProcess::Read WorkerProcess::read(Clock::time_point deadline, WorkerAnswer
 std::string WorkerProcess::finish() {
   if (pid_ < 0) return "ended";
   int status = 0;
-  // One whose end is closed is dying or leaving on its own, and is given a second to show
-  // how; whatever still runs, and whatever it started, is killed.
+  // A worker that has closed its end is crashing or exiting, and gets one second for its exit
+  // status. Then the worker and all processes of its group are killed.
   pollfd closed = {answers_, POLLIN, 0};
   const bool ending = poll(&closed, 1, 0) == 1 && (closed.revents & POLLHUP) != 0;
   for (int i = 0; ending && i < 1000 && !has_ended(pid_); ++i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A worker process as the runner sees it.
+// The runner's side of a worker process.
 #ifndef KEEL_CONFORMANCE_WORKER_PROCESS_H_
 #define KEEL_CONFORMANCE_WORKER_PROCESS_H_
 
@@ -14,29 +14,29 @@
 
 namespace keel::conformance {
 
-// Owns one process, this program started anew, and kills it with all it started when it
-// goes. For one thread.
+// Owns one process, a new instance of this program. The destructor kills the process and all of its
+// process group. Not thread-safe.
 class WorkerProcess {
  public:
   using Clock = std::chrono::steady_clock;
   enum class Read { kAnswer, kClosed, kTimedOut };
 
-  // Throws std::system_error where the process cannot be started.
+  // Throws std::system_error if the process cannot be started.
   explicit WorkerProcess(const WorkerRequest& request);
   ~WorkerProcess();
   WorkerProcess(const WorkerProcess&) = delete;
   WorkerProcess& operator=(const WorkerProcess&) = delete;
 
-  // The next answer; packets that are none are passed over. kClosed when the worker has closed its
-  // end, which is to say ended.
+  // Reads the next answer and skips packets that are not answers. Returns kClosed when the worker
+  // has closed its end, that is, has ended.
   Read read(Clock::time_point deadline, WorkerAnswer* out_answer);
-  // Ends it, if it has not ended, and says how it did: "killed by signal 11
-  // (Segmentation fault)", "exited with status 3".
+  // Ends the process if necessary and describes how it ended: "killed by signal 11 (Segmentation
+  // fault)", "exited with status 3".
   std::string finish();
-  // Of a traced worker that has ended: the plugin's calls that were in progress, a line each. Empty
-  // where the case did not go through Keel.
+  // Returns the plugin calls that were in progress when a traced worker ended, one per line. Empty
+  // if the case did not go through Keel.
   std::string calls_in_progress() const;
-  // The last of what it printed since it was asked last, at most 4 KiB.
+  // Returns at most the last 4 KiB of the worker's output since the previous call.
   std::string take_printed();
 
  private:
@@ -47,10 +47,10 @@ class WorkerProcess {
   pid_t pid_ = -1;
   int answers_ = -1;
   int output_ = -1;
-  int notes_ = -1;  // of calls
+  int notes_ = -1;  // file of the calls in progress
   PacketReader reader_;
   std::vector<PacketReader::Message> messages_;
-  size_t taken_ = 0;  // of them
+  size_t taken_ = 0;  // messages already returned
   std::vector<std::byte> packet_;
   std::string printed_;
 };

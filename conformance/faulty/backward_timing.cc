@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Timing that runs backwards: from the end to the start.
+// Negative timing: measures from the end event to the start event.
 #include "conformance/faulty/plain_plugin.h"
 
 namespace {

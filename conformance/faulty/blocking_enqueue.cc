@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Claims ASYNC, but a fill returns only when it is done.
+// Reports ASYNC, but fill() blocks until the fill is done.
 #include <future>
 
 #include "conformance/faulty/plain_plugin.h"

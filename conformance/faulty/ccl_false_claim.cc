@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lies: claims a library of collectives that does nothing at all.
+// False capability: reports a collectives library that supports no collective.
 
 #include "conformance/faulty/plain_ccl.h"
 

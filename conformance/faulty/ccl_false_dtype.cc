@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lies: says that its collectives do float64, and does float32 in its place.
+// False capability: the collectives report float64 support but compute in float32.
 #include <keel/plugin_kit.hpp>
 
 #include "conformance/faulty/plain_ccl.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// No fault, and a library of collectives: what the others of these are measured against.
+// No fault, with a collectives library: the reference for the faulty collectives plugins.
 
 #include "conformance/faulty/plain_ccl.h"
 

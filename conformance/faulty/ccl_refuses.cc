@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lies: says that its collectives do int64, and refuses it when it is called.
+// False capability: the collectives report int64 support but refuse int64 calls.
 
 #include "conformance/faulty/plain_ccl.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lies: the last element of what the library of collectives leaves is wrong.
+// Wrong result: the collectives library corrupts the last element.
 #include <keel/plugin_kit.hpp>
 
 #include "conformance/faulty/plain_ccl.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Crashes: where a second stream is alive, its creation writes to address 8.
+// Crash: creating a stream while another one is alive writes to address 8.
 #include <atomic>
 
 #include "conformance/faulty/plain_plugin.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Double completion: the callback of an event comes twice.
+// Double completion: calls the callback of an event twice.
 #include "conformance/faulty/plain_plugin.h"
 
 namespace {

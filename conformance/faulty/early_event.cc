@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Races: an event is done as soon as it is recorded, whatever is still queued.
+// Race: an event completes as soon as it is recorded, regardless of queued work.
 #include "conformance/faulty/plain_plugin.h"
 
 namespace {

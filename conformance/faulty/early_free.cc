@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frees early: with a block goes the one that was allocated after it, as when two share a
-// segment that counts its users wrongly. What it held is overwritten.
+// Early free: freeing a block also frees the block allocated after it, like two blocks in a segment
+// with a wrong reference count. The contents of the second block are overwritten.
 #include <cstring>
 #include <mutex>
 #include <vector>
@@ -15,7 +15,7 @@ struct Block {
 };
 
 std::mutex g_mutex;
-std::vector<Block> g_blocks;  // in the order in which they were allocated
+std::vector<Block> g_blocks;  // in allocation order
 
 keel_status alloc(keel_plugin_device* device, keel_memory_kind kind, uint64_t size, uint32_t usage,
                   void** out_pointer) {

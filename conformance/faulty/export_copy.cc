@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exports a copy of the memory: what either side writes later, the other does not see.
+// Exports a copy of the memory: neither side sees later writes of the other.
 #include <sys/mman.h>
 #include <unistd.h>
 

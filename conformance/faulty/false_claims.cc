@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lies: claims what it then refuses.
+// False capabilities: reports capabilities whose calls it refuses.
 #include "conformance/faulty/plain_plugin.h"
 
 namespace {

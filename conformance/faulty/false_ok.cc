@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lies: an allocation that fails says KEEL_OK.
+// False status: a failed allocation returns KEEL_OK.
 #include "conformance/faulty/plain_plugin.h"
 
 namespace {

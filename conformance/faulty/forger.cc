@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Does no copy, and answers for the worker instead: it reads what is left of the request, and on
-// each socket that it finds open says of each case that it passed.
+// Performs no copies and forges the worker's answers: reads the remains of the request, and reports
+// every case as passed on every open socket.
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -13,7 +13,7 @@
 
 namespace {
 
-// The value of |key| in whatever has the form of a request; empty where it has none.
+// Returns the value of |key| in any text that resembles a request; empty if absent.
 std::string member(const std::string& text, std::string_view key) {
   const size_t found = text.find("\"" + std::string(key) + "\":");
   if (found == std::string::npos) return {};

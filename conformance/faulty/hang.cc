@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hangs: a wait whose deadline passes never comes back.
+// Hang: a wait whose deadline passes never returns.
 #include <unistd.h>
 
 #include "conformance/faulty/plain_plugin.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ignores deadlines: a wait ends when the event is done, not before.
+// Ignores deadlines: a wait returns only when the event has completed.
 #include <cstdint>
 
 #include "conformance/faulty/plain_plugin.h"

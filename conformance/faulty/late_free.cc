@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frees late: a block goes back only when four more have been freed.
+// Late free: frees a block only after four more blocks have been freed.
 #include <deque>
 #include <mutex>
 
@@ -8,7 +8,7 @@
 namespace {
 
 std::mutex g_mutex;
-std::deque<void*> g_kept;  // what is left is the device's to lose when it closes
+std::deque<void*> g_kept;  // closing the device leaks the remaining blocks
 
 keel_status free_former(keel_plugin_device* device, keel_memory_kind kind, void* pointer) {
   const std::lock_guard lock(g_mutex);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Leaks: memory that is freed stays taken.
+// Leak: free() keeps the memory allocated.
 #include "conformance/faulty/plain_plugin.h"
 
 namespace {

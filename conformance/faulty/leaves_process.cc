@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Right, but for a process that it leaves behind, in a session of its own: that waits until a file
-// says which levels are certified, and then certifies all of them. The environment names the file,
-// KEEL_TEST_REWRITTEN, and where it writes its process id, KEEL_TEST_LEFT.
+// Correct, except that it leaves a process behind, in a session of its own. The process waits for a
+// file that lists certified levels and rewrites the file so that all levels are certified. The
+// environment variable KEEL_TEST_REWRITTEN names the file; the process writes its process id to the
+// file KEEL_TEST_LEFT.
 #include <unistd.h>
 
 #include <cstdio>

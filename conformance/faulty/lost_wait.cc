@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Races: a stream does not wait for another's event.
+// Race: a stream does not wait for another stream's event.
 #include "conformance/faulty/plain_plugin.h"
 
 namespace {

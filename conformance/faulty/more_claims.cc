@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// No fault: claims what the sample leaves out, so that every case on the tables has a plugin that
-// is right.
+// No fault: adds the capabilities that the sample lacks, so that every case on the tables has a
+// correct plugin.
 #include <condition_variable>
 #include <cstring>
 #include <keel/plugin_kit.hpp>
@@ -42,7 +42,7 @@ keel_status native_handle(keel_plugin_device* device, uint32_t which, void** out
 
 // ---- memory ----------------------------------------------------------------------------
 
-// All memory is the host's.
+// All memory is host memory.
 keel_status alloc(keel_plugin_device* device, keel_memory_kind, uint64_t size, uint32_t usage,
                   void** out_pointer) {
   return plain_tables().memory.alloc(device, KEEL_MEMORY_DEVICE, size, usage, out_pointer);
@@ -62,7 +62,7 @@ keel_status host_alias(keel_plugin_device*, void* pointer, uint64_t, void** out_
   return KEEL_OK;
 }
 
-// Which device a stream is of. Thread-safe.
+// Maps streams to their devices. Thread-safe.
 class Owners {
  public:
   void add(keel_plugin_stream* stream, keel_plugin_device* device) {
@@ -117,7 +117,7 @@ struct Gate {
   std::condition_variable opened;
   bool is_open = false;
 };
-// Shared with the streams that wait at it.
+// Shared with the streams that wait on the gate.
 using SharedGate = std::shared_ptr<Gate>;
 
 SharedGate& object(keel_plugin_gate* gate) {

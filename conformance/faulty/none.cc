@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// No fault: what the others are measured against.
+// No fault: the reference for the faulty plugins.
 #include "conformance/faulty/plain_plugin.h"
 
 extern "C" KEEL_EXPORT keel_status keel_plugin_query_v0(const keel_host* host,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Races: one place for the arguments of all copies; while one thread is at it, what
-// another enqueues is lost.
+// Race: all copies share one argument buffer; a copy that a second thread enqueues during another
+// thread's copy() is lost.
 #include <atomic>
 #include <thread>
 
@@ -13,7 +13,7 @@ std::atomic<int> g_inside{0};
 keel_status copy(keel_plugin_stream* stream, keel_copy_kind kind, void* destination,
                  const void* source, uint64_t size) {
   const bool alone = g_inside.fetch_add(1) == 0;
-  // Long enough for other threads to come in, on few cores too.
+  // Long enough for other threads to enter, even on few cores.
   for (int i = 0; i < 20; ++i) std::this_thread::yield();
   const keel_status status =
       alone ? keel::faulty::plain_tables().stream.copy(stream, kind, destination, source, size)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes past the end: a copy into device memory goes on to the next 16 bytes, as one that
-// moves whole vectors does.
+// Overrun: a copy into device memory extends to the next multiple of 16 bytes, like a copy in whole
+// vectors.
 #include <cstring>
 
 #include "conformance/faulty/plain_plugin.h"

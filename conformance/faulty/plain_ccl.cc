@@ -16,14 +16,14 @@ namespace keel::faulty {
 
 namespace {
 
-// One operation; all threads that wait for its ranks wait on the group's condition.
+// One operation. Threads that wait for its ranks wait on the group's condition variable.
 struct Operation {
   std::vector<keel_ccl_call> calls;
   uint32_t arrived = 0;
   uint32_t have_read = 0;
 };
 
-// The ranks that meet by one id.
+// The ranks of one communicator, which rendezvous by its id.
 struct Group {
   std::mutex mutex;
   std::condition_variable changed;
@@ -121,7 +121,7 @@ void reduce(const Operation& operation, std::vector<std::byte>& result) {
   }
 }
 
-// On the stream's thread: until all ranks are there, or it was given up.
+// Runs on the stream's thread; returns after all ranks have arrived or after an abort.
 void perform(Group& group, Operation& operation, uint32_t rank) {
   const auto meet = [&](uint32_t& count) {
     std::unique_lock lock(group.mutex);
@@ -177,7 +177,7 @@ keel_status info(keel_plugin_instance*, keel_ccl_info* out_info) {
 keel_status device_info(keel_plugin_instance* instance, uint32_t ordinal,
                         keel_device_info* out_info) {
   const keel_status status = tables_of_two().device.info(instance, ordinal, out_info);
-  // A reader of before there were claims has no room for them.
+  // A caller built before the |claims| member existed passes a shorter struct.
   constexpr uint32_t kWithClaims =
       offsetof(keel_device_info, claims) + sizeof(keel_device_info::claims);
   if (status == KEEL_OK && out_info->header.size >= kWithClaims) {

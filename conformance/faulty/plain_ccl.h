@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small library of collectives that is right, for the plain plugin: all_reduce (sum, min, max)
-// and broadcast of float32 and int32, among the devices of one process.
+// A small correct collectives library for the plain plugin: all_reduce (sum, min, max) and
+// broadcast of float32 and int32, among the devices of one process.
 #ifndef KEEL_CONFORMANCE_FAULTY_PLAIN_CCL_H_
 #define KEEL_CONFORMANCE_FAULTY_PLAIN_CCL_H_
 
@@ -10,10 +10,11 @@
 
 namespace keel::faulty {
 
-// Its slots. run() also takes float64, which capability() does not offer.
+// Returns the library's slots. run() also accepts float64, which capability() does not report.
 const keel_ccl_table& plain_ccl();
 
-// The plain tables with two devices, which claim CCL, and |ccl|, which stays where it is.
+// Returns the plain tables with two devices that have the CCL capability, and with |ccl|, which
+// must outlive the plugin.
 Tables tables_with(const keel_ccl_table& ccl);
 
 }  // namespace keel::faulty

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small plugin that is right: the one of samples/out_of_tree_plugin, whose one device is
-// host memory and each stream a thread. The faulty plugins are this one with a slot replaced,
-// so that what conformance finds in them is the fault and nothing else.
+// A small correct plugin: the one of samples/out_of_tree_plugin, with host memory as its single
+// device and one thread per stream. Each faulty plugin replaces a slot of this plugin, so that
+// conformance finds exactly the intended fault.
 #ifndef KEEL_CONFORMANCE_FAULTY_PLAIN_PLUGIN_H_
 #define KEEL_CONFORMANCE_FAULTY_PLAIN_PLUGIN_H_
 
@@ -22,19 +22,19 @@ struct Tables {
   const keel_ccl_table* ccl;        // NULL: none
 };
 
-// The right ones. Claims PINNED, ASYNC, TIMING, NOTIFY, OPS (no more than it promises), FILL,
-// MEMORY_INFO and PAGEABLE_ASYNC.
+// Returns the correct tables, with the capabilities PINNED, ASYNC, TIMING, NOTIFY, OPS (only what
+// OPS promises), FILL, MEMORY_INFO and PAGEABLE_ASYNC.
 const Tables& plain_tables();
-// The same with two devices, each as the one.
+// plain_tables() with two identical devices.
 const Tables& tables_of_two();
 
-// The answer of keel_plugin_query_v0 with |tables|, which are copied. Called once.
+// Implements keel_plugin_query_v0 with |tables|, which are copied. Call it once.
 keel_status answer_query(const char* name, const Tables& tables, const keel_host* host,
                          const keel_plugin** out_plugin);
 
-// For the slots that replace: |work| runs on the stream's thread, in its turn.
+// For replacement slots: |work| runs on the stream's thread, in stream order.
 void enqueue(keel_plugin_stream* stream, std::function<void()> work);
-// Makes |event| recorded and done at once.
+// Marks |event| as recorded and completed at once.
 void signal_now(keel_plugin_event* event);
 
 }  // namespace keel::faulty

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Right, but for what it writes to descriptor 3 when a stream is made: no descriptor of its
-// own, but the one on which the worker answers the runner.
+// Correct, except that creating a stream writes to descriptor 3, on which the worker answers the
+// runner.
 #include <unistd.h>
 
 #include <string_view>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gives out another device's memory: the nth block of a size is the same on both devices.
+// Returns another device's memory: the nth block of a size is the same on both devices.
 #include <cstdlib>
 #include <map>
 #include <mutex>
@@ -15,7 +15,7 @@ struct Block {
 };
 
 std::mutex g_mutex;
-std::map<uint64_t, std::vector<Block>> g_blocks;  // by size; never given back
+std::map<uint64_t, std::vector<Block>> g_blocks;  // by size; never freed
 
 keel_status alloc(keel_plugin_device* device, keel_memory_kind kind, uint64_t size, uint32_t usage,
                   void** out_pointer) {

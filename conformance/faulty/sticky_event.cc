@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Races: an event that was done once stays done, also when it is recorded again.
+// Race: a completed event stays completed when recorded again.
 #include <mutex>
 #include <set>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Races: a copy ignores its stream and runs at once.
+// Race: a copy ignores its stream and runs at once.
 #include <cstring>
 
 #include "conformance/faulty/plain_plugin.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lies: every second result of an operator has another last bit in its first element, as of a sum
-// whose terms come in any order.
+// Not repeatable: every second result of an operator differs in the last bit of its first element,
+// like a sum with a varying order of terms.
 #include <atomic>
 #include <keel/plugin_kit.hpp>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lies: the last element of an operator's result is wrong, as in a kernel whose tail
-// handling is off by one.
+// Wrong result: the last element of an operator's output is wrong, like an off-by-one error in a
+// kernel's tail handling.
 #include <keel/plugin_kit.hpp>
 
 #include "conformance/faulty/plain_plugin.h"

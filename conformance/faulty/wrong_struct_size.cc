@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wrong struct size: fills in the device information of a later version, which is longer
-// than what it was given.
+// Wrong struct size: fills in the longer device information of a later version, beyond the caller's
+// struct.
 #include <cstring>
 
 #include "conformance/faulty/plain_plugin.h"

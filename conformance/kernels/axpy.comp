@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #version 460
-// y[i] = a x[i] + y[i], one invocation an element.
+// y[i] = a x[i] + y[i], one invocation per element.
 #extension GL_EXT_buffer_reference : require
 layout(local_size_x_id = 0, local_size_y_id = 1, local_size_z_id = 2) in;
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer Floats {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What the .comp files beside do, for devices that take shared objects. */
+/* The kernels of the .comp files, for devices that accept shared objects. */
 #include <keel/cpu_kernel.h>
 
-/* y[i] = a x[i] + y[i], one thread an element: (x, y, a, count). */
+/* y[i] = a x[i] + y[i], one thread per element: (x, y, a, count). */
 KEEL_CPU_KERNEL void axpy(const keel_cpu_block* block, const void* const* arguments) {
   const float* x = keel_cpu_pointer(block, arguments[0]);
   float* y = keel_cpu_pointer(block, arguments[1]);
@@ -14,7 +14,7 @@ KEEL_CPU_KERNEL void axpy(const keel_cpu_block* block, const void* const* argume
 
 KEEL_CPU_PARAMETERS(axpy, KEEL_CPU_POINTER, KEEL_CPU_POINTER, sizeof(float), sizeof(uint32_t));
 
-/* result[thread] += the thread's number in the grid, plus |first|: (result, first). */
+/* result[thread] += the thread's index in the grid, plus |first|: (result, first). */
 KEEL_CPU_KERNEL void number(const keel_cpu_block* block, const void* const* arguments) {
   uint32_t* result = keel_cpu_pointer(block, arguments[0]);
   const uint32_t first = *(const uint32_t*)arguments[1];
@@ -33,9 +33,9 @@ KEEL_CPU_KERNEL void number(const keel_cpu_block* block, const void* const* argu
 }
 KEEL_CPU_PARAMETERS(number, KEEL_CPU_POINTER, sizeof(uint32_t));
 
-/* Copies |bytes| of |argument| to |to|, and returns the address behind them: byte by byte through a
- * volatile pointer, since this object has no library with a memcpy. An argument that does not begin
- * at a multiple of 16, as it should, is copied with its first byte inverted. */
+/* Copies |bytes| of |argument| to |to| and returns the address behind the copy. Copies byte by byte
+ * through a volatile pointer, because this object is linked without memcpy. If |argument| lacks
+ * its required alignment of 16 bytes, inverts the first byte of the copy. */
 static unsigned char* write_back(unsigned char* to, const void* argument, uint32_t bytes) {
   volatile unsigned char* out = to;
   const unsigned char* from = argument;
@@ -44,7 +44,7 @@ static unsigned char* write_back(unsigned char* to, const void* argument, uint32
   return to + bytes;
 }
 
-/* result = the bytes of all other arguments, one behind the other. */
+/* result = the bytes of all other arguments, concatenated. */
 KEEL_CPU_KERNEL void values(const keel_cpu_block* block, const void* const* arguments) {
   static const uint32_t bytes[] = {1, 2, 4, 8, 16, 40, 3, 4014};
   unsigned char* result = keel_cpu_pointer(block, arguments[0]);
@@ -54,8 +54,8 @@ KEEL_CPU_KERNEL void values(const keel_cpu_block* block, const void* const* argu
 }
 KEEL_CPU_PARAMETERS(values, KEEL_CPU_POINTER, 1, 2, 4, 8, 16, 40, 3, 4014);
 
-/* result[thread] = the thread's block, its place in the block, grid and block, each in x, y and z;
- * nothing from |capacity| threads on. */
+/* result[thread] = the thread's block index, its index in the block, grid and block size, each in
+ * x, y and z; threads from |capacity| on write nothing. */
 KEEL_CPU_KERNEL void places(const keel_cpu_block* block, const void* const* arguments) {
   uint32_t* result = keel_cpu_pointer(block, arguments[0]);
   const uint32_t capacity = *(const uint32_t*)arguments[1];
@@ -80,9 +80,9 @@ KEEL_CPU_KERNEL void places(const keel_cpu_block* block, const void* const* argu
 }
 KEEL_CPU_PARAMETERS(places, KEEL_CPU_POINTER, sizeof(uint32_t));
 
-/* result[block][i] = what the block's shared memory has at words - 1 - i once each word of it has
- * been written with its number in result. Words of all ones where the memory is not as large, or
- * does not begin, as it should. */
+/* Writes each word of the block's shared memory with its index in |result|; then result[block][i] =
+ * the shared word at words - 1 - i. If the shared memory has the wrong size or alignment, all words
+ * are UINT32_MAX. */
 KEEL_CPU_KERNEL void shared(const keel_cpu_block* block, const void* const* arguments) {
   const uint32_t words = *(const uint32_t*)arguments[1];
   const uint32_t first = block->index[0] * words;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #version 460
-// result[invocation] += its number in the grid, plus |first|.
+// result[invocation] += the invocation's index in the grid, plus |first|.
 #extension GL_EXT_buffer_reference : require
 layout(local_size_x_id = 0, local_size_y_id = 1, local_size_z_id = 2) in;
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer Words {

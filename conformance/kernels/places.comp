@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #version 460
-// result[invocation] = its workgroup, its place in the workgroup, grid and workgroup size, each in
-// x, y and z; nothing from |capacity| invocations on.
+// result[invocation] = the workgroup's index, the invocation's index in the workgroup, grid and
+// workgroup size, each in x, y and z; invocations from |capacity| on write nothing.
 #extension GL_EXT_buffer_reference : require
 layout(local_size_x_id = 0, local_size_y_id = 1, local_size_z_id = 2) in;
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer Words {

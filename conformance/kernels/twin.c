@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Another kernel with the name of one in kernels.c, in a module of its own. */
+/* A different kernel with the name of one in kernels.c, in a separate module. */
 #include <keel/cpu_kernel.h>
 
-/* result[thread] = 3 result[thread] + first: (result, first), for a grid in x alone. */
+/* result[thread] = 3 result[thread] + first: (result, first), for grids in x only. */
 KEEL_CPU_KERNEL void number(const keel_cpu_block* block, const void* const* arguments) {
   uint32_t* result = keel_cpu_pointer(block, arguments[0]);
   const uint32_t first = *(const uint32_t*)arguments[1];

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #version 460
-// result = the bytes of all other arguments, one behind the other. Push constants have words and
-// vectors of words alone, since narrower ones are an extension, and 128 bytes, since some devices
-// have no more; the second and the third begin behind a gap.
+// result = the bytes of all other arguments, concatenated. Push constants contain only words and
+// vectors of words, because narrower types need an extension, and 128 bytes, because some devices
+// support no more. The second and the third argument follow a gap.
 #extension GL_EXT_buffer_reference : require
 layout(local_size_x_id = 0, local_size_y_id = 1, local_size_z_id = 2) in;
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer Words {
